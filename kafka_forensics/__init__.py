@@ -86,7 +86,7 @@ def scan_snapshots(
     for paths that make no sense, and for fewer than two snapshots.
     """
     from kafka_forensics.evidence.options import scan_options
-    from kafka_forensics.export.snapshot_views import with_views
+    from kafka_forensics.export.views import with_views
     from kafka_forensics.questions.changes import changes
 
     options = scan_options(

@@ -4,7 +4,8 @@ A state with nothing left of it forgets what has been silent longest. One that m
 that is, and forgets nothing: it ends early instead, and another goes on behind it (`ReplicaState.filled`).
 """
 
-from typing import Final
+from collections.abc import Iterable, Iterator
+from typing import Final, Generic, TypeVar
 
 MAX_PRODUCERS: Final = 65_536
 """Producers of a log that are remembered; of more, the half that has been silent longest is forgotten."""
@@ -20,3 +21,61 @@ MAX_ENDINGS: Final = 32_768
 """Aborted transactions of a log above which those that their `.txnindex` lists are let go of at once."""
 MAX_UNLISTED: Final = 4096
 """Then, of each segment: entries without a transaction, and transactions without an entry, that are kept."""
+
+
+# A list that stays small: the first and last few rows and the exact count, mergeable in order.
+
+
+T = TypeVar("T")
+
+KEPT_AT_EACH_END = 16
+
+
+class Sample(Generic[T]):
+    """The first and last `KEPT_AT_EACH_END` of a sequence, and how long it was.
+
+    Merging is associative: cutting a sequence anywhere and merging the samples gives the sample of the whole.
+    """
+
+    __slots__ = ("_first", "_last", "count")
+
+    def __init__(self, items: Iterable[T] = ()) -> None:
+        self._first: list[T] = []
+        self._last: list[T] = []
+        self.count = 0
+        for item in items:
+            self.append(item)
+
+    def append(self, item: T) -> None:
+        """Add the next row."""
+        self.count += 1
+        if len(self._first) < KEPT_AT_EACH_END:
+            self._first.append(item)
+        else:
+            self._last.append(item)
+            if len(self._last) > KEPT_AT_EACH_END:
+                del self._last[0]
+
+    def extend(self, right: "Sample[T]") -> None:
+        """Add all of `right`, whose rows stand behind ours."""
+        hidden = right.count - len(right._first) - len(right._last)
+        for item in right._first:
+            self.append(item)
+        if hidden:
+            self._last = []
+            self.count += hidden
+        for item in right._last:
+            self.append(item)
+
+    def __iter__(self) -> Iterator[T]:
+        yield from self._first
+        yield from self._last
+
+    def __len__(self) -> int:
+        """Rows kept; `count` says how many there were."""
+        return len(self._first) + len(self._last)
+
+    @property
+    def complete(self) -> bool:
+        """Whether no row had to be dropped."""
+        return self.count == len(self)

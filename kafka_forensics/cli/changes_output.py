@@ -10,8 +10,8 @@ from kafka_forensics.cli.rows import cell, markdown, tsv_lines
 from kafka_forensics.cli.safe_text import printable
 from kafka_forensics.cli.streams import Destination
 from kafka_forensics.export.changes_document import document, lines
-from kafka_forensics.export.schema_versions import Shape
-from kafka_forensics.facts.change_rows import CHANGE_COLUMNS, change_values
+from kafka_forensics.export.json_document import Shape
+from kafka_forensics.facts.answers import CHANGE_COLUMNS, change_values
 from kafka_forensics.model.changes import Change, ChangeKind, SnapshotsResult
 from kafka_forensics.wording import advice, message
 from kafka_forensics.wording.change_words import change_words

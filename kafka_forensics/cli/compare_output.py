@@ -10,8 +10,7 @@ from kafka_forensics.cli.rows import markdown, markdown_lines, tsv_lines
 from kafka_forensics.cli.safe_text import printable
 from kafka_forensics.cli.streams import Destination
 from kafka_forensics.export import json_document
-from kafka_forensics.export.json_values import json_text, rfc3339
-from kafka_forensics.export.schema_versions import Shape
+from kafka_forensics.export.json_document import Shape, json_text, rfc3339
 from kafka_forensics.questions.compare import Held, HeldRecord, SideBySide
 from kafka_forensics.wording import message
 

@@ -5,7 +5,7 @@ from typing import Final, NamedTuple
 
 from kafka_forensics.cli.output_words import is_background, is_harmless, name, plural, span
 from kafka_forensics.cli.safe_text import printable
-from kafka_forensics.export.json_values import rfc3339
+from kafka_forensics.export.json_document import rfc3339
 from kafka_forensics.model.findings import Finding, Severity
 from kafka_forensics.model.results import Read, ReplicaSummary
 from kafka_forensics.questions.compare import CONFLICTS, Held, HeldRecord, OffsetRow, SideBySide, State

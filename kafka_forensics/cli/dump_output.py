@@ -9,7 +9,7 @@ from kafka_forensics.cli.plain_table import table_lines
 from kafka_forensics.cli.rows import cell, markdown
 from kafka_forensics.cli.safe_text import printable
 from kafka_forensics.cli.streams import Destination
-from kafka_forensics.export.json_values import json_text, rfc3339, with_twins
+from kafka_forensics.export.json_document import json_text, rfc3339, with_twins
 
 Row = tuple[Any, ...]
 

@@ -99,7 +99,7 @@ def _write(rows: "Iterable[EpochRow]", wanted: str, to: "Destination") -> None:
 
 
 def _values(row: "EpochRow") -> dict[str, Any]:
-    from kafka_forensics.export.json_values import rfc3339
+    from kafka_forensics.export.json_document import rfc3339
 
     values: dict[str, Any] = {}
     for name in COLUMNS:
@@ -110,7 +110,7 @@ def _values(row: "EpochRow") -> dict[str, Any]:
 
 def _cells(row: "EpochRow") -> list[str]:
     from kafka_forensics.cli.rows import cell
-    from kafka_forensics.export.json_values import rfc3339
+    from kafka_forensics.export.json_document import rfc3339
     from kafka_forensics.wording.offset_words import offset_range
 
     log = "" if row.start_offset is None or row.end_offset is None else offset_range(row.start_offset, row.end_offset)

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from kafka_forensics.analysis.incidents import Signature, Weight
-from kafka_forensics.judging.signatures import SIGNATURES
+from kafka_forensics.judging.partitions import SIGNATURES
 
 
 def incident_page(name: str) -> str | None:

@@ -6,7 +6,7 @@ from typing import Any, Final
 from kafka_forensics.cli.dump_output import Section, text_of, write_sections
 from kafka_forensics.cli.plain_table import table_lines
 from kafka_forensics.cli.streams import Destination
-from kafka_forensics.export.json_values import rfc3339
+from kafka_forensics.export.json_document import rfc3339
 
 Row = tuple[Any, ...]
 

@@ -12,12 +12,12 @@ from kafka_forensics.cli.choices import choose
 from kafka_forensics.cli.scan import exit_status, log_to
 from kafka_forensics.cli.streams import check_output, chosen_format, destination, open_output
 from kafka_forensics.model.constants import CONSUMER_OFFSETS_TOPIC, SHARE_GROUP_STATE_TOPIC
-from kafka_forensics.model.share_state import DELIVERY_STATES, NO_OFFSET, delivery_state_name
+from kafka_forensics.model.coordinators import DELIVERY_STATES, NO_OFFSET, delivery_state_name
 
 if TYPE_CHECKING:
     from kafka_forensics.analysis.replicas import Readable
     from kafka_forensics.cli.streams import Destination
-    from kafka_forensics.model.share_state import ShareState
+    from kafka_forensics.model.coordinators import ShareState
     from kafka_forensics.questions.groups import GroupRow, GroupsAnswer
 
 COLUMNS: Final = (
@@ -281,14 +281,14 @@ def share_in_words(state: "ShareState") -> str:
 
 
 def _time(time_ms: int) -> str | None:
-    from kafka_forensics.export.json_values import rfc3339
+    from kafka_forensics.export.json_document import rfc3339
 
     return rfc3339(time_ms)
 
 
 def _nobody(answer: "GroupsAnswer", group: str | None) -> str:
     """Why no group has a row."""
-    from kafka_forensics.evidence.selection import listed
+    from kafka_forensics.evidence.options import listed
 
     if not answer.names:
         return "no group committed anything"

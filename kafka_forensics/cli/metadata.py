@@ -98,7 +98,7 @@ def _write(rows: "Iterable[EventRow]", wanted: str, to: "Destination") -> None:
 
 
 def _values(row: "EventRow") -> dict[str, Any]:
-    from kafka_forensics.export.json_values import rfc3339
+    from kafka_forensics.export.json_document import rfc3339
 
     event = row.event
     values: dict[str, Any] = {
@@ -123,7 +123,7 @@ def _values(row: "EventRow") -> dict[str, Any]:
 
 def _cells(row: "EventRow") -> list[str]:
     from kafka_forensics.cli.rows import cell
-    from kafka_forensics.export.json_values import rfc3339
+    from kafka_forensics.export.json_document import rfc3339
 
     event, state = row.event, row.event.state
     time = rfc3339(event.timestamp_ms) or str(event.timestamp_ms)
@@ -209,7 +209,7 @@ def _say_rest(events: "ControllerEvents", screen: "Destination", *, quiet: bool)
     """How far the log reaches, what is wrong in it, and what could not be read, on stderr."""
     from kafka_forensics.cli.notes import absent, say
     from kafka_forensics.cli.output_words import gap_lines, plural
-    from kafka_forensics.export.json_values import rfc3339
+    from kafka_forensics.export.json_document import rfc3339
     from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
     from kafka_forensics.wording import message
     from kafka_forensics.wording.offset_words import offset_range

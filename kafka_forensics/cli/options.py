@@ -16,7 +16,7 @@ from kafka_forensics.evidence import ledger
 from kafka_forensics.evidence.options import ScanOptions, keep_code_below
 
 if TYPE_CHECKING:
-    from kafka_forensics.export.schema_versions import Shape
+    from kafka_forensics.export.json_document import Shape
 
 FORMATS: Final = ("table", "tsv", "json", "jsonl", "markdown")
 FAIL_ON: Final = ("none", "info", "warning", "error", "critical")
@@ -142,7 +142,7 @@ Debug = Annotated[bool, typer.Option("--debug", help="Like -v, and show the trac
 def schema_shape(version: str, format_name: str) -> "Shape":
     """The shape of the schema that was asked for. Raises UsageError for a version that is none, and for an earlier one of a format
     without schema."""
-    from kafka_forensics.export.schema_versions import Shape
+    from kafka_forensics.export.json_document import Shape
 
     if choose("schema", version, SCHEMAS) != SCHEMA and format_name not in ("json", "jsonl"):
         raise UsageError(f"--schema {version} is a shape of JSON, not of {format_name}", hint="add --format json or jsonl")

@@ -3,7 +3,7 @@
 from kafka_forensics.cli.rows import tsv_lines
 from kafka_forensics.cli.streams import Destination
 from kafka_forensics.export import json_document
-from kafka_forensics.export.schema_versions import Shape
+from kafka_forensics.export.json_document import Shape
 from kafka_forensics.model.results import ScanResult
 
 

@@ -13,8 +13,7 @@ from kafka_forensics.cli.safe_text import printable
 from kafka_forensics.cli.streams import Destination
 from kafka_forensics.evidence.context import ReplicaContext
 from kafka_forensics.export import json_document
-from kafka_forensics.export.json_values import json_text
-from kafka_forensics.export.schema_versions import Shape
+from kafka_forensics.export.json_document import Shape, json_text
 from kafka_forensics.model.results import ScanResult
 from kafka_forensics.questions.plan import Planned, Plans
 from kafka_forensics.replication.planner import Candidate, Loss, PlanReplica, StartOrder, costs_of

@@ -11,7 +11,7 @@ from kafka_forensics.cli.safe_text import printable
 from kafka_forensics.questions.plan import Planned
 from kafka_forensics.replication.offset_ranges import clipped
 from kafka_forensics.replication.planner import NO_END, UNSAID, Broker, Candidate, Steps
-from kafka_forensics.replication.recovery_facts import NEEDED_FILES
+from kafka_forensics.replication.recovery import NEEDED_FILES
 
 _SERVER: Final = "HOST:PORT"
 

@@ -20,7 +20,7 @@ from kafka_forensics.replication.planner import (
     costs_of,
     truncates_by,
 )
-from kafka_forensics.replication.recovery_facts import NEEDED_FILES
+from kafka_forensics.replication.recovery import NEEDED_FILES
 from kafka_forensics.wording import message
 from kafka_forensics.wording.offset_words import offset_range
 

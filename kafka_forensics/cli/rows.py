@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from kafka_forensics.cli.safe_text import printable
 from kafka_forensics.cli.streams import Destination
-from kafka_forensics.export.json_values import json_text
+from kafka_forensics.export.json_document import json_text
 
 Row = Mapping[str, Any]
 

@@ -12,7 +12,7 @@ from kafka_forensics.model.findings import Finding, Severity
 from kafka_forensics.model.results import ScanResult
 
 if TYPE_CHECKING:
-    from kafka_forensics.export.schema_versions import Shape
+    from kafka_forensics.export.json_document import Shape
 
 
 @options.flat

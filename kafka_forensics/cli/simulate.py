@@ -74,8 +74,7 @@ def check(
     from kafka_forensics.cli.notes import say
     from kafka_forensics.evidence.options import keep_code_below
     from kafka_forensics.simulation import checker
-    from kafka_forensics.simulation.model import Sizes
-    from kafka_forensics.simulation.protocols import PROTOCOLS
+    from kafka_forensics.simulation.model import PROTOCOLS, Sizes
 
     keep_code_below(cache_dir)
     screen = destination(sys.stderr, no_color=no_color)
@@ -92,7 +91,7 @@ def check(
 
 def protocol_names() -> list[str]:
     """All protocols, oldest first."""
-    from kafka_forensics.simulation.protocols import PROTOCOLS
+    from kafka_forensics.simulation.model import PROTOCOLS
 
     return list(PROTOCOLS)
 
@@ -120,7 +119,7 @@ def _write(checked: "Checked", wanted: str, to: "Destination") -> None:
 
 
 def _row(checked: "Checked", verdict: "Verdict") -> dict[str, Any]:
-    from kafka_forensics.simulation.telling import told
+    from kafka_forensics.simulation.checker import told
 
     sizes = checked.sizes
     return {
@@ -168,7 +167,7 @@ def _page(checked: "Checked") -> Iterator[str]:
 
 def _story(verdict: "Verdict") -> Iterator[str]:
     """The steps of a counterexample, then where every replica stands in the end."""
-    from kafka_forensics.simulation.telling import isr_of, name_of, replica_in_words, told
+    from kafka_forensics.simulation.checker import isr_of, name_of, replica_in_words, told
 
     for number, (step, after) in enumerate(verdict.trace, 1):
         yield f"  {number:2}  {told(step, after)}"

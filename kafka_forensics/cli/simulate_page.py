@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from kafka_forensics.cli.streams import Destination
-    from kafka_forensics.simulation.scenario import Scenario
+    from kafka_forensics.simulation.scenarios import Scenario
 
 COLUMNS: Final = (
     "scenario",

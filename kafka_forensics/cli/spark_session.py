@@ -15,7 +15,7 @@ from kafka_forensics.cli.interrupts import Children
 from kafka_forensics.cli.progress import Progress
 from kafka_forensics.cli.streams import Destination
 from kafka_forensics.errors import ForensicsError
-from kafka_forensics.spark.java_words import JavaWords
+from kafka_forensics.spark.sessions import JavaWords
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

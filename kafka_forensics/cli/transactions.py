@@ -150,7 +150,7 @@ def _values(row: "TransactionRow") -> dict[str, Any]:
 
 
 def _time(time_ms: int | None) -> str | None:
-    from kafka_forensics.export.json_values import rfc3339
+    from kafka_forensics.export.json_document import rfc3339
 
     return None if time_ms is None else rfc3339(time_ms)
 

@@ -11,11 +11,10 @@ from kafka_forensics.analysis.internal_topics import Witnesses
 from kafka_forensics.compiled import use_compiled, using_compiled, worth_compiling
 from kafka_forensics.evidence.inputs import Inputs, ReplicaPlan, gather
 from kafka_forensics.evidence.options import ScanOptions
-from kafka_forensics.folding.fold_split import Folded, Pause, RecentIndexes, fold_split
-from kafka_forensics.folding.merging import Merged, merge_replica
+from kafka_forensics.folding.fold_split import Folded, Merged, Pause, RecentIndexes, fold_split, merge_replica
 from kafka_forensics.folding.prefetch import LARGE, ROOM, Walk, in_order, never
 from kafka_forensics.folding.splits import Split, splits_of
-from kafka_forensics.judging.leftovers import lone_leftovers
+from kafka_forensics.judging.recovery import lone_leftovers
 from kafka_forensics.judging.scanning import Look, Scan, digest_key, judged
 from kafka_forensics.model.results import ScanResult
 from kafka_forensics.rereading.misplaced import with_right_offsets

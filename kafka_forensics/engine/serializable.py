@@ -4,36 +4,35 @@ could set off."""
 from types import ModuleType
 from typing import Final
 
-from kafka_forensics.analysis import sample
+from kafka_forensics.analysis import bounds
 from kafka_forensics.analysis.compaction import compaction
 from kafka_forensics.analysis.epochs import epochs
 from kafka_forensics.analysis.internal_topics import witnesses
-from kafka_forensics.analysis.placement import key_placement
-from kafka_forensics.analysis.producers import epoch_bumps, producers
+from kafka_forensics.analysis.placement import rules as placement
+from kafka_forensics.analysis.producers import producers
+from kafka_forensics.analysis.producers import rules as producer_rules
 from kafka_forensics.analysis.producers import runs as producer_runs
-from kafka_forensics.analysis.producers import table as producer_table
-from kafka_forensics.analysis.replica import digests, recovery_walk, replica
+from kafka_forensics.analysis.replica import replica
 from kafka_forensics.analysis.segments import continuity, framing, indexes, misplaced
 from kafka_forensics.analysis.transactions import endings as transaction_endings
 from kafka_forensics.analysis.transactions import markers as transaction_markers
 from kafka_forensics.analysis.transactions import transactions
 from kafka_forensics.analysis.transactions_across import facts as transactions_facts
-from kafka_forensics.engine import slices, task_values
+from kafka_forensics.engine import task_values
 from kafka_forensics.evidence import context, inputs, ledger, options
 from kafka_forensics.folding.keys import parts as key_parts
 from kafka_forensics.folding.keys import question as key_question
 from kafka_forensics.judging import partitions, scanning
-from kafka_forensics.model import batches, changes, controller, files, findings, group_log, results, transaction_log
-from kafka_forensics.parsers.log_dir import discovery as log_dir
-from kafka_forensics.parsers.log_dir import file_names
+from kafka_forensics.model import batches, changes, controller, coordinators, files, findings, results
+from kafka_forensics.parsers.log_dir import discovery
 from kafka_forensics.storage import source
 
 _MODULES: Final[tuple[ModuleType, ...]] = (
     *(compaction, key_parts, key_question, ledger),
-    *(context, continuity, digests, epoch_bumps, epochs, framing, indexes, key_placement, misplaced, producer_runs, producer_table),
-    *(producers, recovery_walk, replica, sample, transaction_endings, transaction_markers, transactions, transactions_facts),
-    *(witnesses, changes, task_values, inputs, options, partitions, scanning, slices),
-    *(batches, controller, files, findings, group_log, results, transaction_log, file_names, log_dir, source),
+    *(context, continuity, epochs, framing, indexes, misplaced, placement, producer_rules, producer_runs, producers, replica),
+    *(bounds, transaction_endings, transaction_markers, transactions, transactions_facts, witnesses),
+    *(changes, task_values, inputs, options, partitions, scanning),
+    *(batches, controller, coordinators, discovery, files, findings, results, source),
 )
 
 

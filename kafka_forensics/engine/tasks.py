@@ -17,33 +17,34 @@ from kafka_forensics.analysis.segments import needs_entries
 from kafka_forensics.compiled import use_compiled
 from kafka_forensics.compiled.code_cache import keep_in, keep_out_of
 from kafka_forensics.engine.serialization import pack, unpack
-from kafka_forensics.engine.slices import Noticed, Slice, inputs_of, noticed
 from kafka_forensics.engine.task_values import (
     EDGES_FIRST,
     Common,
     FoldWork,
+    Noticed,
+    Slice,
     SliceAnswer,
     StretchEdges,
     StretchRow,
     WitnessAnswer,
     WitnessWork,
+    inputs_of,
+    noticed,
 )
 from kafka_forensics.errors import PathMissingError, SourceError
 from kafka_forensics.evidence.inputs import Inputs, ReplicaPlan
 from kafka_forensics.evidence.options import ScanOptions
-from kafka_forensics.folding.fold_split import Folded, RecentIndexes, fold_split, read_indexes
+from kafka_forensics.folding.fold_split import Folded, Merged, RecentIndexes, fold_split, merge_replica, read_indexes
 from kafka_forensics.folding.keys import KeyAnswer, KeysApart
-from kafka_forensics.folding.merging import Merged, merge_replica
 from kafka_forensics.folding.prefetch import never
 from kafka_forensics.folding.splits import Split, numbered_split
-from kafka_forensics.judging.leftovers import leftovers_judged
+from kafka_forensics.judging.recovery import leftovers_judged
 from kafka_forensics.judging.scanning import judged
 from kafka_forensics.model.results import Incomplete
 from kafka_forensics.rereading.misplaced import with_right_offsets
 from kafka_forensics.storage.archives import reading_order
-from kafka_forensics.storage.lost import LostSource
 from kafka_forensics.storage.open import open_address
-from kafka_forensics.storage.source import ByteSource
+from kafka_forensics.storage.source import ByteSource, LostSource
 from kafka_forensics.witnesses.witnesses import read_witnesses
 
 if TYPE_CHECKING:

@@ -4,8 +4,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Final, TypeVar
 
-from kafka_forensics.engine.slices import Slice, thin_plans
-from kafka_forensics.engine.task_values import FoldPart, FoldWork, Piece, WitnessWork
+from kafka_forensics.engine.task_values import FoldPart, FoldWork, Piece, Slice, WitnessWork, thin_plans
 from kafka_forensics.evidence.inputs import Inputs, LogDir, ReplicaPlan
 from kafka_forensics.folding.splits import segments_of, split_count
 from kafka_forensics.parsers.log_dir import LogDirectory

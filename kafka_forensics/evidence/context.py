@@ -4,9 +4,9 @@ from dataclasses import dataclass, field
 
 from kafka_forensics.evidence.ledger import ExpectedReplica
 from kafka_forensics.model.controller import PartitionControl
+from kafka_forensics.model.coordinators import Committed
 from kafka_forensics.model.files import EpochEntry, LeaderEpochs
 from kafka_forensics.model.findings import Place
-from kafka_forensics.model.group_log import Committed
 
 
 @dataclass(slots=True)

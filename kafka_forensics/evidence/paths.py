@@ -24,9 +24,8 @@ from kafka_forensics.parsers.log_dir import (
 )
 from kafka_forensics.storage.archives import container_of
 from kafka_forensics.storage.local import OUTSIDE
-from kafka_forensics.storage.lost import LostSource
 from kafka_forensics.storage.open import ARCHIVES, located, open_source, share_roots
-from kafka_forensics.storage.source import ByteSource, Entry, EntryKind
+from kafka_forensics.storage.source import ByteSource, Entry, EntryKind, LostSource
 
 if TYPE_CHECKING:
     from kafka_forensics.storage.remote import StorageOptions

@@ -6,13 +6,14 @@ without such names: null has no place in a path, and bytes of evidence shall not
 row group of one file.
 """
 
+import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import chain, count
 from typing import TYPE_CHECKING, Any, Final, cast
+from urllib.parse import quote
 
-from kafka_forensics.export.names import directory_of
 from kafka_forensics.export.target import MANIFEST, Files, HashedFile, Place
 from kafka_forensics.facts.facts import FactReader, Part
 from kafka_forensics.facts.rows import cut, text
@@ -22,6 +23,42 @@ from kafka_forensics.version import __version__
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+
+# Directory names of datasets: `topic=…/partition=…/broker=…`, safe on any file system whatever the names are.
+
+
+MAX_NAME_BYTES: Final = 255
+"""Of one name in a directory, on every usual file system."""
+_DIGEST_CHARACTERS: Final = 16
+_NO_VALUE: Final = "__HIVE_DEFAULT_PARTITION__"
+"""What readers of such directories take for null; a topic may be called so."""
+
+
+def directory_of(topic: str, partition: int, broker: str) -> str:
+    """The directory of one replica's rows, below that of the dataset."""
+    return f"{_name('topic', topic)}/{_name('partition', str(partition))}/{_name('broker', broker)}"
+
+
+def _name(key: str, value: str) -> str:
+    """`key=value` with all but letters, digits, `_`, `.`, `-` and `~` percent-encoded.
+
+    A name too long for a directory is cut, with `~` and a digest of the whole behind it; the files' own metadata has all of it.
+    """
+    spelled = value.encode("utf-8", "backslashreplace")
+    encoded = quote(spelled, safe="")
+    if value == _NO_VALUE:
+        encoded = encoded.replace("_", "%5F", 1)
+    room = MAX_NAME_BYTES - len(key) - 1
+    if len(encoded) <= room:
+        return f"{key}={encoded}"
+    kept = b""
+    for length in range(len(spelled), 0, -1):
+        kept = spelled[:length].decode("utf-8", "ignore").encode()
+        if len(quote(kept, safe="")) <= room - 1 - _DIGEST_CHARACTERS:
+            break
+    return f"{key}={quote(kept, safe='')}~{hashlib.sha256(spelled).hexdigest()[:_DIGEST_CHARACTERS]}"
+
 
 MAX_FILE_BYTES: Final = 1 << 30
 """A file that has reached this size is followed by another."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kafka_forensics.compiled import use_compiled
 from kafka_forensics.compiled.code_cache import keep_in, keep_out_of
 from kafka_forensics.engine.serialization import pack, unpack
-from kafka_forensics.engine.slices import thin_plans
+from kafka_forensics.engine.task_values import thin_plans
 from kafka_forensics.engine.work_plan import FILE_COST_BYTES, packed
 from kafka_forensics.errors import PathMissingError, SourceError, UsageError
 from kafka_forensics.evidence.inputs import ReplicaPlan, broker_order
@@ -24,15 +24,14 @@ from kafka_forensics.export.target import Place
 from kafka_forensics.facts.answers import transaction_facts
 from kafka_forensics.facts.facts import FactReader, Replica, place_of_replica
 from kafka_forensics.facts.log import Reading
-from kafka_forensics.facts.pieces import Piece, decode
-from kafka_forensics.facts.query import FROM_FILES, FROM_LOGS, SPLIT_BYTES, FactQuery
 from kafka_forensics.facts.read import piece_facts
-from kafka_forensics.facts.splits import replica_tasks
+from kafka_forensics.facts.rows import FROM_FILES, FROM_LOGS, SPLIT_BYTES, FactQuery
+from kafka_forensics.facts.splits import Piece, decode, replica_tasks
 from kafka_forensics.model.results import Incomplete
 from kafka_forensics.model.schemas import FACTS
 from kafka_forensics.questions.transactions import KnownTransactions
-from kafka_forensics.storage.lost import LostSource
 from kafka_forensics.storage.open import address_of, open_address
+from kafka_forensics.storage.source import LostSource
 
 if TYPE_CHECKING:
     import pyarrow as pa

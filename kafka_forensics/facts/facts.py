@@ -9,8 +9,7 @@ import numpy as np
 from kafka_forensics.analysis.internal_topics import Witnesses
 from kafka_forensics.compiled import use_compiled, worth_compiling
 from kafka_forensics.engine.local import Progress, scan_inputs
-from kafka_forensics.evidence.incomplete import attributed
-from kafka_forensics.evidence.inputs import Inputs, ReplicaPlan, gather
+from kafka_forensics.evidence.inputs import Inputs, ReplicaPlan, attributed, gather
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.facts.answers import group_facts, metadata_facts, replica_facts, transaction_facts
 from kafka_forensics.facts.log import Reading, batch_facts, control_facts, record_facts, record_row

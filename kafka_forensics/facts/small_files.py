@@ -8,8 +8,7 @@ import numpy as np
 
 from kafka_forensics.errors import SourceError
 from kafka_forensics.evidence.inputs import CHECKPOINTS, Inputs, broker_order
-from kafka_forensics.evidence.options import ScanOptions
-from kafka_forensics.evidence.selection import fits
+from kafka_forensics.evidence.options import ScanOptions, fits
 from kafka_forensics.facts.log import Reading
 from kafka_forensics.facts.rows import MAX_ROWS, record_batches, repeated
 from kafka_forensics.model.constants import INDEX_ENTRY_SIZE, PRODUCER_SNAPSHOT_ENTRY_SIZE, TIME_INDEX_ENTRY_SIZE

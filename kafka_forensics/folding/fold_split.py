@@ -2,13 +2,15 @@
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from kafka_forensics.analysis.replica import ReplicaState
+from kafka_forensics.analysis.replica import Replica, ReplicaState, whole
+from kafka_forensics.analysis.segments import Misplaced
 from kafka_forensics.errors import SourceError
-from kafka_forensics.evidence.inputs import ReplicaPlan, typed_path
+from kafka_forensics.evidence.inputs import Inputs, ReplicaPlan, typed_path
+from kafka_forensics.folding.index_files import SnapshotCheck
 from kafka_forensics.folding.splits import Split
 from kafka_forensics.model.files import OffsetIndex, TimeIndex
 from kafka_forensics.model.results import Incomplete
@@ -19,6 +21,7 @@ from kafka_forensics.parsers.log_dir import SegmentFiles
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
 
 Pause = Callable[[int], None]
 """Called with the bytes that a stretch holds so far; may take its time."""
@@ -136,3 +139,50 @@ def fold_split(
         yield Folded(split, state, split.end, Incomplete(typed_path(source, log.path), error.reason))
         return
     yield Folded(split, state, landed, indexes.incomplete)
+
+
+# Putting a replica together from the stretches of its log, wherever they were folded.
+
+
+Refold = Callable[[Split], Iterator[Folded]]
+"""Folds a split once more."""
+Merged = tuple[ReplicaPlan, Replica, SnapshotCheck]
+"""A replica that is folded and whole."""
+
+
+def merge_replica(
+    plan: ReplicaPlan,
+    inputs: Inputs,
+    stretches: Iterable[Folded],
+    refold: Refold,
+    show: Callable[[Folded], None],
+    misplaced: tuple[Misplaced, ...] = (),
+) -> tuple[Replica, SnapshotCheck]:
+    """The whole replica from its stretches in file order, with its snapshots and `.txnindex` files read on the way.
+
+    Where a walk landed beyond the start of the next split, or before it, that one is folded again from there. `show` is shown every
+    stretch that is merged. `misplaced` are batches that were folded where they belong, and not where their base offsets say.
+    """
+    merged: ReplicaState | None = None
+    landed = 0
+    snapshot = SnapshotCheck(plan, inputs)
+    for folded in stretches:
+        split = folded.split
+        right = split.first or landed == split.start
+        for one in [folded] if right else refold(replace(split, start=min(landed, split.end))):
+            landed = one.landed if one.split.first else max(landed, one.landed)
+            show(one)
+            if merged is None:
+                merged = one.state
+                continue
+            if one.split.first:
+                snapshot.at(split.segment.base_offset, merged)
+            merged.make_room(one.state)
+            merged.merge(one.state)
+            snapshot.merged(merged)
+    state = merged or ReplicaState(0, compacted=plan.context.compacted)
+    replica = whole(plan.context, state, misplaced)
+    snapshot.at(replica.log_end_offset, state)
+    snapshot.rest()
+    state.close()
+    return replica, snapshot

@@ -18,9 +18,8 @@ from kafka_forensics.evidence.ledger import (
     Reading,
     TopicPartition,
 )
-from kafka_forensics.evidence.options import ScanOptions
+from kafka_forensics.evidence.options import ScanOptions, concerns
 from kafka_forensics.evidence.paths import is_alone
-from kafka_forensics.evidence.selection import concerns
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC, INTERNAL_TOPICS, WITNESS_TOPICS
 from kafka_forensics.model.controller import ControllerHistory, passed_over
 from kafka_forensics.model.findings import Confidence, Finding, Place, Severity

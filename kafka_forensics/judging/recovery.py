@@ -1,12 +1,18 @@
 """Files of a replica read for what a start on this copy would make of it; only what its folded log does not tell."""
 
 from dataclasses import replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
 
 from kafka_forensics.analysis.replica import RecoveryFold, Replica
 from kafka_forensics.analysis.replicas import (
+    HeldAside,
+    LoneIndex,
     Outlook,
     add_recovery,
+    leftover_findings,
+    lone_index_findings,
     recovery_findings,
     regresses,
     segment_facts,
@@ -15,26 +21,144 @@ from kafka_forensics.analysis.replicas import (
 )
 from kafka_forensics.analysis.segments import ContinuityFold, Run
 from kafka_forensics.errors import SourceError
-from kafka_forensics.evidence.inputs import Inputs, ReplicaPlan, typed_path
-from kafka_forensics.judging.producer_replay import producer_faults
+from kafka_forensics.evidence.inputs import Inputs, LogDir, ReplicaPlan, typed_path
 from kafka_forensics.model.batches import BatchColumn
-from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
+from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC, CONTROL_ABORT, CONTROL_COMMIT, CONTROL_MASK, TRANSACTIONAL_MASK
 from kafka_forensics.model.files import EpochEntry
 from kafka_forensics.model.findings import Finding
 from kafka_forensics.model.results import Incomplete
-from kafka_forensics.parsers.indexes import parse_transaction_index
-from kafka_forensics.parsers.log import SegmentReader, believed_to, last_entry, read_next_offset
+from kafka_forensics.parsers.checkpoints import parse_partition_metadata
+from kafka_forensics.parsers.indexes import parse_offset_index, parse_producer_snapshot, parse_transaction_index
+from kafka_forensics.parsers.log import (
+    MAX_BATCH_BYTES,
+    SegmentReader,
+    believed_to,
+    decode_batch,
+    last_entry,
+    parse_control_record,
+    read_next_offset,
+)
 from kafka_forensics.parsers.log_dir import FileKind, PartitionDirectory, SegmentFiles
-from kafka_forensics.replication.recovery import foretell, swap_steps
-from kafka_forensics.replication.recovery_facts import (
+from kafka_forensics.replication.recovery import (
     EPOCHS_FILE,
     OFFSET_REGRESSION,
     LogFacts,
+    Marker,
+    ProducerReplay,
+    ReplayedBatch,
     SegmentFacts,
     SnapshotFacts,
     Stop,
+    foretell,
+    replayed_from,
+    swap_steps,
 )
 from kafka_forensics.storage.source import ByteFile, Entry, EntryKind
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from kafka_forensics.replication.recovery import ReplayFault
+
+
+# The part of a log whose producers a start would replay, read for what would end the start there.
+
+
+MAX_REPLAYED_BYTES: Final = 64 << 20
+"""Of more than this, only logs in which something of producers, transactions or offsets was found are read once more."""
+_SUSPECT: Final = ("TXN_", "PRODUCER_", "OFFSET_", "RECORD_", "BATCH_")
+"""How kinds of findings begin that make a long log worth another reading."""
+
+
+def producer_faults(
+    plan: "ReplicaPlan", facts: "LogFacts", inputs: "Inputs", kinds: set[str], *, transactions: int
+) -> "tuple[ReplayFault, ...]":
+    """The first fault that a start after a crash would meet, or none; nothing is read where there is nothing to replay.
+
+    `kinds` are those of the replica's findings, `transactions` how many its log holds. Raises SourceError.
+    """
+    suspect = any(kind.startswith(_SUSPECT) for kind in kinds)
+    first = replayed_from(facts)
+    segments = [one for one in plan.directory.segments if one.log is not None]
+    if not segments:
+        return ()
+    bases = [one.base_offset for one in segments]
+    wanted = [
+        one for one, behind in zip(segments, [*bases[1:], facts.end_offset], strict=True) if behind > first or one is segments[-1]
+    ]
+    size = sum(one.log.size_in_bytes for one in wanted if one.log is not None)
+    over = facts.clean_shutdown and any(
+        snapshot_facts.sound and snapshot_facts.offset == facts.end_offset for snapshot_facts in facts.snapshots
+    )
+    if over or first >= facts.end_offset or not (suspect or (transactions and size <= MAX_REPLAYED_BYTES)):
+        return ()
+    replay = ProducerReplay(_open_producers(plan, inputs, first))
+    for segment in wanted:
+        assert segment.log is not None
+        replay.begin(segment.base_offset)
+        with plan.log_dir.source.open(segment.log.path) as file:
+            for batch in _batches(file, first):
+                fault = None if batch is None else replay.step(batch)
+                if fault is not None:
+                    return (fault,)
+                if batch is None:
+                    return ()
+    return ()
+
+
+def _open_producers(plan: "ReplicaPlan", inputs: "Inputs", offset: int) -> set[int]:
+    """Producers with an open transaction by the snapshot of that offset, none if there is no such."""
+    entry = dict(plan.directory.snapshots).get(offset)
+    parsed = None if entry is None else inputs.read(plan.log_dir.source, entry, lambda file: parse_producer_snapshot(file, offset))
+    return (
+        set()
+        if parsed is None
+        else {producer_entry.producer_id for producer_entry in parsed.entries if producer_entry.current_txn_first_offset >= 0}
+    )
+
+
+def _batches(file: "ByteFile", first: int) -> "Iterator[ReplayedBatch | None]":
+    """Batches of producers from offset `first` on; None last where the walk ends at damage."""
+    for chunk in SegmentReader(file).chunks():
+        columns = chunk.columns
+        good = columns[BatchColumn.CRC] == columns[BatchColumn.CRC_COMPUTED]
+        stop = min([damage.position for damage in chunk.damage] + columns[BatchColumn.POSITION, ~good].tolist(), default=None)
+        wanted = (columns[BatchColumn.PRODUCER_ID] >= 0) & (columns[BatchColumn.MAGIC] >= 2)
+        wanted &= columns[BatchColumn.LAST_OFFSET] >= first
+        if stop is not None:
+            wanted &= columns[BatchColumn.POSITION] < stop
+        for row in np.flatnonzero(wanted).tolist():
+            yield _batch(file, columns[:, row])
+        if stop is not None:
+            yield None
+
+
+def _batch(file: "ByteFile", column: "NDArray[np.int64]") -> ReplayedBatch:
+    attributes = int(column[BatchColumn.ATTRIBUTES])
+    return ReplayedBatch(
+        int(column[BatchColumn.POSITION]),
+        int(column[BatchColumn.BASE_OFFSET]),
+        int(column[BatchColumn.PRODUCER_ID]),
+        bool(attributes & TRANSACTIONAL_MASK),
+        _marker(file, column) if attributes & CONTROL_MASK else None,
+    )
+
+
+def _marker(file: "ByteFile", column: "NDArray[np.int64]") -> Marker:
+    """What a control batch says; opened only where its columns do not tell."""
+    kind = {CONTROL_ABORT: Marker.ABORT, CONTROL_COMMIT: Marker.COMMIT}.get(int(column[BatchColumn.CONTROL_RECORD_TYPE]))
+    if kind is not None and column[BatchColumn.COORDINATOR_EPOCH] >= 0:
+        return kind
+    position, size = int(column[BatchColumn.POSITION]), int(column[BatchColumn.SIZE_IN_BYTES])
+    batch = decode_batch(file.read_at(position, min(size, MAX_BATCH_BYTES)), position=position)
+    record = next(batch.iter_records(), None)
+    if record is None:
+        return Marker.INVALID if batch.problems else Marker.EMPTY
+    control_record = parse_control_record(record.key, record.value)
+    return Marker.INVALID if kind is None or control_record.problem is not None else kind
+
 
 INDEX_INTERVAL_BYTES: Final = 4096
 """Kafka's default of `index.interval.bytes`."""
@@ -245,3 +369,74 @@ _INDEXED: Final = (
     BatchColumn.CRC,
     BatchColumn.CRC_COMPUTED,
 )
+
+
+# Log files on their way out, read as evidence: `.deleted`, `.swap`, `.cleaned`, and directories `-delete`, `-stray`, `-future`.
+
+
+def leftovers_judged(
+    key: tuple[str, int], replicas: list[Replica], inputs: Inputs, findings: list[Finding], incomplete: list[Incomplete]
+) -> list[Finding]:
+    """Findings about what a partition's leftovers hold; adds `also_in` to the `findings` of offsets they would fill."""
+    aside = []
+    for log_dir, directory in inputs.aside.get(key, ()):
+        aside += _held(log_dir, directory, key, inputs, incomplete)
+    return leftover_findings(replicas, aside, findings)
+
+
+def lone_leftovers(inputs: Inputs) -> list[Finding]:
+    """The same for partitions of which no broker has a live replica."""
+    live = {(plan.context.topic, plan.context.partition) for plan in inputs.replicas}
+    findings = []
+    for key in sorted(inputs.aside.keys() - live):
+        findings += leftovers_judged(key, [], inputs, [], inputs.incomplete)
+    return findings
+
+
+def _held(
+    log_dir: LogDir, directory: PartitionDirectory, key: tuple[str, int], inputs: Inputs, incomplete: list[Incomplete]
+) -> list[HeldAside]:
+    """Every such log file of a directory, folded by itself; those that hold no good batch are left out."""
+    entry = directory.entries.get("partition.metadata")
+    metadata = None if entry is None else inputs.read(log_dir.source, entry, parse_partition_metadata)
+    files: list[tuple[Entry, int, str]] = [
+        (leftover_file.entry, leftover_file.base_offset or 0, leftover_file.suffix)
+        for leftover_file in directory.leftovers
+        if leftover_file.kind is FileKind.LOG
+    ]
+    if directory.suffix is not None:
+        files += [(segment.log, segment.base_offset, directory.suffix) for segment in directory.segments if segment.log is not None]
+    held = []
+    for log, base_offset, suffix in sorted(files, key=lambda row: row[0].path):
+        fold, batches = ContinuityFold(base_offset), 0
+        try:
+            with log_dir.source.open(log.path) as file:
+                for chunk in SegmentReader(file, next_base_offset=believed_to(base_offset)).chunks():
+                    fold.step(chunk.columns, chunk.damage)
+                    batches += int((chunk.columns[BatchColumn.CRC] == chunk.columns[BatchColumn.CRC_COMPUTED]).sum())
+        except SourceError as error:
+            incomplete.append(Incomplete(typed_path(log_dir.source, log.path), error.reason))
+        if fold.runs:
+            topic_id = None if metadata is None else metadata.topic_id
+            file_name = f"{directory.name}/{log.name}"
+            held.append(HeldAside(*key, log_dir.broker, log_dir.name, file_name, suffix, topic_id, tuple(fold.runs), batches))
+    return held
+
+
+def lone_indexes_judged(plan: ReplicaPlan, replica: Replica, inputs: Inputs, findings: list[Finding]) -> list[Finding]:
+    """Findings about index files without their `.log`; those beside which the log lies under another name say nothing."""
+    aside = {file.base_offset for file in plan.directory.leftovers if file.kind is FileKind.LOG}
+    gone = [one for one in plan.directory.segments if one.log is None and one.base_offset not in aside]
+    lone = [_lone(segment, plan, inputs) for segment in gone]
+    return lone_index_findings(replica, lone, findings)
+
+
+def _lone(segment: SegmentFiles, plan: ReplicaPlan, inputs: Inputs) -> LoneIndex:
+    entries = [entry for entry in (segment.index, segment.time_index, segment.transaction_index) if entry is not None]
+    last_offset = None
+    if segment.index is not None:
+        base_offset = segment.base_offset
+        parsed = inputs.read(plan.log_dir.source, segment.index, lambda file: parse_offset_index(file, base_offset))
+        if parsed is not None and parsed.offsets.size:
+            last_offset = int(parsed.offsets.max())
+    return LoneIndex(segment.base_offset, tuple(entry.name for entry in entries), last_offset)

@@ -4,8 +4,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, ClassVar, Final
 
-from kafka_forensics.model.answer import Answer, Views
-from kafka_forensics.model.findings import Finding
+from kafka_forensics.model.findings import Answer, Finding, Views
 from kafka_forensics.model.results import Incomplete, ScanResult, verdict_of, worst
 
 UNREADABLE: Final = "unreadable"

@@ -5,8 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import ClassVar, Final
 
-from kafka_forensics.model.answer import Answer, Views
-from kafka_forensics.model.findings import Finding
+from kafka_forensics.model.findings import Answer, Finding, Views
 
 SCHEMA_VERSION: Final = "1.1"
 VERDICTS: Final = ("clean", "info", "unknown", "warning", "error", "critical")

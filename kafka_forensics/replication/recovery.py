@@ -4,46 +4,235 @@ Pure functions on small values that were read from files. The numbers of the che
 (LogManager, LogLoader, LogSegment.recover, UnifiedLog, LeaderEpochFileCache, ProducerStateManager of Kafka 4).
 """
 
+import re
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from enum import Enum
+from typing import Final
 
-from kafka_forensics.replication.metadata_snapshots import snapshot_outcome
-from kafka_forensics.replication.recovery_facts import (
-    CHECKPOINT_UNREADABLE,
-    CLEANED_FILE,
-    DELETED_FILE,
-    END_BELOW_START,
-    EPOCHS_FILE,
-    HIGH_WATERMARK,
-    HIGH_WATERMARK_FILE,
-    INDEX_FILE_MISSING,
-    INDEX_WITHOUT_LOG,
-    LEADER_EPOCHS,
-    LOG_NAME_OR_SIZE,
-    LOG_START_FILE,
-    MAX_RELATIVE_OFFSET,
-    MAX_SEGMENT_BYTES,
-    METADATA_SNAPSHOT,
-    NEEDED_FILES,
-    NEXT_OFFSET,
-    NO_SEGMENT,
-    NO_SNAPSHOT,
-    OFFSET_OVERFLOW,
-    OFFSET_REGRESSION,
-    PRODUCER_STATE,
-    RECOVERY_POINT_FILE,
-    SEGMENT_WALKED,
-    SEGMENTS_BEHIND_CUT,
-    SNAPSHOT,
-    SWAP_FILE,
-    TRANSACTION_INDEX,
-    Cut,
-    Forecast,
-    LogFacts,
-    SegmentFacts,
-    Step,
-    Stop,
-)
+from kafka_forensics.model.files import EpochEntry
+
+# What the loading of a log starts from and leads to: the checks by number, segments as files show them, steps and forecasts.
+#
+# The numbers are those of docs/recovery.md.
+
+
+CLEAN_SHUTDOWN: Final = 1
+META_PROPERTIES: Final = 2
+CHECKPOINT_UNREADABLE: Final = 4
+PARTITION_METADATA: Final = 6
+DELETED_FILE: Final = 7
+CLEANED_FILE: Final = 8
+SWAP_FILE: Final = 9
+INDEX_WITHOUT_LOG: Final = 10
+LOG_NAME_OR_SIZE: Final = 11
+INDEX_FILE_MISSING: Final = 12
+TRANSACTION_INDEX: Final = 13
+SEGMENT_WALKED: Final = 17
+HEADER_CUT: Final = 18
+LENGTH_TOO_SMALL: Final = 19
+BATCH_BEYOND_FILE: Final = 20
+BATCH_INVALID: Final = 22
+OFFSET_OVERFLOW: Final = 23
+OFFSET_REGRESSION: Final = 24
+PRODUCER_STATE: Final = 26
+ABORTED_TXN_ORDER: Final = 27
+SEGMENTS_BEHIND_CUT: Final = 29
+END_BELOW_START: Final = 31
+NO_SEGMENT: Final = 32
+LEADER_EPOCHS: Final = 36
+SNAPSHOT: Final = 37
+NO_SNAPSHOT: Final = 38
+NEXT_OFFSET: Final = 39
+HIGH_WATERMARK: Final = 41
+METADATA_SNAPSHOT: Final = 42
+
+HIGH_WATERMARK_FILE: Final = "replication-offset-checkpoint"
+RECOVERY_POINT_FILE: Final = "recovery-point-offset-checkpoint"
+LOG_START_FILE: Final = "log-start-offset-checkpoint"
+EPOCHS_FILE: Final = "leader-epoch-checkpoint"
+NEEDED_FILES: Final = (HIGH_WATERMARK_FILE, EPOCHS_FILE)
+"""Over which a log directory goes offline, if they are there and break their format; where they are not, Kafka writes them anew."""
+MAX_SEGMENT_BYTES: Final = 2**31 - 1
+MAX_RELATIVE_OFFSET: Final = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """Where recovery's walk of a segment ends before its file does: the rest is cut off.
+
+    `end_offset` is the next offset behind the last batch kept; `check` says why.
+    """
+
+    position: int
+    end_offset: int
+    check: int
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentFacts:
+    """A segment as the loader meets it.
+
+    `end_offset` is the next offset behind its last batch (its base offset if it holds none), walked to its end; `next_offset`
+    what the loader reads as such through the index as it lies on disk, None where that reading throws.
+    """
+
+    base_offset: int
+    size_in_bytes: int
+    end_offset: int
+    next_offset: int | None
+    stop: Stop | None = None
+    has_index: bool = True
+    has_time_index: bool = True
+    transaction_index: str = "sound"
+    """`sound` (or absent), `below_base` (an entry ends below the segment), `version` (an entry of an unknown version)."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayFault:
+    """A batch at `position` of a segment at which replaying producers throws: no catch is above it, so the broker does not start.
+
+    Where an unreadable marker ends the walk itself, the batch is kept, and replaying it behind the walk throws again.
+    """
+
+    segment: int
+    position: int
+    base_offset: int
+    check: int
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotFacts:
+    """A `.snapshot` file: the offset in its name and whether it can be read."""
+
+    offset: int
+    sound: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class LogFacts:
+    """One partition directory, and what its log directory's checkpoints say of it; None is "not in the file"."""
+
+    segments: tuple[SegmentFacts, ...]
+    end_offset: int
+    """Next offset behind all batches that are there, whatever Kafka makes of them."""
+    clean_shutdown: bool
+    recovery_point: int | None = None
+    log_start: int | None = None
+    high_watermark: int | None = None
+    swaps: tuple[SegmentFacts, ...] = ()
+    """The `.log.swap` files."""
+    files: tuple[str, ...] = ()
+    """Names of all regular files of the directory."""
+    snapshots: tuple[SnapshotFacts, ...] = ()
+    epochs: tuple[EpochEntry, ...] = ()
+    faults: tuple[ReplayFault, ...] = ()
+    """Where replaying its producers throws, from `replayed_from` on; only the first is looked for."""
+    is_metadata: bool = False
+    """Whether it is the controller's log; then `epochs` are those of its batches, too."""
+    unreadable: tuple[str, ...] = ()
+    """Checkpoint files, of the log directory or of the partition, that are there and break their format."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One thing the loader does, in order: the check that fires, a verb, and the file it is done to ("" is the log itself)."""
+
+    check: int
+    action: str
+    """delete | rename | recover | truncate | create | forget | set | split | refuse (the broker does not start)"""
+    file: str = ""
+    offset: int | None = None
+    """Offset at which something is cut, created or set."""
+    to: str = ""
+    """New name, of a rename."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """Offsets `[start_offset, end_offset)` that the log had and will not have: cut at `position` of a segment because of `check`.
+
+    `position` is None where no byte is cut and only the log's end is read wrongly.
+    """
+
+    segment: int
+    position: int | None
+    check: int
+    start_offset: int
+    end_offset: int
+    segments_deleted: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """How the log comes up: its offsets (None: not foretold), what is cut, and every step in order.
+
+    `refused`: the broker does not start, for the reason in the last step.
+    """
+
+    log_start_offset: int | None
+    log_end_offset: int | None
+    recovery_point: int | None
+    high_watermark: int | None
+    cuts: tuple[Cut, ...] = ()
+    steps: tuple[Step, ...] = ()
+    refused: bool = False
+    segments: tuple[int, ...] = ()
+    """Base offsets of the segments it comes up with."""
+
+
+# What the controller's log does with its own snapshots when it is opened (KafkaRaftLog): check 42 of docs/recovery.md.
+
+
+FINISHED, PARTIAL, DELETED = ".checkpoint", ".checkpoint.part", ".checkpoint.deleted"
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotOutcome:
+    """Steps in order; `refused`: the node does not start; `start_at`: the log is emptied and begins at this offset."""
+
+    steps: tuple[Step, ...] = ()
+    refused: bool = False
+    start_at: int | None = None
+
+
+def snapshot_outcome(log: LogFacts, start: int, end: int) -> SnapshotOutcome:
+    """What becomes of the snapshots of a log that was loaded as `[start, end)`.
+
+    Unfinished ones, those marked to be deleted and those below the log start go. A log that does not begin at 0 needs one at or
+    above its start, or the node does not start. The latest (by epoch, then offset) takes the log's place if it is of a later epoch
+    than the log's last, or of the same and behind the log's end: a follower that crashed between fetching it and cutting
+    (KafkaRaftLog.createLog).
+    """
+    found = sorted((_epoch(name), _offset(name), name) for name in log.files if _is_snapshot(name))
+    doomed = [name for _, offset, name in found if not name.endswith(FINISHED) or offset < start]
+    kept = [one for one in found if one[2] not in doomed]
+    if start > 0 and (not kept or kept[-1][1] < start):
+        return SnapshotOutcome((Step(METADATA_SNAPSHOT, "refuse", kept[-1][2] if kept else "", start),), refused=True)
+    steps = [Step(METADATA_SNAPSHOT, "delete", name) for name in sorted(doomed)]
+    if not kept:
+        return SnapshotOutcome(tuple(steps))
+    epoch, offset, latest = kept[-1]
+    own = max((entry.leader_epoch for entry in log.epochs if entry.start_offset < end), default=0)
+    if epoch < own or (epoch == own and offset <= end):
+        return SnapshotOutcome(tuple(steps))
+    steps.append(Step(METADATA_SNAPSHOT, "truncate", "", offset))
+    steps += [Step(METADATA_SNAPSHOT, "rename", name, to=f"{name}.deleted") for _, _, name in kept if name != latest]
+    return SnapshotOutcome(tuple(steps), start_at=offset)
+
+
+def _is_snapshot(name: str) -> bool:
+    digits = name[:20] + name[21:31]
+    named = len(name) > 31 and name[20] == "-" and digits.isascii() and digits.isdigit()
+    return named and name.endswith((FINISHED, PARTIAL, DELETED))
+
+
+def _offset(name: str) -> int:
+    return int(name[:20])
+
+
+def _epoch(name: str) -> int:
+    return int(name[21:31])
 
 
 @dataclass(slots=True)
@@ -382,3 +571,96 @@ def _snapshot_steps(loading: _Loading, segments: list[SegmentFacts], start: int,
             break
         going.append(offset)
     return [Step(SNAPSHOT, "delete", segment_file(offset, "snapshot")) for offset in going]
+
+
+# Producers and transactions replayed as a start replays them: checks 26 and 27 of docs/recovery.md.
+#
+# Nothing of a replicated batch is refused for its sequence or epoch (AppendOrigin.REPLICATION); what is left to throw ends the
+# start (ProducerAppendInfo, EndTransactionMarker, TransactionIndex.append of Kafka 4).
+
+
+class Marker(Enum):
+    """What a control batch of a producer says."""
+
+    ABORT = "abort"
+    COMMIT = "commit"
+    EMPTY = "empty"
+    """No record is left of it."""
+    INVALID = "invalid"
+    """Key or value cannot be read, or its type ends no transaction."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayedBatch:
+    """A batch of a producer; `marker` None of data."""
+
+    position: int
+    base_offset: int
+    producer_id: int
+    is_transactional: bool
+    marker: Marker | None = None
+
+
+@dataclass(slots=True)
+class ProducerReplay:
+    """State: producers with an open transaction; and the last offset in the aborted transactions of the current segment."""
+
+    open_producers: set[int]
+    _segment: int = -1
+    _last_aborted: int | None = field(default=None)
+
+    def begin(self, segment: int) -> None:
+        """A segment's `.txnindex` is built anew."""
+        self._segment, self._last_aborted = segment, None
+
+    def step(self, batch: ReplayedBatch) -> ReplayFault | None:
+        """Add a batch of the segment; the fault if the start ends at it."""
+        if batch.marker is None:
+            return self._data(batch)
+        if batch.marker is Marker.EMPTY:
+            return None
+        if batch.marker is Marker.INVALID:
+            return self._fault(batch, PRODUCER_STATE)
+        if batch.producer_id not in self.open_producers:
+            return None
+        self.open_producers.discard(batch.producer_id)
+        if batch.marker is Marker.COMMIT:
+            return None
+        if self._last_aborted is not None and self._last_aborted >= batch.base_offset:
+            return self._fault(batch, ABORTED_TXN_ORDER)
+        self._last_aborted = batch.base_offset
+        return None
+
+    def _data(self, batch: ReplayedBatch) -> ReplayFault | None:
+        if batch.is_transactional:
+            self.open_producers.add(batch.producer_id)
+            return None
+        if batch.producer_id in self.open_producers:
+            return self._fault(batch, PRODUCER_STATE)
+        return None
+
+    def _fault(self, batch: ReplayedBatch, check: int) -> ReplayFault:
+        return ReplayFault(self._segment, batch.position, batch.base_offset, check)
+
+
+# Which directories a broker takes for partitions when it starts (LocalLog.parseTopicPartitionName, LogManager.loadLogs).
+
+
+_ASIDE: Final = re.compile(r"\S+-\S+\.\S+-(?:delete|future|stray)")
+_MAX_PARTITION: Final = 2**31 - 1
+
+
+def loads_as_partition(name: str) -> bool:
+    """Whether a broker loads a directory of this name as a partition's; at any other, but its own few, it refuses to start.
+
+    What stands before the last dash counts as a topic, legal or not; the partition is a number of 32 bits
+    (LocalLog.parseTopicPartitionName).
+    """
+    if name.endswith(("-delete", "-future", "-stray")):
+        if not _ASIDE.fullmatch(name):
+            return False
+        name = name.rpartition(".")[0]
+    topic, dash, partition = name.rpartition("-")
+    digits = partition.removeprefix("+")
+    number = int(digits) if digits.isdecimal() and len(digits) <= 32 else None
+    return bool(topic and dash) and number is not None and number <= _MAX_PARTITION

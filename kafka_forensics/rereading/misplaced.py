@@ -8,8 +8,7 @@ import numpy as np
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.analysis.segments import ContinuityFold, Misplaced, Witnessed, at_end, by_neighbours, out_of_line, put_right
 from kafka_forensics.evidence.inputs import ReplicaPlan
-from kafka_forensics.folding.fold_split import Folded, fold_split, read_indexes
-from kafka_forensics.folding.merging import Merged, merge_replica
+from kafka_forensics.folding.fold_split import Folded, Merged, fold_split, merge_replica, read_indexes
 from kafka_forensics.folding.prefetch import never
 from kafka_forensics.folding.splits import Split, splits_of
 from kafka_forensics.model.batches import HARMLESS_TAILS, BatchChunk, BatchColumn

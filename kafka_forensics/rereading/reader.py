@@ -1,26 +1,78 @@
 """Reading replicas a second time: only the offsets that the comparison asks for."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from kafka_forensics.analysis.producers import offset_behind
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.analysis.segments import put_right
 from kafka_forensics.errors import SourceError
 from kafka_forensics.evidence.inputs import ReplicaPlan, typed_path
 from kafka_forensics.model.batches import BATCH_COLUMNS, BatchColumn, Damage
-from kafka_forensics.model.records import Record
+from kafka_forensics.model.constants import TIMESTAMP_TYPE_MASK
+from kafka_forensics.model.records import Record, RecordColumn
 from kafka_forensics.model.results import Incomplete
-from kafka_forensics.parsers.log import MAX_BATCH_BYTES, DecodedBatch, SegmentReader, believed_to, decode_batch, inspector
+from kafka_forensics.parsers.log import (
+    HELD_BYTES,
+    MAX_BATCH_BYTES,
+    DecodedBatch,
+    SegmentReader,
+    believed_to,
+    decode_batch,
+    inspector,
+)
 from kafka_forensics.parsers.log_dir import SegmentFiles
-from kafka_forensics.rereading.cleaned_batches import surely_equal_where_both
 from kafka_forensics.rereading.seeking import start_position
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from kafka_forensics.analysis.producers import EpochBump
     from kafka_forensics.folding.keys import KeysApart
+
+    Batches = NDArray[np.int64]
+
+
+# Two copies of a batch of which a cleaner took records: a quick look whether what both still hold is the same.
+
+
+def surely_equal_where_both(left: "DecodedBatch", right: "DecodedBatch") -> bool:
+    """Whether every record whose offset both hold has equal bytes, timestamp and producer.
+
+    False is no proof of a difference: batches of the old formats, very large ones, and other encodings of equal records are not
+    looked at closely. Neither batch may have problems.
+    """
+    ours, theirs = left.header, right.header
+    if ours is None or theirs is None or (ours.producer_id, ours.producer_epoch) != (theirs.producer_id, theirs.producer_epoch):
+        return False
+    sides = []
+    for batch in (left, right):
+        if len(batch.payload) >= HELD_BYTES:
+            return False
+        sides.append(_bodies(batch))
+    fewer, more = sorted(sides, key=len)
+    return all(offset not in more or more[offset] == body for offset, body in fewer.items())
+
+
+def _bodies(batch: "DecodedBatch") -> dict[int, tuple[int, int, bytes]]:
+    """Offset → timestamp, length of the key, and all bytes from the key on."""
+    header = batch.header
+    assert header is not None
+    payload = bytes(batch.payload)
+    stamped = header.timestamp_type == "LogAppendTime"
+    bodies = {}
+    for columns in batch.iter_columns():
+        offsets = (columns[RecordColumn.OFFSET_DELTA] + header.base_offset).tolist()
+        times = columns[RecordColumn.TIMESTAMP_DELTA] + header.base_timestamp
+        stamps = (np.full_like(times, header.max_timestamp) if stamped else times).tolist()
+        ends = (columns[RecordColumn.POSITION] + columns[RecordColumn.SIZE_IN_BYTES]).tolist()
+        keys, sizes = columns[RecordColumn.KEY_POSITION].tolist(), columns[RecordColumn.KEY_LENGTH].tolist()
+        for offset, stamp, size, key, end in zip(offsets, stamps, sizes, keys, ends, strict=True):
+            bodies[offset] = stamp, size, payload[key:end]
+    return bodies
+
 
 _LYING_HEADERS = frozenset({"BATCH_COUNT_LIE", "BATCH_RANGE_INCONSISTENT"})
 """Problems of a batch whose records can be had all the same."""
@@ -184,3 +236,51 @@ def _records(decoded: DecodedBatch, row: "NDArray[np.int64]") -> dict[int, tuple
 def _content(record: Record) -> tuple[object, ...]:
     """Values too large to be held are told apart by their sizes alone."""
     return record.key, record.value, record.headers, record.timestamp, record.key_length, record.value_length
+
+
+# Batches that a producer wrote again after it had raised its epoch: read again from the log, record by record.
+
+
+LOOK_BACK: Final = 4096
+"""Offsets before a raised epoch in which its batch is looked for."""
+IN_FLIGHT: Final = 5
+"""Batches that an idempotent producer may have had on their way (max.in.flight.requests.per.connection)."""
+
+
+def repeated_batches(replica: "Replica", reader: "LogReader") -> list[tuple[int, int]]:
+    """(offset of a batch, offset of the one whose records it repeats under a higher producer epoch), in the order of the log."""
+    found = []
+    for bump in replica.state.bumps.kept:
+        rows = reader.batches(replica, max(bump.base_offset - LOOK_BACK, 0), offset_behind(bump.last_offset))
+        own = [row for row in rows.T if int(row[BatchColumn.PRODUCER_ID]) == bump.producer_id]
+        earlier = next((row for row in _before(own, bump) if _same(replica, reader, row, own, bump)), None)
+        if earlier is not None:
+            found.append((bump.base_offset, int(earlier[BatchColumn.BASE_OFFSET])))
+    return found
+
+
+def _before(own: "list[Batches]", bump: "EpochBump") -> "list[Batches]":
+    """The producer's last batches of lower epochs before the bump."""
+    lower = [row for row in own if int(row[BatchColumn.PRODUCER_EPOCH]) < bump.producer_epoch]
+    return [row for row in lower if int(row[BatchColumn.LAST_OFFSET]) < bump.base_offset][-IN_FLIGHT:]
+
+
+def _same(replica: "Replica", reader: "LogReader", row: "Batches", own: "list[Batches]", bump: "EpochBump") -> bool:
+    """Whether a batch has the records of the bump's, with the timestamps that their producer gave them."""
+    mine = next((one for one in own if int(one[BatchColumn.BASE_OFFSET]) == bump.base_offset), None)
+    if mine is None or int(mine[BatchColumn.RECORDS_COUNT]) != int(row[BatchColumn.RECORDS_COUNT]):
+        return False
+    if (int(mine[BatchColumn.ATTRIBUTES]) | int(row[BatchColumn.ATTRIBUTES])) & TIMESTAMP_TYPE_MASK:
+        return False
+    ours, theirs = _records_written(replica, reader, mine), _records_written(replica, reader, row)
+    return ours is not None and ours == theirs
+
+
+def _records_written(replica: "Replica", reader: "LogReader", row: "Batches") -> list[tuple[object, ...]] | None:
+    decoded = reader.decoded(replica, row)
+    if decoded is None or decoded.problems:
+        return None
+    return [
+        (record.key, record.value, record.headers, record.timestamp, record.key_length, record.value_length)
+        for record in decoded.iter_records()
+    ]

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 from kafka_forensics.model.controller import NO_LEADER
 from kafka_forensics.model.files import EpochEntry
 from kafka_forensics.replication import acks as promises
-from kafka_forensics.replication import isr as sync
+from kafka_forensics.replication import elections
 from kafka_forensics.replication.elections import eligible_leader_replicas
 from kafka_forensics.replication.epochs import assign_epoch
 from kafka_forensics.replication.truncation import Log, Truncated, by_fetch, by_high_watermark, by_kip_101, by_kip_279
@@ -141,8 +141,8 @@ def fetch(cluster: Cluster, partition: Partition, follower: int, *, answered: bo
     if cluster.fences and replica.leader_epoch != leader.leader_epoch:
         return Fetched(leader.broker, failure=FENCED)
     cut = truncate(cluster, replica, leader)
-    known = leader.followers.get(follower, sync.Progress())
-    leader.followers[follower] = sync.fetched(known, replica.log_end_offset, leader.log_end_offset, cluster.now_ms)
+    known = leader.followers.get(follower, elections.Progress())
+    leader.followers[follower] = elections.fetched(known, replica.log_end_offset, leader.log_end_offset, cluster.now_ms)
     joined = _expand_isr(cluster, partition, leader, follower)
     raise_high_watermark(cluster, partition, leader)
     start = replica.log_end_offset
@@ -214,7 +214,7 @@ def shrink_isr(cluster: Cluster, partition: Partition, out: Iterable[int] | None
         return frozenset()
     if out is None:
         lag, end = cluster.replica_lag_time_max_ms, leader.log_end_offset
-        gone = sync.out_of_sync(partition.isr, leader.broker, leader.followers, end, cluster.now_ms, lag)
+        gone = elections.out_of_sync(partition.isr, leader.broker, leader.followers, end, cluster.now_ms, lag)
     else:
         gone = partition.isr & frozenset(out) - {leader.broker}
     if gone:
@@ -265,7 +265,7 @@ def _begin_to_lead(cluster: Cluster, partition: Partition, replica: Replica) -> 
     if cluster.epochs_known:
         assign_epoch(replica.epochs, EpochEntry(replica.leader_epoch, replica.log_end_offset))
     caught_up = {one: cluster.now_ms if one in partition.isr else 0 for one in partition.replicas if one != replica.broker}
-    replica.followers = {one: sync.Progress(last_caught_up_ms=since) for one, since in caught_up.items()}
+    replica.followers = {one: elections.Progress(last_caught_up_ms=since) for one, since in caught_up.items()}
     raise_high_watermark(cluster, partition, replica)
 
 
@@ -276,7 +276,7 @@ def _expand_isr(cluster: Cluster, partition: Partition, leader: Replica, followe
     if follower in cluster.fenced:
         return False
     started = leader.epochs[-1].start_offset if cluster.fences and leader.epochs else 0
-    if not sync.may_join(leader.followers[follower].log_end_offset, leader.high_watermark, started):
+    if not elections.may_join(leader.followers[follower].log_end_offset, leader.high_watermark, started):
         return False
     partition.recovering = False
     set_isr(cluster, partition, partition.isr | {follower})

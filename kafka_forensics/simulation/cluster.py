@@ -9,8 +9,8 @@ from typing import Final, Literal, NamedTuple
 
 from kafka_forensics.model.controller import NO_LEADER
 from kafka_forensics.model.files import EpochEntry
+from kafka_forensics.replication.elections import Progress
 from kafka_forensics.replication.epochs import assign_epoch
-from kafka_forensics.replication.isr import Progress
 
 TopicPartition = tuple[str, int]
 Truncating = Literal["truncate-to-hw", "kip-101", "kip-279", "kip-320"]

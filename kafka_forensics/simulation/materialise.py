@@ -4,18 +4,20 @@ What stands there is what a copy of the disks would hold at that moment: a broke
 of its last checkpoint, no mark of a clean shutdown, and its recovery point where it last flushed.
 """
 
-from base64 import urlsafe_b64encode
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-from kafka_forensics.model.constants import TRANSACTION_STATE_TOPIC
-from kafka_forensics.model.files import EpochEntry
-from kafka_forensics.simulation.cluster import Batch, Cluster, Replica
-from kafka_forensics.simulation.controller_log import CONTROLLER, write_controller_log
-from kafka_forensics.simulation.producer_files import aborted_transactions, producer_entries
+from kafka_forensics.model.constants import MAX_SEQUENCE, TRANSACTION_STATE_TOPIC
+from kafka_forensics.model.files import AbortedTxn, EpochEntry, ProducerEntry
+from kafka_forensics.parsers.spec.control import CONTROL_RECORD_KEY, CONTROL_RECORD_VALUES
+from kafka_forensics.parsers.spec.metadata_records import MESSAGES, write_metadata_record
+from kafka_forensics.simulation.cluster import ABORT, START_MS, Batch, Change, Cluster, Partition, Replica
 from kafka_forensics.simulation.transactions import Coordinator
-from kafka_forensics.writers.batches import RecordToWrite, write_batch, write_marker
+from kafka_forensics.writers.batches import RecordToWrite, write_batch, write_legacy_entry, write_marker
 from kafka_forensics.writers.checkpoints import (
     write_clean_shutdown,
     write_leader_epochs,
@@ -23,10 +25,170 @@ from kafka_forensics.writers.checkpoints import (
     write_offset_checkpoint,
     write_partition_metadata,
 )
-from kafka_forensics.writers.indexes import write_transaction_index
-from kafka_forensics.writers.legacy import write_legacy_entry
-from kafka_forensics.writers.snapshots import write_producer_snapshot
+from kafka_forensics.writers.indexes import write_producer_snapshot, write_transaction_index
 from kafka_forensics.writers.transaction_state import write_transaction_log_key, write_transaction_log_value
+
+# The log of a KRaft controller that saw a history: topics, settings, and every change of ISR, ELR and leader.
+
+
+CONTROLLER: Final = 100
+"""Node id of the one controller, which is not a broker."""
+_LEADER_CHANGE: Final = 2
+_TOPIC, _PARTITION, _CONFIG, _CHANGE, _FEATURE, _NO_OP = 2, 3, 4, 5, 12, 20
+_OF_TOPIC: Final = 2
+"""Resource type of a topic's setting."""
+
+
+def write_controller_log(cluster: Cluster, log_dir: Path, ids: Mapping[str, str], *, transaction_version: int) -> Path:
+    """Write `__cluster_metadata-0` below `log_dir`; `ids`: of the topics, internal ones too. The directory of the log."""
+    directory = log_dir / "__cluster_metadata-0"
+    directory.mkdir()
+    leader = RecordToWrite(
+        CONTROL_RECORD_KEY.build({"version": 0, "type": _LEADER_CHANGE}),
+        CONTROL_RECORD_VALUES[_LEADER_CHANGE].build(
+            {
+                "version": 0,
+                "leader_id": CONTROLLER,
+                "voters": [{"voter_id": CONTROLLER}],
+                "granting_voters": [{"voter_id": CONTROLLER}],
+            }
+        ),
+    )
+    data = write_batch([leader], base_offset=0, base_timestamp=START_MS, partition_leader_epoch=1, is_control_batch=True)
+    offset = 1
+    for timestamp_ms, values in _batches(cluster, ids, transaction_version):
+        records = [RecordToWrite(None, value) for value in values]
+        data += write_batch(records, base_offset=offset, base_timestamp=timestamp_ms, partition_leader_epoch=1)
+        offset += len(records)
+    for suffix, content in (("log", data), ("index", b""), ("timeindex", b"")):
+        (directory / f"{0:020d}.{suffix}").write_bytes(content)
+    return directory
+
+
+def _batches(cluster: Cluster, ids: Mapping[str, str], transaction_version: int) -> Iterator[tuple[int, list[bytes]]]:
+    """(time in ms, values) of every batch behind the controller's own election; the last says only that it is still there."""
+    features = {"eligible.leader.replicas.version": int(cluster.elr_enabled), "transaction.version": transaction_version}
+    yield (
+        START_MS,
+        [_value(_FEATURE, name=name, feature_level=level) for name, level in features.items() if level] or [_value(_NO_OP)],
+    )
+    internal = ids.keys() - {name for name, _ in cluster.partitions}
+    yield from ((START_MS, [_value(_TOPIC, name=name, topic_id=_raw(ids[name]))]) for name in sorted(internal))
+    told: set[str] = set()
+    for change in cluster.changes:
+        partition = cluster.partitions[change.topic_partition]
+        topic_id = _raw(ids[partition.topic])
+        values = []
+        if partition.topic not in told:
+            told.add(partition.topic)
+            values += _topic(cluster, partition, topic_id)
+        values.append(_created(partition, change, topic_id) if change.kind == "created" else _changed(change, topic_id))
+        yield change.timestamp_ms, values
+    yield cluster.now_ms, [_value(_NO_OP)]
+
+
+def _raw(topic_id: str) -> bytes:
+    return urlsafe_b64decode(topic_id + "==")
+
+
+def _topic(cluster: Cluster, partition: Partition, topic_id: bytes) -> list[bytes]:
+    settings = {}
+    if partition.min_insync_replicas != 1:
+        settings["min.insync.replicas"] = str(partition.min_insync_replicas)
+    if cluster.unclean:
+        settings["unclean.leader.election.enable"] = "true"
+    return [
+        _value(_TOPIC, name=partition.topic, topic_id=topic_id),
+        *(
+            _value(_CONFIG, resource_type=_OF_TOPIC, resource_name=partition.topic, name=name, value=value)
+            for name, value in settings.items()
+        ),
+    ]
+
+
+def _created(partition: Partition, change: Change, topic_id: bytes) -> bytes:
+    return _value(
+        _PARTITION,
+        partition_id=partition.number,
+        topic_id=topic_id,
+        replicas=list(partition.assignment),
+        isr=list(change.isr),
+        removing_replicas=[],
+        adding_replicas=[],
+        leader=change.leader,
+        leader_epoch=change.leader_epoch,
+        partition_epoch=0,
+        directories=[],
+    )
+
+
+def _changed(change: Change, topic_id: bytes) -> bytes:
+    fields: dict[str, Any] = {"isr": list(change.isr), "eligible_leader_replicas": list(change.elr)}
+    fields["leader_recovery_state"] = int(change.recovering)
+    if change.elected:
+        fields["leader"] = change.leader
+    return _value(_CHANGE, partition_id=change.topic_partition[1], topic_id=topic_id, **fields)
+
+
+def _value(api_key: int, **fields: Any) -> bytes:
+    return write_metadata_record(api_key, len(MESSAGES[api_key]) - 1, fields)
+
+
+# What a broker keeps of producers beside a log, worked out from its batches: the state of each, and aborted transactions.
+
+
+def producer_entries(batches: Iterable[Batch]) -> list[ProducerEntry]:
+    """The state of every producer at the end of a log, as its snapshot holds it (ProducerStateManager)."""
+    return list(_replayed(batches)[0].values())
+
+
+def aborted_transactions(batches: Iterable[Batch]) -> list[AbortedTxn]:
+    """Every aborted transaction of a log, as its transaction index lists them."""
+    return _replayed(batches)[1]
+
+
+def _replayed(batches: Iterable[Batch]) -> tuple[dict[int, ProducerEntry], list[AbortedTxn]]:
+    producers: dict[int, ProducerEntry] = {}
+    aborted: list[AbortedTxn] = []
+    for batch in batches:
+        if batch.producer_id < 0:
+            continue
+        known = producers.get(batch.producer_id)
+        if batch.marker is None:
+            producers[batch.producer_id] = _with_data(known, batch)
+            continue
+        first = -1 if known is None else known.current_txn_first_offset
+        producers[batch.producer_id] = _with_marker(known, batch)
+        if batch.marker == ABORT and first >= 0:
+            still_open = [entry.current_txn_first_offset for entry in producers.values() if entry.current_txn_first_offset >= 0]
+            stable = min(still_open, default=batch.end_offset)
+            aborted.append(AbortedTxn(batch.producer_id, first, batch.base_offset, stable))
+    return producers, aborted
+
+
+def _with_data(known: ProducerEntry | None, batch: Batch) -> ProducerEntry:
+    first = -1 if known is None else known.current_txn_first_offset
+    return ProducerEntry(
+        batch.producer_id,
+        batch.producer_epoch,
+        (batch.base_sequence + len(batch.ids) - 1) & MAX_SEQUENCE,
+        batch.end_offset - 1,
+        len(batch.ids) - 1,
+        batch.timestamp_ms,
+        -1 if known is None else known.coordinator_epoch,
+        batch.base_offset if batch.is_transactional and first < 0 else first,
+    )
+
+
+def _with_marker(known: ProducerEntry | None, batch: Batch) -> ProducerEntry:
+    """A marker of a later epoch begins that epoch, in which the producer has written nothing yet."""
+    nothing = ProducerEntry(
+        batch.producer_id, batch.producer_epoch, -1, -1, 0, batch.timestamp_ms, batch.coordinator_epoch, current_txn_first_offset=-1
+    )
+    if known is None or known.producer_epoch != batch.producer_epoch:
+        return nothing
+    return replace(known, timestamp=batch.timestamp_ms, coordinator_epoch=batch.coordinator_epoch, current_txn_first_offset=-1)
+
 
 CLUSTER_ID: Final = "c2ltdWxhdGVkLWNsdXN0ZQ"
 _FIRST: Final = f"{0:020d}"

@@ -6,11 +6,115 @@ requests stay in the world for good; each has an epoch of its own. A leader thin
 request. Who leads, in the eyes of a replica, is told by the epoch it is in.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import NamedTuple
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from enum import IntEnum, IntFlag
+from itertools import combinations, pairwise
+from typing import Final, NamedTuple
 
-from kafka_forensics.simulation.protocols import Fence, Guard, Protocol, Truncation
+# Five replication protocols as data: which guard stands before which step, and how a follower truncates.
+#
+# The oldest trusts a follower's name and cuts logs at high watermarks; each later one mends what its predecessor got wrong
+# (KIP-101, KIP-279, KIP-320). Leaving out one guard gives another protocol, which is how the guards are tested.
+
+
+class Truncation(IntEnum):
+    """How a replica cuts its log when it learns of a new leader."""
+
+    HIGH_WATERMARK = 0
+    """To its own high watermark (before 0.11)."""
+    KIP_101 = 1
+    """To where the leader says the epoch of the follower's last record ends, asked once."""
+    KIP_279 = 2
+    """Behind the last record that both hold at the same offset: the end of asking until epochs agree."""
+    ON_FETCH = 3
+    """Not then: any time later, once the leader refuses a fetch."""
+    NEVER = 4
+    """Not at all."""
+
+
+class Fence(IntFlag):
+    """What a leader demands of a follower before it counts a step of it."""
+
+    NOTHING = 0
+    FOLLOWS = 1
+    """The follower takes this replica for its leader, in whatever epoch."""
+    SAME_EPOCH = 2
+    """The follower is in the leader's own epoch."""
+    REACHED = 4
+    """The follower's log, and the leader's, reach the offset in question."""
+    RECORD_EPOCH = 8
+    """The records before that offset were written in the same epoch."""
+    NOBODY = 16
+    """No follower passes."""
+
+
+class Guard(IntFlag):
+    """What must hold at other places."""
+
+    NOTHING = 0
+    ELECT_FROM_ISR = 1
+    """The controller elects members of the ISR only (no unclean election)."""
+    NEWER_EPOCH = 2
+    """A replica heeds only requests of an epoch above its own."""
+    ISR_BY_TRUE_LEADER = 4
+    """The ISR is changed only by the leader the controller knows, in its current epoch."""
+    LEADER_WRITES = 8
+    """Only who takes itself for the leader appends records of its own."""
+    TRUNCATION_FENCED = 16
+    """A follower compares its log only with a leader that is in the epoch the follower moves to."""
+    EPOCH_START_REACHED = 32
+    """No replica joins the ISR until the leader's high watermark has come to the records of its own epoch."""
+    BEHIND_LEADER = 64
+    """A follower's high watermark does not pass the leader's."""
+
+
+COMMON: Final = Guard.ELECT_FROM_ISR | Guard.NEWER_EPOCH | Guard.ISR_BY_TRUE_LEADER | Guard.LEADER_WRITES | Guard.BEHIND_LEADER
+
+
+@dataclass(frozen=True, slots=True)
+class Protocol:
+    """How replicas of one partition replicate: the truncation, and the fences before each step of a leader or follower."""
+
+    name: str
+    truncation: Truncation
+    fetch: Fence
+    raise_high_watermark: Fence
+    shrink_isr: Fence
+    """A member of the ISR that does not pass this may be put out of it. It guards nothing: to put anyone out at any time is
+    as safe (a test shows it)."""
+    expand_isr: Fence
+    guards: Guard
+
+
+_BY_NAME: Final = Fence.FOLLOWS | Fence.REACHED
+_BY_RECORD: Final = Fence.FOLLOWS | Fence.REACHED | Fence.RECORD_EPOCH
+_BY_EPOCH: Final = Fence.SAME_EPOCH | Fence.REACHED
+
+TRUNCATE_TO_HW: Final = Protocol("truncate-to-hw", Truncation.HIGH_WATERMARK, Fence.FOLLOWS, _BY_NAME, _BY_NAME, _BY_NAME, COMMON)
+KIP_101: Final = replace(TRUNCATE_TO_HW, name="kip-101", truncation=Truncation.KIP_101)
+KIP_279: Final = replace(TRUNCATE_TO_HW, name="kip-279", truncation=Truncation.KIP_279)
+KIP_320_FIRST_TRY: Final = Protocol(
+    "kip-320-first-try",
+    Truncation.ON_FETCH,
+    _BY_RECORD,
+    _BY_RECORD,
+    _BY_RECORD,
+    _BY_RECORD,
+    COMMON | Guard.EPOCH_START_REACHED,
+)
+KIP_320: Final = Protocol(
+    "kip-320",
+    Truncation.KIP_279,
+    Fence.SAME_EPOCH,
+    _BY_EPOCH,
+    _BY_EPOCH,
+    _BY_EPOCH,
+    COMMON | Guard.EPOCH_START_REACHED | Guard.TRUNCATION_FENCED,
+)
+
+PROTOCOLS: Final = {protocol.name: protocol for protocol in (TRUNCATE_TO_HW, KIP_101, KIP_279, KIP_320_FIRST_TRY, KIP_320)}
+"""All by name, oldest first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,3 +354,104 @@ def _refused(leader: tuple[Record, ...], follower: tuple[Record, ...]) -> bool:
     if len(follower) > len(leader):
         return True
     return bool(follower) and leader[len(follower) - 1].leader_epoch != follower[-1].leader_epoch
+
+
+# What a replication protocol promises, as predicates on one state of the model.
+
+
+def strong_isr(state: State) -> bool:
+    """What any who takes itself for the leader calls committed lies on every member of the controller's ISR, hence on every
+    replica that may be elected."""
+    return all(_all_hold(state, leader, state.isr) for leader in _presumed(state))
+
+
+def weak_isr(state: State) -> bool:
+    """The same for the ISR as that leader sees it."""
+    return all(_all_hold(state, leader, leader.isr) for leader in _presumed(state))
+
+
+def leader_in_isr(state: State) -> bool:
+    """The controller's leader, if there is one, is in the controller's ISR."""
+    leader = state.requests[-1].leader if state.requests else None
+    return leader is None or leader in state.isr
+
+
+def epoch_monotone(state: State) -> bool:
+    """Within a log, epochs never go down."""
+    return all(record.leader_epoch <= two.leader_epoch for replica in state.replicas for record, two in pairwise(replica.log))
+
+
+def settled_agreement(state: State) -> bool:
+    """A follower in the true leader's epoch holds the leader's records wherever both have any."""
+    leader = true_leader(state)
+    if leader is None:
+        return True
+    own = state.replicas[leader]
+    return all(_agree(own, replica) for replica in state.replicas if replica.leader_epoch == own.leader_epoch)
+
+
+def log_matching(state: State) -> bool:
+    """Two replicas agree below the lower of their high watermarks."""
+    return all(
+        _agree(replica, two, min(replica.high_watermark, two.high_watermark)) for replica, two in combinations(state.replicas, 2)
+    )
+
+
+def same_epoch_agreement(state: State) -> bool:
+    """Two replicas never hold different records of one epoch at one offset."""
+    return not any(
+        own != their and own.leader_epoch == their.leader_epoch
+        for replica, two in combinations(state.replicas, 2)
+        for own, their in zip(replica.log, two.log, strict=False)
+    )
+
+
+def committed_on_isr(state: State) -> bool:
+    """Every member of the controller's ISR holds all that was ever committed."""
+    return all(state.committed <= _numbers(state.replicas[one]) for one in state.isr)
+
+
+def committed_on_leader(state: State) -> bool:
+    """The true leader holds all that was ever committed."""
+    leader = true_leader(state)
+    return leader is None or state.committed <= _numbers(state.replicas[leader])
+
+
+def committed_somewhere(state: State) -> bool:
+    """All that was ever committed is left on some replica."""
+    return state.committed <= frozenset().union(*map(_numbers, state.replicas))
+
+
+INVARIANTS: Final[dict[str, Callable[[State], bool]]] = {
+    "StrongIsr": strong_isr,
+    "WeakIsr": weak_isr,
+    "LeaderInIsr": leader_in_isr,
+    "EpochMonotone": epoch_monotone,
+    "SettledAgreement": settled_agreement,
+    "LogMatching": log_matching,
+    "SameEpochAgreement": same_epoch_agreement,
+    "CommittedOnIsr": committed_on_isr,
+    "CommittedOnLeader": committed_on_leader,
+    "CommittedSomewhere": committed_somewhere,
+}
+"""By name; the first four are those of the specification, their numbers here are bits in `search.broken`."""
+OF_HISTORY: Final = frozenset({"CommittedOnIsr", "CommittedOnLeader", "CommittedSomewhere"})
+"""Those that need the history: which records were ever committed."""
+
+
+def _presumed(state: State) -> list[Replica]:
+    return [one for replica, one in enumerate(state.replicas) if leader_of(state, replica) == replica]
+
+
+def _all_hold(state: State, leader: Replica, isr: frozenset[int]) -> bool:
+    below = leader.log[: leader.high_watermark]
+    whole = len(below) == leader.high_watermark
+    return whole and all(state.replicas[one].log[: leader.high_watermark] == below for one in isr)
+
+
+def _agree(replica: Replica, two: Replica, end: int | None = None) -> bool:
+    return all(own == their for own, their in zip(replica.log[:end], two.log[:end], strict=False))
+
+
+def _numbers(replica: Replica) -> frozenset[int]:
+    return frozenset(record.number for record in replica.log)

@@ -3,12 +3,13 @@
 from typing import TYPE_CHECKING, Any, Final
 
 from kafka_forensics.compiled import kernel
-from kafka_forensics.simulation.packing import ISR_BITS, PLAIN
 from kafka_forensics.simulation.steps import (
     EPOCHS,
     HIGH_WATERMARK,
     ISR,
+    ISR_BITS,
     LOG,
+    PLAIN,
     QUORUM_ISR,
     RECORDS,
     REPLICAS,

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from kafka_forensics.model.transaction_log import TransactionMetadata
+from kafka_forensics.model.coordinators import TransactionMetadata
 from kafka_forensics.replication import acks as promises
 from kafka_forensics.replication.acks import Answer
 from kafka_forensics.simulation.actions import append

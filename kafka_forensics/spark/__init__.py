@@ -92,7 +92,7 @@ def scan_snapshots(
     """
     from kafka_forensics import changes_document, json_document
     from kafka_forensics.evidence.options import scan_options
-    from kafka_forensics.export.snapshot_views import with_views
+    from kafka_forensics.export.views import with_views
     from kafka_forensics.questions.changes import gather_snapshots, reached_apart, snapshot_paths
     from kafka_forensics.spark.sessions import require_pyspark
 

@@ -21,11 +21,11 @@ from kafka_forensics.export.target import Place
 from kafka_forensics.export.tasks import BY_TASKS, Common, Task, common, known_transactions, look, tasks, told, write_task
 from kafka_forensics.export.views import words
 from kafka_forensics.facts.facts import FactReader
-from kafka_forensics.facts.query import SPLIT_BYTES
+from kafka_forensics.facts.rows import SPLIT_BYTES
 from kafka_forensics.model.results import ScanResult
 from kafka_forensics.model.schemas import FACTS, fact_named
 from kafka_forensics.spark.job import probe, scan_probed
-from kafka_forensics.spark.tasks import attempts_of, is_strict, small_table
+from kafka_forensics.spark.keys import attempts_of, is_strict, small_table
 
 if TYPE_CHECKING:
     import pyarrow as pa

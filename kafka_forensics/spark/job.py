@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kafka_forensics.analysis.internal_topics import Witnesses
 from kafka_forensics.compiled import worth_compiling
 from kafka_forensics.engine.serialization import pack, unpack
-from kafka_forensics.engine.slices import Noticed, Slice, slices, surroundings
-from kafka_forensics.engine.task_values import Common, SliceAnswer, StretchRow, WitnessAnswer
+from kafka_forensics.engine.task_values import Common, Noticed, Slice, SliceAnswer, StretchRow, WitnessAnswer, slices, surroundings
 from kafka_forensics.engine.tasks import fold, judge, tell_witnesses
 from kafka_forensics.engine.work_plan import fold_works, witness_work
 from kafka_forensics.errors import ForensicsError, UsageError
@@ -24,9 +23,9 @@ from kafka_forensics.evidence.inputs import Inputs
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.judging.scanning import Scan, digest_key
 from kafka_forensics.model.results import ScanResult
-from kafka_forensics.spark.tasks import Batches, attempts_of, is_strict, small_table
-from kafka_forensics.storage.lost import LostSource
+from kafka_forensics.spark.keys import Batches, attempts_of, is_strict, small_table
 from kafka_forensics.storage.open import address_of, open_address
+from kafka_forensics.storage.source import LostSource
 from kafka_forensics.version import __version__
 
 if TYPE_CHECKING:

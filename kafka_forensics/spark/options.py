@@ -12,7 +12,7 @@ from typing import Final, TypeVar
 from kafka_forensics.errors import PathMissingError, UsageError, did_you_mean
 from kafka_forensics.evidence.ledger import Reading
 from kafka_forensics.evidence.paths import split_name
-from kafka_forensics.facts.query import SPLIT_BYTES, FactQuery
+from kafka_forensics.facts.rows import SPLIT_BYTES, FactQuery
 from kafka_forensics.spark.schemas import fact_schema
 from kafka_forensics.storage.remote import apart
 

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 from kafka_forensics.compiled import worth_compiling
 from kafka_forensics.engine.serialization import pack
-from kafka_forensics.engine.slices import surroundings
-from kafka_forensics.engine.task_values import Common
+from kafka_forensics.engine.task_values import Common, surroundings
 from kafka_forensics.evidence.inputs import Inputs
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.judging.scanning import Scan, digest_key
@@ -26,7 +25,7 @@ from kafka_forensics.questions.changes import (
     judge_changes,
 )
 from kafka_forensics.spark.job import USUAL, Judging, Sizes, judged_slices, notice, probe, states_of, stretch_rows, witnesses_of
-from kafka_forensics.spark.tasks import Batches, attempts_of, is_strict
+from kafka_forensics.spark.keys import Batches, attempts_of, is_strict
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -22,8 +22,7 @@ from kafka_forensics.parsers.internal_topics import NO_OP_FRAME, decode_metadata
 from kafka_forensics.parsers.log import MAX_BATCH_BYTES, SegmentReader, decode_batch, parse_control_record
 from kafka_forensics.rereading.misplaced import logs_of, rightly_placed
 from kafka_forensics.storage.archives import reading_order
-from kafka_forensics.witnesses.malformed_records import MalformedRecords
-from kafka_forensics.witnesses.unknown_kinds import UnknownKinds
+from kafka_forensics.witnesses.malformed_records import MalformedRecords, UnknownKinds
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

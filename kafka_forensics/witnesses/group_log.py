@@ -14,7 +14,7 @@ from kafka_forensics.model.constants import (
     CONTROL_MASK,
     TRANSACTIONAL_MASK,
 )
-from kafka_forensics.model.group_log import (
+from kafka_forensics.model.coordinators import (
     GROUP_METADATA_TYPE,
     OFFSET_COMMIT_TYPES,
     RECORD_TYPES,

@@ -4,7 +4,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from kafka_forensics.model.findings import Finding
+from kafka_forensics.analysis.catalogue import finding
+from kafka_forensics.model.controller import MetadataRecord
+from kafka_forensics.model.findings import Finding, Place
 
 MAX_FINDINGS: Final = 10_000
 """Records that get a finding of their own; the log is read on behind them all the same."""
@@ -35,3 +37,62 @@ class MalformedRecords:
             return self._kept
         last = self._kept[-1]
         return [*self._kept[:-1], replace(last, evidence=last.evidence | {"records_more": more})]
+
+
+# Records of `__cluster_metadata` of kinds that are not known here: counted and measured, one finding a kind.
+
+
+KINDS_TOLD: Final = 256
+"""Kinds that get a finding of their own; records of further ones are counted with the last."""
+VERSIONS_TOLD: Final = 16
+
+
+@dataclass(slots=True)
+class _Kind:
+    place: Place
+    brokers: list[int | str]
+    records: int = 0
+    size_in_bytes: int = 0
+    versions: set[int] = field(default_factory=set)
+    others: int = 0
+    """Records of kinds beyond the last that is told."""
+
+
+class UnknownKinds:
+    """Records go in by offset; `findings` gives one for each kind, at the bytes of its first record."""
+
+    def __init__(self) -> None:
+        self._kinds: dict[int, _Kind] = {}
+
+    def add(self, record: MetadataRecord, place: Place, brokers: list[int | str]) -> None:
+        """Count a record that lies at `place` in the first of the copies that `brokers` hold."""
+        kind = self._kinds.get(record.api_key)
+        if kind is None and len(self._kinds) == KINDS_TOLD:
+            next(reversed(self._kinds.values())).others += 1
+            return
+        if kind is None:
+            kind = self._kinds[record.api_key] = _Kind(place, brokers)
+        kind.records += 1
+        kind.size_in_bytes += record.size_in_bytes
+        if len(kind.versions) < VERSIONS_TOLD:
+            kind.versions.add(record.version)
+        end = max(kind.place.offset_end or 0, place.offset_end or 0)
+        kind.place = replace(kind.place, offset_end=end)
+
+    def findings(self) -> list[Finding]:
+        """`METADATA_RECORD_UNKNOWN` for each kind, in the order of their first records."""
+        return [
+            finding(
+                "METADATA_RECORD_UNKNOWN",
+                kind.place,
+                {
+                    "api_key": api_key,
+                    "record_versions": sorted(kind.versions),
+                    "records": kind.records,
+                    "record_bytes": kind.size_in_bytes,
+                    "brokers": kind.brokers,
+                }
+                | ({"records_of_other_kinds": kind.others} if kind.others else {}),
+            )
+            for api_key, kind in self._kinds.items()
+        ]

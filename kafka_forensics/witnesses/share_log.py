@@ -7,10 +7,10 @@ from kafka_forensics.analysis.internal_topics import ShareReplay
 from kafka_forensics.errors import SourceError
 from kafka_forensics.evidence.inputs import Inputs, ReplicaPlan, typed_path
 from kafka_forensics.model.constants import SHARE_GROUP_STATE_TOPIC
+from kafka_forensics.model.coordinators import ShareLog
 from kafka_forensics.model.findings import Finding
 from kafka_forensics.model.records import Record
 from kafka_forensics.model.results import Incomplete
-from kafka_forensics.model.share_state import ShareLog
 from kafka_forensics.parsers.internal_topics import SHARE_RECORDS, SNAPSHOT, read_share_key, read_share_value
 from kafka_forensics.parsers.log import PlainRecord
 from kafka_forensics.rereading.log_records import LoggedRecords, logged_records

@@ -7,10 +7,10 @@ from kafka_forensics.analysis.internal_topics import TransactionLogReplay
 from kafka_forensics.errors import SourceError
 from kafka_forensics.evidence.inputs import Inputs, ReplicaPlan, broker_order, typed_path
 from kafka_forensics.model.constants import TRANSACTION_STATE_TOPIC
+from kafka_forensics.model.coordinators import TransactionLog
 from kafka_forensics.model.findings import Finding
 from kafka_forensics.model.records import Record
 from kafka_forensics.model.results import Incomplete
-from kafka_forensics.model.transaction_log import TransactionLog
 from kafka_forensics.parsers.internal_topics import parse_transaction_log_key, parse_transaction_log_value
 from kafka_forensics.parsers.log import PlainRecord
 from kafka_forensics.rereading.log_records import LoggedRecords, logged_records

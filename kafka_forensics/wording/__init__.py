@@ -15,8 +15,8 @@ from typing import Any, Final, NamedTuple
 
 from kafka_forensics.analysis.catalogue import CATALOGUE
 from kafka_forensics.errors import UsageError, did_you_mean
+from kafka_forensics.model.files import typed_words
 from kafka_forensics.model.findings import Finding, Severity
-from kafka_forensics.model.typed_paths import typed_words
 from kafka_forensics.wording import (
     compaction,
     copies,

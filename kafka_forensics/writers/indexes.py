@@ -1,10 +1,21 @@
 """`.index`, `.timeindex` and `.txnindex` from their entries."""
 
 from collections.abc import Iterable
+from dataclasses import asdict
 
-from kafka_forensics.model.files import AbortedTxn
-from kafka_forensics.parsers.spec.index import OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY, build_entries
-from kafka_forensics.parsers.spec.transaction_index import ABORTED_TXN
+import google_crc32c
+
+from kafka_forensics.model.files import AbortedTxn, ProducerEntry
+from kafka_forensics.parsers.spec.indexes import (
+    ABORTED_TXN,
+    OFFSET_INDEX_ENTRY,
+    PRODUCER_ENTRY,
+    SNAPSHOT_CRC_START,
+    SNAPSHOT_HEADER,
+    SNAPSHOT_VERSION,
+    TIME_INDEX_ENTRY,
+    build_entries,
+)
 
 
 def write_offset_index(entries: Iterable[tuple[int, int]], base_offset: int) -> bytes:
@@ -32,3 +43,15 @@ def write_transaction_index(entries: Iterable[AbortedTxn]) -> bytes:
         for entry in entries
     )
     return build_entries(ABORTED_TXN, rows)
+
+
+# `.snapshot` of producer state from its entries.
+
+
+def write_producer_snapshot(entries: Iterable[ProducerEntry]) -> bytes:
+    """A `.snapshot` of version 1 with its CRC; without entries the ten bytes of an empty one. Raises FormatError."""
+    rows = [asdict(entry) for entry in entries]
+    body = build_entries(PRODUCER_ENTRY, rows)
+    header = {"version": SNAPSHOT_VERSION, "crc": 0, "count": len(rows)}
+    header["crc"] = google_crc32c.value(build_entries(SNAPSHOT_HEADER, [header])[SNAPSHOT_CRC_START:] + body)
+    return build_entries(SNAPSHOT_HEADER, [header]) + body

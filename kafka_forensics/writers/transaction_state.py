@@ -3,7 +3,7 @@
 from itertools import groupby
 from typing import Any
 
-from kafka_forensics.model.transaction_log import TRANSACTION_STATES, TransactionMetadata
+from kafka_forensics.model.coordinators import TRANSACTION_STATES, TransactionMetadata
 from kafka_forensics.parsers.spec.transaction_state import TRANSACTION_LOG_KEY, TRANSACTION_LOG_TAGS, TRANSACTION_LOG_VALUES
 
 

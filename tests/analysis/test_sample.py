@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_forensics.analysis.sample import KEPT_AT_EACH_END, Sample
+from kafka_forensics.analysis.bounds import KEPT_AT_EACH_END, Sample
 from tests.support.folds import cuts
 
 

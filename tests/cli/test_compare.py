@@ -19,8 +19,7 @@ from kafka_forensics.cli.compare_words import content_words
 from kafka_forensics.cli.main import outcome
 from kafka_forensics.cli.streams import Destination
 from kafka_forensics.evidence.options import ScanOptions
-from kafka_forensics.export.json_document import json_schema
-from kafka_forensics.export.schema_versions import Shape
+from kafka_forensics.export.json_document import Shape, json_schema
 from kafka_forensics.questions.compare import side_by_side
 from kafka_forensics.writers.batches import RecordToWrite, write_batch, write_marker
 from tests.support.replicas import put_replica

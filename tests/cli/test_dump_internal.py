@@ -10,17 +10,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka_forensics.cli.main import outcome
-from kafka_forensics.model.group_log import RECORD_TYPES
-from kafka_forensics.parsers.internal_topics.group_records import MAX_VALUE_BYTES
+from kafka_forensics.model.coordinators import RECORD_TYPES
+from kafka_forensics.parsers.internal_topics.consumer_offsets import MAX_VALUE_BYTES
 from kafka_forensics.parsers.internal_topics.internal_records import teller
 from kafka_forensics.parsers.spec.metadata_records import write_metadata_record
-from kafka_forensics.questions.dump.kafka_dump_log.decoders import (
+from kafka_forensics.questions.dump.kafka_dump_log.segment import (
+    PeerGivesUpError,
+    PeerLimitError,
+    PeerRecord,
     cluster_metadata,
     consumer_offsets,
     share_group_state,
     transaction_log,
 )
-from kafka_forensics.questions.dump.kafka_dump_log.segment import PeerGivesUpError, PeerLimitError, PeerRecord
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
 from tests.support.controller_log import change, setting, topic
 

@@ -15,7 +15,7 @@ from kafka_forensics.cli.explain import write_page
 from kafka_forensics.cli.main import outcome
 from kafka_forensics.cli.options import FORMATS
 from kafka_forensics.cli.streams import Destination
-from kafka_forensics.judging.signatures import SIGNATURES
+from kafka_forensics.judging.partitions import SIGNATURES
 from kafka_forensics.wording import explain_page
 
 

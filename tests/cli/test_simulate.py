@@ -13,8 +13,7 @@ from kafka_forensics.cli import simulate
 from kafka_forensics.cli.main import GROUPS, outcome
 from kafka_forensics.cli.streams import Destination
 from kafka_forensics.simulation import checker
-from kafka_forensics.simulation.invariants import INVARIANTS
-from kafka_forensics.simulation.protocols import PROTOCOLS
+from kafka_forensics.simulation.model import INVARIANTS, PROTOCOLS
 
 ROOT = Path(__file__).resolve().parents[2]
 SMALL = ["--replicas", "2", "--log-size", "1", "--records", "1", "--max-epoch", "1"]

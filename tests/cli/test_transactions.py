@@ -11,7 +11,7 @@ import pytest
 
 from kafka_forensics.cli import transactions as command
 from kafka_forensics.cli.main import outcome
-from kafka_forensics.model.transaction_log import Decision, TransactionLog
+from kafka_forensics.model.coordinators import Decision, TransactionLog
 from kafka_forensics.questions.transactions import listing as transactions_listing
 from kafka_forensics.questions.transactions.listing import TransactionRow
 from tests.support import transactions_gone

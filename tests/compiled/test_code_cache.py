@@ -21,8 +21,7 @@ from kafka_forensics.compiled import code_cache, compile_function, kernel_cache
 from kafka_forensics.compiled.code_cache import CodeCache, NoPlaceError, keep_in, keep_out_of
 from kafka_forensics.compiled.machine_code import MachineCode
 from kafka_forensics.engine.serialization import pack
-from kafka_forensics.engine.slices import surroundings
-from kafka_forensics.engine.task_values import Common
+from kafka_forensics.engine.task_values import Common, surroundings
 from kafka_forensics.engine.tasks import common_of
 from kafka_forensics.errors import UsageError
 from kafka_forensics.evidence.inputs import gather

@@ -10,8 +10,8 @@ import pytest
 from kafka_forensics.engine import local
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.export import json_document
-from kafka_forensics.facts.query import FactQuery
 from kafka_forensics.facts.read import read_task
+from kafka_forensics.facts.rows import FactQuery
 from kafka_forensics.facts.splits import plan_tasks
 from kafka_forensics.model.results import ScanResult
 from kafka_forensics.model.schemas import FACTS

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from kafka_forensics.engine import serialization
 from kafka_forensics.engine.serializable import SERIALIZABLE
 from kafka_forensics.engine.serialization import SerializationError, pack, unpack
-from kafka_forensics.engine.slices import slices
+from kafka_forensics.engine.task_values import slices
 from kafka_forensics.evidence.inputs import gather
 from kafka_forensics.evidence.options import ScanOptions
+from kafka_forensics.model.coordinators import GroupKey
 from kafka_forensics.model.findings import Confidence, Finding, Place, Severity
-from kafka_forensics.model.group_log import GroupKey
 from kafka_forensics.storage.open import open_source
 
 SAMPLES = Path(__file__).resolve().parents[2] / "sample_logs"

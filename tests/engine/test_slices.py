@@ -4,7 +4,7 @@ import tarfile
 from pathlib import Path
 
 from kafka_forensics.engine import local
-from kafka_forensics.engine.slices import inputs_of, noticed, slices, surroundings
+from kafka_forensics.engine.task_values import inputs_of, noticed, slices, surroundings
 from kafka_forensics.evidence.inputs import gather
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.results import Incomplete

@@ -11,14 +11,13 @@ from pyspark.errors import PySparkException
 from kafka_forensics import __version__
 from kafka_forensics.engine import local
 from kafka_forensics.engine.serialization import pack
-from kafka_forensics.engine.slices import Noticed, slices
-from kafka_forensics.engine.task_values import StretchRow
+from kafka_forensics.engine.task_values import Noticed, StretchRow, slices
 from kafka_forensics.errors import ForensicsError, UsageError
 from kafka_forensics.evidence.inputs import Inputs, gather
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.export import json_document
 from kafka_forensics.model.results import Incomplete, ScanResult
-from kafka_forensics.spark import job, tasks
+from kafka_forensics.spark import job, keys
 from tests.support.fake_spark import FakeSession
 from tests.support.faults import LOG_END, healthy
 from tests.support.replicas import put_replica
@@ -86,7 +85,7 @@ def test_nothing_is_asked_where_there_is_no_partition(tmp_path: Path) -> None:
     ],
 )
 def test_how_often_a_task_is_tried(settings: dict[str, str], attempts: int) -> None:
-    assert tasks.attempts_of(FakeSession(settings)) == attempts  # type: ignore[arg-type]
+    assert keys.attempts_of(FakeSession(settings)) == attempts  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -106,7 +105,7 @@ def test_the_last_attempt_tells_what_cannot_be_read(
             return number
 
     monkeypatch.setattr(pyspark, "TaskContext", Context)
-    assert tasks.is_strict(attempts) is strict
+    assert keys.is_strict(attempts) is strict
 
 
 @pytest.mark.parametrize(

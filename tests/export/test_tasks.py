@@ -18,7 +18,7 @@ from kafka_forensics.export.views import words
 from kafka_forensics.facts import spans as facts_spans
 from kafka_forensics.facts import splits as fact_splits
 from kafka_forensics.facts.facts import FactReader, scan_for_facts
-from kafka_forensics.facts.query import FROM_LOGS
+from kafka_forensics.facts.rows import FROM_LOGS
 from kafka_forensics.model.schemas import FACTS
 from tests.support import exports
 from tests.support.exports import SAMPLES, manifest, read_back, rows

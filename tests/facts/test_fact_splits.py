@@ -17,10 +17,9 @@ from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.facts import spans as facts_spans
 from kafka_forensics.facts import splits as fact_splits
 from kafka_forensics.facts.facts import FactReader
-from kafka_forensics.facts.pieces import decode
-from kafka_forensics.facts.query import FactQuery
 from kafka_forensics.facts.read import read_task
-from kafka_forensics.facts.splits import plan_tasks
+from kafka_forensics.facts.rows import FactQuery
+from kafka_forensics.facts.splits import decode, plan_tasks
 from kafka_forensics.model.results import ScanResult, Totals
 from kafka_forensics.model.schemas import FACTS
 from kafka_forensics.writers.indexes import write_offset_index, write_time_index

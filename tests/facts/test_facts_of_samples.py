@@ -11,8 +11,7 @@ from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
 from kafka_forensics.model.results import ScanResult
 from kafka_forensics.model.schemas import FACTS
-from kafka_forensics.parsers.checkpoints.leader_epochs import parse_leader_epochs
-from kafka_forensics.parsers.checkpoints.offsets import parse_offset_checkpoint
+from kafka_forensics.parsers.checkpoints.offsets import parse_leader_epochs, parse_offset_checkpoint
 from kafka_forensics.questions.groups.offsets import groups
 from kafka_forensics.questions.metadata.events import controller_events
 from kafka_forensics.questions.transactions.listing import transactions

@@ -8,7 +8,7 @@ import cramjam
 import pytest
 
 from kafka_forensics.model.findings import Finding
-from kafka_forensics.parsers.spec.record import encode_zigzag
+from kafka_forensics.parsers.spec.record_batch import encode_zigzag
 from kafka_forensics.writers.batches import RecordToWrite, compress, lz4_frame, write_record
 from tests.support.faults_verdict import offsets, said, span, verdict
 from tests.support.injections import CODECS, compressed_by, legacy_log, legacy_message, record, record_of, with_payload

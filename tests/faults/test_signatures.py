@@ -7,7 +7,7 @@ import pytest
 from kafka_forensics.analysis.incidents.signatures import Weight, signature_key
 from kafka_forensics.engine.local import scan
 from kafka_forensics.evidence.options import ScanOptions
-from kafka_forensics.judging import signatures
+from kafka_forensics.judging import partitions
 from kafka_forensics.model.findings import Confidence, Finding, Severity
 from kafka_forensics.model.results import ScanResult
 from tests.support.faults import healthy, histories
@@ -45,7 +45,7 @@ def test_the_near_miss_does_not(tree: Tree, tmp_path: Path) -> None:
 
 
 def test_every_signature_has_a_tree_and_a_key_of_its_own() -> None:
-    keys = [signature.key for signature in signatures.SIGNATURES]
+    keys = [signature.key for signature in partitions.SIGNATURES]
     assert len(set(keys)) == len(keys)
     assert sorted(tree.key for tree in TREES) == sorted(keys)
 
@@ -81,7 +81,7 @@ def test_what_was_expected_and_is_not_so_is_said_to_be_not_so(tmp_path: Path) ->
 
 EXPECTED = {
     condition.text
-    for signature in signatures.SIGNATURES
+    for signature in partitions.SIGNATURES
     for condition in signature.conditions
     if condition.weight is Weight.EXPECTED
 }
@@ -99,7 +99,7 @@ def test_a_version_that_has_the_fix_speaks_against_and_is_said(tmp_path: Path) -
 def test_other_findings_are_as_without_signatures(tree: Tree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     paths = [str(path) for path in tree.make(tmp_path / "brokers").log_dirs]
     matched = [finding for finding in scan(paths, ScanOptions(jobs=1)).findings if finding.kind != "INCIDENT_SIGNATURE"]
-    monkeypatch.setattr(signatures, "SIGNATURES", ())
+    monkeypatch.setattr(partitions, "SIGNATURES", ())
     assert scan(paths, ScanOptions(jobs=1)).findings == matched
 
 

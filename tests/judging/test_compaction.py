@@ -11,12 +11,12 @@ from typing import IO
 import numpy as np
 import pytest
 
-from kafka_forensics.analysis.compaction.key_rows import ROW_WIDTH
+from kafka_forensics.analysis.compaction.compaction import ROW_WIDTH
 from kafka_forensics.engine import key_tasks
 from kafka_forensics.errors import SourceError
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.folding.keys import reader as key_reader
-from kafka_forensics.folding.keys.runs import KeyRuns
+from kafka_forensics.folding.keys.question import KeyRuns
 from kafka_forensics.judging import compaction
 from kafka_forensics.model.results import ScanResult
 from kafka_forensics.writers.batches import RecordToWrite, write_batch

@@ -8,7 +8,7 @@ import pytest
 from kafka_forensics.analysis.catalogue import finding
 from kafka_forensics.engine import local
 from kafka_forensics.evidence.options import ScanOptions
-from kafka_forensics.judging.counted import EXAMPLES, LIMIT, counted
+from kafka_forensics.judging.scanning import EXAMPLES, LIMIT, counted
 from kafka_forensics.model.findings import Confidence, Finding, Place, Severity
 from kafka_forensics.wording import advice, message
 from kafka_forensics.writers.checkpoints import write_offset_checkpoint

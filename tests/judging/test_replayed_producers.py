@@ -7,9 +7,9 @@ import pytest
 
 from kafka_forensics.engine import local
 from kafka_forensics.evidence.options import ScanOptions
-from kafka_forensics.judging import producer_replay
+from kafka_forensics.judging import recovery
 from kafka_forensics.model.results import RecoveryOutlook
-from kafka_forensics.replication.recovery_facts import INDEX_FILE_MISSING
+from kafka_forensics.replication.recovery import INDEX_FILE_MISSING
 from kafka_forensics.writers.batches import RecordToWrite, write_batch, write_marker
 from tests.support.replicas import put_replica
 from tests.support.segments import BASE_TIMESTAMP, flipped
@@ -86,7 +86,7 @@ def test_behind_damage_nothing_is_replayed(tmp_path: Path) -> None:
 
 
 def test_a_long_log_is_read_again_only_where_something_was_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(producer_replay, "MAX_REPLAYED_BYTES", 10)
+    monkeypatch.setattr(recovery, "MAX_REPLAYED_BYTES", 10)
     assert not outlook(tmp_path / "loud", *FAULTS["outside"]).starts
-    monkeypatch.setattr(producer_replay, "_SUSPECT", ("NOTHING",))
+    monkeypatch.setattr(recovery, "_SUSPECT", ("NOTHING",))
     assert outlook(tmp_path / "quiet", *FAULTS["outside"]).starts

@@ -4,8 +4,8 @@ import pyarrow as pa
 import pytest
 
 from kafka_forensics.errors import UsageError
-from kafka_forensics.model.answer import Answer
 from kafka_forensics.model.changes import SnapshotsResult
+from kafka_forensics.model.findings import Answer
 from kafka_forensics.model.results import ScanResult, Totals
 
 

@@ -2,8 +2,8 @@
 
 import pytest
 
+from kafka_forensics.model.files import typed_words
 from kafka_forensics.model.findings import Place
-from kafka_forensics.model.typed_paths import typed_words
 
 LOG = "orders-0/00000000000000000000.log"
 

@@ -124,7 +124,7 @@ MUTANTS = [
         ("beyond = np.flatnonzero(offsets > self.last_offset)", "beyond = np.flatnonzero(offsets <= self.last_offset)"),
     ),
     *mutants_of(
-        "analysis/segments/overview",
+        "analysis/segments/framing",
         "analysis/segments/test_overview",
         (
             "return Survey(not rough, changes == 0, producers > 0, int(records), int(max_timestamp), int(odd), timed != 0)",
@@ -132,7 +132,7 @@ MUTANTS = [
         ),
     ),
     *mutants_of(
-        "analysis/spans",
+        "replication/offset_ranges",
         "analysis/test_spans",
         ("elif start < end:", "elif start <= end:"),
         ("while number < len(covers) and covers[number][1] <= start:", "while number < len(covers) or covers[number][1] <= start:"),
@@ -143,12 +143,12 @@ MUTANTS = [
         ),
     ),
     *mutants_of(
-        "analysis/sample",
+        "analysis/bounds",
         "analysis/test_sample",
         ("if len(self._first) < KEPT_AT_EACH_END:", "if len(self._first) <= KEPT_AT_EACH_END:"),
     ),
     *mutants_of(
-        "analysis/replica/digests",
+        "analysis/replica/replica",
         "analysis/replica/test_digests analysis/replicas/test_diff",
         (
             "first, end = min(first, self.first_block), max(end, self.first_block + len(self.sums))",

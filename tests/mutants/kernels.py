@@ -75,7 +75,7 @@ MUTANTS = [
         ("if code == OK and attributes & 0x20 != 0 and count > 0:", "if code == OK or attributes & 0x20 != 0 and count > 0:"),
     ),
     *mutants_of(
-        "parsers/kernels/search",
+        "parsers/kernels/walk",
         "parsers/log/test_segment_damage parsers/log/test_segment_search",
         ("if magic > 2 or (magic < 2 and not legacy):", "if magic <= 2 or (magic < 2 and not legacy):"),
         (
@@ -89,7 +89,7 @@ MUTANTS = [
         ("if size > budget:", "if size <= budget:"),
     ),
     *mutants_of(
-        "parsers/kernels/gather",
+        "parsers/kernels/records",
         "parsers/kernels/test_gather",
         ("if not wanted[row]:", "if wanted[row]:"),
         ("if code == OK and found != columns[_RECORDS_COUNT, row]:", "if code == OK or found != columns[_RECORDS_COUNT, row]:"),

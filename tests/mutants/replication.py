@@ -46,7 +46,7 @@ MUTANTS = [
         ("if not known or asked < known[0].leader_epoch:", "if not known or asked >= known[0].leader_epoch:"),
     ),
     *mutants_of(
-        "replication/isr",
+        "replication/elections",
         "replication/test_isr_rules",
         ("if fetch_offset >= leader_end:", "if fetch_offset < leader_end:"),
         (
@@ -192,7 +192,7 @@ MUTANTS = [
         ),
     ),
     *mutants_of(
-        "replication/directory_names",
+        "replication/recovery",
         "replication/test_directory_names",
         (
             "number = int(digits) if digits.isdecimal() and len(digits) <= 32 else None",

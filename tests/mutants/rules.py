@@ -19,7 +19,7 @@ MUTANTS = [
         ),
     ),
     *mutants_of(
-        "analysis/replicas/fork_cuts",
+        "analysis/replicas/forks",
         "analysis/replicas/test_forks analysis/replicas/test_forks_kept analysis/replicas/test_forks_losers",
         (
             "if not mine or not theirs or theirs[-1].leader_epoch <= mine[-1].leader_epoch:",
@@ -145,12 +145,12 @@ MUTANTS = [
         ),
     ),
     *mutants_of(
-        "analysis/epochs/ends",
+        "analysis/epochs/epochs",
         "analysis/epochs/test_epoch_ends",
         ("if ends[0] != ends[1]:", "if ends[0] == ends[1]:"),
     ),
     *mutants_of(
-        "analysis/epochs/starts",
+        "analysis/epochs/epochs",
         "analysis/epochs/test_epoch_starts",
         (
             "if not epoch_entries or epoch_entries[-1].leader_epoch < entry.leader_epoch:",
@@ -162,7 +162,7 @@ MUTANTS = [
         ),
     ),
     *mutants_of(
-        "analysis/placement/key_placement",
+        "analysis/placement/rules",
         "analysis/placement/test_key_placement",
         ("if not samples.shape[1]:", "if samples.shape[1]:"),
         ("keyed = samples[KeySampleColumn.KEY_LENGTH] > 0", "keyed = samples[KeySampleColumn.KEY_LENGTH] <= 0"),
@@ -179,7 +179,7 @@ MUTANTS = [
         ),
     ),
     *mutants_of(
-        "analysis/replica/recovery_walk",
+        "analysis/replica/replica",
         "analysis/replica/test_recovery_walk",
         (
             "inside = plain and self._segment <= int(last[0]) and int(last[-1]) - self._segment <= MAX_RELATIVE_OFFSET",
@@ -195,7 +195,7 @@ MUTANTS = [
         ),
     ),
     *mutants_of(
-        "engine/slices",
+        "engine/task_values",
         "engine/test_slices",
         ("Incomplete(source.name, problem)", "Incomplete(problem, source.name)"),
     ),

@@ -4,7 +4,7 @@ from tests.mutants.mutant import mutants_of
 
 MUTANTS = [
     *mutants_of(
-        "spark/tasks",
+        "spark/keys",
         "engine/test_spark_job",
         (
             "return context is not None and context.attemptNumber() + 1 < attempts",

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kafka_forensics.replication.directory_names import loads_as_partition
+from kafka_forensics.replication.recovery import loads_as_partition
 
 UNIQUE = "0123456789abcdef0123456789abcdef"
 

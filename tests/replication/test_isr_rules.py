@@ -2,7 +2,7 @@
 
 import pytest
 
-from kafka_forensics.replication.isr import Progress, fetched, is_caught_up, may_join, out_of_sync
+from kafka_forensics.replication.elections import Progress, fetched, is_caught_up, may_join, out_of_sync
 
 LAG_MS = 30_000
 

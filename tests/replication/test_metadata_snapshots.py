@@ -5,9 +5,7 @@ from dataclasses import replace
 import pytest
 
 from kafka_forensics.model.files import EpochEntry
-from kafka_forensics.replication.metadata_snapshots import snapshot_outcome
-from kafka_forensics.replication.recovery import foretell, segment_file
-from kafka_forensics.replication.recovery_facts import METADATA_SNAPSHOT, LogFacts, SegmentFacts
+from kafka_forensics.replication.recovery import METADATA_SNAPSHOT, LogFacts, SegmentFacts, foretell, segment_file, snapshot_outcome
 
 
 def named(offset: int, epoch: int, suffix: str = "checkpoint") -> str:

@@ -4,9 +4,19 @@ from dataclasses import replace
 
 import pytest
 
-from kafka_forensics.replication.producer_replay import Marker, ProducerReplay, ReplayedBatch
-from kafka_forensics.replication.recovery import foretell, replayed_from, segment_file
-from kafka_forensics.replication.recovery_facts import LogFacts, ReplayFault, SegmentFacts, SnapshotFacts, Stop
+from kafka_forensics.replication.recovery import (
+    LogFacts,
+    Marker,
+    ProducerReplay,
+    ReplayedBatch,
+    ReplayFault,
+    SegmentFacts,
+    SnapshotFacts,
+    Stop,
+    foretell,
+    replayed_from,
+    segment_file,
+)
 
 P, Q = 1, 2
 

@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka_forensics.model.files import EpochEntry
-from kafka_forensics.replication.recovery import foretell, segment_file, swap_steps
-from kafka_forensics.replication.recovery_facts import (
+from kafka_forensics.replication.recovery import (
     ABORTED_TXN_ORDER,
     BATCH_INVALID,
     OFFSET_OVERFLOW,
@@ -20,6 +19,9 @@ from kafka_forensics.replication.recovery_facts import (
     SegmentFacts,
     SnapshotFacts,
     Stop,
+    foretell,
+    segment_file,
+    swap_steps,
 )
 
 

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from kafka_forensics.replication import acks, elections, epochs, isr, truncation
+from kafka_forensics.replication import acks, elections, epochs, truncation
+from kafka_forensics.replication import elections as isr
 from kafka_forensics.replication.epochs import UNDEFINED, EpochEndOffset, end_offset_for
 from kafka_forensics.replication.planner import planner
 from kafka_forensics.replication.truncation import Log, Truncated, by_fetch

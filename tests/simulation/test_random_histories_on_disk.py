@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from kafka_forensics.analysis.replicas import comparison, elections, fork_versions, forks, verdicts
+from kafka_forensics.analysis.replicas import comparison, elections, forks, verdicts
+from kafka_forensics.analysis.replicas import forks as fork_versions
 from kafka_forensics.analysis.transactions_across import across as transactions_across
 from kafka_forensics.model.files import EpochEntry
 from kafka_forensics.replication.epochs import follower_cut

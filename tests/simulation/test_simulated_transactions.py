@@ -8,9 +8,8 @@ from kafka_forensics.simulation.actions import fetch
 from kafka_forensics.simulation.cluster import Cluster, Partition
 from kafka_forensics.simulation.control import kill, start, tell
 from kafka_forensics.simulation.history import named
-from kafka_forensics.simulation.producer_files import aborted_transactions, producer_entries
-from kafka_forensics.simulation.producers import Producer
-from kafka_forensics.simulation.reading import read, visible
+from kafka_forensics.simulation.materialise import aborted_transactions, producer_entries
+from kafka_forensics.simulation.producers import Producer, read, visible
 from kafka_forensics.simulation.transactions import FENCED, INVALID, OK, Coordinator
 
 APP = "app"

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from kafka_forensics.simulation.checker import check
-from kafka_forensics.simulation.model import Sizes
-from kafka_forensics.simulation.protocols import KIP_320, KIP_320_FIRST_TRY, PROTOCOLS, Fence, Guard, Protocol, Truncation
+from kafka_forensics.simulation.model import KIP_320, KIP_320_FIRST_TRY, PROTOCOLS, Fence, Guard, Protocol, Sizes, Truncation
 from tests.support.protocol_counts import WITHOUT_GUARD
 
 

@@ -4,9 +4,7 @@ import re
 from pathlib import Path
 
 from kafka_forensics.simulation.checker import check
-from kafka_forensics.simulation.invariants import INVARIANTS
-from kafka_forensics.simulation.model import Sizes
-from kafka_forensics.simulation.protocols import KIP_320_FIRST_TRY, PROTOCOLS
+from kafka_forensics.simulation.model import INVARIANTS, KIP_320_FIRST_TRY, PROTOCOLS, Sizes
 from tests.support.protocol_counts import BROKEN, STATES, TWO_REPLICAS, WITHOUT_GUARD
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "protocols.md").read_text()

@@ -3,8 +3,7 @@
 import pytest
 
 from kafka_forensics.simulation.checker import Checked, check
-from kafka_forensics.simulation.model import Sizes
-from kafka_forensics.simulation.protocols import PROTOCOLS
+from kafka_forensics.simulation.model import PROTOCOLS, Sizes
 from tests.support.protocol_counts import BROKEN, STATES, TWO_REPLICAS
 
 

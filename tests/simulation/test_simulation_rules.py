@@ -7,8 +7,7 @@ import pytest
 from kafka_forensics.model.files import EpochEntry
 from kafka_forensics.replication.epochs import truncation_offset
 from kafka_forensics.replication.truncation import Log, by_fetch, by_high_watermark, by_kip_101, by_kip_279
-from kafka_forensics.simulation.model import Model, Replica, Sizes, State, leader_of
-from kafka_forensics.simulation.protocols import KIP_101, KIP_320, TRUNCATE_TO_HW, Protocol
+from kafka_forensics.simulation.model import KIP_101, KIP_320, TRUNCATE_TO_HW, Model, Protocol, Replica, Sizes, State, leader_of
 
 
 def reachable(protocol: Protocol, sizes: Sizes) -> Iterator[tuple[State, State, int, int]]:

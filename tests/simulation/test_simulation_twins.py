@@ -11,10 +11,22 @@ from hypothesis import strategies as st
 from kafka_forensics.errors import UsageError
 from kafka_forensics.simulation import search, steps
 from kafka_forensics.simulation.checker import check, key_of
-from kafka_forensics.simulation.invariants import INVARIANTS
-from kafka_forensics.simulation.model import Model, Record, Replica, Request, Sizes, State
-from kafka_forensics.simulation.packing import layout_of, row_of, rules_of, state_of
-from kafka_forensics.simulation.protocols import KIP_320, PROTOCOLS, Fence, Guard, Protocol, Truncation
+from kafka_forensics.simulation.model import (
+    INVARIANTS,
+    KIP_320,
+    PROTOCOLS,
+    Fence,
+    Guard,
+    Model,
+    Protocol,
+    Record,
+    Replica,
+    Request,
+    Sizes,
+    State,
+    Truncation,
+)
+from kafka_forensics.simulation.steps import layout_of, row_of, rules_of, state_of
 
 SIZES = st.sampled_from([Sizes(), Sizes(2, 3, 3, 3), Sizes(1, 1, 1, 0), Sizes(4, 3, 5, 4), Sizes(3, 3, 3, 2)])
 FENCES = st.sampled_from(range(32)).map(Fence)

@@ -11,11 +11,12 @@ from pyspark.sql.types import IntegerType, LongType, StructField, StructType
 
 import kafka_forensics as kf
 from kafka_forensics.errors import PathMissingError, UsageError
-from kafka_forensics.facts.pieces import decode
+from kafka_forensics.facts.splits import decode
 from kafka_forensics.model.schemas import FACTS
-from kafka_forensics.spark import data_source, reader
+from kafka_forensics.spark import data_source
+from kafka_forensics.spark import data_source as reader
+from kafka_forensics.spark.data_source import FactTask
 from kafka_forensics.spark.options import parse_options
-from kafka_forensics.spark.reader import FactTask
 from kafka_forensics.spark.schemas import arrow_schema, chosen_columns, spark_schema
 from tests.support.source_facts import read, rows, source
 

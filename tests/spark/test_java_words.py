@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kafka_forensics.spark.java_words import JavaWords, QuietStart
+from kafka_forensics.spark.sessions import JavaWords, QuietStart
 
 pytestmark = pytest.mark.spark
 

@@ -3,8 +3,7 @@
 import pytest
 
 from kafka_forensics.errors import ForensicsError, PathMissingError, SourceError
-from kafka_forensics.storage.lost import LostSource
-from kafka_forensics.storage.source import ByteSource
+from kafka_forensics.storage.source import ByteSource, LostSource
 
 
 @pytest.mark.parametrize(

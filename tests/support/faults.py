@@ -19,8 +19,7 @@ from kafka_forensics.writers.checkpoints import (
     write_offset_checkpoint,
     write_partition_metadata,
 )
-from kafka_forensics.writers.indexes import write_offset_index, write_time_index, write_transaction_index
-from kafka_forensics.writers.snapshots import write_producer_snapshot
+from kafka_forensics.writers.indexes import write_offset_index, write_producer_snapshot, write_time_index, write_transaction_index
 
 TOPIC: Final = "t"
 DIRECTORY: Final = "t-0"

@@ -9,7 +9,7 @@ from typing import Final
 
 import cramjam
 
-from kafka_forensics.parsers.spec.record import encode_zigzag
+from kafka_forensics.parsers.spec.record_batch import encode_zigzag
 from kafka_forensics.writers.batches import compress, lz4_frame
 from tests.support.faults import HEALTHY, Brokers, Log, Written, write_checkpoint
 from tests.support.gallery_case import Case, patient, segment

@@ -3,9 +3,16 @@
 from pathlib import Path
 from typing import Any
 
-from kafka_forensics.parsers.spec.consumer_offsets import GROUP_METADATA_VALUES, OFFSET_COMMIT_VALUES, key_layout
+from kafka_forensics.parsers.spec.consumer_offsets import (
+    GROUP_METADATA_VALUES,
+    GROUP_VALUES,
+    OFFSET_COMMIT_VALUES,
+    SHARE_STATE_KEY,
+    SHARE_STATE_VALUES,
+    key_layout,
+    write_value,
+)
 from kafka_forensics.parsers.spec.flexible import CompactArray, CompactString, NullableStruct, Tag
-from kafka_forensics.parsers.spec.group_records import GROUP_VALUES, SHARE_STATE_KEY, SHARE_STATE_VALUES, write_value
 from kafka_forensics.parsers.spec.metadata_records import write_metadata_record
 from kafka_forensics.writers.batches import RecordToWrite, write_batch, write_marker
 from tests.support.segments import BASE_TIMESTAMP

@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from kafka_forensics.model.files import EpochEntry
+from kafka_forensics.writers.batches import write_legacy_entry, write_legacy_wrapper
 from kafka_forensics.writers.checkpoints import write_clean_shutdown, write_leader_epochs, write_meta_properties
-from kafka_forensics.writers.legacy import write_legacy_entry, write_legacy_wrapper
 from tests.support.faults import (
     BASE_TIMESTAMP,
     CLUSTER_ID,

@@ -13,7 +13,7 @@ from kafka_forensics.writers.checkpoints import (
     write_offset_checkpoint,
     write_partition_metadata,
 )
-from kafka_forensics.writers.snapshots import write_producer_snapshot
+from kafka_forensics.writers.indexes import write_producer_snapshot
 from tests.support.faults import (
     BASE_TIMESTAMP,
     CLUSTER_ID,

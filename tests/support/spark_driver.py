@@ -20,7 +20,7 @@ from kafka_forensics.export.json_document import document
 from kafka_forensics.export.tasks import Task
 from kafka_forensics.export.tasks import tasks as tasks_of_export
 from kafka_forensics.facts.facts import FactReader
-from kafka_forensics.facts.query import SPLIT_BYTES
+from kafka_forensics.facts.rows import SPLIT_BYTES
 from kafka_forensics.model.results import ScanResult
 from kafka_forensics.spark import export_job, job
 from kafka_forensics.spark.sessions import builder

@@ -6,8 +6,7 @@ from dataclasses import replace
 from kafka_forensics.compiled import worth_compiling
 from kafka_forensics.engine.key_tasks import QuestionsUnderWay
 from kafka_forensics.engine.serialization import pack, unpack
-from kafka_forensics.engine.slices import surroundings
-from kafka_forensics.engine.task_values import Common, StretchRow
+from kafka_forensics.engine.task_values import Common, StretchRow, surroundings
 from kafka_forensics.engine.tasks import fold
 from kafka_forensics.engine.work_plan import fold_works
 from kafka_forensics.evidence.inputs import Inputs
@@ -17,10 +16,18 @@ from kafka_forensics.folding.keys.question import KeyQuestion
 from kafka_forensics.judging.scanning import Scan, digest_key
 from kafka_forensics.model.changes import SnapshotsResult
 from kafka_forensics.questions.changes import snapshots
-from kafka_forensics.questions.changes.partition import PartitionChanges, Words, disks_of
-from kafka_forensics.questions.changes.slices import REPLICAS_A_SNAPSHOT, ChangeAnswer, ChangesCommon, ChangeSlice, change_slices
+from kafka_forensics.questions.changes.partition import (
+    REPLICAS_A_SNAPSHOT,
+    ChangeAnswer,
+    ChangesCommon,
+    ChangeSlice,
+    PartitionChanges,
+    Words,
+    change_slices,
+    disks_of,
+    judge_changes,
+)
 from kafka_forensics.questions.changes.snapshots import Given, gather_snapshots, snapshot_paths
-from kafka_forensics.questions.changes.tasks import judge_changes
 from kafka_forensics.witnesses.witnesses import read_witnesses
 from tests.support.task_engine import answered
 

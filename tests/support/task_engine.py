@@ -5,13 +5,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from kafka_forensics.analysis.compaction.key_rows import Row
+from kafka_forensics.analysis.compaction.compaction import Row
 from kafka_forensics.compiled import worth_compiling
 from kafka_forensics.engine import local
 from kafka_forensics.engine.key_tasks import KeyRows, QuestionsUnderWay, read_keys, sweep_keys
 from kafka_forensics.engine.serialization import pack, unpack
-from kafka_forensics.engine.slices import Slice, slices, surroundings
-from kafka_forensics.engine.task_values import Common, SliceAnswer, StretchRow, WitnessAnswer
+from kafka_forensics.engine.task_values import Common, Slice, SliceAnswer, StretchRow, WitnessAnswer, slices, surroundings
 from kafka_forensics.engine.tasks import fold, judge, tell_witnesses
 from kafka_forensics.engine.work_plan import fold_works, witness_work
 from kafka_forensics.evidence.inputs import Inputs, gather

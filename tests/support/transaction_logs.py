@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from kafka_forensics.model.coordinators import TransactionMetadata
 from kafka_forensics.model.files import AbortedTxn, ProducerEntry
-from kafka_forensics.model.transaction_log import TransactionMetadata
 from kafka_forensics.writers.batches import RecordToWrite, write_batch, write_marker
 from kafka_forensics.writers.checkpoints import write_clean_shutdown, write_meta_properties, write_offset_checkpoint
 from kafka_forensics.writers.indexes import write_time_index

@@ -7,8 +7,7 @@ import google_crc32c
 import pytest
 import xxhash
 
-from kafka_forensics.parsers.spec.record import RECORD, RECORD_BODY
-from kafka_forensics.parsers.spec.record_batch import RECORD_BATCH_HEADER
+from kafka_forensics.parsers.spec.record_batch import RECORD, RECORD_BATCH_HEADER, RECORD_BODY
 from kafka_forensics.writers.batches import RecordToWrite, compress, fix_crc, write_batch, write_marker
 
 

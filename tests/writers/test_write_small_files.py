@@ -6,19 +6,20 @@ from hypothesis import strategies as st
 
 from kafka_forensics.errors import FormatError
 from kafka_forensics.model.files import AbortedTxn, EpochEntry, ProducerEntry
-from kafka_forensics.parsers.checkpoints.leader_epochs import parse_leader_epochs
-from kafka_forensics.parsers.indexes.offset_index import parse_offset_index
-from kafka_forensics.parsers.indexes.producer_snapshot import parse_producer_snapshot
-from kafka_forensics.parsers.indexes.time_index import parse_time_index
-from kafka_forensics.parsers.indexes.transaction_index import parse_transaction_index
+from kafka_forensics.parsers.checkpoints.offsets import parse_leader_epochs
+from kafka_forensics.parsers.indexes.offset_index import (
+    parse_offset_index,
+    parse_producer_snapshot,
+    parse_time_index,
+    parse_transaction_index,
+)
 from kafka_forensics.writers.checkpoints import (
     write_leader_epochs,
     write_meta_properties,
     write_offset_checkpoint,
     write_partition_metadata,
 )
-from kafka_forensics.writers.indexes import write_offset_index, write_time_index, write_transaction_index
-from kafka_forensics.writers.snapshots import write_producer_snapshot
+from kafka_forensics.writers.indexes import write_offset_index, write_producer_snapshot, write_time_index, write_transaction_index
 from tests.support.memory import MemoryFile
 
 INT16, INT32, INT64 = (st.integers(-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) for bits in (16, 32, 64))

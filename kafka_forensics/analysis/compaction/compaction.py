@@ -6,17 +6,129 @@ explained by the cleaner's rules or told. Older records are explained by the lat
 """
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from kafka_forensics.analysis.compaction.key_rows import TOMBSTONE, TRANSACTIONAL, KeyBlock, Row, State
+from kafka_forensics.analysis.catalogue import finding
+from kafka_forensics.analysis.replica import Replica
+from kafka_forensics.analysis.replicas import replicas_disagree
+from kafka_forensics.model.findings import Confidence, Finding, Place, Severity
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Ints = NDArray[np.int64]
     Mask = NDArray[np.bool_]
+
+
+# Records of compacted logs as rows: one for the last record of a key between two cuts of a replica's offsets, however many it had.
+#
+# Rows add over any split of a log: sorted by key and reduced, they are the same whatever part was read, sorted or spilled first.
+
+
+class Row(IntEnum):
+    """Column of each fact in a matrix of rows, (n, ROW_WIDTH) int64."""
+
+    KEY_HIGH = 0
+    KEY_LOW = 1
+    """128 bits of a keyed hash of the key."""
+    PLACE = 2
+    """Replica, interval between cuts and `State`, see `place`."""
+    OFFSET = 3
+    """Of the last record."""
+    VALUE = 4
+    """Hash of its value."""
+    EXPIRY = 5
+    """Milliseconds since 1970 from which a cleaner may drop it, if it is a tombstone."""
+    FLAGS = 6
+    """TOMBSTONE, TRANSACTIONAL."""
+    RECORDS = 7
+    """How many records the row stands for."""
+    KEY_SHOWN = 8
+    """64 bits of a hash of the key that is the same in every scan (XXH3), to name the key by."""
+
+
+class State(IntEnum):
+    """What a read_committed reader makes of a record, by the markers of its own log."""
+
+    VISIBLE = 0
+    ABORTED = 1
+    OPEN = 2
+
+
+ROW_WIDTH: Final = len(Row)
+TOMBSTONE: Final = 1
+TRANSACTIONAL: Final = 2
+
+
+def place(replica: int, interval: "Ints", state: "int | Ints") -> "Ints":
+    """`Row.PLACE`: sorts by replica, then by interval."""
+    packed: Ints = (replica << 32) + (interval << 2) + state
+    return packed
+
+
+def reduced(rows: "Ints") -> "Ints":
+    """Rows sorted by key and place, of each place the last record, with the number of all."""
+    order = np.lexsort((rows[:, Row.OFFSET], rows[:, Row.PLACE], rows[:, Row.KEY_LOW], rows[:, Row.KEY_HIGH]))
+    rows = rows[order]
+    if not len(rows):
+        return rows
+    changes = np.any(rows[1:, : Row.OFFSET] != rows[:-1, : Row.OFFSET], axis=1)
+    first = np.flatnonzero(np.concatenate(([True], changes)))
+    answer: Ints = rows[np.append(first[1:], len(rows)) - 1]
+    answer[:, Row.RECORDS] = np.add.reduceat(rows[:, Row.RECORDS], first)
+    return answer
+
+
+class KeyBlock:
+    """Reduced rows with all rows of their keys; answers are arrays with an entry for each key, in the order of the rows.
+
+    `cuts` are the offsets, ascending, between which the rows' intervals lie: interval n begins with cut n - 1.
+    """
+
+    def __init__(self, rows: "Ints", cuts: "Ints") -> None:
+        changes = np.any(rows[1:, : Row.PLACE] != rows[:-1, : Row.PLACE], axis=1)
+        self._rows = rows
+        self._key = np.concatenate(([0], np.cumsum(changes)))
+        self.keys = int(self._key[-1]) + 1
+        self._cuts = cuts
+        self._replica = rows[:, Row.PLACE] >> 32
+        self._interval = (rows[:, Row.PLACE] & 0xFFFFFFFF) >> 2
+        self._state = rows[:, Row.PLACE] & 3
+
+    def _within(self, replica: int, state: int, start: int, end: int | None) -> "Ints":
+        """Rows of a replica's records in `[start, end)`, which are cuts; None is the log's end."""
+        low = np.searchsorted(self._cuts, start, side="right")
+        mask = (self._replica == replica) & (self._state == state) & (self._interval >= low)
+        if end is not None:
+            mask &= self._interval < np.searchsorted(self._cuts, end, side="right")
+        return np.flatnonzero(mask)
+
+    def last(self, replica: int, state: int, start: int, end: int | None) -> "Ints":
+        """The row of the replica's last record in this state in `[start, end)`, -1 for none."""
+        rows = self._within(replica, state, start, end)
+        answer = np.full(self.keys, -1, np.int64)
+        answer[self._key[rows]] = rows  # rows of a key ascend by offset, and of equal indexes numpy keeps the last
+        return answer
+
+    def records(self, replica: int, start: int, end: int) -> "Ints":
+        """How many visible records the replica has in `[start, end)`."""
+        rows = self._within(replica, State.VISIBLE, start, end)
+        answer = np.zeros(self.keys, np.int64)
+        np.add.at(answer, self._key[rows], self._rows[rows, Row.RECORDS])
+        return answer
+
+    def fact(self, rows: "Ints", column: int) -> "Ints":
+        """A column of rows, -1 where there is none."""
+        return np.where(rows >= 0, self._rows[rows, column], -1)
+
+    def has_flag(self, rows: "Ints", flag: int) -> "Mask":
+        """Whether there is a row, and it carries the flag."""
+        flagged: Mask = (rows >= 0) & (self._rows[rows, Row.FLAGS] & flag != 0)
+        return flagged
+
 
 DIFFERENCES_LISTED: Final = 8
 """Differing records that the evidence names."""
@@ -290,3 +402,142 @@ class KeyComparison:
             lacks |= (at_left > at_right) & ~block.has_flag(left, TOMBSTONE)
             lacks |= (at_right > at_left) & ~block.has_flag(right, TOMBSTONE)
         return lacks
+
+
+# Findings from what the sweep over the keys of a compacted partition tallied.
+
+
+DELETE_RETENTION_MS: Final = 24 * 60 * 60 * 1000
+"""Kafka's default of `delete.retention.ms`."""
+_LONGEST_RETENTION_MS: Final = 2**62
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """How long tombstones stay: `delete.retention.ms`, and whether the controller's log says so."""
+
+    milliseconds: int
+    is_known: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """What of the compared replicas, by number, lies in the offsets `[start, end)` that all of them have."""
+
+    start: int
+    end: int
+    records: dict[int, int]
+    aborted: dict[int, int]
+    keyless: dict[int, int]
+    markers: dict[int, int]
+
+
+def retention(replicas: list[Replica]) -> Retention:
+    """`delete.retention.ms` as the controller's log has it for the topic or all brokers, else Kafka's default."""
+    for replica in replicas:
+        control = replica.context.control
+        settings = {} if control is None else control.defaults | control.configs
+        text = settings.get("delete.retention.ms", "")
+        if text.isascii() and text.isdigit():
+            return Retention(min(int(text[:19]), _LONGEST_RETENTION_MS), is_known=True)
+    return Retention(DELETE_RETENTION_MS, is_known=False)
+
+
+def cleaned_end(replicas: list[Replica]) -> int:
+    """Up to where any of the replicas may have been cleaned, or copied from one that was; if no checkpoint tells, anywhere."""
+    known = [replica.context.cleaner_checkpoint for replica in replicas if replica.context.cleaner_checkpoint is not None]
+    return max(known) if known else max(replica.log_end_offset for replica in replicas)
+
+
+def compaction_findings(replicas: list[Replica], tally: KeyTally, compared: Compared, kept: Retention) -> list[Finding]:
+    """Keys whose latest records differ, and what was cleaned at different times; nothing if neither was found."""
+    findings = [_differs(replicas, tally, kept)] if tally.differing else []
+    skewed = {
+        name: {str(replicas[number].broker): amount for number, amount in sorted(by_replica.items())}
+        for name, by_replica in (("aborted", compared.aborted), ("keyless", compared.keyless), ("markers", compared.markers))
+        if len(set(by_replica.values())) > 1
+    }
+    if tally.cleaned_differently or skewed:
+        findings.append(_skew(replicas, tally, compared, skewed, kept))
+    return findings
+
+
+def _differs(replicas: list[Replica], tally: KeyTally, kept: Retention) -> Finding:
+    def brokers(numbers: set[int]) -> list[int | str]:
+        return [replicas[number].broker for number in sorted(numbers)]
+
+    evidence: dict[str, Any] = {"keys": tally.differing}
+    evidence |= {name: tally.reasons[name] for name in REASONS if tally.reasons[name]}
+    if tally.transactional:
+        evidence["transactional"] = tally.transactional
+    evidence["records"] = [
+        {
+            "offset": offset,
+            "reason": listed.reason,
+            "key_hash": listed.key_hash,
+            "held_by": brokers(listed.holders),
+            "not_on": brokers(listed.others),
+        }
+        for offset, listed in sorted(tally.listed.items())
+    ]
+    if not tally.reasons["contents"] and not tally.reasons["markers"]:
+        evidence["held_by"] = brokers(set(range(len(replicas))) - tally.lacking)
+    evidence["premises"] = _premises(replicas, kept)
+    severity, confidence = None, None
+    if any(replica.context.live for replica in replicas):
+        severity, confidence = Severity.WARNING, Confidence.SUSPECTED
+        # A cleaner may have gone by between the copying of two files, and was told of newer records; where neither checkpoints nor
+        # logs show one, nothing took the value of a key away.
+        gone = tally.reasons["missing"] and not tally.beyond_checkpoint
+        if "held_by" in evidence and not gone:
+            severity, evidence["capped_by"] = Severity.INFO, "--live"
+    place = _place(replicas, tally.first_offset or 0, tally.end_offset)
+    return finding("COMPACTED_VALUE_DIFFERS", place, evidence, severity=severity, confidence=confidence)
+
+
+def _skew(
+    replicas: list[Replica], tally: KeyTally, compared: Compared, skewed: dict[str, dict[str, int]], kept: Retention
+) -> Finding:
+    explanations = {name: tally.explanations[name] for name in EXPLANATIONS if tally.explanations[name]}
+    evidence: dict[str, Any] = {
+        "brokers": [replicas[number].broker for number in sorted(compared.records)],
+        "keys": tally.keys,
+        "keys_cleaned_differently": tally.cleaned_differently,
+        "records": {str(replicas[number].broker): amount for number, amount in sorted(compared.records.items())},
+        **explanations,
+        **skewed,
+    }
+    if tally.differing:
+        evidence["keys_that_differ"] = tally.differing
+    if tally.beyond_checkpoint:
+        evidence["beyond_checkpoint"] = tally.beyond_checkpoint
+    evidence["premises"] = _premises(replicas, kept)
+    early = "tombstones_early" in explanations and kept.is_known
+    severity, confidence = (Severity.WARNING, Confidence.SUSPECTED) if early else (None, None)
+    place = _place(replicas, compared.start, max(compared.end, compared.start))
+    return finding("COMPACTION_SKEW", place, evidence, severity=severity, confidence=confidence)
+
+
+def _premises(replicas: list[Replica], kept: Retention) -> list[str]:
+    """Where the cleaner had been, and how long it keeps tombstones."""
+    lines = []
+    for replica in replicas:
+        checkpoint = replica.context.cleaner_checkpoint
+        told = "no cleaner checkpoint" if checkpoint is None else f"cleaned up to offset {checkpoint}"
+        lines.append(f"broker {replica.broker}: {told}, log [{replica.log_start_offset}, {replica.log_end_offset})")
+    disagreement = replicas_disagree(replicas)
+    lines += [] if disagreement is None else [disagreement]
+    origin = "by the controller's log" if kept.is_known else "by default"
+    lines.append(f"delete.retention.ms {kept.milliseconds} {origin}")
+    return lines
+
+
+def _place(replicas: list[Replica], start: int, end: int) -> Place:
+    context = replicas[0].context
+    return Place(context.topic, context.partition, offset_start=start, offset_end=end)
+
+
+def within(cuts: "NDArray[np.int64]", counts: "NDArray[np.int64]", start: int, end: int) -> int:
+    """Sum of counts by interval over `[start, end)`, which are cuts."""
+    low, high = cuts.searchsorted([start, end], side="right")
+    return int(counts[low:high].sum())

@@ -1,8 +1,6 @@
 """Leader epochs: where they begin and end, by the batches and by `leader-epoch-checkpoint`."""
 
-from kafka_forensics.analysis.epochs.ends import differing_end
-from kafka_forensics.analysis.epochs.epochs import EpochRun, EpochsFold, checkpoint_contradiction
-from kafka_forensics.analysis.epochs.starts import epoch_starts
+from kafka_forensics.analysis.epochs.epochs import EpochRun, EpochsFold, checkpoint_contradiction, differing_end, epoch_starts
 
 __all__ = [
     "EpochRun",

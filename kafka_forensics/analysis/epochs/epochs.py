@@ -1,7 +1,10 @@
 """Leader epochs as the batches show them, and `leader-epoch-checkpoint` against them (LeaderEpochFileCache)."""
 
 import itertools
+from bisect import bisect_left
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -11,9 +14,11 @@ from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.constants import NO_PARTITION_LEADER_EPOCH, NO_TIMESTAMP
 from kafka_forensics.model.controller import NO_LEADER, PartitionControl
 from kafka_forensics.model.files import EpochEntry
+from kafka_forensics.replication.epochs import UNDEFINED_EPOCH, end_offset_for
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
 
 MAX_RUNS: Final = 4096
 
@@ -207,3 +212,64 @@ def _overwritten(ghosts: list[EpochEntry], inside: list[EpochEntry]) -> bool:
     """Whether every ghost starts where another entry does: an epoch that wrote nothing before the next began."""
     starts = [entry.start_offset for entry in inside]
     return all(starts.count(ghost.start_offset) > 1 for ghost in ghosts)
+
+
+# Two lineages of one log, as its checkpoint and its batches tell them: where they give an epoch different ends.
+
+
+def differing_end(left: Sequence[EpochEntry], right: Sequence[EpochEntry], log_end_offset: int) -> tuple[int, int, int]:
+    """The first epoch to which two lineages of one log give different ends, and both ends; the last epoch if they never do.
+
+    That is where a follower cuts that asks for this epoch, by one lineage and by the other; -1 where one knows no end.
+    """
+    left, right = sorted(left), sorted(right)
+    answer = (UNDEFINED_EPOCH, log_end_offset, log_end_offset)
+    for epoch in sorted({entry.leader_epoch for entry in (*left, *right)}):
+        ends = [end_offset_for(entries, epoch, log_end_offset).end_offset for entries in (left, right)]
+        answer = (epoch, ends[0], ends[1])
+        if ends[0] != ends[1]:
+            break
+    return answer
+
+
+# Where a log's leader epochs begin: by its batches, and where these are missing or damaged by its `leader-epoch-checkpoint`.
+
+
+_START: Final = attrgetter("start_offset")
+
+
+def epoch_starts(fold: EpochsFold, checkpoint: Sequence[EpochEntry] | None, log_start: int) -> list[EpochEntry]:
+    """(epoch, first offset) of a log, ascending.
+
+    An epoch begins with its first batch, unless offsets right before that have no good batch: there the checkpoint is the only
+    witness that the log itself has, and is believed as far as the epochs around allow. An epoch that wrote nothing is left out.
+    """
+    lineage, entries = fold.lineage(), checkpoint or ()
+    if fold.dropped_runs or any(not _rises(left, right) for left, right in itertools.pairwise(entries)):
+        return lineage
+    epoch_entries: list[EpochEntry] = []
+    for entry, end in zip(lineage, _ends_before(fold, lineage, log_start), strict=True):
+        known = epoch_entries[-1].leader_epoch if epoch_entries else -1
+        for epoch_entry in entries[bisect_left(entries, end, key=_START) : bisect_left(entries, entry.start_offset, key=_START)]:
+            if known < epoch_entry.leader_epoch <= entry.leader_epoch:
+                if epoch_entries and epoch_entries[-1].start_offset == epoch_entry.start_offset:
+                    epoch_entries.pop()
+                epoch_entries.append(epoch_entry)
+        if not epoch_entries or epoch_entries[-1].leader_epoch < entry.leader_epoch:
+            epoch_entries.append(entry)
+    return epoch_entries
+
+
+def _rises(left: EpochEntry, right: EpochEntry) -> bool:
+    return left.leader_epoch < right.leader_epoch and left.start_offset <= right.start_offset
+
+
+def _ends_before(fold: EpochsFold, lineage: Sequence[EpochEntry], log_start: int) -> list[int]:
+    """For each entry where the good batches before it end; for the first the log start."""
+    ends: list[int] = []
+    end = log_start
+    for run in fold.runs:
+        if len(ends) < len(lineage) and lineage[len(ends)] == EpochEntry(run.leader_epoch, run.start_offset):
+            ends.append(end)
+        end = max(end, run.end_offset)
+    return ends

@@ -1,11 +1,9 @@
 """Known incidents by their signatures, and settings that allow them."""
 
 from kafka_forensics.analysis.incidents.file_rules import FILES
-from kafka_forensics.analysis.incidents.record_rules import RECORDS
-from kafka_forensics.analysis.incidents.replication_rules import HISTORIES
-from kafka_forensics.analysis.incidents.settings import risky_settings
+from kafka_forensics.analysis.incidents.record_rules import RECORDS, TRANSACTIONS
+from kafka_forensics.analysis.incidents.replication_rules import HISTORIES, risky_settings
 from kafka_forensics.analysis.incidents.signatures import Case, ReplicaFacts, Signature, Weight, matches, signature_key
-from kafka_forensics.analysis.incidents.transaction_rules import TRANSACTIONS
 
 __all__ = [
     "FILES",

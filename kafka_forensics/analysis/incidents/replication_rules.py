@@ -1,19 +1,13 @@
 """Signatures of incidents in which logs part, are cut, or lose what tells where to cut: elections, truncation, recovery."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Final
 
-from kafka_forensics.analysis.incidents.signatures import (
-    Answer,
-    Case,
-    ReplicaFacts,
-    Signature,
-    against,
-    expected,
-    extra,
-    must,
-)
-from kafka_forensics.model.findings import Finding
+from kafka_forensics.analysis.catalogue import finding, on_premises
+from kafka_forensics.analysis.incidents.signatures import Answer, Case, ReplicaFacts, Signature, against, expected, extra, must
+from kafka_forensics.model.controller import ControllerHistory, PartitionControl, passed_over
+from kafka_forensics.model.findings import Finding, Place, Severity
 
 FORKS: Final = ("FORK_BELOW_HW", "FORK_ABOVE_HW", "UNCLEAN_LOSS")
 
@@ -75,13 +69,13 @@ def unclean(replica_facts: ReplicaFacts) -> bool:
 
 def _straddling(case: Case) -> Answer:
     """A batch that begins below the end of the one before it and ends above."""
-    for finding in case.of("OFFSET_REGRESSION", "OFFSET_DISCONTINUITY"):
-        start, end, due = finding.place.offset_start, finding.place.offset_end, finding.evidence.get("expected_offset")
+    for disorder in case.of("OFFSET_REGRESSION", "OFFSET_DISCONTINUITY"):
+        start, end, due = disorder.place.offset_start, disorder.place.offset_end, disorder.evidence.get("expected_offset")
         if start is None or end is None or not isinstance(due, int):
             continue
-        found = int(finding.evidence.get("found_offset", start))
+        found = int(disorder.evidence.get("found_offset", start))
         if found < due < found + end - start:
-            return finding
+            return disorder
     return False
 
 
@@ -167,7 +161,7 @@ def _no_copy_left(case: Case) -> Answer:
     if findings:
         return findings[0]
     ends = {replica_facts.replica.log_end_offset for replica_facts in case.replicas}
-    lost = [finding for finding in case.of("HW_BEYOND_LEO") if finding.evidence.get("held_by") == []]
+    lost = [beyond for beyond in case.of("HW_BEYOND_LEO") if beyond.evidence.get("held_by") == []]
     return lost[0] if lost and len(case.replicas) > 1 and len(ends) == 1 and any(map(unclean, case.replicas)) else False
 
 
@@ -178,10 +172,10 @@ def _with_elr(case: Case) -> Answer:
 
 def _cut_by_recovery(case: Case) -> Answer:
     """A log that ends with a whole batch below its own watermark while another has the rest."""
-    torn = {finding.place.broker for finding in case.of("SEG_TORN_TAIL", "SEG_SHORT", "FRAMING_LOST", "BATCH_CRC_MISMATCH")}
-    for finding in case.of("HW_BEYOND_LEO"):
-        if finding.evidence.get("held_by") and finding.place.broker not in torn:
-            return finding
+    torn = {beyond.place.broker for beyond in case.of("SEG_TORN_TAIL", "SEG_SHORT", "FRAMING_LOST", "BATCH_CRC_MISMATCH")}
+    for beyond in case.of("HW_BEYOND_LEO"):
+        if beyond.evidence.get("held_by") and beyond.place.broker not in torn:
+            return beyond
     return False
 
 
@@ -370,3 +364,95 @@ HISTORIES: Final = (
         ),
     ),
 )
+
+
+# Settings that allow what happened, or will: read from the controller's log, tied to findings where there are some.
+
+
+TOPICS_NAMED: Final = 64
+_LOSSES: Final = frozenset(
+    {"UNCLEAN_LOSS", "LRS_LOSS", "LRS_RISK", "ISR_MEMBER_MISSING_COMMITTED", "FORK_BELOW_HW", "UNCLEAN_ELECTION"}
+)
+_OPEN: Final = frozenset({"TXN_OPEN", "TXN_HANGING"})
+
+
+@dataclass(frozen=True, slots=True)
+class _Risk:
+    """One setting with the findings it made possible."""
+
+    text: str
+    setting: str
+    value: str
+    explains: tuple[str, ...]
+
+
+def risky_settings(
+    controller: ControllerHistory | None, topics: set[str], findings: list[Finding], as_of_ms: int | None
+) -> list[Finding]:
+    """`RISKY_CONFIG` for the `topics` given: one for each that a finding speaks of, one for all others of equal settings.
+
+    `as_of_ms`: the moment ages are counted to; None: the newest timestamp of the controller's log.
+    """
+    if controller is None:
+        return []
+    moment = controller.last_ms if as_of_ms is None else as_of_ms
+    by_topic: dict[str, list[Finding]] = {}
+    for one in findings:
+        if one.place.topic in topics:
+            by_topic.setdefault(one.place.topic or "", []).append(one)
+    partitions: dict[str, list[PartitionControl]] = {}
+    for (topic, _), control in sorted(controller.partitions.items()):
+        if topic in topics:
+            partitions.setdefault(topic, []).append(control)
+    quiet: dict[tuple[_Risk, ...], list[str]] = {}
+    found = []
+    for topic, controls in partitions.items():
+        risks = tuple(_risks(controls, by_topic.get(topic, []), moment))
+        if any(risk.explains for risk in risks):
+            found.append(_finding(risks, [topic], Place(topic)))
+        elif risks:
+            quiet.setdefault(risks, []).append(topic)
+    found += [_finding(risks, names, Place(names[0] if len(names) == 1 else None)) for risks, names in quiet.items()]
+    return [on_premises(one, passed_over(controller.unknown_records)) for one in found]
+
+
+def _finding(risks: tuple[_Risk, ...], topics: list[str], place: Place) -> Finding:
+    evidence: dict[str, Any] = {
+        "topics": topics[:TOPICS_NAMED],
+        "count": len(topics),
+        "risks": [risk.text for risk in risks],
+        "settings": {risk.setting: risk.value for risk in risks},
+    }
+    explains = sorted({kind for risk in risks for kind in risk.explains})
+    return finding("RISKY_CONFIG", place, evidence | ({"explains": explains} if explains else {}))
+
+
+def _risks(controls: list[PartitionControl], findings: list[Finding], moment: int | None) -> list[_Risk]:
+    """What is risky of one topic, by its partitions' last words."""
+    first = controls[0]
+    counts = {len(control.replica_assignment) for control in controls if control.replica_assignment}
+    losses = tuple(sorted({one.kind for one in findings if one.kind in _LOSSES and "same_leader" not in one.evidence}))
+    risks = []
+    if first.setting("unclean.leader.election.enable") == "true":
+        risks.append(_Risk("unclean elections on", "unclean.leader.election.enable", "true", losses))
+    if first.setting("min.insync.replicas") == "1" and counts and min(counts) > 1:
+        told = f"min.insync.replicas 1 with {_span(counts)} replicas"
+        risks.append(_Risk(told, "min.insync.replicas", "1", losses))
+    if 1 in counts:
+        damage = tuple(sorted({one.kind for one in findings if one.severity.rank >= Severity.ERROR.rank}))
+        risks.append(_Risk("one replica only", "replication.factor", "1", damage))
+    return risks + _short_retention(first.setting("retention.ms"), findings, moment)
+
+
+def _short_retention(retention: str | None, findings: list[Finding], moment: int | None) -> list[_Risk]:
+    """Records of a transaction that is open for longer than they are kept."""
+    if retention is None or moment is None or not (retention.isascii() and retention.isdigit() and len(retention) < 20):
+        return []
+    opened = [one for one in findings if one.kind in _OPEN and isinstance(one.evidence.get("last_timestamp"), int)]
+    stuck = [one.kind for one in opened if 0 <= one.evidence["last_timestamp"] < moment - int(retention)]
+    kinds = tuple(sorted(set(stuck)))
+    return [_Risk("retention shorter than an open transaction", "retention.ms", retention, kinds)] if stuck else []
+
+
+def _span(counts: set[int]) -> str:
+    return str(min(counts)) if len(counts) == 1 else f"{min(counts)} to {max(counts)}"

@@ -1,7 +1,6 @@
 """The logs of controllers and coordinators replayed into what they say of every partition."""
 
-from kafka_forensics.analysis.internal_topics.controller import Replay
-from kafka_forensics.analysis.internal_topics.controller_copies import AgreedLog, MetadataCopy, add_copy, agree
+from kafka_forensics.analysis.internal_topics.controller import AgreedLog, MetadataCopy, Replay, add_copy, agree
 from kafka_forensics.analysis.internal_topics.group_log import GroupReplay
 from kafka_forensics.analysis.internal_topics.share_log import ShareReplay
 from kafka_forensics.analysis.internal_topics.transaction_log import TransactionLogReplay, describes

@@ -8,11 +8,14 @@ Records of kinds that are not known leave none: they are passed over and counted
 from bisect import bisect_right
 from collections import Counter
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from kafka_forensics.analysis.internal_topics.partition_changes import is_unclean, merged
+import numpy as np
+
 from kafka_forensics.model.controller import (
     NO_LEADER,
+    NO_LEADER_CHANGE,
+    RECOVERING,
     BadMetadataRecord,
     ControllerHistory,
     MetadataRecord,
@@ -23,6 +26,53 @@ from kafka_forensics.model.controller import (
     PartitionState,
     TopicHistory,
 )
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+# What a PartitionChangeRecord makes of a partition: its state afterwards, and whether it elected a leader uncleanly.
+
+
+def merged(state: PartitionState, fields: dict[str, Any]) -> PartitionState:
+    """The state after a PartitionChangeRecord: what it leaves out stays, an empty list is really empty."""
+
+    def changed(name: str, value: tuple[Any, ...]) -> tuple[Any, ...]:
+        given = fields.get(name)
+        return value if given is None else tuple(given)
+
+    leads = fields["leader"] != NO_LEADER_CHANGE
+    recovery = fields["leader_recovery_state"]
+    return PartitionState(
+        leader=fields["leader"] if leads else state.leader,
+        leader_epoch=state.leader_epoch + leads,
+        partition_epoch=state.partition_epoch + 1,
+        isr=changed("isr", state.isr),
+        elr=changed("eligible_leader_replicas", state.elr),
+        last_known_elr=changed("last_known_elr", state.last_known_elr),
+        replica_assignment=changed("replicas", state.replica_assignment),
+        removing_replicas=changed("removing_replicas", state.removing_replicas),
+        adding_replicas=changed("adding_replicas", state.adding_replicas),
+        directories=changed("directories", state.directories),
+        leader_recovery_state=state.leader_recovery_state if recovery == -1 else recovery,
+    )
+
+
+def is_unclean(state: PartitionState, fields: dict[str, Any]) -> bool:
+    """Whether a PartitionChangeRecord elects a leader uncleanly (PartitionChangeBuilder).
+
+    Such a record says so by the recovery state. While a leader is still recovering, and before metadata version 3.2, it does not:
+    then the new leader stands alone in the ISR, was in neither ISR nor ELR before, and no replica is moved.
+    """
+    leader = fields["leader"]
+    if leader in (NO_LEADER, NO_LEADER_CHANGE):
+        return False
+    if fields["leader_recovery_state"] == RECOVERING:
+        return True
+    moves = any(fields[name] is not None for name in ("replicas", "removing_replicas", "adding_replicas"))
+    outside = leader not in state.isr and leader not in state.elr
+    return outside and fields["isr"] == [leader] and not moves
+
 
 MAX_EVENTS: Final = 4096
 """Events kept of one partition."""
@@ -369,3 +419,114 @@ def _was_compacted(topic: TopicHistory, policy: str | None, *, settings_known: b
         return True
     complete = settings_known and topic.created_offset is not None and None not in topic.policies
     return False if complete else None
+
+
+# Several copies of `__cluster_metadata` made into one log: what a majority of the voters holds is committed (KIP-595).
+
+
+@dataclass(slots=True)
+class MetadataCopy:
+    """One node's copy: `base_offsets`, `last_offsets` and `identities` (leader epoch and CRC) of its good batches, ascending."""
+
+    node: int | str
+    base_offsets: "NDArray[np.int64]"
+    last_offsets: "NDArray[np.int64]"
+    identities: "NDArray[np.int64]"
+    last_epoch: int
+
+    @property
+    def start_offset(self) -> int:
+        """First offset; 0 of an empty log."""
+        return int(self.base_offsets[0]) if self.base_offsets.size else 0
+
+    @property
+    def end_offset(self) -> int:
+        """Next offset to be written."""
+        return int(self.last_offsets[-1]) + 1 if self.last_offsets.size else 0
+
+    def within(self, other: "MetadataCopy") -> "MetadataCopy | None":
+        """This copy as a stretch of `other`'s arrays, None if it holds anything else: a cluster has a copy on every broker."""
+        if not self.base_offsets.size:
+            return self
+        at = int(np.searchsorted(other.base_offsets, self.base_offsets[0]))
+        stop = at + self.base_offsets.size
+        stretch = other.base_offsets[at:stop], other.last_offsets[at:stop], other.identities[at:stop]
+        own = self.base_offsets, self.last_offsets, self.identities
+        if not all(np.array_equal(mine, theirs) for mine, theirs in zip(own, stretch, strict=True)):
+            return None
+        return MetadataCopy(self.node, *stretch, self.last_epoch)
+
+
+def add_copy(copies: list[MetadataCopy], new: MetadataCopy) -> None:
+    """Add a copy to the others, memory shared with one that it equals as far as both go."""
+    for index, known in enumerate(copies):
+        shared, longer = new.within(known), known.within(new)
+        if longer is not None:
+            copies[index] = longer
+        if shared is not None:
+            new = shared
+            break
+    copies.append(new)
+
+
+@dataclass(slots=True)
+class AgreedLog:
+    """The log that the copies agree on, with what one lost filled in from the others; `gaps` [start, end) are on none of them."""
+
+    base_offsets: "NDArray[np.int64]"
+    identities: "NDArray[np.int64]"
+    start_offset: int
+    end_offset: int
+    gaps: list[tuple[int, int]]
+    agreed_ends: dict[int | str, int]
+    """Node → up to where its copy is this log."""
+
+    def committed_end(self, voters: list[int] | None) -> int | None:
+        """Up to where a majority of `voters` holds the log; None if the copies given cannot show a majority."""
+        return self._majority_end(voters or [], -1)
+
+    def possible_end(self, voters: list[int] | None) -> int | None:
+        """Up to where a majority of `voters` may hold the log, if those do whose copies were not given; None if that may be all."""
+        return self._majority_end(voters or [], self.end_offset + 1)
+
+    def _majority_end(self, voters: list[int], unknown: int) -> int | None:
+        """The end that a majority reaches; None if it is `unknown`, which is taken for the end of a copy that was not given."""
+        ends = sorted((self.agreed_ends.get(voter, unknown) for voter in set(voters)), reverse=True)
+        end = ends[len(ends) // 2] if ends else unknown
+        return None if end == unknown else end
+
+
+def agree(copies: list[MetadataCopy]) -> AgreedLog:
+    """The log of the copy that would win an election (highest last epoch, then longest), completed from copies of the same log."""
+    best = max(copies, key=lambda copy: (copy.last_epoch, copy.end_offset))
+    ends: dict[int | str, int] = {}
+    bases, lasts, identities = [best.base_offsets], [best.last_offsets], [best.identities]
+    for copy in copies:
+        end = _agreed_end(copy, best)
+        ends[copy.node] = max(end, ends.get(copy.node, 0))
+        missing = ~np.isin(copy.base_offsets, best.base_offsets) & (copy.last_offsets < end)
+        if copy is not best and missing.any():
+            bases.append(copy.base_offsets[missing])
+            lasts.append(copy.last_offsets[missing])
+            identities.append(copy.identities[missing])
+    base_offsets, first = np.unique(np.concatenate(bases), return_index=True)
+    last_offsets = np.concatenate(lasts)[first]
+    if not base_offsets.size:
+        return AgreedLog(base_offsets, base_offsets, 0, 0, [], ends)
+    gaps = np.flatnonzero(base_offsets[1:] > np.maximum.accumulate(last_offsets)[:-1] + 1)
+    reached = np.maximum.accumulate(last_offsets)
+    return AgreedLog(
+        base_offsets,
+        np.concatenate(identities)[first],
+        int(base_offsets[0]),
+        int(reached[-1]) + 1,
+        [(int(reached[at]) + 1, int(base_offsets[at + 1])) for at in gaps],
+        ends,
+    )
+
+
+def _agreed_end(copy: MetadataCopy, best: MetadataCopy) -> int:
+    """Where `copy` first holds another batch than `best` at one offset, else its end."""
+    common, ours, theirs = np.intersect1d(copy.base_offsets, best.base_offsets, return_indices=True)
+    differs = np.flatnonzero(copy.identities[ours] != best.identities[theirs])
+    return int(common[differs[0]]) if differs.size else min(copy.end_offset, max(best.end_offset, copy.start_offset))

@@ -9,7 +9,7 @@ from bisect import bisect_left
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar
 
-from kafka_forensics.model.group_log import (
+from kafka_forensics.model.coordinators import (
     METADATA_OF_GROUP,
     METADATA_OF_MEMBER,
     SHARED_TOPICS,

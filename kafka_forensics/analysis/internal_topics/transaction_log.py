@@ -10,13 +10,7 @@ from dataclasses import replace
 from itertools import chain, islice
 from typing import Final
 
-from kafka_forensics.model.transaction_log import (
-    OPEN_STATES,
-    Decision,
-    LoggedState,
-    TransactionLog,
-    TransactionMetadata,
-)
+from kafka_forensics.model.coordinators import OPEN_STATES, Decision, LoggedState, TransactionLog, TransactionMetadata
 
 DECISIONS_KEPT: Final = 1 << 17
 """Decisions of the newest transactions that are kept, over all partitions of the log."""

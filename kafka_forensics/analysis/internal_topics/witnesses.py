@@ -3,9 +3,8 @@
 from dataclasses import dataclass, field
 
 from kafka_forensics.model.controller import ControllerHistory, PartitionControl
+from kafka_forensics.model.coordinators import GroupHistory, TransactionLog
 from kafka_forensics.model.findings import Finding
-from kafka_forensics.model.group_log import GroupHistory
-from kafka_forensics.model.transaction_log import TransactionLog
 
 
 @dataclass(slots=True)

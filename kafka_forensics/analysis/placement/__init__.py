@@ -1,7 +1,6 @@
 """By which rule the keys of a topic came into its partitions."""
 
-from kafka_forensics.analysis.placement.key_placement import KeyPlacementFold, PartitionKeys
-from kafka_forensics.analysis.placement.rules import Placement, judge_topic, placement_finding
+from kafka_forensics.analysis.placement.rules import KeyPlacementFold, PartitionKeys, Placement, judge_topic, placement_finding
 
 __all__ = [
     "KeyPlacementFold",

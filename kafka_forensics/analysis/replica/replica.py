@@ -2,13 +2,14 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
 
 from kafka_forensics.analysis.epochs import EpochsFold, epoch_starts
 from kafka_forensics.analysis.placement import KeyPlacementFold
 from kafka_forensics.analysis.producers import EpochBumps, ProducersFold
-from kafka_forensics.analysis.replica.digests import BlockDigests
-from kafka_forensics.analysis.replica.recovery_walk import RecoveryFold
 from kafka_forensics.analysis.segments import (
     BadEntry,
     ContinuityFold,
@@ -18,6 +19,7 @@ from kafka_forensics.analysis.segments import (
     Irregularity,
     Misplaced,
     Run,
+    Survey,
     ZeroTail,
     judge,
     last_in_doubt,
@@ -26,11 +28,262 @@ from kafka_forensics.analysis.segments import (
     survey,
 )
 from kafka_forensics.analysis.transactions import OpenTransaction, TransactionsFold
+from kafka_forensics.compiled import kernel
 from kafka_forensics.evidence.context import ReplicaContext
-from kafka_forensics.model.batches import BatchChunk
-from kafka_forensics.model.files import EpochEntry, OffsetIndex, TimeIndex
+from kafka_forensics.model.batches import BatchChunk, BatchColumn, Damage
+from kafka_forensics.model.files import EpochEntry, OffsetIndex, ProducerEntry, TimeIndex
 from kafka_forensics.model.findings import Finding
 from kafka_forensics.model.results import Read, RecoveryOutlook
+from kafka_forensics.replication.recovery import (
+    BATCH_BEYOND_FILE,
+    BATCH_INVALID,
+    HEADER_CUT,
+    LENGTH_TOO_SMALL,
+    MAX_RELATIVE_OFFSET,
+    OFFSET_OVERFLOW,
+    Stop,
+)
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+# Where the walk of Kafka's own recovery over each segment would end (LogSegment.recover), folded with everything else.
+
+
+_SMALLEST_LENGTH: Final = 14
+_HEADER_UP_TO_MAGIC: Final = 17
+_ENDING: Final = frozenset(
+    {
+        "BATCH_CRC_MISMATCH",
+        "BUDGET_EXCEEDED",
+        "FRAMING_LOST",
+        "SEG_HOLE",
+        "SEG_TORN_TAIL",
+        "SEG_ZERO_TAIL",
+        "BATCH_MAGIC_REGRESSION",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class WalkEnd:
+    """The first byte of a segment that recovery cuts off, and why.
+
+    `last_offset` is that of the batch before it in the stretch that was folded, None if that holds none; `batches` how many of the
+    segment's batches begin up to there.
+    """
+
+    position: int
+    check: int
+    last_offset: int | None
+    batches: int
+
+
+class RecoveryFold:
+    """State: for each segment that recovery would cut, the first such place; and the last offset seen of the current one."""
+
+    def __init__(self, segment_base_offset: int) -> None:
+        self._segment = segment_base_offset
+        self._last_offset: int | None = None
+        self._batches = 0
+        self.ends: dict[int, WalkEnd] = {}
+
+    def stop(self, segment: int) -> Stop | None:
+        """Where recovery ends in a segment, once that is whole; None if it walks to its end."""
+        end = self.ends.get(segment)
+        if end is None:
+            return None
+        return Stop(end.position, segment if end.last_offset is None else end.last_offset + 1, end.check)
+
+    def step(self, chunk: BatchChunk, seen: Survey | None = None) -> None:
+        """Add the batches and the damage of a chunk. `seen` is the survey of its columns, if there are any."""
+        last = chunk.columns[BatchColumn.LAST_OFFSET]
+        plain = seen is not None and seen.joined and not chunk.damage
+        inside = plain and self._segment <= int(last[0]) and int(last[-1]) - self._segment <= MAX_RELATIVE_OFFSET
+        if self._segment not in self.ends and not inside:
+            self._look(chunk)
+        if last.size:
+            self._last_offset = int(last[-1])
+            self._batches += last.size
+
+    def _look(self, chunk: BatchChunk) -> None:
+        """Note the first place of the chunk at which recovery ends, if there is one."""
+        found = [(damage.position, _check(damage)) for damage in chunk.damage if _ends_recovery(damage)]
+        columns = chunk.columns
+        relative = columns[BatchColumn.LAST_OFFSET] - self._segment
+        if relative.size and (int(relative.max()) > MAX_RELATIVE_OFFSET or int(relative.min()) < 0):
+            row = int(((relative > MAX_RELATIVE_OFFSET) | (relative < 0)).argmax())
+            found.append((int(columns[BatchColumn.POSITION, row]), OFFSET_OVERFLOW))
+        if not found:
+            return
+        position, check = min(found)
+        before = int((columns[BatchColumn.POSITION] < position).sum())
+        last_offset = int(columns[BatchColumn.LAST_OFFSET, before - 1]) if before else self._last_offset
+        through = int((columns[BatchColumn.POSITION] <= position).sum())
+        self.ends[self._segment] = WalkEnd(position, check, last_offset, self._batches + through)
+
+    def merge(self, right: "RecoveryFold") -> None:
+        """Add the stretch that follows ours."""
+        for segment, end in right.ends.items():
+            if segment == self._segment:
+                before = self._last_offset if end.last_offset is None else end.last_offset
+                end = replace(end, last_offset=before, batches=self._batches + end.batches)
+            self.ends.setdefault(segment, end)
+        if right._segment != self._segment:
+            self._last_offset = None
+            self._batches = 0
+        self._segment = right._segment
+        self._batches += right._batches
+        self._last_offset = self._last_offset if right._last_offset is None else right._last_offset
+
+
+def _ends_recovery(damage: Damage) -> bool:
+    """Whether Kafka's recovery stops at this damage: it takes any magic byte from 2 to 127 for 2, all others for legacy."""
+    if damage.kind == "BATCH_MAGIC_REGRESSION":
+        return "crc_is_right_as_magic" in damage.detail
+    if damage.kind == "BATCH_MAGIC_UNKNOWN":
+        return int(str(damage.detail.get("magic", 0))) > 127
+    return damage.kind in _ENDING
+
+
+def _check(damage: Damage) -> int:
+    """Number of the check that ends the walk there."""
+    detail = damage.detail
+    if damage.kind == "SEG_ZERO_TAIL":
+        return LENGTH_TOO_SMALL if damage.size_in_bytes > _HEADER_UP_TO_MAGIC else HEADER_CUT
+    if damage.kind == "SEG_TORN_TAIL" and detail.get("reason") == "header":
+        return HEADER_CUT
+    if damage.kind == "SEG_TORN_TAIL" or detail.get("runs_past_end"):
+        return BATCH_BEYOND_FILE
+    declared = detail.get("declared_length")
+    if isinstance(declared, int) and declared < _SMALLEST_LENGTH:
+        return LENGTH_TOO_SMALL
+    return BATCH_INVALID
+
+
+# Digests of a log in blocks of offsets, by which replicas are compared without moving their data.
+#
+# A block is a range of 2^shift offsets; a batch belongs to the block of its last offset. A digest is the number of batches and the
+# sums of the four 32-bit parts of their keyed hashes, so digests add over any split. Sums of parts need no carries: 2^31 batches
+# of one block fit an int64.
+
+
+FIRST_SHIFT: Final = 16
+MAX_BLOCKS: Final = 1 << 18
+_LAST_OFFSET: Final = int(BatchColumn.LAST_OFFSET)
+_HIGH: Final = int(BatchColumn.HASH_HIGH)
+_LOW: Final = int(BatchColumn.HASH_LOW)
+_PARTS: Final = 5
+
+
+@kernel
+def add_batches(columns: "NDArray[np.int64]", first_block: int, shift: int, sums: "NDArray[np.int64]") -> None:
+    """Add every batch to its block's row of `sums` (blocks, 5); all blocks must lie inside."""
+    for row in range(columns.shape[1]):
+        block = (int(columns[_LAST_OFFSET, row]) >> shift) - first_block
+        high = int(columns[_HIGH, row])
+        low = int(columns[_LOW, row])
+        sums[block, 0] += 1
+        sums[block, 1] += high & 0xFFFFFFFF
+        sums[block, 2] += (high >> 32) & 0xFFFFFFFF
+        sums[block, 3] += low & 0xFFFFFFFF
+        sums[block, 4] += (low >> 32) & 0xFFFFFFFF
+
+
+class BlockDigests:
+    """State: `sums` (blocks, 5) int64 for the blocks from `first_block` on, each of 2^`shift` offsets."""
+
+    def __init__(self) -> None:
+        self.shift = FIRST_SHIFT
+        self.first_block = 0
+        self.sums: NDArray[np.int64] = np.zeros((0, _PARTS), np.int64)
+
+    def step(self, columns: "NDArray[np.int64]", seen: Survey | None = None) -> None:
+        """Add the batches of a chunk, of which `seen` is the survey. Negative offsets (hostile) count as block 0's."""
+        if columns.shape[1] == 0:
+            return
+        last = columns[_LAST_OFFSET]
+        if seen is not None and seen.joined:
+            low, high = int(last[0]), int(last[-1])
+        else:
+            low, high = int(last.min()), int(last.max())
+        if low < 0:
+            columns = columns.copy()
+            np.maximum(columns[_LAST_OFFSET], 0, out=columns[_LAST_OFFSET])
+            low, high = max(low, 0), max(high, 0)
+        self._cover(low, high)
+        add_batches(columns, self.first_block, self.shift, self.sums)
+
+    def _cover(self, low: int, high: int) -> None:
+        """Make room for the blocks of offsets `low` to `high`, coarser blocks if they would be too many."""
+        while True:
+            first, end = low >> self.shift, (high >> self.shift) + 1
+            if len(self.sums):
+                first, end = min(first, self.first_block), max(end, self.first_block + len(self.sums))
+            if end - first <= MAX_BLOCKS:
+                break
+            self.coarsen(self.shift + 1)
+        if len(self.sums) and first == self.first_block and end == self.first_block + len(self.sums):
+            return
+        grown = np.zeros((end - first, _PARTS), np.int64)
+        if len(self.sums):
+            start = self.first_block - first
+            grown[start : start + len(self.sums)] = self.sums
+        self.first_block, self.sums = first, grown
+
+    def coarsen(self, shift: int) -> None:
+        """Add neighbours until a block has 2^`shift` offsets."""
+        while self.shift < shift:
+            lead = self.first_block & 1
+            padded = np.zeros(((len(self.sums) + lead + 1) // 2 * 2, _PARTS), np.int64)
+            padded[lead : lead + len(self.sums)] = self.sums
+            self.sums = padded[0::2] + padded[1::2]
+            self.first_block >>= 1
+            self.shift += 1
+
+    def merge(self, right: "BlockDigests") -> None:
+        """Add the digests of another stretch of the same log."""
+        if not len(right.sums):
+            return
+        shift = max(self.shift, right.shift)
+        self.coarsen(shift)
+        right.coarsen(shift)
+        start = right.first_block << shift
+        self._cover(start, ((right.first_block + len(right.sums)) << shift) - 1)
+        right.coarsen(self.shift)
+        row = right.first_block - self.first_block
+        self.sums[row : row + len(right.sums)] += right.sums
+
+
+def differing_blocks(left: BlockDigests, right: BlockDigests, start: int, end: int) -> list[tuple[int, int]]:
+    """Ranges of offsets in `[start, end)` that must be read again: runs of blocks whose digests differ.
+
+    Equal digests prove equal batches, also of a block that the range covers only in part; there, different ones prove nothing yet.
+    Both states must be of the same scan's key.
+    """
+    if start >= end:
+        return []
+    shift = max(left.shift, right.shift)
+    while (end - 1 >> shift) - (start >> shift) >= MAX_BLOCKS:
+        shift += 1
+    left.coarsen(shift)
+    right.coarsen(shift)
+    first, last = start >> shift, (end - 1) >> shift
+    differs = np.any(_rows(left, first, last) != _rows(right, first, last), axis=1)
+    edges = np.flatnonzero(np.diff(np.concatenate(([False], differs, [False])).astype(np.int8)))
+    ranges = zip(edges[0::2].tolist(), edges[1::2].tolist(), strict=True)
+    return [(max((first + a) << shift, start), min((first + b) << shift, end)) for a, b in ranges]
+
+
+def _rows(digests: BlockDigests, first: int, last: int) -> "NDArray[np.int64]":
+    """Sums of blocks `first` to `last` inclusive, zeros where there are none."""
+    rows = np.zeros((last - first + 1, _PARTS), np.int64)
+    low, high = max(first, digests.first_block), min(last + 1, digests.first_block + len(digests.sums))
+    if low < high:
+        rows[low - first : high - first] = digests.sums[low - digests.first_block : high - digests.first_block]
+    return rows
+
 
 _LOSING = frozenset({"FRAMING_LOST", "SEG_HOLE", "BUDGET_EXCEEDED", "SEG_TORN_TAIL", "BATCH_CRC_MISMATCH"})
 
@@ -295,3 +548,32 @@ def _named_end(context: ReplicaContext, state: ReplicaState) -> list[Run]:
         return [Run(runs[-1].end_offset, named, named, 0, 0)]
     damage = state.continuity.damage_at_end
     return [Run(named, named, named, 0, 0, damage if damage is not None and damage[0] < named else None)]
+
+
+# Transactions that a producer snapshot holds open, and those of them that the log forgot.
+
+
+OPEN_KEPT: Final = 1 << 10
+"""Open transactions that are taken from a snapshot, the oldest first."""
+
+
+def snapshot_open(entries: Sequence[ProducerEntry]) -> list[OpenTransaction]:
+    """The transactions that a snapshot holds open, without a place in the log."""
+    return [
+        OpenTransaction.of_snapshot(entry)
+        for entry in sorted(entries, key=lambda entry: entry.current_txn_first_offset)[:OPEN_KEPT]
+    ]
+
+
+def forgotten_transactions(replica: Replica, entries: Sequence[ProducerEntry], snapshot_offset: int) -> list[OpenTransaction]:
+    """Transactions that a snapshot at `snapshot_offset` holds open though the log, from before it on, has nothing of them.
+
+    A broker that starts on this copy believes the snapshot: the last stable offset stays at the log start (UnifiedLog). Where the
+    fold forgot producers, nobody can say that the log has nothing of one.
+    """
+    if snapshot_offset < replica.log_start_offset or not replica.end_is_known:
+        return []
+    gone = [entry for entry in entries if entry.current_txn_first_offset < replica.log_start_offset]
+    return [
+        OpenTransaction.of_snapshot(entry) for entry in gone[:OPEN_KEPT] if not replica.state.transactions.knows(entry.producer_id)
+    ]

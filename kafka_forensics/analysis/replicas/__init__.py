@@ -1,17 +1,26 @@
 """Replicas of one partition: what each one's own files prove, where they part, what was lost and who holds it."""
 
 from kafka_forensics.analysis.replicas.absent_members import with_absent_members
-from kafka_forensics.analysis.replicas.compaction_policy import is_compacted, replicas_disagree
 from kafka_forensics.analysis.replicas.comparison import Comparison, compare, with_holders
 from kafka_forensics.analysis.replicas.damaged_forks import damaged_by_headers, damaged_offsets
-from kafka_forensics.analysis.replicas.diff import BLOCK_OFFSETS, BatchReader, Difference, Differences, differences, walked
+from kafka_forensics.analysis.replicas.diff import (
+    BLOCK_OFFSETS,
+    BatchReader,
+    Counts,
+    Difference,
+    Differences,
+    counted,
+    differences,
+    is_compacted,
+    replicas_disagree,
+    uncover_gaps,
+    walked,
+)
 from kafka_forensics.analysis.replicas.elections import MADE_IN_TURN, electable, judged_by_controller, last_leader
-from kafka_forensics.analysis.replicas.fork_cuts import brokers_epochs, lineage
+from kafka_forensics.analysis.replicas.forks import brokers_epochs, lineage
 from kafka_forensics.analysis.replicas.group_offsets import group_findings, malformed_findings, timestamps_of
 from kafka_forensics.analysis.replicas.heads import head_findings, missing_heads, newest_time, retention_for
 from kafka_forensics.analysis.replicas.leftovers import HeldAside, LoneIndex, leftover_findings, lone_index_findings
-from kafka_forensics.analysis.replicas.missing_behind import uncover_gaps
-from kafka_forensics.analysis.replicas.range_counts import Counts, counted
 from kafka_forensics.analysis.replicas.readers import Readable, readable
 from kafka_forensics.analysis.replicas.recovery import (
     Outlook,

@@ -7,11 +7,17 @@ from typing import Any
 
 from kafka_forensics.analysis.catalogue import finding
 from kafka_forensics.analysis.replica import Replica, kept_from
-from kafka_forensics.analysis.replicas.compaction_policy import is_compacted
 from kafka_forensics.analysis.replicas.damaged_forks import another_history, doubted_epoch, has_good_copy, with_damage_told
-from kafka_forensics.analysis.replicas.diff import BatchReader, Conflicts, Differences, differences
-from kafka_forensics.analysis.replicas.fork_cuts import last_epoch, lineage
-from kafka_forensics.analysis.replicas.forks import fork_findings, parted, trailing_epoch_loss, unexplained, untold
+from kafka_forensics.analysis.replicas.diff import BatchReader, Conflicts, Differences, differences, is_compacted
+from kafka_forensics.analysis.replicas.forks import (
+    fork_findings,
+    last_epoch,
+    lineage,
+    parted,
+    trailing_epoch_loss,
+    unexplained,
+    untold,
+)
 from kafka_forensics.analysis.replicas.verdicts import CUT_BACK
 from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.findings import Confidence, Finding, Place, Severity

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.analysis.segments import MAX_RELATIVE_OFFSET
-from kafka_forensics.analysis.spans import joined, outside
 from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.findings import Finding
 from kafka_forensics.replication.epochs import epoch_at
+from kafka_forensics.replication.offset_ranges import joined, outside
 
 if TYPE_CHECKING:
     import numpy as np

@@ -2,12 +2,13 @@
 
 from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from kafka_forensics.analysis.replica import Replica, differing_blocks
-from kafka_forensics.analysis.replicas.compaction_policy import is_compacted
 from kafka_forensics.analysis.replicas.damaged_forks import of_two_histories
+from kafka_forensics.analysis.segments import Irregularity
 from kafka_forensics.model.batches import BatchColumn
+from kafka_forensics.model.constants import RECORD_BATCH_OVERHEAD
 from kafka_forensics.replication.epochs import epoch_at
 
 if TYPE_CHECKING:
@@ -15,6 +16,34 @@ if TYPE_CHECKING:
 
     import numpy as np
     from numpy.typing import NDArray
+
+
+# Whether a partition is compacted, by all of its replicas: each may have another witness, so one may know what others do not.
+
+
+def is_compacted(*replicas: "Replica") -> bool:
+    """Whether any of the replicas is known as compacted: a cleaner lists nothing else, and not to know of one proves nothing."""
+    return any(replica.context.compacted for replica in replicas)
+
+
+def replicas_disagree(replicas: "list[Replica]") -> str | None:
+    """Who knows the partition as compacted and who does not, as a premise; None where all say the same."""
+    knowing = [replica.broker for replica in replicas if replica.context.compacted]
+    others = [replica.broker for replica in replicas if not replica.context.compacted]
+    if not knowing or not others:
+        return None
+    return f"compacted by what is known of {_named(knowing)}; nothing says so of {_named(others)}"
+
+
+def compaction_premise(replicas: "list[Replica]") -> str:
+    """Where the cleanup policy came from, in one short line."""
+    told = "compacted" if is_compacted(*replicas) else "not listed in cleaner-offset-checkpoint"
+    return replicas_disagree(replicas) or told
+
+
+def _named(brokers: list[int | str]) -> str:
+    return f"broker{'s' if len(brokers) > 1 else ''} {', '.join(map(str, brokers))}"
+
 
 RUNS_READ: Final = 32
 """Runs of differing blocks that are read again from either end of the list; between them only their number is known."""
@@ -244,3 +273,95 @@ def _out_of_line(replica: Replica, row: "NDArray[np.int64]") -> bool:
 def _counts_its_offsets(row: "NDArray[np.int64]") -> bool:
     """Whether a batch has a record for each offset, as all but cleaned ones have."""
     return bool(row[BatchColumn.RECORDS_COUNT] == row[BatchColumn.LAST_OFFSET_DELTA] + 1)
+
+
+# How many batches, records and bytes a range of a log's offsets has, where reading them again is cheap.
+
+
+READ_AGAIN_BYTES: Final = 64 << 20
+"""Segments of more bytes in all are not read again to be counted."""
+
+
+class Counts(NamedTuple):
+    """Batches, records and bytes."""
+
+    batches: int
+    records: int
+    bytes: int
+
+
+def counted(replica: Replica, reader: BatchReader, start: int, end: int) -> Counts | None:
+    """Batches that hold an offset of `[start, end)`, with all their records and bytes; None where they are too many to read."""
+    framing, first = replica.state.framing, replica.first_batch_offset
+    start, end = max(start, first), min(end, replica.log_end_offset)
+    if start >= end:
+        return Counts(0, 0, 0)
+    if start <= first and end >= replica.log_end_offset:
+        return Counts(framing.batches, framing.records, framing.bytes_decoded)
+    reached = (totals.end_position for base, totals in framing.by_segment.items() if base < end and totals.last_offset >= start)
+    if sum(reached) > READ_AGAIN_BYTES:
+        return None
+    batches = records = size = 0
+    for rows in walked(reader, replica, start, end):
+        batches += rows.shape[1]
+        records += int(rows[BatchColumn.RECORDS_COUNT].clip(0).sum())
+        size += int(rows[BatchColumn.SIZE_IN_BYTES].sum())
+    return Counts(batches, records, size)
+
+
+# What is missing behind damage: bytes at a segment's end explain the loss of no more than they had room for.
+
+
+def uncover_gaps(replicas: list[Replica], reader: BatchReader) -> None:
+    """Turn into gaps what damage at a segment's end is held to have eaten and cannot have held, where the next segment is missing.
+
+    Fewer bytes than a batch's header held nothing. How many bytes the offsets take is else asked of another replica of the same
+    history, of which no more is read than would have fitted.
+    """
+    for replica in replicas:
+        if replica.context.compacted or replica.state.continuity.dropped_runs:
+            continue
+        for place, (start, end) in list(replica.course.eaten.items()):
+            room = _bytes_behind(replica, *place)
+            if place[0] >= end or end not in replica.context.segment_base_offsets or room is None:
+                continue
+            reach = start if room < RECORD_BATCH_OVERHEAD else _reach(replica, replicas, reader, (start, end), room)
+            run = next((run for run in replica.state.continuity.runs if run.start_offset == end), None)
+            if reach >= end or run is None:
+                continue
+            del replica.course.eaten[place]
+            if reach > start:
+                replica.course.eaten[place] = (start, reach)
+            replica.course.irregularities.append(Irregularity("OFFSET_GAP", reach, end, run, reach))
+            replica.gap_starts |= {reach}
+
+
+def _bytes_behind(replica: Replica, segment: int, position: int) -> int | None:
+    """Damaged bytes of a segment from a byte on; None if batches follow them there, or if not all of it is known."""
+    framing = replica.state.framing
+    totals = framing.by_segment.get(segment)
+    samples = framing.damage.values()
+    kept = [damage for sample in samples for at, damage in sample if at == segment and damage.position >= position]
+    dropped = any(len(list(sample)) < sample.count for sample in samples)
+    if segment in replica.state.unread or dropped or (totals is not None and totals.end_position > position):
+        return None
+    return sum(damage.size_in_bytes for damage in kept)
+
+
+def _reach(replica: Replica, replicas: list[Replica], reader: BatchReader, offsets: tuple[int, int], room: int) -> int:
+    """Offset behind the last batch from `start` on that fits into `room` bytes, by the first replica that tells; `end` if none."""
+    start, end = offsets
+    epoch = epoch_at(replica.epochs, end)
+    for other in replicas:
+        if other is replica or not other.covers(start, end) or epoch_at(other.epochs, end) != epoch:
+            continue
+        reach, size = start, 0
+        for rows in walked(reader, other, start, end):
+            for base, last, bytes_taken in rows[[BatchColumn.BASE_OFFSET, BatchColumn.LAST_OFFSET, BatchColumn.SIZE_IN_BYTES]].T:
+                if base < reach:
+                    continue  # begins before, and was not eaten whole
+                size += int(bytes_taken)
+                if size > room:
+                    return reach
+                reach = int(last) + 1
+    return end

@@ -14,7 +14,7 @@ from typing import Any, Final
 from kafka_forensics.analysis.catalogue import finding, on_premises
 from kafka_forensics.analysis.replica import Replica, kept_from
 from kafka_forensics.analysis.replicas.diff import BatchReader, Conflicts
-from kafka_forensics.analysis.replicas.fork_cuts import lineage
+from kafka_forensics.analysis.replicas.forks import lineage
 from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.controller import NO_LEADER, PartitionControl, PartitionEvent
 from kafka_forensics.model.files import EpochEntry

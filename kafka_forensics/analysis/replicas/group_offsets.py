@@ -14,8 +14,8 @@ from kafka_forensics.analysis.replicas.comparison import Comparison
 from kafka_forensics.analysis.replicas.diff import BatchReader
 from kafka_forensics.analysis.replicas.readers import TimestampAt, held_back_finding, readable
 from kafka_forensics.model.batches import BatchColumn
+from kafka_forensics.model.coordinators import Committed, GroupLog
 from kafka_forensics.model.findings import Confidence, Finding, Place, Severity
-from kafka_forensics.model.group_log import Committed, GroupLog
 
 _GROUPS_NAMED: Final = 16
 _WITNESSES_TRIED: Final = 8

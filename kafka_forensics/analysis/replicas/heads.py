@@ -11,8 +11,7 @@ from typing import Any, Final
 
 from kafka_forensics.analysis.catalogue import finding
 from kafka_forensics.analysis.replica import Replica
-from kafka_forensics.analysis.replicas.compaction_policy import is_compacted
-from kafka_forensics.analysis.replicas.diff import BatchReader, Conflicts
+from kafka_forensics.analysis.replicas.diff import BatchReader, Conflicts, is_compacted
 from kafka_forensics.analysis.replicas.elections import electable
 from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.controller import PartitionControl

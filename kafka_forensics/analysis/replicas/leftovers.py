@@ -8,8 +8,8 @@ from typing import Any, Final
 from kafka_forensics.analysis.catalogue import finding
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.analysis.segments import Run
-from kafka_forensics.analysis.spans import outside
 from kafka_forensics.model.findings import Confidence, Finding, Place, Severity
+from kafka_forensics.replication.offset_ranges import outside
 
 LISTED: Final = 16
 _NEVER_COMMITTED: Final = "none of it was ever committed: a replica that follows a new leader cuts what that never had"

@@ -7,11 +7,10 @@ from typing import Any, Final
 from kafka_forensics.analysis.catalogue import finding
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.analysis.segments import Run
-from kafka_forensics.analysis.spans import outside
 from kafka_forensics.model.findings import Finding, Severity
 from kafka_forensics.model.results import RecoveryOutlook
-from kafka_forensics.replication.recovery import segment_file
-from kafka_forensics.replication.recovery_facts import (
+from kafka_forensics.replication.offset_ranges import outside
+from kafka_forensics.replication.recovery import (
     BATCH_BEYOND_FILE,
     BATCH_INVALID,
     END_BELOW_START,
@@ -25,6 +24,7 @@ from kafka_forensics.replication.recovery_facts import (
     SegmentFacts,
     Step,
     Stop,
+    segment_file,
 )
 
 FILES_LISTED: Final = 16

@@ -1,7 +1,7 @@
 """One segment's batches: their framing, their place in the log, and the indexes that point at them."""
 
 from kafka_forensics.analysis.segments.continuity import MAX_RELATIVE_OFFSET, ContinuityFold, Course, Irregularity, Run, judge
-from kafka_forensics.analysis.segments.framing import FramingFold
+from kafka_forensics.analysis.segments.framing import FramingFold, Survey, survey
 from kafka_forensics.analysis.segments.indexes import BadEntry, IndexFold, ZeroTail, needs_entries
 from kafka_forensics.analysis.segments.misplaced import (
     BATCH_BEFORE,
@@ -14,7 +14,6 @@ from kafka_forensics.analysis.segments.misplaced import (
     out_of_line,
     put_right,
 )
-from kafka_forensics.analysis.segments.overview import Survey, survey
 
 __all__ = [
     "BATCH_BEFORE",

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from kafka_forensics.analysis.segments.overview import Survey
+from kafka_forensics.analysis.segments.framing import Survey
 from kafka_forensics.model.batches import BatchColumn, Damage
 from kafka_forensics.model.constants import INT64_MAX
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from kafka_forensics.analysis.sample import Sample
-from kafka_forensics.analysis.segments.overview import Survey
+from kafka_forensics.analysis.bounds import Sample
+from kafka_forensics.analysis.segments.framing import Survey
 from kafka_forensics.compiled import kernel
 from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.constants import INDEX_ENTRY_SIZE, INT64_MAX, TIME_INDEX_ENTRY_SIZE

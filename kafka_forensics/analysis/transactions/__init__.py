@@ -1,9 +1,8 @@
 """Transactions of one log: which are open, which were aborted, and what its indexes and snapshots say of them."""
 
 from kafka_forensics.analysis.transactions import endings, rules
-from kafka_forensics.analysis.transactions.index_check import IndexCheck
+from kafka_forensics.analysis.transactions.index_check import IndexCheck, compare_with_snapshot
 from kafka_forensics.analysis.transactions.markers import OFFSET, PRODUCER_EPOCH, PRODUCER_ID, TIMESTAMP, TYPE
-from kafka_forensics.analysis.transactions.producer_snapshot_check import compare_with_snapshot
 from kafka_forensics.analysis.transactions.rules import COMMIT, DATA_EPOCH, UNREADABLE
 from kafka_forensics.analysis.transactions.transactions import OpenTransaction, TransactionsFold
 

@@ -6,7 +6,7 @@ a log a marker without data is legal: retention took the data, or there never wa
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 import numpy as np
 
@@ -15,8 +15,14 @@ from kafka_forensics.analysis.catalogue import finding
 from kafka_forensics.analysis.producers import Extremes, OffsetRuns, ProducerTable, offset_behind
 from kafka_forensics.analysis.transactions import rules
 from kafka_forensics.analysis.transactions.endings import Ending, Endings, as_endings
-from kafka_forensics.analysis.transactions.markers import MARKERS_KEPT, LastMarkers, LastRows
-from kafka_forensics.analysis.transactions.wrongs import fallen_epochs_told, late_writes
+from kafka_forensics.analysis.transactions.markers import (
+    COORDINATOR_EPOCH,
+    MARKERS_KEPT,
+    OFFSET,
+    LastMarkers,
+    LastRows,
+    fallen_epochs,
+)
 from kafka_forensics.evidence.context import ReplicaContext
 from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.constants import CONTROL_MASK, TRANSACTIONAL_MASK
@@ -26,6 +32,61 @@ from kafka_forensics.model.results import TransactionCounts
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+
+# What a partition's own transactional batches and markers should never show: data of a fenced epoch, a replaced coordinator.
+
+
+FALLEN_TOLD: Final = 32
+
+
+def fallen_epochs_told(context: "ReplicaContext", markers: "NDArray[np.int64]") -> "list[Finding]":
+    """Markers of a coordinator that was replaced, among a log's last ones (rows of `transaction_markers`)."""
+    found = fallen_epochs(markers)
+    answer = []
+    for row, higher in found[:FALLEN_TOLD]:
+        segment, position, size, producer_id, epoch, offset, _, coordinator_epoch, _ = markers[row].tolist()
+        place = context.place(
+            context.log_file(segment),
+            byte_start=position,
+            byte_end=position + size,
+            offset_start=offset,
+            offset_end=offset_behind(offset),
+        )
+        evidence = {
+            "producer_id": producer_id,
+            "producer_epoch": epoch,
+            "coordinator_epoch": coordinator_epoch,
+            "previous_coordinator_epoch": int(markers[higher, COORDINATOR_EPOCH]),
+            "previous_marker_offset": int(markers[higher, OFFSET]),
+            "occurrences": len(found),
+        }
+        answer.append(finding("TXN_COORDINATOR_EPOCH_REGRESSION", place, evidence))
+    return answer
+
+
+def late_writes(context: "ReplicaContext", late: Extremes) -> "list[Finding]":
+    """Data behind the marker that fenced its producer; rows as the kernels of `transaction_rules` find them."""
+    answer = []
+    for row in late.rows.tolist():
+        evidence: dict[str, Any] = {
+            "producer_id": row[6],
+            "producer_epoch": row[7],
+            "later_epoch": row[8],
+            "later_epoch_offset": row[9],
+        }
+        if not late.complete:
+            evidence["occurrences"] = late.count
+        place = context.place(
+            context.log_file(row[0]),
+            byte_start=row[1],
+            byte_end=row[1] + row[3],
+            offset_start=row[4],
+            offset_end=offset_behind(row[5]),
+        )
+        answer.append(finding("TXN_LATE_WRITE", place, evidence))
+    return answer
+
 
 _FOUND_ROWS: Final = 1024
 OPEN_TOLD: Final = 1024

@@ -1,11 +1,13 @@
 """Transactions as all partitions and the coordinators' log show them together."""
 
 from kafka_forensics.analysis.transactions_across.across import TransactionsAcross
-from kafka_forensics.analysis.transactions_across.damaged import DamagedLog, damage_of, hidden_by_damage
 from kafka_forensics.analysis.transactions_across.decided import SKEW_MS, TV2
 from kafka_forensics.analysis.transactions_across.facts import (
+    DamagedLog,
     PartitionTransactions,
     best_copy,
+    damage_of,
+    hidden_by_damage,
     partition_transactions,
 )
 from kafka_forensics.analysis.transactions_across.marker_witness import completed, proven_by

@@ -8,20 +8,13 @@ from typing import Any, Final
 from kafka_forensics.analysis.catalogue import finding
 from kafka_forensics.analysis.internal_topics import describes
 from kafka_forensics.analysis.transactions import OpenTransaction
-from kafka_forensics.analysis.transactions_across.decided import Commits, Contradiction, contradictions
-from kafka_forensics.analysis.transactions_across.disagree import disagreements
+from kafka_forensics.analysis.transactions_across.decided import Commits, Contradiction, contradictions, disagreements
 from kafka_forensics.analysis.transactions_across.facts import CollectedFacts, PartitionFacts, PartitionTransactions
 from kafka_forensics.analysis.transactions_across.marker_witness import Decided, committed_beyond, completed
 from kafka_forensics.evidence.context import ReplicaContext
+from kafka_forensics.model.coordinators import DEFAULT_MAX_TIMEOUT_MS, LATE_BUFFER_MS, LoggedState, TopicPartition, TransactionLog
 from kafka_forensics.model.findings import Confidence, Finding, Place, Severity
 from kafka_forensics.model.results import PartitionSummary
-from kafka_forensics.model.transaction_log import (
-    DEFAULT_MAX_TIMEOUT_MS,
-    LATE_BUFFER_MS,
-    LoggedState,
-    TopicPartition,
-    TransactionLog,
-)
 
 Evidence = dict[str, Any]
 MAX_LISTED: Final = 16

@@ -10,9 +10,9 @@ from kafka_forensics.analysis.transactions import OFFSET, PRODUCER_EPOCH, PRODUC
 from kafka_forensics.analysis.transactions_across.decided import SKEW_MS, TV2
 from kafka_forensics.analysis.transactions_across.facts import PartitionFacts
 from kafka_forensics.model.constants import CONTROL_COMMIT
+from kafka_forensics.model.coordinators import Decision, TopicPartition, TransactionLog
 from kafka_forensics.model.findings import Confidence, Finding, Place
 from kafka_forensics.model.results import PartitionSummary, Read
-from kafka_forensics.model.transaction_log import Decision, TopicPartition, TransactionLog
 
 if TYPE_CHECKING:
     import numpy as np

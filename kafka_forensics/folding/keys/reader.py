@@ -12,7 +12,7 @@ from kafka_forensics.analysis.segments import Misplaced, move
 from kafka_forensics.errors import SourceError
 from kafka_forensics.evidence.inputs import ReplicaPlan, typed_path
 from kafka_forensics.folding.keys.parts import Decided, KeyCounts, KeyPart
-from kafka_forensics.folding.keys.runs import KeyRuns
+from kafka_forensics.folding.keys.question import KeyRuns
 from kafka_forensics.model.batches import BatchChunk, BatchColumn, Damage
 from kafka_forensics.model.constants import (
     COMPRESSION_MASK,
@@ -24,8 +24,7 @@ from kafka_forensics.model.constants import (
 )
 from kafka_forensics.model.records import RECORD_COLUMNS, RECORD_ROWS, RecordColumn
 from kafka_forensics.model.results import Incomplete
-from kafka_forensics.parsers.kernels.gather import gather_records
-from kafka_forensics.parsers.kernels.records import readable
+from kafka_forensics.parsers.kernels.records import gather_records, readable
 from kafka_forensics.parsers.log import (
     HELD_BYTES,
     MAX_BATCH_BYTES,

@@ -1,13 +1,14 @@
 """The four `*-offset-checkpoint` files of a log directory (OffsetCheckpointFile), and the text form all checkpoints share."""
 
+import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
 from kafka_forensics.model.batches import Damage
 from kafka_forensics.model.constants import INT64_MAX
-from kafka_forensics.model.files import OffsetCheckpoint
+from kafka_forensics.model.files import CleanShutdown, EpochEntry, LeaderEpochs, MetaProperties, OffsetCheckpoint, PartitionMetadata
 from kafka_forensics.parsers.bounded import MAX_DAMAGE_ROWS, DamageList, TextLine, parse_integer, read_text
 from kafka_forensics.storage.source import ByteFile
 
@@ -100,3 +101,186 @@ class _Header:
             damage.add(self.position, self.size_in_bytes, self.name, line=self.line, expected=expected)
         elif self.value != expected:
             damage.add(self.position, self.size_in_bytes, self.name, line=self.line, expected=expected, found=self.value)
+
+
+# Files that say whose a directory is: `meta.properties`, `partition.metadata`, `.kafka_cleanshutdown`.
+
+
+MAX_IDENTITY_BYTES: Final = 1 << 20
+_MAX_CLEAN_SHUTDOWN_BYTES: Final = 4096
+_UUID: Final = re.compile(r"[A-Za-z0-9_-]{22}")
+_TOPIC_ID: Final = re.compile(r"(?!A{22})[A-Za-z0-9_-]{22}")
+_CLUSTER_ID: Final = re.compile(r".{1,255}", re.DOTALL)
+_METADATA_LINE: Final = re.compile(r"\s*(\w+)\s*:\s+(\S+)\s*", re.ASCII)
+_BLANK: Final = " \t\f"
+_PROPERTY: Final = re.compile(r"((?:[^\\=: \t\f]|\\.)*)[ \t\f]*[=:]?[ \t\f]*(.*)", re.DOTALL)
+_ESCAPE: Final = re.compile(r"\\(?:u[0-9a-fA-F]{4}|.)", re.DOTALL)
+_CONTROL_ESCAPES: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+
+
+def parse_meta_properties(file: ByteFile) -> MetaProperties:
+    """The identity in a `meta.properties` (MetaProperties; Java's properties form; of equal keys the last counts).
+
+    Version 0 names the node by `broker.id` and needs nothing; version 1 must have `node.id` and `cluster.id`. Damage
+    `CHECKPOINT_MALFORMED`, reasons: `version`, `node_id`, `cluster_id`, `directory_id` (unreadable), `missing` (with `key`),
+    `escape` (a bad Unicode escape), and those of `bounded`.
+    """
+    damage = DamageList(_KIND)
+    values = _read_properties(file, damage)
+    version = _number(values.get("version"), "version", 1, damage)
+    node_key = "node.id" if version == 1 or "node.id" in values else "broker.id"
+    node_id = _number(values.get(node_key), "node_id", MAX_INT32, damage)
+    cluster_id = _matching(values.get("cluster.id"), "cluster_id", _CLUSTER_ID, damage)
+    directory_id = _matching(values.get("directory.id"), "directory_id", _UUID, damage)
+    for key in ("version", "node.id", "cluster.id") if version == 1 else ("version",):
+        if key not in values:
+            damage.add(0, file.size_in_bytes, "missing", key=key)
+    return MetaProperties(version, node_id, cluster_id, directory_id, damage.rows())
+
+
+def parse_partition_metadata(file: ByteFile) -> PartitionMetadata:
+    """The topic id in a `partition.metadata` (PartitionMetadataFile, KIP-516): lines `version: 0`, `topic_id: <22 characters>`.
+
+    Damage `CHECKPOINT_MALFORMED`, reasons: `fields` (a line of another form), `version`, `topic_id` (not base64url of 16 bytes, or
+    the zero id, which Kafka refuses), `missing` (with `key`), and those of `bounded`.
+    """
+    damage = DamageList(_KIND)
+    values: dict[str, _Value] = {}
+    for line in read_text(file, damage, MAX_IDENTITY_BYTES).lines(damage):
+        match = _METADATA_LINE.fullmatch(line.content.decode("latin-1")) if line.content is not None else None
+        if match is not None:
+            values[match[1]] = _Value(match[2], line)
+        elif line.content is not None:
+            damage.add(line.position, line.size_in_bytes, "fields", line=line.number)
+    version = _number(values.get("version"), "version", MAX_INT32, damage)
+    topic_id = _matching(values.get("topic_id"), "topic_id", _TOPIC_ID, damage)
+    for key in ("version", "topic_id"):
+        if key not in values:
+            damage.add(0, file.size_in_bytes, "missing", key=key)
+    return PartitionMetadata(version, topic_id, damage.rows())
+
+
+def parse_clean_shutdown(file: ByteFile) -> CleanShutdown:
+    """The broker epoch in a `.kafka_cleanshutdown` (CleanShutdownFileHandler): JSON since Kafka 3.7, no bytes before.
+
+    The file's presence alone means a clean shutdown, whatever is in it. Damage `CHECKPOINT_MALFORMED`, reasons: `json`, `version`,
+    `broker_epoch`, `oversized`, `zeros`.
+    """
+    damage = DamageList(_KIND)
+    data = read_text(file, damage, _MAX_CLEAN_SHUTDOWN_BYTES).data
+    if not data or file.size_in_bytes > _MAX_CLEAN_SHUTDOWN_BYTES:
+        return CleanShutdown(None, damage.rows())
+    try:
+        content = json.loads(data)
+    except (ValueError, RecursionError):  # RecursionError: thousands of nested brackets
+        content = None
+    if not isinstance(content, dict):
+        damage.add(0, len(data), "json")
+        return CleanShutdown(None, damage.rows())
+    if content.get("version") != 0:
+        damage.add(0, len(data), "version")
+    broker_epoch = content.get("brokerEpoch")
+    if type(broker_epoch) is not int or not -1 <= broker_epoch <= INT64_MAX:
+        damage.add(0, len(data), "broker_epoch")
+        broker_epoch = None
+    return CleanShutdown(broker_epoch, damage.rows())
+
+
+@dataclass(frozen=True, slots=True)
+class _Value:
+    """What stands behind a key, and the line that says so (of a continued line the first)."""
+
+    text: str
+    line: TextLine
+
+
+def _number(value: _Value | None, reason: str, largest: int, damage: DamageList) -> int | None:
+    """The number from 0 to `largest` that `value` spells; any other text is damage."""
+    if value is None:
+        return None
+    number = parse_integer(value.text.encode("utf-8"), 0, largest)
+    if number is None:
+        damage.add(value.line.position, value.line.size_in_bytes, reason, line=value.line.number)
+    return number
+
+
+def _matching(value: _Value | None, reason: str, pattern: re.Pattern[str], damage: DamageList) -> str | None:
+    """The text of `value`; one that does not match `pattern` is damage."""
+    if value is None or pattern.fullmatch(value.text):
+        return None if value is None else value.text
+    damage.add(value.line.position, value.line.size_in_bytes, reason, line=value.line.number)
+    return None
+
+
+def _read_properties(file: ByteFile, damage: DamageList) -> dict[str, _Value]:
+    """Java's properties: `#` and `!` comments, `=`, `:` or blanks after the key, backslash escapes, continued lines, ISO 8859-1."""
+    values: dict[str, _Value] = {}
+    for line, text in _logical_lines(read_text(file, damage, MAX_IDENTITY_BYTES).lines(damage)):
+        match = _PROPERTY.fullmatch(text)
+        assert match is not None, "the pattern takes any text that does not end within an escape"
+        key, value = _unescape(match[1]), _unescape(match[2])
+        if key is None or value is None:
+            damage.add(line.position, line.size_in_bytes, "escape", line=line.number)
+        else:
+            values[key] = _Value(value, line)
+    return values
+
+
+def _logical_lines(lines: Iterator[TextLine]) -> Iterator[tuple[TextLine, str]]:
+    """Lines that hold properties, those ended by an odd number of backslashes joined with their successors."""
+    first: TextLine | None = None
+    parts: list[str] = []
+    for line in lines:
+        text = (line.content or b"").decode("latin-1").lstrip(_BLANK)
+        if first is None:
+            if not text or text[0] in "#!":
+                continue
+            first = line
+        continued = (len(text) - len(text.rstrip("\\"))) % 2 == 1
+        parts.append(text[:-1] if continued else text)
+        if not continued:
+            yield first, "".join(parts)
+            first, parts = None, []
+    if first is not None:
+        yield first, "".join(parts)
+
+
+def _unescape(text: str) -> str | None:
+    """`text` with its escapes resolved, None if a Unicode escape lacks its four digits; half a surrogate pair becomes U+FFFD."""
+    if "\\u" in _ESCAPE.findall(text):
+        return None
+    resolved = _ESCAPE.sub(_escaped_character, text)
+    return resolved.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
+def _escaped_character(match: re.Match[str]) -> str:
+    escape = match[0][1:]
+    if len(escape) > 1:
+        return chr(int(escape[1:], 16))
+    return _CONTROL_ESCAPES.get(escape, escape)
+
+
+# `leader-epoch-checkpoint`: the first offset of every leader epoch (LeaderEpochCheckpointFile, KIP-101).
+
+
+def parse_leader_epochs(file: ByteFile) -> LeaderEpochs:
+    """Every readable line of a `leader-epoch-checkpoint`, in file order; no bytes at all are no entries.
+
+    Whether epochs and offsets rise is not judged. Damage is `CHECKPOINT_MALFORMED`, see `checkpoints.read_checkpoint`.
+    """
+    entries: list[EpochEntry] = []
+
+    def take(words: list[bytes]) -> str | None:
+        if len(words) != 2:
+            return "fields"
+        leader_epoch = parse_integer(words[0], 0, MAX_INT32)
+        start_offset = parse_integer(words[1], 0, INT64_MAX)
+        if leader_epoch is None:
+            return "epoch"
+        if start_offset is None:
+            return "offset"
+        entries.append(EpochEntry(leader_epoch, start_offset))
+        return None
+
+    damage = read_checkpoint(file, take)
+    return LeaderEpochs(entries, damage)

@@ -1,19 +1,29 @@
 """`.index`: which offset was appended at which byte of the segment (OffsetIndex)."""
 
+import struct
 from typing import TYPE_CHECKING, Any, Final
 
+import google_crc32c
 import numpy as np
 
-from kafka_forensics.model.constants import INDEX_ENTRY_SIZE, INT64_MAX
-from kafka_forensics.model.files import OffsetIndex
-from kafka_forensics.parsers.bounded import read_index_entries
+from kafka_forensics.model.batches import Damage
+from kafka_forensics.model.constants import (
+    INDEX_ENTRY_SIZE,
+    INT64_MAX,
+    PRODUCER_SNAPSHOT_ENTRY_SIZE,
+    TIME_INDEX_ENTRY_SIZE,
+    TXN_INDEX_ENTRY_SIZE,
+)
+from kafka_forensics.model.files import AbortedTxns, OffsetIndex, ProducerEntry, ProducerSnapshot, TimeIndex, TransactionIndex
+from kafka_forensics.parsers.bounded import DamageList, read_index_entries
 from kafka_forensics.storage.source import ByteFile
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-_ENTRY: Final = np.dtype([("relative_offset", ">i4"), ("position", ">i4")])
-assert _ENTRY.itemsize == INDEX_ENTRY_SIZE
+
+_OFFSET_ENTRY: Final = np.dtype([("relative_offset", ">i4"), ("position", ">i4")])
+assert _OFFSET_ENTRY.itemsize == INDEX_ENTRY_SIZE
 
 
 def parse_offset_index(file: ByteFile, base_offset: int) -> OffsetIndex:
@@ -22,7 +32,7 @@ def parse_offset_index(file: ByteFile, base_offset: int) -> OffsetIndex:
     Offsets come out absolute, held at 2^63 - 1 where the sum would pass it; positions are bytes of the `.log`. A live index is
     preallocated, so the all-zero entries at its end are counted and left out: no real entry is (0, 0).
     """
-    index = read_index_entries(file, _ENTRY)
+    index = read_index_entries(file, _OFFSET_ENTRY)
     offsets = absolute_offsets(index.entries["relative_offset"], base_offset)
     return OffsetIndex(offsets, index.entries["position"].astype(np.int64), index.zero_tail_bytes, index.damage)
 
@@ -31,3 +41,129 @@ def absolute_offsets(relative_offsets: "NDArray[Any]", base_offset: int) -> "NDA
     """`base_offset` (0 to 2^63 - 1) plus each relative offset, as int64, held at 2^63 - 1."""
     assert 0 <= base_offset <= INT64_MAX
     return np.minimum(relative_offsets.astype(np.int64), INT64_MAX - base_offset) + base_offset
+
+
+# `.snapshot`: what the broker knew of every producer before an offset (ProducerStateManager, ProducerSnapshot.json).
+
+
+_HEADER: Final = struct.Struct(">hIi")
+_CRC_POSITION: Final = 2
+_CRC_START: Final = 6
+_VERSION: Final = 1
+_PRODUCER_ENTRY: Final = np.dtype(
+    [
+        ("producer_id", ">i8"),
+        ("producer_epoch", ">i2"),
+        ("last_sequence", ">i4"),
+        ("last_offset", ">i8"),
+        ("offset_delta", ">i4"),
+        ("timestamp", ">i8"),
+        ("coordinator_epoch", ">i4"),
+        ("current_txn_first_offset", ">i8"),
+    ]
+)
+assert _PRODUCER_ENTRY.itemsize == PRODUCER_SNAPSHOT_ENTRY_SIZE
+
+MAX_CHECKED_BYTES: Final = 1 << 30
+"""A snapshot of more bytes is not read to its end, and its CRC not computed."""
+MAX_DECODED_BYTES: Final = 32 << 20
+"""Entries of about 700,000 producers; the rest is under the CRC but not handed out."""
+_WINDOW: Final = 1 << 20
+
+
+def parse_producer_snapshot(file: ByteFile, offset: int) -> ProducerSnapshot:
+    """The producers of a `.snapshot` whose name gives `offset`: every entry whose bytes exist, whatever the file counts.
+
+    Damage `PRODUCER_SNAPSHOT_CORRUPT` by reason: `short` (header or counted entries missing), `version` (not 1; entries are read as
+    version 1's), `crc`, `count` (fewer counted than there are bytes for, or negative). A header too short leaves -1 in `version`,
+    `crc` and `crc_computed`. A file of ten bytes is an ordinary snapshot of nobody.
+    """
+    size = file.size_in_bytes
+    damage = DamageList("PRODUCER_SNAPSHOT_CORRUPT")
+    header = file.read_at(0, _HEADER.size)
+    if len(header) < _HEADER.size:
+        damage.add(0, len(header), "short", declared=-1, present=0)
+        return ProducerSnapshot(offset, -1, -1, -1, [], damage.rows())
+    version, crc, count = _HEADER.unpack(header)
+    if version != _VERSION:
+        damage.add(0, _CRC_POSITION, "version", version=version)
+    body, crc_computed = _read_body(file, header, size)
+    if crc_computed not in (-1, crc):
+        damage.add(_CRC_POSITION, _CRC_START - _CRC_POSITION, "crc", stored=crc, computed=crc_computed)
+    present, trailing_bytes = divmod(size - _HEADER.size, _PRODUCER_ENTRY.itemsize)
+    if count > present:
+        damage.add(size - trailing_bytes, trailing_bytes, "short", declared=count, present=present)
+    elif count < present or trailing_bytes:
+        damage.add(_CRC_START, _HEADER.size - _CRC_START, "count", declared=count, present=present, trailing_bytes=trailing_bytes)
+    entries = [ProducerEntry(*row) for row in np.frombuffer(body, _PRODUCER_ENTRY, len(body) // _PRODUCER_ENTRY.itemsize).tolist()]
+    rows = damage.rows()
+    if len(entries) < present:
+        rows.append(_unread(len(entries), size, crc_computed))
+    return ProducerSnapshot(offset, version, crc, crc_computed, entries, rows)
+
+
+def _read_body(file: ByteFile, header: bytes, size: int) -> tuple[bytes, int]:
+    """The entries' bytes up to the limit, and the CRC-32C from `count` to the end: -1 where the file is too long to read."""
+    crc = google_crc32c.value(header[_CRC_START:])
+    parts = []
+    for position in range(_HEADER.size, size if size <= MAX_CHECKED_BYTES else MAX_DECODED_BYTES, _WINDOW):
+        window = file.read_at(position, min(_WINDOW, size - position))
+        crc = google_crc32c.extend(crc, window)
+        if position < MAX_DECODED_BYTES:
+            parts.append(window)
+    return b"".join(parts), crc if size <= MAX_CHECKED_BYTES else -1
+
+
+def _unread(entries: int, size: int, crc_computed: int) -> Damage:
+    """The row for what lies behind the last entry handed out."""
+    position = _HEADER.size + entries * _PRODUCER_ENTRY.itemsize
+    detail: dict[str, int | str | bool | list[int]] = {"reason": "snapshot_too_large", "crc_checked": crc_computed != -1}
+    return Damage("BUDGET_EXCEEDED", position, size - position, detail=detail)
+
+
+# `.timeindex`: the largest timestamp so far and where it was met (TimeIndex).
+
+
+_TIME_ENTRY: Final = np.dtype([("timestamp", ">i8"), ("relative_offset", ">i4")])
+assert _TIME_ENTRY.itemsize == TIME_INDEX_ENTRY_SIZE
+
+
+def parse_time_index(file: ByteFile, base_offset: int) -> TimeIndex:
+    """The entries of a `.timeindex` whose name gives `base_offset` (not negative); order is not judged.
+
+    Timestamps are milliseconds, offsets absolute and held at 2^63 - 1. The all-zero entries at the end are preallocation.
+    """
+    index = read_index_entries(file, _TIME_ENTRY)
+    offsets = absolute_offsets(index.entries["relative_offset"], base_offset)
+    return TimeIndex(index.entries["timestamp"].astype(np.int64), offsets, index.zero_tail_bytes, index.damage)
+
+
+# `.txnindex`: the aborted transactions whose markers lie in a segment (TransactionIndex, AbortedTxn.json).
+
+
+_TRANSACTION_ENTRY: Final = np.dtype(
+    [("version", ">i2"), ("producer_id", ">i8"), ("first_offset", ">i8"), ("last_offset", ">i8"), ("last_stable_offset", ">i8")]
+)
+assert _TRANSACTION_ENTRY.itemsize == TXN_INDEX_ENTRY_SIZE
+
+MAX_TRANSACTION_INDEX_BYTES: Final = 32 << 20
+"""Close to a million entries; the rest is `BUDGET_EXCEEDED`."""
+
+
+def parse_transaction_index(file: ByteFile) -> TransactionIndex:
+    """Every whole entry of a `.txnindex`, in file order.
+
+    Damage `INDEX_MISMATCH`: `version` for an entry that is not of version 0 (it is kept, its numbers read as version 0's),
+    `partial_entry` for trailing bytes, `zero_tail` for entries at the end that are all zeros: Kafka never preallocates this file,
+    and no transaction begins at its own marker, so they are lost bytes and not handed out.
+    """
+    index = read_index_entries(file, _TRANSACTION_ENTRY, MAX_TRANSACTION_INDEX_BYTES)
+    damage = DamageList("INDEX_MISMATCH")
+    count = len(index.entries)
+    positions = np.arange(0, count * TXN_INDEX_ENTRY_SIZE, TXN_INDEX_ENTRY_SIZE)
+    strange = np.flatnonzero(index.entries["version"])
+    for version, position in zip(index.entries["version"][strange].tolist(), positions[strange].tolist(), strict=True):
+        damage.add(position, TXN_INDEX_ENTRY_SIZE, "version", version=version)
+    if index.zero_tail_bytes:
+        damage.add(count * TXN_INDEX_ENTRY_SIZE, index.zero_tail_bytes, "zero_tail")
+    return TransactionIndex(AbortedTxns(index.entries, positions), damage.rows() + index.damage)

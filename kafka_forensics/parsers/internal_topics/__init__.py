@@ -1,12 +1,13 @@
 """Records of the internal topics: the controller's, the transaction and group coordinators', and share groups'."""
 
 from kafka_forensics.parsers.internal_topics.consumer_offsets import (
+    MAX_VALUE_BYTES,
     check_value,
     read_group_metadata,
+    read_group_value,
     read_key,
     read_offset_commit,
 )
-from kafka_forensics.parsers.internal_topics.group_records import MAX_VALUE_BYTES, read_group_value
 from kafka_forensics.parsers.internal_topics.internal_records import teller
 from kafka_forensics.parsers.internal_topics.metadata_log import NO_OP_FRAME, decode_metadata_record
 from kafka_forensics.parsers.internal_topics.share_state import SHARE_RECORDS, SNAPSHOT, read_share_key, read_share_value

@@ -10,10 +10,14 @@ from kafka_forensics.model.constants import (
     SHARE_GROUP_STATE_TOPIC,
     TRANSACTION_STATE_TOPIC,
 )
-from kafka_forensics.model.group_log import GROUP_METADATA_TYPE, OFFSET_COMMIT_TYPES, RECORD_TYPES
-from kafka_forensics.model.share_state import delivery_state_name
-from kafka_forensics.parsers.internal_topics.consumer_offsets import check_value, read_group_metadata, read_key, read_offset_commit
-from kafka_forensics.parsers.internal_topics.group_records import read_group_value
+from kafka_forensics.model.coordinators import GROUP_METADATA_TYPE, OFFSET_COMMIT_TYPES, RECORD_TYPES, delivery_state_name
+from kafka_forensics.parsers.internal_topics.consumer_offsets import (
+    check_value,
+    read_group_metadata,
+    read_group_value,
+    read_key,
+    read_offset_commit,
+)
 from kafka_forensics.parsers.internal_topics.metadata_log import decode_metadata_record
 from kafka_forensics.parsers.internal_topics.share_state import SHARE_RECORDS, read_share_key, read_share_value
 from kafka_forensics.parsers.internal_topics.transaction_state import parse_transaction_log_key, parse_transaction_log_value

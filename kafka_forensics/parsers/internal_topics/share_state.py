@@ -3,6 +3,7 @@
 from struct import Struct
 from typing import Any, Final, NamedTuple
 
+from kafka_forensics.parsers.internal_topics.consumer_offsets import read_alternatives
 from kafka_forensics.parsers.internal_topics.flexible_fields import (
     INT8,
     INT16,
@@ -18,7 +19,6 @@ from kafka_forensics.parsers.internal_topics.flexible_fields import (
     structure,
     uuid_text,
 )
-from kafka_forensics.parsers.internal_topics.group_records import read_alternatives
 
 SNAPSHOT: Final = 0
 UPDATE: Final = 1

@@ -7,7 +7,7 @@ that must be there, so the work is bounded by the value's length.
 from struct import Struct
 from typing import Final
 
-from kafka_forensics.model.transaction_log import TRANSACTION_STATES, TopicPartition, TransactionMetadata
+from kafka_forensics.model.coordinators import TRANSACTION_STATES, TopicPartition, TransactionMetadata
 from kafka_forensics.parsers.log import OverlongVarintError, read_unsigned
 
 _HEAD: Final = Struct(">hqhib")

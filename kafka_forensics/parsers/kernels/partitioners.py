@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Final
 from kafka_forensics.compiled import kernel
 from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.constants import MIN_RECORD_SIZE, NO_TIMESTAMP
-from kafka_forensics.model.key_samples import KeySampleColumn
-from kafka_forensics.model.records import RecordColumn
+from kafka_forensics.model.records import KeySampleColumn, RecordColumn
 from kafka_forensics.parsers.kernels.crc import crc32
 from kafka_forensics.parsers.kernels.records import OK, check_message, read_fields, read_varint
 

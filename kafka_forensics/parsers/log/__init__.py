@@ -1,15 +1,19 @@
 """A `.log` file: segments as chunks of batches, the records in them, codecs, and damage as rows."""
 
-from kafka_forensics.parsers.log.codecs import HELD_BYTES, decompress
-from kafka_forensics.parsers.log.control import parse_control_record
-from kafka_forensics.parsers.log.frames import last_entry, read_next_offset
+from kafka_forensics.parsers.log.codecs import HELD_BYTES, decompress, last_entry, read_next_offset
+from kafka_forensics.parsers.log.damage import Window
 from kafka_forensics.parsers.log.inspection import inspector
-from kafka_forensics.parsers.log.key_sampler import KeySampler
-from kafka_forensics.parsers.log.record_reader import PlainRecord, plain_records
-from kafka_forensics.parsers.log.records import MAX_BATCH_BYTES, DecodedBatch, check_batch_in_file, decode_batch
+from kafka_forensics.parsers.log.record_stream import PlainRecord, plain_records
+from kafka_forensics.parsers.log.records import (
+    MAX_BATCH_BYTES,
+    DecodedBatch,
+    KeySampler,
+    check_batch_in_file,
+    decode_batch,
+    parse_control_record,
+)
 from kafka_forensics.parsers.log.segment import SegmentReader, believed_to, find_batch
 from kafka_forensics.parsers.log.unsigned_varint import OverlongVarintError, read_unsigned
-from kafka_forensics.parsers.log.window import Window
 
 __all__ = [
     "HELD_BYTES",

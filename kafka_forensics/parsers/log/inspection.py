@@ -6,9 +6,8 @@ import numpy as np
 
 from kafka_forensics.model.batches import BatchColumn, Damage
 from kafka_forensics.model.constants import COMPRESSION_MASK
-from kafka_forensics.parsers.log.key_sampler import KeySampler
 from kafka_forensics.parsers.log.legacy import open_wrapper
-from kafka_forensics.parsers.log.records import check_rows
+from kafka_forensics.parsers.log.records import KeySampler, check_rows
 from kafka_forensics.parsers.log.segment import Inspector
 
 if TYPE_CHECKING:

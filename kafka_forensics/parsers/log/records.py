@@ -1,6 +1,6 @@
 """What is inside a batch: its records one by one, or whether they are right (DefaultRecordBatch, AbstractLegacyRecordBatch)."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -10,6 +10,7 @@ import numpy as np
 from kafka_forensics.model.batches import BatchColumn, Damage
 from kafka_forensics.model.constants import (
     COMPRESSION_MASK,
+    CONTROL_COMMIT,
     CONTROL_MASK,
     DELETE_HORIZON_MASK,
     LOG_OVERHEAD,
@@ -18,11 +19,12 @@ from kafka_forensics.model.constants import (
     RECORD_BATCH_OVERHEAD,
     TIMESTAMP_TYPE_MASK,
     TRANSACTIONAL_MASK,
+    control_record_name,
 )
-from kafka_forensics.model.records import RECORD_COLUMNS, TIMESTAMP_TYPES, Record, RecordColumn
+from kafka_forensics.model.records import KEY_SAMPLE_COLUMNS, RECORD_COLUMNS, TIMESTAMP_TYPES, Record, RecordColumn
+from kafka_forensics.parsers.kernels.partitioners import MOST_OF_A_BATCH, is_sampled, room_for, sample_batches, sample_payload
 from kafka_forensics.parsers.kernels.records import OK, RECORD_KINDS, check_batches, read_varint, readable
 from kafka_forensics.parsers.log.codecs import HELD_BYTES, PIECE_BYTES, Decompression, stream
-from kafka_forensics.parsers.log.control import parse_control_record
 from kafka_forensics.parsers.log.legacy import LegacyWrapper, open_wrapper
 from kafka_forensics.parsers.log.record_stream import RecordStream
 
@@ -30,6 +32,58 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from kafka_forensics.storage.source import ByteFile
+
+
+# Control records: what ends a transaction, and what KRaft's leaders and snapshots write beside their records.
+
+
+_MIN_KEY_SIZE: Final = 4
+_MARKER_VALUE_SIZE: Final = 6
+
+
+@dataclass(frozen=True, slots=True)
+class ControlRecord:
+    """A control record read; `problem` names what could not be: "key" or "value", None if all was.
+
+    `type` is Kafka's number, -1 without a readable key; `name` its name, UNKNOWN for those that readers ignore. `version` and
+    `coordinator_epoch` are None where there are none; `fields` holds the rest of the value under Kafka's names in snake case.
+    """
+
+    type: int
+    name: str
+    version: int | None = None
+    coordinator_epoch: int | None = None
+    fields: Mapping[str, Any] = field(default_factory=dict)
+    problem: str | None = None
+
+
+def parse_control_record(key: bytes | None, value: bytes | None) -> ControlRecord:
+    """The control record of `key` and `value` (ControlRecordType, EndTransactionMarker, ControlRecordUtils)."""
+    if key is None or len(key) < _MIN_KEY_SIZE or key[0] & 0x80:
+        return ControlRecord(-1, control_record_name(-1), problem="key")
+    control_type = int.from_bytes(key[2:4], "big", signed=True)
+    name = control_record_name(control_type)
+    if name == "UNKNOWN":
+        return ControlRecord(control_type, name)
+    if value is None:
+        return ControlRecord(control_type, name, problem="value")
+    if 0 <= control_type <= CONTROL_COMMIT:
+        if len(value) < _MARKER_VALUE_SIZE or value[0] & 0x80:
+            return ControlRecord(control_type, name, problem="value")
+        version = int.from_bytes(value[:2], "big")
+        return ControlRecord(control_type, name, version, int.from_bytes(value[2:6], "big", signed=True))
+    return _parse_kraft(control_type, name, value)
+
+
+def _parse_kraft(control_type: int, name: str, value: bytes) -> ControlRecord:
+    """A KRaft control record, whose value is read through its declaration: such records are few."""
+    from kafka_forensics.parsers.spec.control import read_control_value
+
+    fields = read_control_value(control_type, value)
+    if fields is None:
+        return ControlRecord(control_type, name, problem="value")
+    return ControlRecord(control_type, name, fields.pop("version"), None, fields)
+
 
 MAX_BATCH_BYTES: Final = 128 << 20
 """A batch larger than this is not opened for its records, by any reader."""
@@ -307,3 +361,61 @@ def _as_int64(value: Any) -> int:
     """`value` as Java's long would hold it."""
     value = int(value) & _MASK64
     return int(value - ((value >> 63) << 64))
+
+
+# Keys of some records, gathered while a deep scan looks into batches anyway.
+
+
+SAMPLED_BATCHES: Final = 1024
+"""Batches of a log that are looked at, at most and about."""
+LEAST_GRAIN: Final = 64
+"""At most one batch is looked at for so many bytes of log."""
+COMPRESSED_GRAINS: Final = 4
+"""How many times more for a compressed one: each is looked at by itself, which costs more."""
+MOST_FOR_ONE_MORE: Final = 32
+"""Of a batch the first record is looked at, and one more for each so many it holds; for fewer in small logs."""
+BYTES_FOR_EACH: Final = 2048
+"""By one more for so many bytes of log, so that of a log of some kilobytes nearly every record is looked at."""
+
+
+class KeySampler:
+    """Looks at batches of a log of `log_bytes` bytes; which ones depends on nothing but that and where they stand in their file.
+
+    Compressed messages of magic 0 and 1 are passed over.
+    """
+
+    def __init__(self, log_bytes: int) -> None:
+        self._grain = max(LEAST_GRAIN, log_bytes // SAMPLED_BATCHES)
+        self._every = min(max(log_bytes // BYTES_FOR_EACH, 1), MOST_FOR_ONE_MORE)
+        self._scratch = np.empty((RECORD_COLUMNS, 1), np.int64)
+        self._out = np.empty((KEY_SAMPLE_COLUMNS, MOST_OF_A_BATCH), np.int64)
+        self._taken: list[NDArray[np.int64]] = []
+
+    def plain(self, buffer: "NDArray[np.uint8]", position: int, columns: "NDArray[np.int64]", first: int, end: int) -> None:
+        """Look at the uncompressed batches of rows `[first, end)`, whose bytes are in `buffer`, byte `position` of the file on."""
+        room = room_for(columns[:, first:end], self._every)
+        if self._out.shape[1] < room:
+            self._out = np.empty((KEY_SAMPLE_COLUMNS, room), np.int64)
+        written = sample_batches(
+            readable(buffer), position, columns, first, end, self._grain, self._every, self._scratch, self._out
+        )
+        self._keep(int(written))
+
+    def opened(self, columns: "NDArray[np.int64]", row: int, payload: bytes | memoryview) -> None:
+        """Look at a batch that had to be opened, if it was a compressed one of records; `payload` is what it holds."""
+        attributes = int(columns[BatchColumn.ATTRIBUTES, row])
+        position, size = int(columns[BatchColumn.POSITION, row]), int(columns[BatchColumn.SIZE_IN_BYTES, row])
+        of_records = attributes & COMPRESSION_MASK and not attributes & CONTROL_MASK and columns[BatchColumn.MAGIC, row] >= 2
+        if of_records and is_sampled.interpreted(position, size, COMPRESSED_GRAINS * self._grain):
+            view = readable(payload)
+            self._keep(int(sample_payload(view, 0, len(payload), columns, row, self._every, self._scratch, self._out, 0)))
+
+    def _keep(self, written: int) -> None:
+        if written:
+            self._taken.append(self._out[:, :written].copy())
+
+    def take(self) -> "NDArray[np.int64]":
+        """What was gathered since the last time, as a (KEY_SAMPLE_COLUMNS, n) matrix in order of the file; compressed ones after
+        plain ones of the same stretch."""
+        taken, self._taken = self._taken, []
+        return np.concatenate([np.empty((KEY_SAMPLE_COLUMNS, 0), np.int64), *taken], axis=1)

@@ -12,8 +12,7 @@ import numpy as np
 from kafka_forensics.model.batches import BATCH_COLUMNS, CHUNK_ROWS, BatchChunk, BatchColumn, Damage
 from kafka_forensics.model.constants import INT64_MAX
 from kafka_forensics.parsers.kernels.walk import DONE, FULL, MORE, walk
-from kafka_forensics.parsers.log.damage import MAX_CHAIN, Trouble, contained_damage
-from kafka_forensics.parsers.log.window import MAX_WINDOW_BYTES, Window
+from kafka_forensics.parsers.log.damage import MAX_CHAIN, MAX_WINDOW_BYTES, Trouble, Window, contained_damage
 from kafka_forensics.storage.source import RangeReader
 
 if TYPE_CHECKING:

@@ -1,19 +1,17 @@
 """What lies in a log directory, by its files' names."""
 
 from kafka_forensics.parsers.log_dir.discovery import (
+    LOG_DIRECTORY_KINDS,
+    OFFSET_CHECKPOINTS,
     Discovery,
+    FileKind,
+    FileName,
     LogDirectory,
     PartitionDirectory,
     SegmentFiles,
+    classify_file,
     directory_key,
     discover,
-)
-from kafka_forensics.parsers.log_dir.file_names import (
-    LOG_DIRECTORY_KINDS,
-    OFFSET_CHECKPOINTS,
-    FileKind,
-    FileName,
-    classify_file,
     parse_file_name,
     parse_partition_name,
 )

@@ -1,19 +1,35 @@
-# mypy: disallow-subclassing-any=False
 """Records of `__consumer_offsets`: keys, OffsetCommitValue.json and GroupMetadataValue.json in all their versions."""
 
 from typing import Any, Final
 
-from construct import Construct, Int16sb, Int32sb, Int64sb, StringError, Struct, stream_read, stream_write
+from construct import (
+    Construct,
+    ConstructError,
+    Int8sb,
+    Int16sb,
+    Int16ub,
+    Int32sb,
+    Int64sb,
+    StringError,
+    Struct,
+    stream_read,
+    stream_write,
+)
 
-from kafka_forensics.model.group_log import GROUP_METADATA_TYPE, MEMBER_TYPES, OFFSET_COMMIT_TYPES
+from kafka_forensics.model.coordinators import GROUP_METADATA_TYPE, MEMBER_TYPES, OFFSET_COMMIT_TYPES
 from kafka_forensics.parsers.spec.flexible import (
     COMPACT_STRING,
     NULLABLE_STRING,
     TAGGED_FIELDS,
     UNSIGNED_VARINT,
+    UUID_TEXT,
     CompactArray,
+    Flexible,
+    NullableStruct,
+    Tag,
+    plain,
 )
-from kafka_forensics.parsers.spec.record import LengthError
+from kafka_forensics.parsers.spec.record_batch import LengthError
 
 
 class ShortString(Construct):
@@ -159,3 +175,211 @@ def value_layout(record_type: int, version: int) -> Any | None:
     layouts = {GROUP_METADATA_TYPE: GROUP_METADATA_VALUES} | dict.fromkeys(OFFSET_COMMIT_TYPES, OFFSET_COMMIT_VALUES)
     known = layouts.get(record_type, ())
     return known[version] if 0 <= version < len(known) else None
+
+
+# What members of classic consumer groups subscribe to and are assigned (ConsumerProtocolSubscription and -Assignment).
+
+
+NEWEST: Final = 3
+USER_DATA: Final = SizedBytes(nullable=True)
+_PARTITIONS: Final = Array(Struct("topic" / SHORT_STRING, "partitions" / Array(Int32sb)))
+
+
+def _subscription(version: int) -> Any:
+    fields = ["version" / Int16sb, "topics" / Array(SHORT_STRING), "user_data" / USER_DATA]
+    fields += ["owned_partitions" / _PARTITIONS] if version >= 1 else []
+    fields += ["generation_id" / Int32sb] if version >= 2 else []
+    fields += ["rack_id" / NULLABLE_SHORT_STRING] if version >= 3 else []
+    return Struct(*fields)
+
+
+SUBSCRIPTIONS: Final = tuple(_subscription(version) for version in range(NEWEST + 1))
+"""By version, with which the bytes begin."""
+ASSIGNMENT: Final = Struct("version" / Int16sb, "assigned_partitions" / _PARTITIONS, "user_data" / USER_DATA)
+"""The same in all versions."""
+
+
+# Values of `__consumer_offsets` that tell of new groups (KIP-848, KIP-932, KIP-1071), and records of `__share_group_state`.
+#
+# What the coordinators of Kafka 4.3 write, all of version 0, with which every value begins: what came with a later release is
+# tagged, so that these layouts read what 4.0 and later wrote. Share groups were a preview in 4.0, where four kinds were laid out
+# otherwise. Exact and slow; `parsers.group_records` is the fast twin.
+
+
+INTS: Final = CompactArray(Int32sb)
+SHORTS: Final = CompactArray(Int16sb)
+STRINGS: Final = CompactArray(COMPACT_STRING)
+
+_ASSIGNMENT_EPOCHS: Final = Tag(0, "assignment_epochs", CompactArray(Int32sb, nullable=True), [])
+_ASSIGNED: Final = Flexible("topic_id" / UUID_TEXT, "partitions" / INTS)
+_ASSIGNED_WITH_EPOCHS: Final = Flexible("topic_id" / UUID_TEXT, "partitions" / INTS, _ASSIGNMENT_EPOCHS)
+_TASKS: Final = Flexible("subtopology_id" / COMPACT_STRING, "partitions" / INTS)
+_TASKS_WITH_EPOCHS: Final = Flexible("subtopology_id" / COMPACT_STRING, "partitions" / INTS, _ASSIGNMENT_EPOCHS)
+_KEY_VALUE: Final = Flexible("key" / COMPACT_STRING, "value" / COMPACT_STRING)
+_RACKS: Final = Flexible("partition" / Int32sb, "racks" / STRINGS)
+_PARTITION_METADATA: Final = Flexible(
+    "topics"
+    / CompactArray(
+        Flexible(
+            "topic_id" / UUID_TEXT,
+            "topic_name" / COMPACT_STRING,
+            "num_partitions" / Int32sb,
+            "partition_metadata" / CompactArray(_RACKS),
+        )
+    )
+)
+_CLASSIC_PROTOCOL: Final = Flexible("name" / COMPACT_STRING, "metadata" / SizedBytes(compact=True))
+_CLASSIC_MEMBER: Final = Flexible("session_timeout_ms" / Int32sb, "supported_protocols" / CompactArray(_CLASSIC_PROTOCOL))
+_NO_CLASSIC_MEMBER: Final = {"session_timeout_ms": 0, "supported_protocols": []}
+_TARGET_EPOCH: Final = Flexible("assignment_epoch" / Int32sb, Tag(0, "assignment_timestamp", Int64sb, 0))
+_TARGET: Final = Flexible("topic_partitions" / CompactArray(_ASSIGNED))
+_MEMBER_EPOCHS: Final = ("member_epoch" / Int32sb, "previous_member_epoch" / Int32sb, "state" / Int8sb)
+
+CONSUMER_MEMBER: Final = Flexible(
+    "instance_id" / NULLABLE_STRING,
+    "rack_id" / NULLABLE_STRING,
+    "client_id" / COMPACT_STRING,
+    "client_host" / COMPACT_STRING,
+    "subscribed_topic_names" / STRINGS,
+    "subscribed_topic_regex" / NULLABLE_STRING,
+    "rebalance_timeout_ms" / Int32sb,
+    "server_assignor" / NULLABLE_STRING,
+    Tag(0, "classic_member_metadata", NullableStruct(_CLASSIC_MEMBER, tagged=True), _NO_CLASSIC_MEMBER),
+)
+SHARE_MEMBER: Final = Flexible(
+    "rack_id" / NULLABLE_STRING, "client_id" / COMPACT_STRING, "client_host" / COMPACT_STRING, "subscribed_topic_names" / STRINGS
+)
+_SHARED: Final = CompactArray(Flexible("topic_id" / UUID_TEXT, "topic_name" / COMPACT_STRING, "partitions" / INTS))
+_DELETING: Final = CompactArray(Flexible("topic_id" / UUID_TEXT, "topic_name" / COMPACT_STRING))
+_ENDPOINT: Final = Flexible("host" / COMPACT_STRING, "port" / Int16ub)
+STREAMS_MEMBER: Final = Flexible(
+    "instance_id" / NULLABLE_STRING,
+    "rack_id" / NULLABLE_STRING,
+    "client_id" / COMPACT_STRING,
+    "client_host" / COMPACT_STRING,
+    "rebalance_timeout_ms" / Int32sb,
+    "topology_epoch" / Int32sb,
+    "process_id" / COMPACT_STRING,
+    "user_endpoint" / NullableStruct(_ENDPOINT),
+    "client_tags" / CompactArray(_KEY_VALUE),
+)
+STREAMS_CURRENT: Final = Flexible(
+    *_MEMBER_EPOCHS,
+    *(
+        f"{kind}_tasks{pending}" / CompactArray(_TASKS_WITH_EPOCHS)
+        for pending in ("", "_pending_revocation")
+        for kind in ("active", "standby", "warmup")
+    ),
+)
+_TOPIC: Final = Flexible(
+    "name" / COMPACT_STRING,
+    "partitions" / Int32sb,
+    "replication_factor" / Int16sb,
+    "topic_configs" / CompactArray(_KEY_VALUE),
+)
+_COPARTITIONED: Final = Flexible("source_topics" / SHORTS, "source_topic_regex" / SHORTS, "repartition_source_topics" / SHORTS)
+SUBTOPOLOGY: Final = Flexible(
+    "subtopology_id" / COMPACT_STRING,
+    "source_topics" / STRINGS,
+    "source_topic_regex" / STRINGS,
+    "state_changelog_topics" / CompactArray(_TOPIC),
+    "repartition_sink_topics" / STRINGS,
+    "repartition_source_topics" / CompactArray(_TOPIC),
+    "copartition_groups" / CompactArray(_COPARTITIONED),
+)
+
+GROUP_VALUES: Final[dict[int, Flexible]] = {
+    3: Flexible("epoch" / Int32sb, Tag(0, "metadata_hash", Int64sb, 0)),
+    4: _PARTITION_METADATA,
+    5: CONSUMER_MEMBER,
+    6: _TARGET_EPOCH,
+    7: _TARGET,
+    8: Flexible(
+        *_MEMBER_EPOCHS,
+        "assigned_partitions" / CompactArray(_ASSIGNED_WITH_EPOCHS),
+        "partitions_pending_revocation" / CompactArray(_ASSIGNED_WITH_EPOCHS),
+    ),
+    10: SHARE_MEMBER,
+    11: Flexible("epoch" / Int32sb, "metadata_hash" / Int64sb),
+    12: _TARGET_EPOCH,
+    13: _TARGET,
+    14: Flexible(*_MEMBER_EPOCHS, "assigned_partitions" / CompactArray(_ASSIGNED)),
+    15: Flexible("initializing_topics" / _SHARED, "initialized_topics" / _SHARED, "deleting_topics" / _DELETING),
+    16: Flexible("topics" / STRINGS, "version" / Int64sb, "timestamp" / Int64sb),
+    17: Flexible(
+        "epoch" / Int32sb,
+        "metadata_hash" / Int64sb,
+        Tag(0, "validated_topology_epoch", Int32sb, -1),
+        Tag(1, "last_assignment_configs", CompactArray(_KEY_VALUE, nullable=True), []),
+    ),
+    19: STREAMS_MEMBER,
+    20: _TARGET_EPOCH,
+    21: Flexible(*(f"{kind}_tasks" / CompactArray(_TASKS) for kind in ("active", "standby", "warmup"))),
+    22: STREAMS_CURRENT,
+    23: Flexible("epoch" / Int32sb, "subtopologies" / CompactArray(SUBTOPOLOGY)),
+}
+"""Layout behind the version, by the type of the key, as Kafka 4.3.0 has them."""
+EARLY_GROUP_VALUES: Final[dict[int, Flexible]] = {
+    9: _PARTITION_METADATA,
+    11: Flexible("epoch" / Int32sb),
+    15: Flexible("initialized_topics" / _SHARED, "deleting_topics" / _DELETING),
+}
+"""What the preview of share groups in Kafka 4.0 wrote instead."""
+
+SHARE_STATE_KEY: Final = Struct("record_type" / Int16sb, "group" / SHORT_STRING, "topic_id" / UUID_TEXT, "partition" / Int32sb)
+"""ShareSnapshotKey.json (type 0) and ShareUpdateKey.json (1)."""
+_STATE_BATCHES: Final = CompactArray(
+    Flexible("first_offset" / Int64sb, "last_offset" / Int64sb, "delivery_state" / Int8sb, "delivery_count" / Int16sb)
+)
+_COMPLETE: Final = Tag(0, "delivery_complete_count", Int32sb, -1)
+SHARE_STATE_VALUES: Final[dict[int, Flexible]] = {
+    0: Flexible(
+        *(f"{name}_epoch" / Int32sb for name in ("snapshot", "state", "leader")),
+        "start_offset" / Int64sb,
+        _COMPLETE,
+        "create_timestamp" / Int64sb,
+        "write_timestamp" / Int64sb,
+        "state_batches" / _STATE_BATCHES,
+    ),
+    1: Flexible(
+        "snapshot_epoch" / Int32sb, "leader_epoch" / Int32sb, "start_offset" / Int64sb, _COMPLETE, "state_batches" / _STATE_BATCHES
+    ),
+}
+"""By the type of the key: a snapshot, and what changed since."""
+EARLY_SHARE_STATE_VALUES: Final[dict[int, Flexible]] = {
+    0: Flexible(
+        "snapshot_epoch" / Int16ub,
+        "state_epoch" / Int32sb,
+        "leader_epoch" / Int32sb,
+        "start_offset" / Int64sb,
+        "state_batches" / _STATE_BATCHES,
+    ),
+    1: Flexible("snapshot_epoch" / Int16ub, "leader_epoch" / Int32sb, "start_offset" / Int64sb, "state_batches" / _STATE_BATCHES),
+}
+"""The same in the preview of Kafka 4.0."""
+
+
+def read_value(layout: Flexible, value: bytes) -> tuple[dict[str, Any], int] | None:
+    """(fields, bytes behind them) of a value of version 0; None if it is not laid out so."""
+    if value[:2] != b"\0\0":
+        return None
+    try:
+        read = Struct("fields" / layout, "rest" / _REST).parse(value[2:])
+    except ConstructError:
+        return None
+    return plain(read.fields), read.rest
+
+
+def write_value(layout: Flexible, fields: dict[str, Any]) -> bytes:
+    """The value of version 0 with these fields; tagged ones that are not among them are left out."""
+    return b"\0\0" + bytes(layout.build(fields))
+
+
+class _Rest(Construct):
+    """How many bytes are left."""
+
+    def _parse(self, stream: Any, _context: Any, _path: str) -> int:
+        return len(stream.read())
+
+
+_REST: Final = _Rest()

@@ -1,4 +1,3 @@
-# mypy: disallow-subclassing-any=False
 """The flexible encoding of Kafka's messages (KIP-482): unsigned varints, compact strings and arrays, tagged fields.
 
 Exact and slow; nothing is allocated from a declared length before its bytes exist.
@@ -11,7 +10,7 @@ from typing import Any, Final
 
 from construct import Bytes, Construct, ConstructError, ExprAdapter, Renamed, StringError, stream_read, stream_write
 
-from kafka_forensics.parsers.spec.record import LengthError, OverlongVarintError, encode_unsigned
+from kafka_forensics.parsers.spec.record_batch import LengthError, OverlongVarintError, encode_unsigned
 
 
 class UnsignedVarint(Construct):

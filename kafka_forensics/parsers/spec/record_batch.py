@@ -1,10 +1,27 @@
 """The 61-byte header of a magic 2 batch (DefaultRecordBatch), as one declaration."""
 
-from typing import Final
+from typing import Any, Final
 
-from construct import Int8sb, Int16sb, Int32sb, Int32ub, Int64sb, Struct
+from construct import (
+    Bytes,
+    Construct,
+    ConstructError,
+    If,
+    Int8sb,
+    Int16sb,
+    Int32sb,
+    Int32ub,
+    Int64sb,
+    IntegerError,
+    StreamError,
+    Struct,
+    stream_read,
+    stream_size,
+    stream_tell,
+    stream_write,
+)
 
-from kafka_forensics.model.constants import RECORD_BATCH_OVERHEAD
+from kafka_forensics.model.constants import LEGACY_V0_OVERHEAD, LEGACY_V1_OVERHEAD, LOG_OVERHEAD, RECORD_BATCH_OVERHEAD
 
 RECORD_BATCH_HEADER: Final = Struct(
     "base_offset" / Int64sb,
@@ -26,3 +43,168 @@ RECORD_BATCH_HEADER: Final = Struct(
 `crc` is CRC-32C over everything from `attributes` to the end of the batch, as stored.
 """
 assert RECORD_BATCH_HEADER.sizeof() == RECORD_BATCH_OVERHEAD
+
+
+# A magic 2 record (DefaultRecord): zig-zag varints, key, value, headers. Exact and slow; `kernels.records` is its fast twin.
+
+
+class OverlongVarintError(ConstructError):
+    """A varint that goes on past the bytes its width may take."""
+
+
+class LengthError(ConstructError):
+    """A length or count that reaches past the bytes there are, or is negative where null is not allowed."""
+
+
+class ZigZag(Construct):
+    """A zig-zag LEB128 integer of `bits` (32 or 64) bits, at most 5 or 10 bytes (ByteUtils.readVarint, readVarlong).
+
+    One more continued byte is an error; bits beyond the width are dropped, as Java's shifts drop them.
+    """
+
+    def __init__(self, bits: int) -> None:
+        super().__init__()
+        self.bits = bits
+        self.max_size = (bits + 6) // 7
+
+    def _parse(self, stream: Any, _context: Any, path: str) -> int:
+        raw = 0
+        for index in range(self.max_size):
+            byte = stream_read(stream, 1, path)[0]
+            raw |= (byte & 0x7F) << (7 * index)
+            if byte < 0x80:
+                raw &= (1 << self.bits) - 1
+                return (raw >> 1) ^ -(raw & 1)
+        raise OverlongVarintError(f"varint longer than {self.max_size} bytes", path=path)
+
+    def _build(self, obj: int, stream: Any, _context: Any, path: str) -> int:
+        if not -(1 << (self.bits - 1)) <= obj < 1 << (self.bits - 1):
+            raise IntegerError(f"{obj} does not fit {self.bits} bits", path=path)
+        encoded = encode_zigzag(obj)
+        stream_write(stream, encoded, len(encoded), path)
+        return obj
+
+
+def encode_zigzag(value: int) -> bytes:
+    """`value` (int64) as the shortest zig-zag LEB128 bytes."""
+    return encode_unsigned((value << 1) ^ (value >> 63))
+
+
+def encode_unsigned(value: int) -> bytes:
+    """`value` (not negative) as the shortest LEB128 bytes."""
+    encoded = bytearray()
+    while value > 0x7F:
+        encoded.append((value & 0x7F) | 0x80)
+        value >>= 7
+    encoded.append(value)
+    return bytes(encoded)
+
+
+VARINT: Final = ZigZag(32)
+VARLONG: Final = ZigZag(64)
+
+
+class VarintBytes(Construct):
+    """A varint length and that many bytes; any negative length is null where `nullable`, else an error."""
+
+    def __init__(self, *, nullable: bool) -> None:
+        super().__init__()
+        self.nullable = nullable
+
+    def _parse(self, stream: Any, context: Any, path: str) -> bytes | None:
+        length = VARINT._parse(stream, context, path)
+        if length >= 0:
+            return read_sized(stream, length, path)
+        if not self.nullable:
+            raise LengthError("negative length", path=path)
+        return None
+
+    def _build(self, obj: bytes | None, stream: Any, context: Any, path: str) -> bytes | None:
+        VARINT._build(-1 if obj is None else len(obj), stream, context, path)
+        if obj is not None:
+            stream_write(stream, obj, len(obj), path)
+        return obj
+
+
+def read_sized(stream: Any, length: int, path: str) -> bytes:
+    """`length` bytes of `stream`. Raises LengthError if there are fewer."""
+    data: bytes = stream.read(length) if length >= 0 else b""
+    if len(data) != length:
+        raise LengthError(f"{length} bytes declared, {len(data)} there", path=path)
+    return data
+
+
+RECORD_HEADER: Final = Struct("key" / VarintBytes(nullable=False), "value" / VarintBytes(nullable=True))
+"""One of a record's headers; the key is UTF-8."""
+
+
+class Headers(Construct):
+    """A varint count and that many headers; a count below 0 is an error."""
+
+    def _parse(self, stream: Any, context: Any, path: str) -> list[Any]:
+        count = VARINT._parse(stream, context, path)
+        if not 0 <= count <= stream_size(stream) - stream_tell(stream, path):
+            raise LengthError("more headers than bytes, or fewer than none", path=path)
+        headers: list[Any] = []
+        while len(headers) < count:
+            headers.append(RECORD_HEADER.parse_stream(stream))
+        return headers
+
+    def _build(self, obj: list[dict[str, Any]], stream: Any, context: Any, path: str) -> list[dict[str, Any]]:
+        VARINT._build(len(obj), stream, context, path)
+        for header in obj:
+            RECORD_HEADER.build_stream(header, stream)
+        return obj
+
+
+RECORD_BODY: Final = Struct(
+    "attributes" / Int8sb,
+    "timestamp_delta" / VARLONG,
+    "offset_delta" / VARINT,
+    "key" / VarintBytes(nullable=True),
+    "value" / VarintBytes(nullable=True),
+    "headers" / Headers(),
+)
+"""What a record's length counts, and what must fill it exactly."""
+
+
+class SizedBytes(Construct):
+    """A record in its stream: a varint that cannot be null, then that many bytes; cut anywhere, its length is at fault."""
+
+    def _parse(self, stream: Any, context: Any, path: str) -> bytes:
+        try:
+            length = VARINT._parse(stream, context, path)
+        except StreamError as error:
+            raise LengthError("length cut short", path=path) from error
+        return read_sized(stream, length, path)
+
+    def _build(self, obj: bytes, stream: Any, context: Any, path: str) -> bytes:
+        VARINT._build(len(obj), stream, context, path)
+        stream_write(stream, obj, len(obj), path)
+        return obj
+
+
+RECORD: Final = Struct("body" / SizedBytes())
+"""A record as it stands in the batch: the length of its body in bytes, then the body."""
+
+
+# Entries of magic 0 and 1 message sets (LegacyRecord, AbstractLegacyRecordBatch). Exact and slow; see `kernels.records`.
+
+
+LEGACY_ENTRY_HEADER: Final = Struct("offset" / Int64sb, "size" / Int32sb)
+"""Before every message; `size` counts the message alone."""
+assert LEGACY_ENTRY_HEADER.sizeof() == LOG_OVERHEAD
+
+_KEY = ("key_length" / Int32sb, "key" / If(lambda this: this.key_length >= 0, Bytes(lambda this: this.key_length)))
+_VALUE = ("value_length" / Int32sb, "value" / If(lambda this: this.value_length >= 0, Bytes(lambda this: this.value_length)))
+_HEAD = ("crc" / Int32ub, "magic" / Int8sb, "attributes" / Int8sb)
+
+LEGACY_MESSAGE_V0: Final = Struct(*_HEAD, *_KEY, *_VALUE)
+"""`crc` is CRC-32 (IEEE) of everything behind it; a negative length is null."""
+LEGACY_MESSAGE_V1: Final = Struct(*_HEAD, "timestamp" / Int64sb, *_KEY, *_VALUE)
+LEGACY_MESSAGES: Final = (LEGACY_MESSAGE_V0, LEGACY_MESSAGE_V1)
+"""By magic. A compressed message has no key, and its value is a stream of entries of the same kind."""
+
+_EMPTY = {"crc": 0, "magic": 0, "attributes": 0, "timestamp": 0, "key_length": -1, "key": None, "value_length": -1, "value": None}
+assert len(LEGACY_MESSAGE_V0.build(_EMPTY)) == LEGACY_V0_OVERHEAD
+assert len(LEGACY_MESSAGE_V1.build(_EMPTY)) == LEGACY_V1_OVERHEAD

@@ -1,4 +1,3 @@
-# mypy: disallow-subclassing-any=False
 """Records of `__transaction_state` (TransactionLogKey.json, TransactionLogValue.json; TransactionLog). Exact and slow.
 
 Version 0 counts with 32-bit integers, version 1 (transaction.version 1 and up, KIP-890) is flexible: what it adds stands in
@@ -10,7 +9,7 @@ from typing import Any, Final
 from construct import Construct, Int8sb, Int16sb, Int32sb, Int64sb, Struct, stream_read, stream_write
 
 from kafka_forensics.parsers.spec.flexible import COMPACT_STRING, TAGGED_FIELDS, CompactArray, read_elements, read_text
-from kafka_forensics.parsers.spec.record import LengthError
+from kafka_forensics.parsers.spec.record_batch import LengthError
 
 
 class ShortString(Construct):

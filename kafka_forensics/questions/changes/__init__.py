@@ -1,7 +1,15 @@
 """`changes`: every replica compared with itself from one snapshot to the next."""
 
-from kafka_forensics.questions.changes.partition import Words, disks_of
-from kafka_forensics.questions.changes.slices import REPLICAS_A_SNAPSHOT, ChangeAnswer, ChangesCommon, ChangeSlice, change_slices
+from kafka_forensics.questions.changes.partition import (
+    REPLICAS_A_SNAPSHOT,
+    ChangeAnswer,
+    ChangesCommon,
+    ChangeSlice,
+    Words,
+    change_slices,
+    disks_of,
+    judge_changes,
+)
 from kafka_forensics.questions.changes.snapshots import (
     Compared,
     Snapshot,
@@ -14,7 +22,6 @@ from kafka_forensics.questions.changes.snapshots import (
     require_several,
     snapshot_paths,
 )
-from kafka_forensics.questions.changes.tasks import judge_changes
 
 __all__ = [
     "REPLICAS_A_SNAPSHOT",

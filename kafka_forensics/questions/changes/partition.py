@@ -1,17 +1,26 @@
 """One partition over several snapshots: each broker's replica compared with itself, from each snapshot to the next."""
 
 import os
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from kafka_forensics.analysis.over_time import Between, LogChanges, Newer, Went, change, committed_gone, keys_lost, log_changes
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.analysis.replicas import Counts, is_compacted
-from kafka_forensics.evidence.inputs import Inputs, broker_order
+from kafka_forensics.compiled import use_compiled
+from kafka_forensics.engine.serializable import make_serializable
+from kafka_forensics.engine.serialization import pack, unpack
+from kafka_forensics.engine.task_values import Common, Slice, SliceAnswer, StretchRow, inputs_of, slices
+from kafka_forensics.engine.tasks import SliceRows, answered, keep_code_as, keys_apart, opener
+from kafka_forensics.errors import SourceError
+from kafka_forensics.evidence.inputs import Inputs, ReplicaPlan, broker_order
 from kafka_forensics.evidence.options import ScanOptions
-from kafka_forensics.folding.merging import Merged
+from kafka_forensics.folding.fold_split import Merged
+from kafka_forensics.folding.keys import KeyAnswer, KeyQuestion
 from kafka_forensics.model.changes import UNREADABLE, Change, ChangeKind
 from kafka_forensics.model.findings import Finding
 from kafka_forensics.model.results import Incomplete, PartitionSummary, Read
@@ -22,6 +31,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from kafka_forensics.folding.keys import KeysApart
+
 
 Broker = int | str
 
@@ -338,3 +348,102 @@ def _on(old: Replica, before: Disks, after: Disks) -> str | None:
     last = os.path.basename(old.context.log_dir.rstrip("/"))
     named = [name for name, _ in now if os.path.basename(name.rstrip("/")) == last]
     return named[0] if len(named) == 1 else None
+
+
+# What judging one partition over several snapshots needs, small enough to go where it is judged.
+
+
+REPLICAS_A_SNAPSHOT: Final = 1 << 16
+"""Replicas of a partition are numbered from a multiple of this on in each snapshot."""
+
+
+@dataclass(slots=True)
+class ChangesCommon:
+    """What all slices of a comparison have in common: of each snapshot what its scan's tasks have, and its log directories."""
+
+    scans: list[Common]
+    disks: list[Disks]
+
+
+@dataclass(slots=True)
+class ChangeSlice:
+    """One partition: its slice of each snapshot, empty where that has nothing of it, and what each says beside."""
+
+    topic: str
+    partition: int
+    parts: list[Slice] = field(default_factory=list)
+    words: list[Word] = field(default_factory=list)
+    keys: list[KeyAnswer] | None = None
+    """What was answered about its keys, None where nothing was asked yet."""
+
+    @property
+    def replicas(self) -> list[ReplicaPlan]:
+        """Of all snapshots, by these."""
+        return [plan for part in self.parts for plan in part.replicas]
+
+
+@dataclass(slots=True)
+class ChangeAnswer:
+    """What came of it: an answer for each snapshot, None where it has nothing, and the changes between them."""
+
+    answers: list[SliceAnswer | None]
+    compared: PartitionChanges
+    asked: list[KeyQuestion] = field(default_factory=list)
+    """What must be answered first, as in a `SliceAnswer`."""
+
+
+def change_slices(every: Sequence[Inputs], words: Sequence[Words]) -> Iterator[ChangeSlice]:
+    """A slice for every partition that any of the snapshots has, by topic and partition."""
+    found = [{(one.topic, one.partition): one for one in slices(inputs)} for inputs in every]
+    for key in sorted({key for of_snapshot in found for key in of_snapshot}):
+        parts = [of_snapshot.get(key) or Slice(*key) for of_snapshot in found]
+        yield ChangeSlice(*key, parts, [word.of(*key) for word in words])
+
+
+# The task that judges one partition over several snapshots: bytes in, bytes out, as those of `engine.tasks`.
+
+
+make_serializable(sys.modules[__name__])
+
+
+@lru_cache(maxsize=2)
+def _common(packed: bytes) -> ChangesCommon:
+    """The common part, unpacked once in a process."""
+    common: ChangesCommon = unpack(packed)
+    for known in common.scans:
+        keep_code_as(known)
+    return common
+
+
+def judge_changes(common: bytes, rows: Iterator[StretchRow], *, strict: bool = False) -> bytes:
+    """Judge one partition in every snapshot, and compare it over time: its rows into a packed `ChangeAnswer`.
+
+    The first row is the packed `ChangeSlice`; stretches follow by replica, segment and start, each snapshot's replicas numbered
+    from a multiple of `REPLICAS_A_SNAPSHOT` on. With `strict`, raises SourceError where something cannot be read that could be
+    before. Where the answer asks something, the slice is to be judged again with what is told.
+    """
+    known = _common(common)
+    use_compiled(known.scans[0].compiled)
+    change_slice: ChangeSlice = unpack(next(rows).packed, opener(known.scans[0]))
+    stretches = SliceRows(rows)
+    apart = keys_apart(known.scans[0], change_slice.replicas, change_slice.keys)
+    answers: list[SliceAnswer | None] = []
+    times = []
+    for part, scan, disks, word in zip(change_slice.parts, known.scans, known.disks, change_slice.words, strict=True):
+        if not (part.replicas or part.aside):
+            answers.append(None)
+            times.append(At(disks, word))
+            continue
+        answer, merged = answered(part, scan, stretches, apart, len(times) * REPLICAS_A_SNAPSHOT, strict=strict)
+        answers.append(answer)
+        summary = None if answer.answer is None else answer.answer.result.summary
+        times.append(At(disks, word, merged, summary, inputs_of(part, scan.around).evidence))
+    compared = partition_changes(times, known.scans[0].key, apart)
+    if apart is not None and apart.is_waiting:
+        return pack(ChangeAnswer([], PartitionChanges(), apart.asked))
+    seen = {gap for answer in answers if answer is not None for gap in (*answer.incomplete, *answer.noticed.incomplete)}
+    seen.update(() if apart is None else apart.gaps())
+    for gap in compared.incomplete if strict else ():
+        if gap not in seen:
+            raise SourceError(gap.path, gap.reason)
+    return pack(ChangeAnswer(answers, compared))

@@ -13,11 +13,10 @@ from kafka_forensics.compiled import use_compiled, worth_compiling
 from kafka_forensics.engine.local import Progress, folded_replicas, partition_of
 from kafka_forensics.errors import SourceError, UsageError, perhaps_meant
 from kafka_forensics.evidence.inputs import Inputs, gather
-from kafka_forensics.evidence.options import ScanOptions, without_secrets
+from kafka_forensics.evidence.options import ScanOptions, listed, require_match, without_secrets
 from kafka_forensics.evidence.paths import StrangerError, split_name
-from kafka_forensics.evidence.selection import listed, require_match
-from kafka_forensics.folding.merging import Merged
-from kafka_forensics.judging.leftovers import lone_leftovers
+from kafka_forensics.folding.fold_split import Merged
+from kafka_forensics.judging.recovery import lone_leftovers
 from kafka_forensics.judging.scanning import Scan, digest_key, judged
 from kafka_forensics.model.changes import Change, ChangeKind, SnapshotsResult
 from kafka_forensics.model.findings import Confidence, Finding, Severity

@@ -10,8 +10,7 @@ from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.engine.local import Progress, scan_inputs
 from kafka_forensics.errors import SourceError, UsageError
 from kafka_forensics.evidence.inputs import Inputs, gather
-from kafka_forensics.evidence.options import ScanOptions
-from kafka_forensics.evidence.selection import listed, nothing_there
+from kafka_forensics.evidence.options import ScanOptions, listed, nothing_there
 from kafka_forensics.judging.partitions import PartitionResult
 from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.constants import CONTROL_MASK

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 
 from kafka_forensics.compiled import use_compiled, worth_compiling
 from kafka_forensics.errors import PathMissingError, SourceError, UsageError
-from kafka_forensics.evidence.options import ScanOptions
+from kafka_forensics.evidence.options import ScanOptions, fits, nothing_there, raise_unless_hidden
 from kafka_forensics.evidence.paths import lone_file_name, members_left_out, not_listed, open_paths, typed_path
-from kafka_forensics.evidence.selection import fits, nothing_there, raise_unless_hidden
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
 from kafka_forensics.model.results import Incomplete
 from kafka_forensics.parsers.log_dir import (

@@ -9,13 +9,11 @@ from kafka_forensics.analysis.replicas import Readable, readable, timestamps_of
 from kafka_forensics.compiled import use_compiled, worth_compiling
 from kafka_forensics.engine.local import Progress, scan_inputs
 from kafka_forensics.evidence.inputs import Inputs, gather, require_asked
-from kafka_forensics.evidence.options import ScanOptions
-from kafka_forensics.evidence.selection import fits
+from kafka_forensics.evidence.options import ScanOptions, fits
 from kafka_forensics.judging.partitions import PartitionResult
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC, CONSUMER_OFFSETS_TOPIC, SHARE_GROUP_STATE_TOPIC
-from kafka_forensics.model.group_log import Committed, Group, GroupHistory, GroupLog, OffsetCommit
+from kafka_forensics.model.coordinators import Committed, Group, GroupHistory, GroupLog, OffsetCommit, ShareLog, ShareState
 from kafka_forensics.model.results import ScanResult
-from kafka_forensics.model.share_state import ShareLog, ShareState
 from kafka_forensics.rereading.reader import LogReader
 from kafka_forensics.witnesses.share_log import read_share_logs
 from kafka_forensics.witnesses.witnesses import read_witnesses

@@ -6,8 +6,7 @@ from dataclasses import dataclass, field
 from kafka_forensics.analysis.internal_topics import Witnesses
 from kafka_forensics.engine.local import Progress, scan_inputs
 from kafka_forensics.evidence.inputs import gather, require_asked
-from kafka_forensics.evidence.options import ScanOptions
-from kafka_forensics.evidence.selection import fits
+from kafka_forensics.evidence.options import ScanOptions, fits
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
 from kafka_forensics.model.controller import ControllerHistory, PartitionEvent, TopicHistory
 from kafka_forensics.model.findings import Finding

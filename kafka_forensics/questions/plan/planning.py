@@ -5,29 +5,37 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, partial
 from itertools import combinations, pairwise
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kafka_forensics.analysis.internal_topics import Witnesses
 from kafka_forensics.analysis.replica import Replica
-from kafka_forensics.analysis.replicas import BLOCK_OFFSETS, Differences, brokers_epochs, differences, refused_at, walked
+from kafka_forensics.analysis.replicas import (
+    BLOCK_OFFSETS,
+    Differences,
+    brokers_epochs,
+    differences,
+    last_leader,
+    refused_at,
+    walked,
+)
+from kafka_forensics.analysis.transactions_across import completed, proven_by
 from kafka_forensics.engine.local import Progress, scan_inputs
+from kafka_forensics.errors import SourceError, UsageError
 from kafka_forensics.evidence.context import ReplicaContext
-from kafka_forensics.evidence.inputs import Inputs, broker_order, gather
+from kafka_forensics.evidence.inputs import Inputs, broker_order, gather, misnamed
 from kafka_forensics.evidence.ledger import NOT_READ, Case, ExpectedReplica
-from kafka_forensics.evidence.options import ScanOptions
+from kafka_forensics.evidence.options import ScanOptions, listed
 from kafka_forensics.judging.absence import may_delete, unknown_to_controller, voters_end
 from kafka_forensics.judging.environment import identity_groups
 from kafka_forensics.judging.partitions import PartitionResult
-from kafka_forensics.model.batches import BatchColumn
+from kafka_forensics.model.batches import HARMLESS_TAILS, BatchColumn
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
-from kafka_forensics.model.controller import PartitionControl
+from kafka_forensics.model.controller import ControllerHistory, PartitionControl
+from kafka_forensics.model.coordinators import TransactionLog
 from kafka_forensics.model.findings import Finding, Severity
 from kafka_forensics.model.results import Read, ScanResult
-from kafka_forensics.model.transaction_log import TransactionLog
-from kafka_forensics.questions.plan.brokers import check_dead, check_names, control_of, nodes_left, nodes_of
-from kafka_forensics.questions.plan.controller import why_no_word
+from kafka_forensics.parsers.log import SegmentReader, believed_to
 from kafka_forensics.questions.plan.damage import damaged_offsets, has_unknown_bytes, unproven, unread_offsets
-from kafka_forensics.questions.plan.witnesses import witnesses_of
 from kafka_forensics.replication.offset_ranges import Ranges, clipped, counted, normalised, without
 from kafka_forensics.replication.planner import (
     NO_WORD,
@@ -37,6 +45,7 @@ from kafka_forensics.replication.planner import (
     Loss,
     Missing,
     Plan,
+    PlanControl,
     PlanPartition,
     PlanReplica,
     StartOrder,
@@ -49,9 +58,156 @@ from kafka_forensics.replication.planner import (
     steps,
     wish_of,
 )
+from kafka_forensics.rereading.misplaced import logs_of
 from kafka_forensics.rereading.reader import LogReader
 from kafka_forensics.witnesses.controller import present_topic
 from kafka_forensics.witnesses.witnesses import read_witnesses
+
+if TYPE_CHECKING:
+    from kafka_forensics.evidence.inputs import ReplicaPlan
+
+
+# Who is who in a plan: brokers as copies, controllers and users name them, and the controller's last word on a partition.
+
+
+def check_dead(dead: Collection[str], inputs: Inputs, controller: ControllerHistory | None) -> None:
+    """Raise UsageError for a broker that is said not to come back, and that neither a copy nor the controller's log knows."""
+    copies = {
+        str(name)
+        for log_dir in inputs.log_dirs
+        for name in (log_dir.broker, None if log_dir.meta is None else log_dir.meta.node_id)
+        if name is not None and any(directory.topic != CLUSTER_METADATA_TOPIC for directory in log_dir.found.partitions)
+    }
+    said = {
+        str(node)
+        for control in (controller.partitions.values() if controller is not None else ())
+        for node in (*(control.replica_assignment or ()), *(control.isr or ()), *(control.elr or ()))
+    }
+    known = sorted(copies | said, key=lambda name: (not name.isdecimal(), int(name) if name.isdecimal() else 0, name))
+    for broker in sorted(set(dead).difference(known)):
+        text = f"no copy here is of broker {broker}, and no controller's log here gives it a replica"
+        raise UsageError(text, hint=f"brokers known here: {listed(known)}")
+
+
+def check_names(inputs: Inputs) -> None:
+    """Raise UsageError for a copy given as another broker's than its `meta.properties` says: steps would be for the wrong one."""
+    for broker, node_ids, names in misnamed(inputs.log_dirs):
+        text = f"{names[0]} was given as broker {broker}, and is of broker {node_ids[0]} by its meta.properties"
+        raise UsageError(text, hint=f"give it as {node_ids[0]}=PATH: a plan says which broker to stop and to start")
+
+
+def nodes_of(names: Collection[str]) -> frozenset[Broker]:
+    """Brokers named on a command line, ids as numbers."""
+    return frozenset(int(name) if name.isdecimal() else name for name in names)
+
+
+def nodes_left(
+    replicas: list[Replica], nodes: dict[Broker, int], control: PlanControl | None, dead: Collection[str]
+) -> dict[Broker, int]:
+    """The one copy that does not say whose it is, as that of the one replica of which no copy is here; nothing in other cases.
+    Raises UsageError where one of several is that of a dead broker."""
+    unnamed = [replica.broker for replica in replicas if replica.broker not in nodes and not isinstance(replica.broker, int)]
+    assignment = () if control is None or control.assignment is None else control.assignment
+    known = {nodes.get(replica.broker, replica.broker) for replica in replicas}
+    left = [node for node in assignment if node not in known]
+    if len(unnamed) == len(left) == 1:
+        return {unnamed[0]: left[0]}
+    gone = [node for node in left if str(node) in dead]
+    if unnamed and gone:
+        text = f"which of the copies called {listed(map(str, unnamed))} is of broker {gone[0]} cannot be told"
+        raise UsageError(text, hint=f"none has a meta.properties: say whose they are, as in {gone[0]}=PATH")
+    return {}
+
+
+def control_of(control: PartitionControl | None) -> PlanControl | None:
+    """The controller's last word as far as it is known."""
+    if control is None:
+        return None
+
+    def told(ids: list[int] | None) -> tuple[int, ...] | None:
+        return None if ids is None else tuple(ids)
+
+    unclean = control.setting("unclean.leader.election.enable")
+    return PlanControl(
+        control.leader,
+        last_leader(control),
+        control.leader_epoch,
+        told(control.isr),
+        told(control.elr),
+        told(control.replica_assignment),
+        None if unclean is None else unclean.lower() == "true",
+        (control.setting("remote.storage.enable") or "").lower() == "true",
+    )
+
+
+# Why the controller's log says nothing of a partition: it is not here, it is damaged, or it is silent.
+
+
+def why_no_word(inputs: "Inputs", history: "ControllerHistory | None") -> str:
+    """A kind of `Missing`; the copies of the log are read again, to tell damage from silence."""
+    plans = [plan for plan in inputs.internal if plan.context.topic == CLUSTER_METADATA_TOPIC]
+    if not plans:
+        return NO_WORD
+    if history is None or history.unknown_after is not None or history.malformed_records or any(map(_is_damaged, plans)):
+        return "controller_log_damaged"
+    return "controller_log_silent"
+
+
+def _is_damaged(plan: "ReplicaPlan") -> bool:
+    for segment, log, behind in logs_of(plan):
+        try:
+            with plan.log_dir.source.open(log.path) as file:
+                chunks = SegmentReader(file, next_base_offset=believed_to(segment.base_offset, behind)).chunks()
+                if any(damage.kind not in HARMLESS_TAILS for chunk in chunks for damage in chunk.damage):
+                    return True
+        except SourceError:
+            return True
+    return False
+
+
+# What proves records of one replica's log committed, beside its own high watermark: groups' offsets, transactions' markers.
+
+
+_COMMITS_TRIED: Final = 8
+
+
+def witnesses_of(replica: Replica, reader: "LogReader", log: TransactionLog | None, *, conflicts: bool) -> list[Witness]:
+    """The furthest of each kind for one replica's log; `conflicts`: other replicas hold other records."""
+    witnesses = [_group_offset(replica, reader, conflicts=conflicts), None if log is None or conflicts else _marker(replica, log)]
+    return [witness for witness in witnesses if witness is not None]
+
+
+def _group_offset(replica: Replica, reader: "LogReader", *, conflicts: bool) -> Witness | None:
+    """A consumer reads what is committed, and commits the offset behind it. The record before it must be there and not younger than
+    the commit; where replicas conflict the commit must also name that record's epoch, for it does not tell which log was read."""
+    end, own_id = replica.log_end_offset, replica.context.topic_id
+    commits = [
+        committed_offset
+        for committed_offset in replica.context.committed
+        if 0 < committed_offset.greatest.offset <= end and (own_id is None or committed_offset.greatest.topic_id in (None, own_id))
+    ]
+    commits.sort(key=lambda committed_offset: (-committed_offset.greatest.offset, committed_offset.group))
+    for committed_offset in commits[:_COMMITS_TRIED]:
+        offset, moment, epoch = (
+            committed_offset.greatest.offset,
+            committed_offset.greatest.commit_timestamp,
+            committed_offset.greatest.leader_epoch,
+        )
+        rows = reader.batches(replica, offset - 1, offset)
+        if not rows.shape[1] or not 0 <= int(rows[BatchColumn.MAX_TIMESTAMP].max()) <= moment:
+            continue
+        if not conflicts or (epoch >= 0 and epoch == int(rows[BatchColumn.PARTITION_LEADER_EPOCH, 0])):
+            return Witness(offset, "group_offset", replica.broker, committed_offset.group)
+    return None
+
+
+def _marker(replica: Replica, log: TransactionLog) -> Witness | None:
+    rows = replica.state.transactions.last_markers.markers.rows
+    if not len(rows):
+        return None
+    proof = proven_by(rows, replica.log_end_offset, (replica.context.topic, replica.context.partition), completed(log))
+    return None if proof is None else Witness(proof.end_offset, "transaction_marker", replica.broker, proof.transactional_id)
+
 
 CONTRADICTING: Final = frozenset(
     {

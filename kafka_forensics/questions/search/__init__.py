@@ -1,7 +1,6 @@
 """`find`: records by key, offset, time, producer, header or content."""
 
-from kafka_forensics.questions.search.match import Conditions
-from kafka_forensics.questions.search.records import Search, found_columns, search
+from kafka_forensics.questions.search.records import Conditions, Search, found_columns, search
 
 __all__ = [
     "Conditions",

@@ -3,35 +3,92 @@
 The scan before it judges what is open; this walk pairs data with markers. It holds the open transactions of one partition.
 """
 
-from collections.abc import Iterator
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.analysis.transactions import OpenTransaction
-from kafka_forensics.analysis.transactions_across import DamagedLog, best_copy, damage_of, hidden_by_damage
+from kafka_forensics.analysis.transactions_across import SKEW_MS, TV2, DamagedLog, best_copy, damage_of, hidden_by_damage
 from kafka_forensics.engine.local import Progress, scan_inputs
 from kafka_forensics.errors import SourceError
 from kafka_forensics.evidence.inputs import ReplicaPlan, gather, typed_path
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.batches import BatchColumn
-from kafka_forensics.model.constants import (
-    CLUSTER_METADATA_TOPIC,
-    CONTROL_MASK,
-    DELETE_HORIZON_MASK,
-    TIMESTAMP_TYPE_MASK,
-)
+from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC, CONTROL_MASK, DELETE_HORIZON_MASK, TIMESTAMP_TYPE_MASK
+from kafka_forensics.model.coordinators import DEFAULT_MAX_TIMEOUT_MS, LATE_BUFFER_MS, Decision, TopicPartition, TransactionLog
 from kafka_forensics.model.findings import Finding
 from kafka_forensics.model.results import Incomplete, ScanResult
-from kafka_forensics.model.transaction_log import Decision, TopicPartition, TransactionLog
-from kafka_forensics.questions.transactions.coordinators_word import coordinators_word
-from kafka_forensics.questions.transactions.fitting_decision import data_epoch, decided_at, fitting
-from kafka_forensics.rereading.transactional_batches import transactional_batches
+from kafka_forensics.rereading.log_records import transactional_batches
 from kafka_forensics.witnesses.transaction_log import read_transaction_log
 
 if TYPE_CHECKING:
     from kafka_forensics.judging.partitions import PartitionResult
     from kafka_forensics.rereading.reader import LogReader
+
+
+# Why an open transaction is judged as it is: what its coordinator says of it, in a few words.
+
+
+_WORDS: Final = {
+    "will end it": "the coordinator will end it",
+    "should have ended it": "the coordinator should have ended it",
+    "unknown": "what the coordinator says is not known",
+    "not among the copies": "the coordinator's log is not among the copies",
+}
+
+
+def coordinators_word(evidence: dict[str, Any]) -> str | None:
+    """The reason from the evidence of an open transaction; None where that names no coordinator."""
+    word = evidence.get("coordinator")
+    return _not_listed(evidence) if word == "does not list it" else _WORDS.get(word or "")
+
+
+def _not_listed(evidence: dict[str, Any]) -> str:
+    """Of one that no coordinator lists: how old it must be to be called hanging, or why it is not though it is older."""
+    limit_ms = max(DEFAULT_MAX_TIMEOUT_MS, evidence.get("transaction_timeout_ms") or 0) + LATE_BUFFER_MS
+    said = "the coordinator does not list it"
+    if evidence.get("late"):
+        return f"{said}, and only clients' clocks say that it is overdue"
+    if (evidence.get("age_ms") or 0) > limit_ms:
+        return f"{said}, but its log may have been copied before this one"
+    return f"{said}, and it is called hanging only once older than {limit_ms // 60_000} min"
+
+
+# Which of a coordinator's decisions a marker is of: they carry no number that both share, only times.
+
+
+def decided_at(decision: Decision) -> int:
+    """When it was decided, ms: what decisions are sorted by."""
+    return decision.decided_timestamp
+
+
+def data_epoch(decisions: Sequence[Decision], epoch: int, offset: int | None) -> int:
+    """The producer epoch of the data that the decision at `offset` of the coordinators' log is about; `epoch` is the decision's.
+
+    With transaction version 2 the coordinator raises the epoch before it writes the markers (KIP-890).
+    """
+    raised = any(decision.offset == offset and decision.client_transaction_version >= TV2 for decision in decisions)
+    return epoch - 1 if raised and epoch > 0 else epoch
+
+
+def fitting(decisions: Sequence[Decision], timestamp: int, *, commit: bool) -> Decision | None:
+    """The decision nearest in time to a marker that may be of it; `decisions` are of one producer and epoch, by time, and one is
+    completed before the next is made."""
+    nearest: Decision | None = None
+    for at in range(bisect_right(decisions, timestamp + SKEW_MS, key=decided_at) - 1, -1, -1):
+        decision = decisions[at]
+        if decision.completed_timestamp is not None and timestamp > decision.completed_timestamp + SKEW_MS:
+            break
+        if decision.commit == commit and (
+            nearest is None or abs(decided_at(decision) - timestamp) <= abs(decided_at(nearest) - timestamp)
+        ):
+            nearest = decision
+        if nearest is not None and decided_at(decision) <= timestamp:
+            break
+    return nearest
+
 
 STATES: Final = ("committed", "aborted", "open", "hanging", "torn", "empty", "unknown", "lost", "damaged")
 """`empty` is a marker that ended nothing in this copy, `unknown` a transaction whose marker cannot be read, `torn` one that the

@@ -14,7 +14,7 @@ from typing import Final
 from kafka_forensics.model.files import EpochEntry
 from kafka_forensics.replication.epochs import assign_epoch, epoch_at, follower_cut
 from kafka_forensics.replication.offset_ranges import Ranges, clipped, counted, holds, normalised, without
-from kafka_forensics.replication.planner.plan_missing import missing_witnesses
+from kafka_forensics.replication.planner.plan_steps import missing_witnesses
 from kafka_forensics.replication.planner.plans import (
     CHOSEN_BY,
     NO_END,

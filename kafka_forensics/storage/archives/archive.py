@@ -11,21 +11,22 @@ from typing import Final
 from kafka_forensics.errors import SourceError
 from kafka_forensics.storage.archives.decoders import Decoder, DeflateDecoder, GzipDecoder, XzDecoder, ZstdDecoder
 from kafka_forensics.storage.archives.inflate import CACHE, KEPT, InflatedStream
-from kafka_forensics.storage.archives.member_file import HeldBytes, MemberFile, Stored
 from kafka_forensics.storage.archives.members import (
     MAX_NAME,
     Directory,
+    HeldBytes,
     Member,
+    MemberFile,
     MemberTree,
     Reached,
+    Stored,
     TarPlace,
     TooManyMembersError,
     ZipPlace,
     note,
 )
-from kafka_forensics.storage.archives.tar_index import TarIndex
-from kafka_forensics.storage.archives.zip_header import DEFLATED, ENCRYPTED, METHOD_NAMES, STORED, local_record
-from kafka_forensics.storage.archives.zip_index import ZipIndex
+from kafka_forensics.storage.archives.tar import TarIndex
+from kafka_forensics.storage.archives.zip import DEFLATED, ENCRYPTED, METHOD_NAMES, STORED, ZipIndex, local_record
 from kafka_forensics.storage.local import DANGLING, LocalSource
 from kafka_forensics.storage.source import NOT_REGULAR, ByteFile, ByteSource, Entry, EntryKind
 

@@ -2,12 +2,10 @@
 
 from kafka_forensics.storage.remote.errors import RequestFailedError, attempt, once
 from kafka_forensics.storage.remote.filesystems import open_filesystem
-from kafka_forensics.storage.remote.listing import children
 from kafka_forensics.storage.remote.open import expand, open_remote
 from kafka_forensics.storage.remote.options import Given, StorageOptions, option_pair, storage_options
-from kafka_forensics.storage.remote.reached import apart
-from kafka_forensics.storage.remote.source import RemoteSource
-from kafka_forensics.storage.remote.uris import NATIVE, RemotePlace, remote_place
+from kafka_forensics.storage.remote.source import RemoteSource, children
+from kafka_forensics.storage.remote.uris import NATIVE, RemotePlace, apart, remote_place
 
 __all__ = [
     "NATIVE",

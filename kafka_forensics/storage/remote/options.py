@@ -7,7 +7,7 @@ from typing import Final, TypeAlias
 from urllib.parse import urlsplit
 
 from kafka_forensics.errors import UsageError
-from kafka_forensics.storage.remote.reached import holding_at
+from kafka_forensics.storage.remote.uris import holding_at
 
 MIN_BLOCK_MIB: Final = 8
 MAX_BLOCK_MIB: Final = 32

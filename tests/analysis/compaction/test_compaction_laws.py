@@ -15,14 +15,20 @@ from kafka_forensics.analysis.compaction.compaction import (
     DIFFERENCES_LISTED,
     EXPLANATIONS,
     REASONS,
+    ROW_WIDTH,
+    TOMBSTONE,
+    TRANSACTIONAL,
     KeyComparison,
     KeyTally,
     Pair,
+    Row,
     Side,
+    State,
     Unexplained,
+    place,
+    reduced,
 )
-from kafka_forensics.analysis.compaction.key_rows import ROW_WIDTH, TOMBSTONE, TRANSACTIONAL, Row, State, place, reduced
-from kafka_forensics.folding.keys.runs import KeyRuns
+from kafka_forensics.folding.keys.question import KeyRuns
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from kafka_forensics.analysis.catalogue import finding
-from kafka_forensics.analysis.incidents.settings import risky_settings
+from kafka_forensics.analysis.incidents.replication_rules import risky_settings
 from kafka_forensics.model.controller import ControllerHistory, PartitionControl
 from kafka_forensics.model.findings import Finding, Place
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_forensics.analysis.internal_topics.controller_copies import MetadataCopy, add_copy, agree
+from kafka_forensics.analysis.internal_topics.controller import MetadataCopy, add_copy, agree
 
 
 def copy(node: int, *batches: tuple[int, int, int], size: int = 2) -> MetadataCopy:

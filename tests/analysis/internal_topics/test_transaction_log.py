@@ -6,7 +6,7 @@ import pytest
 
 from kafka_forensics.analysis.internal_topics import transaction_log
 from kafka_forensics.analysis.internal_topics.transaction_log import TransactionLogReplay, describes, java_hash, partition_count
-from kafka_forensics.model.transaction_log import LoggedState, TransactionLog, TransactionMetadata
+from kafka_forensics.model.coordinators import LoggedState, TransactionLog, TransactionMetadata
 
 P0, P1 = ("t", 0), ("t", 1)
 

@@ -10,20 +10,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_forensics.analysis.placement import key_placement
-from kafka_forensics.analysis.placement.key_placement import KeyPlacementFold, PartitionKeys
+from kafka_forensics.analysis.placement import rules as key_placement
 from kafka_forensics.analysis.placement.rules import (
     BOTH,
     CRC32,
     MURMUR2,
     NEITHER,
+    KeyPlacementFold,
+    PartitionKeys,
     Placement,
     Rule,
     judge_topic,
     placement_finding,
 )
 from kafka_forensics.model.findings import Confidence, Severity
-from kafka_forensics.model.key_samples import KEY_SAMPLE_COLUMNS
+from kafka_forensics.model.records import KEY_SAMPLE_COLUMNS
 from kafka_forensics.parsers.kernels.partitioners import murmur2
 from tests.support.folds import folded
 

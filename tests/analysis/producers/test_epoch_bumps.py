@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from kafka_forensics.analysis.producers.epoch_bumps import BUMPS_KEPT, EpochBump, EpochBumps
+from kafka_forensics.analysis.producers.producers import BUMPS_KEPT, EpochBump, EpochBumps
 from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.constants import CONTROL_MASK, TRANSACTIONAL_MASK
 from tests.support.segments import columns_of

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kafka_forensics.analysis.producers.rules import ProducerTable, find_producer
 from kafka_forensics.analysis.producers.runs import Extremes, OffsetRuns, offset_behind
-from kafka_forensics.analysis.producers.table import ProducerTable, find_producer
 from kafka_forensics.model.batches import BatchColumn
 from tests.support.producer_log import Log, matrix
 

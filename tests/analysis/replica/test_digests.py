@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_forensics.analysis.replica import digests
-from kafka_forensics.analysis.replica.digests import BlockDigests, add_batches, differing_blocks
+from kafka_forensics.analysis.replica import replica
+from kafka_forensics.analysis.replica.replica import BlockDigests, add_batches, differing_blocks
 from kafka_forensics.model.batches import BatchColumn
 from tests.support.folds import folded
 from tests.support.segments import columns_of
@@ -52,7 +52,7 @@ def as_dictionary(state: BlockDigests) -> dict[int, tuple[int, ...]]:
 @given(BATCHES, st.sampled_from([1, 2, 8, 1 << 10]), st.data())
 def test_any_cut_gives_a_dictionary_of_blocks(batches: list[Batch], most: int, draw: st.DataObject) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(digests, "MAX_BLOCKS", most)
+        patch.setattr(replica, "MAX_BLOCKS", most)
         state = folded(draw, BlockDigests, lambda fold, a, b: fold.step(columns_of(rows(batches[a:b]))), len(batches))
         whole = digest_of(batches)
     assert (state.shift, state.first_block) == (whole.shift, whole.first_block)
@@ -65,10 +65,10 @@ def test_any_cut_gives_a_dictionary_of_blocks(batches: list[Batch], most: int, d
 @given(BATCHES)
 def test_blocks_are_no_coarser_than_they_must_be(batches: list[Batch]) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(digests, "MAX_BLOCKS", 64)
+        patch.setattr(replica, "MAX_BLOCKS", 64)
         state = digest_of(batches)
     last = [max(batch[0], 0) for batch in batches]
-    if state.shift > digests.FIRST_SHIFT:
+    if state.shift > replica.FIRST_SHIFT:
         finer = state.shift - 1
         assert (max(last) >> finer) - (min(last) >> finer) + 1 > 64
 
@@ -77,7 +77,7 @@ def test_blocks_are_no_coarser_than_they_must_be(batches: list[Batch]) -> None:
 @given(BATCHES, st.integers(16, 64))
 def test_coarser_blocks_hold_the_same(batches: list[Batch], shift: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(digests, "MAX_BLOCKS", 64)
+        patch.setattr(replica, "MAX_BLOCKS", 64)
         state = digest_of(batches)
     before = state.shift
     state.coarsen(shift)
@@ -120,7 +120,7 @@ def test_ranges_to_read_again(ours: list[Batch], theirs: list[Batch], start: int
     """Every block whose batches differ lies in a range, and no block that agrees does."""
     common = [(last, 9, 9) for last in range(0, 12 * BLOCK, BLOCK // 2)]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(digests, "MAX_BLOCKS", most)
+        patch.setattr(replica, "MAX_BLOCKS", most)
         left, right = digest_of(common + ours), digest_of(common + theirs)
         ranges = differing_blocks(left, right, start, end)
     shift = left.shift

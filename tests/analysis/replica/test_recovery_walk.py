@@ -9,15 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_forensics.analysis.replica.recovery_walk import RecoveryFold, WalkEnd
-from kafka_forensics.analysis.segments.overview import survey
+from kafka_forensics.analysis.replica.replica import RecoveryFold, WalkEnd
+from kafka_forensics.analysis.segments.framing import survey
 from kafka_forensics.model.batches import BATCH_COLUMNS, BatchChunk
-from kafka_forensics.parsers.log.frames import last_entry, read_next_offset
-from kafka_forensics.replication.recovery_facts import (
-    LENGTH_TOO_SMALL,
-    OFFSET_OVERFLOW,
-    Stop,
-)
+from kafka_forensics.parsers.log.codecs import last_entry, read_next_offset
+from kafka_forensics.replication.recovery import LENGTH_TOO_SMALL, OFFSET_OVERFLOW, Stop
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
 from tests.support.memory import MemoryFile
 from tests.support.segments import read

@@ -5,8 +5,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from kafka_forensics.analysis.replica.replica import Replica
-from kafka_forensics.analysis.replicas.fork_cuts import lineage
-from kafka_forensics.analysis.replicas.forks import fork_findings, premises, trailing_epoch_loss
+from kafka_forensics.analysis.replicas.forks import fork_findings, lineage, premises, trailing_epoch_loss
 from kafka_forensics.model.files import EpochEntry
 from kafka_forensics.model.findings import Confidence, Finding, Severity
 from kafka_forensics.replication.epochs import truncation_offset

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from kafka_forensics.analysis.replica.replica import Replica
-from kafka_forensics.analysis.replicas.fork_cuts import brokers_epochs
-from kafka_forensics.analysis.replicas.forks import fork_findings
+from kafka_forensics.analysis.replicas.forks import brokers_epochs, fork_findings
 from kafka_forensics.model.batches import Damage
 from kafka_forensics.model.controller import PartitionControl
 from kafka_forensics.model.findings import Confidence, Finding, Severity

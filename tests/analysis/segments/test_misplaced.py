@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 import kafka_forensics
 from kafka_forensics.analysis.replica.replica import Replica
-from kafka_forensics.analysis.replicas.diff import differences, walked
-from kafka_forensics.analysis.replicas.range_counts import counted
+from kafka_forensics.analysis.replicas.diff import counted, differences, walked
 from kafka_forensics.analysis.segments.continuity import ContinuityFold, Run
 from kafka_forensics.analysis.segments.misplaced import (
     Misplaced,

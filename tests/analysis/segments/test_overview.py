@@ -10,11 +10,10 @@ from hypothesis import strategies as st
 
 from kafka_forensics.analysis.epochs.epochs import EpochsFold
 from kafka_forensics.analysis.producers.producers import ProducersFold
-from kafka_forensics.analysis.replica.digests import BlockDigests
+from kafka_forensics.analysis.replica.replica import BlockDigests
 from kafka_forensics.analysis.segments.continuity import ContinuityFold
-from kafka_forensics.analysis.segments.framing import FramingFold
+from kafka_forensics.analysis.segments.framing import FramingFold, look_over, survey
 from kafka_forensics.analysis.segments.indexes import IndexFold
-from kafka_forensics.analysis.segments.overview import look_over, survey
 from kafka_forensics.model.batches import BATCH_COLUMNS, BatchChunk, BatchColumn, Damage
 
 pytestmark = pytest.mark.properties

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from kafka_forensics.analysis.producers.producers import ProducersFold
-from kafka_forensics.analysis.transactions.producer_snapshot_check import compare_with_snapshot
+from kafka_forensics.analysis.transactions.index_check import compare_with_snapshot
 from kafka_forensics.analysis.transactions.transactions import TransactionsFold
 from kafka_forensics.model.batches import Damage
 from kafka_forensics.model.files import ProducerEntry, ProducerSnapshot

@@ -10,8 +10,8 @@ from kafka_forensics.analysis.internal_topics import transaction_log
 from kafka_forensics.analysis.internal_topics.transaction_log import TransactionLogReplay
 from kafka_forensics.analysis.transactions_across.across import TransactionsAcross
 from kafka_forensics.analysis.transactions_across.decided import _ends_open
+from kafka_forensics.model.coordinators import Decision, TransactionLog, TransactionMetadata
 from kafka_forensics.model.findings import Finding, Place
-from kafka_forensics.model.transaction_log import Decision, TransactionLog, TransactionMetadata
 
 P0, P1 = ("t", 0), ("t", 1)
 NOW = 1_700_000_000_000

@@ -8,16 +8,14 @@ import numpy as np
 import pytest
 
 from kafka_forensics.analysis.producers.producers import ProducersFold
-from kafka_forensics.analysis.transactions.index_check import IndexCheck
-from kafka_forensics.analysis.transactions.producer_snapshot_check import compare_with_snapshot
+from kafka_forensics.analysis.transactions.index_check import IndexCheck, compare_with_snapshot
 from kafka_forensics.analysis.transactions.transactions import TransactionsFold
 from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.constants import INTERNAL_TOPICS
 from kafka_forensics.model.files import AbortedTxn, TransactionIndex
 from kafka_forensics.model.findings import Finding, Severity
 from kafka_forensics.model.results import TransactionCounts
-from kafka_forensics.parsers.indexes.producer_snapshot import parse_producer_snapshot
-from kafka_forensics.parsers.indexes.transaction_index import parse_transaction_index
+from kafka_forensics.parsers.indexes.offset_index import parse_producer_snapshot, parse_transaction_index
 from tests.support.archives import members, of_brokers
 from tests.support.memory import MemoryFile
 from tests.support.producer_log import context, read_segment

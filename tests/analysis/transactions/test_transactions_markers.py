@@ -9,11 +9,10 @@ from numpy.typing import NDArray
 from kafka_forensics.analysis.transactions import markers, rules
 from kafka_forensics.analysis.transactions.markers import LastRows, fallen_epochs
 from kafka_forensics.analysis.transactions.transactions import TransactionsFold
-from kafka_forensics.analysis.transactions_across.decided import Commits
-from kafka_forensics.analysis.transactions_across.disagree import disagreements
+from kafka_forensics.analysis.transactions_across.decided import Commits, disagreements
 from kafka_forensics.analysis.transactions_across.facts import PartitionFacts
 from kafka_forensics.evidence.context import ReplicaContext
-from kafka_forensics.model.transaction_log import Decision
+from kafka_forensics.model.coordinators import Decision
 from tests.support.producer_log import ABORT, COMMIT, Log
 
 START = 1_700_000_000_000

@@ -5,17 +5,22 @@ from pathlib import Path
 import pytest
 
 from kafka_forensics.model.files import EpochEntry
-from kafka_forensics.parsers.checkpoints.identity import parse_clean_shutdown, parse_meta_properties, parse_partition_metadata
-from kafka_forensics.parsers.checkpoints.leader_epochs import parse_leader_epochs
-from kafka_forensics.parsers.checkpoints.offsets import parse_offset_checkpoint
-from kafka_forensics.parsers.indexes.offset_index import parse_offset_index
-from kafka_forensics.parsers.indexes.producer_snapshot import parse_producer_snapshot
-from kafka_forensics.parsers.indexes.time_index import parse_time_index
-from kafka_forensics.parsers.indexes.transaction_index import parse_transaction_index
+from kafka_forensics.parsers.checkpoints.offsets import (
+    parse_clean_shutdown,
+    parse_leader_epochs,
+    parse_meta_properties,
+    parse_offset_checkpoint,
+    parse_partition_metadata,
+)
+from kafka_forensics.parsers.indexes.offset_index import (
+    parse_offset_index,
+    parse_producer_snapshot,
+    parse_time_index,
+    parse_transaction_index,
+)
 from kafka_forensics.parsers.log_dir.discovery import discover, parse_file_name
 from kafka_forensics.writers.checkpoints import write_clean_shutdown, write_leader_epochs, write_partition_metadata
-from kafka_forensics.writers.indexes import write_offset_index, write_time_index, write_transaction_index
-from kafka_forensics.writers.snapshots import write_producer_snapshot
+from kafka_forensics.writers.indexes import write_offset_index, write_producer_snapshot, write_time_index, write_transaction_index
 from tests.support.archives import members
 from tests.support.memory import MemoryFile, MemorySource
 

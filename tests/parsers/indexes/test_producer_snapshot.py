@@ -7,11 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka_forensics.model.files import ProducerEntry, ProducerSnapshot
-from kafka_forensics.parsers.indexes import producer_snapshot
-from kafka_forensics.parsers.indexes.producer_snapshot import parse_producer_snapshot
-from kafka_forensics.parsers.spec.index import parse_entries
-from kafka_forensics.parsers.spec.producer_snapshot import PRODUCER_ENTRY, SNAPSHOT_HEADER
-from kafka_forensics.writers.snapshots import write_producer_snapshot
+from kafka_forensics.parsers.indexes import offset_index
+from kafka_forensics.parsers.indexes.offset_index import parse_producer_snapshot
+from kafka_forensics.parsers.spec.indexes import PRODUCER_ENTRY, SNAPSHOT_HEADER, parse_entries
+from kafka_forensics.writers.indexes import write_producer_snapshot
 from tests.support.memory import MemoryFile
 
 ENTRIES = [
@@ -89,15 +88,15 @@ def test_bytes_behind_the_last_entry_are_damage() -> None:
 
 
 def test_long_snapshots_are_decoded_in_part_and_said_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(producer_snapshot, "_WINDOW", 46)
-    monkeypatch.setattr(producer_snapshot, "MAX_DECODED_BYTES", 46)
+    monkeypatch.setattr(offset_index, "_WINDOW", 46)
+    monkeypatch.setattr(offset_index, "MAX_DECODED_BYTES", 46)
     snapshot = parse(DATA)
     assert snapshot.entries == ENTRIES[:1]
     assert snapshot.crc == snapshot.crc_computed
     assert [(row.kind, row.position, row.size_in_bytes, row.detail["crc_checked"]) for row in snapshot.damage] == [
         ("BUDGET_EXCEEDED", 56, 92, True)
     ]
-    monkeypatch.setattr(producer_snapshot, "MAX_CHECKED_BYTES", 100)
+    monkeypatch.setattr(offset_index, "MAX_CHECKED_BYTES", 100)
     unchecked = parse(DATA)
     assert (unchecked.entries, unchecked.crc_computed) == (ENTRIES[:1], -1)
     assert [row.detail["crc_checked"] for row in unchecked.damage] == [False]

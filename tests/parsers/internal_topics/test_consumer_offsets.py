@@ -8,7 +8,7 @@ from construct import ConstructError
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_forensics.model.group_log import MEMBERS_LISTED, RECORD_TYPES, GroupKey, GroupMember, GroupMetadata, OffsetCommit
+from kafka_forensics.model.coordinators import MEMBERS_LISTED, RECORD_TYPES, GroupKey, GroupMember, GroupMetadata, OffsetCommit
 from kafka_forensics.parsers.internal_topics.consumer_offsets import (
     check_value,
     read_group_metadata,

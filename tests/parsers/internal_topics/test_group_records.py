@@ -7,12 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_forensics.model.group_log import RECORD_TYPES
-from kafka_forensics.parsers.internal_topics.group_records import MAX_VALUE_BYTES, read_group_value
+from kafka_forensics.model.coordinators import RECORD_TYPES
+from kafka_forensics.parsers.internal_topics.consumer_offsets import MAX_VALUE_BYTES, read_group_value
 from kafka_forensics.parsers.internal_topics.share_state import ShareKey, read_share_key, read_share_value
-from kafka_forensics.parsers.log.record_reader import plain_records
-from kafka_forensics.parsers.spec.flexible import Flexible, parsed
-from kafka_forensics.parsers.spec.group_records import (
+from kafka_forensics.parsers.log.record_stream import plain_records
+from kafka_forensics.parsers.spec.consumer_offsets import (
     EARLY_GROUP_VALUES,
     EARLY_SHARE_STATE_VALUES,
     GROUP_VALUES,
@@ -21,6 +20,7 @@ from kafka_forensics.parsers.spec.group_records import (
     read_value,
     write_value,
 )
+from kafka_forensics.parsers.spec.flexible import Flexible, parsed
 
 INPUTS = Path(__file__).resolve().parents[2] / "golden" / "dump" / "inputs"
 LOG = f"{0:020}.log"

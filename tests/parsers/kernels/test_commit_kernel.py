@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from kafka_forensics.evidence.inputs import gather
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.batches import BatchColumn, Damage
-from kafka_forensics.model.group_log import GroupLog
+from kafka_forensics.model.coordinators import GroupLog
 from kafka_forensics.parsers.kernels.commits import Superseded
 from kafka_forensics.parsers.log.segment import SegmentReader
 from kafka_forensics.witnesses.group_log import replay_log

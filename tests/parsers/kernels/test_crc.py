@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from kafka_forensics.compiled import Kernel, compile_function
 from kafka_forensics.parsers.kernels import crc_native
 from kafka_forensics.parsers.kernels.crc import crc32, crc32c, identity, load_i16, load_i32, load_i64
-from kafka_forensics.parsers.kernels.search import longest_zero_run
+from kafka_forensics.parsers.kernels.walk import longest_zero_run
 
 INT64 = st.integers(-(2**63), 2**63 - 1)
 FORMS = ("interpreted", "compiled")

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from kafka_forensics import compiled
 from kafka_forensics.model.batches import BATCH_COLUMNS, BatchColumn
-from kafka_forensics.model.key_samples import KEY_SAMPLE_COLUMNS
-from kafka_forensics.model.records import RECORD_COLUMNS
+from kafka_forensics.model.records import KEY_SAMPLE_COLUMNS, RECORD_COLUMNS
 from kafka_forensics.parsers.kernels.crc import crc32
 from kafka_forensics.parsers.kernels.partitioners import (
     MOST_OF_A_BATCH,
@@ -24,7 +23,7 @@ from kafka_forensics.parsers.kernels.partitioners import (
 )
 from kafka_forensics.parsers.kernels.records import readable
 from kafka_forensics.parsers.log.inspection import inspector
-from kafka_forensics.parsers.log.key_sampler import BYTES_FOR_EACH, LEAST_GRAIN, MOST_FOR_ONE_MORE, SAMPLED_BATCHES, KeySampler
+from kafka_forensics.parsers.log.records import BYTES_FOR_EACH, LEAST_GRAIN, MOST_FOR_ONE_MORE, SAMPLED_BATCHES, KeySampler
 from kafka_forensics.writers.batches import RecordToWrite, write_batch, write_marker, write_record
 from tests.support.records import payloads
 from tests.support.segments import BASE_TIMESTAMP, columns_of, flipped, legacy_entry, read

@@ -25,7 +25,7 @@ from kafka_forensics.parsers.kernels.records import (
     readable,
     scan_records,
 )
-from kafka_forensics.parsers.spec.record import RECORD_BODY, VARINT, VARLONG, encode_zigzag
+from kafka_forensics.parsers.spec.record_batch import RECORD_BODY, VARINT, VARLONG, encode_zigzag
 from kafka_forensics.writers.batches import RecordToWrite, write_marker, write_record
 from tests.support.records import body, framed, matrix, payloads, spec_records, varint
 from tests.support.segments import log, read

@@ -12,8 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kafka_forensics.model.batches import BATCH_COLUMNS, BatchColumn
-from kafka_forensics.parsers.kernels.search import plausible_size, search
-from kafka_forensics.parsers.kernels.walk import DONE, FULL, MORE, TROUBLE, walk
+from kafka_forensics.parsers.kernels.walk import DONE, FULL, MORE, TROUBLE, plausible_size, search, walk
 from kafka_forensics.parsers.spec.record_batch import RECORD_BATCH_HEADER
 from kafka_forensics.writers.batches import RecordToWrite, fix_crc, write_batch, write_marker
 from tests.support.mutations import segments

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_forensics.parsers.log.control import ControlRecord, parse_control_record
+from kafka_forensics.parsers.log.records import ControlRecord, parse_control_record
 from kafka_forensics.parsers.spec.control import CONTROL_RECORD_KEY, CONTROL_RECORD_VALUES
 
 DIRECTORY = bytes(range(16))

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from kafka_forensics.model.batches import BatchColumn
-from kafka_forensics.parsers.log.control import parse_control_record
-from kafka_forensics.parsers.log.records import DecodedBatch, check_rows, decode_batch
+from kafka_forensics.parsers.log.records import DecodedBatch, check_rows, decode_batch, parse_control_record
 from kafka_forensics.parsers.log.segment import SegmentReader
 from kafka_forensics.writers.batches import RecordToWrite, write_batch, write_marker
 from tests.support.archives import members

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from kafka_forensics.compiled import use_compiled, using_compiled
 from kafka_forensics.model.batches import BatchColumn, Damage
-from kafka_forensics.parsers.log import damage, segment, window
+from kafka_forensics.parsers.log import damage, segment
+from kafka_forensics.parsers.log import damage as window
 from kafka_forensics.parsers.log.segment import SegmentReader, find_batch
 from tests.support.memory import MemoryFile
 from tests.support.mutations import batch_lists, segments

@@ -5,7 +5,8 @@ import struct
 import pytest
 
 from kafka_forensics.model.batches import BatchColumn, Damage
-from kafka_forensics.parsers.log import damage, segment, window
+from kafka_forensics.parsers.log import damage, segment
+from kafka_forensics.parsers.log import damage as window
 from tests.support.segments import batch, changed, flipped, legacy_entry, log, read, starts, with_length
 
 HEADER_FIELDS = {

@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from kafka_forensics.compiled import use_compiled, using_compiled
-from kafka_forensics.parsers.log import damage, window
+from kafka_forensics.parsers.log import damage
+from kafka_forensics.parsers.log import damage as window
 from tests.support.memory import MemoryFile
 from tests.support.segments import batch, legacy_entry, read
 

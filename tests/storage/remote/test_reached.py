@@ -4,7 +4,7 @@ import pytest
 
 from kafka_forensics.errors import UsageError
 from kafka_forensics.storage.remote.options import storage_options
-from kafka_forensics.storage.remote.reached import apart, holding_at
+from kafka_forensics.storage.remote.uris import apart, holding_at
 
 ONE = "s3://KEY:SECRET@bucket/day?endpoint=http://127.0.0.1:9000"
 

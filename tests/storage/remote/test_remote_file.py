@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from kafka_forensics.errors import SourceError
 from kafka_forensics.storage.remote.errors import Failure, RequestFailedError
-from kafka_forensics.storage.remote.file import SMALL_FILE, SMALL_READ, RemoteFile
-from kafka_forensics.storage.remote.small_files import ROOM, SmallObjects
+from kafka_forensics.storage.remote.file import ROOM, SMALL_FILE, SMALL_READ, RemoteFile, SmallObjects
 
 MIB = 1 << 20
 CONTENT = random.Random(7).randbytes(5 * MIB + 4321)

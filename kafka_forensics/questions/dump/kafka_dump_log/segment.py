@@ -4,9 +4,12 @@ For `dump --format kafka-dump-log` (org.apache.kafka.tools.DumpLogSegments) alon
 damage. What makes Kafka's tool end with an exception is a `PeerGivesUpError` here, raised at the same record.
 """
 
+import json
+import re
 import struct
 import zlib
-from collections.abc import Iterable, Iterator
+from base64 import b64encode
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -26,14 +29,38 @@ from kafka_forensics.model.constants import (
     RECORD_BATCH_OVERHEAD,
     TIMESTAMP_TYPE_MASK,
 )
+from kafka_forensics.model.coordinators import GROUP_METADATA_TYPE, MEMBER_TYPES, OFFSET_COMMIT_TYPES
 from kafka_forensics.model.records import NO_TIMESTAMP_TYPE, RECORD_COLUMNS, TIMESTAMP_TYPES, RecordColumn
+from kafka_forensics.parsers.internal_topics import (
+    MAX_VALUE_BYTES,
+    SHARE_RECORDS,
+    decode_metadata_record,
+    parse_transaction_log_key,
+    parse_transaction_log_value,
+    read_key,
+    read_offset_commit,
+    read_share_key,
+)
 from kafka_forensics.parsers.kernels.records import OK, check_message, read_varint, readable, scan_records
 from kafka_forensics.parsers.log import MAX_BATCH_BYTES, decompress
-from kafka_forensics.parsers.spec.legacy import LEGACY_ENTRY_HEADER, LEGACY_MESSAGE_V1
-from kafka_forensics.parsers.spec.record_batch import RECORD_BATCH_HEADER
+from kafka_forensics.parsers.spec.consumer_offsets import (
+    ASSIGNMENT,
+    GROUP_METADATA_VALUES,
+    GROUP_VALUES,
+    NEWEST,
+    SHARE_STATE_VALUES,
+    SUBSCRIPTIONS,
+    read_value,
+)
+from kafka_forensics.parsers.spec.flexible import Flexible, parsed, without_defaults
+from kafka_forensics.parsers.spec.indexes import ABORTED_TXN, OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY
+from kafka_forensics.parsers.spec.metadata_records import MESSAGES
+from kafka_forensics.parsers.spec.record_batch import LEGACY_ENTRY_HEADER, LEGACY_MESSAGE_V1, RECORD_BATCH_HEADER
+from kafka_forensics.parsers.spec.transaction_state import TRANSACTION_LOG_VALUES
 
 if TYPE_CHECKING:
     from kafka_forensics.storage.source import ByteFile
+
 
 MAX_PAYLOAD_BYTES: Final = 256 << 20
 """Nor those of one that decompresses to more."""
@@ -340,3 +367,395 @@ def _legacy_record(batch: PeerBatch, data: bytes, row: list[int], offset: int, t
     valid = zlib.crc32(data[start + 16 : start + size]) == crc
     key, value = (_part(data, row, column) for column in (RecordColumn.KEY_POSITION, RecordColumn.VALUE_POSITION))
     return PeerRecord(offset, timestamp if batch.magic else NO_TIMESTAMP, NO_SEQUENCE, key, value, (), crc, valid)
+
+
+# Keys and values as the decoders of Kafka's own tool print them: `--cluster-metadata-decoder` and its like (DumpLogSegments).
+#
+# A decoder gives the texts of key and payload, None for one that is not printed. What it cannot read it says in place of them; in
+# the words of the reader here, where the tool prints the message of a Java exception.
+
+
+Decoder = Callable[[PeerRecord], tuple[str | None, str | None]]
+
+_NOT_TAKEN_APART: Final = "not taken apart here"
+_CREDENTIAL: Final = "USER_SCRAM_CREDENTIAL_RECORD"
+"""What is in it stays secret."""
+_LAST: Final = ("directories", "eligible_leader_replicas", "last_known_elr")
+"""Fields of partitions that Kafka's schema has at the end."""
+_GROUP_TYPES: Final = frozenset({*OFFSET_COMMIT_TYPES, GROUP_METADATA_TYPE, *GROUP_VALUES})
+"""Of Kafka 4.3.0; its tool knows no others."""
+_LEGACY_COMMIT: Final = 0
+_REGULAR_EXPRESSION: Final = 16
+_CONSUMER: Final = "consumer"
+_DELETED: Final = "<DELETE>"
+_CONTROL: Final = re.compile(r"(?<!\\)((?:\\\\)*)\\u(00[0-9a-f]{2})")
+"""A control character as JSON spells it, and not what looks so behind a backslash that is spelled itself."""
+
+
+def camel(value: Any) -> Any:
+    """`value` with the keys of its mappings as Kafka's JSON spells them, and bytes in base64."""
+    if isinstance(value, dict):
+        return {_camel_word(key): camel(each) for key, each in value.items() if key != "tagged_fields"}
+    if isinstance(value, bytes):
+        return b64encode(value).decode()
+    return [camel(each) for each in value] if isinstance(value, list | tuple) else value
+
+
+def _camel_word(name: str) -> str:
+    first, *rest = name.split("_")
+    return first + "".join(part.capitalize() for part in rest)
+
+
+def json_line(value: Any) -> str:
+    """`value` as Kafka's JSON in one line, in which control characters are spelled with large letters."""
+    line = json.dumps(camel(value), separators=(",", ":"), ensure_ascii=False)
+    return _CONTROL.sub(lambda match: f"{match[1]}\\u{match[2].upper()}", line)
+
+
+def cluster_metadata(record: PeerRecord) -> tuple[None, str]:
+    """`--cluster-metadata-decoder`."""
+    read = decode_metadata_record(record.value)
+    if read.problem == "kind":
+        return None, f"Error at {record.offset}, skipping. Unknown metadata id {read.api_key}"
+    if read.problem is not None:
+        return None, f"Error at {record.offset}, skipping. {read.name} of {read.size_in_bytes} bytes: {read.problem}"
+    if read.fields is None or read.name == _CREDENTIAL:
+        return None, f"Error at {record.offset}, skipping. {read.name} of {read.size_in_bytes} bytes is {_NOT_TAKEN_APART}"
+    fields = dict(read.fields)
+    for tag in MESSAGES[read.api_key][read.version].tags:
+        if fields[tag.name] == tag.default:
+            del fields[tag.name]
+    ordered = {name: each for name, each in fields.items() if name not in _LAST}
+    if "leader_recovery_state" in ordered and "leader_epoch" in ordered:
+        ordered = _behind(ordered, "leader_recovery_state", "leader")
+    ordered |= {name: fields[name] for name in _LAST if name in fields}
+    return None, json_line({"type": read.name, "version": read.version, "data": ordered})
+
+
+def _behind(fields: dict[str, Any], name: str, other: str) -> dict[str, Any]:
+    """`fields` with one of them moved behind another."""
+    moved = {}
+    for each, value in fields.items():
+        if each != name:
+            moved[each] = value
+        if each == other:
+            moved[name] = fields[name]
+    return moved
+
+
+def transaction_log(record: PeerRecord) -> tuple[str, str | None]:
+    """`--transaction-log-decoder`. Raises PeerGivesUpError for a record without key."""
+    name, problem = parse_transaction_log_key(_key(record))
+    if problem == "key_version":
+        return _unknown_type(record)
+    if problem is not None:
+        return _error(record, problem)
+    key = json_line({"type": "0", "data": {"transactional_id": name}})
+    if record.value is None:
+        return key, _DELETED
+    metadata, problem = parse_transaction_log_value(record.value)
+    if metadata is None:
+        return _error(record, str(problem))
+    version = int.from_bytes(record.value[:2], "big")
+    fields = parsed(TRANSACTION_LOG_VALUES[version], record.value)
+    if isinstance(fields, str):
+        return _error(record, fields)
+    told: dict[str, Any] = {"producer_id": fields.pop("producer_id")}
+    told |= {"previous_producer_id": metadata.previous_producer_id} if metadata.previous_producer_id != -1 else {}
+    told |= {"next_producer_id": metadata.next_producer_id} if metadata.next_producer_id != -1 else {}
+    told["producer_epoch"] = fields.pop("producer_epoch")
+    told |= {"next_producer_epoch": metadata.next_producer_epoch} if metadata.next_producer_epoch != -1 else {}
+    told |= {field: each for field, each in fields.items() if field != "version"}
+    if metadata.client_transaction_version:
+        told["client_transaction_version"] = metadata.client_transaction_version
+    return key, json_line({"version": str(version), "data": told})
+
+
+def consumer_offsets(record: PeerRecord) -> tuple[str, str | None]:
+    """`--offsets-decoder`. Raises PeerGivesUpError for a record without key, and for a value too large to take apart."""
+    read = read_key(_key(record))
+    if isinstance(read, str):
+        return _unreadable_key(record)
+    if read.record_type not in _GROUP_TYPES:
+        return _unknown_type(record)
+    if read.record_type in OFFSET_COMMIT_TYPES:
+        data: dict[str, Any] = {"group": read.group, "topic": read.topic, "partition": read.partition}
+    elif read.record_type == GROUP_METADATA_TYPE:
+        data = {"group": read.group}
+    else:
+        data = {"group_id": read.group}
+        if read.record_type in MEMBER_TYPES:
+            data["regular_expression" if read.record_type == _REGULAR_EXPRESSION else "member_id"] = read.member_id
+    key = json_line({"type": str(read.record_type), "data": data})
+    if record.value is None:
+        return key, _DELETED
+    if read.record_type in GROUP_VALUES:
+        return _with_value(record, key, read.record_type, _flexible(record, GROUP_VALUES[read.record_type]))
+    newest = 0 if read.record_type == _LEGACY_COMMIT else len(GROUP_METADATA_VALUES) - 1
+    commit_or_group = _commit if read.record_type in OFFSET_COMMIT_TYPES else _group
+    version = _version(record)
+    value = "version" if version is None or not 0 <= version <= newest else commit_or_group(record.value, version)
+    return _with_value(record, key, read.record_type, value)
+
+
+def share_group_state(record: PeerRecord) -> tuple[str, str | None]:
+    """`--share-group-state-decoder`. Raises as `consumer_offsets` does."""
+    read = read_share_key(_key(record))
+    if isinstance(read, str):
+        return _unreadable_key(record)
+    if read.record_type not in SHARE_RECORDS:
+        return _unknown_type(record)
+    data = {"group_id": read.group, "topic_id": read.topic_id, "partition": read.partition}
+    key = json_line({"type": str(read.record_type), "data": data})
+    if record.value is None:
+        return key, _DELETED
+    return _with_value(record, key, read.record_type, _flexible(record, SHARE_STATE_VALUES[read.record_type]))
+
+
+def _flexible(record: PeerRecord, layout: Flexible) -> dict[str, Any] | str:
+    """The value's fields as Kafka 4.3.0 shows them, by its own layout alone."""
+    value = record.value or b""
+    if len(value) > MAX_VALUE_BYTES:
+        raise PeerLimitError(f"the value at offset {record.offset} has {len(value)} bytes, more than {MAX_VALUE_BYTES}")
+    if _version(record) != 0:
+        return "version"
+    read = read_value(layout, value)
+    return "fields" if read is None else dict(without_defaults(layout, read[0]))
+
+
+def _with_value(record: PeerRecord, key: str, record_type: int, value: dict[str, Any] | str) -> tuple[str, str | None]:
+    """The key, and the value's fields behind their version; or what is wrong with it."""
+    version = _version(record)
+    if version is None:
+        return _error(record, "Could not read version from value's buffer.")
+    if value == "version":
+        return _error(record, f"Found an unknown record version {version} for {record_type} type")
+    if isinstance(value, str):
+        return _error(record, f"Could not read record with version {version} from value's buffer due to: {value}.")
+    return key, json_line({"version": str(version), "data": value})
+
+
+def _version(record: PeerRecord) -> int | None:
+    """The version a value begins with, None if it is too short for one."""
+    value = record.value or b""
+    return int.from_bytes(value[:2], "big", signed=True) if len(value) >= 2 else None
+
+
+def _unreadable_key(record: PeerRecord) -> tuple[str, None]:
+    key = record.key or b""
+    if len(key) < 2:
+        return _error(record, "Could not read version from key's buffer.")
+    record_type = int.from_bytes(key[:2], "big", signed=True)
+    return _error(record, f"Could not read record with version {record_type} from key's buffer due to: key.")
+
+
+def _commit(value: bytes, version: int) -> dict[str, Any] | str:
+    read = read_offset_commit(value)
+    if isinstance(read, str):
+        return read
+    fields = read._asdict()
+    wanted = {"leader_epoch": version >= 3, "expire_timestamp": version == 1, "topic_id": read.topic_id is not None}
+    return {name: each for name, each in fields.items() if wanted.get(name, True)}
+
+
+def _group(value: bytes, version: int) -> dict[str, Any] | str:
+    fields = parsed(GROUP_METADATA_VALUES[version], value)
+    if isinstance(fields, str):
+        return fields
+    del fields["version"]
+    if fields["protocol_type"] == _CONSUMER:
+        for member in fields["members"]:
+            member["subscription"] = _protocol(member["subscription"], SUBSCRIPTIONS)
+            member["assignment"] = _protocol(member["assignment"], (ASSIGNMENT,) * (NEWEST + 1))
+    return fields
+
+
+def _protocol(data: bytes, layouts: tuple[Any, ...]) -> Any:
+    """The fields of bytes that begin with their version; the bytes themselves where they are not laid out so."""
+    version = int.from_bytes(data[:2], "big", signed=True)
+    if not 0 <= version < len(layouts):
+        return data
+    fields = parsed(layouts[version], data)
+    if isinstance(fields, str):
+        return data
+    return {name: each for name, each in fields.items() if name != "version"}
+
+
+def _key(record: PeerRecord) -> bytes:
+    if record.key is None:
+        raise PeerGivesUpError(
+            f"Failed to decode message at offset {record.offset} using the specified decoder (message had a missing key)"
+        )
+    return record.key
+
+
+def _unknown_type(record: PeerRecord) -> tuple[str, None]:
+    kind = int.from_bytes((record.key or b"")[:2], "big", signed=True)
+    return f"Unknown record type {kind} at offset {record.offset}, skipping.", None
+
+
+def _error(record: PeerRecord, reason: str) -> tuple[str, None]:
+    return f"Error at offset {record.offset}, skipping. {reason}", None
+
+
+# Indexes and producer snapshots as Kafka's tool reads them: every entry that fills its place, up to the first zero one.
+#
+# For `dump --format kafka-dump-log`. An index is held against its segment; what the tool would say of a difference is noted, what
+# ends it with an exception is a `PeerGivesUpError`.
+
+
+SLICE_BYTES: Final = 5 << 20
+"""What the tool reads of a segment to look an index entry up: its default of --max-message-size."""
+_OFFSET_ENTRY: Final = struct_of(OFFSET_INDEX_ENTRY.subcons)
+_TIME_ENTRY: Final = struct_of(TIME_INDEX_ENTRY.subcons)
+_ABORTED_TXN: Final = struct_of(ABORTED_TXN.subcons)
+_WINDOW_ENTRIES: Final = 4096
+
+Note = Callable[[str, str], None]
+"""Called with a heading and a line for standard error."""
+
+
+@dataclass(frozen=True, slots=True)
+class PeerSegment:
+    """The index at hand, by its `name`, with the segment's `base_offset`, its log and, for a time index, its offset index."""
+
+    name: str
+    base_offset: int
+    log: "ByteFile | None"
+    log_name: str
+    index: "ByteFile | None" = None
+
+    def slice(self, position: int) -> PeerLog:
+        """The log from byte `position` on. Raises PeerGivesUpError."""
+        if self.log is None:
+            raise PeerGivesUpError(f"{self.log_name} (No such file or directory)")
+        if not 0 <= position <= self.log.size_in_bytes:
+            raise PeerGivesUpError(f"Slice from position {position} exceeds end position of {self.log_name}")
+        return PeerLog(self.log, self.log_name, position)
+
+
+def entries_of(file: "ByteFile", entry: Any) -> Iterator[tuple[int, ...]]:
+    """Every whole `entry` (a `struct.Struct`) of `file`, in windows."""
+    position = 0
+    while window := file.read_at(position, entry.size * _WINDOW_ENTRIES):
+        whole = len(window) - len(window) % entry.size
+        yield from entry.iter_unpack(window[:whole])
+        position += whole
+        if whole < entry.size * _WINDOW_ENTRIES:
+            return
+
+
+def offset_entries(file: "ByteFile", segment: PeerSegment, note: Note) -> Iterator[tuple[int, int]]:
+    """(offset, position) of each entry of a `.index`, its batch looked up first (DumpLogSegments.dumpIndex)."""
+    for row, (relative_offset, position) in enumerate(entries_of(file, _OFFSET_ENTRY)):
+        offset = segment.base_offset + relative_offset
+        if relative_offset == 0 and row:
+            return
+        first = next(segment.slice(position).batches(), None)
+        if first is None or first.size_in_bytes > SLICE_BYTES:
+            raise PeerGivesUpError("java.util.NoSuchElementException")
+        if first.last_offset != offset:
+            note(f"Mismatches in :{segment.name}", f"  Index offset: {offset}, log offset: {first.last_offset}")
+        yield offset, position
+
+
+def time_entries(file: "ByteFile", segment: PeerSegment, note: Note) -> Iterator[tuple[int, int]]:
+    """(timestamp, offset) of each entry of a `.timeindex`, looked up in the segment (DumpLogSegments.dumpTimeIndex).
+
+    For every entry the tool reads all batches to the segment's end, and ends at what it cannot read there.
+    """
+    looked_up = {0} if segment.index is None else {0, *(position for _, position in entries_of(segment.index, _OFFSET_ENTRY))}
+    readable_from: set[int] = set()
+    previous = -1
+    for row, (timestamp, relative_offset) in enumerate(entries_of(file, _TIME_ENTRY)):
+        offset = segment.base_offset + relative_offset
+        if relative_offset == 0 and row:
+            return
+        log = segment.slice(_lookup(segment, offset))
+        peer_batch: PeerBatch | None = None
+        for batch in log.batches():
+            if peer_batch is None and batch.last_offset >= offset:
+                peer_batch = batch
+            if peer_batch is not None and batch.position in readable_from:
+                break
+            if batch.position in looked_up:
+                readable_from.add(batch.position)
+        if peer_batch is None or peer_batch.last_offset != offset:
+            words = f"Indexed offset: {offset}, found log offset: {-1 if peer_batch is None else peer_batch.last_offset}"
+            note(f"The following indexed offsets are not found in :{segment.name}", words)
+        else:
+            _check_time(
+                timestamp, max((record.timestamp for record in log.records(peer_batch)), default=-1), previous, segment, note
+            )
+        previous = timestamp
+        yield timestamp, offset
+
+
+def _check_time(timestamp: int, largest: int, previous: int, segment: PeerSegment, note: Note) -> None:
+    """Hold an entry's time against the largest of its batch's records and against the entry before."""
+    if largest != timestamp:
+        words = f"  Index timestamp: {timestamp}, log timestamp: {largest}"
+        note(f"Found timestamp mismatch in :{segment.name}", words)
+    if timestamp <= previous:
+        words = f"  Index timestamp: {timestamp}, Previously indexed timestamp: {previous}"
+        note(f"Found out of order timestamp in :{segment.name}", words)
+
+
+def _lookup(segment: PeerSegment, offset: int) -> int:
+    """Position of the last entry of the offset index that is not above `offset`; 0 without one."""
+    found = 0
+    if segment.index is not None:
+        for relative_offset, position in entries_of(segment.index, _OFFSET_ENTRY):
+            if segment.base_offset + relative_offset > offset or (relative_offset == 0 and found):
+                break
+            found = position
+    return found
+
+
+def check_offset_index(file: "ByteFile", segment: PeerSegment) -> None:
+    """OffsetIndex.sanityCheck. Raises PeerGivesUpError."""
+    last = _last(file, _OFFSET_ENTRY)
+    if last is not None and last[0] < 0:
+        raise PeerGivesUpError(f"Corrupt index found, index file ({segment.name}) has a last offset below its base offset")
+    _check_size(file, segment, _OFFSET_ENTRY.size, "Index file")
+
+
+def check_time_index(file: "ByteFile", segment: PeerSegment) -> None:
+    """TimeIndex.sanityCheck. Raises PeerGivesUpError."""
+    last = _last(file, _TIME_ENTRY)
+    if last is not None:
+        first = next(entries_of(file, _TIME_ENTRY))[0]
+        corrupt = f"Corrupt time index found, time index file ({segment.name})"
+        if last[0] < first:
+            raise PeerGivesUpError(f"{corrupt} has last timestamp {last[0]} which is less than the first timestamp {first}")
+        if last[1] < 0:
+            raise PeerGivesUpError(f"{corrupt} has a last offset below its base offset")
+    _check_size(file, segment, _TIME_ENTRY.size, "Time index file")
+
+
+def _check_size(file: "ByteFile", segment: PeerSegment, width: int, noun: str) -> None:
+    size = file.size_in_bytes
+    if size % width:
+        raise PeerGivesUpError(f"{noun} {segment.name} is corrupt, found {size} bytes which is no multiple of {width}")
+
+
+def is_empty_index(file: "ByteFile") -> bool:
+    """Whether a `.index` holds no whole entry."""
+    return file.size_in_bytes < _OFFSET_ENTRY.size
+
+
+def _last(file: "ByteFile", entry: Any) -> tuple[int, ...] | None:
+    """The last whole entry; None if there is none."""
+    whole = file.size_in_bytes // entry.size
+    if not whole:
+        return None
+    data = file.read_at((whole - 1) * entry.size, entry.size)
+    return tuple(entry.unpack(data)) if len(data) == entry.size else None
+
+
+def aborted_txns(file: "ByteFile") -> Iterator[tuple[int, ...]]:
+    """(version, producer id, first, last, last stable offset) of each entry; Kafka 4.3 sees the version's high byte alone."""
+    for version, *fields in entries_of(file, _ABORTED_TXN):
+        if version >> 8 > 0:
+            raise PeerGivesUpError(f"Unexpected aborted transaction version {version >> 8}")
+        yield version >> 8, *fields

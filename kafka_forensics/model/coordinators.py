@@ -1,7 +1,10 @@
-"""What `__consumer_offsets` says: offsets that groups committed, and the groups themselves."""
+"""What the transaction coordinators' log (`__transaction_state`) says: of a transactional id, and of its transactions."""
 
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
+
+# What `__consumer_offsets` says: offsets that groups committed, and the groups themselves.
+
 
 OFFSET_COMMIT_TYPES: Final = frozenset({0, 1})
 GROUP_METADATA_TYPE: Final = 2
@@ -230,3 +233,185 @@ class GroupHistory:
             for cluster, committed_offset in found
             if cluster is None or cluster_id is None or cluster == cluster_id
         ]
+
+
+# What `__share_group_state` says: from where share groups take the records of a partition, and how far each record has come.
+
+
+DELIVERY_STATES: Final = {0: "available", 1: "acquired", 2: "acknowledged", 3: "archiving", 4: "archived"}
+"""Kafka's names by number; acquired records are never written, archived ones were rejected or delivered too often."""
+NO_OFFSET: Final = -1
+
+
+def delivery_state_name(number: int) -> str | int:
+    """Kafka's name of a delivery state, the number itself if it has none."""
+    return DELIVERY_STATES.get(number, number)
+
+
+class StateBatch(NamedTuple):
+    """Records `first_offset` to `last_offset` (inclusive) that are in one state."""
+
+    first_offset: int
+    last_offset: int
+    delivery_state: int
+    delivery_count: int
+    """How often they were handed to a member."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShareState:
+    """How far a share group is on a partition, as the last records of its key say."""
+
+    group: str
+    topic_id: str
+    partition: int
+    snapshot_epoch: int
+    state_epoch: int | None
+    """None where no snapshot is left."""
+    leader_epoch: int
+    start_offset: int
+    """Of the first record that is not done with; -1 while nobody has read. It may be set by hand: it proves no records."""
+    delivery_complete_count: int
+    """Records from the start offset on that are done with; -1 is not known (before Kafka 4.2)."""
+    batches: tuple[StateBatch, ...]
+    """By offset, without overlaps; what no batch names is yet to be delivered, or is being so."""
+    record_offset: int
+    timestamp: int
+    """Of the last record, in milliseconds."""
+    unknown_after: int | None = None
+    """Unreadable records behind that offset of the log may have changed it since, None if there are none."""
+
+    def offsets_in(self, delivery_state: int) -> int:
+        """How many offsets are in a state."""
+        return sum(batch.last_offset - batch.first_offset + 1 for batch in self.batches if batch.delivery_state == delivery_state)
+
+
+@dataclass(slots=True)
+class ShareLog:
+    """One partition of `__share_group_state`, replayed from one replica's copy."""
+
+    partition: int
+    broker: int | str
+    states: list[ShareState] = field(default_factory=list)
+    """By group, topic id and partition."""
+    complete: bool = True
+    """False where bytes of the log are damaged or could not be read: states may be missing."""
+    limited: bool = False
+    """There was more than is followed: what was new after that is left out."""
+
+
+TRANSACTION_STATES: Final = (
+    "Empty",
+    "Ongoing",
+    "PrepareCommit",
+    "PrepareAbort",
+    "CompleteCommit",
+    "CompleteAbort",
+    "Dead",
+    "PrepareEpochFence",
+)
+"""Kafka's names by status byte (TransactionState)."""
+OPEN_STATES: Final = frozenset({"Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence"})
+"""States in which the coordinator still has markers to write to the partitions it lists."""
+DEFAULT_MAX_TIMEOUT_MS: Final = 15 * 60 * 1000
+"""`transaction.max.timeout.ms` unless it is configured otherwise."""
+LATE_BUFFER_MS: Final = 5 * 60 * 1000
+"""What a broker grants on top before it counts a transaction as late (KIP-664)."""
+
+TopicPartition = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionMetadata:
+    """One value of the log: the whole state of a transactional id from then on. -1 is "none"; times are ms."""
+
+    producer_id: int
+    producer_epoch: int
+    transaction_timeout_ms: int
+    state: str
+    """One of `TRANSACTION_STATES`."""
+    partitions: tuple[TopicPartition, ...]
+    """Of the transaction in hand, as listed; empty in the states Empty and Complete."""
+    last_update_timestamp: int
+    start_timestamp: int
+    previous_producer_id: int = -1
+    next_producer_id: int = -1
+    client_transaction_version: int = 0
+    next_producer_epoch: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedState:
+    """The last word of the log on a transactional id; `metadata` is None for one that expired (a tombstone)."""
+
+    transactional_id: str
+    partition: int
+    """Of `__transaction_state`."""
+    offset: int
+    timestamp: int
+    metadata: TransactionMetadata | None
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """How the coordinator decided one transaction: first a Prepare record with its partitions, then a Complete one.
+
+    `producer_epoch` is that of the Prepare record; `completed_timestamp` is None while the log does not say that every marker is
+    written.
+    """
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    commit: bool
+    partitions: tuple[TopicPartition, ...]
+    start_timestamp: int
+    decided_timestamp: int
+    completed_timestamp: int | None
+    log_partition: int
+    offset: int
+    """Of the Prepare record in `__transaction_state`."""
+    client_transaction_version: int = 0
+
+
+@dataclass(slots=True)
+class TransactionLog:
+    """The coordinators' log, replayed from one copy of each of its partitions."""
+
+    states: dict[str, LoggedState] = field(default_factory=dict)
+    """Transactional id → last word."""
+    decisions: list[Decision] = field(default_factory=list)
+    """Decisions whose Prepare record is still there, in the order of the log; the latest of very many."""
+    ids_of_producer: dict[int, tuple[str, ...]] = field(default_factory=dict)
+    """Producer id → transactional ids that have or had it, also those without a last word here."""
+    partitions: dict[int, int | str] = field(default_factory=dict)
+    """Partition of the log → broker whose copy was read."""
+    missing: list[int] = field(default_factory=list)
+    """Partitions known to exist and not read to the end."""
+    unknown_ids: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """Transactional id → (partition, offset) of a record that could not be read, with no later word on it."""
+    unknown_from: dict[int, int] = field(default_factory=dict)
+    """Partition → first offset of a record that may have been about any id."""
+    newest_timestamp: int = -1
+    """Of all its records, by the coordinators' clocks."""
+    forgot: bool = False
+    """Whether there were more ids or producers than are remembered, so that the log has some that are not here."""
+    partly_known: set[int] = field(default_factory=set)
+    """Producer ids that have or had a transactional id which was forgotten."""
+    any_partly_known: bool = False
+    """Whether these were too many to remember, so that any producer id may be one of them."""
+
+    @property
+    def complete(self) -> bool:
+        """Whether it can be said that an id or a producer is *not* in the log."""
+        return bool(self.partitions) and not (self.missing or self.unknown_from or self.unknown_ids or self.forgot)
+
+    def owners(self, producer_id: int) -> list[LoggedState]:
+        """The last word on every transactional id that has or had a producer id, as far as it is here (`knows_owners`)."""
+        return [self.states[name] for name in self.ids_of_producer.get(producer_id, ()) if name in self.states]
+
+    def knows_owners(self, producer_id: int) -> bool:
+        """Whether no transactional id that has or had a producer id was forgotten, nor the last word on one."""
+        if self.any_partly_known or producer_id in self.partly_known:
+            return False
+        return all(name in self.states for name in self.ids_of_producer.get(producer_id, ()))
