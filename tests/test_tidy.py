@@ -42,8 +42,8 @@ MAY_IMPORT = {
 """Room → rooms below it; `cli`, and the few modules beside it at the top, may import anything."""
 ABOVE_ALL = {"cli", "__main__", "__init__"}
 
-WITHOUT_DOOR = tuple(f"{PACKAGE}.{name}." for name in ("parsers.spec", "parsers.kernels", "model.schemas"))
-"""Where each file is one layout, one kernel or one schema, and none needs the others."""
+WITHOUT_DOOR = tuple(f"{PACKAGE}.{name}." for name in ("parsers.spec", "parsers.kernels", "cli.commands", "cli.outputs"))
+"""Where each file is one layout, one kernel, one command or one kind of answer: a door would load them all."""
 NAMES_MODULES = {f"{PACKAGE}.engine.serializable"}
 """It takes all classes of a module."""
 

@@ -18,23 +18,23 @@ from typing import Annotated, Any, Final, NoReturn
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from kafka_forensics.cli.changes import changes
-from kafka_forensics.cli.choices import choose
-from kafka_forensics.cli.compare import compare
-from kafka_forensics.cli.doctor import doctor
-from kafka_forensics.cli.dump import dump
-from kafka_forensics.cli.epochs import epochs
-from kafka_forensics.cli.explain import explain
-from kafka_forensics.cli.export import export
-from kafka_forensics.cli.find import find
-from kafka_forensics.cli.groups import groups
-from kafka_forensics.cli.metadata import metadata
-from kafka_forensics.cli.plan import plan
+from kafka_forensics.cli.commands.changes import changes
+from kafka_forensics.cli.commands.compare import compare
+from kafka_forensics.cli.commands.doctor import doctor
+from kafka_forensics.cli.commands.dump import dump
+from kafka_forensics.cli.commands.epochs import epochs
+from kafka_forensics.cli.commands.explain import explain
+from kafka_forensics.cli.commands.export import export
+from kafka_forensics.cli.commands.find import find
+from kafka_forensics.cli.commands.groups import groups
+from kafka_forensics.cli.commands.metadata import metadata
+from kafka_forensics.cli.commands.plan import plan
+from kafka_forensics.cli.commands.scan import log_to, scan
+from kafka_forensics.cli.commands.simulate import SUBCOMMANDS as SIMULATE
+from kafka_forensics.cli.commands.transactions import transactions
+from kafka_forensics.cli.options import choose
 from kafka_forensics.cli.safe_text import printable
-from kafka_forensics.cli.scan import log_to, scan
-from kafka_forensics.cli.simulate import SUBCOMMANDS as SIMULATE
 from kafka_forensics.cli.streams import destination
-from kafka_forensics.cli.transactions import transactions
 from kafka_forensics.errors import ForensicsError, UsageError, nearest
 from kafka_forensics.version import __version__
 
@@ -269,7 +269,7 @@ def _reader_is_gone() -> bool:
 
 def _tell(*lines: str) -> None:
     """Lines for stderr in the columns of a terminal; lost in silence if nobody can read them."""
-    from kafka_forensics.cli.notes import say
+    from kafka_forensics.cli.streams import say
 
     with contextlib.suppress(OSError):
         say(destination(sys.stderr, no_color=True), lines)

@@ -14,9 +14,8 @@ import pytest
 from jsonschema import Draft202012Validator
 from referencing import Registry, Resource
 
-from kafka_forensics.cli.compare_output import write_comparison
-from kafka_forensics.cli.compare_words import content_words
 from kafka_forensics.cli.main import outcome
+from kafka_forensics.cli.outputs.compare import content_words, write_comparison
 from kafka_forensics.cli.streams import Destination
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.export.json_document import Shape, json_schema

@@ -5,11 +5,11 @@ import sys
 import pytest
 from pyarrow import fs
 
-from kafka_forensics.cli import doctor_checks
+from kafka_forensics.cli.commands import doctor
 
 
 def storage_rows() -> dict[str, tuple[str, str, bool]]:
-    return {check.name: (check.status, check.detail, check.needed) for check in doctor_checks._storage()}
+    return {check.name: (check.status, check.detail, check.needed) for check in doctor._storage()}
 
 
 def test_back_ends_of_pyarrow_and_fsspec_are_named(monkeypatch: pytest.MonkeyPatch) -> None:

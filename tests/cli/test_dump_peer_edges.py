@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from kafka_forensics.cli.dump_peer import _text
 from kafka_forensics.cli.main import outcome
+from kafka_forensics.cli.outputs.kafka_dump_log import _text
 from tests.support.segments import batch
 
 NAME = f"{0:020}"

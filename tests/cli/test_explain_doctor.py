@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from kafka_forensics.analysis.catalogue import CATALOGUE
-from kafka_forensics.cli import doctor_checks
-from kafka_forensics.cli.explain import write_page
+from kafka_forensics.cli.commands import doctor
+from kafka_forensics.cli.commands.explain import write_page
 from kafka_forensics.cli.main import outcome
 from kafka_forensics.cli.options import FORMATS
 from kafka_forensics.cli.streams import Destination
@@ -115,20 +115,20 @@ def test_doctor_finds_this_machine_well(capsys: pytest.CaptureFixture[str]) -> N
 def test_doctor_ends_with_1_if_the_local_engine_lacks_something(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(doctor_checks, "run_checks", lambda: [doctor_checks.Check("codec lz4", "broken", "gives other bytes back")])
+    monkeypatch.setattr(doctor, "run_checks", lambda: [doctor.Check("codec lz4", "broken", "gives other bytes back")])
     assert outcome(["doctor"]) == 1
     assert "codec lz4\tbroken\tgives other bytes back\n" in capsys.readouterr().out
-    monkeypatch.setattr(doctor_checks, "run_checks", lambda: [doctor_checks.Check("spark", "absent", "", needed=False)])
+    monkeypatch.setattr(doctor, "run_checks", lambda: [doctor.Check("spark", "absent", "", needed=False)])
     assert outcome(["doctor"]) == 0
 
 
 def test_codec_that_changes_bytes_is_broken() -> None:
-    assert doctor_checks.round_trip("codec x", bytes, lambda data: data[1:]).status == "broken"
+    assert doctor.round_trip("codec x", bytes, lambda data: data[1:]).status == "broken"
 
     def fail(_: bytes) -> bytes:
         raise ValueError("no such codec")
 
-    assert doctor_checks.round_trip("codec x", bytes, fail) == doctor_checks.Check("codec x", "broken", "no such codec")
+    assert doctor.round_trip("codec x", bytes, fail) == doctor.Check("codec x", "broken", "no such codec")
 
 
 def test_java_is_asked_with_a_time_bound(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -136,10 +136,10 @@ def test_java_is_asked_with_a_time_bound(monkeypatch: pytest.MonkeyPatch, tmp_pa
     java = tmp_path / "java"
     java.write_text("#!/bin/sh\nexec sleep 60\n")
     java.chmod(0o755)
-    monkeypatch.setattr(doctor_checks, "JAVA_SECONDS", 0.2)
-    assert doctor_checks.java().status == "broken"
+    monkeypatch.setattr(doctor, "JAVA_SECONDS", 0.2)
+    assert doctor.java().status == "broken"
     java.write_text("#!/bin/sh\necho 'openjdk version \"21\"' >&2\n")
-    monkeypatch.setattr(doctor_checks, "JAVA_SECONDS", 10.0)
-    assert doctor_checks.java().detail == 'openjdk version "21"'
+    monkeypatch.setattr(doctor, "JAVA_SECONDS", 10.0)
+    assert doctor.java().detail == 'openjdk version "21"'
     monkeypatch.setenv("PATH", "")
-    assert doctor_checks.java().status == "absent"
+    assert doctor.java().status == "absent"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kafka_forensics.cli.find import content, times
+from kafka_forensics.cli.commands.find import content, times
 from kafka_forensics.cli.main import outcome
 from kafka_forensics.errors import UsageError
 from kafka_forensics.writers.batches import RecordToWrite, write_batch

@@ -22,7 +22,7 @@ from kafka_forensics.__main__ import run
 
 class Interrupting:
     def find_spec(self, name, *_):
-        if name == "kafka_forensics.cli.transactions":
+        if name == "kafka_forensics.cli.commands.transactions":
             os.kill(os.getpid(), signal.SIGINT)
 
 sys.meta_path.insert(0, Interrupting())

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from kafka_forensics.cli.commands.metadata import COLUMNS
 from kafka_forensics.cli.main import outcome
-from kafka_forensics.cli.metadata import COLUMNS
 from tests.support.controller_log import ControllerLog, change, partition, record, topic
 from tests.support.faults import TOPIC_ID
 from tests.support.results import EVIL

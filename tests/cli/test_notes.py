@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from kafka_forensics.cli.main import outcome
-from kafka_forensics.cli.notes import say, wrapped
-from kafka_forensics.cli.streams import Destination
+from kafka_forensics.cli.streams import Destination, say, wrapped
 from tests.support.faults import healthy
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -6,10 +6,9 @@ from dataclasses import replace
 import pytest
 
 from kafka_forensics.analysis.catalogue import finding
-from kafka_forensics.cli.notes import wrapped
-from kafka_forensics.cli.output import write_result
-from kafka_forensics.cli.output_words import aligned, by_kind, headline, replica_words, summary_lines
-from kafka_forensics.cli.streams import Destination
+from kafka_forensics.cli.outputs.scan import write_result
+from kafka_forensics.cli.outputs.words import aligned, by_kind, headline, replica_words, summary_lines
+from kafka_forensics.cli.streams import Destination, wrapped
 from kafka_forensics.model.findings import Place
 from kafka_forensics.model.results import Agreement, Incomplete, TransactionCounts
 from tests.support.results import clean_result, partition, replica, result_of

@@ -13,7 +13,7 @@ import pytest
 
 from kafka_forensics.analysis.catalogue import CATALOGUE, finding
 from kafka_forensics.cli.options import FORMATS
-from kafka_forensics.cli.output import write_result
+from kafka_forensics.cli.outputs.scan import write_result
 from kafka_forensics.cli.streams import Destination
 from kafka_forensics.export.json_document import FINDING_COLUMNS, json_schema, with_twins
 from kafka_forensics.model.findings import Place

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from kafka_forensics.cli.main import outcome
-from kafka_forensics.cli.plain_table import SAMPLED_ROWS, table_lines
+from kafka_forensics.cli.outputs.rows import SAMPLED_ROWS, table_lines
 
 ROOT = Path(__file__).resolve().parents[2]
 HEADS = ("partition", "offset", "time", "leader", "notes")

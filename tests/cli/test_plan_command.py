@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kafka_forensics.cli.plan_output import COLUMNS
+from kafka_forensics.cli.outputs.plan import COLUMNS
 from tests.support.controller_log import controlled_by, record, topic
 from tests.support.controller_log import partition as partition_record
 from tests.support.faults import healthy

@@ -4,7 +4,7 @@ import json
 import shutil
 from pathlib import Path
 
-from kafka_forensics.cli.plan_words import election
+from kafka_forensics.cli.outputs.plan_words import election
 from kafka_forensics.questions.plan.planning import Planned
 from kafka_forensics.replication.planner.planner import plan_partition
 from kafka_forensics.replication.planner.plans import PlanControl, PlanPartition, PlanReplica

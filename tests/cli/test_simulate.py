@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from kafka_forensics.cli import simulate
+from kafka_forensics.cli.commands import simulate
 from kafka_forensics.cli.main import GROUPS, outcome
 from kafka_forensics.cli.streams import Destination
 from kafka_forensics.simulation import checker

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from kafka_forensics.cli import simulate_page
 from kafka_forensics.cli.main import outcome
 from kafka_forensics.cli.options import FORMATS
+from kafka_forensics.cli.outputs import simulate
 from kafka_forensics.simulation.cluster import PROTOCOLS
 from kafka_forensics.simulation.scenarios import SCENARIOS, play
 
@@ -48,7 +48,7 @@ def test_rows_say_the_same_in_every_format(capsys: pytest.CaptureFixture[str]) -
     lines = ran(capsys, *RUN, "txn-torn", "--format", "jsonl")[1].splitlines()
     assert [json.loads(line) for line in lines] == rows
     header, *cells = csv.reader(ran(capsys, *RUN, "txn-torn")[1].splitlines(), delimiter="\t", quoting=csv.QUOTE_NONE)
-    assert tuple(header) == simulate_page.COLUMNS
+    assert tuple(header) == simulate.COLUMNS
     assert json.loads(cells[-2][-1]) == rows[-2]["replicas"]
     assert ran(capsys, *RUN, "txn-torn", "--format", "markdown")[1].count("\n") == len(rows) + 2
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kafka_forensics.cli import transactions as command
+from kafka_forensics.cli.commands import transactions as command
 from kafka_forensics.cli.main import outcome
 from kafka_forensics.model.coordinators import Decision, TransactionLog
 from kafka_forensics.questions.transactions import listing as transactions_listing

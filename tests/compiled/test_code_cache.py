@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import kafka_forensics
-from kafka_forensics.cli.doctor_checks import Check, cached_kernels
+from kafka_forensics.cli.commands.doctor import Check, cached_kernels
 from kafka_forensics.cli.main import outcome
 from kafka_forensics.compiled import code_cache, compile_function, kernel_cache
 from kafka_forensics.compiled.code_cache import CodeCache, NoPlaceError, keep_in, keep_out_of

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from kafka_forensics.cli.plan_list import summary_line
-from kafka_forensics.cli.plan_step_words import step_lines
+from kafka_forensics.cli.outputs.plan import summary_line
+from kafka_forensics.cli.outputs.plan_words import step_lines
 from kafka_forensics.engine.local import scan
 from kafka_forensics.evidence.ledger import Reading
 from kafka_forensics.evidence.options import ScanOptions

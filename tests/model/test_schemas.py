@@ -5,7 +5,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from kafka_forensics.cli.export import FACT_NAMES
+from kafka_forensics.cli.commands.export import FACT_NAMES
 from kafka_forensics.errors import UsageError
 from kafka_forensics.export.facts_page import page
 from kafka_forensics.model.schemas import FACTS, PARTITION_KEYS, fact_named

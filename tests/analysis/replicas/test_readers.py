@@ -7,7 +7,7 @@ import pytest
 
 from kafka_forensics.analysis.replica.replica import Replica
 from kafka_forensics.analysis.replicas.readers import Readable, held_back_finding, readable
-from kafka_forensics.cli.groups import readers_in_words
+from kafka_forensics.cli.commands.groups import readers_in_words
 from kafka_forensics.model.controller import PartitionControl, PartitionEvent, PartitionHistory, PartitionState
 from kafka_forensics.wording import message
 from kafka_forensics.writers.batches import RecordToWrite, write_batch

@@ -1,0 +1,1 @@
+"""The commands, a module each: its options, what it asks the library, what it says beside the answer."""

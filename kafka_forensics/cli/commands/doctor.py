@@ -1,0 +1,182 @@
+"""What `doctor` looks at: each check is a function that answers in one row and never takes long."""
+
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from importlib import metadata, util
+from typing import Final
+
+from kafka_forensics.cli import options
+from kafka_forensics.cli.options import choose
+from kafka_forensics.cli.progress import size
+from kafka_forensics.cli.streams import destination
+from kafka_forensics.evidence.options import keep_code_below
+from kafka_forensics.version import __version__
+
+# `doctor`: does this installation work, how fast is it, and what is missing for what.
+
+
+def doctor(format_name: options.Format = None, cache_dir: options.CacheDir = None, no_color: options.NoColor = False) -> int:
+    """Java, Spark, codecs, CRC speed, storage back ends: what works, what is missing and how to get it.
+
+    Ends with status 0 if the local engine works; Java and Spark are not needed for it.
+    """
+    from kafka_forensics.cli.outputs.rows import write_rows
+
+    to = destination(sys.stdout, no_color=no_color)
+    wanted = choose("format", format_name or ("table" if to.stream.isatty() else "tsv"), options.FORMATS)
+    keep_code_below(cache_dir)
+    checks = run_checks()
+    rows = [{"check": check.name, "status": check.status, "detail": check.detail} for check in checks]
+    write_rows(["check", "status", "detail"], rows, wanted, to)
+    return int(any(check.needed and check.status != "ok" for check in checks))
+
+
+LIBRARIES: Final = ("numpy", "numba", "pyarrow", "google-crc32c", "cramjam", "xxhash", "construct", "typer", "rich", "jinja2")
+_BACK_ENDS: Final = {"s3": "S3FileSystem", "gs": "GcsFileSystem", "abfs": "AzureFileSystem", "hdfs": "HadoopFileSystem"}
+_FSSPEC_PACKAGES: Final = {"sftp": "paramiko", "smb": "smbprotocol", "https": "aiohttp", "webhdfs": "requests"}
+"""Package that fsspec imports for a scheme."""
+JAVA_SECONDS: Final = 10.0
+_CRC_BYTES: Final = 32 << 20
+_PATTERN: Final = b"kafka-forensics " * 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One row: `status` is `ok`, `absent` or `broken`; `needed` says whether the local engine depends on it."""
+
+    name: str
+    status: str
+    detail: str
+    needed: bool = True
+
+
+def run_checks() -> list[Check]:
+    """Every check, in the order in which things depend on each other."""
+    return [*_software(), *_codecs(), *_speeds(), cached_kernels(), *_storage(), java(), spark()]
+
+
+def _software() -> Iterator[Check]:
+    yield Check("kafka-forensics", "ok", __version__)
+    python = f"{platform.python_version()} on {platform.system()} {platform.machine()}, {len(os.sched_getaffinity(0))} cores"
+    yield Check("python", "ok" if sys.version_info >= (3, 11) else "broken", python)
+    for library in LIBRARIES:
+        try:
+            yield Check(library, "ok", metadata.version(library))
+        except metadata.PackageNotFoundError:
+            yield Check(library, "absent", "pip install kafka-forensics installs it")
+
+
+def _codecs() -> Iterator[Check]:
+    from kafka_forensics.model.constants import COMPRESSION_TYPES
+    from kafka_forensics.writers.batches import compress
+
+    for codec, name in enumerate(COMPRESSION_TYPES[1:], 1):
+        yield round_trip(f"codec {name}", partial(compress, name), partial(_unpacked, codec))
+
+
+def _unpacked(codec: int, packed: bytes) -> bytes:
+    from kafka_forensics.parsers.log import decompress
+
+    return decompress(codec, packed).data
+
+
+def round_trip(name: str, pack: Callable[[bytes], bytes], unpack: Callable[[bytes], bytes]) -> Check:
+    """Whether 64 KiB survive compression and decompression."""
+    try:
+        same = unpack(pack(_PATTERN)) == _PATTERN
+    except (ImportError, OSError, RuntimeError, ValueError) as error:
+        return Check(name, "broken", str(error))
+    return Check(name, "ok" if same else "broken", "64 KiB there and back" if same else "gives other bytes back")
+
+
+def _speeds() -> Iterator[Check]:
+    import numpy as np
+
+    from kafka_forensics.parsers.kernels.crc import crc32c
+
+    buffer = np.zeros(_CRC_BYTES, np.uint8)
+    yield _speed("crc-32c, library", lambda: crc32c.interpreted(buffer, 0, _CRC_BYTES, 0))
+    yield _speed("crc-32c, compiled kernel", lambda: crc32c.compiled(buffer, 0, _CRC_BYTES, 0))
+
+
+def _speed(name: str, work: Callable[[], object]) -> Check:
+    try:
+        work()  # loads or compiles what it needs
+        started = time.perf_counter()
+        work()
+        seconds = time.perf_counter() - started
+    except (ImportError, OSError, RuntimeError, ValueError) as error:
+        return Check(name, "broken", str(error))
+    return Check(name, "ok", f"{size(int(_CRC_BYTES / seconds))}/s on one core")
+
+
+def cached_kernels() -> Check:
+    """Where compiled kernels are kept; without such a place they are compiled anew in each process."""
+    from kafka_forensics.compiled import kernel_cache
+    from kafka_forensics.compiled.code_cache import NoPlaceError
+
+    kept = kernel_cache()
+    if kept is None:
+        return Check("kernel cache", "absent", "this package comes without sources, by which kept code is known", needed=False)
+    try:
+        where, files = kept.path(), kept.names()
+    except NoPlaceError as error:
+        return Check("kernel cache", "absent", f"kernels are compiled in each process: {error}", needed=False)
+    return Check("kernel cache", "ok" if files else "absent", f"{where}: {len(files)} files", needed=False)
+
+
+def _storage() -> Iterator[Check]:
+    from kafka_forensics.storage.open import ARCHIVES, SCHEMES
+
+    yield Check("storage", "ok", ", ".join(["directories", "files", *ARCHIVES, *(f"{scheme}://" for scheme in SCHEMES)]))
+    for scheme, back_end in _BACK_ENDS.items():
+        yield _back_end(scheme, back_end)
+    yield _other_schemes()
+
+
+def _back_end(scheme: str, name: str) -> Check:
+    """Whether this build of pyarrow has the back end; for HDFS, whether what it loads is named as well."""
+    from pyarrow import fs
+
+    try:
+        getattr(fs, name)
+    except (AttributeError, ImportError):
+        return Check(f"storage {scheme}://", "absent", f"this build of pyarrow has no {name}; those of PyPI do", needed=False)
+    if scheme == "hdfs" and not (os.environ.get("HADOOP_HOME") and os.environ.get("CLASSPATH")):
+        return Check("storage hdfs://", "absent", "set HADOOP_HOME, and CLASSPATH to `hadoop classpath --glob`", needed=False)
+    return Check(f"storage {scheme}://", "ok", f"{name} of pyarrow", needed=False)
+
+
+def _other_schemes() -> Check:
+    """Whether fsspec is there, and which of its back ends that need a package of their own."""
+    if util.find_spec("fsspec") is None:
+        return Check("storage, other schemes", "absent", "pip install 'kafka-forensics[fsspec]'", needed=False)
+    there = [f"{scheme}://" for scheme, package in _FSSPEC_PACKAGES.items() if util.find_spec(package) is not None]
+    extra = f", {', '.join(there)}" if there else f"; sftp:// needs {_FSSPEC_PACKAGES['sftp']}, https:// needs aiohttp"
+    return Check("storage, other schemes", "ok", f"fsspec {metadata.version('fsspec')}: ftp://, memory://{extra}", needed=False)
+
+
+def java() -> Check:
+    """Which Java is on the path; only Spark needs one."""
+    if shutil.which("java") is None:
+        return Check("java", "absent", "needed only for --engine spark: install a JDK 17 or newer", needed=False)
+    try:
+        done = subprocess.run(["java", "-version"], capture_output=True, text=True, timeout=JAVA_SECONDS, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return Check("java", "broken", str(error), needed=False)
+    first = (done.stderr or done.stdout).partition("\n")[0].strip()
+    return Check("java", "ok" if done.returncode == 0 else "broken", first, needed=False)
+
+
+def spark() -> Check:
+    """Whether pyspark can be imported, and whether it has a Spark of its own to talk to."""
+    if util.find_spec("pyspark") is None:
+        return Check("spark", "absent", "pip install 'kafka-forensics[spark]', or use the cluster's own pyspark", needed=False)
+    return Check("spark", "ok", f"pyspark {metadata.version('pyspark')}", needed=False)

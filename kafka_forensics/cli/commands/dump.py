@@ -1,0 +1,211 @@
+"""`dump`: what is in these files, every Kafka file kind, batches or records, damage as rows among them."""
+
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from kafka_forensics.cli import options
+from kafka_forensics.cli.options import choose
+from kafka_forensics.cli.streams import check_output, chosen_format, destination, open_output
+from kafka_forensics.errors import SourceError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from kafka_forensics.cli.outputs.dump import Section
+    from kafka_forensics.cli.outputs.kafka_dump_log import PeerOptions
+    from kafka_forensics.cli.streams import Destination
+    from kafka_forensics.questions.dump import DumpFile, DumpInputs, DumpOptions
+
+
+PEER_FORMAT: Final = "kafka-dump-log"
+_SHOWN_LEFT_OUT: Final = 5
+
+Format = Annotated[
+    str | None,
+    typer.Option(
+        "--format",
+        metavar="FORMAT",
+        autocompletion=lambda: [*options.FORMATS, PEER_FORMAT],
+        help=f"{', '.join(options.FORMATS)}, or {PEER_FORMAT}: the lines of Kafka 4.3.0's own tool [default: table on a terminal,"
+        " tsv elsewhere].",
+    ),
+]
+Records = Annotated[bool, typer.Option("--records", help="Records instead of batches.")]
+Offset = Annotated[
+    str | None,
+    typer.Option(
+        "--offset", metavar="A:B", help="Only what holds offsets from A up to and without B; also A: and :B, and A alone."
+    ),
+]
+Explain = Annotated[bool, typer.Option("--explain", help="Bytes with the field they are, its value and meaning (annotated hex).")]
+Deep = Annotated[bool, typer.Option("--deep-iteration", help=f"Only with {PEER_FORMAT}: records too.")]
+PrintData = Annotated[bool, typer.Option("--print-data-log", help=f"Only with {PEER_FORMAT}: records with key and value.")]
+SkipMetadata = Annotated[
+    bool, typer.Option("--skip-record-metadata", help=f"Only with {PEER_FORMAT}: leave out the records' numbers.")
+]
+VerifyIndex = Annotated[bool, typer.Option("--verify-index-only", help=f"Only with {PEER_FORMAT}: say what is wrong in an index.")]
+SanityCheck = Annotated[bool, typer.Option("--index-sanity-check", help=f"Only with {PEER_FORMAT}: the broker's check of indexes.")]
+OffsetsDecoder = Annotated[bool, typer.Option("--offsets-decoder", help=f"Only with {PEER_FORMAT}: as __consumer_offsets.")]
+TransactionDecoder = Annotated[
+    bool, typer.Option("--transaction-log-decoder", help=f"Only with {PEER_FORMAT}: as __transaction_state.")
+]
+MetadataDecoder = Annotated[
+    bool, typer.Option("--cluster-metadata-decoder", help=f"Only with {PEER_FORMAT}: as __cluster_metadata.")
+]
+ShareStateDecoder = Annotated[
+    bool, typer.Option("--share-group-state-decoder", help=f"Only with {PEER_FORMAT}: as __share_group_state.")
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DumpForm(options.Form):
+    """The same, with the lines of Kafka's own tool among the formats."""
+
+    format_name: Format = None
+
+
+@options.flat
+def dump(
+    paths: options.Paths,
+    selection: options.Selection,
+    access: options.Access,
+    *,
+    records: Records = False,
+    offset: Offset = None,
+    explain: Explain = False,
+    show_payloads: options.ShowPayloads = False,
+    deep_iteration: Deep = False,
+    print_data_log: PrintData = False,
+    skip_record_metadata: SkipMetadata = False,
+    verify_index_only: VerifyIndex = False,
+    index_sanity_check: SanityCheck = False,
+    offsets_decoder: OffsetsDecoder = False,
+    transaction_log_decoder: TransactionDecoder = False,
+    cluster_metadata_decoder: MetadataDecoder = False,
+    share_group_state_decoder: ShareStateDecoder = False,
+    form: DumpForm,
+    printing: options.Printing,
+) -> int:
+    """What is in these files: batches or records, index entries, checkpoints, snapshots; damage as rows among them.
+
+    Reads on behind damage. Keys, values and headers are shown with --show-payloads only; of Kafka's
+    own topics' records --records takes them apart into fields. Ends with status 0, 2 for a wrong
+    command line, 3 if some input could not be read.
+    """
+    peer_options = {
+        "--deep-iteration": deep_iteration,
+        "--print-data-log": print_data_log,
+        "--skip-record-metadata": skip_record_metadata,
+        "--verify-index-only": verify_index_only,
+        "--index-sanity-check": index_sanity_check,
+        "--offsets-decoder": offsets_decoder,
+        "--transaction-log-decoder": transaction_log_decoder,
+        "--cluster-metadata-decoder": cluster_metadata_decoder,
+        "--share-group-state-decoder": share_group_state_decoder,
+    }
+    own_options = {"--records": records, "--offset": offset is not None, "--explain": explain, "--show-payloads": show_payloads}
+    if form.format_name is not None:
+        choose("format", form.format_name, (*options.FORMATS, PEER_FORMAT))
+    is_peer = form.format_name == PEER_FORMAT
+    wanted = PEER_FORMAT if is_peer else chosen_format(form.format_name, form.output)
+    for name, given in (own_options if is_peer else peer_options).items():
+        if given:
+            with_or_without = "does not go with" if is_peer else "needs"
+            raise UsageError(f"{name} {with_or_without} --format {PEER_FORMAT}")
+    start, end = offsets(offset)
+    check_output(form.output, paths)
+
+    from kafka_forensics.questions.dump import DumpOptions, find_files
+
+    scope = access.scope(selection)
+    dump_options = DumpOptions(records, show_payloads, start, end, scope.topic_glob, scope.partition, scope.storage_options)
+    inputs = find_files(paths, dump_options)
+    with open_output(form.output, no_color=printing.no_color) as to:
+        if is_peer:
+            from kafka_forensics.cli.outputs.kafka_dump_log import PeerOptions
+
+            _write_peer(inputs, PeerOptions(*peer_options.values()), to, quiet=printing.quiet)
+        else:
+            _write(inputs, dump_options, wanted, to, explain=explain)
+    _say_rest(inputs, destination(sys.stderr, no_color=True), quiet=printing.quiet)
+    return 3 if inputs.incomplete else 0
+
+
+def offsets(text: str | None) -> tuple[int | None, int | None]:
+    """`A:B` as [A, B), either open; `A` alone as [A, A + 1). Raises UsageError."""
+    if text is None:
+        return None, None
+    start, colon, end = text.partition(":")
+    if not all(part.isascii() and part.isdigit() and len(part) < 20 for part in (start, end) if part) or not (start or end):
+        raise UsageError(f"{text!r} is no range of offsets", hint="write it like 100:200, 100:, :200 or 100")
+    first = int(start) if start else None
+    last = int(end) if end else None if colon or first is None else first + 1
+    if first is not None and last is not None and last <= first:
+        raise UsageError(f"{text!r} holds no offset", hint="the second number is the first offset left out")
+    return first, last
+
+
+def _write(inputs: "DumpInputs", dump_options: "DumpOptions", wanted: str, to: "Destination", *, explain: bool) -> None:
+    from kafka_forensics.cli.outputs.dump import Section, write_sections
+    from kafka_forensics.questions.dump import LOG_KINDS, log_columns, log_rows, small_columns, small_rows
+
+    def section(file: "DumpFile") -> "Section":
+        if explain:
+            from kafka_forensics.questions.dump import EXPLAIN_COLUMNS, explained_rows
+
+            return Section(file.shown, EXPLAIN_COLUMNS, _readable(inputs, file, explained_rows(file, dump_options)))
+        if file.kind in LOG_KINDS:
+            return Section(file.shown, log_columns(dump_options), _readable(inputs, file, log_rows(file, dump_options)))
+        return Section(file.shown, small_columns(file.kind), _readable(inputs, file, small_rows(file, dump_options)))
+
+    columns = list(dict.fromkeys(name for file in inputs.files for name in section(file).columns))
+    write_sections(map(section, inputs.files), columns, wanted, to, several=inputs.several)
+
+
+def _readable(inputs: "DumpInputs", file: "DumpFile", rows: "Iterator[tuple[object, ...]]") -> "Iterator[tuple[object, ...]]":
+    """`rows`, ended where the file cannot be read any more."""
+    from kafka_forensics.model.results import Incomplete
+
+    try:
+        yield from rows
+    except SourceError as error:
+        inputs.incomplete.append(Incomplete(file.shown, error.reason))
+
+
+def _write_peer(inputs: "DumpInputs", peer_options: "PeerOptions", to: "Destination", *, quiet: bool) -> None:
+    """The lines of Kafka's tool for each file it knows, its complaints on stderr."""
+    from kafka_forensics.cli.outputs.kafka_dump_log import Complaints, peer_lines
+    from kafka_forensics.cli.safe_text import printable
+    from kafka_forensics.model.results import Incomplete
+    from kafka_forensics.questions.dump.kafka_dump_log import PeerGivesUpError, PeerLimitError
+
+    for file in inputs.files:
+        complaints = Complaints()
+        try:
+            to.stream.writelines(line + "\n" for line in peer_lines(file, peer_options, complaints))
+        except PeerGivesUpError as error:
+            whose = "our limit ends" if isinstance(error, PeerLimitError) else "Kafka's tool ends"
+            complaints.add(f"{whose} {file.shown} here; the other formats read on", f"  {error}")
+        except SourceError as error:
+            inputs.incomplete.append(Incomplete(file.shown, error.reason))
+        if quiet:
+            continue
+        for heading, lines in complaints.lines.items():
+            sys.stderr.writelines(printable(line) + "\n" for line in (heading, *filter(None, lines)))
+
+
+def _say_rest(inputs: "DumpInputs", screen: "Destination", *, quiet: bool) -> None:
+    """What could not be read, and what is none of Kafka's files, on stderr."""
+    from kafka_forensics.cli.outputs.words import gap_lines
+    from kafka_forensics.cli.streams import say
+
+    lines = gap_lines(inputs.incomplete)
+    if not quiet:
+        lines += [f"left out, no file of Kafka's: {path}" for path in inputs.left_out[:_SHOWN_LEFT_OUT]]
+        more = len(inputs.left_out) - _SHOWN_LEFT_OUT
+        lines += [f"left out, no files of Kafka's: {more} more"] if more > 0 else []
+        lines += [] if inputs.files else ["nothing to dump: no file of Kafka's is there, or none is asked for"]
+    say(screen, lines)

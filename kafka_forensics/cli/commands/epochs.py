@@ -1,0 +1,177 @@
+"""`epochs`: leader epochs of every replica, as its checkpoint, its batches and the controller's log tell them."""
+
+import sys
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+from kafka_forensics.cli import options
+from kafka_forensics.cli.streams import check_output, chosen_format, destination, open_output
+
+if TYPE_CHECKING:
+    from kafka_forensics.analysis.transactions_across import DamagedLog
+    from kafka_forensics.cli.streams import Destination
+    from kafka_forensics.questions.epochs import EpochRow, Lineages
+
+
+COLUMNS: Final = (
+    "topic",
+    "partition",
+    "broker",
+    "log_dir",
+    "leader_epoch",
+    "status",
+    "checkpoint_start_offset",
+    "start_offset",
+    "end_offset",
+    "batches",
+    "first_timestamp_ms",
+    "first_timestamp",
+    "last_timestamp_ms",
+    "last_timestamp",
+    "truncation_offset_by_checkpoint",
+    "truncation_offset_by_batches",
+    "leader",
+    "elected_ms",
+    "elected",
+    "is_unclean",
+    "controller",
+)
+_HEADS: Final = ("partition", "broker", "epoch", "checkpoint", "log", "batches", "first batch", "leader", "since", "notes")
+_RIGHT: Final = ("epoch", "checkpoint", "batches", "leader")
+_TIMES: Final = {"first_timestamp": "first_timestamp_ms", "last_timestamp": "last_timestamp_ms", "elected": "elected_ms"}
+_WORDS: Final = {
+    "agrees": "",
+    "start_removed": "first records gone",
+    "at_log_end": "nothing written yet",
+    "below_log_start": "below the log start",
+    "wrote_nothing": "wrote nothing",
+    "compacted_away": "compacted away",
+    "no_checkpoint": "no checkpoint to be read",
+    "malformed_checkpoint": "CHECKPOINT MALFORMED, so that Kafka refuses it",
+    "controller_only": "only the controller knows it",
+    "continues": "goes on",
+    "stray": "STRAY: neighbouring batches say another epoch",
+    "regression": "GOES BACK to an older epoch",
+    "starts_differ": "CHECKPOINT AND BATCHES DISAGREE",
+    "not_in_checkpoint": "NOT IN THE CHECKPOINT",
+    "not_read": "not all of the log could be read",
+    "no_batches": "NO BATCHES of it in the log",
+}
+_MESSAGES: Final = 20
+
+
+@options.flat
+def epochs(
+    paths: options.Paths,
+    selection: options.BrokerSelection,
+    reading: options.Reading,
+    form: options.Form,
+    printing: options.Printing,
+) -> int:
+    """Which leader epochs each replica has: its checkpoint against its batches, and against the controller's history.
+
+    Shows where a follower would be cut where checkpoint and batches disagree. Ends with status 0, 2 for a wrong command line, 3
+    if some input could not be read.
+    """
+    wanted = chosen_format(form.format_name, form.output)
+    check_output(form.output, paths)
+    scan_options = reading.scan_options(selection, deep=False)
+    screen = destination(sys.stderr, no_color=printing.no_color)
+
+    from kafka_forensics.cli.progress import Progress
+    from kafka_forensics.questions.epochs import lineages
+
+    with Progress(screen, quiet=printing.quiet) as progress:
+        found = lineages(paths, scan_options, progress)
+    with open_output(form.output, no_color=printing.no_color) as to:
+        _write(found.rows, wanted, to)
+    _say_rest(found, screen, quiet=printing.quiet)
+    return 3 if found.result is not None and found.result.incomplete else 0
+
+
+def _write(rows: "Iterable[EpochRow]", wanted: str, to: "Destination") -> None:
+    from kafka_forensics.cli.outputs.rows import table_lines, write_rows
+
+    if wanted == "table":
+        to.stream.writelines(table_lines(_HEADS, _RIGHT, map(_cells, rows), to.width))
+    else:
+        write_rows(COLUMNS, map(_values, rows), wanted, to)
+
+
+def _values(row: "EpochRow") -> dict[str, Any]:
+    from kafka_forensics.export.json_document import rfc3339
+
+    values: dict[str, Any] = {}
+    for name in COLUMNS:
+        at_ms = getattr(row, _TIMES.get(name, name))
+        values[name] = (None if at_ms is None else rfc3339(at_ms)) if name in _TIMES else at_ms
+    return values
+
+
+def _cells(row: "EpochRow") -> list[str]:
+    from kafka_forensics.cli.outputs.rows import cell
+    from kafka_forensics.export.json_document import rfc3339
+    from kafka_forensics.wording.offset_words import offset_range
+
+    log = "" if row.start_offset is None or row.end_offset is None else offset_range(row.start_offset, row.end_offset)
+    times = ["" if time is None else rfc3339(time) or str(time) for time in (row.first_timestamp_ms, row.elected_ms)]
+    leader = "none" if row.leader == -1 else cell(row.leader)
+    name = cell(f"{row.topic}-{row.partition}")
+    batches = str(row.batches) if row.batches else ""
+    checkpoint = cell(row.checkpoint_start_offset)
+    notes = "; ".join(_notes(row))
+    return [name, cell(row.broker), str(row.leader_epoch), checkpoint, log, batches, times[0], leader, times[1], notes]
+
+
+def _notes(row: "EpochRow") -> Iterator[str]:
+    if words := _WORDS[row.status]:
+        yield words
+    if row.truncation_offset_by_checkpoint is not None:
+        by_file, by_batches = (
+            "told no end" if offset == -1 else f"cut at {offset}"
+            for offset in (row.truncation_offset_by_checkpoint, row.truncation_offset_by_batches)
+        )
+        yield f"a follower asking for it is {by_file} by the checkpoint, {by_batches} by the batches"
+    if row.is_unclean:
+        yield "UNCLEAN election"
+    if row.controller == "unknown":
+        yield "UNKNOWN to the controller"
+
+
+def _say_rest(lineages: "Lineages", screen: "Destination", *, quiet: bool) -> None:
+    """What disagrees, in the words of a scan, and what could not be read, on stderr."""
+    from kafka_forensics.cli.outputs.words import incomplete_lines, plural
+    from kafka_forensics.cli.safe_text import printable
+    from kafka_forensics.cli.streams import say
+    from kafka_forensics.questions.epochs import DISAGREEMENTS
+    from kafka_forensics.wording import message
+
+    lines = (
+        [] if quiet else [f"{finding.severity.value}: {printable(message(finding))}" for finding in lineages.findings[:_MESSAGES]]
+    )
+    if len(lineages.findings) > _MESSAGES and not quiet:
+        lines.append(f"and {len(lineages.findings) - _MESSAGES} more; `kafka-forensics scan` tells all")
+    if not lineages.replicas:
+        lines.append("nothing to show: no replica was found, or none is asked for")
+    elif not lineages.rows:
+        lines.append(f"{plural(lineages.replicas, 'replica')}: no leader epochs; logs from before Kafka 0.11 have none")
+    elif not quiet and not lineages.findings:
+        differing = sum(row.status in DISAGREEMENTS for row in lineages.rows)
+        agree = "checkpoints and batches agree" + (", as far as batches can be read" if lineages.damaged else "")
+        odd = f"{plural(differing, 'epoch')} to be looked at" if differing else agree
+        lines.append(f"{plural(lineages.replicas, 'replica')}: {odd}")
+    if not quiet:
+        lines += [printable(_damaged(*one)) for one in lineages.damaged[:_MESSAGES]]
+    if len(lineages.damaged) > _MESSAGES and not quiet:
+        lines.append(f"and {plural(len(lineages.damaged) - _MESSAGES, 'more damaged log')}; `kafka-forensics scan` tells all")
+    if lineages.result is not None:
+        lines += incomplete_lines(lineages.result)
+    say(screen, lines)
+
+
+def _damaged(topic: str, partition: int, broker: int | str, damage: "DamagedLog") -> str:
+    """`t-0 on broker 2: 126 bytes of the log (offsets 0 to 4) are damaged; of their epochs only the checkpoint tells`."""
+    from kafka_forensics.wording.offset_words import damaged_bytes
+
+    what = damaged_bytes(damage.size_in_bytes, damage.spans)
+    return f"{topic}-{partition} on broker {broker}: {what}; of their epochs only the checkpoint tells"

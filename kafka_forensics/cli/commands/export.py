@@ -1,0 +1,216 @@
+"""`export`: every fact and finding as Parquet datasets."""
+
+import sys
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
+
+import typer
+
+from kafka_forensics.cli import options
+from kafka_forensics.cli.commands.scan import exit_status, log_to
+from kafka_forensics.cli.options import choose
+from kafka_forensics.cli.streams import Destination, chosen_format, destination, open_output
+from kafka_forensics.evidence.options import ScanOptions
+from kafka_forensics.export.payloads import without_payloads
+
+if TYPE_CHECKING:
+    from kafka_forensics.export.datasets import Dataset
+    from kafka_forensics.export.target import Place
+    from kafka_forensics.facts.facts import FactReader
+
+
+FACT_NAMES: Final = (
+    "batches",
+    "records",
+    "spans",
+    "index_entries",
+    "epoch_entries",
+    "producer_states",
+    "checkpoints",
+    "control_records",
+    "transactions",
+    "metadata_history",
+    "group_offsets",
+    "replicas",
+    "findings",
+    "incomplete",
+)
+COLUMNS: Final = ("dataset", "rows", "files", "bytes")
+
+Directory = Annotated[
+    str,
+    typer.Option(
+        "--output",
+        metavar="DIR",
+        help="An empty or new directory for the datasets, never inside an input, or a URI such as s3://bucket/export. With --engine"
+        " spark every worker must see it.",
+    ),
+]
+FactNames = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--fact",
+        metavar="NAME",
+        autocompletion=lambda: list(FACT_NAMES),
+        help=f"Only this fact; may be given again [default: all]. {', '.join(FACT_NAMES[:-1])} or {FACT_NAMES[-1]}.",
+    ),
+]
+AllowIncomplete = Annotated[
+    bool,
+    typer.Option("--allow-incomplete", help="Write _SUCCESS though some input could not be read; the status is 3 all the same."),
+]
+ListFormat = Annotated[
+    str | None,
+    typer.Option(
+        "--format",
+        metavar="FORMAT",
+        autocompletion=lambda: list(options.FORMATS),
+        help="Of the list of datasets that is printed at the end.",
+    ),
+]
+
+
+@options.flat
+def export(
+    paths: options.Paths,
+    output: Directory,
+    selection: options.BrokerSelection,
+    reading: options.Reading,
+    *,
+    fact: FactNames = None,
+    engine: options.Engine = "local",
+    spark_remote: options.SparkRemote = None,
+    spark_master: options.SparkMaster = None,
+    format_name: ListFormat = None,
+    fail_on: options.FailOn = "none",
+    as_of: options.AsOf = None,
+    deep: options.Deep = None,
+    allow_incomplete: AllowIncomplete = False,
+    show_payloads: options.ShowPayloads = False,
+    printing: options.VerbosePrinting,
+) -> int:
+    """Every fact and finding as Parquet datasets: batches, records, spans, indexes, transactions, replicas and more.
+
+    `_SUCCESS` is written last, `_manifest.json` names every file with its rows, bytes and SHA-256. What could not be read is in the
+    dataset `incomplete`, and `_INCOMPLETE` stands instead of `_SUCCESS` unless --allow-incomplete is given. Keys and values of
+    records stay out unless --show-payloads is given. Ends with status 0, 1 from --fail-on upwards, 2 for a wrong command line or a
+    directory that holds something else, 3 if some input could not be read.
+    """
+    spark = options.on_spark(engine, spark_remote, spark_master)
+    wanted = chosen_format(format_name, None)
+    choose("severity", fail_on, options.FAIL_ON)
+    names = [name for name in FACT_NAMES if not fact or name in [choose("fact", one, FACT_NAMES) for one in fact]]
+    scan_options = reading.scan_options(selection, deep=deep, as_of=as_of)
+    screen = destination(sys.stderr, no_color=printing.no_color)
+    if printing.says_all:
+        log_to(screen)
+
+    from kafka_forensics.export.places import inputs_named, open_place
+
+    how = How(show_payloads, allow_incomplete)
+    target = open_place(output, inputs_named(paths), scan_options.storage_options)
+    try:
+        if spark:
+            where = Spark(spark_remote, spark_master, output)
+            reader, datasets = _run_on_spark(paths, scan_options, target, names, screen, where, how, quiet=printing.quiet)
+        else:
+            reader, datasets = _run(paths, scan_options, target, names, screen, how, quiet=printing.quiet)
+    except BaseException:
+        target.withdraw()
+        raise
+    with open_output(None, no_color=printing.no_color) as to:
+        _write(datasets, wanted, to)
+    _say_rest(reader, names, screen, quiet=printing.quiet)
+    return exit_status(reader.result, fail_on)
+
+
+def _run(
+    paths: list[str], scan_options: ScanOptions, target: "Place", names: list[str], screen: Destination, how: "How", *, quiet: bool
+) -> "tuple[FactReader, list[Dataset]]":
+    from kafka_forensics.cli.progress import Progress
+    from kafka_forensics.export.datasets import export_facts
+    from kafka_forensics.export.views import words
+    from kafka_forensics.facts.facts import LOG_FACTS, scan_for_facts
+
+    passes = 1 + sum(name in LOG_FACTS for name in names)
+    with Progress(screen, quiet=quiet) as progress:
+        reader = scan_for_facts(paths, scan_options, words, lambda done, total: progress(done, total * passes))
+        reader.payloads = how.payloads
+        if not how.payloads:
+            reader.result.findings = [without_payloads(finding) for finding in reader.result.findings]
+        total = sum(plan.bytes for plan in reader.inputs.replicas)
+        done = total
+
+        def passed(count: int) -> None:
+            nonlocal done
+            done += count
+            progress(min(done, total * passes), total * passes)
+
+        reader.passed = passed
+        datasets = export_facts(reader, target, names, allow_incomplete=how.allow_incomplete)
+    reader.result.incomplete = reader.gaps()
+    return reader, datasets
+
+
+class How(NamedTuple):
+    """What is written beside facts, and when it counts as whole."""
+
+    payloads: bool
+    allow_incomplete: bool
+
+
+class Spark(NamedTuple):
+    """Where Spark is, and where its workers find the target."""
+
+    remote: str | None
+    master: str | None
+    output: str
+
+
+def _run_on_spark(
+    paths: list[str],
+    scan_options: ScanOptions,
+    target: "Place",
+    names: list[str],
+    screen: Destination,
+    where: Spark,
+    how: How,
+    *,
+    quiet: bool,
+) -> "tuple[FactReader, list[Dataset]]":
+    from kafka_forensics.cli.spark_session import stopping
+    from kafka_forensics.evidence.inputs import gather
+    from kafka_forensics.evidence.options import without_secrets
+    from kafka_forensics.spark.export_job import exported
+    from kafka_forensics.spark.sessions import require_pyspark
+
+    require_pyspark()
+    paths, scan_options = without_secrets(paths, scan_options)
+    inputs = gather(paths, scan_options)
+    with stopping(screen, where.remote, where.master, scan_options.jobs, quiet=quiet) as spark:
+        return exported(spark, inputs, scan_options, target, where.output, names, **how._asdict())
+
+
+def _write(datasets: "list[Dataset]", wanted: str, to: Destination) -> None:
+    from kafka_forensics.cli.outputs.rows import table_lines, write_rows
+
+    if wanted == "table":
+        rows = ([dataset.fact, f"{dataset.rows:,}", str(dataset.files), f"{dataset.size_in_bytes:,}"] for dataset in datasets)
+        to.stream.writelines(table_lines(COLUMNS, COLUMNS[1:], rows))
+    else:
+        write_rows(COLUMNS, map(_values, datasets), wanted, to)
+
+
+def _values(dataset: "Dataset") -> dict[str, Any]:
+    return {"dataset": dataset.fact, "rows": dataset.rows, "files": dataset.files, "bytes": dataset.size_in_bytes}
+
+
+def _say_rest(reader: "FactReader", names: list[str], screen: Destination, *, quiet: bool) -> None:
+    from kafka_forensics.cli.outputs.words import incomplete_lines
+    from kafka_forensics.cli.streams import say
+
+    lines = incomplete_lines(reader.result)
+    if not quiet and not reader.payloads and {"records", "group_offsets"} & set(names):
+        lines.insert(0, "keys, values, headers and what clients keep with offsets are left out; --show-payloads exports them")
+    if not reader.result.totals.partitions:
+        lines.insert(0, "no partition was found in these paths")
+    say(screen, lines)

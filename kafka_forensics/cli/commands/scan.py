@@ -1,0 +1,134 @@
+"""`scan`: what is wrong with these log directories, on which replica, what was lost, which copy to keep."""
+
+import sys
+from typing import TYPE_CHECKING
+
+from kafka_forensics.cli import options
+from kafka_forensics.cli.options import choose
+from kafka_forensics.cli.streams import Destination, check_output, chosen_format, destination, open_output
+from kafka_forensics.evidence.options import ScanOptions
+from kafka_forensics.export.payloads import without_payloads
+from kafka_forensics.model.findings import Finding, Severity
+from kafka_forensics.model.results import ScanResult
+
+if TYPE_CHECKING:
+    from kafka_forensics.export.json_document import Shape
+
+
+@options.flat
+def scan(
+    paths: options.Paths,
+    selection: options.BrokerSelection,
+    reading: options.Reading,
+    *,
+    engine: options.Engine = "local",
+    spark_remote: options.SparkRemote = None,
+    spark_master: options.SparkMaster = None,
+    fail_on: options.FailOn = "error",
+    as_of: options.AsOf = None,
+    deep: options.Deep = None,
+    schema: options.Schema = options.SCHEMA,
+    show_payloads: options.ShowPayloads = False,
+    form: options.Form,
+    printing: options.VerbosePrinting,
+) -> int:
+    """What is wrong with these log directories, on which replica, what was lost, which copy to keep.
+
+    Reads every PATH, compares the replicas of each partition, and never writes to what it reads. Ends with status 0 if nothing
+    was found from --fail-on upwards, 1 if something was, 2 for a wrong command line, 3 if some input could not be read.
+    """
+    spark = options.on_spark(engine, spark_remote, spark_master)
+    wanted = chosen_format(form.format_name, form.output)
+    shape = options.schema_shape(schema, wanted)
+    choose("severity", fail_on, options.FAIL_ON)
+    check_output(form.output, paths)
+    scan_options = reading.scan_options(selection, deep=deep, as_of=as_of)
+    screen = destination(sys.stderr, no_color=printing.no_color)
+    if printing.says_all:
+        log_to(screen)
+    if spark:
+        result = _run_on_spark(paths, scan_options, screen, spark_remote, spark_master, quiet=printing.quiet)
+    else:
+        result = _run(paths, scan_options, screen, quiet=printing.quiet)
+    if not show_payloads:
+        result.findings = [without_payloads(finding) for finding in result.findings]
+    with open_output(form.output, no_color=printing.no_color) as to:
+        from kafka_forensics.cli.outputs.scan import write_result
+
+        write_result(result, wanted, to, verbose=printing.says_all, shape=shape)
+    _say_summary(result, screen, quiet=printing.quiet, live=reading.live)
+    say_left_out(shape, screen)
+    return 3 if shape.left_out else exit_status(result, fail_on)
+
+
+def _run(paths: list[str], scan_options: ScanOptions, screen: Destination, *, quiet: bool) -> ScanResult:
+    from kafka_forensics.cli.progress import Progress
+    from kafka_forensics.engine import local
+
+    with Progress(screen, quiet=quiet) as progress:
+        return local.scan(paths, scan_options, progress)
+
+
+def _run_on_spark(
+    paths: list[str], scan_options: ScanOptions, screen: Destination, remote: str | None, master: str | None, *, quiet: bool
+) -> ScanResult:
+    from kafka_forensics.cli.spark_session import stopping
+    from kafka_forensics.evidence.inputs import gather
+    from kafka_forensics.spark.result import scanned
+    from kafka_forensics.spark.sessions import require_pyspark
+
+    require_pyspark()
+    inputs = gather(paths, scan_options)
+    with stopping(screen, remote, master, scan_options.jobs, quiet=quiet) as spark:
+        return scanned(spark, paths, scan_options, inputs)
+
+
+def say_left_out(shape: "Shape", screen: Destination) -> None:
+    """Say what an earlier schema could not say."""
+    if shape.left_out:
+        from kafka_forensics.cli.streams import say
+
+        say(screen, [f"incomplete: schema {shape.version} has no words for this, which is left out: {'; '.join(shape.left_out)}"])
+
+
+def exit_status(result: ScanResult, fail_on: str) -> int:
+    """See `status_of`."""
+    return status_of(result.findings, fail_on, incomplete=bool(result.incomplete))
+
+
+def status_of(findings: list[Finding], fail_on: str, *, incomplete: bool) -> int:
+    """3 if some input could not be read, else 1 if a finding is at or above `fail_on`, else 0."""
+    if incomplete:
+        return 3
+    if fail_on == "none":
+        return 0
+    return int(any(finding.severity.rank >= Severity(fail_on).rank for finding in findings))
+
+
+def _say_summary(result: ScanResult, screen: Destination, *, quiet: bool, live: bool) -> None:
+    from kafka_forensics.cli.outputs.words import incomplete_lines, live_lines, summary_lines
+    from kafka_forensics.cli.streams import say
+
+    lines = incomplete_lines(result)
+    if not quiet or not result.totals.partitions:  # that nothing was judged must not look like an answer
+        lines = [*summary_lines(result), *([] if live or quiet else live_lines(result)), *lines]
+    if lines and sys.stdout.isatty() and screen.stream.isatty():
+        lines.insert(0, "")  # both on one screen
+    say(screen, lines)
+
+
+def log_to(screen: Destination, level: str = "INFO") -> None:
+    """Show what the package says of its own doing: all of it (`-v`), or from `level` on."""
+    import logging
+
+    from kafka_forensics.cli.safe_text import printable
+
+    class Plain(logging.Formatter):
+        def format(self, record: logging.LogRecord) -> str:
+            return printable(record.getMessage())
+
+    handler = logging.StreamHandler(screen.stream)
+    handler.setFormatter(Plain())
+    logger = logging.getLogger("kafka_forensics")
+    logger.handlers = [handler]
+    logger.setLevel(level)

@@ -1,0 +1,250 @@
+"""The rows of a dump in every format of the contract, written as they come: nothing is gathered but the head of a table."""
+
+from base64 import b64encode
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from kafka_forensics.cli.outputs.rows import cell, markdown, table_lines
+from kafka_forensics.cli.safe_text import printable
+from kafka_forensics.cli.streams import Destination
+from kafka_forensics.export.json_document import json_text, rfc3339, with_twins
+
+Row = tuple[Any, ...]
+
+_TIMES: Final = frozenset({"base_timestamp", "max_timestamp", "timestamp", "delete_horizon_ms"})
+_WIDE: Final = frozenset({"producer_id"})
+_PAYLOADS: Final = frozenset({"key", "value", "headers"})
+_BATCH_TABLE: Final = ("position", "size_in_bytes", "base_offset", "last_offset", "records_count", "partition_leader_epoch")
+_RECORD_TABLE: Final = (
+    "position",
+    "offset",
+    "partition_leader_epoch",
+    "timestamp",
+    "key_size",
+    "value_size",
+    "headers_count",
+)
+_HEADINGS: Final = {
+    "size_in_bytes": "size",
+    "records_count": "records",
+    "partition_leader_epoch": "epoch",
+    "headers_count": "headers",
+}
+_NEEDLESS: Final = {
+    "magic": 2,
+    "compression_type": "none",
+    "timestamp_type": "CreateTime",
+    "is_valid": True,
+    "txn_state": "none",
+}
+"""Values of a batch that go without saying in a table."""
+_SILENT: Final = frozenset({"base_timestamp", "crc", "last_sequence", "producer_epoch", "size_in_bytes"})
+"""Columns a table leaves out: the other formats have them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """The rows of one file; `rows` is read once."""
+
+    file: str
+    columns: tuple[str, ...]
+    rows: Iterable[Row]
+
+
+def write_sections(
+    sections: Iterable[Section], columns: Sequence[str], format_name: str, to: Destination, *, several: bool
+) -> None:
+    """Write `sections` in one of the formats of `options.FORMATS`; `columns` are all they have, for formats with one header.
+
+    `several` says that rows must tell which file they are of.
+    """
+    write = to.stream.write
+    match format_name:
+        case "table":
+            for number, section in enumerate(sections):
+                if several:
+                    write(("\n" if number else "") + printable(section.file) + "\n")
+                to.stream.writelines(_table_lines(section, to.width))
+        case "tsv":
+            to.stream.writelines(_tsv_lines(sections, columns, several=several))
+        case "json":
+            separator = "["
+            for line in _json_objects(sections):
+                write(separator + line)
+                separator = ",\n "
+            write("[]\n" if separator == "[" else "]\n")
+        case "jsonl":
+            to.stream.writelines(line + "\n" for line in _json_objects(sections))
+        case "markdown":
+            to.stream.writelines(_markdown_lines(sections))
+        case _:
+            raise AssertionError(format_name)
+
+
+def text_of(value: Any) -> str:
+    """`value` as one safe word; bytes as text, see `printable`; what has parts as JSON."""
+    if isinstance(value, bytes):
+        return printable(value)
+    if isinstance(value, dict | list | tuple):
+        return json_text(_plain(value))
+    return cell(value)
+
+
+def _plain(value: Any) -> Any:
+    """`value` as JSON knows it: bytes as the text they are, or, where they are none, as `{"base64": ...}`."""
+    if isinstance(value, bytes):
+        try:
+            return value.decode()
+        except UnicodeDecodeError:
+            return {"base64": b64encode(value).decode()}
+    if isinstance(value, dict):
+        return {name: _plain(each) for name, each in value.items()}
+    return [_plain(each) for each in value] if isinstance(value, list | tuple) else value
+
+
+def _tsv_lines(sections: Iterable[Section], columns: Sequence[str], *, several: bool) -> Iterator[str]:
+    yield "\t".join(["file", *columns] if several else columns) + "\n"
+    for section in sections:
+        prefix = printable(section.file) + "\t" if several else ""
+        if section.columns == tuple(columns):
+            yield from (prefix + "\t".join(map(text_of, row)) + "\n" for row in section.rows)
+            continue
+        places = [section.columns.index(name) if name in section.columns else len(section.columns) for name in columns]
+        for row in section.rows:
+            wide = (*row, None)
+            yield prefix + "\t".join(text_of(wide[place]) for place in places) + "\n"
+
+
+def _json_objects(sections: Iterable[Section]) -> Iterator[str]:
+    for section in sections:
+        writers = [_json_writer(name) for name in section.columns]
+        for row in section.rows:
+            told: dict[str, Any] = {"file": section.file}
+            for write, value in zip(writers, row, strict=True):
+                write(told, value)
+            yield json_text(told)
+
+
+def _json_writer(name: str) -> Callable[[dict[str, Any], Any], None]:
+    """How a column's value enters an object: times and wide integers with their twins, as the contract has it."""
+    plain = name.removesuffix("_ms")
+
+    def time(evidence: dict[str, Any], value: Any) -> None:
+        evidence[f"{plain}_ms"] = value
+        evidence[plain] = None if value is None else rfc3339(value)
+
+    def wide(evidence: dict[str, Any], value: Any) -> None:
+        evidence[name] = value
+        evidence[f"{name}_string"] = None if value is None else str(value)
+
+    def detail(evidence: dict[str, Any], value: Any) -> None:
+        evidence[name] = with_twins(_plain(value))
+
+    def other(evidence: dict[str, Any], value: Any) -> None:
+        evidence[name] = _plain(value) if isinstance(value, bytes | dict | list | tuple) else value
+
+    return time if name in _TIMES else wide if name in _WIDE else detail if name == "detail" else other
+
+
+def _markdown_lines(sections: Iterable[Section]) -> Iterator[str]:
+    for number, section in enumerate(sections):
+        yield ("\n" if number else "") + f"## {markdown(section.file)}\n\n"
+        yield f"| {' | '.join(map(markdown, section.columns))} |\n"
+        yield f"|{' --- |' * len(section.columns)}\n"
+        for row in section.rows:
+            yield f"| {' | '.join(markdown(text_of(value)) for value in row)} |\n"
+
+
+def _table_lines(section: Section, width: int) -> Iterator[str]:
+    """A table whose columns are as wide as its first rows need; later ones may stand out. A short one has no empty columns."""
+    shape = _shape(section.columns)
+    lines = table_lines(_table_names(section.columns), None, (shape(row) for row in section.rows), width)
+    yield next(lines, "(nothing)\n")
+    yield from lines
+
+
+def _table_names(columns: tuple[str, ...]) -> list[str]:
+    shown = _shown(columns)
+    headings = _HEADINGS | ({"headers_count": "headers_count"} if "headers" in columns else {})
+    return [*(headings.get(name, name) for name in shown), *(["notes"] if shown is not columns else [])]
+
+
+def _shown(columns: tuple[str, ...]) -> tuple[str, ...]:
+    """The columns that stand by themselves in a table; the others are told in notes if they say anything."""
+    if "records_count" in columns:
+        return (*_BATCH_TABLE, "max_timestamp")
+    return _RECORD_TABLE + tuple(name for name in columns if name in _PAYLOADS) if "headers_count" in columns else columns
+
+
+def _shape(columns: tuple[str, ...]) -> Callable[[Row], list[str]]:
+    """The function that makes the cells of a row."""
+    shown = _shown(columns)
+    places = [(columns.index(name), name in _TIMES) for name in shown]
+    others = [(index, name) for index, name in enumerate(columns) if name not in shown and name not in _SILENT]
+    epoch = columns.index("producer_epoch") if "producer_epoch" in columns else 0
+
+    def cells(row: Row) -> list[str]:
+        made = [_time(row[place]) if is_time else text_of(row[place]) for place, is_time in places]
+        if shown is not columns:
+            made.append(" ".join(_notes(row, others, epoch)))
+        return made
+
+    return cells
+
+
+def _time(value: Any) -> str:
+    return "" if value is None else rfc3339(value) or str(value)
+
+
+def _notes(row: Row, others: list[tuple[int, str]], epoch: int) -> Iterator[str]:
+    """What is not usual about a batch or record, in words."""
+    for index, name in others:
+        value = row[index]
+        if value is None or value == _NEEDLESS.get(name) or (value is False and name != "is_valid") or value == -1:
+            continue
+        if name == "producer_id":
+            yield f"producer {value}/{row[epoch]}"
+        elif name == "is_valid":
+            yield "CRC WRONG"
+        elif name in {"span", "compression_type", "timestamp_type", "control_record_type"}:
+            if value not in {"batch", "record"}:
+                yield str(value)
+        elif name == "is_transactional":
+            yield "transactional"
+        elif name == "txn_state":
+            yield f"transaction {value}"
+        elif name == "is_control_batch":
+            yield "control"
+        elif name == "detail":
+            yield _in_words(value) if "record" in value else text_of(value)
+        else:
+            yield f"{name.replace('_', ' ')} {text_of(value)}"
+
+
+def _in_words(fields: dict[str, Any]) -> str:
+    """The fields of an internal topic's record, `name value` each; those that say nothing (null, -1, empty) are left out."""
+    words = [str(fields["record"])]
+    for name, value in fields.items():
+        if name == "value" and value is None:
+            words.append("TOMBSTONE")
+        elif name in ("key", "value"):
+            words += _pairs(value)
+        elif name == "problem":
+            words.append(f"CANNOT BE READ ({value})")
+        elif name != "record":
+            words += _pairs({name: value})
+    return printable(" ".join(words))
+
+
+def _pairs(fields: dict[str, Any]) -> list[str]:
+    said = {name: value for name, value in fields.items() if value is not None and value not in (-1, "", [])}
+    return [f"{name.replace('_', ' ')} {_word(name, value)}" for name, value in said.items()]
+
+
+def _word(name: str, value: Any) -> str:
+    if isinstance(value, dict):
+        return f"({', '.join(_pairs(value))})"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(_word('', each) for each in value)}]"
+    return (rfc3339(value) or str(value)) if name.endswith("timestamp") and isinstance(value, int) else text_of(value)

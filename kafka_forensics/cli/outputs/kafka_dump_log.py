@@ -1,0 +1,293 @@
+"""`dump --format kafka-dump-log`: the lines that Kafka's own tool prints (DumpLogSegments 4.3.0), and its complaints.
+
+Lines equal the tool's, but that nothing from the evidence can reach a terminal unescaped. The tool ends at the first thing its
+readers refuse; so do the lines of that file, with a complaint, and the dump goes on with the next file.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from kafka_forensics.cli.safe_text import printable
+from kafka_forensics.model.constants import DELETE_HORIZON_MASK, MAX_SEQUENCE, NO_SEQUENCE, TRANSACTIONAL_MASK
+from kafka_forensics.parsers.indexes import parse_producer_snapshot
+from kafka_forensics.parsers.log import parse_control_record
+from kafka_forensics.parsers.log_dir import FileKind
+from kafka_forensics.questions.dump.kafka_dump_log import (
+    Decoder,
+    PeerBatch,
+    PeerGivesUpError,
+    PeerLog,
+    PeerRecord,
+    PeerSegment,
+    aborted_txns,
+    check_offset_index,
+    check_time_index,
+    cluster_metadata,
+    consumer_offsets,
+    is_empty_index,
+    json_line,
+    offset_entries,
+    share_group_state,
+    time_entries,
+    transaction_log,
+)
+
+if TYPE_CHECKING:
+    from kafka_forensics.questions.dump import DumpFile
+    from kafka_forensics.storage.source import ByteFile
+
+
+_MARKER_TYPES: Final = (0, 1)
+_SURROGATE: Final = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
+_KRAFT_NAMES: Final = {
+    2: "LeaderChange:",
+    3: "SnapshotHeader",
+    4: "SnapshotFooter",
+    5: "KRaftVersion",
+    6: "KRaftVoters",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class PeerOptions:
+    """The tool's options; `print_data_log` includes `deep_iteration`."""
+
+    deep_iteration: bool = False
+    print_data_log: bool = False
+    skip_record_metadata: bool = False
+    verify_index_only: bool = False
+    index_sanity_check: bool = False
+    offsets_decoder: bool = False
+    transaction_log_decoder: bool = False
+    cluster_metadata_decoder: bool = False
+    share_group_state_decoder: bool = False
+
+    @property
+    def decoder(self) -> Decoder | None:
+        """What makes text of keys and values; None: they are text."""
+        if self.offsets_decoder:
+            return consumer_offsets
+        if self.transaction_log_decoder:
+            return transaction_log
+        if self.share_group_state_decoder:
+            return share_group_state
+        return cluster_metadata if self.cluster_metadata_decoder else None
+
+    @property
+    def prints(self) -> bool:
+        """Whether keys and values are printed: a decoder asks for that, too."""
+        return self.print_data_log or self.decoder is not None
+
+    @property
+    def deep(self) -> bool:
+        """Whether records are read."""
+        return self.deep_iteration or self.prints
+
+
+@dataclass(slots=True)
+class Complaints:
+    """What the tool says on standard error, by heading, in the order it was noted."""
+
+    lines: dict[str, list[str]] = field(default_factory=dict)
+
+    def add(self, heading: str, line: str) -> None:
+        """Note `line` under `heading`; the first hundred of each are kept."""
+        noted = self.lines.setdefault(heading, [])
+        if len(noted) < 100:
+            noted.append(line)
+
+
+def log_lines(file: "ByteFile", name: str, shown: str, options: PeerOptions, complaints: Complaints) -> Iterator[str]:
+    """The tool's lines for a segment or a KRaft snapshot, without ends; `shown`: its path. Raises PeerGivesUpError, SourceError."""
+    yield from _opening(name)
+    log = PeerLog(file, name)
+    previous = -1
+    for batch in log.batches():
+        line = batch_line(batch)
+        if batch.compression_type is None:
+            yield line[: line.index(" position: ")] if batch.magic >= 2 else line[: line.index(" magic: ")]
+            raise PeerGivesUpError(f"Unknown compression type id: {batch.attributes & 7}")
+        yield line
+        if options.deep:
+            for record in log.records(batch):
+                if previous != record.offset - 1 and (previous != -1 or record.offset != 0):
+                    complaints.add(f"Non-consecutive offsets in {shown}", f"  {previous} is followed by {record.offset}")
+                previous = record.offset
+                yield record_line(batch, record, options)
+    if trailing := file.size_in_bytes - log.end:
+        yield f"Found {trailing} invalid bytes at the end of {name}"
+
+
+def _opening(name: str) -> Iterator[str]:
+    stem = name.partition(".")[0]
+    if name.endswith(".checkpoint"):
+        offset, _, epoch = stem.partition("-")
+        if epoch:
+            yield f"Snapshot end offset: {int(offset)}, epoch: {int(epoch)}"
+        else:
+            yield "KRaft bootstrap snapshot"
+    else:
+        yield f"Log starting offset: {int(stem) if stem.isdigit() else 0}"
+
+
+def batch_line(batch: PeerBatch) -> str:
+    """What the tool says of a batch."""
+    tail = (
+        f" position: {batch.position} {batch.timestamp_type}: {batch.max_timestamp} size: {batch.size_in_bytes}"
+        f" magic: {batch.magic} compresscodec: {batch.compression_type} crc: {batch.crc} isvalid: {_java(batch.is_valid)}"
+    )
+    if batch.magic < 2:
+        return f"offset: {batch.last_offset}{tail}"
+    horizon = f"[{batch.base_timestamp}]" if batch.attributes & DELETE_HORIZON_MASK else ".empty"
+    return (
+        f"baseOffset: {batch.base_offset} lastOffset: {batch.last_offset} count: {batch.records_count}"
+        f" baseSequence: {batch.base_sequence} lastSequence: {batch.last_sequence} producerId: {batch.producer_id}"
+        f" producerEpoch: {batch.producer_epoch} partitionLeaderEpoch: {batch.partition_leader_epoch}"
+        f" isTransactional: {_java(batch.attributes & TRANSACTIONAL_MASK)} isControl: {_java(batch.is_control_batch)}"
+        f" deleteHorizonMs: OptionalLong{horizon}{tail}"
+    )
+
+
+def record_line(batch: PeerBatch, record: PeerRecord, options: PeerOptions) -> str:
+    """What the tool says of a record: its numbers unless left out, its bytes if asked for."""
+    line = ""
+    if not options.skip_record_metadata:
+        key_size, value_size = (-1 if part is None else len(part) for part in (record.key, record.value))
+        line = f"| offset: {record.offset} {batch.timestamp_type}: {record.timestamp} keySize: {key_size} valueSize: {value_size}"
+        if batch.magic >= 2:
+            line += f" sequence: {record.sequence} headerKeys: [{','.join(map(_text, record.header_keys))}]"
+        else:
+            line += f" isValid: {_java(record.is_valid)} crc: {record.crc}"
+        if batch.is_control_batch:
+            line += _control(record)
+    if options.prints and not batch.is_control_batch:
+        key, payload = (options.decoder or _texts)(record)
+        if key is not None:
+            line += f"{' ' if line else '| '}key: {printable(key)}"
+        if payload is not None:
+            line += f"{' ' if line else '| '}payload: {printable(payload)}"
+    return line
+
+
+def _texts(record: PeerRecord) -> tuple[str | None, str | None]:
+    return None if record.key is None else _text(record.key), None if record.value is None else _text(record.value)
+
+
+def _control(record: PeerRecord) -> str:
+    control = parse_control_record(record.key, record.value)
+    if control.problem is not None:
+        raise PeerGivesUpError(f"the control record's {control.problem} cannot be read")
+    if control.type in _MARKER_TYPES:
+        return f" endTxnMarker: {control.name} coordinatorEpoch: {control.coordinator_epoch}"
+    if control.type not in _KRAFT_NAMES:
+        return f" controlType: {control.name}({control.type})"
+    return f" {_KRAFT_NAMES[control.type]} {printable(json_line({'version': control.version, **control.fields}))}"
+
+
+def _text(data: bytes) -> str:
+    """`data` as Java decodes UTF-8 (half a surrogate pair, whole or cut, is one mistake there), made safe to show."""
+    try:
+        return printable(data.decode())
+    except UnicodeDecodeError:
+        return printable(_SURROGATE.sub("\ufffd".encode(), data).decode("utf-8", "replace"))
+
+
+def _java(flag: object) -> str:
+    return "true" if flag else "false"
+
+
+def offset_index_lines(file: "ByteFile", segment: PeerSegment, options: PeerOptions, complaints: Complaints) -> Iterator[str]:
+    """The tool's lines for a `.index`. Raises PeerGivesUpError, SourceError."""
+    if is_empty_index(file):
+        yield f"{segment.name} is empty."
+        return
+    if options.index_sanity_check:
+        check_offset_index(file, segment)
+        yield f"{segment.name} passed sanity check."
+        return
+    for offset, position in offset_entries(file, segment, complaints.add):
+        if not options.verify_index_only:
+            yield f"offset: {offset} position: {position}"
+
+
+def time_index_lines(file: "ByteFile", segment: PeerSegment, options: PeerOptions, complaints: Complaints) -> Iterator[str]:
+    """The tool's lines for a `.timeindex`. Raises PeerGivesUpError, SourceError."""
+    if options.index_sanity_check:
+        check_time_index(file, segment)
+        yield f"{segment.name} passed sanity check."
+        return
+    for timestamp, offset in time_entries(file, segment, complaints.add):
+        if not options.verify_index_only:
+            yield f"timestamp: {timestamp} offset: {offset}"
+
+
+def transaction_index_lines(file: "ByteFile") -> Iterator[str]:
+    """The tool's lines for a `.txnindex`. Raises PeerGivesUpError, SourceError."""
+    for version, producer_id, first_offset, last_offset, last_stable_offset in aborted_txns(file):
+        yield (
+            f"version: {version} producerId: {producer_id} firstOffset: {first_offset} lastOffset: {last_offset}"
+            f" lastStableOffset: {last_stable_offset}"
+        )
+
+
+def snapshot_lines(file: "ByteFile", offset: int, complaints: Complaints) -> Iterator[str]:
+    """The tool's lines for a `.snapshot`: none for one it does not believe."""
+    snapshot = parse_producer_snapshot(file, offset)
+    reasons = {damage.detail.get("reason"): damage for damage in snapshot.damage}
+    declared = reasons["count"].detail["declared"] if "count" in reasons else len(snapshot.entries)
+    counted = declared if isinstance(declared, int) else -1
+    if "short" in reasons or counted < 0 or snapshot.version != 1:
+        unknown = "short" not in reasons and counted >= 0
+        reason = f"Snapshot contained an unknown file version {snapshot.version}" if unknown else "null"
+        complaints.add(f"Snapshot failed schema validation: {reason}", "")
+        return
+    if snapshot.crc_computed not in {-1, snapshot.crc}:
+        words = f"Stored crc: {snapshot.crc}. Computed crc: {snapshot.crc_computed}"
+        complaints.add(f"Snapshot is corrupt (CRC is no longer valid). {words}", "")
+        return
+    for entry in snapshot.entries[:counted]:
+        first = NO_SEQUENCE if entry.last_sequence < 0 else decremented(entry.last_sequence, entry.offset_delta)
+        txn = "OptionalLong.empty" if entry.current_txn_first_offset < 0 else f"OptionalLong[{entry.current_txn_first_offset}]"
+        line = (
+            f"producerId: {entry.producer_id} producerEpoch: {entry.producer_epoch} coordinatorEpoch: {entry.coordinator_epoch}"
+            f" currentTxnFirstOffset: {txn} lastTimestamp: {entry.timestamp} "
+        )
+        if entry.last_offset >= 0:
+            line += (
+                f"firstSequence: {first} lastSequence: {entry.last_sequence} lastOffset: {entry.last_offset}"
+                f" offsetDelta: {entry.offset_delta} timestamp: {entry.timestamp}"
+            )
+        yield line
+
+
+def decremented(sequence: int, delta: int) -> int:
+    """DefaultRecordBatch.decrementSequence: the ring of 31 bits."""
+    return sequence - delta if sequence >= delta else MAX_SEQUENCE - (delta - sequence) + 1
+
+
+def peer_lines(file: "DumpFile", options: PeerOptions, complaints: Complaints) -> Iterator[str]:
+    """All lines of the tool for one file, the one that names it first. Raises PeerGivesUpError, SourceError."""
+    yield f"Dumping {printable(file.shown)}"
+    shown = printable(file.shown)
+    with file.open() as data:
+        match file.kind:
+            case FileKind.LOG | FileKind.METADATA_CHECKPOINT:
+                yield from log_lines(data, file.name, shown, options, complaints)
+            case FileKind.INDEX | FileKind.TIME_INDEX:
+                of_time = file.kind is FileKind.TIME_INDEX
+                index = file.sibling(".index") if of_time else None
+                log = file.sibling(".log")
+                try:
+                    segment = PeerSegment(shown, file.base_offset, log, f"{file.name.partition('.')[0]}.log", index)
+                    yield from (time_index_lines if of_time else offset_index_lines)(data, segment, options, complaints)
+                finally:
+                    for opened in filter(None, (log, index)):
+                        opened.close()
+            case FileKind.TRANSACTION_INDEX:
+                yield from transaction_index_lines(data)
+            case FileKind.PRODUCER_SNAPSHOT:
+                yield from snapshot_lines(data, file.base_offset, complaints)
+            case _:
+                complaints.add(f"Ignoring unknown file {shown}", "")

@@ -1,0 +1,646 @@
+"""The way to a planned election in words: what to do in which order, and Kafka's own commands for it. All of it safe to print."""
+
+import json
+import shlex
+import textwrap
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
+
+from kafka_forensics.cli.outputs.words import name, plural
+from kafka_forensics.cli.safe_text import printable
+from kafka_forensics.model.findings import Finding
+from kafka_forensics.questions.plan import CONTRADICTING, Planned
+from kafka_forensics.replication.offset_ranges import Ranges, clipped, counted, holds, normalised, without
+from kafka_forensics.replication.planner import (
+    NO_END,
+    UNSAID,
+    Broker,
+    Candidate,
+    FollowerPlan,
+    Loss,
+    Missing,
+    Steps,
+    Witness,
+    costs_of,
+    truncates_by,
+)
+from kafka_forensics.replication.recovery import NEEDED_FILES
+from kafka_forensics.wording import message
+from kafka_forensics.wording.offset_words import offset_range
+
+# A plan in words: what each election costs, what followers do, whom to elect. All of it safe to print.
+
+
+ELECTIONS: Final = {
+    "leads": "leads now",
+    "clean": "clean",
+    "elr": "clean (ELR)",
+    "last-known-leader": "led last",
+    "unclean": "UNCLEAN",
+    "unknown": "not known",
+}
+CHOICES: Final = {
+    "replicas_to_mend": "it leaves the fewest replicas to be mended",
+    "checkpoints": "under it the fewest checkpoints disagree with their batches",
+    "force": "its election need not be forced",
+    "election": "its election has to be forced least",
+    "log_start": "its log begins first",
+    "high_watermark": "its high watermark is the highest",
+    "assignment": "it stands first in the assignment",
+    "order": "nothing else tells it apart but the order of the brokers",
+}
+"""By what one of several is recommended that lose alike."""
+REGIMES: Final = {
+    "epochs": "followers truncate by leader epochs (Kafka 0.11 and later{})",
+    "high-watermark": "followers truncate to their high watermarks (before Kafka 0.11{})",
+}
+_MISSING: Final = {
+    "no_controller_log": "no controller's log is here to say who is in sync, and whether there are further replicas",
+    "controller_log_damaged": "a controller's log is here, but too damaged to say who is in sync, and what replicas there are",
+    "controller_log_silent": "the controller's log here does not say of this partition who is in sync, and what replicas there are",
+    "copy_absent": "the copy of broker {} is not here, and may hold more",
+    "controller_log_older": "the controller's log here is older than the records at stake: who is in sync now, it does not say",
+    "voters_behind": "the voters' copies of the controller's log end before what others hold of this partition: who is in sync "
+    "when they start is not known",
+    "not_copied": "cannot tell: broker {} is not in this copy, and may hold more",
+    "replica_absent": "broker {} has no directory of this partition in the log directory given: it would start with an empty log",
+    "dead_copy_absent": "broker {} will not come back, and no copy of it is here: what only it held is lost unseen",
+    "copy_not_read": "nothing of the log of broker {} could be read: what it holds, and what its election would cost, is not known",
+    "copy_unnamed": "the copy {} does not say whose it is (no node.id in a meta.properties){taken}",
+    "no_high_watermark": "broker {} has no checkpointed high watermark: more of its records may be committed than is proven",
+    "no_epoch_checkpoint": "broker {} has no leader-epoch-checkpoint that can be used{epochs}",
+    "log_not_read": "the log of broker {} could not be read {unread}: what stands there counts as not held",
+    "unknown_bytes": "behind the last batch of broker {} lie bytes that may hold records, and nothing tells their offsets",
+    "does_not_start": "broker {} would not start on this copy, {reason}; it cannot lead",
+    "not_live": "broker {} will not come back: it cannot lead, and what only it holds counts as lost",
+    "topic_undecided": "nothing says which topic of this name is the present one; planned is one of which most copies are here",
+    "other_topic": "the copy of broker {} is of another topic of this name, or of another cluster, and is left out",
+}
+_STRAYS: Final = {
+    "deleted": "Do not start a broker: the controller's log here does not know this topic, and brokers before Kafka 3.7 delete "
+    "what it does not know within a minute. Look for a newer copy of __cluster_metadata and plan again with it.",
+    "set_aside": "Do not start a broker: the controller's log here does not know this topic, and brokers rename what it does "
+    "not know to -stray and serve it no more. Look for a newer copy of __cluster_metadata and plan again with it.",
+}
+"""What comes of a topic that the controllers do not know."""
+CONTRADICTIONS_SHOWN: Final = 5
+
+
+def ranges_words(ranges: Ranges) -> str:
+    """The first few of a set of offsets."""
+    told = ", ".join(offset_range(*each) for each in ranges[:3])
+    return told + (f" and {len(ranges) - 3} more ranges" if len(ranges) > 3 else "")
+
+
+def offsets_words(ranges: Ranges) -> str:
+    """The first few of a set of offsets, called that: `offset 5`, `offsets 0 to 2, 7 and 3 more ranges`."""
+    one = len(ranges) == 1 and ranges[0][1] - ranges[0][0] == 1
+    return f"{'offset' if one else 'offsets'} {ranges_words(ranges)}"
+
+
+def labels(planned: Planned) -> dict[Broker, str]:
+    """Brokers as tables call them: a copy that is named by its path by as much of the end of it as tells it apart."""
+    names = [replica.broker for replica in planned.given.replicas]
+    parts = {one: str(one).rstrip("/").split("/") for one in names}
+    found = {}
+    for one in names:
+        ends = range(1, len(parts[one]) + 1)
+        alone = (end for end in ends if sum(part[-end:] == parts[one][-end:] for part in parts.values()) == 1)
+        end = next(alone, len(parts[one]))
+        found[one] = printable("/".join(parts[one][-end:]))
+    return found
+
+
+def brokers(names: Sequence[Broker]) -> str:
+    """`broker 1`, `brokers 1 and 2`, `brokers 1, 2 and 3`."""
+    told = [printable(str(one)) for one in names]
+    if len(told) == 1:
+        return told[0] if told[0].startswith("broker") else f"broker {told[0]}"
+    return "brokers " + ", ".join(told[:-1]) + f" and {told[-1]}"
+
+
+def capital(words: str) -> str:
+    """`words` as the beginning of a sentence; names within them stay as they are."""
+    return words[:1].upper() + words[1:]
+
+
+def witness_words(witness: Witness) -> str:
+    """Who says that something was committed."""
+    whose = printable(str(witness.broker))
+    if witness.said is not None:
+        whose += f", whose log ends at {witness.end_offset}"
+    offset = witness.end_offset if witness.said is None else witness.said
+    match witness.kind:
+        case "group_offset":
+            return f"offset {offset} committed by group {printable(witness.name or '')}"
+        case "transaction_marker":
+            return f"transaction marker {offset - 1} of {printable(witness.name or '')} on broker {whose}"
+        case _:
+            return f"high watermark {offset} of broker {whose}"
+
+
+def election(planned: Planned, candidate: Candidate) -> str:
+    """How an election is called, with the reason where a member of the ELR must be forced."""
+    given = planned.given
+    crashed = any(replica.crashed for replica in given.replicas if replica.broker == candidate.broker)
+    elr = () if given.control is None or given.control.elr is None else given.control.elr
+    forced = candidate.election == "unclean" and crashed and given.nodes.get(candidate.broker, candidate.broker) in elr
+    return ELECTIONS[candidate.election] + (" (not stopped cleanly)" if forced else "")
+
+
+def title(planned: Planned) -> str:
+    """The partition, how its followers truncate, and what the controller last said."""
+    plan, control = planned.plan, planned.given.control
+    told = truncates_by(planned.given.replicas)
+    reason = ", as was asked for" if told != plan.truncate_by else "" if told == "epochs" else ": the logs know no leader epochs"
+    text = f"{name(plan.topic, plan.partition)}: {REGIMES[plan.truncate_by].format(reason)}"
+    if control is not None and control.isr is not None:
+        leader = "none" if control.leader in (None, -1) else str(control.leader)
+        text += f"; leader {leader} in epoch {control.leader_epoch}, ISR {_ids(control.isr)}"
+        text += f", ELR {_ids(control.elr)}" if control.elr else ""
+        text += "" if control.assignment is None else f", replicas {_ids(control.assignment)}"
+    return text
+
+
+def _ids(ids: Iterable[int]) -> str:
+    return ", ".join(map(str, ids)) or "empty"
+
+
+def loss_words(planned: Planned, loss: Loss) -> str:
+    """What one loss is: `70 records at offsets 300 to 369, on broker 2 alone, all proven committed (…)`."""
+    amount = planned.amount(loss)
+    many = "" if amount.records is None else plural(amount.records, "record") + " at "
+    alone = " alone" if len(loss.held_by) == 1 else ""
+    damaged = [each for each in loss.held_by if holds(damaged_by(planned, each), loss.start)]
+    if damaged:
+        alone += ", damaged there" if len(damaged) == len(loss.held_by) else f" (damaged on {brokers(damaged)})"
+    text = f"{many}{offsets_words(((loss.start, loss.end),))}, on {brokers(loss.held_by)}{alone}"
+    if loss.committed and loss.witness is not None:
+        part = "all" if loss.committed_end == loss.end else f"those at {offset_range(loss.start, loss.committed_end)}"
+        text += f", {part} proven committed ({witness_words(loss.witness)})"
+    if loss.kept_by:
+        how = "damaged as it is" if set(loss.kept_by) <= set(damaged) else "where no reader sees it"
+        text += f"; {brokers(loss.kept_by)} {'keeps' if len(loss.kept_by) == 1 else 'keep'} it {how}"
+    return text
+
+
+def damaged_by(planned: Planned, broker: Broker) -> Ranges:
+    """Offsets of a replica's batches that are damaged, from its log start on."""
+    return next(
+        (
+            clipped(replica.damaged, replica.log_start_offset, NO_END)
+            for replica in planned.given.replicas
+            if replica.broker == broker
+        ),
+        (),
+    )
+
+
+def damage_lines(planned: Planned) -> Iterator[str]:
+    """A sentence for each replica that holds damaged batches."""
+    for replica in planned.given.replicas:
+        ranges = damaged_by(planned, replica.broker)
+        if ranges:
+            yield (
+                f"Damaged: {brokers([replica.broker])} holds {offsets_words(ranges)} in batches whose bytes are not what was "
+                "written. They count as held and as at risk: what can be saved of them is in that copy, unless another has them."
+            )
+
+
+def bounds(planned: Planned, candidate: Candidate) -> str:
+    """The loss with its bounds, a sentence."""
+    plan = planned.plan
+    more = "" if plan.at_most_is_bound else " of the copies that are here"
+    least = counted_in_words(planned, candidate.losses, candidate.at_least)
+    return f"Lost are at least {least} (proven committed, and on no copy that stays), at most {candidate.at_most}{more}."
+
+
+def counted_in_words(planned: Planned, losses: Sequence[Loss], offsets: int) -> str:
+    """An amount of what is lost, each version counted: records, or offsets where these are not all records, or are not known."""
+    dense = planned.total(losses).records == costs_of(losses)[2]
+    if dense and losses:
+        return plural(offsets, "record")
+    several = counted(normalised((loss.start, loss.end) for loss in losses)) < costs_of(losses)[2]
+    return plural(offsets, "offset") + (", each version of them counted" if several else "")
+
+
+def follower_sentence(planned: Planned, candidate: Candidate, follower_plan: FollowerPlan) -> str:
+    """What a replica does under a leader."""
+    who, end = f"If {brokers([candidate.broker])} leads, {brokers([follower_plan.broker])}", follower_plan.log_end_offset
+    if follower_plan.truncation_offset is None:
+        reason = refusal(planned, follower_plan.broker)
+        return f"{who} does nothing: it " + ("is not there." if reason is None else f"would not start, {reason}.")
+    leader_end = next(replica.log_end_offset for replica in planned.given.replicas if replica.broker == candidate.broker)
+    text = (
+        "keeps its log"
+        if follower_plan.truncation_offset == end
+        else f"cuts its log from {end} to {follower_plan.truncation_offset}"
+    )
+    if follower_plan.begins_anew:
+        tiered = planned.given.control is not None and planned.given.control.tiered
+        start = "local log start" if tiered else "log start"
+        text = f"begins its log anew, for what it would keep of it ends below the leader's {start},"
+    if follower_plan.halts:
+        text = (
+            f"halts with unclean elections off, for its log ends at {end}, beyond the leader's {leader_end} "
+            f'("log truncation is not allowed"); with them on it {text}'
+        )
+    kept = f", with its own records at {ranges_words(follower_plan.kept)} in it for good," if follower_plan.kept else ""
+    if kept and not without(follower_plan.kept, damaged_by(planned, candidate.broker)):
+        kept = f", with its records at {ranges_words(follower_plan.kept)} in it, which are damaged in the leader's,"
+    text += f"{kept} and copies the leader from {follower_plan.truncation_offset} on"
+    if follower_plan.disagrees:
+        text += f" (by the checkpoints that brokers load; by the epochs in the batches it would cut at {follower_plan.by_batches})"
+    if follower_plan.below_leaders_start:
+        text += f"; it deletes {plural(follower_plan.below_leaders_start, 'offset')} below the leader's log start"
+    return f"{who} {text}."
+
+
+def ordinary_lines(planned: Planned) -> Iterator[str]:
+    """What an ordinary start of all brokers would lose of what is proven committed; nothing where that cannot be told."""
+    plan = planned.plan
+    if not plan.ordinary_loss or not plan.ordinary:
+        return
+    losing = [candidate for candidate in plan.candidates if candidate.broker in plan.ordinary and candidate.committed]
+    costs = ", ".join(
+        f"{plural(candidate.committed, 'committed offset')} under {brokers([candidate.broker])}" for candidate in losing
+    )
+    if any(candidate.election == "unknown" for candidate in losing):
+        yield f"If all brokers are simply started (who is in sync is on no disk), one of these may lead: it would lose {costs}."
+    elif len(losing) == len(plan.ordinary) == 1:
+        yield f"If all brokers are simply started, {brokers([losing[0].broker])} will be elected: that loses {costs}."
+    else:
+        yield f"If all brokers are simply started, {brokers(plan.ordinary)} may be elected: that would lose {costs}."
+
+
+def notes(planned: Planned, shown: Sequence[Candidate], *, every_follower: bool) -> Iterator[str]:
+    """What the table cannot say: what happened before, what followers do that is not plain, which witnesses are missing."""
+    for lost in planned.plan.already_lost:
+        absent = f" and nothing at {offset_range(lost.replaced_end, lost.end)}" if lost.replaced_end < lost.end else ""
+        other = f"other records at {offset_range(lost.start, lost.replaced_end)}" if lost.replaced_end > lost.start else "none"
+        yield (
+            f"Already happened: {brokers(lost.brokers)} has lost {offsets_words(((lost.start, lost.end),))}, which were committed "
+            f"({witness_words(lost.witness)}), by a cut to its own high watermark or by an election while it lacked them: it holds "
+            f"{other}{absent}. {capital(brokers(lost.held_by))} {'holds' if len(lost.held_by) == 1 else 'hold'} what was there."
+        )
+    for candidate in shown:
+        for follower in candidate.followers:
+            plain = not (follower.halts or follower.kept or follower.disagrees)
+            if every_follower or not plain or follower.below_leaders_start or follower.begins_anew:
+                yield follower_sentence(planned, candidate, follower)
+        if candidate.own_cut:
+            own = plural(candidate.own_cut, "offset")
+            yield f"If {brokers([candidate.broker])} leads, it has lost {own} from the end of its log by recovery as it started."
+    yield from ordinary_lines(planned)
+    yield from damage_lines(planned)
+    told_apart = ("same_broker", "topic_unknown")
+    yield from (missing_words(planned, missing) for missing in planned.plan.missing if missing.kind not in told_apart)
+    yield from _clashes(planned)
+    contradictions = [finding for finding in planned.findings if finding.kind in CONTRADICTING and not _recovered(finding)]
+    yield from (
+        f"Contradiction: {finding.kind}: {printable(message(finding))}" for finding in contradictions[:CONTRADICTIONS_SHOWN]
+    )
+    if len(contradictions) > CONTRADICTIONS_SHOWN:
+        yield f"Contradiction: {len(contradictions) - CONTRADICTIONS_SHOWN} more, which `kafka-forensics scan` tells."
+
+
+def _recovered(finding: Finding) -> bool:
+    """Whether a finding is of a missing file of epochs, all of which a recovery takes from the batches."""
+    known = finding.evidence.get("epochs_after_start")
+    return bool(known) and known == finding.evidence.get("batches")
+
+
+def missing_words(planned: Planned, missing: Missing) -> str:
+    """A witness that is not there, as a sentence."""
+    reason = refusal(planned, missing.broker) if missing.kind == "does_not_start" else None
+    taken = _taken_for(planned, missing.broker) if missing.kind == "copy_unnamed" else None
+    epochs, unread = _epochs_known(planned, missing.broker), _unread(planned, missing.broker)
+    text = _MISSING[missing.kind].format(printable(str(missing.broker)), reason=reason, taken=taken, unread=unread, epochs=epochs)
+    return f"Missing: {text}."
+
+
+def _epochs_known(planned: Planned, broker: Broker | None) -> str:
+    """What a broker without a checkpoint of its epochs knows of them."""
+    replica = next((each for each in planned.given.replicas if each.broker == broker), None)
+    if replica is None or not (replica.starts and replica.is_live):
+        return ""
+    if replica.epochs_without_checkpoint:
+        return ": " + ("its recovery takes epochs" if replica.crashed else "its epochs are taken") + " from the batches"
+    return ": it loads none, and knows no leader epochs as it starts"
+
+
+def _clashes(planned: Planned) -> Iterator[str]:
+    """Copies of one broker, which can start on one of them alone."""
+    copies: dict[Broker, list[Broker]] = {}
+    for missing in planned.plan.missing:
+        if missing.kind == "same_broker" and missing.broker is not None:
+            copies.setdefault(planned.given.nodes.get(missing.broker, missing.broker), []).append(missing.broker)
+    for node, names in copies.items():
+        listed = " and ".join(printable(str(one)) for one in names)
+        yield (
+            f"Several copies of one broker (NODE_ID_CLASH): {listed} are all of {brokers([node])}, which can start on one of them "
+            "alone. Plan again without the others: what they hold counts here as if a broker of its own held it."
+        )
+
+
+def _unread(planned: Planned, broker: Broker | None) -> str:
+    """What of a log could not be read."""
+    replica = next((each for each in planned.given.replicas if each.broker == broker), None)
+    inside = "" if replica is None or not replica.unread else f"at {offsets_words(replica.unread)}"
+    behind = "" if replica is None or replica.end_is_known else "to its end"
+    return " and ".join(part for part in (inside, behind) if part)
+
+
+def _taken_for(planned: Planned, broker: Broker | None) -> str:
+    """Whose an unnamed copy may be, and how to say so."""
+    given = planned.given
+    if broker in given.guessed:
+        node = given.nodes[broker]
+        return f"; it is taken for that of broker {node}, of which no other is here: if so, give it as {node}=PATH"
+    left = [str(node) for node in given.absent]
+    return ": if it is a replica's, give it as ID=PATH" + (f", with ID one of {', '.join(left)}" if left else "")
+
+
+def refusal(planned: Planned, broker: Broker | None) -> str | None:
+    """Why a broker would not start on its copy; None if it would."""
+    file = next((replica.refused_at for replica in planned.given.replicas if replica.broker == broker), None)
+    if file is None:
+        return None
+    return f"for its {file} cannot be read" if file in NEEDED_FILES else f"for {printable(file)} there ends its start"
+
+
+def nobody(planned: Planned) -> Iterator[str]:
+    """What is said where no replica can lead."""
+    yield _STRAYS[planned.plan.strays] if planned.plan.strays else "No replica can lead on these copies."
+    if planned.plan.at_stake:
+        committed, _, held = costs_of(planned.plan.at_stake)
+        amount = counted_in_words(planned, planned.plan.at_stake, held)
+        yield f"At stake is all that they hold: {amount}, {committed} of them proven committed."
+
+
+def verdict(planned: Planned, candidate: Candidate) -> str:
+    """The first sentence of a recommendation, or of the election asked for."""
+    best = candidate.broker == planned.plan.recommended
+    who = brokers([candidate.broker])
+    some = " of those that would start" if any(replica.is_live and not replica.starts for replica in planned.given.replicas) else ""
+    lead = f"Recommended{some}: {who}" if best else f"Asked for: {who} (recommended is {printable(str(planned.plan.recommended))})"
+    if not candidate.losses:
+        alike = sorted(planned.plan.alike, key=str) if best else []
+        whoever = f", nor if {brokers(alike)} led" if alike else ""
+        whoever = ", whoever leads: any order will do" if planned.steps(candidate).any_order else whoever
+        unknown = any(missing.kind == "unknown_bytes" for missing in planned.plan.missing)
+        what = "Nothing that could be read of the copies" if unknown else "Nothing that the copies hold"
+        return f"{lead}. {what} would be lost{whoever}."
+    told = "; ".join(loss_words(planned, loss) for loss in candidate.losses[:4])
+    rest = f"; and {len(candidate.losses) - 4} more ranges" if len(candidate.losses) > 4 else ""
+    least = _least(planned, candidate) if best else ""
+    return f"{lead}{least}: {told}{rest}. {bounds(planned, candidate)}" + (_doubt(planned, candidate) if best else "")
+
+
+def _least(planned: Planned, candidate: Candidate) -> str:
+    """Why it is the recommended one."""
+    plan = planned.plan
+    if len(plan.candidates) == 1:
+        return ", the only one that can lead"
+    least = _of_what(planned, candidate)
+    if not plan.chosen_by:
+        return least
+    reasons = "; ".join(CHOICES[one] for one in plan.chosen_by)
+    if len(plan.alike) == len(plan.candidates) - 1:
+        return f", though every election loses as much ({reasons})"
+    return f"{least}, as {brokers(sorted(plan.alike, key=str))} would ({reasons})"
+
+
+def _of_what(planned: Planned, candidate: Candidate) -> str:
+    """What it loses least of: of all, or of what decides before that."""
+    costs = [one.costs() for one in planned.plan.candidates]
+    if candidate.at_most == min(at_most for _, _, at_most in costs):
+        return ", which loses least"
+    if not candidate.committed:
+        return ", which loses nothing that is proven committed"
+    if any(at_most < candidate.at_most for committed, _, at_most in costs if committed == candidate.committed):
+        return ", which loses least of what is proven committed and on no copy that stays"
+    return ", which loses least of what is proven committed"
+
+
+def _doubt(planned: Planned, candidate: Candidate) -> str:
+    """What speaks against a recommendation that loses more offsets than another would: proof that may only be missing."""
+    fewest = min(planned.plan.candidates, key=lambda one: one.at_most)
+    unproven = {missing.broker for missing in planned.plan.missing if missing.kind == "no_high_watermark"}
+    holders = {broker for loss in candidate.losses if loss.committed < loss.end - loss.start for broker in loss.held_by}
+    silent = [replica.broker for replica in planned.given.replicas if replica.broker in holders & unproven]
+    if fewest.at_most >= candidate.at_most or not silent:
+        return ""
+    has, it = ("has", "it holds") if len(silent) == 1 else ("have", "they hold")
+    return (
+        f" That is open to doubt: {brokers(silent)} {has} no checkpointed high watermark to prove what {it} committed, and "
+        f"electing {brokers([fewest.broker])} would lose less, {counted_in_words(planned, fewest.losses, fewest.at_most)}."
+    )
+
+
+def wrapped(text: str, width: int, indent: str = "") -> Iterator[str]:
+    """A text in lines of at most `width` cells, with words left whole."""
+    lines = textwrap.wrap(text, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+    yield from (line + "\n" for line in lines)
+
+
+_SERVER: Final = "HOST:PORT"
+
+
+def step_lines(planned: Planned, candidate: Candidate) -> Iterator[str]:
+    """What to do, a step a sentence, without numbers."""
+    if planned.others:
+        yield (
+            f"Plan without --topic and --partition first: brokers start for {plural(planned.others, 'further partition')} in these "
+            "log directories, too, and what is best for this one may cost another records."
+        )
+    yield from _steps_of_one(planned, candidate)
+
+
+def _steps_of_one(planned: Planned, candidate: Candidate) -> Iterator[str]:
+    """The steps as if it were the only partition."""
+    todo = planned.steps(candidate)
+    yield from unstartable(planned, movable=True, until="anything below is done")
+    yield from _read_first(planned)
+    if any(missing.kind == "topic_undecided" for missing in planned.plan.missing):
+        yield "Find out by the controller's log which topic id is the present one, and plan again before anything below is done."
+    if any(missing.kind == "voters_behind" for missing in planned.plan.missing):
+        yield "Look for a newer copy of a voter's __cluster_metadata-0, and plan again with it, before any controller starts."
+    if todo.any_order:
+        yield from _any_order(planned, candidate)
+        return
+    if todo.copy_first:
+        yield (
+            f"Stop {brokers(todo.copy_first)} and copy the log directories there, whole, to where nothing touches them: what "
+            "would be lost is in no other place. If they ran since the copies planned on were made, plan again on the new ones."
+        )
+    yield from _left(planned, candidate)
+    if todo.plan_again_with:
+        yield (
+            f"Copy the log directories of {brokers(todo.plan_again_with)} as well and plan again before anything below is done: "
+            "what is there may be in no other place."
+        )
+    if todo.keep_stopped:
+        yield _kept_down(todo)
+    yield from (_moved_out(planned, todo, broker) for broker in todo.set_aside)
+    yield f"Start {brokers([todo.leader])}, if it is not running." + _by_itself(planned, candidate) + _rotten(planned, candidate)
+    if todo.unclean:
+        yield _forced(planned, candidate)
+    yield from unstartable(planned, movable=False)
+    others = todo.start_order[1:]
+    if others:
+        wait = "" if candidate.election == "leads" else f" when {brokers([todo.leader])} is seen to lead"
+        listed = ", ".join(printable(str(one)) for one in others)
+        yield f"Start {brokers(others)}{wait}." if len(others) == 1 else f"Start the others{wait}, in this order: {listed}."
+
+
+def _any_order(planned: Planned, candidate: Candidate) -> Iterator[str]:
+    """That nobody need be stopped or forced, as far as all that could be elected was seen."""
+    unsaid = any(missing.kind in UNSAID for missing in planned.plan.missing)
+    if unsaid:
+        yield "Make sure that no other broker has a replica: no controller's log here says so, and it may hold more."
+    whoever = "whoever of them" if unsaid else "whoever"
+    trimmed = any(follower_plan.below_leaders_start for one in planned.plan.candidates for follower_plan in one.followers)
+    but = " but what lies below the log start of who is" if trimmed else ""
+    yield f"Start the brokers in any order: {whoever} is elected, nothing is lost{but}." + _without_force(planned, candidate)
+
+
+def _without_force(planned: Planned, candidate: Candidate) -> str:
+    """How another than the recommended one comes to lead where nobody need be forced."""
+    if candidate.broker == planned.plan.recommended:
+        return ""
+    return f" {capital(brokers([candidate.broker]))} can be made the leader without force once it is in the ISR."
+
+
+def _read_first(planned: Planned) -> Iterator[str]:
+    """What must be read before anything else is done."""
+    unread = [
+        missing.broker
+        for missing in planned.plan.missing
+        if missing.kind in ("log_not_read", "copy_not_read") and missing.broker is not None
+    ]
+    if unread:
+        yield f"See to it that the log of {brokers(unread)} can be read whole, and plan again before anything below is done."
+
+
+def _left(planned: Planned, candidate: Candidate) -> Iterator[str]:
+    """What of the losses only copies here hold, of brokers that will not come back."""
+    holders = {broker for loss in candidate.losses for broker in loss.held_by}
+    dead = [replica.broker for replica in planned.given.replicas if replica.broker in holders and not replica.is_live]
+    if dead:
+        copy = "copy" if len(dead) == 1 else "copies"
+        yield f"Keep the {copy} of {brokers(dead)} given here: of what would be lost, no more than that is left."
+
+
+def _kept_down(todo: Steps) -> str:
+    """Who stays down, of whom those that were copied are stopped already."""
+    running = [one for one in todo.keep_stopped if one not in todo.copy_first]
+    verb = "stays" if len(todo.keep_stopped) == 1 else "stay"
+    until = f"{verb} down until {brokers([todo.leader])} leads."
+    if len(running) == len(todo.keep_stopped):
+        return f"Stop {brokers(running)}; {'it' if len(running) == 1 else 'they'} {until}"
+    all_of_them = brokers(todo.keep_stopped)
+    return f"Stop {brokers(running)}; {all_of_them} {until}" if running else f"{capital(all_of_them)} {until}"
+
+
+def _moved_out(planned: Planned, todo: Steps, broker: Broker) -> str:
+    """How a follower comes to copy the leader anew."""
+    verb = "Move" if broker in (*todo.keep_stopped, *todo.copy_first) else f"Stop {brokers([broker])} and move"
+    when = ", once it is copied," if broker in todo.copy_first else " (never delete it),"
+    return (
+        f"{verb} the directory {name(planned.plan.topic, planned.plan.partition)} of {brokers([broker])} out of its log "
+        f"directory{when} so that it copies the leader anew and nothing stays different, damaged or missing."
+    )
+
+
+def unstartable(planned: Planned, *, movable: bool | None = None, until: str = "it starts") -> Iterator[str]:
+    """What to do about each broker that would not start on its copy, a sentence each; `movable`: only about those of which a file
+    has to be moved out of the way, or about the others; `until`: before what."""
+    for replica in planned.given.replicas:
+        if replica.is_live and replica.refused_at is not None and movable in (None, replica.refused_at in NEEDED_FILES):
+            lead = (
+                f"{capital(brokers([replica.broker]))} would not start as it is, {refusal(planned, replica.broker)}: copy its log "
+            )
+            yield lead + (
+                f"directories, move that file out of them (never delete it), copy again and plan again before {until}."
+                if replica.refused_at in NEEDED_FILES
+                else "directories; `kafka-forensics scan` tells what is wrong there."
+            )
+
+
+def _by_itself(planned: Planned, candidate: Candidate) -> str:
+    control = planned.given.control
+    crashed = any(replica.crashed for replica in planned.given.replicas if replica.broker == candidate.broker)
+    if candidate.election == "clean" and crashed and control is not None and len(control.isr or ()) > 1:
+        return (
+            " The controller elects it by itself, cleanly, if it is still in the ISR then: it was not stopped cleanly. If it does "
+            "not lead, plan again with a new copy of the controller's log before anyone else starts."
+        )
+    if candidate.election in ("clean", "elr"):
+        return " The controller elects it by itself, cleanly."
+    if candidate.election == "last-known-leader":
+        return " The controller elects it by itself, for it led last and nobody is left in the ISR and the ELR."
+    if candidate.election == "unclean" and control is not None and control.unclean_enabled:
+        return " The topic allows unclean elections, so the controller elects it by itself when no other replica is alive."
+    return ""
+
+
+def _rotten(planned: Planned, candidate: Candidate) -> str:
+    """What becomes of damage in the leader's own log."""
+    ranges = damaged_by(planned, candidate.broker)
+    end = next(replica.log_end_offset for replica in planned.given.replicas if replica.broker == candidate.broker)
+    served, cut = clipped(ranges, 0, end), clipped(ranges, end, NO_END)
+    text = ""
+    if served:
+        text += (
+            f" Its own copy is damaged at {offsets_words(served)}: it serves those bytes as they are, so consumers stop "
+            "there with an error, and followers that have to copy them get no further."
+        )
+    if cut:
+        text += f" Its own copy is damaged at {offsets_words(cut)}: as it starts, recovery cuts its log at {end}."
+    return text
+
+
+def _forced(planned: Planned, candidate: Candidate) -> str:
+    known = candidate.election == "unclean"
+    reason = "It is not in sync" if known else "If the partition has no leader then, it was not in sync"
+    if planned.plan.truncate_by == "high-watermark":
+        return f"{reason}: allow unclean elections for the topic until it leads, and forbid them again."
+    return f"{reason}: have it elected uncleanly (with Kafka before 2.4: allow unclean elections for the topic until it leads)."
+
+
+def commands(planned: Planned, candidate: Candidate) -> list[str]:
+    """Command lines of Kafka's own tools that go with the steps; HOST:PORT stands for a broker, or for ZooKeeper."""
+    topic, todo = shlex.quote(planned.plan.topic), planned.steps(candidate)
+    if planned.plan.truncate_by == "high-watermark":
+        alter = f"kafka-configs.sh --zookeeper {_SERVER} --alter --entity-type topics --entity-name {topic}"
+        forced = [f"{alter} --add-config unclean.leader.election.enable=true"]
+        done = [f"{alter} --delete-config unclean.leader.election.enable"]
+        look = [f"kafka-topics.sh --zookeeper {_SERVER} --describe --topic {topic}"]
+        return [*look, *forced, *look, *done] if todo.unclean else look
+    look = [f"kafka-topics.sh --bootstrap-server {_SERVER} --describe --topic {topic}"]
+    if not todo.unclean:
+        return look
+    wanted = shlex.quote(election_json(planned))
+    elect = f"kafka-leader-election.sh --bootstrap-server {_SERVER} --election-type unclean --path-to-json-file election.json"
+    return [*look, f"printf '%s\\n' {wanted} > election.json", elect, *look]
+
+
+def election_json(planned: Planned) -> str:
+    """The file that `kafka-leader-election.sh` reads."""
+    return json.dumps({"partitions": [{"topic": planned.plan.topic, "partition": planned.plan.partition}]})
+
+
+def steps_object(todo: Steps) -> dict[str, object]:
+    """The steps as JSON has them."""
+    return {
+        "leader": todo.leader,
+        "copy_first": list(todo.copy_first),
+        "keep_stopped": list(todo.keep_stopped),
+        "plan_again_with": list(todo.plan_again_with),
+        "set_aside": list(todo.set_aside),
+        "unclean": todo.unclean,
+        "start_order": list(todo.start_order),
+        "do_not_start": list(todo.do_not_start),
+        "any_order": todo.any_order,
+    }

@@ -1,0 +1,138 @@
+"""A simulated history as a page for a person, and as rows: one a step and partition."""
+
+import textwrap
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+from kafka_forensics.simulation.history import DEAD, FROZEN, LEADS, STALE, Event, History, Moment, View
+from kafka_forensics.simulation.truth import at_the_end
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+    from kafka_forensics.cli.streams import Destination
+    from kafka_forensics.simulation.scenarios import Scenario
+
+
+COLUMNS: Final = (
+    "scenario",
+    "protocol",
+    "step",
+    "after_ms",
+    "what",
+    "topic",
+    "partition",
+    "leader",
+    "leader_epoch",
+    "isr",
+    "elr",
+    "replicas",
+)
+_MARKS: Final = {LEADS: "*", STALE: "?", FROZEN: "~", DEAD: "x"}
+_LEGEND: Final = (
+    "log end/high watermark, leader epoch of each broker; * leader, x dead, ~ stands still, ? leads in its own eyes only"
+)
+_GAP: Final = 2
+
+
+def rows(history: History, name: str) -> Iterator[dict[str, Any]]:
+    """A row for every step and partition."""
+    for event in history.events:
+        for moment in event.partitions:
+            yield {
+                "scenario": name,
+                "protocol": history.cluster.protocol,
+                "step": event.step,
+                "after_ms": event.after_ms,
+                "what": event.what,
+                "topic": moment.topic_partition[0],
+                "partition": moment.topic_partition[1],
+                "leader": moment.leader,
+                "leader_epoch": moment.leader_epoch,
+                "isr": list(moment.isr),
+                "elr": list(moment.elr),
+                "replicas": [_replica(view) for view in moment.replicas],
+            }
+
+
+def lines(history: History, name: str, to: "Destination") -> Iterator[str]:
+    """The page: a table of the steps, what is read and what is lost at the end, and what the history teaches."""
+    yield f"{name} under {history.cluster.protocol}\n\n"
+    yield from _table(history, to)
+    yield "\n"
+    for text in [_LEGEND, "", *at_the_end(history), "", *history.remarks]:
+        yield from (line + "\n" for line in textwrap.wrap(text, to.width, break_on_hyphens=False) or [""])
+
+
+def scenario_lines(scenarios: Iterable["Scenario"], to: "Destination") -> Iterator[str]:
+    """The list of scenarios: a name, a sentence below it."""
+    for scenario in scenarios:
+        yield f"{scenario.name}  ({', '.join(scenario.protocols)})\n"
+        for line in textwrap.wrap(scenario.sentence, max(40, to.width - 4)):
+            yield f"    {line}\n"
+
+
+def _table(history: History, to: "Destination") -> Iterator[str]:
+    """A rich table that says of a step which partitions it changed."""
+    from rich.table import Table
+    from rich.text import Text
+
+    brokers = history.cluster.brokers
+    several = len(history.events[-1].partitions) > 1
+    table = Table(box=None, pad_edge=False, header_style="bold", show_edge=False, padding=(0, _GAP, 0, 0))
+    table.add_column(Text("step"), justify="right", no_wrap=True)
+    table.add_column(Text("what happened"), overflow="fold", ratio=1)
+    if several:
+        table.add_column(Text("partition"), no_wrap=True)
+    for broker in brokers:
+        table.add_column(Text(f"broker {broker}"), no_wrap=True)
+    table.add_column(Text("ISR"), no_wrap=True)
+    before: Event | None = None
+    for event in history.events:
+        changed = _changed(event, before)
+        which = (
+            [_stacked(Text(f"{moment.topic_partition[0]}-{moment.topic_partition[1]}") for moment in changed)] if several else []
+        )
+        cells = [_stacked(_cell(moment, broker) for moment in changed) for broker in brokers]
+        isrs = _stacked(Text(",".join(map(str, moment.isr))) for moment in changed)
+        table.add_row(Text(str(event.step)), Text(event.what), *which, *cells, isrs)
+        before = event
+    console = to.console()
+    with console.capture() as page:
+        console.print(table)
+    yield from (line.rstrip() + "\n" for line in page.get().splitlines())
+
+
+def _changed(event: Event, before: Event | None) -> list[Moment]:
+    """Partitions that a step changed; the first one if it changed none."""
+    known = {} if before is None else {moment.topic_partition: moment for moment in before.partitions}
+    changed = [moment for moment in event.partitions if known.get(moment.topic_partition) != moment]
+    return changed or list(event.partitions[:1])
+
+
+def _cell(moment: Moment, broker: int) -> "Text":
+    from rich.text import Text
+
+    view = next((replica for replica in moment.replicas if replica.broker == broker), None)
+    if view is None:
+        return Text("")
+    mark = _MARKS.get(view.state, " ")
+    style = {"*": "bold", "x": "dim", "~": "dim", "?": "yellow"}.get(mark, "")
+    return Text(f"{mark}{view.log_end_offset}/{view.high_watermark} e{view.leader_epoch}", style=style)
+
+
+def _stacked(cells: "Iterable[Text]") -> "Text":
+    """One cell of several lines."""
+    from rich.text import Text
+
+    return Text("\n").join(cells)
+
+
+def _replica(view: View) -> dict[str, Any]:
+    return {
+        "broker": view.broker,
+        "state": view.state,
+        "log_end_offset": view.log_end_offset,
+        "high_watermark": view.high_watermark,
+        "leader_epoch": view.leader_epoch,
+    }
