@@ -4,15 +4,11 @@ could set off."""
 from types import ModuleType
 from typing import Final
 
-from kafka_forensics.analysis import bounds
-from kafka_forensics.analysis.compaction import compaction
-from kafka_forensics.analysis.epochs import epochs
+from kafka_forensics.analysis import bounds, compaction, epochs, placement, replica
 from kafka_forensics.analysis.internal_topics import witnesses
-from kafka_forensics.analysis.placement import rules as placement
 from kafka_forensics.analysis.producers import producers
 from kafka_forensics.analysis.producers import rules as producer_rules
 from kafka_forensics.analysis.producers import runs as producer_runs
-from kafka_forensics.analysis.replica import replica
 from kafka_forensics.analysis.segments import continuity, framing, indexes, misplaced
 from kafka_forensics.analysis.transactions import endings as transaction_endings
 from kafka_forensics.analysis.transactions import markers as transaction_markers
@@ -24,7 +20,7 @@ from kafka_forensics.folding.keys import parts as key_parts
 from kafka_forensics.folding.keys import question as key_question
 from kafka_forensics.judging import partitions, scanning
 from kafka_forensics.model import batches, changes, controller, coordinators, files, findings, results
-from kafka_forensics.parsers.log_dir import discovery
+from kafka_forensics.parsers import log_dir as discovery
 from kafka_forensics.storage import source
 
 _MODULES: Final[tuple[ModuleType, ...]] = (

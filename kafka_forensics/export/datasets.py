@@ -17,8 +17,7 @@ from urllib.parse import quote
 from kafka_forensics.export.target import MANIFEST, Files, HashedFile, Place
 from kafka_forensics.facts.facts import FactReader, Part
 from kafka_forensics.facts.rows import cut, text
-from kafka_forensics.model.schemas import FACT_SCHEMA_VERSION, FACTS, Fact
-from kafka_forensics.model.schemas.answers import INCOMPLETE_FACT
+from kafka_forensics.model.schemas import FACT_SCHEMA_VERSION, FACTS, INCOMPLETE_FACT, Fact
 from kafka_forensics.version import __version__
 
 if TYPE_CHECKING:

@@ -3,9 +3,7 @@
 import sys
 from typing import Final
 
-from kafka_forensics.model.schemas import FACT_SCHEMA_VERSION, FACTS
-from kafka_forensics.model.schemas.changes import CHANGES_FACT, SNAPSHOT_FACTS
-from kafka_forensics.model.schemas.columns import about
+from kafka_forensics.model.schemas import CHANGES_FACT, FACT_SCHEMA_VERSION, FACTS, SNAPSHOT_FACTS, about
 
 _PREFACE: Final = """# Facts
 

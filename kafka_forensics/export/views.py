@@ -176,8 +176,7 @@ class SnapshotsViews:
         """`changes`, or a fact of every snapshot in their order. Raises UsageError if there is no such fact."""
         import pyarrow as pa
 
-        from kafka_forensics.model.schemas import FACTS
-        from kafka_forensics.model.schemas.changes import SNAPSHOT, SNAPSHOT_FACTS
+        from kafka_forensics.model.schemas import FACTS, SNAPSHOT, SNAPSHOT_FACTS
 
         if fact in SNAPSHOT_FACTS:
             return pa.Table.from_batches(change_batches(self._result.changes), SNAPSHOT_FACTS[fact].schema)

@@ -246,7 +246,7 @@ def change_values(change: Change) -> dict[str, Any]:
 
 def change_batches(changes: "Iterable[Change]") -> "Iterator[pa.RecordBatch]":
     """The rows as record batches of the fact `changes`."""
-    from kafka_forensics.model.schemas.changes import CHANGES_FACT
+    from kafka_forensics.model.schemas import CHANGES_FACT
 
     return record_batches(CHANGES_FACT.schema, map(_row, changes))
 
@@ -265,8 +265,7 @@ def between_batches(findings: "Iterable[Finding]", row: "Callable[[Finding], tup
     """Findings between snapshots as record batches of `findings`, each under the newer snapshot; `row` is what makes one's row."""
     import pyarrow as pa
 
-    from kafka_forensics.model.schemas import FACTS
-    from kafka_forensics.model.schemas.changes import SNAPSHOT
+    from kafka_forensics.model.schemas import FACTS, SNAPSHOT
 
     schema = FACTS["findings"].schema
     rows = ((str(finding.evidence["to_snapshot"]), *row(finding)) for finding in findings)

@@ -18,8 +18,7 @@ from kafka_forensics.facts.rows import FROM_COMPARISONS, FROM_SCANS, INCOMPLETE,
 from kafka_forensics.facts.splits import require_brokers, require_readable, require_there, tasks_of
 from kafka_forensics.model.findings import Finding
 from kafka_forensics.model.results import Incomplete
-from kafka_forensics.model.schemas import FACTS, fact_named
-from kafka_forensics.model.schemas.changes import SNAPSHOT, SNAPSHOT_FACTS
+from kafka_forensics.model.schemas import FACTS, SNAPSHOT, SNAPSHOT_FACTS, fact_named
 from kafka_forensics.questions.changes import compared, gather_snapshots, require_several
 from kafka_forensics.witnesses.witnesses import read_witnesses
 

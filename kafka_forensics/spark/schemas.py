@@ -17,9 +17,7 @@ from pyspark.sql.types import (
 )
 
 from kafka_forensics.errors import UsageError, perhaps_meant
-from kafka_forensics.model.schemas import fact_named
-from kafka_forensics.model.schemas.changes import SNAPSHOT, SNAPSHOT_FACTS
-from kafka_forensics.model.schemas.columns import about
+from kafka_forensics.model.schemas import SNAPSHOT, SNAPSHOT_FACTS, about, fact_named
 
 _PLAIN: dict[Any, DataType] = {
     pa.int16(): ShortType(),

@@ -265,7 +265,7 @@ def test_a_renamed_copy_is_read(rows: Rows, tmp_path: Path) -> None:
 def test_the_first_rows_come_long_before_the_file_is_read(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     from kafka_forensics.questions.dump.inputs import DumpOptions, find_files
     from kafka_forensics.questions.dump.log import log_rows
-    from kafka_forensics.storage.local import directory as local
+    from kafka_forensics.storage import local
 
     path = write_log(tmp_path / "00000000000000000000.log", *log(128, value=bytes(32768)))
     read = io.BytesIO()

@@ -7,7 +7,7 @@ import pytest
 
 from kafka_forensics.cli.main import outcome
 from kafka_forensics.errors import SourceError
-from kafka_forensics.storage.local.directory import LocalSource
+from kafka_forensics.storage.local import LocalSource
 from kafka_forensics.storage.source import Entry
 from tests.support.faults import Brokers, healthy
 

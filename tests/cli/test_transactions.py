@@ -12,8 +12,8 @@ import pytest
 from kafka_forensics.cli.commands import transactions as command
 from kafka_forensics.cli.main import outcome
 from kafka_forensics.model.coordinators import Decision, TransactionLog
-from kafka_forensics.questions.transactions import listing as transactions_listing
-from kafka_forensics.questions.transactions.listing import TransactionRow
+from kafka_forensics.questions import transactions as transactions_listing
+from kafka_forensics.questions.transactions import TransactionRow
 from tests.support import transactions_gone
 from tests.support.transaction_logs import APP, APP_ID, OTHER, OTHER_ID, CoordinatorLog, DataLog, ms, write_cluster
 

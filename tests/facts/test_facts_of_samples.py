@@ -11,10 +11,10 @@ from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
 from kafka_forensics.model.results import ScanResult
 from kafka_forensics.model.schemas import FACTS
-from kafka_forensics.parsers.checkpoints.offsets import parse_leader_epochs, parse_offset_checkpoint
-from kafka_forensics.questions.groups.offsets import groups
-from kafka_forensics.questions.metadata.events import controller_events
-from kafka_forensics.questions.transactions.listing import transactions
+from kafka_forensics.parsers.checkpoints import parse_leader_epochs, parse_offset_checkpoint
+from kafka_forensics.questions.groups import groups
+from kafka_forensics.questions.metadata import controller_events
+from kafka_forensics.questions.transactions import transactions
 from tests.support.memory import MemoryFile
 
 SAMPLES = Path(__file__).resolve().parents[2] / "sample_logs"

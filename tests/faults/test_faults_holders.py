@@ -10,7 +10,7 @@ from kafka_forensics.analysis.replicas import diff as differences
 from kafka_forensics.engine import local
 from kafka_forensics.errors import SourceError
 from kafka_forensics.evidence.options import ScanOptions
-from kafka_forensics.storage.local.directory import LocalSource
+from kafka_forensics.storage.local import LocalSource
 from kafka_forensics.storage.source import ByteFile
 from kafka_forensics.writers.checkpoints import write_meta_properties, write_partition_metadata
 from tests.support.faults import HEALTHY, Brokers, Log, healthy, histories

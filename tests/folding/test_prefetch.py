@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kafka_forensics.analysis import bounds
-from kafka_forensics.analysis.replica.replica import ReplicaState
+from kafka_forensics.analysis.replica import ReplicaState
 from kafka_forensics.engine import local
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.export import json_document

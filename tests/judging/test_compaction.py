@@ -11,7 +11,7 @@ from typing import IO
 import numpy as np
 import pytest
 
-from kafka_forensics.analysis.compaction.compaction import ROW_WIDTH
+from kafka_forensics.analysis.compaction import ROW_WIDTH
 from kafka_forensics.engine import key_tasks
 from kafka_forensics.errors import SourceError
 from kafka_forensics.evidence.options import ScanOptions

@@ -10,7 +10,7 @@ from kafka_forensics.engine.local import scan
 from kafka_forensics.errors import SourceError
 from kafka_forensics.evidence.ledger import Reading
 from kafka_forensics.evidence.options import ScanOptions
-from kafka_forensics.storage.local.directory import LocalSource
+from kafka_forensics.storage.local import LocalSource
 from kafka_forensics.wording import message
 from kafka_forensics.writers.checkpoints import write_offset_checkpoint
 from tests.support.controller_log import change, controlled_by, in_sync

@@ -9,7 +9,7 @@ from kafka_forensics.cli.main import outcome
 from kafka_forensics.engine.local import scan
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.findings import Finding
-from kafka_forensics.questions.metadata.events import controller_events
+from kafka_forensics.questions.metadata import controller_events
 from kafka_forensics.wording import advice, message
 from tests.support.controller_log import change, controlled_by, in_sync, partition, topic
 from tests.support.faults import Brokers, healthy

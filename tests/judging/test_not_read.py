@@ -11,7 +11,7 @@ from kafka_forensics.errors import SourceError
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.export.json_document import document
 from kafka_forensics.model.results import Incomplete, Read, ScanResult
-from kafka_forensics.storage.local.directory import LocalSource
+from kafka_forensics.storage.local import LocalSource
 from kafka_forensics.storage.source import ByteFile, Entry
 from tests.support import task_engine
 from tests.support.faults import Brokers, healthy

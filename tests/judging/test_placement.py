@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kafka_forensics.analysis.placement.rules import CRC32, MURMUR2, Placement, Rule
+from kafka_forensics.analysis.placement import CRC32, MURMUR2, Placement, Rule
 from kafka_forensics.engine import local
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.judging import scanning

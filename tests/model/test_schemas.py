@@ -8,8 +8,7 @@ import pytest
 from kafka_forensics.cli.commands.export import FACT_NAMES
 from kafka_forensics.errors import UsageError
 from kafka_forensics.export.facts_page import page
-from kafka_forensics.model.schemas import FACTS, PARTITION_KEYS, fact_named
-from kafka_forensics.model.schemas.columns import about
+from kafka_forensics.model.schemas import FACTS, PARTITION_KEYS, about, fact_named
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "facts.md"
 

@@ -80,7 +80,7 @@ MUTANTS = [
         ),
     ),
     *mutants_of(
-        "analysis/epochs/epochs",
+        "analysis/epochs",
         "analysis/epochs/test_epochs",
         (
             "beside = self.runs[index + 1] if previous is None else previous",
@@ -148,7 +148,7 @@ MUTANTS = [
         ("if len(self._first) < KEPT_AT_EACH_END:", "if len(self._first) <= KEPT_AT_EACH_END:"),
     ),
     *mutants_of(
-        "analysis/replica/replica",
+        "analysis/replica",
         "analysis/replica/test_digests analysis/replicas/test_diff",
         (
             "first, end = min(first, self.first_block), max(end, self.first_block + len(self.sums))",

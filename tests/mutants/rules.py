@@ -145,12 +145,12 @@ MUTANTS = [
         ),
     ),
     *mutants_of(
-        "analysis/epochs/epochs",
+        "analysis/epochs",
         "analysis/epochs/test_epoch_ends",
         ("if ends[0] != ends[1]:", "if ends[0] == ends[1]:"),
     ),
     *mutants_of(
-        "analysis/epochs/epochs",
+        "analysis/epochs",
         "analysis/epochs/test_epoch_starts",
         (
             "if not epoch_entries or epoch_entries[-1].leader_epoch < entry.leader_epoch:",
@@ -162,7 +162,7 @@ MUTANTS = [
         ),
     ),
     *mutants_of(
-        "analysis/placement/rules",
+        "analysis/placement",
         "analysis/placement/test_key_placement",
         ("if not samples.shape[1]:", "if samples.shape[1]:"),
         ("keyed = samples[KeySampleColumn.KEY_LENGTH] > 0", "keyed = samples[KeySampleColumn.KEY_LENGTH] <= 0"),
@@ -179,7 +179,7 @@ MUTANTS = [
         ),
     ),
     *mutants_of(
-        "analysis/replica/replica",
+        "analysis/replica",
         "analysis/replica/test_recovery_walk",
         (
             "inside = plain and self._segment <= int(last[0]) and int(last[-1]) - self._segment <= MAX_RELATIVE_OFFSET",

@@ -9,7 +9,7 @@ import pytest
 from kafka_forensics.errors import PathMissingError, SourceError, UsageError
 from kafka_forensics.storage import open as opening
 from kafka_forensics.storage.archives.archive import TarSource, ZipSource
-from kafka_forensics.storage.local.directory import LocalSource
+from kafka_forensics.storage.local import LocalSource
 from kafka_forensics.storage.open import open_source, refuse_output_inside
 from tests.storage.trees import CONTAINERS, LOG
 

@@ -9,7 +9,7 @@ from typing import Any
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.findings import Finding, Severity
 from kafka_forensics.questions.plan.planning import PlanOptions, Plans, make_plans
-from kafka_forensics.questions.transactions.listing import transactions
+from kafka_forensics.questions.transactions import transactions
 from kafka_forensics.simulation.cluster import Cluster, Partition
 from kafka_forensics.simulation.materialise import materialise
 from kafka_forensics.simulation.random_histories import RandomHistory

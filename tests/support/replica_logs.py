@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kafka_forensics.analysis.replica.replica import Replica, ReplicaState, whole
+from kafka_forensics.analysis.replica import Replica, ReplicaState, whole
 from kafka_forensics.analysis.replicas.diff import Difference, differences
 from kafka_forensics.evidence.context import ReplicaContext
 from kafka_forensics.model.batches import BATCH_COLUMNS, BatchColumn

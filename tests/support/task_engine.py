@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from kafka_forensics.analysis.compaction.compaction import Row
+from kafka_forensics.analysis.compaction import Row
 from kafka_forensics.compiled import worth_compiling
 from kafka_forensics.engine import local
 from kafka_forensics.engine.key_tasks import KeyRows, QuestionsUnderWay, read_keys, sweep_keys

@@ -7,7 +7,7 @@ import pytest
 
 from kafka_forensics.errors import SourceError
 from kafka_forensics.model.results import PartitionSummary, Read, ReplicaSummary, TransactionCounts
-from kafka_forensics.storage.local.directory import LocalSource
+from kafka_forensics.storage.local import LocalSource
 from kafka_forensics.storage.source import ByteFile
 from tests.support.faults import Brokers
 

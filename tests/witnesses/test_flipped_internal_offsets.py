@@ -12,10 +12,10 @@ from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.constants import CONTROL_MASK
 from kafka_forensics.model.coordinators import GroupLog
 from kafka_forensics.parsers.kernels.commits import Superseded
-from kafka_forensics.questions.metadata.events import controller_events
+from kafka_forensics.questions.metadata import controller_events
 from kafka_forensics.questions.plan.planning import PlanOptions, make_plans
-from kafka_forensics.questions.search.records import Conditions, search
-from kafka_forensics.questions.transactions.listing import transactions
+from kafka_forensics.questions.search import Conditions, search
+from kafka_forensics.questions.transactions import transactions
 from kafka_forensics.rereading.misplaced import Placing
 from kafka_forensics.witnesses.group_log import read_group_history, replay_log
 from kafka_forensics.witnesses.transaction_log import read_transaction_log

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from kafka_forensics.errors import FormatError
 from kafka_forensics.model.files import AbortedTxn, EpochEntry, ProducerEntry
-from kafka_forensics.parsers.checkpoints.offsets import parse_leader_epochs
-from kafka_forensics.parsers.indexes.offset_index import (
+from kafka_forensics.parsers.checkpoints import parse_leader_epochs
+from kafka_forensics.parsers.indexes import (
     parse_offset_index,
     parse_producer_snapshot,
     parse_time_index,

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafka_forensics.analysis.compaction.compaction import (
+from kafka_forensics.analysis.compaction import (
     DIFFERENCES_LISTED,
     EXPLANATIONS,
     REASONS,

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_forensics.analysis.epochs.epochs import differing_end
+from kafka_forensics.analysis.epochs import differing_end
 from kafka_forensics.model.files import EpochEntry
 from kafka_forensics.replication.epochs import end_offset_for, epoch_at
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_forensics.analysis.epochs.epochs import EpochsFold, epoch_starts
+from kafka_forensics.analysis.epochs import EpochsFold, epoch_starts
 from kafka_forensics.model.batches import BatchColumn as Columns
 from kafka_forensics.model.files import EpochEntry
 from kafka_forensics.replication.epochs import epoch_at

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from kafka_forensics.analysis.epochs import epochs
-from kafka_forensics.analysis.epochs.epochs import EpochRun, EpochsFold, checkpoint_contradiction
+from kafka_forensics.analysis import epochs
+from kafka_forensics.analysis.epochs import EpochRun, EpochsFold, checkpoint_contradiction
 from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.controller import PartitionControl
 from kafka_forensics.model.files import EpochEntry

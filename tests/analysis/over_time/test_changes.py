@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_forensics.analysis.over_time.changes import Between, log_changes
+from kafka_forensics.analysis.over_time import Between, log_changes
 from kafka_forensics.analysis.replicas.diff import Counts, counted
 from kafka_forensics.model.changes import ChangeKind
 from kafka_forensics.wording.change_words import change_words

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_forensics.analysis.placement import rules as key_placement
-from kafka_forensics.analysis.placement.rules import (
+from kafka_forensics.analysis import placement as key_placement
+from kafka_forensics.analysis.placement import (
     BOTH,
     CRC32,
     MURMUR2,

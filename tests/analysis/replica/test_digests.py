@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_forensics.analysis.replica import replica
-from kafka_forensics.analysis.replica.replica import BlockDigests, add_batches, differing_blocks
+from kafka_forensics.analysis import replica
+from kafka_forensics.analysis.replica import BlockDigests, add_batches, differing_blocks
 from kafka_forensics.model.batches import BatchColumn
 from tests.support.folds import folded
 from tests.support.segments import columns_of

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_forensics.analysis.replica.replica import RecoveryFold, WalkEnd
+from kafka_forensics.analysis.replica import RecoveryFold, WalkEnd
 from kafka_forensics.analysis.segments.framing import survey
 from kafka_forensics.model.batches import BATCH_COLUMNS, BatchChunk
 from kafka_forensics.parsers.log.codecs import last_entry, read_next_offset

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from kafka_forensics.analysis.replica.replica import Replica
+from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.analysis.replicas.forks import fork_findings, lineage, premises, trailing_epoch_loss
 from kafka_forensics.model.files import EpochEntry
 from kafka_forensics.model.findings import Confidence, Finding, Severity

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kafka_forensics.analysis.replica.replica import Replica
+from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.analysis.replicas.forks import brokers_epochs, fork_findings
 from kafka_forensics.model.batches import Damage
 from kafka_forensics.model.controller import PartitionControl

@@ -1,7 +1,7 @@
 """Forks of three and more logs: who loses is decided by the latest epoch of all, and who holds what was lost by every record."""
 
 from kafka_forensics import wording
-from kafka_forensics.analysis.replica.replica import Replica
+from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.analysis.replicas.comparison import compare
 from kafka_forensics.analysis.replicas.forks import fork_findings, trailing_epoch_loss
 from kafka_forensics.model.findings import Finding

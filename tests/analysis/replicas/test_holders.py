@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from kafka_forensics.analysis.replica.replica import Replica
+from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.analysis.replicas.comparison import compare, with_holders
 from kafka_forensics.analysis.replicas.verdicts import own_findings
 from tests.support.replica_logs import Logs, batches

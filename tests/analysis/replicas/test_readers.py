@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from kafka_forensics.analysis.replica.replica import Replica
+from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.analysis.replicas.readers import Readable, held_back_finding, readable
 from kafka_forensics.cli.commands.groups import readers_in_words
 from kafka_forensics.model.controller import PartitionControl, PartitionEvent, PartitionHistory, PartitionState

@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from kafka_forensics.analysis.replica.replica import ReplicaState, whole
+from kafka_forensics.analysis.replica import ReplicaState, whole
 from kafka_forensics.analysis.replicas.verdicts import own_findings
 from tests.support.producer_log import context
 from tests.support.segments import log, read

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import kafka_forensics
-from kafka_forensics.analysis.replica.replica import Replica
+from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.analysis.replicas.diff import counted, differences, walked
 from kafka_forensics.analysis.segments.continuity import ContinuityFold, Run
 from kafka_forensics.analysis.segments.misplaced import (
@@ -256,4 +256,4 @@ def test_no_range_of_offsets_is_looped_over() -> None:
                 given_to = ast.unparse(node).lower()
                 if "offset" in given_to or "claimed" in given_to:
                     found.append((module, given_to))
-    assert [module for module, _ in found] == ["questions/compare/side_by_side.py"], found
+    assert [module for module, _ in found] == ["questions/compare.py"], found

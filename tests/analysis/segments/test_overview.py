@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_forensics.analysis.epochs.epochs import EpochsFold
+from kafka_forensics.analysis.epochs import EpochsFold
 from kafka_forensics.analysis.producers.producers import ProducersFold
-from kafka_forensics.analysis.replica.replica import BlockDigests
+from kafka_forensics.analysis.replica import BlockDigests
 from kafka_forensics.analysis.segments.continuity import ContinuityFold
 from kafka_forensics.analysis.segments.framing import FramingFold, look_over, survey
 from kafka_forensics.analysis.segments.indexes import IndexFold

@@ -15,7 +15,7 @@ from kafka_forensics.model.constants import INTERNAL_TOPICS
 from kafka_forensics.model.files import AbortedTxn, TransactionIndex
 from kafka_forensics.model.findings import Finding, Severity
 from kafka_forensics.model.results import TransactionCounts
-from kafka_forensics.parsers.indexes.offset_index import parse_producer_snapshot, parse_transaction_index
+from kafka_forensics.parsers.indexes import parse_producer_snapshot, parse_transaction_index
 from tests.support.archives import members, of_brokers
 from tests.support.memory import MemoryFile
 from tests.support.producer_log import context, read_segment

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from kafka_forensics.model.batches import Damage
 from kafka_forensics.model.files import EpochEntry
 from kafka_forensics.parsers import bounded
-from kafka_forensics.parsers.checkpoints.offsets import parse_leader_epochs, parse_offset_checkpoint
+from kafka_forensics.parsers.checkpoints import parse_leader_epochs, parse_offset_checkpoint
 from kafka_forensics.writers.checkpoints import write_leader_epochs, write_offset_checkpoint
 from tests.support.memory import MemoryFile
 

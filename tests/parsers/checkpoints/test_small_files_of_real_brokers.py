@@ -5,20 +5,20 @@ from pathlib import Path
 import pytest
 
 from kafka_forensics.model.files import EpochEntry
-from kafka_forensics.parsers.checkpoints.offsets import (
+from kafka_forensics.parsers.checkpoints import (
     parse_clean_shutdown,
     parse_leader_epochs,
     parse_meta_properties,
     parse_offset_checkpoint,
     parse_partition_metadata,
 )
-from kafka_forensics.parsers.indexes.offset_index import (
+from kafka_forensics.parsers.indexes import (
     parse_offset_index,
     parse_producer_snapshot,
     parse_time_index,
     parse_transaction_index,
 )
-from kafka_forensics.parsers.log_dir.discovery import discover, parse_file_name
+from kafka_forensics.parsers.log_dir import discover, parse_file_name
 from kafka_forensics.writers.checkpoints import write_clean_shutdown, write_leader_epochs, write_partition_metadata
 from kafka_forensics.writers.indexes import write_offset_index, write_producer_snapshot, write_time_index, write_transaction_index
 from tests.support.archives import members

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka_forensics.model.files import ProducerEntry, ProducerSnapshot
-from kafka_forensics.parsers.indexes import offset_index
-from kafka_forensics.parsers.indexes.offset_index import parse_producer_snapshot
+from kafka_forensics.parsers import indexes as offset_index
+from kafka_forensics.parsers.indexes import parse_producer_snapshot
 from kafka_forensics.parsers.spec.indexes import PRODUCER_ENTRY, SNAPSHOT_HEADER, parse_entries
 from kafka_forensics.writers.indexes import write_producer_snapshot
 from tests.support.memory import MemoryFile

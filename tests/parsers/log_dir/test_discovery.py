@@ -2,7 +2,7 @@ import pytest
 
 from kafka_forensics.errors import SourceError
 from kafka_forensics.model.results import Incomplete
-from kafka_forensics.parsers.log_dir.discovery import Discovery, FileKind, LogDirectory, PartitionDirectory, discover
+from kafka_forensics.parsers.log_dir import Discovery, FileKind, LogDirectory, PartitionDirectory, discover
 from kafka_forensics.storage.source import EntryKind
 from tests.support.memory import MemorySource
 

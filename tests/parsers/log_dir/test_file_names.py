@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_forensics.parsers.log_dir.discovery import (
+from kafka_forensics.parsers.log_dir import (
     FileKind,
     FileName,
     PartitionName,

@@ -226,7 +226,7 @@ def test_a_log_that_cannot_be_read_is_not_compared(trees: Snapshots, monkeypatch
     trees.put(OLD, HEALTHY)
     trees.put(NEW, HEALTHY)
     from kafka_forensics.errors import SourceError
-    from kafka_forensics.storage.local.directory import LocalSource
+    from kafka_forensics.storage.local import LocalSource
 
     opened = LocalSource.open
 

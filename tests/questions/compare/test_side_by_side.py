@@ -8,7 +8,7 @@ import pytest
 
 from kafka_forensics.errors import UsageError
 from kafka_forensics.evidence.options import ScanOptions
-from kafka_forensics.questions.compare.side_by_side import SideBySide, State, compare
+from kafka_forensics.questions.compare import SideBySide, State, compare
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
 from tests.support.replicas import put_replica
 from tests.support.segments import BASE_TIMESTAMP, batch, flipped, legacy_entry, log

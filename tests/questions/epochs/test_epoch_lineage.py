@@ -5,11 +5,11 @@ from dataclasses import replace
 
 import pytest
 
-from kafka_forensics.analysis.replica.replica import Replica
+from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.batches import Damage
 from kafka_forensics.model.controller import PartitionControl, PartitionEvent, PartitionHistory, PartitionState
-from kafka_forensics.questions.epochs.lineage import DISAGREEMENTS, EpochRow, lineages, replica_rows
+from kafka_forensics.questions.epochs import DISAGREEMENTS, EpochRow, lineages, replica_rows
 from tests.support.replica_logs import Batch, Logs, batches
 from tests.support.segments import BASE_TIMESTAMP
 

@@ -14,8 +14,8 @@ from kafka_forensics.errors import UsageError
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.constants import NO_TIMESTAMP
 from kafka_forensics.parsers.log import records as record_parser
-from kafka_forensics.questions.search import records as finding
-from kafka_forensics.questions.search.records import FOUND_COLUMNS, Conditions, Search, found_columns, search
+from kafka_forensics.questions import search as finding
+from kafka_forensics.questions.search import FOUND_COLUMNS, Conditions, Search, found_columns, search
 from kafka_forensics.rereading import seeking
 from kafka_forensics.writers.batches import RecordToWrite, write_batch, write_marker
 from kafka_forensics.writers.indexes import write_offset_index, write_time_index

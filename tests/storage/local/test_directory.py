@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from kafka_forensics.errors import SourceError
-from kafka_forensics.storage.local import directory as local
-from kafka_forensics.storage.local.directory import LocalSource
+from kafka_forensics.storage import local
+from kafka_forensics.storage.local import LocalSource
 from kafka_forensics.storage.source import EntryKind
 from tests.storage.trees import LOG, SPARSE, SPARSE_SIZE, assert_same_tree, walk
 

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from kafka_forensics.errors import SourceError
-from kafka_forensics.storage.local import links
-from kafka_forensics.storage.local.links import MAX_DEPTH, MAX_LINKS, Roots
+from kafka_forensics.storage import local as directory
+from kafka_forensics.storage.local import MAX_DEPTH, MAX_LINKS, Roots
 from kafka_forensics.storage.open import address_of, open_address, open_source, share_roots
 from kafka_forensics.storage.source import ByteSource, EntryKind
 
@@ -103,7 +103,7 @@ def test_a_target_beyond_is_not(given: Path, target: str) -> None:
     (given / "three" / "x").write_bytes(OUTSIDE)
     (given / "one" / "link").symlink_to(target.format(disks=given))
     source, _ = opened(given / "one", given / "two")
-    assert why_not(source, "link") == links.OUTSIDE
+    assert why_not(source, "link") == directory.OUTSIDE
     with pytest.raises(SourceError, match="out of what was given"):
         source.list("link")
     with pytest.raises(SourceError, match="not followed"):
@@ -117,18 +117,18 @@ def test_a_prefix_of_the_text_is_nothing(given: Path) -> None:
     (given / "one" / "link").symlink_to(given / "two-of-another" / "log")
     (given / "one" / "swapped").symlink_to(given / "two" / "t-0" / "log")
     source, _ = opened(given / "one", given / "two")
-    assert why_not(source, "link") == links.OUTSIDE
+    assert why_not(source, "link") == directory.OUTSIDE
     assert content(source, "swapped") == INSIDE + b"two"
     (given / "two").rename(given / "real")
     (given / "two").symlink_to(given.parent / "outside")
     (given.parent / "outside" / "t-0").mkdir()
     (given.parent / "outside" / "t-0" / "log").write_bytes(OUTSIDE)
-    assert why_not(source, "swapped") == links.OUTSIDE
+    assert why_not(source, "swapped") == directory.OUTSIDE
 
 
 def test_one_path_alone_does_not_open_its_neighbour(given: Path) -> None:
     (given / "one" / "link").symlink_to(given / "two" / "t-0" / "log")
-    assert why_not(open_source(str(given / "one")), "link") == links.OUTSIDE
+    assert why_not(open_source(str(given / "one")), "link") == directory.OUTSIDE
     assert content(open_source(str(given)), "one/link") == INSIDE + b"two"
 
 
@@ -138,7 +138,7 @@ def test_a_file_that_is_given_itself_is_read_and_nothing_beside_it(given: Path) 
         (given / "one" / name).symlink_to(given.parent / "outside" / name)
     source, _ = opened(given / "one", given.parent / "outside" / "log")
     assert content(source, "log") == INSIDE
-    assert why_not(source, "secret") == links.OUTSIDE
+    assert why_not(source, "secret") == directory.OUTSIDE
 
 
 def test_a_directory_that_is_given_itself_is_listed(given: Path) -> None:
@@ -174,11 +174,11 @@ def test_links_that_end_nowhere(given: Path) -> None:
     source = open_source(str(path))
     told = {name: why_not(source, name) for name in ("gone", "below", "loop", "ping", f"l{MAX_LINKS}")}
     assert told == {
-        "gone": links.DANGLING,
-        "below": links.DANGLING,
-        "loop": links.CIRCLE,
-        "ping": links.CIRCLE,
-        f"l{MAX_LINKS}": links.TOO_MANY,
+        "gone": directory.DANGLING,
+        "below": directory.DANGLING,
+        "loop": directory.CIRCLE,
+        "ping": directory.CIRCLE,
+        f"l{MAX_LINKS}": directory.TOO_MANY,
     }
     assert content(source, f"l{MAX_LINKS - 1}") == INSIDE + b"one"
     assert source.stat("to-pipe").kind is EntryKind.OTHER
@@ -191,7 +191,7 @@ def test_a_way_may_not_be_deeper_than_descriptors_last(given: Path) -> None:
     deep.mkdir(parents=True)
     (given / "one" / "link").symlink_to("d/" * MAX_DEPTH + "d")
     before = len(os.listdir("/proc/self/fd"))
-    assert why_not(open_source(str(given / "one")), "link") == links.TOO_DEEP
+    assert why_not(open_source(str(given / "one")), "link") == directory.TOO_DEEP
     assert len(os.listdir("/proc/self/fd")) == before
 
 
@@ -207,7 +207,7 @@ def test_a_file_system_of_nobodys_is_not_entered(given: Path, monkeypatch: pytes
 
     source = open_source(str(given / "one"))
     monkeypatch.setattr(os, "open", spy)
-    assert source.stat("link").refused == f"a symbolic link, not followed: {links.OUTSIDE}"
+    assert source.stat("link").refused == f"a symbolic link, not followed: {directory.OUTSIDE}"
     assert "proc" not in entered
 
 
@@ -291,7 +291,7 @@ def test_a_place_tells_another_process_which_roots_links_lead_to(given: Path, tm
     assert there.name == str(given / "one")
     assert content(there, "link") == INSIDE + b"two"
     assert there.stat("link") == source.stat("link")
-    assert why_not(there, "out") == links.OUTSIDE
+    assert why_not(there, "out") == directory.OUTSIDE
     assert address_of(there) == address_of(source)
     source.refused["t-0/log"] = "read elsewhere"
     with pytest.raises(SourceError, match="read elsewhere"):
@@ -511,17 +511,17 @@ def test_links_in_an_archive_that_are_not_followed(tmp_path: Path, form: Callabl
     }
     source = form(tmp_path)({"t-0/log": b"one"}, chain | bad)
     assert {name: why_not(source, name) for name in (*bad, f"l{MAX_LINKS}")} == {
-        "up": links.OUTSIDE,
-        "far": links.OUTSIDE,
-        "passwd": links.DANGLING,
-        "gone": links.DANGLING,
-        "below": links.DANGLING,
-        "loop": links.CIRCLE,
-        "ping": links.CIRCLE,
-        "pong": links.CIRCLE,
-        "long": links.DANGLING,
-        "nul": links.DANGLING,
-        f"l{MAX_LINKS}": links.TOO_MANY,
+        "up": directory.OUTSIDE,
+        "far": directory.OUTSIDE,
+        "passwd": directory.DANGLING,
+        "gone": directory.DANGLING,
+        "below": directory.DANGLING,
+        "loop": directory.CIRCLE,
+        "ping": directory.CIRCLE,
+        "pong": directory.CIRCLE,
+        "long": directory.DANGLING,
+        "nul": directory.DANGLING,
+        f"l{MAX_LINKS}": directory.TOO_MANY,
     }
     assert content(source, f"l{MAX_LINKS - 1}") == b"one"
     for name in bad:

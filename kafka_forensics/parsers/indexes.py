@@ -1,4 +1,7 @@
-"""`.index`: which offset was appended at which byte of the segment (OffsetIndex)."""
+"""What a broker keeps beside a `.log` file: `.index`, `.timeindex`, `.txnindex` and `.snapshot`.
+
+`.index`: which offset was appended at which byte of the segment (OffsetIndex).
+"""
 
 import struct
 from typing import TYPE_CHECKING, Any, Final

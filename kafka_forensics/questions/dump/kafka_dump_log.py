@@ -1,4 +1,6 @@
-"""A segment as Kafka's own reader sees it: batch behind batch, no search, no doubt, and an end at the first length that lies.
+"""`dump --format kafka-dump-log`: a file as Kafka's own tool reads it.
+
+A segment as Kafka's own reader sees it: batch behind batch, no search, no doubt, and an end at the first length that lies.
 
 For `dump --format kafka-dump-log` (org.apache.kafka.tools.DumpLogSegments) alone: everything else in this package reads on behind
 damage. What makes Kafka's tool end with an exception is a `PeerGivesUpError` here, raised at the same record.

@@ -1,4 +1,7 @@
-"""All folds of one replica in one pass: the state of a stretch of its log, and the summary when the log is whole."""
+"""One replica: the state of all folds over its log, and what that state and the files beside it say of it alone.
+
+All folds of one replica in one pass: the state of a stretch of its log, and the summary when the log is whole.
+"""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,7 @@
-"""Every change of every partition by the controller's log, with what unclean elections cost by the partitions' own logs."""
+"""`metadata`: every change of every partition by the controller's log.
+
+Every change of every partition by the controller's log, with what unclean elections cost by the partitions' own logs.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field

@@ -1,0 +1,527 @@
+"""Arrow schemas of the facts: what leaves the house, in Parquet, notebooks and Spark alike, derives from these.
+
+`FACTS` names every fact with its schema; docs/facts.md is made from it.
+
+How a fact is declared: columns with their types and meanings, gathered in an Arrow schema that carries its version.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+
+from kafka_forensics.errors import UsageError, did_you_mean
+from kafka_forensics.model.batches import BatchColumn
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+
+FACT_SCHEMA_VERSION: Final = "1.1"
+"""Version of every declared schema; columns are only ever added under the same first number."""
+VERSION_KEY: Final = "kf.schema_version"
+FACT_KEY: Final = "kf.fact"
+ABOUT_KEY: Final = "about"
+"""Key in a column's own metadata under which its meaning stands."""
+PARTITION_KEYS: Final = ("topic", "partition", "broker")
+"""Columns that name the directories of an exported dataset."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """One fact: a table of the model. `by_replica` where each row comes from the files of one replica, which its keys name."""
+
+    name: str
+    about: str
+    schema: pa.Schema
+    by_replica: bool = True
+
+    @property
+    def own(self) -> pa.Schema:
+        """The schema without the keys of the replica, where rows are read replica by replica; else all of it."""
+        if not self.by_replica:
+            return self.schema
+        fields: list[Any] = [field for field in self.schema if field.name not in PARTITION_KEYS]
+        return pa.schema(fields).with_metadata(self.schema.metadata)
+
+
+def column(name: str, kind: pa.DataType, about: str, *, nullable: bool = False) -> Any:
+    """A column with its meaning."""
+    return pa.field(name, kind, nullable=nullable, metadata={ABOUT_KEY: about})
+
+
+def maybe(name: str, kind: pa.DataType, about: str) -> Any:
+    """A column that may be null: not known, or not applicable, as `about` says."""
+    return column(name, kind, about, nullable=True)
+
+
+def fact(name: str, about: str, columns: list[Any], *, by_replica: bool = True) -> Fact:
+    """A fact with its schema, which carries the version."""
+    schema = pa.schema(columns, metadata={FACT_KEY: name, VERSION_KEY: FACT_SCHEMA_VERSION})
+    return Fact(name, about, schema, by_replica)
+
+
+def about(field: Any) -> str:
+    """What a column means."""
+    return str((field.metadata or {}).get(ABOUT_KEY.encode(), b"").decode())
+
+
+TOPIC: Final = column("topic", pa.string(), "name of the topic")
+PARTITION: Final = column("partition", pa.int32(), "number of the partition")
+BROKER: Final = column("broker", pa.string(), "id of the broker, or the name it was given; always text")
+LOG_DIR: Final = column("log_dir", pa.string(), "the log directory, as it was named on the command line")
+FILE: Final = column("file", pa.string(), "the partition's directory and the name of the file, with `/`; as in `findings`")
+REPLICA: Final = [TOPIC, PARTITION, BROKER, LOG_DIR]
+IN_FILE: Final = [*REPLICA, FILE]
+"""The first columns of everything read from one file of a replica."""
+
+
+# Batches and records as Arrow: what leaves the house, in Parquet, notebooks and Spark alike, derives from these.
+
+
+_NONE: Final = "-1: none"
+_COLUMNS: Final[dict[BatchColumn, tuple[pa.DataType, str]]] = {
+    BatchColumn.POSITION: (pa.int64(), "byte at which the batch begins in its file"),
+    BatchColumn.SIZE_IN_BYTES: (pa.int64(), "the whole batch: `batch_length` + 12"),
+    BatchColumn.BASE_OFFSET: (pa.int64(), "first offset; compaction keeps it"),
+    BatchColumn.LAST_OFFSET: (pa.int64(), "last offset, inclusive"),
+    BatchColumn.LAST_OFFSET_DELTA: (pa.int32(), "`last_offset` - `base_offset` as stored"),
+    BatchColumn.PARTITION_LEADER_EPOCH: (pa.int32(), f"epoch of the leader that appended it, outside the CRC; {_NONE}"),
+    BatchColumn.MAGIC: (pa.int16(), "format: 0, 1 or 2"),
+    BatchColumn.CRC: (pa.uint32(), "CRC as stored"),
+    BatchColumn.CRC_COMPUTED: (pa.uint32(), "CRC of the bytes that are there"),
+    BatchColumn.ATTRIBUTES: (pa.int16(), "bits: 0-2 compression, 3 timestamp type, 4 transactional, 5 control, 6 delete horizon"),
+    BatchColumn.BASE_TIMESTAMP: (pa.int64(), f"ms since 1970; the delete horizon if bit 6 is set; {_NONE}"),
+    BatchColumn.MAX_TIMESTAMP: (pa.int64(), f"ms since 1970; {_NONE}"),
+    BatchColumn.PRODUCER_ID: (pa.int64(), _NONE),
+    BatchColumn.PRODUCER_EPOCH: (pa.int16(), _NONE),
+    BatchColumn.BASE_SEQUENCE: (pa.int32(), _NONE),
+    BatchColumn.RECORDS_COUNT: (pa.int32(), "as stored; fewer than the offsets after compaction"),
+    BatchColumn.CONTROL_RECORD_TYPE: (pa.int16(), "of the first control record (0 ABORT, 1 COMMIT, ...); -1: no control batch"),
+    BatchColumn.COORDINATOR_EPOCH: (pa.int32(), "of an ABORT or COMMIT marker, else -1"),
+}
+"""All but the two hash columns, which mean something only within one scan."""
+
+_BATCH_FIELDS: Final[Any] = [column(which.name.lower(), kind, about) for which, (kind, about) in _COLUMNS.items()]
+BATCHES: Final[pa.Schema] = pa.schema(_BATCH_FIELDS)
+"""A batch a row: the columns of `BatchColumn`; -1 is "none", as in the file."""
+
+_HEADER: Final[Any] = pa.struct([pa.field("key", pa.binary(), nullable=False), pa.field("value", pa.binary())])
+_RECORD_FIELDS: Final[Any] = [
+    column("offset", pa.int64(), "of the record in its partition"),
+    column("timestamp", pa.int64(), f"ms since 1970; {_NONE}"),
+    column("timestamp_type", pa.string(), "CreateTime, LogAppendTime or NoTimestampType"),
+    column("sequence", pa.int32(), _NONE),
+    maybe("key", pa.binary(), "null and empty are different"),
+    maybe("value", pa.binary(), "null and empty are different"),
+    maybe("headers", pa.list_(_HEADER), "in order; null where payloads are left out"),
+    column("batch_position", pa.int64(), "byte at which its batch begins in the file"),
+    column("size_in_bytes", pa.int64(), "of the record, decompressed"),
+    column("key_length", pa.int64(), "bytes of the key, -1 for null; also where the key itself is left out"),
+    column("value_length", pa.int64(), "bytes of the value, -1 for null; also where the value itself is left out"),
+    column("is_oversized", pa.bool_(), "the record is too large to be held: key, value and headers are left out"),
+    column(
+        "txn_state", pa.string(), "none, committed, aborted, open (no marker in the log) or unknown (its marker may be elsewhere)"
+    ),
+]
+RECORDS: Final[pa.Schema] = pa.schema(_RECORD_FIELDS)
+"""A record a row; null and empty keys and values are told apart."""
+
+BATCHES_FACT: Final = fact(
+    "batches",
+    "Every batch of every `.log`, those with a wrong CRC included; what is no batch is in `spans`.",
+    [*IN_FILE, *_BATCH_FIELDS],
+)
+RECORDS_FACT: Final = fact(
+    "records",
+    "Every record of every batch with a right CRC, control records included, as far as it can be read.",
+    [*IN_FILE, *_RECORD_FIELDS],
+)
+
+
+def batches_to_arrow(columns: "NDArray[np.int64]") -> pa.RecordBatch:
+    """The (BATCH_COLUMNS, n) matrix of a chunk as Arrow; int64 columns share no memory with it, as chunks are used again."""
+    return pa.RecordBatch.from_arrays(batch_arrays(columns), schema=BATCHES)
+
+
+def batch_arrays(columns: "NDArray[np.int64]") -> list[Any]:
+    """The arrays of `batches_to_arrow`, one for each column."""
+    arrays = []
+    for which, (kind, _) in _COLUMNS.items():
+        values = columns[which].copy()
+        arrays.append(pa.array(values) if kind == pa.int64() else pa.array(values).cast(kind))
+    return arrays
+
+
+# Facts of a replica's files beside its batches: where bytes went, and what indexes, snapshots and checkpoints say.
+
+
+_MS: Final = "ms since 1970"
+
+SPANS_FACT: Final = fact(
+    "spans",
+    "Where every byte of every `.log`, `.index`, `.timeindex`, `.txnindex` and `.snapshot` went: the spans of a file follow each"
+    " other without gap or overlap from 0 to its size.",
+    [
+        *IN_FILE,
+        column("position", pa.int64(), "first byte"),
+        column("size_in_bytes", pa.int64(), "bytes"),
+        column(
+            "kind",
+            pa.string(),
+            "batches (whole batches with a right CRC in a row, cut at every 64 MiB) · header · entries · zero_tail (zeros after the"
+            " last) · damaged · skipped (given up, or not readable)",
+        ),
+        maybe("damage_kind", pa.string(), "the finding kind of what is wrong there; null: nothing is, or it has no name"),
+        maybe("base_offset", pa.int64(), "of the first batch, or the first offset concerned; null: the bytes do not tell"),
+        maybe("last_offset", pa.int64(), "of the last batch, inclusive; null: the bytes do not tell"),
+        column("count", pa.int64(), "batches or entries in it"),
+        maybe("detail", pa.string(), "numbers about the damage, as JSON"),
+    ],
+)
+INDEX_ENTRIES_FACT: Final = fact(
+    "index_entries",
+    "Entries of `.index`, `.timeindex` and `.txnindex` files, in file order.",
+    [
+        *IN_FILE,
+        column("index_type", pa.string(), "offset · time · transaction"),
+        column("position", pa.int64(), "byte at which the entry begins in its file"),
+        maybe("offset", pa.int64(), "absolute; null in a transaction index"),
+        maybe("log_position", pa.int64(), "byte in the `.log`; only in an offset index"),
+        maybe("timestamp", pa.int64(), f"{_MS}; only in a time index"),
+        maybe("producer_id", pa.int64(), "of the aborted transaction; this and what follows only in a transaction index"),
+        maybe("first_offset", pa.int64(), "of the transaction"),
+        maybe("last_offset", pa.int64(), "of its ABORT marker, inclusive"),
+        maybe("last_stable_offset", pa.int64(), "when the marker was written"),
+    ],
+)
+EPOCH_ENTRIES_FACT: Final = fact(
+    "epoch_entries",
+    "Lines of `leader-epoch-checkpoint`, in file order.",
+    [
+        *IN_FILE,
+        column("entry", pa.int32(), "number of the entry in the file, from 0"),
+        column("leader_epoch", pa.int32(), "of a leader"),
+        column("start_offset", pa.int64(), "first offset written in it"),
+    ],
+)
+PRODUCER_STATES_FACT: Final = fact(
+    "producer_states",
+    "Producers as `.snapshot` files hold them: the state before `snapshot_offset`.",
+    [
+        *IN_FILE,
+        column("snapshot_offset", pa.int64(), "from the file's name, exclusive"),
+        column("position", pa.int64(), "byte at which the entry begins in its file"),
+        column("producer_id", pa.int64(), "of the producer"),
+        column("producer_epoch", pa.int16(), "last one seen"),
+        column("last_sequence", pa.int32(), _NONE),
+        column("last_offset", pa.int64(), f"of its last batch; {_NONE}"),
+        column("offset_delta", pa.int32(), "offsets of its last batch - 1"),
+        column("timestamp", pa.int64(), f"of its last batch, {_MS}; {_NONE}"),
+        column("coordinator_epoch", pa.int32(), f"of its last marker; {_NONE}"),
+        column("current_txn_first_offset", pa.int64(), f"of its open transaction; {_NONE}"),
+    ],
+)
+CHECKPOINTS_FACT: Final = fact(
+    "checkpoints",
+    "Lines of the four `*-offset-checkpoint` files of every log directory; the file says what the offset means.",
+    [
+        column("topic", pa.string(), "as the line says"),
+        column("partition", pa.int32(), "as the line says"),
+        BROKER,
+        LOG_DIR,
+        column("file", pa.string(), "name of the checkpoint"),
+        column("offset", pa.int64(), "high watermark, recovery point, log start or first uncleaned offset"),
+    ],
+    by_replica=False,
+)
+CONTROL_RECORDS_FACT: Final = fact(
+    "control_records",
+    "Every control record of batches with a right CRC: transaction markers, and what KRaft's leaders and snapshots write.",
+    [
+        *IN_FILE,
+        column("batch_position", pa.int64(), "byte at which its batch begins in the file"),
+        column("offset", pa.int64(), "of the record"),
+        column("timestamp", pa.int64(), f"{_MS}; {_NONE}"),
+        column("partition_leader_epoch", pa.int32(), "of its batch"),
+        column("producer_id", pa.int64(), f"whose transaction a marker ends; {_NONE}"),
+        column("producer_epoch", pa.int16(), f"with which the marker was written; {_NONE}"),
+        column("type", pa.int16(), "number of the type, -1 where the key cannot be read"),
+        column("type_name", pa.string(), "ABORT, COMMIT, LEADER_CHANGE, ...; UNKNOWN for what readers ignore"),
+        maybe("version", pa.int16(), "of the value; null without a readable one"),
+        maybe("coordinator_epoch", pa.int32(), "of a marker, else null"),
+        maybe("fields", pa.string(), "the rest of the value as JSON, bytes in hexadecimal; null where there is none"),
+        maybe("problem", pa.string(), "key or value: what could not be read; null: all was"),
+    ],
+)
+TRANSACTIONS_FACT: Final = fact(
+    "transactions",
+    "Every transaction a replica's log shows: ended ones in the order of their markers, then the open ones by first offset.",
+    [
+        *REPLICA,
+        column(
+            "state",
+            pa.string(),
+            "committed · aborted · open · hanging · torn (the coordinator decided otherwise) · empty (a marker that ended nothing"
+            " here) · unknown (its marker cannot be read)",
+        ),
+        column("producer_id", pa.int64(), "who wrote it"),
+        column("producer_epoch", pa.int16(), "of its data, else of the marker"),
+        maybe("transactional_id", pa.string(), "by the coordinators' log; null: it does not tell"),
+        maybe("first_offset", pa.int64(), "of its data; null without data"),
+        maybe("last_offset", pa.int64(), "of its data, inclusive"),
+        maybe("first_timestamp", pa.int64(), f"of its data, {_MS}"),
+        maybe("last_timestamp", pa.int64(), f"of its data, {_MS}"),
+        column("batches", pa.int64(), "of data"),
+        column("records", pa.int64(), "offsets its data take"),
+        maybe("marker", pa.string(), "ABORT or COMMIT; null: there is none, or it cannot be read"),
+        maybe("marker_offset", pa.int64(), "of the marker"),
+        maybe("marker_timestamp", pa.int64(), f"of the marker, {_MS}"),
+        maybe("marker_epoch", pa.int16(), "producer epoch of the marker"),
+        maybe("coordinator_epoch", pa.int32(), "of the marker"),
+        maybe("coordinator_state", pa.string(), "how the coordinator decided an ended one; the id's last state for an open one"),
+        maybe("partitions", pa.list_(pa.string()), "all that the coordinator lists for it"),
+        column("holds_last_stable_offset", pa.bool_(), "read_committed readers wait for it"),
+        maybe("safe_to_abort", pa.bool_(), "of open ones; null: not judged"),
+        maybe("reason", pa.string(), "why it is judged so"),
+        maybe("command", pa.string(), "of Kafka's own tools, that would end it"),
+    ],
+)
+
+
+# The facts that only several snapshots yield.
+
+
+SNAPSHOT: Final = column("snapshot", pa.string(), "name of the snapshot; of what shows between two, that of the newer one")
+"""The first column of every other fact, where several snapshots were scanned."""
+
+
+def _at(prefix: str, which: str) -> list[Any]:
+    """A replica as one of the snapshots has it."""
+    absent = f"in the {which} snapshot; null, here and below: it has no such replica"
+    return [
+        maybe(f"{prefix}_log_dir", pa.string(), f"the log directory, {absent}"),
+        maybe(f"{prefix}_topic_id", pa.string(), "22 characters of base64url; null: not known"),
+        maybe(f"{prefix}_log_start_offset", pa.int64(), "first readable offset"),
+        maybe(f"{prefix}_log_end_offset", pa.int64(), "next offset to be written, exclusive"),
+        maybe(f"{prefix}_high_watermark", pa.int64(), "by replication-offset-checkpoint, exclusive; null: not there"),
+        maybe(f"{prefix}_leader_epoch", pa.int32(), "of its last batch, or of what began at its end; null: it has none"),
+        maybe(f"{prefix}_segments", pa.int64(), "`.log` files"),
+    ]
+
+
+CHANGES_FACT: Final = fact(
+    "changes",
+    "What became of each replica from one snapshot to the next; one row at least for every replica of either (docs/changes.md).",
+    [
+        TOPIC,
+        PARTITION,
+        BROKER,
+        column("from_snapshot", pa.string(), "name of the older snapshot"),
+        column("to_snapshot", pa.string(), "name of the newer snapshot"),
+        column(
+            "kind",
+            pa.string(),
+            "appended · truncated · cleaned · deleted · missing · damaged · rewritten · restored · created · moved · unchanged ·"
+            " not_compared",
+        ),
+        maybe("reason", pa.string(), "what explains it, where that is known"),
+        maybe("offset_start", pa.int64(), "first offset concerned; null: neither snapshot's log could be read"),
+        maybe("offset_end", pa.int64(), "exclusive"),
+        column("leader_epochs", pa.list_(pa.int32()), "of what came, or of what went"),
+        maybe("replaced_by", pa.int32(), "leader epoch of what took the place of truncated records; null: nothing did"),
+        maybe("batches", pa.int64(), "that came or went; null, here and below: not counted"),
+        maybe("records", pa.int64(), "in them"),
+        maybe("bytes", pa.int64(), "of them"),
+        maybe("committed_end", pa.int64(), "up to where the older snapshot proves that what went was committed, exclusive"),
+        column("held_by", pa.list_(pa.string()), "brokers that have all of it that went in the newer snapshot"),
+        *_at("from", "older"),
+        *_at("to", "newer"),
+        column("evidence", pa.string(), "more numbers, as a JSON object"),
+    ],
+    by_replica=False,
+)
+SNAPSHOT_FACTS: Final[dict[str, Fact]] = {CHANGES_FACT.name: CHANGES_FACT}
+"""Name → fact; `FACTS` are there as well, with the column `snapshot` before the others."""
+
+
+# Facts that a whole scan yields: replicas and findings, and what the internal topics tell of partitions.
+
+
+_INTS: Final = pa.list_(pa.int32())
+_EPOCHS: Final = pa.list_(
+    pa.struct([pa.field("leader_epoch", pa.int32(), nullable=False), pa.field("start_offset", pa.int64(), nullable=False)])
+)
+
+REPLICAS_FACT: Final = fact(
+    "replicas",
+    "One row for each replica, with what is known of its partition.",
+    [
+        TOPIC,
+        PARTITION,
+        BROKER,
+        LOG_DIR,
+        column("directory", pa.string(), "name of the partition's directory"),
+        maybe(
+            "log_start_offset", pa.int64(), "first readable offset; null, here and below: nothing of the log could be read (`read`)"
+        ),
+        maybe("log_end_offset", pa.int64(), "next offset to be written, exclusive; null: the log was not read to its end"),
+        maybe("high_watermark", pa.int64(), "by replication-offset-checkpoint, exclusive; null: not there"),
+        maybe("last_stable_offset", pa.int64(), "exclusive; null: not known"),
+        maybe("recovery_point", pa.int64(), "by recovery-point-offset-checkpoint, exclusive; null: not there"),
+        maybe("leader_epochs", _EPOCHS, "as the batches show them"),
+        maybe("segments", pa.int64(), "`.log` files"),
+        maybe("batches", pa.int64(), "in them"),
+        maybe("records", pa.int64(), "in them"),
+        maybe("bytes", pa.int64(), "of the `.log` files"),
+        maybe("missing_offsets", pa.int64(), "offsets that no batch covers"),
+        maybe("transactions_committed", pa.int64(), "transactions with their end in this log"),
+        maybe("transactions_aborted", pa.int64(), "transactions with their end in this log"),
+        maybe("transactions_open", pa.int64(), "transactions without an end"),
+        maybe("transactions_hanging", pa.int64(), "of the open ones, those that nobody will end"),
+        maybe("recovery_starts", pa.bool_(), "whether a broker would start on this copy; null, here and below: not foretold"),
+        maybe("recovery_log_start_offset", pa.int64(), "with which it would come up"),
+        maybe("recovery_log_end_offset", pa.int64(), "with which it would come up"),
+        maybe("recovery_checks", _INTS, "numbers of the checks that fire (docs/recovery.md)"),
+        maybe("recovery_steps", pa.list_(pa.string()), "what it would do to the files"),
+        maybe("topic_id", pa.string(), "22 characters of base64url; this and all below are of the partition"),
+        column("cleanup_policy", pa.string(), "delete · compact · compact,delete · unknown"),
+        column(
+            "verdict",
+            pa.string(),
+            "clean · info · unknown · warning · error · critical: the worst of its findings; unknown: no log of it was read whole",
+        ),
+        maybe("leader", pa.int32(), "by the controller's log; -1: it had none"),
+        maybe("leader_epoch", pa.int64(), "by the controller's log"),
+        maybe("isr", _INTS, "by the controller's log"),
+        maybe("replica_assignment", _INTS, "by the controller's log"),
+        maybe("high_watermark_at_least", pa.int64(), "the best lower bound there is"),
+        maybe("high_watermark_witness", pa.string(), "what proves that bound"),
+        column("agreement", pa.string(), "identical · prefix · conflict · missing · compacted · content · not_compared"),
+        maybe("common_end_offset", pa.int64(), "up to which all replicas agree, exclusive"),
+        maybe("fork_epoch", pa.int32(), "leader epoch this replica holds at the first differing offset"),
+        column("read", pa.string(), "how much of its log was read: whole · part · none"),
+        maybe("read_end_offset", pa.int64(), "end of what was read of a log that was read in part, exclusive"),
+    ],
+)
+FINDINGS_FACT: Final = fact(
+    "findings",
+    "What was found, worst first within a partition; null where something does not apply.",
+    [
+        column("kind", pa.string(), "name from the catalogue; `kafka-forensics explain KIND` tells more"),
+        column("severity", pa.string(), "critical · error · warning · info"),
+        column("confidence", pa.string(), "proven · inferred · suspected"),
+        maybe("topic", pa.string(), "where it applies"),
+        maybe("partition", pa.int32(), "where it applies"),
+        maybe("broker", pa.string(), "id or name, where it applies"),
+        maybe("log_dir", pa.string(), "as it was named on the command line"),
+        maybe("file", pa.string(), "path below `log_dir`, with `/`"),
+        maybe("byte_start", pa.int64(), "first byte concerned"),
+        maybe("byte_end", pa.int64(), "exclusive"),
+        maybe("offset_start", pa.int64(), "first offset concerned"),
+        maybe("offset_end", pa.int64(), "exclusive"),
+        column("message", pa.string(), "one sentence"),
+        column("evidence", pa.string(), "the numbers that prove it, as a JSON object"),
+        maybe("advice", pa.string(), "the next step"),
+    ],
+    by_replica=False,
+)
+METADATA_HISTORY_FACT: Final = fact(
+    "metadata_history",
+    "Every change of every partition by the controller's log (`__cluster_metadata`), by topic, partition and offset.",
+    [
+        TOPIC,
+        PARTITION,
+        column("topic_id", pa.string(), "22 characters of base64url; a topic made anew has another"),
+        column("offset", pa.int64(), "of the record; of a snapshot, the first offset it does not hold"),
+        column("timestamp", pa.int64(), f"of the record, {_MS}"),
+        column("event", pa.string(), "created · changed · snapshot · deleted"),
+        maybe("leader", pa.int32(), "afterwards, -1: none; null, here and below: the partition is deleted"),
+        maybe("leader_epoch", pa.int64(), "counted; null behind a record that could not be read"),
+        maybe("partition_epoch", pa.int64(), "afterwards"),
+        maybe("isr", _INTS, "afterwards"),
+        maybe("elr", _INTS, "afterwards"),
+        maybe("last_known_elr", _INTS, "afterwards"),
+        maybe("replica_assignment", _INTS, "afterwards"),
+        maybe("adding_replicas", _INTS, "afterwards"),
+        maybe("removing_replicas", _INTS, "afterwards"),
+        maybe("leader_recovery_state", pa.int16(), "1: the leader was elected uncleanly and is recovering"),
+        column("is_unclean", pa.bool_(), "it elected a leader from outside the ISR"),
+        maybe("previous_leader", pa.int32(), "the last broker that led before; null: none"),
+        maybe("is_committed", pa.bool_(), "a majority of the voters holds the record; null: too few copies to say"),
+        maybe("unknown_after", pa.int64(), "offset of an earlier record that could not be read; null: all were"),
+    ],
+    by_replica=False,
+)
+GROUP_OFFSETS_FACT: Final = fact(
+    "group_offsets",
+    "Offsets that groups committed, as `__consumer_offsets` leaves them.",
+    [
+        column("topic", pa.string(), "committed on"),
+        column("partition", pa.int32(), "committed on"),
+        column("broker", pa.string(), "whose copy of `__consumer_offsets` was read"),
+        column("group", pa.string(), "id of the group"),
+        column("group_type", pa.string(), "classic · consumer · share · streams · simple"),
+        maybe("group_state", pa.string(), "Stable or Empty; null: the log does not tell"),
+        column("status", pa.string(), "committed, or pending: in a transaction without a marker, so it does not count yet"),
+        column("committed_offset", pa.int64(), "of the next record the group will read"),
+        column("leader_epoch", pa.int32(), "of the last record it read; -1: none"),
+        maybe("topic_id", pa.string(), "22 characters of base64url (Kafka 4.1 and later)"),
+        column("commit_timestamp", pa.int64(), f"{_MS}; -1: none"),
+        column("expire_timestamp", pa.int64(), f"{_MS}; -1: none"),
+        maybe("metadata", pa.string(), "what the client kept with it; null where payloads are left out"),
+        column("in_transaction", pa.bool_(), "committed by a transaction"),
+        maybe("producer_id", pa.int64(), "of a pending commit"),
+        column("offsets_partition", pa.int32(), "partition of `__consumer_offsets`"),
+        column("record_offset", pa.int64(), "of the record there"),
+        maybe(
+            "unknown_after",
+            pa.int64(),
+            "records behind that offset could not be read and may have changed it; null: there are none",
+        ),
+    ],
+    by_replica=False,
+)
+INCOMPLETE_FACT: Final = fact(
+    "incomplete",
+    "What could not be read, and why: of it nothing is known, and no other dataset has a row.",
+    [
+        column("path", pa.string(), "the file, directory or archive"),
+        column("reason", pa.string(), "why it could not be read"),
+        maybe("topic", pa.string(), "whose directory it is or lies in; null: of several, or not known"),
+        maybe("partition", pa.int32(), "as `topic`"),
+        maybe("broker", pa.string(), "in whose log directory it lies, id or name; null: not known"),
+    ],
+    by_replica=False,
+)
+FACTS: Final[dict[str, Fact]] = {
+    fact.name: fact
+    for fact in (
+        BATCHES_FACT,
+        RECORDS_FACT,
+        SPANS_FACT,
+        INDEX_ENTRIES_FACT,
+        EPOCH_ENTRIES_FACT,
+        PRODUCER_STATES_FACT,
+        CHECKPOINTS_FACT,
+        CONTROL_RECORDS_FACT,
+        TRANSACTIONS_FACT,
+        METADATA_HISTORY_FACT,
+        GROUP_OFFSETS_FACT,
+        REPLICAS_FACT,
+        FINDINGS_FACT,
+        INCOMPLETE_FACT,
+    )
+}
+"""Name → fact, in the order in which they are told of."""
+
+
+def fact_named(name: str, more: Mapping[str, Fact] | None = None) -> Fact:
+    """The fact of this name, one of FACTS or of `more`. Raises UsageError if there is none."""
+    facts = FACTS | dict(more or {})
+    if name not in facts:
+        hint = did_you_mean(name, facts, otherwise=f"choose from {', '.join(facts)}")
+        raise UsageError(f"there is no fact {name!r}", hint=hint)
+    return facts[name]
