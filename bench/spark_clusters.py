@@ -10,7 +10,7 @@ from kafka_forensics.compiled import use_compiled
 from kafka_forensics.model.constants import CRC_START
 from kafka_forensics.model.files import EpochEntry
 from kafka_forensics.parsers.kernels.crc import crc32c
-from kafka_forensics.writers.checkpoints import write_leader_epochs, write_meta_properties, write_offset_checkpoint
+from kafka_forensics.writers.files import write_leader_epochs, write_meta_properties, write_offset_checkpoint
 
 BROKERS: Final = (1, 2, 3)
 BLOCK_OFFSETS: Final = 1 << 16

@@ -33,7 +33,7 @@ def _local(paths: list[str], options: ScanOptions) -> dict[str, Any]:
 
 def _spark(master: str, events: str, paths: list[str], options: ScanOptions) -> dict[str, Any]:
     from kafka_forensics.spark import default_builder
-    from kafka_forensics.spark.result import scanned
+    from kafka_forensics.spark.job import scanned
 
     Path(events).mkdir(parents=True, exist_ok=True)
     log = {

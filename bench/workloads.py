@@ -14,8 +14,7 @@ from kafka_forensics.model.constants import CRC_START
 from kafka_forensics.model.files import EpochEntry
 from kafka_forensics.parsers.kernels.crc import crc32c
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
-from kafka_forensics.writers.checkpoints import write_leader_epochs, write_meta_properties, write_offset_checkpoint
-from kafka_forensics.writers.indexes import write_offset_index
+from kafka_forensics.writers.files import write_leader_epochs, write_meta_properties, write_offset_checkpoint, write_offset_index
 
 GIB: Final = 1 << 30
 SEGMENT_BYTES: Final = GIB - (1 << 20)

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from kafka_forensics.analysis.catalogue import finding
+from kafka_forensics.model.batches import KEY_SAMPLE_COLUMNS, KeySampleColumn
 from kafka_forensics.model.findings import Confidence, Finding, Place
-from kafka_forensics.model.records import KEY_SAMPLE_COLUMNS, KeySampleColumn
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -33,8 +33,7 @@ from kafka_forensics.cli.commands.scan import log_to, scan
 from kafka_forensics.cli.commands.simulate import SUBCOMMANDS as SIMULATE
 from kafka_forensics.cli.commands.transactions import transactions
 from kafka_forensics.cli.options import choose
-from kafka_forensics.cli.safe_text import printable
-from kafka_forensics.cli.streams import destination
+from kafka_forensics.cli.streams import destination, printable
 from kafka_forensics.errors import ForensicsError, UsageError, nearest
 from kafka_forensics.version import __version__
 

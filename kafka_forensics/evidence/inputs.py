@@ -32,7 +32,7 @@ from kafka_forensics.parsers.log_dir import (
     parse_partition_name,
 )
 from kafka_forensics.storage.local import LocalSource
-from kafka_forensics.storage.manifest import Manifest
+from kafka_forensics.storage.open import Manifest
 from kafka_forensics.storage.source import ByteFile, ByteSource, Entry, EntryKind
 
 __all__ = [

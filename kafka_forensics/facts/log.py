@@ -11,9 +11,8 @@ import numpy as np
 from kafka_forensics.errors import SourceError
 from kafka_forensics.evidence.inputs import ReplicaPlan, typed_path
 from kafka_forensics.facts.rows import json_text, record_batches, repeated
-from kafka_forensics.model.batches import BatchChunk, BatchColumn
+from kafka_forensics.model.batches import BatchChunk, BatchColumn, Record
 from kafka_forensics.model.constants import CONTROL_MASK, NO_PARTITION_LEADER_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID
-from kafka_forensics.model.records import Record
 from kafka_forensics.model.results import Incomplete
 from kafka_forensics.model.schemas import BATCHES, FACTS, batch_arrays
 from kafka_forensics.parsers.log import (

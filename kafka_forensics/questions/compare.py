@@ -15,10 +15,9 @@ from kafka_forensics.errors import SourceError, UsageError
 from kafka_forensics.evidence.inputs import Inputs, gather
 from kafka_forensics.evidence.options import ScanOptions, listed, nothing_there
 from kafka_forensics.judging.partitions import PartitionResult
-from kafka_forensics.model.batches import BatchColumn
+from kafka_forensics.model.batches import BatchColumn, Record
 from kafka_forensics.model.constants import CONTROL_MASK
 from kafka_forensics.model.findings import Finding
-from kafka_forensics.model.records import Record
 from kafka_forensics.model.results import PartitionSummary, Read, ScanResult
 from kafka_forensics.parsers.log import parse_control_record
 from kafka_forensics.rereading.reader import LogReader

@@ -18,7 +18,7 @@ from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC, CONSUMER_OFF
 from kafka_forensics.model.coordinators import Committed, Group, GroupHistory, GroupLog, OffsetCommit, ShareLog, ShareState
 from kafka_forensics.model.results import ScanResult
 from kafka_forensics.rereading.reader import LogReader
-from kafka_forensics.witnesses.share_log import read_share_logs
+from kafka_forensics.witnesses.coordinators import read_share_logs
 from kafka_forensics.witnesses.witnesses import read_witnesses
 
 TopicPartition = tuple[str, int]

@@ -15,9 +15,8 @@ from kafka_forensics.compiled import use_compiled, worth_compiling
 from kafka_forensics.errors import SourceError
 from kafka_forensics.evidence.inputs import LogDir, ReplicaPlan, broker_order, gather, typed_path
 from kafka_forensics.evidence.options import ScanOptions, fits
-from kafka_forensics.model.batches import CHUNK_ROWS, BatchChunk, BatchColumn, Damage
+from kafka_forensics.model.batches import CHUNK_ROWS, BatchChunk, BatchColumn, Damage, Record, RecordColumn
 from kafka_forensics.model.constants import COMPRESSION_MASK, CONTROL_MASK, NO_TIMESTAMP, TIMESTAMP_TYPE_MASK
-from kafka_forensics.model.records import Record, RecordColumn
 from kafka_forensics.model.results import Incomplete
 from kafka_forensics.parsers.log import (
     HELD_BYTES,

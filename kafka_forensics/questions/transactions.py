@@ -23,7 +23,7 @@ from kafka_forensics.model.coordinators import DEFAULT_MAX_TIMEOUT_MS, LATE_BUFF
 from kafka_forensics.model.findings import Finding
 from kafka_forensics.model.results import Incomplete, ScanResult
 from kafka_forensics.rereading.log_records import transactional_batches
-from kafka_forensics.witnesses.transaction_log import read_transaction_log
+from kafka_forensics.witnesses.coordinators import read_transaction_log
 
 if TYPE_CHECKING:
     from kafka_forensics.judging.partitions import PartitionResult

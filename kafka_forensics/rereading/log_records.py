@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kafka_forensics.evidence.inputs import ReplicaPlan
-from kafka_forensics.model.batches import HARMLESS_TAILS, BatchChunk, BatchColumn
+from kafka_forensics.model.batches import HARMLESS_TAILS, BatchChunk, BatchColumn, Record
 from kafka_forensics.model.constants import CONTROL_COMMIT, CONTROL_MASK, TRANSACTIONAL_MASK
-from kafka_forensics.model.records import Record
 from kafka_forensics.parsers.log import MAX_BATCH_BYTES, PlainRecord, decode_batch, plain_records
 from kafka_forensics.rereading.misplaced import logs_of, rightly_placed
 

@@ -10,9 +10,8 @@ from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.analysis.segments import put_right
 from kafka_forensics.errors import SourceError
 from kafka_forensics.evidence.inputs import ReplicaPlan, typed_path
-from kafka_forensics.model.batches import BATCH_COLUMNS, BatchColumn, Damage
+from kafka_forensics.model.batches import BATCH_COLUMNS, BatchColumn, Damage, Record, RecordColumn
 from kafka_forensics.model.constants import TIMESTAMP_TYPE_MASK
-from kafka_forensics.model.records import Record, RecordColumn
 from kafka_forensics.model.results import Incomplete
 from kafka_forensics.parsers.log import (
     HELD_BYTES,

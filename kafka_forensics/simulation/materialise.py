@@ -18,14 +18,15 @@ from kafka_forensics.parsers.spec.metadata_records import MESSAGES, write_metada
 from kafka_forensics.simulation.cluster import ABORT, START_MS, Batch, Change, Cluster, Partition, Replica
 from kafka_forensics.simulation.transactions import Coordinator
 from kafka_forensics.writers.batches import RecordToWrite, write_batch, write_legacy_entry, write_marker
-from kafka_forensics.writers.checkpoints import (
+from kafka_forensics.writers.files import (
     write_clean_shutdown,
     write_leader_epochs,
     write_meta_properties,
     write_offset_checkpoint,
     write_partition_metadata,
+    write_producer_snapshot,
+    write_transaction_index,
 )
-from kafka_forensics.writers.indexes import write_producer_snapshot, write_transaction_index
 from kafka_forensics.writers.transaction_state import write_transaction_log_key, write_transaction_log_value
 
 # The log of a KRaft controller that saw a history: topics, settings, and every change of ISR, ELR and leader.

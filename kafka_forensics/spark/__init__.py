@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from kafka_forensics.model.changes import SnapshotsResult
     from kafka_forensics.spark.export_job import Exported
-    from kafka_forensics.spark.result import SparkScanResult
+    from kafka_forensics.spark.job import SparkScanResult
 
 __all__ = ["default_builder", "export", "register", "scan", "scan_snapshots", "session"]
 
@@ -54,7 +54,7 @@ def scan(
     """
     register(spark)
     from kafka_forensics.evidence.options import scan_options
-    from kafka_forensics.spark.result import scanned
+    from kafka_forensics.spark.job import scanned
 
     options = scan_options(
         topic,
@@ -97,7 +97,7 @@ def scan_snapshots(
     from kafka_forensics.spark.sessions import require_pyspark
 
     require_pyspark()
-    from kafka_forensics.spark.snapshots import compare_inputs
+    from kafka_forensics.spark.job import compare_inputs
 
     options = scan_options(
         topic,

@@ -21,8 +21,7 @@ from kafka_forensics.evidence.paths import open_paths, split_name
 from kafka_forensics.facts.read import read_task
 from kafka_forensics.facts.rows import FROM_SCANS
 from kafka_forensics.facts.splits import plan_tasks
-from kafka_forensics.spark.options import SourceOptions, parse_options
-from kafka_forensics.spark.schemas import arrow_schema, chosen_columns, spark_schema
+from kafka_forensics.spark.options import SourceOptions, arrow_schema, chosen_columns, parse_options, spark_schema
 from kafka_forensics.storage.open import local_path
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from kafka_forensics.errors import ForensicsError, UsageError
 from kafka_forensics.evidence.inputs import Inputs, gather
 from kafka_forensics.evidence.options import ScanOptions, without_secrets
 from kafka_forensics.export.datasets import Dataset, export_facts
-from kafka_forensics.export.payloads import without_payloads
+from kafka_forensics.export.json_document import without_payloads
 from kafka_forensics.export.places import absolute, inputs_named, open_place
 from kafka_forensics.export.target import Place
 from kafka_forensics.export.tasks import BY_TASKS, Common, Task, common, known_transactions, look, tasks, told, write_task

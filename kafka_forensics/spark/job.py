@@ -7,11 +7,12 @@ files, reads checkpoints, and takes the answers. DataFrames alone, so it runs on
 
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final
 
+from kafka_forensics import json_document
 from kafka_forensics.analysis.internal_topics import Witnesses
 from kafka_forensics.compiled import worth_compiling
 from kafka_forensics.engine.serialization import pack, unpack
@@ -19,21 +20,42 @@ from kafka_forensics.engine.task_values import Common, Noticed, Slice, SliceAnsw
 from kafka_forensics.engine.tasks import fold, judge, tell_witnesses
 from kafka_forensics.engine.work_plan import fold_works, witness_work
 from kafka_forensics.errors import ForensicsError, UsageError
-from kafka_forensics.evidence.inputs import Inputs
-from kafka_forensics.evidence.options import ScanOptions
+from kafka_forensics.evidence.inputs import Inputs, gather
+from kafka_forensics.evidence.options import ScanOptions, without_secrets
+from kafka_forensics.export.views import ScanViews, words
+from kafka_forensics.facts.facts import FactReader
 from kafka_forensics.judging.scanning import Scan, digest_key
 from kafka_forensics.model.results import ScanResult
+from kafka_forensics.model.schemas import fact_named
+from kafka_forensics.questions.changes import (
+    REPLICAS_A_SNAPSHOT,
+    ChangeAnswer,
+    ChangesCommon,
+    ChangeSlice,
+    Compared,
+    Snapshot,
+    Words,
+    change_slices,
+    disks_of,
+    finished,
+    judge_changes,
+)
 from kafka_forensics.spark.keys import Batches, attempts_of, is_strict, small_table
 from kafka_forensics.storage.open import address_of, open_address
 from kafka_forensics.storage.source import LostSource
 from kafka_forensics.version import __version__
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
     from kafka_forensics.folding.keys import KeyAnswer
-    from kafka_forensics.questions.changes import ChangeSlice
+    from kafka_forensics.model.changes import Change
+    from kafka_forensics.model.findings import Finding
+    from kafka_forensics.model.results import Incomplete
+
 
 Task = Callable[[Batches], Batches]
 
@@ -329,3 +351,138 @@ def _look(version: str, options: bytes, batches: Batches) -> Batches:
             except ForensicsError as error:
                 problems.append(f"a worker of Spark cannot read {name}: {error}")
     yield pa.record_batch({"problem": pa.array(problems[:1], pa.string())})
+
+
+# Several snapshots as one Spark job: a slice is a partition in all of them, folded once, judged and compared in one task.
+
+
+def compare_inputs(spark: "SparkSession", gathered: "Mapping[str, Inputs]", options: ScanOptions, sizes: Sizes = USUAL) -> Compared:
+    """Scan every snapshot and compare each with the next, where Spark's workers read them: the local engine's answer.
+
+    Raises UsageError where the workers cannot do it. The driver holds what a scan's does, for each snapshot.
+    """
+    everything = Inputs(sources=[source for inputs in gathered.values() for source in inputs.sources])
+    probe(spark, everything, options)
+    key = digest_key()
+    compiled = worth_compiling(
+        max(sum(plan.bytes for plan in plans) for one in gathered.values() for plans in (one.replicas, one.internal))
+    )
+    snapshots: list[Snapshot] = []
+    scans: list[Common] = []
+    for name, inputs in gathered.items():
+        common = Common(options, key, compiled, sizes.split_bytes, surroundings(inputs), keys_apart_bytes=sizes.keys_apart_bytes)
+        witnesses = witnesses_of(spark, inputs, common)
+        running = Scan("spark", inputs, options, witnesses)
+        common.deep, common.around = running.deep, surroundings(inputs)
+        scans.append(common)
+        snapshots.append(Snapshot(name, inputs, witnesses, running, disks_of(name, inputs, options), Words(inputs)))
+    parts = list(change_slices([snapshot.inputs for snapshot in snapshots], [snapshot.words for snapshot in snapshots]))
+    known = ChangesCommon(scans, [snapshot.disks for snapshot in snapshots])
+    changes: list[Change] = []
+    findings: list[Finding] = []
+    incomplete: list[Incomplete] = []
+    for answer in _changes_answers(spark, everything, parts, known, sizes) if parts else ():
+        _take(answer, snapshots)
+        changes += answer.compared.changes
+        findings += answer.compared.findings
+        incomplete += answer.compared.incomplete
+    results = {snapshot.name: snapshot.running.finish() for snapshot in snapshots}
+    return Compared(finished(results, changes, findings, incomplete, gathered), snapshots)
+
+
+def _take(answer: ChangeAnswer, snapshots: list[Snapshot]) -> None:
+    """Add a partition to the scan of each snapshot that has it."""
+    for slice_answer, snapshot in zip(answer.answers, snapshots, strict=True):
+        if slice_answer is None:
+            continue
+        notice(snapshot.inputs, slice_answer.noticed)
+        snapshot.running.incomplete += slice_answer.incomplete
+        snapshot.running.findings += slice_answer.lone
+        if slice_answer.answer is not None:
+            snapshot.running.take(slice_answer.answer)
+
+
+def _changes_answers(
+    spark: "SparkSession", everything: Inputs, parts: list[ChangeSlice], known: ChangesCommon, sizes: Sizes
+) -> "Iterator[ChangeAnswer]":
+    """The answers about all partitions, in their order. States of all snapshots are folded side by side."""
+    from pyspark.sql.functions import col, lit
+
+    states: DataFrame | None = None
+    works = 0
+    for number, common in enumerate(known.scans):
+        found, count = states_of(
+            spark, pack(common), [change_slice.parts[number] for change_slice in parts], sizes, deep=common.deep
+        )
+        numbered = (col("replica") + lit(number * REPLICAS_A_SNAPSHOT)).cast("int")
+        found = found.withColumn("replica", numbered)
+        states = found if states is None else states.unionByName(found)
+        works += count
+    assert states is not None
+    told = pack(replace(known.scans[0], around=surroundings(everything)))
+    judge_there = partial(_judge_changes, pack(known), attempts_of(spark))
+    yield from judged_slices(spark, parts, states, works, Judging(judge_there, told, everything, sizes))
+
+
+def _judge_changes(common: bytes, attempts: int, batches: Batches) -> Batches:
+    """On a worker: judge and compare partition after partition, from rows in their order, the slice itself before its states."""
+    import pyarrow as pa
+
+    strict = is_strict(attempts)
+    for number, rows in groupby(stretch_rows(batches), key=lambda row: row.slice):
+        packed = judge_changes(common, rows, strict=strict)
+        yield pa.record_batch({"slice": pa.array([number], pa.int64()), "packed": pa.array([packed], pa.binary())})
+
+
+# The answer of a scan on Spark: what the local engine gives, and every fact as a DataFrame as well.
+
+
+_HELD = ("findings", "replicas")
+"""Facts that the answer itself holds; all others are read anew."""
+
+
+@dataclass(slots=True, repr=False)
+class SparkScanResult(ScanResult):
+    """A `ScanResult` that also gives DataFrames of the session it was made with."""
+
+    spark: "SparkSession | None" = field(default=None, repr=False, compare=False)
+    options: dict[str, str] = field(default_factory=dict, repr=False, compare=False)
+    """Of the data source `kafka_log`, as the scan was told; may hold secrets."""
+    paths: list[str] = field(default_factory=list)
+
+    def dataframe(self, fact: str) -> "DataFrame":
+        """A fact (docs/facts.md) of everything that was scanned: findings and replicas from this answer, others read by Spark.
+
+        Raises UsageError if there is no such fact.
+        """
+        name = fact_named(fact).name
+        assert self.spark is not None
+        if name in _HELD:
+            return self.spark.createDataFrame(self.facts(name))
+        reader = self.spark.read.format("kafka_log").option("fact", name).options(**self.options)
+        return reader.load(self.paths)
+
+
+def scanned(spark: "SparkSession", paths: list[str], options: ScanOptions, inputs: Inputs | None = None) -> SparkScanResult:
+    """The scan of these paths, gathered unless they have been already.
+
+    Raises UsageError for paths that make no sense, and where the workers cannot do the work.
+    """
+    paths, options = without_secrets(paths, options)
+    inputs = gather(paths, options) if inputs is None else inputs
+    plain, witnesses = scan_inputs(spark, inputs, options)
+    told = {
+        "topics": options.topic_glob,
+        "partitions": None if options.partition is None else str(options.partition),
+        "brokers": options.broker,
+    }
+    known = {name: value for name, value in told.items() if value is not None}
+    known["deep"] = str(plain.totals.records_decoded).lower()  # as it was, where the size of the input decided
+    known |= {"live": "true"} if options.live else {}
+    known |= {} if options.copied is None else {"copied": options.copied.value}
+    known |= {} if options.as_of_ms is None else {"as_of": f"{options.as_of_ms:09d}"}  # eight digits would be a date
+    known |= {f"storage.{name}": value for name, value in options.storage_options}
+    result = SparkScanResult(plain.engine, plain.brokers, plain.partitions, plain.findings, plain.totals, plain.incomplete)
+    result.spark, result.options, result.paths = spark, known, paths
+    result.views = ScanViews(FactReader(inputs, options, result, witnesses, words), json_document)
+    return result

@@ -15,8 +15,7 @@ def read_witnesses(inputs: Inputs) -> Witnesses:
     if not inputs.internal and len(clusters) < 2:
         return witnesses
     from kafka_forensics.analysis.replicas import malformed_findings  # these are not needed for a partition by itself
-    from kafka_forensics.witnesses.group_log import read_group_history
-    from kafka_forensics.witnesses.transaction_log import read_transaction_log
+    from kafka_forensics.witnesses.coordinators import read_group_history, read_transaction_log
 
     controller = read_controller(inputs)
     if controller is not None:
@@ -34,7 +33,7 @@ def read_witnesses(inputs: Inputs) -> Witnesses:
 def take_commits(plan: ReplicaPlan, witnesses: Witnesses) -> None:
     """Let a replica know what groups committed on its partition."""
     if witnesses.groups is not None:
-        from kafka_forensics.witnesses.group_log import cluster_of
+        from kafka_forensics.witnesses.coordinators import cluster_of
 
         context = plan.context
         context.committed = witnesses.groups.committed(context.topic, context.partition, cluster_of(plan))

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kafka_forensics.cli.main import outcome
-from kafka_forensics.cli.safe_text import printable
+from kafka_forensics.cli.streams import printable
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "dump"
 CASES: list[dict[str, Any]] = json.loads((GOLDEN / "manifest.json").read_text())["cases"]

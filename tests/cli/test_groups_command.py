@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kafka_forensics.cli.main import outcome
-from kafka_forensics.cli.safe_text import printable
+from kafka_forensics.cli.streams import printable
 from tests.support.controller_log import CONTROLLER, ControllerLog, partition, topic
 from tests.support.group_records import (
     TOPIC_ID_TEXT,

@@ -10,7 +10,7 @@ from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.controller import PartitionControl
 from kafka_forensics.witnesses.controller import cleanup_policy
 from kafka_forensics.wording import message
-from kafka_forensics.writers.checkpoints import write_clean_shutdown
+from kafka_forensics.writers.files import write_clean_shutdown
 from tests.support.controller_log import ControllerLog, change, controlled_by, in_sync, partition, record, setting, snapshot, topic
 from tests.support.faults import (
     BASE_TIMESTAMP,

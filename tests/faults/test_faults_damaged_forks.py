@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from kafka_forensics.wording import message
-from kafka_forensics.writers.checkpoints import write_offset_checkpoint
+from kafka_forensics.writers.files import write_offset_checkpoint
 from tests.support.compacted import CLEANED, History, filled
 from tests.support.controller_log import change, controlled_by, in_sync
 from tests.support.faults import HEALTHY, TOPIC, Brokers, Log, healthy, histories, write_checkpoint

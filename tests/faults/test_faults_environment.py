@@ -9,7 +9,7 @@ import pytest
 from kafka_forensics.engine import local
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.results import ScanResult
-from kafka_forensics.writers.checkpoints import write_leader_epochs
+from kafka_forensics.writers.files import write_leader_epochs
 from tests.support.faults import HEALTHY, LOG_END, Brokers, healthy, write_checkpoint
 from tests.support.faults_verdict import kinds, offsets, only, said, verdict
 from tests.support.gallery_leftovers import NAMES, empty_leftovers, sparse

@@ -12,7 +12,7 @@ from kafka_forensics.errors import SourceError
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.storage.local import LocalSource
 from kafka_forensics.storage.source import ByteFile
-from kafka_forensics.writers.checkpoints import write_meta_properties, write_partition_metadata
+from kafka_forensics.writers.files import write_meta_properties, write_partition_metadata
 from tests.support.faults import HEALTHY, Brokers, Log, healthy, histories
 from tests.support.faults_verdict import offsets, only, said, verdict
 from tests.support.injections import delete_segment, history, rewritten, undecodable, with_right_crc

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from kafka_forensics.wording import advice, message
-from kafka_forensics.writers.checkpoints import write_partition_metadata
+from kafka_forensics.writers.files import write_partition_metadata
 from tests.support.faults import HEALTHY, LOG_END, Brokers, healthy, write_checkpoint
 from tests.support.faults_verdict import offsets, only, said, scan, verdict
 from tests.support.gallery_leftovers import (

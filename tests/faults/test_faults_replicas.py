@@ -6,7 +6,7 @@ import pytest
 
 from kafka_forensics.model.findings import Finding
 from kafka_forensics.wording import advice, message
-from kafka_forensics.writers.checkpoints import write_meta_properties, write_partition_metadata
+from kafka_forensics.writers.files import write_meta_properties, write_partition_metadata
 from tests.support.controller_log import controlled_by, in_sync, partition, record, topic
 from tests.support.faults import CLUSTER_ID, HEALTHY, TOPIC_ID, Brokers, healthy, histories, write_checkpoint
 from tests.support.faults_verdict import offsets, only, said, verdict

@@ -6,7 +6,7 @@ import pytest
 
 from kafka_forensics.model.files import AbortedTxn
 from kafka_forensics.wording import message
-from kafka_forensics.writers.indexes import write_transaction_index
+from kafka_forensics.writers.files import write_transaction_index
 from tests.support.faults import ABORTING, COMMITTING, HEALTHY, LOG_END, Brokers, healthy, write_checkpoint
 from tests.support.faults_verdict import offsets, only, said, span, verdict
 from tests.support.injections import change, claim_epochs, delete_segment

@@ -16,7 +16,7 @@ from kafka_forensics.model.files import EpochEntry
 from kafka_forensics.questions.plan.planning import Planned, PlanOptions, make_plans
 from kafka_forensics.replication.planner.plans import costs_of
 from kafka_forensics.wording import message
-from kafka_forensics.writers.checkpoints import write_leader_epochs
+from kafka_forensics.writers.files import write_leader_epochs
 from tests.support.controller_log import (
     CONTROLLER,
     ControllerLog,

@@ -11,7 +11,7 @@ from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.judging.scanning import EXAMPLES, LIMIT, counted
 from kafka_forensics.model.findings import Confidence, Finding, Place, Severity
 from kafka_forensics.wording import advice, message
-from kafka_forensics.writers.checkpoints import write_offset_checkpoint
+from kafka_forensics.writers.files import write_offset_checkpoint
 from tests.support.faults import TOPIC, Brokers, healthy
 from tests.support.faults_verdict import kinds, verdict
 

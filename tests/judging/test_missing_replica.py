@@ -12,7 +12,7 @@ from kafka_forensics.evidence.ledger import Reading
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.storage.local import LocalSource
 from kafka_forensics.wording import message
-from kafka_forensics.writers.checkpoints import write_offset_checkpoint
+from kafka_forensics.writers.files import write_offset_checkpoint
 from tests.support.controller_log import change, controlled_by, in_sync
 from tests.support.faults import LOG_END, healthy, write_checkpoint
 

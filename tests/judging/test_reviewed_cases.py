@@ -13,8 +13,7 @@ from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.folding import splits
 from kafka_forensics.model.files import EpochEntry
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
-from kafka_forensics.writers.checkpoints import write_leader_epochs
-from kafka_forensics.writers.indexes import write_offset_index
+from kafka_forensics.writers.files import write_leader_epochs, write_offset_index
 from tests.support.faults import BASE_TIMESTAMP, DIRECTORY, Brokers, Log, histories, write_checkpoint
 from tests.support.faults_verdict import offsets, only, said, scan, verdict
 

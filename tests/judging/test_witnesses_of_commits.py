@@ -8,7 +8,7 @@ from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.findings import Finding
 from kafka_forensics.questions.plan.planning import PlanOptions, make_plans
 from kafka_forensics.wording import message
-from kafka_forensics.writers.checkpoints import write_offset_checkpoint
+from kafka_forensics.writers.files import write_offset_checkpoint
 from tests.support.controller_log import CONTROLLER, ControllerLog, partition, topic
 from tests.support.faults import TOPIC_ID
 from tests.support.group_records import commit_key, commit_value, log_of, put_offsets

@@ -27,7 +27,7 @@ MUTANTS = [
         ("watermark = max(high_watermark or 0, follower_start)", "watermark = min(high_watermark or 0, follower_start)"),
     ),
     *mutants_of(
-        "replication/truncation",
+        "replication/epochs",
         "replication/test_truncation_rules",
         (
             "kept = tuple(entry for entry in self.epochs if entry.start_offset < end)",

@@ -8,8 +8,9 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from kafka_forensics.model.files import EpochEntry
-from kafka_forensics.replication.epochs import UNDEFINED, EpochEndOffset, end_offset_for
-from kafka_forensics.replication.truncation import (
+from kafka_forensics.replication.epochs import (
+    UNDEFINED,
+    EpochEndOffset,
     Log,
     Question,
     Truncated,
@@ -17,6 +18,7 @@ from kafka_forensics.replication.truncation import (
     by_high_watermark,
     by_kip_101,
     by_kip_279,
+    end_offset_for,
     truncation_state,
 )
 

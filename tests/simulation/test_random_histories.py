@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from kafka_forensics.replication import acks, elections, epochs, truncation
+from kafka_forensics.replication import acks, elections, epochs
 from kafka_forensics.replication import elections as isr
-from kafka_forensics.replication.epochs import UNDEFINED, EpochEndOffset, end_offset_for
+from kafka_forensics.replication import epochs as truncation
+from kafka_forensics.replication.epochs import UNDEFINED, EpochEndOffset, Log, Truncated, by_fetch, end_offset_for
 from kafka_forensics.replication.planner import planner
-from kafka_forensics.replication.truncation import Log, Truncated, by_fetch
 from kafka_forensics.replication.watermarks import LeaderState
 from kafka_forensics.simulation import actions, control
 from kafka_forensics.simulation.random_histories import (

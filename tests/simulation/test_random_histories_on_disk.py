@@ -17,7 +17,7 @@ from kafka_forensics.replication.planner import planner
 from kafka_forensics.replication.sequences import Verdict
 from kafka_forensics.simulation import actions, materialise, producers
 from kafka_forensics.simulation.random_histories import random_history
-from kafka_forensics.writers.checkpoints import write_leader_epochs
+from kafka_forensics.writers.files import write_leader_epochs
 from tests.support.history_scans import wrongs_on_disk
 
 CHUNK = 50

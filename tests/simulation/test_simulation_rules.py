@@ -5,8 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from kafka_forensics.model.files import EpochEntry
-from kafka_forensics.replication.epochs import truncation_offset
-from kafka_forensics.replication.truncation import Log, by_fetch, by_high_watermark, by_kip_101, by_kip_279
+from kafka_forensics.replication.epochs import Log, by_fetch, by_high_watermark, by_kip_101, by_kip_279, truncation_offset
 from kafka_forensics.simulation.model import KIP_101, KIP_320, TRUNCATE_TO_HW, Model, Protocol, Replica, Sizes, State, leader_of
 
 

@@ -17,7 +17,7 @@ from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.folding.keys.question import KeyAnswer
 from kafka_forensics.spark import job, keys
 from kafka_forensics.spark.job import Sizes, scan_inputs
-from kafka_forensics.writers.checkpoints import write_offset_checkpoint
+from kafka_forensics.writers.files import write_offset_checkpoint
 from tests.support.compacted import CLEANED, History, compacted, hidden_by_damage, history, three
 from tests.support.faults import TOPIC, Brokers
 from tests.support.spark_driver import written

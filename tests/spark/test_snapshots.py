@@ -15,8 +15,7 @@ from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.changes import SnapshotsResult
 from kafka_forensics.questions.changes.snapshots import changes, gather_snapshots, snapshot_paths
 from kafka_forensics.spark import keys, scan_snapshots
-from kafka_forensics.spark.job import Sizes
-from kafka_forensics.spark.snapshots import compare_inputs
+from kafka_forensics.spark.job import Sizes, compare_inputs
 from tests.support.compacted import CLEANED, compacted, history
 from tests.support.faults import DIRECTORY, HEALTHY, write_files
 from tests.support.snapshot_trees import Snapshots, cut, expired, grown

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from kafka_forensics.errors import SourceError
-from kafka_forensics.storage.manifest import Manifest, sha256
-from kafka_forensics.storage.open import open_source
+from kafka_forensics.storage.open import Manifest, open_source, sha256
 from tests.storage.trees import CONTAINERS, LOG, SPARSE
 from tests.support.memory import MemorySource
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from kafka_forensics.model.files import AbortedTxn, ProducerEntry
 from kafka_forensics.writers.batches import RecordToWrite, write_batch, write_marker
-from kafka_forensics.writers.checkpoints import write_offset_checkpoint
+from kafka_forensics.writers.files import write_offset_checkpoint
 from tests.support.faults import BASE_TIMESTAMP, TOPIC, Brokers, Log, histories
 
 CLEANED = 12

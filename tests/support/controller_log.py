@@ -10,7 +10,7 @@ from kafka_forensics.parsers.internal_topics.metadata_log import decode_metadata
 from kafka_forensics.parsers.spec.control import CONTROL_RECORD_KEY, CONTROL_RECORD_VALUES
 from kafka_forensics.parsers.spec.metadata_records import MESSAGES, write_metadata_record
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
-from kafka_forensics.writers.checkpoints import write_meta_properties
+from kafka_forensics.writers.files import write_meta_properties
 from tests.support.faults import CLUSTER_ID, TOPIC, TOPIC_ID, Brokers
 
 START_MS: Final = 1_700_001_000_000

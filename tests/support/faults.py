@@ -12,14 +12,17 @@ from typing import Final, Protocol
 from kafka_forensics.model.constants import MAX_SEQUENCE
 from kafka_forensics.model.files import AbortedTxn, EpochEntry, ProducerEntry
 from kafka_forensics.writers.batches import RecordToWrite, write_batch, write_marker
-from kafka_forensics.writers.checkpoints import (
+from kafka_forensics.writers.files import (
     write_clean_shutdown,
     write_leader_epochs,
     write_meta_properties,
     write_offset_checkpoint,
+    write_offset_index,
     write_partition_metadata,
+    write_producer_snapshot,
+    write_time_index,
+    write_transaction_index,
 )
-from kafka_forensics.writers.indexes import write_offset_index, write_producer_snapshot, write_time_index, write_transaction_index
 
 TOPIC: Final = "t"
 DIRECTORY: Final = "t-0"

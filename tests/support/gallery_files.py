@@ -3,7 +3,7 @@
 from typing import Final
 
 from kafka_forensics.model.files import AbortedTxn
-from kafka_forensics.writers.indexes import write_transaction_index
+from kafka_forensics.writers.files import write_transaction_index
 from tests.support.faults import COMMITTING, HEALTHY, LOG_END, Brokers, healthy, write_checkpoint, write_files
 from tests.support.gallery_case import Case, patient, segment
 from tests.support.injections import (

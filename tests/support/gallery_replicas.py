@@ -9,7 +9,7 @@ from typing import Final
 from kafka_forensics.model.constants import MAX_SEQUENCE
 from kafka_forensics.model.files import ProducerEntry
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
-from kafka_forensics.writers.checkpoints import write_meta_properties, write_partition_metadata
+from kafka_forensics.writers.files import write_meta_properties, write_partition_metadata
 from tests.support.faults import BASE_TIMESTAMP, HEALTHY, IDEMPOTENT, Brokers, Log, healthy, histories
 from tests.support.gallery_case import Case, patient, segment
 from tests.support.injections import claim_epochs, cut_log, history, rewritten, three_replicas

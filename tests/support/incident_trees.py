@@ -6,7 +6,7 @@ from pathlib import Path
 
 from kafka_forensics.model.files import EpochEntry
 from kafka_forensics.writers.batches import write_legacy_entry, write_legacy_wrapper
-from kafka_forensics.writers.checkpoints import write_clean_shutdown, write_leader_epochs, write_meta_properties
+from kafka_forensics.writers.files import write_clean_shutdown, write_leader_epochs, write_meta_properties
 from tests.support.faults import (
     BASE_TIMESTAMP,
     CLUSTER_ID,

@@ -6,14 +6,14 @@ from pathlib import Path
 
 from kafka_forensics.model.files import EpochEntry, ProducerEntry
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
-from kafka_forensics.writers.checkpoints import (
+from kafka_forensics.writers.files import (
     write_clean_shutdown,
     write_leader_epochs,
     write_meta_properties,
     write_offset_checkpoint,
     write_partition_metadata,
+    write_producer_snapshot,
 )
-from kafka_forensics.writers.indexes import write_producer_snapshot
 from tests.support.faults import (
     BASE_TIMESTAMP,
     CLUSTER_ID,

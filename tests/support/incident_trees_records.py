@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from kafka_forensics.writers.batches import RecordToWrite, write_batch, write_legacy_entry
-from kafka_forensics.writers.checkpoints import write_offset_checkpoint
+from kafka_forensics.writers.files import write_offset_checkpoint
 from tests.support.faults import BASE_TIMESTAMP, TOPIC, Brokers, Log, histories
 from tests.support.incident_trees import Tree, as_before_epochs
 

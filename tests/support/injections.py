@@ -8,7 +8,7 @@ from pathlib import Path
 from kafka_forensics.model.files import EpochEntry
 from kafka_forensics.parsers.spec.record_batch import encode_zigzag
 from kafka_forensics.writers.batches import RecordToWrite, fix_crc, write_batch, write_raw_batch, write_record
-from kafka_forensics.writers.checkpoints import write_leader_epochs
+from kafka_forensics.writers.files import write_leader_epochs
 from tests.support.faults import BASE_TIMESTAMP, Brokers, Log, Written, histories, write_checkpoint
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from kafka_forensics.cli.safe_text import printable
+from kafka_forensics.cli.streams import printable
 from lab.files import copy_sparse
 from lab.jvm import DUMP_LOG_SEGMENTS, ToolResult, run_tool
 

@@ -7,7 +7,7 @@ import construct
 import numpy as np
 from hypothesis import strategies as st
 
-from kafka_forensics.model.records import RECORD_COLUMNS, RecordColumn
+from kafka_forensics.model.batches import RECORD_COLUMNS, RecordColumn
 from kafka_forensics.parsers.kernels.records import COUNT_LIE, MALFORMED, OK, OUT_OF_BOUNDS, VARINT_OVERLONG
 from kafka_forensics.parsers.spec.record_batch import (
     RECORD,

@@ -7,7 +7,7 @@ from typing import Final
 
 from kafka_forensics.model.files import EpochEntry
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
-from kafka_forensics.writers.checkpoints import (
+from kafka_forensics.writers.files import (
     write_leader_epochs,
     write_meta_properties,
     write_offset_checkpoint,

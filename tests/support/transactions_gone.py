@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from kafka_forensics.writers.checkpoints import write_offset_checkpoint, write_partition_metadata
+from kafka_forensics.writers.files import write_offset_checkpoint, write_partition_metadata
 from tests.support.controller_log import CONTROLLER, ControllerLog, partition, topic
 from tests.support.faults import TOPIC_ID
 from tests.support.transaction_histories import ABORT, COMMIT, ended

@@ -15,7 +15,7 @@ from kafka_forensics.model.findings import Place, Severity
 from kafka_forensics.witnesses.controller import ControllerEvidence, open_batch, parse_snapshot, read_controller
 from kafka_forensics.witnesses.malformed_records import KINDS_TOLD, UnknownKinds
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
-from kafka_forensics.writers.checkpoints import write_meta_properties
+from kafka_forensics.writers.files import write_meta_properties
 from tests.support.controller_log import START_MS, ControllerLog, change, partition, record, setting, snapshot, topic
 from tests.support.faults import TOPIC
 from tests.support.memory import MemoryFile

@@ -17,8 +17,7 @@ from kafka_forensics.questions.plan.planning import PlanOptions, make_plans
 from kafka_forensics.questions.search import Conditions, search
 from kafka_forensics.questions.transactions import transactions
 from kafka_forensics.rereading.misplaced import Placing
-from kafka_forensics.witnesses.group_log import read_group_history, replay_log
-from kafka_forensics.witnesses.transaction_log import read_transaction_log
+from kafka_forensics.witnesses.coordinators import read_group_history, read_transaction_log, replay_log
 from tests.support.flipped_offsets import Batch, batches_of, flipped
 from tests.support.group_records import commit_key, commit_value, log_of, put_offsets, transaction_of
 from tests.support.memory import MemoryFile

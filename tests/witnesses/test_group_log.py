@@ -11,7 +11,7 @@ from kafka_forensics.evidence.inputs import gather
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.coordinators import Committed, GroupHistory, GroupKey, GroupLog
 from kafka_forensics.parsers.internal_topics.consumer_offsets import MAX_VALUE_BYTES
-from kafka_forensics.witnesses.group_log import MALFORMED_KEPT, read_group_history
+from kafka_forensics.witnesses.coordinators import MALFORMED_KEPT, read_group_history
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
 from tests.support.archives import of_brokers
 from tests.support.group_records import (

@@ -10,7 +10,7 @@ from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.coordinators import ShareLog, StateBatch
 from kafka_forensics.model.findings import Finding
 from kafka_forensics.questions.groups import GroupRow, groups
-from kafka_forensics.witnesses.share_log import read_share_logs
+from kafka_forensics.witnesses.coordinators import read_share_logs
 from tests.support.group_records import (
     TOPIC_ID_BYTES,
     TOPIC_ID_TEXT,

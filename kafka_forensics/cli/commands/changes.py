@@ -10,7 +10,7 @@ from kafka_forensics.cli.commands.scan import log_to, say_left_out, status_of
 from kafka_forensics.cli.options import choose
 from kafka_forensics.cli.streams import Destination, check_output, chosen_format, destination, open_output
 from kafka_forensics.evidence.options import ScanOptions
-from kafka_forensics.export.payloads import without_payloads
+from kafka_forensics.export.json_document import without_payloads
 
 if TYPE_CHECKING:
     from kafka_forensics.model.changes import SnapshotsResult
@@ -97,7 +97,7 @@ def _run_on_spark(
 ) -> "SnapshotsResult":
     from kafka_forensics.cli.spark_session import stopping
     from kafka_forensics.questions.changes import gather_snapshots, reached_apart, snapshot_paths
-    from kafka_forensics.spark.snapshots import compare_inputs
+    from kafka_forensics.spark.job import compare_inputs
 
     snapshots, scan_options = reached_apart(given, scan_options)
     notes: list[str] = []
@@ -111,8 +111,7 @@ def _run_on_spark(
 def _say_summary(result: "SnapshotsResult", screen: Destination, *, quiet: bool) -> None:
     from kafka_forensics.cli.outputs.changes import summary_lines
     from kafka_forensics.cli.outputs.words import link_hint
-    from kafka_forensics.cli.safe_text import printable
-    from kafka_forensics.cli.streams import say
+    from kafka_forensics.cli.streams import printable, say
     from kafka_forensics.export.changes_document import incomplete_rows
 
     lines = [] if quiet else summary_lines(result)

@@ -178,7 +178,7 @@ def _readable(inputs: "DumpInputs", file: "DumpFile", rows: "Iterator[tuple[obje
 def _write_peer(inputs: "DumpInputs", peer_options: "PeerOptions", to: "Destination", *, quiet: bool) -> None:
     """The lines of Kafka's tool for each file it knows, its complaints on stderr."""
     from kafka_forensics.cli.outputs.kafka_dump_log import Complaints, peer_lines
-    from kafka_forensics.cli.safe_text import printable
+    from kafka_forensics.cli.streams import printable
     from kafka_forensics.model.results import Incomplete
     from kafka_forensics.questions.dump.kafka_dump_log import PeerGivesUpError, PeerLimitError
 

@@ -141,8 +141,7 @@ def _notes(row: "EpochRow") -> Iterator[str]:
 def _say_rest(lineages: "Lineages", screen: "Destination", *, quiet: bool) -> None:
     """What disagrees, in the words of a scan, and what could not be read, on stderr."""
     from kafka_forensics.cli.outputs.words import incomplete_lines, plural
-    from kafka_forensics.cli.safe_text import printable
-    from kafka_forensics.cli.streams import say
+    from kafka_forensics.cli.streams import printable, say
     from kafka_forensics.questions.epochs import DISAGREEMENTS
     from kafka_forensics.wording import message
 

@@ -80,7 +80,7 @@ def write_page(page: str, to: Destination) -> None:
     from rich.markdown import Markdown
     from rich.theme import Theme
 
-    from kafka_forensics.cli.safe_text import printable
+    from kafka_forensics.cli.streams import printable
 
     safe = "\n".join(map(printable, page.split("\n")))
     if not to.colour:  # nothing else would tell names and commands from words

@@ -175,7 +175,7 @@ def _say_rest(answer: "Search", screen: "Destination", *, quiet: bool) -> None:
 def _not_reached(answer: "Search") -> list[str]:
     """Which replicas the limit kept from being looked at: what was shown says nothing of them."""
     from kafka_forensics.cli.outputs.words import plural
-    from kafka_forensics.cli.safe_text import printable
+    from kafka_forensics.cli.streams import printable
 
     names = answer.not_reached
     if not names:

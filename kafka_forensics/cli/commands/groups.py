@@ -300,8 +300,7 @@ def _nobody(answer: "GroupsAnswer", group: str | None) -> str:
 def _say_rest(answer: "GroupsAnswer", screen: "Destination", group: str | None, *, every_partition: bool, quiet: bool) -> None:
     """What was found, in the words of a scan, a summary, and what could not be read, on stderr."""
     from kafka_forensics.cli.outputs.words import incomplete_lines, plural
-    from kafka_forensics.cli.safe_text import printable
-    from kafka_forensics.cli.streams import absent, say
+    from kafka_forensics.cli.streams import absent, printable, say
     from kafka_forensics.wording import message
 
     findings = answer.result.findings

@@ -7,7 +7,7 @@ from kafka_forensics.cli import options
 from kafka_forensics.cli.options import choose
 from kafka_forensics.cli.streams import Destination, check_output, chosen_format, destination, open_output
 from kafka_forensics.evidence.options import ScanOptions
-from kafka_forensics.export.payloads import without_payloads
+from kafka_forensics.export.json_document import without_payloads
 from kafka_forensics.model.findings import Finding, Severity
 from kafka_forensics.model.results import ScanResult
 
@@ -74,7 +74,7 @@ def _run_on_spark(
 ) -> ScanResult:
     from kafka_forensics.cli.spark_session import stopping
     from kafka_forensics.evidence.inputs import gather
-    from kafka_forensics.spark.result import scanned
+    from kafka_forensics.spark.job import scanned
     from kafka_forensics.spark.sessions import require_pyspark
 
     require_pyspark()
@@ -121,7 +121,7 @@ def log_to(screen: Destination, level: str = "INFO") -> None:
     """Show what the package says of its own doing: all of it (`-v`), or from `level` on."""
     import logging
 
-    from kafka_forensics.cli.safe_text import printable
+    from kafka_forensics.cli.streams import printable
 
     class Plain(logging.Formatter):
         def format(self, record: logging.LogRecord) -> str:

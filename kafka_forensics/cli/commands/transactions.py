@@ -222,8 +222,7 @@ def _say_rest(answer: "TransactionsAnswer", screen: "Destination", nothing: str 
     `nothing`: no row was shown of what was asked for in these words.
     """
     from kafka_forensics.cli.outputs.words import incomplete_lines
-    from kafka_forensics.cli.safe_text import printable
-    from kafka_forensics.cli.streams import absent, say
+    from kafka_forensics.cli.streams import absent, printable, say
     from kafka_forensics.model.constants import TRANSACTION_STATE_TOPIC
     from kafka_forensics.wording import message
 

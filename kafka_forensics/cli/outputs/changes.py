@@ -6,8 +6,7 @@ from typing import Final
 
 from kafka_forensics.cli.outputs.rows import cell, markdown, tsv_lines
 from kafka_forensics.cli.outputs.words import by_severity, plural
-from kafka_forensics.cli.safe_text import printable
-from kafka_forensics.cli.streams import Destination, wrapped
+from kafka_forensics.cli.streams import Destination, printable, wrapped
 from kafka_forensics.export.changes_document import document, lines
 from kafka_forensics.export.json_document import Shape
 from kafka_forensics.facts.answers import CHANGE_COLUMNS, change_values

@@ -22,8 +22,7 @@ from kafka_forensics.cli.outputs.words import (
     replica_words,
     span,
 )
-from kafka_forensics.cli.safe_text import printable
-from kafka_forensics.cli.streams import Destination
+from kafka_forensics.cli.streams import Destination, printable
 from kafka_forensics.export import json_document
 from kafka_forensics.export.json_document import Shape, json_text, rfc3339
 from kafka_forensics.model.findings import Finding, Severity

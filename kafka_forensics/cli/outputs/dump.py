@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from kafka_forensics.cli.outputs.rows import cell, markdown, table_lines
-from kafka_forensics.cli.safe_text import printable
-from kafka_forensics.cli.streams import Destination
+from kafka_forensics.cli.streams import Destination, printable
 from kafka_forensics.export.json_document import json_text, rfc3339, with_twins
 
 Row = tuple[Any, ...]

@@ -8,8 +8,7 @@ from typing import Any, Final
 from kafka_forensics.cli.outputs import plan_words
 from kafka_forensics.cli.outputs.rows import markdown, markdown_lines, table_lines, tsv_lines
 from kafka_forensics.cli.outputs.words import name, plural
-from kafka_forensics.cli.safe_text import printable
-from kafka_forensics.cli.streams import Destination
+from kafka_forensics.cli.streams import Destination, printable
 from kafka_forensics.evidence.context import ReplicaContext
 from kafka_forensics.export import json_document
 from kafka_forensics.export.json_document import Shape, json_text

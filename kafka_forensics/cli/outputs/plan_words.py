@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from kafka_forensics.cli.outputs.words import name, plural
-from kafka_forensics.cli.safe_text import printable
+from kafka_forensics.cli.streams import printable
 from kafka_forensics.model.findings import Finding
 from kafka_forensics.questions.plan import CONTRADICTING, Planned
 from kafka_forensics.replication.offset_ranges import Ranges, clipped, counted, holds, normalised, without

@@ -11,8 +11,7 @@ from itertools import chain, islice
 from textwrap import wrap
 from typing import Any, Final
 
-from kafka_forensics.cli.safe_text import printable
-from kafka_forensics.cli.streams import Destination
+from kafka_forensics.cli.streams import Destination, printable
 from kafka_forensics.export.json_document import json_text
 
 # Plain rows in every format, for commands whose answer is one list: values are what JSON knows, None is "not known".

@@ -25,8 +25,7 @@ from kafka_forensics.cli.outputs.words import (
     replica_words,
     summary_lines,
 )
-from kafka_forensics.cli.safe_text import printable
-from kafka_forensics.cli.streams import Destination
+from kafka_forensics.cli.streams import Destination, printable
 from kafka_forensics.export import json_document
 from kafka_forensics.export.json_document import Shape
 from kafka_forensics.model.findings import Finding, Severity

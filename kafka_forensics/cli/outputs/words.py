@@ -6,7 +6,7 @@ from itertools import groupby
 from typing import Final
 
 from kafka_forensics.cli.progress import size
-from kafka_forensics.cli.safe_text import printable
+from kafka_forensics.cli.streams import printable
 from kafka_forensics.export.json_document import severity_counts
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
 from kafka_forensics.model.findings import Finding, Place, Severity

@@ -13,7 +13,7 @@ from kafka_forensics.errors import SourceError
 from kafka_forensics.evidence.inputs import ReplicaPlan, typed_path
 from kafka_forensics.folding.keys.parts import Decided, KeyCounts, KeyPart
 from kafka_forensics.folding.keys.question import KeyRuns
-from kafka_forensics.model.batches import BatchChunk, BatchColumn, Damage
+from kafka_forensics.model.batches import RECORD_COLUMNS, RECORD_ROWS, BatchChunk, BatchColumn, Damage, RecordColumn
 from kafka_forensics.model.constants import (
     COMPRESSION_MASK,
     CONTROL_MASK,
@@ -22,7 +22,6 @@ from kafka_forensics.model.constants import (
     TIMESTAMP_TYPE_MASK,
     TRANSACTIONAL_MASK,
 )
-from kafka_forensics.model.records import RECORD_COLUMNS, RECORD_ROWS, RecordColumn
 from kafka_forensics.model.results import Incomplete
 from kafka_forensics.parsers.kernels.records import gather_records, readable
 from kafka_forensics.parsers.log import (

@@ -10,8 +10,14 @@ from kafka_forensics.parsers.internal_topics.consumer_offsets import (
 )
 from kafka_forensics.parsers.internal_topics.internal_records import teller
 from kafka_forensics.parsers.internal_topics.metadata_log import NO_OP_FRAME, decode_metadata_record
-from kafka_forensics.parsers.internal_topics.share_state import SHARE_RECORDS, SNAPSHOT, read_share_key, read_share_value
-from kafka_forensics.parsers.internal_topics.transaction_state import parse_transaction_log_key, parse_transaction_log_value
+from kafka_forensics.parsers.internal_topics.share_state import (
+    SHARE_RECORDS,
+    SNAPSHOT,
+    parse_transaction_log_key,
+    parse_transaction_log_value,
+    read_share_key,
+    read_share_value,
+)
 
 __all__ = [
     "MAX_VALUE_BYTES",

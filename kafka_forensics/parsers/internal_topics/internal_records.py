@@ -19,8 +19,13 @@ from kafka_forensics.parsers.internal_topics.consumer_offsets import (
     read_offset_commit,
 )
 from kafka_forensics.parsers.internal_topics.metadata_log import decode_metadata_record
-from kafka_forensics.parsers.internal_topics.share_state import SHARE_RECORDS, read_share_key, read_share_value
-from kafka_forensics.parsers.internal_topics.transaction_state import parse_transaction_log_key, parse_transaction_log_value
+from kafka_forensics.parsers.internal_topics.share_state import (
+    SHARE_RECORDS,
+    parse_transaction_log_key,
+    parse_transaction_log_value,
+    read_share_key,
+    read_share_value,
+)
 
 Fields = dict[str, Any]
 Told = Callable[[bytes | None, bytes | None, bool], Fields]

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from kafka_forensics.compiled import kernel, using_compiled
-from kafka_forensics.model.batches import BatchColumn
+from kafka_forensics.model.batches import BatchColumn, RecordColumn
 from kafka_forensics.model.constants import RECORD_BATCH_OVERHEAD
-from kafka_forensics.model.records import RecordColumn
 from kafka_forensics.parsers.kernels.crc import crc32, load_i32, load_i64
 
 if TYPE_CHECKING:

@@ -8,12 +8,13 @@ from kafka_forensics.parsers.log.records import (
     MAX_BATCH_BYTES,
     DecodedBatch,
     KeySampler,
+    OverlongVarintError,
     check_batch_in_file,
     decode_batch,
     parse_control_record,
+    read_unsigned,
 )
 from kafka_forensics.parsers.log.segment import SegmentReader, believed_to, find_batch
-from kafka_forensics.parsers.log.unsigned_varint import OverlongVarintError, read_unsigned
 
 __all__ = [
     "HELD_BYTES",

@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from kafka_forensics.model.batches import Damage
+from kafka_forensics.model.batches import (
+    NO_TIMESTAMP_TYPE,
+    RECORD_COLUMNS,
+    RECORD_ROWS,
+    TIMESTAMP_TYPES,
+    Damage,
+    Record,
+    RecordColumn,
+)
 from kafka_forensics.model.constants import (
     COMPRESSION_MASK,
     LEGACY_V0_OVERHEAD,
@@ -18,7 +26,6 @@ from kafka_forensics.model.constants import (
     NO_TIMESTAMP,
     TIMESTAMP_TYPE_MASK,
 )
-from kafka_forensics.model.records import NO_TIMESTAMP_TYPE, RECORD_COLUMNS, RECORD_ROWS, TIMESTAMP_TYPES, Record, RecordColumn
 from kafka_forensics.parsers.kernels.records import (
     FULL,
     INNER_CRC,

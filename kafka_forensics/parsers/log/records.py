@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
-from kafka_forensics.model.batches import BatchColumn, Damage
+from kafka_forensics.model.batches import (
+    KEY_SAMPLE_COLUMNS,
+    RECORD_COLUMNS,
+    TIMESTAMP_TYPES,
+    BatchColumn,
+    Damage,
+    Record,
+    RecordColumn,
+)
 from kafka_forensics.model.constants import (
     COMPRESSION_MASK,
     CONTROL_COMMIT,
@@ -21,7 +29,6 @@ from kafka_forensics.model.constants import (
     TRANSACTIONAL_MASK,
     control_record_name,
 )
-from kafka_forensics.model.records import KEY_SAMPLE_COLUMNS, RECORD_COLUMNS, TIMESTAMP_TYPES, Record, RecordColumn
 from kafka_forensics.parsers.kernels.partitioners import MOST_OF_A_BATCH, is_sampled, room_for, sample_batches, sample_payload
 from kafka_forensics.parsers.kernels.records import OK, RECORD_KINDS, check_batches, read_varint, readable
 from kafka_forensics.parsers.log.codecs import HELD_BYTES, PIECE_BYTES, Decompression, stream
@@ -419,3 +426,28 @@ class KeySampler:
         plain ones of the same stretch."""
         taken, self._taken = self._taken, []
         return np.concatenate([np.empty((KEY_SAMPLE_COLUMNS, 0), np.int64), *taken], axis=1)
+
+
+# The unsigned varint of Kafka's flexible messages (KIP-482), read fast: the twin of `spec.flexible.UNSIGNED_VARINT`.
+
+
+class OverlongVarintError(Exception):
+    """Five bytes, and the last still promises more; no parser lets this out."""
+
+
+def read_unsigned(data: bytes, position: int) -> tuple[int, int]:
+    """(unsigned 32-bit integer at `position`, position behind it); bits beyond 32 are dropped, as Kafka's reader drops them.
+
+    Raises IndexError where the bytes end first, and OverlongVarintError (ByteUtils.readUnsignedVarint).
+    """
+    value = data[position]
+    if value < 0x80:
+        return value, position + 1
+    value &= 0x7F
+    for shift in (7, 14, 21, 28):
+        position += 1
+        byte = data[position]
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value & 0xFFFFFFFF, position + 1
+    raise OverlongVarintError

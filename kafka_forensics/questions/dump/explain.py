@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
-from kafka_forensics.model.batches import BatchColumn
+from kafka_forensics.model.batches import TIMESTAMP_TYPES, BatchColumn
 from kafka_forensics.model.constants import (
     CONTROL_MASK,
     DELETE_HORIZON_MASK,
@@ -16,7 +16,6 @@ from kafka_forensics.model.constants import (
     TRANSACTIONAL_MASK,
     compression_name,
 )
-from kafka_forensics.model.records import TIMESTAMP_TYPES
 from kafka_forensics.parsers.bounded import DamageList, read_text
 from kafka_forensics.parsers.log import decode_batch
 from kafka_forensics.parsers.log_dir import FileKind

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import google_crc32c
 import numpy as np
 
+from kafka_forensics.model.batches import NO_TIMESTAMP_TYPE, RECORD_COLUMNS, TIMESTAMP_TYPES, RecordColumn
 from kafka_forensics.model.constants import (
     COMPRESSION_MASK,
     COMPRESSION_TYPES,
@@ -32,7 +33,6 @@ from kafka_forensics.model.constants import (
     TIMESTAMP_TYPE_MASK,
 )
 from kafka_forensics.model.coordinators import GROUP_METADATA_TYPE, MEMBER_TYPES, OFFSET_COMMIT_TYPES
-from kafka_forensics.model.records import NO_TIMESTAMP_TYPE, RECORD_COLUMNS, TIMESTAMP_TYPES, RecordColumn
 from kafka_forensics.parsers.internal_topics import (
     MAX_VALUE_BYTES,
     SHARE_RECORDS,

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
-from kafka_forensics.model.batches import BatchColumn, Damage
+from kafka_forensics.model.batches import NO_TIMESTAMP_TYPE, TIMESTAMP_TYPES, BatchColumn, Damage, Record
 from kafka_forensics.model.constants import (
     CONTROL_MASK,
     DELETE_HORIZON_MASK,
@@ -13,7 +13,6 @@ from kafka_forensics.model.constants import (
     compression_name,
     control_record_name,
 )
-from kafka_forensics.model.records import NO_TIMESTAMP_TYPE, TIMESTAMP_TYPES, Record
 from kafka_forensics.parsers.internal_topics import teller
 from kafka_forensics.parsers.log import MAX_BATCH_BYTES, SegmentReader, decode_batch, inspector, parse_control_record
 from kafka_forensics.questions.dump.inputs import DumpFile, DumpOptions

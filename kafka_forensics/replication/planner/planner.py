@@ -12,7 +12,7 @@ from operator import itemgetter
 from typing import Final
 
 from kafka_forensics.model.files import EpochEntry
-from kafka_forensics.replication.epochs import assign_epoch, epoch_at, follower_cut
+from kafka_forensics.replication.epochs import Log, assign_epoch, by_high_watermark, epoch_at, follower_cut
 from kafka_forensics.replication.offset_ranges import Ranges, clipped, counted, holds, normalised, without
 from kafka_forensics.replication.planner.plan_steps import missing_witnesses
 from kafka_forensics.replication.planner.plans import (
@@ -30,7 +30,6 @@ from kafka_forensics.replication.planner.plans import (
     TruncateBy,
     Witness,
 )
-from kafka_forensics.replication.truncation import Log, by_high_watermark
 
 _FORCED: Final = {"leads": 0, "clean": 1, "elr": 2, "last-known-leader": 3, "unclean": 4, "unknown": 4}
 """Elections by how little they need to be forced."""

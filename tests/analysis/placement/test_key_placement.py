@@ -23,8 +23,8 @@ from kafka_forensics.analysis.placement import (
     judge_topic,
     placement_finding,
 )
+from kafka_forensics.model.batches import KEY_SAMPLE_COLUMNS
 from kafka_forensics.model.findings import Confidence, Severity
-from kafka_forensics.model.records import KEY_SAMPLE_COLUMNS
 from kafka_forensics.parsers.kernels.partitioners import murmur2
 from tests.support.folds import folded
 

@@ -8,7 +8,7 @@ from kafka_forensics.model.batches import Damage
 from kafka_forensics.model.files import EpochEntry
 from kafka_forensics.parsers import bounded
 from kafka_forensics.parsers.checkpoints import parse_leader_epochs, parse_offset_checkpoint
-from kafka_forensics.writers.checkpoints import write_leader_epochs, write_offset_checkpoint
+from kafka_forensics.writers.files import write_leader_epochs, write_offset_checkpoint
 from tests.support.memory import MemoryFile
 
 OFFSETS = {("orders", 0): 370, ("a.b_c-d", 12): 0, ("x" * 249, 2**31 - 1): 2**63 - 1}

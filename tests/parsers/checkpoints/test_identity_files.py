@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from kafka_forensics.model.batches import Damage
 from kafka_forensics.model.files import CleanShutdown, MetaProperties, PartitionMetadata
 from kafka_forensics.parsers.checkpoints import parse_clean_shutdown, parse_meta_properties, parse_partition_metadata
-from kafka_forensics.writers.checkpoints import write_clean_shutdown, write_meta_properties, write_partition_metadata
+from kafka_forensics.writers.files import write_clean_shutdown, write_meta_properties, write_partition_metadata
 from tests.support.memory import MemoryFile
 
 CLUSTER = "BKfjTOGySGi0sBpnDkcBQQ"

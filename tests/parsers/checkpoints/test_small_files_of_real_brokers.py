@@ -19,8 +19,15 @@ from kafka_forensics.parsers.indexes import (
     parse_transaction_index,
 )
 from kafka_forensics.parsers.log_dir import discover, parse_file_name
-from kafka_forensics.writers.checkpoints import write_clean_shutdown, write_leader_epochs, write_partition_metadata
-from kafka_forensics.writers.indexes import write_offset_index, write_producer_snapshot, write_time_index, write_transaction_index
+from kafka_forensics.writers.files import (
+    write_clean_shutdown,
+    write_leader_epochs,
+    write_offset_index,
+    write_partition_metadata,
+    write_producer_snapshot,
+    write_time_index,
+    write_transaction_index,
+)
 from tests.support.archives import members
 from tests.support.memory import MemoryFile, MemorySource
 

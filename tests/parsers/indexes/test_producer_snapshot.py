@@ -10,7 +10,7 @@ from kafka_forensics.model.files import ProducerEntry, ProducerSnapshot
 from kafka_forensics.parsers import indexes as offset_index
 from kafka_forensics.parsers.indexes import parse_producer_snapshot
 from kafka_forensics.parsers.spec.indexes import PRODUCER_ENTRY, SNAPSHOT_HEADER, parse_entries
-from kafka_forensics.writers.indexes import write_producer_snapshot
+from kafka_forensics.writers.files import write_producer_snapshot
 from tests.support.memory import MemoryFile
 
 ENTRIES = [

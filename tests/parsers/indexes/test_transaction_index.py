@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from kafka_forensics.model.files import AbortedTxn
 from kafka_forensics.parsers.indexes import parse_transaction_index
 from kafka_forensics.parsers.spec.indexes import ABORTED_TXN, parse_entries
-from kafka_forensics.writers.indexes import write_transaction_index
+from kafka_forensics.writers.files import write_transaction_index
 from tests.support.memory import MemoryFile
 
 ENTRIES = [

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka_forensics.model.coordinators import TRANSACTION_STATES, TransactionMetadata
-from kafka_forensics.parsers.internal_topics.transaction_state import parse_transaction_log_key, parse_transaction_log_value
+from kafka_forensics.parsers.internal_topics.share_state import parse_transaction_log_key, parse_transaction_log_value
 from kafka_forensics.parsers.spec.transaction_state import TRANSACTION_LOG_KEY, TRANSACTION_LOG_TAGS, TRANSACTION_LOG_VALUES
 from kafka_forensics.writers.transaction_state import write_transaction_log_key, write_transaction_log_value
 

@@ -7,9 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafka_forensics.model.batches import BATCH_COLUMNS, BatchColumn
+from kafka_forensics.model.batches import BATCH_COLUMNS, RECORD_COLUMNS, BatchColumn, RecordColumn
 from kafka_forensics.model.constants import RECORD_BATCH_OVERHEAD
-from kafka_forensics.model.records import RECORD_COLUMNS, RecordColumn
 from kafka_forensics.parsers.kernels.records import COUNT_LIE, FULL, OK, gather_records, readable
 from kafka_forensics.parsers.log.records import decode_batch
 from kafka_forensics.writers.batches import RecordToWrite, write_batch, write_raw_batch

@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka_forensics import compiled
-from kafka_forensics.model.batches import BATCH_COLUMNS, BatchColumn
-from kafka_forensics.model.records import KEY_SAMPLE_COLUMNS, RECORD_COLUMNS
+from kafka_forensics.model.batches import BATCH_COLUMNS, KEY_SAMPLE_COLUMNS, RECORD_COLUMNS, BatchColumn
 from kafka_forensics.parsers.kernels.crc import crc32
 from kafka_forensics.parsers.kernels.partitioners import (
     MOST_OF_A_BATCH,

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_forensics.model.records import RECORD_COLUMNS, RecordColumn
+from kafka_forensics.model.batches import RECORD_COLUMNS, RecordColumn
 from kafka_forensics.parsers.kernels.records import (
     COUNT_LIE,
     FULL,

@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kafka_forensics.compiled import use_compiled, using_compiled
-from kafka_forensics.model.records import RecordColumn
+from kafka_forensics.model.batches import RecordColumn
 from kafka_forensics.parsers.kernels.records import MALFORMED, OK, check_message, readable, scan_messages
 from kafka_forensics.parsers.log.legacy import LEGACY_HELD_BYTES, MAX_BAD_MESSAGES, open_wrapper
 from kafka_forensics.parsers.log.records import decode_batch

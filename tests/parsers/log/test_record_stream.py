@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_forensics.model.records import RecordColumn
+from kafka_forensics.model.batches import RecordColumn
 from kafka_forensics.parsers.kernels.records import COUNT_LIE, MALFORMED, OK, OUT_OF_BOUNDS, VARINT_OVERLONG
 from kafka_forensics.parsers.log.record_stream import MAX_BAD_RECORDS, RecordStream
 from kafka_forensics.parsers.log.records import decode_batch

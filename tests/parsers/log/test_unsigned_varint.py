@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from kafka_forensics.parsers.internal_topics.consumer_offsets import read_offset_commit
 from kafka_forensics.parsers.internal_topics.metadata_log import decode_metadata_record
-from kafka_forensics.parsers.internal_topics.transaction_state import parse_transaction_log_value
-from kafka_forensics.parsers.log.unsigned_varint import OverlongVarintError, read_unsigned
+from kafka_forensics.parsers.internal_topics.share_state import parse_transaction_log_value
+from kafka_forensics.parsers.log.records import OverlongVarintError, read_unsigned
 from kafka_forensics.parsers.spec.flexible import UNSIGNED_VARINT
 
 

@@ -10,7 +10,7 @@ from kafka_forensics.errors import UsageError
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.questions.plan.planning import Amount, Planned, PlanOptions, Plans, make_plans
 from kafka_forensics.replication.planner.plans import Missing, Witness
-from kafka_forensics.writers.checkpoints import write_offset_checkpoint
+from kafka_forensics.writers.files import write_offset_checkpoint
 from tests.support.controller_log import CONTROLLER, ControllerLog, setting, topic
 from tests.support.controller_log import partition as controlled_partition
 from tests.support.faults import TOPIC_ID

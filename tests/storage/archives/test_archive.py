@@ -17,8 +17,7 @@ import pytest
 from kafka_forensics.errors import SourceError
 from kafka_forensics.storage.archives.archive import ArchiveSource, TarSource, reading_order
 from kafka_forensics.storage.archives.inflate import CACHE, CACHE_BYTES
-from kafka_forensics.storage.manifest import sha256
-from kafka_forensics.storage.open import open_source
+from kafka_forensics.storage.open import open_source, sha256
 from kafka_forensics.storage.source import EntryKind
 from tests.storage.trees import CONTAINERS, LOG, MTIME, SPARSE, assert_same_tree, files_of, walk
 
@@ -175,7 +174,7 @@ def test_a_zip_member_of_another_checksum_is_given_and_told_of(tmp_path: Path) -
 
 def test_nothing_heavy_is_loaded_for_plain_archives(packed: Callable[[str], Path]) -> None:
     code = (
-        "import sys; import kafka_forensics.storage.manifest; from kafka_forensics.storage.open import open_source; "
+        "import sys; import kafka_forensics.storage.open; from kafka_forensics.storage.open import open_source; "
         "open_source(sys.argv[1]).list(); print(sorted({'numpy', 'pyarrow', 'cramjam', 'numba'} & set(sys.modules)))"
     )
     ran = subprocess.run([sys.executable, "-c", code, str(packed("gnu sparse"))], capture_output=True, text=True, check=True)

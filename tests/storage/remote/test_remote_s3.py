@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from kafka_forensics.errors import PathMissingError, SourceError, UsageError
-from kafka_forensics.storage.manifest import Manifest
-from kafka_forensics.storage.open import located, open_beside, open_source
+from kafka_forensics.storage.open import Manifest, located, open_beside, open_source
 from kafka_forensics.storage.remote import errors as remote_errors
 from kafka_forensics.storage.remote.options import StorageOptions, storage_options
 from kafka_forensics.storage.remote.source import RemoteSource
