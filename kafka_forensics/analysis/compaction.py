@@ -1,6 +1,4 @@
-"""Compacted partitions, compared by the latest record of each key.
-
-Replicas of a compacted partition against each other by the latest record of each key (Cleaner, LogCleanerManager).
+"""Replicas of a compacted partition against each other by the latest record of each key (Cleaner, LogCleanerManager).
 
 Each replica cleans by itself, so batches differ everywhere and records are missing on one side or another. What cleaning never
 changes is which record of a key is the latest. Every key whose latest record is not the same on both sides of a pair is either

@@ -1,7 +1,4 @@
-"""Leader epochs: where they begin and end, by the batches and by `leader-epoch-checkpoint`.
-
-Leader epochs as the batches show them, and `leader-epoch-checkpoint` against them (LeaderEpochFileCache).
-"""
+"""Leader epochs as the batches show them, and `leader-epoch-checkpoint` against them (LeaderEpochFileCache)."""
 
 import itertools
 from bisect import bisect_left

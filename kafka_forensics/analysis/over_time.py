@@ -1,6 +1,4 @@
-"""One replica at two times: what was appended, cut off, deleted or changed between them.
-
-One broker's replica at two times: what was appended, cut off, deleted, and what changed under the same offsets.
+"""One broker's replica at two times: what was appended, cut off, deleted, and what changed under the same offsets.
 
 A log only ever grows at its end, is cut there when a leader's log differs (ReplicaFetcherThread.truncate) or a start finds damage
 (LogLoader), and loses what is old at its front (retention, DeleteRecords) or superseded in its middle (the cleaner). Everything

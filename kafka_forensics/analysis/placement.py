@@ -1,6 +1,4 @@
-"""By which rule the keys of a topic came into its partitions.
-
-Which rule put a topic's keys into its partitions, when it changed, and which keys stand in several partitions.
+"""Which rule put a topic's keys into its partitions, when it changed, and which keys stand in several partitions.
 
 Every rule says for each key one partition, so each can be weighed by how often it is right, against the rule that knows nothing
 and is right in one of as many cases as there are partitions.

@@ -1,6 +1,5 @@
-"""One replica: the state of all folds over its log, and what that state and the files beside it say of it alone.
-
-All folds of one replica in one pass: the state of a stretch of its log, and the summary when the log is whole.
+"""One replica: all folds over its log in one pass, the summary when the log is whole, and what that and the files beside it say of
+it alone.
 """
 
 from collections import Counter

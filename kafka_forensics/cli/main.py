@@ -1,6 +1,6 @@
 """The entry point: the list of commands, and the one place where errors become a line on stderr and an exit status.
 
-A new command is a module beside this one and a line in `COMMANDS`. A command returns its exit status as an int and raises the
+A new command is a module in `cli/commands` and a line in `COMMANDS`. A command returns its exit status as an int and raises the
 errors of `kafka_forensics.errors`; it never catches what it cannot mend.
 """
 

@@ -1,8 +1,7 @@
 """Arrow schemas of the facts: what leaves the house, in Parquet, notebooks and Spark alike, derives from these.
 
-`FACTS` names every fact with its schema; docs/facts.md is made from it.
-
-How a fact is declared: columns with their types and meanings, gathered in an Arrow schema that carries its version.
+A fact is declared by its columns with their types and meanings; its schema carries its version. `FACTS` names every fact, and
+docs/facts.md is made from it.
 """
 
 from collections.abc import Mapping

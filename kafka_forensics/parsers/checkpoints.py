@@ -1,7 +1,4 @@
-"""The small text files of a log directory: offset checkpoints, leader epochs, and whose directory it is.
-
-The four `*-offset-checkpoint` files of a log directory (OffsetCheckpointFile), and the text form all checkpoints share.
-"""
+"""The small text files of a log directory: offset checkpoints (OffsetCheckpointFile), leader epochs, and whose directory it is."""
 
 import json
 import re

@@ -1,6 +1,5 @@
-"""What a broker keeps beside a `.log` file: `.index`, `.timeindex`, `.txnindex` and `.snapshot`.
-
-`.index`: which offset was appended at which byte of the segment (OffsetIndex).
+"""What a broker keeps beside a `.log` file: `.index`, `.timeindex`, `.txnindex` and `.snapshot` (OffsetIndex, TimeIndex,
+TransactionIndex, ProducerStateManager).
 """
 
 import struct

@@ -1,6 +1,4 @@
-"""What lies in a log directory, by its files' names.
-
-Discovery: which log directories, partitions and segments a tree of evidence holds, by names and listings alone.
+"""Discovery: which log directories, partitions and segments a tree of evidence holds, by names and listings alone.
 
 Content decides before names do: a folder `broker-1` reads like partition 1 of topic `broker`. No file is opened. A link that the
 source follows is what it leads to. One that it does not, a pipe, a socket and a device take the place that their name promises, as

@@ -1,7 +1,4 @@
-"""`compare`: replicas of one partition side by side around their first difference.
-
-Replicas of one partition side by side around their first difference, record by record.
-"""
+"""`compare`: replicas of one partition side by side around their first difference, record by record."""
 
 import hashlib
 from collections.abc import Callable, Iterator

@@ -1,7 +1,4 @@
-"""`epochs`: leader epochs by every witness.
-
-Leader epochs of every replica as its checkpoint, its batches and the controller's log tell them, epoch by epoch.
-"""
+"""`epochs`: leader epochs of every replica as its checkpoint, its batches and the controller's log tell them, epoch by epoch."""
 
 from bisect import bisect_right
 from collections import Counter

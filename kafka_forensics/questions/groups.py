@@ -1,7 +1,4 @@
-"""`groups`: committed offsets against the logs they point into.
-
-Committed offsets against the logs they point into, and why the newest records of a partition cannot be read.
-"""
+"""`groups`: committed offsets against the logs they point into, and why the newest records of a partition cannot be read."""
 
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase

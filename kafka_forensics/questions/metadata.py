@@ -1,7 +1,4 @@
-"""`metadata`: every change of every partition by the controller's log.
-
-Every change of every partition by the controller's log, with what unclean elections cost by the partitions' own logs.
-"""
+"""`metadata`: every change of every partition by the controller's log, and by the logs what unclean elections cost."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field

@@ -1,7 +1,4 @@
-"""`find`: records by key, offset, time, producer, header or content.
-
-Searching records: every copy of what is asked for, in every replica that holds it, read no further than it must be.
-"""
+"""`find`: every copy of the records that are asked for, in every replica that holds it, read no further than it must be."""
 
 import hashlib
 from bisect import bisect_right

@@ -1,6 +1,4 @@
-"""`transactions`: every transaction of the copies, one by one.
-
-Every transaction of the copies, one by one: read a second time from the best copy of each partition, in bounded memory.
+"""`transactions`: every transaction of the copies, one by one: a second reading of the best copies, in bounded memory.
 
 The scan before it judges what is open; this walk pairs data with markers. It holds the open transactions of one partition.
 """

@@ -1,10 +1,8 @@
-"""Files of this machine: opened by descriptors, read with `pread`, and never followed out of what was given.
+"""Directories and single files of this machine, read without a trace.
 
-Directories and single files of this machine, read without a trace.
-
-Files are opened read-only, links followed by ourselves and only within what was given (`storage.links`), without blocking on
-what is no regular file, and (where the system lets us) without touching access times; they are read with `pread`, never mapped
-or locked: a file cut while it is mapped would kill the process, one cut while it is read merely ends early.
+Files are opened read-only, links followed by ourselves and only within what was given, without blocking on what is no
+regular file, and (where the system lets us) without touching access times; they are read with `pread`, never mapped or locked: a
+file cut while it is mapped would kill the process, one cut while it is read merely ends early.
 """
 
 import errno

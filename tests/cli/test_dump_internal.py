@@ -14,7 +14,7 @@ from kafka_forensics.model.coordinators import RECORD_TYPES
 from kafka_forensics.parsers.internal_topics.consumer_offsets import MAX_VALUE_BYTES
 from kafka_forensics.parsers.internal_topics.internal_records import teller
 from kafka_forensics.parsers.spec.metadata_records import write_metadata_record
-from kafka_forensics.questions.dump.kafka_dump_log import (
+from kafka_forensics.questions.kafka_dump_log import (
     PeerGivesUpError,
     PeerLimitError,
     PeerRecord,

@@ -180,7 +180,7 @@ def _write_peer(inputs: "DumpInputs", peer_options: "PeerOptions", to: "Destinat
     from kafka_forensics.cli.outputs.kafka_dump_log import Complaints, peer_lines
     from kafka_forensics.cli.streams import printable
     from kafka_forensics.model.results import Incomplete
-    from kafka_forensics.questions.dump.kafka_dump_log import PeerGivesUpError, PeerLimitError
+    from kafka_forensics.questions.kafka_dump_log import PeerGivesUpError, PeerLimitError
 
     for file in inputs.files:
         complaints = Complaints()

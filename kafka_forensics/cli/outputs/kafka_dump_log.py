@@ -14,7 +14,7 @@ from kafka_forensics.model.constants import DELETE_HORIZON_MASK, MAX_SEQUENCE, N
 from kafka_forensics.parsers.indexes import parse_producer_snapshot
 from kafka_forensics.parsers.log import parse_control_record
 from kafka_forensics.parsers.log_dir import FileKind
-from kafka_forensics.questions.dump.kafka_dump_log import (
+from kafka_forensics.questions.kafka_dump_log import (
     Decoder,
     PeerBatch,
     PeerGivesUpError,

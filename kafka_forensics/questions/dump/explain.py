@@ -22,9 +22,9 @@ from kafka_forensics.parsers.log_dir import FileKind
 from kafka_forensics.parsers.spec.indexes import ABORTED_TXN, OFFSET_INDEX_ENTRY, PRODUCER_ENTRY, SNAPSHOT_HEADER, TIME_INDEX_ENTRY
 from kafka_forensics.parsers.spec.record_batch import LEGACY_ENTRY_HEADER, LEGACY_MESSAGES, RECORD_BATCH_HEADER, RECORD_BODY, VARINT
 from kafka_forensics.questions.dump.inputs import LOG_KINDS, DumpFile, DumpOptions
-from kafka_forensics.questions.dump.kafka_dump_log import struct_of
 from kafka_forensics.questions.dump.log import chunks_of
 from kafka_forensics.questions.dump.small_files import small_rows
+from kafka_forensics.questions.kafka_dump_log import struct_of
 
 if TYPE_CHECKING:
     from kafka_forensics.storage.source import ByteFile
