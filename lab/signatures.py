@@ -6,10 +6,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
-from kafka_forensics.analysis.incidents import Signature, Weight, signature_key
+from kafka_forensics.analysis.incidents import SIGNATURES, Signature, Weight, signature_key
 from kafka_forensics.engine.local import scan
 from kafka_forensics.evidence.options import ScanOptions
-from kafka_forensics.judging.partitions import SIGNATURES
 from kafka_forensics.model.findings import Finding
 from lab.kafka_jars import LAB
 from tests.support.faults import Brokers

@@ -1,6 +1,5 @@
 """A scan's answer as JSON: one document, or one object a line. `schema/scan-1.1.json` describes both."""
 
-import dataclasses
 import json
 import operator
 import re
@@ -409,25 +408,3 @@ def json_schema(command: str = "scan", version: str = SCHEMA_VERSION) -> Json:
 
     text = files("kafka_forensics").joinpath("schema", f"{command}-{version}.json").read_text(encoding="utf-8")
     return dict(json.loads(text))
-
-
-# Findings without the bytes of records: what is told of them unless payloads are asked for.
-
-
-_PAYLOAD_NAMES: Final = frozenset({"key", "keys", "value", "values", "header", "headers", "payload"})
-_HIDDEN: Final = "(hidden; --show-payloads shows it)"
-
-
-def without_payloads(finding: Finding) -> Finding:
-    """`finding` with what came out of records hidden in its evidence, at any depth."""
-    return dataclasses.replace(finding, evidence={name: _hidden(name, value) for name, value in finding.evidence.items()})
-
-
-def _hidden(name: str, value: object) -> object:
-    if name in _PAYLOAD_NAMES and value is not None and not isinstance(value, int):  # a checkpoint's value is a number
-        return _HIDDEN
-    if isinstance(value, dict):
-        return {inner: _hidden(inner, each) for inner, each in value.items()}
-    if isinstance(value, list):
-        return [_hidden("", each) for each in value]
-    return value

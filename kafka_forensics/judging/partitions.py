@@ -1,9 +1,8 @@
 """One partition, from folded replicas to findings and a summary; the same for every engine."""
 
 from dataclasses import dataclass, field, replace
-from typing import Final
 
-from kafka_forensics.analysis.incidents import FILES, HISTORIES, RECORDS, TRANSACTIONS, Case, ReplicaFacts, Signature, matches
+from kafka_forensics.analysis.incidents import SIGNATURES, Case, ReplicaFacts, matches
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.analysis.replicas import (
     Comparison,
@@ -30,10 +29,6 @@ from kafka_forensics.rereading.reader import LogReader, repeated_batches
 from kafka_forensics.witnesses.controller import cleanup_policy, last_word, present_topic
 
 # Signatures of known incidents, held against a partition once all is known of it.
-
-
-SIGNATURES: Final[tuple[Signature, ...]] = (*HISTORIES, *FILES, *RECORDS, *TRANSACTIONS)
-"""Every signature."""
 
 
 def partition_matches(

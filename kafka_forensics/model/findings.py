@@ -1,8 +1,8 @@
 """Findings: rows of evidence. Words are made from them at the very end (`wording`)."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
 
 from kafka_forensics.errors import UsageError
 
@@ -149,3 +149,22 @@ class Answer:
         if self.views is None:
             raise UsageError("this answer does not know where its facts are", hint=f"take the one that {self._made_by} gives")
         return self.views
+
+
+_PAYLOAD_NAMES: Final = frozenset({"key", "keys", "value", "values", "header", "headers", "payload"})
+_HIDDEN: Final = "(hidden; --show-payloads shows it)"
+
+
+def without_payloads(finding: Finding) -> Finding:
+    """`finding` with what came out of records hidden in its evidence, at any depth."""
+    return replace(finding, evidence={name: _hidden(name, value) for name, value in finding.evidence.items()})
+
+
+def _hidden(name: str, value: object) -> object:
+    if name in _PAYLOAD_NAMES and value is not None and not isinstance(value, int):  # a checkpoint's value is a number
+        return _HIDDEN
+    if isinstance(value, dict):
+        return {inner: _hidden(inner, each) for inner, each in value.items()}
+    if isinstance(value, list):
+        return [_hidden("", each) for each in value]
+    return value

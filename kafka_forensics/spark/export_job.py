@@ -15,13 +15,13 @@ from kafka_forensics.errors import ForensicsError, UsageError
 from kafka_forensics.evidence.inputs import Inputs, gather
 from kafka_forensics.evidence.options import ScanOptions, without_secrets
 from kafka_forensics.export.datasets import Dataset, export_facts
-from kafka_forensics.export.json_document import without_payloads
 from kafka_forensics.export.places import absolute, inputs_named, open_place
 from kafka_forensics.export.target import Place
 from kafka_forensics.export.tasks import BY_TASKS, Common, Task, common, known_transactions, look, tasks, told, write_task
 from kafka_forensics.export.views import words
 from kafka_forensics.facts.facts import FactReader
 from kafka_forensics.facts.rows import SPLIT_BYTES
+from kafka_forensics.model.findings import without_payloads
 from kafka_forensics.model.results import ScanResult
 from kafka_forensics.model.schemas import FACTS, fact_named
 from kafka_forensics.spark.job import probe, scan_probed

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from kafka_forensics.analysis.catalogue import CATALOGUE
+from kafka_forensics.analysis.incidents import SIGNATURES
 from kafka_forensics.cli.commands import doctor
 from kafka_forensics.cli.commands.explain import write_page
 from kafka_forensics.cli.main import outcome
 from kafka_forensics.cli.options import FORMATS
 from kafka_forensics.cli.streams import Destination
-from kafka_forensics.judging.partitions import SIGNATURES
 from kafka_forensics.wording import explain_page
 
 

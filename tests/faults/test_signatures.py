@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from kafka_forensics.analysis.incidents import SIGNATURES
 from kafka_forensics.analysis.incidents.signatures import Weight, signature_key
 from kafka_forensics.engine.local import scan
 from kafka_forensics.evidence.options import ScanOptions
@@ -45,7 +46,7 @@ def test_the_near_miss_does_not(tree: Tree, tmp_path: Path) -> None:
 
 
 def test_every_signature_has_a_tree_and_a_key_of_its_own() -> None:
-    keys = [signature.key for signature in partitions.SIGNATURES]
+    keys = [signature.key for signature in SIGNATURES]
     assert len(set(keys)) == len(keys)
     assert sorted(tree.key for tree in TREES) == sorted(keys)
 
@@ -79,12 +80,7 @@ def test_what_was_expected_and_is_not_so_is_said_to_be_not_so(tmp_path: Path) ->
             assert not any(text == condition for text in finding.evidence["does_not_fit"] for condition in EXPECTED)
 
 
-EXPECTED = {
-    condition.text
-    for signature in partitions.SIGNATURES
-    for condition in signature.conditions
-    if condition.weight is Weight.EXPECTED
-}
+EXPECTED = {condition.text for signature in SIGNATURES for condition in signature.conditions if condition.weight is Weight.EXPECTED}
 
 
 def test_a_version_that_has_the_fix_speaks_against_and_is_said(tmp_path: Path) -> None:

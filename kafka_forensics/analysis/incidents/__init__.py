@@ -1,15 +1,14 @@
 """Known incidents by their signatures, and settings that allow them."""
 
+from typing import Final
+
 from kafka_forensics.analysis.incidents.file_rules import FILES
 from kafka_forensics.analysis.incidents.record_rules import RECORDS, TRANSACTIONS
 from kafka_forensics.analysis.incidents.replication_rules import HISTORIES, risky_settings
 from kafka_forensics.analysis.incidents.signatures import Case, ReplicaFacts, Signature, Weight, matches, signature_key
 
 __all__ = [
-    "FILES",
-    "HISTORIES",
-    "RECORDS",
-    "TRANSACTIONS",
+    "SIGNATURES",
     "Case",
     "ReplicaFacts",
     "Signature",
@@ -18,3 +17,6 @@ __all__ = [
     "risky_settings",
     "signature_key",
 ]
+
+SIGNATURES: Final[tuple[Signature, ...]] = (*HISTORIES, *FILES, *RECORDS, *TRANSACTIONS)
+"""Every signature."""

@@ -12,7 +12,7 @@ from kafka_forensics.cli.options import choose
 from kafka_forensics.cli.streams import Destination, check_output, chosen_format, destination, open_output
 from kafka_forensics.errors import UsageError
 from kafka_forensics.evidence.options import ScanOptions
-from kafka_forensics.export.json_document import without_payloads
+from kafka_forensics.model.findings import without_payloads
 
 if TYPE_CHECKING:
     from kafka_forensics.questions.compare import SideBySide

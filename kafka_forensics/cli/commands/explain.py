@@ -1,20 +1,18 @@
-"""A known incident as a page: what happened, by what it is known again, which versions; docs/incidents.md shows the trees."""
+"""`explain`: what a finding means, what looks like it and is harmless, and what to do next; and what is known of an incident."""
 
 import re
 import sys
 from collections.abc import Iterator
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from kafka_forensics.analysis.incidents import Signature, Weight
 from kafka_forensics.cli import options
 from kafka_forensics.cli.options import choose
 from kafka_forensics.cli.streams import Destination, destination
-from kafka_forensics.judging.partitions import SIGNATURES
 
-# `explain`: what a finding means, what looks like it and is harmless, and what to do next; and what is known of an incident.
-
+if TYPE_CHECKING:
+    from kafka_forensics.analysis.incidents import Signature
 
 _CODE: Final = re.compile(r"(?<!`)`([^`]+)`(?!`)")
 """Code within a paragraph."""
@@ -100,12 +98,14 @@ def kind_names() -> list[str]:
 
 def incident_page(name: str) -> str | None:
     """A page of Markdown on the incidents of this issue or row (`KAFKA-10751`, `d6`), in any case; None if there is none."""
+    from kafka_forensics.analysis.incidents import SIGNATURES
+
     wanted = _plain(name.strip().removeprefix("row "))
     signatures = [signature for signature in SIGNATURES if wanted in _names(signature)]
     return "\n\n".join("\n\n".join(_blocks(signature)) for signature in signatures) + "\n" if signatures else None
 
 
-def _names(signature: Signature) -> Iterator[str]:
+def _names(signature: "Signature") -> Iterator[str]:
     """What the incident may be called: its row, its issue, and the issue's number where more is said of it."""
     yield signature.incident
     if signature.issue is not None:
@@ -117,8 +117,10 @@ def _plain(name: str) -> str:
     return name.casefold().replace("_", "-")
 
 
-def _blocks(signature: Signature) -> Iterator[str]:
+def _blocks(signature: "Signature") -> Iterator[str]:
     """The page in paragraphs."""
+    from kafka_forensics.analysis.incidents import Weight
+
     issue = "no issue" if signature.issue is None else signature.issue
     yield f"# {signature.incident}: {issue}"
     yield f"{signature.summary[:1].upper()}{signature.summary[1:]}. Named by `INCIDENT_SIGNATURE`."

@@ -7,8 +7,7 @@ from kafka_forensics.cli import options
 from kafka_forensics.cli.options import choose
 from kafka_forensics.cli.streams import Destination, check_output, chosen_format, destination, open_output
 from kafka_forensics.evidence.options import ScanOptions
-from kafka_forensics.export.json_document import without_payloads
-from kafka_forensics.model.findings import Finding, Severity
+from kafka_forensics.model.findings import Finding, Severity, without_payloads
 from kafka_forensics.model.results import ScanResult
 
 if TYPE_CHECKING:

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
+from kafka_forensics.analysis.incidents import SIGNATURES
 from kafka_forensics.analysis.incidents.signatures import Answer, Case, Condition, Signature, Weight, matches, version_bounds
-from kafka_forensics.judging.partitions import SIGNATURES
 from kafka_forensics.model.findings import Confidence, Finding, Place, Severity
 
 YES: Answer = True
