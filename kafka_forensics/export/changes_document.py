@@ -4,8 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from kafka_forensics.export.json_document import Shape, finding_object, incomplete_object, json_text, severity_counts, with_twins
-from kafka_forensics.facts.answers import change_values
-from kafka_forensics.model.changes import Change, ChangeKind, SnapshotsResult
+from kafka_forensics.model.changes import Change, ChangeKind, SnapshotsResult, change_values
 from kafka_forensics.model.results import Incomplete, ScanResult
 from kafka_forensics.version import __version__
 

@@ -1,14 +1,13 @@
 """Facts that a scan and the internal topics tell: replicas, transactions, the controller's history, committed offsets."""
 
 from collections.abc import Iterator
-from dataclasses import fields
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from kafka_forensics.analysis.internal_topics import Witnesses
 from kafka_forensics.evidence.options import ScanOptions, fits
 from kafka_forensics.facts.log import Reading
 from kafka_forensics.facts.rows import json_text, record_batches
-from kafka_forensics.model.changes import Change, ReplicaAt
+from kafka_forensics.model.changes import CHANGE_COLUMNS, Change, change_values
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
 from kafka_forensics.model.controller import NO_LEADER, PartitionEvent, TopicHistory
 from kafka_forensics.model.coordinators import GroupLog, OffsetCommit
@@ -223,25 +222,6 @@ def _commit(commit: OffsetCommit, *, payloads: bool) -> tuple[Any, ...]:
 
 
 # What shows between snapshots as plain rows, for every output.
-
-
-_AT: Final = tuple(field.name for field in fields(ReplicaAt))
-_OWN: Final = (
-    *("topic", "partition", "broker", "from_snapshot", "to_snapshot", "kind", "reason", "offset_start", "offset_end"),
-    *("leader_epochs", "replaced_by", "batches", "records", "bytes", "committed_end", "held_by"),
-)
-CHANGE_COLUMNS: Final = (*_OWN, *(f"from_{name}" for name in _AT), *(f"to_{name}" for name in _AT), "evidence")
-"""Columns of the fact `changes`, in their order."""
-
-
-def change_values(change: Change) -> dict[str, Any]:
-    """The values of a row by column, as JSON knows them."""
-    values: dict[str, Any] = {name: getattr(change, name) for name in _OWN}
-    values |= {"kind": change.kind.value, "leader_epochs": list(change.leader_epochs), "held_by": list(change.held_by)}
-    values |= {} if change.has_offsets else {"offset_start": None, "offset_end": None}
-    for prefix, at in (("from", change.before), ("to", change.after)):
-        values |= {f"{prefix}_{name}": None if at is None else getattr(at, name) for name in _AT}
-    return values | {"evidence": change.evidence}
 
 
 def change_batches(changes: "Iterable[Change]") -> "Iterator[pa.RecordBatch]":

@@ -1,6 +1,6 @@
 """What became of replicas between two snapshots, and the whole answer about several snapshots."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from typing import Any, ClassVar, Final
 
@@ -140,3 +140,22 @@ class SnapshotsResult(Answer):
     def is_incomplete(self) -> bool:
         """Whether anything could not be read, in a scan or afterwards."""
         return bool(self.incomplete) or any(scan_result.incomplete for scan_result in self.snapshots.values())
+
+
+_AT: Final = tuple(field.name for field in fields(ReplicaAt))
+_OWN: Final = (
+    *("topic", "partition", "broker", "from_snapshot", "to_snapshot", "kind", "reason", "offset_start", "offset_end"),
+    *("leader_epochs", "replaced_by", "batches", "records", "bytes", "committed_end", "held_by"),
+)
+CHANGE_COLUMNS: Final = (*_OWN, *(f"from_{name}" for name in _AT), *(f"to_{name}" for name in _AT), "evidence")
+"""Columns of the fact `changes`, in their order."""
+
+
+def change_values(change: Change) -> dict[str, Any]:
+    """The values of a row by column, as JSON knows them."""
+    values: dict[str, Any] = {name: getattr(change, name) for name in _OWN}
+    values |= {"kind": change.kind.value, "leader_epochs": list(change.leader_epochs), "held_by": list(change.held_by)}
+    values |= {} if change.has_offsets else {"offset_start": None, "offset_end": None}
+    for prefix, at in (("from", change.before), ("to", change.after)):
+        values |= {f"{prefix}_{name}": None if at is None else getattr(at, name) for name in _AT}
+    return values | {"evidence": change.evidence}

@@ -9,7 +9,7 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from kafka_forensics.cli.outputs.rows import markdown, markdown_lines, tsv_lines
-from kafka_forensics.cli.outputs.scan import STYLES, print_hanging
+from kafka_forensics.cli.outputs.scan_table import STYLES, print_hanging
 from kafka_forensics.cli.outputs.words import (
     aligned,
     crowded_brokers,
