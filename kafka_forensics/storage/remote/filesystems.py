@@ -7,9 +7,6 @@ import os
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
-from pyarrow import PythonFile
-from pyarrow.fs import FSSpecHandler
-
 from kafka_forensics.errors import SourceError, UsageError
 from kafka_forensics.storage.remote.errors import PAUSES
 from kafka_forensics.storage.remote.options import StorageOptions
@@ -140,6 +137,8 @@ def _fsspec(place: RemotePlace, options: StorageOptions, _uploads: bool) -> "tup
         ) from None
     from pyarrow.fs import PyFileSystem
 
+    from kafka_forensics.storage.remote.fsspec_handler import handler_of
+
     given: dict[str, Any] = dict(options.other)
     query = given.pop("query", None)
     named = {"access_key": options.access_key, "secret_key": options.secret_key, "endpoint": options.endpoint}
@@ -167,25 +166,3 @@ def _require_known(place: RemotePlace, options: StorageOptions, known: tuple[str
 
 def _set(given: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in given.items() if value is not None}
-
-
-# fsspec's file systems as `pyarrow.fs` sees them, without a second cache behind our own.
-#
-# Imports pyarrow, so it is imported only where a URI is opened.
-
-
-def handler_of(filesystem: Any) -> Any:
-    """The handler of one of fsspec's file systems."""
-    make: Any = UncachedHandler  # all that it lacks by its type is written by its base without one
-    return make(filesystem)
-
-
-class UncachedHandler(FSSpecHandler):
-    """Opens files so that a ranged read asks the service for that range and nothing more."""
-
-    def open_input_file(self, path: str) -> Any:
-        """A file for ranged reads. Raises FileNotFoundError if there is none."""
-        filesystem: Any = self.fs
-        if not filesystem.isfile(path):
-            raise FileNotFoundError(path)
-        return PythonFile(filesystem.open(path, mode="rb", cache_type="none"), mode="r")
