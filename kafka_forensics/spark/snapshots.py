@@ -16,7 +16,7 @@ from kafka_forensics.questions.changes import (
     ChangeAnswer,
     ChangesCommon,
     ChangeSlice,
-    Compared,
+    ComparedSnapshots,
     Snapshot,
     Words,
     change_slices,
@@ -24,7 +24,7 @@ from kafka_forensics.questions.changes import (
     finished,
     judge_changes,
 )
-from kafka_forensics.spark.job import USUAL, Judging, Sizes, judged_slices, notice, probe, states_of, stretch_rows, witnesses_of
+from kafka_forensics.spark.job import USUAL, Judging, TaskSizes, judged_slices, notice, probe, states_of, stretch_rows, witnesses_of
 from kafka_forensics.spark.keys import Batches, attempts_of, is_strict
 
 if TYPE_CHECKING:
@@ -37,7 +37,9 @@ if TYPE_CHECKING:
     from kafka_forensics.model.results import Incomplete
 
 
-def compare_inputs(spark: "SparkSession", gathered: "Mapping[str, Inputs]", options: ScanOptions, sizes: Sizes = USUAL) -> Compared:
+def compare_inputs(
+    spark: "SparkSession", gathered: "Mapping[str, Inputs]", options: ScanOptions, sizes: TaskSizes = USUAL
+) -> ComparedSnapshots:
     """Scan every snapshot and compare each with the next, where Spark's workers read them: the local engine's answer.
 
     Raises UsageError where the workers cannot do it. The driver holds what a scan's does, for each snapshot.
@@ -68,7 +70,7 @@ def compare_inputs(spark: "SparkSession", gathered: "Mapping[str, Inputs]", opti
         findings += answer.compared.findings
         incomplete += answer.compared.incomplete
     results = {snapshot.name: snapshot.running.finish() for snapshot in snapshots}
-    return Compared(finished(results, changes, findings, incomplete, gathered), snapshots)
+    return ComparedSnapshots(finished(results, changes, findings, incomplete, gathered), snapshots)
 
 
 def _take(answer: ChangeAnswer, snapshots: list[Snapshot]) -> None:
@@ -84,7 +86,7 @@ def _take(answer: ChangeAnswer, snapshots: list[Snapshot]) -> None:
 
 
 def _answers(
-    spark: "SparkSession", everything: Inputs, parts: list[ChangeSlice], known: ChangesCommon, sizes: Sizes
+    spark: "SparkSession", everything: Inputs, parts: list[ChangeSlice], known: ChangesCommon, sizes: TaskSizes
 ) -> "Iterator[ChangeAnswer]":
     """The answers about all partitions, in their order. States of all snapshots are folded side by side."""
     from pyspark.sql.functions import col, lit

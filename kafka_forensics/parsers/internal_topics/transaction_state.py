@@ -8,7 +8,7 @@ from struct import Struct
 from typing import Final
 
 from kafka_forensics.model.coordinators import TRANSACTION_STATES, TopicPartition, TransactionMetadata
-from kafka_forensics.parsers.log import OverlongVarintError, read_unsigned
+from kafka_forensics.parsers.log import UnsignedVarintError, read_unsigned
 
 _HEAD: Final = Struct(">hqhib")
 _TIMES: Final = Struct(">qq")
@@ -151,7 +151,7 @@ def _varint(value: bytes, at: int) -> tuple[int, int]:
         return read_unsigned(value, at)
     except IndexError:
         raise _MalformedError("short") from None
-    except OverlongVarintError:
+    except UnsignedVarintError:
         raise _MalformedError("varint") from None
 
 

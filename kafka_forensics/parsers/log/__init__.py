@@ -13,16 +13,16 @@ from kafka_forensics.parsers.log.records import (
     parse_control_record,
 )
 from kafka_forensics.parsers.log.segment import SegmentReader, believed_to, find_batch
-from kafka_forensics.parsers.log.unsigned_varint import OverlongVarintError, read_unsigned
+from kafka_forensics.parsers.log.unsigned_varint import UnsignedVarintError, read_unsigned
 
 __all__ = [
     "HELD_BYTES",
     "MAX_BATCH_BYTES",
     "DecodedBatch",
     "KeySampler",
-    "OverlongVarintError",
     "PlainRecord",
     "SegmentReader",
+    "UnsignedVarintError",
     "Window",
     "believed_to",
     "check_batch_in_file",
