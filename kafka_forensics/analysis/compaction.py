@@ -35,7 +35,7 @@ class Row(IntEnum):
     KEY_LOW = 1
     """128 bits of a keyed hash of the key."""
     PLACE = 2
-    """Replica, interval between cuts and `State`, see `place`."""
+    """Replica, interval between cuts and `RecordState`, see `place`."""
     OFFSET = 3
     """Of the last record."""
     VALUE = 4
@@ -50,7 +50,7 @@ class Row(IntEnum):
     """64 bits of a hash of the key that is the same in every scan (XXH3), to name the key by."""
 
 
-class State(IntEnum):
+class RecordState(IntEnum):
     """What a read_committed reader makes of a record, by the markers of its own log."""
 
     VISIBLE = 0
@@ -115,7 +115,7 @@ class KeyBlock:
 
     def records(self, replica: int, start: int, end: int) -> "Ints":
         """How many visible records the replica has in `[start, end)`."""
-        rows = self._within(replica, State.VISIBLE, start, end)
+        rows = self._within(replica, RecordState.VISIBLE, start, end)
         answer = np.zeros(self.keys, np.int64)
         np.add.at(answer, self._key[rows], self._rows[rows, Row.RECORDS])
         return answer
@@ -322,7 +322,7 @@ class KeyComparison:
 
     def _latest(self, block: KeyBlock, pair: Pair) -> "tuple[dict[str, Ints], Unexplained]":
         """Compare the latest visible record of each key: keys by explanation, and the rest."""
-        left, right = (block.last(number, State.VISIBLE, pair.start, pair.end) for number in (pair.left, pair.right))
+        left, right = (block.last(number, RecordState.VISIBLE, pair.start, pair.end) for number in (pair.left, pair.right))
         at_left, at_right = block.fact(left, Row.OFFSET), block.fact(right, Row.OFFSET)
         contents = (at_left == at_right) & (block.fact(left, Row.VALUE) != block.fact(right, Row.VALUE))
         keys = np.flatnonzero((at_left != at_right) | contents)
@@ -337,7 +337,7 @@ class KeyComparison:
         sides = self.sides[pair.left], self.sides[pair.right]
         end_of_other = np.where(held_left, sides[1].log_end_offset, sides[0].log_end_offset)
         end_of_holder = np.where(held_left, sides[0].log_end_offset, sides[1].log_end_offset)
-        later = np.maximum(*(block.last(number, State.VISIBLE, pair.end, None)[keys] for number in (pair.left, pair.right)))
+        later = np.maximum(*(block.last(number, RecordState.VISIBLE, pair.end, None)[keys] for number in (pair.left, pair.right)))
         rules = {
             "unreadable": max(side.damaged_end for side in sides) > offsets,
             "undecided": is_open & (end_of_other < end_of_holder),
@@ -364,7 +364,7 @@ class KeyComparison:
     def _hidden(block: KeyBlock, pair: Pair, keys: "Ints", others: "Ints", offsets: "Ints") -> "tuple[Mask, Mask]":
         """Whether the side that shows no such record has one of its transaction undecided, or the record itself hidden."""
         states = []
-        for state in (State.OPEN, State.ABORTED):
+        for state in (RecordState.OPEN, RecordState.ABORTED):
             of_left, of_right = (block.last(number, state, pair.start, pair.end)[keys] for number in (pair.left, pair.right))
             states.append(block.fact(np.where(others == pair.left, of_left, of_right), Row.OFFSET))
         opened, aborted = states
@@ -376,10 +376,10 @@ class KeyComparison:
         No cleaner passes an open transaction: the other log held a marker that this one lacks, and removed it.
         """
         other = pair.right if number == pair.left else pair.left
-        last = block.last(number, State.OPEN, pair.start, pair.end)
+        last = block.last(number, RecordState.OPEN, pair.start, pair.end)
         opened = block.fact(last, Row.OFFSET)
         known = np.zeros(block.keys, bool)
-        for state in State:
+        for state in RecordState:
             known |= block.fact(block.last(other, state, pair.start, None), Row.OFFSET) >= opened
         ours, theirs = self.sides[number], self.sides[other]
         readable = opened >= max(ours.damaged_end, theirs.damaged_end, 0)
@@ -397,7 +397,7 @@ class KeyComparison:
         middle = min(max(self.cleaned_end, pair.start), pair.end)
         lacks: Mask = block.records(pair.left, middle, pair.end) != block.records(pair.right, middle, pair.end)
         if middle < pair.end:
-            left, right = (block.last(number, State.VISIBLE, pair.start, middle) for number in (pair.left, pair.right))
+            left, right = (block.last(number, RecordState.VISIBLE, pair.start, middle) for number in (pair.left, pair.right))
             at_left, at_right = block.fact(left, Row.OFFSET), block.fact(right, Row.OFFSET)
             lacks |= (at_left > at_right) & ~block.has_flag(left, TOMBSTONE)
             lacks |= (at_right > at_left) & ~block.has_flag(right, TOMBSTONE)
@@ -413,7 +413,7 @@ _LONGEST_RETENTION_MS: Final = 2**62
 
 
 @dataclass(frozen=True, slots=True)
-class Retention:
+class TombstoneRetention:
     """How long tombstones stay: `delete.retention.ms`, and whether the controller's log says so."""
 
     milliseconds: int
@@ -421,7 +421,7 @@ class Retention:
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
+class ComparedRange:
     """What of the compared replicas, by number, lies in the offsets `[start, end)` that all of them have."""
 
     start: int
@@ -432,15 +432,15 @@ class Compared:
     markers: dict[int, int]
 
 
-def retention(replicas: list[Replica]) -> Retention:
+def retention(replicas: list[Replica]) -> TombstoneRetention:
     """`delete.retention.ms` as the controller's log has it for the topic or all brokers, else Kafka's default."""
     for replica in replicas:
         control = replica.context.control
         settings = {} if control is None else control.defaults | control.configs
         text = settings.get("delete.retention.ms", "")
         if text.isascii() and text.isdigit():
-            return Retention(min(int(text[:19]), _LONGEST_RETENTION_MS), is_known=True)
-    return Retention(DELETE_RETENTION_MS, is_known=False)
+            return TombstoneRetention(min(int(text[:19]), _LONGEST_RETENTION_MS), is_known=True)
+    return TombstoneRetention(DELETE_RETENTION_MS, is_known=False)
 
 
 def cleaned_end(replicas: list[Replica]) -> int:
@@ -449,7 +449,9 @@ def cleaned_end(replicas: list[Replica]) -> int:
     return max(known) if known else max(replica.log_end_offset for replica in replicas)
 
 
-def compaction_findings(replicas: list[Replica], tally: KeyTally, compared: Compared, kept: Retention) -> list[Finding]:
+def compaction_findings(
+    replicas: list[Replica], tally: KeyTally, compared: ComparedRange, kept: TombstoneRetention
+) -> list[Finding]:
     """Keys whose latest records differ, and what was cleaned at different times; nothing if neither was found."""
     findings = [_differs(replicas, tally, kept)] if tally.differing else []
     skewed = {
@@ -462,7 +464,7 @@ def compaction_findings(replicas: list[Replica], tally: KeyTally, compared: Comp
     return findings
 
 
-def _differs(replicas: list[Replica], tally: KeyTally, kept: Retention) -> Finding:
+def _differs(replicas: list[Replica], tally: KeyTally, kept: TombstoneRetention) -> Finding:
     def brokers(numbers: set[int]) -> list[int | str]:
         return [replicas[number].broker for number in sorted(numbers)]
 
@@ -496,7 +498,7 @@ def _differs(replicas: list[Replica], tally: KeyTally, kept: Retention) -> Findi
 
 
 def _skew(
-    replicas: list[Replica], tally: KeyTally, compared: Compared, skewed: dict[str, dict[str, int]], kept: Retention
+    replicas: list[Replica], tally: KeyTally, compared: ComparedRange, skewed: dict[str, dict[str, int]], kept: TombstoneRetention
 ) -> Finding:
     explanations = {name: tally.explanations[name] for name in EXPLANATIONS if tally.explanations[name]}
     evidence: dict[str, Any] = {
@@ -518,7 +520,7 @@ def _skew(
     return finding("COMPACTION_SKEW", place, evidence, severity=severity, confidence=confidence)
 
 
-def _premises(replicas: list[Replica], kept: Retention) -> list[str]:
+def _premises(replicas: list[Replica], kept: TombstoneRetention) -> list[str]:
     """Where the cleaner had been, and how long it keeps tombstones."""
     lines = []
     for replica in replicas:

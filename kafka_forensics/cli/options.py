@@ -245,7 +245,7 @@ class Reading(Access):
         return replace(
             self.scope(selection),
             jobs=self.jobs or len(os.sched_getaffinity(0)),
-            copied=None if self.copied_whole is None else ledger.Reading.WHOLE if self.copied_whole else ledger.Reading.PARTIAL,
+            copied=None if self.copied_whole is None else ledger.Extent.WHOLE if self.copied_whole else ledger.Extent.PARTIAL,
             live=self.live,
             deep=deep,
             as_of_ms=None if as_of is None else time_ms(as_of),

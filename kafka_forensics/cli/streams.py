@@ -82,11 +82,11 @@ class Destination:
         """A rich console that takes every string literally: no markup, no emoji, no links, no guessing."""
         from rich.console import Console
 
-        class Plain(Console):
+        class PlainConsole(Console):
             def on_broken_pipe(self) -> None:
                 raise  # the error being handled: where errors end, a closed pipe has its own status
 
-        return Plain(
+        return PlainConsole(
             file=self.stream,
             width=self.width,
             color_system="standard" if self.colour else None,

@@ -205,7 +205,7 @@ class WitnessAnswer:
 
 
 @dataclass(slots=True)
-class Piece:
+class NumberedSplit:
     """A split by its number (`numbered_split`) in a segment."""
 
     segment: SegmentFiles
@@ -221,7 +221,7 @@ class FoldPart:
     slice: int
     replica: int
     plan: ReplicaPlan
-    pieces: list[Piece] = field(default_factory=list)
+    pieces: list[NumberedSplit] = field(default_factory=list)
 
 
 @dataclass(slots=True)

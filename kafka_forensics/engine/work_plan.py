@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Final, TypeVar
 
-from kafka_forensics.engine.task_values import FoldPart, FoldWork, Piece, Slice, WitnessWork, thin_plans
+from kafka_forensics.engine.task_values import FoldPart, FoldWork, NumberedSplit, Slice, WitnessWork, thin_plans
 from kafka_forensics.evidence.inputs import Inputs, LogDir, ReplicaPlan
 from kafka_forensics.folding.splits import segments_of, split_count
 from kafka_forensics.parsers.log_dir import LogDirectory
@@ -54,13 +54,13 @@ def fold_works(parts: Iterable[Slice], split_bytes: int, work_bytes: int) -> Ite
     yield from alone.values()
 
 
-def _pieces(plan: ReplicaPlan, split_bytes: int) -> Iterator[Piece]:
+def _pieces(plan: ReplicaPlan, split_bytes: int) -> Iterator[NumberedSplit]:
     for segment, following in segments_of(plan):
         assert segment.log is not None
         count, held = split_count(plan, segment, split_bytes), segment.log.size_in_bytes
         if segment.log.allocated_bytes is not None:
             held = min(held, segment.log.allocated_bytes)  # the rest is holes, which cost nothing
-        yield from (Piece(segment, number, following, held // count) for number in range(count))
+        yield from (NumberedSplit(segment, number, following, held // count) for number in range(count))
 
 
 def _part(number: int, replica: int, plan: ReplicaPlan) -> FoldPart:

@@ -22,7 +22,7 @@ RESERVED_DIRECTORY_IDS: Final = frozenset({"AAAAAAAAAAAAAAAAAAAAAA", "AAAAAAAAAA
 """Ids that name no directory: unassigned, lost, migrating (DirectoryId)."""
 
 
-class Case(StrEnum):
+class Presence(StrEnum):
     """What is the case with a replica."""
 
     WHOLE = "whole"
@@ -41,7 +41,7 @@ class Case(StrEnum):
     """Its directory is there and could not be listed."""
 
 
-class Reading(StrEnum):
+class Extent(StrEnum):
     """How a log directory is read."""
 
     WHOLE = "whole"
@@ -59,7 +59,7 @@ class GivenDirectory:
     name: str
     node_id: int | None = None
     directory_id: str | None = None
-    there: Mapping[TopicPartition, Case] = field(default_factory=dict)
+    there: Mapping[TopicPartition, Presence] = field(default_factory=dict)
     """Partitions with a directory of their own; the controllers' log among them."""
     set_aside: frozenset[TopicPartition] = frozenset()
     """Partitions of which its broker renamed the directory: `-delete`, `-stray`."""
@@ -81,7 +81,7 @@ class DirectoryReading:
     """How one log directory is read, and by which row of the table; see `read_directory`."""
 
     directory: GivenDirectory
-    reading: Reading
+    reading: Extent
     reason: str
     expected: int
     """Partitions that its checkpoints, or the controllers' log, expect in it."""
@@ -97,7 +97,7 @@ class ExpectedReplica:
     partition: int
     broker: int | str
     """As the scan calls it; of a broker of which nothing was given, its node id."""
-    case: Case
+    case: Presence
     expected_by: tuple[str, ...]
     log_dir: str | None = None
     """The log directory given to which it belongs; None where none was."""
@@ -123,14 +123,12 @@ class ExpectedReplica:
         return self.topic, self.partition
 
 
-NOT_READ: Final = frozenset({Case.LINK, Case.UNREADABLE})
-UNSEEN: Final = NOT_READ | {Case.NOT_GIVEN, Case.NOT_COPIED}
+NOT_READ: Final = frozenset({Presence.LINK, Presence.UNREADABLE})
+UNSEEN: Final = NOT_READ | {Presence.NOT_GIVEN, Presence.NOT_COPIED}
 """Cases in which records may be where nobody looked, so that nothing follows from what is not there."""
 
 
-def read_directory(
-    directory: GivenDirectory, expected: Iterable[TopicPartition], copied: Reading | None = None
-) -> DirectoryReading:
+def read_directory(directory: GivenDirectory, expected: Iterable[TopicPartition], copied: Extent | None = None) -> DirectoryReading:
     """How a log directory is read, by the first row that fits; `expected` are partitions that should lie in it.
 
     | row | reading |
@@ -145,29 +143,29 @@ def read_directory(
     wanted = sorted(expected)
     absent = tuple(key for key in wanted if key not in directory.there)
 
-    def reading(kind: Reading, reason: str) -> DirectoryReading:
+    def reading(kind: Extent, reason: str) -> DirectoryReading:
         return DirectoryReading(directory, kind, reason, len(wanted), absent)
 
     data = [key for key in directory.there if key[0] != CLUSTER_METADATA_TOPIC]
     if directory.is_alone:
-        return reading(Reading.PARTIAL, "alone")
+        return reading(Extent.PARTIAL, "alone")
     bare = directory.has_identity and not directory.has_checkpoints and not data
     if copied is not None:
-        return reading(Reading.WIPED if copied is Reading.WHOLE and bare else copied, "said")
+        return reading(Extent.WIPED if copied is Extent.WHOLE and bare else copied, "said")
     if not directory.has_identity and not directory.has_checkpoints:
-        return reading(Reading.PARTIAL, "no_small_files")
+        return reading(Extent.PARTIAL, "no_small_files")
     if bare and (wanted or not directory.there):
-        return reading(Reading.WIPED, "identity_alone")
+        return reading(Extent.WIPED, "identity_alone")
     if 2 * len(absent) > len(wanted) and any(key in directory.there for key in wanted):
-        return reading(Reading.PARTIAL, "most_absent")
-    return reading(Reading.WHOLE, "whole")
+        return reading(Extent.PARTIAL, "most_absent")
+    return reading(Extent.WHOLE, "whole")
 
 
 class Ledger:
     """Every replica that is expected, with what is the case; rows of a partition by broker."""
 
     def __init__(
-        self, directories: Sequence[GivenDirectory], controller: ControllerHistory | None = None, copied: Reading | None = None
+        self, directories: Sequence[GivenDirectory], controller: ControllerHistory | None = None, copied: Extent | None = None
     ) -> None:
         self._directories = directories
         self._controller = controller
@@ -185,7 +183,7 @@ class Ledger:
             for given_directory in directories
         ]
         self._reading = {id(reading.directory): reading.reading for reading in self.readings}
-        self._wiped = [reading.directory for reading in self.readings if reading.reading is Reading.WIPED]
+        self._wiped = [reading.directory for reading in self.readings if reading.reading is Extent.WIPED]
         self._topics_known = (
             frozenset() if controller is None else frozenset(history.topic for history in controller.topics.values())
         )
@@ -289,7 +287,7 @@ class Ledger:
     def _absent_row(
         self, key: TopicPartition, given_directory: GivenDirectory, by: tuple[str, ...], known: frozenset[int] | None
     ) -> ExpectedReplica:
-        case = Case.NOT_COPIED if self._reading[id(given_directory)] is Reading.PARTIAL else Case.ABSENT
+        case = Presence.NOT_COPIED if self._reading[id(given_directory)] is Extent.PARTIAL else Presence.ABSENT
         assigned = None if known is None or given_directory.node_id is None else given_directory.node_id in known
         return self._row(key, given_directory, case, (*by, CONTROLLER) if assigned else by, assigned)
 
@@ -299,26 +297,26 @@ class Ledger:
         """The row of a broker that the controllers' log assigns a replica to, and of which no copy is there."""
         assert control is not None
         if not given:
-            return ExpectedReplica(*key, node, Case.NOT_GIVEN, (CONTROLLER,), node=node, is_assigned=True)
+            return ExpectedReplica(*key, node, Presence.NOT_GIVEN, (CONTROLLER,), node=node, is_assigned=True)
         directory_id = _directory_of(control, node)
         fitting = [
             given_directory
             for given_directory in given
             if directory_id is not None and given_directory.directory_id == directory_id
         ]
-        wiped = [given_directory for given_directory in given if self._reading[id(given_directory)] is Reading.WIPED]
+        wiped = [given_directory for given_directory in given if self._reading[id(given_directory)] is Extent.WIPED]
         if (
             not fitting
             and not wiped
             and directory_id is not None
             and all(given_directory.directory_id is not None for given_directory in given)
         ):
-            return ExpectedReplica(*key, given[0].broker, Case.NOT_GIVEN, (CONTROLLER,), node=node, is_assigned=True)
-        whole = [given_directory for given_directory in given if self._reading[id(given_directory)] is Reading.WHOLE]
+            return ExpectedReplica(*key, given[0].broker, Presence.NOT_GIVEN, (CONTROLLER,), node=node, is_assigned=True)
+        whole = [given_directory for given_directory in given if self._reading[id(given_directory)] is Extent.WHOLE]
         return self._absent_row(key, (fitting or wiped or whole or given)[0], (), frozenset([node]))
 
     def _row(
-        self, key: TopicPartition, given_directory: GivenDirectory, case: Case, by: tuple[str, ...], assigned: bool | None
+        self, key: TopicPartition, given_directory: GivenDirectory, case: Presence, by: tuple[str, ...], assigned: bool | None
     ) -> ExpectedReplica:
         never_known = self._was_never_known(key, given_directory)
         return ExpectedReplica(
@@ -333,7 +331,7 @@ class Ledger:
             never_known,
             given_directory.watermarks.get(key),
             any(key in other.set_aside for other in self._of_broker[given_directory.broker]),
-            self._reading[id(given_directory)] is Reading.WIPED,
+            self._reading[id(given_directory)] is Extent.WIPED,
             given_directory.stopped_cleanly,
         )
 

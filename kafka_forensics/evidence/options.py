@@ -9,7 +9,7 @@ from typing import Final
 
 from kafka_forensics.compiled.code_cache import keep_in
 from kafka_forensics.errors import UsageError, nearest
-from kafka_forensics.evidence.ledger import Reading
+from kafka_forensics.evidence.ledger import Extent
 from kafka_forensics.model.findings import Place
 
 
@@ -24,8 +24,8 @@ class ScanOptions:
     """A broker's id, or the name it was given with `NAME=PATH`."""
     jobs: int = 1
     """Processes at work at once, at least 1; the findings do not depend on it."""
-    copied: Reading | None = None
-    """How every log directory was copied: `Reading.WHOLE` or `Reading.PARTIAL`; None: as each looks."""
+    copied: Extent | None = None
+    """How every log directory was copied: `Extent.WHOLE` or `Extent.PARTIAL`; None: as each looks."""
     live: bool = False
     """The copy was taken from running brokers, so its files may be of different moments."""
     deep: bool | None = None
@@ -68,7 +68,7 @@ def scan_options(
     Compiled kernels are kept below `cache_dir` from now on. Raises UsageError unless that is an absolute path.
     """
     keep_code_below(cache_dir)
-    copied = None if whole is None else Reading.WHOLE if whole else Reading.PARTIAL
+    copied = None if whole is None else Extent.WHOLE if whole else Extent.PARTIAL
     name = None if broker is None else str(broker)
     reached = tuple((storage_options or {}).items())
     return ScanOptions(

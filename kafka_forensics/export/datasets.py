@@ -14,7 +14,7 @@ from itertools import chain, count
 from typing import TYPE_CHECKING, Any, Final, cast
 from urllib.parse import quote
 
-from kafka_forensics.export.target import MANIFEST, Files, HashedFile, Place
+from kafka_forensics.export.target import MANIFEST, ExportPlace, Files, HashedFile
 from kafka_forensics.facts.facts import FactReader, Part
 from kafka_forensics.facts.rows import cut, text
 from kafka_forensics.model.schemas import FACT_SCHEMA_VERSION, FACTS, INCOMPLETE_FACT, Fact
@@ -135,7 +135,7 @@ class _Manifest:
 
 def export_facts(
     reader: FactReader,
-    target: Place,
+    target: ExportPlace,
     names: Sequence[str],
     written: Mapping[str, Sequence[Written]] | None = None,
     *,
@@ -170,7 +170,7 @@ def name_of(folder: str, number: int) -> str:
     return f"{folder}/part-{number:05}.parquet"
 
 
-def _dataset_files(fact: Fact, parts: Iterable[Part], target: Place) -> Iterator[Written]:
+def _dataset_files(fact: Fact, parts: Iterable[Part], target: ExportPlace) -> Iterator[Written]:
     used: dict[str, Iterator[int]] = {}
     for part in parts:
         folder, keys = fact.name, dict[str, Any]()
@@ -183,7 +183,7 @@ def _dataset_files(fact: Fact, parts: Iterable[Part], target: Place) -> Iterator
         yield from write_part(fact.own, part.batches, target, (name_of(folder, number) for number in used[folder]), keys)
 
 
-def _write_dataset(fact: Fact, files: Iterable[Written], target: Place, manifest: _Manifest) -> Dataset:
+def _write_dataset(fact: Fact, files: Iterable[Written], target: ExportPlace, manifest: _Manifest) -> Dataset:
     dataset = Dataset(fact.name)
     for one in files:
         _count(dataset, manifest, one)

@@ -2,13 +2,13 @@
 
 import os
 
-from kafka_forensics.export.target import Place, Target
+from kafka_forensics.export.target import ExportPlace, Target
 from kafka_forensics.storage.open import local_path
 
 Storage = tuple[tuple[str, str], ...]
 
 
-def open_place(output: str, inputs: list[str], storage: Storage = ()) -> Place:
+def open_place(output: str, inputs: list[str], storage: Storage = ()) -> ExportPlace:
     """Begin an export. Raises UsageError if there is anything at `output`, it lies in an input, or cannot be written to."""
     here = local_path(output)
     if here is not None:
@@ -18,7 +18,7 @@ def open_place(output: str, inputs: list[str], storage: Storage = ()) -> Place:
     return RemoteTarget.open(output, inputs, storage)
 
 
-def join_place(path: str, token: str, storage: Storage = ()) -> Place:
+def join_place(path: str, token: str, storage: Storage = ()) -> ExportPlace:
     """Take part in an export at `absolute(output)`. Raises UsageError if it is not there, or cannot be written to."""
     here = local_path(path)
     if here is not None:

@@ -89,7 +89,7 @@ class Files(Protocol):
         """A new file. Raises UsageError if it cannot be written."""
 
 
-class Place(Files, Protocol):
+class ExportPlace(Files, Protocol):
     """Where an export goes: a directory (`Target`), or a prefix of a storage service (`remote_target.RemoteTarget`)."""
 
     path: str

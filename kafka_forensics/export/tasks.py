@@ -20,10 +20,10 @@ from kafka_forensics.errors import PathMissingError, SourceError, UsageError
 from kafka_forensics.evidence.inputs import ReplicaPlan, broker_order
 from kafka_forensics.export.datasets import Written, folder_of, name_of, write_part
 from kafka_forensics.export.places import join_place
-from kafka_forensics.export.target import Place
+from kafka_forensics.export.target import ExportPlace
 from kafka_forensics.facts.answers import transaction_facts
 from kafka_forensics.facts.facts import FactReader, Replica, place_of_replica
-from kafka_forensics.facts.log import Reading
+from kafka_forensics.facts.log import FactReading
 from kafka_forensics.facts.read import piece_facts
 from kafka_forensics.facts.rows import FROM_FILES, FROM_LOGS, SPLIT_BYTES, FactQuery
 from kafka_forensics.facts.splits import Piece, decode, replica_tasks
@@ -56,7 +56,7 @@ class Task:
 
 
 @dataclass(slots=True)
-class Common:
+class ExportCommon:
     """What all tasks of an export have in common; goes along as JSON."""
 
     path: str
@@ -75,20 +75,20 @@ class Common:
         return json.dumps(asdict(self))
 
     @classmethod
-    def unpacked(cls, packed: str) -> "Common":
+    def unpacked(cls, packed: str) -> "ExportCommon":
         """Of JSON."""
         told = json.loads(packed)
         return cls(**told | {"storage": tuple(map(tuple, told["storage"]))})
 
-    def target(self) -> Place:
+    def target(self) -> ExportPlace:
         """The target. Raises UsageError if it is not what is there."""
         return join_place(self.path, self.token, self.storage)
 
 
-def common(reader: FactReader, token: str, path: str, *, compiled: bool) -> Common:
+def common(reader: FactReader, token: str, path: str, *, compiled: bool) -> ExportCommon:
     """What tasks about the reader's facts have in common; workers find the target at `path`."""
     names = {address_of(source): source.name for source in reader.inputs.sources}
-    return Common(path, token, reader.options.storage_options, names, reader.payloads, compiled, reader.options.cache_dir)
+    return ExportCommon(path, token, reader.options.storage_options, names, reader.payloads, compiled, reader.options.cache_dir)
 
 
 def known_transactions(reader: FactReader) -> bytes:
@@ -136,7 +136,7 @@ def write_task(packed: str, known: bytes, task: Task, *, strict: bool) -> Iterat
     With `strict`, raises SourceError for what may be readable at the next attempt. Raises UsageError if the target is not there or
     cannot be written to.
     """
-    shared = Common.unpacked(packed)
+    shared = ExportCommon.unpacked(packed)
     target = shared.target()
     keep_in(shared.cache_dir)
     for place in shared.names:
@@ -156,13 +156,13 @@ def write_task(packed: str, known: bytes, task: Task, *, strict: bool) -> Iterat
 def look(packed: str) -> str | None:
     """What keeps this process from writing to the target; None if it can."""
     try:
-        with Common.unpacked(packed).target().temporary.file(f"{uuid.uuid4().hex}.look"):
+        with ExportCommon.unpacked(packed).target().temporary.file(f"{uuid.uuid4().hex}.look"):
             return None
     except UsageError as error:
         return str(error)
 
 
-def _opener(shared: Common) -> Callable[[str], "ByteSource"]:
+def _opener(shared: ExportCommon) -> Callable[[str], "ByteSource"]:
     """Opens each source once for a task, called as its user called it."""
     sources: dict[str, ByteSource] = {}
 
@@ -179,7 +179,7 @@ def _opener(shared: Common) -> Callable[[str], "ByteSource"]:
     return opened
 
 
-def _pieces(shared: Common, _: bytes, task: Task, gaps: list[Incomplete], *, strict: bool) -> Iterator[Rows]:
+def _pieces(shared: ExportCommon, _: bytes, task: Task, gaps: list[Incomplete], *, strict: bool) -> Iterator[Rows]:
     """Replica by replica what the pieces of a task say."""
     split_bytes, text = json.loads(task.work)
     pieces, deep = decode(text)
@@ -194,14 +194,14 @@ def _pieces(shared: Common, _: bytes, task: Task, gaps: list[Incomplete], *, str
         yield folder_of(FACTS[task.fact], topic, partition, broker)[1], rows(of_one)
 
 
-def _transactions(shared: Common, known: bytes, task: Task, gaps: list[Incomplete], *, strict: bool) -> Iterator[Rows]:
+def _transactions(shared: ExportCommon, known: bytes, task: Task, gaps: list[Incomplete], *, strict: bool) -> Iterator[Rows]:
     """Replica by replica the transactions."""
     opened = _opener(shared)
     transactions = KnownTransactions(*unpack(known))
     for plan, stable in unpack(task.work, lambda _, place: opened(place)):
         context = plan.context
         missing: list[Incomplete] = []
-        reading = Reading(plan, missing.append, lambda _: None)
+        reading = FactReading(plan, missing.append, lambda _: None)
         _, keys = folder_of(FACTS[task.fact], context.topic, context.partition, str(context.broker))
         yield keys, transaction_facts(reading, stable, transactions)
         if missing and strict:
@@ -209,7 +209,7 @@ def _transactions(shared: Common, known: bytes, task: Task, gaps: list[Incomplet
         gaps += missing
 
 
-def told(answers: Iterable[tuple[Task, list[str]]], target: Place) -> tuple[dict[str, list[Written]], list[Incomplete]]:
+def told(answers: Iterable[tuple[Task, list[str]]], target: ExportPlace) -> tuple[dict[str, list[Written]], list[Incomplete]]:
     """Give the files of each task's one attempt that counts their names: the files of each fact, and what could not be read.
 
     Tasks are in their order. Raises UsageError where a file cannot be had.

@@ -12,7 +12,7 @@ from kafka_forensics.facts.rows import repeated
 from kafka_forensics.model.changes import Change, ChangeKind, SnapshotsResult
 from kafka_forensics.model.findings import Finding, Severity
 from kafka_forensics.model.results import PartitionSummary, ReplicaSummary, ScanResult
-from kafka_forensics.questions.changes import Compared
+from kafka_forensics.questions.changes import ComparedSnapshots
 from kafka_forensics.wording import advice, message
 from kafka_forensics.wording.change_words import change_words
 from kafka_forensics.wording.offset_words import offset_range
@@ -204,7 +204,7 @@ class SnapshotsViews:
 
 
 def with_views(
-    compared: Compared,
+    compared: ComparedSnapshots,
     options: ScanOptions,
     scan_document: Callable[[ScanResult], Iterable[str]],
     changes_document: Callable[[SnapshotsResult], Iterable[str]],

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafka_forensics.analysis.internal_topics import Witnesses
 from kafka_forensics.evidence.options import ScanOptions, fits
-from kafka_forensics.facts.log import Reading
+from kafka_forensics.facts.log import FactReading
 from kafka_forensics.facts.rows import json_text, record_batches
 from kafka_forensics.model.changes import CHANGE_COLUMNS, Change, change_values
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
@@ -93,7 +93,7 @@ def replica_facts(partition: PartitionSummary, replica: ReplicaSummary) -> "Iter
     return record_batches(FACTS["replicas"].own, [row])
 
 
-def transaction_facts(reading: Reading, last_stable_offset: int | None, known: KnownTransactions) -> "Iterator[pa.RecordBatch]":
+def transaction_facts(reading: FactReading, last_stable_offset: int | None, known: KnownTransactions) -> "Iterator[pa.RecordBatch]":
     """Record batches of `transactions` of one replica, as `Fact.own` says; the controller's log has none."""
     if reading.plan.context.topic == CLUSTER_METADATA_TOPIC:
         reading.passed(reading.plan.bytes)
@@ -101,7 +101,7 @@ def transaction_facts(reading: Reading, last_stable_offset: int | None, known: K
     return record_batches(FACTS["transactions"].own, _transaction_rows(reading, last_stable_offset, known))
 
 
-def _transaction_rows(reading: Reading, last_stable_offset: int | None, known: KnownTransactions) -> Iterator[tuple[Any, ...]]:
+def _transaction_rows(reading: FactReading, last_stable_offset: int | None, known: KnownTransactions) -> Iterator[tuple[Any, ...]]:
     incomplete: list[Incomplete] = []
     for row in replica_transactions(reading.plan, last_stable_offset, known, incomplete):
         yield reading.plan.log_dir.name, *_transaction(row)

@@ -12,7 +12,7 @@ from kafka_forensics.engine.local import Progress, scan_inputs
 from kafka_forensics.evidence.inputs import Inputs, ReplicaPlan, attributed, gather
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.facts.answers import group_facts, metadata_facts, replica_facts, transaction_facts
-from kafka_forensics.facts.log import Reading, batch_facts, control_facts, record_facts, record_row
+from kafka_forensics.facts.log import FactReading, batch_facts, control_facts, record_facts, record_row
 from kafka_forensics.facts.rows import json_text, record_batches, repeated
 from kafka_forensics.facts.small_files import checkpoint_facts, epoch_facts, index_facts, producer_facts
 from kafka_forensics.facts.spans import span_facts
@@ -38,7 +38,7 @@ Batches = Iterator["pa.RecordBatch"]
 Replica = tuple[str, int, int | str, str]
 """A topic, a partition, a broker and the name of its log directory."""
 
-_OF_REPLICA: Final[dict[str, Callable[[Reading], Batches]]] = {
+_OF_REPLICA: Final[dict[str, Callable[[FactReading], Batches]]] = {
     "batches": batch_facts,
     "records": record_facts,
     "spans": span_facts,
@@ -133,7 +133,7 @@ class FactReader:
             for plan in self.inputs.replicas:
                 yield Part(plan.context.topic, plan.context.partition, str(plan.context.broker), reads(self._reading(plan)))
 
-    def _transactions(self) -> Callable[[Reading], Batches]:
+    def _transactions(self) -> Callable[[FactReading], Batches]:
         """What reads the transactions of a replica, with all that the scan knows of them."""
         known = KnownTransactions(self.witnesses.transaction_log, self.result.findings)
         stable = self.stable_offsets()
@@ -184,8 +184,8 @@ class FactReader:
             if (place.log_dir, place.file) not in known
         ]
 
-    def _reading(self, plan: ReplicaPlan) -> Reading:
-        return Reading(
+    def _reading(self, plan: ReplicaPlan) -> FactReading:
+        return FactReading(
             plan,
             self.incomplete.append,
             lambda count: self.passed(count),

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(slots=True)
-class Reading:
+class FactReading:
     """How facts are read of one replica: what could not be read goes to `incomplete`, bytes that were to `passed`."""
 
     plan: ReplicaPlan
@@ -87,7 +87,7 @@ class LogChunk:
         return answer
 
 
-def log_chunks(reading: Reading) -> Iterator[LogChunk]:
+def log_chunks(reading: FactReading) -> Iterator[LogChunk]:
     """Every chunk of every `.log` of the replica, in file order; each is to be used before the next is asked for."""
     plan = reading.plan
     for segment in plan.directory.segments:
@@ -102,7 +102,7 @@ def log_chunks(reading: Reading) -> Iterator[LogChunk]:
             reading.missing(segment.log, error)
 
 
-def batch_facts(reading: Reading) -> "Iterator[pa.RecordBatch]":
+def batch_facts(reading: FactReading) -> "Iterator[pa.RecordBatch]":
     """Record batches of `batches`, as `Fact.own` says."""
     import pyarrow as pa
 
@@ -114,7 +114,7 @@ def batch_facts(reading: Reading) -> "Iterator[pa.RecordBatch]":
         yield pa.RecordBatch.from_arrays([*places, *batch_arrays(chunk.chunk.columns)], schema=schema)
 
 
-def record_facts(reading: Reading) -> "Iterator[pa.RecordBatch]":
+def record_facts(reading: FactReading) -> "Iterator[pa.RecordBatch]":
     """Record batches of `records`, as `Fact.own` says; without payloads, where those are not wanted."""
     return record_batches(FACTS["records"].own, _record_rows(reading))
 
@@ -138,7 +138,7 @@ def record_row(record: Record, batch_position: int, txn_state: str, *, payloads:
     )
 
 
-def _record_rows(reading: Reading) -> Iterator[tuple[Any, ...]]:
+def _record_rows(reading: FactReading) -> Iterator[tuple[Any, ...]]:
     states: RecordStates | None = None
     of_segment: SegmentFiles | None = None
     for chunk in log_chunks(reading):
@@ -160,12 +160,12 @@ def _too_large(chunk: LogChunk, position: int, size: int) -> Incomplete:
     return Incomplete("/".join(chunk.place), f"a batch of {size} bytes at byte {position} is too large to open")
 
 
-def control_facts(reading: Reading) -> "Iterator[pa.RecordBatch]":
+def control_facts(reading: FactReading) -> "Iterator[pa.RecordBatch]":
     """Record batches of `control_records`, as `Fact.own` says."""
     return record_batches(FACTS["control_records"].own, _control_rows(reading))
 
 
-def _control_rows(reading: Reading) -> Iterator[tuple[Any, ...]]:
+def _control_rows(reading: FactReading) -> Iterator[tuple[Any, ...]]:
     for chunk in log_chunks(reading):
         columns = chunk.chunk.columns
         control = (columns[BatchColumn.ATTRIBUTES] & CONTROL_MASK != 0) & (columns[BatchColumn.MAGIC] >= 2)

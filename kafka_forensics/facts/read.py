@@ -13,7 +13,7 @@ from kafka_forensics.errors import FormatError, SourceError
 from kafka_forensics.evidence.context import ReplicaContext
 from kafka_forensics.evidence.inputs import CHECKPOINTS, Inputs, LogDir, ReplicaPlan, typed_path
 from kafka_forensics.evidence.options import ScanOptions
-from kafka_forensics.facts.log import Reading, batch_facts, control_facts, record_facts
+from kafka_forensics.facts.log import FactReading, batch_facts, control_facts, record_facts
 from kafka_forensics.facts.rows import FROM_FILES, FROM_SCANS, RANGED, FactQuery, cut, repeated
 from kafka_forensics.facts.small_files import checkpoint_facts, epoch_facts, index_facts, producer_facts
 from kafka_forensics.facts.spans import span_facts
@@ -51,7 +51,7 @@ _HARMLESS: Final = frozenset({"SEG_ZERO_TAIL"})
 
 
 @dataclass(slots=True)
-class PieceReading(Reading):
+class PieceReading(FactReading):
     """How a piece is read for a query: a part of a `.log`, or whole files; what cannot be read is an error here."""
 
     piece: Piece = field(kw_only=True)
@@ -247,7 +247,7 @@ def _until(chunk: BatchChunk, end: int) -> BatchChunk:
 
 
 Batches = Iterator["pa.RecordBatch"]
-_READERS: Final[dict[str, Callable[[Reading], Batches]]] = {
+_READERS: Final[dict[str, Callable[[FactReading], Batches]]] = {
     "batches": batch_facts,
     "records": record_facts,
     "spans": span_facts,
@@ -341,7 +341,7 @@ def piece_facts(
     """
     reads = _READERS[query.fact]
     if not (strict or piece.is_part):
-        yield from reads(Reading(_plan(piece, source), note, lambda _: None, payloads=query.payloads, deep=deep))
+        yield from reads(FactReading(_plan(piece, source), note, lambda _: None, payloads=query.payloads, deep=deep))
         return
     reading = PieceReading(_plan(piece, source), note, lambda _: None, payloads=query.payloads, deep=deep, piece=piece, query=query)
     try:

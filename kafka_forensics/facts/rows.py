@@ -9,7 +9,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
 from kafka_forensics.errors import UsageError
-from kafka_forensics.evidence.ledger import Reading
+from kafka_forensics.evidence.ledger import Extent
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -189,7 +189,7 @@ class FactQuery:
     payloads: bool = True
     deep: bool | None = None
     live: bool = False
-    copied: Reading | None = None
+    copied: Extent | None = None
     as_of_ms: int | None = None
 
     def __post_init__(self) -> None:

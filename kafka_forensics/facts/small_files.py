@@ -9,7 +9,7 @@ import numpy as np
 from kafka_forensics.errors import SourceError
 from kafka_forensics.evidence.inputs import CHECKPOINTS, Inputs, broker_order
 from kafka_forensics.evidence.options import ScanOptions, fits
-from kafka_forensics.facts.log import Reading
+from kafka_forensics.facts.log import FactReading
 from kafka_forensics.facts.rows import MAX_ROWS, record_batches, repeated
 from kafka_forensics.model.constants import INDEX_ENTRY_SIZE, PRODUCER_SNAPSHOT_ENTRY_SIZE, TIME_INDEX_ENTRY_SIZE
 from kafka_forensics.model.schemas import FACTS
@@ -26,7 +26,7 @@ Parsed = TypeVar("Parsed")
 _SNAPSHOT_HEADER_SIZE: Final = 10
 
 
-def _parsed(reading: Reading, entry: "Entry", parse: "Callable[[ByteFile], Parsed]") -> Parsed | None:
+def _parsed(reading: FactReading, entry: "Entry", parse: "Callable[[ByteFile], Parsed]") -> Parsed | None:
     """What a file says; None, and a note, if it cannot be read."""
     try:
         with reading.plan.log_dir.source.open(entry.path) as file:
@@ -36,7 +36,7 @@ def _parsed(reading: Reading, entry: "Entry", parse: "Callable[[ByteFile], Parse
         return None
 
 
-def index_facts(reading: Reading) -> "Iterator[pa.RecordBatch]":
+def index_facts(reading: FactReading) -> "Iterator[pa.RecordBatch]":
     """Record batches of `index_entries`, as `Fact.own` says."""
     for segment in reading.plan.directory.segments:
         base_offset = segment.base_offset
@@ -55,7 +55,7 @@ def index_facts(reading: Reading) -> "Iterator[pa.RecordBatch]":
 
 
 def _index_batches(
-    reading: Reading, entry: "Entry", index_type: str, width: int, columns: "dict[str, NDArray[np.int64]]"
+    reading: FactReading, entry: "Entry", index_type: str, width: int, columns: "dict[str, NDArray[np.int64]]"
 ) -> "Iterator[pa.RecordBatch]":
     import pyarrow as pa
 
@@ -71,7 +71,7 @@ def _index_batches(
         yield pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _aborted_batches(reading: Reading, entry: "Entry") -> "Iterator[pa.RecordBatch]":
+def _aborted_batches(reading: FactReading, entry: "Entry") -> "Iterator[pa.RecordBatch]":
     index = _parsed(reading, entry, parse_transaction_index)
     place = reading.place(entry)
     rows = (
@@ -92,7 +92,7 @@ def _aborted_batches(reading: Reading, entry: "Entry") -> "Iterator[pa.RecordBat
     return record_batches(FACTS["index_entries"].own, rows)
 
 
-def epoch_facts(reading: Reading) -> "Iterator[pa.RecordBatch]":
+def epoch_facts(reading: FactReading) -> "Iterator[pa.RecordBatch]":
     """Record batches of `epoch_entries`, as `Fact.own` says."""
     entry = reading.plan.directory.entries.get("leader-epoch-checkpoint")
     parsed = None if entry is None else _parsed(reading, entry, parse_leader_epochs)
@@ -103,12 +103,12 @@ def epoch_facts(reading: Reading) -> "Iterator[pa.RecordBatch]":
     return record_batches(FACTS["epoch_entries"].own, rows)
 
 
-def producer_facts(reading: Reading) -> "Iterator[pa.RecordBatch]":
+def producer_facts(reading: FactReading) -> "Iterator[pa.RecordBatch]":
     """Record batches of `producer_states`, as `Fact.own` says."""
     return record_batches(FACTS["producer_states"].own, _producer_rows(reading))
 
 
-def _producer_rows(reading: Reading) -> Iterator[tuple[Any, ...]]:
+def _producer_rows(reading: FactReading) -> Iterator[tuple[Any, ...]]:
     for offset, entry in reading.plan.directory.snapshots:
         snapshot = _parsed(reading, entry, partial(parse_producer_snapshot, offset=offset))
         place = reading.place(entry)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from kafka_forensics.errors import SourceError
-from kafka_forensics.facts.log import Reading
+from kafka_forensics.facts.log import FactReading
 from kafka_forensics.facts.rows import json_text, record_batches
 from kafka_forensics.model.batches import BatchChunk, BatchColumn, Damage
 from kafka_forensics.model.constants import (
@@ -60,12 +60,12 @@ class Span:
         )
 
 
-def span_facts(reading: Reading) -> "Iterator[pa.RecordBatch]":
+def span_facts(reading: FactReading) -> "Iterator[pa.RecordBatch]":
     """Record batches of `spans`, as `Fact.own` says."""
     return record_batches(FACTS["spans"].own, _rows(reading))
 
 
-def _rows(reading: Reading) -> Iterator[tuple[Any, ...]]:
+def _rows(reading: FactReading) -> Iterator[tuple[Any, ...]]:
     directory = reading.plan.directory
     for segment in directory.segments:
         if segment.log is not None:
@@ -81,14 +81,14 @@ def _rows(reading: Reading) -> Iterator[tuple[Any, ...]]:
         yield from _file_rows(reading, entry, ("snapshot", offset))
 
 
-def _file_rows(reading: Reading, entry: "Entry", what: SegmentFiles | tuple[str, int]) -> Iterator[tuple[Any, ...]]:
+def _file_rows(reading: FactReading, entry: "Entry", what: SegmentFiles | tuple[str, int]) -> Iterator[tuple[Any, ...]]:
     """Rows of one file: the `.log` of a segment, or another kind with the offset in its name."""
     place = reading.place(entry)
     for span in _tiled(_read(reading, entry, what), lambda: reading.extent(entry)):
         yield *place, *span.row()
 
 
-def _read(reading: Reading, entry: "Entry", what: SegmentFiles | tuple[str, int]) -> Iterator[Span]:
+def _read(reading: FactReading, entry: "Entry", what: SegmentFiles | tuple[str, int]) -> Iterator[Span]:
     """Spans in file order, as far as the file can be read."""
     try:
         with reading.plan.log_dir.source.open(entry.path) as file:
@@ -141,7 +141,7 @@ def _join(last: Span, span: Span) -> bool:
     return True
 
 
-def _log_spans(reading: Reading, segment: SegmentFiles, file: "ByteFile") -> Iterator[Span]:
+def _log_spans(reading: FactReading, segment: SegmentFiles, file: "ByteFile") -> Iterator[Span]:
     alone = check_batch_in_file if reading.deep else None
     for chunk in reading.chunks(segment, file, inspect=inspector(deep=reading.deep), inspect_alone=alone):
         yield from _chunk_spans(chunk)

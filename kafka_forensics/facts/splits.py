@@ -56,7 +56,7 @@ class Piece:
 
 
 def encode(pieces: list[Piece], *, deep: bool) -> str:
-    """A task: pieces as one line of ASCII; `deep` is what `Reading.deep` is."""
+    """A task: pieces as one line of ASCII; `deep` is what `FactReading.deep` is."""
     return json.dumps({"deep": deep, "pieces": [_packed(piece) for piece in pieces]}, separators=(",", ":"))
 
 
@@ -153,7 +153,7 @@ def tasks_of(inputs: Inputs, query: FactQuery) -> list[str]:
 
 
 def replica_tasks(plans: Iterable[ReplicaPlan], query: FactQuery, *, deep: bool) -> list[str]:
-    """Tasks for the replicas that a scan has gathered, in their order; `deep` is what `Reading.deep` is."""
+    """Tasks for the replicas that a scan has gathered, in their order; `deep` is what `FactReading.deep` is."""
     return _tasks(
         ((replica_plan.log_dir.source, _units(replica_plan.log_dir, replica_plan.directory, query)) for replica_plan in plans),
         query,

@@ -10,12 +10,12 @@ from kafka_forensics.evidence.ledger import (
     CONTROLLER,
     HIGH_WATERMARKS,
     UNSEEN,
-    Case,
     DirectoryReading,
     ExpectedReplica,
+    Extent,
     GivenDirectory,
     Ledger,
-    Reading,
+    Presence,
     TopicPartition,
 )
 from kafka_forensics.evidence.options import ScanOptions, concerns
@@ -39,7 +39,7 @@ _DELETED_LONG_AGO: Final = "the topic was deleted before the controller's oldest
 _MADE_EARLIER: Final = "the other copies were made before that checkpoint was written, while their brokers ran"
 
 
-def ledger_of(inputs: Inputs, controller: ControllerHistory | None, copied: Reading | None = None) -> Ledger:
+def ledger_of(inputs: Inputs, controller: ControllerHistory | None, copied: Extent | None = None) -> Ledger:
     """The ledger of all that was gathered; `copied`: how the user says that every log directory was copied."""
     clusters = controllers_clusters(inputs)
     return Ledger([_given(log_dir, clusters) for log_dir in inputs.log_dirs], controller, copied)
@@ -67,10 +67,10 @@ def _given(log_dir: LogDir, controllers: frozenset[str | None]) -> GivenDirector
         for directory in log_dir.found.partitions
         if directory.legal and not directory.suffix
     }
-    there |= {(name.topic, name.partition): Case.UNREADABLE for name in log_dir.found.unlisted if name.suffix is None}
-    there |= {(name.topic, name.partition): Case.WHOLE for name in log_dir.found.repeated if name.suffix is None}
+    there |= {(name.topic, name.partition): Presence.UNREADABLE for name in log_dir.found.unlisted if name.suffix is None}
+    there |= {(name.topic, name.partition): Presence.WHOLE for name in log_dir.found.repeated if name.suffix is None}
     links = [name for entry in log_dir.found.irregular if (name := parse_partition_name(entry.name)) is not None]
-    there |= {(name.topic, name.partition): Case.LINK for name in links if name.suffix is None}
+    there |= {(name.topic, name.partition): Presence.LINK for name in links if name.suffix is None}
     watermarks = log_dir.checkpoints.get(HIGH_WATERMARKS)
     meta = log_dir.meta
     return GivenDirectory(
@@ -93,12 +93,12 @@ def _given(log_dir: LogDir, controllers: frozenset[str | None]) -> GivenDirector
     )
 
 
-def _case(directory: PartitionDirectory) -> Case:
+def _case(directory: PartitionDirectory) -> Presence:
     if any(entry.kind is not EntryKind.FILE and entry.name.endswith(".log") for entry in directory.irregular):
-        return Case.LINK
+        return Presence.LINK
     logs = [segment.log for segment in directory.segments if segment.log is not None]
     holds_nothing = not any(log.size_in_bytes for log in logs) and not any(segment.base_offset for segment in directory.segments)
-    return Case.EMPTY if holds_nothing else Case.WHOLE
+    return Presence.EMPTY if holds_nothing else Presence.WHOLE
 
 
 def take_expectations(inputs: Inputs, ledger: Ledger) -> None:
@@ -148,7 +148,7 @@ def _is_told_missing(row: ExpectedReplica, controller: ControllerHistory | None)
     Those of a wiped log directory are counted with it. Of one that only the controllers expect, and that they may elect, it is told
     what its log lacks; where they do not say whom they may elect, nothing.
     """
-    if row.case is not Case.ABSENT or row.is_wiped:
+    if row.case is not Presence.ABSENT or row.is_wiped:
         return False
     if HIGH_WATERMARKS in row.expected_by:
         return True
@@ -190,7 +190,7 @@ def _proving(rows: Iterable[ExpectedReplica], inputs: Inputs) -> list[ExpectedRe
     if any(row.case in UNSEEN for row in every):
         return []
     absent = [
-        row for row in every if row.case is Case.ABSENT and HIGH_WATERMARKS in row.expected_by and row.is_assigned is not False
+        row for row in every if row.case is Presence.ABSENT and HIGH_WATERMARKS in row.expected_by and row.is_assigned is not False
     ]
     return [] if any(_aside(row, inputs) for row in absent) else absent
 
@@ -284,15 +284,15 @@ def _readings(ledger: Ledger, rows: Sequence[ExpectedReplica], options: ScanOpti
     partial: dict[int | str, list[DirectoryReading]] = {}
     for reading in ledger.readings:
         directory = reading.directory
-        if reading.reading is Reading.PARTIAL and not directory.is_alone:
+        if reading.reading is Extent.PARTIAL and not directory.is_alone:
             partial.setdefault(directory.broker, []).append(reading)
-        elif reading.reading is Reading.WIPED:
+        elif reading.reading is Extent.WIPED:
             gone = [row for row in replicas if row.is_wiped and (row.broker, row.log_dir) == (directory.broker, directory.name)]
             place = Place(broker=directory.broker, log_dir=directory.name)
             nothing_to_hold_it_against = not rows and ledger.is_empty
             findings += [_wiped(reading, place, gone)] if gone or nothing_to_hold_it_against else []
     for broker, readings in partial.items():
-        absent = [row.key for row in replicas if row.case is Case.NOT_COPIED and row.broker == broker]
+        absent = [row.key for row in replicas if row.case is Presence.NOT_COPIED and row.broker == broker]
         if absent:
             evidence = {
                 "partitions": len(absent),
@@ -353,7 +353,7 @@ def _not_given(inputs: Inputs, rows: Sequence[ExpectedReplica], ledger: Ledger) 
     wanted = _wanted(inputs)
     by_node: dict[int, list[ExpectedReplica]] = {}
     for row in rows:
-        if row.case is Case.NOT_GIVEN and row.node is not None and (wanted is None or row.key in wanted):
+        if row.case is Presence.NOT_GIVEN and row.node is not None and (wanted is None or row.key in wanted):
             by_node.setdefault(row.node, []).append(row)
     findings = []
     for node, of_node in sorted(by_node.items()):

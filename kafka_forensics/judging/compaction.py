@@ -4,12 +4,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kafka_forensics.analysis.compaction import (
-    Compared,
+    ComparedRange,
     KeyComparison,
     KeyTally,
     Pair,
-    Retention,
-    State,
+    RecordState,
+    TombstoneRetention,
     compaction_findings,
     retention,
     within,
@@ -47,7 +47,7 @@ class Swept:
 
     keys: KeyComparison
     parts: dict[int, KeyPart]
-    kept: Retention
+    kept: TombstoneRetention
 
     def counted(self, name: str, start: int, end: int) -> dict[int, int]:
         """How many `records` (visible), `aborted`, `keyless` or `markers` of `[start, end)`, which are ends of pairs, each has."""
@@ -123,7 +123,7 @@ def _told(replicas: list[Replica], comparison: Comparison, swept: Swept) -> list
     keys, tally = swept.keys, swept.keys.tally
     start, end = max(pair.start for pair in keys.pairs), min(pair.end for pair in keys.pairs)
     counts = (swept.counted(name, start, end) for name in ("records", "aborted", "keyless", "markers"))
-    compared = Compared(start, end, *counts)
+    compared = ComparedRange(start, end, *counts)
     if tally.differing and comparison.agreement.kind == "compacted":
         comparison.agreement = Agreement("missing", tally.first_offset)
     return compaction_findings(replicas, tally, compared, swept.kept)
@@ -132,7 +132,7 @@ def _told(replicas: list[Replica], comparison: Comparison, swept: Swept) -> list
 def _counts(key_part: KeyPart, name: str) -> "NDArray[np.int64]":
     """A count by interval."""
     counts = key_part.counts
-    states = {"records": State.VISIBLE, "aborted": State.ABORTED}
+    states = {"records": RecordState.VISIBLE, "aborted": RecordState.ABORTED}
     if name in states:
         by_interval: NDArray[np.int64] = counts.records[states[name]]
         return by_interval

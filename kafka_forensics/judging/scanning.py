@@ -11,7 +11,7 @@ from kafka_forensics.analysis.incidents import risky_settings
 from kafka_forensics.analysis.internal_topics import Witnesses
 from kafka_forensics.analysis.placement import PartitionKeys
 from kafka_forensics.analysis.replica import Replica
-from kafka_forensics.analysis.transactions_across import PartitionTransactions, TransactionsAcross, partition_transactions
+from kafka_forensics.analysis.transactions_across import PartitionTransactionFacts, TransactionsAcross, partition_transactions
 from kafka_forensics.evidence.inputs import Inputs, attributed, broker_order, may_hide_log_directory
 from kafka_forensics.evidence.options import ScanOptions, concerns
 from kafka_forensics.folding.fold_split import Merged
@@ -115,7 +115,7 @@ class PartitionAnswer:
     """All that is kept of a partition once it is judged."""
 
     result: PartitionResult
-    transactions: PartitionTransactions
+    transactions: PartitionTransactionFacts
     keys: PartitionKeys | None
     """None where no keys were looked at."""
 

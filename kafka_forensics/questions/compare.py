@@ -48,7 +48,7 @@ _WINDOWS_READ: Final = 64
 _FINDINGS_TRIED: Final = 32
 
 
-class State(StrEnum):
+class OffsetState(StrEnum):
     """What a replica has at an offset."""
 
     RECORD = "record"
@@ -95,7 +95,7 @@ class Held:
     """What one replica has at one offset; `record` is None unless `state` is RECORD."""
 
     broker: int | str
-    state: State
+    state: OffsetState
     record: HeldRecord | None = None
 
 
@@ -220,16 +220,16 @@ class _Side:
         broker, found = self.replica.broker, between.records
         if offset in found:
             record = found[offset]
-            return Held(broker, State.UNREADABLE if record is None else State.RECORD, record)
+            return Held(broker, OffsetState.UNREADABLE if record is None else OffsetState.RECORD, record)
         if any(start <= offset < end for start, end in between.unreadable):
-            return Held(broker, State.UNREADABLE)
+            return Held(broker, OffsetState.UNREADABLE)
         if self.replica.read is Read.NONE:
-            return Held(broker, State.NOT_READ)
+            return Held(broker, OffsetState.NOT_READ)
         if offset < self.replica.log_start_offset:
-            return Held(broker, State.BEFORE_LOG_START)
+            return Held(broker, OffsetState.BEFORE_LOG_START)
         if self.replica.state.unread:
-            return Held(broker, State.NOT_READ)
-        return Held(broker, State.BEYOND_LOG_END if offset >= self.replica.log_end_offset else State.ABSENT)
+            return Held(broker, OffsetState.NOT_READ)
+        return Held(broker, OffsetState.BEYOND_LOG_END if offset >= self.replica.log_end_offset else OffsetState.ABSENT)
 
 
 def _held_record(record: Record, row: "NDArray[np.int64]", *, payloads: bool) -> HeldRecord:
@@ -301,7 +301,9 @@ def _suspects(sides: list[_Side], result: PartitionResult) -> list[tuple[int, in
 
 def _contradict(held: list[Held], *, compacted: bool) -> bool:
     """Whether replicas that should hold an offset hold different things; what the cleaner may have removed is no difference."""
-    beyond = {State.BEFORE_LOG_START, State.BEYOND_LOG_END, State.NOT_READ} | ({State.ABSENT} if compacted else set())
+    beyond = {OffsetState.BEFORE_LOG_START, OffsetState.BEYOND_LOG_END, OffsetState.NOT_READ} | (
+        {OffsetState.ABSENT} if compacted else set()
+    )
     return len({(one.state, one.record) for one in held if one.state not in beyond}) > 1
 
 
@@ -341,4 +343,6 @@ def _some(rows: Iterator[tuple[int, list[Held]]], count: int) -> list[tuple[int,
 
 
 def _differs(held: list[Held]) -> bool:
-    return len({(one.state, one.record) for one in held if one.state not in (State.BEFORE_LOG_START, State.NOT_READ)}) > 1
+    return (
+        len({(one.state, one.record) for one in held if one.state not in (OffsetState.BEFORE_LOG_START, OffsetState.NOT_READ)}) > 1
+    )

@@ -14,7 +14,7 @@ LEADER: Final = 1
 ALL: Final = -1
 
 
-class Answer(Enum):
+class ProduceResponse(Enum):
     """What the producer hears of a batch, so far."""
 
     ACKNOWLEDGED = "acknowledged"
@@ -37,26 +37,26 @@ class Fate(Enum):
     """Nobody who may be elected is alive: it comes back with them, or an unclean election loses it."""
 
 
-def before_append(acks: int, state: LeaderState) -> Answer:
+def before_append(acks: int, state: LeaderState) -> ProduceResponse:
     """Whether a leader takes a batch at all: with acks=all only while the ISR has min.insync.replicas members
     (Partition.appendRecordsToLeader)."""
-    return Answer.NOT_ENOUGH_REPLICAS if acks == ALL and state.under_min_isr else Answer.WAITING
+    return ProduceResponse.NOT_ENOUGH_REPLICAS if acks == ALL and state.under_min_isr else ProduceResponse.WAITING
 
 
-def after_append(acks: int, state: LeaderState, last_offset: int) -> Answer:
+def after_append(acks: int, state: LeaderState, last_offset: int) -> ProduceResponse:
     """What the producer hears of a batch whose last record has `last_offset` (Partition.checkEnoughReplicasReachOffset).
 
     0: always as if all were well, even if the leader never got it; 1: once it is in the leader's log; all: once it lies below the
     high watermark.
     """
     if acks == NONE:
-        return Answer.ACKNOWLEDGED
+        return ProduceResponse.ACKNOWLEDGED
     if acks == LEADER:
-        return Answer.ACKNOWLEDGED if last_offset < state.log_end_offset else Answer.WAITING
+        return ProduceResponse.ACKNOWLEDGED if last_offset < state.log_end_offset else ProduceResponse.WAITING
     if last_offset >= state.high_watermark:
-        return Answer.WAITING
+        return ProduceResponse.WAITING
     needed = min(state.min_insync_replicas, len(state.follower_ends) + 1)
-    return Answer.ACKNOWLEDGED if len(state.maximal_isr) >= needed else Answer.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+    return ProduceResponse.ACKNOWLEDGED if len(state.maximal_isr) >= needed else ProduceResponse.NOT_ENOUGH_REPLICAS_AFTER_APPEND
 
 
 def promised_holders(acks: int, leader: int, maximal_isr: Iterable[int]) -> frozenset[int]:

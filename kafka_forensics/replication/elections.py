@@ -110,7 +110,7 @@ UNKNOWN: Final = -1
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class FetchState:
     """What a leader knows of one follower, from its fetches alone; offsets exclusive ends, -1 where it never fetched.
 
     `last_caught_up_ms` is the latest moment of which the leader knows that the follower had all there was.
@@ -122,7 +122,7 @@ class Progress:
     last_fetch_leader_end: int = 0
 
 
-def fetched(follower: Progress, fetch_offset: int, leader_end: int, now_ms: int) -> Progress:
+def fetched(follower: FetchState, fetch_offset: int, leader_end: int, now_ms: int) -> FetchState:
     """What a fetch at `fetch_offset` tells the leader, whose log ends at `leader_end` (Replica.updateFetchStateOrThrow).
 
     A follower that asks for the leader's end has all there is now; one that asks for what was the end at its last fetch had all
@@ -133,23 +133,23 @@ def fetched(follower: Progress, fetch_offset: int, leader_end: int, now_ms: int)
         caught_up = max(caught_up, now_ms)
     elif fetch_offset >= follower.last_fetch_leader_end:
         caught_up = max(caught_up, follower.last_fetch_ms)
-    return Progress(fetch_offset, caught_up, now_ms, leader_end)
+    return FetchState(fetch_offset, caught_up, now_ms, leader_end)
 
 
-def is_caught_up(follower: Progress, leader_end: int, now_ms: int, replica_lag_time_max_ms: int) -> bool:
+def is_caught_up(follower: FetchState, leader_end: int, now_ms: int, replica_lag_time_max_ms: int) -> bool:
     """Whether a follower is at the leader's end, or was not longer ago than replica.lag.time.max.ms (ReplicaState.isCaughtUp)."""
     return follower.log_end_offset == leader_end or now_ms - follower.last_caught_up_ms <= replica_lag_time_max_ms
 
 
 def out_of_sync(
-    isr: Iterable[int], leader: int, followers: Mapping[int, Progress], leader_end: int, now_ms: int, replica_lag_time_max_ms: int
+    isr: Iterable[int], leader: int, followers: Mapping[int, FetchState], leader_end: int, now_ms: int, replica_lag_time_max_ms: int
 ) -> frozenset[int]:
     """Members of the ISR that the leader puts out of it (Partition.getOutOfSyncReplicas); it looks every half of that time, so a
     follower that stopped may stay for one and a half times replica.lag.time.max.ms."""
     return frozenset(
         one
         for one in isr
-        if one != leader and not is_caught_up(followers.get(one, Progress()), leader_end, now_ms, replica_lag_time_max_ms)
+        if one != leader and not is_caught_up(followers.get(one, FetchState()), leader_end, now_ms, replica_lag_time_max_ms)
     )
 
 

@@ -135,7 +135,7 @@ class LogFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class LoaderStep:
     """One thing the loader does, in order: the check that fires, a verb, and the file it is done to ("" is the log itself)."""
 
     check: int
@@ -175,7 +175,7 @@ class Forecast:
     recovery_point: int | None
     high_watermark: int | None
     cuts: tuple[Cut, ...] = ()
-    steps: tuple[Step, ...] = ()
+    steps: tuple[LoaderStep, ...] = ()
     refused: bool = False
     segments: tuple[int, ...] = ()
     """Base offsets of the segments it comes up with."""
@@ -191,7 +191,7 @@ FINISHED, PARTIAL, DELETED = ".checkpoint", ".checkpoint.part", ".checkpoint.del
 class SnapshotOutcome:
     """Steps in order; `refused`: the node does not start; `start_at`: the log is emptied and begins at this offset."""
 
-    steps: tuple[Step, ...] = ()
+    steps: tuple[LoaderStep, ...] = ()
     refused: bool = False
     start_at: int | None = None
 
@@ -208,16 +208,16 @@ def snapshot_outcome(log: LogFacts, start: int, end: int) -> SnapshotOutcome:
     doomed = [name for _, offset, name in found if not name.endswith(FINISHED) or offset < start]
     kept = [one for one in found if one[2] not in doomed]
     if start > 0 and (not kept or kept[-1][1] < start):
-        return SnapshotOutcome((Step(METADATA_SNAPSHOT, "refuse", kept[-1][2] if kept else "", start),), refused=True)
-    steps = [Step(METADATA_SNAPSHOT, "delete", name) for name in sorted(doomed)]
+        return SnapshotOutcome((LoaderStep(METADATA_SNAPSHOT, "refuse", kept[-1][2] if kept else "", start),), refused=True)
+    steps = [LoaderStep(METADATA_SNAPSHOT, "delete", name) for name in sorted(doomed)]
     if not kept:
         return SnapshotOutcome(tuple(steps))
     epoch, offset, latest = kept[-1]
     own = max((entry.leader_epoch for entry in log.epochs if entry.start_offset < end), default=0)
     if epoch < own or (epoch == own and offset <= end):
         return SnapshotOutcome(tuple(steps))
-    steps.append(Step(METADATA_SNAPSHOT, "truncate", "", offset))
-    steps += [Step(METADATA_SNAPSHOT, "rename", name, to=f"{name}.deleted") for _, _, name in kept if name != latest]
+    steps.append(LoaderStep(METADATA_SNAPSHOT, "truncate", "", offset))
+    steps += [LoaderStep(METADATA_SNAPSHOT, "rename", name, to=f"{name}.deleted") for _, _, name in kept if name != latest]
     return SnapshotOutcome(tuple(steps), start_at=offset)
 
 
@@ -241,7 +241,7 @@ class _Loading:
 
     log: LogFacts
     segments: list[SegmentFacts]
-    steps: list[Step] = field(default_factory=list)
+    steps: list[LoaderStep] = field(default_factory=list)
     cuts: list[Cut] = field(default_factory=list)
     recovered: set[int] = field(default_factory=set)
     unknown: bool = False
@@ -256,7 +256,7 @@ def foretell(log: LogFacts) -> Forecast:
     """
     needed = [name for name in NEEDED_FILES if name in log.unreadable]
     if needed:
-        return Forecast(None, None, None, None, steps=(Step(CHECKPOINT_UNREADABLE, "refuse", needed[0]),), refused=True)
+        return Forecast(None, None, None, None, steps=(LoaderStep(CHECKPOINT_UNREADABLE, "refuse", needed[0]),), refused=True)
     ignored = [name for name in (LOG_START_FILE, RECOVERY_POINT_FILE) if name in log.unreadable]
     log = replace(
         log,
@@ -264,7 +264,7 @@ def foretell(log: LogFacts) -> Forecast:
         log_start=None if LOG_START_FILE in ignored else log.log_start,
     )
     steps, segments = swap_steps(log)
-    loading = _Loading(log, segments, [*(Step(CHECKPOINT_UNREADABLE, "forget", name) for name in ignored), *steps])
+    loading = _Loading(log, segments, [*(LoaderStep(CHECKPOINT_UNREADABLE, "forget", name) for name in ignored), *steps])
     refused = _name_or_size(loading) or _load_segments(loading)
     if not refused and not log.clean_shutdown:
         refused = _recover(loading)
@@ -287,8 +287,8 @@ def _with_metadata_snapshots(log: LogFacts, loaded: Forecast) -> Forecast:
     at = outcome.start_at
     if at is None:
         return replace(loaded, steps=steps)
-    emptied = [Step(METADATA_SNAPSHOT, "delete", segment_file(base_offset)) for base_offset in loaded.segments]
-    created = Step(METADATA_SNAPSHOT, "create", segment_file(at), at)
+    emptied = [LoaderStep(METADATA_SNAPSHOT, "delete", segment_file(base_offset)) for base_offset in loaded.segments]
+    created = LoaderStep(METADATA_SNAPSHOT, "create", segment_file(at), at)
     return Forecast(at, at, at, at, loaded.cuts, (*steps, *emptied, created), segments=(at,))
 
 
@@ -297,7 +297,7 @@ def segment_file(base_offset: int, suffix: str = "log") -> str:
     return f"{base_offset:020d}.{suffix}"
 
 
-def swap_steps(log: LogFacts) -> tuple[list[Step], list[SegmentFacts]]:
+def swap_steps(log: LogFacts) -> tuple[list[LoaderStep], list[SegmentFacts]]:
     """What becomes of `.deleted`, `.cleaned` and `.swap` files, file by file in order, and the segments that are there then.
 
     A `.swap` at or above the smallest `.cleaned` is half of an unfinished split and goes; the others win: every file whose number
@@ -313,10 +313,10 @@ def swap_steps(log: LogFacts) -> tuple[list[Step], list[SegmentFacts]]:
     kept = [facts for facts in log.swaps if segment_file(facts.base_offset, "log.swap") not in invalid]
     replaced = _in_the_range_of(kept, [name for name in files if name not in going and not name.endswith(".swap")])
     steps = [
-        *(Step(DELETED_FILE, "delete", name) for name in deleted),
-        *(Step(CLEANED_FILE, "delete", name) for name in [*sorted(invalid), *cleaned]),
-        *(Step(SWAP_FILE, "delete", name) for name in replaced),
-        *(Step(SWAP_FILE, "rename", name, to=name.removesuffix(".swap")) for name in swaps if name not in invalid),
+        *(LoaderStep(DELETED_FILE, "delete", name) for name in deleted),
+        *(LoaderStep(CLEANED_FILE, "delete", name) for name in [*sorted(invalid), *cleaned]),
+        *(LoaderStep(SWAP_FILE, "delete", name) for name in replaced),
+        *(LoaderStep(SWAP_FILE, "rename", name, to=name.removesuffix(".swap")) for name in swaps if name not in invalid),
     ]
     there = set(log.files) - set(replaced)
     segments = {facts.base_offset: facts for facts in log.segments if segment_file(facts.base_offset) not in replaced}
@@ -354,16 +354,16 @@ def _name_or_size(loading: _Loading) -> bool:
     """Whether a segment's file has a name or a size at which the broker gives up; and indexes without a log go."""
     for name in sorted(loading.log.files):
         if name.endswith((".log", ".index", ".timeindex", ".txnindex")) and _number(name) is None:
-            loading.steps.append(Step(LOG_NAME_OR_SIZE, "refuse", name))
+            loading.steps.append(LoaderStep(LOG_NAME_OR_SIZE, "refuse", name))
             return True
     for segment_facts in loading.segments:
         if segment_facts.size_in_bytes > MAX_SEGMENT_BYTES:
-            loading.steps.append(Step(LOG_NAME_OR_SIZE, "refuse", segment_file(segment_facts.base_offset)))
+            loading.steps.append(LoaderStep(LOG_NAME_OR_SIZE, "refuse", segment_file(segment_facts.base_offset)))
             return True
     bases = {segment_facts.base_offset for segment_facts in loading.segments}
     gone = {step.file for step in loading.steps}
     loading.steps += [
-        Step(INDEX_WITHOUT_LOG, "delete", name)
+        LoaderStep(INDEX_WITHOUT_LOG, "delete", name)
         for name in sorted(loading.log.files)
         if name.endswith((".index", ".timeindex", ".txnindex")) and name not in gone and _number(name) not in bases
     ]
@@ -378,21 +378,21 @@ def _load_segments(loading: _Loading) -> bool:
     for number, segment_facts in enumerate(loading.segments):
         name = segment_file(segment_facts.base_offset)
         if segment_facts.transaction_index == "version":
-            loading.steps.append(Step(TRANSACTION_INDEX, "refuse", segment_file(segment_facts.base_offset, "txnindex")))
+            loading.steps.append(LoaderStep(TRANSACTION_INDEX, "refuse", segment_file(segment_facts.base_offset, "txnindex")))
             return True
         if not segment_facts.has_time_index:
-            loading.steps.append(Step(INDEX_FILE_MISSING, "create", segment_file(segment_facts.base_offset, "timeindex")))
+            loading.steps.append(LoaderStep(INDEX_FILE_MISSING, "create", segment_file(segment_facts.base_offset, "timeindex")))
         if segment_facts.has_index and segment_facts.transaction_index == "sound":
             continue
         check = TRANSACTION_INDEX if segment_facts.has_index else INDEX_FILE_MISSING
-        loading.steps.append(Step(check, "recover", name))
+        loading.steps.append(LoaderStep(check, "recover", name))
         loading.recovered.add(number)
         if segment_facts.stop is None:
             continue
         if segment_facts.stop.check == OFFSET_OVERFLOW:
             return _split(loading, segment_facts)
         if segment_facts.stop.check == OFFSET_REGRESSION:
-            loading.steps.append(Step(OFFSET_REGRESSION, "refuse", name))
+            loading.steps.append(LoaderStep(OFFSET_REGRESSION, "refuse", name))
             return True
         behind = loading.segments[number + 1].base_offset if number + 1 < len(loading.segments) else loading.log.end_offset
         _cut(loading, number, segment_facts.stop, behind, ())
@@ -429,7 +429,7 @@ def _replay_refused(loading: _Loading, first: int, bound: int) -> bool:
     """Whether replaying producers from `first` up to `bound` ends the start; aborted transactions are not indexed there."""
     for fault in loading.log.faults:
         if first <= fault.base_offset < bound and fault.check == PRODUCER_STATE:
-            loading.steps.append(Step(fault.check, "refuse", segment_file(fault.segment)))
+            loading.steps.append(LoaderStep(fault.check, "refuse", segment_file(fault.segment)))
             return True
     return False
 
@@ -440,7 +440,7 @@ def _walk_refused(loading: _Loading, segment_facts: SegmentFacts) -> bool:
         if fault.segment == segment_facts.base_offset and (
             segment_facts.stop is None or fault.position < segment_facts.stop.position
         ):
-            loading.steps.append(Step(fault.check, "refuse", segment_file(segment_facts.base_offset)))
+            loading.steps.append(LoaderStep(fault.check, "refuse", segment_file(segment_facts.base_offset)))
             return True
     return False
 
@@ -453,7 +453,7 @@ def _split(loading: _Loading, segment_facts: SegmentFacts) -> bool:
     """
     name = segment_file(segment_facts.base_offset)
     loading.unknown = segment_facts.end_offset - segment_facts.base_offset > MAX_RELATIVE_OFFSET
-    loading.steps.append(Step(OFFSET_OVERFLOW, "split" if loading.unknown else "refuse", name))
+    loading.steps.append(LoaderStep(OFFSET_OVERFLOW, "split" if loading.unknown else "refuse", name))
     return not loading.unknown
 
 
@@ -462,7 +462,7 @@ def _cut(loading: _Loading, number: int, stop: Stop, end_offset: int, deleted: t
     segment_facts = loading.segments[number]
     whole = stop.check == OFFSET_REGRESSION
     position, end = (0, segment_facts.base_offset) if whole else (stop.position, stop.end_offset)
-    loading.steps.append(Step(stop.check, "truncate", segment_file(segment_facts.base_offset), end))
+    loading.steps.append(LoaderStep(stop.check, "truncate", segment_file(segment_facts.base_offset), end))
     loading.cuts.append(Cut(segment_facts.base_offset, position, stop.check, end, max(end_offset, end), deleted))
     loading.segments[number] = replace(segment_facts, size_in_bytes=position, end_offset=end, next_offset=end, stop=None)
 
@@ -478,7 +478,7 @@ def _recover(loading: _Loading) -> bool:
     for number, segment_facts in enumerate(loading.segments):
         if floor is not None and segment_facts.base_offset < floor:
             continue
-        loading.steps.append(Step(SEGMENT_WALKED, "recover", segment_file(segment_facts.base_offset)))
+        loading.steps.append(LoaderStep(SEGMENT_WALKED, "recover", segment_file(segment_facts.base_offset)))
         loading.recovered.add(number)
         if _walk_refused(loading, segment_facts):
             return True
@@ -488,7 +488,7 @@ def _recover(loading: _Loading) -> bool:
             return _split(loading, segment_facts)
         behind = loading.segments[number + 1 :]
         _cut(loading, number, segment_facts.stop, loading.log.end_offset, tuple(each.base_offset for each in behind))
-        loading.steps += [Step(SEGMENTS_BEHIND_CUT, "delete", segment_file(each.base_offset)) for each in behind]
+        loading.steps += [LoaderStep(SEGMENTS_BEHIND_CUT, "delete", segment_file(each.base_offset)) for each in behind]
         del loading.segments[number + 1 :]
         break
     return False
@@ -504,24 +504,24 @@ def _offsets(loading: _Loading) -> Forecast:
         last = segments[-1]
         end = last.end_offset if len(segments) - 1 in loading.recovered else last.next_offset
         if end is None:
-            loading.steps.append(Step(NEXT_OFFSET, "refuse", segment_file(last.base_offset)))
+            loading.steps.append(LoaderStep(NEXT_OFFSET, "refuse", segment_file(last.base_offset)))
             return Forecast(None, None, None, None, tuple(loading.cuts), tuple(loading.steps), refused=True)
         if (
             end < log.end_offset
             and last.base_offset == max(segment_facts.base_offset for segment_facts in log.segments)
             and not _cut_at_end(loading)
         ):
-            loading.steps.append(Step(NEXT_OFFSET, "set", segment_file(last.base_offset), end))
+            loading.steps.append(LoaderStep(NEXT_OFFSET, "set", segment_file(last.base_offset), end))
             loading.cuts.append(Cut(last.base_offset, None, NEXT_OFFSET, end, log.end_offset))
         if end < log_start:
             loading.steps += [
-                Step(END_BELOW_START, "delete", segment_file(segment_facts.base_offset)) for segment_facts in segments
+                LoaderStep(END_BELOW_START, "delete", segment_file(segment_facts.base_offset)) for segment_facts in segments
             ]
             bases = tuple(segment_facts.base_offset for segment_facts in segments)
             loading.cuts.append(Cut(bases[0], 0, END_BELOW_START, bases[0], end, bases))
             emptied = True
     if emptied or not segments:
-        loading.steps.append(Step(NO_SEGMENT, "create", segment_file(log_start), log_start))
+        loading.steps.append(LoaderStep(NO_SEGMENT, "create", segment_file(log_start), log_start))
         end = log_start
         segments = [SegmentFacts(log_start, 0, log_start, log_start)]
     assert end is not None
@@ -531,7 +531,7 @@ def _offsets(loading: _Loading) -> Forecast:
     loading.steps += _snapshot_steps(loading, segments, start, end)
     high_watermark = min(max(log.high_watermark or 0, start), end)
     if high_watermark != (log.high_watermark or 0):
-        loading.steps.append(Step(HIGH_WATERMARK, "set", HIGH_WATERMARK_FILE, high_watermark))
+        loading.steps.append(LoaderStep(HIGH_WATERMARK, "set", HIGH_WATERMARK_FILE, high_watermark))
     point = end if clean else min(log.recovery_point or 0, end)
     bases = tuple(segment_facts.base_offset for segment_facts in segments)
     return Forecast(start, end, point, high_watermark, tuple(loading.cuts), tuple(loading.steps), segments=bases)
@@ -542,13 +542,13 @@ def _cut_at_end(loading: _Loading) -> bool:
     return any(cut.end_offset >= loading.log.end_offset for cut in loading.cuts)
 
 
-def _epoch_steps(log: LogFacts, end: int) -> list[Step]:
+def _epoch_steps(log: LogFacts, end: int) -> list[LoaderStep]:
     """Epochs that begin at or behind the log's end are forgotten."""
     gone = [entry.start_offset for entry in log.epochs if entry.start_offset >= end]
-    return [Step(LEADER_EPOCHS, "forget", EPOCHS_FILE, min(gone))] if gone else []
+    return [LoaderStep(LEADER_EPOCHS, "forget", EPOCHS_FILE, min(gone))] if gone else []
 
 
-def _snapshot_steps(loading: _Loading, segments: list[SegmentFacts], start: int, end: int) -> list[Step]:
+def _snapshot_steps(loading: _Loading, segments: list[SegmentFacts], start: int, end: int) -> list[LoaderStep]:
     """Snapshots that belong to no segment go, but for the largest above all segments; of the rest the newest that can be read is
     loaded, those that cannot go as they are met (ProducerStateManager.removeStraySnapshots, truncateAndReload)."""
     bases = {segment_facts.base_offset for segment_facts in segments}
@@ -561,7 +561,7 @@ def _snapshot_steps(loading: _Loading, segments: list[SegmentFacts], start: int,
     }
     there = sorted(sound)
     if log.clean_shutdown and not there:
-        return [Step(NO_SNAPSHOT, "create", segment_file(end, "snapshot"), end)]
+        return [LoaderStep(NO_SNAPSHOT, "create", segment_file(end, "snapshot"), end)]
     strays = [offset for offset in there if offset not in bases]
     largest = strays[-1] if strays and strays[-1] > max(bases) else None
     going = [offset for offset in strays if offset != largest]
@@ -570,7 +570,7 @@ def _snapshot_steps(loading: _Loading, segments: list[SegmentFacts], start: int,
         if sound[offset]:
             break
         going.append(offset)
-    return [Step(SNAPSHOT, "delete", segment_file(offset, "snapshot")) for offset in going]
+    return [LoaderStep(SNAPSHOT, "delete", segment_file(offset, "snapshot")) for offset in going]
 
 
 # Producers and transactions replayed as a start replays them: checks 26 and 27 of docs/recovery.md.

@@ -13,7 +13,7 @@ from kafka_forensics.model.constants import MAX_SEQUENCE
 BATCHES_REMEMBERED: Final = 5
 
 
-class Verdict(Enum):
+class SequenceVerdict(Enum):
     """What becomes of the batch."""
 
     APPEND = "append"
@@ -38,7 +38,7 @@ class NumberedBatch(NamedTuple):
         return (self.base_sequence + self.records - 1) & MAX_SEQUENCE
 
 
-def judged(batch: NumberedBatch, epoch: int | None, known: Sequence[NumberedBatch]) -> Verdict:
+def judged(batch: NumberedBatch, epoch: int | None, known: Sequence[NumberedBatch]) -> SequenceVerdict:
     """What a leader does with `batch` that has of its producer the last batches `known`, oldest first, and the last `epoch`, which
     a marker may have raised (None: nothing of it).
 
@@ -46,13 +46,13 @@ def judged(batch: NumberedBatch, epoch: int | None, known: Sequence[NumberedBatc
     (ProducerAppendInfo.checkProducerEpoch, checkSequence).
     """
     if epoch is not None and batch.producer_epoch < epoch:
-        return Verdict.FENCED
+        return SequenceVerdict.FENCED
     of_epoch = [
         numbered_batch for numbered_batch in known[-BATCHES_REMEMBERED:] if numbered_batch.producer_epoch == batch.producer_epoch
     ]
     if batch in of_epoch:
-        return Verdict.DUPLICATE
+        return SequenceVerdict.DUPLICATE
     if not of_epoch:
-        return Verdict.APPEND if epoch is None or batch.base_sequence == 0 else Verdict.OUT_OF_ORDER
+        return SequenceVerdict.APPEND if epoch is None or batch.base_sequence == 0 else SequenceVerdict.OUT_OF_ORDER
     follows = batch.base_sequence == (of_epoch[-1].last_sequence + 1) & MAX_SEQUENCE
-    return Verdict.APPEND if follows else Verdict.OUT_OF_ORDER
+    return SequenceVerdict.APPEND if follows else SequenceVerdict.OUT_OF_ORDER

@@ -14,14 +14,14 @@ from kafka_forensics.replication import elections
 from kafka_forensics.replication.elections import eligible_leader_replicas
 from kafka_forensics.replication.epochs import Log, Truncated, assign_epoch, by_fetch, by_high_watermark, by_kip_101, by_kip_279
 from kafka_forensics.replication.watermarks import LeaderState, follower_high_watermark, raised
-from kafka_forensics.simulation.cluster import Batch, Change, Cluster, Partition, Replica, Sent
+from kafka_forensics.simulation.cluster import Batch, Cluster, Partition, PartitionChange, Sent, SimulatedReplica
 
 UNREACHABLE: Final = "unreachable"
 FENCED: Final = "fenced"
 _RULES: Final = {"kip-101": by_kip_101, "kip-279": by_kip_279, "kip-320": by_fetch}
 
 
-class Cut(NamedTuple):
+class DroppedBatches(NamedTuple):
     """Batches that a replica dropped, and where its log ends now."""
 
     broker: int
@@ -38,7 +38,7 @@ class Fetched(NamedTuple):
     """A fetch round: who was asked, what was cut before, offsets `[start, end)` copied; `failure` where nothing came of it."""
 
     leader: int
-    cut: Cut | None = None
+    cut: DroppedBatches | None = None
     start: int = 0
     end: int = 0
     joined: bool = False
@@ -46,7 +46,7 @@ class Fetched(NamedTuple):
     failure: str = ""
 
 
-def leading(cluster: Cluster, partition: Partition) -> Replica | None:
+def leading(cluster: Cluster, partition: Partition) -> SimulatedReplica | None:
     """The replica that leads by the controller's word and knows it, if its broker runs."""
     replica = partition.replicas.get(partition.leader)
     if replica is None or not cluster.runs(replica.broker) or replica.leader_epoch != partition.leader_epoch:
@@ -54,7 +54,7 @@ def leading(cluster: Cluster, partition: Partition) -> Replica | None:
     return replica
 
 
-def leader_state(cluster: Cluster, partition: Partition, leader: Replica) -> LeaderState:
+def leader_state(cluster: Cluster, partition: Partition, leader: SimulatedReplica) -> LeaderState:
     """A leader's view, as the rules of watermarks and acknowledgements take it."""
     ends = {
         replica: leader.followers[replica].log_end_offset if replica in leader.followers else -1 for replica in partition.replicas
@@ -94,7 +94,7 @@ def append(
     sent.leader_epoch = replica.leader_epoch
     state = leader_state(cluster, partition, replica)
     refused = promises.before_append(acks, state)
-    if refused is not promises.Answer.WAITING:
+    if refused is not promises.ProduceResponse.WAITING:
         sent.answer = refused.value
         return sent
     sent.base_offset = replica.log_end_offset
@@ -109,7 +109,7 @@ def append(
     return sent
 
 
-def raise_high_watermark(cluster: Cluster, partition: Partition, leader: Replica) -> bool:
+def raise_high_watermark(cluster: Cluster, partition: Partition, leader: SimulatedReplica) -> bool:
     """Let a leader look at all log ends, and answer who waited; whether its watermark moved."""
     before = leader.high_watermark
     state = raised(leader_state(cluster, partition, leader))
@@ -120,7 +120,7 @@ def raise_high_watermark(cluster: Cluster, partition: Partition, leader: Replica
         left = []
         for sent in leader.waiting:
             sent.answer = promises.after_append(sent.acks, state, sent.end_offset - 1).value
-            if sent.answer == promises.Answer.WAITING.value:
+            if sent.answer == promises.ProduceResponse.WAITING.value:
                 left.append(sent)
             else:
                 _heard(cluster, sent)
@@ -140,7 +140,7 @@ def fetch(cluster: Cluster, partition: Partition, follower: int, *, answered: bo
     if cluster.fences and replica.leader_epoch != leader.leader_epoch:
         return Fetched(leader.broker, failure=FENCED)
     cut = truncate(cluster, replica, leader)
-    known = leader.followers.get(follower, elections.Progress())
+    known = leader.followers.get(follower, elections.FetchState())
     leader.followers[follower] = elections.fetched(known, replica.log_end_offset, leader.log_end_offset, cluster.now_ms)
     joined = _expand_isr(cluster, partition, leader, follower)
     raise_high_watermark(cluster, partition, leader)
@@ -155,7 +155,7 @@ def fetch(cluster: Cluster, partition: Partition, follower: int, *, answered: bo
     return Fetched(leader.broker, cut, start, replica.log_end_offset, joined)
 
 
-def truncate(cluster: Cluster, replica: Replica, leader: Replica) -> Cut | None:
+def truncate(cluster: Cluster, replica: SimulatedReplica, leader: SimulatedReplica) -> DroppedBatches | None:
     """Cut a follower's log as its protocol has it; None if nothing had to go."""
     own, theirs = log_of(replica), log_of(leader)
     if cluster.protocol == "truncate-to-hw":
@@ -168,20 +168,20 @@ def truncate(cluster: Cluster, replica: Replica, leader: Replica) -> Cut | None:
     return cut_to(replica, done)
 
 
-def cut_to(replica: Replica, done: Truncated) -> Cut | None:
+def cut_to(replica: SimulatedReplica, done: Truncated) -> DroppedBatches | None:
     """Bring a log to where truncation ends."""
     if not done.questions and done.log_end_offset == replica.log_end_offset:
         return None
     gone = replica.cut(done.log_end_offset)
-    return Cut(replica.broker, replica.log_end_offset, tuple(gone)) if gone else None
+    return DroppedBatches(replica.broker, replica.log_end_offset, tuple(gone)) if gone else None
 
 
-def log_of(replica: Replica) -> Log:
+def log_of(replica: SimulatedReplica) -> Log:
     """A replica as the rules of truncation take it."""
     return Log(tuple(replica.epochs), replica.log_end_offset, replica.high_watermark)
 
 
-def hear(cluster: Cluster, partition: Partition, broker: int, *, again: bool = False) -> Cut | None:
+def hear(cluster: Cluster, partition: Partition, broker: int, *, again: bool = False) -> DroppedBatches | None:
     """A broker learns what the controller last said of a partition, and becomes leader or follower; `again` after a restart."""
     replica = partition.replicas[broker]
     if not cluster.runs(broker) or partition.leader_epoch < replica.leader_epoch:
@@ -236,7 +236,7 @@ def set_isr(cluster: Cluster, partition: Partition, isr: frozenset[int]) -> None
 def record_change(cluster: Cluster, partition: Partition, *, elected: bool, kind: str) -> None:
     """Put how a partition stands into the controller's log."""
     isr, elr = (tuple(one for one in partition.assignment if one in members) for members in (partition.isr, partition.elr))
-    change = Change(
+    change = PartitionChange(
         cluster.now_ms, partition.name, partition.leader, partition.leader_epoch, isr, elr, partition.recovering, elected, kind
     )
     cluster.changes.append(change)
@@ -258,17 +258,17 @@ def flush(cluster: Cluster, broker: int) -> None:
             replica.flushed = replica.log_end_offset
 
 
-def _begin_to_lead(cluster: Cluster, partition: Partition, replica: Replica) -> None:
+def _begin_to_lead(cluster: Cluster, partition: Partition, replica: SimulatedReplica) -> None:
     """A leader begins its epoch at its log end and knows nothing of its followers yet (Partition.makeLeader)."""
     replica.truncates = False
     if cluster.epochs_known:
         assign_epoch(replica.epochs, EpochEntry(replica.leader_epoch, replica.log_end_offset))
     caught_up = {one: cluster.now_ms if one in partition.isr else 0 for one in partition.replicas if one != replica.broker}
-    replica.followers = {one: elections.Progress(last_caught_up_ms=since) for one, since in caught_up.items()}
+    replica.followers = {one: elections.FetchState(last_caught_up_ms=since) for one, since in caught_up.items()}
     raise_high_watermark(cluster, partition, replica)
 
 
-def _expand_isr(cluster: Cluster, partition: Partition, leader: Replica, follower: int) -> bool:
+def _expand_isr(cluster: Cluster, partition: Partition, leader: SimulatedReplica, follower: int) -> bool:
     """Take a follower into the ISR if it has come far enough and the controller agrees that it is alive (AlterPartition)."""
     if follower in partition.isr or leader.leader_epoch != partition.leader_epoch or leader.broker != partition.leader:
         return False
@@ -283,7 +283,7 @@ def _expand_isr(cluster: Cluster, partition: Partition, leader: Replica, followe
     return True
 
 
-def _note_committed(cluster: Cluster, partition: Partition, leader: Replica) -> None:
+def _note_committed(cluster: Cluster, partition: Partition, leader: SimulatedReplica) -> None:
     noted = cluster.committed[partition.name]
     for batch in leader.batches:
         if batch.end_offset <= leader.high_watermark and batch.marker is None:

@@ -9,7 +9,7 @@ import numpy as np
 from kafka_forensics.compiled import use_compiled, using_compiled
 from kafka_forensics.errors import UsageError
 from kafka_forensics.simulation import search
-from kafka_forensics.simulation.model import INVARIANTS, OF_HISTORY, Model, Protocol, Replica, Sizes, State, Step, leader_of
+from kafka_forensics.simulation.model import INVARIANTS, OF_HISTORY, Model, ModelReplica, Protocol, Sizes, Step, World, leader_of
 from kafka_forensics.simulation.steps import Layout, layout_of, row_of, rules_of
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class Verdict:
 
     invariant: str
     holds: bool | None
-    trace: tuple[tuple[Step, State], ...] = ()
+    trace: tuple[tuple[Step, World], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +188,7 @@ class _Search:
         search.fill(self.keys, self.count, self.table)
         return True
 
-    def key_of(self, state: State) -> "NDArray[np.int64]":
+    def key_of(self, state: World) -> "NDArray[np.int64]":
         """The canonical key (words) of a state."""
         return key_of(state, self.layout)
 
@@ -199,7 +199,7 @@ class _Search:
             return Verdict(invariant, True if self.complete else None)
         return Verdict(invariant, False, self._trace(index))  # noqa: FBT003 - the field says it
 
-    def _trace(self, index: int) -> tuple[tuple[Step, State], ...]:
+    def _trace(self, index: int) -> tuple[tuple[Step, World], ...]:
         """The steps to a state, replayed in the readable model so that a replica keeps its name all the way."""
         path = []
         while index > 0:
@@ -214,7 +214,7 @@ class _Search:
         return tuple(told)
 
 
-def key_of(state: State, layout: Layout) -> "NDArray[np.int64]":
+def key_of(state: World, layout: Layout) -> "NDArray[np.int64]":
     """The key (words) that stands for a state and all that differ from it only in the replicas' names."""
     key = np.zeros(layout.words, np.int64)
     search.pack.interpreted(
@@ -238,7 +238,7 @@ def name_of(replica: int) -> str:
     return chr(ord("A") + replica)
 
 
-def told(step: Step, after: State) -> str:
+def told(step: Step, after: World) -> str:
     """One sentence on a step and what came of it."""
     who = name_of(step.replica)
     other = "" if step.other is None else name_of(step.other)
@@ -269,7 +269,7 @@ def told(step: Step, after: State) -> str:
             raise AssertionError(step.action)
 
 
-def replica_in_words(state: State, replica: int) -> str:
+def replica_in_words(state: World, replica: int) -> str:
     """What a replica is and has: role and epoch, log, high watermark."""
     own, leader = state.replicas[replica], leader_of(state, replica)
     if leader is None:
@@ -279,7 +279,7 @@ def replica_in_words(state: State, replica: int) -> str:
     return f"{role}, {log_of(own)}, hw {own.high_watermark}"
 
 
-def log_of(replica: Replica) -> str:
+def log_of(replica: ModelReplica) -> str:
     """A log: its records in order."""
     return f"[{' '.join(f'r{record.number}@{record.leader_epoch}' for record in replica.log)}]"
 

@@ -9,7 +9,7 @@ from typing import Final, Literal, NamedTuple
 
 from kafka_forensics.model.controller import NO_LEADER
 from kafka_forensics.model.files import EpochEntry
-from kafka_forensics.replication.elections import Progress
+from kafka_forensics.replication.elections import FetchState
 from kafka_forensics.replication.epochs import assign_epoch
 
 TopicPartition = tuple[str, int]
@@ -55,7 +55,7 @@ class Sent:
     leader: int
     leader_epoch: int
     answer: str = "waiting"
-    """What the leader says: a value of `acks.Answer`; `not leader`, `fenced`, `out of order`, `lost` (it died or was replaced)."""
+    """What the leader says: of `ProduceResponse`; `not leader`, `fenced`, `out of order`, `lost` (it died or was replaced)."""
     base_offset: int = -1
     end_offset: int = -1
     """Exclusive; -1 where nothing was appended."""
@@ -71,7 +71,7 @@ class Sent:
 
 
 @dataclass(slots=True)
-class Replica:
+class SimulatedReplica:
     """A broker's replica of one partition: what its disk holds, and what it takes for true."""
 
     broker: int
@@ -93,7 +93,7 @@ class Replica:
     """As it knows it, while it leads."""
     truncates: bool = False
     """Whether it has yet to ask its leader where to cut."""
-    followers: dict[int, Progress] = field(default_factory=dict)
+    followers: dict[int, FetchState] = field(default_factory=dict)
     """What fetches told it, while it leads."""
     waiting: list[Sent] = field(default_factory=list)
     """Batches it owes an answer, while it leads."""
@@ -146,7 +146,7 @@ class Partition:
     recovering: bool = False
     """Whether its leader was elected uncleanly."""
     min_insync_replicas: int = 1
-    replicas: dict[int, Replica] = field(default_factory=dict)
+    replicas: dict[int, SimulatedReplica] = field(default_factory=dict)
 
     @property
     def name(self) -> TopicPartition:
@@ -154,7 +154,7 @@ class Partition:
         return self.topic, self.number
 
 
-class Change(NamedTuple):
+class PartitionChange(NamedTuple):
     """What the controller wrote down of one partition; `elected` where it began a leader epoch."""
 
     timestamp_ms: int
@@ -194,7 +194,7 @@ class Cluster:
     """Record id → what acknowledged it; with acks=0 that is no answer at all."""
     committed: dict[TopicPartition, set[int]] = field(default_factory=dict)
     """Ids of records that were ever below the high watermark of a leader."""
-    changes: list[Change] = field(default_factory=list)
+    changes: list[PartitionChange] = field(default_factory=list)
 
     def create(self, topic: str, number: int = 0, assignment: tuple[int, ...] = (), *, min_insync_replicas: int = 1) -> Partition:
         """A new partition, led by the first of its assignment, everyone in sync and aware of it."""
@@ -202,9 +202,9 @@ class Cluster:
         partition = Partition(topic, number, order, order[0], 0, 0, frozenset(order), min_insync_replicas=min_insync_replicas)
         self.partitions[partition.name] = partition
         self.committed[partition.name] = set()
-        partition.replicas = {broker: Replica(broker) for broker in order}
+        partition.replicas = {broker: SimulatedReplica(broker) for broker in order}
         self.changes.append(
-            Change(self.now_ms, partition.name, order[0], 0, order, (), recovering=False, elected=True, kind="created")
+            PartitionChange(self.now_ms, partition.name, order[0], 0, order, (), recovering=False, elected=True, kind="created")
         )
         return partition
 
@@ -257,9 +257,9 @@ def _copied(partition: Partition) -> Partition:
     return Partition(**values)
 
 
-def _copied_replica(replica: Replica) -> Replica:
+def _copied_replica(replica: SimulatedReplica) -> SimulatedReplica:
     values = {name: getattr(replica, name) for name in replica.__slots__}
     for name in ("batches", "epochs", "followers"):
         values[name] = values[name].copy()
     values["waiting"] = []
-    return Replica(**values)
+    return SimulatedReplica(**values)

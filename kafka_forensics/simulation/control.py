@@ -4,8 +4,8 @@ from collections.abc import Iterable
 
 from kafka_forensics.model.controller import NO_LEADER
 from kafka_forensics.replication.elections import Candidates, Elected, elect, eligible_leader_replicas, without
-from kafka_forensics.simulation.actions import Cut, checkpoint_high_watermarks, flush, hear, record_change
-from kafka_forensics.simulation.cluster import Cluster, Partition, Replica
+from kafka_forensics.simulation.actions import DroppedBatches, checkpoint_high_watermarks, flush, hear, record_change
+from kafka_forensics.simulation.cluster import Cluster, Partition, SimulatedReplica
 
 
 def run_election(
@@ -46,7 +46,7 @@ def apply_election(cluster: Cluster, partition: Partition, outcome: Elected) -> 
     record_change(cluster, partition, elected=True, kind=outcome.kind)
 
 
-def tell(cluster: Cluster, partition: Partition, hears: Iterable[int] | None = None) -> list[Cut]:
+def tell(cluster: Cluster, partition: Partition, hears: Iterable[int] | None = None) -> list[DroppedBatches]:
     """Brokers learn what the controller last said of a partition; what they cut at once."""
     told = partition.assignment if hears is None else tuple(hears)
     order = sorted(told, key=lambda one: one != partition.leader)  # the leader first
@@ -95,14 +95,14 @@ def kill(cluster: Cluster, broker: int, *, noticed: bool = True) -> None:
         fence(cluster, broker)
 
 
-def lose_power(cluster: Cluster, broker: int, *, noticed: bool = True) -> list[Cut]:
+def lose_power(cluster: Cluster, broker: int, *, noticed: bool = True) -> list[DroppedBatches]:
     """A broker's machine dies: of its logs only what was flushed is left; what went."""
     cuts = []
     for partition in cluster.partitions.values():
         replica = partition.replicas.get(broker)
         if replica is not None and replica.log_end_offset > replica.flushed:
             gone = replica.cut(replica.flushed)
-            cuts.append(Cut(broker, replica.log_end_offset, tuple(gone)))
+            cuts.append(DroppedBatches(broker, replica.log_end_offset, tuple(gone)))
     kill(cluster, broker, noticed=noticed)
     return cuts
 
@@ -118,7 +118,7 @@ def stop(cluster: Cluster, broker: int) -> None:
     _forget(cluster, broker)
 
 
-def start(cluster: Cluster, broker: int, *, lossy: bool = False, hears: Iterable[int] | None = None) -> list[Cut]:
+def start(cluster: Cluster, broker: int, *, lossy: bool = False, hears: Iterable[int] | None = None) -> list[DroppedBatches]:
     """A dead broker comes back: watermarks are those of the checkpoint, the controller unfences it and elects where nobody leads.
 
     `lossy`: it was stopped uncleanly and says so, which takes it out of the ELR (KIP-966). What it cut at once.
@@ -161,7 +161,7 @@ def _trust_no_more(cluster: Cluster, partition: Partition, broker: int) -> None:
     record_change(cluster, partition, elected=False, kind="isr")
 
 
-def _load(replica: Replica) -> None:
+def _load(replica: SimulatedReplica) -> None:
     """A log as it comes up: the watermark is that of the checkpoint, and no epoch begins at the log end (LogLoader)."""
     replica.high_watermark = min(replica.checkpointed, replica.log_end_offset)
     while replica.epochs and replica.epochs[-1].start_offset >= replica.log_end_offset:
@@ -181,7 +181,7 @@ def freeze(cluster: Cluster, broker: int, *, noticed: bool = False) -> None:
         fence(cluster, broker)
 
 
-def thaw(cluster: Cluster, broker: int, *, hears: bool = True) -> list[Cut]:
+def thaw(cluster: Cluster, broker: int, *, hears: bool = True) -> list[DroppedBatches]:
     """A frozen broker goes on; `hears=False`: it has not yet learnt what happened meanwhile. What it cut at once."""
     cluster.frozen.discard(broker)
     cluster.fenced.discard(broker)

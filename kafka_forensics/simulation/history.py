@@ -8,9 +8,9 @@ from kafka_forensics.model.controller import NO_LEADER
 from kafka_forensics.replication import acks as promises
 from kafka_forensics.replication.elections import Elected
 from kafka_forensics.simulation import actions, control, transactions
-from kafka_forensics.simulation.actions import Cut, Fetched
+from kafka_forensics.simulation.actions import DroppedBatches, Fetched
 from kafka_forensics.simulation.cluster import ABORT, COMMIT, Batch, Cluster, Partition, Sent, TopicPartition
-from kafka_forensics.simulation.producers import Producer, Reading, number, produce, read
+from kafka_forensics.simulation.producers import ConsumedIds, Producer, number, produce, read
 from kafka_forensics.simulation.transactions import FENCED, INVALID, OK, Coordinator, complete
 
 LEADS: Final = "leader"
@@ -75,7 +75,7 @@ class History:
     coordinator: Coordinator | None = None
     events: list[Event] = field(default_factory=list)
     expected: list[Expected] = field(default_factory=list)
-    readings: list[Reading] = field(default_factory=list)
+    readings: list[ConsumedIds] = field(default_factory=list)
     """What consumers read at the end, of each partition."""
     remarks: list[str] = field(default_factory=list)
     """What the history teaches, a sentence each."""
@@ -162,9 +162,9 @@ class History:
         control.kill(self.cluster, broker, noticed=noticed)
         self.tell(f"broker {broker} is killed{self._new_leaders(noticed=noticed)}{note}")
 
-    def lose_power(self, brokers: Iterable[int], *, noticed: bool = True, note: str = "") -> list[Cut]:
+    def lose_power(self, brokers: Iterable[int], *, noticed: bool = True, note: str = "") -> list[DroppedBatches]:
         """Machines die at one moment; what was not flushed goes."""
-        who, cuts = tuple(brokers), list[Cut]()
+        who, cuts = tuple(brokers), list[DroppedBatches]()
         for one in who:
             cuts += control.lose_power(self.cluster, one, noticed=noticed)
         gone = "; ".join(f"{named(cut.ids)} of broker {cut.broker} had not reached the disk" for cut in cuts)
@@ -176,7 +176,7 @@ class History:
         control.stop(self.cluster, broker)
         self.tell(f"broker {broker} is shut down cleanly{self._new_leaders(noticed=True)}{note}")
 
-    def start(self, broker: int, *, lossy: bool = False, note: str = "") -> list[Cut]:
+    def start(self, broker: int, *, lossy: bool = False, note: str = "") -> list[DroppedBatches]:
         """A dead broker comes back."""
         before = {name: partition.leader_epoch for name, partition in self.cluster.partitions.items()}
         cuts = control.start(self.cluster, broker, lossy=lossy)

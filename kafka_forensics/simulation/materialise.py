@@ -15,7 +15,7 @@ from kafka_forensics.model.constants import MAX_SEQUENCE, TRANSACTION_STATE_TOPI
 from kafka_forensics.model.files import AbortedTxn, EpochEntry, ProducerEntry
 from kafka_forensics.parsers.spec.control import CONTROL_RECORD_KEY, CONTROL_RECORD_VALUES
 from kafka_forensics.parsers.spec.metadata_records import MESSAGES, write_metadata_record
-from kafka_forensics.simulation.cluster import ABORT, START_MS, Batch, Change, Cluster, Partition, Replica
+from kafka_forensics.simulation.cluster import ABORT, START_MS, Batch, Cluster, Partition, PartitionChange, SimulatedReplica
 from kafka_forensics.simulation.transactions import Coordinator
 from kafka_forensics.writers.batches import RecordToWrite, write_batch, write_legacy_entry, write_marker
 from kafka_forensics.writers.files import (
@@ -107,7 +107,7 @@ def _topic(cluster: Cluster, partition: Partition, topic_id: bytes) -> list[byte
     ]
 
 
-def _created(partition: Partition, change: Change, topic_id: bytes) -> bytes:
+def _created(partition: Partition, change: PartitionChange, topic_id: bytes) -> bytes:
     return _value(
         _PARTITION,
         partition_id=partition.number,
@@ -123,7 +123,7 @@ def _created(partition: Partition, change: Change, topic_id: bytes) -> bytes:
     )
 
 
-def _changed(change: Change, topic_id: bytes) -> bytes:
+def _changed(change: PartitionChange, topic_id: bytes) -> bytes:
     fields: dict[str, Any] = {"isr": list(change.isr), "eligible_leader_replicas": list(change.elr)}
     fields["leader_recovery_state"] = int(change.recovering)
     if change.elected:
@@ -267,7 +267,7 @@ def _write_broker(cluster: Cluster, broker: int, log_dir: Path, coordinator: Coo
         (log_dir / ".kafka_cleanshutdown").write_bytes(write_clean_shutdown(_BROKER_EPOCH if cluster.fences else None))
 
 
-def _write_replica(cluster: Cluster, replica: Replica, directory: Path, *, clean: bool) -> None:
+def _write_replica(cluster: Cluster, replica: SimulatedReplica, directory: Path, *, clean: bool) -> None:
     """A partition directory with one segment."""
     (directory / f"{_FIRST}.log").write_bytes(log_bytes(cluster, replica.batches))
     for suffix in ("index", "timeindex"):

@@ -127,20 +127,20 @@ class Sizes:
     max_epoch: int = 2
 
 
-class Record(NamedTuple):
+class ModelRecord(NamedTuple):
     """A record, known by its number in the order of writing, and the leader epoch it was written in."""
 
     number: int
     leader_epoch: int
 
 
-class Replica(NamedTuple):
+class ModelReplica(NamedTuple):
     """What one broker knows: the epoch it heeds (-1: none yet), its high watermark, its view of the ISR, its records."""
 
     leader_epoch: int
     high_watermark: int
     isr: frozenset[int]
-    log: tuple[Record, ...]
+    log: tuple[ModelRecord, ...]
 
 
 class Request(NamedTuple):
@@ -150,13 +150,13 @@ class Request(NamedTuple):
     isr: frozenset[int]
 
 
-class State(NamedTuple):
+class World(NamedTuple):
     """The world: replicas, all requests so far, the controller's ISR, how many records were ever written.
 
     `committed` numbers the records below a high watermark that the true leader set, where the history is kept.
     """
 
-    replicas: tuple[Replica, ...]
+    replicas: tuple[ModelReplica, ...]
     requests: tuple[Request, ...]
     isr: frozenset[int]
     records: int
@@ -172,13 +172,13 @@ class Step(NamedTuple):
     number: int | None = None
 
 
-def leader_of(state: State, replica: int) -> int | None:
+def leader_of(state: World, replica: int) -> int | None:
     """Whom a replica takes for the leader."""
     epoch = state.replicas[replica].leader_epoch
     return None if epoch < 0 else state.requests[epoch].leader
 
 
-def true_leader(state: State) -> int | None:
+def true_leader(state: World) -> int | None:
     """The replica that the controller's last request names, if it has heeded that request."""
     leader = state.requests[-1].leader if state.requests else None
     return leader if leader is not None and state.replicas[leader].leader_epoch == len(state.requests) - 1 else None
@@ -193,12 +193,12 @@ class Model:
         self.history = history
         self.everyone = range(sizes.replicas)
 
-    def initial(self) -> State:
+    def initial(self) -> World:
         """Empty logs, no request yet, everyone in the ISR."""
-        nobody = Replica(-1, 0, frozenset(), ())
-        return State((nobody,) * self.sizes.replicas, (), frozenset(self.everyone), 0)
+        nobody = ModelReplica(-1, 0, frozenset(), ())
+        return World((nobody,) * self.sizes.replicas, (), frozenset(self.everyone), 0)
 
-    def successors(self, state: State) -> Iterator[tuple[Step, State]]:
+    def successors(self, state: World) -> Iterator[tuple[Step, World]]:
         """Every step that is possible, with the state it leads to."""
         yield from self._controller(state)
         for replica in self.everyone:
@@ -208,7 +208,7 @@ class Model:
             if leader_of(state, replica) == replica:
                 yield from self._lead(state, replica)
 
-    def _controller(self, state: State) -> Iterator[tuple[Step, State]]:
+    def _controller(self, state: World) -> Iterator[tuple[Step, World]]:
         """Elect a leader, or put a replica out of the ISR (a leader leaves its post; the last member stays)."""
         if len(state.requests) > self.sizes.max_epoch:
             return
@@ -225,7 +225,7 @@ class Model:
                 isr = state.isr - {replica}
                 yield Step("remove", replica, number=len(state.requests)), _ask(state, Request(leader, isr))
 
-    def _heed(self, state: State, replica: int) -> Iterator[tuple[Step, State]]:
+    def _heed(self, state: World, replica: int) -> Iterator[tuple[Step, World]]:
         """Become leader or follower in the epoch of a request, any that was ever sent."""
         own = state.replicas[replica]
         for epoch, request in enumerate(state.requests):
@@ -242,13 +242,13 @@ class Model:
                 mark = min(end, own.high_watermark)
                 yield (
                     Step("follow", replica, request.leader, epoch),
-                    _with(state, replica, Replica(epoch, mark, request.isr, own.log[:end])),
+                    _with(state, replica, ModelReplica(epoch, mark, request.isr, own.log[:end])),
                 )
 
-    def _may_truncate(self, state: State, leader: int, epoch: int) -> bool:
+    def _may_truncate(self, state: World, leader: int, epoch: int) -> bool:
         return not self.protocol.guards & Guard.TRUNCATION_FENCED or state.replicas[leader].leader_epoch == epoch
 
-    def _truncation_offset(self, state: State, replica: int, leader: int) -> int:
+    def _truncation_offset(self, state: World, replica: int, leader: int) -> int:
         own, log = state.replicas[replica], state.replicas[leader].log
         match self.protocol.truncation:
             case Truncation.HIGH_WATERMARK:
@@ -260,14 +260,14 @@ class Model:
             case _:
                 return len(own.log)
 
-    def _write(self, state: State, replica: int) -> Iterator[tuple[Step, State]]:
+    def _write(self, state: World, replica: int) -> Iterator[tuple[Step, World]]:
         own = state.replicas[replica]
         if own.leader_epoch >= 0 and state.records < self.sizes.records and len(own.log) < self.sizes.log_size:
-            log = (*own.log, Record(state.records, own.leader_epoch))
+            log = (*own.log, ModelRecord(state.records, own.leader_epoch))
             after = _with(state, replica, own._replace(log=log))
             yield Step("write", replica, number=state.records), after._replace(records=state.records + 1)
 
-    def _lead(self, state: State, leader: int) -> Iterator[tuple[Step, State]]:
+    def _lead(self, state: World, leader: int) -> Iterator[tuple[Step, World]]:
         """What happens between who takes itself for the leader and the others."""
         own, rules = state.replicas[leader], self.protocol
         mark = own.high_watermark
@@ -288,7 +288,7 @@ class Model:
             elif self._passes(state, leader, other, mark, rules.expand_isr) and self._epoch_start_reached(own):
                 yield Step("expand", leader, other), _change_isr(state, leader, own.isr | {other})
 
-    def _replicate(self, state: State, leader: int, other: int) -> Iterator[tuple[Step, State]]:
+    def _replicate(self, state: World, leader: int, other: int) -> Iterator[tuple[Step, World]]:
         """The follower fetches one record; or it truncates, where that is left to the fetch."""
         own, follower, rules = state.replicas[leader], state.replicas[other], self.protocol
         end = len(follower.log)
@@ -301,7 +301,7 @@ class Model:
             after = follower._replace(log=follower.log[:end], high_watermark=min(end, follower.high_watermark))
             yield Step("truncate", other, leader, end), _with(state, other, after)
 
-    def _passes(self, state: State, leader: int, other: int, end: int, fence: Fence) -> bool:
+    def _passes(self, state: World, leader: int, other: int, end: int, fence: Fence) -> bool:
         """Whether a follower passes a fence for the offsets below `end`."""
         own, follower = state.replicas[leader], state.replicas[other]
         if fence & Fence.NOBODY:
@@ -316,25 +316,25 @@ class Model:
             return True
         return own.log[end - 1].leader_epoch == follower.log[end - 1].leader_epoch
 
-    def _epoch_start_reached(self, own: Replica) -> bool:
+    def _epoch_start_reached(self, own: ModelReplica) -> bool:
         if not self.protocol.guards & Guard.EPOCH_START_REACHED or own.high_watermark >= len(own.log):
             return True
         return own.log[own.high_watermark].leader_epoch == own.leader_epoch
 
 
-def _ask(state: State, request: Request) -> State:
+def _ask(state: World, request: Request) -> World:
     return state._replace(requests=(*state.requests, request), isr=request.isr)
 
 
-def _with(state: State, replica: int, after: Replica) -> State:
+def _with(state: World, replica: int, after: ModelReplica) -> World:
     return state._replace(replicas=(*state.replicas[:replica], after, *state.replicas[replica + 1 :]))
 
 
-def _change_isr(state: State, leader: int, isr: frozenset[int]) -> State:
+def _change_isr(state: World, leader: int, isr: frozenset[int]) -> World:
     return _with(state, leader, state.replicas[leader]._replace(isr=isr))._replace(isr=isr)
 
 
-def _end_of_last_epoch(own: Replica, leader: tuple[Record, ...]) -> int:
+def _end_of_last_epoch(own: ModelReplica, leader: tuple[ModelRecord, ...]) -> int:
     """Where the leader's log ends the epoch of the follower's last record; the high watermark where it cannot tell."""
     if not own.log:
         return 0
@@ -344,12 +344,12 @@ def _end_of_last_epoch(own: Replica, leader: tuple[Record, ...]) -> int:
     return next((offset for offset, record in enumerate(leader) if record.leader_epoch > epoch), own.high_watermark)
 
 
-def _matching_end(log: tuple[Record, ...], other: tuple[Record, ...]) -> int:
+def _matching_end(log: tuple[ModelRecord, ...], other: tuple[ModelRecord, ...]) -> int:
     """Behind the last offset at which both logs hold the same record."""
     return max((offset + 1 for offset, (own, their) in enumerate(zip(log, other, strict=False)) if own == their), default=0)
 
 
-def _refused(leader: tuple[Record, ...], follower: tuple[Record, ...]) -> bool:
+def _refused(leader: tuple[ModelRecord, ...], follower: tuple[ModelRecord, ...]) -> bool:
     """Whether a fetch would fail: the follower is longer, or its last record has another epoch than the leader's there."""
     if len(follower) > len(leader):
         return True
@@ -359,29 +359,29 @@ def _refused(leader: tuple[Record, ...], follower: tuple[Record, ...]) -> bool:
 # What a replication protocol promises, as predicates on one state of the model.
 
 
-def strong_isr(state: State) -> bool:
+def strong_isr(state: World) -> bool:
     """What any who takes itself for the leader calls committed lies on every member of the controller's ISR, hence on every
     replica that may be elected."""
     return all(_all_hold(state, leader, state.isr) for leader in _presumed(state))
 
 
-def weak_isr(state: State) -> bool:
+def weak_isr(state: World) -> bool:
     """The same for the ISR as that leader sees it."""
     return all(_all_hold(state, leader, leader.isr) for leader in _presumed(state))
 
 
-def leader_in_isr(state: State) -> bool:
+def leader_in_isr(state: World) -> bool:
     """The controller's leader, if there is one, is in the controller's ISR."""
     leader = state.requests[-1].leader if state.requests else None
     return leader is None or leader in state.isr
 
 
-def epoch_monotone(state: State) -> bool:
+def epoch_monotone(state: World) -> bool:
     """Within a log, epochs never go down."""
     return all(record.leader_epoch <= two.leader_epoch for replica in state.replicas for record, two in pairwise(replica.log))
 
 
-def settled_agreement(state: State) -> bool:
+def settled_agreement(state: World) -> bool:
     """A follower in the true leader's epoch holds the leader's records wherever both have any."""
     leader = true_leader(state)
     if leader is None:
@@ -390,14 +390,14 @@ def settled_agreement(state: State) -> bool:
     return all(_agree(own, replica) for replica in state.replicas if replica.leader_epoch == own.leader_epoch)
 
 
-def log_matching(state: State) -> bool:
+def log_matching(state: World) -> bool:
     """Two replicas agree below the lower of their high watermarks."""
     return all(
         _agree(replica, two, min(replica.high_watermark, two.high_watermark)) for replica, two in combinations(state.replicas, 2)
     )
 
 
-def same_epoch_agreement(state: State) -> bool:
+def same_epoch_agreement(state: World) -> bool:
     """Two replicas never hold different records of one epoch at one offset."""
     return not any(
         own != their and own.leader_epoch == their.leader_epoch
@@ -406,23 +406,23 @@ def same_epoch_agreement(state: State) -> bool:
     )
 
 
-def committed_on_isr(state: State) -> bool:
+def committed_on_isr(state: World) -> bool:
     """Every member of the controller's ISR holds all that was ever committed."""
     return all(state.committed <= _numbers(state.replicas[one]) for one in state.isr)
 
 
-def committed_on_leader(state: State) -> bool:
+def committed_on_leader(state: World) -> bool:
     """The true leader holds all that was ever committed."""
     leader = true_leader(state)
     return leader is None or state.committed <= _numbers(state.replicas[leader])
 
 
-def committed_somewhere(state: State) -> bool:
+def committed_somewhere(state: World) -> bool:
     """All that was ever committed is left on some replica."""
     return state.committed <= frozenset().union(*map(_numbers, state.replicas))
 
 
-INVARIANTS: Final[dict[str, Callable[[State], bool]]] = {
+INVARIANTS: Final[dict[str, Callable[[World], bool]]] = {
     "StrongIsr": strong_isr,
     "WeakIsr": weak_isr,
     "LeaderInIsr": leader_in_isr,
@@ -439,19 +439,19 @@ OF_HISTORY: Final = frozenset({"CommittedOnIsr", "CommittedOnLeader", "Committed
 """Those that need the history: which records were ever committed."""
 
 
-def _presumed(state: State) -> list[Replica]:
+def _presumed(state: World) -> list[ModelReplica]:
     return [one for replica, one in enumerate(state.replicas) if leader_of(state, replica) == replica]
 
 
-def _all_hold(state: State, leader: Replica, isr: frozenset[int]) -> bool:
+def _all_hold(state: World, leader: ModelReplica, isr: frozenset[int]) -> bool:
     below = leader.log[: leader.high_watermark]
     whole = len(below) == leader.high_watermark
     return whole and all(state.replicas[one].log[: leader.high_watermark] == below for one in isr)
 
 
-def _agree(replica: Replica, two: Replica, end: int | None = None) -> bool:
+def _agree(replica: ModelReplica, two: ModelReplica, end: int | None = None) -> bool:
     return all(own == their for own, their in zip(replica.log[:end], two.log[:end], strict=False))
 
 
-def _numbers(replica: Replica) -> frozenset[int]:
+def _numbers(replica: ModelReplica) -> frozenset[int]:
     return frozenset(record.number for record in replica.log)

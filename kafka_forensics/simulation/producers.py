@@ -5,10 +5,10 @@ from typing import Final, NamedTuple
 
 from kafka_forensics.model.constants import MAX_SEQUENCE
 from kafka_forensics.replication import acks as promises
-from kafka_forensics.replication.sequences import NumberedBatch, Verdict, judged
+from kafka_forensics.replication.sequences import NumberedBatch, SequenceVerdict, judged
 from kafka_forensics.replication.watermarks import Transaction, last_stable_offset
 from kafka_forensics.simulation.actions import append, leading, raise_high_watermark
-from kafka_forensics.simulation.cluster import ABORT, Batch, Cluster, Partition, Replica, Sent, TopicPartition
+from kafka_forensics.simulation.cluster import ABORT, Batch, Cluster, Partition, Sent, SimulatedReplica, TopicPartition
 
 FIRST_PRODUCER_ID: Final = 1000
 
@@ -60,9 +60,9 @@ def produce(
     replica = partition.replicas.get(broker)
     if replica is not None and cluster.runs(broker) and replica.leads:
         verdict, at = judge(replica, producer.producer_id, batch)
-        if verdict is Verdict.DUPLICATE:
+        if verdict is SequenceVerdict.DUPLICATE:
             return _answer_again(cluster, partition, replica, Sent(partition.name, ids, acks, broker, replica.leader_epoch), at)
-        if verdict is not Verdict.APPEND:
+        if verdict is not SequenceVerdict.APPEND:
             return Sent(partition.name, ids, acks, broker, replica.leader_epoch, verdict.value)
     return append(
         cluster,
@@ -87,7 +87,7 @@ def number(producer: Producer, partition: Partition, ids: tuple[int, ...]) -> in
     return producer.numbered[ids]
 
 
-def judge(replica: Replica, producer_id: int, batch: NumberedBatch) -> tuple[Verdict, int]:
+def judge(replica: SimulatedReplica, producer_id: int, batch: NumberedBatch) -> tuple[SequenceVerdict, int]:
     """What a leader makes of a numbered batch by what is in its log, and the offset at which a duplicate lies (-1)."""
     known: list[NumberedBatch] = []
     epoch, at = None, -1
@@ -102,7 +102,7 @@ def judge(replica: Replica, producer_id: int, batch: NumberedBatch) -> tuple[Ver
     return judged(batch, epoch, known), at
 
 
-def _answer_again(cluster: Cluster, partition: Partition, replica: Replica, sent: Sent, at: int) -> Sent:
+def _answer_again(cluster: Cluster, partition: Partition, replica: SimulatedReplica, sent: Sent, at: int) -> Sent:
     """A duplicate is answered as the first was: once the watermark is behind it, where acks=all asks for that."""
     sent.duplicate, sent.base_offset, sent.end_offset = True, at, at + len(sent.ids)
     replica.waiting.append(sent)
@@ -113,7 +113,7 @@ def _answer_again(cluster: Cluster, partition: Partition, replica: Replica, sent
 # What consumers read of a partition: all below the high watermark, or of transactions only what was committed.
 
 
-class Reading(NamedTuple):
+class ConsumedIds(NamedTuple):
     """Ids in the order of the log, from the leader `leader`; both None where nobody leads."""
 
     topic_partition: TopicPartition
@@ -122,12 +122,12 @@ class Reading(NamedTuple):
     read_committed: tuple[int, ...] | None
 
 
-def read(cluster: Cluster, partition: Partition) -> Reading:
+def read(cluster: Cluster, partition: Partition) -> ConsumedIds:
     """Read a partition from its beginning, in both isolation levels."""
     leader = leading(cluster, partition)
     if leader is None:
-        return Reading(partition.name, -1, None, None)
-    return Reading(partition.name, leader.broker, *visible(leader.batches, leader.high_watermark))
+        return ConsumedIds(partition.name, -1, None, None)
+    return ConsumedIds(partition.name, leader.broker, *visible(leader.batches, leader.high_watermark))
 
 
 def visible(batches: list[Batch], high_watermark: int) -> tuple[tuple[int, ...], tuple[int, ...]]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from kafka_forensics.compiled import kernel
-from kafka_forensics.simulation.model import Fence, Guard, Protocol, Record, Replica, Request, Sizes, State, Truncation
+from kafka_forensics.simulation.model import Fence, Guard, ModelRecord, ModelReplica, Protocol, Request, Sizes, Truncation, World
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -415,7 +415,7 @@ def rules_of(protocol: Protocol, *, history: bool) -> "NDArray[np.int64]":
     return np.array([protocol.truncation, *fences, protocol.guards, history], np.int64)
 
 
-def row_of(state: State, layout: Layout, *, row: "NDArray[np.int64] | None" = None) -> "NDArray[np.int64]":
+def row_of(state: World, layout: Layout, *, row: "NDArray[np.int64] | None" = None) -> "NDArray[np.int64]":
     """A state as a row (fields)."""
     found = np.zeros(layout.fields, np.int64) if row is None else row
     width, shared, epochs = (int(layout.shape[at]) for at in (WIDTH, SHARED, EPOCHS))
@@ -437,21 +437,21 @@ def row_of(state: State, layout: Layout, *, row: "NDArray[np.int64] | None" = No
     return found
 
 
-def state_of(row: "NDArray[np.int64]", layout: Layout) -> State:
+def state_of(row: "NDArray[np.int64]", layout: Layout) -> World:
     """The state that a row (fields) stands for."""
     values = [int(value) for value in row]
     replicas, log_size, records, _, width, shared, epochs = (int(value) for value in layout.shape)
 
-    def replica(base: int) -> Replica:
+    def replica(base: int) -> ModelReplica:
         numbers = [value - 1 for value in values[base + LOG : base + LOG + log_size] if value]
-        log = tuple(Record(number, values[epochs + number] - 1) for number in numbers)
-        return Replica(values[base] - 1, values[base + HIGH_WATERMARK], members(values[base + ISR]), log)
+        log = tuple(ModelRecord(number, values[epochs + number] - 1) for number in numbers)
+        return ModelReplica(values[base] - 1, values[base + HIGH_WATERMARK], members(values[base + ISR]), log)
 
     def request(epoch: int) -> Request:
         place = shared + REQUESTS + 2 * epoch
         return Request(values[place] - 1 if values[place] else None, members(values[place + 1]))
 
-    return State(
+    return World(
         tuple(replica(number * width) for number in range(replicas)),
         tuple(request(epoch) for epoch in range(values[shared])),
         members(values[shared + QUORUM_ISR]),

@@ -10,9 +10,9 @@ from typing import Final
 
 from kafka_forensics.model.coordinators import TransactionMetadata
 from kafka_forensics.replication import acks as promises
-from kafka_forensics.replication.acks import Answer
+from kafka_forensics.replication.acks import ProduceResponse
 from kafka_forensics.simulation.actions import append
-from kafka_forensics.simulation.cluster import ABORT, COMMIT, Cluster, Partition, Replica, Sent, TopicPartition
+from kafka_forensics.simulation.cluster import ABORT, COMMIT, Cluster, Partition, Sent, SimulatedReplica, TopicPartition
 from kafka_forensics.simulation.producers import FIRST_PRODUCER_ID, Producer, produce
 
 TIMEOUT_MS: Final = 60_000
@@ -149,7 +149,7 @@ def write_markers(cluster: Cluster, coordinator: Coordinator, name: str) -> list
     state = coordinator.states[name]
     for where in coordinator.unmarked.get(name, []):
         before = coordinator.markers.get((name, where))
-        if before is not None and before.answer in (Answer.WAITING.value, Answer.ACKNOWLEDGED.value):
+        if before is not None and before.answer in (ProduceResponse.WAITING.value, ProduceResponse.ACKNOWLEDGED.value):
             continue
         coordinator.markers[name, where] = append(
             cluster,
@@ -188,7 +188,7 @@ def time_out(cluster: Cluster, coordinator: Coordinator) -> list[str]:
     return late
 
 
-def open_since(replica: Replica, producer_id: int) -> int | None:
+def open_since(replica: SimulatedReplica, producer_id: int) -> int | None:
     """First offset of a producer's open transaction in a log, None without one."""
     first = None
     for batch in replica.batches:

@@ -6,13 +6,13 @@ Logs are compared record by record, by ids; what an election would cut is found 
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from kafka_forensics.simulation.actions import Cut, fetch, hear
-from kafka_forensics.simulation.cluster import Batch, Cluster, Partition, Replica, TopicPartition
+from kafka_forensics.simulation.actions import DroppedBatches, fetch, hear
+from kafka_forensics.simulation.cluster import Batch, Cluster, Partition, SimulatedReplica, TopicPartition
 from kafka_forensics.simulation.control import run_election, start
 from kafka_forensics.simulation.history import Expected, History, named
 
 
-class Truncation(NamedTuple):
+class TruncatedLog(NamedTuple):
     """Where a follower cut its log, and offsets `[start, end)` of what it held and the leader lacks or has differently."""
 
     broker: int
@@ -21,11 +21,11 @@ class Truncation(NamedTuple):
     lost_ids: tuple[int, ...]
 
 
-class Outcome(NamedTuple):
+class ElectionOutcome(NamedTuple):
     """An election of `leader`, played to its end."""
 
     leader: int
-    followers: tuple[Truncation, ...]
+    followers: tuple[TruncatedLog, ...]
 
 
 def truth(history: History, name: str) -> dict[str, Any]:
@@ -91,13 +91,13 @@ def forks(partition: Partition) -> dict[tuple[int, int], int]:
     return found
 
 
-def elections(cluster: Cluster, where: TopicPartition) -> Iterator[Outcome]:
+def elections(cluster: Cluster, where: TopicPartition) -> Iterator[ElectionOutcome]:
     """What becomes of all replicas under each of them as the leader, all brokers up."""
     for leader in sorted(cluster.partitions[where].replicas):
         yield _elected(cluster.copy(), where, leader)
 
 
-def _elected(world: Cluster, where: TopicPartition, leader: int) -> Outcome:
+def _elected(world: Cluster, where: TopicPartition, leader: int) -> ElectionOutcome:
     partition = world.partitions[where]
     world.frozen.clear()
     world.dead.update(world.brokers)
@@ -114,8 +114,8 @@ def _elected(world: Cluster, where: TopicPartition, leader: int) -> Outcome:
             continue
         end = _follow(world, partition, broker)
         gone = [(offset, one) for offset, one in _offsets(logs[broker]) if kept.get(offset) != one]
-        done.append(Truncation(broker, end, _ranges([offset for offset, _ in gone]), tuple(one for _, (_, one) in gone)))
-    return Outcome(leader, tuple(done))
+        done.append(TruncatedLog(broker, end, _ranges([offset for offset, _ in gone]), tuple(one for _, (_, one) in gone)))
+    return ElectionOutcome(leader, tuple(done))
 
 
 def _follow(world: Cluster, partition: Partition, broker: int) -> int:
@@ -124,7 +124,7 @@ def _follow(world: Cluster, partition: Partition, broker: int) -> int:
     before = replica.log_end_offset
     cuts = [*start(world, broker), hear(world, partition, broker)]
     done = fetch(world, partition, broker, limit=0)
-    ends = [cut.end_offset for cut in [*cuts, done.cut] if isinstance(cut, Cut) and cut.broker == broker]
+    ends = [cut.end_offset for cut in [*cuts, done.cut] if isinstance(cut, DroppedBatches) and cut.broker == broker]
     return min([before, *ends])
 
 
@@ -158,7 +158,7 @@ def _partition(history: History, partition: Partition) -> dict[str, Any]:
     }
 
 
-def _replica(replica: Replica, cluster: Cluster) -> dict[str, Any]:
+def _replica(replica: SimulatedReplica, cluster: Cluster) -> dict[str, Any]:
     return {
         "broker": replica.broker,
         "clean_shutdown": replica.broker in cluster.clean,
@@ -194,7 +194,7 @@ def _finding(expected: Expected) -> dict[str, Any]:
     }
 
 
-def _by_offset(replica: Replica) -> dict[int, tuple[int, int]]:
+def _by_offset(replica: SimulatedReplica) -> dict[int, tuple[int, int]]:
     """Offset → (leader epoch, id)."""
     return dict(_offsets(replica.batches))
 

@@ -16,8 +16,8 @@ from kafka_forensics.evidence.inputs import Inputs, gather
 from kafka_forensics.evidence.options import ScanOptions, without_secrets
 from kafka_forensics.export.datasets import Dataset, export_facts
 from kafka_forensics.export.places import absolute, inputs_named, open_place
-from kafka_forensics.export.target import Place
-from kafka_forensics.export.tasks import BY_TASKS, Common, Task, common, known_transactions, look, tasks, told, write_task
+from kafka_forensics.export.target import ExportPlace
+from kafka_forensics.export.tasks import BY_TASKS, ExportCommon, Task, common, known_transactions, look, tasks, told, write_task
 from kafka_forensics.export.views import words
 from kafka_forensics.facts.facts import FactReader
 from kafka_forensics.facts.rows import SPLIT_BYTES
@@ -54,7 +54,7 @@ def exported(
     spark: "SparkSession",
     inputs: Inputs,
     options: ScanOptions,
-    target: Place,
+    target: ExportPlace,
     output: str,
     names: Sequence[str],
     *,
@@ -69,7 +69,7 @@ def exported(
     probe(spark, inputs, options)
     target.share()
     where = absolute(output)
-    _look_at_target(spark, Common(where, target.token, options.storage_options))
+    _look_at_target(spark, ExportCommon(where, target.token, options.storage_options))
     result, witnesses = scan_probed(spark, inputs, options)
     reader = FactReader(inputs, options, result, witnesses, words, payloads)
     if not payloads:
@@ -114,7 +114,7 @@ def export_paths(
     return Exported(datasets, reader.result)
 
 
-def _look_at_target(spark: "SparkSession", shared: Common) -> None:
+def _look_at_target(spark: "SparkSession", shared: ExportCommon) -> None:
     """Let some workers try whether they can write. Raises UsageError."""
     asked = small_table(spark, {"number": list(range(_LOOKS))}, "number bigint").repartitionByRange(_LOOKS, "number")
     _require_none(asked.mapInArrow(partial(_look, shared.packed()), "problem string").toArrow().column("problem").to_pylist())
@@ -134,7 +134,9 @@ def _look(shared: str, batches: Batches) -> Batches:
         yield pa.record_batch({"problem": pa.array([] if problem is None else [problem], pa.string())})
 
 
-def _answers(spark: "SparkSession", shared: Common, reader: FactReader, given: list[Task]) -> Iterator[tuple[Task, list[str]]]:
+def _answers(
+    spark: "SparkSession", shared: ExportCommon, reader: FactReader, given: list[Task]
+) -> Iterator[tuple[Task, list[str]]]:
     """What each task told. Raises UsageError where one could not write."""
     if not given:
         return

@@ -32,7 +32,7 @@ from kafka_forensics.questions.changes import (
     ChangeAnswer,
     ChangesCommon,
     ChangeSlice,
-    Compared,
+    ComparedSnapshots,
     Snapshot,
     Words,
     change_slices,
@@ -77,7 +77,7 @@ MOST_WORKS: Final = 100_000
 
 
 @dataclass(frozen=True, slots=True)
-class Sizes:
+class TaskSizes:
     """How a scan is divided; none of it changes the answer."""
 
     split_bytes: int = 256 << 20
@@ -90,10 +90,12 @@ class Sizes:
     """From how many bytes of logs on the keys of a compacted partition whose replicas differ are compared by many tasks."""
 
 
-USUAL: Final = Sizes()
+USUAL: Final = TaskSizes()
 
 
-def scan_inputs(spark: "SparkSession", inputs: Inputs, options: ScanOptions, sizes: Sizes = USUAL) -> tuple[ScanResult, Witnesses]:
+def scan_inputs(
+    spark: "SparkSession", inputs: Inputs, options: ScanOptions, sizes: TaskSizes = USUAL
+) -> tuple[ScanResult, Witnesses]:
     """Scan what was gathered where Spark's workers read it: the answer, and what the internal topics say.
 
     Raises UsageError where the workers cannot do it. The scan can be of any size: the driver holds a few kilobytes a segment and a
@@ -103,7 +105,9 @@ def scan_inputs(spark: "SparkSession", inputs: Inputs, options: ScanOptions, siz
     return scan_probed(spark, inputs, options, sizes)
 
 
-def scan_probed(spark: "SparkSession", inputs: Inputs, options: ScanOptions, sizes: Sizes = USUAL) -> tuple[ScanResult, Witnesses]:
+def scan_probed(
+    spark: "SparkSession", inputs: Inputs, options: ScanOptions, sizes: TaskSizes = USUAL
+) -> tuple[ScanResult, Witnesses]:
     """`scan_inputs` where workers have been asked already whether they can do the work (`probe`)."""
     total = sum(plan.bytes for plan in [*inputs.replicas, *inputs.internal])
     common = Common(options, digest_key(), worth_compiling(total), sizes.split_bytes, surroundings(inputs))
@@ -134,7 +138,7 @@ def witnesses_of(spark: "SparkSession", inputs: Inputs, common: Common) -> Witne
     return answer.witnesses
 
 
-def _answers(spark: "SparkSession", inputs: Inputs, parts: list[Slice], common: Common, sizes: Sizes) -> Iterator[SliceAnswer]:
+def _answers(spark: "SparkSession", inputs: Inputs, parts: list[Slice], common: Common, sizes: TaskSizes) -> Iterator[SliceAnswer]:
     """The answers about all slices, in their order."""
     told = pack(common)
     states, works = states_of(spark, told, parts, sizes, deep=common.deep)
@@ -149,7 +153,7 @@ class Judging:
     there: Task
     told: bytes
     inputs: Inputs
-    sizes: Sizes
+    sizes: TaskSizes
 
 
 def judged_slices(
@@ -185,14 +189,16 @@ def judged_slices(
         yield answers[number] if number in answers else unpacked(judging.inputs, key_answer)
 
 
-def _may_ask(part: "Slice | ChangeSlice", sizes: Sizes) -> bool:
+def _may_ask(part: "Slice | ChangeSlice", sizes: TaskSizes) -> bool:
     """Whether judging the slice may ask for keys (`KeysApart`)."""
     plans = part.replicas
     compacted = any(plan.context.compacted for plan in plans)
     return compacted and len(plans) > 1 and sum(plan.bytes for plan in plans) >= sizes.keys_apart_bytes
 
 
-def states_of(spark: "SparkSession", common: bytes, parts: Sequence[Slice], sizes: Sizes, *, deep: bool) -> "tuple[DataFrame, int]":
+def states_of(
+    spark: "SparkSession", common: bytes, parts: Sequence[Slice], sizes: TaskSizes, *, deep: bool
+) -> "tuple[DataFrame, int]":
     """Rows of the states of all stretches, and how many works they come of; `common` is the packed `Common`."""
     total = sum(plan.bytes for part in parts for plan in part.replicas)
     suitable = max(LEAST_WORK if deep else min(max(total // WORKS_SOUGHT, LEAST_WORK), MOST_WORK), total // MOST_WORKS)
@@ -356,7 +362,9 @@ def _look(version: str, options: bytes, batches: Batches) -> Batches:
 # Several snapshots as one Spark job: a slice is a partition in all of them, folded once, judged and compared in one task.
 
 
-def compare_inputs(spark: "SparkSession", gathered: "Mapping[str, Inputs]", options: ScanOptions, sizes: Sizes = USUAL) -> Compared:
+def compare_inputs(
+    spark: "SparkSession", gathered: "Mapping[str, Inputs]", options: ScanOptions, sizes: TaskSizes = USUAL
+) -> ComparedSnapshots:
     """Scan every snapshot and compare each with the next, where Spark's workers read them: the local engine's answer.
 
     Raises UsageError where the workers cannot do it. The driver holds what a scan's does, for each snapshot.
@@ -387,7 +395,7 @@ def compare_inputs(spark: "SparkSession", gathered: "Mapping[str, Inputs]", opti
         findings += answer.compared.findings
         incomplete += answer.compared.incomplete
     results = {snapshot.name: snapshot.running.finish() for snapshot in snapshots}
-    return Compared(finished(results, changes, findings, incomplete, gathered), snapshots)
+    return ComparedSnapshots(finished(results, changes, findings, incomplete, gathered), snapshots)
 
 
 def _take(answer: ChangeAnswer, snapshots: list[Snapshot]) -> None:
@@ -403,7 +411,7 @@ def _take(answer: ChangeAnswer, snapshots: list[Snapshot]) -> None:
 
 
 def _changes_answers(
-    spark: "SparkSession", everything: Inputs, parts: list[ChangeSlice], known: ChangesCommon, sizes: Sizes
+    spark: "SparkSession", everything: Inputs, parts: list[ChangeSlice], known: ChangesCommon, sizes: TaskSizes
 ) -> "Iterator[ChangeAnswer]":
     """The answers about all partitions, in their order. States of all snapshots are folded side by side."""
     from pyspark.sql.functions import col, lit

@@ -24,7 +24,7 @@ from pyspark.sql.types import (
 )
 
 from kafka_forensics.errors import PathMissingError, UsageError, did_you_mean, perhaps_meant
-from kafka_forensics.evidence.ledger import Reading
+from kafka_forensics.evidence.ledger import Extent
 from kafka_forensics.evidence.paths import split_name
 from kafka_forensics.facts.rows import SPLIT_BYTES, FactQuery
 from kafka_forensics.model.schemas import SNAPSHOT, SNAPSHOT_FACTS, about, fact_named
@@ -153,7 +153,7 @@ _NUMBER: Final = re.compile(r"-?\d{1,19}", re.ASCII)
 _SIZE: Final = re.compile(r"(\d{1,15})\s*([kmgt]?)(?:i?b)?", re.ASCII | re.IGNORECASE)
 _TRUTHS: Final = {"true": True, "false": False}
 Value = TypeVar("Value")
-_COPIED: Final = {reading.value: reading for reading in (Reading.WHOLE, Reading.PARTIAL)}
+_COPIED: Final = {reading.value: reading for reading in (Extent.WHOLE, Extent.PARTIAL)}
 _UNITS: Final = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
 _URI: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 

@@ -32,7 +32,7 @@ def text(result: ScanResult) -> str:
 
 def scanned(paths: list[str], spark: FakeSession, **sizes: int) -> ScanResult:
     options = ScanOptions()
-    return job.scan_inputs(spark, gather(paths, options), options, job.Sizes(**sizes))[0]  # type: ignore[arg-type]
+    return job.scan_inputs(spark, gather(paths, options), options, job.TaskSizes(**sizes))[0]  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("sizes", [{}, {"split_bytes": 1000, "work_bytes": 3000, "slices_a_task": 2, "keys_apart_bytes": 0}])
@@ -227,7 +227,7 @@ def test_only_large_compacted_partitions_may_ask_for_keys(
     for plan in part.replicas:
         plan.context.compacted = compacted
     exact = sum(plan.bytes for plan in part.replicas) if asks else least
-    assert job._may_ask(part, job.Sizes(keys_apart_bytes=exact)) is asks
+    assert job._may_ask(part, job.TaskSizes(keys_apart_bytes=exact)) is asks
 
 
 @pytest.mark.parametrize(("work_bytes", "works"), [(None, 1), (1, 2), (1 << 40, 1)])
@@ -239,5 +239,5 @@ def test_small_logs_are_one_work_unless_asked_otherwise(tmp_path: Path, deep: bo
     spark: Any = FakeSession()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(job, "fold_works_there", lambda *_: iter(()))
-        _, found = job.states_of(spark, b"", parts, job.Sizes(work_bytes=work_bytes), deep=deep)
+        _, found = job.states_of(spark, b"", parts, job.TaskSizes(work_bytes=work_bytes), deep=deep)
     assert found == works

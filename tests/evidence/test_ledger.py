@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kafka_forensics.evidence.ledger import Case, GivenDirectory, Ledger, Reading, read_directory
+from kafka_forensics.evidence.ledger import Extent, GivenDirectory, Ledger, Presence, read_directory
 from kafka_forensics.model.controller import ControllerHistory, PartitionControl, TopicHistory
 
 A, B, C, D = ("a", 0), ("b", 0), ("c", 0), ("d", 0)
@@ -16,7 +16,7 @@ ONE, TWO, ELSE = "directoryAAAAAAAAAAAAA", "directoryBBBBBBBBBBBBB", "directoryC
 
 def given(broker: int, *there: tuple[str, int], named: Iterable[tuple[str, int]] = (), **more: object) -> GivenDirectory:
     """A log directory that holds whole replicas, and a checkpoint that gives an offset to those named."""
-    fields: dict[str, object] = {"node_id": broker, "there": dict.fromkeys(there, Case.WHOLE)}
+    fields: dict[str, object] = {"node_id": broker, "there": dict.fromkeys(there, Presence.WHOLE)}
     fields["watermarks"] = dict.fromkeys(named, 10)
     return GivenDirectory(broker, **({"name": f"b{broker}"} | fields | more))  # type: ignore[arg-type]
 
@@ -34,31 +34,31 @@ def cases(ledger: Ledger, key: tuple[str, int]) -> dict[int | str, str]:
 @pytest.mark.parametrize(
     ("directory", "asked", "reading", "reason"),
     [
-        (given(1, A, B, named=[A, B]), None, Reading.WHOLE, "whole"),
-        (given(1, A, B, C, named=[A, B, C, D]), None, Reading.WHOLE, "whole"),
-        (given(1, A, named=[A, B]), None, Reading.WHOLE, "whole"),
-        (given(1, A, named=[A, B, C]), None, Reading.PARTIAL, "most_absent"),
-        (given(1, named=[A, B, C]), None, Reading.WHOLE, "whole"),
-        (given(1, A, has_identity=False, has_checkpoints=False), None, Reading.PARTIAL, "no_small_files"),
-        (given(1, A, is_alone=True, named=[A]), None, Reading.PARTIAL, "alone"),
-        (given(1, A, has_checkpoints=False), None, Reading.WHOLE, "whole"),
-        (given(1, has_checkpoints=False), None, Reading.WIPED, "identity_alone"),
-        (given(1, METADATA, has_checkpoints=False), None, Reading.WHOLE, "whole"),
-        (given(1, has_checkpoints=False), Reading.PARTIAL, Reading.PARTIAL, "said"),
-        (given(1, has_checkpoints=False), Reading.WHOLE, Reading.WIPED, "said"),
-        (given(1, A, named=[A, B, C]), Reading.WHOLE, Reading.WHOLE, "said"),
-        (given(1, A, B, named=[A, B, C]), Reading.PARTIAL, Reading.PARTIAL, "said"),
+        (given(1, A, B, named=[A, B]), None, Extent.WHOLE, "whole"),
+        (given(1, A, B, C, named=[A, B, C, D]), None, Extent.WHOLE, "whole"),
+        (given(1, A, named=[A, B]), None, Extent.WHOLE, "whole"),
+        (given(1, A, named=[A, B, C]), None, Extent.PARTIAL, "most_absent"),
+        (given(1, named=[A, B, C]), None, Extent.WHOLE, "whole"),
+        (given(1, A, has_identity=False, has_checkpoints=False), None, Extent.PARTIAL, "no_small_files"),
+        (given(1, A, is_alone=True, named=[A]), None, Extent.PARTIAL, "alone"),
+        (given(1, A, has_checkpoints=False), None, Extent.WHOLE, "whole"),
+        (given(1, has_checkpoints=False), None, Extent.WIPED, "identity_alone"),
+        (given(1, METADATA, has_checkpoints=False), None, Extent.WHOLE, "whole"),
+        (given(1, has_checkpoints=False), Extent.PARTIAL, Extent.PARTIAL, "said"),
+        (given(1, has_checkpoints=False), Extent.WHOLE, Extent.WIPED, "said"),
+        (given(1, A, named=[A, B, C]), Extent.WHOLE, Extent.WHOLE, "said"),
+        (given(1, A, B, named=[A, B, C]), Extent.PARTIAL, Extent.PARTIAL, "said"),
     ],
 )
-def test_each_row_of_the_table(directory: GivenDirectory, asked: Reading | None, reading: Reading, reason: str) -> None:
+def test_each_row_of_the_table(directory: GivenDirectory, asked: Extent | None, reading: Extent, reason: str) -> None:
     directory_reading = read_directory(directory, directory.watermarks, asked)
     assert (directory_reading.reading, directory_reading.reason) == (reading, reason)
 
 
 def test_a_controllers_directory_is_not_wiped_and_one_with_assigned_replicas_is() -> None:
     alone = given(1, METADATA, has_checkpoints=False)
-    assert Ledger([alone], controller(a=[2])).readings[0].reading is Reading.WHOLE
-    assert Ledger([alone], controller(a=[1])).readings[0].reading is Reading.WIPED
+    assert Ledger([alone], controller(a=[2])).readings[0].reading is Extent.WHOLE
+    assert Ledger([alone], controller(a=[1])).readings[0].reading is Extent.WIPED
 
 
 def test_a_checkpoint_names_what_is_absent_from_a_whole_directory_and_not_copied_from_a_partial_one() -> None:
@@ -67,8 +67,8 @@ def test_a_checkpoint_names_what_is_absent_from_a_whole_directory_and_not_copied
     assert cases(ledger, A) == {1: "whole", 2: "whole"}
     assert cases(ledger, B) == {1: "whole", 2: "not_copied"}
     assert cases(ledger, C) == {1: "absent", 2: "not_copied"}
-    assert cases(Ledger([whole, partial], copied=Reading.WHOLE), C) == {1: "absent", 2: "absent"}
-    assert cases(Ledger([whole, partial], copied=Reading.PARTIAL), C) == {1: "not_copied", 2: "not_copied"}
+    assert cases(Ledger([whole, partial], copied=Extent.WHOLE), C) == {1: "absent", 2: "absent"}
+    assert cases(Ledger([whole, partial], copied=Extent.PARTIAL), C) == {1: "not_copied", 2: "not_copied"}
 
 
 def test_an_offset_of_zero_expects_nothing_and_neither_does_a_directory_set_aside() -> None:
@@ -92,21 +92,21 @@ def test_the_controllers_say_who_has_replicas_and_of_whom_nothing_was_given() ->
 
 def test_of_a_broker_that_has_no_replica_any_more_the_row_says_so() -> None:
     [_, moved] = Ledger([given(1, A), given(2, B, named=[A, B])], controller(a=[1], b=[2])).rows(*A)
-    assert (moved.broker, moved.case, moved.is_assigned) == (2, Case.ABSENT, False)
+    assert (moved.broker, moved.case, moved.is_assigned) == (2, Presence.ABSENT, False)
 
 
 def test_a_partition_that_the_controllers_do_not_know_is_deleted() -> None:
     known = controller(b=[1])
     known.topics["of a"] = TopicHistory(A[0], "of a")
     [row] = Ledger([given(1, B, named=[A, B])], known).rows(*A)
-    assert (row.case, row.is_deleted, row.never_known) == (Case.ABSENT, True, False)
+    assert (row.case, row.is_deleted, row.never_known) == (Presence.ABSENT, True, False)
 
 
 def test_one_of_a_topic_that_their_log_never_had_is_not_unless_it_is_not_here_whole() -> None:
     directory = given(1, B, named=[A, B])
     known = controller(b=[1])
     [row] = Ledger([directory], known).rows(*A)
-    assert (row.case, row.is_deleted, row.never_known) == (Case.ABSENT, False, True)
+    assert (row.case, row.is_deleted, row.never_known) == (Presence.ABSENT, False, True)
     [elsewhere] = Ledger([replace(directory, of_another_cluster=True)], known).rows(*A)
     assert (elsewhere.is_deleted, elsewhere.never_known) == (True, False)
     lacking: list[dict[str, Any]] = [{"log_start_offset": 1}, {"gaps": [(3, 4)]}, {"malformed_records": 1}, {"unknown_after": 7}]
@@ -140,7 +140,7 @@ def test_a_wiped_directory_may_have_held_what_others_hold_where_no_controller_sa
 
 
 def test_what_is_no_directory_is_not_absent() -> None:
-    odd = given(1, named=[A, B], there={A: Case.LINK, B: Case.UNREADABLE})
+    odd = given(1, named=[A, B], there={A: Presence.LINK, B: Presence.UNREADABLE})
     ledger = Ledger([odd])
     assert (cases(ledger, A), cases(ledger, B)) == ({1: "link"}, {1: "unreadable"})
 
@@ -150,4 +150,4 @@ def test_many_partitions_are_a_matter_of_seconds() -> None:
     keys = [(f"t{number}", 0) for number in range(30_000)]
     brokers = [given(broker, *keys[(broker == 3) * 10_000 :], named=keys) for broker in (1, 2, 3)]
     history = ControllerHistory({key: PartitionControl(1, 0, [1, 2, 3], [], [1, 2, 3]) for key in keys})
-    assert sum(row.case is Case.ABSENT for row in Ledger(brokers, history).without_copy()) == 10_000
+    assert sum(row.case is Presence.ABSENT for row in Ledger(brokers, history).without_copy()) == 10_000

@@ -15,7 +15,7 @@ import kafka_forensics as kf
 from kafka_forensics.cli.main import outcome
 from kafka_forensics.errors import UsageError
 from kafka_forensics.export.places import join_place, open_place
-from kafka_forensics.export.target import Place
+from kafka_forensics.export.target import ExportPlace
 from kafka_forensics.model.schemas import FACTS
 from tests.support.exports import HIVE, SAMPLES, rows
 from tests.support.s3_server import ACCESS_KEY, SECRET_KEY, S3Proxy, S3Server, s3_proxy, s3_server
@@ -57,7 +57,7 @@ def keys(s3: S3Server, bucket: str) -> set[str]:
     return {one["Key"] for one in s3.client().list_objects_v2(Bucket=bucket).get("Contents", ())}
 
 
-def opened(s3: S3Server, uri: str) -> Place:
+def opened(s3: S3Server, uri: str) -> ExportPlace:
     return open_place(uri, [], storage(s3))
 
 

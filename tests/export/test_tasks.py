@@ -13,7 +13,7 @@ from kafka_forensics.export import datasets
 from kafka_forensics.export import tasks as export_tasks
 from kafka_forensics.export.datasets import export_facts
 from kafka_forensics.export.places import open_place
-from kafka_forensics.export.tasks import BY_TASKS, Common, Task, common, known_transactions, look, tasks, told, write_task
+from kafka_forensics.export.tasks import BY_TASKS, ExportCommon, Task, common, known_transactions, look, tasks, told, write_task
 from kafka_forensics.export.views import words
 from kafka_forensics.facts import spans as facts_spans
 from kafka_forensics.facts import splits as fact_splits
@@ -167,5 +167,5 @@ def test_a_process_that_sees_another_directory_says_so(tmp_path: Path) -> None:
     assert "cannot write to" in (look(packed) or "")
 
 
-def elsewhere(shared: Common, folder: Path) -> str:
+def elsewhere(shared: ExportCommon, folder: Path) -> str:
     return replace(shared, path=str(folder)).packed()

@@ -10,7 +10,7 @@ import pytest
 from kafka_forensics.cli.outputs.plan import summary_line
 from kafka_forensics.cli.outputs.plan_words import step_lines
 from kafka_forensics.engine.local import scan
-from kafka_forensics.evidence.ledger import Reading
+from kafka_forensics.evidence.ledger import Extent
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.files import EpochEntry
 from kafka_forensics.questions.plan.planning import Planned, PlanOptions, make_plans
@@ -108,7 +108,7 @@ def test_a_replica_that_only_the_controllers_expect_is_named(tmp_path: Path, isr
     brokers = controlled_by(healthy(tmp_path), *in_sync(isr))
     shutil.rmtree(brokers.log_dir(3) / "t-0")
     write_checkpoint(brokers.log_dir(3), "replication", 0)
-    result = scan(paths(brokers), ScanOptions(copied=Reading.WHOLE))
+    result = scan(paths(brokers), ScanOptions(copied=Extent.WHOLE))
     kind = "REPLICA_MISSING" if severity == "info" else "ISR_MEMBER_MISSING_COMMITTED"
     assert [row for row in said(result) if row[2] == 3 and row[0] in (kind, "REPLICA_MISSING")] == [(kind, severity, 3)]
     if severity == "info":
@@ -118,8 +118,8 @@ def test_a_replica_that_only_the_controllers_expect_is_named(tmp_path: Path, isr
 def test_said_to_be_partial_it_is_not_concluded_from(tmp_path: Path) -> None:
     brokers = controlled_by(healthy(tmp_path), *in_sync([3]))
     wipe(brokers, 3)
-    assert told(brokers, copied=Reading.PARTIAL) == []
-    plans = make_plans(paths(brokers), ScanOptions(copied=Reading.PARTIAL), PlanOptions())
+    assert told(brokers, copied=Extent.PARTIAL) == []
+    plans = make_plans(paths(brokers), ScanOptions(copied=Extent.PARTIAL), PlanOptions())
     assert [missing.kind for missing in plans.planned[0].plan.missing] == ["not_copied"]
     assert plans.planned[0].plan.ordinary_loss is None
 
@@ -204,7 +204,7 @@ def test_nothing_is_lost_everywhere_while_what_may_be_a_log_directory_was_not_re
         shutil.rmtree(brokers.log_dir(broker) / "t-0")
     if hidden:
         brokers.log_dir(3).symlink_to(outside)
-    result = scan([str(brokers.root)], ScanOptions(copied=Reading.WHOLE))
+    result = scan([str(brokers.root)], ScanOptions(copied=Extent.WHOLE))
     assert bool(result.incomplete) is hidden
     lost = [finding for finding in result.findings if finding.kind == "COMMITTED_LOST_EVERYWHERE"]
     assert len(lost) == (0 if hidden else 1)
@@ -371,7 +371,7 @@ def test_a_wiped_disk_alone_is_told(tmp_path: Path) -> None:
     (finding,) = scan(wiped, ScanOptions()).findings
     assert (finding.kind, finding.severity.value, finding.confidence.value) == ("LOG_DIR_WIPED", "warning", "suspected")
     assert "harmless if the broker is new" in message(finding)
-    assert scan(wiped, ScanOptions(copied=Reading.PARTIAL)).findings == []
+    assert scan(wiped, ScanOptions(copied=Extent.PARTIAL)).findings == []
     assert "LOG_DIR_WIPED" in summary_line(make_plans(wiped, ScanOptions(), PlanOptions()))
 
 
@@ -435,7 +435,7 @@ def test_what_was_not_read_may_hold_what_no_copy_has(tmp_path: Path, hides: str 
     elif hides == "link":
         (tmp_path / "given" / "b4").symlink_to(tmp_path / "nowhere")
     given = [str(brokers.root)] if hides == "link" else paths(brokers)
-    result = scan(given, ScanOptions(copied=Reading.WHOLE))
+    result = scan(given, ScanOptions(copied=Extent.WHOLE))
     lost = [finding for finding in result.findings if finding.kind == "COMMITTED_LOST_EVERYWHERE"]
     assert bool(result.incomplete) is (hides is not None)
     if hides is None:
@@ -473,7 +473,7 @@ def test_what_was_not_copied_is_an_info_line_a_broker(tmp_path: Path) -> None:
 
 def test_said_to_be_whole_all_of_it_is_gone(tmp_path: Path) -> None:
     brokers = partial(tmp_path)
-    kinds = {(kind, severity) for kind, severity, _ in told(brokers, copied=Reading.WHOLE)}
+    kinds = {(kind, severity) for kind, severity, _ in told(brokers, copied=Extent.WHOLE)}
     assert kinds == {("COMMITTED_LOST_EVERYWHERE", "critical"), ("REPLICA_MISSING", "warning")}
 
 

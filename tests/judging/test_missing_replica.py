@@ -8,7 +8,7 @@ import pytest
 
 from kafka_forensics.engine.local import scan
 from kafka_forensics.errors import SourceError
-from kafka_forensics.evidence.ledger import Reading
+from kafka_forensics.evidence.ledger import Extent
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.storage.local import LocalSource
 from kafka_forensics.wording import message
@@ -36,7 +36,7 @@ def test_every_partition_that_is_gone_everywhere_is_told(tmp_path: Path) -> None
         checkpoint = brokers.log_dir(broker) / "replication-offset-checkpoint"
         lines = [*(f"gone {number} {number + 1}" for number in range(40)), "t 0 " + checkpoint.read_text().split()[-1]]
         checkpoint.write_text(f"0\n{len(lines)}\n" + "".join(f"{line}\n" for line in lines))
-    result = scan([str(brokers.log_dir(broker)) for broker in (1, 2, 3)], ScanOptions(copied=Reading.WHOLE))
+    result = scan([str(brokers.log_dir(broker)) for broker in (1, 2, 3)], ScanOptions(copied=Extent.WHOLE))
     lost = [finding for finding in result.findings if finding.kind == "COMMITTED_LOST_EVERYWHERE"]
     assert [(finding.place.topic, finding.place.partition, finding.place.offset_end) for finding in lost] == [
         ("gone", number, number + 1) for number in range(40)
@@ -60,7 +60,7 @@ def test_what_was_not_asked_for_is_not_told(tmp_path: Path) -> None:
     gone = {"COMMITTED_LOST_EVERYWHERE", "REPLICA_MISSING"}
 
     def told(**asked: Any) -> set[tuple[str, str | None, int | None, int | str | None]]:
-        result = scan([str(path) for path in brokers.log_dirs], ScanOptions(copied=Reading.WHOLE, **asked))
+        result = scan([str(path) for path in brokers.log_dirs], ScanOptions(copied=Extent.WHOLE, **asked))
         places = [(finding.kind, finding.place) for finding in result.findings if finding.kind in gone]
         return {(kind, place.topic, place.partition, place.broker) for kind, place in places}
 

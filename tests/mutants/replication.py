@@ -58,8 +58,8 @@ MUTANTS = [
         "replication/acks",
         "replication/test_acks_rules",
         (
-            "return Answer.NOT_ENOUGH_REPLICAS if acks == ALL and state.under_min_isr else Answer.WAITING",
-            "return Answer.NOT_ENOUGH_REPLICAS if acks != ALL and state.under_min_isr else Answer.WAITING",
+            "return ProduceResponse.NOT_ENOUGH_REPLICAS if acks == ALL and state.under_min_isr else ProduceResponse.WAITING",
+            "return ProduceResponse.NOT_ENOUGH_REPLICAS if acks != ALL and state.under_min_isr else ProduceResponse.WAITING",
         ),
         (
             "needed = min(state.min_insync_replicas, len(state.follower_ends) + 1)",
@@ -101,8 +101,8 @@ MUTANTS = [
         ("if epoch is not None and batch.producer_epoch < epoch:", "if epoch is not None or batch.producer_epoch < epoch:"),
         ("if not of_epoch:", "if of_epoch:"),
         (
-            "return Verdict.APPEND if epoch is None or batch.base_sequence == 0 else Verdict.OUT_OF_ORDER",
-            "return Verdict.APPEND if epoch is not None or batch.base_sequence == 0 else Verdict.OUT_OF_ORDER",
+            "return SequenceVerdict.APPEND if epoch is None or batch.base_sequence == 0 else SequenceVerdict.OUT_OF_ORDER",
+            "return SequenceVerdict.APPEND if epoch is not None or batch.base_sequence == 0 else SequenceVerdict.OUT_OF_ORDER",
         ),
         (
             "follows = batch.base_sequence == (of_epoch[-1].last_sequence + 1) & MAX_SEQUENCE",

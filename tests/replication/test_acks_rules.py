@@ -4,7 +4,17 @@ from itertools import chain, combinations
 
 import pytest
 
-from kafka_forensics.replication.acks import ALL, LEADER, NONE, Answer, Fate, after_append, before_append, fate, promised_holders
+from kafka_forensics.replication.acks import (
+    ALL,
+    LEADER,
+    NONE,
+    Fate,
+    ProduceResponse,
+    after_append,
+    before_append,
+    fate,
+    promised_holders,
+)
 from kafka_forensics.replication.watermarks import LeaderState
 
 FULL = LeaderState(1, 10, 6, frozenset({1, 2, 3}), {2: 6, 3: 9}, min_insync_replicas=2)
@@ -15,24 +25,24 @@ ALONE = LeaderState(1, 10, 6, frozenset({1}), {2: 6, 3: 9}, min_insync_replicas=
 @pytest.mark.parametrize(
     ("acks", "state", "last_offset", "answer"),
     [
-        (NONE, FULL, 99, Answer.ACKNOWLEDGED),
-        (LEADER, FULL, 9, Answer.ACKNOWLEDGED),
-        (LEADER, FULL, 10, Answer.WAITING),
-        (ALL, FULL, 5, Answer.ACKNOWLEDGED),
-        (ALL, FULL, 6, Answer.WAITING),
-        (ALL, ALONE, 5, Answer.NOT_ENOUGH_REPLICAS_AFTER_APPEND),
-        (ALL, ALONE, 9, Answer.WAITING),
-        (ALL, SHORT, 5, Answer.NOT_ENOUGH_REPLICAS_AFTER_APPEND),
+        (NONE, FULL, 99, ProduceResponse.ACKNOWLEDGED),
+        (LEADER, FULL, 9, ProduceResponse.ACKNOWLEDGED),
+        (LEADER, FULL, 10, ProduceResponse.WAITING),
+        (ALL, FULL, 5, ProduceResponse.ACKNOWLEDGED),
+        (ALL, FULL, 6, ProduceResponse.WAITING),
+        (ALL, ALONE, 5, ProduceResponse.NOT_ENOUGH_REPLICAS_AFTER_APPEND),
+        (ALL, ALONE, 9, ProduceResponse.WAITING),
+        (ALL, SHORT, 5, ProduceResponse.NOT_ENOUGH_REPLICAS_AFTER_APPEND),
     ],
 )
-def test_what_the_producer_hears(acks: int, state: LeaderState, last_offset: int, answer: Answer) -> None:
+def test_what_the_producer_hears(acks: int, state: LeaderState, last_offset: int, answer: ProduceResponse) -> None:
     assert after_append(acks, state, last_offset) is answer
 
 
 def test_only_acks_all_is_refused_when_the_isr_is_small() -> None:
-    assert before_append(ALL, ALONE) is Answer.NOT_ENOUGH_REPLICAS
-    assert before_append(LEADER, ALONE) is Answer.WAITING
-    assert before_append(ALL, FULL) is Answer.WAITING
+    assert before_append(ALL, ALONE) is ProduceResponse.NOT_ENOUGH_REPLICAS
+    assert before_append(LEADER, ALONE) is ProduceResponse.WAITING
+    assert before_append(ALL, FULL) is ProduceResponse.WAITING
 
 
 @pytest.mark.parametrize(

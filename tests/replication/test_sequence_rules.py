@@ -5,7 +5,7 @@ import pytest
 from kafka_forensics.model.constants import MAX_SEQUENCE
 from kafka_forensics.model.files import EpochEntry
 from kafka_forensics.replication.epochs import assign_epoch
-from kafka_forensics.replication.sequences import NumberedBatch, Verdict, judged
+from kafka_forensics.replication.sequences import NumberedBatch, SequenceVerdict, judged
 
 SIX = [NumberedBatch(0, 2 * number, 2) for number in range(6)]
 
@@ -13,23 +13,25 @@ SIX = [NumberedBatch(0, 2 * number, 2) for number in range(6)]
 @pytest.mark.parametrize(
     ("batch", "epoch", "known", "verdict"),
     [
-        (NumberedBatch(0, 7, 1), None, [], Verdict.APPEND),
-        (NumberedBatch(0, 12, 2), 0, SIX, Verdict.APPEND),
-        (NumberedBatch(0, 10, 2), 0, SIX, Verdict.DUPLICATE),
-        (NumberedBatch(0, 2, 2), 0, SIX, Verdict.DUPLICATE),
-        (NumberedBatch(0, 0, 2), 0, SIX, Verdict.OUT_OF_ORDER),
-        (NumberedBatch(0, 10, 1), 0, SIX, Verdict.OUT_OF_ORDER),
-        (NumberedBatch(0, 13, 1), 0, SIX, Verdict.OUT_OF_ORDER),
-        (NumberedBatch(1, 0, 1), 0, SIX, Verdict.APPEND),
-        (NumberedBatch(1, 12, 1), 0, SIX, Verdict.OUT_OF_ORDER),
-        (NumberedBatch(0, 12, 2), 1, SIX, Verdict.FENCED),
-        (NumberedBatch(0, 10, 2), 1, SIX, Verdict.FENCED),
-        (NumberedBatch(1, 0, 1), 1, SIX, Verdict.APPEND),
-        (NumberedBatch(0, 0, 1), 0, [NumberedBatch(0, MAX_SEQUENCE - 1, 2)], Verdict.APPEND),
-        (NumberedBatch(0, 1, 1), 0, [NumberedBatch(0, MAX_SEQUENCE, 2)], Verdict.APPEND),
+        (NumberedBatch(0, 7, 1), None, [], SequenceVerdict.APPEND),
+        (NumberedBatch(0, 12, 2), 0, SIX, SequenceVerdict.APPEND),
+        (NumberedBatch(0, 10, 2), 0, SIX, SequenceVerdict.DUPLICATE),
+        (NumberedBatch(0, 2, 2), 0, SIX, SequenceVerdict.DUPLICATE),
+        (NumberedBatch(0, 0, 2), 0, SIX, SequenceVerdict.OUT_OF_ORDER),
+        (NumberedBatch(0, 10, 1), 0, SIX, SequenceVerdict.OUT_OF_ORDER),
+        (NumberedBatch(0, 13, 1), 0, SIX, SequenceVerdict.OUT_OF_ORDER),
+        (NumberedBatch(1, 0, 1), 0, SIX, SequenceVerdict.APPEND),
+        (NumberedBatch(1, 12, 1), 0, SIX, SequenceVerdict.OUT_OF_ORDER),
+        (NumberedBatch(0, 12, 2), 1, SIX, SequenceVerdict.FENCED),
+        (NumberedBatch(0, 10, 2), 1, SIX, SequenceVerdict.FENCED),
+        (NumberedBatch(1, 0, 1), 1, SIX, SequenceVerdict.APPEND),
+        (NumberedBatch(0, 0, 1), 0, [NumberedBatch(0, MAX_SEQUENCE - 1, 2)], SequenceVerdict.APPEND),
+        (NumberedBatch(0, 1, 1), 0, [NumberedBatch(0, MAX_SEQUENCE, 2)], SequenceVerdict.APPEND),
     ],
 )
-def test_what_becomes_of_a_batch(batch: NumberedBatch, epoch: int | None, known: list[NumberedBatch], verdict: Verdict) -> None:
+def test_what_becomes_of_a_batch(
+    batch: NumberedBatch, epoch: int | None, known: list[NumberedBatch], verdict: SequenceVerdict
+) -> None:
     assert judged(batch, epoch, known) is verdict
 
 

@@ -156,7 +156,7 @@ MUTANTS: dict[str, list[tuple[Any, str, Any]]] = {
     "anyone is elected": [(control, "elect", anyone)],
     "the watermark waits for nobody": [(actions, "raised", own_end)],
     "followers join the ISR at once": [(isr, "may_join", lambda *_: True)],
-    "acks=all waits for nobody": [(acks, "after_append", lambda *_: acks.Answer.ACKNOWLEDGED)],
+    "acks=all waits for nobody": [(acks, "after_append", lambda *_: acks.ProduceResponse.ACKNOWLEDGED)],
 }
 """A rule that is broken → what is put in its place."""
 

@@ -14,7 +14,7 @@ from kafka_forensics.analysis.transactions_across import across as transactions_
 from kafka_forensics.model.files import EpochEntry
 from kafka_forensics.replication.epochs import follower_cut
 from kafka_forensics.replication.planner import planner
-from kafka_forensics.replication.sequences import Verdict
+from kafka_forensics.replication.sequences import SequenceVerdict
 from kafka_forensics.simulation import actions, materialise, producers
 from kafka_forensics.simulation.random_histories import random_history
 from kafka_forensics.writers.files import write_leader_epochs
@@ -88,7 +88,7 @@ MUTANTS: dict[str, tuple[Any, str, Any]] = {
     "brokers forget their last epoch": (materialise, "write_leader_epochs", without_its_last_epoch),
     "followers skip their step": (actions, "truncate", lambda *_: None),
     "leaders begin no epoch": (actions, "assign_epoch", lambda *_: None),
-    "leaders know no producers": (producers, "judge", lambda *_: (Verdict.APPEND, -1)),
+    "leaders know no producers": (producers, "judge", lambda *_: (SequenceVerdict.APPEND, -1)),
 }
 """A rule that is broken, in the tool, in the writing of files or in brokers → what is put in its place."""
 

@@ -6,10 +6,20 @@ import pytest
 
 from kafka_forensics.model.files import EpochEntry
 from kafka_forensics.replication.epochs import Log, by_fetch, by_high_watermark, by_kip_101, by_kip_279, truncation_offset
-from kafka_forensics.simulation.model import KIP_101, KIP_320, TRUNCATE_TO_HW, Model, Protocol, Replica, Sizes, State, leader_of
+from kafka_forensics.simulation.model import (
+    KIP_101,
+    KIP_320,
+    TRUNCATE_TO_HW,
+    Model,
+    ModelReplica,
+    Protocol,
+    Sizes,
+    World,
+    leader_of,
+)
 
 
-def reachable(protocol: Protocol, sizes: Sizes) -> Iterator[tuple[State, State, int, int]]:
+def reachable(protocol: Protocol, sizes: Sizes) -> Iterator[tuple[World, World, int, int]]:
     """(before, after, follower, leader) of every time a replica becomes a follower, in all histories."""
     model = Model(protocol, sizes)
     seen = level = {model.initial()}
@@ -24,7 +34,7 @@ def reachable(protocol: Protocol, sizes: Sizes) -> Iterator[tuple[State, State, 
         seen = seen | level
 
 
-def cached(replica: Replica, *, leads: bool) -> Log:
+def cached(replica: ModelReplica, *, leads: bool) -> Log:
     """A log with the epochs its broker caches: of its records, and, on a leader, its own from the log's end on."""
     epochs = [record.leader_epoch for record in replica.log]
     entries = [EpochEntry(epoch, at) for at, epoch in enumerate(epochs) if at == 0 or epochs[at - 1] != epoch]

@@ -18,13 +18,13 @@ from kafka_forensics.simulation.model import (
     Fence,
     Guard,
     Model,
+    ModelRecord,
+    ModelReplica,
     Protocol,
-    Record,
-    Replica,
     Request,
     Sizes,
-    State,
     Truncation,
+    World,
 )
 from kafka_forensics.simulation.steps import layout_of, row_of, rules_of, state_of
 
@@ -45,7 +45,7 @@ ANY_PROTOCOL = st.one_of(
 )
 
 
-def walked(model: Model, choices: list[int]) -> State:
+def walked(model: Model, choices: list[int]) -> World:
     """The state to which a walk leads, that takes at each turn the step that the next choice names."""
     state = model.initial()
     for choice in choices:
@@ -97,9 +97,9 @@ def test_a_key_does_not_know_names_and_gives_the_state_back(sizes: Sizes, choice
     assert key_of(state_of(row, layout), layout).tolist() == key.tolist()
 
 
-def renamed(state: State, names: list[int]) -> State:
+def renamed(state: World, names: list[int]) -> World:
     """The state with replica r called names[r]."""
-    replicas: list[Replica] = list(state.replicas)
+    replicas: list[ModelReplica] = list(state.replicas)
     for old, replica in enumerate(state.replicas):
         replicas[names[old]] = replica._replace(isr=frozenset(names[one] for one in replica.isr))
     requests = tuple(
@@ -110,10 +110,10 @@ def renamed(state: State, names: list[int]) -> State:
 
 
 def test_two_renamings_of_one_world_count_once() -> None:
-    one_record = Replica(0, 0, frozenset({0}), (Record(0, 0),))
-    nobody = Replica(-1, 0, frozenset(), ())
+    one_record = ModelReplica(0, 0, frozenset({0}), (ModelRecord(0, 0),))
+    nobody = ModelReplica(-1, 0, frozenset(), ())
     layout = layout_of(Sizes(2, 1, 1, 0), history=False)
-    state = State((one_record, nobody), (Request(0, frozenset({0})),), frozenset({0}), 1)
+    state = World((one_record, nobody), (Request(0, frozenset({0})),), frozenset({0}), 1)
     keys = {tuple(key_of(each, layout)) for each in (state, renamed(state, [1, 0]))}
     assert len(keys) == 1
     assert tuple(key_of(state._replace(isr=frozenset({1})), layout)) not in keys

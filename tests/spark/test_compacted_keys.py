@@ -16,7 +16,7 @@ from kafka_forensics.evidence.inputs import gather
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.folding.keys.question import KeyAnswer
 from kafka_forensics.spark import job, keys
-from kafka_forensics.spark.job import Sizes, scan_inputs
+from kafka_forensics.spark.job import TaskSizes, scan_inputs
 from kafka_forensics.writers.files import write_offset_checkpoint
 from tests.support.compacted import CLEANED, History, compacted, hidden_by_damage, history, three
 from tests.support.faults import TOPIC, Brokers
@@ -24,7 +24,7 @@ from tests.support.spark_driver import written
 
 pytestmark = pytest.mark.spark
 
-APART = Sizes(keys_apart_bytes=0, work_bytes=1)
+APART = TaskSizes(keys_apart_bytes=0, work_bytes=1)
 
 
 def lost(root: Path) -> Brokers:

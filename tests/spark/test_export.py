@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 import kafka_forensics as kf
 from kafka_forensics.errors import UsageError
 from kafka_forensics.export import tasks
-from kafka_forensics.export.tasks import Common
+from kafka_forensics.export.tasks import ExportCommon
 from kafka_forensics.facts.facts import FactReader
 from kafka_forensics.model.results import ScanResult
 from kafka_forensics.model.schemas import FACTS
@@ -159,7 +159,7 @@ def test_workers_that_do_not_see_the_target(spark: SparkSession, tmp_path: Path,
 
 
 def test_workers_that_lose_the_target_in_the_middle(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def removed(reader: FactReader, token: str, path: str, *, compiled: bool) -> Common:
+    def removed(reader: FactReader, token: str, path: str, *, compiled: bool) -> ExportCommon:
         shutil.rmtree(tmp_path / "out" / "_temporary")
         return tasks.common(reader, token, path, compiled=compiled)
 

@@ -15,7 +15,7 @@ from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.changes import SnapshotsResult
 from kafka_forensics.questions.changes.snapshots import changes, gather_snapshots, snapshot_paths
 from kafka_forensics.spark import keys, scan_snapshots
-from kafka_forensics.spark.job import Sizes, compare_inputs
+from kafka_forensics.spark.job import TaskSizes, compare_inputs
 from tests.support.compacted import CLEANED, compacted, history
 from tests.support.faults import DIRECTORY, HEALTHY, write_files
 from tests.support.snapshot_trees import Snapshots, cut, expired, grown
@@ -59,7 +59,7 @@ def test_on_compacted_logs_in_small_pieces(spark: SparkSession, tmp_path: Path) 
     compacted(tmp_path / "b", {broker: history().left({0, 1}, roll=CLEANED) for broker in brokers}, dict.fromkeys(brokers, CLEANED))
     options = ScanOptions()
     gathered = gather_snapshots(snapshot_paths(str(tmp_path), options, (), []), options)
-    there = compare_inputs(spark, gathered, options, Sizes(64, 512, 1)).result
+    there = compare_inputs(spark, gathered, options, TaskSizes(64, 512, 1)).result
     here = changes(str(tmp_path), options).result
     assert there.changes == here.changes
     assert there.findings == here.findings
@@ -87,7 +87,7 @@ def test_keys_are_compared_by_sorting_them_within_and_between_snapshots(
     monkeypatch.setattr(keys, "answered_keys", noting)
     options, root = ScanOptions(), str(tmp_path / "both")
     gathered = gather_snapshots(snapshot_paths(root, options, (), []), options)
-    there = compare_inputs(spark, gathered, options, Sizes(work_bytes=1, keys_apart_bytes=0)).result
+    there = compare_inputs(spark, gathered, options, TaskSizes(work_bytes=1, keys_apart_bytes=0)).result
     here = changes(root, options).result
     assert said(there) == said(here)
     assert asked == [3]

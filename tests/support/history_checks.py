@@ -7,7 +7,7 @@ from itertools import combinations
 from kafka_forensics.model.files import EpochEntry
 from kafka_forensics.replication.planner import planner
 from kafka_forensics.replication.planner.plans import Candidate, Plan, PlanPartition, PlanReplica
-from kafka_forensics.simulation.cluster import Batch, Cluster, Partition, Replica
+from kafka_forensics.simulation.cluster import Batch, Cluster, Partition, SimulatedReplica
 from kafka_forensics.simulation.random_histories import RandomHistory
 from kafka_forensics.simulation.truth import elections
 from tests.support import history_truth as told
@@ -38,7 +38,7 @@ def plan_partition_of(cluster: Cluster, partition: Partition, logs: Mapping[int,
     return PlanPartition(partition.topic, partition.number, replicas, apart)
 
 
-def _replica(cluster: Cluster, replica: Replica) -> PlanReplica:
+def _replica(cluster: Cluster, replica: SimulatedReplica) -> PlanReplica:
     """A replica as its broker would load it from its directory."""
     clean = replica.broker in cluster.clean
     checkpoint = None

@@ -7,7 +7,7 @@ present leader is, by the disks, the longest log of those that name the latest e
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from kafka_forensics.simulation.cluster import Batch, Change, Cluster, Partition, Replica
+from kafka_forensics.simulation.cluster import Batch, Cluster, Partition, PartitionChange, SimulatedReplica
 from kafka_forensics.simulation.transactions import Coordinator
 from tests.support import history_truth as told
 from tests.support.history_truth import Entry, Log, Ranges
@@ -58,7 +58,7 @@ def disk_of(cluster: Cluster, partition: Partition, logs: Mapping[int, Log]) -> 
     return Disk(partition, logs, watermarks, {broker: _last_epoch(cluster, replica) for broker, replica in replicas})
 
 
-def _last_epoch(cluster: Cluster, replica: Replica) -> int:
+def _last_epoch(cluster: Cluster, replica: SimulatedReplica) -> int:
     if not cluster.epochs_known:
         return -1
     written = replica.batches[-1].leader_epoch if replica.batches else -1
@@ -188,7 +188,7 @@ def _begun_with(disk: Disk, leader_epoch: int) -> list[Entry] | None:
     return None
 
 
-def _elections(cluster: Cluster, partition: Partition) -> list[Change]:
+def _elections(cluster: Cluster, partition: Partition) -> list[PartitionChange]:
     return [change for change in cluster.changes if change.topic_partition == partition.name and change.elected]
 
 

@@ -233,7 +233,7 @@ class Driver:
         return self.take(seconds)
 
     def send_scan(self, *paths: Path | str, **asked: Any) -> None:
-        """Ask for a scan; options of `ScanOptions` and `Sizes` by their names, and what `spark_driver` takes beside them."""
+        """Ask for a scan; options of `ScanOptions` and `TaskSizes` by their names, and what `spark_driver` takes beside them."""
         self._send({"do": "scan", "paths": [str(path) for path in paths], **asked})
 
     def export(self, *paths: Path | str, output: Path, **asked: Any) -> "Answer":

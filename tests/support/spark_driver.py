@@ -94,7 +94,7 @@ def _options(asked: dict[str, Any]) -> ScanOptions:
 def _scanned(spark: "SparkSession", asked: dict[str, Any]) -> dict[str, Any]:
     """The answer to `scan`, while `meanwhile` happens `when` the paths are "listed", or the workers "probed"."""
     paths, options = without_secrets(asked["paths"], _options(asked))
-    sizes = replace(job.USUAL, **_chosen(asked, job.Sizes))
+    sizes = replace(job.USUAL, **_chosen(asked, job.TaskSizes))
     inputs = gather(paths, options)
     meanwhile = asked.get("meanwhile")
     if meanwhile is not None and asked["when"] == "listed":
@@ -115,7 +115,7 @@ def _exported(spark: "SparkSession", asked: dict[str, Any]) -> dict[str, Any]:
         return found
 
     vars(export_job)["tasks"] = tasks
-    sizes = _chosen(asked, job.Sizes)
+    sizes = _chosen(asked, job.TaskSizes)
     export_job.export_paths(spark, asked["paths"], asked["output"], asked["facts"], _options(asked), payloads=True, **sizes)
     return {"tasks": counted}
 

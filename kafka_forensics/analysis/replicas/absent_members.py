@@ -12,7 +12,7 @@ from kafka_forensics.analysis.catalogue import finding, on_premises
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.analysis.replicas.diff import BatchReader
 from kafka_forensics.analysis.replicas.elections import electable
-from kafka_forensics.evidence.ledger import Case, ExpectedReplica
+from kafka_forensics.evidence.ledger import ExpectedReplica, Presence
 from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.controller import PartitionControl
 from kafka_forensics.model.findings import Confidence, Finding, Place, Severity
@@ -35,7 +35,7 @@ class _AtRisk:
 def with_absent_members(replicas: list[Replica], findings: list[Finding], reader: BatchReader) -> list[Finding]:
     """`findings` about replicas that were compared, with those about absent and empty ones that may lead."""
     control = replicas[0].context.control
-    absent = [row for row in replicas[0].context.without_copy if row.case is Case.ABSENT]
+    absent = [row for row in replicas[0].context.without_copy if row.case is Presence.ABSENT]
     if control is None:
         empty = [] if any(each.kind in _LOST_ALREADY for each in findings) else _empty(replicas)
         told = [_suspected(replicas, row) for row in absent if not (row.is_deleted or row.is_set_aside)]

@@ -20,9 +20,9 @@ from kafka_forensics.replication.recovery import (
     OFFSET_REGRESSION,
     Cut,
     Forecast,
+    LoaderStep,
     LogFacts,
     SegmentFacts,
-    Step,
     Stop,
     segment_file,
 )
@@ -150,7 +150,7 @@ def add_recovery(findings: list[Finding], replica: Replica, outlook: Outlook) ->
                 one.evidence["unclean_restart"] = told
 
 
-def swap_finding(replica: Replica, facts: LogFacts, steps: list[Step], swapped: Mapping[int, list[Run]]) -> Finding:
+def swap_finding(replica: Replica, facts: LogFacts, steps: list[LoaderStep], swapped: Mapping[int, list[Run]]) -> Finding:
     """`INTERRUPTED_SWAP`: what the loader would rename or delete, in order.
 
     `swapped` has the offsets of the `.swap` files by base offset. Critical where live offsets below the high watermark would go and
@@ -196,7 +196,7 @@ def refused_at(outlook: RecoveryOutlook) -> str | None:
     return None if outlook.starts else outlook.steps[-1].removeprefix("refuse ")
 
 
-def _step(step: Step) -> str:
+def _step(step: LoaderStep) -> str:
     """A step in the shape `delete FILE`, `rename FILE to FILE` or `truncate FILE at offset N`."""
     to = f" to {step.to}" if step.to else ""
     at = f" at offset {step.offset}" if step.offset is not None else ""

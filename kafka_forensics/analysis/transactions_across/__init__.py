@@ -4,7 +4,7 @@ from kafka_forensics.analysis.transactions_across.across import TransactionsAcro
 from kafka_forensics.analysis.transactions_across.decided import SKEW_MS, TV2
 from kafka_forensics.analysis.transactions_across.facts import (
     DamagedLog,
-    PartitionTransactions,
+    PartitionTransactionFacts,
     best_copy,
     damage_of,
     hidden_by_damage,
@@ -16,7 +16,7 @@ __all__ = [
     "SKEW_MS",
     "TV2",
     "DamagedLog",
-    "PartitionTransactions",
+    "PartitionTransactionFacts",
     "TransactionsAcross",
     "best_copy",
     "completed",

@@ -9,7 +9,7 @@ from kafka_forensics.analysis.catalogue import finding
 from kafka_forensics.analysis.internal_topics import describes
 from kafka_forensics.analysis.transactions import OpenTransaction
 from kafka_forensics.analysis.transactions_across.decided import Commits, Contradiction, contradictions, disagreements
-from kafka_forensics.analysis.transactions_across.facts import CollectedFacts, PartitionFacts, PartitionTransactions
+from kafka_forensics.analysis.transactions_across.facts import CollectedFacts, PartitionFacts, PartitionTransactionFacts
 from kafka_forensics.analysis.transactions_across.marker_witness import Decided, committed_beyond, completed
 from kafka_forensics.evidence.context import ReplicaContext
 from kafka_forensics.model.coordinators import DEFAULT_MAX_TIMEOUT_MS, LATE_BUFFER_MS, LoggedState, TopicPartition, TransactionLog
@@ -35,7 +35,7 @@ class TransactionsAcross:
         self._facts = CollectedFacts()
         self._commits: Commits | None = None
 
-    def take(self, transactions: PartitionTransactions) -> None:
+    def take(self, transactions: PartitionTransactionFacts) -> None:
         """Add a partition."""
         self._facts.take(transactions)
 

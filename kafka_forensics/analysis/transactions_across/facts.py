@@ -271,7 +271,7 @@ def _end(replica: Replica) -> tuple[int, int]:
 
 
 @dataclass(slots=True)
-class PartitionTransactions:
+class PartitionTransactionFacts:
     """What is kept of one partition, with the newest timestamps in its copies, ms (-1: none)."""
 
     facts: PartitionFacts | None
@@ -283,14 +283,14 @@ class PartitionTransactions:
     """Broker → the newest that a broker stamped in its copy; in internal topics no client stamps anything."""
 
 
-def partition_transactions(replicas: Sequence[Replica]) -> PartitionTransactions:
+def partition_transactions(replicas: Sequence[Replica]) -> PartitionTransactionFacts:
     """What is kept of the copies of one partition."""
     reached: dict[int | str, int] = {}
     for replica in replicas:
         framing = replica.state.framing
         stamped = framing.max_timestamp if replica.context.topic in WITNESS_TOPICS else framing.broker_timestamp
         reached[replica.broker] = max(stamped, reached.get(replica.broker, -1))
-    return PartitionTransactions(
+    return PartitionTransactionFacts(
         partition_facts(replicas),
         max(replica.state.transactions.last_markers.newest_timestamp for replica in replicas),
         max(replica.state.framing.broker_timestamp for replica in replicas),
@@ -310,7 +310,7 @@ class CollectedFacts:
     """Broker → the newest that a broker stamped in any log of its copies."""
     _rows: int = 0
 
-    def take(self, transactions: PartitionTransactions) -> None:
+    def take(self, transactions: PartitionTransactionFacts) -> None:
         """Add a partition."""
         self.newest_timestamp = max(self.newest_timestamp, transactions.newest_timestamp)
         self.broker_timestamp = max(self.broker_timestamp, transactions.broker_timestamp)

@@ -14,7 +14,7 @@ from kafka_forensics.model.findings import without_payloads
 
 if TYPE_CHECKING:
     from kafka_forensics.export.datasets import Dataset
-    from kafka_forensics.export.target import Place
+    from kafka_forensics.export.target import ExportPlace
     from kafka_forensics.facts.facts import FactReader
 
 
@@ -124,7 +124,14 @@ def export(
 
 
 def _run(
-    paths: list[str], scan_options: ScanOptions, target: "Place", names: list[str], screen: Destination, how: "How", *, quiet: bool
+    paths: list[str],
+    scan_options: ScanOptions,
+    target: "ExportPlace",
+    names: list[str],
+    screen: Destination,
+    how: "How",
+    *,
+    quiet: bool,
 ) -> "tuple[FactReader, list[Dataset]]":
     from kafka_forensics.cli.progress import Progress
     from kafka_forensics.export.datasets import export_facts
@@ -169,7 +176,7 @@ class Spark(NamedTuple):
 def _run_on_spark(
     paths: list[str],
     scan_options: ScanOptions,
-    target: "Place",
+    target: "ExportPlace",
     names: list[str],
     screen: Destination,
     where: Spark,

@@ -122,12 +122,12 @@ def log_to(screen: Destination, level: str = "INFO") -> None:
 
     from kafka_forensics.cli.streams import printable
 
-    class Plain(logging.Formatter):
+    class PlainFormatter(logging.Formatter):
         def format(self, record: logging.LogRecord) -> str:
             return printable(record.getMessage())
 
     handler = logging.StreamHandler(screen.stream)
-    handler.setFormatter(Plain())
+    handler.setFormatter(PlainFormatter())
     logger = logging.getLogger("kafka_forensics")
     logger.handlers = [handler]
     logger.setLevel(level)

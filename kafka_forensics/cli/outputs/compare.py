@@ -27,7 +27,7 @@ from kafka_forensics.export import json_document
 from kafka_forensics.export.json_document import Shape, json_text, rfc3339
 from kafka_forensics.model.findings import Finding, Severity
 from kafka_forensics.model.results import Read, ReplicaSummary
-from kafka_forensics.questions.compare import CONFLICTS, Held, HeldRecord, OffsetRow, SideBySide, State
+from kafka_forensics.questions.compare import CONFLICTS, Held, HeldRecord, OffsetRow, OffsetState, SideBySide
 from kafka_forensics.wording import message
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ _LONG_NAME: Final = 12
 _DIGEST_DIGITS: Final = 6
 _TOLD: Final = CONFLICTS | {"REPLICA_LAGS", "BATCHES_REENCODED"}
 _ALL: Final = "all"
-_BEYOND: Final = (State.BEYOND_LOG_END, State.NOT_READ)
+_BEYOND: Final = (OffsetState.BEYOND_LOG_END, OffsetState.NOT_READ)
 
 
 class Line(NamedTuple):
@@ -85,7 +85,7 @@ def groups(row: OffsetRow) -> list[tuple[list[int], Held]]:
     """(indexes of the replicas, what they hold) for each thing held at one offset, in the order of the replicas."""
     found: dict[tuple[object, ...], tuple[list[int], Held]] = {}
     for index, held in enumerate(row.held):
-        alone = index if held.state in (State.BEFORE_LOG_START, State.BEYOND_LOG_END) else None
+        alone = index if held.state in (OffsetState.BEFORE_LOG_START, OffsetState.BEYOND_LOG_END) else None
         found.setdefault((held.state, held.record, alone), ([], held))[0].append(index)
     return list(found.values())
 
@@ -147,13 +147,13 @@ def _short(digest: str | None) -> str:
 
 def _nothing(held: Held, replica: ReplicaSummary) -> str:
     match held.state:
-        case State.BEYOND_LOG_END:
+        case OffsetState.BEYOND_LOG_END:
             return f"nothing: its log ends at {replica.log_end_offset}"
-        case State.BEFORE_LOG_START:
+        case OffsetState.BEFORE_LOG_START:
             return f"nothing: its log starts at {replica.log_start_offset}"
-        case State.UNREADABLE:
+        case OffsetState.UNREADABLE:
             return "a batch that cannot be decoded"
-        case State.NOT_READ:
+        case OffsetState.NOT_READ:
             return "not known: its log could not be read"
     return "nothing at this offset"
 

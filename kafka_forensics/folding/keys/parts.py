@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
-from kafka_forensics.analysis.compaction import State
+from kafka_forensics.analysis.compaction import RecordState
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.analysis.segments import Misplaced
 from kafka_forensics.analysis.transactions import endings
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class KeyCounts:
-    """How much of a log lies in each interval between cuts: records by `State`, records without a key, control batches."""
+    """How much of a log lies in each interval between cuts: records by `RecordState`, records without a key, control batches."""
 
     records: "Ints"
     keyless: "Ints"
@@ -30,7 +30,7 @@ class KeyCounts:
     @classmethod
     def none(cls, intervals: int) -> Self:
         """Nothing yet."""
-        return cls(np.zeros((len(State), intervals), np.int64), np.zeros(intervals, np.int64), np.zeros(intervals, np.int64))
+        return cls(np.zeros((len(RecordState), intervals), np.int64), np.zeros(intervals, np.int64), np.zeros(intervals, np.int64))
 
     def merge(self, other: "KeyCounts") -> None:
         """Add those of another part."""
@@ -118,11 +118,11 @@ class Decided:
         first_open = {transaction.producer_id: transaction.first_offset for transaction in fold.open_transactions()}
         return cls(np.asfortranarray(rows), first_open, replica.misplaced)
 
-    def state(self, producer_id: int, offset: int) -> State:
+    def state(self, producer_id: int, offset: int) -> RecordState:
         """State of a transactional batch with this base offset."""
         if offset >= self.undecided.get(producer_id, INT64_MAX):
-            return State.OPEN
+            return RecordState.OPEN
         producers, firsts, lasts = self.aborted.T
         start, end = (int(producers.searchsorted(producer_id, side)) for side in ("left", "right"))
         index = start + int(firsts[start:end].searchsorted(offset, "right")) - 1
-        return State.ABORTED if index >= start and offset <= lasts[index] else State.VISIBLE
+        return RecordState.ABORTED if index >= start and offset <= lasts[index] else RecordState.VISIBLE

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import xxhash
 
-from kafka_forensics.analysis.compaction import ROW_WIDTH, TOMBSTONE, TRANSACTIONAL, Row, State, place
+from kafka_forensics.analysis.compaction import ROW_WIDTH, TOMBSTONE, TRANSACTIONAL, RecordState, Row, place
 from kafka_forensics.analysis.segments import Misplaced, move
 from kafka_forensics.errors import SourceError
 from kafka_forensics.evidence.inputs import ReplicaPlan, typed_path
@@ -219,7 +219,7 @@ class KeyReader:
             interval = int(np.searchsorted(self.cuts, header.base_offset, side="right"))
             self.part.counts.markers[interval] += 1
             return
-        state, flags, horizon = State.VISIBLE, 0, INT64_MAX
+        state, flags, horizon = RecordState.VISIBLE, 0, INT64_MAX
         if header is not None:
             if header.attributes & TRANSACTIONAL_MASK:
                 flags = TRANSACTIONAL
@@ -234,7 +234,7 @@ class KeyReader:
             self._add(records, state * every, flags * every, horizon * every)
 
     def _add(self, records: "_Records", states: "Ints", flags: "Ints", horizons: "Ints") -> None:
-        """Add some records as rows, each with its `State`, its flags but for TOMBSTONE, and its batch's delete horizon."""
+        """Add some records as rows, each with its `RecordState`, its flags but for TOMBSTONE, and its batch's delete horizon."""
         intervals = np.searchsorted(self.cuts, records.offsets, side="right")
         wanted = intervals > 0
         keyless = wanted & (records.key_lengths < 0)

@@ -39,7 +39,7 @@ from kafka_forensics.parsers.internal_topics.flexible_fields import (
     structure,
     uuid,
 )
-from kafka_forensics.parsers.log import OverlongVarintError, read_unsigned
+from kafka_forensics.parsers.log import UnsignedVarintError, read_unsigned
 
 _WITH_EPOCH: Final = Struct(">hqih")
 _INT64: Final = Struct(">q")
@@ -185,7 +185,7 @@ class _Cursor:
             value, self._position = read_unsigned(self._data, self._position)
         except IndexError:
             raise _Unreadable("truncated") from None
-        except OverlongVarintError:
+        except UnsignedVarintError:
             raise _Unreadable("varint") from None
         return value
 

@@ -11,7 +11,7 @@ from math import isfinite
 from struct import Struct, error, unpack_from
 from typing import Any, Final
 
-from kafka_forensics.parsers.log import OverlongVarintError, read_unsigned
+from kafka_forensics.parsers.log import UnsignedVarintError, read_unsigned
 
 Read = Callable[[bytes, int], tuple[Any, int]]
 
@@ -25,7 +25,7 @@ class Malformed(Exception):  # noqa: N818 - no error of the program; parsers cat
     """The bytes break the layout; the argument names how."""
 
 
-UNREADABLE: Final = (IndexError, error, UnicodeDecodeError, OverlongVarintError, Malformed)
+UNREADABLE: Final = (IndexError, error, UnicodeDecodeError, UnsignedVarintError, Malformed)
 LEFT_OUT: Final = object()
 """The default of a tagged field that has no place among the fields where it is left out."""
 

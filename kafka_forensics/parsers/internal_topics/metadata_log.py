@@ -30,7 +30,7 @@ from kafka_forensics.parsers.internal_topics.flexible_fields import (
     structure,
     uuid,
 )
-from kafka_forensics.parsers.log import OverlongVarintError, read_unsigned
+from kafka_forensics.parsers.log import UnsignedVarintError, read_unsigned
 
 NAMES: Final = {
     0: "REGISTER_BROKER_RECORD",
@@ -79,7 +79,7 @@ def decode_metadata_record(value: bytes | None) -> MetadataRecord:
         frame_version, position = read_unsigned(value, 0)
         api_key, position = read_unsigned(value, position)
         version, position = read_unsigned(value, position)
-    except (IndexError, OverlongVarintError):
+    except (IndexError, UnsignedVarintError):
         return MetadataRecord(-1, "UNKNOWN", -1, size, None, "frame")
     if frame_version != 1:
         return MetadataRecord(-1, "UNKNOWN", -1, size, None, "frame")

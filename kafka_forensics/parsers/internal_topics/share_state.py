@@ -20,7 +20,7 @@ from kafka_forensics.parsers.internal_topics.flexible_fields import (
     structure,
     uuid_text,
 )
-from kafka_forensics.parsers.log import OverlongVarintError, read_unsigned
+from kafka_forensics.parsers.log import UnsignedVarintError, read_unsigned
 
 SNAPSHOT: Final = 0
 UPDATE: Final = 1
@@ -247,7 +247,7 @@ def _varint(value: bytes, at: int) -> tuple[int, int]:
         return read_unsigned(value, at)
     except IndexError:
         raise _MalformedError("short") from None
-    except OverlongVarintError:
+    except UnsignedVarintError:
         raise _MalformedError("varint") from None
 
 

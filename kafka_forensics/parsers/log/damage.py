@@ -112,7 +112,7 @@ zero tail but a header cut short: every offset begins with zeros, no length is z
 
 
 @dataclass(slots=True)
-class Outcome:
+class SavedRows:
     """Rows saved from a damaged place, (BATCH_COLUMNS, n), the damage, and where to go on."""
 
     end: int
@@ -132,15 +132,15 @@ class Trouble:
         """Whether batches of magic 0 or 1 may follow."""
         self._allowance = VAIN_CRC_BYTES_PER_BYTE * (window.size + (1 << 20))
 
-    def explain(self, position: int) -> Outcome:
+    def explain(self, position: int) -> SavedRows:
         """The outcome for the place at byte `position`."""
         window = self._window
         if window.size - position >= LOG_OVERHEAD and window.all_zero_from(position):
-            return Outcome(window.size, [Damage("SEG_ZERO_TAIL", position, window.size - position)])
+            return SavedRows(window.size, [Damage("SEG_ZERO_TAIL", position, window.size - position)])
         window.move(position, HEADER_BYTES)
         rest = window.size - position
         if rest < OUT_OF_FRAME:
-            return Outcome(window.size, [Damage("SEG_TORN_TAIL", position, rest, detail={"reason": "header"})])
+            return SavedRows(window.size, [Damage("SEG_TORN_TAIL", position, rest, detail={"reason": "header"})])
         size = int(load_i32(window.buffer, 8)) + 12
         magic = int(window.buffer[16])
         if HEADER_BYTES <= size <= min(rest, self._allowance):
@@ -150,7 +150,7 @@ class Trouble:
             self._allowance -= size
         return self._lost(position, size, magic)
 
-    def _framed(self, position: int, size: int, magic: int) -> Outcome | None:
+    def _framed(self, position: int, size: int, magic: int) -> SavedRows | None:
         """The damaged batch at `position` if its frame holds, as the walk would have seen had both batches fitted its window."""
         window = self._window
         end = position + size
@@ -166,7 +166,7 @@ class Trouble:
                 return None
         return self._chain(position, end)
 
-    def _proved_in_spite(self, position: int, size: int, magic: int) -> Outcome | None:
+    def _proved_in_spite(self, position: int, size: int, magic: int) -> SavedRows | None:
         """The batch at `position` if its CRC is right as magic 2 (or, streamed, as legacy): too large, or its magic byte lies."""
         window = self._window
         window.move(position, HEADER_BYTES)
@@ -189,18 +189,18 @@ class Trouble:
             damage.append(Damage(kind, position, size, first, last, {"magic": magic, "crc_is_right_as_magic": 2}))
         return self._saved(position, size, rows, damage)
 
-    def _saved(self, position: int, size: int, rows: "NDArray[np.int64]", damage: list[Damage]) -> Outcome:
+    def _saved(self, position: int, size: int, rows: "NDArray[np.int64]", damage: list[Damage]) -> SavedRows:
         self.last_offset = int(rows[BatchColumn.LAST_OFFSET, 0])
-        return Outcome(position + size, damage, rows)
+        return SavedRows(position + size, damage, rows)
 
-    def _lost(self, position: int, size: int, magic: int) -> Outcome:
+    def _lost(self, position: int, size: int, magic: int) -> SavedRows:
         """No batch proves itself at `position`: find the next one, and name what lies between."""
         window = self._window
         rest = window.size - position
         found, candidates, spent = self.next_batch(position + 1)
         if found < 0 and spent:
             spent_on: dict[str, int | str | bool | list[int]] = {"limit": CRC_BYTES_PER_BYTE_SEARCHED, "reason": "search"}
-            return Outcome(window.size, [Damage("BUDGET_EXCEEDED", position, rest, detail=spent_on)])
+            return SavedRows(window.size, [Damage("BUDGET_EXCEEDED", position, rest, detail=spent_on)])
         window.move(position, HEADER_BYTES)
         base_offset = int(load_i64(window.buffer, 0))
         detail: dict[str, int | str | bool | list[int]] = {"declared_length": size - 12, "magic": magic}
@@ -208,12 +208,12 @@ class Trouble:
             detail["candidates"] = candidates
         lie = self._length_lies(position, size, magic, base_offset, detail) if found < 0 else None
         if lie is not None:
-            return Outcome(window.size, [lie])
+            return SavedRows(window.size, [lie])
         chain = self._chain(position, window.size if found < 0 else found)
         if chain is not None:
             return chain
         if found < 0:
-            return Outcome(window.size, [self._tail(position, size, magic, base_offset, detail)])
+            return SavedRows(window.size, [self._tail(position, size, magic, base_offset, detail)])
         detail["found_at"] = found
         detail["runs_past_end"] = size > rest
         kind = "FRAMING_LOST"
@@ -221,7 +221,7 @@ class Trouble:
         if zeros >= HOLE_BYTES:
             kind = "SEG_HOLE"
             detail["zero_bytes"] = zeros
-        return Outcome(found, [Damage(kind, position, found - position, detail=detail)])
+        return SavedRows(found, [Damage(kind, position, found - position, detail=detail)])
 
     def _length_lies(
         self, position: int, size: int, magic: int, base_offset: int, detail: dict[str, int | str | bool | list[int]]
@@ -298,7 +298,7 @@ class Trouble:
         size = int(load_i32(window.buffer, 8)) + 12
         return (size >= HEADER_BYTES - 35 and int(window.buffer[16]) <= 2) or not window.buffer[:OUT_OF_FRAME].any()
 
-    def _chain(self, position: int, end: int) -> Outcome | None:
+    def _chain(self, position: int, end: int) -> SavedRows | None:
         """Rows of the batches from `position` to `end` if their declared lengths lead there exactly: only bytes in them are bad.
 
         At the end of the file they may also lead to a zero tail, or to a torn batch that continues their offsets.
@@ -333,7 +333,7 @@ class Trouble:
             if row[BatchColumn.CRC, 0] != computed:
                 damage.append(_crc_damage(row[:, 0], self._zero_run(start, start + size)))
             start += size
-        return Outcome(start, damage, np.concatenate(rows, axis=1))
+        return SavedRows(start, damage, np.concatenate(rows, axis=1))
 
     def _ends_at(self, position: int, last_offset: int) -> bool:
         """Whether whole batches may end at `position` before the file does: zeros to its end, or a batch cut short there."""

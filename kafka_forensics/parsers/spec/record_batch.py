@@ -168,7 +168,7 @@ RECORD_BODY: Final = Struct(
 """What a record's length counts, and what must fill it exactly."""
 
 
-class SizedBytes(Construct):
+class SizedRecord(Construct):
     """A record in its stream: a varint that cannot be null, then that many bytes; cut anywhere, its length is at fault."""
 
     def _parse(self, stream: Any, context: Any, path: str) -> bytes:
@@ -184,7 +184,7 @@ class SizedBytes(Construct):
         return obj
 
 
-RECORD: Final = Struct("body" / SizedBytes())
+RECORD: Final = Struct("body" / SizedRecord())
 """A record as it stands in the batch: the length of its body in bytes, then the body."""
 
 

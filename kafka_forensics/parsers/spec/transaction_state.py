@@ -12,7 +12,7 @@ from kafka_forensics.parsers.spec.flexible import COMPACT_STRING, TAGGED_FIELDS,
 from kafka_forensics.parsers.spec.record_batch import LengthError
 
 
-class ShortString(Construct):
+class NonNullString(Construct):
     """A 16-bit length, then UTF-8; a negative length would be null and is an error here."""
 
     def _parse(self, stream: Any, _context: Any, path: str) -> str:
@@ -47,7 +47,7 @@ class CountedArray(Construct):
         return obj
 
 
-SHORT_STRING: Final = ShortString()
+SHORT_STRING: Final = NonNullString()
 
 TRANSACTION_LOG_KEY: Final = Struct("version" / Int16sb, "transactional_id" / SHORT_STRING)
 """Key of every record; `version` 0 is the only type there is."""

@@ -11,7 +11,7 @@ from kafka_forensics.questions.changes.partition import (
     judge_changes,
 )
 from kafka_forensics.questions.changes.snapshots import (
-    Compared,
+    ComparedSnapshots,
     Snapshot,
     changes,
     compared,
@@ -28,7 +28,7 @@ __all__ = [
     "ChangeAnswer",
     "ChangeSlice",
     "ChangesCommon",
-    "Compared",
+    "ComparedSnapshots",
     "Snapshot",
     "Words",
     "change_slices",

@@ -46,7 +46,7 @@ class Snapshot:
 
 
 @dataclass(slots=True)
-class Compared:
+class ComparedSnapshots:
     """The answer, and what is needed to read facts of each snapshot afterwards."""
 
     result: SnapshotsResult
@@ -252,7 +252,7 @@ def _require_one_cluster(found: Mapping[str, Inputs]) -> None:
             )
 
 
-def changes(given: Given, options: ScanOptions, progress: Progress | None = None, chosen: Sequence[str] = ()) -> Compared:
+def changes(given: Given, options: ScanOptions, progress: Progress | None = None, chosen: Sequence[str] = ()) -> ComparedSnapshots:
     """Scan every snapshot and compare each with the next, by the local engine. Raises UsageError for what makes no sense."""
     given, options = reached_apart(given, options)
     notes: list[str] = []
@@ -261,7 +261,7 @@ def changes(given: Given, options: ScanOptions, progress: Progress | None = None
     return found
 
 
-def compared(gathered: Mapping[str, Inputs], options: ScanOptions, progress: Progress | None = None) -> Compared:
+def compared(gathered: Mapping[str, Inputs], options: ScanOptions, progress: Progress | None = None) -> ComparedSnapshots:
     """Scan every snapshot that was gathered and compare each with the next, by the local engine."""
     largest = max(sum(plan.bytes for plan in plans) for one in gathered.values() for plans in (one.replicas, one.internal))
     use_compiled(worth_compiling(largest))
@@ -294,7 +294,7 @@ def compared(gathered: Mapping[str, Inputs], options: ScanOptions, progress: Pro
         findings += between.findings
         incomplete += between.incomplete
     scans = {one.name: one.running.finish() for one in snapshots}
-    return Compared(finished(scans, told, findings, incomplete, {one.name: one.inputs for one in snapshots}), snapshots)
+    return ComparedSnapshots(finished(scans, told, findings, incomplete, {one.name: one.inputs for one in snapshots}), snapshots)
 
 
 def _at(snapshot: Snapshot, topic: str, partition: int, merged: list[Merged], summary: PartitionSummary | None) -> At:

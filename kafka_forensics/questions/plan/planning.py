@@ -23,7 +23,7 @@ from kafka_forensics.engine.local import Progress, scan_inputs
 from kafka_forensics.errors import SourceError, UsageError
 from kafka_forensics.evidence.context import ReplicaContext
 from kafka_forensics.evidence.inputs import Inputs, broker_order, gather, misnamed
-from kafka_forensics.evidence.ledger import NOT_READ, Case, ExpectedReplica
+from kafka_forensics.evidence.ledger import NOT_READ, ExpectedReplica, Presence
 from kafka_forensics.evidence.options import ScanOptions, listed
 from kafka_forensics.judging.absence import may_delete, unknown_to_controller, voters_end
 from kafka_forensics.judging.environment import identity_groups
@@ -476,7 +476,7 @@ class _Copies:
         """The partition, with the witnesses of each replica where they are sought."""
         context = self.context
         values = [self._value(replica, () if sought is None else sought(replica)) for replica in self.read]
-        absent = [row for row in context.without_copy if row.case is Case.ABSENT and row.is_assigned is not False]
+        absent = [row for row in context.without_copy if row.case is Presence.ABSENT and row.is_assigned is not False]
         return PlanPartition(
             context.topic,
             context.partition,
@@ -499,7 +499,7 @@ class _Copies:
     def _left_out(self) -> tuple[Broker, ...]:
         """Brokers whose copy was not read, or not copied, and who have no other here."""
         here = {replica.broker for replica in self.read} | {context.broker for context in self.not_read}
-        unseen = [row.broker for row in self.context.without_copy if row.case in NOT_READ or row.case is Case.NOT_COPIED]
+        unseen = [row.broker for row in self.context.without_copy if row.case in NOT_READ or row.case is Presence.NOT_COPIED]
         return tuple(broker for broker in unseen if broker not in here)
 
 

@@ -214,7 +214,7 @@ _WITHOUT_DATA: Final = frozenset({b"1", b"2", b"3", b"4", b"5", b"6"})
 _VOLUME_LABEL: Final = b"V"
 
 
-class Readable(Protocol):
+class ArchiveBytes(Protocol):
     """The bytes of the archive, inflated if need be."""
 
     def read_at(self, position: int, size: int) -> bytes:
@@ -227,7 +227,7 @@ class TarIndex:
     `keep` is the budget for holding small members, None where reading them again is cheap.
     """
 
-    def __init__(self, reader: Readable, tree: MemberTree, problems: list[str], keep: Budget | None) -> None:
+    def __init__(self, reader: ArchiveBytes, tree: MemberTree, problems: list[str], keep: Budget | None) -> None:
         self.kept_bytes = 0
         """Taken from `keep`."""
         self._reader = reader

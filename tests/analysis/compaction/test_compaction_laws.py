@@ -21,9 +21,9 @@ from kafka_forensics.analysis.compaction import (
     KeyComparison,
     KeyTally,
     Pair,
+    RecordState,
     Row,
     Side,
-    State,
     Unexplained,
     place,
     reduced,
@@ -47,7 +47,7 @@ class Kept:
     key: int
     offset: int
     value: int | None
-    state: State = State.VISIBLE
+    state: RecordState = RecordState.VISIBLE
     expiry: int = 0
 
 
@@ -73,7 +73,7 @@ class Case:
             row[Row.OFFSET], row[Row.RECORDS] = kept.offset, 1
             row[Row.VALUE] = kept.value or 0
             row[Row.EXPIRY] = kept.expiry
-            row[Row.FLAGS] = TOMBSTONE * (kept.value is None) + TRANSACTIONAL * (kept.state != State.VISIBLE)
+            row[Row.FLAGS] = TOMBSTONE * (kept.value is None) + TRANSACTIONAL * (kept.state != RecordState.VISIBLE)
             row[Row.KEY_SHOWN] = kept.key
         return rows[rows[:, Row.PLACE] & 0xFFFFFFFF >= 4]
 
@@ -91,7 +91,7 @@ def cases(draw: st.DrawFn) -> Case:
     for number in range(replicas):
         for kept in history:
             if starts[number] <= kept.offset < ends[number] and draw(st.integers(0, 3)):
-                state = draw(st.sampled_from([State.VISIBLE] * 6 + [State.ABORTED, State.OPEN]))
+                state = draw(st.sampled_from([RecordState.VISIBLE] * 6 + [RecordState.ABORTED, RecordState.OPEN]))
                 other = draw(st.integers(0, 9)) == 0 and kept.value is not None
                 records.append(replace(kept, replica=number, state=state, value=9 if other else kept.value))
     sides = {number: Side(end, draw(st.sampled_from([-1, -1, -1, 10]))) for number, end in enumerate(ends)}
@@ -122,14 +122,14 @@ def naive(case: Case) -> tuple[dict[str, int], dict[str, int]]:
     return reasons, explanations
 
 
-def held(case: Case, key: int, replica: int, state: State, low: int, high: int) -> dict[int, Kept]:
+def held(case: Case, key: int, replica: int, state: RecordState, low: int, high: int) -> dict[int, Kept]:
     mine = [kept for kept in case.records if (kept.key, kept.replica, kept.state) == (key, replica, state)]
     return {kept.offset: kept for kept in mine if low <= kept.offset < high}
 
 
 def naive_latest(case: Case, key: int, pair: Pair) -> list[str]:
     """Why the latest records of a key are not the same, or what explains it."""
-    left, right = (held(case, key, number, State.VISIBLE, pair.start, pair.end) for number in (pair.left, pair.right))
+    left, right = (held(case, key, number, RecordState.VISIBLE, pair.start, pair.end) for number in (pair.left, pair.right))
     if not left and not right:
         return []
     if max(left, default=-1) == max(right, default=-1):
@@ -140,15 +140,15 @@ def naive_latest(case: Case, key: int, pair: Pair) -> list[str]:
     record = left[max(left)] if ahead else right[max(right)]
     rest = right if ahead else left
     other_value = rest[max(rest)].value if rest else None
-    opened = held(case, key, other, State.OPEN, pair.start, pair.end)
-    aborted = held(case, key, other, State.ABORTED, pair.start, pair.end)
+    opened = held(case, key, other, RecordState.OPEN, pair.start, pair.end)
+    aborted = held(case, key, other, RecordState.ABORTED, pair.start, pair.end)
     hidden = max(opened, default=-1) == record.offset or max(aborted, default=-1) == record.offset
     ends = {number: case.sides[number].log_end_offset for number in (holder, other)}
     if max(case.sides[holder].damaged_end, case.sides[other].damaged_end) > record.offset:
         return ["unreadable"]
     if max(opened, default=-1) >= record.offset and ends[other] < ends[holder]:
         return ["undecided"]
-    if any(held(case, key, number, State.VISIBLE, pair.end, LOG_END) for number in (holder, other)):
+    if any(held(case, key, number, RecordState.VISIBLE, pair.end, LOG_END) for number in (holder, other)):
         return ["superseded"]
     if other_value is None and not hidden and ends[other] > pair.end and case.cleaned_end > pair.end:
         return ["out_of_reach"]
@@ -166,8 +166,8 @@ def naive_latest(case: Case, key: int, pair: Pair) -> list[str]:
 def naive_stuck(case: Case, key: int, pair: Pair) -> list[str]:
     """Whether one side has a record undecided for ever."""
     for mine, other in ((pair.left, pair.right), (pair.right, pair.left)):
-        latest = max(held(case, key, mine, State.OPEN, pair.start, pair.end), default=-1)
-        known = any(max(held(case, key, other, state, pair.start, LOG_END), default=-1) >= latest for state in State)
+        latest = max(held(case, key, mine, RecordState.OPEN, pair.start, pair.end), default=-1)
+        known = any(max(held(case, key, other, state, pair.start, LOG_END), default=-1) >= latest for state in RecordState)
         if latest < 0 or known or latest >= case.cleaned_end:
             continue
         damaged = max(case.sides[mine].damaged_end, case.sides[other].damaged_end) > latest

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from kafka_forensics.parsers.internal_topics.consumer_offsets import read_offset_commit
 from kafka_forensics.parsers.internal_topics.metadata_log import decode_metadata_record
 from kafka_forensics.parsers.internal_topics.share_state import parse_transaction_log_value
-from kafka_forensics.parsers.log.records import OverlongVarintError, read_unsigned
+from kafka_forensics.parsers.log.records import UnsignedVarintError, read_unsigned
 from kafka_forensics.parsers.spec.flexible import UNSIGNED_VARINT
 
 
@@ -18,7 +18,7 @@ def test_it_agrees_with_the_declaration_on_any_bytes(data: bytes, position: int)
     try:
         expected = UNSIGNED_VARINT.parse(data[position:])
     except ConstructError:
-        with pytest.raises((IndexError, OverlongVarintError)):
+        with pytest.raises((IndexError, UnsignedVarintError)):
             read_unsigned(data, position)
         return
     value, behind = read_unsigned(data, position)
@@ -46,7 +46,7 @@ def test_short_and_overlong_ones_are_told_apart() -> None:
     for data in (b"", b"\x80", b"\xff" * 4):
         with pytest.raises(IndexError):
             read_unsigned(data, 0)
-    with pytest.raises(OverlongVarintError):
+    with pytest.raises(UnsignedVarintError):
         read_unsigned(b"\x80" * 5, 0)
 
 

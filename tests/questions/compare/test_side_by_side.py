@@ -8,13 +8,19 @@ import pytest
 
 from kafka_forensics.errors import UsageError
 from kafka_forensics.evidence.options import ScanOptions
-from kafka_forensics.questions.compare import SideBySide, State, compare
+from kafka_forensics.questions.compare import OffsetState, SideBySide, compare
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
 from tests.support.replicas import put_replica
 from tests.support.segments import BASE_TIMESTAMP, batch, flipped, legacy_entry, log
 
 SAMPLES = Path(__file__).resolve().parents[3] / "sample_logs"
-R, ABSENT, BEYOND, BEFORE, BROKEN = State.RECORD, State.ABSENT, State.BEYOND_LOG_END, State.BEFORE_LOG_START, State.UNREADABLE
+R, ABSENT, BEYOND, BEFORE, BROKEN = (
+    OffsetState.RECORD,
+    OffsetState.ABSENT,
+    OffsetState.BEYOND_LOG_END,
+    OffsetState.BEFORE_LOG_START,
+    OffsetState.UNREADABLE,
+)
 
 
 def sample(name: str, topic: str, **given: Any) -> SideBySide:
@@ -26,7 +32,7 @@ def of(folder: Path, **given: Any) -> SideBySide:
     return compare([str(folder)], ScanOptions(), **given)
 
 
-def states(compared: SideBySide) -> list[tuple[int, bool, list[State]]]:
+def states(compared: SideBySide) -> list[tuple[int, bool, list[OffsetState]]]:
     return [(row.offset, row.differs, [held.state for held in row.held]) for row in compared.rows]
 
 
