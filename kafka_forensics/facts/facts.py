@@ -21,9 +21,9 @@ from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.findings import Finding
 from kafka_forensics.model.results import Incomplete, ScanResult
 from kafka_forensics.model.schemas import FACTS, PARTITION_KEYS, RECORDS, batches_to_arrow, fact_named
-from kafka_forensics.parsers.log import SegmentReader, decode_batch, inspector
+from kafka_forensics.parsers.log import SegmentReader, believed_to, decode_batch, inspector
 from kafka_forensics.questions.transactions import KnownTransactions
-from kafka_forensics.rereading.record_states import RecordStates, later_segments, txn_facts
+from kafka_forensics.rereading.record_states import RecordStates, base_offsets, txn_facts
 from kafka_forensics.storage.open import open_source
 from kafka_forensics.witnesses.witnesses import read_witnesses
 
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from kafka_forensics.storage.remote import Given
+    from kafka_forensics.storage.source import ByteSource
 
 Words = Callable[[Finding], tuple[str, str | None]]
 """Gives a finding's message and advice; the engine has no prose of its own."""
@@ -58,8 +59,14 @@ def read_batches(path: str, storage_options: "Given" = None) -> Batches:
     """
     source = open_source(path, storage_options)
     with source.open("") as file:
-        for chunk in SegmentReader(file, inspect=inspector(deep=False)).chunks():
+        for chunk in SegmentReader(file, next_base_offset=_reach(source), inspect=inspector(deep=False)).chunks():
             yield batches_to_arrow(chunk.columns)
+
+
+def _reach(source: "ByteSource") -> int | None:
+    """The offset before which the batches of a `.log` file must begin, None where its name says no offset."""
+    base_offset, following = base_offsets(source)
+    return None if base_offset is None else believed_to(base_offset, following)
 
 
 def read_records(path: str, storage_options: "Given" = None) -> Batches:
@@ -69,8 +76,9 @@ def read_records(path: str, storage_options: "Given" = None) -> Batches:
     """
     source = open_source(path, storage_options)
     with source.open("") as file:
-        states = RecordStates(file, goes_on=later_segments(source))
-        for chunk in SegmentReader(file).chunks():
+        reach, goes_on = _reach(source), base_offsets(source)[1] is not None
+        states = RecordStates(file, goes_on=goes_on, next_base_offset=reach)
+        for chunk in SegmentReader(file, next_base_offset=reach).chunks():
             columns = chunk.columns
             good = np.flatnonzero(columns[BatchColumn.CRC] == columns[BatchColumn.CRC_COMPUTED])
             for row in good:

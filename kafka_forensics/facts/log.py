@@ -49,10 +49,13 @@ class FactReading:
 
     def reader(self, segment: SegmentFiles, file: "ByteFile", **given: Any) -> SegmentReader:
         """A reader of a segment, which knows where the next one begins."""
+        return SegmentReader(file, next_base_offset=believed_to(segment.base_offset, self.following(segment)), **given)
+
+    def following(self, segment: SegmentFiles) -> int | None:
+        """The base offset of the next segment, None for the last one."""
         logs = self.plan.context.segment_base_offsets
         later = bisect_right(logs, segment.base_offset)
-        following = logs[later] if later < len(logs) else None
-        return SegmentReader(file, next_base_offset=believed_to(segment.base_offset, following), **given)
+        return logs[later] if later < len(logs) else None
 
     def chunks(self, segment: SegmentFiles, file: "ByteFile", **given: Any) -> Iterator[BatchChunk]:
         """Chunks of what is to be read of a `.log`: all of it."""
@@ -64,7 +67,9 @@ class FactReading:
 
     def states(self, segment: SegmentFiles, file: "ByteFile") -> RecordStates:
         """How the transactions of a segment's records ended. Raises SourceError."""
-        return RecordStates(file, goes_on=segment.base_offset < max(self.plan.context.segment_base_offsets, default=0))
+        following = self.following(segment)
+        reach = believed_to(segment.base_offset, following)
+        return RecordStates(file, goes_on=following is not None, next_base_offset=reach)
 
     def missing(self, entry: "Entry", error: SourceError) -> None:
         """Note that a file could not be read (further)."""

@@ -24,7 +24,7 @@ from kafka_forensics.model.results import Incomplete
 from kafka_forensics.model.schemas import FACTS
 from kafka_forensics.parsers.checkpoints import parse_leader_epochs, parse_offset_checkpoint
 from kafka_forensics.parsers.indexes import parse_offset_index, parse_producer_snapshot, parse_time_index, parse_transaction_index
-from kafka_forensics.parsers.log import SegmentReader, check_batch_in_file, inspector
+from kafka_forensics.parsers.log import SegmentReader, believed_to, check_batch_in_file, inspector
 from kafka_forensics.parsers.log_dir import LogDirectory, PartitionDirectory, SegmentFiles
 from kafka_forensics.rereading.record_states import NONE, RecordStates
 from kafka_forensics.rereading.seeking import start_position, start_position_for_time
@@ -83,12 +83,13 @@ class PieceReading(FactReading):
         """How the transactions of the records that are asked for ended, read when the first of them asks."""
         log = segment.log
         assert log is not None
-        goes_on = segment.base_offset < max(self.plan.context.segment_base_offsets, default=0)
+        following = self.following(segment)
+        reach = believed_to(segment.base_offset, following)
         start, _ = self.extent(log)
 
         def read() -> RecordStates:
             try:
-                return RecordStates(file, goes_on=goes_on, start=start, end=self.piece.end)
+                return RecordStates(file, goes_on=following is not None, next_base_offset=reach, start=start, end=self.piece.end)
             except SourceError as error:
                 self.missing(log, error)
                 raise

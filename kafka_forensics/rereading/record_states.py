@@ -41,9 +41,16 @@ class RecordStates:
     """
 
     def __init__(
-        self, file: "ByteFile", *, goes_on: bool, limit: int = MAX_MARKERS, start: int = 0, end: int | None = None
+        self,
+        file: "ByteFile",
+        *,
+        goes_on: bool,
+        next_base_offset: int | None = None,
+        limit: int = MAX_MARKERS,
+        start: int = 0,
+        end: int | None = None,
     ) -> None:
-        """Read the segment once. Raises SourceError."""
+        """Read the segment once, `next_base_offset` as for `SegmentReader`. Raises SourceError."""
         producers: list[NDArray[np.int64]] = [np.empty(0, np.int64)]
         endings: list[NDArray[np.int64]] = [np.empty(0, np.int64)]
         broken: list[int] = []
@@ -51,7 +58,7 @@ class RecordStates:
         self._goes_on = goes_on
         self._cut = False
         unended = _Unended()
-        for chunk in _chunks(file, start, end, unended):
+        for chunk in _chunks(file, next_base_offset, start, end, unended):
             columns = chunk.columns
             good = columns[BatchColumn.CRC] == columns[BatchColumn.CRC_COMPUTED]
             broken += [damage.position for damage in chunk.damage] + columns[BatchColumn.POSITION, ~good].tolist()
@@ -121,9 +128,9 @@ class _Unended:
         return bool(self._last)
 
 
-def _chunks(file: "ByteFile", start: int, end: int | None, unended: _Unended) -> Iterator[BatchChunk]:
+def _chunks(file: "ByteFile", next_base_offset: int | None, start: int, end: int | None, unended: _Unended) -> Iterator[BatchChunk]:
     """Chunks of the whole file, or of `[start, end)` and then of what lies behind while there is something `unended`."""
-    reader = SegmentReader(file)
+    reader = SegmentReader(file, next_base_offset=next_base_offset)
     if end is None:
         yield from reader.chunks(start)
         return
@@ -138,17 +145,18 @@ def _chunks(file: "ByteFile", start: int, end: int | None, unended: _Unended) ->
         position = reader.landed
 
 
-def later_segments(source: "ByteSource") -> bool:
-    """Whether the directory of a `.log` file holds a segment that follows it; False for a file that is not named as one."""
+def base_offsets(source: "ByteSource") -> tuple[int | None, int | None]:
+    """(base offset, the next segment's) of a `.log` file by its name and by those beside it; None for what no name says."""
     own = _log(os.path.basename(source.name))
     if own is None or own.offset is None:
-        return False
+        return None, None
+    base_offset = own.offset
     try:
-        beside = open_beside(source).list("")
+        beside = [_log(entry.name) for entry in open_beside(source).list("")]
     except (PathMissingError, SourceError):
-        return False
-    found = (_log(entry.name) for entry in beside)
-    return any(file_name is not None and file_name.offset is not None and file_name.offset > own.offset for file_name in found)
+        return base_offset, None
+    offsets = (name.offset for name in beside if name is not None and name.offset is not None)
+    return base_offset, min((offset for offset in offsets if offset > base_offset), default=None)
 
 
 def _log(name: str) -> FileName | None:

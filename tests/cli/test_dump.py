@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from kafka_forensics.cli.main import outcome
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
-from tests.support.segments import batch, legacy_entry, log
+from tests.support.segments import batch, legacy_entry, log, with_length
 
 INPUTS = Path(__file__).resolve().parents[1] / "golden" / "dump" / "inputs"
 BROKER = Path(__file__).resolve().parents[2] / "sample_logs" / "unclean-election" / "broker-1"
@@ -302,3 +302,13 @@ def test_any_bytes_are_dumped(name: str, data: bytes, tmp_path: Path, capsys: py
         assert outcome(["dump", str(path), *options]) == 0, capsys.readouterr().err
     assert outcome(["dump", str(path), "--format", "kafka-dump-log", "--print-data-log"]) == 0, capsys.readouterr().err
     capsys.readouterr()
+
+
+def test_a_lone_segment_is_believed_no_further_than_in_its_directory(rows: Rows, tmp_path: Path) -> None:
+    directory = tmp_path / "orders-0"
+    directory.mkdir()
+    (directory / f"{10:020}.log").write_bytes(batch(10))
+    (directory / f"{0:020}.log").write_bytes(b"".join([*log(2), with_length(batch(4, 2), 0, -1), batch(500, 2), batch(502, 2)]))
+    for path in (directory, directory / f"{0:020}.log"):
+        assert [row["last_offset"] for row in rows(str(path)) if (row.get("last_offset") or 10) < 10] == [1, 3]
+        assert not [row for row in rows(str(path)) if (row.get("base_offset") or 0) >= 500]

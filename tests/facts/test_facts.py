@@ -6,6 +6,7 @@ import pyarrow as pa
 
 import kafka_forensics as kf
 from kafka_forensics.model.schemas import BATCHES, RECORDS
+from tests.support.segments import batch, log, with_length
 
 SAMPLES = Path(__file__).resolve().parents[2] / "sample_logs"
 PAYMENTS = SAMPLES / "unclean-election" / "broker-1" / "payments-0" / "00000000000000000000.log"
@@ -36,3 +37,18 @@ def test_scan_takes_a_path_or_several() -> None:
     assert kf.scan(paths).verdict == "critical"
     assert kf.scan(str(SAMPLES / "silent-divergence")).verdict == "critical"
     assert kf.scan(paths[0]).verdict in {"clean", "info"}
+
+
+def test_a_lone_segment_is_believed_no_further_than_in_its_directory(tmp_path: Path) -> None:
+    """Behind damage a batch above the next segment's base is no batch of this log, whoever reads the file."""
+    beyond = [batch(500, 2), batch(502, 2)]
+    data = b"".join([*log(2), with_length(batch(4, 2), 0, -1), *beyond])
+    directory = tmp_path / "orders-0"
+    directory.mkdir()
+    (directory / f"{10:020}.log").write_bytes(batch(10))
+    for name, last_offsets in ((f"{0:020}.log", [1, 3]), ("copied.log", [1, 3, 501, 503])):
+        (directory / name).write_bytes(data)
+        table = pa.Table.from_batches(kf.read_batches(str(directory / name)))
+        assert table["last_offset"].to_pylist() == last_offsets
+        records = pa.Table.from_batches(kf.read_records(str(directory / name)))
+        assert records["offset"].to_pylist() == [offset for last in last_offsets for offset in (last - 1, last)]

@@ -11,6 +11,7 @@ from kafka_forensics.evidence.options import ScanOptions, fits, nothing_there, r
 from kafka_forensics.evidence.paths import lone_file_name, members_left_out, not_listed, open_paths, typed_path
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
 from kafka_forensics.model.results import Incomplete
+from kafka_forensics.parsers.log import believed_to
 from kafka_forensics.parsers.log_dir import (
     LOG_DIRECTORY_KINDS,
     FileKind,
@@ -19,7 +20,7 @@ from kafka_forensics.parsers.log_dir import (
     parse_file_name,
     parse_partition_name,
 )
-from kafka_forensics.rereading.record_states import later_segments
+from kafka_forensics.rereading.record_states import base_offsets
 from kafka_forensics.storage.open import open_beside
 
 if TYPE_CHECKING:
@@ -69,9 +70,13 @@ class DumpFile:
         """Whether what follows its last record may stand in another file: of the newest segment and of a lone file it does not."""
         if self.kind is not FileKind.LOG:
             return False
-        if not self.path:
-            return later_segments(self.source)
         return self.next_base_offset is not None or self.is_leftover
+
+    @property
+    def reach(self) -> int | None:
+        """The offset before which the batches of a `.log` file must begin; None where its name says no offset."""
+        named = parse_file_name(self.name)
+        return None if named is None or named.offset is None else believed_to(named.offset, self.next_base_offset)
 
     def sibling(self, suffix: str) -> "ByteFile | None":
         """The file of the same segment with another suffix, e.g. `.index`; None if there is none or it cannot be read."""
@@ -155,7 +160,8 @@ def find_files(paths: list[str], options: DumpOptions) -> DumpInputs:
 def _lone_file(source: "ByteSource", entry: "Entry") -> DumpFile:
     parsed = lone_file_name(source)
     assert parsed is not None, source.name
-    return DumpFile(source, entry.path, source.name, parsed.kind, parsed.offset or 0, entry.size_in_bytes)
+    _, following = base_offsets(source) if parsed.kind is FileKind.LOG else (None, None)
+    return DumpFile(source, entry.path, source.name, parsed.kind, parsed.offset or 0, entry.size_in_bytes, following)
 
 
 def _lone_place(source: "ByteSource", options: DumpOptions) -> tuple[str, int] | None:

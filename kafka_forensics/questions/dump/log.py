@@ -124,7 +124,7 @@ def chunks_of(log: "ByteFile", file: DumpFile, options: DumpOptions) -> Iterator
             held = log.read_at(position, size)
         return held
 
-    reader = SegmentReader(log, next_base_offset=file.next_base_offset, inspect=inspect)
+    reader = SegmentReader(log, next_base_offset=file.reach, inspect=inspect)
     for chunk in chunks_until(reader, _start(log, file, options), log.size_in_bytes, options.offset_end):
         columns = [column for column in chunk.columns.T.tolist() if _asked_for(column, options)]
         damage = [one for one in chunk.damage if one.base_offset < 0 or options.overlaps(one.base_offset, one.last_offset)]
@@ -219,7 +219,7 @@ class _Judge:
         if not attributes & TRANSACTIONAL_MASK:
             return NONE
         if self._states is None:
-            self._states = RecordStates(self._log, goes_on=self._file.goes_on)
+            self._states = RecordStates(self._log, goes_on=self._file.goes_on, next_base_offset=self._file.reach)
         return self._states.state(attributes, producer_id, column[BatchColumn.POSITION])
 
     def meaning(self, record: Record, *, payloads: bool) -> dict[str, Any] | None:
