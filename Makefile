@@ -14,7 +14,7 @@ help:
 	@echo 'make demo         install into $(VENV) and scan two sample clusters that lost data'
 	@echo 'make test         the whole test suite'
 	@echo 'make test-broker  the tests that start a real Kafka on loopback'
-	@echo 'make nightly      100,000 random histories in memory and 1,000 on disk, and every fault on Spark'
+	@echo 'make nightly      every case where make test takes one of each kind, and 100,000 random histories'
 	@echo 'make mutants      200 small changes of the code, of which tests must notice 92 in 100 (nightly, up to 50 minutes)'
 	@echo 'make check        formatting, lint, types'
 	@echo 'make format       let ruff format and mend what it can'
@@ -66,7 +66,8 @@ mutants: $(VENV)/.installed-dev
 	$(BIN)/python -m tests.mutants
 
 nightly: $(VENV)/.installed-dev java
-	$(BIN)/pytest --nightly tests/simulation/test_random_histories.py tests/simulation/test_random_histories_on_disk.py tests/spark/test_scan_on_spark.py
+	$(BIN)/pytest --nightly -n auto --dist loadscope --no-loadscope-reorder -m nightly
+	$(BIN)/pytest --nightly tests/engine/test_hostile.py tests/simulation/test_random_histories.py tests/simulation/test_random_histories_on_disk.py
 
 check: $(VENV)/.installed-dev
 	$(BIN)/ruff format --check .

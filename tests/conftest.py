@@ -31,7 +31,7 @@ settings.load_profile("ci")
 def pytest_addoption(parser: pytest.Parser) -> None:
     own = parser.getgroup("groups of tests")
     own.addoption("--broker", action="store_true", help="also run the tests that talk to a real Kafka")
-    own.addoption("--nightly", action="store_true", help="play many more random histories (make nightly)")
+    own.addoption("--nightly", action="store_true", help="take all cases, and many more random histories (make nightly)")
     own.addoption("--require-groups", action="store_true", help="fail if a selected group of tests ran none (for full runs)")
 
 
@@ -63,7 +63,7 @@ def pytest_report_header(config: pytest.Config) -> str:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    left_out = set(GROUPS) - set(selected_groups(config))
+    left_out = set(GROUPS) - set(selected_groups(config)) | (set() if config.getoption("--nightly") else {"nightly"})
     dropped = [item for item in items if any(item.get_closest_marker(group) for group in left_out)]
     if dropped:
         config.hook.pytest_deselected(items=dropped)

@@ -9,19 +9,14 @@ from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.export import json_document
 from kafka_forensics.model.results import ScanResult
 from tests.support import task_engine
-from tests.support.gallery import SECTIONS
 from tests.support.gallery_case import Case
+from tests.support.nightly import one_of_each_fault
 
 SAMPLES = Path(__file__).resolve().parents[2] / "sample_logs"
-CASES = [case for cases in SECTIONS.values() for case in cases if case.during is None]
 
 
 def text(result: ScanResult) -> str:
     return "".join(json_document.document(result))
-
-
-def named(case: Case) -> str:
-    return f"{case.fault} {case.injected}"
 
 
 @pytest.mark.parametrize("sample", sorted(path.name for path in SAMPLES.iterdir() if path.is_dir()))
@@ -33,7 +28,7 @@ def test_samples_are_judged_alike(sample: str, split_bytes: int) -> None:
     assert text(carried) == text(local.scan(paths, options))
 
 
-@pytest.mark.parametrize("case", CASES, ids=named)
+@pytest.mark.parametrize("case", one_of_each_fault())
 def test_every_fault_is_judged_alike(case: Case, tmp_path: Path) -> None:
     brokers = case.make(tmp_path)
     paths, options = [str(path) for path in brokers.log_dirs], ScanOptions(live=case.live, deep=case.deep)

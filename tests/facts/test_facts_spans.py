@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 
 import kafka_forensics as kf
 from tests.support.faults import Brokers, healthy
-from tests.support.gallery import SECTIONS
+from tests.support.gallery_case import Case
 from tests.support.mutations import segments
+from tests.support.nightly import one_of_each_fault
 
 KINDS = {"batches": "decoded", "damaged": "damaged", "zero_tail": "skipped", "skipped": "skipped"}
 SUFFIXES = (".log", ".index", ".timeindex", ".txnindex", ".snapshot")
 NUMBERS = count()
-CASES = {f"{case.fault} {case.injected}": case for cases in SECTIONS.values() for case in cases if case.during is None}
 
 
 def by_file(rows: list[dict[str, Any]]) -> Iterator[tuple[Path, list[dict[str, Any]]]]:
@@ -58,9 +58,9 @@ def assert_tiled(paths: list[Path], *, deep: bool | None = None) -> list[dict[st
 
 
 @pytest.mark.faults
-@pytest.mark.parametrize("name", CASES)
-def test_spans_tile_the_files_of_the_fault_gallery(tmp_path: Path, name: str) -> None:
-    assert_tiled(CASES[name].make(tmp_path).log_dirs)
+@pytest.mark.parametrize("case", one_of_each_fault())
+def test_spans_tile_the_files_of_the_fault_gallery(tmp_path: Path, case: Case) -> None:
+    assert_tiled(case.make(tmp_path).log_dirs)
 
 
 def test_spans_name_the_damage(tmp_path: Path) -> None:

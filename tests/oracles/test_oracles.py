@@ -33,6 +33,7 @@ SAMPLES = HERE.parents[1] / "sample_logs"
 FIELDS = Batch._fields[:-1]
 MAY_IMPORT = {"struct", "zlib", "cramjam", "google_crc32c", "collections", "dataclasses", "itertools", "typing", "tests"}
 HISTORIES = 30
+LARGE = ("kafka-4.3.0-clean-end", "kafka-4.3.0-healthy", "kafka-4.3.0-lag")
 
 
 @pytest.mark.parametrize("module", ["decoder", "replicas"])
@@ -133,7 +134,8 @@ def test_samples_are_what_the_oracles_find(sample: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", of_brokers(*sorted({path.name for folder in (SHIPPED, CORPORA) for path in folder.glob("*.tar.xz")}))
+    "name",
+    of_brokers(*sorted({path.name for folder in (SHIPPED, CORPORA) for path in folder.glob("*.tar.xz")}), nightly=LARGE),
 )
 def test_archives_of_real_brokers_are_what_the_oracles_find(archives: Path, name: str) -> None:
     archive = archives / name

@@ -9,14 +9,10 @@ import pytest
 
 RULES = (
     "acks",
-    "directory_names",
     "elections",
     "epochs",
-    "isr",
-    "metadata_snapshots",
     "recovery",
     "sequences",
-    "truncation",
     "watermarks",
 )
 NOT_KAFKAS = {"segment_file"}

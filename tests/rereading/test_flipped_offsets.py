@@ -60,13 +60,13 @@ def test_samples(tmp_path: Path, directory: str) -> None:
 @pytest.mark.parametrize(
     ("archive", "log_dirs", "directory"),
     [
-        pytest.param("kafka-4.3.0-healthy", "healthy/broker-*", "ledger-0", id="healthy"),
-        pytest.param("kafka-4.3.0-lag", "lag/broker-*", "clicks-0", id="lag"),
+        pytest.param("kafka-4.3.0-healthy", "healthy/broker-*", "ledger-0", id="healthy", marks=pytest.mark.nightly),
+        pytest.param("kafka-4.3.0-lag", "lag/broker-*", "clicks-0", id="lag", marks=pytest.mark.nightly),
         pytest.param("kafka-4.3.0-unclean", "unclean/broker-*", "audit-0", id="unclean"),
-        pytest.param("kafka-4.3.0-clean-end", "clean-end/broker-*", "payments-0", id="clean-end"),
+        pytest.param("kafka-4.3.0-clean-end", "clean-end/broker-*", "payments-0", id="clean-end", marks=pytest.mark.nightly),
         pytest.param("kafka-0.10.2.2-hw-truncation", "hwloss/broker-*", "ledger-0", id="hw-truncation"),
-        pytest.param("kafka-0.10.2.2-hw-divergence", "*/broker-*", "ledger-0", id="hw-divergence"),
-        pytest.param("public-five-brokers", "kafka*", "ECOMMERCE_NEW_ORDER-1", id="five-brokers"),
+        pytest.param("kafka-0.10.2.2-hw-divergence", "*/broker-*", "ledger-0", id="hw-divergence", marks=pytest.mark.nightly),
+        pytest.param("public-five-brokers", "kafka*", "ECOMMERCE_NEW_ORDER-1", id="five-brokers", marks=pytest.mark.nightly),
         pytest.param("public-magic0-golden", "fs-data", "numbers-0", id="magic0"),
     ],
 )

@@ -4,6 +4,7 @@ import pytest
 
 from kafka_forensics.simulation.checker import Checked, check
 from kafka_forensics.simulation.model import PROTOCOLS, Sizes
+from tests.support.nightly import nightly_but
 from tests.support.protocol_counts import BROKEN, STATES, TWO_REPLICAS
 
 
@@ -13,7 +14,7 @@ def broken(checked: Checked) -> dict[str, int]:
     return {verdict.invariant: len(verdict.trace) for verdict in checked.verdicts if not verdict.holds}
 
 
-@pytest.mark.parametrize("name", PROTOCOLS)
+@pytest.mark.parametrize("name", nightly_but(["kip-101", "kip-320"], PROTOCOLS))
 def test_three_replicas_two_records(name: str) -> None:
     checked = check(PROTOCOLS[name], Sizes())
     assert (checked.states, checked.depth) == STATES[name]

@@ -18,6 +18,8 @@ from kafka_forensics.facts.facts import FactReader
 from kafka_forensics.model.results import ScanResult, Totals
 from kafka_forensics.model.schemas import FACTS
 from tests.support.gallery import SECTIONS
+from tests.support.gallery_case import Case
+from tests.support.nightly import named, nightly_but, one_of_each
 from tests.support.source_facts import BY_FILE, read, rows
 
 if TYPE_CHECKING:
@@ -27,12 +29,10 @@ SAMPLES = Path(__file__).resolve().parents[2] / "sample_logs"
 OF_BYTES = ("Bytes of a batch", "Segments", "Compression", "Transactions")
 BOMBS = ("32 GiB", "256 MiB")
 """Of cases that take minutes and have nothing to be cut."""
-CASES = {
-    f"{case.fault} {case.injected}": case
-    for name in OF_BYTES
-    for case in SECTIONS[name]
-    if case.during is None and not any(size in case.injected for size in BOMBS)
-}
+CASES = [
+    case for name in OF_BYTES for case in SECTIONS[name] if case.during is None and not any(size in case.injected for size in BOMBS)
+]
+REAL = ("kafka-4.3.0-unclean", "kafka-0.10.2.2-hw-divergence", "public-magic0-golden")
 LOG_FACTS = ("batches", "records", "spans", "control_records")
 OF_SMALL_FILES = ("spans", "index_entries", "epoch_entries", "producer_states", "checkpoints")
 SMALL = 2048
@@ -71,9 +71,9 @@ def test_every_fact_of_the_samples(name: str) -> None:
 
 
 @pytest.mark.faults
-@pytest.mark.parametrize("name", CASES)
-def test_facts_of_damaged_logs(tmp_path: Path, name: str) -> None:
-    paths = CASES[name].make(tmp_path).log_dirs
+@pytest.mark.parametrize("case", one_of_each(CASES, lambda case: case.fault, named))
+def test_facts_of_damaged_logs(tmp_path: Path, case: Case) -> None:
+    paths = case.make(tmp_path).log_dirs
     assert_equal(paths, LOG_FACTS, local(paths), split_bytes=SMALL)
 
 
@@ -90,7 +90,7 @@ def test_facts_of_damaged_small_files(tmp_path: Path, heading: str) -> None:
 
 
 @pytest.mark.corpora
-@pytest.mark.parametrize("name", ["kafka-4.3.0-unclean", "kafka-0.10.2.2-hw-divergence", "public-magic0-golden"])
+@pytest.mark.parametrize("name", nightly_but(["kafka-0.10.2.2-hw-divergence", "public-magic0-golden"], REAL))
 def test_facts_of_real_brokers(corpora: Path, tmp_path: Path, name: str) -> None:
     with tarfile.open(corpora / f"{name}.tar.xz") as archive:
         archive.extractall(tmp_path, filter="data")

@@ -16,15 +16,12 @@ from kafka_forensics.model.results import ScanResult
 from kafka_forensics.spark import scan
 from kafka_forensics.spark.job import scanned
 from kafka_forensics.spark.options import parse_options
-from tests.support.gallery import SECTIONS
 from tests.support.gallery_case import Case
+from tests.support.nightly import one_of_each_family
 
 pytestmark = pytest.mark.spark
 
 SAMPLES = Path(__file__).resolve().parents[2] / "sample_logs"
-CASES = [case for cases in SECTIONS.values() for case in cases if case.during is None]
-ONE_OF_EACH = list({case.fault: case for case in reversed(CASES)}.values())
-"""The nightly run takes them all, and every run does without Spark (`tests/engine/test_scan_tasks.py`)."""
 ARCHIVES = (
     "kafka-0.10.2.2-hw-divergence",
     "kafka-0.10.2.2-hw-truncation",
@@ -42,17 +39,8 @@ def text(result: ScanResult) -> str:
     return "".join(json_document.document(result)).replace('"engine": "spark"', '"engine": "local"')
 
 
-def named(case: Case) -> str:
-    return f"{case.fault} {case.injected}"
-
-
 def brokers(sample: str) -> list[str]:
     return [str(path) for path in sorted((SAMPLES / sample).iterdir()) if path.is_dir()]
-
-
-def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    if "case" in metafunc.fixturenames:
-        metafunc.parametrize("case", CASES if metafunc.config.getoption("--nightly") else ONE_OF_EACH, ids=named)
 
 
 class TestBothEngines:
@@ -62,6 +50,7 @@ class TestBothEngines:
     def test_on_a_sample(self, spark: SparkSession, sample: str) -> None:
         assert text(scan(spark, brokers(sample))) == text(kf.scan(brokers(sample)))
 
+    @pytest.mark.parametrize("case", one_of_each_family())
     def test_on_a_fault(self, spark: SparkSession, case: Case, tmp_path: Path) -> None:
         paths = [str(path) for path in case.make(tmp_path).log_dirs]
         options = ScanOptions(live=case.live, deep=case.deep)

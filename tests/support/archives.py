@@ -2,7 +2,7 @@
 
 import re
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,12 +12,16 @@ SHIPPED: Final = Path(__file__).resolve().parents[1] / "archives"
 """Those that every clone has; all others are in the corpora."""
 
 
-def of_brokers(*names: str) -> list[Any]:
-    """Names of archives (with or without `.tar.xz`) as parameters; those that do not ship are of the group `corpora`."""
+def of_brokers(*names: str, nightly: Sequence[str] = ()) -> list[Any]:
+    """Names of archives (with or without `.tar.xz`) as parameters; those that do not ship are of the group `corpora`, and those
+    that `nightly` names are left to `make nightly`."""
     there = {path.name.removesuffix(".tar.xz") for path in SHIPPED.glob("*.tar.xz")}
-    return [
-        pytest.param(name, marks=() if name.removesuffix(".tar.xz") in there else pytest.mark.corpora, id=name) for name in names
-    ]
+    params = []
+    for name in names:
+        bare = name.removesuffix(".tar.xz")
+        marks = [] if bare in there else [pytest.mark.corpora]
+        params.append(pytest.param(name, marks=[*marks, pytest.mark.nightly] if bare in nightly else marks, id=name))
+    return params
 
 
 def members(archive: Path, pattern: str) -> Iterator[tuple[str, bytes]]:

@@ -48,7 +48,7 @@ def test_a_file_over_which_a_broker_does_not_start_is_to_be_moved_and_what_that_
 
 def test_every_reason_of_a_small_file_has_words() -> None:
     parsers = ROOT / "kafka_forensics" / "parsers"
-    code = "".join(path.read_text() for path in (parsers / "bounded.py", *sorted((parsers / "checkpoints").glob("*.py"))))
+    code = "".join(path.read_text() for path in (parsers / "bounded.py", parsers / "checkpoints.py"))
     given = re.findall(r'damage\.add\([^\n]*?, "(\w+)"', code) + re.findall(r'return "(\w+)"', code)
     given += re.findall(r'_(?:number|matching)\([^\n]*?, "(\w+)"', code) + re.findall(r'_Header\("(\w+)"', code)
     assert len(set(given)) > 15

@@ -1,0 +1,50 @@
+"""What `make test` looks at of many cases that are alike: one of each kind. `make nightly` takes them all."""
+
+from collections.abc import Callable, Hashable, Iterable
+from typing import TypeVar
+
+import pytest
+from _pytest.mark import ParameterSet
+
+from tests.support.gallery import SECTIONS
+from tests.support.gallery_case import Case
+
+Item = TypeVar("Item")
+
+FAULTS = [case for cases in SECTIONS.values() for case in cases if case.during is None]
+"""The cases of the gallery that are files, in its order."""
+FAMILY_OF = {id(case): heading for heading, cases in SECTIONS.items() for case in cases}
+
+
+def one_of_each(items: Iterable[Item], kind: Callable[[Item], Hashable], name: Callable[[Item], str]) -> list[ParameterSet]:
+    """All items as parameters, called by `name`: the first of each kind, the others marked `nightly`."""
+    seen: set[Hashable] = set()
+    params = []
+    for item in items:
+        marks = [pytest.mark.nightly] if kind(item) in seen else []
+        seen.add(kind(item))
+        params.append(pytest.param(item, marks=marks, id=name(item)))
+    return params
+
+
+def named(case: Case) -> str:
+    """A case as the gallery calls it."""
+    return f"{case.fault} {case.injected}"
+
+
+def one_of_each_fault() -> list[ParameterSet]:
+    """The gallery's cases: every run takes one of each fault."""
+    return one_of_each(FAULTS, lambda case: case.fault, named)
+
+
+def one_of_each_family() -> list[ParameterSet]:
+    """The gallery's cases: every run takes one of each of its sections."""
+    return one_of_each(FAULTS, lambda case: FAMILY_OF[id(case)], named)
+
+
+def nightly_but(daily: Iterable[Hashable], items: Iterable[Item], name: Callable[[Item], str] = str) -> list[ParameterSet]:
+    """All items as parameters: those of which `daily` holds the name in every run, the others marked `nightly`."""
+    kept = set(daily)
+    params = [pytest.param(item, marks=[] if name(item) in kept else [pytest.mark.nightly], id=name(item)) for item in items]
+    assert kept <= {param.id for param in params}, kept
+    return params
