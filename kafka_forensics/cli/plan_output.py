@@ -17,7 +17,7 @@ from kafka_forensics.export.json_document import Shape, json_text
 from kafka_forensics.model.results import ScanResult
 from kafka_forensics.questions.plan import Planned, Plans
 from kafka_forensics.replication.planner import Candidate, Loss, PlanReplica, StartOrder, costs_of
-from kafka_forensics.wording.offset_words import offset_range
+from kafka_forensics.wording import offset_range
 
 Json = dict[str, Any]
 

@@ -21,8 +21,7 @@ from kafka_forensics.replication.planner import (
     truncates_by,
 )
 from kafka_forensics.replication.recovery import NEEDED_FILES
-from kafka_forensics.wording import message
-from kafka_forensics.wording.offset_words import offset_range
+from kafka_forensics.wording import message, offset_range
 
 ELECTIONS: Final = {
     "leads": "leads now",
