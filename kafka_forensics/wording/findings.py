@@ -15,7 +15,7 @@ from kafka_forensics.model.findings import Finding, Severity
 from kafka_forensics.wording.forks import kept_by, not_whole, rivals, successor, truncation, versions_held
 from kafka_forensics.wording.prose import Value, filled, prose
 from kafka_forensics.wording.small_files import defect, without
-from kafka_forensics.wording.values import TEXT_LIMIT, clean, copies_on, listed, named_brokers, span, spoken
+from kafka_forensics.wording.values import TEXT_LIMIT, amount, clean, copies_on, listed, named_brokers, span, spoken
 
 _ONLY: Final = "Only one copy was looked at: if others exist, give their log directories, too."
 _NAME_FIRST: Final = re.compile(r"\{\{ (file|log_dirs)\b")
@@ -62,7 +62,7 @@ def _begins_with_name(template: str, finding: Finding) -> bool:
     if name[1] == "file":
         return finding.place.file is not None
     names = _evidence(finding, name[1])
-    return isinstance(names, Value) and listed(names.value) is not None
+    return names is not None and listed(names.value) is not None
 
 
 def _counted(finding: Finding) -> str:
@@ -113,13 +113,13 @@ def _filled(template: str, finding: Finding) -> str:
     return filled(template, lambda name: DERIVED[name](finding) if name in DERIVED else _evidence(finding, name))
 
 
-def _evidence(finding: Finding, name: str) -> Value | str | None:
+def _evidence(finding: Finding, name: str) -> Value | None:
     """What the evidence has under a name; -1 and, of batches that were recovered, 0 are none."""
     value = finding.evidence.get(name)
     if value is None or (isinstance(value, int) and (value == -1 or (value == 0 and name == "batches_recovered"))):
         return None
     if name == "entry_kind" and value == "other":
-        return "a pipe, socket or device"
+        return Value("a pipe, socket or device")
     return Value(spoken(value) if name in _CODES else value)
 
 
@@ -166,6 +166,18 @@ def _held(finding: Finding) -> str:
     if copies is None:
         return "; no good copy is known" if holders == [] else ""
     return f"; {copies}"
+
+
+def _harmless(finding: Finding) -> str:
+    """How a sentence goes on of which it is known what would make it harmless."""
+    condition = _evidence(finding, "harmless_if")
+    return "" if condition is None else f", which is harmless if {condition}"
+
+
+def _not_read(finding: Finding) -> str:
+    """How a sentence goes on where replicas differ in more than was looked at."""
+    count = _evidence(finding, "ranges_not_compared")
+    return "" if count is None else f"; {amount(count.value, 'further range')} of offsets in between differ and were not read"
 
 
 def _dump(finding: Finding) -> str | None:
@@ -249,8 +261,10 @@ DERIVED: Final[Mapping[str, Callable[[Finding], str | bool | None]]] = {
         _dump,
         _end_transaction,
         _file,
+        _harmless,
         _held,
         _look,
+        _not_read,
         _offsets,
         _only,
         _others,

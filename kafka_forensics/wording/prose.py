@@ -45,7 +45,7 @@ class Value:
         return clean(self.value).rstrip()
 
 
-class Text(str):
+class Phrase(str):
     """Known words: true even when there are none, and printed as they are."""
 
     __slots__ = ()
@@ -92,7 +92,7 @@ def filled(template: str, value_of: Callable[[str], Value | str | bool | None]) 
     compiled, names = _compiled(template)
     values = {name: value_of(name) for name in names}
     known = {name: value for name, value in values.items() if value is not None and value is not False}
-    return compiled.render({name: Text(value) if isinstance(value, str) else value for name, value in known.items()})
+    return compiled.render({name: Phrase(value) if isinstance(value, str) else value for name, value in known.items()})
 
 
 @cache
@@ -118,7 +118,7 @@ def environment() -> "Environment":
     def on_known(function: Callable[..., str | None]) -> Callable[..., object]:
         def applied(value: Value | Unknown, *arguments: str) -> object:
             words = function(value.value, *arguments) if isinstance(value, Value) else None
-            return Unknown() if words is None else Text(words)
+            return Unknown() if words is None else Phrase(words)
 
         return applied
 

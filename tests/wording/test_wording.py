@@ -155,12 +155,14 @@ def test_the_only_holder_is_left_stopped_and_copied() -> None:
 
 def test_nothing_is_deleted_and_repairs_need_two_other_holders() -> None:
     given_holders: tuple[list[Any] | None, ...] = (None, [], [1], [2], [1, 2], [2, 3], ["2", "3"], [1, 3])
+    destroys = re.compile(r"(?<!never )\b(?:delete|remove|wipe|format)\b", re.IGNORECASE)
+    assert [kind for kind in KINDS if destroys.search(wording.prose(kind).advice)] == []
     for kind, severity in itertools.product(KINDS, Severity):
         repaired = []
         for holders, broker in itertools.product(given_holders, (1, "1", None)):
             evidence = {} if holders is None else {"held_by": holders}
             text = wording.advice(finding(kind, replace(PLACE, broker=broker), evidence, severity=severity)) or ""
-            assert not re.search(r"(?<!never )\b(?:delete|remove|wipe|format)\b", text), kind
+            assert not destroys.search(text), kind
             if "To repair" in text:
                 repaired.append((holders, broker))
                 assert "move (never delete)" in text, kind
@@ -176,6 +178,11 @@ def test_a_damaged_batch_is_repaired_from_two_others_but_a_loss_never() -> None:
         text = wording.advice(finding(kind, PLACE, {"held_by": [1, 3]})) or ""
         assert text.startswith("Copy the log directories of brokers 1 and 3 elsewhere before any broker of this partition starts.")
         assert "To repair" not in text
+
+
+def test_who_holds_a_copy_can_repair_what_the_sentence_says_it_of() -> None:
+    differ = [kind for kind in KINDS if wording.prose(kind).repairable != ("{{ held }}" in wording.prose(kind).message)]
+    assert differ == ["LOG_HEAD_MISSING"]  # which names the holders within its sentence
 
 
 def test_whatever_is_worse_than_info_has_advice() -> None:
@@ -217,6 +224,10 @@ PLACES = st.builds(
 )
 
 
+ASKED_BY_WORDS = ("latest_epoch", "leaders", "line", "not_whole", "ranges_not_compared", "starts")
+"""What phrases ask the evidence for, beside templates and beyond `RICH`."""
+
+
 @pytest.mark.parametrize("odd", [None, 5, [5], [{}], [{"from_batches": [1]}], {"from_checkpoint": "x"}, [{"follower": []}]])
 def test_odd_truncation_offsets_are_left_out(odd: object) -> None:
     text = wording.message(finding("UNCLEAN_LOSS", PLACE, {"held_by": [2], "truncation_offsets": odd}))
@@ -228,7 +239,7 @@ def test_odd_truncation_offsets_are_left_out(odd: object) -> None:
 @given(
     st.sampled_from(KINDS),
     PLACES,
-    st.dictionaries(st.sampled_from(sorted({*RICH, *NAMES, "leaders", "latest_epoch", "not_whole", "line", "starts"})), NESTED),
+    st.dictionaries(st.sampled_from(sorted({*RICH, *NAMES, *ASKED_BY_WORDS})), NESTED),
     st.sampled_from(Severity),
 )
 def test_no_evidence_breaks_a_sentence(kind: str, place: Place, evidence: dict[str, Any], severity: Severity) -> None:
