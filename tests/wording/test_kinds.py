@@ -115,9 +115,9 @@ def unasked(body: list[nodes.Node], asked: list[nodes.Node]) -> Iterator[nodes.N
     """What a template prints though it may not be known: not asked for before, nor with words behind `or` for when it is not."""
     for node in body:
         if isinstance(node, nodes.If):
-            yield from unasked(node.body, [*asked, *told_by(node.test)])
+            yield from unasked(node.body, [*asked, *known_where(node.test)])
             for branch in node.elif_:
-                yield from unasked(branch.body, [*asked, *told_by(branch.test)])
+                yield from unasked(branch.body, [*asked, *known_where(branch.test)])
             yield from unasked(node.else_, asked)
         elif isinstance(node, nodes.Output):
             yield from (part for part in node.nodes if not is_known(part, asked))
@@ -125,10 +125,10 @@ def unasked(body: list[nodes.Node], asked: list[nodes.Node]) -> Iterator[nodes.N
             yield node
 
 
-def told_by(test: nodes.Node) -> list[nodes.Node]:
+def known_where(test: nodes.Node) -> list[nodes.Node]:
     """What is known where a test holds."""
     if isinstance(test, nodes.And):
-        return told_by(test.left) + told_by(test.right)
+        return known_where(test.left) + known_where(test.right)
     return [test, test.node] if isinstance(test, nodes.Filter) and test.node is not None else [test]
 
 

@@ -108,11 +108,11 @@ def test_a_loss_names_what_the_other_side_has_committed() -> None:
     "kind", ["UNCLEAN_LOSS", "FORK_BELOW_HW", "LRS_LOSS", "LRS_RISK", "ISR_MEMBER_MISSING_COMMITTED", "SAME_EPOCH_DIVERGENCE"]
 )
 @pytest.mark.parametrize(
-    ("holders", "all_told"), [(None, "of all brokers"), ([], "Copy them all"), ([2], "Copy those"), ([2, 3], "Copy those")]
+    ("holders", "copied"), [(None, "of all brokers"), ([], "Copy them all"), ([2], "Copy those"), ([2, 3], "Copy those")]
 )
-def test_where_an_election_decides_all_is_copied_and_the_plan_weighs(kind: str, holders: list[int] | None, all_told: str) -> None:
+def test_where_an_election_decides_all_is_copied_and_the_plan_weighs(kind: str, holders: list[int] | None, copied: str) -> None:
     text = wording.advice(finding(kind, Place("audit", 0), {} if holders is None else {"held_by": holders})) or ""
-    assert all_told in text
+    assert copied in text
     assert "Weigh what each election would cost with `kafka-forensics plan PATH... --topic audit --partition 0`." in text
 
 
@@ -339,14 +339,14 @@ def test_a_sentence_that_begins_with_a_path_has_it_as_it_is(kind: str) -> None:
 
 @pytest.mark.parametrize(("severity", "holders"), [(Severity.ERROR, [1, 3]), (Severity.CRITICAL, [1, 3]), (Severity.ERROR, [1])])
 def test_others_are_spoken_of_behind_those_that_are_named(severity: Severity, holders: list[int]) -> None:
-    one = finding("LOG_HEAD_MISSING", PLACE, {"held_by": holders, "log_start_offset": 370}, severity=severity)
-    told = wording.advice(one) or ""
-    assert ("those of the other brokers" in told) == told.startswith(
+    row = finding("LOG_HEAD_MISSING", PLACE, {"held_by": holders, "log_start_offset": 370}, severity=severity)
+    text = wording.advice(row) or ""
+    assert ("those of the other brokers" in text) == text.startswith(
         ("Copy the log directories of brokers", "Leave broker 1 stopped")
     )
-    assert "of all brokers elsewhere" in told or "those of the other brokers" in told
-    assert ("To repair broker 2, " in told) == (len(holders) > 1)
-    assert "kafka-forensics compare" not in told, "which shows nothing of a head that is absent"
+    assert "of all brokers elsewhere" in text or "those of the other brokers" in text
+    assert ("To repair broker 2, " in text) == (len(holders) > 1)
+    assert "kafka-forensics compare" not in text, "which shows nothing of a head that is absent"
 
 
 @pytest.mark.parametrize(("replicas", "said"), [(8, "(among them a-0 and a-1)"), (2, "(a-0 and a-1)")])
@@ -356,5 +356,5 @@ def test_examples_are_among_more(replicas: int, said: str) -> None:
 
 
 def test_a_pipe_is_called_what_it_may_be() -> None:
-    told = wording.message(finding("NON_REGULAR_SKIPPED", Place(log_dir="/b", file="p"), {"entry_kind": "other"}))
-    assert told == "p is no regular file (a pipe, socket or device) and was not opened."
+    text = wording.message(finding("NON_REGULAR_SKIPPED", Place(log_dir="/b", file="p"), {"entry_kind": "other"}))
+    assert text == "p is no regular file (a pipe, socket or device) and was not opened."
