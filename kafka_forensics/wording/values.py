@@ -1,5 +1,7 @@
-"""Numbers and lists of the evidence in words, printable and short. Evidence may be hostile: nothing here raises for it."""
+"""Numbers, lists and ranges in words, printable and short. Evidence may be hostile: nothing here raises for it."""
 
+import re
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Final, SupportsIndex
 
@@ -7,31 +9,42 @@ TEXT_LIMIT: Final = 160
 LIST_LIMIT: Final = 6
 _UNITS: Final = ((172_800, 86_400, 3600, ("d", "h")), (3600, 3600, 60, ("h", "min")), (60, 60, 1, ("min", "s")))
 """From how many seconds on, how many each of two units has, and their names."""
+_CODE: Final = re.compile(r"[a-z0-9]+(?:_[a-z0-9]+)+")
 
 
 def clean(value: object, limit: int = TEXT_LIMIT) -> str:
     """`value` as printable text of bounded length; of anything but text, numbers and lists of them only its type."""
     if isinstance(value, (list, tuple)) and limit:
-        return ", ".join(clean(each, limit // 4) for each in value[:LIST_LIMIT])
+        return ", ".join(clean(item, limit // 4) for item in value[:LIST_LIMIT])
     if isinstance(value, SupportsIndex):
         number = int(value)
         return str(number) if number.bit_length() <= 128 else "a huge number"
     text = str(value) if isinstance(value, (str, float)) else f"({type(value).__name__})"
-    shown = "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text[:limit])
+    shown = "".join(letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in text[:limit])
     return shown if len(text) <= limit else f"{shown}…"
 
 
 def listed(value: object) -> str | None:
     """`1 and 2`, or `a: x and b: y`: the first few of many, None for nothing; anything else as it is."""
     if isinstance(value, dict):
-        items = [f"{clean(key, 40)}: {clean(each, 60)}" for key, each in list(value.items())[:LIST_LIMIT]]
+        items = [f"{clean(key, 40)}: {clean(item, 60)}" for key, item in list(value.items())[:LIST_LIMIT]]
     elif isinstance(value, (list, tuple)):
-        items = [clean(each, 72) for each in value[:LIST_LIMIT]]
+        items = [clean(item, 72) for item in value[:LIST_LIMIT]]
     else:
         return clean(value)
     if len(value) > len(items):
         items.append(f"{len(value) - len(items)} more")
-    return " and ".join(each for each in (", ".join(items[:-1]), *items[-1:]) if each) or None
+    return " and ".join(part for part in (", ".join(items[:-1]), *items[-1:]) if part) or None
+
+
+def spoken(value: object) -> object:
+    """One of our own words for machines (`wrong_crc`) without its underscores; anything else as it is."""
+    return value.replace("_", " ") if isinstance(value, str) and _CODE.fullmatch(value) else value
+
+
+def checksum(value: object) -> str:
+    """A CRC as it is usually written: `0x0000beef`."""
+    return f"0x{value:08x}" if isinstance(value, int) and 0 <= value < 2**32 else clean(value)
 
 
 def named_brokers(value: object) -> str | None:
@@ -46,10 +59,9 @@ def copies_on(value: object) -> str | None:
 
 
 def amount(value: object, noun: str) -> str:
-    """`1 batch`, `2 batches`; without a noun a number or a word as it is."""
+    """`1 batch`, `2 batches`."""
     number = clean(value)
-    plural = "" if number == "1" or not noun else "es" if noun.endswith("ch") else "s"
-    return f"{number} {noun}{plural}".rstrip()
+    return f"{number} {noun}" + ("" if number == "1" else "es" if noun.endswith("ch") else "s")
 
 
 def moment(value: object) -> str:
@@ -78,3 +90,18 @@ def span(start: object, end: object, noun: str) -> str | None:
     if isinstance(end, int) and end > start + 1:
         return f"{noun}s {clean(start)} to {clean(end - 1)}"
     return f"{noun} {clean(start)}"
+
+
+def offset_range(start: int, end: int) -> str:
+    """[300, 370) as people read it, with both ends in it: `300 to 369`; `5` for [5, 6), `none` for an empty one."""
+    if end <= start:
+        return "none"
+    return str(start) if end - start == 1 else f"{start} to {end - 1}"
+
+
+def damaged_bytes(size_in_bytes: int, spans: Sequence[tuple[int, int]]) -> str:
+    """`126 bytes of the log (offsets 0 to 4) are damaged`; `spans` are [start, end) and may be unknown."""
+    offsets = ", ".join(offset_range(start, end) for start, end in spans)
+    where = f" (offset{'' if offsets.isdigit() else 's'} {offsets})" if offsets else ""
+    noun, verb = ("byte", "is") if size_in_bytes == 1 else ("bytes", "are")
+    return f"{size_in_bytes} {noun} of the log{where} {verb} damaged"

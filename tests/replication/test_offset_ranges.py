@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from kafka_forensics.cli.main import outcome
-from kafka_forensics.wording.offset_words import offset_range
+from kafka_forensics.wording import offset_range
 
 SAMPLE = str(Path(__file__).resolve().parents[2] / "sample_logs" / "unclean-election")
 

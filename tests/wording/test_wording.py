@@ -1,5 +1,6 @@
 """Words: every kind has them everywhere, no evidence breaks them, and no advice costs the last copy."""
 
+import itertools
 import re
 import subprocess
 import sys
@@ -15,90 +16,41 @@ from kafka_forensics import wording
 from kafka_forensics.analysis.catalogue import CATALOGUE, finding
 from kafka_forensics.errors import UsageError
 from kafka_forensics.model.findings import Finding, Place, Severity
+from tests.support.faults import healthy
 from tests.support.rich_evidence import RICH
+from tests.support.templates import NAMES
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = ROOT / "kafka_forensics" / "explanations"
 KINDS = list(CATALOGUE)
-COMMANDS = {
-    "scan",
-    "epochs",
-    "find",
-    "metadata",
-    "dump",
-    "compare",
-    "groups",
-    "explain",
-    "plan",
-    "doctor",
-    "transactions",
-    "changes",
-}
-OPTIONS = {
-    "--key",
-    "--topic",
-    "--partition",
-    "--offset",
-    "--explain",
-    "--records",
-    "--show-payloads",
-    "--live",
-    "--whole",
-    "--verbose",
-    "--state",
-    "--producer-id",
-}
-LEADS = ("What it means.", "Proof and limits.", "Likely causes.", "Harmless look-alikes.", "What to do next.", "Kafka's rule.")
-
 PLACE = Place("audit", 0, 2, "/evidence/b2", "audit-0/00000000000000000000.log", 100, 260, 300, 370)
 
 
 def assert_sentence(text: str) -> None:
-    assert text.endswith(".")
-    assert text.isprintable()
-    assert not re.search(r"[{}\[\]<>]", text), "a template shows through"
-    assert not re.search(r"  | [,;:]| \.\W|\(\)|\bNone\b|[.!?] ", text), "a hole, or a second sentence"
-    assert re.match(r"[A-Z0-9]|(?:[\w.-]+-\d+|broker \d+|[\w.-]+-\d+ on broker \d+): |data1 and data2 ", text)
+    assert text.endswith("."), text
+    assert text.isprintable(), text
+    assert not re.search(r"[{}\[\]<>]", text), f"a template shows through: {text}"
+    assert not re.search(r"  | [,;:]| \.\W|\(\)|\bNone\b|[.!?] ", text), f"a hole, or a second sentence: {text}"
+    assert re.match(r"[A-Z0-9]|(?:[\w.-]+-\d+|broker \d+|[\w.-]+-\d+ on broker \d+): |data1 and data2 ", text), text
 
 
-def test_every_kind_has_words_a_page_and_a_row_and_nothing_else_has() -> None:
-    rows = re.findall(r"^\| `([A-Z_]+)` \|", (ROOT / "docs" / "soundness.md").read_text(), re.MULTILINE)
-    assert rows == KINDS
-    assert sorted(path.name for path in PAGES.iterdir()) == sorted(f"{kind}.md" for kind in KINDS)
-    assert sorted(wording._WORDS) == sorted(KINDS)
+def test_titles_are_short_noun_phrases_and_all_different() -> None:
+    titles = {kind: wording.title(kind) for kind in KINDS}
+    assert {kind: title for kind, title in titles.items() if not re.fullmatch(r"[a-z][\w' -]{5,60}", title)} == {}
+    assert len(set(titles.values())) == len(KINDS)
 
 
-def test_soundness_rows_say_what_is_proven_what_is_not_seen_and_what_looks_like_it() -> None:
-    for line in (ROOT / "docs" / "soundness.md").read_text().splitlines():
-        if line.startswith("| `"):
-            cells = [cell.strip() for cell in line.strip("|").split("|")]
-            assert len(cells) == 4
-            assert all(cells)
+def test_messages_are_one_sentence_each() -> None:
+    for kind, place, evidence in itertools.product(
+        KINDS, [Place(), Place("audit", 0), Place(broker=2), PLACE], [{}, RICH, {**RICH, "held_by": []}]
+    ):
+        text = wording.message(finding(kind, place, evidence))
+        assert_sentence(text)
+        assert "audit-0" in text or place.topic is None, kind
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_title_is_a_short_noun_phrase(kind: str) -> None:
-    title = wording.title(kind)
-    assert re.fullmatch(r"[a-z][\w' -]{5,60}", title)
-
-
-def test_titles_are_all_different() -> None:
-    assert len({wording.title(kind) for kind in KINDS}) == len(KINDS)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("place", [Place(), Place("audit", 0), Place(broker=2), PLACE], ids=["none", "partition", "broker", "all"])
-@pytest.mark.parametrize("evidence", [{}, RICH, {**RICH, "held_by": []}], ids=["empty", "rich", "no holder"])
-def test_message_is_one_sentence(kind: str, place: Place, evidence: dict[str, Any]) -> None:
-    text = wording.message(finding(kind, place, evidence))
-    assert_sentence(text)
-    assert "audit-0" in text or place.topic is None
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_rich_evidence_says_more_than_none(kind: str) -> None:
-    differs = wording.message(finding(kind, PLACE, RICH)) != wording.message(finding(kind, PLACE, {}))
-    assert differs == (kind != "SEG_ZERO_TAIL")  # whose place says it all
+def test_rich_evidence_says_more_than_none() -> None:
+    equal = [kind for kind in KINDS if wording.message(finding(kind, PLACE, RICH)) == wording.message(finding(kind, PLACE, {}))]
+    assert equal == ["SEG_ZERO_TAIL"]  # whose place says it all
 
 
 def test_only_gaps_in_committed_offsets_say_so() -> None:
@@ -156,11 +108,11 @@ def test_a_loss_names_what_the_other_side_has_committed() -> None:
     "kind", ["UNCLEAN_LOSS", "FORK_BELOW_HW", "LRS_LOSS", "LRS_RISK", "ISR_MEMBER_MISSING_COMMITTED", "SAME_EPOCH_DIVERGENCE"]
 )
 @pytest.mark.parametrize(
-    ("holders", "all_told"), [(None, "of all brokers"), ([], "Copy them all"), ([2], "Copy those"), ([2, 3], "Copy those")]
+    ("holders", "copied"), [(None, "of all brokers"), ([], "Copy them all"), ([2], "Copy those"), ([2, 3], "Copy those")]
 )
-def test_where_an_election_decides_all_is_copied_and_the_plan_weighs(kind: str, holders: list[int] | None, all_told: str) -> None:
+def test_where_an_election_decides_all_is_copied_and_the_plan_weighs(kind: str, holders: list[int] | None, copied: str) -> None:
     text = wording.advice(finding(kind, Place("audit", 0), {} if holders is None else {"held_by": holders})) or ""
-    assert all_told in text
+    assert copied in text
     assert "Weigh what each election would cost with `kafka-forensics plan PATH... --topic audit --partition 0`." in text
 
 
@@ -189,32 +141,33 @@ def test_a_file_outside_of_the_partition_is_named_with_its_directory() -> None:
     assert "audit-0.8f-delete/0000" in wording.message(finding("SEG_SHORT", place))
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("severity", [Severity.WARNING, Severity.ERROR, Severity.CRITICAL])
-@pytest.mark.parametrize("broker", [None, 1, 2])
-def test_the_only_holder_is_left_stopped_and_copied(kind: str, severity: Severity, broker: int | None) -> None:
-    place = replace(PLACE, broker=broker)
-    text = wording.advice(finding(kind, place, {**RICH, "held_by": [2]}, severity=severity)) or ""
-    assert text.startswith("Leave broker 2 stopped until its log directory is copied elsewhere")
-    rest = text.split(".", 1)[1]
-    assert "To repair" not in rest
-    assert not re.search(r"(?:^|[.;:,] )(?:then )?(?:start|restart|delete|remove|move|wipe|truncate|abort)\b", rest, re.IGNORECASE)
+def test_the_only_holder_is_left_stopped_and_copied() -> None:
+    severities = [Severity.WARNING, Severity.ERROR, Severity.CRITICAL]
+    for kind, severity, broker in itertools.product(KINDS, severities, [None, 1, 2]):
+        place = replace(PLACE, broker=broker)
+        text = wording.advice(finding(kind, place, {**RICH, "held_by": [2]}, severity=severity)) or ""
+        assert text.startswith("Leave broker 2 stopped until its log directory is copied elsewhere"), kind
+        rest = text.split(".", 1)[1]
+        assert "To repair" not in rest, kind
+        asked = re.search(r"(?:^|[.;:,] )(?:then )?(?:start|restart|delete|remove|move|wipe|truncate|abort)\b", rest, re.IGNORECASE)
+        assert not asked, kind
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("severity", list(Severity))
-def test_nothing_is_deleted_and_repairs_need_two_other_holders(kind: str, severity: Severity) -> None:
-    repaired = []
-    for holders in (None, [], [1], [2], [1, 2], [2, 3], ["2", "3"], [1, 3]):
-        for broker in (1, "1", None):
+def test_nothing_is_deleted_and_repairs_need_two_other_holders() -> None:
+    given_holders: tuple[list[Any] | None, ...] = (None, [], [1], [2], [1, 2], [2, 3], ["2", "3"], [1, 3])
+    destroys = re.compile(r"(?<!never )\b(?:delete|remove|wipe|format)\b", re.IGNORECASE)
+    assert [kind for kind in KINDS if destroys.search(wording.prose(kind).advice)] == []
+    for kind, severity in itertools.product(KINDS, Severity):
+        repaired = []
+        for holders, broker in itertools.product(given_holders, (1, "1", None)):
             evidence = {} if holders is None else {"held_by": holders}
             text = wording.advice(finding(kind, replace(PLACE, broker=broker), evidence, severity=severity)) or ""
-            assert not re.search(r"(?<!never )\b(?:delete|remove|wipe|format)\b", text)
+            assert not destroys.search(text), kind
             if "To repair" in text:
                 repaired.append((holders, broker))
-                assert "move (never delete)" in text
-    offered = [] if severity is Severity.INFO else [(holders, broker) for holders in ([2, 3], ["2", "3"]) for broker in (1, "1")]
-    assert repaired in ([], offered)
+                assert "move (never delete)" in text, kind
+        offered = list(itertools.product(([2, 3], ["2", "3"]), (1, "1"))) if severity is not Severity.INFO else []
+        assert repaired == (offered if wording.prose(kind).repairable else []), kind
 
 
 def test_a_damaged_batch_is_repaired_from_two_others_but_a_loss_never() -> None:
@@ -227,10 +180,14 @@ def test_a_damaged_batch_is_repaired_from_two_others_but_a_loss_never() -> None:
         assert "To repair" not in text
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_whatever_is_worse_than_info_has_advice(kind: str) -> None:
-    bare = finding(kind, PLACE)
-    assert bare.severity is Severity.INFO or wording.advice(bare)
+def test_who_holds_a_copy_can_repair_what_the_sentence_says_it_of() -> None:
+    differ = [kind for kind in KINDS if wording.prose(kind).repairable != ("{{ held }}" in wording.prose(kind).message)]
+    assert differ == ["LOG_HEAD_MISSING"]  # which names the holders within its sentence
+
+
+def test_whatever_is_worse_than_info_has_advice() -> None:
+    bare = [finding(kind, PLACE) for kind in KINDS]
+    assert [row.kind for row in bare if row.severity is not Severity.INFO and not wording.advice(row)] == []
 
 
 def test_advised_commands_can_be_pasted() -> None:
@@ -248,7 +205,7 @@ HOSTILE = st.one_of(
     st.floats(),
     st.text(),
     st.binary(),
-    st.sampled_from(["\x1b]0;own\x07", "a\nb", "\u202eevil", "\udc80", "{x}", "[a|b]", "x" * 100_000]),
+    st.sampled_from(["\x1b]0;own\x07", "a\nb", "\u202eevil", "\udc80", "{x}", "{{ 6 * 7 }}", "{% if", "x" * 100_000]),
 )
 NESTED = st.recursive(
     HOSTILE, lambda inner: st.lists(inner, max_size=9) | st.dictionaries(st.text() | st.integers(), inner, max_size=9)
@@ -267,6 +224,10 @@ PLACES = st.builds(
 )
 
 
+ASKED_BY_WORDS = ("latest_epoch", "leaders", "line", "not_whole", "ranges_not_compared", "starts")
+"""What phrases ask the evidence for, beside templates and beyond `RICH`."""
+
+
 @pytest.mark.parametrize("odd", [None, 5, [5], [{}], [{"from_batches": [1]}], {"from_checkpoint": "x"}, [{"follower": []}]])
 def test_odd_truncation_offsets_are_left_out(odd: object) -> None:
     text = wording.message(finding("UNCLEAN_LOSS", PLACE, {"held_by": [2], "truncation_offsets": odd}))
@@ -278,7 +239,7 @@ def test_odd_truncation_offsets_are_left_out(odd: object) -> None:
 @given(
     st.sampled_from(KINDS),
     PLACES,
-    st.dictionaries(st.sampled_from([*RICH, "batches", "checkpoint"]), NESTED),
+    st.dictionaries(st.sampled_from(sorted({*RICH, *NAMES, *ASKED_BY_WORDS})), NESTED),
     st.sampled_from(Severity),
 )
 def test_no_evidence_breaks_a_sentence(kind: str, place: Place, evidence: dict[str, Any], severity: Severity) -> None:
@@ -291,38 +252,20 @@ def test_no_evidence_breaks_a_sentence(kind: str, place: Place, evidence: dict[s
     assert given is None or (given.isprintable() and given)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_payload_bytes_are_never_shown(kind: str) -> None:
-    evidence = dict.fromkeys(RICH, b"secret-payload") | {"payload": "secret-payload", "key": b"secret-payload"}
-    row = finding(kind, PLACE, evidence)
-    assert "secret" not in wording.message(row) + str(wording.advice(row))
-    listed = finding(kind, PLACE, {name: [b"secret-payload", {"key": b"secret-payload"}] for name in RICH})
-    assert "secret" not in wording.message(listed) + str(wording.advice(listed))
+@pytest.mark.parametrize("text", ["{{ 6 * 7 }}", "{{ reason }}", "{% if reason %}", "{{ '' }}", "{# #}"])
+def test_no_evidence_is_taken_for_a_template(text: str) -> None:
+    said = wording.message(finding("FILE_UNKNOWN", Place(topic=text, partition=0), {"names": [text]}))
+    assert said == f"{text}-0: the directory holds a file of no known kind: {text}."
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_page_is_complete_and_its_commands_exist(kind: str) -> None:
-    page = wording.explain_page(kind)
-    lines = page.splitlines()
-    default = CATALOGUE[kind]
-    assert 12 <= len(lines) <= 30
-    assert max(map(len, lines)) <= 132
-    assert lines[0] == f"# {kind}"
-    title = wording.title(kind)
-    assert lines[2] == f"{title[0].upper()}{title[1:]}. Usually `{default.severity}`, `{default.confidence}`."
-    assert tuple(re.findall(r"^\*\*(.+?)\*\*", page, re.MULTILINE)) == LEADS
-    commands = re.search(r"^```sh\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
-    assert commands
-    for command in commands[1].splitlines():
-        program, name, *rest = command.split()
-        assert (program, name in COMMANDS) == ("kafka-forensics", True)
-        assert {word for word in rest if word.startswith("--")} <= OPTIONS
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_pages_name_only_kinds_that_exist(kind: str) -> None:
-    named = set(re.findall(r"\b[A-Z]+(?:_[A-Z]+)+\b", wording.explain_page(kind)))
-    assert {name for name in named if name not in CATALOGUE} <= {"REAL_DIRECTORY", "CURRENT_MAGIC_VALUE"}
+def test_payload_bytes_are_never_shown() -> None:
+    names = {*RICH, *NAMES}
+    evidences = (
+        dict.fromkeys(names, b"secret-payload") | {"payload": "secret-payload", "key": b"secret-payload"},
+        {name: [b"secret-payload", {"key": b"secret-payload"}] for name in names},
+    )
+    rows = [finding(kind, PLACE, evidence) for kind in KINDS for evidence in evidences]
+    assert [row.kind for row in rows if "secret" in wording.message(row) + str(wording.advice(row))] == []
 
 
 def test_explain_takes_any_spelling_of_a_kind() -> None:
@@ -347,11 +290,26 @@ def test_an_unknown_kind_gets_a_hint(kind: str, hint: str) -> None:
     assert len(str(caught.value)) < 1000
 
 
+def loaded(*arguments: str) -> set[str]:
+    """The modules that a Python loads, which is called with `arguments`."""
+    command = [sys.executable, "-X", "importtime", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT)
+    return set(re.findall(r"\| +([\w.]+)$", done.stderr, re.MULTILINE))
+
+
 def test_words_cost_no_start_up() -> None:
-    heavy = ["numpy", "pyarrow", "difflib", "importlib.resources"]
-    code = f"import sys, kafka_forensics.wording; print([name for name in {heavy} if name in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
-    assert done.stdout.strip() == "[]"
+    modules = loaded("-c", "import kafka_forensics.wording as wording; wording.title('SEG_SHORT')")
+    assert "kafka_forensics.wording" in modules
+    assert modules & {"numpy", "pyarrow", "difflib", "importlib.resources", "jinja2"} == set()
+
+
+def test_templates_are_loaded_where_a_sentence_is_made(tmp_path: Path) -> None:
+    brokers = healthy(tmp_path)
+    program, paths = ("-m", "kafka_forensics"), [str(path) for path in brokers.log_dirs]
+    assert loaded(*program, "--help") & {"kafka_forensics.cli.main", "jinja2"} == {"kafka_forensics.cli.main"}
+    assert loaded(*program, "scan", *paths) & {"kafka_forensics.wording", "jinja2"} == {"kafka_forensics.wording"}
+    (brokers.log_dirs[0] / "notes.txt").write_text("kept beside the logs")
+    assert "jinja2" in loaded(*program, "scan", *paths)
 
 
 TOPIC_ID = "_R3f_x-1SVaM__zq9k2b_g"
@@ -381,14 +339,14 @@ def test_a_sentence_that_begins_with_a_path_has_it_as_it_is(kind: str) -> None:
 
 @pytest.mark.parametrize(("severity", "holders"), [(Severity.ERROR, [1, 3]), (Severity.CRITICAL, [1, 3]), (Severity.ERROR, [1])])
 def test_others_are_spoken_of_behind_those_that_are_named(severity: Severity, holders: list[int]) -> None:
-    one = finding("LOG_HEAD_MISSING", PLACE, {"held_by": holders, "log_start_offset": 370}, severity=severity)
-    told = wording.advice(one) or ""
-    assert ("those of the other brokers" in told) == told.startswith(
+    row = finding("LOG_HEAD_MISSING", PLACE, {"held_by": holders, "log_start_offset": 370}, severity=severity)
+    text = wording.advice(row) or ""
+    assert ("those of the other brokers" in text) == text.startswith(
         ("Copy the log directories of brokers", "Leave broker 1 stopped")
     )
-    assert "of all brokers elsewhere" in told or "those of the other brokers" in told
-    assert ("To repair broker 2, " in told) == (len(holders) > 1)
-    assert "kafka-forensics compare" not in told, "which shows nothing of a head that is absent"
+    assert "of all brokers elsewhere" in text or "those of the other brokers" in text
+    assert ("To repair broker 2, " in text) == (len(holders) > 1)
+    assert "kafka-forensics compare" not in text, "which shows nothing of a head that is absent"
 
 
 @pytest.mark.parametrize(("replicas", "said"), [(8, "(among them a-0 and a-1)"), (2, "(a-0 and a-1)")])
@@ -398,5 +356,5 @@ def test_examples_are_among_more(replicas: int, said: str) -> None:
 
 
 def test_a_pipe_is_called_what_it_may_be() -> None:
-    told = wording.message(finding("NON_REGULAR_SKIPPED", Place(log_dir="/b", file="p"), {"entry_kind": "other"}))
-    assert told == "p is no regular file (a pipe, socket or device) and was not opened."
+    text = wording.message(finding("NON_REGULAR_SKIPPED", Place(log_dir="/b", file="p"), {"entry_kind": "other"}))
+    assert text == "p is no regular file (a pipe, socket or device) and was not opened."

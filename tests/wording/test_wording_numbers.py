@@ -38,11 +38,11 @@ def test_a_defect_of_a_small_file_is_a_sentence() -> None:
 
 @pytest.mark.parametrize("file", ["replication-offset-checkpoint", "audit-0/leader-epoch-checkpoint"])
 def test_a_file_over_which_a_broker_does_not_start_is_to_be_moved_and_what_that_costs(file: str) -> None:
-    one = finding("CHECKPOINT_MALFORMED", Place("audit", 0, 3, "/b3", file), {"reason": "version", "starts": False})
-    assert "a broker without another one does not start" in wording.message(one)
-    told = wording.advice(one) or ""
-    assert "move (never delete) this file out of it: without it Kafka " in told
-    bare = finding("CHECKPOINT_MALFORMED", one.place, {"reason": "version"})
+    row = finding("CHECKPOINT_MALFORMED", Place("audit", 0, 3, "/b3", file), {"reason": "version", "starts": False})
+    assert "a broker without another one does not start" in wording.message(row)
+    text = wording.advice(row) or ""
+    assert "move (never delete) this file out of it: without it Kafka " in text
+    bare = finding("CHECKPOINT_MALFORMED", row.place, {"reason": "version"})
     assert "start" not in wording.message(bare) + (wording.advice(bare) or "")
 
 

@@ -111,7 +111,7 @@ def _values(row: "EpochRow") -> dict[str, Any]:
 def _cells(row: "EpochRow") -> list[str]:
     from kafka_forensics.cli.outputs.rows import cell
     from kafka_forensics.export.json_document import rfc3339
-    from kafka_forensics.wording.offset_words import offset_range
+    from kafka_forensics.wording import offset_range
 
     log = "" if row.start_offset is None or row.end_offset is None else offset_range(row.start_offset, row.end_offset)
     times = ["" if time is None else rfc3339(time) or str(time) for time in (row.first_timestamp_ms, row.elected_ms)]
@@ -170,7 +170,7 @@ def _say_rest(lineages: "Lineages", screen: "Destination", *, quiet: bool) -> No
 
 def _damaged(topic: str, partition: int, broker: int | str, damage: "DamagedLog") -> str:
     """`t-0 on broker 2: 126 bytes of the log (offsets 0 to 4) are damaged; of their epochs only the checkpoint tells`."""
-    from kafka_forensics.wording.offset_words import damaged_bytes
+    from kafka_forensics.wording import damaged_bytes
 
     what = damaged_bytes(damage.size_in_bytes, damage.spans)
     return f"{topic}-{partition} on broker {broker}: {what}; of their epochs only the checkpoint tells"

@@ -141,7 +141,7 @@ def _numbers(values: Iterable[int]) -> str:
 
 
 def _changes(row: "EventRow") -> Iterator[str]:
-    from kafka_forensics.wording.offset_words import offset_range
+    from kafka_forensics.wording import offset_range
 
     event, before = row.event, None if row.before is None else row.before.state
     state = event.state
@@ -211,8 +211,7 @@ def _say_rest(events: "ControllerEvents", screen: "Destination", *, quiet: bool)
     from kafka_forensics.cli.streams import absent, say
     from kafka_forensics.export.json_document import rfc3339
     from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
-    from kafka_forensics.wording import message
-    from kafka_forensics.wording.offset_words import offset_range
+    from kafka_forensics.wording import message, offset_range
 
     history = events.history
     lines = gap_lines(events.incomplete)

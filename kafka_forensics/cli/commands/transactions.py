@@ -176,7 +176,7 @@ def _cells(row: "TransactionRow") -> list[str]:
 
 
 def _span(first_offset: int | None, last_offset: int | None) -> str:
-    from kafka_forensics.wording.offset_words import offset_range
+    from kafka_forensics.wording import offset_range
 
     if first_offset is None:
         return ""
@@ -185,7 +185,7 @@ def _span(first_offset: int | None, last_offset: int | None) -> str:
 
 def _notes(row: "TransactionRow") -> Iterator[str]:
     """What a table says of a transaction that is not simply ended."""
-    from kafka_forensics.wording.values import duration
+    from kafka_forensics.wording import duration
 
     if row.holds_last_stable_offset:
         yield f"holds the last stable offset at {row.last_stable_offset}"
@@ -262,7 +262,7 @@ def _counts(partition: "PartitionTransactions") -> str:
 
 def _beside_damage(partition: "PartitionTransactions", damage: "DamagedLog") -> str:
     """`126 damaged bytes (offsets 0 to 4): transactions in them are not told, and …`."""
-    from kafka_forensics.wording.offset_words import damaged_bytes
+    from kafka_forensics.wording import damaged_bytes
 
     what = f"{damaged_bytes(damage.size_in_bytes, damage.spans)}, so that transactions in them are not told"
     if partition.held:

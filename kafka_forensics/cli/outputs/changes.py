@@ -11,8 +11,8 @@ from kafka_forensics.export.changes_document import document, lines
 from kafka_forensics.export.json_document import Shape
 from kafka_forensics.model.changes import CHANGE_COLUMNS, Change, ChangeKind, SnapshotsResult, change_values
 from kafka_forensics.wording import advice, message
-from kafka_forensics.wording.change_words import change_words
-from kafka_forensics.wording.offset_words import offset_range
+from kafka_forensics.wording import change_words
+from kafka_forensics.wording import offset_range
 
 _HEADS: Final = ("partition", "broker", "from", "to", "offsets", "what changed")
 

@@ -16,7 +16,7 @@ from kafka_forensics.model.findings import Severity
 from kafka_forensics.model.results import ScanResult
 from kafka_forensics.questions.plan import Planned, Plans
 from kafka_forensics.replication.planner import Broker, Candidate, FollowerPlan, Loss, PlanReplica, StartOrder, costs_of
-from kafka_forensics.wording.offset_words import offset_range
+from kafka_forensics.wording import offset_range
 
 # Plans of several partitions as a list: where an election would lose something, and what no copy here can tell.
 

@@ -25,8 +25,7 @@ from kafka_forensics.replication.planner import (
     truncates_by,
 )
 from kafka_forensics.replication.recovery import NEEDED_FILES
-from kafka_forensics.wording import message
-from kafka_forensics.wording.offset_words import offset_range
+from kafka_forensics.wording import message, offset_range
 
 # A plan in words: what each election costs, what followers do, whom to elect. All of it safe to print.
 

@@ -10,8 +10,7 @@ import pytest
 
 from kafka_forensics.model.changes import ChangeKind
 from kafka_forensics.model.findings import Confidence
-from kafka_forensics.wording import advice, message
-from kafka_forensics.wording.change_words import change_words
+from kafka_forensics.wording import advice, change_words, message
 from lab.mutations import in_batch
 from tests.support.faults import DIRECTORY, HEALTHY, HIGH_WATERMARK, LOG_END, Brokers
 from tests.support.snapshot_trees import NEW, OLD, Snapshots, cut, findings, grown, on_each, rows

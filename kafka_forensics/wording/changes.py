@@ -1,0 +1,105 @@
+"""A change between two snapshots in a few words."""
+
+from typing import Final
+
+from kafka_forensics.model.changes import Change, ChangeKind
+from kafka_forensics.wording.values import offset_range
+
+REASONS: Final = {
+    "retention": "by retention, or as the leader did",
+    "head_gone": "the first segments are gone, and no retention known takes records so young",
+    "log_start_moved": "the log start moved: DeleteRecords, or as the leader did",
+    "topic_deleted": "the topic was deleted",
+    "topic_gone": "no broker given has the topic any more",
+    "topic_recreated": "the topic was made anew under another id",
+    "topic_created": "the topic is new",
+    "partition_added": "the partition is new",
+    "replica_added": "a further replica",
+    "moved_to_other_brokers": "the partition moved to other brokers",
+    "replica_being_deleted": "its directory waits to be deleted",
+    "replica_stray": "its directory was set aside as stray",
+    "replica_gone": "its directory is not there",
+    "broker_not_given": "nothing of the broker is in the other snapshot",
+    "log_dir_not_given": "its log directory is not in the other snapshot",
+    "unreadable": "not all of it could be read",
+    "same_records_again": "the same records came back in another epoch",
+    "tail": "the log ends in damage there now",
+    "batch": "batches rotted",
+    "framing": "frames of batches are lost",
+    "header": "headers differ outside of what the CRC covers",
+    "reencoded": "equal records in other batches",
+    "content": "other records under the same leader epoch, which no broker writes",
+    "repaired": "damaged batches are sound again",
+    "other_batches": "other batches in the same offsets",
+    "cleaned_copy": "cleaned batches that differ",
+    "against_the_rules": "also what cleaning never takes",
+    "log_start": "the log starts earlier than it did",
+    "gap": "offsets that were missing are there",
+}
+"""What a `reason` says."""
+_FURTHER: Final = {
+    "ranges_more": "and {} more such range{} behind it",
+    "ranges_not_compared": "{} further range{} of offsets differ and were not read",
+}
+"""What counts in the evidence say of more than the row is about."""
+
+
+def change_words(change: Change) -> str:
+    """What happened to the range, without where: `cut off in epoch 0, replaced in epoch 2; 70 records; committed below 370`."""
+    parts = [_what(change)]
+    if change.reason is not None:
+        parts.append(REASONS.get(change.reason, change.reason.replace("_", " ")))
+    counts = [f"{amount} {noun if amount == 1 else plural}" for amount, noun, plural in _counts(change) if amount is not None]
+    parts += [", ".join(counts)] if counts else []
+    if change.committed_end is not None:
+        parts.append(f"committed below {change.committed_end}, {_holders(change)}")
+    parts += [
+        words.format(count, "" if count == 1 else "s") for key, words in _FURTHER.items() if (count := change.evidence.get(key))
+    ]
+    return "; ".join(parts)
+
+
+def _holders(change: Change) -> str:
+    """Who has what was committed of the range: all of it, parts of it, or nobody."""
+    parts = change.evidence.get("in_parts_on")
+    if change.held_by or not parts:
+        return f"still on {', '.join(map(str, change.held_by))}" if change.held_by else "on no replica given any more"
+    holders, lost = ", ".join(map(str, parts)), change.evidence.get("lost") or []
+    if not lost:
+        return f"still on {holders}, a part each"
+    if len(lost) > 1:
+        among = offset_range(lost[0][0], lost[-1][1])
+        return f"still on {holders} but for {change.evidence.get('lost_offsets')} offsets among {among}"
+    return f"still on {holders} but for {offset_range(*lost[0])}"
+
+
+def _what(change: Change) -> str:
+    epochs = (
+        f" in epoch{'s' if len(change.leader_epochs) > 1 else ''} {_spanned(change.leader_epochs)}" if change.leader_epochs else ""
+    )
+    match change.kind:
+        case ChangeKind.APPENDED:
+            return f"appended{epochs}"
+        case ChangeKind.TRUNCATED:
+            return f"cut off{epochs}" + ("" if change.replaced_by is None else f", replaced in epoch {change.replaced_by}")
+        case ChangeKind.CLEANED:
+            return "cleaned"
+        case ChangeKind.MOVED:
+            return "moved to another log directory"
+        case ChangeKind.NOT_COMPARED:
+            return "not compared"
+        case _:
+            return change.kind.value
+
+
+def _spanned(epochs: tuple[int, ...]) -> str:
+    """`2`, `2 and 5`, `2 to 9`."""
+    if len(epochs) > 2:
+        return f"{epochs[0]} to {epochs[-1]}"
+    return " and ".join(map(str, epochs))
+
+
+def _counts(change: Change) -> tuple[tuple[int | None, str, str], ...]:
+    if change.kind in (ChangeKind.UNCHANGED, ChangeKind.NOT_COMPARED):
+        return ()
+    return (change.batches, "batch", "batches"), (change.records, "record", "records"), (change.bytes, "byte", "bytes")

@@ -1,0 +1,283 @@
+"""A finding in words: its sentence and what to do next, of the templates in `kinds/` and the words here, which many of them share.
+
+Evidence may be incomplete or hostile: nothing here raises for it.
+"""
+
+import re
+import shlex
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from kafka_forensics.analysis.catalogue import CATALOGUE
+from kafka_forensics.errors import UsageError, did_you_mean
+from kafka_forensics.model.files import typed_words
+from kafka_forensics.model.findings import Finding, Severity
+from kafka_forensics.wording.forks import kept_by, not_whole, rivals, successor, truncation, versions_held
+from kafka_forensics.wording.prose import Value, filled, prose
+from kafka_forensics.wording.small_files import defect, without
+from kafka_forensics.wording.values import TEXT_LIMIT, amount, clean, copies_on, listed, named_brokers, span, spoken
+
+_ONLY: Final = "Only one copy was looked at: if others exist, give their log directories, too."
+_NAME_FIRST: Final = re.compile(r"\{\{ (file|log_dirs)\b")
+_CODES: Final = frozenset(
+    (
+        "reason",
+        "what",
+        "limit_name",
+        "harmless_if",
+        "decision",
+        "shown_as",
+        "record_type",
+        "entry_kind",
+        "codec",
+        "coordinator_state",
+    )
+)
+"""Names in the evidence whose values are words of ours, written with underscores; any other text is a name and stays as it is."""
+
+
+def title(kind: str) -> str:
+    """A short noun phrase for finding kind `kind`."""
+    return prose(kind).title
+
+
+def message(finding: Finding) -> str:
+    """One sentence that says what was found and where: no line breaks, no control characters, no payload bytes."""
+    place = finding.place
+    template = prose(finding.kind).message
+    body = _counted(finding) or _filled(template, finding)
+    partition = "" if place.topic is None or place.partition is None else f"{clean(place.topic)}-{clean(place.partition)}"
+    broker = "" if place.broker is None else f"broker {clean(place.broker)}"
+    where = " on ".join(part for part in (partition, broker) if part)
+    if where:
+        return f"{where}: {body}."
+    return f"{body}." if _begins_with_name(template, finding) else f"{body[:1].upper()}{body[1:]}."
+
+
+def _begins_with_name(template: str, finding: Finding) -> bool:
+    """Whether a sentence begins with the name of a file or directory, which stays as it is."""
+    name = _NAME_FIRST.match(template)
+    if name is None:
+        return False
+    if name[1] == "file":
+        return finding.place.file is not None
+    names = _evidence(finding, name[1])
+    return names is not None and listed(names.value) is not None
+
+
+def _counted(finding: Finding) -> str:
+    """What is said of very many findings of a kind that are told as one; nothing of any other."""
+    number, examples = finding.evidence.get("counted"), finding.evidence.get("examples")
+    if not isinstance(number, int) or not isinstance(examples, list):
+        return ""
+    return f"{number} more findings of this kind ({title(finding.kind)}), among them {', '.join(map(clean, examples))}"
+
+
+def advice(finding: Finding) -> str | None:
+    """The next step, or None where nothing need be done; with `held_by` in view it never destroys the last good copy."""
+    words = prose(finding.kind)
+    holders = finding.evidence.get("held_by")
+    parts = [_filled(words.advice, finding)]
+    if isinstance(holders, list) and finding.severity is not Severity.INFO:
+        if len(holders) < 2 or finding.severity is Severity.CRITICAL:
+            parts.insert(0, _guard(holders))
+        broker, there = finding.place.broker, not finding.evidence.get("absent")
+        if words.repairable and there and len(holders) > 1 and broker is not None and clean(broker) not in map(clean, holders):
+            parts.append(
+                f"To repair broker {clean(broker)}, stop it while one of {named_brokers(holders)} leads the partition, move (never"
+                " delete) this partition's directory out of its log directory, and let it copy the partition again."
+            )
+    return " ".join(part for part in parts if part) or None
+
+
+def _guard(holders: list[Any]) -> str:
+    """What to leave alone while these are known to have a good copy."""
+    if not holders:
+        return "No good copy is known: keep every log directory and every backup as it is."
+    if len(holders) == 1:
+        return f"Leave {named_brokers(holders)} stopped until its log directory is copied elsewhere: no other good copy is known."
+    return f"Copy the log directories of {named_brokers(holders)} elsewhere before any broker of this partition starts."
+
+
+def explain_page(kind: str) -> str:
+    """The Markdown page on `kind`, which may be in any case and with dashes. Raises UsageError if there is no such kind."""
+    name = kind.strip().upper().replace("-", "_")
+    if name not in CATALOGUE:
+        hint = did_you_mean(name, CATALOGUE, otherwise="`kafka-forensics explain` lists the kinds")
+        raise UsageError(f"there is no finding kind and no known incident {kind[:TEXT_LIMIT]!r}", hint=hint)
+    return prose(name).page
+
+
+def _filled(template: str, finding: Finding) -> str:
+    """`template` with what the finding has for the names in it."""
+    return filled(template, lambda name: DERIVED[name](finding) if name in DERIVED else _evidence(finding, name))
+
+
+def _evidence(finding: Finding, name: str) -> Value | None:
+    """What the evidence has under a name; -1 and, of batches that were recovered, 0 are none."""
+    value = finding.evidence.get(name)
+    if value is None or (isinstance(value, int) and (value == -1 or (value == 0 and name == "batches_recovered"))):
+        return None
+    if name == "entry_kind" and value == "other":
+        return Value("a pipe, socket or device")
+    return Value(spoken(value) if name in _CODES else value)
+
+
+# Words that several kinds share, or that say more than one number does: the names of DERIVED.
+
+
+def _among(finding: Finding) -> str:
+    """What stands before examples that are not all there is."""
+    counts = [finding.evidence.get(name) for name in ("replicas", "may_have_held")]
+    total = max((count for count in counts if isinstance(count, int)), default=0)
+    examples = finding.evidence.get("examples")
+    return "among them " if isinstance(examples, list) and total > len(examples) else ""
+
+
+def _offsets(finding: Finding) -> str | None:
+    return span(finding.place.offset_start, finding.place.offset_end, "offset")
+
+
+def _topic(finding: Finding) -> str | None:
+    return None if finding.place.topic is None else clean(finding.place.topic)
+
+
+def _file(finding: Finding) -> str:
+    """The file's name, with its directory where that is not simply the partition's."""
+    place = finding.place
+    own = f"{place.topic}-{place.partition}/"
+    return "a file" if place.file is None else clean(str(place.file).removeprefix(own))
+
+
+def _bytes(finding: Finding) -> str:
+    return f"{span(finding.place.byte_start, finding.place.byte_end, 'byte') or 'some bytes'} of {_file(finding)}"
+
+
+def _batch(finding: Finding) -> str:
+    start, offsets = finding.place.byte_start, _offsets(finding)
+    batch = "a batch" if start is None else f"the batch at byte {clean(start)}"
+    return f"{batch} of {_file(finding)}{f' ({offsets})' if offsets else ''}"
+
+
+def _held(finding: Finding) -> str:
+    """How a sentence ends that says who has a good copy, if that was looked at."""
+    holders = finding.evidence.get("held_by")
+    copies = copies_on(holders)
+    if copies is None:
+        return "; no good copy is known" if holders == [] else ""
+    return f"; {copies}"
+
+
+def _harmless(finding: Finding) -> str:
+    """How a sentence goes on of which it is known what would make it harmless."""
+    condition = _evidence(finding, "harmless_if")
+    return "" if condition is None else f", which is harmless if {condition}"
+
+
+def _not_read(finding: Finding) -> str:
+    """How a sentence goes on where replicas differ in more than was looked at."""
+    count = _evidence(finding, "ranges_not_compared")
+    return "" if count is None else f"; {amount(count.value, 'further range')} of offsets in between differ and were not read"
+
+
+def _dump(finding: Finding) -> str | None:
+    words = typed_words(finding.place)
+    return f"`kafka-forensics dump {shlex.join(clean(word, 4096) for word in words)} --explain`." if words else None
+
+
+def _compare(finding: Finding) -> str | None:
+    return None if finding.alone else _looked_at_by("compare", finding)
+
+
+def _plan(finding: Finding) -> str:
+    return _looked_at_by("plan", finding)
+
+
+def _looked_at_by(command: str, finding: Finding) -> str:
+    """The command on the partition that a finding is of."""
+    place = finding.place
+    if place.topic is None or place.partition is None:
+        return f"`kafka-forensics {command} PATH...`."
+    return f"`kafka-forensics {command} PATH... --topic {shlex.quote(clean(place.topic))} --partition {clean(place.partition)}`."
+
+
+def _only(_finding: Finding) -> str:
+    return _ONLY
+
+
+def _replicas_seen(finding: Finding) -> str:
+    compare = _compare(finding)
+    return _ONLY if compare is None else f"See what every replica holds there with {compare}"
+
+
+def _look(finding: Finding) -> str:
+    """The least advice: to look at the bytes, and at the other replicas."""
+    dump = _dump(finding)
+    return _replicas_seen(finding) if dump is None else f"See the bytes with {dump} {_replicas_seen(finding)}"
+
+
+def _weigh(finding: Finding) -> str:
+    """Advice where an election decides what is lost: behind a guard, if there is one, which names holders."""
+    if finding.severity is not Severity.INFO and finding.evidence.get("held_by") == []:
+        copied = "Copy them all elsewhere before any broker starts. "
+    elif _others(finding):
+        copied = "Copy those of the other brokers, too, before any of them starts. "
+    else:
+        copied = "Copy the log directories of all brokers elsewhere before any of them starts. "
+    return f"{copied}Weigh what each election would cost with {_plan(finding)} {_replicas_seen(finding)}"
+
+
+def _others(finding: Finding) -> bool:
+    """Whether a guard stands before the advice that names the holders of a good copy."""
+    holders = finding.evidence.get("held_by")
+    guarded = isinstance(holders, list) and (len(holders) == 1 or (len(holders) > 1 and finding.severity is Severity.CRITICAL))
+    return guarded and finding.severity is not Severity.INFO
+
+
+def _stops(finding: Finding) -> bool:
+    """Whether a broker does not start."""
+    return finding.evidence.get("starts") is False
+
+
+def _end_transaction(finding: Finding) -> str | None:
+    """The command that ends a hanging transaction (Kafka 3.0 and later)."""
+    place, first = finding.place, finding.evidence.get("first_offset")
+    if place.topic is None or place.partition is None or not isinstance(first, int):
+        return None
+    where = f"--topic {shlex.quote(clean(place.topic, 4096))} --partition {clean(place.partition)} --start-offset {clean(first)}"
+    return f"`kafka-transactions.sh --bootstrap-server HOST:PORT abort {where}`"
+
+
+DERIVED: Final[Mapping[str, Callable[[Finding], str | bool | None]]] = {
+    "cut": truncation,
+    "versions": versions_held,
+} | {
+    function.__name__.removeprefix("_"): function
+    for function in (
+        _among,
+        _batch,
+        _bytes,
+        _compare,
+        _dump,
+        _end_transaction,
+        _file,
+        _harmless,
+        _held,
+        _look,
+        _not_read,
+        _offsets,
+        _only,
+        _others,
+        _plan,
+        _stops,
+        _topic,
+        _weigh,
+        defect,
+        kept_by,
+        not_whole,
+        rivals,
+        successor,
+        without,
+    )
+}
+"""Names in templates that are not simply numbers of the evidence, and what they stand for."""

@@ -1,0 +1,170 @@
+"""The files of kinds: whole, of one form, and with templates that cannot come to a value that is not known."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from jinja2 import nodes
+
+from kafka_forensics import wording
+from kafka_forensics.analysis.catalogue import CATALOGUE, finding
+from kafka_forensics.model.findings import Place
+from kafka_forensics.wording.findings import DERIVED
+from kafka_forensics.wording.prose import environment
+from lab.soundness_page import PAGE, page
+from tests.support.templates import NAMES, templates
+
+ROOT = Path(__file__).resolve().parents[2]
+FILES = ROOT / "kafka_forensics" / "wording" / "kinds"
+KINDS = list(CATALOGUE)
+FRONT = re.compile(
+    r"title: .+\nmessage: .+\n(?:  .+\n)*(?:advice: .+\n(?:  .+\n)*)?repairable: (?:yes|no)\nsection: .+\n"
+    r"proves: .+\n(?:  .+\n)*cannot see: .+\n(?:  .+\n)*looks like it: .+\n(?:  .+\n)*"
+)
+COMMANDS = {
+    "scan",
+    "epochs",
+    "find",
+    "metadata",
+    "dump",
+    "compare",
+    "groups",
+    "explain",
+    "plan",
+    "doctor",
+    "transactions",
+    "changes",
+}
+OPTIONS = {
+    "--key",
+    "--topic",
+    "--partition",
+    "--offset",
+    "--explain",
+    "--records",
+    "--show-payloads",
+    "--live",
+    "--whole",
+    "--verbose",
+    "--state",
+    "--producer-id",
+}
+LEADS = ["What it means.", "Proof and limits.", "Likely causes.", "Harmless look-alikes.", "What to do next.", "Kafka's rule."]
+
+
+def test_every_kind_has_a_file_and_a_row_and_nothing_else_has() -> None:
+    assert sorted(path.name for path in FILES.iterdir()) == sorted(f"{kind}.md" for kind in KINDS)
+    assert re.findall(r"^\| `([A-Z_]+)` \|", PAGE.read_text(), re.MULTILINE) == KINDS
+
+
+def test_files_have_one_form() -> None:
+    for kind in KINDS:
+        front, rule, _ = (FILES / f"{kind}.md").read_text().partition("\n---\n\n")
+        assert rule, kind
+        assert FRONT.fullmatch(front), kind
+        assert max(map(len, front.splitlines())) <= 132, kind
+
+
+def test_the_table_of_soundness_is_as_it_would_be_written() -> None:
+    """After a change of a row: `python -m lab.soundness_page`."""
+    text = PAGE.read_text()
+    assert page(text) == text
+    assert page(re.sub(r"^\| `.*\n", "", text, flags=re.MULTILINE)) == text
+    for kind in KINDS:
+        words = wording.prose(kind)
+        assert "|" not in words.proves + words.cannot_see + words.looks_like_it, kind
+
+
+def test_no_section_goes_without_its_table() -> None:
+    with pytest.raises(ValueError, match="no heading with a table: Topics"):
+        page(PAGE.read_text().replace("## Topics", "# Topics"))
+
+
+def test_pages_are_complete_and_their_commands_exist() -> None:
+    for kind in KINDS:
+        text = wording.explain_page(kind)
+        lines, title, usual = text.splitlines(), wording.title(kind), CATALOGUE[kind]
+        assert 12 <= len(lines) <= 30, kind
+        assert max(map(len, lines)) <= 132, kind
+        assert lines[0] == f"# {kind}"
+        assert lines[2] == f"{title[0].upper()}{title[1:]}. Usually `{usual.severity}`, `{usual.confidence}`."
+        assert re.findall(r"^\*\*(.+?)\*\*", text, re.MULTILINE) == LEADS, kind
+        commands = re.search(r"^```sh\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+        assert commands, kind
+        for command in commands[1].splitlines():
+            program, name, *rest = command.split()
+            assert (program, name in COMMANDS) == ("kafka-forensics", True), kind
+            assert {word for word in rest if word.startswith("--")} <= OPTIONS, kind
+
+
+def test_pages_name_only_kinds_that_exist() -> None:
+    for kind in KINDS:
+        named = set(re.findall(r"\b[A-Z]+(?:_[A-Z]+)+\b", wording.explain_page(kind)))
+        assert named - CATALOGUE.keys() <= {"REAL_DIRECTORY", "CURRENT_MAGIC_VALUE"}, kind
+
+
+NOTHING_KNOWN = replace(finding("SEG_SHORT", Place()), alone=True)
+ALWAYS_KNOWN = {name for name, words in DERIVED.items() if isinstance(words(NOTHING_KNOWN), str)}
+MAY_GIVE_NOTHING = {"brokers", "copies", "listed"}
+"""Filters to which a value may be none of theirs."""
+
+
+def unasked(body: list[nodes.Node], asked: list[nodes.Node]) -> Iterator[nodes.Node]:
+    """What a template prints though it may not be known: not asked for before, nor with words behind `or` for when it is not."""
+    for node in body:
+        if isinstance(node, nodes.If):
+            yield from unasked(node.body, [*asked, *known_where(node.test)])
+            for branch in node.elif_:
+                yield from unasked(branch.body, [*asked, *known_where(branch.test)])
+            yield from unasked(node.else_, asked)
+        elif isinstance(node, nodes.Output):
+            yield from (part for part in node.nodes if not is_known(part, asked))
+        else:
+            yield node
+
+
+def known_where(test: nodes.Node) -> list[nodes.Node]:
+    """What is known where a test holds."""
+    if isinstance(test, nodes.And):
+        return known_where(test.left) + known_where(test.right)
+    return [test, test.node] if isinstance(test, nodes.Filter) and test.node is not None else [test]
+
+
+def is_known(part: nodes.Node, asked: list[nodes.Node]) -> bool:
+    if part in asked or isinstance(part, (nodes.TemplateData, nodes.Const)):
+        return True
+    if isinstance(part, nodes.Or):
+        return is_known(part.right, asked)
+    if isinstance(part, nodes.Filter) and part.node is not None:
+        return part.name not in MAY_GIVE_NOTHING and is_known(part.node, asked)
+    return isinstance(part, nodes.Name) and part.name in ALWAYS_KNOWN
+
+
+def test_templates_print_only_what_they_have_asked_for() -> None:
+    assert {kind: faults for kind, tree in templates() if (faults := list(unasked(tree.body, [])))} == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        ("{{ reason }}", 1),
+        ("{% if reason %}{{ reason }}{% else %}{{ reason }}{% endif %}", 1),
+        ("{% if reason or line %}{{ reason }}{% endif %}", 1),
+        ("{% if held_by %}{{ held_by|brokers }}{% endif %}", 1),
+        ("{% if held_by|brokers and offset %}{{ held_by|brokers }}{{ offset }}{% endif %}{{ batch }}", 0),
+        ("{{ offset or 'unknown' }}{{ offset or batch }}{{ offset or topic }}", 1),
+        ("{% set offset = 1 %}", 1),
+    ],
+)
+def test_that_law_can_fail(text: str, count: int) -> None:
+    assert len(list(unasked(environment().parse(text).body, []))) == count
+
+
+def test_templates_ask_only_for_what_some_rule_gives() -> None:
+    """A name that is misspelt would never be known."""
+    package = ROOT / "kafka_forensics"
+    code = "".join(path.read_text() for path in package.rglob("*.py") if "wording" not in path.parts)
+    assert NAMES - set(re.findall(r"\w+", code)) == set()
+    assert DERIVED.keys() <= {name.name for _, tree in templates() for name in tree.find_all(nodes.Name)}
