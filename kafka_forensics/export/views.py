@@ -13,9 +13,7 @@ from kafka_forensics.model.changes import Change, ChangeKind, SnapshotsResult
 from kafka_forensics.model.findings import Finding, Severity
 from kafka_forensics.model.results import PartitionSummary, ReplicaSummary, ScanResult
 from kafka_forensics.questions.changes import ComparedSnapshots
-from kafka_forensics.wording import advice, message
-from kafka_forensics.wording import change_words
-from kafka_forensics.wording import offset_range
+from kafka_forensics.wording import advice, change_words, message, offset_range
 
 if TYPE_CHECKING:
     import pyarrow as pa

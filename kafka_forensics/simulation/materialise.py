@@ -17,7 +17,14 @@ from kafka_forensics.parsers.spec.control import CONTROL_RECORD_KEY, CONTROL_REC
 from kafka_forensics.parsers.spec.metadata_records import MESSAGES, write_metadata_record
 from kafka_forensics.simulation.cluster import ABORT, START_MS, Batch, Cluster, Partition, PartitionChange, SimulatedReplica
 from kafka_forensics.simulation.transactions import Coordinator
-from kafka_forensics.writers.batches import RecordToWrite, write_batch, write_legacy_entry, write_marker
+from kafka_forensics.writers.batches import (
+    RecordToWrite,
+    write_batch,
+    write_legacy_entry,
+    write_marker,
+    write_transaction_log_key,
+    write_transaction_log_value,
+)
 from kafka_forensics.writers.files import (
     write_clean_shutdown,
     write_leader_epochs,
@@ -27,7 +34,6 @@ from kafka_forensics.writers.files import (
     write_producer_snapshot,
     write_transaction_index,
 )
-from kafka_forensics.writers.transaction_state import write_transaction_log_key, write_transaction_log_value
 
 # The log of a KRaft controller that saw a history: topics, settings, and every change of ISR, ELR and leader.
 

@@ -5,7 +5,7 @@ from typing import Final, NamedTuple
 
 from kafka_forensics.model.constants import MAX_SEQUENCE
 from kafka_forensics.replication import acks as promises
-from kafka_forensics.replication.sequences import NumberedBatch, SequenceVerdict, judged
+from kafka_forensics.replication.acks import NumberedBatch, SequenceVerdict, judged
 from kafka_forensics.replication.watermarks import Transaction, last_stable_offset
 from kafka_forensics.simulation.actions import append, leading, raise_high_watermark
 from kafka_forensics.simulation.cluster import ABORT, Batch, Cluster, Partition, Sent, SimulatedReplica, TopicPartition

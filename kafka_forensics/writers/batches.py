@@ -4,6 +4,7 @@ import gzip
 import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any, Final
 
 import cramjam
@@ -26,8 +27,10 @@ from kafka_forensics.model.constants import (
     TIMESTAMP_TYPE_MASK,
     TRANSACTIONAL_MASK,
 )
+from kafka_forensics.model.coordinators import TRANSACTION_STATES, TransactionMetadata
 from kafka_forensics.parsers.spec.control import CONTROL_RECORD_KEY, END_TXN_MARKER
 from kafka_forensics.parsers.spec.record_batch import LEGACY_ENTRY_HEADER, LEGACY_MESSAGES, RECORD_BATCH_HEADER, encode_zigzag
+from kafka_forensics.parsers.spec.transaction_state import TRANSACTION_LOG_KEY, TRANSACTION_LOG_TAGS, TRANSACTION_LOG_VALUES
 
 XERIAL_HEADER: Final = b"\x82SNAPPY\x00" + (1).to_bytes(4, "big") + (1).to_bytes(4, "big")
 XERIAL_BLOCK: Final = 32 << 10
@@ -249,3 +252,41 @@ def write_legacy_wrapper(
 def fix_legacy_crc(entry: bytes) -> bytes:
     """`entry` (magic 0 or 1) with the CRC its bytes deserve."""
     return entry[:12] + zlib.crc32(entry[16:]).to_bytes(4, "big") + entry[16:]
+
+
+# Records of `__transaction_state`, as a transaction coordinator writes them (TransactionLog).
+
+
+def write_transaction_log_key(transactional_id: str) -> bytes:
+    """The key of every record about `transactional_id`."""
+    key: bytes = TRANSACTION_LOG_KEY.build({"version": 0, "transactional_id": transactional_id})
+    return key
+
+
+def write_transaction_log_value(metadata: TransactionMetadata, version: int = 1) -> bytes:
+    """The value in `version` 0 or 1; partitions are grouped by topic as they stand, and null in the state Empty.
+
+    Version 0 has no place for the fields from `previous_producer_id` on.
+    """
+    grouped = [
+        {"topic": topic, "partition_ids": [number for _, number in group]}
+        for topic, group in groupby(metadata.partitions, key=lambda one: one[0])
+    ]
+    usual = TransactionMetadata(0, 0, 0, "", (), 0, 0)
+    fields: dict[str, Any] = {
+        "version": version,
+        "producer_id": metadata.producer_id,
+        "producer_epoch": metadata.producer_epoch,
+        "transaction_timeout_ms": metadata.transaction_timeout_ms,
+        "transaction_status": TRANSACTION_STATES.index(metadata.state),
+        "transaction_partitions": grouped if grouped or metadata.state != "Empty" else None,
+        "transaction_last_update_timestamp_ms": metadata.last_update_timestamp,
+        "transaction_start_timestamp_ms": metadata.start_timestamp,
+        "tagged_fields": {
+            tag: layout.build(getattr(metadata, name))
+            for tag, (name, layout) in TRANSACTION_LOG_TAGS.items()
+            if getattr(metadata, name) != getattr(usual, name)
+        },
+    }
+    value: bytes = TRANSACTION_LOG_VALUES[version].build(fields)
+    return value

@@ -126,7 +126,7 @@ def replace_in(path: Path, old: str, new: str) -> None:
     ("module", "old", "new"),
     [
         ("model/constants.py", "MAX_SEQUENCE: Final = 2**31 - 1", "MAX_SEQUENCE: Final = 0"),
-        ("replication/sequences.py", "BATCHES_REMEMBERED: Final = 5", "BATCHES_REMEMBERED: Final = 4"),
+        ("replication/acks.py", "BATCHES_REMEMBERED: Final = 5", "BATCHES_REMEMBERED: Final = 4"),
         ("version.py", '__version__ = "', '__version__ = "9'),
         ("compiled/code_cache.py", "_KEY_LENGTH: Final = 16", "_KEY_LENGTH: Final = 0x10"),
         ("parsers/kernels/walk.py", "import numpy as np\n", "import numpy as np\n\n"),

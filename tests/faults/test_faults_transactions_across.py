@@ -7,8 +7,8 @@ import pytest
 from kafka_forensics.engine import local
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.findings import Finding
+from kafka_forensics.writers.batches import write_transaction_log_key
 from kafka_forensics.writers.files import write_meta_properties
-from kafka_forensics.writers.transaction_state import write_transaction_log_key
 from tests.support.controller_log import CONTROLLER, ControllerLog, partition, topic
 from tests.support.faults_verdict import Said, kinds, offsets, only, said, scan, span, verdict
 from tests.support.gallery_replicas import OTHER_CLUSTER_ID

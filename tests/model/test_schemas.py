@@ -7,8 +7,8 @@ import pytest
 
 from kafka_forensics.cli.commands.export import FACT_NAMES
 from kafka_forensics.errors import UsageError
-from kafka_forensics.export.facts_page import page
 from kafka_forensics.model.schemas import FACTS, PARTITION_KEYS, about, fact_named
+from lab.facts_page import page
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "facts.md"
 

@@ -96,7 +96,7 @@ MUTANTS = [
         ),
     ),
     *mutants_of(
-        "replication/sequences",
+        "replication/acks",
         "replication/test_sequence_rules",
         ("if epoch is not None and batch.producer_epoch < epoch:", "if epoch is not None or batch.producer_epoch < epoch:"),
         ("if not of_epoch:", "if of_epoch:"),

@@ -12,7 +12,6 @@ RULES = (
     "elections",
     "epochs",
     "recovery",
-    "sequences",
     "watermarks",
 )
 NOT_KAFKAS = {"segment_file"}

@@ -4,8 +4,8 @@ import pytest
 
 from kafka_forensics.model.constants import MAX_SEQUENCE
 from kafka_forensics.model.files import EpochEntry
+from kafka_forensics.replication.acks import NumberedBatch, SequenceVerdict, judged
 from kafka_forensics.replication.epochs import assign_epoch
-from kafka_forensics.replication.sequences import NumberedBatch, SequenceVerdict, judged
 
 SIX = [NumberedBatch(0, 2 * number, 2) for number in range(6)]
 

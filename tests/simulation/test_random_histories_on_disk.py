@@ -12,9 +12,9 @@ from kafka_forensics.analysis.replicas import comparison, elections, forks, verd
 from kafka_forensics.analysis.replicas import forks as fork_versions
 from kafka_forensics.analysis.transactions_across import across as transactions_across
 from kafka_forensics.model.files import EpochEntry
+from kafka_forensics.replication.acks import SequenceVerdict
 from kafka_forensics.replication.epochs import follower_cut
 from kafka_forensics.replication.planner import planner
-from kafka_forensics.replication.sequences import SequenceVerdict
 from kafka_forensics.simulation import actions, materialise, producers
 from kafka_forensics.simulation.random_histories import random_history
 from kafka_forensics.writers.files import write_leader_epochs

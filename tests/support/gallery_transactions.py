@@ -5,7 +5,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from kafka_forensics.writers.transaction_state import write_transaction_log_key
+from kafka_forensics.writers.batches import write_transaction_log_key
 from tests.support.controller_log import CONTROLLER
 from tests.support.faults import Brokers
 from tests.support.gallery_case import Case, segment

@@ -9,9 +9,14 @@ from pathlib import Path
 
 from kafka_forensics.model.coordinators import TransactionMetadata
 from kafka_forensics.model.files import AbortedTxn, ProducerEntry
-from kafka_forensics.writers.batches import RecordToWrite, write_batch, write_marker
+from kafka_forensics.writers.batches import (
+    RecordToWrite,
+    write_batch,
+    write_marker,
+    write_transaction_log_key,
+    write_transaction_log_value,
+)
 from kafka_forensics.writers.files import write_clean_shutdown, write_meta_properties, write_offset_checkpoint, write_time_index
-from kafka_forensics.writers.transaction_state import write_transaction_log_key, write_transaction_log_value
 from tests.support.faults import CLUSTER_ID, Log, Written, put, write_files
 
 START = 1_700_000_000_000

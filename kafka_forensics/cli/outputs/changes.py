@@ -10,9 +10,7 @@ from kafka_forensics.cli.streams import Destination, printable, wrapped
 from kafka_forensics.export.changes_document import document, lines
 from kafka_forensics.export.json_document import Shape
 from kafka_forensics.model.changes import CHANGE_COLUMNS, Change, ChangeKind, SnapshotsResult, change_values
-from kafka_forensics.wording import advice, message
-from kafka_forensics.wording import change_words
-from kafka_forensics.wording import offset_range
+from kafka_forensics.wording import advice, change_words, message, offset_range
 
 _HEADS: Final = ("partition", "broker", "from", "to", "offsets", "what changed")
 

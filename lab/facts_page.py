@@ -1,4 +1,4 @@
-"""docs/facts.md, made from the declared schemas: `python -m kafka_forensics.export.facts_page > docs/facts.md`."""
+"""docs/facts.md, made from the declared schemas: `python -m lab.facts_page > docs/facts.md`."""
 
 import sys
 from typing import Final
