@@ -9,11 +9,8 @@ import pytest
 
 RULES = (
     "acks",
-    "directory_names",
     "elections",
     "epochs",
-    "isr",
-    "metadata_snapshots",
     "recovery",
     "sequences",
     "truncation",
