@@ -373,13 +373,10 @@ class KnownTransactions:
             self._take(row, torn.evidence, "torn")
             return row
         named = self._decisions.get((row.producer_id, row.marker_epoch or 0, where), ())
-        time, commit = row.marker_timestamp or 0, row.marker == "COMMIT"
-        decision = fitting(named, time, commit=commit)
+        decision = fitting(named, row.marker_timestamp or 0, commit=row.marker == "COMMIT")
         if decision is not None:
             row.transactional_id, row.decided_timestamp = decision.transactional_id, decision.decided_timestamp
-            row.coordinator_state = ("Complete" if decision.completed_timestamp is not None else "Prepare") + (
-                "Commit" if commit else "Abort"
-            )
+            row.coordinator_state = decision.coordinator_state
             row.partitions = [f"{topic}-{partition}" for topic, partition in decision.partitions]
         return row
 
@@ -460,9 +457,5 @@ class KnownTransactions:
         row.transaction_timeout_ms = evidence.get("transaction_timeout_ms")
         row.partitions = evidence.get("partitions_of_transaction")
         if row.partitions is None and state == "open" and self._log is not None:
-            listed = [
-                logged_state.metadata.partitions
-                for logged_state in self._log.owners(row.producer_id)
-                if logged_state.metadata is not None
-            ]
-            row.partitions = [f"{topic}-{partition}" for each in listed for topic, partition in each] or None
+            known = [owner.metadata.partitions for owner in self._log.owners(row.producer_id) if owner.metadata is not None]
+            row.partitions = [f"{topic}-{partition}" for partitions in known for topic, partition in partitions] or None
