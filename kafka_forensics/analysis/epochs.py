@@ -179,26 +179,33 @@ def checkpoint_contradiction(
     (it is raised to the log start), all entries where records were deleted up to the log end, and on compacted logs starts that
     moved up to the first batch kept.
     """
-    for left, right in itertools.pairwise(checkpoint):
-        if left.leader_epoch >= right.leader_epoch or left.start_offset > right.start_offset:
-            return "order"
+    pairs = itertools.pairwise(checkpoint)
+    if any(left.leader_epoch >= right.leader_epoch or left.start_offset > right.start_offset for left, right in pairs):
+        return "order"
     if log_start >= log_end:
         return None
     inside = _from(log_start, [entry for entry in checkpoint if entry.start_offset < log_end])
     above = [entry for entry in lineage if entry.start_offset >= log_start]
     present = above if compacted else _from(log_start, lineage)
-    recorded = {entry.leader_epoch: entry.start_offset for entry in inside}
-    for index, seen in enumerate(present):
-        if seen.leader_epoch not in recorded:
-            return "entry_missing"
-        start = recorded[seen.leader_epoch]
-        earlier_is_fine = compacted or (index == 0 and start <= log_start)
-        if start > seen.start_offset or (start < seen.start_offset and not earlier_is_fine):
-            return "entry_shifted"
+    if (reason := _missing_or_shifted(present, inside, log_start, compacted=compacted)) is not None:
+        return reason
     epochs = {entry.leader_epoch for entry in present}
     ghosts = [entry for entry in inside if entry.leader_epoch not in epochs and entry.start_offset > log_start]
     if ghosts and not compacted and not _overwritten(ghosts, inside):
         return "entry_without_batches"
+    return None
+
+
+def _missing_or_shifted(present: list[EpochEntry], inside: list[EpochEntry], log_start: int, *, compacted: bool) -> str | None:
+    """Whether an epoch that the batches have, `present`, is not among the entries `inside` the log, or begins elsewhere there."""
+    recorded = {entry.leader_epoch: entry.start_offset for entry in inside}
+    for index, seen in enumerate(present):
+        start = recorded.get(seen.leader_epoch)
+        if start is None:
+            return "entry_missing"
+        earlier_is_fine = compacted or (index == 0 and start <= log_start)
+        if start > seen.start_offset or (start < seen.start_offset and not earlier_is_fine):
+            return "entry_shifted"
     return None
 
 

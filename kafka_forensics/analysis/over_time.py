@@ -146,17 +146,7 @@ class _Told:
     def end(self) -> None:
         """What was cut off at the end, and what was appended there."""
         old, new, result = self.old, self.new, self.result
-        replaced = [difference for difference in self.found if _took_its_place(difference)]
-        fork = next(iter(replaced), None)
-        if self._is_as_it_was_behind(replaced):
-            result.lost_from, fork = replaced[0].offset, None
-        if fork is not None:
-            result.cut = fork.offset
-            result.lost_from = next((difference.offset for difference in self.found if difference.kind == "content"), None)
-        elif not self.unread and new.log_end_offset < old.log_end_offset:
-            result.cut = min(max(new.log_end_offset, old.log_start_offset), old.log_end_offset)
-        if replaced and fork is None and result.cut is None:
-            result.lost_to = max(difference.end_offset for difference in replaced)
+        fork = self._find_cut()
         if fork is None and self.unread:
             return
         if result.cut is not None and result.lost_from is None and new.log_end_offset < old.log_end_offset:
@@ -168,6 +158,22 @@ class _Told:
             offsets = (begin, new.log_end_offset)
             counts = self._counts(new, offsets, whole_rest=old)
             self.row(ChangeKind.APPENDED, offsets, counts=counts, leader_epochs=_epochs(new, offsets))
+
+    def _find_cut(self) -> Difference | None:
+        """Where the older log was cut; the first of the records that others took the place of up to the end, if any did."""
+        old, new, result = self.old, self.new, self.result
+        replaced = [difference for difference in self.found if _took_its_place(difference)]
+        fork = next(iter(replaced), None)
+        if self._is_as_it_was_behind(replaced):
+            result.lost_from, fork = replaced[0].offset, None
+        if fork is not None:
+            result.cut = fork.offset
+            result.lost_from = next((difference.offset for difference in self.found if difference.kind == "content"), None)
+        elif not self.unread and new.log_end_offset < old.log_end_offset:
+            result.cut = min(max(new.log_end_offset, old.log_start_offset), old.log_end_offset)
+        if replaced and fork is None and result.cut is None:
+            result.lost_to = max(difference.end_offset for difference in replaced)
+        return fork
 
     def _is_as_it_was_behind(self, replaced: list[Difference]) -> bool:
         """Whether both logs go on alike behind records of the same leader epoch that are others now: nothing was cut off there, for
@@ -348,6 +354,7 @@ class Went:
 class Newer:
     """What the newer snapshot has of a partition: replicas of the same topic, brokers it leaves out, whether these are all."""
 
+    between: Between
     replicas: list[Replica]
     not_given: list[int | str]
     assignment_is_known: bool
@@ -385,7 +392,6 @@ def committed_gone(
     older: Sequence[Replica],
     newer: Newer,
     summary: PartitionSummary,
-    between: Between,
     changes: list[Change],
     reader: BatchReader,
 ) -> list[Finding]:
@@ -395,23 +401,23 @@ def committed_gone(
     offset, for the others may have different parts of it.
     """
     groups: dict[tuple[int | str, ...], list[_Piece]] = {}
-    for one in went:
-        known = committed_end(one.old, summary)
+    for gone in went:
+        known = committed_end(gone.old, summary)
         if known is None:
             continue
         high_watermark, witness = known
-        end = high_watermark if one.end is None else min(high_watermark, one.end)
+        end = high_watermark if gone.end is None else min(high_watermark, gone.end)
         expired = max((replica.log_start_offset for replica in newer.replicas), default=0)
-        start = max(one.start, expired)
+        start = max(gone.start, expired)
         if start >= end:
             continue
-        pieces = _pieces(one.old, newer.replicas, (start, end), reader)
-        changes[one.row] = _with_holders(changes[one.row], end, pieces)
+        pieces = _pieces(gone.old, newer.replicas, (start, end), reader)
+        changes[gone.row] = _with_holders(changes[gone.row], end, pieces)
         for offsets, holders in pieces:
-            if not (holders and changes[one.row].kind is ChangeKind.DELETED):
-                groups.setdefault(holders, []).append(_Piece(one, offsets, high_watermark, witness))
+            if not (holders and changes[gone.row].kind is ChangeKind.DELETED):
+                groups.setdefault(holders, []).append(_Piece(gone, offsets, high_watermark, witness))
     return [
-        _finding(holders, group, _held_before(group, older, reader), newer, between, changes)
+        _finding(holders, group, _held_before(group, older, reader), newer, changes)
         for holders, group in sorted(groups.items(), key=repr)
     ]
 
@@ -486,12 +492,16 @@ def _held(old: Replica, new: Replica, offsets: Range, reader: BatchReader) -> Ra
     return without(parts, [(others[0].offset, end_of_others)])
 
 
+def _are_of_one_topic(replicas: Sequence[Replica]) -> bool:
+    ids = {replica.context.topic_id for replica in replicas}
+    return len(ids) == 1 and None not in ids
+
+
 def _finding(
     holders: tuple[int | str, ...],
     group: list[_Piece],
     held_before: list[int | str],
     newer: Newer,
-    between: Between,
     changes: list[Change],
 ) -> Finding:
     gone = normalised(piece.offsets for piece in group)
@@ -499,25 +509,25 @@ def _finding(
     brokers = list(dict.fromkeys(broker for piece in group for broker in piece.went.brokers))
     context = group[0].went.old.context
     place = Place(context.topic, context.partition, offset_start=gone[0][0], offset_end=gone[-1][1])
-    ids = {piece.went.old.context.topic_id for piece in group} | {replica.context.topic_id for replica in newer.replicas}
+    one_id = _are_of_one_topic([*(piece.went.old for piece in group), *newer.replicas])
     evidence: dict[str, Any] = {
-        "from_snapshot": between.older,
-        "to_snapshot": between.newer,
+        "from_snapshot": newer.between.older,
+        "to_snapshot": newer.between.newer,
         "brokers": brokers,
         "missing": sum(end - start for start, end in gone),
         "high_watermark": committed.high_watermark,
         "witness": committed.witness,
-        "replaced_by": sorted({each for piece in group if (each := changes[piece.went.row].replaced_by) is not None}),
+        "replaced_by": sorted({epoch for piece in group if (epoch := changes[piece.went.row].replaced_by) is not None}),
         "held_before": held_before,
         "premises": [
-            f"{committed.witness} in snapshot {between.older}",
-            "one topic id" if len(ids) == 1 and None not in ids else "topic ids not all known",
+            f"{committed.witness} in snapshot {newer.between.older}",
+            "one topic id" if one_id else "topic ids not all known",
             "the controller's log names all replicas" if newer.assignment_is_known else "no controller's log names all replicas",
         ],
     }
     if len(gone) > 1:
-        evidence |= {"scattered": evidence["missing"], "ranges": [list(each) for each in gone[:_RANGES_TOLD]]}
-    severity, confidence = Severity.CRITICAL, Confidence.PROVEN if len(ids) == 1 and None not in ids else Confidence.INFERRED
+        evidence |= {"scattered": evidence["missing"], "ranges": list(map(list, gone[:_RANGES_TOLD]))}
+    severity, confidence = Severity.CRITICAL, Confidence.PROVEN if one_id else Confidence.INFERRED
     if holders:
         severity = Severity.WARNING
         evidence["held_by"] = list(holders)

@@ -414,11 +414,8 @@ def placement_finding(placement: Placement, looked_at: Mapping[int, PartitionKey
     evidence: dict[str, Any] = {
         "partitioner": None if last is None else last.rule.partitioner,
         "partition_count": placement.partition_count if last is None else last.rule.partition_count,
-        "partitioner_before": None,
-        "partition_count_before": None,
-        "changed_timestamp": None,
-        "agreeing_percent": None,
-        "elsewhere_percent": None,
+        **_change(placement),
+        **_shares(last),
         "partitions": placement.partition_count,
         "records_looked_at": sum(keys.looked_at for keys in looked_at.values()),
         "keys_looked_at": placement.keys,
@@ -430,16 +427,27 @@ def placement_finding(placement: Placement, looked_at: Mapping[int, PartitionKey
         "keyless_percent": {str(number): share for number, share in list(placement.keyless_share.items())[:_LISTED]},
         "premises": [f"number of partitions: {count_witness}", "the first records of some batches were looked at"],
     }
-    if last is not None and last.rule.partitioner != NEITHER:
-        evidence["agreeing_percent"] = round(100 * last.share)
-        evidence["elsewhere_percent"] = None if last.share >= _LEAST_SHARE else 100 - round(100 * last.share)
-    if len(placement.stretches) > 1:
-        before = placement.stretches[-2]
-        evidence["partitioner_before"] = before.rule.partitioner
-        evidence["partition_count_before"] = before.rule.partition_count
-        evidence["changed_timestamp"] = placement.stretches[-1].start_timestamp
     confidence = Confidence.SUSPECTED if last is not None and last.rule.partitioner == NEITHER else None
     return finding("KEY_PLACEMENT", Place(placement.topic), evidence, confidence=confidence)
+
+
+def _change(placement: Placement) -> dict[str, Any]:
+    """The rule before the last one, and when that began."""
+    rule, changed = None, None
+    if len(placement.stretches) > 1:
+        rule, changed = placement.stretches[-2].rule, placement.stretches[-1].start_timestamp
+    return {
+        "partitioner_before": None if rule is None else rule.partitioner,
+        "partition_count_before": None if rule is None else rule.partition_count,
+        "changed_timestamp": changed,
+    }
+
+
+def _shares(last: Stretch | None) -> dict[str, int | None]:
+    """Of the keys looked at, those that lie where the rule has them, and those that do not."""
+    agreeing = None if last is None or last.rule.partitioner == NEITHER else round(100 * last.share)
+    elsewhere = None if agreeing is None or last is None or last.share >= _LEAST_SHARE else 100 - agreeing
+    return {"agreeing_percent": agreeing, "elsewhere_percent": elsewhere}
 
 
 def _changes(placement: Placement) -> Iterator[dict[str, Any]]:

@@ -373,6 +373,11 @@ class Decision:
     """Of the Prepare record in `__transaction_state`."""
     client_transaction_version: int = 0
 
+    @property
+    def coordinator_state(self) -> str:
+        """Kafka's name of the state it left the transaction in (TransactionState)."""
+        return f"{'Prepare' if self.completed_timestamp is None else 'Complete'}{'Commit' if self.commit else 'Abort'}"
+
 
 @dataclass(slots=True)
 class TransactionLog:

@@ -146,9 +146,6 @@ class _Told:
 
     def status(self, entry: EpochEntry | None, run: EpochRun | None) -> str:
         """How checkpoint entry and run agree, see `EpochRow`."""
-        unread = bool(self._replica.state.unread)
-        if run is None and entry is not None and unread:
-            return "not_read"
         if run is None:
             return "controller_only" if entry is None else self._without_batches(entry)
         if id(run) in self._strays:
@@ -159,19 +156,24 @@ class _Told:
             return "continues"
         if self._checkpoint is None:
             return "no_checkpoint" if self._replica.context.leader_epochs is None else "malformed_checkpoint"
-        log_start = self._replica.log_start_offset
         if entry is None:
-            return "below_log_start" if run.end_offset <= log_start else "not_in_checkpoint"
+            return "below_log_start" if run.end_offset <= self._replica.log_start_offset else "not_in_checkpoint"
+        return self._compared(entry, run)
+
+    def _compared(self, entry: EpochEntry, run: EpochRun) -> str:
+        log_start = self._replica.log_start_offset
         if entry.start_offset == run.start_offset:
             return "agrees"
         if entry.start_offset > run.start_offset:
             return "start_removed" if entry.start_offset <= log_start else "starts_differ"
-        if unread:
+        if self._replica.state.unread:
             return "not_read"
         removed = self._replica.context.compacted or run.start_offset <= log_start or run is self._first
         return "start_removed" if removed else "starts_differ"
 
     def _without_batches(self, entry: EpochEntry) -> str:
+        if self._replica.state.unread:
+            return "not_read"
         if entry.start_offset >= self._replica.log_end_offset:
             return "at_log_end"
         if self._starts[entry.start_offset] > 1:

@@ -13,6 +13,7 @@ from kafka_forensics.evidence.options import ScanOptions, fits
 from kafka_forensics.judging.partitions import PartitionResult
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC, CONSUMER_OFFSETS_TOPIC, SHARE_GROUP_STATE_TOPIC
 from kafka_forensics.model.coordinators import Committed, Group, GroupHistory, GroupLog, OffsetCommit, ShareLog, ShareState
+from kafka_forensics.model.findings import Finding
 from kafka_forensics.model.results import ScanResult
 from kafka_forensics.rereading.reader import LogReader
 from kafka_forensics.witnesses.coordinators import read_share_logs
@@ -128,14 +129,10 @@ def groups(
     inputs = gather(paths, options, elsewhere=True)
     use_compiled(worth_compiling(sum(plan.bytes for plan in inputs.internal)))
     witnesses = read_witnesses(inputs)
-    history = witnesses.groups
     share_logs, malformed = read_share_logs(inputs)
-    history = GroupHistory() if history is None else history
+    history = witnesses.groups or GroupHistory()
     names = _topic_names(inputs, witnesses) if share_logs else {}
-    every = _rows(history, share_logs, names, ScanOptions(), None)
-    require_asked(
-        inputs, options, {(row.topic_or_id, row.partition) for row in every if row.topic_or_id and row.partition is not None}
-    )
+    require_asked(inputs, options, _partitions_of(_rows(history, share_logs, names, ScanOptions(), None)))
     rows = _rows(history, share_logs, names, options, group_glob)
     wanted = {(row.topic, row.partition) for row in rows}
     if not every_partition:
@@ -144,21 +141,29 @@ def groups(
 
     def look(replicas: list[Replica], reader: LogReader, _: PartitionResult) -> None:
         context = replicas[0].context
-        if context.topic != CLUSTER_METADATA_TOPIC:  # its readers are the quorum's, which know no ISR
-            read = [replica for replica in replicas if replica.end_is_known]
-            if read:
-                ends[context.topic, context.partition] = _ends(read, reader, all_read=len(read) == len(replicas))
+        read = [replica for replica in replicas if replica.end_is_known]
+        if read and context.topic != CLUSTER_METADATA_TOPIC:  # its readers are the quorum's, which know no ISR
+            ends[context.topic, context.partition] = _ends(read, reader, all_read=len(read) == len(replicas))
 
     result = scan_inputs(inputs, options, progress, look, witnesses)
-    own = (CONSUMER_OFFSETS_TOPIC, SHARE_GROUP_STATE_TOPIC)
-    result.findings = [
-        finding for finding in result.findings if finding.kind in _OWN_KINDS or finding.place.topic in own
-    ] + malformed
+    result.findings = [finding for finding in result.findings if _is_of_groups(finding)] + malformed
     rows = [_with_ends(row, ends) for row in rows]
     if every_partition and group_glob is None:
         rows += [GroupRow(None, None, *key, ends=ends[key]) for key in ends if key not in wanted]
-    rows.sort(key=lambda row: (row.group is None, row.group or "", row.topic or "", row.partition or 0, row.status or ""))
+    rows.sort(key=_by_group)
     return GroupsAnswer(rows, history.logs, result, ends, witnesses.groups is not None, share_logs)
+
+
+def _partitions_of(rows: list[GroupRow]) -> set[TopicPartition]:
+    return {(row.topic_or_id, row.partition) for row in rows if row.topic_or_id and row.partition is not None}
+
+
+def _is_of_groups(finding: Finding) -> bool:
+    return finding.kind in _OWN_KINDS or finding.place.topic in (CONSUMER_OFFSETS_TOPIC, SHARE_GROUP_STATE_TOPIC)
+
+
+def _by_group(row: GroupRow) -> tuple[bool, str, str, int, str]:
+    return row.group is None, row.group or "", row.topic or "", row.partition or 0, row.status or ""
 
 
 def _topic_names(inputs: Inputs, witnesses: Witnesses) -> dict[str, str]:
@@ -219,14 +224,14 @@ def _rows(
             rows += [
                 GroupRow(
                     name,
-                    one,
+                    group,
                     None,
                     None,
                     log_partition=log.partition,
                     log_broker=log.broker,
-                    unknown_after_offset=one.unknown_after,
+                    unknown_after_offset=group.unknown_after,
                 )
-                for name, one in log.groups.items()
+                for name, group in log.groups.items()
                 if name not in named
             ]
     return [row for row in rows if _is_wanted(row, options, group_glob)]

@@ -189,46 +189,50 @@ def transactions(
     """
     inputs = gather(paths, options)
     plans = {id(plan.context): plan for plan in inputs.replicas}
-    found: dict[TopicPartition, PartitionTransactions] = {}
+    partitions: dict[TopicPartition, PartitionTransactions] = {}
 
     def look(replicas: list[Replica], _reader: "LogReader", _result: "PartitionResult") -> None:
         best = best_copy(replicas)
-        fold = best.state.transactions
-        counts = fold.counts()
-        hidden = hidden_by_damage(best, [known for replica in (best, *replicas) for known in replica.snapshot_open])
-        some = len(fold.last_markers.markers.rows) or counts.open or best.forgotten or hidden
-        if best.context.topic != CLUSTER_METADATA_TOPIC and some:
-            stable = fold.last_stable_offset(best.context.high_watermark, best.log_end_offset)
-            stable = min([stable, *(transaction.first_offset for transaction in hidden)])
-            opened = [*fold.open_transactions(1), *hidden]
-            held = any(transaction.first_offset == stable for transaction in opened) or bool(best.forgotten)
-            stable = best.log_start_offset if best.forgotten else stable
-            found[best.context.topic, best.context.partition] = PartitionTransactions(
-                plans[id(best.context)],
-                stable,
-                best.log_end_offset if best.end_is_known else None,
-                counts.committed or 0,
-                counts.aborted or 0,
-                (counts.open or 0) + len(hidden),
-                held,
-                damage_of(best),
-                hidden,
-            )
+        partition = _partition_transactions(best, replicas, plans)
+        if partition is not None and best.context.topic != CLUSTER_METADATA_TOPIC:
+            partitions[best.context.topic, best.context.partition] = partition
 
     result = scan_inputs(inputs, options, progress, look)
     for summary in result.partitions:
-        if (summary.topic, summary.partition) in found:
-            hanging = max((replica.transactions.hanging or 0 for replica in summary.replicas), default=0)
-            found[summary.topic, summary.partition].hanging = hanging
+        if (partition := partitions.get((summary.topic, summary.partition))) is not None:
+            partition.hanging = max((replica.transactions.hanging or 0 for replica in summary.replicas), default=0)
     log = read_transaction_log(inputs)[0]
     known = KnownTransactions(log, result.findings)
 
     def wanted(row: TransactionRow) -> bool:
         return producer_id in (None, row.producer_id) and state in (None, row.state)
 
-    everywhere = sorted({*found, *known.lost})
-    rows = (row for where in everywhere for row in _rows(where, found.get(where), known, result) if wanted(row))
-    return TransactionsAnswer(rows, result, found, log is not None)
+    everywhere = sorted({*partitions, *known.lost})
+    rows = (row for where in everywhere for row in _rows(where, partitions.get(where), known, result) if wanted(row))
+    return TransactionsAnswer(rows, result, partitions, log is not None)
+
+
+def _partition_transactions(best: Replica, replicas: list[Replica], plans: dict[int, ReplicaPlan]) -> PartitionTransactions | None:
+    """What the best copy of a partition has of transactions; None if nothing."""
+    fold = best.state.transactions
+    counts = fold.counts()
+    hidden = hidden_by_damage(best, [known for replica in (best, *replicas) for known in replica.snapshot_open])
+    if not (len(fold.last_markers.markers.rows) or counts.open or best.forgotten or hidden):
+        return None
+    stable = fold.last_stable_offset(best.context.high_watermark, best.log_end_offset)
+    stable = min([stable, *(transaction.first_offset for transaction in hidden)])
+    held = any(transaction.first_offset == stable for transaction in (*fold.open_transactions(1), *hidden))
+    return PartitionTransactions(
+        plans[id(best.context)],
+        best.log_start_offset if best.forgotten else stable,
+        best.log_end_offset if best.end_is_known else None,
+        counts.committed or 0,
+        counts.aborted or 0,
+        (counts.open or 0) + len(hidden),
+        held or bool(best.forgotten),
+        damage_of(best),
+        hidden,
+    )
 
 
 @dataclass(slots=True)
@@ -369,13 +373,10 @@ class KnownTransactions:
             self._take(row, torn.evidence, "torn")
             return row
         named = self._decisions.get((row.producer_id, row.marker_epoch or 0, where), ())
-        time, commit = row.marker_timestamp or 0, row.marker == "COMMIT"
-        decision = fitting(named, time, commit=commit)
+        decision = fitting(named, row.marker_timestamp or 0, commit=row.marker == "COMMIT")
         if decision is not None:
             row.transactional_id, row.decided_timestamp = decision.transactional_id, decision.decided_timestamp
-            row.coordinator_state = ("Complete" if decision.completed_timestamp is not None else "Prepare") + (
-                "Commit" if commit else "Abort"
-            )
+            row.coordinator_state = decision.coordinator_state
             row.partitions = [f"{topic}-{partition}" for topic, partition in decision.partitions]
         return row
 
@@ -456,9 +457,5 @@ class KnownTransactions:
         row.transaction_timeout_ms = evidence.get("transaction_timeout_ms")
         row.partitions = evidence.get("partitions_of_transaction")
         if row.partitions is None and state == "open" and self._log is not None:
-            listed = [
-                logged_state.metadata.partitions
-                for logged_state in self._log.owners(row.producer_id)
-                if logged_state.metadata is not None
-            ]
-            row.partitions = [f"{topic}-{partition}" for each in listed for topic, partition in each] or None
+            known = [owner.metadata.partitions for owner in self._log.owners(row.producer_id) if owner.metadata is not None]
+            row.partitions = [f"{topic}-{partition}" for partitions in known for topic, partition in partitions] or None

@@ -8,6 +8,7 @@ import re
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from math import inf
 from typing import Final
 
 from kafka_forensics.model.files import EpochEntry
@@ -204,9 +205,9 @@ def snapshot_outcome(log: LogFacts, start: int, end: int) -> SnapshotOutcome:
     than the log's last, or of the same and behind the log's end: a follower that crashed between fetching it and cutting
     (KafkaRaftLog.createLog).
     """
-    found = sorted((_epoch(name), _offset(name), name) for name in log.files if _is_snapshot(name))
-    doomed = [name for _, offset, name in found if not name.endswith(FINISHED) or offset < start]
-    kept = [one for one in found if one[2] not in doomed]
+    snapshots = sorted((_epoch(name), _offset(name), name) for name in log.files if _is_snapshot(name))
+    doomed = [name for _, offset, name in snapshots if not name.endswith(FINISHED) or offset < start]
+    kept = [snapshot for snapshot in snapshots if snapshot[2] not in doomed]
     if start > 0 and (not kept or kept[-1][1] < start):
         return SnapshotOutcome((LoaderStep(METADATA_SNAPSHOT, "refuse", kept[-1][2] if kept else "", start),), refused=True)
     steps = [LoaderStep(METADATA_SNAPSHOT, "delete", name) for name in sorted(doomed)]
@@ -214,7 +215,7 @@ def snapshot_outcome(log: LogFacts, start: int, end: int) -> SnapshotOutcome:
         return SnapshotOutcome(tuple(steps))
     epoch, offset, latest = kept[-1]
     own = max((entry.leader_epoch for entry in log.epochs if entry.start_offset < end), default=0)
-    if epoch < own or (epoch == own and offset <= end):
+    if (epoch, offset) <= (own, end):
         return SnapshotOutcome(tuple(steps))
     steps.append(LoaderStep(METADATA_SNAPSHOT, "truncate", "", offset))
     steps += [LoaderStep(METADATA_SNAPSHOT, "rename", name, to=f"{name}.deleted") for _, _, name in kept if name != latest]
@@ -265,15 +266,23 @@ def foretell(log: LogFacts) -> Forecast:
     )
     steps, segments = swap_steps(log)
     loading = _Loading(log, segments, [*(LoaderStep(CHECKPOINT_UNREADABLE, "forget", name) for name in ignored), *steps])
-    refused = _name_or_size(loading) or _load_segments(loading)
-    if not refused and not log.clean_shutdown:
-        refused = _recover(loading)
-    elif not refused and any(snapshot_facts.sound for snapshot_facts in log.snapshots):
-        refused = _replay_refused(loading, _newest_snapshot(log, log.end_offset), log.end_offset)
+    refused = _is_refused(loading)
     if refused or loading.unknown:
         return Forecast(None, None, None, None, tuple(loading.cuts), tuple(loading.steps), refused)
     forecast = _offsets(loading)
     return _with_metadata_snapshots(log, forecast) if log.is_metadata and not forecast.refused else forecast
+
+
+def _is_refused(loading: _Loading) -> bool:
+    """Open the segments, and recover them or replay producers: whether any of it ends the start."""
+    log = loading.log
+    if _name_or_size(loading) or _load_segments(loading):
+        return True
+    if not log.clean_shutdown:
+        return _recover(loading)
+    if not any(snapshot_facts.sound for snapshot_facts in log.snapshots):
+        return False
+    return _replay_refused(loading, _newest_snapshot(log, log.end_offset), log.end_offset)
 
 
 def _with_metadata_snapshots(log: LogFacts, loaded: Forecast) -> Forecast:
@@ -297,6 +306,11 @@ def segment_file(base_offset: int, suffix: str = "log") -> str:
     return f"{base_offset:020d}.{suffix}"
 
 
+def _unfinished_swaps(cleaned: list[str], swaps: list[str]) -> list[str]:
+    smallest = min((number for name in cleaned if (number := _number(name)) is not None), default=inf)
+    return [name for name in swaps if (_number(name) or 0) >= smallest]
+
+
 def swap_steps(log: LogFacts) -> tuple[list[LoaderStep], list[SegmentFacts]]:
     """What becomes of `.deleted`, `.cleaned` and `.swap` files, file by file in order, and the segments that are there then.
 
@@ -304,24 +318,22 @@ def swap_steps(log: LogFacts) -> tuple[list[LoaderStep], list[SegmentFacts]]:
     lies in their range, snapshots too, goes before they are renamed (LogLoader.load).
     """
     files = sorted(log.files)
-    deleted = [name for name in files if name.endswith(".deleted") and not name.endswith(".checkpoint.deleted")]
-    cleaned = [name for name in files if name.endswith(".cleaned")]
-    swaps = [name for name in files if name.endswith(".swap")]
-    smallest = min((number for name in cleaned if (number := _number(name)) is not None), default=None)
-    invalid = {name for name in swaps if smallest is not None and (_number(name) or 0) >= smallest}
+    deleted, cleaned, swaps = ([name for name in files if name.endswith(suffix)] for suffix in (".deleted", ".cleaned", ".swap"))
+    deleted = [name for name in deleted if not name.endswith(".checkpoint.deleted")]
+    invalid = _unfinished_swaps(cleaned, swaps)
     going = {*deleted, *cleaned, *invalid}
     kept = [facts for facts in log.swaps if segment_file(facts.base_offset, "log.swap") not in invalid]
     replaced = _in_the_range_of(kept, [name for name in files if name not in going and not name.endswith(".swap")])
     steps = [
         *(LoaderStep(DELETED_FILE, "delete", name) for name in deleted),
-        *(LoaderStep(CLEANED_FILE, "delete", name) for name in [*sorted(invalid), *cleaned]),
+        *(LoaderStep(CLEANED_FILE, "delete", name) for name in (*invalid, *cleaned)),
         *(LoaderStep(SWAP_FILE, "delete", name) for name in replaced),
         *(LoaderStep(SWAP_FILE, "rename", name, to=name.removesuffix(".swap")) for name in swaps if name not in invalid),
     ]
     there = set(log.files) - set(replaced)
     segments = {facts.base_offset: facts for facts in log.segments if segment_file(facts.base_offset) not in replaced}
     segments |= {facts.base_offset: _renamed(facts, there) for facts in kept}
-    return steps, [segments[base_offset] for base_offset in sorted(segments)]
+    return steps, [facts for _, facts in sorted(segments.items())]
 
 
 def _in_the_range_of(swaps: Sequence[SegmentFacts], names: Iterable[str]) -> list[str]:
@@ -497,44 +509,45 @@ def _recover(loading: _Loading) -> bool:
 def _offsets(loading: _Loading) -> Forecast:
     """Log end, log start, recovery point and high watermark of the segments that are left."""
     log, segments = loading.log, loading.segments
-    log_start = log.log_start or 0
-    end: int | None = None
+    log_start, stored = log.log_start or 0, log.high_watermark or 0
+    end = _next_offset(loading) if segments else None
+    if segments and end is None:
+        loading.steps.append(LoaderStep(NEXT_OFFSET, "refuse", segment_file(segments[-1].base_offset)))
+        return Forecast(None, None, None, None, tuple(loading.cuts), tuple(loading.steps), refused=True)
     emptied = False
-    if segments:
-        last = segments[-1]
-        end = last.end_offset if len(segments) - 1 in loading.recovered else last.next_offset
-        if end is None:
-            loading.steps.append(LoaderStep(NEXT_OFFSET, "refuse", segment_file(last.base_offset)))
-            return Forecast(None, None, None, None, tuple(loading.cuts), tuple(loading.steps), refused=True)
-        if (
-            end < log.end_offset
-            and last.base_offset == max(segment_facts.base_offset for segment_facts in log.segments)
-            and not _cut_at_end(loading)
-        ):
-            loading.steps.append(LoaderStep(NEXT_OFFSET, "set", segment_file(last.base_offset), end))
-            loading.cuts.append(Cut(last.base_offset, None, NEXT_OFFSET, end, log.end_offset))
-        if end < log_start:
-            loading.steps += [
-                LoaderStep(END_BELOW_START, "delete", segment_file(segment_facts.base_offset)) for segment_facts in segments
-            ]
-            bases = tuple(segment_facts.base_offset for segment_facts in segments)
-            loading.cuts.append(Cut(bases[0], 0, END_BELOW_START, bases[0], end, bases))
-            emptied = True
-    if emptied or not segments:
+    if end is not None and end < log_start:
+        _delete_below_start(loading, end)
+        emptied, end = True, None
+    if end is None:
         loading.steps.append(LoaderStep(NO_SEGMENT, "create", segment_file(log_start), log_start))
         end = log_start
         segments = [SegmentFacts(log_start, 0, log_start, log_start)]
-    assert end is not None
     start = max(log_start, segments[0].base_offset)
-    clean = log.clean_shutdown and not emptied
-    loading.steps += _epoch_steps(log, end) if not emptied else []
+    loading.steps += [] if emptied else _epoch_steps(log, end)
     loading.steps += _snapshot_steps(loading, segments, start, end)
-    high_watermark = min(max(log.high_watermark or 0, start), end)
-    if high_watermark != (log.high_watermark or 0):
+    high_watermark = min(max(stored, start), end)
+    if high_watermark != stored:
         loading.steps.append(LoaderStep(HIGH_WATERMARK, "set", HIGH_WATERMARK_FILE, high_watermark))
-    point = end if clean else min(log.recovery_point or 0, end)
-    bases = tuple(segment_facts.base_offset for segment_facts in segments)
+    point = end if log.clean_shutdown and not emptied else min(log.recovery_point or 0, end)
+    bases = tuple(facts.base_offset for facts in segments)
     return Forecast(start, end, point, high_watermark, tuple(loading.cuts), tuple(loading.steps), segments=bases)
+
+
+def _delete_below_start(loading: _Loading, end: int) -> None:
+    bases = tuple(facts.base_offset for facts in loading.segments)
+    loading.steps += [LoaderStep(END_BELOW_START, "delete", segment_file(base_offset)) for base_offset in bases]
+    loading.cuts.append(Cut(bases[0], 0, END_BELOW_START, bases[0], end, bases))
+
+
+def _next_offset(loading: _Loading) -> int | None:
+    """Where the last segment ends, and the log with it, though its file may hold more; None: the broker cannot tell."""
+    log, last = loading.log, loading.segments[-1]
+    end = last.end_offset if len(loading.segments) - 1 in loading.recovered else last.next_offset
+    is_newest = last.base_offset == max((facts.base_offset for facts in log.segments), default=None)
+    if end is not None and end < log.end_offset and is_newest and not _cut_at_end(loading):
+        loading.steps.append(LoaderStep(NEXT_OFFSET, "set", segment_file(last.base_offset), end))
+        loading.cuts.append(Cut(last.base_offset, None, NEXT_OFFSET, end, log.end_offset))
+    return end
 
 
 def _cut_at_end(loading: _Loading) -> bool:

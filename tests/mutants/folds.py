@@ -68,7 +68,7 @@ MUTANTS = [
     *mutants_of(
         "analysis/segments/continuity",
         "analysis/segments/test_continuity analysis/segments/test_continuity_counts",
-        ("if base.size == 0:", "if base.size != 0:"),
+        ("if placed.base.size == 0:", "if placed.base.size != 0:"),
         (
             "for row in range(int(sound[-1]) + 1 if sound.size else 0, good.size):",
             "for row in range(int(sound[-1]) if sound.size else 0, good.size):",

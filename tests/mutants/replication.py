@@ -183,8 +183,8 @@ MUTANTS = [
             "absent = [missing.broker for missing in plan.missing if missing.kind not in unseen and missing.broker is not None]",
         ),
         (
-            "tuple(replica.broker for replica in given.replicas if replica.broker in holders and replica.is_live),",
-            "tuple(replica.broker for replica in given.replicas if replica.broker in holders or replica.is_live),",
+            "return tuple(replica.broker for replica in given.replicas if replica.broker in holders and replica.is_live)",
+            "return tuple(replica.broker for replica in given.replicas if replica.broker in holders or replica.is_live)",
         ),
         (
             "if replica.is_live and nodes[replica.broker] != nodes[leader]:",

@@ -135,13 +135,13 @@ MUTANTS = [
         "analysis/transactions/test_transactions_index analysis/test_bounds",
         ("if left is not None and index is not None:", "if left is None and index is not None:"),
         (
-            "cleaned = context.compacted and (context.cleaner_checkpoint is None or offset < context.cleaner_checkpoint)",
-            "cleaned = context.compacted and (context.cleaner_checkpoint is None or offset >= context.cleaner_checkpoint)",
+            "cleaned = self.context.compacted and (checkpoint is None or offset < checkpoint)",
+            "cleaned = self.context.compacted and (checkpoint is None or offset >= checkpoint)",
         ),
-        ("if not _is_certain(entry.first_offset, context, runs):", "if _is_certain(entry.first_offset, context, runs):"),
+        ("if not log.is_whole_at(entry.first_offset):", "if log.is_whole_at(entry.first_offset):"),
         (
-            "return runs.broken_between(runs.first_place if ending.first_offset < 0 else ending.begins, ending.ends)",
-            "return runs.broken_between(runs.first_place if ending.first_offset >= 0 else ending.begins, ending.ends)",
+            "return log.runs.broken_between(log.runs.first_place if ending.first_offset < 0 else ending.begins, ending.ends)",
+            "return log.runs.broken_between(log.runs.first_place if ending.first_offset >= 0 else ending.begins, ending.ends)",
         ),
     ),
     *mutants_of(

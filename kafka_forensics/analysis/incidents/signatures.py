@@ -176,15 +176,23 @@ def matches(case: Case, signatures: Iterable[Signature]) -> list[Finding]:
     return [one for one in findings if one is not None]
 
 
+def _speaks_against(
+    signature: Signature, rest: list[tuple[Condition, Answer]], bounds: list[tuple[tuple[int, ...], str]]
+) -> list[str]:
+    """Conditions that do not hold and should, those that hold and should not, and a version in which it is fixed."""
+    against = [f"not so: {condition.text}" for condition, answer in rest if condition.weight is Weight.EXPECTED and answer is False]
+    against += [condition.text for condition, answer in rest if condition.weight is Weight.AGAINST and answer]
+    if signature.outgrown and signature.fixed_in and bounds and bounds[-1][0] >= _version(signature.fixed_in[-1]):
+        against.append(f"{bounds[-1][1]}: Kafka {_dotted(bounds[-1][0])} or later"[:60])
+    return against
+
+
 def _match(case: Case, signature: Signature, musts: list[tuple[Condition, Answer]]) -> Finding | None:
     rest = [(condition, condition.holds(case)) for condition in signature.conditions if condition.weight is not Weight.MUST]
     fits = [condition.text for condition, answer in (*musts, *rest) if answer and condition.weight is not Weight.AGAINST]
-    against = [f"not so: {condition.text}" for condition, answer in rest if condition.weight is Weight.EXPECTED and answer is False]
-    against += [condition.text for condition, answer in rest if condition.weight is Weight.AGAINST and answer]
     unknown = [condition.text for condition, answer in rest if answer is None]
     bounds = version_bounds(case.replicas, case.features)
-    if signature.outgrown and signature.fixed_in and bounds and bounds[-1][0] >= _version(signature.fixed_in[-1]):
-        against.append(f"{bounds[-1][1]}: Kafka {_dotted(bounds[-1][0])} or later"[:60])
+    against = _speaks_against(signature, rest, bounds)
     more = len(fits) > len(musts)
     if against and not more:
         return None

@@ -230,13 +230,16 @@ class Replay:
                     history.partitions[name, partition] = control
         return history
 
+    def _unknown_after(self, known: _Known) -> int | None:
+        """From where on records that tell of the partition are missing, or may not have been committed; None: from nowhere on."""
+        end = self._committed_end
+        uncommitted = None if end is None else next((event.offset for event in known.history.events if event.offset >= end), None)
+        doubts = (self._marks.after(known.stated), uncommitted)
+        return min((offset for offset in doubts if offset is not None), default=None)
+
     def _last_word(self, topic: TopicHistory, known: _Known, *, settings_known: bool) -> PartitionControl:
         events, state = known.history.events, known.state
-        unknown = self._marks.after(known.stated)
-        end = self._committed_end
-        uncommitted = None if end is None else next((event.offset for event in events if event.offset >= end), None)
-        if uncommitted is not None and (unknown is None or uncommitted < unknown):
-            unknown = uncommitted
+        unknown = self._unknown_after(known)
         sure = unknown is None
         configs = self.history.configs.get(topic.topic, {}) if settings_known else {}
         defaults = self.history.defaults if settings_known else {}

@@ -16,7 +16,7 @@ from kafka_forensics.analysis.replicas.diff import (
     uncover_gaps,
     walked,
 )
-from kafka_forensics.analysis.replicas.elections import MADE_IN_TURN, electable, judged_by_controller, last_leader
+from kafka_forensics.analysis.replicas.elections import electable, judged_by_controller, last_leader, member_lacks
 from kafka_forensics.analysis.replicas.forks import brokers_epochs, lineage
 from kafka_forensics.analysis.replicas.group_offsets import group_findings, malformed_findings, timestamps_of
 from kafka_forensics.analysis.replicas.heads import head_findings, missing_heads, newest_time, retention_for
@@ -36,7 +36,6 @@ from kafka_forensics.analysis.replicas.verdicts import damage_finding, own_findi
 
 __all__ = [
     "BLOCK_OFFSETS",
-    "MADE_IN_TURN",
     "BatchReader",
     "Comparison",
     "Counts",
@@ -64,6 +63,7 @@ __all__ = [
     "lineage",
     "lone_index_findings",
     "malformed_findings",
+    "member_lacks",
     "missing_heads",
     "newest_time",
     "own_findings",

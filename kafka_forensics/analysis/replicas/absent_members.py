@@ -4,7 +4,7 @@ A broker that finds no directory of a replica creates an empty log. Whether it m
 under ZooKeeper, where the ISR is on no disk, nothing does, and an empty replica can only be suspected.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -36,20 +36,26 @@ def with_absent_members(replicas: list[Replica], findings: list[Finding], reader
     """`findings` about replicas that were compared, with those about absent and empty ones that may lead."""
     control = replicas[0].context.control
     absent = [row for row in replicas[0].context.without_copy if row.case is Presence.ABSENT]
-    if control is None:
-        empty = [] if any(each.kind in _LOST_ALREADY for each in findings) else _empty(replicas)
-        told = [_suspected(replicas, row) for row in absent if not (row.is_deleted or row.is_set_aside)]
-        told += [_suspected_empty(replicas, replica) for replica in empty]
-        counted = {each.place.broker for each in told if each is not None}
-        if not any(
-            replica.context.live for replica in replicas
-        ):  # of running brokers one lags behind another's checkpoint all the time
-            findings = [each if each.place.broker in counted else _with_committed(replicas, each) for each in findings]
+    if control is not None:
+        of_members = _without_nothing(_member(replicas, row, control, reader) for row in absent)
     else:
-        told = [_member(replicas, row, control, reader) for row in absent]
-    found = [each for each in told if each is not None]
-    brokers = {each.place.broker for each in found if each.kind != "EMPTY_REPLICA_MAY_LEAD"}
-    return [each for each in findings if each.kind != "REPLICA_LAGS" or each.place.broker not in brokers] + found
+        of_members = _suspects(replicas, [row for row in absent if not (row.is_deleted or row.is_set_aside)], findings)
+        suspects = {suspect.place.broker for suspect in of_members}
+        if not any(replica.context.live for replica in replicas):  # running ones lag behind another's checkpoint all the time
+            findings = [known if known.place.broker in suspects else _with_committed(replicas, known) for known in findings]
+    brokers = {member.place.broker for member in of_members if member.kind != "EMPTY_REPLICA_MAY_LEAD"}
+    return [known for known in findings if known.kind != "REPLICA_LAGS" or known.place.broker not in brokers] + of_members
+
+
+def _without_nothing(findings: Iterable[Finding | None]) -> list[Finding]:
+    return [told for told in findings if told is not None]
+
+
+def _suspects(replicas: list[Replica], absent: list[ExpectedReplica], findings: list[Finding]) -> list[Finding]:
+    """Who may lead as far as anyone knows, where no controller's log is there to say."""
+    empty = [] if any(known.kind in _LOST_ALREADY for known in findings) else _empty(replicas)
+    suspected = [_suspected(replicas, row) for row in absent]
+    return _without_nothing([*suspected, *(_suspected_empty(replicas, replica) for replica in empty)])
 
 
 def _at_risk(holding: Sequence[Replica]) -> _AtRisk | None:

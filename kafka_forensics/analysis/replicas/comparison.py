@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import combinations
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kafka_forensics.analysis.catalogue import finding
 from kafka_forensics.analysis.replica import Replica, kept_from
@@ -22,6 +22,10 @@ from kafka_forensics.analysis.replicas.verdicts import CUT_BACK
 from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.findings import Confidence, Finding, Place, Severity
 from kafka_forensics.model.results import Agreement
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 
 @dataclass(slots=True)
@@ -148,41 +152,54 @@ def _damaged(
 ) -> list[Finding]:
     """Batches that differ because they rotted on one replica, or hold no records there though their CRC is right: once for each
     such batch, with the majority's view."""
-    bad: dict[tuple[int, int], dict[str, Any]] = {}
+    bad: dict[tuple[int, int], _DamagedBatch] = {}
     for (i, j), found in pairs.items():
         for difference in found:
             if difference.kind != "damaged":
                 continue
-            rotten = [row for row in (difference.left, difference.right) if row[BatchColumn.CRC] != row[BatchColumn.CRC_COMPUTED]]
-            for side, other, row in ((i, j, difference.left), (j, i, difference.right)):
-                if any(row is each for each in rotten) or (not rotten and reader.undecodable(replicas[side], row)):
-                    offset = int(row[BatchColumn.BASE_OFFSET])
-                    kind = "rot" if rotten else "undecodable"
-                    entry = bad.setdefault((side, offset), {"row": row, "kind": kind, "against": {}})
-                    entry["against"].setdefault(other, []).append(difference.right if row is difference.left else difference.left)
-    findings = []
-    for (side, offset), entry in sorted(bad.items()):
-        row, end = entry["row"], int(entry["row"][BatchColumn.LAST_OFFSET]) + 1
-        others = [k for k in sorted(entry["against"]) if (k, offset) not in bad]
-        same = [k for k in others if not parted(replicas, forked, (side, k), (offset, end))]
-        premises = doubted_epoch(row, [each for k in same for each in entry["against"][k]])
-        context = replicas[side].context
-        place = context.place(
-            context.log_file(int(row[-1])),
-            byte_start=int(row[BatchColumn.POSITION]),
-            byte_end=int(row[BatchColumn.POSITION] + row[BatchColumn.SIZE_IN_BYTES]),
-            offset_start=offset,
-            offset_end=end,
-        )
-        evidence = {
-            "kind": entry["kind"],
-            "epoch": int(row[BatchColumn.PARTITION_LEADER_EPOCH]),
-            "minority": [replicas[side].broker],
-            "majority": [replicas[k].broker for k in same],
-            "held_by": [replicas[k].broker for k in same if has_good_copy(replicas[k], row, entry["against"][k])],
-        } | ({"premises": premises, "epoch_in_doubt": True} if premises else {})
-        findings.append(finding("REPLICA_DIFFERS", place, evidence, confidence=Confidence.INFERRED if premises else None))
-    return findings
+            rotten = [row[BatchColumn.CRC] != row[BatchColumn.CRC_COMPUTED] for row in (difference.left, difference.right)]
+            sides = ((i, j, difference.left, difference.right), (j, i, difference.right, difference.left))
+            for is_rotten, (side, other, row, against) in zip(rotten, sides, strict=True):
+                if is_rotten or (not any(rotten) and reader.undecodable(replicas[side], row)):
+                    batch = _DamagedBatch(row, "rot" if is_rotten else "undecodable")
+                    batch = bad.setdefault((side, int(row[BatchColumn.BASE_OFFSET])), batch)
+                    batch.against.setdefault(other, []).append(against)
+    return [_damaged_batch(replicas, bad, forked, side, offset) for side, offset in sorted(bad)]
+
+
+@dataclass(slots=True)
+class _DamagedBatch:
+    """A batch that rotted, or holds no records though its CRC is right, with what the other replicas have in its place."""
+
+    row: "NDArray[np.int64]"
+    kind: str
+    against: dict[int, list["NDArray[np.int64]"]] = field(default_factory=dict)
+
+
+def _damaged_batch(
+    replicas: list[Replica], bad: Mapping[tuple[int, int], _DamagedBatch], forked: Conflicts, side: int, offset: int
+) -> Finding:
+    batch = bad[side, offset]
+    row, end = batch.row, int(batch.row[BatchColumn.LAST_OFFSET]) + 1
+    others = [k for k in sorted(batch.against) if (k, offset) not in bad]
+    same = [k for k in others if not parted(replicas, forked, (side, k), (offset, end))]
+    premises = doubted_epoch(row, [whole for k in same for whole in batch.against[k]])
+    context = replicas[side].context
+    place = context.place(
+        context.log_file(int(row[-1])),
+        byte_start=int(row[BatchColumn.POSITION]),
+        byte_end=int(row[BatchColumn.POSITION] + row[BatchColumn.SIZE_IN_BYTES]),
+        offset_start=offset,
+        offset_end=end,
+    )
+    evidence = {
+        "kind": batch.kind,
+        "epoch": int(row[BatchColumn.PARTITION_LEADER_EPOCH]),
+        "minority": [replicas[side].broker],
+        "majority": [replicas[k].broker for k in same],
+        "held_by": [replicas[k].broker for k in same if has_good_copy(replicas[k], row, batch.against[k])],
+    } | ({"premises": premises, "epoch_in_doubt": True} if premises else {})
+    return finding("REPLICA_DIFFERS", place, evidence, confidence=Confidence.INFERRED if premises else None)
 
 
 def _headers(replicas: list[Replica], pairs: dict[tuple[int, int], Differences]) -> list[Finding]:
@@ -258,32 +275,39 @@ def with_holders(
     `comparison` is that of the replicas, whose findings are among `findings`. What of gaps below the high watermark no replica
     holds is `COMMITTED_LOST_EVERYWHERE`, but where `all_read` says that a log was not read whole.
     """
-    high_watermark = comparison.high_watermark
     judged = []
     lost: set[tuple[int, int]] = set()
     spoiled = {(spoiling.place.broker, *_offsets(spoiling)) for spoiling in findings if spoiling.kind in _SPOILED}
-    for found in findings:
-        gap = _without_deleted(replicas, found) if found.kind == "HW_BEYOND_LEO" else _cut_back(replicas, found)
+    for known in findings:
+        gap = _without_deleted(replicas, known) if known.kind == "HW_BEYOND_LEO" else _cut_back(replicas, known)
         start, end = gap.place.offset_start, gap.place.offset_end
         if gap.kind not in _HELD or start is None or end is None:
             judged.append(gap)
             continue
         covering, holders = _holders(replicas, gap, comparison.conflicts, spoiled)
-        evidence = dict(gap.evidence) | {"held_by": holders}
-        severity = gap.severity
-        if gap.kind in _MISSING and high_watermark is not None:
-            below = start < high_watermark
-            evidence |= {"high_watermark": high_watermark, "witness": comparison.witness, "below_high_watermark": below}
-            if below and gap.kind in _CRITICAL_BELOW:
-                severity = Severity.CRITICAL
-            if below and gap.kind == "OFFSET_GAP" and not covering and len(replicas) > 1 and all_read:
-                lost.add((start, end))
-        judged.append(replace(gap, severity=severity, evidence=evidence))
-    for start, end in _held_nowhere(replicas, lost, high_watermark or 0):
+        below = _is_below(gap, comparison)
+        judged.append(_with_watermark(replace(gap, evidence=gap.evidence | {"held_by": holders}), comparison, below=below))
+        if below and gap.kind == "OFFSET_GAP" and not covering and len(replicas) > 1 and all_read:
+            lost.add((start, end))
+    for start, end in _held_nowhere(replicas, lost, comparison.high_watermark or 0):
         place = replace(_partition(replicas), offset_start=start, offset_end=end)
-        evidence = {"missing": end - start, "high_watermark": high_watermark, "witness": comparison.witness, "held_by": []}
-        judged.append(finding("COMMITTED_LOST_EVERYWHERE", place, evidence))
+        witnessed = {"high_watermark": comparison.high_watermark, "witness": comparison.witness}
+        judged.append(finding("COMMITTED_LOST_EVERYWHERE", place, {"missing": end - start, **witnessed, "held_by": []}))
     return judged
+
+
+def _is_below(gap: Finding, comparison: Comparison) -> bool:
+    start, high_watermark = gap.place.offset_start, comparison.high_watermark
+    return gap.kind in _MISSING and start is not None and high_watermark is not None and start < high_watermark
+
+
+def _with_watermark(gap: Finding, comparison: Comparison, *, below: bool) -> Finding:
+    """What is missing with the high watermark; critical below that."""
+    if gap.kind not in _MISSING or comparison.high_watermark is None:
+        return gap
+    severity = Severity.CRITICAL if below and gap.kind in _CRITICAL_BELOW else gap.severity
+    witnessed = {"high_watermark": comparison.high_watermark, "witness": comparison.witness, "below_high_watermark": below}
+    return replace(gap, severity=severity, evidence=gap.evidence | witnessed)
 
 
 def _holders(

@@ -171,7 +171,7 @@ def _read_range(left: Replica, right: Replica, reader: BatchReader, low: int, hi
         before = found.counts["content"]
         ours, theirs = reader.batches(left, position, stop), reader.batches(right, position, stop)
         found.unlike = found.unlike or not _alike(ours, theirs)
-        _walk(left, ours, right, theirs, reader, (position, read_to, stop), found)
+        _walk((left, right), ours, theirs, reader, (position, read_to, stop), found)
         read_to = stop
         begun = any(bool((rows[BatchColumn.BASE_OFFSET] >= position).any()) for rows in (ours, theirs))
         blocks = 1 if begun else 2 * blocks
@@ -198,9 +198,8 @@ _IDENTITY: Final = [
 
 
 def _walk(
-    left: Replica,
+    pair: tuple[Replica, Replica],
     ours: "NDArray[np.int64]",
-    right: Replica,
     theirs: "NDArray[np.int64]",
     reader: BatchReader,
     bounds: tuple[int, int, int],
@@ -217,7 +216,7 @@ def _walk(
             offset = max(int(a[BatchColumn.BASE_OFFSET]), int(b[BatchColumn.BASE_OFFSET]))
             overlap = max(offset, bounds[0]) <= min(a_last, b_last)
             if overlap and bounds[1] <= max(offset, 0) < bounds[2]:
-                kind = _kind(left, a, right, b, reader)
+                kind = _kind(pair[0], a, pair[1], b, reader)
                 if kind is not None:
                     found.add(Difference(kind, max(offset, 0), max(a_last, b_last) + 1, a.copy(), b.copy()))
         i += a_last <= b_last
@@ -235,14 +234,20 @@ def _last_offset(batches: "NDArray[np.int64]", row: int) -> int:
 
 def _kind(left: Replica, a: "NDArray[np.int64]", right: Replica, b: "NDArray[np.int64]", reader: BatchReader) -> str | None:
     """How two batches at one place differ; None if they differ as two cleaned copies may."""
-    if a[BatchColumn.CRC] != a[BatchColumn.CRC_COMPUTED] or b[BatchColumn.CRC] != b[BatchColumn.CRC_COMPUTED]:
+    if any(row[BatchColumn.CRC] != row[BatchColumn.CRC_COMPUTED] for row in (a, b)):
         return "content" if of_two_histories(left, a, right, b) else "damaged"
-    same_bytes = all(a[column] == b[column] for column in (BatchColumn.CRC, BatchColumn.SIZE_IN_BYTES))
+    same_bytes = a[BatchColumn.CRC] == b[BatchColumn.CRC] and a[BatchColumn.SIZE_IN_BYTES] == b[BatchColumn.SIZE_IN_BYTES]
     if same_bytes and a[BatchColumn.BASE_OFFSET] == b[BatchColumn.BASE_OFFSET]:
         epochs_differ = a[BatchColumn.PARTITION_LEADER_EPOCH] != b[BatchColumn.PARTITION_LEADER_EPOCH]
         return "reencoded" if epochs_differ and _epoch_is_its_own(left, a) and _epoch_is_its_own(right, b) else "header"
     if _out_of_line(left, a) or _out_of_line(right, b):
         return "header" if same_bytes else None
+    return _kind_by_records(left, a, right, b, reader)
+
+
+def _kind_by_records(
+    left: Replica, a: "NDArray[np.int64]", right: Replica, b: "NDArray[np.int64]", reader: BatchReader
+) -> str | None:
     compacted = is_compacted(left, right)
     same = reader.same_records(left, a, right, b, common=compacted)
     if same is None:

@@ -142,18 +142,22 @@ def _bills(replicas: list[Replica], control: PartitionControl, loss: Finding) ->
     brokers = _followers(loss)
     held = _Lineage.of(lineage(next(replica for replica in replicas if replica.broker in brokers)))
     begun = [_begun(replicas, event.state.leader_epoch) for event in events]
-    edges = {offset for each in (held, *begun) if each is not None for offset in each.starts if start < offset < end}
+    edges = {offset for log in (held, *begun) if log is not None for offset in log.starts if start < offset < end}
     bills: list[_Bill] = []
     for low, high in pairwise([start, *sorted(edges), end]):
-        states = [None if log is None else log.lacks(low, held.at(low)) for log in begun]
-        guilty = [event for event, lacks in zip(events, states, strict=True) if lacks]
-        open_ones = [event for event, lacks in zip(events, states, strict=True) if lacks is None]
-        event = guilty[0] if guilty else (open_ones or events)[-1]
+        event = _first_lacking(events, [None if log is None else log.lacks(low, held.at(low)) for log in begun])
         if bills and bills[-1].event is event:
             bills[-1] = replace(bills[-1], end_offset=high)
         else:
             bills.append(_Bill(event, low, high))
     return bills
+
+
+def _first_lacking(events: list[PartitionEvent], lacks: list[bool | None]) -> PartitionEvent:
+    """The first election whose leader's log lacks an offset, else the last of which nobody can say (None), else the last."""
+    guilty = [event for event, lacking in zip(events, lacks, strict=True) if lacking]
+    unsure = [event for event, lacking in zip(events, lacks, strict=True) if lacking is None]
+    return guilty[0] if guilty else (unsure or events)[-1]
 
 
 def _followers(loss: Finding) -> list[int | str]:
@@ -265,35 +269,47 @@ def _short_members(
         start = kept_from(replica.log_end_offset, [other for other in replicas if other.broker in committed.held_by])
         if start >= committed.end:
             continue
-        alone = set(members) == {nodes[index]}
         place = replica.context.place(offset_start=start, offset_end=committed.end)
-        evidence = {
-            "membership": next(role for node, role in members.items() if node == nodes[index]),
-            "isr": control.isr,
-            "elr": control.elr,
-            "high_watermark": committed.end,
-            "witness": committed.witness,
-            "log_end_offset": replica.log_end_offset,
-            "loses": committed.end - start,
-            "held_by": committed.held_by,
-            "premises": [
-                f"ISR and ELR as in record {control.last_offset} of __cluster_metadata",
-                f"committed up to {committed.end}: {committed.witness}",
-            ],
-        }
-        stopped = replica.context.clean_shutdown
-        if not stopped:
-            evidence["harmless_if"] = MADE_IN_TURN
-        kind = "LRS_RISK" if alone else "ISR_MEMBER_MISSING_COMMITTED"
-        findings.append(finding(kind, place, evidence, confidence=None if stopped else Confidence.SUSPECTED))
+        log = {"high_watermark": committed.end, "witness": committed.witness, "log_end_offset": replica.log_end_offset}
+        risk = member_lacks(control, nodes[index], place, log, committed.held_by, stopped=replica.context.clean_shutdown)
+        findings.append(risk)
     return findings
+
+
+def member_lacks(
+    control: PartitionControl, node: int | str, place: Place, log: dict[str, Any], held_by: list[int | str], *, stopped: bool
+) -> Finding:
+    """`node` may be elected cleanly, and lacks the committed offsets of `place`; `log`: the witness, and where its own log ends."""
+    members = electable(control)
+    start, end = place.offset_start or 0, place.offset_end or 0
+    evidence = {
+        "membership": next(role for member, role in members.items() if member == node),
+        "isr": control.isr,
+        "elr": control.elr,
+        **log,
+        "loses": end - start,
+        "held_by": held_by,
+        "premises": [
+            f"ISR and ELR as in record {control.last_offset} of __cluster_metadata",
+            f"committed up to {end}: {log['witness']}",
+        ],
+    }
+    if not stopped:
+        evidence["harmless_if"] = MADE_IN_TURN
+    kind = "LRS_RISK" if set(members) == {node} else "ISR_MEMBER_MISSING_COMMITTED"
+    return finding(kind, place, evidence, confidence=None if stopped else Confidence.SUSPECTED)
+
+
+def _conflicting(conflicts: Conflicts, index: int) -> set[int]:
+    """Itself and those it conflicts with; nobody if there are none."""
+    return {k for pair in conflicts if index in pair for k in pair}
 
 
 def _committed(replicas: list[Replica], conflicts: Conflicts, control: PartitionControl, index: int) -> _Committed | None:
     """What is known to be committed beyond the end of replica `index` and is held by others of the same log. A watermark from
     before an unclean election speaks of the log it was read with, and of no longer one."""
     replica = replicas[index]
-    apart = {k for pair in conflicts if index in pair for k in pair} - {index}
+    apart = _conflicting(conflicts, index) - {index}
     alike = [k for k in range(len(replicas)) if k not in apart]
     old = {k for k in alike if outlived(replicas[k], control, replicas)}
     longest = max((replicas[k].log_end_offset for k in alike if k not in old), default=0)
@@ -302,7 +318,7 @@ def _committed(replicas: list[Replica], conflicts: Conflicts, control: Partition
     end, best = max(ends, key=lambda row: row[0], default=(0, index))
     if end <= replica.log_end_offset:
         return None
-    apart |= {k for pair in conflicts if best in pair for k in pair} | {index}
+    apart |= _conflicting(conflicts, best) | {index}
     holders = [other.broker for k, other in enumerate(replicas) if (k == best or k not in apart) and other.log_end_offset >= end]
     return _Committed(end, f"replication-offset-checkpoint of broker {replicas[best].broker}", holders) if holders else None
 

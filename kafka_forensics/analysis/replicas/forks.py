@@ -5,7 +5,7 @@ where only what has to give way was not committed, is what a failover leaves; a 
 own watermark loses committed records; anything else below a watermark is a fork that Kafka will not repair.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -168,6 +168,18 @@ def versions_at(replicas: list[Replica], conflicts: Conflicts, every: Conflicts,
         if difference is not None:
             batches[i], batches[j] = difference.left, difference.right
     epoch_of = {index: int(batch[BatchColumn.PARTITION_LEADER_EPOCH]) for index, batch in batches.items()}
+    grouped = _without_conflict(epoch_of, at)
+    versions = [Version([replicas[k] for k in members], epoch, [batches[k] for k in members]) for epoch, members in grouped]
+    for index, replica in enumerate(replicas):
+        if replica.first_batch_offset > first:
+            own = [version for version in versions if goes_on_with(index, version, replicas, every)]
+            if len(own) == 1:
+                own[0].behind.append(replica)
+    return versions
+
+
+def _without_conflict(epoch_of: dict[int, int], at: Mapping[tuple[int, int], object]) -> list[tuple[int, list[int]]]:
+    """(epoch, members) of groups of one epoch in which no two differ; `at`: pairs, and how they differ."""
     grouped: list[tuple[int, list[int]]] = []
     for index in sorted(epoch_of):
         for epoch, members in grouped:
@@ -176,13 +188,7 @@ def versions_at(replicas: list[Replica], conflicts: Conflicts, every: Conflicts,
                 break
         else:
             grouped.append((epoch_of[index], [index]))
-    versions = [Version([replicas[k] for k in members], epoch, [batches[k] for k in members]) for epoch, members in grouped]
-    for index, replica in enumerate(replicas):
-        if replica.first_batch_offset > first:
-            own = [version for version in versions if goes_on_with(index, version, replicas, every)]
-            if len(own) == 1:
-                own[0].behind.append(replica)
-    return versions
+    return grouped
 
 
 def goes_on_with(index: int, version: Version, replicas: list[Replica], conflicts: Conflicts) -> bool:
@@ -221,9 +227,8 @@ def fork_findings(
     }
     stays = _committed_alone(versions, first)
     if twins := [version for version in versions if _epoch_is_shared(version, versions)]:
-        best = [twin for twin in twins if len(twin.replicas) == max(len(other.replicas) for other in twins)]
         last = max(differences[-1].end_offset for differences in conflicts.values())
-        evidence["held_by"] = best[0].brokers if len(best) == 1 else []
+        evidence["held_by"] = _of_most(twins)
         findings = [finding("SAME_EPOCH_DIVERGENCE", _place(replicas, first, last), evidence)]
     elif first >= max(version.witness for version in versions) or stays:
         findings = [_fork_above_watermarks(replicas, versions, first, evidence, stays)]
@@ -293,12 +298,19 @@ def _above_watermarks(place: Place, evidence: dict[str, Any], kept: list[dict[st
     return finding("FORK_ABOVE_HW", place, evidence, severity=severity, confidence=confidence)
 
 
+def _of_most(versions: list[Version]) -> list[int | str]:
+    """The brokers of the version that most replicas have; nobody where two have as many."""
+    most = max(len(version.replicas) for version in versions)
+    held = [version for version in versions if len(version.replicas) == most]
+    return held[0].brokers if len(held) == 1 else []
+
+
 def _kept(versions: list[Version], replicas: list[Replica], first: int) -> list[dict[str, Any]]:
     """What followers keep of other versions under the present leader, for good, because the checkpoints that brokers load let them,
     though by the batches they would cut there; of several copies that may lead, under each of them. Of copies of running brokers
     nothing is said: their checkpoint may have been copied before the epoch that their batches show."""
     leaders = _present_leaders(versions, replicas)
-    known = {id(replica) for replica in leaders}
+    known = set(map(id, leaders))
     other = [version for version in versions if known.isdisjoint(map(id, (*version.replicas, *version.behind)))]
     gone = max(first, *[replica.log_start_offset for replica in leaders])
     rows: list[dict[str, Any]] = []
@@ -456,11 +468,15 @@ def trailing_epoch_loss(
     return worst
 
 
-def _loss_under(leader: Replica, follower: Replica, replicas: list[Replica], apart: "_Apart") -> Finding | None:
-    """What a follower loses of committed records to a leader that wrote nothing yet, or shares no offset with it; None: nothing."""
+def _has_nothing_of(leader: Replica, follower: Replica) -> bool:
     last = lineage(leader)[-1]
     wrote_nothing = last.start_offset == leader.log_end_offset and last not in leader.epochs
-    if not wrote_nothing and follower.first_batch_offset < leader.log_end_offset:
+    return wrote_nothing or follower.first_batch_offset >= leader.log_end_offset
+
+
+def _loss_under(leader: Replica, follower: Replica, replicas: list[Replica], apart: "_Apart") -> Finding | None:
+    """What a follower loses of committed records to a leader that wrote nothing yet, or shares no offset with it; None: nothing."""
+    if not _has_nothing_of(leader, follower):
         return None
     cut = cut_under(follower, leader)
     end = min(follower.context.high_watermark or 0, follower.log_end_offset)

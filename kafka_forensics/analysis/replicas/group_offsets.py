@@ -14,6 +14,7 @@ from kafka_forensics.analysis.replicas.comparison import Comparison
 from kafka_forensics.analysis.replicas.diff import BatchReader
 from kafka_forensics.analysis.replicas.readers import TimestampAt, held_back_finding, readable
 from kafka_forensics.model.batches import BatchColumn
+from kafka_forensics.model.controller import PartitionControl
 from kafka_forensics.model.coordinators import Committed, GroupLog
 from kafka_forensics.model.findings import Confidence, Finding, Place, Severity
 
@@ -159,16 +160,22 @@ def _of_this_topic(replicas: list[Replica]) -> list[Committed]:
     return [commit for commit in commits.values() if not ids or commit.greatest.topic_id is None or commit.greatest.topic_id in ids]
 
 
+def _are_complete(brokers: set[int | str], control: PartitionControl | None) -> bool:
+    """Whether the copies are of all replicas, or one is in sync."""
+    if control is None:
+        return False
+    assigned = control.replica_assignment or []
+    return (bool(assigned) and brokers.issuperset(assigned)) or not brokers.isdisjoint(control.isr or [])
+
+
 def _premises(replicas: list[Replica], committed_offset: Committed, reader: BatchReader) -> _Premises:
     brokers = {replica.context.node for replica in replicas}
     control = next((replica.context.control for replica in replicas if replica.context.control is not None), None)
-    assigned = [] if control is None else control.replica_assignment or []
-    in_sync = [] if control is None else control.isr or []
     moment = committed_offset.greatest.commit_timestamp
     oldest = [stamp for replica in replicas for stamp in [_oldest_timestamp(replica, reader)] if stamp >= 0]
     return _Premises(
-        complete=(bool(assigned) and brokers.issuperset(assigned)) or not brokers.isdisjoint(in_sync),
-        several=len(brokers) > 1 and not assigned,
+        complete=_are_complete(brokers, control),
+        several=len(brokers) > 1 and not (control is not None and control.replica_assignment),
         later=any(replica.state.framing.broker_timestamp >= moment > 0 for replica in replicas),
         later_by_clients=any(replica.state.framing.max_timestamp >= moment > 0 for replica in replicas),
         consumed=committed_offset.greatest.leader_epoch >= 0,

@@ -42,24 +42,30 @@ def missing_heads(replicas: Sequence[Replica], conflicts: Conflicts, reader: Bat
     Nothing is said of compacted or tiered topics, of live copies, and of logs that are not whole or conflict.
     """
     control = replicas[0].context.control if replicas else None
-    if len(replicas) < 2 or is_compacted(*replicas) or any(each.context.live for each in replicas) or _is_tiered(control):
+    if len(replicas) < 2 or _is_not_for_us(replicas, control):
         return []
-    deleted_to = max(each.context.log_start_checkpoint or 0 for each in replicas)
+    deleted_to = max(replica.context.log_start_checkpoint or 0 for replica in replicas)
     apart = {number for pair in conflicts for number in pair}
+    agreeing = [replica for number, replica in enumerate(replicas) if number not in apart]
     heads = []
-    for number, replica in enumerate(replicas):
+    for replica in agreeing:
         end = replica.log_start_offset
-        waiting = any(base < end for base in replica.context.segments_being_deleted)
-        if waiting or end <= deleted_to or number in apart or not replica.state.framing.batches or not replica.end_is_known:
+        if not _begins_late(replica, deleted_to):
             continue
-        holders = [
-            each
-            for other, each in enumerate(replicas)
-            if other not in apart and each.log_start_offset < end and each.covers(each.log_start_offset, end)
-        ]
+        holders = [other for other in agreeing if other.log_start_offset < end and other.covers(other.log_start_offset, end)]
         head = _head(replica, holders, control, reader) if holders else None
         heads += [] if head is None else [head]
     return heads
+
+
+def _is_not_for_us(replicas: Sequence[Replica], control: PartitionControl | None) -> bool:
+    return is_compacted(*replicas) or any(replica.context.live for replica in replicas) or _is_tiered(control)
+
+
+def _begins_late(replica: Replica, deleted_to: int) -> bool:
+    """Whether a log that was read begins behind what was deleted, and no segment before it waits to be."""
+    waiting = any(base < replica.log_start_offset for base in replica.context.segments_being_deleted)
+    return replica.log_start_offset > deleted_to and not waiting and bool(replica.state.framing.batches) and replica.end_is_known
 
 
 def _is_tiered(control: PartitionControl | None) -> bool:

@@ -9,7 +9,7 @@ from kafka_forensics.analysis.catalogue import finding
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.analysis.segments import Run
 from kafka_forensics.model.findings import Confidence, Finding, Place, Severity
-from kafka_forensics.replication.offset_ranges import outside
+from kafka_forensics.replication.offset_ranges import Range, outside
 
 LISTED: Final = 16
 _NEVER_COMMITTED: Final = "none of it was ever committed: a replica that follows a new leader cuts what that never had"
@@ -68,6 +68,17 @@ def leftover_findings(replicas: Sequence[Replica], aside: Sequence[HeldAside], f
     return [leftover for leftover in leftovers if leftover is not None]
 
 
+def _contents(members: Sequence[HeldAside], lacking: Sequence[Range], live: Sequence[Replica]) -> dict[str, Any]:
+    return {
+        "files": [held_aside.file for held_aside in members[:LISTED]],
+        "suffix": members[0].suffix,
+        "batches": sum(held_aside.batches for held_aside in members),
+        "offsets": [[low, high] for low, high in lacking[:LISTED]],
+        "expired": bool(live) and lacking[-1][1] <= min(replica.log_start_offset for replica in live),
+        "behind_log_end": bool(live) and lacking[0][0] >= max(replica.log_end_offset for replica in live),
+    }
+
+
 def _leftover(members: Sequence[HeldAside], replicas: Sequence[Replica], findings: Sequence[Finding]) -> Finding | None:
     """The finding of the files of one directory and suffix; None where the live log has all they hold, or it is not known."""
     first = members[0]
@@ -80,25 +91,15 @@ def _leftover(members: Sequence[HeldAside], replicas: Sequence[Replica], finding
     lacking = _lacking(members, live)
     if not lacking:
         return None
-    start, end = min(low for low, _ in lacking), max(high for _, high in lacking)
-    fills = [] if other_topic else _fill(members, findings)
-    behind = bool(live) and start >= max(replica.log_end_offset for replica in live)
-    evidence: dict[str, Any] = {
-        "files": [held_aside.file for held_aside in members[:LISTED]],
-        "suffix": first.suffix,
-        "batches": sum(held_aside.batches for held_aside in members),
-        "offsets": [[low, high] for low, high in lacking[:LISTED]],
-        "expired": bool(live) and end <= min(replica.log_start_offset for replica in live),
-        "behind_log_end": behind,
-        "fills": fills[:LISTED],
-    }
+    start, end = lacking[0][0], lacking[-1][1]
+    evidence = _contents(members, lacking, live) | {"fills": [] if other_topic else _fill(members, findings)[:LISTED]}
     if first.suffix == "stray":
         evidence["is_stray"] = True
     if other_topic:
         evidence["topic_id"] = first.topic_id
     place = Place(first.topic, first.partition, first.broker, first.log_dir, first.file, offset_start=start, offset_end=end)
     leftover = finding("LEFTOVER_HOLDS_DATA", place, evidence)
-    if behind and first.suffix == "deleted" and not _reached_elsewhere(start, replicas):
+    if evidence["behind_log_end"] and first.suffix == "deleted" and not _reached_elsewhere(start, replicas):
         leftover.evidence["harmless_if"] = _NEVER_COMMITTED
         return replace(leftover, severity=Severity.WARNING, confidence=Confidence.SUSPECTED)
     return leftover
@@ -149,6 +150,18 @@ def _label(aside: HeldAside, place: Place) -> str:
     return aside.file if (aside.broker, aside.log_dir) == (place.broker, place.log_dir) else f"broker {aside.broker}: {aside.file}"
 
 
+def _proves_gap(index: LoneIndex, gaps: list[tuple[int, int]], findings: list[Finding]) -> bool:
+    """Whether an index lies in one of the gaps, (start, number of the finding): evidence for it then."""
+    behind = bisect_right(gaps, index.base_offset, key=lambda gap: gap[0])
+    gap = findings[gaps[behind - 1][1]] if behind else None
+    if gap is None or index.base_offset >= (gap.place.offset_end or 0):
+        return False
+    files = [*gap.evidence.get("index_files", []), *index.files][:LISTED]
+    evidence = gap.evidence | {"index_files": files}
+    findings[gaps[behind - 1][1]] = replace(gap, confidence=Confidence.PROVEN, evidence=evidence)
+    return True
+
+
 def lone_index_findings(replica: Replica, lone: Sequence[LoneIndex], findings: list[Finding]) -> list[Finding]:
     """Index files prove a segment: evidence for `SEGMENT_MISSING` inside the log, and a finding of its own before or behind it.
 
@@ -157,14 +170,10 @@ def lone_index_findings(replica: Replica, lone: Sequence[LoneIndex], findings: l
     """
     context = replica.context
     bases = context.segment_base_offsets
-    gaps = sorted((each.place.offset_start or 0, number) for number, each in enumerate(findings) if each.kind == "SEGMENT_MISSING")
+    gaps = sorted((gap.place.offset_start or 0, number) for number, gap in enumerate(findings) if gap.kind == "SEGMENT_MISSING")
     edges: dict[bool, list[LoneIndex]] = {}
     for index in lone:
-        number = bisect_right(gaps, index.base_offset, key=lambda gap: gap[0]) - 1
-        each = findings[gaps[number][1]] if number >= 0 else None
-        if each is not None and index.base_offset < (each.place.offset_end or 0):
-            files = [*each.evidence.get("index_files", []), *index.files][:LISTED]
-            findings[gaps[number][1]] = replace(each, confidence=Confidence.PROVEN, evidence=each.evidence | {"index_files": files})
+        if _proves_gap(index, gaps, findings):
             continue
         inside = bool(bases) and bases[0] < index.base_offset < bases[-1]
         if not inside and not context.compacted and index.base_offset >= (context.log_start_checkpoint or 0):

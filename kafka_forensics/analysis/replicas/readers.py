@@ -53,36 +53,39 @@ class Readable:
     """Members of the ISR of which no log was given: the high watermark may be lower because of them."""
 
 
-def readable(replicas: list[Replica], control: PartitionControl | None, timestamp_at: TimestampAt) -> Readable:
-    """What holds readers of one partition back; `replicas` is not empty. A pure rule: `timestamp_at` lends it the log."""
-    leader = _leader(replicas, control)
-    end = leader.log_end_offset
-    isr = None if control is None or control.isr is None else tuple(control.isr)
-    minimum = _minimum(control)
-    members = [replica for replica in replicas if isr is None or replica.context.node in isr]
+def _by_in_sync(leader: Replica, isr: tuple[int, ...] | None, members: list[Replica], minimum: int | None) -> Readable:
+    """What the in-sync replicas let readers have, as long as nothing else holds them back; `members`: those with a copy."""
     missing = tuple(sorted(set(isr or ()) - {replica.context.node for replica in members}))
-    answer = Readable(
+    return Readable(
         "unknown" if missing else "nothing",
         leader.broker,
-        end,
+        leader.log_end_offset,
         _least_high_watermark(leader, members) if isr is not None and not missing else None,
-        None if missing else end,
+        None if missing else leader.log_end_offset,
         isr=isr,
         min_insync_replicas=minimum,
         isr_below_minimum=isr is not None and minimum is not None and len(isr) < minimum,
         missing=missing,
     )
+
+
+def readable(replicas: list[Replica], control: PartitionControl | None, timestamp_at: TimestampAt) -> Readable:
+    """What holds readers of one partition back; `replicas` is not empty. A pure rule: `timestamp_at` lends it the log."""
+    leader = _leader(replicas, control)
+    isr = None if control is None or control.isr is None else tuple(control.isr)
+    members = [replica for replica in replicas if isr is None or replica.context.node in isr]
+    answer = _by_in_sync(leader, isr, members, _minimum(control))
     if control is not None and control.leader == NO_LEADER:
         since, last = _leaderless(control)
         return replace(answer, held_back_by="no_leader", high_watermark=None, last_stable_offset=None, brokers=last, since_ms=since)
     if shortest := _shorter(leader, members):
         return _behind(answer, leader, shortest, timestamp_at)
     open_transaction = next(iter(leader.state.transactions.open_transactions()), None)
-    if open_transaction is not None and open_transaction.first_offset < end:
+    if open_transaction is not None and open_transaction.first_offset < leader.log_end_offset:
         return replace(
             answer,
             held_back_by="last_stable_offset",
-            last_stable_offset=None if missing else open_transaction.first_offset,
+            last_stable_offset=None if answer.missing else open_transaction.first_offset,
             since_ms=open_transaction.first_timestamp,
             producer_id=open_transaction.producer_id,
             held_back_at=open_transaction.first_offset,

@@ -2,12 +2,14 @@
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from kafka_forensics.analysis.catalogue import finding
 from kafka_forensics.analysis.epochs import EpochRun, checkpoint_contradiction, differing_end
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.analysis.segments import BATCH_BEFORE, BadEntry
+from kafka_forensics.evidence.context import ReplicaContext
 from kafka_forensics.model.batches import Damage
 from kafka_forensics.model.files import EpochEntry
 from kafka_forensics.model.findings import Confidence, Finding, Severity
@@ -225,6 +227,11 @@ def _epoch_field_findings(replica: Replica, strays: Sequence[tuple[EpochRun, int
         yield finding("EPOCH_FIELD_MISMATCH", place, evidence)
 
 
+def _may_lack_batches(replica: Replica) -> bool:
+    damaged = replica.state.framing.bytes_damaged or replica.course.irregularities or replica.state.unread
+    return replica.context.compacted or bool(damaged)
+
+
 def _epoch_checkpoint_finding(replica: Replica, stray_epochs: Collection[int]) -> Finding | None:
     """What `leader-epoch-checkpoint` says otherwise than the batches; None where nothing, or where nobody can say."""
     context, epochs = replica.context, replica.state.epochs
@@ -233,8 +240,7 @@ def _epoch_checkpoint_finding(replica: Replica, stray_epochs: Collection[int]) -
         return None
     lineage = [entry for entry in epochs.lineage() if entry.leader_epoch not in stray_epochs]
     start, end = replica.log_start_offset, replica.log_end_offset
-    damaged = bool(replica.state.framing.bytes_damaged or replica.course.irregularities or replica.state.unread)
-    reason = checkpoint_contradiction(checkpoint, lineage, start, end, compacted=context.compacted or damaged)
+    reason = checkpoint_contradiction(checkpoint, lineage, start, end, compacted=_may_lack_batches(replica))
     if reason is None:
         return None
     place = context.place("leader-epoch-checkpoint")
@@ -292,36 +298,36 @@ def _log_start_moved(replica: Replica, checkpoint: list[EpochEntry], lineage: li
 
 def index_findings(replica: Replica) -> list[Finding]:
     """Index entries that contradict the log, one finding for each index file."""
-    context = replica.context
     by_file: dict[tuple[int, str], list[BadEntry]] = {}
     disordered = _disordered_segments(replica)
     for bad in replica.state.bad_entries:
-        if context.compacted and bad.reason in _BY_OFFSET - _COMPACTED_INDEX_REASONS:
+        if replica.context.compacted and bad.reason in _BY_OFFSET - _COMPACTED_INDEX_REASONS:
             continue
         if (bad.segment in disordered and bad.reason in _BY_OFFSET) or _tells_what_was_there(replica, bad):
             continue
         by_file.setdefault((bad.segment, bad.file_kind), []).append(bad)
-    findings = []
-    for (segment, kind), entries in sorted(by_file.items()):
-        size = 8 if kind == "index" else 12
-        first = min(entries, key=lambda bad: bad.entry)
-        beyond = all(bad.reason in _TAIL_KINDS for bad in entries)
-        evidence: dict[str, Any] = {"reason": first.reason, "entry": first.entry, "entries": len(entries)}
-        if first.offset >= 0:
-            evidence |= {"offset": first.offset, "position" if kind == "index" else "timestamp": first.value}
-        if first.expected is not None:
-            evidence["expected"] = first.expected
-        place = context.place(f"{segment:020d}.{kind}", byte_start=first.entry * size, byte_end=(first.entry + 1) * size)
-        dropped = _stands_behind_the_last(replica, segment, kind, entries)
-        left_over = dropped and _was_cut_back(replica, segment, by_file)
-        if left_over:
-            evidence["harmless_if"] = CUT_BACK
-        elif dropped:
-            evidence["behind_log_end"] = True
-        severity = Severity.INFO if left_over else None
-        name = "INCONSISTENT_CUT" if beyond and context.live else "INDEX_MISMATCH"
-        findings.append(finding(name, place, evidence, severity=severity))
-    return findings
+    return [_index_finding(replica, segment, kind, by_file) for segment, kind in sorted(by_file)]
+
+
+def _index_finding(replica: Replica, segment: int, kind: str, by_file: dict[tuple[int, str], list[BadEntry]]) -> Finding:
+    entries = by_file[segment, kind]
+    size = 8 if kind == "index" else 12
+    first = min(entries, key=lambda bad: bad.entry)
+    beyond = all(bad.reason in _TAIL_KINDS for bad in entries)
+    evidence: dict[str, Any] = {"reason": first.reason, "entry": first.entry, "entries": len(entries)}
+    if first.offset >= 0:
+        evidence |= {"offset": first.offset, "position" if kind == "index" else "timestamp": first.value}
+    if first.expected is not None:
+        evidence["expected"] = first.expected
+    place = replica.context.place(f"{segment:020d}.{kind}", byte_start=first.entry * size, byte_end=(first.entry + 1) * size)
+    dropped = _stands_behind_the_last(replica, segment, kind, entries)
+    left_over = dropped and _was_cut_back(replica, segment, by_file)
+    if left_over:
+        evidence["harmless_if"] = CUT_BACK
+    elif dropped:
+        evidence["behind_log_end"] = True
+    name = "INCONSISTENT_CUT" if beyond and replica.context.live else "INDEX_MISMATCH"
+    return finding(name, place, evidence, severity=Severity.INFO if left_over else None)
 
 
 CUT_BACK: Final = "the log was cut back while its broker ran, and the index was not closed since"
@@ -385,20 +391,22 @@ def _torn(replica: Replica, segment: int) -> bool:
     return any(one == segment for one, _ in replica.state.framing.damage.get("SEG_TORN_TAIL", ()))
 
 
+_Check = tuple[str, int | None, str, int | None]
+"""What must not lie beyond what: name and offset of either, None where it is not known."""
+
+
 def checkpoint_findings(replica: Replica) -> list[Finding]:
     """High watermark, recovery point and log start in order: log start ≤ HW ≤ log end, recovery point ≤ log end."""
-    context = replica.context
-    findings: list[Finding] = []
     if not replica.end_is_known:
-        return findings
-    end = replica.log_end_offset
+        return []
+    findings: list[Finding] = []
+    context, end = replica.context, replica.log_end_offset
     high_watermark = context.high_watermark
     stopped = {"clean_shutdown": True} if context.clean_shutdown else {}
     if high_watermark is not None and high_watermark > end:
         place = context.place(offset_start=end, offset_end=high_watermark)
         evidence = {"high_watermark": high_watermark, "log_end_offset": end, "file": "replication-offset-checkpoint"}
-        evidence |= stopped
-        findings.append(finding("INCONSISTENT_CUT" if context.live else "HW_BEYOND_LEO", place, evidence))
+        findings.append(finding("INCONSISTENT_CUT" if context.live else "HW_BEYOND_LEO", place, evidence | stopped))
     if high_watermark == 0 and end > replica.log_start_offset:
         findings.append(finding("HW_UNKNOWN", context.place(), {"reason": "zero", "log_end_offset": end}))
     checks = (
@@ -407,15 +415,21 @@ def checkpoint_findings(replica: Replica) -> list[Finding]:
         ("log start", context.log_start_checkpoint, "log end", end),
         ("log start", context.log_start_checkpoint, "high watermark", high_watermark or None),
     )
-    for what, value, limit_name, limit in checks:
+    return findings + _out_of_order(context, checks, stopped)
+
+
+def _out_of_order(context: ReplicaContext, checks: Sequence[_Check], stopped: dict[str, bool]) -> list[Finding]:
+    findings = []
+    for name, value, limit_name, limit in checks:
         if value is not None and limit is not None and value > limit:
-            evidence = {"what": what, "value": value, "limit_name": limit_name, "limit": limit} | stopped
-            severity = None
-            if limit_name == "high watermark" and not context.clean_shutdown:
-                severity = Severity.INFO
-                evidence["harmless_if"] = (
-                    "records were deleted within 5 s before a crash: the log start was then written down first"
-                )
+            evidence = {"what": name, "value": value, "limit_name": limit_name, "limit": limit} | stopped
             kind = "INCONSISTENT_CUT" if context.live else "CHECKPOINT_OUT_OF_ORDER"
-            findings.append(finding(kind, context.place(), evidence, severity=severity))
+            beyond = finding(kind, context.place(), evidence)
+            harmless = limit_name == "high watermark" and not context.clean_shutdown
+            findings.append(_by_crash(beyond) if harmless else beyond)
     return findings
+
+
+def _by_crash(beyond: Finding) -> Finding:
+    reason = "records were deleted within 5 s before a crash: the log start was then written down first"
+    return replace(beyond, severity=Severity.INFO, evidence=beyond.evidence | {"harmless_if": reason})

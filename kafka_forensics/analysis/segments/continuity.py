@@ -7,7 +7,7 @@ runs follow each other, and is judged once, when all are known.
 import itertools
 from bisect import bisect_right
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
@@ -103,6 +103,20 @@ class BadTail:
         return replace(right, start_offset=self.start_offset)
 
 
+class _Placed(NamedTuple):
+    """Offsets and places of the batches of a chunk."""
+
+    base: "NDArray[np.int64]"
+    end_offset: "NDArray[np.int64]"
+    position: "NDArray[np.int64]"
+
+    @classmethod
+    def of(cls, columns: "NDArray[np.int64]") -> "_Placed":
+        """As the columns have them; no end is beyond the greatest offset."""
+        last = columns[BatchColumn.LAST_OFFSET]
+        return cls(columns[BatchColumn.BASE_OFFSET], last + (last < INT64_MAX), columns[BatchColumn.POSITION])
+
+
 class ContinuityFold:
     """State: the runs of a stretch of log, offsets missing inside compacted runs, damage waiting for what follows."""
 
@@ -119,26 +133,35 @@ class ContinuityFold:
 
     def step(self, columns: "NDArray[np.int64]", damage: list[Damage], seen: Survey | None = None) -> None:
         """Add the batches of a chunk and the damage between them. `seen` is the survey of its columns, if there are any."""
-        if seen is not None and seen.joined and not any(one.kind in _EXPLAINING for one in damage):
+        explained = [place.position for place in damage if place.kind in _EXPLAINING]
+        if seen is not None and seen.joined and not explained:
             self._add_joined(columns)
             return
         good = columns[BatchColumn.CRC] == columns[BatchColumn.CRC_COMPUTED]
-        explained = sorted(one.position for one in damage if one.kind in _EXPLAINING)
-        explained += columns[BatchColumn.POSITION][~good].tolist()
+        explained = sorted((*explained, *columns[BatchColumn.POSITION][~good].tolist()))
         if not good.all():
             self._follow(columns, good)
             columns = columns[:, good]
         elif good.size:
             self.bad_tail = None
-        base, last, position = (columns[c] for c in (BatchColumn.BASE_OFFSET, BatchColumn.LAST_OFFSET, BatchColumn.POSITION))
-        if base.size == 0:
+        placed = _Placed.of(columns)
+        if placed.base.size == 0:
             if explained and self.damage_at_end is None:
-                self.damage_at_end = (self._segment, min(explained))
+                self.damage_at_end = (self._segment, explained[0])
             return
-        self.first_in_segment.setdefault(self._segment, int(base[0]))
-        end_offset = last + (last < INT64_MAX)
+        self.first_in_segment.setdefault(self._segment, int(placed.base[0]))
+        for start, end in itertools.pairwise(self._edges(placed, explained)):
+            after = self._damage_before(start, placed, explained)
+            counted = None if self._compacted else _counted_end(columns[:, end - 1])
+            self._append(self._run(placed, (start, end), after, counted))
+        behind = bisect_right(explained, int(placed.position[-1]))
+        self.damage_at_end = (self._segment, explained[behind]) if behind < len(explained) else None
+
+    def _edges(self, placed: "_Placed", explained: list[int]) -> list[int]:
+        """Rows at which runs begin, and the number of all; offsets that a cleaner may have taken are counted."""
+        base, end_offset = placed.base, placed.end_offset
         steps = base[1:] != end_offset[:-1]
-        behind_damage = self._rows_behind(explained, position)
+        behind_damage = {int(row) for row in np.searchsorted(placed.position, explained)}  # to be joined if nothing is missing
         if self._compacted:
             ahead = base[1:] > end_offset[:-1]
             steps &= ~ahead
@@ -146,39 +169,29 @@ class ContinuityFold:
             missing = base[1:][ahead].astype(np.uint64) - end_offset[:-1][ahead].astype(np.uint64)
             self.missing_by_compaction += sum(missing.tolist())
         cuts = set((np.flatnonzero(steps) + 1).tolist()) | behind_damage
-        edges = [0, *sorted(cut for cut in cuts if 0 < cut < base.size), int(base.size)]
-        explained.sort()
-        for start, end in itertools.pairwise(edges):
-            before = int(position[start - 1]) if start else -1
-            behind = bisect_right(explained, before)
-            after = self.damage_at_end if start == 0 else None
-            if after is None and behind < len(explained) and explained[behind] < position[start]:
-                after = (self._segment, explained[behind])
-            counted = None if self._compacted else _counted_end(columns[:, end - 1])
-            self._append(self._run(base, end_offset, position, (start, end), after, counted))
-        behind = bisect_right(explained, int(position[-1]))
-        self.damage_at_end = (self._segment, explained[behind]) if behind < len(explained) else None
+        return [0, *sorted(cut for cut in cuts if 0 < cut < base.size), int(base.size)]
+
+    def _damage_before(self, row: int, placed: "_Placed", explained: list[int]) -> tuple[int, int] | None:
+        """The damage between a row and the one before it; before the first that which the stretch before ended with."""
+        if row == 0 and self.damage_at_end is not None:
+            return self.damage_at_end
+        behind = bisect_right(explained, int(placed.position[row - 1]) if row else -1)
+        if behind < len(explained) and explained[behind] < placed.position[row]:
+            return self._segment, explained[behind]
+        return None
 
     def _add_joined(self, columns: "NDArray[np.int64]") -> None:
         """Add the batches of a sound chunk: they are one run."""
         self.bad_tail = None
-        base, last, position = (columns[c] for c in (BatchColumn.BASE_OFFSET, BatchColumn.LAST_OFFSET, BatchColumn.POSITION))
-        self.first_in_segment.setdefault(self._segment, int(base[0]))
+        placed = _Placed.of(columns)
+        self.first_in_segment.setdefault(self._segment, int(placed.base[0]))
         counted = None if self._compacted else _counted_end(columns[:, -1])
-        self._append(self._run(base, last + 1, position, (0, base.size), self.damage_at_end, counted))
+        self._append(self._run(placed, (0, placed.base.size), self.damage_at_end, counted))
         self.damage_at_end = None
 
-    def _run(
-        self,
-        base: "NDArray[np.int64]",
-        end_offset: "NDArray[np.int64]",
-        position: "NDArray[np.int64]",
-        rows: tuple[int, int],
-        after: tuple[int, int] | None,
-        counted: int | None,
-    ) -> Run:
+    def _run(self, placed: "_Placed", rows: tuple[int, int], after: tuple[int, int] | None, counted: int | None) -> Run:
         """The run that the batches of rows `[start, end)` are."""
-        start, end = rows
+        (start, end), (base, end_offset, position) = rows, placed
         run = Run(int(base[start]), int(end_offset[end - 1]), self._segment, int(position[start]), end - start, after, counted)
         if end - start == 1:
             return run
@@ -201,11 +214,6 @@ class ContinuityFold:
             possible = 0 <= base <= last <= base + MAX_RELATIVE_OFFSET and last < INT64_MAX
             tail = BadTail(base, last + 1) if possible else BadTail(-1, -1, closed=True)
             self.bad_tail = tail if self.bad_tail is None else self.bad_tail.followed(tail)
-
-    @staticmethod
-    def _rows_behind(explained: list[int], position: "NDArray[np.int64]") -> set[int]:
-        """Rows that follow damage: a run ends there, to be joined again if nothing is missing."""
-        return {int(np.searchsorted(position, one)) for one in explained}
 
     def _append(self, run: Run) -> None:
         """Add the next run, joined to the last where it continues it."""

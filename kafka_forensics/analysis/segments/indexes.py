@@ -246,21 +246,22 @@ class IndexFold:
             }
         if self._index is not None:
             offsets, positions = self._index.offsets, self._index.positions
-            self._seam("index", right, offsets <= self.last_offset, "offset_in_earlier_batch", offsets, positions, self.last_offset)
+            earlier = ("offset_in_earlier_batch", offsets <= self.last_offset, self.last_offset)
+            self._seam("index", right, offsets, positions, earlier)
         if self._time is not None:
             offsets, stamps = self._time.offsets, self._time.timestamps
-            newer = stamps < self.max_timestamp
-            self._seam("timeindex", right, newer, "earlier_batch_is_newer", offsets, stamps, self.max_timestamp)
+            newer = ("earlier_batch_is_newer", stamps < self.max_timestamp, self.max_timestamp)
+            self._seam("timeindex", right, offsets, stamps, newer)
         self.last_offset = max(self.last_offset, right.last_offset)
         self.max_timestamp = max(self.max_timestamp, right.max_timestamp)
         self.end_position = max(self.end_position, right.end_position)
 
-    def _seam(self, kind: str, right: "IndexFold", wrong: Any, reason: str, offsets: Any, values: Any, expected: int) -> None:
-        """Judge the entries that agree with the right stretch by what stands before it."""
+    def _seam(self, kind: str, right: "IndexFold", offsets: Any, values: Any, reason: tuple[str, Any, int]) -> None:
+        """Judge the entries that agree with the right stretch by what stands before it; `reason` is of all the file's entries."""
+        name, wrong, expected = reason
         for entries in right._sound[kind]:
-            for row in entries[wrong[entries]]:
-                self.bad.append(BadEntry(kind, self._segment, int(row), reason, int(offsets[row]), int(values[row]), expected))
-            self._sound[kind].append(entries[~wrong[entries]])
+            reasons = ((name, wrong[entries], np.full(entries.size, expected)),)
+            self._report(kind, entries, offsets[entries], values[entries], reasons)
 
     def zero_tails(self) -> list[ZeroTail]:
         """The zeros that the files end in, once the segment is whole."""

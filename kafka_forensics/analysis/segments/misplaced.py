@@ -204,11 +204,7 @@ def at_end(last: Misplaced, heard: Witnessed, *, cleaned: bool) -> Misplaced | N
     far = wrong < right or wrong - right >= SUSPECTED_FROM
     by_start = [witness for start, witness in heard.starts if start == right]
     by_end = [witness for end, witness in (*heard.ends, *heard.elsewhere) if end == right + last.offsets]
-    if any(start == wrong for start, _ in heard.starts):
-        return None
-    if any(right + last.offsets < end <= wrong + last.offsets for end, _ in heard.ends):
-        return None
-    if any(end == wrong + last.offsets for end, _ in heard.elsewhere):
+    if _speaks_for_it(last, heard):
         return None
     if cleaned:
         named = by_start if one_bit else []
@@ -217,3 +213,13 @@ def at_end(last: Misplaced, heard: Witnessed, *, cleaned: bool) -> Misplaced | N
     if named:
         return replace(last, witnesses=(*last.witnesses, *dict.fromkeys(named + by_end)))
     return last if one_bit and far and not cleaned else None
+
+
+def _speaks_for_it(last: Misplaced, heard: Witnessed) -> bool:
+    """Whether any witness knows the last batch at the offset that is written."""
+    right_end, wrong_end = last.offset + last.offsets, last.written + last.offsets
+    return (
+        any(start == last.written for start, _ in heard.starts)
+        or any(right_end < end <= wrong_end for end, _ in heard.ends)
+        or any(end == wrong_end for end, _ in heard.elsewhere)
+    )

@@ -4,7 +4,7 @@ Where the log itself is in doubt (bytes lost, offsets missing, cleaned, or not c
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
@@ -72,9 +72,8 @@ class IndexCheck:
         indexes |= {segment: entries.left() for segment, entries in self._open.items() if entries is not None}
         if runs.breaks.count:
             rows = self._without_repeated(rows)
-        return compare_endings(
-            as_endings(rows), indexes, self._context, log_start_offset, runs, self._has_index_files, self._passed, self._unlisted
-        )
+        files = _IndexFiles(indexes, self._has_index_files, self._passed, self._unlisted)
+        return _compare_endings(as_endings(rows), files, _Log(self._context, log_start_offset, runs))
 
     def _without_pairs(self, rows: "NDArray[np.int64]", runs: OffsetRuns, only: int | None = None) -> "NDArray[np.int64]":
         """The endings that may still be told of."""
@@ -162,51 +161,59 @@ class _Entries:
         return entries.among(numbers) if isinstance(entries, AbortedTxns) else [entries[number] for number in numbers.tolist()]
 
 
-def compare_endings(
-    endings: list[Ending],
-    indexes: dict[int, TransactionIndex],
-    context: ReplicaContext,
-    log_start_offset: int,
-    runs: OffsetRuns,
-    has_index_files: set[int],
-    passed: dict[int, tuple[int, int]],
-    unlisted: dict[int, int],
-) -> list[Finding]:
-    """Entries that are missing, of no transaction, or with a wrong first offset; `indexes` by segment base offset. `passed` and
-    `unlisted` tell by segment of what was let go of: first and last marker, and how many that no entry has."""
+class _IndexFiles(NamedTuple):
+    """The `.txnindex` files, by segment base offset. `passed` and `unlisted` tell of what was let go of: first and last marker, and
+    how many that no entry has."""
 
-    def elsewhere(segment: int, offset: int) -> bool:
-        return any(low <= offset <= high for other, (low, high) in passed.items() if other != segment)
+    indexes: dict[int, TransactionIndex]
+    present: set[int]
+    """Segments that have a file, readable or not."""
+    passed: dict[int, tuple[int, int]]
+    unlisted: dict[int, int]
 
-    answer = _missing(
-        [one for one in endings if not elsewhere(one.ends[0], one.last_offset)], indexes, context, runs, has_index_files, unlisted
-    )
+    def passed_elsewhere(self, segment: int, offset: int) -> bool:
+        """Whether a marker may be among those of another segment that were let go of."""
+        return any(low <= offset <= high for other, (low, high) in self.passed.items() if other != segment)
+
+
+class _Log(NamedTuple):
+    """The log that they are of."""
+
+    context: ReplicaContext
+    start_offset: int
+    runs: OffsetRuns
+
+    def is_whole_at(self, offset: int) -> bool:
+        """Whether the log is known to be whole at an offset: there, in good bytes, and not cleaned."""
+        checkpoint = self.context.cleaner_checkpoint
+        cleaned = self.context.compacted and (checkpoint is None or offset < checkpoint)
+        return not cleaned and self.runs.covers(offset, offset_behind(offset))
+
+
+def _compare_endings(endings: list[Ending], files: _IndexFiles, log: _Log) -> list[Finding]:
+    """Entries that are missing, of no transaction, or with a wrong first offset."""
+    here = [ending for ending in endings if not files.passed_elsewhere(ending.ends[0], ending.last_offset)]
+    answer = _missing(here, files, log)
     by_key = {ending.key: ending for ending in endings}
-    for segment, index in sorted(indexes.items()):
+    for segment, index in sorted(files.indexes.items()):
         if index.damage:
             continue
         phantoms, wrong = [], []
         for entry in index.entries:
             ending = by_key.get((entry.producer_id, entry.last_offset))
             if ending is None:
-                certain = entry.last_offset >= log_start_offset and _is_certain(entry.last_offset, context, runs)
-                if certain and not elsewhere(segment, entry.last_offset):
+                certain = entry.last_offset >= log.start_offset and log.is_whole_at(entry.last_offset)
+                if certain and not files.passed_elsewhere(segment, entry.last_offset):
                     phantoms.append(entry)
-            elif not _agrees(entry, ending, log_start_offset, context, runs):
+            elif not _agrees(entry, ending, log):
                 wrong.append((entry, ending))
-        answer += _listed(context, segment, "TXNINDEX_PHANTOM_ABORT", [(entry, {}) for entry in phantoms])
+        answer += _listed(log.context, segment, "TXNINDEX_PHANTOM_ABORT", [(entry, {}) for entry in phantoms])
         reasons = [(entry, {"reason": "first_offset", "found_first_offset": ending.first_offset}) for entry, ending in wrong]
-        answer += _listed(context, segment, "INDEX_MISMATCH", reasons)
+        answer += _listed(log.context, segment, "INDEX_MISMATCH", reasons)
     return answer
 
 
-def _is_certain(offset: int, context: ReplicaContext, runs: OffsetRuns) -> bool:
-    """Whether the log is known to be whole at an offset: there, in good bytes, and not cleaned."""
-    cleaned = context.compacted and (context.cleaner_checkpoint is None or offset < context.cleaner_checkpoint)
-    return not cleaned and runs.covers(offset, offset_behind(offset))
-
-
-def _agrees(entry: AbortedTxn, ending: Ending, log_start_offset: int, context: ReplicaContext, runs: OffsetRuns) -> bool:
+def _agrees(entry: AbortedTxn, ending: Ending, log: _Log) -> bool:
     """Whether an entry has its transaction's first offset, or the log is not whole enough to say.
 
     Brokers before 2.8 list a marker that ended nothing as a transaction which began with it (KAFKA-10702).
@@ -215,43 +222,37 @@ def _agrees(entry: AbortedTxn, ending: Ending, log_start_offset: int, context: R
         return True
     if ending.first_offset < 0 and entry.first_offset == ending.last_offset:
         return True
-    if entry.first_offset < max(log_start_offset, runs.start_offset):
+    if entry.first_offset < max(log.start_offset, log.runs.start_offset):
         return True
-    if not _is_certain(entry.first_offset, context, runs):
+    if not log.is_whole_at(entry.first_offset):
         return True
-    return runs.broken_between(runs.first_place if ending.first_offset < 0 else ending.begins, ending.ends)
+    return log.runs.broken_between(log.runs.first_place if ending.first_offset < 0 else ending.begins, ending.ends)
 
 
-def _missing(
-    endings: list[Ending],
-    indexes: dict[int, TransactionIndex],
-    context: ReplicaContext,
-    runs: OffsetRuns,
-    has_index_files: set[int],
-    unlisted: dict[int, int],
-) -> list[Finding]:
-    listed = {(entry.producer_id, entry.last_offset) for index in indexes.values() for entry in index.entries}
-    active = max(context.segment_base_offsets, default=-1)
+def _missing(endings: list[Ending], files: _IndexFiles, log: _Log) -> list[Finding]:
+    listed = {(entry.producer_id, entry.last_offset) for index in files.indexes.values() for entry in index.entries}
     lacking: dict[int, list[AbortedTxn]] = {}
     for ending in endings:
-        segment = ending.ends[0]
-        if not ending.is_abort or ending.first_offset < 0 or ending.key in listed:
-            continue
-        if segment not in indexes and segment not in has_index_files:
-            continue
-        if context.live and segment >= active:
-            continue
-        if _is_certain(ending.last_offset, context, runs) and not runs.broken_between(ending.begins, ending.ends):
-            lacking.setdefault(segment, []).append(
-                AbortedTxn(ending.producer_id, ending.first_offset, ending.last_offset, last_stable_offset=-1)
-            )
+        if ending.key not in listed and _must_be_listed(ending, files, log):
+            entry = AbortedTxn(ending.producer_id, ending.first_offset, ending.last_offset, last_stable_offset=-1)
+            lacking.setdefault(ending.ends[0], []).append(entry)
     answer = []
     for segment, entries in lacking.items():
-        whole_file = segment not in indexes
+        whole_file = segment not in files.indexes
         rows = [(entry, {"file_missing": True} if whole_file else {}) for entry in entries]
         most = 1 if whole_file else MAX_LISTED
-        answer += _listed(context, segment, "TXNINDEX_MISSING_ABORT", rows, most, unlisted.get(segment, 0))
+        answer += _listed(log.context, segment, "TXNINDEX_MISSING_ABORT", rows, most, files.unlisted.get(segment, 0))
     return answer
+
+
+def _must_be_listed(ending: Ending, files: _IndexFiles, log: _Log) -> bool:
+    """Whether a transaction was aborted in a segment whose file is known, and all of it is there to prove it."""
+    segment, context = ending.ends[0], log.context
+    if not ending.is_abort or ending.first_offset < 0 or (segment not in files.indexes and segment not in files.present):
+        return False
+    if context.live and segment >= max(context.segment_base_offsets, default=-1):
+        return False
+    return log.is_whole_at(ending.last_offset) and not log.runs.broken_between(ending.begins, ending.ends)
 
 
 def _listed(
@@ -331,6 +332,14 @@ def compare_with_snapshot(
     return [finding("PRODUCER_SNAPSHOT_CORRUPT", place, evidence, confidence=Confidence.INFERRED)]
 
 
+def _contradiction_of_state(entry: ProducerEntry, state: ProducerState | None, runs: OffsetRuns) -> str | None:
+    if state is None or state.last_offset != entry.last_offset:
+        return "last_offset" if runs.start_offset <= entry.last_offset < runs.end_offset else None
+    if state.producer_epoch != entry.producer_epoch:
+        return "producer_epoch"
+    return "last_sequence" if state.last_sequence != entry.last_sequence else None
+
+
 def _contradiction(
     offset: int,
     entry: ProducerEntry,
@@ -350,13 +359,8 @@ def _contradiction(
     state, transaction = producers.get(entry.producer_id), transactions.get(entry.producer_id)
     if forgot and state is None:
         return None
-    if state is not None and state.last_offset == entry.last_offset:
-        if state.producer_epoch != entry.producer_epoch:
-            return "producer_epoch"
-        if state.last_sequence != entry.last_sequence:
-            return "last_sequence"
-    elif runs.start_offset <= entry.last_offset < runs.end_offset:
-        return "last_offset"
+    if (reason := _contradiction_of_state(entry, state, runs)) is not None:
+        return reason
     is_open = transaction is not None and transaction.first_offset >= 0
     if entry.current_txn_first_offset < 0:
         return "current_txn_first_offset" if is_open else None

@@ -104,23 +104,14 @@ class TransactionsAcross:
         written = written if facts is None else max(written, facts.written_after(int(subject.evidence["last_offset"])))
         evidence = subject.evidence | {"as_of": self.as_of, "age_ms": max(self.as_of - written, 0)}
         producer_id = int(evidence["producer_id"])
-        opened = None if facts is None else facts.open.get(producer_id)
-        elsewhere = [] if facts is None else facts.ended_elsewhere.get(producer_id, [])
-        ended_here = facts is not None and (opened is None or opened.first_offset != evidence["first_offset"])
-        ended_here = ended_here and "hidden_by_retention" not in evidence
-        if ended_here or elsewhere:
-            known = {"ended_on": elsewhere or [facts.context.broker]} if facts is not None else {}
-            return replace(subject, evidence=evidence | known | {"safe_to_abort": False})
+        if ended_on := _ended_on(evidence, facts):
+            return replace(subject, evidence=evidence | {"ended_on": ended_on, "safe_to_abort": False})
         if self._log is None:
             return _without_coordinator(subject, evidence)
         owners = self._log.owners(producer_id)
         evidence |= _described(owners)
-        timeout = max(
-            [
-                DEFAULT_MAX_TIMEOUT_MS,
-                *(logged_state.metadata.transaction_timeout_ms for logged_state in owners if logged_state.metadata),
-            ]
-        )
+        timeouts = [logged_state.metadata.transaction_timeout_ms for logged_state in owners if logged_state.metadata]
+        timeout = max([DEFAULT_MAX_TIMEOUT_MS, *timeouts])
         late = evidence["age_ms"] > timeout + LATE_BUFFER_MS
         unknown = self._unknown(producer_id)
         listing = [logged_state for logged_state in owners if describes(logged_state, *where)]
@@ -285,6 +276,17 @@ def _transaction(subject: Finding) -> tuple[TopicPartition, int] | None:
     return (place.topic, place.partition), int(subject.evidence["producer_id"])
 
 
+def _ended_on(evidence: Evidence, facts: PartitionFacts | None) -> list[int | str]:
+    """The brokers whose logs have the end of a transaction that was taken for open."""
+    if facts is None:
+        return []
+    producer_id = int(evidence["producer_id"])
+    opened = facts.open.get(producer_id)
+    goes_on = opened is not None and opened.first_offset == evidence["first_offset"]
+    here = [] if goes_on or "hidden_by_retention" in evidence else [facts.context.broker]
+    return facts.ended_elsewhere.get(producer_id) or here
+
+
 def _contradicted(contradiction: Contradiction, facts: PartitionFacts, log: TransactionLog | None) -> Finding:
     decision = contradiction.decision
     context = facts.context
@@ -294,8 +296,7 @@ def _contradicted(contradiction: Contradiction, facts: PartitionFacts, log: Tran
         "producer_id": decision.producer_id,
         "producer_epoch": decision.producer_epoch,
         "decision": "commit" if decision.commit else "abort",
-        "coordinator_state": f"{'Prepare' if decision.completed_timestamp is None else 'Complete'}"
-        f"{'Commit' if decision.commit else 'Abort'}",
+        "coordinator_state": decision.coordinator_state,
         "partitions_of_transaction": [f"{topic}-{partition}" for topic, partition in decision.partitions[:MAX_LISTED]],
         "decided_timestamp": decision.decided_timestamp,
         "completed_timestamp": decision.completed_timestamp,
@@ -314,13 +315,8 @@ def _contradicted(contradiction: Contradiction, facts: PartitionFacts, log: Tran
     place = context.place(offset_start=contradiction.offset_start, offset_end=contradiction.offset_end)
     if contradiction.marker is not None:
         segment, position, size = contradiction.marker
-        place = context.place(
-            context.log_file(segment),
-            byte_start=position,
-            byte_end=position + size,
-            offset_start=contradiction.offset_start,
-            offset_end=contradiction.offset_end,
-        )
+        file = context.place(context.log_file(segment)).file
+        place = replace(place, file=file, byte_start=position, byte_end=position + size)
     kind, severity = ("TXN_PARTLY_LOST", None) if contradiction.lost else ("TXN_TORN", None if decision.commit else Severity.ERROR)
     if contradiction.lost:
         evidence["held_by"] = []

@@ -190,6 +190,17 @@ class _Against:
     as_of: int
     reached: Mapping[int | str, int]
 
+    def _would_have_it(self, decision: Decision, moment: int, *, ends_before: bool) -> bool:
+        """Whether the log of the copy, and no other alone, would hold the marker of a decision if there ever was one."""
+        late = self.as_of - decision.decided_timestamp > DEFAULT_MAX_TIMEOUT_MS + LATE_BUFFER_MS
+        if not self.facts.whole or (decision.completed_timestamp is None and not late):
+            return False
+        if not _has_all(self.facts, moment, ends_before):
+            return False
+        if ends_before and not _stopped_behind(self.facts, decision, self.log, self.reached):
+            return False
+        return not self._another_copy_may_have_it(decision)  # what that means, the comparison of the copies says
+
     def unmatched(self, decision: Decision, opposite: "NDArray[np.int64]", *, ends_open: bool) -> Contradiction | None:
         """What it means that a decision has no marker here; None if that may be right.
 
@@ -200,31 +211,23 @@ class _Against:
         times = opposite[:, TIMESTAMP]
         near = opposite[(times >= decision.decided_timestamp) & ((times <= end + SKEW_MS) if end is not None else True)]
         if len(near):
-            segment, position, size = (int(value) for value in near[0, :3])
+            segment, position, size = near[0, :3].tolist()
             return self._otherwise(decision, int(near[0, OFFSET]), (segment, position, size))
-        late = self.as_of - decision.decided_timestamp > DEFAULT_MAX_TIMEOUT_MS + LATE_BUFFER_MS
-        if not facts.whole or (end is None and not late):
-            return None
         moment = decision.decided_timestamp if end is None else end
         ends_before = not _goes_on_behind(facts, moment)
-        if not _has_all(facts, moment, ends_before):
+        if not self._would_have_it(decision, moment, ends_before=ends_before):
             return None
-        if ends_before and not _stopped_behind(facts, decision, self.log, self.reached):
-            return None
-        if self._another_copy_may_have_it(decision):
-            return None  # what that means, the comparison of the copies says
         reaching = facts.context.broker if ends_before and not facts.clean else None
         if (ending := _ended_by_a_later(facts, decision)) is not None:
-            segment, position, kind, size, offset = (int(value) for value in ending[:5])
+            segment, position, kind, size, offset = ending[:5].tolist()
             same = (kind == COMMIT) == decision.commit
             return None if same else self._otherwise(decision, offset, (segment, position, size), reaching)
-        opened = facts.open.get(decision.producer_id)
-        if opened is not None and ends_open:
-            if not _may_be_later(self.log, decision, self.listed, opened):
-                offsets = opened.first_offset, opened.last_offset + 1
-                return Contradiction(decision, self.listed, "no_marker", *offsets, reaching=reaching)
-            if opened.first_timestamp <= moment + SKEW_MS:
-                return None  # nobody can say which of the two it is of
+        opened = facts.open.get(decision.producer_id) if ends_open else None
+        if opened is not None and not _may_be_later(self.log, decision, self.listed, opened):
+            offsets = opened.first_offset, opened.last_offset + 1
+            return Contradiction(decision, self.listed, "no_marker", *offsets, reaching=reaching)
+        if opened is not None and opened.first_timestamp <= moment + SKEW_MS:
+            return None  # nobody can say which of the two it is of
         return None if end is None else self._nothing_left(decision, reaching)
 
     def _another_copy_may_have_it(self, decision: Decision) -> bool:

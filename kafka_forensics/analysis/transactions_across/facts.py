@@ -139,17 +139,21 @@ class PartitionFacts:
         return int(older.max()) if len(older) else None
 
 
+def _says_nothing(replicas: Sequence[Replica], *, present: bool) -> bool:
+    """Whether no copy could be read, or none has transactions and none must have, by what coordinators decided."""
+    return all(replica.read is Read.NONE for replica in replicas) or not (present or replicas[0].context.decided)
+
+
 def partition_facts(replicas: Sequence[Replica]) -> PartitionFacts | None:
     """The facts of one partition; None if no copy of it has transactions, and nothing says that it must have."""
     present = any(map(_has_transactions, replicas))
-    if all(replica.read is Read.NONE for replica in replicas) or not (present or replicas[0].context.decided):
+    if _says_nothing(replicas, present=present):
         return None
     best = best_copy(replicas)
     since = _entire_since(best)
     if not present and since is None:
         return None
-    fold, context, end = best.state.transactions, best.context, _end(best)
-    every = [replica.state.transactions.last_markers.markers.rows for replica in replicas]
+    fold, context = best.state.transactions, best.context
     markers = fold.last_markers.markers.rows
     facts = PartitionFacts(
         context,
@@ -165,14 +169,10 @@ def partition_facts(replicas: Sequence[Replica]) -> PartitionFacts | None:
         best.log_start_offset,
         best.log_end_offset,
         max(replica.state.framing.broker_timestamp for replica in replicas),
-        _only_elsewhere(markers, every),
-        [
-            transaction
-            for transaction in best.forgotten
-            if not any(other.state.transactions.knows(transaction.producer_id) for other in replicas)
-        ],
+        _only_elsewhere(markers, replicas),
+        _forgotten_by_all(best, replicas),
         nodes=[replica.context.node for replica in replicas],
-        alike=[replica.context.node for replica in replicas if replica is best or (_is_whole(replica) and _end(replica) == end)],
+        alike=[replica.context.node for replica in replicas if replica is best or _ends_alike(replica, best)],
         all_whole=all(map(_is_whole, replicas)),
         entire_since=since,
         beyond=_markers_beyond(replicas),
@@ -241,8 +241,18 @@ def _entire_since(replica: Replica) -> int | None:
     return control.exists_since_ms if replica.state.transactions.last_markers.markers.complete else None
 
 
-def _only_elsewhere(ours: "NDArray[np.int64]", others: "list[NDArray[np.int64]]") -> "NDArray[np.int64]":
+def _forgotten_by_all(best: Replica, replicas: Sequence[Replica]) -> list[OpenTransaction]:
+    every = [replica.state.transactions for replica in replicas]
+    return [forgotten for forgotten in best.forgotten if not any(fold.knows(forgotten.producer_id) for fold in every)]
+
+
+def _ends_alike(replica: Replica, best: Replica) -> bool:
+    return _is_whole(replica) and _end(replica) == _end(best)
+
+
+def _only_elsewhere(ours: "NDArray[np.int64]", replicas: Sequence[Replica]) -> "NDArray[np.int64]":
     """Rows of other copies about markers that our copy does not have at their offset."""
+    others = [replica.state.transactions.last_markers.markers.rows for replica in replicas]
     facts = [PRODUCER_ID, PRODUCER_EPOCH, OFFSET, TYPE]
     differing = [rows for rows in others if not np.array_equal(rows[:, facts], ours[:, facts])]
     known = set(map(tuple, ours[:, facts].tolist())) if differing else set()

@@ -2,17 +2,18 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-from kafka_forensics.analysis.catalogue import finding, on_premises
-from kafka_forensics.analysis.replicas import MADE_IN_TURN, electable
+from kafka_forensics.analysis.catalogue import on_premises
+from kafka_forensics.analysis.replicas import electable, member_lacks
 from kafka_forensics.analysis.transactions import OFFSET, PRODUCER_EPOCH, PRODUCER_ID, TIMESTAMP, TYPE
 from kafka_forensics.analysis.transactions_across.decided import SKEW_MS, TV2
 from kafka_forensics.analysis.transactions_across.facts import PartitionFacts
 from kafka_forensics.model.constants import CONTROL_COMMIT
+from kafka_forensics.model.controller import PartitionControl
 from kafka_forensics.model.coordinators import Decision, TopicPartition, TransactionLog
-from kafka_forensics.model.findings import Confidence, Finding, Place
-from kafka_forensics.model.results import PartitionSummary, Read
+from kafka_forensics.model.findings import Finding, Place
+from kafka_forensics.model.results import PartitionSummary, Read, ReplicaSummary
 
 if TYPE_CHECKING:
     import numpy as np
@@ -61,6 +62,23 @@ def proven_by(rows: "NDArray[np.int64]", log_end_offset: int, partition: TopicPa
     return None
 
 
+def _may_be_judged(facts: PartitionFacts, summary: PartitionSummary, known_findings: Sequence[Finding]) -> bool:
+    alike = summary.agreement.kind in _ALIKE and summary.read is Read.WHOLE
+    return bool(facts.beyond) and alike and not any(known.kind in _TOLD for known in known_findings)
+
+
+def _electable_replicas(
+    facts: PartitionFacts, summary: PartitionSummary, control: PartitionControl
+) -> Iterator[tuple[ReplicaSummary, int | str]]:
+    """Replicas that may be elected, with their nodes; none of a broker of which there are several copies."""
+    node_of = dict(zip(facts.brokers, facts.nodes, strict=True))
+    members = electable(control)
+    for replica in summary.replicas:
+        node = node_of.get(replica.broker)
+        if node is not None and node in members and facts.nodes.count(node) == 1:
+            yield replica, node
+
+
 def committed_beyond(
     facts: PartitionFacts, summary: PartitionSummary, decided: Decided, known_findings: Sequence[Finding]
 ) -> Iterator[Finding]:
@@ -71,8 +89,7 @@ def committed_beyond(
     again where a loss is `known_findings`.
     """
     control = facts.context.control
-    apart = summary.agreement.kind not in _ALIKE or summary.read is not Read.WHOLE
-    if not facts.beyond or control is None or apart or any(one.kind in _TOLD for one in known_findings):
+    if control is None or not _may_be_judged(facts, summary, known_findings):
         return
     furthest = _furthest_proof(facts, decided, control.as_of_ms)
     if furthest is None:
@@ -81,38 +98,15 @@ def committed_beyond(
     witness = f"transaction marker {proof.end_offset - 1} of {proof.transactional_id} on broker {broker}"
     holders = [replica for replica in summary.replicas if (replica.log_end_offset or 0) >= proof.end_offset]
     first = min((replica.log_start_offset or 0 for replica in holders), default=0)
-    node_of = dict(zip(facts.brokers, facts.nodes, strict=True))
-    members = electable(control)
-    for replica in summary.replicas:
-        node, end = node_of.get(replica.broker), replica.log_end_offset or 0
+    for replica, node in _electable_replicas(facts, summary, control):
+        end = replica.log_end_offset or 0
         start = max(end, first)
-        if node not in members or facts.nodes.count(node) > 1 or start >= proof.end_offset:
+        if start >= proof.end_offset:
             continue
-        evidence: dict[str, Any] = {
-            "membership": members[node],
-            "isr": control.isr,
-            "elr": control.elr,
-            "witness": witness,
-            "log_end_offset": end,
-            "loses": proof.end_offset - start,
-            "held_by": [holder.broker for holder in holders],
-            "premises": [
-                f"ISR and ELR as in record {control.last_offset} of __cluster_metadata",
-                f"committed up to {proof.end_offset}: {witness}",
-            ],
-        }
-        if not facts.clean:
-            evidence["harmless_if"] = MADE_IN_TURN
-        place = Place(
-            facts.context.topic,
-            facts.context.partition,
-            replica.broker,
-            replica.log_dir,
-            offset_start=start,
-            offset_end=proof.end_offset,
-        )
-        kind = "LRS_RISK" if set(members) == {node} else "ISR_MEMBER_MISSING_COMMITTED"
-        lacking = finding(kind, place, evidence, confidence=None if facts.clean else Confidence.SUSPECTED)
+        topic_partition = facts.context.topic, facts.context.partition
+        place = Place(*topic_partition, replica.broker, replica.log_dir, offset_start=start, offset_end=proof.end_offset)
+        log = {"witness": witness, "log_end_offset": end}
+        lacking = member_lacks(control, node, place, log, [holder.broker for holder in holders], stopped=facts.clean)
         yield on_premises(lacking, control.premises)
     if proof.end_offset > (summary.high_watermark_at_least or 0):
         summary.high_watermark_at_least, summary.high_watermark_witness = proof.end_offset, witness

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from kafka_forensics.folding.keys import KeysApart
+    from kafka_forensics.judging.compaction import Swept
 
 
 Broker = int | str
@@ -179,7 +180,7 @@ def _between(older: At, newer: At, reader: LogReader, apart: "KeysApart | None",
             changes.append(_whole(*_why_there(new, old, older), None, new, between))
     if older.summary is not None and went:
         held = [before[each] for each in sorted(before, key=broker_order)]
-        findings += committed_gone(went, held, _newer(before, older, newer), older.summary, between, changes, reader)
+        findings += committed_gone(went, held, _newer(before, older, newer, between), older.summary, changes, reader)
     told.changes += sorted(changes, key=Change.sort_key)
     told.findings += findings
     told.incomplete += reader.incomplete
@@ -196,7 +197,7 @@ def _made_anew(old: Replica, new: Replica) -> bool:
     return None not in ids and ids[0] != ids[1]
 
 
-def _newer(before: dict[Broker, Replica], older: At, newer: At) -> Newer:
+def _newer(before: dict[Broker, Replica], older: At, newer: At, between: Between) -> Newer:
     """What the newer snapshot has of the partition as the older one knew it."""
     ids = {replica.context.topic_id for replica in before.values()} - {None}
     replicas = [
@@ -204,12 +205,12 @@ def _newer(before: dict[Broker, Replica], older: At, newer: At) -> Newer:
         for replica in newer.replicas.values()
         if not ids or replica.context.topic_id is None or replica.context.topic_id in ids
     ]
-    given = {str(one) for one in newer.disks.by_broker}
+    given = {str(broker) for broker in newer.disks.by_broker}
     given |= {str(replica.context.node) for replica in newer.replicas.values()}
     assigned = newer.word.assignment or older.word.assignment
-    known = {str(one): one for one in [*before, *newer.disks.left_out, *(assigned or [])]}
-    missing = [one for name, one in known.items() if name not in given]
-    return Newer(replicas, sorted(missing, key=broker_order), assigned is not None)
+    known = {str(broker): broker for broker in [*before, *newer.disks.left_out, *(assigned or [])]}
+    missing = [broker for name, broker in known.items() if name not in given]
+    return Newer(between, replicas, sorted(missing, key=broker_order), assigned is not None)
 
 
 def _compared(
@@ -220,7 +221,9 @@ def _compared(
     result = log_changes(old, new, between, reader)
     rows = result.changes
     if result.unlike and is_compacted(old, new):
-        rows += _cleaned(old, new, older, newer, result, reader, findings)
+        cleaned, lost = _cleaned(old, new, older, newer, result, reader)
+        rows += cleaned
+        findings += [] if lost is None else [lost]
     if _moved(old, new, older.disks, newer.disks):
         rows.append(change(ChangeKind.MOVED, (new.log_start_offset, new.log_end_offset), old, new, between))
     if not rows:
@@ -229,17 +232,17 @@ def _compared(
 
 
 def _cleaned(
-    old: Replica, new: Replica, older: At, newer: At, result: LogChanges, reader: LogReader, findings: list[Finding]
-) -> list[Change]:
+    old: Replica, new: Replica, older: At, newer: At, result: LogChanges, reader: LogReader
+) -> tuple[list[Change], Finding | None]:
     """The row about what compaction took, and a finding if it took what it never takes."""
-    from kafka_forensics.analysis.compaction import EXPLANATIONS, REASONS, Pair  # few partitions pay for it
+    from kafka_forensics.analysis.compaction import Pair  # few partitions pay for it
     from kafka_forensics.judging.compaction import sweep
 
     start = max(old.log_start_offset, new.log_start_offset)
     end = min(old.log_end_offset, new.log_end_offset)
     end = end if result.cut is None else min(end, result.cut)
     if start >= end or old.state.unread or new.state.unread:
-        return []
+        return [], None
     between = Between(older.disks.snapshot, newer.disks.snapshot)
     plans = {id(plan.context): plan for plan, _, _ in [*older.merged, *newer.merged]}
     pair = [plans[id(replica.context)] for replica in (old, new)]
@@ -247,23 +250,30 @@ def _cleaned(
     swept = sweep(pair, [old, new], [Pair(0, 1, start, end)], reader, evidence_names)
     reader.problems.clear()  # the scans tell of them
     if swept is None:
-        return [change(ChangeKind.NOT_COMPARED, (start, end), old, new, between, reason="unreadable")]
+        return [change(ChangeKind.NOT_COMPARED, (start, end), old, new, between, reason="unreadable")], None
     tally = swept.keys.tally
-    lost = keys_lost(old, new, tally, between)
-    findings += [] if lost is None else [lost]
+    reached = new.context.cleaner_checkpoint
+    stop = end if reached is None or not start < reached < end else reached
+    total, evidence = _taken(swept, start, end)
+    kind, reason = (ChangeKind.CLEANED, None) if total > 0 else (ChangeKind.REWRITTEN, "cleaned_copy")
+    if tally.differing:
+        reason = "against_the_rules"
+    taken = max(total, 0) or None
+    row = change(kind, (start, stop), old, new, between, reason=reason, evidence=evidence, records=taken)
+    return [row], keys_lost(old, new, tally, between)
+
+
+def _taken(swept: "Swept", start: int, end: int) -> tuple[int, dict[str, Any]]:
+    """How many records are there no more, of each sort, and why those of a key are not."""
+    from kafka_forensics.analysis.compaction import EXPLANATIONS, REASONS
+
+    tally = swept.keys.tally
     names = ("records", "aborted", "keyless", "markers")
     gone = {name: (counts := swept.counted(name, start, end))[0] - counts[1] for name in names}
     evidence: dict[str, Any] = {"keys": tally.keys, **{name: amount for name, amount in gone.items() if amount}}
     evidence |= {f"keys_{name}": tally.reasons[name] for name in REASONS if tally.reasons[name]}
     evidence |= {f"keys_{name}": tally.explanations[name] for name in EXPLANATIONS if tally.explanations[name]}
-    reached = new.context.cleaner_checkpoint
-    stop = end if reached is None or not start < reached < end else reached
-    total = sum(gone.values())
-    kind, reason = (ChangeKind.CLEANED, None) if total > 0 else (ChangeKind.REWRITTEN, "cleaned_copy")
-    if tally.differing:
-        reason = "against_the_rules"
-    taken = max(total, 0) or None
-    return [change(kind, (start, stop), old, new, between, reason=reason, evidence=evidence, records=taken)]
+    return sum(gone.values()), evidence
 
 
 def _whole(
@@ -287,21 +297,25 @@ def _whole(
     return change(kind, offsets, old, new, between, counts=counts, **more)
 
 
+def _why_topic_gone(topic_id: str | None, word: Word) -> str | None:
+    """Why there is no topic of this id any more, by the newer controllers' log; None: it does not say so."""
+    if topic_id is None or (topic_id not in word.deleted_ids and not (word.topic_ids and topic_id not in word.topic_ids)):
+        return None
+    return "topic_recreated" if word.topic_ids - {topic_id} else "topic_deleted"
+
+
 def _why_gone(old: Replica, new: Replica | None, older: At, newer: At) -> tuple[ChangeKind, str, dict[str, Any]]:
     """Why the newer snapshot has no such replica, or only one of another topic."""
-    broker, word, topic_id = old.broker, newer.word, old.context.topic_id
+    broker, word = old.broker, newer.word
     if new is None and broker not in newer.disks.by_broker:
         return ChangeKind.NOT_COMPARED, "broker_not_given", {}
     if new is None and _disk_not_given(old, older.disks, newer.disks):
         return ChangeKind.NOT_COMPARED, "log_dir_not_given", {}
-    if topic_id is not None and topic_id in word.deleted_ids:
-        recreated = bool(word.topic_ids - {topic_id})
-        return ChangeKind.DELETED, "topic_recreated" if recreated else "topic_deleted", {}
-    if topic_id is not None and word.topic_ids and topic_id not in word.topic_ids:
-        return ChangeKind.DELETED, "topic_recreated", {}
+    if (reason := _why_topic_gone(old.context.topic_id, word)) is not None:
+        return ChangeKind.DELETED, reason, {}
     suffixes = word.suffixes.get(broker, set())
     if not word.topic_is_there and word.assignment is None:
-        return ChangeKind.DELETED, "topic_gone", {"suffixes": sorted(suffixes)} if suffixes else {}
+        return ChangeKind.DELETED, "topic_gone", _if_any("suffixes", sorted(suffixes))
     arrived = sorted(newer.replicas.keys() - older.replicas.keys(), key=broker_order)
     others = sorted(newer.replicas, key=broker_order)
     left_out = word.assignment is not None and old.context.node not in word.assignment
@@ -310,7 +324,11 @@ def _why_gone(old: Replica, new: Replica | None, older: At, newer: At) -> tuple[
     for suffix, reason in (("delete", "replica_being_deleted"), ("stray", "replica_stray")):
         if suffix in suffixes:
             return ChangeKind.DELETED, reason, {}
-    return ChangeKind.DELETED, "replica_gone", {"brokers": others} if others else {}
+    return ChangeKind.DELETED, "replica_gone", _if_any("brokers", others)
+
+
+def _if_any(name: str, values: list[Any]) -> dict[str, Any]:
+    return {name: values} if values else {}
 
 
 def _why_there(new: Replica, old: Replica | None, older: At) -> tuple[ChangeKind, str]:

@@ -24,7 +24,7 @@ from kafka_forensics.model.results import Incomplete, PartitionSummary, ScanResu
 from kafka_forensics.questions.changes.partition import At, Disks, Words, disks_of, partition_changes
 from kafka_forensics.rereading.misplaced import with_right_offsets
 from kafka_forensics.storage.open import ARCHIVES, OTHER_CONTAINERS, located, open_source
-from kafka_forensics.storage.source import EntryKind
+from kafka_forensics.storage.source import ByteSource, Entry, EntryKind
 from kafka_forensics.witnesses.witnesses import read_witnesses
 
 Given = str | Sequence[str] | Mapping[str, str | Sequence[str]]
@@ -118,26 +118,39 @@ def _in_folder(root: str, options: ScanOptions, notes: list[str]) -> dict[str, l
         return _each_given([path for path, _ in matches])
     ((path, reached),) = matches
     source = open_source(path, reached)
-    if source.stat("").kind is not EntryKind.DIRECTORY or not (os.path.isdir(path) or "://" in path):
+    if not _is_folder(source, path):
         raise UsageError(f"{path} is one snapshot and not a folder of them", hint="give the older and the newer: changes OLD NEW")
-    found: dict[str, list[str]] = {}
-    links, others = [], []
-    for entry in source.list(""):
-        if entry.name.startswith(".") or entry.name == "lost+found":
-            continue
-        if entry.kind is EntryKind.SYMLINK or entry.link is not None:
-            links.append(entry.name)
-        elif entry.kind is EntryKind.DIRECTORY:
-            _add(found, entry.name, _below(root, entry.name), once=True)
-        elif entry.kind is EntryKind.FILE and (name := _archive_name(entry.name)) is not None:
-            _add(found, name, _below(root, entry.name), once=True)
-        elif entry.kind is EntryKind.FILE and entry.name.lower().endswith(OTHER_CONTAINERS):
-            others.append(entry.name)
+    snapshots: dict[str, list[str]] = {}
+    entries = [entry for entry in source.list("") if not entry.name.startswith(".") and entry.name != "lost+found"]
+    links = [entry.name for entry in entries if _is_link(entry)]
+    for entry in entries:
+        if (name := _snapshot_name(entry)) is not None:
+            _add(snapshots, name, _below(root, entry.name), once=True)
+    others = [entry.name for entry in entries if _is_container(entry) and _archive_name(entry.name) is None]
     if links:
         notes.append(f"links in {path} are not followed, give them as paths themselves: {listed(links)}")
     if others:
         notes.append(f"archives in {path} of kinds that are not read, unpack them first: {listed(others)}")
-    return {name: found[name] for name in sorted(found, key=snapshot_order)}
+    return {name: snapshots[name] for name in sorted(snapshots, key=snapshot_order)}
+
+
+def _is_folder(source: ByteSource, path: str) -> bool:
+    return source.stat("").kind is EntryKind.DIRECTORY and (os.path.isdir(path) or "://" in path)
+
+
+def _is_link(entry: Entry) -> bool:
+    return entry.kind is EntryKind.SYMLINK or entry.link is not None
+
+
+def _is_container(entry: Entry) -> bool:
+    return not _is_link(entry) and entry.kind is EntryKind.FILE and entry.name.lower().endswith(OTHER_CONTAINERS)
+
+
+def _snapshot_name(entry: Entry) -> str | None:
+    """What a directory or an archive is called as a snapshot; None for all else."""
+    if _is_link(entry) or entry.kind not in (EntryKind.DIRECTORY, EntryKind.FILE):
+        return None
+    return entry.name if entry.kind is EntryKind.DIRECTORY else _archive_name(entry.name)
 
 
 def _below(root: str, name: str) -> str:
@@ -212,9 +225,9 @@ def _gathered(paths: Mapping[str, list[str]], options: ScanOptions) -> dict[str,
 
 def gather_snapshots(paths: Mapping[str, list[str]], options: ScanOptions) -> dict[str, Inputs]:
     """What each snapshot holds. Raises UsageError for paths that make no sense, and if no neighbours have a broker in common."""
-    found = _gathered(paths, options)
-    every = [log_dir for inputs in found.values() for log_dir in inputs.log_dirs]
-    if not any(inputs.incomplete for inputs in found.values()):
+    snapshots = _gathered(paths, options)
+    every = [log_dir for inputs in snapshots.values() for log_dir in inputs.log_dirs]
+    if not any(inputs.incomplete for inputs in snapshots.values()):
         there = [
             (log_dir.broker, (directory.topic or "", directory.partition or 0))
             for log_dir in every
@@ -222,16 +235,20 @@ def gather_snapshots(paths: Mapping[str, list[str]], options: ScanOptions) -> di
             if directory.legal
         ]
         require_match(there, dict.fromkeys(log_dir.broker for log_dir in every), options)
-    _require_one_cluster(found)
-    brokers = {name: {log_dir.broker for log_dir in inputs.log_dirs} for name, inputs in found.items()}
-    if all(brokers[older].isdisjoint(brokers[newer]) for older, newer in pairwise(found)):
-        for inputs in found.values():
-            for gap in inputs.incomplete:
-                raise SourceError(gap.path, gap.reason)
-        told = "; ".join(f"{name}: {listed(map(str, sorted(brokers[name], key=str)))}" for name in list(found)[:4])
-        hint = f"brokers are known by meta.properties, else by their folders' names ({told}); are these brokers of one snapshot?"
-        raise UsageError("no broker is in two snapshots that follow each other, so there is nothing to compare", hint=hint)
-    return found
+    _require_one_cluster(snapshots)
+    _require_a_broker_in_both(snapshots)
+    return snapshots
+
+
+def _require_a_broker_in_both(snapshots: dict[str, Inputs]) -> None:
+    brokers = {name: {log_dir.broker for log_dir in inputs.log_dirs} for name, inputs in snapshots.items()}
+    if not all(brokers[older].isdisjoint(brokers[newer]) for older, newer in pairwise(snapshots)):
+        return
+    for gap in (gap for inputs in snapshots.values() for gap in inputs.incomplete):
+        raise SourceError(gap.path, gap.reason)
+    names = "; ".join(f"{name}: {listed(map(str, sorted(brokers[name], key=str)))}" for name in list(snapshots)[:4])
+    hint = f"brokers are known by meta.properties, else by their folders' names ({names}); are these brokers of one snapshot?"
+    raise UsageError("no broker is in two snapshots that follow each other, so there is nothing to compare", hint=hint)
 
 
 def _require_one_cluster(found: Mapping[str, Inputs]) -> None:

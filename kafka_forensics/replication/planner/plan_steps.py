@@ -17,6 +17,7 @@ from kafka_forensics.replication.planner.plans import (
     FollowerPlan,
     Missing,
     Plan,
+    PlanControl,
     PlanPartition,
     PlanReplica,
     TruncateBy,
@@ -52,41 +53,52 @@ class Steps:
 
 def steps(given: PlanPartition, plan: Plan, candidate: Candidate) -> Steps:
     """What to do to have `candidate`, one of `plan`, elected, and to lose no last copy by it."""
-    control = given.control
-    nodes = {replica.broker: given.nodes.get(replica.broker, replica.broker) for replica in given.replicas}
     unseen = ("copy_absent", "copy_not_read", "not_copied")
     absent = [missing.broker for missing in plan.missing if missing.kind in unseen and missing.broker is not None]
-    nodes |= {broker: broker for broker in absent}
-    others = _others(given, candidate.broker, nodes)
-    refused = {replica.broker for replica in others if not replica.starts}
-    assignment = [] if control is None or control.assignment is None else list(control.assignment)
-
-    def before(broker: Broker) -> tuple[int, int, str]:
-        node = nodes[broker]
-        place = assignment.index(node) if isinstance(node, int) and node in assignment else len(assignment)
-        return place, broker if isinstance(broker, int) else 1 << 31, str(broker)
-
+    nodes = _nodes_of(given) | {broker: broker for broker in absent}
+    before = _AssignmentOrder(given, nodes)
     followers = {follower_plan.broker: follower_plan for follower_plan in candidate.followers}
-    ordered = sorted((replica.broker for replica in others), key=lambda broker: (_harm(followers[broker]), before(broker)))
-    replicas = {replica.broker: replica for replica in given.replicas}
-    leader = replicas[candidate.broker]
-    aside = tuple(broker for broker in ordered if _stays(followers[broker], replicas[broker], leader, compacted=given.compacted))
-    possible = [*(one for one in ordered if not absent or isinstance(nodes[one], int)), *absent]  # the unnamed are among the absent
-    first, away = before(candidate.broker), leader.crashed
-    rivals = [one for one in possible if _is_rival(given, candidate, nodes[one], earlier=before(one) < first, away=away)]
+    others = _others(given, candidate.broker, nodes)
+    others.sort(key=lambda replica: (_harm(followers[replica.broker]), before(replica.broker)))
+    leader = next(replica for replica in given.replicas if replica.broker == candidate.broker)
+    aside = tuple(other.broker for other in others if _stays(followers[other.broker], other, leader, compacted=given.compacted))
+    named = [other.broker for other in others if not absent or isinstance(nodes[other.broker], int)]
     any_order = not aside and _any_order(given, plan)
-    holders = {broker for loss in candidate.losses for broker in loss.held_by}
     return Steps(
         candidate.broker,
-        tuple(replica.broker for replica in given.replicas if replica.broker in holders and replica.is_live),
-        () if any_order else tuple(sorted(rivals, key=before)),
+        _copied_first(given, candidate),
+        () if any_order else tuple(_rivals(given, candidate, [*named, *absent], before, away=leader.crashed)),
         not any_order and candidate.election in ("unclean", "unknown"),
         tuple(absent),
         aside,
-        (candidate.broker, *(broker for broker in ordered if broker not in refused)),
-        tuple(broker for broker in ordered if broker in refused),
+        (candidate.broker, *(other.broker for other in others if other.starts)),
+        tuple(other.broker for other in others if not other.starts),
         any_order,
     )
+
+
+def _copied_first(given: PlanPartition, candidate: Candidate) -> tuple[Broker, ...]:
+    holders = {broker for loss in candidate.losses for broker in loss.held_by}
+    return tuple(replica.broker for replica in given.replicas if replica.broker in holders and replica.is_live)
+
+
+def _nodes_of(given: PlanPartition) -> dict[Broker, Broker]:
+    """Node id by the broker's name in the plan; where it is not known, that name."""
+    return {replica.broker: given.nodes.get(replica.broker, replica.broker) for replica in given.replicas}
+
+
+class _AssignmentOrder:
+    """Sort key of brokers: whom the controller looks at first."""
+
+    def __init__(self, given: PlanPartition, nodes: dict[Broker, Broker]) -> None:
+        self.nodes = nodes
+        control = given.control
+        self._assignment = [] if control is None or control.assignment is None else list(control.assignment)
+
+    def __call__(self, broker: Broker) -> tuple[int, int, str]:
+        node, assignment = self.nodes[broker], self._assignment
+        place = assignment.index(node) if isinstance(node, int) and node in assignment else len(assignment)
+        return place, broker if isinstance(broker, int) else 1 << 31, str(broker)
 
 
 def _others(given: PlanPartition, leader: Broker, nodes: dict[Broker, Broker]) -> list[PlanReplica]:
@@ -114,17 +126,29 @@ def _any_order(given: PlanPartition, plan: Plan) -> bool:
     return all(replica.is_live for replica in given.replicas) if best == "unknown" else best != "unclean"
 
 
-def _is_rival(given: PlanPartition, candidate: Candidate, node: Broker, *, earlier: bool, away: bool) -> bool:
-    """Whether a broker could be elected in the candidate's place if it were alive; `earlier`: the assignment names it first;
-    `away`: the candidate was not stopped cleanly, so that it is fenced before it registers again.
+def _rivals(
+    given: PlanPartition, candidate: Candidate, brokers: list[Broker], before: _AssignmentOrder, *, away: bool
+) -> list[Broker]:
+    """Which of `brokers` could be elected in the candidate's place if they were alive.
 
     Where unclean elections are on, the controller makes one as soon as nobody in sync is alive: then anyone could.
     """
-    control = given.control
+    control, first = given.control, before(candidate.broker)
     if candidate.election == "leads":
-        return False
+        return []
+    ordered = sorted(brokers, key=before)
     if candidate.election == "unknown" or control is None or control.unclean_enabled:
-        return True
+        return ordered
+    return [
+        broker
+        for broker in ordered
+        if _is_rival(control, candidate, before.nodes[broker], earlier=before(broker) < first, away=away)
+    ]
+
+
+def _is_rival(control: PlanControl, candidate: Candidate, node: Broker, *, earlier: bool, away: bool) -> bool:
+    """Whether a broker could be elected before the candidate; `earlier`: the assignment names it first; `away`: the candidate was
+    not stopped cleanly, so that it is fenced before it registers again."""
     if node in (control.leader, control.last_leader):
         return True
     in_isr, in_elr = node in (control.isr or ()), node in (control.elr or ())
@@ -162,27 +186,30 @@ def _stays(follower_plan: FollowerPlan, replica: PlanReplica, leader: PlanReplic
 
 def missing_witnesses(given: PlanPartition, regime: TruncateBy) -> Iterator[Missing]:
     """Witnesses that are not there, of the partition and then replica by replica."""
-    nodes = {replica.broker: given.nodes.get(replica.broker, replica.broker) for replica in given.replicas}
-    if given.strays is not None:
-        yield Missing("topic_unknown")
-    elif given.control is None or given.control.assignment is None:
-        yield Missing(NO_WORD)
-        present = set(nodes.values())
-        yield from (Missing("dead_copy_absent", node) for node in sorted(given.dead, key=str) if node not in present)
-    else:
-        absent = given.absent
-        unnamed = [broker for broker, node in nodes.items() if not isinstance(node, int)]
-        if len(absent) > len(unnamed):  # else each of the unnamed may be the copy of one of them
-            kinds = [("dead_copy_absent" if broker in given.dead else "copy_absent", broker) for broker in absent]
-            yield from (Missing(kind, broker) for kind, broker in kinds)
-        if unnamed or given.guessed:
-            yield from (Missing("copy_unnamed", broker) for broker in nodes if broker in given.guessed or broker in unnamed)
-    if len(set(nodes.values())) < len(nodes):
-        copies = Counter(nodes.values())
-        yield from (Missing("same_broker", broker) for broker, node in nodes.items() if copies[node] > 1)
+    nodes = _nodes_of(given)
+    yield from _of_assignment(given, nodes)
+    copies = Counter(nodes.values())
+    yield from (Missing("same_broker", broker) for broker, node in nodes.items() if copies[node] > 1)
     yield from (Missing("not_copied", broker) for broker in given.not_copied)
     for replica in given.replicas:
         yield from _of_replica(replica, regime)
+
+
+def _of_assignment(given: PlanPartition, nodes: dict[Broker, Broker]) -> Iterator[Missing]:
+    """Whose copies are missing of those that should be there."""
+    if given.strays is not None:
+        yield Missing("topic_unknown")
+        return
+    if given.control is None or given.control.assignment is None:
+        yield Missing(NO_WORD)
+        present = set(nodes.values())
+        yield from (Missing("dead_copy_absent", node) for node in sorted(given.dead, key=str) if node not in present)
+        return
+    unnamed = [broker for broker, node in nodes.items() if not isinstance(node, int)]
+    if len(given.absent) > len(unnamed):  # else each of the unnamed may be the copy of one of them
+        for broker in given.absent:
+            yield Missing("dead_copy_absent" if broker in given.dead else "copy_absent", broker)
+    yield from (Missing("copy_unnamed", broker) for broker in nodes if broker in given.guessed or broker in unnamed)
 
 
 def _of_replica(replica: PlanReplica, regime: TruncateBy) -> Iterator[Missing]:

@@ -43,25 +43,25 @@ def plan_partition(given: PlanPartition, truncate_by: TruncateBy | None = None) 
     planning = _Planning(given, regime)
     able = [number for number, replica in enumerate(given.replicas) if replica.is_live and replica.starts and given.strays is None]
     candidates = tuple(planning.candidate(number) for number in able)
-    ranked = [
-        (planning.preference(number, candidate), candidate.broker) for number, candidate in zip(able, candidates, strict=True)
-    ]
-    ranked.sort(key=itemgetter(0))
-    lost = ranked[0][0][:_COSTS] if ranked else ()
-    alike = [each for each in ranked[1:] if each[0][:_COSTS] == lost] if ranked and any(ranked[-1][0][:_COSTS]) else []
+    ranked = sorted(
+        ((planning.preference(number, candidate), candidate.broker) for number, candidate in zip(able, candidates, strict=True)),
+        key=itemgetter(0),
+    )
+    best, recommended = ranked[0] if ranked else ((), None)
+    alike = [other for other in ranked[1:] if any(ranked[-1][0][:_COSTS]) and other[0][:_COSTS] == best[:_COSTS]]
     return Plan(
         given.topic,
         given.partition,
         regime,
         candidates,
-        ranked[0][1] if ranked else None,
+        recommended,
         tuple(missing_witnesses(given, regime)),
         tuple(planning.already_lost()) if given.differing and regime == "high-watermark" else (),
         () if candidates else planning.everything(),
         given.strays,
         tuple([broker for _, broker in alike]),
         ordinary_leaders(candidates, given.replicas),
-        tuple(sorted({_deciding(ranked[0][0], key) for key, _ in alike}, key=CHOSEN_BY.index)) if alike else (),
+        tuple(sorted({_deciding(best, key) for key, _ in alike}, key=CHOSEN_BY.index)),
     )
 
 
@@ -150,6 +150,13 @@ def ordinary_leaders(candidates: Sequence[Candidate], replicas: Sequence[PlanRep
     return tuple(candidate.broker for candidate in unknown if candidate.committed == least or candidate.broker in absent)
 
 
+def _next_epoch(given: PlanPartition) -> int:
+    """Above every epoch that the controller, a log or a checkpoint names."""
+    named = {entry.leader_epoch for replica in given.replicas for entry in (*replica.epochs, *replica.brokers_epochs)}
+    controllers = None if given.control is None else given.control.leader_epoch
+    return max(-1 if controllers is None else controllers, *named, -1) + 1
+
+
 class _Planning:
     """The replicas of one partition, with what is asked of them again and again looked up once."""
 
@@ -170,10 +177,8 @@ class _Planning:
         self._witnesses = [_capped(replica, held) for replica, held in zip(given.replicas, self._on_disk, strict=True)]
         self._holed = [number for number, held in enumerate(self._on_disk) if len(held) > 1]
         self._proven_end = max([witness.end_offset for witnesses in self._witnesses for witness in witnesses], default=0)
-        known = [entry.leader_epoch for replica in given.replicas for entry in (*replica.epochs, *replica.brokers_epochs)]
         self._tiered = given.control is not None and given.control.tiered
-        told = None if given.control is None else given.control.leader_epoch
-        self._next_epoch = max([-1 if told is None else told, *known]) + 1
+        self._next_epoch = _next_epoch(given)
 
     def candidate(self, leader: int) -> Candidate:
         """The election of one replica."""
