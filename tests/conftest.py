@@ -21,6 +21,8 @@ CORPORA = Path(__file__).resolve().parents[2] / "shared" / "corpora"
 SHIPPED = Path(__file__).resolve().parent / "archives"
 GROUPS = ("faults", "properties", "corpora", "spark", "broker", "two_users")
 RAN: Counter[str] = Counter()
+MILLISECONDS: Counter[str] = Counter()
+"""That tests took, by their folder."""
 EMPTY = pytest.StashKey[list[str]]()
 
 settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True)
@@ -87,6 +89,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: "Producer") -> "Load
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     """Also of worker processes, whose reports come here."""
+    MILLISECONDS[report.nodeid.split("/")[1].split("::")[0]] += round(report.duration * 1000)
     if report.when == "call" and not report.skipped:
         RAN.update(group for group in GROUPS if group in report.keywords)
 
@@ -102,6 +105,8 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    longest = ", ".join(f"{folder} {milliseconds / 1000:.0f}" for folder, milliseconds in MILLISECONDS.most_common(12))
+    terminalreporter.write_line(f"seconds by folder: {longest}")
     if empty := config.stash[EMPTY]:
         terminalreporter.write_line(f"groups selected that ran no test: {', '.join(empty)}", red=True)
 
