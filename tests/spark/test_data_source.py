@@ -76,8 +76,11 @@ def test_in_this_spark(spark: SparkSession, local: ScanResult, times: SnapshotsR
 @pytest.mark.timeout(SECONDS + 60)
 @pytest.mark.parametrize(
     ("python", "where", "version"),
-    [(NEWEST, "remote=local[2]", "4.3."), (OLDEST, "local[2]", "4.0."), (OLDEST, "remote=local[2]", "4.0.")],
-    ids=["4.3-connect", "4.0-classic", "4.0-connect"],
+    [
+        pytest.param(NEWEST, "remote=local[2]", "4.3.", id="4.3-connect"),
+        pytest.param(OLDEST, "local[2]", "4.0.", id="4.0-classic"),
+        pytest.param(OLDEST, "remote=local[2]", "4.0.", id="4.0-connect", marks=pytest.mark.nightly),
+    ],
 )
 def test_in_another_spark_from_an_environment_that_is_not_activated(
     tmp_path: Path, local: ScanResult, times: SnapshotsResult, python: Path, where: str, version: str
