@@ -202,11 +202,16 @@ def outcome(arguments: list[str], ready: Callable[[], object] = int) -> int:
     return status if isinstance(status, int) else 0
 
 
+def _say_where(error: BaseException) -> None:
+    """The stack of an error, whose lines may hold names from evidence."""
+    for line in traceback.format_exception(error) if not isinstance(error, _COMMAND_LINE_ERROR) else ():
+        _say(*line.rstrip("\n").split("\n"))
+
+
 def _status_of(error: BaseException, arguments: list[str], *, debug: bool) -> int:
     """The exit status that `error` means; the user is told on stderr, unless the reader of our output went away."""
-    if debug and not isinstance(error, _COMMAND_LINE_ERROR):
-        for line in traceback.format_exception(error):
-            _say(*line.rstrip("\n").split("\n"))
+    if debug:
+        _say_where(error)
     if isinstance(error, UsageError):
         _tell(f"error: {error}", *([f"hint: {error.hint}"] if error.hint else []))
         return EXIT_USAGE

@@ -140,25 +140,12 @@ def _notes(row: "EpochRow") -> Iterator[str]:
 
 def _say_rest(lineages: "Lineages", screen: "Destination", *, quiet: bool) -> None:
     """What disagrees, in the words of a scan, and what could not be read, on stderr."""
-    from kafka_forensics.cli.outputs.words import incomplete_lines, plural
+    from kafka_forensics.cli.outputs.words import finding_lines, incomplete_lines, plural
     from kafka_forensics.cli.streams import printable, say
-    from kafka_forensics.questions.epochs import DISAGREEMENTS
-    from kafka_forensics.wording import message
 
-    lines = (
-        [] if quiet else [f"{finding.severity.value}: {printable(message(finding))}" for finding in lineages.findings[:_MESSAGES]]
-    )
-    if len(lineages.findings) > _MESSAGES and not quiet:
-        lines.append(f"and {len(lineages.findings) - _MESSAGES} more; `kafka-forensics scan` tells all")
-    if not lineages.replicas:
-        lines.append("nothing to show: no replica was found, or none is asked for")
-    elif not lineages.rows:
-        lines.append(f"{plural(lineages.replicas, 'replica')}: no leader epochs; logs from before Kafka 0.11 have none")
-    elif not quiet and not lineages.findings:
-        differing = sum(row.status in DISAGREEMENTS for row in lineages.rows)
-        agree = "checkpoints and batches agree" + (", as far as batches can be read" if lineages.damaged else "")
-        odd = f"{plural(differing, 'epoch')} to be looked at" if differing else agree
-        lines.append(f"{plural(lineages.replicas, 'replica')}: {odd}")
+    lines = [] if quiet else [*finding_lines(lineages.findings)]
+    if not lineages.rows or not (quiet or lineages.findings):
+        lines.append(_summary(lineages))
     if not quiet:
         lines += [printable(_damaged(*one)) for one in lineages.damaged[:_MESSAGES]]
     if len(lineages.damaged) > _MESSAGES and not quiet:
@@ -166,6 +153,21 @@ def _say_rest(lineages: "Lineages", screen: "Destination", *, quiet: bool) -> No
     if lineages.result is not None:
         lines += incomplete_lines(lineages.result)
     say(screen, lines)
+
+
+def _summary(lineages: "Lineages") -> str:
+    """Whether checkpoints and batches agree, or why there is nothing to hold against each other."""
+    from kafka_forensics.cli.outputs.words import plural
+    from kafka_forensics.questions.epochs import DISAGREEMENTS
+
+    if not lineages.replicas:
+        return "nothing to show: no replica was found, or none is asked for"
+    replicas = plural(lineages.replicas, "replica")
+    if not lineages.rows:
+        return f"{replicas}: no leader epochs; logs from before Kafka 0.11 have none"
+    differing = sum(row.status in DISAGREEMENTS for row in lineages.rows)
+    agree = "checkpoints and batches agree" + (", as far as batches can be read" if lineages.damaged else "")
+    return f"{replicas}: " + (f"{plural(differing, 'epoch')} to be looked at" if differing else agree)
 
 
 def _damaged(topic: str, partition: int, broker: int | str, damage: "DamagedLog") -> str:

@@ -138,26 +138,26 @@ def _write(rows: "Iterable[GroupRow]", wanted: str, to: "Destination", *, payloa
 def _values(row: "GroupRow") -> dict[str, Any]:
     """Every column of a row, None for what is not known."""
     about, commit = row.about, row.commit
-    answer = None if row.ends is None else row.ends.readable
+    answer = _known(row.ends, "readable")
     return {
         "group": row.group,
-        "kind": None if about is None else about.kind,
-        "state": None if about is None else about.state,
-        "members": None if about is None else about.members_count,
-        "generation": None if about is None else about.generation,
+        "kind": _known(about, "kind"),
+        "state": _known(about, "state"),
+        "members": _known(about, "members_count"),
+        "generation": _known(about, "generation"),
         "topic": row.topic,
         "partition": row.partition,
         "status": row.status,
-        "committed_offset": None if commit is None else commit.offset,
-        "log_start_offset": None if row.ends is None else row.ends.log_start_offset,
-        "log_end_offset": None if answer is None else answer.log_end_offset,
+        "committed_offset": _known(commit, "offset"),
+        "log_start_offset": _known(row.ends, "log_start_offset"),
+        "log_end_offset": _known(answer, "log_end_offset"),
         "lag": row.lag,
         "beyond_end": row.beyond_end,
-        "committed_ms": None if commit is None else commit.commit_timestamp,
+        "committed_ms": _known(commit, "commit_timestamp"),
         "committed": None if commit is None else _time(commit.commit_timestamp),
         "expires_ms": None if commit is None or commit.expire_timestamp < 0 else commit.expire_timestamp,
         "leader_epoch": None if commit is None or commit.leader_epoch < 0 else commit.leader_epoch,
-        "topic_id": row.share.topic_id if row.share is not None else None if commit is None else commit.topic_id,
+        "topic_id": _known(row.share or commit, "topic_id"),
         "in_transaction": None if commit is None else row.in_transaction,
         "producer_id": row.producer_id,
         "metadata_length": None if commit is None else len(commit.metadata.encode()),
@@ -166,11 +166,16 @@ def _values(row: "GroupRow") -> dict[str, Any]:
         "offsets_offset": row.record_offset,
         "unknown_after_offset": row.unknown_after_offset,
         **_readers(answer),
-        "assignment_epoch": None if about is None else about.assignment_epoch,
-        "topology_epoch": None if about is None else about.topology_epoch,
+        "assignment_epoch": _known(about, "assignment_epoch"),
+        "topology_epoch": _known(about, "topology_epoch"),
         **_share(row.share),
-        _METADATA: None if commit is None else commit.metadata,
+        _METADATA: _known(commit, "metadata"),
     }
+
+
+def _known(holder: object, name: str) -> Any:
+    """A field of what is known of a row; None where nothing is."""
+    return None if holder is None else getattr(holder, name)
 
 
 def _share(state: "ShareState | None") -> dict[str, Any]:
@@ -237,14 +242,16 @@ def readers_in_words(answer: "Readable") -> str:
         case "high_watermark":
             return f"high watermark held at {answer.held_back_at} by {brokers}{since}{below}"
         case "last_stable_offset":
-            return f"committed reads held at {answer.held_back_at} by producer {answer.producer_id}{since}{below}" + (
-                f", or before: {_missing(answer)}" if answer.missing else ""
-            )
+            before = f", or before: {_missing(answer)}" if answer.missing else ""
+            return f"committed reads held at {answer.held_back_at} by producer {answer.producer_id}{since}{below}{before}"
+        case "no_leader" if answer.brokers:
+            return f"no leader{since}; last in sync: {', '.join(map(str, answer.brokers))}"
         case "no_leader":
-            return f"no leader{since}" + (f"; last in sync: {', '.join(map(str, answer.brokers))}" if answer.brokers else "")
+            return f"no leader{since}"
+        case "unknown" if answer.missing and answer.held_back_at is None:
+            return f"how far consumers can read is not known: {_missing(answer)}"
         case "unknown" if answer.missing:
-            short = "" if answer.held_back_at is None else f"held at {answer.held_back_at} or before: by {brokers}, and "
-            return f"{short or 'how far consumers can read is not known: '}{_missing(answer)}"
+            return f"held at {answer.held_back_at} or before: by {brokers}, and {_missing(answer)}"
         case "unknown":
             return f"held at {answer.held_back_at} if {brokers} is in the ISR"
         case _:
@@ -299,14 +306,10 @@ def _nobody(answer: "GroupsAnswer", group: str | None) -> str:
 
 def _say_rest(answer: "GroupsAnswer", screen: "Destination", group: str | None, *, every_partition: bool, quiet: bool) -> None:
     """What was found, in the words of a scan, a summary, and what could not be read, on stderr."""
-    from kafka_forensics.cli.outputs.words import incomplete_lines, plural
-    from kafka_forensics.cli.streams import absent, printable, say
-    from kafka_forensics.wording import message
+    from kafka_forensics.cli.outputs.words import finding_lines, incomplete_lines
+    from kafka_forensics.cli.streams import absent, say
 
-    findings = answer.result.findings
-    lines = [] if quiet else [f"{finding.severity.value}: {printable(message(finding))}" for finding in findings[:_MESSAGES]]
-    if len(findings) > _MESSAGES and not quiet:
-        lines.append(f"and {len(findings) - _MESSAGES} more; `kafka-forensics scan` tells all")
+    lines = [] if quiet else [*finding_lines(answer.result.findings)]
     if not answer.has_log:
         lines.append(("" if answer.rows else "nothing to show: ") + absent(CONSUMER_OFFSETS_TOPIC))
     elif not answer.rows:
@@ -314,23 +317,32 @@ def _say_rest(answer: "GroupsAnswer", screen: "Destination", group: str | None, 
     if not (answer.rows or every_partition):
         lines.append("--all-partitions shows what holds back the readers of partitions without commits")
     elif answer.rows and answer.has_log and not quiet:
-        names = {row.group for row in answer.rows if row.group is not None}
-        committed = [row for row in answer.rows if row.status == "committed"]
-        beyond = sum(bool(row.beyond_end) for row in committed)
-        shares = sum(row.share is not None for row in answer.rows)
-        said = f"{plural(len(names), 'group')}, {plural(len(committed), 'committed offset')}"
-        said = f"{plural(shares, 'share partition')}, {said}" if shares else said
-        lines.append(f"{said}, {beyond or 'none'} beyond every log's end")
-    lines += [
-        f"__consumer_offsets-{log.partition} of broker {printable(str(log.broker))} is not whole: commits may be missing"
-        for log in answer.logs
-        if not log.complete or log.limited
-    ]
-    lines += [
-        f"{SHARE_GROUP_STATE_TOPIC}-{share_log.partition} of broker {printable(str(share_log.broker))} is not whole: states may be"
-        " missing"
-        for share_log in answer.share_logs
-        if not share_log.complete or share_log.limited
-    ]
-    lines += incomplete_lines(answer.result)
-    say(screen, lines)
+        lines.append(_summary(answer.rows))
+    say(screen, [*lines, *_not_whole(answer), *incomplete_lines(answer.result)])
+
+
+def _summary(rows: "list[GroupRow]") -> str:
+    """How many groups, commits and share partitions there are, and how many commits lie beyond all logs."""
+    from kafka_forensics.cli.outputs.words import plural
+
+    names = {row.group for row in rows if row.group is not None}
+    committed = [row for row in rows if row.status == "committed"]
+    beyond = sum(bool(row.beyond_end) for row in committed)
+    shares = sum(row.share is not None for row in rows)
+    counted = f"{plural(len(names), 'group')}, {plural(len(committed), 'committed offset')}"
+    counted = f"{plural(shares, 'share partition')}, {counted}" if shares else counted
+    return f"{counted}, {beyond or 'none'} beyond every log's end"
+
+
+def _not_whole(answer: "GroupsAnswer") -> Iterator[str]:
+    """The logs of groups of which not all could be read."""
+    from kafka_forensics.cli.streams import printable
+
+    for log in answer.logs:
+        if not log.complete or log.limited:
+            name = f"{CONSUMER_OFFSETS_TOPIC}-{log.partition}"
+            yield f"{name} of broker {printable(str(log.broker))} is not whole: commits may be missing"
+    for share_log in answer.share_logs:
+        if not share_log.complete or share_log.limited:
+            name = f"{SHARE_GROUP_STATE_TOPIC}-{share_log.partition}"
+            yield f"{name} of broker {printable(str(share_log.broker))} is not whole: states may be missing"

@@ -185,27 +185,32 @@ def _span(first_offset: int | None, last_offset: int | None) -> str:
 
 def _notes(row: "TransactionRow") -> Iterator[str]:
     """What a table says of a transaction that is not simply ended."""
-    from kafka_forensics.wording import duration
-
     if row.holds_last_stable_offset:
         yield f"holds the last stable offset at {row.last_stable_offset}"
     if row.state in ("open", "hanging", "torn", "lost"):
-        if row.coordinator_state is not None:
-            decided = "" if row.state != "lost" or row.decided_timestamp is None else f" of {_time(row.decided_timestamp)}"
-            yield f"coordinator: {row.coordinator_state}{decided}"
-        if row.age_ms is not None and row.state == "open":
-            timeout = "" if row.transaction_timeout_ms is None else f", timeout {duration(row.transaction_timeout_ms)}"
-            yield f"{duration(row.age_ms)} old{timeout}"
-        if row.reason is not None:
-            yield row.reason.replace("_", " ")
-        if row.partitions:
-            yield f"in {', '.join(row.partitions)}"
-        if row.state != "lost":
-            yield _whether_to_abort(row)
+        yield from _unended_notes(row)
     if row.state == "damaged" and row.reason is not None:
         yield row.reason
     if row.command is not None and row.safe_to_abort:
         yield row.command
+
+
+def _unended_notes(row: "TransactionRow") -> Iterator[str]:
+    """The same of one that did not end on all of its partitions."""
+    from kafka_forensics.wording import duration
+
+    if row.coordinator_state is not None:
+        decided = "" if row.state != "lost" or row.decided_timestamp is None else f" of {_time(row.decided_timestamp)}"
+        yield f"coordinator: {row.coordinator_state}{decided}"
+    if row.age_ms is not None and row.state == "open":
+        timeout = "" if row.transaction_timeout_ms is None else f", timeout {duration(row.transaction_timeout_ms)}"
+        yield f"{duration(row.age_ms)} old{timeout}"
+    if row.reason is not None:
+        yield row.reason.replace("_", " ")
+    if row.partitions:
+        yield f"in {', '.join(row.partitions)}"
+    if row.state != "lost":
+        yield _whether_to_abort(row)
 
 
 def _whether_to_abort(row: "TransactionRow") -> str:
@@ -221,17 +226,13 @@ def _say_rest(answer: "TransactionsAnswer", screen: "Destination", nothing: str 
 
     `nothing`: no row was shown of what was asked for in these words.
     """
-    from kafka_forensics.cli.outputs.words import incomplete_lines
+    from kafka_forensics.cli.outputs.words import finding_lines, incomplete_lines
     from kafka_forensics.cli.streams import absent, printable, say
     from kafka_forensics.model.constants import TRANSACTION_STATE_TOPIC
-    from kafka_forensics.wording import message
 
     findings = [finding for finding in answer.result.findings if finding.kind.startswith("TXN") and finding.severity.rank > 0]
-    lines: list[str] = []
+    lines = [] if quiet else [*finding_lines(findings)]
     if not quiet:
-        lines += [f"{finding.severity.value}: {printable(message(finding))}" for finding in findings[:_MESSAGES]]
-        if len(findings) > _MESSAGES:
-            lines.append(f"and {len(findings) - _MESSAGES} more; `kafka-forensics scan` tells all")
         counted = [
             printable(f"{topic}-{partition}: {_counts(partition_transactions)}")
             for (topic, partition), partition_transactions in answer.partitions.items()

@@ -180,21 +180,26 @@ def difference_sentence(compared: SideBySide) -> str:
         which = f"only {plural(len(read), 'replica')}" if read else "no replica"
         return f"nothing could be compared: the log of {which} could be read"
     if first is None:
-        start, end = max(starts), min(ends, default=0)
-        if end <= start:
-            sure = "no difference found where readable" if partition.not_read else "no difference"
-            return f"{sure}: no offset is held by all of {plural(len(replicas), 'replica')}"
-        same = "the same values in" if partition.agreement.kind == "compacted" else "the same in"
-        sure = "no difference" if is_harmless(compared.result.findings) else "no difference found"
-        if compared.result.incomplete:
-            sure = "no difference found where readable"
-        return f"{sure}: {same} {span('offset', start, end)} on {plural(len(read), 'replica')}"
+        return _no_difference(compared, max(starts), min(ends, default=0), len(read))
     if any(finding.kind in CONFLICTS for finding in compared.result.findings) or _held_differently(compared):
         return f"first difference at offset {first}"
     short = [label for label, replica in zip(labels(compared), replicas, strict=True) if replica.log_end_offset == first]
     behind = plural(max(ends) - first, "offset")
     who, verb = (f"broker {short[0]} is", "holds") if len(short) == 1 else (f"brokers {', '.join(short)} are", "hold")
     return f"no conflict: {who} {behind} behind and {verb} the same below {first}"
+
+
+def _no_difference(compared: SideBySide, start: int, end: int, replicas_read: int) -> str:
+    """That replicas agree in offsets `[start, end)`, as far as they were read."""
+    partition = compared.partition
+    if end <= start:
+        sure = "no difference found where readable" if partition.not_read else "no difference"
+        return f"{sure}: no offset is held by all of {plural(len(partition.replicas), 'replica')}"
+    same = "the same values in" if partition.agreement.kind == "compacted" else "the same in"
+    sure = "no difference" if is_harmless(compared.result.findings) else "no difference found"
+    if compared.result.incomplete:
+        sure = "no difference found where readable"
+    return f"{sure}: {same} {span('offset', start, end)} on {plural(replicas_read, 'replica')}"
 
 
 def title(compared: SideBySide) -> str:

@@ -268,7 +268,7 @@ def _cells(planned: Planned, candidate: Candidate) -> list[list[str]]:
     """Lines of each cell of a candidate's row."""
     called = plan_words.labels(planned)
     cutting = [
-        follower_plan
+        f"{called[follower_plan.broker]} {'anew ' if follower_plan.begins_anew else ''}at {follower_plan.truncation_offset}"
         for follower_plan in candidate.followers
         if follower_plan.begins_anew or follower_plan.truncation_offset not in (None, follower_plan.log_end_offset)
     ]
@@ -278,10 +278,7 @@ def _cells(planned: Planned, candidate: Candidate) -> list[list[str]]:
     return [
         [called[candidate.broker] + mark],
         [plan_words.election(planned, candidate)],
-        [
-            f"{called[follower_plan.broker]} {'anew ' if follower_plan.begins_anew else ''}at {follower_plan.truncation_offset}"
-            for follower_plan in cutting
-        ],
+        cutting,
         [*(offset_range(loss.start, loss.end) for loss, _ in losses), *more] or ["none"],
         [", ".join(called[broker] for broker in loss.held_by) for loss, _ in losses],
         ["?" if amount.records is None else str(amount.records) for _, amount in losses],

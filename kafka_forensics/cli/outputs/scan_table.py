@@ -61,12 +61,8 @@ def write_table(result: ScanResult, to: Destination, *, verbose: bool) -> None:
     page = _Page(to.console(), crowded_brokers(result), verbose=verbose)
     groups = _groups(result)
     clean = [group for group in groups if not group[2] and not _is_told(group)]
-    brief = [
-        group
-        for group in groups
-        if group[2] and not _is_told(group) and not verbose and is_harmless(group[2]) and not any(map(is_background, group[2]))
-    ]
-    sick = [group for group in groups if (group[2] or _is_told(group)) and group not in brief]
+    brief = [] if verbose else [group for group in groups if _is_brief(group)]
+    sick = [group for group in groups if group not in clean and group not in brief]
     for number, group in enumerate(sorted(sick, key=_gravity)):
         if number:
             page.gap()
@@ -74,6 +70,12 @@ def write_table(result: ScanResult, to: Destination, *, verbose: bool) -> None:
     if sick and (brief or clean):
         page.gap()
     page.counts(brief, clean, nothing_found(result))
+
+
+def _is_brief(group: Group) -> bool:
+    """Whether its findings, being harmless, are only counted."""
+    findings = group[2]
+    return bool(findings) and not _is_told(group) and is_harmless(findings) and not any(map(is_background, findings))
 
 
 def _is_told(group: Group) -> bool:
@@ -138,15 +140,18 @@ class _Page:
         if partition is not None:
             self._aligned([replica_words(replica) for replica in partition.replicas])
         self._told = {}
-        brief = [] if self._verbose else [each for each in findings if each.severity is Severity.INFO]
-        worse = not is_harmless(findings)
-        told = [each for each in brief if is_background(each) or (worse and each.kind in _TOLD_BESIDE_WORSE)]
-        brief = [each for each in brief if each not in told]
-        for group in by_kind(each for each in findings if self._verbose or each.severity is not Severity.INFO):
+        harmless = [] if self._verbose else [finding for finding in findings if finding.severity is Severity.INFO]
+        for group in by_kind(finding for finding in findings if finding not in harmless):
             self._kind(group)
-        if told:
+        worse = not is_harmless(findings)
+        background = [finding for finding in harmless if is_background(finding) or (worse and finding.kind in _TOLD_BESIDE_WORSE)]
+        self._background(background, [finding for finding in harmless if finding not in background])
+
+    def _background(self, background: list[Finding], brief: list[Finding]) -> None:
+        """Findings that harm nothing: those that explain others in sentences, the rest counted."""
+        if background:
             self._console.print()
-            for finding in told:
+            for finding in background:
                 self._hanging(Text("  background", "dim"), Text(printable(message(finding))), _INDENT + 10)
         if brief:
             self._console.print()

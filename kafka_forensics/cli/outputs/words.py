@@ -1,7 +1,7 @@
 """What the formats for people share: where a finding is, how replicas agree, what a summary says. All of it safe to print."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from itertools import groupby
 from typing import Final
 
@@ -12,7 +12,9 @@ from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
 from kafka_forensics.model.findings import Finding, Place, Severity
 from kafka_forensics.model.results import Incomplete, PartitionSummary, Read, ReplicaSummary, ScanResult
 from kafka_forensics.storage.local import OUTSIDE
+from kafka_forensics.wording import message
 
+_TOLD_FINDINGS: Final = 20
 _NAMED_PARTITIONS: Final = 3
 _NAMED_EPOCHS: Final = 3
 _NAMED_BROKERS: Final = 6
@@ -266,3 +268,10 @@ def link_hint(gaps: Iterable[Incomplete]) -> list[str]:
 def is_harmless(findings: Iterable[Finding]) -> bool:
     """Whether nothing is worse than info."""
     return all(finding.severity is Severity.INFO for finding in findings)
+
+
+def finding_lines(findings: list[Finding]) -> Iterator[str]:
+    """The first findings in a sentence each, and how many more there are, for commands that are not about findings."""
+    yield from (f"{finding.severity.value}: {printable(message(finding))}" for finding in findings[:_TOLD_FINDINGS])
+    if len(findings) > _TOLD_FINDINGS:
+        yield f"and {len(findings) - _TOLD_FINDINGS} more; `kafka-forensics scan` tells all"
