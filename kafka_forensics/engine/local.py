@@ -11,7 +11,7 @@ from kafka_forensics.analysis.internal_topics import Witnesses
 from kafka_forensics.compiled import use_compiled, using_compiled, worth_compiling
 from kafka_forensics.evidence.inputs import Inputs, ReplicaPlan, gather
 from kafka_forensics.evidence.options import ScanOptions
-from kafka_forensics.folding.fold_split import Folded, Merged, Pause, RecentIndexes, fold_split, merge_replica
+from kafka_forensics.folding.fold_split import Folded, Folding, Merged, Pause, RecentIndexes, fold_split, merge_replica
 from kafka_forensics.folding.prefetch import LARGE, ROOM, Walk, in_order, never
 from kafka_forensics.folding.splits import Split, splits_of
 from kafka_forensics.judging.recovery import lone_leftovers
@@ -91,7 +91,7 @@ def folded_replicas(
 
     def fold(split: Split, pause: Pause) -> Iterator[Folded]:
         running, plan = every[split.replica]
-        return fold_split(plan, split, key, recent.of(split.replica, plan, split.segment), pause, deep=running.deep)
+        return fold_split(plan, split, Folding(key, running.deep), recent.of(split.replica, plan, split.segment), pause)
 
     packed = _fold_packed(plans, fold)
 

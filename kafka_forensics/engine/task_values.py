@@ -206,7 +206,7 @@ class WitnessAnswer:
 
 @dataclass(slots=True)
 class NumberedSplit:
-    """A split by its number (`numbered_split`) in a segment."""
+    """A split by its number (`numbered_range`) in a segment."""
 
     segment: SegmentFiles
     number: int

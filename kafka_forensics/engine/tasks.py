@@ -34,10 +34,10 @@ from kafka_forensics.engine.task_values import (
 from kafka_forensics.errors import PathMissingError, SourceError
 from kafka_forensics.evidence.inputs import Inputs, ReplicaPlan
 from kafka_forensics.evidence.options import ScanOptions
-from kafka_forensics.folding.fold_split import Folded, Merged, RecentIndexes, fold_split, merge_replica, read_indexes
+from kafka_forensics.folding.fold_split import Folded, Folding, Merged, RecentIndexes, fold_split, merge_replica, read_indexes
 from kafka_forensics.folding.keys import KeyAnswer, KeysApart
 from kafka_forensics.folding.prefetch import never
-from kafka_forensics.folding.splits import Split, numbered_split
+from kafka_forensics.folding.splits import Split, numbered_range
 from kafka_forensics.judging.recovery import leftovers_judged
 from kafka_forensics.judging.scanning import judged
 from kafka_forensics.model.results import Incomplete
@@ -125,7 +125,7 @@ def fold(common: bytes, work: bytes, *, strict: bool) -> Iterator[StretchRow]:
     fold_work: FoldWork = unpack(work, opener(known))
     for part, split in _in_reading_order(fold_work, known.split_bytes):
         indexes = part.recent.of(part.replica, part.plan, split.segment)
-        for folded in fold_split(part.plan, split, known.key, indexes, never, deep=known.deep):
+        for folded in fold_split(part.plan, split, Folding(known.key, known.deep), indexes, never):
             if strict and folded.incomplete is not None and not part.plan.log_dir.source.problems:
                 raise SourceError(folded.incomplete.path, folded.incomplete.reason)
             edges, segment = _edges(folded), split.segment.base_offset
@@ -150,12 +150,13 @@ def _in_reading_order(work: FoldWork, split_bytes: int) -> Iterator[tuple[_OpenP
         for piece in fold_part.pieces:
             index = part.recent.of(fold_part.replica, fold_part.plan, piece.segment).index if source.seekable else None
             hints = np.empty(0, np.int64) if index is None else index.positions
-            split = numbered_split(
-                fold_part.replica, fold_part.plan, piece.segment, piece.number, piece.next_base_offset, split_bytes, hints
-            )
-            if split is not None and source.seekable:
+            span = numbered_range(fold_part.plan, piece.segment, piece.number, split_bytes, hints)
+            if span is None:
+                continue
+            split = Split(fold_part.replica, piece.segment, *span, piece.next_base_offset, piece.number == 0)
+            if source.seekable:
                 yield part, split
-            elif split is not None:
+            else:
                 found.append((part, split))
     by_path = {split.segment.log.path: (part, split) for part, split in found if split.segment.log is not None}
     if by_path:
@@ -246,7 +247,7 @@ def _replica(
             gaps[0].append(folded.incomplete)
 
     def refold(split: Split) -> Iterator[Folded]:
-        return fold_split(plan, split, known.key, read_indexes(plan, split.segment), never, deep=known.deep)
+        return fold_split(plan, split, Folding(known.key, known.deep), read_indexes(plan, split.segment), never)
 
     return plan, *merge_replica(plan, inputs, _folded(plan, rows, refold, gaps[1]), refold, told)
 

@@ -173,17 +173,8 @@ def gather(paths: list[str], options: ScanOptions, *, elsewhere: bool = False) -
     compacted = {key for log_dir in inputs.log_dirs for key in _compacted(log_dir)}
     for log_dir in inputs.log_dirs:
         for directory in log_dir.found.partitions:
-            if directory.legal and directory.suffix is not None:
-                inputs.relatives.setdefault((log_dir.broker, directory.topic, directory.partition), set()).add(directory.suffix)
-            wanted, internal = directory.legal and _wanted(log_dir, directory, options), directory.topic in WITNESS_TOPICS
-            if wanted and (directory.suffix is not None or any(file.kind is FileKind.LOG for file in directory.leftovers)):
-                inputs.aside.setdefault((directory.topic or "", directory.partition or 0), []).append((log_dir, directory))
-            if not directory.legal or directory.suffix is not None:
-                continue
-            if wanted or internal:
-                plan = _plan(inputs, log_dir, directory, compacted, options)
-                inputs.replicas += [plan] if wanted else []
-                inputs.internal += [plan] if internal else []
+            if directory.legal:
+                _take_partition(inputs, log_dir, directory, compacted, options)
         for directory in _unlisted(log_dir):
             if _wanted(log_dir, directory, options):
                 context = _context(log_dir, directory, compacted, options)
@@ -232,25 +223,42 @@ def gather_log_dirs(paths: list[str], storage_options: tuple[tuple[str, str], ..
     return inputs
 
 
+def _take_partition(
+    inputs: Inputs, log_dir: LogDir, directory: PartitionDirectory, compacted: set[tuple[str, int]], options: ScanOptions
+) -> None:
+    """Take a partition's directory: as a replica, as evidence, or for what was set aside in it."""
+    wanted, internal = _wanted(log_dir, directory, options), directory.topic in WITNESS_TOPICS
+    if directory.suffix is not None:
+        inputs.relatives.setdefault((log_dir.broker, directory.topic, directory.partition), set()).add(directory.suffix)
+    if wanted and (directory.suffix is not None or any(file.kind is FileKind.LOG for file in directory.leftovers)):
+        inputs.aside.setdefault((directory.topic or "", directory.partition or 0), []).append((log_dir, directory))
+    if directory.suffix is None and (wanted or internal):
+        plan = _plan(inputs, log_dir, directory, compacted, options)
+        inputs.replicas += [plan] if wanted else []
+        inputs.internal += [plan] if internal else []
+
+
 def _not_read(source: ByteSource, discovery: Discovery, log_dirs: list[LogDir]) -> Iterator[NotRead]:
     """What of a source's links, pipes, sockets and devices stands where Kafka would have a file or directory."""
     not_listed = {incomplete.path for incomplete in discovery.incomplete}
+
+    def not_read(entry: Entry, *place: Any) -> NotRead:
+        return NotRead(typed_path(source, entry.path), entry.kind, entry.unreadable or "", *place)
+
     for entry in discovery.irregular:
         if entry.path in not_listed:
-            name = entry.name if parse_partition_name(entry.name) is not None else None
-            yield NotRead(typed_path(source, entry.path), entry.kind, entry.unreadable or "", directory=name)
+            yield not_read(entry, None, None, entry.name if parse_partition_name(entry.name) is not None else None)
     for log_dir in log_dirs:
         place = log_dir.broker, log_dir.name
         for entry in log_dir.found.irregular:
             if entry.path in not_listed:
-                yield NotRead(typed_path(source, entry.path), entry.kind, entry.unreadable or "", *place, entry.name)
+                yield not_read(entry, *place, entry.name)
             elif entry.name in log_dir.found.entries:
-                yield NotRead(typed_path(source, entry.path), entry.kind, entry.unreadable or "", *place, None, entry.name)
+                yield not_read(entry, *place, None, entry.name)
         for directory in log_dir.found.partitions:
             for entry in directory.irregular:
                 if parse_file_name(entry.name) is not None:
-                    where = *place, directory.name, entry.name
-                    yield NotRead(typed_path(source, entry.path), entry.kind, entry.unreadable or "", *where)
+                    yield not_read(entry, *place, directory.name, entry.name)
 
 
 def misnamed(log_dirs: Iterable[LogDir]) -> list[tuple[int, list[int], list[str]]]:
@@ -307,15 +315,20 @@ def _read_log_dir(inputs: Inputs, source: ByteSource, log_directory: LogDirector
     elif around is not None:
         _take_small_files(log_dir, around)
     _identify(log_dir, given)
-    entry = log_directory.entries.get(".kafka_cleanshutdown")
-    if entry is not None:
-        log_dir.clean_shutdown = inputs.read(source, entry, parse_clean_shutdown)
+    _read_what_it_wrote_down(inputs, log_dir)
+    return log_dir
+
+
+def _read_what_it_wrote_down(inputs: Inputs, log_dir: LogDir) -> None:
+    """Whether the broker was stopped cleanly, and its checkpoints."""
+    entries = log_dir.found.entries
+    if (entry := entries.get(".kafka_cleanshutdown")) is not None:
+        log_dir.clean_shutdown = inputs.read(log_dir.source, entry, parse_clean_shutdown)
     for checkpoint in CHECKPOINTS:
-        entry = log_directory.entries.get(checkpoint)
-        parsed = None if entry is None else inputs.read(source, entry, parse_offset_checkpoint)
+        entry = entries.get(checkpoint)
+        parsed = None if entry is None else inputs.read(log_dir.source, entry, parse_offset_checkpoint)
         if parsed is not None:
             log_dir.checkpoints[checkpoint] = parsed
-    return log_dir
 
 
 def _named_by_folder(source: ByteSource, log_directory: LogDirectory) -> LogDirectory:
@@ -463,6 +476,17 @@ def _unlisted(log_dir: LogDir) -> Iterator[PartitionDirectory]:
             yield PartitionDirectory(path, name, partition_name.topic, partition_name.partition, legal=True, **nothing)
 
 
+def _note_files(inputs: Inputs, log_dir: LogDir, directory: PartitionDirectory) -> None:
+    """Note the files of segments as they are now, and what cannot be read."""
+    for entry in directory.irregular:
+        if entry.unreadable is not None and parse_file_name(entry.name) is not None:
+            inputs.incomplete.append(Incomplete(typed_path(log_dir.source, entry.path), entry.unreadable))
+    for segment in directory.segments:
+        for file in (segment.log, segment.index, segment.time_index):
+            if file is not None:
+                inputs.manifest.record(log_dir.source, file)
+
+
 def _plan(
     inputs: Inputs, log_dir: LogDir, directory: PartitionDirectory, compacted: set[tuple[str, int]], options: ScanOptions
 ) -> ReplicaPlan:
@@ -474,23 +498,16 @@ def _plan(
     if entry is not None:
         metadata = inputs.read(log_dir.source, entry, parse_partition_metadata)
         context.topic_id = None if metadata is None else metadata.topic_id
-    for entry in directory.irregular:
-        if entry.unreadable is not None and parse_file_name(entry.name) is not None:
-            inputs.incomplete.append(Incomplete(typed_path(log_dir.source, entry.path), entry.unreadable))
-    for segment in directory.segments:
-        for file in (segment.log, segment.index, segment.time_index):
-            if file is not None:
-                inputs.manifest.record(log_dir.source, file)
-    context.segment_base_offsets = [segment.base_offset for segment in directory.segments if segment.log is not None]
+    _note_files(inputs, log_dir, directory)
     context.segments_being_deleted = [
         leftover_file.base_offset
         for leftover_file in directory.leftovers
         if leftover_file.suffix == "deleted" and leftover_file.kind is FileKind.LOG and leftover_file.base_offset is not None
     ]
-    unreadable = (segment.base_offset for segment in directory.segments if segment.log is not None and segment.log.unreadable)
-    context.not_followed = list(unreadable)
-    size = sum(segment.log.size_in_bytes for segment in directory.segments if segment.log is not None)
-    return ReplicaPlan(log_dir, directory, context, size)
+    logs = [(segment.base_offset, segment.log) for segment in directory.segments if segment.log is not None]
+    context.segment_base_offsets = [base_offset for base_offset, _ in logs]
+    context.not_followed = [base_offset for base_offset, log in logs if log.unreadable]
+    return ReplicaPlan(log_dir, directory, context, sum(log.size_in_bytes for _, log in logs))
 
 
 def _context(

@@ -142,23 +142,18 @@ def read_directory(directory: GivenDirectory, expected: Iterable[TopicPartition]
     """
     wanted = sorted(expected)
     absent = tuple(key for key in wanted if key not in directory.there)
-
-    def reading(kind: Extent, reason: str) -> DirectoryReading:
-        return DirectoryReading(directory, kind, reason, len(wanted), absent)
-
-    data = [key for key in directory.there if key[0] != CLUSTER_METADATA_TOPIC]
-    if directory.is_alone:
-        return reading(Extent.PARTIAL, "alone")
-    bare = directory.has_identity and not directory.has_checkpoints and not data
-    if copied is not None:
-        return reading(Extent.WIPED if copied is Extent.WHOLE and bare else copied, "said")
-    if not directory.has_identity and not directory.has_checkpoints:
-        return reading(Extent.PARTIAL, "no_small_files")
-    if bare and (wanted or not directory.there):
-        return reading(Extent.WIPED, "identity_alone")
-    if 2 * len(absent) > len(wanted) and any(key in directory.there for key in wanted):
-        return reading(Extent.PARTIAL, "most_absent")
-    return reading(Extent.WHOLE, "whole")
+    has_data = any(topic != CLUSTER_METADATA_TOPIC for topic, _ in directory.there)
+    bare = directory.has_identity and not directory.has_checkpoints and not has_data
+    rows = (
+        (directory.is_alone, Extent.PARTIAL, "alone"),
+        (copied is Extent.WHOLE and bare, Extent.WIPED, "said"),
+        (copied is not None, copied or Extent.WHOLE, "said"),
+        (not directory.has_identity and not directory.has_checkpoints, Extent.PARTIAL, "no_small_files"),
+        (bare and (bool(wanted) or not directory.there), Extent.WIPED, "identity_alone"),
+        (len(wanted) < 2 * len(absent) < 2 * len(wanted), Extent.PARTIAL, "most_absent"),
+    )
+    extent, reason = next(((extent, reason) for fits, extent, reason in rows if fits), (Extent.WHOLE, "whole"))
+    return DirectoryReading(directory, extent, reason, len(wanted), absent)
 
 
 class Ledger:
@@ -209,6 +204,14 @@ class Ledger:
         without = [row for row in self.rows_without_copy(topic, partition) if row.case not in NOT_READ]
         return replicas + without
 
+    def _assigned_elsewhere(self, key: TopicPartition, holders: set[int | str]) -> Iterator[ExpectedReplica]:
+        """Replicas that the controllers' log assigns to nodes none of whose directories is known to hold one."""
+        control = None if self._controller is None else self._controller.partitions.get(key)
+        for node in (control.replica_assignment if control is not None else None) or ():
+            given = self._of_node.get(node, [])
+            if not any(given_directory.broker in holders for given_directory in given):
+                yield self._assigned_row(key, node, given, control)
+
     def rows_without_copy(self, topic: str, partition: int) -> list[ExpectedReplica]:
         """The replicas of one partition of which no copy is there, or none that could be read."""
         key = (topic, partition)
@@ -224,11 +227,7 @@ class Ledger:
             if given_directory.broker not in holders:
                 replicas.append(self._absent_row(key, given_directory, (HIGH_WATERMARKS,), known))
                 holders.add(given_directory.broker)
-        control = None if self._controller is None else self._controller.partitions.get(key)
-        for node in (control.replica_assignment if control is not None else None) or ():
-            given = self._of_node.get(node, [])
-            if not any(given_directory.broker in holders for given_directory in given):
-                replicas.append(self._assigned_row(key, node, given, control))
+        replicas += self._assigned_elsewhere(key, holders)
         if known is None and self._wiped and not self._is_gone(key):
             for given_directory in self._wiped:
                 if given_directory.broker not in holders and self._elsewhere(key, given_directory):

@@ -4,7 +4,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafka_forensics.analysis.replica import Replica, ReplicaState, whole
 from kafka_forensics.analysis.segments import Misplaced
@@ -85,14 +85,19 @@ class RecentIndexes:
             return self._kept[key]
 
 
+class Folding(NamedTuple):
+    """How all splits are folded: with which digest key, and whether every record is decoded."""
+
+    key: "NDArray[np.int64]"
+    deep: bool
+
+
 def fold_split(
     plan: ReplicaPlan,
     split: Split,
-    key: "NDArray[np.int64]",
+    folding: Folding,
     indexes: SegmentIndexes,
     pause: Pause,
-    *,
-    deep: bool,
     moved: Mapping[int, int] | None = None,
 ) -> Iterator[Folded]:
     """Read the split once and fold it, with the indexes of its segment: in one stretch, or in several that follow one another,
@@ -114,13 +119,13 @@ def fold_split(
     landed = split.start
     try:
         with source.open(log.path) as file:
-            keys = KeySampler(plan.bytes) if deep and plan.samples_keys else None
+            keys = KeySampler(plan.bytes) if folding.deep and plan.samples_keys else None
             reader = SegmentReader(
                 file,
-                key=key,
+                key=folding.key,
                 next_base_offset=believed_to(split.segment.base_offset, split.next_base_offset),
-                inspect=inspector(deep=deep, keys=keys),
-                inspect_alone=check_batch_in_file if deep else None,
+                inspect=inspector(deep=folding.deep, keys=keys),
+                inspect_alone=check_batch_in_file if folding.deep else None,
             )
             for chunk in reader.chunks(split.start, split.end):
                 state.step(chunk)

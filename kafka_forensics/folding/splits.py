@@ -63,16 +63,10 @@ def split_count(plan: ReplicaPlan, segment: SegmentFiles, split_bytes: int) -> i
     return (size + split_bytes // 2 - 1) // split_bytes
 
 
-def numbered_split(
-    replica: int,
-    plan: ReplicaPlan,
-    segment: SegmentFiles,
-    number: int,
-    next_base_offset: int | None,
-    split_bytes: int,
-    hints: "NDArray[np.int64]",
-) -> Split | None:
-    """The split of a number below `split_count`, found by itself; None where no batch was found to begin it.
+def numbered_range(
+    plan: ReplicaPlan, segment: SegmentFiles, number: int, split_bytes: int, hints: "NDArray[np.int64]"
+) -> tuple[int, int] | None:
+    """The bytes of the split of a number below `split_count`, found by itself; None where no batch was found to begin it.
 
     `hints` are the positions that the segment's index names, none if it cannot be read.
     """
@@ -82,7 +76,7 @@ def numbered_split(
     if start is None:
         return None
     end = next(iter(_points(plan, segment, range(number + 1, count), split_bytes, hints)), segment.log.size_in_bytes)
-    return Split(replica, segment, start, end, next_base_offset, number == 0)
+    return start, end
 
 
 def _points(

@@ -24,7 +24,7 @@ from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC, INTERNAL_TOP
 from kafka_forensics.model.controller import ControllerHistory, passed_over
 from kafka_forensics.model.findings import Confidence, Finding, Place, Severity
 from kafka_forensics.model.results import Incomplete, PartitionSummary, Read
-from kafka_forensics.parsers.log_dir import PartitionDirectory, parse_partition_name
+from kafka_forensics.parsers.log_dir import LogDirectory, PartitionDirectory, parse_partition_name
 from kafka_forensics.storage.source import EntryKind
 
 _FIRST_TO_SET_ASIDE: Final = 15
@@ -61,16 +61,20 @@ def nodes_given(inputs: Inputs) -> frozenset[int] | None:
     return known if len(known) == len(nodes) else None
 
 
-def _given(log_dir: LogDir, controllers: frozenset[str | None]) -> GivenDirectory:
+def _there(found: LogDirectory) -> dict[TopicPartition, Presence]:
+    """What is the case with every partition that has a directory, or something in its place."""
     there = {
         (directory.topic or "", directory.partition or 0): _case(directory)
-        for directory in log_dir.found.partitions
+        for directory in found.partitions
         if directory.legal and not directory.suffix
     }
-    there |= {(name.topic, name.partition): Presence.UNREADABLE for name in log_dir.found.unlisted if name.suffix is None}
-    there |= {(name.topic, name.partition): Presence.WHOLE for name in log_dir.found.repeated if name.suffix is None}
-    links = [name for entry in log_dir.found.irregular if (name := parse_partition_name(entry.name)) is not None]
-    there |= {(name.topic, name.partition): Presence.LINK for name in links if name.suffix is None}
+    links = [name for entry in found.irregular if (name := parse_partition_name(entry.name)) is not None]
+    for names, case in ((found.unlisted, Presence.UNREADABLE), (found.repeated, Presence.WHOLE), (links, Presence.LINK)):
+        there |= {(name.topic, name.partition): case for name in names if name.suffix is None}
+    return there
+
+
+def _given(log_dir: LogDir, controllers: frozenset[str | None]) -> GivenDirectory:
     watermarks = log_dir.checkpoints.get(HIGH_WATERMARKS)
     meta = log_dir.meta
     return GivenDirectory(
@@ -78,7 +82,7 @@ def _given(log_dir: LogDir, controllers: frozenset[str | None]) -> GivenDirector
         log_dir.name,
         None if meta is None else meta.node_id,
         None if meta is None else meta.directory_id,
-        there,
+        _there(log_dir.found),
         frozenset(
             (directory.topic or "", directory.partition or 0)
             for directory in log_dir.found.partitions
@@ -238,30 +242,37 @@ def _lost_beyond_copies(
     for summary in partitions:
         key = (summary.topic, summary.partition)
         absent = _proving(by_key.get(key, ()), inputs)
-        if not absent or len(ids.get(key, ())) > 1:
+        of_several_topics = len(ids.get(key, ())) > 1
+        if not absent or of_several_topics or summary.read is not Read.WHOLE or _unread(summary, incomplete):
             continue
-        if summary.read is not Read.WHOLE or _unread(summary, incomplete):
-            continue
-        best = max(absent, key=lambda row: row.high_watermark or 0)
-        committed, end = best.high_watermark or 0, max(each.log_end_offset or 0 for each in summary.replicas)
-        holders = [log_dir for log_dir in inputs.log_dirs if log_dir.broker in {replica.broker for replica in summary.replicas}]
-        if committed <= end or not _one_cluster(inputs, best, holders):
-            continue
-        running = any(log_dir.clean_shutdown is None for log_dir in holders)
-        evidence = {
-            "missing": committed - end,
-            "high_watermark": committed,
-            "witness": f"{HIGH_WATERMARKS} of broker {best.broker}",
-            "log_end_offset": end,
-            "directories_missing_on": [row.broker for row in absent],
-            "held_by": [],
-        } | ({"harmless_if": _MADE_EARLIER} if running else {})
-        confidence = Confidence.SUSPECTED if running else Confidence.INFERRED
-        place = Place(*key, offset_start=end, offset_end=committed)
-        lost.append(finding("COMMITTED_LOST_EVERYWHERE", place, evidence, confidence=confidence))
-        summary.high_watermark_at_least, summary.high_watermark_witness = committed, lost[-1].evidence["witness"]
-        summary.verdict = Severity.CRITICAL.value
+        if (beyond := _beyond_every_log(inputs, summary, absent)) is not None:
+            lost.append(beyond)
+            summary.high_watermark_at_least = beyond.evidence["high_watermark"]
+            summary.high_watermark_witness = beyond.evidence["witness"]
+            summary.verdict = Severity.CRITICAL.value
     return lost
+
+
+def _beyond_every_log(inputs: Inputs, summary: PartitionSummary, absent: Sequence[ExpectedReplica]) -> Finding | None:
+    """What the checkpoint of an absent replica proves committed and no log that is there has."""
+    best = max(absent, key=lambda row: row.high_watermark or 0)
+    committed, end = best.high_watermark or 0, max(replica.log_end_offset or 0 for replica in summary.replicas)
+    brokers = {replica.broker for replica in summary.replicas}
+    holders = [log_dir for log_dir in inputs.log_dirs if log_dir.broker in brokers]
+    if committed <= end or not _one_cluster(inputs, best, holders):
+        return None
+    running = any(log_dir.clean_shutdown is None for log_dir in holders)
+    evidence = {
+        "missing": committed - end,
+        "high_watermark": committed,
+        "witness": f"{HIGH_WATERMARKS} of broker {best.broker}",
+        "log_end_offset": end,
+        "directories_missing_on": [row.broker for row in absent],
+        "held_by": [],
+    } | ({"harmless_if": _MADE_EARLIER} if running else {})
+    place = Place(summary.topic, summary.partition, offset_start=end, offset_end=committed)
+    confidence = Confidence.SUSPECTED if running else Confidence.INFERRED
+    return finding("COMMITTED_LOST_EVERYWHERE", place, evidence, confidence=confidence)
 
 
 def _unread(summary: PartitionSummary, incomplete: Sequence[Incomplete]) -> bool:
@@ -293,16 +304,19 @@ def _readings(ledger: Ledger, rows: Sequence[ExpectedReplica], options: ScanOpti
             findings += [_wiped(reading, place, gone)] if gone or nothing_to_hold_it_against else []
     for broker, readings in partial.items():
         absent = [row.key for row in replicas if row.case is Presence.NOT_COPIED and row.broker == broker]
-        if absent:
-            evidence = {
-                "partitions": len(absent),
-                "there": sum(_held(directory_reading.directory) for directory_reading in readings),
-                "examples": _examples(absent),
-                "log_dirs": [directory_reading.directory.name for directory_reading in readings],
-                "reasons": sorted({directory_reading.reason for directory_reading in readings}),
-            }
-            findings.append(finding("PARTIAL_COPY", Place(broker=broker), evidence))
+        findings += [_partial_copy(broker, readings, absent)] if absent else []
     return findings
+
+
+def _partial_copy(broker: int | str, readings: list[DirectoryReading], absent: list[TopicPartition]) -> Finding:
+    evidence = {
+        "partitions": len(absent),
+        "there": sum(_held(directory_reading.directory) for directory_reading in readings),
+        "examples": _examples(absent),
+        "log_dirs": [directory_reading.directory.name for directory_reading in readings],
+        "reasons": sorted({directory_reading.reason for directory_reading in readings}),
+    }
+    return finding("PARTIAL_COPY", Place(broker=broker), evidence)
 
 
 def _wiped(reading: DirectoryReading, place: Place, gone: Sequence[ExpectedReplica]) -> Finding:

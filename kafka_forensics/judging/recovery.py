@@ -81,31 +81,33 @@ def producer_faults(
     """
     suspect = any(kind.startswith(_SUSPECT) for kind in kinds)
     first = replayed_from(facts)
-    segments = [one for one in plan.directory.segments if one.log is not None]
-    if not segments:
-        return ()
-    bases = [one.base_offset for one in segments]
-    wanted = [
-        one for one, behind in zip(segments, [*bases[1:], facts.end_offset], strict=True) if behind > first or one is segments[-1]
-    ]
-    size = sum(one.log.size_in_bytes for one in wanted if one.log is not None)
-    over = facts.clean_shutdown and any(
-        snapshot_facts.sound and snapshot_facts.offset == facts.end_offset for snapshot_facts in facts.snapshots
-    )
-    if over or first >= facts.end_offset or not (suspect or (transactions and size <= MAX_REPLAYED_BYTES)):
+    segments = _segments_from(plan, first, facts.end_offset)
+    size = sum(log.size_in_bytes for _, log in segments)
+    worth_it = suspect or (transactions and size <= MAX_REPLAYED_BYTES)
+    if not segments or not worth_it or first >= facts.end_offset or _has_it_in_a_snapshot(facts):
         return ()
     replay = ProducerReplay(_open_producers(plan, inputs, first))
-    for segment in wanted:
-        assert segment.log is not None
+    for segment, log in segments:
         replay.begin(segment.base_offset)
-        with plan.log_dir.source.open(segment.log.path) as file:
+        with plan.log_dir.source.open(log.path) as file:
             for batch in _batches(file, first):
-                fault = None if batch is None else replay.step(batch)
-                if fault is not None:
-                    return (fault,)
                 if batch is None:
                     return ()
+                if (fault := replay.step(batch)) is not None:
+                    return (fault,)
     return ()
+
+
+def _has_it_in_a_snapshot(facts: "LogFacts") -> bool:
+    """Whether the broker was stopped cleanly and wrote down its producers at the log's end."""
+    return facts.clean_shutdown and any(snapshot.sound and snapshot.offset == facts.end_offset for snapshot in facts.snapshots)
+
+
+def _segments_from(plan: "ReplicaPlan", first: int, end_offset: int) -> "list[tuple[SegmentFiles, Entry]]":
+    """The segments that reach beyond offset `first`, and the last in any case, with their logs."""
+    segments = [(segment, segment.log) for segment in plan.directory.segments if segment.log is not None]
+    ends = [*(segment.base_offset for segment, _ in segments[1:]), end_offset]
+    return [found for found, end in zip(segments, ends, strict=False) if end > first or found is segments[-1]]
 
 
 def _open_producers(plan: "ReplicaPlan", inputs: "Inputs", offset: int) -> set[int]:

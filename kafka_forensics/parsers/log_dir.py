@@ -391,6 +391,14 @@ def _alone(folder: _Folder) -> Discovery:
     return Discovery([LogDirectory(folder.path, {}, [_partition_directory(folder, parsed)], [], [], entry=folder.entry)])
 
 
+def _is_of_log_dir(parsed: FileName) -> bool:
+    return parsed.offset is None and parsed.kind not in PARTITION_KINDS
+
+
+def _may_be_partition(folder: _Folder, child: _Folder) -> bool:
+    return folder.is_log_directory or child.is_partition or _PARTITION_SHAPE.fullmatch(child.name) is not None
+
+
 def _log_directory(folder: _Folder, children: list[_Folder], refused: list[str]) -> LogDirectory:
     """`folder` as a log directory; a child named like no partition is an illegal one, or `unknown` if nothing points to Kafka.
 
@@ -399,8 +407,7 @@ def _log_directory(folder: _Folder, children: list[_Folder], refused: list[str])
     entries: dict[str, Entry] = {}
     unknown: list[Entry] = []
     for entry, parsed in folder.files:
-        known = entry.name in _SYSTEM_FILES or (parsed is not None and parsed.offset is None and parsed.kind not in PARTITION_KINDS)
-        if known:
+        if entry.name in _SYSTEM_FILES or (parsed is not None and _is_of_log_dir(parsed)):
             entries[entry.name] = entry
         elif entry.unreadable is None:
             unknown.append(entry)
@@ -415,7 +422,7 @@ def _log_directory(folder: _Folder, children: list[_Folder], refused: list[str])
             continue
         elif (name := parse_partition_name(child.name)) is not None:
             partitions.append(_partition_directory(child, name))
-        elif folder.is_log_directory or child.is_partition or _PARTITION_SHAPE.fullmatch(child.name):
+        elif _may_be_partition(folder, child):
             unread = replace(child, files=[(file, None) for file, _ in child.files])
             partitions.append(_partition_directory(unread, None))
         else:
@@ -432,7 +439,7 @@ def _partition_directory(folder: _Folder, name: PartitionName | None) -> Partiti
     metadata_snapshots: list[tuple[int, int, Entry]] = []
     unknown = list(folder.directories)
     for entry, parsed in folder.files:
-        if parsed is None or (parsed.offset is None and parsed.kind not in PARTITION_KINDS):
+        if parsed is None or _is_of_log_dir(parsed):
             if entry.name in _SYSTEM_FILES:
                 entries[entry.name] = entry
             elif entry.unreadable is None:

@@ -661,6 +661,19 @@ def offset_entries(file: "ByteFile", segment: PeerSegment, note: Note) -> Iterat
         yield offset, position
 
 
+def _read_to_end(log: PeerLog, offset: int, looked_up: set[int], readable_from: set[int]) -> PeerBatch | None:
+    """The batch with an offset, all behind it read, but where it was before: from the positions `readable_from` on."""
+    peer_batch: PeerBatch | None = None
+    for batch in log.batches():
+        if peer_batch is None and batch.last_offset >= offset:
+            peer_batch = batch
+        if peer_batch is not None and batch.position in readable_from:
+            break
+        if batch.position in looked_up:
+            readable_from.add(batch.position)
+    return peer_batch
+
+
 def time_entries(file: "ByteFile", segment: PeerSegment, note: Note) -> Iterator[tuple[int, int]]:
     """(timestamp, offset) of each entry of a `.timeindex`, looked up in the segment (DumpLogSegments.dumpTimeIndex).
 
@@ -674,14 +687,7 @@ def time_entries(file: "ByteFile", segment: PeerSegment, note: Note) -> Iterator
         if relative_offset == 0 and row:
             return
         log = segment.slice(_lookup(segment, offset))
-        peer_batch: PeerBatch | None = None
-        for batch in log.batches():
-            if peer_batch is None and batch.last_offset >= offset:
-                peer_batch = batch
-            if peer_batch is not None and batch.position in readable_from:
-                break
-            if batch.position in looked_up:
-                readable_from.add(batch.position)
+        peer_batch = _read_to_end(log, offset, looked_up, readable_from)
         if peer_batch is None or peer_batch.last_offset != offset:
             words = f"Indexed offset: {offset}, found log offset: {-1 if peer_batch is None else peer_batch.last_offset}"
             note(f"The following indexed offsets are not found in :{segment.name}", words)

@@ -112,6 +112,18 @@ class Conditions:
 
     def fits(self, record: Record) -> bool | None:
         """Whether a record of a batch that may hold a match is one; None if it is too large to be looked into."""
+        if not self._may_fit(record):
+            return False
+        if record.is_oversized:
+            return None if self.asks_content else True
+        if self.key is not None and record.key != self.key:
+            return False
+        if self.value_part is not None and self.value_part not in (record.value or b""):
+            return False
+        return all(any(_same(header, wanted) for header in record.headers) for wanted in self.headers)
+
+    def _may_fit(self, record: Record) -> bool:
+        """By its offset, its timestamp and the sizes of key and value."""
         if not _within(record.offset, self.offset_start, self.offset_end):
             return False
         if self.asks_time and (
@@ -120,15 +132,7 @@ class Conditions:
             return False
         if self.key is not None and record.key_length != len(self.key):
             return False
-        if self.value_part is not None and record.value_length < len(self.value_part):
-            return False
-        if record.is_oversized:
-            return None if self.asks_content else True
-        if self.key is not None and record.key != self.key:
-            return False
-        if self.value_part is not None and self.value_part not in (record.value or b""):
-            return False
-        return all(any(_same(header, asked) for header in record.headers) for asked in self.headers)
+        return self.value_part is None or record.value_length >= len(self.value_part)
 
 
 def _within(number: int, start: int | None, end: int | None) -> bool:

@@ -8,7 +8,7 @@ import numpy as np
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.analysis.segments import ContinuityFold, Misplaced, Witnessed, at_end, by_neighbours, out_of_line, put_right
 from kafka_forensics.evidence.inputs import ReplicaPlan
-from kafka_forensics.folding.fold_split import Folded, Merged, fold_split, merge_replica, read_indexes
+from kafka_forensics.folding.fold_split import Folded, Folding, Merged, fold_split, merge_replica, read_indexes
 from kafka_forensics.folding.prefetch import never
 from kafka_forensics.folding.splits import Split, splits_of
 from kafka_forensics.model.batches import HARMLESS_TAILS, BatchChunk, BatchColumn
@@ -56,7 +56,7 @@ def _folded_again(merged: "Merged", batches: list[Misplaced], key: "NDArray[np.i
     def refold(split: Split) -> Iterator[Folded]:
         base_offset = split.segment.base_offset
         moved = {batch.position: batch.offset for batch in misplaced if batch.segment == base_offset}
-        return fold_split(plan, split, key, read_indexes(plan, split.segment), never, deep=deep, moved=moved)
+        return fold_split(plan, split, Folding(key, deep), read_indexes(plan, split.segment), never, moved)
 
     stretches = (folded for split in splits_of(0, plan) for folded in refold(split))
     return plan, *merge_replica(plan, snapshot.inputs, stretches, refold, lambda _: None, misplaced)

@@ -179,6 +179,10 @@ def _read_copy(reading: _Reading, plan: ReplicaPlan) -> MetadataCopy:
     return MetadataCopy(_node_id(plan), found[0], found[1], found[2], epoch)
 
 
+def _is_no_op(data: memoryview, attributes: int) -> bool:
+    return len(data) == NO_OP_BYTES and data[67:71] == NO_OP_FRAME and not attributes
+
+
 def _read_segment(
     reading: _Reading, plan: ReplicaPlan, file: "ByteFile", name: str, placed: Iterator[tuple[BatchChunk, dict[int, "Misplaced"]]]
 ) -> Iterator["NDArray[np.int64]"]:
@@ -201,7 +205,7 @@ def _read_segment(
             key = (int(bases[row]), int(identities[row]))
             if key in reading.opened and key not in reading.places:
                 continue
-            if len(data) == NO_OP_BYTES and data[67:71] == NO_OP_FRAME and not columns[BatchColumn.ATTRIBUTES, row]:
+            if _is_no_op(data, int(columns[BatchColumn.ATTRIBUTES, row])):
                 continue
             wrong = misplaced.get(int(columns[BatchColumn.POSITION, row]))
             batch = reading.opened.get(key) or open_batch(data if wrong is None else wrong.rewritten(bytes(data)))
@@ -276,10 +280,23 @@ def _snapshots(plans: list[ReplicaPlan]) -> list[tuple[int, int, "ReplicaPlan", 
     return [found[key] for key in sorted(found)]
 
 
+def _taken_up_to(waiting: list[tuple[int, int, ReplicaPlan, "Entry"]], offset: int) -> list[tuple[int, int, ReplicaPlan, "Entry"]]:
+    """Snapshots up to an offset, the newest last, taken from those that wait, the oldest last."""
+    usable = []
+    while waiting and waiting[-1][0] <= offset:
+        usable.append(waiting.pop())
+    return usable
+
+
+def _stated_voters(batches: list[MetadataBatch]) -> list[int] | None:
+    """Those that the last batch states which states any."""
+    return next((list(batch.voters) for batch in reversed(batches) if batch.voters), None)
+
+
 def _replayed(reading: _Reading, log: AgreedLog, snapshots: list[tuple[int, int, ReplicaPlan, "Entry"]]) -> ControllerEvidence:
     keys = list(zip(log.base_offsets.tolist(), log.identities.tolist(), strict=True))
     batches = [(key, reading.opened[key]) for key in keys if key in reading.opened]
-    voters = next((list(batch.voters) for _, batch in reversed(batches) if batch.voters), None)
+    voters = _stated_voters([batch for _, batch in batches])
     replay = Replay(log.start_offset, committed_end=log.committed_end(voters), possible_end=log.possible_end(voters))
     replay.history.voters = voters
     replay.history.copy_ends = log.agreed_ends
@@ -293,9 +310,7 @@ def _replayed(reading: _Reading, log: AgreedLog, snapshots: list[tuple[int, int,
 
     def restate(offset: int) -> None:
         """Take the newest snapshot up to `offset`, if anything is in doubt."""
-        usable = []
-        while waiting and waiting[-1][0] <= offset:
-            usable.append(waiting.pop())
+        usable = _taken_up_to(waiting, offset)
         while usable and replay.in_doubt:
             _, _, plan, entry = usable.pop()
             snapshot = _read_snapshot(reading.inputs, plan, entry, malformed, unknown)

@@ -80,29 +80,35 @@ def _group(key: bytes | None, value: bytes | None, payloads: bool) -> Fields:
         return {"record": "UNKNOWN", "problem": read}
     if read.record_type not in RECORD_TYPES:
         return {"record": "UNKNOWN", "record_type": read.record_type, "problem": "kind"}
-    named = {name: each for name, each in read._asdict().items() if each is not None}
-    told: Fields = {"record": RECORD_TYPES[read.record_type], "key": named}
+    named = {name: part for name, part in read._asdict().items() if part is not None}
+    fields: Fields = {"record": RECORD_TYPES[read.record_type], "key": named}
     if value is None:
-        return told | {"value": None}
+        return fields | {"value": None}
     if read.record_type in OFFSET_COMMIT_TYPES:
-        commit = read_offset_commit(value)
-        if isinstance(commit, str):
-            return told | {"problem": commit}
-        fields = commit._asdict()
-        if not payloads:
-            del fields["metadata"]
-        return told | {"value": fields}
+        return fields | _offset_commit(value, payloads)
     if read.record_type == GROUP_METADATA_TYPE:
         group = read_group_metadata(value)
-        return told | ({"problem": group} if isinstance(group, str) else {"value": asdict(group)})
-    new_group = read_group_value(read.record_type, value)
-    if isinstance(new_group, str):
-        problem = check_value(value) if new_group == "kind" else new_group
-        return told if problem is None else told | {"problem": problem}
+        return fields | ({"problem": group} if isinstance(group, str) else {"value": asdict(group)})
+    return fields | _new_group(read.record_type, value, payloads)
+
+
+def _offset_commit(value: bytes, payloads: bool) -> Fields:
+    commit = read_offset_commit(value)
+    if isinstance(commit, str):
+        return {"problem": commit}
+    return {"value": {name: part for name, part in commit._asdict().items() if payloads or name != "metadata"}}
+
+
+def _new_group(record_type: int, value: bytes, payloads: bool) -> Fields:
+    """The value of a record of the new protocol (KIP-848)."""
+    group = read_group_value(record_type, value)
+    if isinstance(group, str):
+        problem = check_value(value) if group == "kind" else group
+        return {} if problem is None else {"problem": problem}
     if not payloads:
-        for protocol in (new_group.get("classic_member_metadata") or {}).get("supported_protocols", ()):
+        for protocol in (group.get("classic_member_metadata") or {}).get("supported_protocols", ()):
             del protocol["metadata"]
-    return told | {"value": new_group}
+    return {"value": group}
 
 
 def _share(key: bytes | None, value: bytes | None, _: bool) -> Fields:

@@ -312,7 +312,8 @@ class Trouble:
             size = int(load_i32(window.buffer, 8)) + 12
             magic = int(window.buffer[16])
             legacy = magic < 2
-            whole = start + size <= end and size >= (26 if legacy else HEADER_BYTES)
+            least, covered_from, fill = (26, 16, fill_legacy_row) if legacy else (HEADER_BYTES, 21, fill_row)
+            whole = start + size <= end and size >= least
             if not whole and rows and end == window.size and self._ends_at(start, int(rows[-1][BatchColumn.LAST_OFFSET, 0])):
                 break
             if not whole or len(rows) == MAX_CHAIN:
@@ -326,9 +327,9 @@ class Trouble:
                 continue
             if magic > 2:
                 return None
-            computed = window.crc(start + (16 if legacy else 21), start + size, legacy=legacy)
+            computed = window.crc(start + covered_from, start + size, legacy=legacy)
             row = np.empty((BATCH_COLUMNS, 1), np.int64)
-            (fill_legacy_row if legacy else fill_row)(header, 0, start, computed, self._key, row, 0)
+            fill(header, 0, start, computed, self._key, row, 0)
             rows.append(row)
             if row[BatchColumn.CRC, 0] != computed:
                 damage.append(_crc_damage(row[:, 0], self._zero_run(start, start + size)))

@@ -87,33 +87,46 @@ class RecordStream:
                 break
             code = MORE
             if passing.is_last or self._next_record_fits():
-                window = readable(passing.window, compiled=self._compiled)
-                scan = scan_records.compiled if self._compiled else scan_records.interpreted
-                records, code, at = scan(window, passing.at, len(passing.window), passing.is_last, out, step)
+                records, code, at = self._scan(out, step)
                 self.records += records
                 if records and step:
                     yield passing.window, out[:, :records]
                 passing.at = at
                 if code in (OK, FULL) or (code == MORE and records):
                     continue
-            if code == MORE:
+            is_large = code == MORE
+            if is_large:
                 code = self._measure(out)
                 if code == OK:
                     self.records += 1
                     if step:
                         yield None, out[:, :1]
                     continue
-                if not self._note(code, out[RecordColumn.POSITION, 0]) or self._gave_up:
-                    break
-            elif not self._note(code, passing.position) or not self._skip_record():
+            if not self._passes(code, out, is_large=is_large):
                 break
-        if self.code == OK and self.records != self._count:
-            self.code, self.error_index, self.error_position = COUNT_LIE, self.records, passing.position
+        self._compare_count()
 
     def _next_record_fits(self) -> bool:
         passing = self._bytes
         length, body = read_varint.interpreted(passing.window, passing.at, len(passing.window))
         return bool(body >= 0 and length <= len(passing.window) - body)
+
+    def _scan(self, out: "NDArray[np.int64]", step: int) -> tuple[int, int, int]:
+        passing = self._bytes
+        window = readable(passing.window, compiled=self._compiled)
+        scan = scan_records.compiled if self._compiled else scan_records.interpreted
+        records, code, at = scan(window, passing.at, len(passing.window), passing.is_last, out, step)
+        return records, code, at
+
+    def _passes(self, code: int, out: "NDArray[np.int64]", *, is_large: bool) -> bool:
+        """Note a bad record and go on behind it, if that can be; a large one is passed already, or nobody knows where it ends."""
+        if is_large:
+            return self._note(code, out[RecordColumn.POSITION, 0]) and not self._gave_up
+        return self._note(code, self._bytes.position) and self._skip_record()
+
+    def _compare_count(self) -> None:
+        if self.code == OK and self.records != self._count:
+            self.code, self.error_index, self.error_position = COUNT_LIE, self.records, self._bytes.position
 
     def _note(self, code: int, position: int) -> bool:
         """Keep the first fault; whether the walk may go on behind it. What follows the last counted record speaks of the count."""

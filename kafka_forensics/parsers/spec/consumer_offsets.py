@@ -10,7 +10,6 @@ from construct import (
     Int16ub,
     Int32sb,
     Int64sb,
-    StringError,
     Struct,
     stream_read,
     stream_write,
@@ -19,43 +18,20 @@ from construct import (
 from kafka_forensics.model.coordinators import GROUP_METADATA_TYPE, MEMBER_TYPES, OFFSET_COMMIT_TYPES
 from kafka_forensics.parsers.spec.flexible import (
     COMPACT_STRING,
+    NULLABLE_SHORT_STRING,
     NULLABLE_STRING,
+    SHORT_STRING,
     TAGGED_FIELDS,
     UNSIGNED_VARINT,
     UUID_TEXT,
     CompactArray,
+    CountedArray,
     Flexible,
     NullableStruct,
     Tag,
     plain,
 )
 from kafka_forensics.parsers.spec.record_batch import LengthError
-
-
-class ShortString(Construct):
-    """Length in 16 bits, then UTF-8; -1 is null, an error unless `nullable`."""
-
-    def __init__(self, *, nullable: bool = False) -> None:
-        super().__init__()
-        self.nullable = nullable
-
-    def _parse(self, stream: Any, _context: Any, path: str) -> str | None:
-        length = int.from_bytes(stream_read(stream, 2, path), "big", signed=True)
-        if length < 0:
-            if self.nullable and length == -1:
-                return None
-            raise LengthError(f"a string of {length} bytes", path=path)
-        data: bytes = stream_read(stream, length, path)
-        try:
-            return data.decode()
-        except UnicodeDecodeError as error:
-            raise StringError(f"not UTF-8: {error.reason}", path=path) from error
-
-    def _build(self, obj: str | None, stream: Any, _context: Any, path: str) -> str | None:
-        data = b"" if obj is None else obj.encode()
-        stream_write(stream, (-1 if obj is None else len(data)).to_bytes(2, "big", signed=True), 2, path)
-        stream_write(stream, data, len(data), path)
-        return obj
 
 
 class SizedBytes(Construct):
@@ -87,32 +63,6 @@ class SizedBytes(Construct):
         stream_write(stream, obj or b"", max(length, 0), path)
         return obj
 
-
-class Array(Construct):
-    """Count in 32 bits, then the elements, none of which is empty; never null."""
-
-    def __init__(self, element: Any) -> None:
-        super().__init__()
-        self.element = element
-
-    def _parse(self, stream: Any, _context: Any, path: str) -> list[Any]:
-        count = int.from_bytes(stream_read(stream, 4, path), "big", signed=True)
-        if count < 0:
-            raise LengthError("null where an array must be", path=path)
-        elements: list[Any] = []
-        while len(elements) < count:
-            elements.append(self.element.parse_stream(stream))
-        return elements
-
-    def _build(self, obj: list[Any], stream: Any, _context: Any, path: str) -> list[Any]:
-        stream_write(stream, len(obj).to_bytes(4, "big"), 4, path)
-        for element in obj:
-            self.element.build_stream(element, stream)
-        return obj
-
-
-SHORT_STRING: Final = ShortString()
-NULLABLE_SHORT_STRING: Final = ShortString(nullable=True)
 
 OFFSET_COMMIT_KEY: Final = Struct("record_type" / Int16sb, "group" / SHORT_STRING, "topic" / SHORT_STRING, "partition" / Int32sb)
 """OffsetCommitKey.json; type 0 was written before Kafka 0.9."""
@@ -154,7 +104,7 @@ def _group_metadata(version: int) -> Any:
         "leader" / nullable,
     ]
     fields += ["current_state_timestamp" / Int64sb] if version >= 2 else []
-    fields += ["members" / (CompactArray if flexible else Array)(Struct(*member))]
+    fields += ["members" / (CompactArray if flexible else CountedArray)(Struct(*member))]
     fields += ["tagged_fields" / TAGGED_FIELDS] if flexible else []
     return Struct(*fields)
 
@@ -182,11 +132,11 @@ def value_layout(record_type: int, version: int) -> Any | None:
 
 NEWEST: Final = 3
 USER_DATA: Final = SizedBytes(nullable=True)
-_PARTITIONS: Final = Array(Struct("topic" / SHORT_STRING, "partitions" / Array(Int32sb)))
+_PARTITIONS: Final = CountedArray(Struct("topic" / SHORT_STRING, "partitions" / CountedArray(Int32sb)))
 
 
 def _subscription(version: int) -> Any:
-    fields = ["version" / Int16sb, "topics" / Array(SHORT_STRING), "user_data" / USER_DATA]
+    fields = ["version" / Int16sb, "topics" / CountedArray(SHORT_STRING), "user_data" / USER_DATA]
     fields += ["owned_partitions" / _PARTITIONS] if version >= 1 else []
     fields += ["generation_id" / Int32sb] if version >= 2 else []
     fields += ["rack_id" / NULLABLE_SHORT_STRING] if version >= 3 else []

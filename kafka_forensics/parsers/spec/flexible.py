@@ -1,4 +1,5 @@
-"""The flexible encoding of Kafka's messages (KIP-482): unsigned varints, compact strings and arrays, tagged fields.
+"""The flexible encoding of Kafka's messages (KIP-482): unsigned varints, compact strings and arrays, tagged fields; and strings and
+arrays as they were before it.
 
 Exact and slow; nothing is allocated from a declared length before its bytes exist.
 """
@@ -71,6 +72,47 @@ def parsed(layout: Any, data: bytes) -> dict[str, Any] | str:
     except ConstructError as error:
         return str(error).partition("\n")[0]
     return fields
+
+
+class ShortString(Construct):
+    """Length in 16 bits, then UTF-8, as before flexible messages; -1 is null, an error unless `nullable`."""
+
+    def __init__(self, *, nullable: bool = False) -> None:
+        super().__init__()
+        self.nullable = nullable
+
+    def _parse(self, stream: Any, _context: Any, path: str) -> str | None:
+        length = int.from_bytes(stream_read(stream, 2, path), "big", signed=True)
+        if length < 0:
+            if self.nullable and length == -1:
+                return None
+            raise LengthError(f"a string of {length} bytes", path=path)
+        return read_text(stream, length, path)
+
+    def _build(self, obj: str | None, stream: Any, _context: Any, path: str) -> str | None:
+        data = b"" if obj is None else obj.encode()
+        stream_write(stream, (-1 if obj is None else len(data)).to_bytes(2, "big", signed=True), 2, path)
+        stream_write(stream, data, len(data), path)
+        return obj
+
+
+class CountedArray(Construct):
+    """A 32-bit count, then as many elements, none of which is empty; a negative count is null, an error unless `nullable`."""
+
+    def __init__(self, element: Any, *, nullable: bool = False) -> None:
+        super().__init__()
+        self.element = element
+        self.nullable = nullable
+
+    def _parse(self, stream: Any, _context: Any, path: str) -> list[Any] | None:
+        count = int.from_bytes(stream_read(stream, 4, path), "big", signed=True)
+        return read_elements(self.element, count, stream, path, nullable=self.nullable)
+
+    def _build(self, obj: list[Any] | None, stream: Any, _context: Any, path: str) -> list[Any] | None:
+        stream_write(stream, (-1 if obj is None else len(obj)).to_bytes(4, "big", signed=True), 4, path)
+        for element in obj or ():
+            self.element.build_stream(element, stream)
+        return obj
 
 
 class CompactString(Construct):
@@ -243,6 +285,8 @@ def without_defaults(layout: Construct, value: Any) -> Any:
             return value
 
 
+SHORT_STRING: Final = ShortString()
+NULLABLE_SHORT_STRING: Final = ShortString(nullable=True)
 COMPACT_STRING: Final = CompactString()
 NULLABLE_STRING: Final = CompactString(nullable=True)
 TAGGED_FIELDS: Final = _Tagged()

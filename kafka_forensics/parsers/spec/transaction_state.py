@@ -4,50 +4,11 @@ Version 0 counts with 32-bit integers, version 1 (transaction.version 1 and up, 
 tagged fields. A null array is the state Empty's, or what the Complete states leave of their partitions.
 """
 
-from typing import Any, Final
+from typing import Final
 
-from construct import Construct, Int8sb, Int16sb, Int32sb, Int64sb, Struct, stream_read, stream_write
+from construct import Int8sb, Int16sb, Int32sb, Int64sb, Struct
 
-from kafka_forensics.parsers.spec.flexible import COMPACT_STRING, TAGGED_FIELDS, CompactArray, read_elements, read_text
-from kafka_forensics.parsers.spec.record_batch import LengthError
-
-
-class NonNullString(Construct):
-    """A 16-bit length, then UTF-8; a negative length would be null and is an error here."""
-
-    def _parse(self, stream: Any, _context: Any, path: str) -> str:
-        length = int.from_bytes(stream_read(stream, 2, path), "big", signed=True)
-        if length < 0:
-            raise LengthError("null where a string must be", path=path)
-        return read_text(stream, length, path)
-
-    def _build(self, obj: str, stream: Any, _context: Any, path: str) -> str:
-        data = obj.encode()
-        stream_write(stream, len(data).to_bytes(2, "big", signed=True), 2, path)
-        stream_write(stream, data, len(data), path)
-        return obj
-
-
-class CountedArray(Construct):
-    """A 32-bit count, then as many elements, none of which is empty; a negative count is null, an error unless `nullable`."""
-
-    def __init__(self, element: Any, *, nullable: bool = False) -> None:
-        super().__init__()
-        self.element = element
-        self.nullable = nullable
-
-    def _parse(self, stream: Any, _context: Any, path: str) -> list[Any] | None:
-        count = int.from_bytes(stream_read(stream, 4, path), "big", signed=True)
-        return read_elements(self.element, count, stream, path, nullable=self.nullable)
-
-    def _build(self, obj: list[Any] | None, stream: Any, _context: Any, path: str) -> list[Any] | None:
-        stream_write(stream, (-1 if obj is None else len(obj)).to_bytes(4, "big", signed=True), 4, path)
-        for element in obj or ():
-            self.element.build_stream(element, stream)
-        return obj
-
-
-SHORT_STRING: Final = NonNullString()
+from kafka_forensics.parsers.spec.flexible import COMPACT_STRING, SHORT_STRING, TAGGED_FIELDS, CompactArray, CountedArray
 
 TRANSACTION_LOG_KEY: Final = Struct("version" / Int16sb, "transactional_id" / SHORT_STRING)
 """Key of every record; `version` 0 is the only type there is."""

@@ -221,7 +221,7 @@ def _records(batch: bytes, position: int, options: DumpOptions) -> Iterator[Row]
         length = VARINT.parse_stream(stream)
         if stream.tell() + length > len(payload):
             return
-        yield _field(structure, start, payload, record_start, stream.tell(), "length", length)
+        yield _field(structure, start, payload, (record_start, stream.tell()), "length", length)
         for part in RECORD_BODY.subcons:
             before = stream.tell()
             value = part.parse_stream(stream)
@@ -229,10 +229,11 @@ def _records(batch: bytes, position: int, options: DumpOptions) -> Iterator[Row]
                 size = stream.tell() - before
                 yield _hidden(structure, start + before, payload[before : stream.tell()], size, options, part.name)
             else:
-                yield _field(structure, start, payload, before, stream.tell(), part.name, value)
+                yield _field(structure, start, payload, (before, stream.tell()), part.name, value)
 
 
-def _field(structure: str, start: int, payload: bytes, before: int, behind: int, name: str, value: int) -> Row:
+def _field(structure: str, start: int, payload: bytes, span: tuple[int, int], name: str, value: int) -> Row:
+    before, behind = span
     raw = payload[before:behind]
     return (structure, start + before, behind - before, raw.hex(" "), name, value, meaning(f"record.{name}", value))
 

@@ -120,6 +120,25 @@ class DumpInputs:
     left_out: list[str] = field(default_factory=list)
 
 
+def _take_lone_files(
+    inputs: DumpInputs, source: "ByteSource", files: "list[Entry]", options: DumpOptions, *, alone: bool
+) -> list[tuple[str, int]]:
+    """Take the files given by themselves that `options` ask for; the partitions of all, where that is known."""
+    there = []
+    for entry in files:
+        try:
+            place = _lone_place(source, options)
+        except UsageError:
+            if alone:
+                raise
+            inputs.left_out.append(source.name)
+            continue
+        there += [] if place is None else [place]
+        if place is None or fits(place, _asked(options)):
+            inputs.files.append(_lone_file(source, entry))
+    return there
+
+
 def find_files(paths: list[str], options: DumpOptions) -> DumpInputs:
     """Every file that `paths` name or hold, in order.
 
@@ -135,23 +154,13 @@ def find_files(paths: list[str], options: DumpOptions) -> DumpInputs:
         inputs.left_out += [
             typed_path(source, entry.path) for entry in [*discovery.unknown, *discovery.unsearched, *_strange(discovery.irregular)]
         ]
-        for entry in discovery.files:
-            try:
-                place = _lone_place(source, options)
-            except UsageError:
-                if len(every) == 1:
-                    raise
-                inputs.left_out.append(source.name)
-                continue
-            there += [] if place is None else [place]
-            if place is None or fits(place, _asked(options)):
-                inputs.files.append(_lone_file(source, entry))
+        there += _take_lone_files(inputs, source, discovery.files, options, alone=len(every) == 1)
         inputs.several |= not discovery.files
         for log_directory in discovery.log_directories:
             _take_log_directory(inputs, source, log_directory, options)
             there += _places(log_directory)
     chosen = options.topic_glob is not None or options.partition is not None
-    if chosen and not inputs.files and not any(fits(one, _asked(options)) for one in there):
+    if chosen and not inputs.files and not any(fits(place, _asked(options)) for place in there):
         raise_unless_hidden(nothing_there(set(there), _asked(options)), hidden=bool(inputs.incomplete))
     use_compiled(worth_compiling(sum(file.size_in_bytes for file in inputs.files if file.kind in LOG_KINDS)))
     return inputs

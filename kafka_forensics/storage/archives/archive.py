@@ -221,7 +221,7 @@ class ZipSource(ArchiveSource):
 
         def decoder() -> Decoder:
             end = start + place.compressed_size
-            return DeflateDecoder(file, start, end, size_in_bytes=size_in_bytes, crc=place.crc, report=report)
+            return DeflateDecoder(file, (start, end), size_in_bytes=size_in_bytes, crc=place.crc, report=report)
 
         with self._lock:
             stream = self._streams.get(place.position)

@@ -111,9 +111,9 @@ class DeflateDecoder:
     """
 
     def __init__(
-        self, file: ByteFile, start: int, end: int, *, size_in_bytes: int, crc: int, report: Callable[[str], None]
+        self, file: ByteFile, span: tuple[int, int], *, size_in_bytes: int, crc: int, report: Callable[[str], None]
     ) -> None:
-        self._input = _Input(file, start, end)
+        self._input = _Input(file, *span)
         self._inflate = zlib.decompressobj(_RAW_DEFLATE)
         self._pending = b""
         self._left = size_in_bytes

@@ -152,15 +152,15 @@ class MemberTree:
 
         An absolute target is the member of that name, as archives keep them without the `/` at the beginning.
         """
-        if path and any(part in {"", ".", ".."} for part in path.split("/")):
+        if _is_irregular(path):
             return Reached(None, path)
         held: list[tuple[str, Directory]] = [("", self.root)]
-        parts = deque(path.split("/") if path else ())
+        parts = deque(_names(path))
         node: Directory | Member | None = self.root
         met: list[str] = []
 
-        def own() -> str:
-            return "/".join(name for name, _ in held[1:])
+        def own(*below: str) -> str:
+            return "/".join([*(name for name, _ in held[1:]), *below])
 
         while parts:
             part = parts.popleft()
@@ -171,7 +171,7 @@ class MemberTree:
                 node = held[-1][1]
                 continue
             node = held[-1][1].children.get(part)
-            name = f"{own()}/{part}".lstrip("/") if len(held) > 1 else part
+            name = own(part)
             if isinstance(node, Directory):
                 held.append((part, node))
             elif node is None or (parts and node.kind is not EntryKind.SYMLINK):
@@ -185,7 +185,7 @@ class MemberTree:
                 text = target_of(name, node)
                 if text.startswith("/"):
                     held = held[:1]
-                parts.extendleft(reversed([one for one in text.split("/") if one not in {"", "."}]))
+                parts.extendleft(reversed(_names(text)))
                 node = held[-1][1]
         return Reached(node, own(), linked=bool(met))
 
@@ -349,3 +349,11 @@ class MemberFile:
         if count < wanted:
             missing = f"[{position + count}, {position + wanted})"
             raise SourceError(self._path, f"the archive is cut short or damaged: bytes {missing} of this member are missing")
+
+
+def _names(path: str) -> list[str]:
+    return [part for part in path.split("/") if part not in {"", "."}]
+
+
+def _is_irregular(path: str) -> bool:
+    return bool(path) and any(part in {"", ".", ".."} for part in path.split("/"))
