@@ -16,7 +16,6 @@ from kafka_forensics.analysis.transactions import transactions
 from kafka_forensics.analysis.transactions_across import facts as transactions_facts
 from kafka_forensics.engine import task_values
 from kafka_forensics.evidence import context, inputs, ledger, options
-from kafka_forensics.folding.keys import parts as key_parts
 from kafka_forensics.folding.keys import question as key_question
 from kafka_forensics.judging import partitions, scanning
 from kafka_forensics.model import batches, changes, controller, coordinators, files, findings, results
@@ -24,7 +23,7 @@ from kafka_forensics.parsers import log_dir as discovery
 from kafka_forensics.storage import source
 
 _MODULES: Final[tuple[ModuleType, ...]] = (
-    *(compaction, key_parts, key_question, ledger),
+    *(compaction, key_question, ledger),
     *(context, continuity, epochs, framing, indexes, misplaced, placement, producer_rules, producer_runs, producers, replica),
     *(bounds, transaction_endings, transaction_markers, transactions, transactions_facts, witnesses),
     *(changes, task_values, inputs, options, partitions, scanning),

@@ -1,9 +1,38 @@
 """Where an export goes, by what a user typed: a directory, or a URI of a storage service."""
 
+import contextlib
 import os
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Final, TypeVar
 
-from kafka_forensics.export.target import ExportPlace, Target
+from kafka_forensics.errors import SourceError, UsageError
+from kafka_forensics.export.target import (
+    INCOMPLETE,
+    SUCCESS,
+    TEMPORARY,
+    UNFINISHED,
+    ExportPlace,
+    Files,
+    HashedFile,
+    Target,
+    mark_of,
+    refuse_names,
+)
 from kafka_forensics.storage.open import local_path
+from kafka_forensics.storage.remote import (
+    NATIVE,
+    RemotePlace,
+    RequestFailedError,
+    StorageOptions,
+    attempt,
+    children,
+    once,
+    open_filesystem,
+    remote_place,
+    storage_options,
+)
 
 Storage = tuple[tuple[str, str], ...]
 
@@ -13,7 +42,6 @@ def open_place(output: str, inputs: list[str], storage: Storage = ()) -> ExportP
     here = local_path(output)
     if here is not None:
         return Target.open(here, inputs)
-    from kafka_forensics.export.remote_target import RemoteTarget
 
     return RemoteTarget.open(output, inputs, storage)
 
@@ -23,7 +51,6 @@ def join_place(path: str, token: str, storage: Storage = ()) -> ExportPlace:
     here = local_path(path)
     if here is not None:
         return Target.join(here, token)
-    from kafka_forensics.export.remote_target import RemoteTarget
 
     return RemoteTarget.join(path, token, storage)
 
@@ -42,3 +69,237 @@ def absolute(output: str) -> str:
 def inputs_named(paths: list[str]) -> list[str]:
     """What paths with or without a name before them may name."""
     return [path for given in paths for path in (given, given.partition("=")[2]) if path]
+
+
+# An export at a prefix of a storage service. There are no directories and no renaming there: a file is copied to its name.
+#
+# `_UNFINISHED` and `_SUCCESS` mean what they mean in a directory (`target`). What differs: two exports that begin at the same
+# moment may both find the prefix empty (the first that looks again gives way), and a process that has been given up may still
+# leave a file in `_temporary` after the end, which is no part of any dataset.
+
+
+Answer = TypeVar("Answer")
+_FLAT: Final = frozenset({"s3", "gs", "abfs"})
+"""Schemes without directories: nothing is made above a file, and a file is renamed by copying it."""
+_MARK_BYTES: Final = 1 << 10
+
+
+class RemoteTarget:
+    """The prefix of one export; `open` begins it, `finish` seals it."""
+
+    def __init__(self, place: RemotePlace, options: StorageOptions, token: str) -> None:
+        self.path = place.name
+        self.token = token
+        self._options = options
+        self._is_flat = place.scheme in _FLAT
+        filesystem, self._root = open_filesystem(place, options)
+        self._fs: Any = filesystem
+        self._uploads: Any = open_filesystem(place, options, uploads=True)[0]
+        self._begin = self._once if place.scheme in NATIVE else self._ask  # fsspec's back ends need not repeat a request
+
+    @classmethod
+    def open(cls, uri: str, inputs: list[str], storage: tuple[tuple[str, str], ...]) -> "RemoteTarget":
+        """Take an empty prefix. Raises UsageError if something is there, it lies in an input, or cannot be written to."""
+        place = remote_place(uri)
+        _refuse_inside(place, inputs)
+        with _no_source(place.name):
+            target = cls(place, storage_options(storage, uri=place.name).with_options(place.options), uuid.uuid4().hex)
+        refuse_names(target.path, target._names())
+        with target._writing(f"{target._root}/{UNFINISHED}") as file:
+            file.write(mark_of(target.token).encode())
+        if target._mark() != mark_of(target.token):
+            refuse_names(target.path, [UNFINISHED])
+        return target
+
+    @classmethod
+    def join(cls, uri: str, token: str, storage: tuple[tuple[str, str], ...]) -> "RemoteTarget":
+        """Take part in the export with this token. Raises UsageError if it is not what is at `uri`."""
+        place = remote_place(uri)
+        with _no_source(place.name):
+            target = cls(place, storage_options(storage, uri=place.name).with_options(place.options), token)
+        if target._mark() != mark_of(token):
+            raise UsageError(f"{target.path}: another export is there")
+        return target
+
+    @contextmanager
+    def file(self, name: str) -> Iterator[HashedFile]:
+        """A new file below the prefix, which has its `name` only once it is whole. Raises UsageError if it cannot be written."""
+        temporary = f"{uuid.uuid4().hex}-{name.rpartition('/')[2]}"
+        with self.temporary.file(temporary) as file:
+            yield file
+        self.adopt(temporary, name)
+
+    @property
+    def temporary(self) -> Files:
+        """Where a process that takes part writes; it uses no name twice."""
+        return _Temporary(self)
+
+    def share(self) -> None:
+        """Let other processes take part: there is nothing to be made."""
+
+    def adopt(self, temporary: str, name: str) -> None:
+        """Give its name to a whole file of another process."""
+        source, path = f"{self._root}/{TEMPORARY}/{temporary}", f"{self._root}/{name}"
+        self._make_above(path)
+        if self._is_flat:
+            self._ask(lambda: self._fs.copy_file(source, path))
+            self._remove(source)
+        else:
+            self._ask(lambda: self._move(source, path))
+
+    def clear(self) -> None:
+        """Take away what no file came of."""
+        self._ask(lambda: self._delete(TEMPORARY))
+
+    def finish(self, *, whole: bool = True) -> None:
+        """Say that the export has ended, and whether it is `whole`."""
+        with self.file(SUCCESS if whole else INCOMPLETE):
+            pass
+        self.clear()
+        self._remove(f"{self._root}/{UNFINISHED}")
+
+    def withdraw(self) -> None:
+        """Take the prefix back if nothing has been written to it."""
+        with contextlib.suppress(UsageError):
+            if set(self._names()) <= {UNFINISHED, TEMPORARY}:
+                self.clear()
+                self._remove(f"{self._root}/{UNFINISHED}")
+
+    def _remove(self, path: str) -> None:
+        """Delete a file; one that is gone may be gone by a request whose answer was lost."""
+
+        def delete() -> None:
+            with contextlib.suppress(FileNotFoundError):
+                self._fs.delete_file(path)
+
+        self._ask(delete)
+
+    def _move(self, source: str, path: str) -> None:
+        """Rename a file; one that has its name already may have it by a request whose answer was lost."""
+        try:
+            self._fs.move(source, path)
+        except FileNotFoundError:
+            if not self._fs.get_file_info(path).is_file:
+                raise
+
+    def _delete(self, name: str) -> None:
+        from pyarrow.fs import FileType
+
+        path = f"{self._root}/{name}"
+        if self._fs.get_file_info(path).type is not FileType.NotFound:
+            self._fs.delete_dir(path)
+
+    def _names(self) -> list[str]:
+        """What is directly below the prefix, sorted."""
+        found, _ = self._ask(lambda: children(self._fs, self._root, allow_not_found=True))
+        return sorted(one.base_name for one in found)
+
+    def _mark(self) -> str:
+        """What `_UNFINISHED` says."""
+
+        def read() -> bytes:
+            with self._fs.open_input_file(f"{self._root}/{UNFINISHED}") as file:
+                return bytes(file.read(_MARK_BYTES))
+
+        return self._ask(read).decode("ascii", "replace")
+
+    def _make_above(self, path: str) -> None:
+        if not self._is_flat:
+            self._ask(lambda: self._fs.create_dir(path.rpartition("/")[0], recursive=True))
+
+    @contextmanager
+    def _writing(self, path: str) -> Iterator[HashedFile]:
+        """A file that is there once it is whole; of one that failed, nothing stays. Raises UsageError."""
+        self._make_above(path)
+        stream = _Stream(self, self._begin(lambda: self._uploads.open_output_stream(path)))
+        try:
+            yield HashedFile(stream)
+            stream.close()
+        except BaseException:
+            with contextlib.suppress(UsageError):
+                stream.close()
+            with contextlib.suppress(UsageError):
+                self._remove(path)
+            raise
+
+    def _ask(self, ask: Callable[[], Answer]) -> Answer:
+        try:
+            return attempt(ask, self._options)
+        except RequestFailedError as error:
+            raise self._cannot(error.failure.words) from None
+
+    def _once(self, ask: Callable[[], Answer]) -> Answer:
+        try:
+            return once(ask, self._options)
+        except RequestFailedError as error:
+            raise self._cannot(error.failure.words) from None
+
+    def _cannot(self, words: str) -> UsageError:
+        return UsageError(
+            f"cannot write to {self.path}: {words}", hint="check the bucket, credentials and rights (docs/storage.md)"
+        )
+
+
+class _Stream:
+    """A file on its way to a storage service. Whatever its library raises is a UsageError here, and nothing of it is repeated."""
+
+    def __init__(self, target: RemoteTarget, stream: Any) -> None:
+        self._target = target
+        self._stream = stream
+
+    @property
+    def closed(self) -> bool:
+        """Whether nothing more can be written."""
+        return bool(self._stream.closed)
+
+    def write(self, data: memoryview) -> None:
+        """Append `data`. Raises UsageError."""
+        self._target._once(lambda: self._stream.write(data))
+
+    def flush(self) -> None:
+        """Hand what is buffered on. Raises UsageError."""
+        self._target._once(self._stream.flush)
+
+    def close(self) -> None:
+        """Make the object of what was written; a second call does nothing. Raises UsageError."""
+        if not self._stream.closed:
+            self._target._once(self._stream.close)
+
+
+class _Temporary:
+    """The files of a process that takes part."""
+
+    def __init__(self, target: RemoteTarget) -> None:
+        self._target = target
+
+    @contextmanager
+    def file(self, name: str) -> Iterator[HashedFile]:
+        """A new file. Raises UsageError if it cannot be written."""
+        with self._target._writing(f"{self._target._root}/{TEMPORARY}/{name}") as file:
+            yield file
+
+
+@contextmanager
+def _no_source(name: str) -> Iterator[None]:
+    """Errors of what is read as errors of what is to be written to."""
+    try:
+        yield
+    except SourceError as error:
+        raise UsageError(f"cannot write to {name}: {error.reason}") from error
+
+
+def _refuse_inside(place: RemotePlace, inputs: list[str]) -> None:
+    """Raise UsageError if an input is at the place or above it; patterns count up to where they begin."""
+    for given in inputs:
+        if local_path(given) is not None:
+            continue
+        other = remote_place(given)
+        fixed = other.root
+        for mark in "*?[":
+            fixed = fixed.partition(mark)[0]
+        above = fixed.rstrip("/") if fixed == other.root else fixed.rpartition("/")[0]
+        if other.scheme == place.scheme and f"{place.root}/".startswith(f"{above}/"):
+            raise UsageError(
+                f"output {place.name} lies inside the input {other.name}: evidence is never written to",
+                hint="choose another place for the output",
+            )

@@ -4,28 +4,318 @@ There is no `pushFilters`, and there must be none while Spark 4.3 and older are 
 use of the DataFrame, which then gives wrong rows without a word. What shall not be read is said by options and by `schema`.
 """
 
+import glob
+import json
 import logging
 import os
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, TypeVar
 
+import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
-from pyspark.sql.types import StructType
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    BooleanType,
+    DataType,
+    IntegerType,
+    LongType,
+    ShortType,
+    StringType,
+    StructField,
+    StructType,
+)
 
 from kafka_forensics.compiled.code_cache import keep_out_of
-from kafka_forensics.errors import ForensicsError, PathMissingError, UsageError
+from kafka_forensics.errors import ForensicsError, PathMissingError, UsageError, did_you_mean, perhaps_meant
+from kafka_forensics.evidence.ledger import Extent
 from kafka_forensics.evidence.paths import open_paths, split_name
 from kafka_forensics.facts.read import read_task
-from kafka_forensics.facts.rows import FROM_SCANS
+from kafka_forensics.facts.rows import FROM_SCANS, SPLIT_BYTES, FactQuery
 from kafka_forensics.facts.splits import plan_tasks
-from kafka_forensics.spark.options import SourceOptions, arrow_schema, chosen_columns, parse_options, spark_schema
+from kafka_forensics.model.schemas import SNAPSHOT, SNAPSHOT_FACTS, about, fact_named
 from kafka_forensics.storage.open import local_path
+from kafka_forensics.storage.remote import apart
 
-if TYPE_CHECKING:
-    import pyarrow as pa
+# Options of the data source: what may be said, and what to say about what cannot be meant.
+
+
+# From the model's Arrow schemas to Spark's, in one place: same names, same order, all nullable, unsigned numbers made wider.
+
+
+_PLAIN: dict[Any, DataType] = {
+    pa.int16(): ShortType(),
+    pa.int32(): IntegerType(),
+    pa.int64(): LongType(),
+    pa.uint32(): LongType(),
+    pa.bool_(): BooleanType(),
+    pa.string(): StringType(),
+    pa.binary(): BinaryType(),
+}
+
+
+def fact_schema(fact: str, *, snapshots: bool = False) -> pa.Schema:
+    """The declared schema of a fact, of several snapshots with their name before all else. Raises UsageError if there is none."""
+    if not snapshots and fact in SNAPSHOT_FACTS:
+        hint = "say snapshots=true, and load the folder that holds them"
+        raise UsageError(f"the fact {fact} is what several snapshots differ in", hint=hint)
+    found = fact_named(fact, SNAPSHOT_FACTS if snapshots else None)
+    return found.schema.insert(0, SNAPSHOT) if snapshots and fact not in SNAPSHOT_FACTS else found.schema
+
+
+def spark_schema(fact: str, *, snapshots: bool = False) -> StructType:
+    """Spark's schema of a fact; the meaning of each column is its comment. Raises UsageError if there is no such fact."""
+    fields = fact_schema(fact, snapshots=snapshots)
+    return StructType(
+        [StructField(field.name, spark_type(field.type), nullable=True, metadata={"comment": about(field)}) for field in fields]
+    )
+
+
+def spark_type(kind: pa.DataType) -> DataType:
+    """Spark's type for a type of the model: lists and structs of nullable parts, all numbers signed."""
+    plain = _PLAIN.get(kind)
+    if plain is not None:
+        return plain
+    if pa.types.is_list(kind):
+        return ArrayType(spark_type(kind.value_type), containsNull=True)
+    assert pa.types.is_struct(kind)
+    return StructType([StructField(one.name, spark_type(one.type), nullable=True) for one in kind])
+
+
+def arrow_schema(fact: str, columns: tuple[str, ...], *, snapshots: bool = False) -> pa.Schema:
+    """The Arrow schema in which Spark takes these columns of a fact."""
+    schema = fact_schema(fact, snapshots=snapshots)
+    fields: list[Any] = [pa.field(name, _arrow_type(schema.field(name).type)) for name in columns]
+    return pa.schema(fields)
+
+
+def _arrow_type(kind: pa.DataType) -> pa.DataType:
+    if kind == pa.uint32():
+        return pa.int64()
+    if pa.types.is_list(kind):
+        return pa.list_(pa.field("element", _arrow_type(kind.value_type)))
+    if pa.types.is_struct(kind):
+        parts: list[Any] = [pa.field(one.name, _arrow_type(one.type)) for one in kind]
+        return pa.struct(parts)
+    return kind
+
+
+def chosen_columns(fact: str, schema: Any, *, snapshots: bool = False) -> tuple[str, ...]:
+    """The names in a schema that was asked for: a StructType, or the `pyarrow.Schema` that servers without a JVM hand over.
+
+    Raises UsageError for a name that the fact does not have, a name that comes twice, and another type or nullability.
+    """
+    names = _field_names(schema)
+    known = spark_schema(fact, snapshots=snapshots)
+    for name in names:
+        if name not in known.names:
+            raise _unknown(fact, name, known.names)
+        if names.count(name) > 1:
+            raise UsageError(f"the column {name} is asked for twice")
+    for asked in schema.fields if isinstance(schema, StructType) else ():
+        declared = known[asked.name].dataType
+        if asked.dataType != declared:
+            told = f"{declared.simpleString()}, not {asked.dataType.simpleString()}"
+            raise UsageError(f"the column {asked.name} of the fact {fact} is {told}")
+        if not asked.nullable:
+            raise UsageError(f"the column {asked.name} of the fact {fact} is nullable", hint="leave NOT NULL away")
+    return tuple(names)
+
+
+def _field_names(schema: Any) -> list[str]:
+    return list(schema.names)
+
+
+def _unknown(fact: str, name: str, known: list[str]) -> UsageError:
+    meant = perhaps_meant(name, known)
+    if name == SNAPSHOT.name:
+        meant = "say snapshots=true to read several snapshots: "
+    return UsageError(f"the fact {fact} has no column {name!r}", hint=f"{meant}it has {', '.join(known)}")
+
+
+DEFAULT_FACT: Final = "batches"
+OPTIONS: Final = (
+    "fact",
+    "path",
+    "paths",
+    "snapshots",
+    "order",
+    "topics",
+    "partitions",
+    "brokers",
+    "offset_from",
+    "offset_to",
+    "timestamp_from",
+    "timestamp_to",
+    "on_corrupt",
+    "split_bytes",
+    "payloads",
+    "deep",
+    "live",
+    "copied",
+    "as_of",
+)
+"""All but those of a storage service, whose names begin with `storage.`."""
+STORAGE: Final = "storage."
+_SMALLEST_SPLIT: Final = 1 << 10
+_RANGE: Final = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?", re.ASCII)
+_NUMBER: Final = re.compile(r"-?\d{1,19}", re.ASCII)
+_SIZE: Final = re.compile(r"(\d{1,15})\s*([kmgt]?)(?:i?b)?", re.ASCII | re.IGNORECASE)
+_TRUTHS: Final = {"true": True, "false": False}
+Value = TypeVar("Value")
+_COPIED: Final = {reading.value: reading for reading in (Extent.WHOLE, Extent.PARTIAL)}
+_UNITS: Final = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
+_URI: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
+
+
+@dataclass(frozen=True, slots=True)
+class SourceOptions:
+    """What a reader was told, columns aside; `storage` may hold secrets.
+
+    With `snapshots` the paths are those of snapshots, or of a folder that holds some; `order` are the names of those wanted.
+    """
+
+    paths: list[str]
+    query: FactQuery
+    storage: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    snapshots: bool = False
+    order: tuple[str, ...] = ()
+
+
+def parse_options(given: Mapping[str, str]) -> SourceOptions:
+    """The options of a reader, names in any case. Raises UsageError, in words, for whatever cannot be meant."""
+    told = {name.lower(): value for name, value in given.items()}
+    storage = tuple(sorted((name.removeprefix(STORAGE), value) for name, value in told.items() if name.startswith(STORAGE)))
+    for name in told:
+        if name not in OPTIONS and not name.startswith(STORAGE):
+            choice = did_you_mean(name, OPTIONS, otherwise=f"there are {', '.join(OPTIONS)} and {STORAGE}*")
+            raise UsageError(f"there is no option {name!r} of kafka_log", hint=choice)
+    snapshots = _choice(told, "snapshots", _TRUTHS, "false")
+    fact = told.get("fact", DEFAULT_FACT)
+    fact_schema(fact, snapshots=snapshots)
+    query = FactQuery(
+        fact,
+        (),
+        topics=_names(told, "topics"),
+        partitions=_partitions(told),
+        brokers=_names(told, "brokers"),
+        offset_from=_offset(told, "offset_from"),
+        offset_to=_offset(told, "offset_to"),
+        timestamp_from=_timestamp(told, "timestamp_from"),
+        timestamp_to=_timestamp(told, "timestamp_to"),
+        strict=_choice(told, "on_corrupt", {"report": False, "strict": True}, "report"),
+        split_bytes=_split_bytes(told),
+        payloads=_choice(told, "payloads", _TRUTHS, "true"),
+        deep=_choice(told, "deep", _TRUTHS, "") if "deep" in told else None,
+        live=_choice(told, "live", _TRUTHS, "false"),
+        copied=_choice(told, "copied", _COPIED, "") if "copied" in told else None,
+        as_of_ms=_timestamp(told, "as_of"),
+    )
+    order = _names(told, "order")
+    if order and not snapshots:
+        raise UsageError("order chooses among snapshots, and none are read", hint="say snapshots=true as well")
+    paths, storage = apart(_paths(told), storage)
+    return SourceOptions(paths, query, storage, snapshots, order)
+
+
+def _names(values: Mapping[str, str], option: str) -> tuple[str, ...]:
+    """Names between commas."""
+    if option not in values:
+        return ()
+    names = [one.strip() for one in values[option].split(",")]
+    if not all(names):
+        raise UsageError(
+            f"{option} is {values[option]!r}: there is a name missing", hint=f"like {option}=a,b, or leave it away for all"
+        )
+    return tuple(names)
+
+
+def _partitions(values: Mapping[str, str]) -> tuple[tuple[int, int], ...]:
+    ranges = []
+    for name in _names(values, "partitions"):
+        found = _RANGE.fullmatch(name)
+        if found is None:
+            raise UsageError(f"partitions is {values['partitions']!r}: {name!r} is no number", hint="like partitions=0,2,4-7")
+        ranges.append((int(found[1]), int(found[2] or found[1])))
+    return tuple(ranges)
+
+
+def _offset(values: Mapping[str, str], option: str) -> int | None:
+    value = values.get(option)
+    if value is None:
+        return None
+    if not _NUMBER.fullmatch(value.strip()) or not -(1 << 63) <= int(value) < 1 << 63:
+        raise UsageError(f"{option} is {value!r}, which is no offset", hint=f"like {option}=1200")
+    return int(value)
+
+
+def _timestamp(values: Mapping[str, str], option: str) -> int | None:
+    """Milliseconds since 1970; ISO 8601 without a zone is in UTC."""
+    value = values.get(option)
+    if value is None:
+        return None
+    if _NUMBER.fullmatch(value.strip()) and -(1 << 63) <= int(value) < 1 << 63 and len(value.strip()) != len("20261120"):
+        return int(value)
+    try:
+        moment = datetime.fromisoformat(value.strip())
+    except ValueError as error:
+        hint = f"like {option}=2026-11-20T08:30:00Z, or milliseconds since 1970"
+        raise UsageError(f"{option} is {value!r}, which is no time", hint=hint) from error
+    moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+    return int((moment - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds() * 1000)
+
+
+def _choice(values: Mapping[str, str], option: str, choices: Mapping[str, Value], default: str) -> Value:
+    value = values.get(option, default).strip().lower()
+    if value not in choices:
+        hint = did_you_mean(value, choices, otherwise=f"choose from {', '.join(choices)}")
+        raise UsageError(f"{option} is {values[option]!r}, which is none of its values", hint=hint)
+    return choices[value]
+
+
+def _split_bytes(values: Mapping[str, str]) -> int:
+    value = values.get("split_bytes", str(SPLIT_BYTES))
+    found = _SIZE.fullmatch(value.strip())
+    size = 0 if found is None else int(found[1]) << _UNITS[found[2].lower()]
+    if size < _SMALLEST_SPLIT:
+        raise UsageError(
+            f"split_bytes is {value!r}, which is no size of at least {_SMALLEST_SPLIT} bytes", hint="like split_bytes=256m"
+        )
+    return size
+
+
+def _paths(values: Mapping[str, str]) -> list[str]:
+    """The paths of `load`, patterns replaced by what matches them."""
+    given = [values["path"]] if "path" in values else []
+    if "paths" in values:
+        try:
+            several = json.loads(values["paths"])
+        except ValueError as error:
+            raise UsageError(f"paths is {values['paths']!r}, which is no JSON list", hint="give the paths to load()") from error
+        if not isinstance(several, list) or not all(isinstance(one, str) for one in several):
+            raise UsageError(f"paths is {values['paths']!r}, which is no JSON list of texts", hint="give the paths to load()")
+        given += several
+    if not given:
+        raise UsageError("no path was given", hint='like spark.read.format("kafka_log").load("/copies/broker-1")')
+    return [path for one in given for path in _matches(one)]
+
+
+def _matches(given: str) -> list[str]:
+    """What a pattern matches; a path that exists as it stands, or has no pattern in it, or is a URI, is itself."""
+    if not given.strip():
+        raise UsageError("an empty path", hint="give log directories of brokers, or partition directories")
+    name, path = split_name(given)
+    if os.path.lexists(path) or _URI.match(path) or not glob.has_magic(path):
+        return [given]
+    found = sorted(glob.glob(path))
+    if not found:
+        raise PathMissingError(f"nothing matches {path}")
+    return found if name is None else [f"{name}={one}" for one in found]
 
 
 # Errors as a user of Spark meets them: our sentence first, and the hint with it, not our stack before it.

@@ -14,8 +14,18 @@ from kafka_forensics.model.files import typed_words
 from kafka_forensics.model.findings import Finding, Severity
 from kafka_forensics.wording.forks import kept_by, not_whole, rivals, successor, truncation, versions_held
 from kafka_forensics.wording.prose import Value, filled, prose
-from kafka_forensics.wording.small_files import defect, without
-from kafka_forensics.wording.values import TEXT_LIMIT, amount, clean, copies_on, listed, named_brokers, span, spoken
+from kafka_forensics.wording.values import (
+    TEXT_LIMIT,
+    amount,
+    clean,
+    copies_on,
+    defect,
+    listed,
+    named_brokers,
+    span,
+    spoken,
+    without,
+)
 
 _ONLY: Final = "Only one copy was looked at: if others exist, give their log directories, too."
 _NAME_FIRST: Final = re.compile(r"\{\{ (file|log_dirs)\b")

@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Final, SupportsIndex
 
+from kafka_forensics.model.findings import Finding
+
 TEXT_LIMIT: Final = 160
 LIST_LIMIT: Final = 6
 _UNITS: Final = ((172_800, 86_400, 3600, ("d", "h")), (3600, 3600, 60, ("h", "min")), (60, 60, 1, ("min", "s")))
@@ -105,3 +107,56 @@ def damaged_bytes(size_in_bytes: int, spans: Sequence[tuple[int, int]]) -> str:
     where = f" (offset{'' if offsets.isdigit() else 's'} {offsets})" if offsets else ""
     noun, verb = ("byte", "is") if size_in_bytes == 1 else ("bytes", "are")
     return f"{size_in_bytes} {noun} of the log{where} {verb} damaged"
+
+
+# What is wrong with a small file (an index, a snapshot, a checkpoint), and what it costs to start without it.
+
+
+DEFECTS: Final = {
+    "broker_epoch": "its broker epoch cannot be read",
+    "cluster_id": "its cluster id cannot be read",
+    "count": "the number of its entries is missing or wrong",
+    "directory_id": "its directory id cannot be read",
+    "epoch": "an epoch cannot be read",
+    "escape": "a character is escaped wrongly",
+    "fields": "a line has another form",
+    "json": "it is no JSON",
+    "line_too_long": "a line is too long",
+    "missing": "a line is missing that must be there",
+    "node_id": "its node id cannot be read",
+    "offset": "an offset cannot be read",
+    "oversized": "it is too large",
+    "partition": "a partition cannot be read",
+    "too_many_lines": "it has too many lines",
+    "topic": "no topic can have such a name",
+    "topic_id": "its topic id cannot be read",
+    "unterminated": "its last line has no end",
+    "version": "its version is missing or unknown",
+    "zeros": "it is filled with zeros",
+}
+"""What the reasons say that reading a checkpoint or identity file gives."""
+WITHOUT: Final = {
+    "leader-epoch-checkpoint": (
+        "without it Kafka knows no leader epochs of this log but those of batches that a recovery after an unclean stop walks;"
+        " knowing none, it cuts it as a follower at its high watermark, not at a fork"
+    ),
+    "replication-offset-checkpoint": (
+        "without it Kafka takes each log's start for its high watermark until replicas have fetched again, and before version 0.11"
+        " a follower is cut there"
+    ),
+}
+"""What it costs to start without a file."""
+
+
+def defect(finding: Finding) -> str | None:
+    """What is wrong with a small file, and in which line."""
+    reason, line = finding.evidence.get("reason"), finding.evidence.get("line")
+    if reason is None:
+        return None
+    words = DEFECTS.get(reason) if isinstance(reason, str) else None
+    return (clean(spoken(reason)) if words is None else words) + (f" (line {clean(line)})" if isinstance(line, int) else "")
+
+
+def without(finding: Finding) -> str | None:
+    """What it costs to start without the file."""
+    return WITHOUT.get(str(finding.place.file).rpartition("/")[2])

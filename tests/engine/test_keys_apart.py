@@ -15,8 +15,7 @@ from kafka_forensics.engine.serialization import pack
 from kafka_forensics.errors import SourceError
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.export import json_document
-from kafka_forensics.folding.keys.parts import DamageEnd
-from kafka_forensics.folding.keys.question import KeyAnswer
+from kafka_forensics.folding.keys.question import DamageEnd, KeyAnswer
 from kafka_forensics.judging import compaction
 from kafka_forensics.model.results import ScanResult
 from tests.support import task_engine

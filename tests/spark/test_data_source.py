@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 import kafka_forensics as kf
 from kafka_forensics.model.changes import SnapshotsResult
 from kafka_forensics.model.results import ScanResult
-from kafka_forensics.spark.options import arrow_schema
+from kafka_forensics.spark.data_source import arrow_schema
 from tests.support.spark_battery import FACTS, OF_SNAPSHOTS, answers, digest, snapshots_of
 
 pytestmark = pytest.mark.spark

@@ -15,8 +15,7 @@ from kafka_forensics.facts.splits import decode
 from kafka_forensics.model.schemas import FACTS
 from kafka_forensics.spark import data_source
 from kafka_forensics.spark import data_source as reader
-from kafka_forensics.spark.data_source import FactTask
-from kafka_forensics.spark.options import arrow_schema, chosen_columns, parse_options, spark_schema
+from kafka_forensics.spark.data_source import FactTask, arrow_schema, chosen_columns, parse_options, spark_schema
 from tests.support.source_facts import read, rows, source
 
 SAMPLES = Path(__file__).resolve().parents[2] / "sample_logs"

@@ -12,7 +12,7 @@ from kafka_forensics.errors import PathMissingError, UsageError
 from kafka_forensics.facts import spans as facts_spans
 from kafka_forensics.facts import splits as fact_splits
 from kafka_forensics.model.schemas import FACTS
-from kafka_forensics.spark.options import arrow_schema, chosen_columns, parse_options, spark_schema
+from kafka_forensics.spark.data_source import arrow_schema, chosen_columns, parse_options, spark_schema
 from tests.support.faults import HEALTHY
 from tests.support.snapshot_trees import Snapshots, cut, expired, grown
 from tests.support.source_facts import BY_FILE, read, rows, source

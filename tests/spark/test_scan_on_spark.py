@@ -14,8 +14,8 @@ from kafka_forensics.export import json_document
 from kafka_forensics.model.findings import Finding
 from kafka_forensics.model.results import ScanResult
 from kafka_forensics.spark import scan
+from kafka_forensics.spark.data_source import parse_options
 from kafka_forensics.spark.job import scanned
-from kafka_forensics.spark.options import parse_options
 from tests.support.gallery_case import Case
 from tests.support.nightly import one_of_each_family
 

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from kafka_forensics.spark.data_source import KafkaLogDataSource
-from kafka_forensics.spark.options import arrow_schema
+from kafka_forensics.spark.data_source import KafkaLogDataSource, arrow_schema
 
 BY_FILE = ("batches", "records", "spans", "control_records", "index_entries", "epoch_entries", "producer_states", "checkpoints")
 """Facts that are read file by file."""

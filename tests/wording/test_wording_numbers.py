@@ -8,7 +8,7 @@ import pytest
 from kafka_forensics import wording
 from kafka_forensics.analysis.catalogue import finding
 from kafka_forensics.model.findings import Place
-from kafka_forensics.wording.small_files import DEFECTS
+from kafka_forensics.wording.values import DEFECTS
 
 ROOT = Path(__file__).resolve().parents[2]
 PLACE = Place("audit", 0, 2, "/b2", "audit-0/00000000000000000000.log", 0, 61, 300, 370)

@@ -84,7 +84,7 @@ def find(
     conditions = _conditions(key, offset, timestamp, producer_id, header or [], value_contains)
     check_output(form.output, paths)
 
-    from kafka_forensics.cli.outputs.find import write_found
+    from kafka_forensics.cli.outputs.dump import write_found
     from kafka_forensics.cli.progress import Progress
     from kafka_forensics.questions.search import found_columns, search
 

@@ -247,3 +247,65 @@ def _word(name: str, value: Any) -> str:
     if isinstance(value, list | tuple):
         return f"[{', '.join(_word('', each) for each in value)}]"
     return (rfc3339(value) or str(value)) if name.endswith("timestamp") and isinstance(value, int) else text_of(value)
+
+
+# Records found, in every format of the contract, written as they come; a table has a line a record, for a person.
+
+
+_DIGEST_DIGITS: Final = 6
+_TITLE: Final = "records found"
+_PLAIN: Final = ("broker", "offset", "key_size", "value_size")
+_SIZE_HEADINGS: Final = {"key_size": "key", "value_size": "value"}
+_PAYLOAD_HEADINGS: Final = {"key": "key bytes", "value": "value bytes", "headers": "headers"}
+
+
+def write_found(columns: Sequence[str], rows: Iterable[Row], format_name: str, to: Destination) -> None:
+    """Write `rows`, whose values are named by `columns`, in one of the formats of `options.FORMATS`."""
+    if format_name == "table":
+        to.stream.writelines(_found_lines(columns, rows, to.width))
+        return
+    write_sections([Section(_TITLE, tuple(columns), rows)], columns, format_name, to, several=False)
+
+
+def _found_lines(columns: Sequence[str], rows: Iterable[Row], width: int) -> Iterator[str]:
+    shown = [name for name in _PAYLOAD_HEADINGS if name in columns]
+    plain = [_SIZE_HEADINGS.get(name, name) for name in _PLAIN]
+    heads = ["partition", *plain, "value digest", "time", *(_PAYLOAD_HEADINGS[name] for name in shown), "notes", "file"]
+    return table_lines(heads, plain[1:], (_found_cells(dict(zip(columns, row, strict=True)), shown) for row in rows), width)
+
+
+def _found_cells(record: dict[str, Any], payloads: list[str]) -> list[str]:
+    plain = [_size(record[name]) if name in _SIZE_HEADINGS else text_of(record[name]) for name in _PLAIN]
+    time = rfc3339(record["timestamp"]) or text_of(record["timestamp"])
+    shown = [text_of(record[name]) for name in payloads]
+    where = f"{text_of(record['file'])} at {record['position']}"
+    digest = (record["value_digest"] or "")[:_DIGEST_DIGITS]
+    return [
+        text_of(f"{record['topic']}-{record['partition']}"),
+        *plain,
+        digest,
+        time,
+        *shown,
+        " ".join(_found_notes(record)),
+        where,
+    ]
+
+
+def _size(size_in_bytes: int) -> str:
+    """In bytes, which a key or value would not be taken for."""
+    return "null" if size_in_bytes < 0 else f"{size_in_bytes} B"
+
+
+def _found_notes(record: dict[str, Any]) -> Iterator[str]:
+    """What is to be told beside: the producer, and what is not usual."""
+    if record["producer_id"] >= 0:
+        sequence = "" if record["sequence"] < 0 else f":{record['sequence']}"
+        yield f"producer {record['producer_id']}/{record['producer_epoch']}{sequence}"
+    if record["control_record_type"] is not None:
+        yield text_of(record["control_record_type"])
+    if record["timestamp_type"] != "CreateTime":
+        yield text_of(record["timestamp_type"])
+    if not record["is_valid"]:
+        yield "CRC WRONG"
+    if record["leftover"] is not None:
+        yield f"not in the log: {text_of(record['leftover'])}"

@@ -1,7 +1,16 @@
 """The records of a compacted replica as rows of their keys, sorted in bounded memory."""
 
-from kafka_forensics.folding.keys.parts import Decided, KeyCounts, KeyPart
-from kafka_forensics.folding.keys.question import KeyAnswer, KeyQuestion, KeyRuns, KeysApart, below, key_question
+from kafka_forensics.folding.keys.question import (
+    Decided,
+    KeyAnswer,
+    KeyCounts,
+    KeyPart,
+    KeyQuestion,
+    KeyRuns,
+    KeysApart,
+    below,
+    key_question,
+)
 from kafka_forensics.folding.keys.reader import KeyReader
 
 __all__ = [

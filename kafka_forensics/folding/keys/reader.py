@@ -11,8 +11,7 @@ from kafka_forensics.analysis.compaction import ROW_WIDTH, TOMBSTONE, TRANSACTIO
 from kafka_forensics.analysis.segments import Misplaced, move
 from kafka_forensics.errors import SourceError
 from kafka_forensics.evidence.inputs import ReplicaPlan, typed_path
-from kafka_forensics.folding.keys.parts import Decided, KeyCounts, KeyPart
-from kafka_forensics.folding.keys.question import KeyRuns
+from kafka_forensics.folding.keys.question import Decided, KeyCounts, KeyPart, KeyRuns
 from kafka_forensics.model.batches import RECORD_COLUMNS, RECORD_ROWS, BatchChunk, BatchColumn, Damage, RecordColumn
 from kafka_forensics.model.constants import (
     COMPRESSION_MASK,
