@@ -7,13 +7,7 @@ from kafka_forensics.compiled import using_compiled
 from kafka_forensics.errors import SourceError
 from kafka_forensics.evidence.inputs import Inputs, ReplicaPlan, broker_order, typed_path
 from kafka_forensics.model.batches import HARMLESS_TAILS, BatchChunk, BatchColumn, Damage
-from kafka_forensics.model.constants import (
-    CONSUMER_OFFSETS_TOPIC,
-    CONTROL_ABORT,
-    CONTROL_COMMIT,
-    CONTROL_MASK,
-    TRANSACTIONAL_MASK,
-)
+from kafka_forensics.model.constants import CONSUMER_OFFSETS_TOPIC, CONTROL_ABORT, CONTROL_COMMIT, CONTROL_MASK, TRANSACTIONAL_MASK
 from kafka_forensics.model.coordinators import (
     GROUP_METADATA_TYPE,
     OFFSET_COMMIT_TYPES,

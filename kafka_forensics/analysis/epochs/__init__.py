@@ -2,10 +2,4 @@
 
 from kafka_forensics.analysis.epochs.epochs import EpochRun, EpochsFold, checkpoint_contradiction, differing_end, epoch_starts
 
-__all__ = [
-    "EpochRun",
-    "EpochsFold",
-    "checkpoint_contradiction",
-    "differing_end",
-    "epoch_starts",
-]
+__all__ = ["EpochRun", "EpochsFold", "checkpoint_contradiction", "differing_end", "epoch_starts"]

@@ -11,13 +11,4 @@ from kafka_forensics.analysis.over_time.changes import (
     log_changes,
 )
 
-__all__ = [
-    "Between",
-    "LogChanges",
-    "Newer",
-    "Went",
-    "change",
-    "committed_gone",
-    "keys_lost",
-    "log_changes",
-]
+__all__ = ["Between", "LogChanges", "Newer", "Went", "change", "committed_gone", "keys_lost", "log_changes"]

@@ -2,10 +2,4 @@
 
 from kafka_forensics.analysis.placement.rules import KeyPlacementFold, PartitionKeys, Placement, judge_topic, placement_finding
 
-__all__ = [
-    "KeyPlacementFold",
-    "PartitionKeys",
-    "Placement",
-    "judge_topic",
-    "placement_finding",
-]
+__all__ = ["KeyPlacementFold", "PartitionKeys", "Placement", "judge_topic", "placement_finding"]

@@ -2,9 +2,4 @@
 
 from kafka_forensics.questions.epochs.lineage import DISAGREEMENTS, EpochRow, Lineages, lineages
 
-__all__ = [
-    "DISAGREEMENTS",
-    "EpochRow",
-    "Lineages",
-    "lineages",
-]
+__all__ = ["DISAGREEMENTS", "EpochRow", "Lineages", "lineages"]

@@ -2,8 +2,4 @@
 
 from kafka_forensics.questions.groups.offsets import GroupRow, GroupsAnswer, groups
 
-__all__ = [
-    "GroupRow",
-    "GroupsAnswer",
-    "groups",
-]
+__all__ = ["GroupRow", "GroupsAnswer", "groups"]

@@ -2,8 +2,4 @@
 
 from kafka_forensics.questions.metadata.events import ControllerEvents, EventRow, controller_events
 
-__all__ = [
-    "ControllerEvents",
-    "EventRow",
-    "controller_events",
-]
+__all__ = ["ControllerEvents", "EventRow", "controller_events"]

@@ -2,9 +2,4 @@
 
 from kafka_forensics.questions.search.records import Conditions, Search, found_columns, search
 
-__all__ = [
-    "Conditions",
-    "Search",
-    "found_columns",
-    "search",
-]
+__all__ = ["Conditions", "Search", "found_columns", "search"]

@@ -3,12 +3,4 @@
 from kafka_forensics.storage.local.directory import LocalSource
 from kafka_forensics.storage.local.links import CIRCLE, DANGLING, MAX_LINKS, OUTSIDE, TOO_MANY, Roots
 
-__all__ = [
-    "CIRCLE",
-    "DANGLING",
-    "MAX_LINKS",
-    "OUTSIDE",
-    "TOO_MANY",
-    "LocalSource",
-    "Roots",
-]
+__all__ = ["CIRCLE", "DANGLING", "MAX_LINKS", "OUTSIDE", "TOO_MANY", "LocalSource", "Roots"]
