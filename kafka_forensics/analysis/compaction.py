@@ -525,8 +525,8 @@ def _premises(replicas: list[Replica], kept: TombstoneRetention) -> list[str]:
     lines = []
     for replica in replicas:
         checkpoint = replica.context.cleaner_checkpoint
-        told = "no cleaner checkpoint" if checkpoint is None else f"cleaned up to offset {checkpoint}"
-        lines.append(f"broker {replica.broker}: {told}, log [{replica.log_start_offset}, {replica.log_end_offset})")
+        cleaned = "no cleaner checkpoint" if checkpoint is None else f"cleaned up to offset {checkpoint}"
+        lines.append(f"broker {replica.broker}: {cleaned}, log [{replica.log_start_offset}, {replica.log_end_offset})")
     disagreement = replicas_disagree(replicas)
     lines += [] if disagreement is None else [disagreement]
     origin = "by the controller's log" if kept.is_known else "by default"

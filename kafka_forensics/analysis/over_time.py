@@ -498,11 +498,7 @@ def _are_of_one_topic(replicas: Sequence[Replica]) -> bool:
 
 
 def _finding(
-    holders: tuple[int | str, ...],
-    group: list[_Piece],
-    held_before: list[int | str],
-    newer: Newer,
-    changes: list[Change],
+    holders: tuple[int | str, ...], group: list[_Piece], held_before: list[int | str], newer: Newer, changes: list[Change]
 ) -> Finding:
     gone = normalised(piece.offsets for piece in group)
     committed = max(group, key=lambda piece: piece.high_watermark)

@@ -93,12 +93,7 @@ class Folding(NamedTuple):
 
 
 def fold_split(
-    plan: ReplicaPlan,
-    split: Split,
-    folding: Folding,
-    indexes: SegmentIndexes,
-    pause: Pause,
-    moved: Mapping[int, int] | None = None,
+    plan: ReplicaPlan, split: Split, folding: Folding, indexes: SegmentIndexes, pause: Pause, moved: Mapping[int, int] | None = None
 ) -> Iterator[Folded]:
     """Read the split once and fold it, with the indexes of its segment: in one stretch, or in several that follow one another,
     where one state would hold too much. Each comes as a split of its own.

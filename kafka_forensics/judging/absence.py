@@ -61,15 +61,15 @@ def nodes_given(inputs: Inputs) -> frozenset[int] | None:
     return known if len(known) == len(nodes) else None
 
 
-def _there(found: LogDirectory) -> dict[TopicPartition, Presence]:
+def _there(listed: LogDirectory) -> dict[TopicPartition, Presence]:
     """What is the case with every partition that has a directory, or something in its place."""
     there = {
         (directory.topic or "", directory.partition or 0): _case(directory)
-        for directory in found.partitions
+        for directory in listed.partitions
         if directory.legal and not directory.suffix
     }
-    links = [name for entry in found.irregular if (name := parse_partition_name(entry.name)) is not None]
-    for names, case in ((found.unlisted, Presence.UNREADABLE), (found.repeated, Presence.WHOLE), (links, Presence.LINK)):
+    links = [name for entry in listed.irregular if (name := parse_partition_name(entry.name)) is not None]
+    for names, case in ((listed.unlisted, Presence.UNREADABLE), (listed.repeated, Presence.WHOLE), (links, Presence.LINK)):
         there |= {(name.topic, name.partition): case for name in names if name.suffix is None}
     return there
 

@@ -125,12 +125,7 @@ class _PartitionJudge:
     """The stages from folded replicas to findings, in the order in which `judge_partition` names them."""
 
     def __init__(
-        self,
-        plans: list[ReplicaPlan],
-        replicas: list[Replica],
-        snapshots: list[SnapshotCheck],
-        reader: LogReader,
-        inputs: Inputs,
+        self, plans: list[ReplicaPlan], replicas: list[Replica], snapshots: list[SnapshotCheck], reader: LogReader, inputs: Inputs
     ) -> None:
         self._plans, self._replicas, self._snapshots, self._reader, self._inputs = plans, replicas, snapshots, reader, inputs
 

@@ -107,7 +107,7 @@ def _segments_from(plan: "ReplicaPlan", first: int, end_offset: int) -> "list[tu
     """The segments that reach beyond offset `first`, and the last in any case, with their logs."""
     segments = [(segment, segment.log) for segment in plan.directory.segments if segment.log is not None]
     ends = [*(segment.base_offset for segment, _ in segments[1:]), end_offset]
-    return [found for found, end in zip(segments, ends, strict=False) if end > first or found is segments[-1]]
+    return [segment for segment, end in zip(segments, ends, strict=False) if end > first or segment is segments[-1]]
 
 
 def _open_producers(plan: "ReplicaPlan", inputs: "Inputs", offset: int) -> set[int]:

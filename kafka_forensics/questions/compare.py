@@ -24,14 +24,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 CONFLICTS: Final = frozenset(
-    {
-        "UNCLEAN_LOSS",
-        "FORK_ABOVE_HW",
-        "FORK_BELOW_HW",
-        "SAME_EPOCH_DIVERGENCE",
-        "REPLICA_DIFFERS",
-        "COMPACTED_VALUE_DIFFERS",
-    }
+    {"UNCLEAN_LOSS", "FORK_ABOVE_HW", "FORK_BELOW_HW", "SAME_EPOCH_DIVERGENCE", "REPLICA_DIFFERS", "COMPACTED_VALUE_DIFFERS"}
 )
 """Findings that say where replicas hold different things."""
 _OF_EVERY_PARTITION: Final = frozenset(
@@ -217,9 +210,9 @@ class _Side:
 
     def held(self, offset: int, between: "_Between") -> Held:
         """What is at `offset`, by what `between` gave."""
-        broker, found = self.replica.broker, between.records
-        if offset in found:
-            record = found[offset]
+        broker, records = self.replica.broker, between.records
+        if offset in records:
+            record = records[offset]
             return Held(broker, OffsetState.UNREADABLE if record is None else OffsetState.RECORD, record)
         if any(start <= offset < end for start, end in between.unreadable):
             return Held(broker, OffsetState.UNREADABLE)
@@ -301,10 +294,12 @@ def _suspects(sides: list[_Side], result: PartitionResult) -> list[tuple[int, in
 
 def _contradict(held: list[Held], *, compacted: bool) -> bool:
     """Whether replicas that should hold an offset hold different things; what the cleaner may have removed is no difference."""
-    beyond = {OffsetState.BEFORE_LOG_START, OffsetState.BEYOND_LOG_END, OffsetState.NOT_READ} | (
-        {OffsetState.ABSENT} if compacted else set()
-    )
-    return len({(one.state, one.record) for one in held if one.state not in beyond}) > 1
+    cleaned = {OffsetState.ABSENT} if compacted else set()
+    return _are_several(held, {OffsetState.BEFORE_LOG_START, OffsetState.BEYOND_LOG_END, OffsetState.NOT_READ} | cleaned)
+
+
+def _are_several(held: list[Held], beside: set[OffsetState]) -> bool:
+    return len({(here.state, here.record) for here in held if here.state not in beside}) > 1
 
 
 def _read(
@@ -343,6 +338,4 @@ def _some(rows: Iterator[tuple[int, list[Held]]], count: int) -> list[tuple[int,
 
 
 def _differs(held: list[Held]) -> bool:
-    return (
-        len({(one.state, one.record) for one in held if one.state not in (OffsetState.BEFORE_LOG_START, OffsetState.NOT_READ)}) > 1
-    )
+    return _are_several(held, {OffsetState.BEFORE_LOG_START, OffsetState.NOT_READ})

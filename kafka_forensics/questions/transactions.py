@@ -249,25 +249,23 @@ class _Span:
 
 
 def _rows(
-    where: TopicPartition, partition_transactions: PartitionTransactions | None, known: "KnownTransactions", result: ScanResult
+    where: TopicPartition, partition: PartitionTransactions | None, known: "KnownTransactions", result: ScanResult
 ) -> Iterator[TransactionRow]:
     """Every transaction of one partition, by one copy, and those that are in none; all of them are where there is no copy's."""
-    if partition_transactions is not None:
-        yield from replica_transactions(
-            partition_transactions.plan, partition_transactions.last_stable_offset, known, result.incomplete
-        )
-        yield from known.forgotten(where, partition_transactions.plan.context.broker)
-        yield from known.hidden(where, partition_transactions)
-        yield from _damaged(where, partition_transactions)
+    if partition is not None:
+        plan = partition.plan
+        yield from replica_transactions(plan, partition.last_stable_offset, known, result.incomplete)
+        yield from known.forgotten(where, plan.context.broker)
+        yield from known.hidden(where, partition)
+        yield from _damaged(where, partition)
     yield from known.lost_in(where)
 
 
-def _damaged(where: TopicPartition, partition_transactions: PartitionTransactions) -> Iterator[TransactionRow]:
+def _damaged(where: TopicPartition, partition: PartitionTransactions) -> Iterator[TransactionRow]:
     """A row for each range of damaged offsets, without offsets where they are not known."""
-    for start, end in () if partition_transactions.damage is None else partition_transactions.damage.spans or ((None, None),):
-        row = TransactionRow(
-            *where, partition_transactions.plan.context.broker, "damaged", -1, -1, start, None if end is None else end - 1
-        )
+    for start, end in () if partition.damage is None else partition.damage.spans or ((None, None),):
+        last = None if end is None else end - 1
+        row = TransactionRow(*where, partition.plan.context.broker, "damaged", -1, -1, start, last)
         row.reason = "transactions that begin or end here are not told, and the last stable offset may be as low as this"
         yield row
 
@@ -303,19 +301,8 @@ def replica_transactions(
 
 
 def _row(where: TopicPartition, broker: int | str, state: str, producer_id: int, span: _Span) -> TransactionRow:
-    return TransactionRow(
-        *where,
-        broker,
-        state,
-        producer_id,
-        span.epoch,
-        span.first_offset,
-        span.last_offset,
-        span.first_timestamp,
-        span.last_timestamp,
-        span.batches,
-        span.records,
-    )
+    extent = span.first_offset, span.last_offset, span.first_timestamp, span.last_timestamp
+    return TransactionRow(*where, broker, state, producer_id, span.epoch, *extent, span.batches, span.records)
 
 
 def _ended(where: TopicPartition, broker: int | str, marker: list[int], span: _Span | None) -> TransactionRow:
@@ -420,14 +407,8 @@ class KnownTransactions:
     def hidden(self, where: TopicPartition, partition: PartitionTransactions) -> Iterator[TransactionRow]:
         """Open transactions whose records are damaged and that a snapshot remembers."""
         for transaction in partition.hidden:
-            row = TransactionRow(
-                *where,
-                partition.plan.context.broker,
-                "open",
-                transaction.producer_id,
-                transaction.producer_epoch,
-                transaction.first_offset,
-            )
+            begun = transaction.producer_id, transaction.producer_epoch, transaction.first_offset
+            row = TransactionRow(*where, partition.plan.context.broker, "open", *begun)
             row.last_offset, row.last_timestamp = transaction.last_offset, transaction.last_timestamp
             row.holds_last_stable_offset = transaction.first_offset == partition.last_stable_offset
             row.last_stable_offset = partition.last_stable_offset if row.holds_last_stable_offset else None

@@ -147,9 +147,9 @@ def out_of_sync(
     """Members of the ISR that the leader puts out of it (Partition.getOutOfSyncReplicas); it looks every half of that time, so a
     follower that stopped may stay for one and a half times replica.lag.time.max.ms."""
     return frozenset(
-        one
-        for one in isr
-        if one != leader and not is_caught_up(followers.get(one, FetchState()), leader_end, now_ms, replica_lag_time_max_ms)
+        broker
+        for broker in isr
+        if broker != leader and not is_caught_up(followers.get(broker, FetchState()), leader_end, now_ms, replica_lag_time_max_ms)
     )
 
 

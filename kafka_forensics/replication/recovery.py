@@ -499,8 +499,8 @@ def _recover(loading: _Loading) -> bool:
         if segment_facts.stop.check == OFFSET_OVERFLOW:
             return _split(loading, segment_facts)
         behind = loading.segments[number + 1 :]
-        _cut(loading, number, segment_facts.stop, loading.log.end_offset, tuple(each.base_offset for each in behind))
-        loading.steps += [LoaderStep(SEGMENTS_BEHIND_CUT, "delete", segment_file(each.base_offset)) for each in behind]
+        _cut(loading, number, segment_facts.stop, loading.log.end_offset, tuple(cut_off.base_offset for cut_off in behind))
+        loading.steps += [LoaderStep(SEGMENTS_BEHIND_CUT, "delete", segment_file(cut_off.base_offset)) for cut_off in behind]
         del loading.segments[number + 1 :]
         break
     return False

@@ -394,10 +394,11 @@ def layout_of(sizes: Sizes, *, history: bool) -> Layout:
     places, words = _places([largest.bit_length() for largest, _ in parts])
     renamings = list(permutations(range(replicas)))
     target = [[_renamed_field(field, names, width, shared) for field in range(len(parts))] for names in renamings]
+    placed = np.array([[places[field] for field in row] for row in target], np.int64)
     return Layout(
         shape=np.array(shape, np.int64),
-        word=np.array([[places[field][0] for field in row] for row in target], np.int64),
-        shift=np.array([[places[field][1] for field in row] for row in target], np.int64),
+        word=placed[:, :, 0].copy(),
+        shift=placed[:, :, 1].copy(),
         kind=np.array([kind for _, kind in parts], np.int64),
         mask=np.array([2 ** largest.bit_length() - 1 for largest, _ in parts], np.int64),
         isr_map=np.array(

@@ -122,8 +122,8 @@ MUTANTS = [
             "if producers[producer, SEEN] != 0 and producers[producer, LAST_EPOCH] <= data[EPOCH] and behind:",
         ),
         (
-            "if producer_ids[row] < 0 or crcs[row] != computed[row] or bases[row] < 0 or lasts[row] < bases[row]:",
-            "if producer_ids[row] < 0 or crcs[row] != computed[row] or bases[row] <= 0 or lasts[row] < bases[row]:",
+            "if producer_ids[row] < 0 or crcs[row] != computed[row] or not 0 <= bases[row] <= lasts[row]:",
+            "if producer_ids[row] < 0 or crcs[row] != computed[row] or not 0 < bases[row] <= lasts[row]:",
         ),
         (
             "take_marker(producers, producer, theirs[row, MARKER : MARKER + MARKER_SIZE + 1], found, used)",

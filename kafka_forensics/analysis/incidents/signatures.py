@@ -206,7 +206,7 @@ def _match(case: Case, signature: Signature, musts: list[tuple[Condition, Answer
         "affected_versions": signature.affected_versions,
         "fixed_in": list(signature.fixed_in),
         "version_at_least": _dotted(bounds[-1][0]) if bounds else None,
-        "version_witnesses": [f"{what}: {_dotted(version)} or later" for version, what in bounds][:_LISTED],
+        "version_witnesses": [f"{witness}: {_dotted(version)} or later" for version, witness in bounds][:_LISTED],
     }
     shown = next((answer for _, answer in musts if isinstance(answer, Finding)), None)
     place = _place(case, None if shown is None else shown.place)

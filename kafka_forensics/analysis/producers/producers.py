@@ -273,12 +273,7 @@ class ProducersFold:
 
 def _finding(context: ReplicaContext, row: list[int], kept: Extremes) -> Finding:
     segment, position, kind, size, base_offset, last_offset, producer_id, epoch, expected, first, last = row[:11]
-    evidence: dict[str, Any] = {
-        "producer_id": producer_id,
-        "producer_epoch": epoch,
-        "first_sequence": first,
-        "last_sequence": last,
-    }
+    evidence: dict[str, Any] = {"producer_id": producer_id, "producer_epoch": epoch, "first_sequence": first, "last_sequence": last}
     if kind == rules.BACKWARD:
         evidence["first_offset"] = base_offset
     elif kind == rules.DUPLICATE:

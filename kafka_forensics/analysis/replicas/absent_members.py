@@ -48,7 +48,7 @@ def with_absent_members(replicas: list[Replica], findings: list[Finding], reader
 
 
 def _without_nothing(findings: Iterable[Finding | None]) -> list[Finding]:
-    return [told for told in findings if told is not None]
+    return [suspect for suspect in findings if suspect is not None]
 
 
 def _suspects(replicas: list[Replica], absent: list[ExpectedReplica], findings: list[Finding]) -> list[Finding]:

@@ -153,8 +153,8 @@ def _damaged(
     """Batches that differ because they rotted on one replica, or hold no records there though their CRC is right: once for each
     such batch, with the majority's view."""
     bad: dict[tuple[int, int], _DamagedBatch] = {}
-    for (i, j), found in pairs.items():
-        for difference in found:
+    for (i, j), differing in pairs.items():
+        for difference in differing:
             if difference.kind != "damaged":
                 continue
             rotten = [row[BatchColumn.CRC] != row[BatchColumn.CRC_COMPUTED] for row in (difference.left, difference.right)]
@@ -410,11 +410,5 @@ _DAMAGED = frozenset({"FRAMING_LOST", "HIDDEN_BYTES", "SEG_HOLE", "RECOVERY_WOUL
 _GONE = _DAMAGED | {"HW_BEYOND_LEO", "OFFSET_GAP", "SEGMENT_MISSING"}
 """Kinds of which only a copy of the same leader epochs is a good one: what was there cannot be compared."""
 _HELD = (_MISSING | _SPOILED | _GONE) | frozenset(
-    {
-        "INTERRUPTED_SWAP",
-        "BATCH_CRC_MISMATCH",
-        "SEG_SHORT",
-        "OFFSET_NON_MONOTONIC",
-        "OFFSET_REGRESSION",
-    }
+    {"INTERRUPTED_SWAP", "BATCH_CRC_MISMATCH", "SEG_SHORT", "OFFSET_NON_MONOTONIC", "OFFSET_REGRESSION"}
 )

@@ -88,13 +88,7 @@ DATA_LAST_OFFSET: Final = 14
 
 
 @kernel
-def end_transaction(
-    producers: "Column",
-    producer: int,
-    marker: "Column",
-    found: "Column",
-    used: "Column",
-) -> None:
+def end_transaction(producers: "Column", producer: int, marker: "Column", found: "Column", used: "Column") -> None:
     """End the current transaction of a producer, if there is one, by a marker's block."""
     kind = UNREADABLE
     if marker[MARKER_TYPE] == CONTROL_COMMIT:
@@ -119,25 +113,22 @@ def end_transaction(
         found[at, 5] = marker[MARKER_OFFSET]
         found[at, 6] = producers[producer, 0]
         found[at, 7] = marker[MARKER_EPOCH]
-        found[at, 8] = producers[producer, CURRENT + FIRST_OFFSET] if is_open else -1
-        found[at, 9] = producers[producer, CURRENT + SEGMENT] if is_open else -1
-        found[at, 10] = producers[producer, CURRENT + POSITION] if is_open else -1
-        found[at, DATA_EPOCH] = producers[producer, CURRENT + EPOCH] if is_open else -1
-        found[at, DATA_FIRST_TIMESTAMP] = producers[producer, CURRENT + FIRST_TIMESTAMP] if is_open else -1
-        found[at, DATA_LAST_TIMESTAMP] = producers[producer, CURRENT + LAST_TIMESTAMP] if is_open else -1
-        found[at, DATA_LAST_OFFSET] = producers[producer, CURRENT + LAST_DATA_OFFSET] if is_open else -1
+        for column in range(8, FOUND_WIDTH):
+            found[at, column] = -1
+        if is_open:
+            found[at, 8] = producers[producer, CURRENT + FIRST_OFFSET]
+            found[at, 9] = producers[producer, CURRENT + SEGMENT]
+            found[at, 10] = producers[producer, CURRENT + POSITION]
+            found[at, DATA_EPOCH] = producers[producer, CURRENT + EPOCH]
+            found[at, DATA_FIRST_TIMESTAMP] = producers[producer, CURRENT + FIRST_TIMESTAMP]
+            found[at, DATA_LAST_TIMESTAMP] = producers[producer, CURRENT + LAST_TIMESTAMP]
+            found[at, DATA_LAST_OFFSET] = producers[producer, CURRENT + LAST_DATA_OFFSET]
     for column in range(BLOCK_WIDTH):
         producers[producer, CURRENT + column] = 0
 
 
 @kernel
-def take_marker(
-    producers: "Column",
-    producer: int,
-    marker: "Column",
-    found: "Column",
-    used: "Column",
-) -> None:
+def take_marker(producers: "Column", producer: int, marker: "Column", found: "Column", used: "Column") -> None:
     """Take a marker of a producer: its first is kept beside the lead, any other ends the current transaction."""
     if producers[producer, MARKED] == 0:
         for column in range(MARKER_SIZE + 1):
@@ -151,13 +142,7 @@ def take_marker(
 
 
 @kernel
-def take_data(
-    producers: "Column",
-    producer: int,
-    data: "Column",
-    found: "Column",
-    used: "Column",
-) -> None:
+def take_data(producers: "Column", producer: int, data: "Column", found: "Column", used: "Column") -> None:
     """Take transactional batches of a producer as the block of a transaction they would be: one batch, or those of a lead."""
     behind = data[FIRST_OFFSET] > producers[producer, LAST_OFFSET]
     if producers[producer, SEEN] != 0 and producers[producer, LAST_EPOCH] > data[EPOCH] and behind:
@@ -188,15 +173,7 @@ def take_data(
 
 
 @kernel
-def take_batches(
-    start: int,
-    rows: "Column",
-    facts: "Arrays",
-    segment: int,
-    store: "Arrays",
-    used: "Column",
-    now: "Column",
-) -> int:
+def take_batches(start: int, rows: "Column", facts: "Arrays", segment: int, store: "Arrays", used: "Column", now: "Column") -> int:
     """Take the transactional batches and markers at `rows[start:]` of `facts`, in that order; the answer is where it had to stop
     for want of room. `store` is (producers, slots, keys, found), `now` room for a block."""
     (
@@ -217,7 +194,7 @@ def take_batches(
     known, producer = -1, 0
     for index in range(start, rows.size):
         row = int(rows[index])
-        if producer_ids[row] < 0 or crcs[row] != computed[row] or bases[row] < 0 or lasts[row] < bases[row]:
+        if producer_ids[row] < 0 or crcs[row] != computed[row] or not 0 <= bases[row] <= lasts[row]:
             continue
         attribute = int(attributes[row])
         control_type = int(control_types[row])

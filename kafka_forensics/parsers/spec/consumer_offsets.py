@@ -2,18 +2,7 @@
 
 from typing import Any, Final
 
-from construct import (
-    Construct,
-    ConstructError,
-    Int8sb,
-    Int16sb,
-    Int16ub,
-    Int32sb,
-    Int64sb,
-    Struct,
-    stream_read,
-    stream_write,
-)
+from construct import Construct, ConstructError, Int8sb, Int16sb, Int16ub, Int32sb, Int64sb, Struct, stream_read, stream_write
 
 from kafka_forensics.model.coordinators import GROUP_METADATA_TYPE, MEMBER_TYPES, OFFSET_COMMIT_TYPES
 from kafka_forensics.parsers.spec.flexible import (

@@ -155,7 +155,7 @@ def partition_changes(times: Sequence[At], key: "NDArray[np.int64]", apart: "Key
     return changes
 
 
-def _between(older: At, newer: At, reader: LogReader, apart: "KeysApart | None", told: PartitionChanges) -> None:
+def _between(older: At, newer: At, reader: LogReader, apart: "KeysApart | None", result: PartitionChanges) -> None:
     reader.apart = apart
     between = Between(older.disks.snapshot, newer.disks.snapshot)
     changes: list[Change] = []
@@ -166,7 +166,7 @@ def _between(older: At, newer: At, reader: LogReader, apart: "KeysApart | None",
         old, new = before.get(broker), after.get(broker)
         if old is not None and new is not None and not _made_anew(old, new):
             rows, (start, end) = _compared(old, new, older, newer, reader, findings)
-            row = next((number for number, one in enumerate(rows) if one.kind in _CUT or one.reason == "content"), None)
+            row = next((number for number, changed in enumerate(rows) if changed.kind in _CUT or changed.reason == "content"), None)
             if start is not None and row is not None:
                 went.append(Went(old, start, len(changes) + row, end))
             changes += rows
@@ -179,11 +179,11 @@ def _between(older: At, newer: At, reader: LogReader, apart: "KeysApart | None",
         if new is not None:
             changes.append(_whole(*_why_there(new, old, older), None, new, between))
     if older.summary is not None and went:
-        held = [before[each] for each in sorted(before, key=broker_order)]
+        held = [before[broker_id] for broker_id in sorted(before, key=broker_order)]
         findings += committed_gone(went, held, _newer(before, older, newer, between), older.summary, changes, reader)
-    told.changes += sorted(changes, key=Change.sort_key)
-    told.findings += findings
-    told.incomplete += reader.incomplete
+    result.changes += sorted(changes, key=Change.sort_key)
+    result.findings += findings
+    result.incomplete += reader.incomplete
 
 
 _CUT = frozenset({ChangeKind.TRUNCATED, ChangeKind.DAMAGED})

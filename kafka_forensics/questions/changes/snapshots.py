@@ -273,14 +273,14 @@ def changes(given: Given, options: ScanOptions, progress: Progress | None = None
     """Scan every snapshot and compare each with the next, by the local engine. Raises UsageError for what makes no sense."""
     given, options = reached_apart(given, options)
     notes: list[str] = []
-    found = compared(gather_snapshots(snapshot_paths(given, options, chosen, notes), options), options, progress)
-    found.result.notes[:0] = notes
-    return found
+    answer = compared(gather_snapshots(snapshot_paths(given, options, chosen, notes), options), options, progress)
+    answer.result.notes[:0] = notes
+    return answer
 
 
 def compared(gathered: Mapping[str, Inputs], options: ScanOptions, progress: Progress | None = None) -> ComparedSnapshots:
     """Scan every snapshot that was gathered and compare each with the next, by the local engine."""
-    largest = max(sum(plan.bytes for plan in plans) for one in gathered.values() for plans in (one.replicas, one.internal))
+    largest = max(sum(plan.bytes for plan in plans) for inputs in gathered.values() for plans in (inputs.replicas, inputs.internal))
     use_compiled(worth_compiling(largest))
     snapshots = []
     for name, inputs in gathered.items():
@@ -289,14 +289,14 @@ def compared(gathered: Mapping[str, Inputs], options: ScanOptions, progress: Pro
         running.findings += lone_leftovers(inputs)
         snapshots.append(Snapshot(name, inputs, witnesses, running, disks_of(name, inputs, options), Words(inputs)))
     key = digest_key()
-    told: list[Change] = []
+    rows: list[Change] = []
     findings: list[Finding] = []
     incomplete: list[Incomplete] = []
-    runs = [one.running for one in snapshots]
-    for (topic, partition), found in groupby(folded_replicas(runs, key, options.jobs, progress), key=partition_of):
+    runs = [snapshot.running for snapshot in snapshots]
+    for (topic, partition), folded in groupby(folded_replicas(runs, key, options.jobs, progress), key=partition_of):
         merged: dict[int, list[Merged]] = {}
-        for running, one in found:
-            merged.setdefault(id(running), []).append(one)
+        for running, replica in folded:
+            merged.setdefault(id(running), []).append(replica)
         times = []
         for snapshot in snapshots:
             mine, summary = merged.get(id(snapshot.running), []), None
@@ -307,11 +307,11 @@ def compared(gathered: Mapping[str, Inputs], options: ScanOptions, progress: Pro
                 summary = answer.result.summary
             times.append(_at(snapshot, topic, partition, mine, summary))
         between = partition_changes(times, key)
-        told += between.changes
+        rows += between.changes
         findings += between.findings
         incomplete += between.incomplete
-    scans = {one.name: one.running.finish() for one in snapshots}
-    return ComparedSnapshots(finished(scans, told, findings, incomplete, {one.name: one.inputs for one in snapshots}), snapshots)
+    scans = {snapshot.name: snapshot.running.finish() for snapshot in snapshots}
+    return ComparedSnapshots(finished(scans, rows, findings, incomplete, gathered), snapshots)
 
 
 def _at(snapshot: Snapshot, topic: str, partition: int, merged: list[Merged], summary: PartitionSummary | None) -> At:

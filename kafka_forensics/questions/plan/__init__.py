@@ -2,10 +2,4 @@
 
 from kafka_forensics.questions.plan.planning import CONTRADICTING, Planned, PlanOptions, Plans, make_plans
 
-__all__ = [
-    "CONTRADICTING",
-    "PlanOptions",
-    "Planned",
-    "Plans",
-    "make_plans",
-]
+__all__ = ["CONTRADICTING", "PlanOptions", "Planned", "Plans", "make_plans"]
