@@ -76,3 +76,12 @@ def control_record_name(control_record_type: int) -> str:
     if 0 <= control_record_type < len(CONTROL_RECORD_TYPES):
         return CONTROL_RECORD_TYPES[control_record_type]
     return "UNKNOWN"
+
+
+DELIVERY_STATES: Final = {0: "available", 1: "acquired", 2: "acknowledged", 3: "archiving", 4: "archived"}
+"""Kafka's names by number; acquired records are never written, archived ones were rejected or delivered too often."""
+
+
+def delivery_state_name(number: int) -> str | int:
+    """Kafka's name of a delivery state, the number itself if it has none."""
+    return DELIVERY_STATES.get(number, number)

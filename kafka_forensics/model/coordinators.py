@@ -238,16 +238,6 @@ class GroupHistory:
 # What `__share_group_state` says: from where share groups take the records of a partition, and how far each record has come.
 
 
-DELIVERY_STATES: Final = {0: "available", 1: "acquired", 2: "acknowledged", 3: "archiving", 4: "archived"}
-"""Kafka's names by number; acquired records are never written, archived ones were rejected or delivered too often."""
-NO_OFFSET: Final = -1
-
-
-def delivery_state_name(number: int) -> str | int:
-    """Kafka's name of a delivery state, the number itself if it has none."""
-    return DELIVERY_STATES.get(number, number)
-
-
 class StateBatch(NamedTuple):
     """Records `first_offset` to `last_offset` (inclusive) that are in one state."""
 

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from typing import Any, Final
 
-from kafka_forensics.model.coordinators import NO_OFFSET, ShareLog, ShareState, StateBatch
+from kafka_forensics.model.constants import NO_OFFSET
+from kafka_forensics.model.coordinators import ShareLog, ShareState, StateBatch
 
 MAX_KEYS: Final = 1 << 18
 """Share partitions that are followed; what is new beyond that is left out."""

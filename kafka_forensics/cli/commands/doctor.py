@@ -3,13 +3,12 @@
 import os
 import platform
 import shutil
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from importlib import metadata, util
+from importlib.util import find_spec
 from typing import Final
 
 from kafka_forensics.cli import options
@@ -67,10 +66,18 @@ def _software() -> Iterator[Check]:
     python = f"{platform.python_version()} on {platform.system()} {platform.machine()}, {len(os.sched_getaffinity(0))} cores"
     yield Check("python", "ok" if sys.version_info >= (3, 11) else "broken", python)
     for library in LIBRARIES:
-        try:
-            yield Check(library, "ok", metadata.version(library))
-        except metadata.PackageNotFoundError:
-            yield Check(library, "absent", "pip install kafka-forensics installs it")
+        version = _version_of(library)
+        yield Check(library, "ok" if version else "absent", version or "pip install kafka-forensics installs it")
+
+
+def _version_of(library: str) -> str | None:
+    """Of an installed distribution, None for one that is not there."""
+    from importlib import metadata  # it loads archives and mail
+
+    try:
+        return metadata.version(library)
+    except metadata.PackageNotFoundError:
+        return None
 
 
 def _codecs() -> Iterator[Check]:
@@ -156,17 +163,19 @@ def _back_end(scheme: str, name: str) -> Check:
 
 def _other_schemes() -> Check:
     """Whether fsspec is there, and which of its back ends that need a package of their own."""
-    if util.find_spec("fsspec") is None:
+    if find_spec("fsspec") is None:
         return Check("storage, other schemes", "absent", "pip install 'kafka-forensics[fsspec]'", needed=False)
-    there = [f"{scheme}://" for scheme, package in _FSSPEC_PACKAGES.items() if util.find_spec(package) is not None]
+    there = [f"{scheme}://" for scheme, package in _FSSPEC_PACKAGES.items() if find_spec(package) is not None]
     extra = f", {', '.join(there)}" if there else f"; sftp:// needs {_FSSPEC_PACKAGES['sftp']}, https:// needs aiohttp"
-    return Check("storage, other schemes", "ok", f"fsspec {metadata.version('fsspec')}: ftp://, memory://{extra}", needed=False)
+    return Check("storage, other schemes", "ok", f"fsspec {_version_of('fsspec')}: ftp://, memory://{extra}", needed=False)
 
 
 def java() -> Check:
     """Which Java is on the path; only Spark needs one."""
     if shutil.which("java") is None:
         return Check("java", "absent", "needed only for --engine spark: install a JDK 17 or newer", needed=False)
+    import subprocess
+
     try:
         done = subprocess.run(["java", "-version"], capture_output=True, text=True, timeout=JAVA_SECONDS, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
@@ -177,6 +186,6 @@ def java() -> Check:
 
 def spark() -> Check:
     """Whether pyspark can be imported, and whether it has a Spark of its own to talk to."""
-    if util.find_spec("pyspark") is None:
+    if find_spec("pyspark") is None:
         return Check("spark", "absent", "pip install 'kafka-forensics[spark]', or use the cluster's own pyspark", needed=False)
-    return Check("spark", "ok", f"pyspark {metadata.version('pyspark')}", needed=False)
+    return Check("spark", "ok", f"pyspark {_version_of('pyspark')}", needed=False)

@@ -11,8 +11,13 @@ from kafka_forensics.cli import options
 from kafka_forensics.cli.commands.scan import exit_status, log_to
 from kafka_forensics.cli.options import choose
 from kafka_forensics.cli.streams import check_output, chosen_format, destination, open_output
-from kafka_forensics.model.constants import CONSUMER_OFFSETS_TOPIC, SHARE_GROUP_STATE_TOPIC
-from kafka_forensics.model.coordinators import DELIVERY_STATES, NO_OFFSET, delivery_state_name
+from kafka_forensics.model.constants import (
+    CONSUMER_OFFSETS_TOPIC,
+    DELIVERY_STATES,
+    NO_OFFSET,
+    SHARE_GROUP_STATE_TOPIC,
+    delivery_state_name,
+)
 
 if TYPE_CHECKING:
     from kafka_forensics.analysis.replicas import Readable

@@ -9,8 +9,9 @@ from kafka_forensics.model.constants import (
     CONSUMER_OFFSETS_TOPIC,
     SHARE_GROUP_STATE_TOPIC,
     TRANSACTION_STATE_TOPIC,
+    delivery_state_name,
 )
-from kafka_forensics.model.coordinators import GROUP_METADATA_TYPE, OFFSET_COMMIT_TYPES, RECORD_TYPES, delivery_state_name
+from kafka_forensics.model.coordinators import GROUP_METADATA_TYPE, OFFSET_COMMIT_TYPES, RECORD_TYPES
 from kafka_forensics.parsers.internal_topics.consumer_offsets import (
     check_value,
     read_group_metadata,

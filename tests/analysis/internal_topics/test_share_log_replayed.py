@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from kafka_forensics.analysis.internal_topics import share_log
 from kafka_forensics.analysis.internal_topics.share_log import ShareReplay, combined
-from kafka_forensics.model.coordinators import NO_OFFSET, ShareLog, ShareState, StateBatch
+from kafka_forensics.model.constants import NO_OFFSET
+from kafka_forensics.model.coordinators import ShareLog, ShareState, StateBatch
 
 MERGES = Path(__file__).resolve().parents[2] / "golden" / "share-merges.json"
 KEY = ("workers", "id", 0)
