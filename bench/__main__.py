@@ -34,10 +34,10 @@ class Run:
 def run(command: list[str], *, allowed: tuple[int, ...] = (0,)) -> Run:
     """Run `command` with its output discarded."""
     clock = [sys.executable, "-I", "-S", str(Path(__file__).with_name("clock.py"))]
-    told = subprocess.run([*clock, *command], stdin=subprocess.DEVNULL, capture_output=True, check=True).stdout.split()
-    if int(told[0]) not in allowed:
-        raise SystemExit(f"{command[0]} ended with status {int(told[0])}")
-    return Run(float(told[1]), float(told[2]), int(told[3]) / 1024)
+    words = subprocess.run([*clock, *command], stdin=subprocess.DEVNULL, capture_output=True, check=True).stdout.split()
+    if int(words[0]) not in allowed:
+        raise SystemExit(f"{command[0]} ended with status {int(words[0])}")
+    return Run(float(words[1]), float(words[2]), int(words[3]) / 1024)
 
 
 def dump_log(workload: Workload, files: list[str]) -> Run:
@@ -64,7 +64,7 @@ def measure(workload: Workload, jobs: int, *, against_kafka: bool) -> list[str]:
     deep = workload.name == "packed"
     command = scan_command([log_dir], jobs, deep=deep)
     run(command)
-    ours = min((run(command) for _ in range(3)), key=lambda one: one.seconds)
+    ours = min((run(command) for _ in range(3)), key=lambda measured: measured.seconds)
     options = ScanOptions(jobs=jobs, deep=deep)
     local.scan([str(log_dir)], options)
     inside = min(_timed(log_dir, options) for _ in range(3))
@@ -101,10 +101,10 @@ def many_small(partitions: int, jobs: int) -> None:
     brokers = make_many(partitions, WORK)
     command = scan_command(brokers, jobs, deep=True)
     run(command)
-    ours = min((run(command) for _ in range(3)), key=lambda one: one.cpu_seconds)
-    each = 1000 * ours.cpu_seconds / (3 * partitions)
+    ours = min((run(command) for _ in range(3)), key=lambda measured: measured.cpu_seconds)
+    each_ms = 1000 * ours.cpu_seconds / (3 * partitions)
     print(
-        f"{partitions} partitions x 3 replicas of small files: {ours.seconds:.2f} s, {each:.2f} ms of CPU a replica (start-up "
+        f"{partitions} partitions x 3 replicas of small files: {ours.seconds:.2f} s, {each_ms:.2f} ms of CPU a replica (start-up "
         f"included), {ours.peak_mib:.0f} MiB",
         flush=True,
     )
@@ -114,7 +114,7 @@ def many_producers(producers: int, jobs: int) -> None:
     """A log in which every batch has a producer of its own."""
     command = scan_command([make_producers(producers, WORK)], jobs, deep=False)
     run(command)
-    ours = min((run(command) for _ in range(2)), key=lambda one: one.seconds)
+    ours = min((run(command) for _ in range(2)), key=lambda measured: measured.seconds)
     print(f"{producers} producers: {ours.seconds:.2f} s, {ours.peak_mib:.0f} MiB", flush=True)
 
 

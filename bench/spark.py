@@ -7,9 +7,10 @@ import platform
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from bench.spark_clusters import GIB, make_cluster, one_log, total_bytes, warm
+from kafka_forensics.model.json_objects import Json
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 WORK: Final = Path(__file__).parent / "work"
@@ -23,16 +24,16 @@ def head(*columns: str) -> None:
     print(f"| {' | '.join(columns)} |\n|{'---|' * len(columns)}", flush=True)
 
 
-def run(where: str, jobs: int, paths: list[Path], *, deep: bool) -> dict[str, Any]:
+def run(where: str, jobs: int, paths: list[Path], *, deep: bool) -> Json:
     """One measured scan in a process of its own."""
-    told = str(jobs) if where == "none" else str(WORK / "events")
-    command = [sys.executable, "-m", "bench.spark_run", where, told, "deep" if deep else "shallow", *map(str, paths)]
+    place = str(jobs) if where == "none" else str(WORK / "events")
+    command = [sys.executable, "-m", "bench.spark_run", where, place, "deep" if deep else "shallow", *map(str, paths)]
     done = subprocess.run(
         command, cwd=ROOT, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=TIMEOUT_SECONDS, check=False
     )
     if done.returncode:
         raise SystemExit(f"{' '.join(command[:6])} ended with {done.returncode}:\n{done.stderr[-2000:]}")
-    answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    answer: Json = json.loads(done.stdout.splitlines()[-1])
     return answer
 
 
@@ -41,18 +42,18 @@ def against_local(name: str, size_in_bytes: int, partitions: int, *, deep: bool)
     brokers = make_cluster(one_log(name, size_in_bytes), partitions, WORK)
     warm(brokers)
     here = run("none", 2, brokers, deep=deep)
-    two, one = (run(f"local[{cores}]", 0, brokers, deep=deep) for cores in (2, 1))
-    assert here["findings"] == two["findings"] == one["findings"], (here, two, one)
+    two, one_core = (run(f"local[{cores}]", 0, brokers, deep=deep) for cores in (2, 1))
+    assert here["findings"] == two["findings"] == one_core["findings"], (here, two, one_core)
     row = [
         f"{name}, {3 * partitions} replicas",
         f"{total_bytes(brokers) / GIB:.1f}",
         f"{here['seconds']:.1f}",
         f"{two['seconds']:.1f}",
-        f"{one['seconds']:.1f}",
+        f"{one_core['seconds']:.1f}",
         f"{two['seconds'] / here['seconds']:.2f}",
-        f"{one['seconds'] / two['seconds']:.2f}",
+        f"{one_core['seconds'] / two['seconds']:.2f}",
         str(two["tasks"]),
-        f"{max(two['peak_worker_mib'], one['peak_worker_mib']):.0f}",
+        f"{max(two['peak_worker_mib'], one_core['peak_worker_mib']):.0f}",
     ]
     print("| " + " | ".join(row) + " |", flush=True)
 
@@ -62,17 +63,17 @@ def shuffled(size_in_bytes: int, partitions: int, blocks: int) -> None:
     workload = one_log("small", size_in_bytes)
     brokers = make_cluster(workload, partitions, WORK, blocks)
     warm(brokers)
-    told, total = run("local[2]", 0, brokers, deep=False), total_bytes(brokers)
+    measured, total = run("local[2]", 0, brokers, deep=False), total_bytes(brokers)
     held = size_in_bytes // len(workload.templates[0]) // (1 << 16) * 3 * partitions
     row = [
         f"{total / GIB:.1f}",
         str(held),
         str(blocks),
-        str(told["tasks"]),
-        f"{told['shuffled']:,}",
-        f"{told['shuffled'] / total * TIB / (1 << 20):.1f}",
-        f"{told['results']:,}",
-        f"{told['peak_worker_mib']:.0f}",
+        str(measured["tasks"]),
+        f"{measured['shuffled']:,}",
+        f"{measured['shuffled'] / total * TIB / (1 << 20):.1f}",
+        f"{measured['results']:,}",
+        f"{measured['peak_worker_mib']:.0f}",
     ]
     print("| " + " | ".join(row) + " |", flush=True)
 

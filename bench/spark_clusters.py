@@ -20,7 +20,7 @@ _CRC: Final = slice(17, 21)
 
 def one_log(name: str, size_in_bytes: int) -> Workload:
     """A workload of one partition: `small` batches of one record, or `zstd` with many records in a batch."""
-    kinds = {one.name: one for one in workloads(1.0)}
+    kinds = {workload.name: workload for workload in workloads(1.0)}
     if name == "small":
         workload, template = kinds["small"], kinds["small"].templates[0]
     else:

@@ -8,10 +8,10 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import Any
 
 from kafka_forensics.engine import local
 from kafka_forensics.evidence.options import ScanOptions
+from kafka_forensics.model.json_objects import Json
 from kafka_forensics.model.results import ScanResult
 
 _POLL_SECONDS = 0.2
@@ -19,19 +19,19 @@ _POLL_SECONDS = 0.2
 
 def main() -> None:
     """Run, measure, print."""
-    where, told, deep, *paths = sys.argv[1:]
-    options = ScanOptions(jobs=int(told) if where == "none" else 1, deep=deep == "deep")
-    print(json.dumps(_local(paths, options) if where == "none" else _spark(where, told, paths, options)))
+    where, place, deep, *paths = sys.argv[1:]
+    options = ScanOptions(jobs=int(place) if where == "none" else 1, deep=deep == "deep")
+    print(json.dumps(_local(paths, options) if where == "none" else _spark(where, place, paths, options)))
 
 
-def _local(paths: list[str], options: ScanOptions) -> dict[str, Any]:
+def _local(paths: list[str], options: ScanOptions) -> Json:
     local.scan([paths[0]], options)
     begin = time.perf_counter()
     result = local.scan(paths, options)
     return {"seconds": time.perf_counter() - begin, "findings": _findings(result)}
 
 
-def _spark(master: str, events: str, paths: list[str], options: ScanOptions) -> dict[str, Any]:
+def _spark(master: str, events: str, paths: list[str], options: ScanOptions) -> Json:
     from kafka_forensics.spark import default_builder
     from kafka_forensics.spark.job import scanned
 
@@ -54,8 +54,8 @@ def _spark(master: str, events: str, paths: list[str], options: ScanOptions) -> 
     seconds, ended = time.perf_counter() - begin, time.time() * 1000
     watch.done.set()
     spark.stop()
-    told = {"seconds": seconds, "findings": _findings(result), "peak_worker_mib": watch.peak_kib / 1024}
-    return told | _metrics(Path(events) / str(application), started, ended)
+    figures = {"seconds": seconds, "findings": _findings(result), "peak_worker_mib": watch.peak_kib / 1024}
+    return figures | _metrics(Path(events) / str(application), started, ended)
 
 
 def _findings(result: ScanResult) -> dict[str, int]:

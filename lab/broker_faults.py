@@ -80,7 +80,7 @@ def write_all(story: Story) -> None:
     """Most topics, all brokers in sync."""
     cluster = story.cluster
     for topic in ("trim", "fork", "again", "gone", "lag", "reserved", "loss"):
-        story.write(topic, 60, each=20 if topic == "loss" else 3)
+        story.write(topic, 60, batch_records=20 if topic == "loss" else 3)
     for topic in PARTLY_FLUSHED:
         story.write(topic, STEP)
     for codec in CODECS:
@@ -155,7 +155,7 @@ def part_above_the_high_watermark(story: Story) -> None:
     cluster.kill(1)
     cluster.thaw(2, 3)
     wait_until("fork has another leader", lambda: cluster.leader_and_isr("fork")[0] in (2, 3), timeout_seconds=60)
-    story.write("fork", 9, kind="committed", each=3)
+    story.write("fork", 9, kind="committed", batch_records=3)
     wait_until(
         "the rest is led",
         lambda: all(led(cluster, topic) for topic in (*EARLIER, *INTERNAL)),
@@ -184,11 +184,11 @@ def change_while_one_is_down(story: Story) -> None:
         gone = [cluster.log_dir(broker) / directory for broker in (OLD_LEADER, STALE)]
         wait_until(f"{directory} is set aside", partial(_all_gone, gone), timeout_seconds=20)
     cluster.create_topic("again", assignment=TOPICS["again"][0])
-    story.write("again", 12, kind="other", each=3)
+    story.write("again", 12, kind="other", batch_records=3)
     entry = ConfigEntry("min.compaction.lag.ms", "0", incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ResourceType.TOPIC, "compacted", incremental_configs=[entry])
     admin.incremental_alter_configs([resource])[resource].result(ADMIN_TIMEOUT_SECONDS)
-    wait_until("compacted is cleaned", lambda: all(cleaned(cluster, one) for one in (OLD_LEADER, STALE)), timeout_seconds=60)
+    wait_until("compacted is cleaned", lambda: all(cleaned(cluster, broker) for broker in (OLD_LEADER, STALE)), timeout_seconds=60)
 
 
 def _all_gone(paths: list[Path]) -> bool:
@@ -224,7 +224,7 @@ def lose(story: Story) -> None:
     for topic, partition in LOST:
         wait_until(f"{topic} is led", partial(elected, cluster, topic, partition), timeout_seconds=60)
     for topic, partition in LOST:
-        end = story.write(topic, 15, kind="instead", partition=partition, each=5, acks="1")
+        end = story.write(topic, 15, kind="instead", partition=partition, batch_records=5, acks="1")
         cluster.await_high_watermark(STALE, topic, end, partition=partition)
     story.copy("unclean")
 

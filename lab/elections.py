@@ -85,9 +85,15 @@ class Elections:
 
         def all_known() -> bool:
             """Not every broker knows at once of a topic that another has made."""
-            told = admin.list_topics(timeout=ADMIN_TIMEOUT_SECONDS).topics
-            partitions = {topic: told[topic].partitions.get(0) for topic in TOPICS if topic in told}
-            known.update({topic: (one.leader, frozenset(one.isrs)) for topic, one in partitions.items() if one is not None})
+            topics = admin.list_topics(timeout=ADMIN_TIMEOUT_SECONDS).topics
+            partitions = {topic: topics[topic].partitions.get(0) for topic in TOPICS if topic in topics}
+            known.update(
+                {
+                    topic: (partition.leader, frozenset(partition.isrs))
+                    for topic, partition in partitions.items()
+                    if partition is not None
+                }
+            )
             return len(known) == len(TOPICS)
 
         wait_until("a broker knows all topics", all_known, timeout_seconds=ADMIN_TIMEOUT_SECONDS)
@@ -203,9 +209,9 @@ class Elections:
         """What the brokers' own logs say since they were started last."""
         lowest: dict[tuple[int, str], int] = {}
         for broker in self.cluster.brokers:
-            for found in _TRUNCATING.finditer(self.cluster.server(broker).output.read_text(errors="replace")):
-                key = broker, found["topic"]
-                lowest[key] = min(int(found["offset"]), lowest.get(key, 1 << 62))
+            for match in _TRUNCATING.finditer(self.cluster.server(broker).output.read_text(errors="replace")):
+                key = broker, match["topic"]
+                lowest[key] = min(int(match["offset"]), lowest.get(key, 1 << 62))
         return lowest
 
 

@@ -44,7 +44,7 @@ class BrokerHistory:
             self.open.add(producer_id)
         stamp = self.base_ms + BETWEEN_OFFSETS_MS * self.next_offset
         expected = Log(next_offset=self.next_offset).records(count)
-        told: list[tuple[str, int | None]] = []
+        delivered: list[tuple[str, int | None]] = []
         for record in expected:
             producer.produce(
                 self.topic,
@@ -52,10 +52,10 @@ class BrokerHistory:
                 record.key,
                 0,
                 timestamp=stamp,
-                on_delivery=lambda error, message: told.append((str(error), message.offset())),
+                on_delivery=lambda error, message: delivered.append((str(error), message.offset())),
             )
-        if producer.flush(FLUSH_TIMEOUT_SECONDS) or told[-1:] != [("None", self.next_offset + count - 1)]:
-            raise LabError(f"{self.topic}: a batch at {self.next_offset} was not written: {told}")
+        if producer.flush(FLUSH_TIMEOUT_SECONDS) or delivered[-1:] != [("None", self.next_offset + count - 1)]:
+            raise LabError(f"{self.topic}: a batch at {self.next_offset} was not written: {delivered}")
         self.next_offset += count
 
     def end_transaction(self, producer_id: int, *, commit: bool) -> None:
@@ -65,8 +65,10 @@ class BrokerHistory:
         end(FLUSH_TIMEOUT_SECONDS)
         self.open.remove(producer_id)
         self.next_offset += 1
-        what = f"the marker of {self.topic} at {self.next_offset - 1}"
-        wait_until(what, lambda: end_offsets(self.cluster, {self.topic: 1})[self.topic, 0] == self.next_offset, timeout_seconds=20)
+        awaited = f"the marker of {self.topic} at {self.next_offset - 1}"
+        wait_until(
+            awaited, lambda: end_offsets(self.cluster, {self.topic: 1})[self.topic, 0] == self.next_offset, timeout_seconds=20
+        )
 
     def roll(self) -> None:
         """The next record is so much later that a segment begins with it."""

@@ -59,7 +59,7 @@ def verdict(case: Case, folder: Path) -> str:
         (len(partition.replicas) for partition in result.partitions if not partition.topic.startswith("__")), default=0
     )
     by_kind = itertools.groupby(sorted(findings, key=_order), key=lambda finding: (finding.kind, finding.severity))
-    words = [_said(kind, severity, list(found), everywhere) for (kind, severity), found in by_kind]
+    words = [_said(kind, severity, list(group), everywhere) for (kind, severity), group in by_kind]
     text = ", ".join(words) or "nothing"
     holders = {
         tuple(finding.evidence["held_by"]) for finding in findings if finding.evidence.get("held_by") or finding.kind in _NEEDED
@@ -74,8 +74,8 @@ def _shown(names: tuple[str, ...], findings: list[Finding]) -> Iterator[tuple[st
     """What the worst finding that has it says under each name; a name that none has is left out."""
     worst_first = [{**finding.evidence, "confidence": finding.confidence.value} for finding in sorted(findings, key=_order)]
     for name in names:
-        for found in worst_first:
-            value: Any = found
+        for finding in worst_first:
+            value: Any = finding
             for part in name.split("."):
                 value = value.get(part) if isinstance(value, dict) else None
             if value is not None:
@@ -88,9 +88,9 @@ def _worded(value: object) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, dict):
-        return ", ".join(f"b{key} {_worded(each)}" for key, each in value.items())
+        return ", ".join(f"b{key} {_worded(item)}" for key, item in value.items())
     if isinstance(value, list):
-        return ", ".join(_worded(each) for each in value) or "none"
+        return ", ".join(_worded(item) for item in value) or "none"
     return str(value)
 
 

@@ -42,13 +42,13 @@ def peer_says(case: Case) -> str:
             text += f"; `{directory}` with `{option}`: {_file_says(root, path, (option,))}"
         after = _tree(root)
         opened = _opened(root / case.damaged) if case.traced else ""
-    for what, names in (
+    for damage, names in (
         ("creates", after.keys() - before),
         ("changes", {name for name in before if after.get(name) != before[name]}),
     ):
         if names:
             listed = sorted(Path(name).name for name in names)
-            text += f"; **{what} {' and '.join(f'`{name}`' for name in listed)} in the evidence**"
+            text += f"; **{damage} {' and '.join(f'`{name}`' for name in listed)} in the evidence**"
     return f"{text}; **opens it {opened}**" if opened else text
 
 
@@ -150,16 +150,16 @@ def _complaints(path: Path, done: ToolResult) -> list[str]:
         elif line.strip():
             heading = line.split(". ")[0].strip().replace(" :the", " the")
             said.setdefault(heading, [])
-    return [f"“{heading}{f': {one}' if one else ''}”" for heading, details in said.items() for one in details or [""]]
+    return [f"“{heading}{f': {detail}' if detail else ''}”" for heading, details in said.items() for detail in details or [""]]
 
 
 def _tree(root: Path) -> dict[str, str]:
     """Regular files below a folder → a hash of their bytes, or for a huge one its size and time."""
-    found = {}
+    tree = {}
     for path in root.rglob("*"):
         status = path.lstat()
         if stat.S_ISREG(status.st_mode):
             huge = status.st_size > HUGE_BYTES
             said = f"{status.st_size} {status.st_mtime_ns}" if huge else hashlib.sha256(path.read_bytes()).hexdigest()
-            found[str(path.relative_to(root))] = said
-    return found
+            tree[str(path.relative_to(root))] = said
+    return tree

@@ -71,17 +71,17 @@ def row(made: Made) -> list[str]:
 
 def verdict(made: Made) -> str:
     """The findings, worst first, with their offsets, brokers and partition, and who holds what is lost."""
-    ordered = sorted(made.told, key=lambda one: (_RANK[one[2]], one[1], one[0] or 0, str(one[4])))
-    words = [_words(list(group)) for _, group in groupby(ordered, key=lambda one: (*one[:3], *one[4:]))]
+    ordered = sorted(made.told, key=lambda cells: (_RANK[cells[2]], cells[1], cells[0] or 0, str(cells[4])))
+    words = [_words(list(group)) for _, group in groupby(ordered, key=lambda cells: (*cells[:3], *cells[4:]))]
     return ", ".join(words) or "nothing"
 
 
 _RANK: Final = {"critical": 0, "error": 1, "warning": 2, "info": 3}
 
 
-def _words(told: list[Told]) -> str:
+def _words(rows: list[Told]) -> str:
     """`KIND` severity [a, b) on b1, b3, held by b2: findings that differ in their broker only."""
-    partition, kind, severity, _, start, end, holders = told[0]
+    partition, kind, severity, _, start, end, holders = rows[0]
     text = f"`{kind}` {severity}"
     if start == FORK:
         text += " from the fork on"
@@ -89,7 +89,7 @@ def _words(told: list[Told]) -> str:
         text += f" [{start}, {end})"
     if partition:
         text += f" in partition {partition}"
-    brokers = [f"b{one[3]}" for one in told if one[3] is not None]
+    brokers = [f"b{cells[3]}" for cells in rows if cells[3] is not None]
     if brokers:
         text += " on each" if len(brokers) == BROKERS else f" on {', '.join(brokers)}"
     return f"{text}, held by {', '.join(f'b{holder}' for holder in holders)}" if holders else text

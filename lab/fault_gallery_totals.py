@@ -80,8 +80,8 @@ def _named(rows: Iterable[list[str]]) -> int:
 
 def _counted(rows: Iterable[list[str]]) -> str:
     """`12 called wrong, 3 ended by an exception, 4 passed as sound, 5 not read`."""
-    found = Counter(peer_made_of_it(row[3]) for row in rows)
+    counts = Counter(peer_made_of_it(row[3]) for row in rows)
     return (
-        f"{found[Peer.NAMED]} called wrong, {found[Peer.FAILED]} ended by an exception, "
-        f"{found[Peer.SILENT]} passed as sound, {found[Peer.UNREAD]} not read"
+        f"{counts[Peer.NAMED]} called wrong, {counts[Peer.FAILED]} ended by an exception, "
+        f"{counts[Peer.SILENT]} passed as sound, {counts[Peer.UNREAD]} not read"
     )

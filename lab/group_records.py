@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from kafka_forensics.model.json_objects import Json
 from lab.errors import LabError
 from lab.jvm import run_java
 from lab.kafka_jars import LAB
@@ -51,7 +52,7 @@ CONSUMER_MEMBER: Final = {
     "rebalanceTimeoutMs": -1,
     "serverAssignor": None,
 }
-STREAMS_MEMBER: Final[dict[str, Any]] = {
+STREAMS_MEMBER: Final[Json] = {
     "instanceId": None,
     "rackId": None,
     "clientId": "c",
@@ -90,44 +91,44 @@ SNAPSHOT: Final = {
 UPDATE: Final = {"snapshotEpoch": 1, "leaderEpoch": 3, "startOffset": -1, "stateBatches": BATCHES}
 
 
-def record(kind: int, key: Mapping[str, Any], value: Mapping[str, Any] | None, version: int = 0) -> dict[str, Any]:
+def record(kind: int, key: Mapping[str, Any], value: Mapping[str, Any] | None, version: int = 0) -> Json:
     """A record of a kind and version."""
     return {"type": kind, "version": version, "key": key, "value": value}
 
 
-def raw(key: str | None, value: str | None) -> dict[str, Any]:
+def raw(key: str | None, value: str | None) -> Json:
     """A record of these bytes, in hex."""
     return {"keyBytes": key, "valueBytes": value}
 
 
-def commits() -> list[dict[str, Any]]:
+def commits() -> list[Json]:
     """Committed offsets of every version."""
     value = {"offset": 77, "metadata": ODD, "commitTimestamp": 1700000000000}
-    more: list[dict[str, Any]] = [{}, {"expireTimestamp": 1700000000001}, {}, {"leaderEpoch": 5}, {"leaderEpoch": -1}]
-    versions = [record(1, COMMIT, value | each, version) for version, each in enumerate(more)]
+    more: list[Json] = [{}, {"expireTimestamp": 1700000000001}, {}, {"leaderEpoch": 5}, {"leaderEpoch": -1}]
+    versions = [record(1, COMMIT, value | variation, version) for version, variation in enumerate(more)]
     with_id = value | {"leaderEpoch": 9, "topicId": TOPIC_ID}
     return [record(0, COMMIT, value), *versions, record(1, COMMIT, with_id, 4), record(0, COMMIT, None), record(1, COMMIT, None)]
 
 
-def classic_groups() -> list[dict[str, Any]]:
+def classic_groups() -> list[Json]:
     """Classic groups of every version, of consumers and of something else."""
-    found = [record(2, {"group": "g"}, None)]
+    records = [record(2, {"group": "g"}, None)]
     for version in range(5):
         member = dict(CLASSIC_MEMBER)
         member |= {"rebalanceTimeout": 300000} if version >= 1 else {}
         member |= {"groupInstanceId": "static" if version == 4 else None} if version >= 3 else {}
         value = GROUP_VALUE | ({"currentStateTimestamp": 1700000000000} if version >= 2 else {})
-        found.append(record(2, {"group": ODD}, value | {"members": [member]}, version))
+        records.append(record(2, {"group": ODD}, value | {"members": [member]}, version))
         other = value | {"protocolType": "connect", "protocol": None, "leader": None}
         odd = member | {"subscription": "AAE=", "assignment": ""}
-        found += [
+        records += [
             record(2, {"group": "g"}, other | {"members": [member, odd]}, version),
             record(2, {"group": "g"}, value | {"members": [odd]}, version),
         ]
-    return found
+    return records
 
 
-def consumer_groups() -> list[dict[str, Any]]:
+def consumer_groups() -> list[Json]:
     """Consumer groups (KIP-848), and what they had in 4.0 alone."""
     classic = {
         "sessionTimeoutMs": 45000,
@@ -157,7 +158,7 @@ def consumer_groups() -> list[dict[str, Any]]:
     ]
 
 
-def share_groups() -> list[dict[str, Any]]:
+def share_groups() -> list[Json]:
     """Share groups (KIP-932)."""
     named = {"clientId": "c", "clientHost": "/h", "subscribedTopicNames": ["t"]}
     topics = {
@@ -180,11 +181,11 @@ def share_groups() -> list[dict[str, Any]]:
     ]
 
 
-def streams_groups() -> list[dict[str, Any]]:
+def streams_groups() -> list[Json]:
     """Streams groups (KIP-1071)."""
     endpoint = {"userEndpoint": {"host": "h", "port": 65535}, "clientTags": [{"key": "k", "value": ODD}]}
-    tasks: dict[str, Any] = {f"{name}Tasks": TASKS for name in ("active", "standby", "warmup")}
-    pending: dict[str, Any] = {f"{name}PendingRevocation": [] for name in tasks}
+    tasks: Json = {f"{name}Tasks": TASKS for name in ("active", "standby", "warmup")}
+    pending: Json = {f"{name}PendingRevocation": [] for name in tasks}
     current = {"memberEpoch": 3, "previousMemberEpoch": 2, "state": 1} | tasks | pending
     configs = {"lastAssignmentConfigs": [{"key": "num.standby.replicas", "value": "1"}]}
     return [
@@ -204,7 +205,7 @@ def streams_groups() -> list[dict[str, Any]]:
     ]
 
 
-def odd_group_records() -> list[dict[str, Any]]:
+def odd_group_records() -> list[Json]:
     """What is no record of 4.3.0, and what is only nearly one."""
     epoch = "0003000167"
     return [
@@ -221,12 +222,12 @@ def odd_group_records() -> list[dict[str, Any]]:
 GROUP_RECORDS: Final = (commits, classic_groups, consumer_groups, share_groups, streams_groups, odd_group_records)
 
 
-def group_records() -> list[dict[str, Any]]:
+def group_records() -> list[Json]:
     """Records of `__consumer_offsets`."""
-    return [each for make in GROUP_RECORDS for each in make()]
+    return [group_record for make in GROUP_RECORDS for group_record in make()]
 
 
-def share_records() -> list[dict[str, Any]]:
+def share_records() -> list[Json]:
     """Records of `__share_group_state`."""
     return [
         record(0, SHARE, SNAPSHOT),

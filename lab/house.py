@@ -99,13 +99,13 @@ class Module:
     @property
     def names_imported(self) -> list[tuple[str, str]]:
         """(module, name in it) of everything imported anywhere in it; a module as such has no name."""
-        found = []
+        names = []
         for node in ast.walk(self.tree):
             if isinstance(node, ast.Import):
-                found += [(alias.name, "") for alias in node.names]
+                names += [(alias.name, "") for alias in node.names]
             elif isinstance(node, ast.ImportFrom) and node.module:
-                found += [(node.module, alias.name) for alias in node.names]
-        return found
+                names += [(node.module, alias.name) for alias in node.names]
+        return names
 
     @property
     def shown(self) -> list[str]:
@@ -129,11 +129,11 @@ def _module_of(name: str, modules: Mapping[str, Module]) -> str:
 
 def modules_of(root: Path, folder: str = PACKAGE) -> dict[str, Module]:
     """Every module of a folder by its dotted name."""
-    found = {}
+    modules = {}
     for path in sorted((root / folder).rglob("*.py")):
         name = ".".join(path.relative_to(root).with_suffix("").parts).removesuffix(".__init__")
-        found[name] = Module(name, path.name == "__init__.py", path.read_text())
-    return found
+        modules[name] = Module(name, path.name == "__init__.py", path.read_text())
+    return modules
 
 
 def branches_of(function: Function) -> int:
@@ -156,7 +156,7 @@ def circles(modules: Mapping[str, Module]) -> list[list[str]]:
     index: dict[str, int] = {}
     lowest: dict[str, int] = {}
     stack: list[str] = []
-    found: list[list[str]] = []
+    groups: list[list[str]] = []
 
     def visit(name: str) -> None:
         index[name] = lowest[name] = len(index)
@@ -170,27 +170,27 @@ def circles(modules: Mapping[str, Module]) -> list[list[str]]:
         if lowest[name] == index[name]:
             position = stack.index(name)
             if len(stack) - position > 1:
-                found.append(sorted(stack[position:]))
+                groups.append(sorted(stack[position:]))
             del stack[position:]
 
     for name in modules:
         if name not in index:
             visit(name)
-    return found
+    return groups
 
 
 def doors_passed(modules: Mapping[str, Module]) -> list[tuple[str, str]]:
     """(module, what it imports) where that lies in a sub-package of a room that the importer is outside of, and whose `__init__`
     does not show it."""
-    found = []
+    passed = []
     for module in modules.values():
         for origin, name in module.names_imported:
             other = _module_of(f"{origin}.{name}", modules)
             package = other if other and modules[other].is_package else other.rpartition(".")[0]
             inside = module.name == package or module.name.startswith(f"{package}.")
             if package.count(".") >= 2 and not inside and not (origin == package and name in modules[package].shown):
-                found.append((module.name, f"{origin}.{name}"))
-    return found
+                passed.append((module.name, f"{origin}.{name}"))
+    return passed
 
 
 def figures(root: Path) -> Iterator[tuple[str, object]]:
@@ -210,8 +210,8 @@ def figures(root: Path) -> Iterator[tuple[str, object]]:
         yield f"modules flat in {room}", len(flat)
     yield "functions", len(functions)
     yield "median lines of a function", median(function.end_lineno - function.lineno + 1 for function in functions)  # type: ignore[operator]
-    yield f"functions of more than {MANY_BRANCHES} branches", sum(branches_of(one) > MANY_BRANCHES for one in functions)
-    yield f"functions of more than {MANY_ARGUMENTS} arguments", sum(arguments_of(one) > MANY_ARGUMENTS for one in functions)
+    yield f"functions of more than {MANY_BRANCHES} branches", sum(branches_of(node) > MANY_BRANCHES for node in functions)
+    yield f"functions of more than {MANY_ARGUMENTS} arguments", sum(arguments_of(node) > MANY_ARGUMENTS for node in functions)
     yield "public class names of several meanings", sum(count > 1 for count in classes.values())
     for name in EMPTY_NAMES:
         yield f"variables called `{name}`", bound[name]

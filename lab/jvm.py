@@ -61,12 +61,12 @@ def run_java(source: Path, arguments: Sequence[str], *, timeout_seconds: float =
     return run_tool(str(source), arguments, timeout_seconds=timeout_seconds)
 
 
-def wait_until(what: str, condition: Callable[[], bool], *, timeout_seconds: float, step_seconds: float = 0.2) -> None:
+def wait_until(awaited: str, condition: Callable[[], bool], *, timeout_seconds: float, step_seconds: float = 0.2) -> None:
     """Poll `condition` until it holds. Raises LabTimeoutError naming `what`."""
     deadline = time.monotonic() + timeout_seconds
     while not condition():
         if time.monotonic() > deadline:
-            raise LabTimeoutError(f"not within {timeout_seconds:g} s: {what}")
+            raise LabTimeoutError(f"not within {timeout_seconds:g} s: {awaited}")
         time.sleep(step_seconds)
 
 

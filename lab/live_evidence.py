@@ -28,10 +28,10 @@ def take_live(story: Story) -> None:
     wait_until("all replicas in sync", lambda: fully_replicated(cluster), timeout_seconds=60)
     for topic, settings in TOPICS.items():
         cluster.create_topic(topic, assignment=[[1, 2, 3]], settings=settings)
-        story.write(topic, BEFORE, each=3)
+        story.write(topic, BEFORE, batch_records=3)
     story.settle(*TOPICS)
     copy_file_by_file(story)
-    story.disturbed["grows"] = scan_while(story, "grows", lambda: story.write("grows", 6, each=3))
+    story.disturbed["grows"] = scan_while(story, "grows", lambda: story.write("grows", 6, batch_records=3))
     story.disturbed["vanishes"] = scan_while(story, "vanishes", lambda: delete(story, "vanishes"))
     story.disturbed["shrinks"] = scan_a_truncation(story)
 
@@ -43,7 +43,7 @@ def copy_file_by_file(story: Story) -> None:
 
     def write(copied: Path) -> None:
         if copied == log:
-            story.write("busy", 9, each=3)
+            story.write("busy", 9, batch_records=3)
             story.settle("busy")
 
     for broker in cluster.brokers:

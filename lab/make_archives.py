@@ -8,8 +8,9 @@ import argparse
 import shutil
 import subprocess
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
+from kafka_forensics.model.json_objects import Json
 from lab.errors import LabError
 from lab.kafka_jars import LAB
 from lab.make_samples import expected, shortfalls
@@ -20,12 +21,12 @@ MOST_BYTES: Final = 1 << 20
 _TAR: Final = ("tar", "--create", "--sparse", "--sort=name", "--owner=0", "--group=0", "--numeric-owner")
 
 
-def _place(kind: str, topic: str, start: int, end: int, *held_by: int) -> dict[str, Any]:
+def _place(kind: str, topic: str, start: int, end: int, *held_by: int) -> Json:
     place = {"kind": kind, "topic": topic, "partition": 0}
     return place | {"offset_start": start, "offset_end": end, "held_by": list(held_by)}
 
 
-ARCHIVES: Final[dict[str, dict[str, Any]]] = {
+ARCHIVES: Final[dict[str, Json]] = {
     "kafka-4.3.0-healthy": expected(0),
     "kafka-4.3.0-unclean": expected(1, _place("UNCLEAN_LOSS", "audit", 300, 370, 2)),
     "kafka-0.10.2.2-hw-divergence": expected(1, _place("FORK_BELOW_HW", "ledger", 0, 3)),
@@ -67,11 +68,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path, help="holds trees or archives of these names")
     parser.add_argument("name", nargs="*", help=f"{', '.join(ARCHIVES)} (default: all)")
-    asked = parser.parse_args()
-    if unknown := set(asked.name) - set(ARCHIVES):
+    arguments = parser.parse_args()
+    if unknown := set(arguments.name) - set(ARCHIVES):
         parser.error(f"no such archive: {', '.join(sorted(unknown))}")
-    for name in asked.name or ARCHIVES:
-        print(f"{name}: {put(asked.folder, name).stat().st_size:,} bytes")
+    for name in arguments.name or ARCHIVES:
+        print(f"{name}: {put(arguments.folder, name).stat().st_size:,} bytes")
 
 
 if __name__ == "__main__":

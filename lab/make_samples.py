@@ -14,10 +14,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import Any, Final
+from typing import Final
 
 from kafka_forensics.engine import local
 from kafka_forensics.evidence.options import ScanOptions
+from kafka_forensics.model.json_objects import Json
 from lab.errors import LabError
 from lab.files import trim_indexes
 from lab.kafka_jars import KAFKA_VERSION, LAB, WORK
@@ -47,48 +48,50 @@ SAMPLES: Final = {
 }
 
 
-def expected(exit_code: int, *findings: dict[str, Any]) -> dict[str, Any]:
+def expected(exit_code: int, *findings: Json) -> Json:
     """What a scan of one sample must find: these findings, and nothing above `info` besides."""
     return {"exit_code": exit_code, "findings": list(findings), "max_severity_elsewhere": "info"}
 
 
-def expected_loss(ends: dict[str, int]) -> dict[str, Any]:
+def expected_loss(ends: dict[str, int]) -> Json:
     """What the old leader held alone and committed."""
     place = {"kind": "UNCLEAN_LOSS", "topic": "audit", "partition": 0}
     return place | {"offset_start": ends["common_end"], "offset_end": ends["old_end"], "held_by": [OLD_LEADER]}
 
 
-def expected_fork() -> dict[str, Any]:
+def expected_fork() -> Json:
     """Two versions of the first records; nobody can tell which was right."""
     place = {"kind": "FORK_BELOW_HW", "topic": "ledger", "partition": 0}
     return place | {"offset_start": 0, "offset_end": AFTERWARDS, "held_by": [], "versions": [[1], [2, 3]]}
 
 
-def make(work: Path, names: set[str]) -> dict[str, Any]:
+def make(work: Path, names: set[str]) -> Json:
     """Make the trees below `work`, and say what must be found in each."""
-    found = {}
+    made = {}
     if names & {HEALTHY, UNCLEAN}:
         ends = make_unclean_election(work)
         log_ends = {str(STALE): ends["new_end"], str(OLD_LEADER): ends["old_end"], str(STOPPED): ends["common_end"]}
-        found[HEALTHY] = expected(0)
-        found[UNCLEAN] = expected(1, expected_loss(ends)) | {"audit_log_end_offsets": log_ends}
+        made[HEALTHY] = expected(0)
+        made[UNCLEAN] = expected(1, expected_loss(ends)) | {"audit_log_end_offsets": log_ends}
     if DIVERGENCE in names:
         make_silent_divergence(work)
-        found[DIVERGENCE] = expected(1, expected_fork())
-    return found
+        made[DIVERGENCE] = expected(1, expected_fork())
+    return made
 
 
-def shortfalls(tree: Path, wanted: dict[str, Any]) -> list[str]:
+def shortfalls(tree: Path, wanted: Json) -> list[str]:
     """What a scan of a tree, or of an archive of one, finds above `info` and must not, or does not find and must."""
     brokers = [str(tree)] if tree.is_file() else sorted(str(path) for path in tree.iterdir() if path.is_dir())
     names = ("kind", "topic", "partition", "offset_start", "offset_end", "held_by")
-    found = [
+    listed = [
         str((finding.kind, *(getattr(finding.place, name) for name in names[1:5]), finding.evidence.get("held_by")))
         for finding in local.scan(brokers, ScanOptions()).findings
         if finding.severity.value != wanted["max_severity_elsewhere"]
     ]
-    must = [str(tuple(one[name] for name in names)) for one in wanted["findings"]]
-    return [f"missing: {one}" for one in must if one not in found] + [f"besides: {one}" for one in found if one not in must]
+    must = [str(tuple(finding[name] for name in names)) for finding in wanted["findings"]]
+    return [f"missing: {finding}" for finding in must if finding not in listed] + [
+        f"besides: {finding}" for finding in listed if finding not in must
+    ]
 
 
 def listing(directory: Path) -> Iterator[str]:
@@ -99,21 +102,21 @@ def listing(directory: Path) -> Iterator[str]:
         yield f"{name:<18} Kafka {sample.kafka:<9} {there:<26} {sample.maker:<26} {sample.history}"
 
 
-def put(work: Path, found: dict[str, Any], into: Path) -> None:
+def put(work: Path, samples: Json, into: Path) -> None:
     """Put new trees in place of the old ones, and what must be found in them into `expected.json`. Raises LabError and changes
     nothing if a scan does not find it."""
-    for name in found:
+    for name in samples:
         cut = trim_indexes(work / name, larger_than=INDEX_BYTES)
         print(f"{name}: preallocated zeros cut from {len(cut)} index files")
-        if wrong := shortfalls(work / name, found[name]):
+        if wrong := shortfalls(work / name, samples[name]):
             raise LabError(f"{name} was made and is left in {work}, but a scan of it is not as it must be: {'; '.join(wrong)}")
     into.mkdir(parents=True, exist_ok=True)
-    for name in found:
+    for name in samples:
         shutil.rmtree(into / name, ignore_errors=True)
         shutil.copytree(work / name, into / name)
     account = into / "expected.json"
     before = json.loads(account.read_text()) if account.exists() else {}
-    account.write_text(json.dumps(dict(sorted((before | found).items())), indent=2) + "\n")
+    account.write_text(json.dumps(dict(sorted((before | samples).items())), indent=2) + "\n")
 
 
 def main() -> None:
@@ -124,18 +127,18 @@ def main() -> None:
     )
     parser.add_argument("--list", action="store_true", help="only say what there is, who makes it, and with which Kafka")
     parser.add_argument("--into", type=Path, default=SAMPLE_LOGS, metavar="DIR", help="where to put them (default: sample_logs)")
-    asked = parser.parse_args()
-    if unknown := set(asked.sample) - set(SAMPLES):
+    arguments = parser.parse_args()
+    if unknown := set(arguments.sample) - set(SAMPLES):
         parser.error(f"no such sample: {', '.join(sorted(unknown))}")
-    if not asked.list:
+    if not arguments.list:
         signal.signal(signal.SIGTERM, on_terminate)
         work = WORK / "samples"
         shutil.rmtree(work, ignore_errors=True)
-        put(work, make(work, set(asked.sample) or set(SAMPLES)), asked.into)
+        put(work, make(work, set(arguments.sample) or set(SAMPLES)), arguments.into)
         if left := mentioning(str(work)):
             raise LabError(f"processes are left: {left}")
         shutil.rmtree(work)
-    print("\n".join(listing(asked.into)))
+    print("\n".join(listing(arguments.into)))
 
 
 def on_terminate(number: int, _frame: FrameType | None) -> None:

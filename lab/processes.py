@@ -13,7 +13,7 @@ _LISTEN: Final = "0A"
 def mentioning(text: str) -> dict[int, str]:
     """Process id → command line of every running process whose command line holds `text`, this one and those that started it
     left out."""
-    found, own = {}, _started_by(os.getpid())
+    commands, own = {}, _started_by(os.getpid())
     for entry in PROC.iterdir():
         if not entry.name.isdigit() or int(entry.name) in own:
             continue
@@ -22,18 +22,18 @@ def mentioning(text: str) -> dict[int, str]:
         except OSError:  # it ended meanwhile
             continue
         if text in command:
-            found[int(entry.name)] = command
-    return found
+            commands[int(entry.name)] = command
+    return commands
 
 
 def _started_by(process_id: int) -> set[int]:
     """A process and its parents, up to the first."""
-    found: set[int] = set()
-    while process_id > 0 and process_id not in found:
-        found.add(process_id)
+    parents: set[int] = set()
+    while process_id > 0 and process_id not in parents:
+        parents.add(process_id)
         status = (PROC / str(process_id) / "status").read_text()
         process_id = next(int(line.split()[1]) for line in status.splitlines() if line.startswith("PPid:"))
-    return found
+    return parents
 
 
 def listening(process_id: int) -> set[tuple[str, int]]:
@@ -46,14 +46,14 @@ def listening(process_id: int) -> set[tuple[str, int]]:
             continue
         if target.startswith("socket:["):
             inodes.add(target.removeprefix("socket:[").removesuffix("]"))
-    found = set()
+    listeners = set()
     for table in ("tcp", "tcp6"):
         for line in (PROC / str(process_id) / "net" / table).read_text().splitlines()[1:]:
             fields = line.split()
             if fields[3] == _LISTEN and fields[9] in inodes:
                 address, port = fields[1].split(":")
-                found.add((_spelled(address), int(port, 16)))
-    return found
+                listeners.add((_spelled(address), int(port, 16)))
+    return listeners
 
 
 def _spelled(address: str) -> str:

@@ -4,8 +4,9 @@ import json
 import random
 import tempfile
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
+from kafka_forensics.model.json_objects import Json
 from lab.errors import LabError
 from lab.jvm import run_java
 from lab.kafka_jars import KAFKA_VERSION, LAB
@@ -23,7 +24,7 @@ def some_batches(chance: random.Random) -> list[list[int]]:
     return [[first, first + chance.randrange(12), chance.choice(STATES), chance.randrange(1, 4)] for first in firsts]
 
 
-def cases() -> list[dict[str, Any]]:
+def cases() -> list[Json]:
     """The same on every run."""
     chance = random.Random(SEED)
     return [
@@ -34,17 +35,17 @@ def cases() -> list[dict[str, Any]]:
 
 def main() -> None:
     """Ask Kafka's class, and keep questions and answers."""
-    asked = cases()
+    to_merge = cases()
     with tempfile.TemporaryDirectory(prefix="merges-") as scratch:
         given = Path(scratch) / "cases.json"
-        given.write_text(json.dumps(asked))
+        given.write_text(json.dumps(to_merge))
         done = run_java(MERGER, [str(given)])
     if done.exit_code != 0:
         raise LabError(f"no answers: {done.stderr[-2000:].decode(errors='replace')}")
-    told = [case | {"merged": merged} for case, merged in zip(asked, json.loads(done.stdout), strict=True)]
-    lines = ",\n".join(json.dumps(case, separators=(",", ":")) for case in told)
+    merges = [case | {"merged": merged} for case, merged in zip(to_merge, json.loads(done.stdout), strict=True)]
+    lines = ",\n".join(json.dumps(case, separators=(",", ":")) for case in merges)
     GOLDEN.write_text(f'{{"version":"{KAFKA_VERSION}","cases":[\n{lines}\n]}}\n')
-    print(f"{len(told)} merges")
+    print(f"{len(merges)} merges")
 
 
 if __name__ == "__main__":

@@ -55,7 +55,7 @@ def page() -> str:
 
 
 def _row(signature: Signature) -> tuple[tuple[int, str], str]:
-    tree = next(one for one in TREES if one.key == signature.key)
+    tree = next(tree for tree in TREES if tree.key == signature.key)
     match = _named(tree.make).get(signature.key)
     missed = _named(tree.make_near_miss).get(signature.key)
     also = f", and {', '.join(tree.also)}" if tree.also else ""
@@ -76,8 +76,8 @@ def _row(signature: Signature) -> tuple[tuple[int, str], str]:
     return _order(signature.incident, signature.issue or ""), _line(cells)
 
 
-def _unnamed(incident: str, told: tuple[str, str, str]) -> tuple[tuple[int, str], str]:
-    issue, summary, why = told
+def _unnamed(incident: str, row: tuple[str, str, str]) -> tuple[tuple[int, str], str]:
+    issue, summary, why = row
     return _order(incident, issue), _line([incident, issue, summary, why, *["-"] * 5])
 
 

@@ -111,10 +111,10 @@ class OldCluster:
             return -1, []
         return metadata.leader, sorted(metadata.isrs)
 
-    def await_state(self, asked: int, leader: int, isr: list[int]) -> None:
+    def await_state(self, broker: int, leader: int, isr: list[int]) -> None:
         """Wait for a leader and an in-sync set."""
-        what = f"leader {leader}, ISR {isr}"
-        wait_until(what, lambda: self.leader_and_isr(asked) == (leader, isr), timeout_seconds=TIMEOUT_SECONDS)
+        awaited = f"leader {leader}, ISR {isr}"
+        wait_until(awaited, lambda: self.leader_and_isr(broker) == (leader, isr), timeout_seconds=TIMEOUT_SECONDS)
 
     def high_watermark(self, broker: int) -> int | None:
         """The checkpointed high watermark of a broker, None before there is one."""

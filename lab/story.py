@@ -33,11 +33,13 @@ class Story:
     disturbed: dict[str, ScanResult] = field(default_factory=dict)
     """Topic → answer of a scan while brokers changed it."""
 
-    def write(self, topic: str, count: int, *, kind: str = "event", partition: int = 0, each: int = 10, acks: str = "all") -> int:
+    def write(
+        self, topic: str, count: int, *, kind: str = "event", partition: int = 0, batch_records: int = 10, acks: str = "all"
+    ) -> int:
         """Records in batches; the end offset that the leader acknowledged."""
         writer = Writer(self.cluster, acks=acks)
-        for first in range(0, count, each):
-            writer.batch(topic, messages(kind, first, min(each, count - first)), partition)
+        for first in range(0, count, batch_records):
+            writer.batch(topic, messages(kind, first, min(batch_records, count - first)), partition)
         return writer.end_offset
 
     def write_unfetched(self, topic: str) -> None:

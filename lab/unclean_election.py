@@ -57,7 +57,9 @@ def fully_replicated(cluster: Cluster) -> bool:
     except KafkaException:
         return False
     partitions = [partition for topic in topics for partition in topic.partitions.values()]
-    return bool(partitions) and all(one.leader >= 0 and sorted(one.isrs) == sorted(one.replicas) for one in partitions)
+    return bool(partitions) and all(
+        partition.leader >= 0 and sorted(partition.isrs) == sorted(partition.replicas) for partition in partitions
+    )
 
 
 def audit_messages(kind: str, first: int, count: int) -> list[Message]:

@@ -100,7 +100,11 @@ class Cell:
         """Partitions of which brokers lost records, or that were damaged, and of which nothing bad is said."""
         if self.state.healed:
             return
-        bad = {_place(one) for one in self.result.findings if one.severity in BAD or (self.state.only_suspect and _suspects(one))}
+        bad = {
+            _place(finding)
+            for finding in self.result.findings
+            if finding.severity in BAD or (self.state.only_suspect and _suspects(finding))
+        }
         if None in bad:
             return
         for place, offsets in sorted(self.state.lost.items()):

@@ -65,7 +65,7 @@ def write_workload(cluster: Cluster, version: Version) -> None:
     for partition in range(3):
         write_events(cluster, EVENTS, EVENTS_COUNT, partition=partition)
     cluster.create_topic(TRIMMED, assignment=[[1, 2, 3]], settings=SMALL_SEGMENTS)
-    write_events(cluster, TRIMMED, TRIMMED_COUNT, each=3)
+    write_events(cluster, TRIMMED, TRIMMED_COUNT, batch_records=3)
     commit_group(cluster)
     if version.share_groups:
         read_as_share_group(cluster, "orders", SHARED_COUNT)
@@ -80,12 +80,12 @@ def write_workload(cluster: Cluster, version: Version) -> None:
 
 
 def write_events(
-    cluster: Cluster, topic: str, count: int, *, first: int = 0, partition: int = 0, each: int = 20, acks: str = "all"
+    cluster: Cluster, topic: str, count: int, *, first: int = 0, partition: int = 0, batch_records: int = 20, acks: str = "all"
 ) -> int:
     """`count` records in batches, numbered from `first`; the end offset that the leader acknowledged."""
     writer = Writer(cluster, acks=acks, bootstrap_servers=cluster.awake, linger_ms=20)
-    for number in range(first, first + count, each):
-        upto = min(number + each, first + count)
+    for number in range(first, first + count, batch_records):
+        upto = min(number + batch_records, first + count)
         writer.batch(topic, [Message(event(topic, n), b"key-%d" % (n % 10)) for n in range(number, upto)], partition)
     return writer.end_offset
 

@@ -122,12 +122,12 @@ class ZooKeeperCluster(VersionCluster):
         try:
             with socket.create_connection((LOOPBACK, self.ports[FIRST_CONTROLLER]), timeout=10) as connection:
                 connection.sendall(b"dump")
-                told = b"".join(iter(lambda: connection.recv(1 << 16), b""))
+                received = b"".join(iter(lambda: connection.recv(1 << 16), b""))
         except OSError:
             return set(self.brokers)
-        if b"ephemeral" not in told.lower():  # it listens and does not serve yet
+        if b"ephemeral" not in received.lower():  # it listens and does not serve yet
             return set(self.brokers)
-        return {int(broker) for broker in re.findall(rb"/brokers/ids/(\d+)", told)}
+        return {int(broker) for broker in re.findall(rb"/brokers/ids/(\d+)", received)}
 
     def _format(self) -> None:
         """ZooKeeper and its brokers make their directories by themselves."""

@@ -88,7 +88,9 @@ def on_old(directory: Path, root: Path) -> History:
         read = read_all(f"{LOOPBACK}:{cluster.ports[3]}", len(AFTER))
         nodes = [server.pid for server in cluster.servers if server.running]
         listens = frozenset(address for node in nodes for address, _ in listening(node))
-    return History(between, after, read, {one: told for one, told in watermarks.items() if told is not None}, listens)
+    return History(
+        between, after, read, {broker: watermark for broker, watermark in watermarks.items() if watermark is not None}, listens
+    )
 
 
 def on_new(directory: Path, root: Path) -> History:
@@ -98,7 +100,7 @@ def on_new(directory: Path, root: Path) -> History:
         cluster.create_topic(TOPIC, assignment=[list(BROKERS)])
         Writer(cluster).batch(TOPIC, [Message(value) for value in PAID])
         cluster.await_high_watermark(1, TOPIC, len(PAID))
-        told = {broker: cluster.checkpointed(broker).get((TOPIC, 0)) for broker in BROKERS[1:]}
+        watermarks = {broker: cluster.checkpointed(broker).get((TOPIC, 0)) for broker in BROKERS[1:]}
         cluster.kill(1)
         time.sleep(HALF_A_SESSION_SECONDS)
         cluster.freeze(2)
@@ -114,4 +116,6 @@ def on_new(directory: Path, root: Path) -> History:
         read = read_all(cluster.awake, len(PAID + AFTER))
         nodes = [cluster.server(node).pid for node in (*cluster.controllers, *BROKERS)]
         listens = frozenset(address for node in nodes for address, _ in listening(node))
-    return History(between, after, read, {one: told for one, told in told.items() if told is not None}, listens)
+    return History(
+        between, after, read, {broker: watermark for broker, watermark in watermarks.items() if watermark is not None}, listens
+    )

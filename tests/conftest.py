@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from xdist.remote import Producer
     from xdist.scheduler import LoadScopeScheduling
 
-pytest_plugins = ("pytester",)
+pytest_plugins = ("pytester", "tests.support.evidence_law")
 
 CORPORA = Path(__file__).resolve().parents[2] / "shared" / "corpora"
 SHIPPED = Path(__file__).resolve().parent / "archives"
@@ -76,15 +76,21 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: "Producer") -> "LoadScopeScheduling":
-    """Over worker processes go whole modules, so that what one shares is made once; and all of Spark goes to one."""
+    """Over worker processes go whole modules, so that what one shares is made once; and all that starts Spark goes to one."""
     from xdist.scheduler import LoadScopeScheduling
 
     class ByModule(LoadScopeScheduling):  # type: ignore[misc]  # it has no types
         def _split_scope(self, nodeid: str) -> str:
             module = nodeid.split("::", 1)[0]
-            return "spark" if "/spark/" in module else module
+            return "spark" if starts_spark(module) else module
 
     return ByModule(config, log)
+
+
+@cache
+def starts_spark(module: str) -> bool:
+    """Whether the tests of a module, by its path, are marked `spark`."""
+    return "pytestmark = pytest.mark.spark" in (Path(__file__).resolve().parents[1] / module).read_text()
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:

@@ -53,6 +53,7 @@ HOMES = {
     "typer": ("cli/",),
     "rich": ("cli/",),
     "jinja2": ("wording/",),
+    "msgspec": ("engine/",),
     "numba": ("compiled/", "parsers/kernels/crc_native.py"),
     "llvmlite": ("compiled/", "parsers/kernels/crc_native.py"),
 }

@@ -7,7 +7,7 @@ explained by the cleaner's rules or told. Older records are explained by the lat
 
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -18,6 +18,8 @@ from kafka_forensics.model.findings import Confidence, Finding, Place, Severity
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from kafka_forensics.model.json_objects import Json
 
     Ints = NDArray[np.int64]
     Mask = NDArray[np.bool_]
@@ -468,7 +470,7 @@ def _differs(replicas: list[Replica], tally: KeyTally, kept: TombstoneRetention)
     def brokers(numbers: set[int]) -> list[int | str]:
         return [replicas[number].broker for number in sorted(numbers)]
 
-    evidence: dict[str, Any] = {"keys": tally.differing}
+    evidence: Json = {"keys": tally.differing}
     evidence |= {name: tally.reasons[name] for name in REASONS if tally.reasons[name]}
     if tally.transactional:
         evidence["transactional"] = tally.transactional
@@ -501,7 +503,7 @@ def _skew(
     replicas: list[Replica], tally: KeyTally, compared: ComparedRange, skewed: dict[str, dict[str, int]], kept: TombstoneRetention
 ) -> Finding:
     explanations = {name: tally.explanations[name] for name in EXPLANATIONS if tally.explanations[name]}
-    evidence: dict[str, Any] = {
+    evidence: Json = {
         "brokers": [replicas[number].broker for number in sorted(compared.records)],
         "keys": tally.keys,
         "keys_cleaned_differently": tally.cleaned_differently,

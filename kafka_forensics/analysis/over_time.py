@@ -7,7 +7,7 @@ else that differs between two copies of one log is told as what it is: bytes tha
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kafka_forensics.analysis.catalogue import finding
 from kafka_forensics.analysis.compaction import REASONS, KeyTally
@@ -27,9 +27,13 @@ from kafka_forensics.analysis.replicas import (
 from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.changes import UNREADABLE, Change, ChangeKind, ReplicaAt
 from kafka_forensics.model.findings import Confidence, Finding, Place, Severity
+from kafka_forensics.model.json_objects import Json
 from kafka_forensics.model.results import PartitionSummary, Read
 from kafka_forensics.replication.epochs import epoch_at
 from kafka_forensics.replication.offset_ranges import Range, Ranges, normalised, without
+
+if TYPE_CHECKING:
+    from kafka_forensics.analysis.evidence_classes import TruncatedSinceEvidence
 
 _RANGES_TOLD: Final = 64
 """Ranges of a kind that get a row of their own, from the first on; the last of these rows says how many more there are."""
@@ -314,11 +318,11 @@ def gaps(replica: Replica) -> list[Range]:
     )
 
 
-def _clipped(ranges: Iterable[Range], limits: Range) -> list[tuple[Range, dict[str, Any]]]:
+def _clipped(ranges: Iterable[Range], limits: Range) -> list[tuple[Range, Json]]:
     """The first of `ranges` within `limits`, with evidence: the last of them says how many more there are."""
     clipped = [(max(start, limits[0]), min(end, limits[1])) for start, end in ranges]
     within = [one for one in clipped if one[0] < one[1]]
-    told: list[tuple[Range, dict[str, Any]]] = [(one, {}) for one in within[:_RANGES_TOLD]]
+    told: list[tuple[Range, Json]] = [(one, {}) for one in within[:_RANGES_TOLD]]
     if len(within) > _RANGES_TOLD:
         told[-1][1]["ranges_more"] = len(within) - _RANGES_TOLD
     return told
@@ -506,7 +510,7 @@ def _finding(
     context = group[0].went.old.context
     place = Place(context.topic, context.partition, offset_start=gone[0][0], offset_end=gone[-1][1])
     one_id = _are_of_one_topic([*(piece.went.old for piece in group), *newer.replicas])
-    evidence: dict[str, Any] = {
+    evidence: TruncatedSinceEvidence = {
         "from_snapshot": newer.between.older,
         "to_snapshot": newer.between.newer,
         "brokers": brokers,
@@ -544,7 +548,7 @@ def keys_lost(old: Replica, new: Replica, tally: KeyTally, between: Between) -> 
         for offset, one in sorted(tally.listed.items())
         if 1 in one.others
     ]
-    evidence: dict[str, Any] = {
+    evidence: Json = {
         "from_snapshot": between.older,
         "to_snapshot": between.newer,
         "keys": tally.differing,

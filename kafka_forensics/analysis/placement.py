@@ -15,6 +15,7 @@ import numpy as np
 from kafka_forensics.analysis.catalogue import finding
 from kafka_forensics.model.batches import KEY_SAMPLE_COLUMNS, KeySampleColumn
 from kafka_forensics.model.findings import Confidence, Finding, Place
+from kafka_forensics.model.json_objects import Json
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -411,7 +412,7 @@ def placement_finding(placement: Placement, looked_at: Mapping[int, PartitionKey
     if placement.is_plain or (not placement.stretches and not placement.scattered_keys):
         return None
     last = placement.stretches[-1] if placement.stretches else None
-    evidence: dict[str, Any] = {
+    evidence: Json = {
         "partitioner": None if last is None else last.rule.partitioner,
         "partition_count": placement.partition_count if last is None else last.rule.partition_count,
         **_change(placement),
@@ -431,7 +432,7 @@ def placement_finding(placement: Placement, looked_at: Mapping[int, PartitionKey
     return finding("KEY_PLACEMENT", Place(placement.topic), evidence, confidence=confidence)
 
 
-def _change(placement: Placement) -> dict[str, Any]:
+def _change(placement: Placement) -> Json:
     """The rule before the last one, and when that began."""
     rule, changed = None, None
     if len(placement.stretches) > 1:
@@ -450,7 +451,7 @@ def _shares(last: Stretch | None) -> dict[str, int | None]:
     return {"agreeing_percent": agreeing, "elsewhere_percent": elsewhere}
 
 
-def _changes(placement: Placement) -> Iterator[dict[str, Any]]:
+def _changes(placement: Placement) -> Iterator[Json]:
     for before, after, where in zip(placement.stretches, placement.stretches[1:], placement.changes, strict=False):
         yield {
             "timestamp": after.start_timestamp,

@@ -13,7 +13,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 from types import FrameType, TracebackType
-from typing import Any, Final, NamedTuple, NoReturn, Self
+from typing import Final, NamedTuple, NoReturn, Self
 
 _SECONDS_TO_END: Final = 5.0
 """For an orderly end, in which temporary files are removed; then nobody is asked any more."""
@@ -65,11 +65,11 @@ class Children:
         sys.unraisablehook = _say_nothing  # what was being told to them has nobody to hear it
         table = _table()
         every = _below(os.getpid(), table) - self._older
-        for each in every:
-            if table[each].parent == os.getpid():
-                _send(each, signal.SIGTERM)
-        for each in _left(every):
-            _send(each, signal.SIGKILL)
+        for pid in every:
+            if table[pid].parent == os.getpid():
+                _send(pid, signal.SIGTERM)
+        for pid in _left(every):
+            _send(pid, signal.SIGKILL)
         _left(every)
 
 
@@ -85,27 +85,27 @@ def _table() -> dict[int, _Process]:
         pids = [int(name) for name in os.listdir(_PROCESSES) if name.isdigit()]
         return {pid: process for pid in pids if (process := _process(pid)) is not None}
     command = ["ps", "-A", "-o", "pid=,ppid=,stat="]
-    told = subprocess.run(command, capture_output=True, text=True, check=False).stdout
-    rows = [line.split() for line in told.splitlines()]
+    printed = subprocess.run(command, capture_output=True, text=True, check=False).stdout
+    rows = [line.split() for line in printed.splitlines()]
     return {int(pid): _Process(int(parent), state.startswith("Z")) for pid, parent, state in rows}
 
 
 def _process(pid: int) -> _Process | None:
     """None if there is none of this id (any more)."""
     try:
-        told = (_PROCESSES / str(pid) / "stat").read_text(errors="replace")
+        stat = (_PROCESSES / str(pid) / "stat").read_text(errors="replace")
     except OSError:
         return None
-    state, parent = told.rpartition(")")[2].split()[:2]
+    state, parent = stat.rpartition(")")[2].split()[:2]
     return _Process(int(parent), state in "ZX")
 
 
 def _below(root: int, table: dict[int, _Process]) -> set[int]:
     """Children of `root`, theirs, and so on."""
-    found, new = set[int](), {root}
-    while new := {pid for pid, process in table.items() if process.parent in new and pid not in found}:
-        found |= new
-    return found
+    children, new = set[int](), {root}
+    while new := {pid for pid, process in table.items() if process.parent in new and pid not in children}:
+        children |= new
+    return children
 
 
 def _left(pids: set[int]) -> set[int]:
@@ -123,5 +123,5 @@ def _send(pid: int, number: int) -> None:
         os.kill(pid, number)
 
 
-def _say_nothing(_: Any) -> None:
+def _say_nothing(_: object) -> None:
     """Instead of a trace on stderr."""

@@ -101,12 +101,16 @@ class Command(TyperCommand):
         """Parse the command line into `ctx`. Raises UsageError for an option given twice, and what the parser raises."""
         if not ctx.resilient_parsing:
             _, _, order = self.make_parser(ctx).parse_args(args=list(args))
-            for number, each in enumerate(order):
-                several = getattr(each, "multiple", True) or getattr(each, "is_flag", False) or getattr(each, "count", False)
-                if each.param_type_name == "option" and not several and each in order[:number]:
-                    pattern = "one pattern may match several, such as 'a*'" if each.metavar == "GLOB" else "it takes one value"
-                    raise UsageError(f"{each.opts[0]} was given twice", hint=f"{pattern}; else run the command once for each")
-                _require_one_of(each, args)
+            for number, parameter in enumerate(order):
+                several = (
+                    getattr(parameter, "multiple", True)
+                    or getattr(parameter, "is_flag", False)
+                    or getattr(parameter, "count", False)
+                )
+                if parameter.param_type_name == "option" and not several and parameter in order[:number]:
+                    pattern = "one pattern may match several, such as 'a*'" if parameter.metavar == "GLOB" else "it takes one value"
+                    raise UsageError(f"{parameter.opts[0]} was given twice", hint=f"{pattern}; else run the command once for each")
+                _require_one_of(parameter, args)
         parsed: list[str] = super().parse_args(ctx, args)
         return parsed
 
@@ -238,7 +242,7 @@ def _status_of(error: BaseException, arguments: list[str], *, debug: bool) -> in
 
 def _meant(error: BaseException) -> str | None:
     """The option that an unknown one was probably meant to be; None if none is like it."""
-    names = {str(one).lstrip("-"): str(one) for one in getattr(error, "possibilities", None) or ()}
+    names = {str(option).lstrip("-"): str(option) for option in getattr(error, "possibilities", None) or ()}
     near = nearest(str(getattr(error, "option_name", "")).lstrip("-"), names)
     return f"did you mean {names[near]}?" if near else None
 

@@ -28,12 +28,12 @@ _DATE_DIGITS: Final = 8
 _MOST_DIGITS: Final = 15
 
 
-def choose(what: str, name: str, names: Iterable[str]) -> str:
+def choose(subject: str, name: str, names: Iterable[str]) -> str:
     """`name` if it is one of `names`. Raises UsageError with the nearest name, or all of them, as hint."""
     known = list(names)
     if name in known:
         return name
-    raise UsageError(f"there is no {what} {name!r}", hint=did_you_mean(name, known, otherwise=f"choose from {', '.join(known)}"))
+    raise UsageError(f"there is no {subject} {name!r}", hint=did_you_mean(name, known, otherwise=f"choose from {', '.join(known)}"))
 
 
 def time_ms(text: str) -> int:
@@ -181,15 +181,24 @@ def schema_shape(version: str, format_name: str) -> "Shape":
     return Shape(version)
 
 
-def on_spark(engine: str, remote: str | None, master: str | None) -> bool:
-    """Whether Spark was asked for. Raises UsageError for an engine that is none, and for where Spark is without asking for it."""
-    if choose("engine", engine, ENGINES) == "spark":
-        if remote is not None and master is not None:
-            raise UsageError("--spark-remote and --spark-master name two places", hint="give one of them")
-        return True
-    if remote is not None or master is not None:
-        raise UsageError("--spark-remote and --spark-master go with --engine spark", hint="add --engine spark")
-    return False
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workplace:
+    """Where the work runs."""
+
+    engine: Engine = "local"
+    spark_remote: SparkRemote = None
+    spark_master: SparkMaster = None
+
+    def on_spark(self) -> bool:
+        """Whether Spark was asked for. Raises UsageError for an engine that is none, and for Spark's place without Spark."""
+        remote, master = self.spark_remote, self.spark_master
+        if choose("engine", self.engine, ENGINES) == "spark":
+            if remote is not None and master is not None:
+                raise UsageError("--spark-remote and --spark-master name two places", hint="give one of them")
+            return True
+        if remote is not None or master is not None:
+            raise UsageError("--spark-remote and --spark-master go with --engine spark", hint="add --engine spark")
+        return False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -279,6 +288,55 @@ class VerbosePrinting(Printing):
     def says_all(self) -> bool:
         """Whether every finding is shown, and what is being done."""
         return self.verbose or self.debug
+
+
+PEER_FORMAT: Final = "kafka-dump-log"
+DeepIteration = Annotated[bool, typer.Option("--deep-iteration", help=f"Only with {PEER_FORMAT}: records too.")]
+PrintData = Annotated[bool, typer.Option("--print-data-log", help=f"Only with {PEER_FORMAT}: records with key and value.")]
+SkipMetadata = Annotated[
+    bool, typer.Option("--skip-record-metadata", help=f"Only with {PEER_FORMAT}: leave out the records' numbers.")
+]
+VerifyIndex = Annotated[bool, typer.Option("--verify-index-only", help=f"Only with {PEER_FORMAT}: say what is wrong in an index.")]
+SanityCheck = Annotated[bool, typer.Option("--index-sanity-check", help=f"Only with {PEER_FORMAT}: the broker's check of indexes.")]
+OffsetsDecoder = Annotated[bool, typer.Option("--offsets-decoder", help=f"Only with {PEER_FORMAT}: as __consumer_offsets.")]
+TransactionDecoder = Annotated[
+    bool, typer.Option("--transaction-log-decoder", help=f"Only with {PEER_FORMAT}: as __transaction_state.")
+]
+MetadataDecoder = Annotated[
+    bool, typer.Option("--cluster-metadata-decoder", help=f"Only with {PEER_FORMAT}: as __cluster_metadata.")
+]
+ShareStateDecoder = Annotated[
+    bool, typer.Option("--share-group-state-decoder", help=f"Only with {PEER_FORMAT}: as __share_group_state.")
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PeerOptions:
+    """The options of Kafka's own tool; `print_data_log` includes `deep_iteration`."""
+
+    deep_iteration: DeepIteration = False
+    print_data_log: PrintData = False
+    skip_record_metadata: SkipMetadata = False
+    verify_index_only: VerifyIndex = False
+    index_sanity_check: SanityCheck = False
+    offsets_decoder: OffsetsDecoder = False
+    transaction_log_decoder: TransactionDecoder = False
+    cluster_metadata_decoder: MetadataDecoder = False
+    share_group_state_decoder: ShareStateDecoder = False
+
+    def given(self) -> dict[str, bool]:
+        """Each option as it is typed, and whether it was."""
+        return {f"--{field.name.replace('_', '-')}": getattr(self, field.name) for field in fields(self)}
+
+    @property
+    def prints(self) -> bool:
+        """Whether keys and values are printed: a decoder asks for that, too."""
+        return any((self.print_data_log, *(getattr(self, field.name) for field in fields(self) if "decoder" in field.name)))
+
+    @property
+    def deep(self) -> bool:
+        """Whether records are read."""
+        return self.deep_iteration or self.prints
 
 
 def flat(command: Callable[..., int]) -> Callable[..., int]:

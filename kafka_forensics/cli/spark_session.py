@@ -9,9 +9,10 @@ import os
 import re
 from contextlib import contextmanager, suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from kafka_forensics.cli.interrupts import Children
+from kafka_forensics.cli.options import Workplace
 from kafka_forensics.cli.progress import Progress
 from kafka_forensics.cli.streams import Destination
 from kafka_forensics.errors import ForensicsError
@@ -20,11 +21,13 @@ from kafka_forensics.spark.sessions import JavaWords
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from kafka_forensics.spark.sessions import Session
+
 _STAGES: Final = re.compile(rb"\[Stage (\d+):[^\]]*?\((\d+) \+ \d+\) / (\d+)\]")
 
 
 @contextmanager
-def stopping(screen: Destination, remote: str | None, master: str | None, jobs: int, *, quiet: bool) -> "Iterator[Any]":
+def stopping(screen: Destination, place: Workplace, jobs: int, *, quiet: bool) -> "Iterator[Session]":
     """A session of a Connect server, of a master, or of this machine with `jobs` cores; stopped at the end.
 
     Raises UsageError where it cannot be had.
@@ -32,7 +35,8 @@ def stopping(screen: Destination, remote: str | None, master: str | None, jobs: 
     from kafka_forensics.spark import default_builder, session
     from kafka_forensics.spark.sessions import failures_told, shown
 
-    where = remote or master or f"local[{jobs},4]"
+    remote = place.spark_remote
+    where = remote or place.spark_master or f"local[{jobs},4]"
     _say(screen, f"starting Spark ({where})" if remote is None else f"connecting to Spark ({shown(where)})", quiet=quiet)
     logging.getLogger().addHandler(logging.NullHandler())  # else a library's complaint would come with a trace on stderr
     if remote is not None:
@@ -52,7 +56,7 @@ def stopping(screen: Destination, remote: str | None, master: str | None, jobs: 
 
 
 @contextmanager
-def _used(spark: Any, children: Children) -> "Iterator[None]":
+def _used(spark: "Session", children: Children) -> "Iterator[None]":
     """Stop a session at the end; one that is gone already cannot be stopped, and that was told."""
     from kafka_forensics.spark.sessions import failures_told
 

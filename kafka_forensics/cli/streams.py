@@ -43,13 +43,13 @@ def printable(text: str | bytes) -> str:
         text = text.decode("utf-8", "surrogateescape")
     if text.isascii() and text.isprintable():
         return text
-    return "".join(each if each.isprintable() and each not in _INVISIBLE_LETTERS else _escaped(each) for each in text)
+    return "".join(letter if letter.isprintable() and letter not in _INVISIBLE_LETTERS else _escaped(letter) for letter in text)
 
 
-def _escaped(character: str) -> str:
-    code = ord(character)
-    if character in _SHORT:
-        return _SHORT[character]
+def _escaped(letter: str) -> str:
+    code = ord(letter)
+    if letter in _SHORT:
+        return _SHORT[letter]
     if code < 0x80:
         return f"\\x{code:02x}"
     if code in _BYTE_SURROGATES:
@@ -143,7 +143,7 @@ def chosen_format(name: str | None, output: Path | None) -> str:
     if output is not None:
         ending = output.suffix.lower()
         if ending and ending not in _FORMAT_OF_ENDING:
-            known = ", ".join(f"{each} ({meant})" for each, meant in _FORMAT_OF_ENDING.items())
+            known = ", ".join(f"{name} ({meant})" for name, meant in _FORMAT_OF_ENDING.items())
             raise UsageError(f"no format goes with the ending {ending} of {output}", hint=f"give --format, or one of {known}")
         return _FORMAT_OF_ENDING.get(ending, "tsv")
     return "table" if sys.stdout.isatty() else "tsv"
@@ -160,8 +160,8 @@ _TOGETHER: Final = re.compile(r"`[^`]*`|\d (?=\w)")
 def say(screen: Destination, lines: Iterable[str]) -> None:
     """Write `lines`, whatever evidence is in them, to a terminal or a pipe."""
     shown = map(printable, lines)
-    told = wrapped(shown, screen.width) if screen.stream.isatty() else shown
-    screen.stream.writelines(line + "\n" for line in told)
+    folded = wrapped(shown, screen.width) if screen.stream.isatty() else shown
+    screen.stream.writelines(line + "\n" for line in folded)
     screen.stream.flush()
 
 
@@ -176,5 +176,5 @@ def wrapped(lines: Iterable[str], width: int) -> list[str]:
 
 
 def _pieces(line: str, width: int) -> list[str]:
-    glued = _TOGETHER.sub(lambda found: found[0].replace(" ", _GLUE), line)
+    glued = _TOGETHER.sub(lambda match: match[0].replace(" ", _GLUE), line)
     return wrap(glued, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)

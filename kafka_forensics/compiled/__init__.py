@@ -16,9 +16,11 @@ from collections.abc import Callable, Iterator
 from functools import cache, cached_property
 from pathlib import Path
 from types import CodeType, FunctionType
-from typing import Any, Final
+from typing import Final, Generic, TypeVar
 
 from kafka_forensics.compiled.code_cache import CodeCache
+
+Answer = TypeVar("Answer")
 
 _ENVIRONMENT: Final = "KAFKA_FORENSICS_KERNELS"
 COMPILED_ABOVE_BYTES: Final = 128 << 10
@@ -50,27 +52,27 @@ def worth_compiling(work_bytes: int) -> bool:
     return kept is not None and bool(kept.names())
 
 
-class Kernel:
+class Kernel(Generic[Answer]):
     """A function in two forms, see the module."""
 
-    def __init__(self, function: Callable[..., Any], native: Callable[[], Any] | None = None) -> None:
+    def __init__(self, function: Callable[..., Answer], native: Callable[[], Callable[..., Answer]] | None = None) -> None:
         assert isinstance(function, FunctionType)
         self._function = function
         self._native = native
         self.__doc__ = function.__doc__
         self.__name__ = function.__name__
 
-    def __call__(self, *arguments: Any) -> Any:
+    def __call__(self, *arguments: object) -> Answer:
         """Run the form chosen by `use_compiled`."""
         return self.compiled(*arguments) if _state["compiled"] else self.interpreted(*arguments)
 
     @cached_property
-    def interpreted(self) -> Callable[..., Any]:
+    def interpreted(self) -> Callable[..., Answer]:
         """The function as Python runs it."""
         return self._with_globals(lambda kernel: kernel.interpreted)
 
     @cached_property
-    def compiled(self) -> Callable[..., Any]:
+    def compiled(self) -> Callable[..., Answer]:
         """The function as machine code, made on first use."""
         from kafka_forensics.compiled.machine_code import MachineCode
 
@@ -82,8 +84,8 @@ class Kernel:
         a package may be replaced while a process runs."""
         digest = hashlib.sha256()
         kernels = [self]
-        for each in kernels:
-            function = each._function
+        for kernel in kernels:
+            function = kernel._function
             digest.update(repr((function.__qualname__, function.__defaults__)).encode())
             for code in _codes(function.__code__):
                 constants = [constant for constant in code.co_consts if not isinstance(constant, CodeType)]
@@ -94,13 +96,13 @@ class Kernel:
         return digest.hexdigest()
 
     @cached_property
-    def dispatcher(self) -> Any:
+    def dispatcher(self) -> Callable[..., Answer]:
         """The function as numba compiles it when it is called by another; loads numba."""
         if self._native is not None:
             return self._native()
         return compile_function(self._with_globals(lambda kernel: kernel.dispatcher))
 
-    def _with_globals(self, form: Callable[["Kernel"], Any]) -> FunctionType:
+    def _with_globals(self, form: Callable[["Kernel[object]"], object]) -> FunctionType:
         """A twin of the function whose global kernels are replaced by one of their forms."""
         function = self._function
         own = dict(function.__globals__)
@@ -115,25 +117,25 @@ class Kernel:
         return twin
 
 
-def kernel(function: Callable[..., Any]) -> Kernel:
+def kernel(function: Callable[..., Answer]) -> Kernel[Answer]:
     """Declare a hot loop (decorator)."""
     return Kernel(function)
 
 
-def primitive(native: Callable[[], Any]) -> Callable[[Callable[..., Any]], Kernel]:
+def primitive(native: Callable[[], Callable[..., Answer]]) -> Callable[[Callable[..., Answer]], Kernel[Answer]]:
     """Declare a step whose compiled form is another function: `native()` gives it, imported only when needed."""
 
-    def declare(function: Callable[..., Any]) -> Kernel:
+    def declare(function: Callable[..., Answer]) -> Kernel[Answer]:
         return Kernel(function, native)
 
     return declare
 
 
-def compile_function(function: Callable[..., Any]) -> Callable[..., Any]:
+def compile_function(function: Callable[..., Answer]) -> Callable[..., Answer]:
     """`function` as numba's dispatcher, for other kernels to call."""
     import numba
 
-    compiled: Callable[..., Any] = numba.njit(nogil=True, error_model="numpy")(function)
+    compiled: Callable[..., Answer] = numba.njit(nogil=True, error_model="numpy")(function)
     return compiled
 
 

@@ -16,17 +16,23 @@ import os
 import sys
 import threading
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import version
 from types import ModuleType
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal, SupportsInt, TypeAlias
 
 import numpy as np
 
 from kafka_forensics.compiled.code_cache import CodeCache
+
+if TYPE_CHECKING:
+    from llvmlite.binding import ExecutionEngine
+    from numba.core.dispatcher import Dispatcher
+    from numba.types import Type
+    from numpy.typing import NDArray
 
 _VALUE, _NONE = 0, -2
 _NEVER_REACHED: Final = frozenset({"NRT_MemInfo_call_dtor", "NRT_Free", "NRT_decref", "NRT_incref"})
@@ -35,7 +41,9 @@ _DIGEST_BYTES: Final = 32
 _SETTINGS: Final = ".numba_config.yaml"
 """The file with settings that numba looks for in the current directory."""
 
-Kind = int | str | tuple[str, int, bool]
+Argument: TypeAlias = "SupportsInt | NDArray[np.generic] | tuple[Argument, ...]"
+Answer = int | bool | tuple[int, ...] | None
+Kind = int | Literal["q"] | tuple[str, int, bool]
 """Of an argument: `q` an integer, (type code, dimensions, contiguous) an array, a number the length of the tuple that follows."""
 
 _Byte = ctypes.c_char
@@ -70,11 +78,11 @@ class MachineCode:
         self._dispatcher = dispatcher
         self._kept = kept
         self._made_of = made_of
-        self._forms: dict[tuple[Kind, ...], Callable[[list[int]], Any]] = {}
-        self._bound: Any = None
+        self._forms: dict[tuple[Kind, ...], Callable[[list[int]], Answer]] = {}
+        self._bound: Callable[..., object] | None = None
         """numba's own form, once code turned out to need more than every process has: it cannot be kept."""
 
-    def __call__(self, *arguments: Any) -> Any:
+    def __call__(self, *arguments: Argument) -> Any:
         """Run it without the interpreter's lock."""
         if self._bound is not None:
             return self._bound(*arguments)
@@ -91,9 +99,9 @@ class MachineCode:
                 return self._bound(*arguments)
         return form(words)
 
-    def _form(self, kinds: tuple[Kind, ...], words: int) -> Callable[[list[int]], Any]:
-        found = self._load(kinds) or self._make(kinds)
-        return _callable(found, words, self._name)
+    def _form(self, kinds: tuple[Kind, ...], words: int) -> Callable[[list[int]], Answer]:
+        form = self._load(kinds) or self._make(kinds)
+        return _callable(form, words, self._name)
 
     def _file(self, kinds: tuple[Kind, ...]) -> str:
         digest = hashlib.sha256(json.dumps([_machine(), self._made_of, kinds]).encode()).hexdigest()[:16]
@@ -119,7 +127,7 @@ class MachineCode:
         return made
 
 
-def _flatten(arguments: tuple[Any, ...], kinds: list[Kind], words: list[int]) -> None:
+def _flatten(arguments: tuple[Argument, ...], kinds: list[Kind], words: list[int]) -> None:
     for argument in arguments:
         if isinstance(argument, np.ndarray):
             flags = argument.flags
@@ -138,17 +146,17 @@ def _flatten(arguments: tuple[Any, ...], kinds: list[Kind], words: list[int]) ->
             words.append(int(argument))
 
 
-def _callable(found: _Object, words: int, name: str) -> Callable[[list[int]], Any]:
+def _callable(form: _Object, words: int, name: str) -> Callable[[list[int]], Answer]:
     """The function as Python calls it; it keeps no reference to its arguments, whose owner waits for the answer."""
-    function = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, *[ctypes.c_int64] * words)(_link(found))
-    word = ctypes.c_uint64 if found.returns == "Q" else ctypes.c_int64
-    room = word * max(len(found.returns), 1)
+    function = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, *[ctypes.c_int64] * words)(_link(form))
+    word = ctypes.c_uint64 if form.returns == "Q" else ctypes.c_int64
+    room = word * max(len(form.returns), 1)
 
-    def call(words: list[int]) -> Any:
+    def call(words: list[int]) -> Answer:
         answer, exception = room(), ctypes.c_void_p()
         status = function(ctypes.addressof(answer), ctypes.addressof(exception), *words)
-        if status == _VALUE and found.returns:
-            return tuple(answer) if found.several else bool(answer[0] & 1) if found.returns == "?" else answer[0]
+        if status == _VALUE and form.returns:
+            return tuple(answer) if form.several else bool(answer[0] & 1) if form.returns == "?" else answer[0]
         if status not in (_VALUE, _NONE):
             raise RuntimeError(f"kernel {name} ended with {status}")
         return None
@@ -167,7 +175,7 @@ def _machine() -> str:
 
 
 @cache
-def _engine() -> Any:
+def _engine() -> "ExecutionEngine":
     from llvmlite import binding
 
     binding.initialize_native_target()
@@ -176,18 +184,18 @@ def _engine() -> Any:
     return binding.create_mcjit_compiler(binding.parse_assembly(""), machine)
 
 
-def _link(found: _Object) -> int:
+def _link(form: _Object) -> int:
     """Address of the function, loaded into this process."""
     from llvmlite import binding
 
     engine = _engine()
     abort = ctypes.cast(ctypes.CDLL(None).abort, ctypes.c_void_p).value
-    for name in found.unused:
+    for name in form.unused:
         if binding.address_of_symbol(name) is None:
             binding.add_symbol(name, abort)
-    engine.add_object_file(binding.ObjectFileRef.from_data(found.code))
+    engine.add_object_file(binding.ObjectFileRef.from_data(form.code))
     engine.finalize_object()
-    return int(engine.get_function_address(found.symbol))
+    return int(engine.get_function_address(form.symbol))
 
 
 @cache
@@ -211,7 +219,7 @@ def _restore_module(name: str, module: ModuleType | None) -> None:
         sys.modules[name] = module
 
 
-def _compile(dispatcher: Any, kinds: tuple[Kind, ...]) -> _Object:
+def _compile(dispatcher: "Dispatcher", kinds: tuple[Kind, ...]) -> _Object:
     """Let numba compile a function for such arguments. Raises numba's errors, and _BoundError for what cannot be kept."""
     from llvmlite import binding
     from numba import types
@@ -229,15 +237,15 @@ def _compile(dispatcher: Any, kinds: tuple[Kind, ...]) -> _Object:
     made = compiler.compile_extra(cpu_target.typing_context, cpu_target.target_context, dispatcher.py_func, wanted, None, flags, {})
     answer = made.signature.return_type
     several = isinstance(answer, types.BaseTuple)
-    items = [types.unliteral(each) for each in (answer if several else [answer]) if each != types.none]
+    items = [types.unliteral(item) for item in (answer if several else [answer]) if item != types.none]
     codes = {types.int64: "q", types.intp: "q", types.uint64: "Q", types.boolean: "?"}
-    returns = "".join(codes.get(each, "!") for each in items)
+    returns = "".join(codes.get(item, "!") for item in items)
     if "!" in returns or (several and set(returns) > {"q"}):
         raise RuntimeError(f"a kernel cannot return {answer}")
     module = binding.parse_assembly(made.library.get_llvm_str())
-    named = {each.name for each in [*module.functions, *module.global_variables] if each.is_declaration}
+    named = {item.name for item in [*module.functions, *module.global_variables] if item.is_declaration}
     unused = sorted(named & _NEVER_REACHED)
-    foreign = [each for each in sorted(named - _NEVER_REACHED) if not each.startswith("llvm.") and not _in_process(each)]
+    foreign = [symbol for symbol in sorted(named - _NEVER_REACHED) if not symbol.startswith("llvm.") and not _in_process(symbol)]
     if foreign:
         raise _BoundError(", ".join(foreign))
     _, _, (code, _) = made.library.serialize_using_object_code()
@@ -249,19 +257,19 @@ def _in_process(symbol: str) -> bool:
     return hasattr(ctypes.CDLL(None), symbol) and not symbol.startswith(("Py", "_Py", "NRT", "numba"))
 
 
-def _types(kinds: Any, count: int) -> tuple[Any, ...]:
+def _types(kinds: Iterator[Kind], count: int) -> "tuple[Type, ...]":
     """numba's types of the next `count` arguments."""
     from numba import from_dtype, types
 
-    found: list[Any] = []
+    described: list[Type] = []
     for kind in kinds:
         if kind == "q":
-            found.append(types.int64)
+            described.append(types.int64)
         elif isinstance(kind, int):
-            found.append(types.Tuple(_types(kinds, kind)))
+            described.append(types.Tuple(_types(kinds, kind)))
         else:
             code, dimensions, contiguous = kind
-            found.append(types.Array(from_dtype(np.dtype(code)), dimensions, "C" if contiguous else "A"))
-        if len(found) == count:
+            described.append(types.Array(from_dtype(np.dtype(code)), dimensions, "C" if contiguous else "A"))
+        if len(described) == count:
             break
-    return tuple(found)
+    return tuple(described)

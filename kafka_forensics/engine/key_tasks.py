@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class KeyRows:
-    """Rows of the question `asked`, ascending by key and place; or without any, at a work's end, its packed `KeyReading`."""
+    """Rows of the question, ascending by key and place; or without any, at a work's end, its packed `KeyReading`."""
 
-    asked: int
+    question: int
     rows: "Rows"
     packed: bytes | None = None
 
@@ -53,49 +53,49 @@ def read_keys(common: bytes, work: bytes, decided: bytes, *, strict: bool) -> It
         try:
             reader.read()
             for block in runs.blocks():
-                yield KeyRows(key_work.asked, block)
+                yield KeyRows(key_work.question, block)
         except SourceError as error:
             if strict:
                 raise
             reader.part.failed = error.reason
-    reading = KeyReading(key_work.asked, key_work.number, key_work.first, reader.part)
-    yield KeyRows(key_work.asked, np.empty((0, ROW_WIDTH), np.int64), pack(reading))
+    reading = KeyReading(key_work.question, key_work.number, key_work.first, reader.part)
+    yield KeyRows(key_work.question, np.empty((0, ROW_WIDTH), np.int64), pack(reading))
 
 
 def sweep_keys(comparisons: bytes, sorted_rows: Iterable[KeyRows]) -> Iterator[tuple[int, bytes]]:
     """Sweep over rows of questions, ascending by question and key, all rows of a key among them: (question, packed `KeyTally`)."""
     known: list[KeyComparison] = unpack(comparisons)
-    asked, held = -1, np.empty((0, ROW_WIDTH), np.int64)
+    number, held = -1, np.empty((0, ROW_WIDTH), np.int64)
     for key_rows in sorted_rows:
-        if key_rows.asked != asked:
-            if asked >= 0:
-                known[asked].step(reduced(held))
-                yield asked, pack(known[asked].tally)
-            asked, held = key_rows.asked, held[:0]
+        if key_rows.question != number:
+            if number >= 0:
+                known[number].step(reduced(held))
+                yield number, pack(known[number].tally)
+            number, held = key_rows.question, held[:0]
         held = np.concatenate((held, key_rows.rows))
         whole = below(held, tuple(held[-1, : Row.PLACE].tolist())) if len(held) else 0
         if whole:
-            known[asked].step(reduced(held[:whole]))
+            known[number].step(reduced(held[:whole]))
             held = held[whole:]
-    if asked >= 0:
-        known[asked].step(reduced(held))
-        yield asked, pack(known[asked].tally)
+    if number >= 0:
+        known[number].step(reduced(held))
+        yield number, pack(known[number].tally)
 
 
 class QuestionsUnderWay:
     """Questions by their numbers, each with the plans of all replicas of its partition, in every snapshot."""
 
-    def __init__(self, asked: Sequence[tuple[Sequence[ReplicaPlan], KeyQuestion]]) -> None:
-        self._asked = asked
+    def __init__(self, questions: Sequence[tuple[Sequence[ReplicaPlan], KeyQuestion]]) -> None:
+        self._questions = questions
         self._parts = [
-            {number: KeyPart(KeyCounts.none(len(question.cuts) + 1)) for number in question.logs} for _, question in asked
+            {number: KeyPart(KeyCounts.none(len(question.cuts) + 1)) for number in question.logs} for _, question in questions
         ]
-        self._tallies = [KeyTally() for _ in asked]
+        self._tallies = [KeyTally() for _ in questions]
 
     def works(self, work_bytes: int) -> Iterator[KeyWork]:
         """What is to be read, in works of about `work_bytes`; a log in an archive that cannot seek is one work."""
         logs = count()
-        for asked, (plans, question) in enumerate(self._asked):
+        for question_number, (plans, question) in enumerate(self._questions):
             cuts = question.cuts
             for number, log in question.logs.items():
                 plan, log_number = plans[log.plan], next(logs)
@@ -104,30 +104,30 @@ class QuestionsUnderWay:
                     part = replace(bare, directory=replace(bare.directory, segments=segments))
                     kept = question.delete_retention_ms
                     first = segments[0].base_offset
-                    yield KeyWork(asked, log_number, number, first, part, following, cuts, question.seed, kept)
+                    yield KeyWork(question_number, log_number, number, first, part, following, cuts, question.seed, kept)
 
     def decided(self) -> list[Decided]:
         """What was decided in the log of each replica, by `KeyWork.log`."""
-        return [log.decided for _, question in self._asked for log in question.logs.values()]
+        return [log.decided for _, question in self._questions for log in question.logs.values()]
 
     def take_readings(self, readings: Iterable[KeyReading]) -> None:
         """What every work's reader gave beside rows."""
-        for reading in sorted(readings, key=lambda reading: (reading.asked, reading.number, reading.first)):
-            self._parts[reading.asked][reading.number].merge(reading.part)
+        for reading in sorted(readings, key=lambda reading: (reading.question, reading.number, reading.first)):
+            self._parts[reading.question][reading.number].merge(reading.part)
 
     def comparisons(self) -> bytes:
         """For `sweep_keys`, packed, once the readings are taken."""
-        asked = zip(self._asked, self._parts, strict=True)
-        return pack([question.comparison(parts) for (_, question), parts in asked])
+        with_parts = zip(self._questions, self._parts, strict=True)
+        return pack([question.comparison(parts) for (_, question), parts in with_parts])
 
-    def take_tally(self, asked: int, tally: KeyTally) -> None:
+    def take_tally(self, question_number: int, tally: KeyTally) -> None:
         """What one sweeper gave."""
-        self._tallies[asked].merge(tally)
+        self._tallies[question_number].merge(tally)
 
     def answers(self) -> list[KeyAnswer]:
         """What came of every question, in their order."""
         key_answers = []
-        for (_, question), parts, tally in zip(self._asked, self._parts, self._tallies, strict=True):
+        for (_, question), parts, tally in zip(self._questions, self._parts, self._tallies, strict=True):
             failed = next((part.failed for _, part in sorted(parts.items()) if part.failed is not None), None)
             key_answers.append(KeyAnswer(question.gist, parts, tally, failed))
         return key_answers
@@ -138,13 +138,13 @@ def _stretches(segments: list[SegmentFiles], start: int, work_bytes: int | None)
     logs = [segment for segment in segments if segment.log is not None]
     held: list[SegmentFiles] = []
     size = 0
-    for one, following in zip_longest(logs, logs[1:]):
+    for segment, following in zip_longest(logs, logs[1:]):
         next_base_offset = None if following is None else following.base_offset
         if next_base_offset is not None and next_base_offset <= start:
             continue
-        assert one.log is not None
-        held.append(one)
-        size += one.log.size_in_bytes + FILE_COST_BYTES
+        assert segment.log is not None
+        held.append(segment)
+        size += segment.log.size_in_bytes + FILE_COST_BYTES
         if following is None or (work_bytes is not None and size >= work_bytes):
             yield held, next_base_offset
             held, size = [], 0

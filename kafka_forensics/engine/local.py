@@ -48,15 +48,15 @@ def scan_inputs(
     running = Scan("local", inputs, options, read_witnesses(inputs) if witnesses is None else witnesses)
     running.findings += lone_leftovers(inputs)
     key = digest_key()
-    for _, found in groupby(folded_replicas([running], key, options.jobs, progress), key=partition_of):
-        merged = with_right_offsets([one for _, one in found], key, deep=running.deep)
+    for _, of_partition in groupby(folded_replicas([running], key, options.jobs, progress), key=partition_of):
+        merged = with_right_offsets([merged_replica for _, merged_replica in of_partition], key, deep=running.deep)
         running.take(judged(merged, key, options, look))
     return running.finish()
 
 
-def partition_of(found: tuple[Scan, Merged]) -> tuple[str, int]:
+def partition_of(folded: tuple[Scan, Merged]) -> tuple[str, int]:
     """Topic and partition of a replica."""
-    context = found[1][0].context
+    context = folded[1][0].context
     return context.topic, context.partition
 
 
@@ -108,13 +108,13 @@ def folded_replicas(
     stretches = in_order(fold_once, splits, jobs if using_compiled() else 1, alone)
     for running, plan in every:
         of_replica = takewhile(lambda folded: folded is not None, stretches)
-        told = partial(report.folded, running)
-        whole = merge_replica(plan, running.inputs, (folded for folded in of_replica if folded is not None), refold, told)
+        show = partial(report.folded, running)
+        whole = merge_replica(plan, running.inputs, (folded for folded in of_replica if folded is not None), refold, show)
         yield running, (plan, *whole)
 
 
-def _planned(one: tuple[Scan, ReplicaPlan]) -> tuple[str, int]:
-    return one[1].context.topic, one[1].context.partition
+def _planned(planned: tuple[Scan, ReplicaPlan]) -> tuple[str, int]:
+    return planned[1].context.topic, planned[1].context.partition
 
 
 def _fold_packed(plans: list[ReplicaPlan], fold: Walk) -> dict[Split, list[Folded]]:
@@ -126,17 +126,17 @@ def _fold_packed(plans: list[ReplicaPlan], fold: Walk) -> dict[Split, list[Folde
     for index, plan in enumerate(plans):
         source = plan.log_dir.source
         if not source.seekable:
-            _, found = by_source.setdefault(id(source), (source, {}))
-            found.update({split.segment.log.path: split for split in splits_of(index, plan) if split.segment.log is not None})
+            _, splits = by_source.setdefault(id(source), (source, {}))
+            splits.update({split.segment.log.path: split for split in splits_of(index, plan) if split.segment.log is not None})
     answer: dict[Split, list[Folded]] = {}
     held = 0
-    for source, found in by_source.values():
-        for path in reading_order(source, found):
+    for source, splits in by_source.values():
+        for path in reading_order(source, splits):
             stretches = []
-            for folded in fold(found[path], never):
+            for folded in fold(splits[path], never):
                 stretches.append(folded)
                 held += folded.state.size_in_bytes if folded.state.size_in_bytes >= LARGE else 0
                 if held > ROOM:
                     return answer
-            answer[found[path]] = stretches
+            answer[splits[path]] = stretches
     return answer

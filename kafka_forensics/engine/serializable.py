@@ -20,23 +20,23 @@ from kafka_forensics.folding.keys import question as key_question
 from kafka_forensics.judging import partitions, scanning
 from kafka_forensics.model import batches, changes, controller, coordinators, files, findings, results
 from kafka_forensics.parsers import log_dir as discovery
-from kafka_forensics.storage import source
+from kafka_forensics.storage.source import Entry, EntryKind
 
 _MODULES: Final[tuple[ModuleType, ...]] = (
     *(compaction, key_question, ledger),
     *(context, continuity, epochs, framing, indexes, misplaced, placement, producer_rules, producer_runs, producers, replica),
     *(bounds, transaction_endings, transaction_markers, transactions, transactions_facts, witnesses),
     *(changes, task_values, inputs, options, partitions, scanning),
-    *(batches, controller, coordinators, discovery, files, findings, results, source),
+    *(batches, controller, coordinators, discovery, files, findings, results),
 )
 
 
 def _classes_of(module: ModuleType) -> dict[str, type]:
-    found = {var.__qualname__: var for var in vars(module).values() if isinstance(var, type) and var.__module__ == module.__name__}
-    return {name: one for name, one in found.items() if not getattr(one, "_is_protocol", False)}
+    types = {var.__qualname__: var for var in vars(module).values() if isinstance(var, type) and var.__module__ == module.__name__}
+    return {name: of for name, of in types.items() if not getattr(of, "_is_protocol", False)}
 
 
-SERIALIZABLE: Final[dict[str, type]] = {}
+SERIALIZABLE: Final[dict[str, type]] = {"Entry": Entry, "EntryKind": EntryKind}
 """Class by its name, which no two of them share."""
 
 

@@ -1,17 +1,19 @@
-"""The house's values as Arrow bytes, so that they can go to another process and come back: states, plans, answers.
+"""The house's values as bytes, so that they can go to another process and come back: states, plans, answers.
 
-A value becomes one Arrow record batch with a row for each of its parts, in the order in which they are met: what kind of thing it
-is, a number, and bytes. Only the classes in `SERIALIZABLE` are written, by their fields: nothing that is read can name another
-class or call anything. Arrays go as their bytes; sources of evidence as their names, to be opened anew. Equal strings are written
-once, and what was one object stays one.
+A value becomes MessagePack: what is plain as it is, all else as an array that begins with what it is: a number of `_Kind`, or the
+name of a class in `SERIALIZABLE`, whose fields follow. Nothing that is read can name another class or call anything. Arrays go as
+their bytes; sources of evidence as their names, to be opened anew. What was one object stays one.
 """
 
 import struct
 from collections import Counter, OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 from enum import Enum, IntEnum, auto
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from functools import cache
+from operator import attrgetter
+from typing import Any, Final, NamedTuple, NoReturn
 
+import msgspec
 import numpy as np
 
 from kafka_forensics.engine.serializable import SERIALIZABLE
@@ -20,16 +22,17 @@ from kafka_forensics.storage.open import address_of
 from kafka_forensics.storage.source import ByteSource
 from kafka_forensics.version import __version__
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-
 Opener = Callable[[str, str], ByteSource]
 """Gives the source called by a name (first) that is found at a place (second)."""
-_VERSION: Final = b"kafka_forensics"
+_HEAD: Final = b"kafka_forensics "
+"""Then the version and a zero; then the size of what follows, compressed."""
+_SIZE: Final = struct.Struct("<q")
+_MOST_BYTES: Final = 1 << 31
 _LEAST, _MOST = -(2**63), 2**63 - 1
 _ARRAY_KINDS: Final = "biuf"
-_NO_VALUE: Final = (IndexError, KeyError, ValueError, TypeError)
-"""What rows that no value became lead to."""
+_PLAIN: Final = frozenset({type(None), bool, int, float, str, bytes})
+_NO_VALUE: Final = (IndexError, KeyError, ValueError, TypeError, AttributeError, OSError, RecursionError, MemoryError)
+"""What bytes that no value became lead to."""
 
 
 class SerializationError(ForensicsError):
@@ -37,69 +40,51 @@ class SerializationError(ForensicsError):
 
 
 class _Kind(IntEnum):
-    NONE = auto()
-    TRUE = auto()
-    FALSE = auto()
-    INTEGER = auto()
-    WIDE_INTEGER = auto()
-    FLOAT = auto()
-    TEXT = auto()
-    KNOWN_TEXT = auto()
-    BYTES = auto()
-    LIST = auto()
+    """What an array begins with that is no object of a class."""
+
+    LIST = 0
     TUPLE = auto()
     SET = auto()
     FROZENSET = auto()
     DICT = auto()
     COUNTER = auto()
     ORDERED_DICT = auto()
+    WIDE_INTEGER = auto()
+    """Little-endian bytes, for what 64 bits do not hold."""
+    ODD_TEXT = auto()
+    """Bytes, for text that is not Unicode, such as names of files."""
     ARRAY = auto()
-    ENUM = auto()
-    NAMED_TUPLE = auto()
-    NEW_SHAPE = auto()
-    """An object of a class, or with fields, not met before: class and names of fields stand before them."""
-    OBJECT = auto()
-    KNOWN_OBJECT = auto()
+    """Type, shape, bytes."""
     SOURCE = auto()
+    """Name, place."""
+    KNOWN_OBJECT = auto()
+    """Number of an object met before."""
+    NOTHING = auto()
+    """Where an object has no value in a field."""
 
 
-_SEQUENCES: Final[dict[type, _Kind]] = {
+_KINDS: Final[dict[type, _Kind]] = {
     list: _Kind.LIST,
     tuple: _Kind.TUPLE,
     set: _Kind.SET,
     frozenset: _Kind.FROZENSET,
+    dict: _Kind.DICT,
+    Counter: _Kind.COUNTER,
+    OrderedDict: _Kind.ORDERED_DICT,
 }
-_MAPPINGS: Final[dict[type, _Kind]] = {dict: _Kind.DICT, Counter: _Kind.COUNTER, OrderedDict: _Kind.ORDERED_DICT}
-_MAKERS: Final[dict[_Kind, Callable[[Any], Any]]] = {
-    **{kind: maker for maker, kind in _SEQUENCES.items()},
-    **{kind: maker for maker, kind in _MAPPINGS.items()},
-}
-
-
-def schema() -> "pa.Schema":
-    """Of the record batch that a value becomes."""
-    import pyarrow as pa
-
-    fields: list[pa.Field[Any]] = [pa.field("kind", pa.uint8()), pa.field("number", pa.int64()), pa.field("data", pa.binary())]
-    return pa.schema(fields, {_VERSION: __version__.encode()})
+_MAKERS: Final[dict[int, Callable[[Any], Any]]] = {kind: maker for maker, kind in _KINDS.items()}
+_NOTHING: Final = object()
 
 
 def pack(value: object) -> bytes:
-    """`value` as an Arrow IPC stream of one batch, compressed. Raises SerializationError for what cannot be serialized."""
+    """`value` as compressed bytes. Raises SerializationError for what cannot be serialized."""
     import pyarrow as pa
 
-    writer = _Writer()
-    writer.put(value)
-    columns: list[pa.Array[Any]] = [
-        pa.array(np.array(writer.kinds, np.uint8)),
-        pa.array(np.array(writer.numbers, np.int64)),
-        pa.array(writer.data, pa.binary()),
-    ]
-    batch = pa.RecordBatch.from_arrays(columns, schema=schema())
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, batch.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as stream:
-        stream.write_batch(batch)
-    return bytes(sink.getvalue())
+    try:
+        plain = msgspec.msgpack.encode(_Packer(careful=False).plain(value))
+    except (OverflowError, UnicodeEncodeError):  # few values have such parts
+        plain = msgspec.msgpack.encode(_Packer(careful=True).plain(value))
+    return b"".join((_HEAD, __version__.encode(), b"\0", _SIZE.pack(len(plain)), pa.compress(plain, "zstd", asbytes=True)))
 
 
 def unpack(packed: bytes, opener: Opener | None = None) -> Any:
@@ -109,234 +94,181 @@ def unpack(packed: bytes, opener: Opener | None = None) -> Any:
     """
     import pyarrow as pa
 
+    head, _, body = packed.partition(b"\0")
+    if not head.startswith(_HEAD):
+        raise SerializationError("these bytes are no packed value")
+    version = head.removeprefix(_HEAD).decode("ascii", "replace")
+    if version != __version__:
+        raise SerializationError(f"packed by kafka-forensics {version or 'of no version'}, and this is {__version__}")
     try:
-        with pa.ipc.open_stream(packed) as stream:
-            told = (stream.schema.metadata or {}).get(_VERSION, b"").decode("ascii", "replace")
-            if told != __version__:
-                raise SerializationError(f"packed by kafka-forensics {told or 'of no version'}, and this is {__version__}")
-            batch = stream.read_next_batch()
-        kinds, numbers = (batch.column(name).to_numpy().tolist() for name in ("kind", "number"))
-        return _Reader(kinds, numbers, batch.column("data"), opener).take()
-    except (pa.ArrowException, OSError, StopIteration, RecursionError, *_NO_VALUE) as error:
+        (size_in_bytes,) = _SIZE.unpack_from(body)
+        if not 0 < size_in_bytes <= _MOST_BYTES:
+            _refuse(f"a value of {size_in_bytes} bytes")
+        plain = msgspec.msgpack.decode(pa.decompress(memoryview(body)[_SIZE.size :], size_in_bytes, "zstd"))
+        return _Unpacker(opener).value(plain)
+    except (struct.error, *_NO_VALUE) as error:
         raise SerializationError(f"these bytes are no packed value: {error}") from error
 
 
-class _Writer:
-    """Rows of a value, as they are met."""
+class _Shape(NamedTuple):
+    """How objects of a class are taken apart and put together."""
 
-    def __init__(self) -> None:
-        self.kinds: list[int] = []
-        self.numbers: list[int] = []
-        self.data: list[bytes] = []
-        self._texts: dict[str, int] = {}
+    name: str
+    slots: tuple[str, ...]
+    has_dict: bool
+    values: Callable[[Any], tuple[object, ...]]
+    """Of all slots. Raises AttributeError where one has none."""
+    setters: tuple[Callable[[Any, object], None], ...]
+
+
+@cache
+def _shape_of(of: type) -> _Shape:
+    names: list[str] = []
+    for base in reversed(of.__mro__):
+        slots = base.__dict__.get("__slots__", ())
+        names += [slots] if isinstance(slots, str) else slots
+    has_dict, slots = of.__dictoffset__ != 0, tuple(name for name in names if name not in ("__dict__", "__weakref__"))
+    setters = tuple(vars(next(base for base in of.__mro__ if name in vars(base)))[name].__set__ for name in slots)
+    if len(slots) > 1:
+        return _Shape(of.__qualname__, slots, has_dict, attrgetter(*slots), setters)
+    return _Shape(of.__qualname__, slots, has_dict, lambda value: tuple(getattr(value, name) for name in slots), setters)
+
+
+class _Packer:
+    """Values as what MessagePack knows: `_PLAIN`, and arrays of them. A `careful` one looks at every number and text."""
+
+    def __init__(self, *, careful: bool) -> None:
+        self._careful = careful
         self._objects: dict[int, tuple[int, object]] = {}
         """id → (number, the object, so that the id stays its own)."""
-        self._shapes: dict[tuple[type, tuple[str, ...]], int] = {}
 
-    def _row(self, kind: _Kind, number: int = 0, data: bytes = b"") -> None:
-        self.kinds.append(kind)
-        self.numbers.append(number)
-        self.data.append(data)
-
-    def put(self, value: Any) -> None:
-        """Add a value and all its parts."""
+    def plain(self, value: Any) -> object:
         of = type(value)
-        if value is None:
-            self._row(_Kind.NONE)
-        elif of is bool:
-            self._row(_Kind.TRUE if value else _Kind.FALSE)
-        elif of is int:
-            self._integer(value)
-        elif of is str:
-            self._text(value)
-        elif of in _SEQUENCES:
-            self._row(_SEQUENCES[of], len(value))
-            for one in sorted(value) if of in (set, frozenset) and _sortable(value) else value:
-                self.put(one)
-        elif of in _MAPPINGS:
-            self._row(_MAPPINGS[of], len(value))
-            for key, one in value.items():
-                self.put(key)
-                self.put(one)
-        elif of is float:
-            self._row(_Kind.FLOAT, struct.unpack("<q", struct.pack("<d", value))[0])
-        elif of is bytes:
-            self._row(_Kind.BYTES, 0, value)
-        elif of is np.ndarray:
-            self._array(value)
-        elif isinstance(value, np.generic):
-            self.put(value.item())
-        else:
-            self._house(value, of)
+        if of in _PLAIN:
+            return self._checked(value) if self._careful else value
+        if of in (list, tuple):
+            return [_KINDS[of], *self._all(value)]
+        if of in (set, frozenset):
+            return [_KINDS[of], *self._all(sorted(value) if _sortable(value) else value)]
+        if of in _KINDS:
+            return [_KINDS[of], self._all(value.keys()), self._all(value.values())]
+        if of is np.ndarray:
+            if value.dtype.kind not in _ARRAY_KINDS:
+                _refuse(f"an array of {value.dtype}")
+            return [_Kind.ARRAY, value.dtype.str, value.shape, value.tobytes()]
+        if isinstance(value, np.generic):
+            return self.plain(value.item())
+        return self._classed(value, of)
 
-    def _integer(self, value: int) -> None:
-        if _LEAST <= value <= _MOST:
-            self._row(_Kind.INTEGER, value)
-        else:
-            self._row(_Kind.WIDE_INTEGER, 0, value.to_bytes(value.bit_length() // 8 + 1, "little", signed=True))
+    def _all(self, values: Collection[object]) -> Iterable[object]:
+        return list(values) if not self._careful and _PLAIN.issuperset(map(type, values)) else list(map(self.plain, values))
 
-    def _text(self, value: str) -> None:
-        known = self._texts.get(value)
-        if known is None:
-            self._texts[value] = len(self._texts)
-            self._row(_Kind.TEXT, 0, value.encode("utf-8", "surrogateescape"))
-        else:
-            self._row(_Kind.KNOWN_TEXT, known)
+    def _checked(self, value: object) -> object:
+        if isinstance(value, int) and not _LEAST <= value <= _MOST:
+            return [_Kind.WIDE_INTEGER, value.to_bytes(value.bit_length() // 8 + 1, "little", signed=True)]
+        if isinstance(value, str) and not value.isascii():
+            return [_Kind.ODD_TEXT, value.encode("utf-8", "surrogatepass")]
+        return value
 
-    def _array(self, value: "np.ndarray[Any, Any]") -> None:
-        if value.dtype.kind not in _ARRAY_KINDS:
-            raise SerializationError(f"an array of {value.dtype} cannot be serialized")
-        self._row(_Kind.ARRAY, value.ndim, np.ascontiguousarray(value).tobytes())
-        self._text(value.dtype.str)
-        for length in value.shape:
-            self._integer(length)
-
-    def _house(self, value: Any, of: type) -> None:
-        """A value of a class of ours."""
-        if isinstance(value, ByteSource):
-            self._row(_Kind.SOURCE)
-            self._text(value.name)
-            self._text(address_of(value))
-            return
-        name = of.__qualname__
-        if SERIALIZABLE.get(name) is not of:
-            raise SerializationError(f"{of.__module__}.{name} cannot be serialized")
+    def _classed(self, value: Any, of: type) -> object:
+        shape = _shape_of(of)
+        if SERIALIZABLE.get(shape.name) is not of:
+            if isinstance(value, ByteSource):
+                return [_Kind.SOURCE, self.plain(value.name), self.plain(address_of(value))]
+            _refuse(f"{of.__module__}.{shape.name}")
         if isinstance(value, Enum):
-            self._row(_Kind.ENUM)
-            self._text(name)
-            self.put(value.value)
-        elif isinstance(value, tuple):
-            self._row(_Kind.NAMED_TUPLE, len(value))
-            self._text(name)
-            for one in value:
-                self.put(one)
-        else:
-            self._object(value, of)
-
-    def _object(self, value: Any, of: type) -> None:
-        if id(value) in self._objects:
-            self._row(_Kind.KNOWN_OBJECT, self._objects[id(value)][0])
-            return
+            return [shape.name, self.plain(value.value)]
+        if isinstance(value, tuple):
+            return [shape.name, *self._all(value)]
+        if (known := self._objects.get(id(value))) is not None:
+            return [_Kind.KNOWN_OBJECT, known[0]]
         self._objects[id(value)] = len(self._objects), value
-        names = tuple(name for name in _field_names(value, of) if hasattr(value, name))
-        shape = of, names
-        if shape in self._shapes:
-            self._row(_Kind.OBJECT, self._shapes[shape])
-        else:
-            self._shapes[shape] = len(self._shapes)
-            self._row(_Kind.NEW_SHAPE, len(names))
-            self._text(of.__qualname__)
-            for name in names:
-                self._text(name)
-        for name in names:
-            self.put(getattr(value, name))
+        try:
+            fields = self._all(shape.values(value))
+        except AttributeError:
+            fields = [self.plain(getattr(value, name)) if hasattr(value, name) else [_Kind.NOTHING] for name in shape.slots]
+        if not shape.has_dict:
+            return [shape.name, *fields]
+        return [shape.name, *fields, *vars(value), *self._all(vars(value).values())]
 
 
-def _sortable(values: Any) -> bool:
-    return len({type(value) for value in values} - {int, str}) == 0 and len({type(value) for value in values}) <= 1
+def _sortable(values: Iterable[object]) -> bool:
+    kinds = {type(value) for value in values}
+    return len(kinds) <= 1 and kinds <= {int, str}
 
 
-def _field_names(value: Any, of: type) -> list[str]:
-    """Slots of all its classes, and what its dictionary has."""
-    names: dict[str, None] = {}
-    for one in reversed(of.__mro__):
-        slots = one.__dict__.get("__slots__", ())
-        names |= dict.fromkeys([slots] if isinstance(slots, str) else slots)
-    names |= dict.fromkeys(getattr(value, "__dict__", ()))
-    return [name for name in names if name not in ("__dict__", "__weakref__")]
+class _Unpacker:
+    """Values out of what MessagePack knows."""
 
-
-class _Reader:
-    """A value out of its rows."""
-
-    def __init__(self, kinds: list[int], numbers: list[int], data: "pa.Array[Any]", opener: Opener | None) -> None:
-        self._kinds, self._numbers, self._data, self._opener = kinds, numbers, data, opener
-        self._at = 0
-        self._texts: list[str] = []
+    def __init__(self, opener: Opener | None) -> None:
+        self._opener = opener
         self._objects: list[object] = []
-        self._shapes: list[tuple[type, list[str]]] = []
+        self._texts: dict[str, str] = {}
         self._sources: dict[tuple[str, str], ByteSource] = {}
 
-    def take(self) -> Any:
-        """The next value."""
-        at = self._at
-        self._at += 1
-        kind, number = self._kinds[at], self._numbers[at]
-        if kind == _Kind.INTEGER:
-            return number
-        if kind == _Kind.NONE:
-            return None
-        if kind in (_Kind.TRUE, _Kind.FALSE):
-            return kind == _Kind.TRUE
-        if kind == _Kind.KNOWN_TEXT:
-            return self._texts[number]
-        if kind == _Kind.OBJECT:
-            return self._fill(*self._shapes[number])
-        if kind in _MAKERS:
-            return self._contained(_Kind(kind), number)
-        return self._rare(_Kind(kind), number, at)
-
-    def _contained(self, kind: _Kind, number: int) -> Any:
-        if kind in (_Kind.DICT, _Kind.COUNTER, _Kind.ORDERED_DICT):
-            made = _MAKERS[kind]({})
-            for _ in range(number):
-                key = self.take()
-                made[key] = self.take()
-            return made
-        items = [self.take() for _ in range(number)]
-        return items if kind == _Kind.LIST else _MAKERS[kind](items)
-
-    def _rare(self, kind: _Kind, number: int, at: int) -> Any:
-        data = self._data[at].as_py()
-        if kind == _Kind.TEXT:
-            self._texts.append(data.decode("utf-8", "surrogateescape"))
-            return self._texts[-1]
-        if kind == _Kind.BYTES:
-            return data
-        if kind == _Kind.FLOAT:
-            return struct.unpack("<d", struct.pack("<q", number))[0]
-        if kind == _Kind.WIDE_INTEGER:
-            return int.from_bytes(data, "little", signed=True)
+    def value(self, plain: Any) -> Any:
+        if type(plain) is not list:
+            if type(plain) is str:
+                return self._texts.setdefault(plain, plain)
+            return plain if type(plain) in _PLAIN else _refuse(f"{type(plain).__name__}")
+        kind = plain[0]
+        if type(kind) is str:
+            return self._classed(SERIALIZABLE[kind], plain)
+        if kind <= _Kind.FROZENSET:
+            values = self._all(plain[1:])
+            return values if kind == _Kind.LIST else _MAKERS[kind](values)
+        if kind <= _Kind.ORDERED_DICT:
+            return _MAKERS[kind](dict(zip(self._all(plain[1]), self._all(plain[2]), strict=True)))
         if kind == _Kind.ARRAY:
-            return self._array(data, number)
+            return _array(*plain[1:])
+        return self._rare(kind, plain)
+
+    def _all(self, plain: list[Any]) -> list[Any]:
+        return [self.value(item) for item in plain]
+
+    def _rare(self, kind: int, plain: list[Any]) -> object:
         if kind == _Kind.KNOWN_OBJECT:
-            return self._objects[number]
+            return self._objects[plain[1]]
         if kind == _Kind.SOURCE:
-            return self._source()
-        return self._classed(kind, number)
+            return self._source((self.value(plain[1]), self.value(plain[2])))
+        if kind == _Kind.WIDE_INTEGER:
+            return int.from_bytes(plain[1], "little", signed=True)
+        if kind == _Kind.ODD_TEXT:
+            return plain[1].decode("utf-8", "surrogatepass")
+        return _NOTHING if kind == _Kind.NOTHING else _refuse(f"kind {kind}")
 
-    def _array(self, data: bytes, dimensions: int) -> "np.ndarray[Any, Any]":
-        kind = np.dtype(self.take())
-        if kind.kind not in _ARRAY_KINDS:
-            _refuse(f"an array of {kind}")
-        shape = [self.take() for _ in range(dimensions)]
-        return np.frombuffer(data, kind).reshape(shape).copy()
-
-    def _source(self) -> ByteSource:
-        where = self.take(), self.take()
+    def _source(self, where: tuple[str, str]) -> ByteSource:
         if self._opener is None:
             _refuse(f"source {where[0]}, and nothing opens it")
         if where not in self._sources:
             self._sources[where] = self._opener(*where)
         return self._sources[where]
 
-    def _classed(self, kind: _Kind, number: int) -> Any:
-        of = SERIALIZABLE[self.take()]
-        if kind == _Kind.ENUM:
-            return of(self.take())
-        if kind == _Kind.NAMED_TUPLE:
-            make: Any = of
-            return make._make([self.take() for _ in range(number)])
-        self._shapes.append((of, [self.take() for _ in range(number)]))
-        return self._fill(*self._shapes[-1])
-
-    def _fill(self, of: type, names: list[str]) -> object:
+    def _classed(self, of: Any, plain: list[Any]) -> object:
+        if issubclass(of, Enum):
+            return of(self.value(plain[1]))
+        if issubclass(of, tuple):
+            return of._make(self._all(plain[1:]))
+        shape = _shape_of(of)
         made: object = object.__new__(of)
         self._objects.append(made)
-        for name in names:
-            object.__setattr__(made, name, self.take())
+        behind = 1 + len(shape.slots)
+        for put, item in zip(shape.setters, plain[1:behind], strict=True):
+            if (value := self.value(item)) is not _NOTHING:
+                put(made, value)
+        if shape.has_dict:
+            names, rest = plain[behind : (behind + len(plain)) // 2], plain[(behind + len(plain)) // 2 :]
+            vars(made).update(zip(map(self.value, names), map(self.value, rest), strict=True))
+        elif len(plain) > behind:
+            _refuse(f"more than a {shape.name} has")
         return made
 
 
-def _refuse(what: str) -> NoReturn:
-    raise SerializationError(f"{what} cannot be serialized")
+def _array(kind: str, shape: list[int], data: bytes) -> "np.ndarray[Any, np.dtype[Any]]":
+    if np.dtype(kind).kind not in _ARRAY_KINDS:
+        _refuse(f"an array of {kind}")
+    return np.frombuffer(data, kind).reshape(shape).copy()
+
+
+def _refuse(subject: str) -> NoReturn:
+    raise SerializationError(f"{subject} cannot be serialized")

@@ -83,20 +83,20 @@ def surroundings(inputs: Inputs) -> Surroundings:
 
 def slices(inputs: Inputs) -> Iterator[Slice]:
     """A slice for every partition with replicas or directories aside, by topic and partition."""
-    found: dict[TopicPartition, Slice] = {}
+    by_partition: dict[TopicPartition, Slice] = {}
 
     def of(key: TopicPartition) -> Slice:
-        return found.setdefault(key, Slice(*key))
+        return by_partition.setdefault(key, Slice(*key))
 
     for plan in inputs.replicas:
         of((plan.context.topic, plan.context.partition)).replicas.append(plan)
     for key, aside in inputs.aside.items():
         of(key).aside = aside
     for place, suffixes in inputs.relatives.items():
-        if (key := (place[1] or "", place[2] or 0)) in found:
-            found[key].relatives[place] = suffixes
-    for key in sorted(found):
-        yield _trimmed(found[key], inputs.controller)
+        if (key := (place[1] or "", place[2] or 0)) in by_partition:
+            by_partition[key].relatives[place] = suffixes
+    for key in sorted(by_partition):
+        yield _trimmed(by_partition[key], inputs.controller)
 
 
 def thin_plans(plans: list[ReplicaPlan]) -> list[ReplicaPlan]:
@@ -111,7 +111,7 @@ def _trimmed(whole: Slice, controller: ControllerHistory | None) -> Slice:
     for log_dir, directory in [*((plan.log_dir, plan.directory) for plan in whole.replicas), *whole.aside]:
         directories.setdefault(id(log_dir), []).append(directory)
         log_dirs[id(log_dir)] = log_dir
-    thin = {key: _thin(one, directories[key]) for key, one in log_dirs.items()}
+    thin = {key: _thin(log_dir, directories[key]) for key, log_dir in log_dirs.items()}
     trimmed = replace(whole)
     trimmed.replicas = [replace(plan, log_dir=thin[id(plan.log_dir)]) for plan in whole.replicas]
     trimmed.aside = [(thin[id(log_dir)], directory) for log_dir, directory in whole.aside]
@@ -120,12 +120,12 @@ def _trimmed(whole: Slice, controller: ControllerHistory | None) -> Slice:
 
 
 def _thin(log_dir: LogDir, directories: list[PartitionDirectory]) -> LogDir:
-    found = log_dir.found
-    entries = {name: entry for name, entry in found.entries.items() if entry.kind is not EntryKind.DIRECTORY}
-    youngest = max(found.entries.values(), key=lambda entry: entry.mtime_ns, default=None)
+    directory = log_dir.found
+    entries = {name: entry for name, entry in directory.entries.items() if entry.kind is not EntryKind.DIRECTORY}
+    youngest = max(directory.entries.values(), key=lambda entry: entry.mtime_ns, default=None)
     entries |= {} if youngest is None else {youngest.name: youngest}  # its time is the copy's
     checkpoints = {name: OffsetCheckpoint({}, checkpoint.damage) for name, checkpoint in log_dir.checkpoints.items()}
-    return replace(log_dir, found=LogDirectory(found.path, entries, directories, [], []), checkpoints=checkpoints)
+    return replace(log_dir, found=LogDirectory(directory.path, entries, directories, [], []), checkpoints=checkpoints)
 
 
 def _identities(part: Slice, controller: ControllerHistory) -> ControllerHistory:
@@ -140,14 +140,16 @@ def _identities(part: Slice, controller: ControllerHistory) -> ControllerHistory
 
 def inputs_of(part: Slice, around: Surroundings) -> Inputs:
     """The slice as inputs, to be judged like any others."""
-    log_dirs = {id(each): each for each in [*(plan.log_dir for plan in part.replicas), *(log_dir for log_dir, _ in part.aside)]}
-    by_name = {(str(each.broker), each.name): each for each in log_dirs.values()}
+    log_dirs = {
+        id(log_dir): log_dir for log_dir in [*(plan.log_dir for plan in part.replicas), *(log_dir for log_dir, _ in part.aside)]
+    }
+    by_name = {(str(log_dir.broker), log_dir.name): log_dir for log_dir in log_dirs.values()}
     known = [by_name.get((str(neighbour.broker), neighbour.name)) or _stranger(neighbour) for neighbour in around.neighbours]
     inputs = Inputs(known, part.replicas, relatives=part.relatives, features=around.features, controller=part.controller)
     if part.aside:
         inputs.aside[part.topic, part.partition] = part.aside
     inputs.elsewhere = around.source_names
-    inputs.sources = list({id(each.source): each.source for each in log_dirs.values()}.values())
+    inputs.sources = list({id(log_dir.source): log_dir.source for log_dir in log_dirs.values()}.values())
     return inputs
 
 
@@ -268,7 +270,7 @@ class SliceAnswer:
     lone: list[Finding]
     incomplete: list[Incomplete]
     noticed: Noticed
-    asked: "list[KeyQuestion]" = field(default_factory=list)
+    questions: "list[KeyQuestion]" = field(default_factory=list)
     """What must be answered first: the slice is to be judged again with the answers, and this is no answer about it."""
 
 
@@ -276,11 +278,11 @@ class SliceAnswer:
 class KeyWork:
     """Segments of replica `number` of those that a question asks about; `plan` knows only what reading them asks for.
 
-    `asked` is the question's number, `log` the replica's among those of all questions, `first` the first segment's base offset; the
+    `question` is its number, `log` the replica's among those of all questions, `first` the first segment's base offset; the
     rest is as `KeyReader` takes it, but for what was decided of transactions: that of a whole log, it is sent once.
     """
 
-    asked: int
+    question: int
     log: int
     number: int
     first: int
@@ -295,7 +297,7 @@ class KeyWork:
 class KeyReading:
     """What reading a `KeyWork` gave beside rows."""
 
-    asked: int
+    question: int
     number: int
     first: int
     part: "KeyPart"

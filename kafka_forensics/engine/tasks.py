@@ -38,7 +38,7 @@ from kafka_forensics.folding.fold_split import Folded, Folding, Merged, RecentIn
 from kafka_forensics.folding.keys import KeyAnswer, KeysApart
 from kafka_forensics.folding.prefetch import never
 from kafka_forensics.folding.splits import Split, numbered_range
-from kafka_forensics.judging.recovery import leftovers_judged
+from kafka_forensics.judging.recovery import with_leftovers
 from kafka_forensics.judging.scanning import judged
 from kafka_forensics.model.results import Incomplete
 from kafka_forensics.rereading.misplaced import with_right_offsets
@@ -143,7 +143,7 @@ class _OpenPart:
 
 def _in_reading_order(work: FoldWork, split_bytes: int) -> Iterator[tuple[_OpenPart, Split]]:
     """The splits of a work; of an archive that cannot seek as they lie in it, so that it is inflated once."""
-    found: list[tuple[_OpenPart, Split]] = []
+    splits: list[tuple[_OpenPart, Split]] = []
     for fold_part in work.parts:
         part = _OpenPart(fold_part.slice, fold_part.replica, fold_part.plan, RecentIndexes())
         source = fold_part.plan.log_dir.source
@@ -157,8 +157,8 @@ def _in_reading_order(work: FoldWork, split_bytes: int) -> Iterator[tuple[_OpenP
             if source.seekable:
                 yield part, split
             else:
-                found.append((part, split))
-    by_path = {split.segment.log.path: (part, split) for part, split in found if split.segment.log is not None}
+                splits.append((part, split))
+    by_path = {split.segment.log.path: (part, split) for part, split in splits if split.segment.log is not None}
     if by_path:
         source = next(iter(by_path.values()))[0].plan.log_dir.source
         for path in reading_order(source, by_path):
@@ -182,11 +182,11 @@ def judge(common: bytes, rows: Iterator[StretchRow], *, strict: bool = False) ->
     """
     known = common_of(common)
     use_compiled(known.compiled)
-    one: Slice = unpack(next(rows).packed, opener(known))
-    apart = keys_apart(known, one.replicas, one.keys)
-    answer, _ = answered(one, known, SliceRows(rows), apart, strict=strict)
+    part: Slice = unpack(next(rows).packed, opener(known))
+    apart = keys_apart(known, part.replicas, part.keys)
+    answer, _ = answered(part, known, SliceRows(rows), apart, strict=strict)
     if apart is not None and apart.is_waiting:
-        answer = SliceAnswer(None, [], [], Noticed(), apart.asked)
+        answer = SliceAnswer(None, [], [], Noticed(), apart.questions)
     return pack(answer)
 
 
@@ -210,7 +210,7 @@ def answered(
         answer = SliceAnswer(judged(merged, known.key, known.options, apart=apart), [], incomplete, Noticed())
         when_folded.update(() if apart is None else apart.gaps())
     else:
-        lone = leftovers_judged((part.topic, part.partition), [], inputs, [], inputs.incomplete)
+        lone = with_leftovers((part.topic, part.partition), [], inputs, [], inputs.incomplete)
         answer = SliceAnswer(None, lone, incomplete, Noticed())
     if strict:
         gaps = [*incomplete, *inputs.incomplete, *(answer.answer.result.incomplete if answer.answer is not None else ())]
@@ -259,7 +259,7 @@ def _folded(
 
     Holds the edges of one segment and the state of one stretch.
     """
-    files = {one.base_offset: one for one in plan.directory.segments}
+    files = {segment.base_offset: segment for segment in plan.directory.segments}
     for base_offset, of_segment in groupby(rows, key=lambda row: row.segment):
         segment, edges = files[base_offset], list[StretchEdges]()
         fits = False

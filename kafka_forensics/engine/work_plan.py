@@ -32,8 +32,8 @@ def fold_works(parts: Iterable[Slice], split_bytes: int, work_bytes: int) -> Ite
     """What is to be folded, packed together to about `work_bytes`; an archive that cannot seek is one work."""
     alone: dict[int, FoldWork] = {}
     work = FoldWork()
-    for number, one in enumerate(parts):
-        for replica, plan in enumerate(one.replicas):
+    for number, partition_slice in enumerate(parts):
+        for replica, plan in enumerate(partition_slice.replicas):
             source = plan.log_dir.source
             if not source.seekable:
                 part = _part(number, replica, plan)

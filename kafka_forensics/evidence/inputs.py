@@ -363,7 +363,7 @@ def _log_dir_around(inputs: Inputs, source: ByteSource, path: str) -> LogDir | N
         return None
     parent = os.path.dirname(os.path.realpath(path))
     if parent not in inputs.around:
-        read = LogDir(LocalSource(parent), parent, LogDirectory("", {}, [], [], []), parent)
+        read = LogDir(LocalSource(parent), parent, LogDirectory(""), parent)
         read.meta = _file_around(inputs, read.source, "meta.properties", parse_meta_properties)
         read.clean_shutdown = _file_around(inputs, read.source, ".kafka_cleanshutdown", parse_clean_shutdown)
         checkpoints = ((name, _file_around(inputs, read.source, name, parse_offset_checkpoint)) for name in CHECKPOINTS)
@@ -406,8 +406,8 @@ def _lone_file(inputs: Inputs, source: ByteSource, entry: Entry, given: int | st
     topic, partition = (parsed.topic, parsed.partition) if parsed is not None else (folder or base, 0)
     if parsed is None and segments:
         logging.getLogger(__name__).warning("note: %s: lies in %s: %s", source.name, folder or base, _READ_AS)
-    directory = PartitionDirectory("", folder, topic, partition, None, None, segments, [], {}, [], [], [], [], legal=bool(segments))
-    found = LogDirectory("", {}, [directory], [], [])
+    directory = PartitionDirectory("", folder, topic, partition, segments=segments, legal=bool(segments))
+    found = LogDirectory("", partitions=[directory])
     name = given if given is not None else os.path.basename(os.path.dirname(os.path.dirname(absolute)))
     log_dir = LogDir(source, source.name, found, name, identified=given is not None)
     if parsed is not None:
@@ -471,9 +471,7 @@ def _unlisted(log_dir: LogDir) -> Iterator[PartitionDirectory]:
         if partition_name.suffix is None:
             name = f"{partition_name.topic}-{partition_name.partition}"
             path = f"{log_dir.found.path}/{name}".lstrip("/")
-            nothing: dict[str, Any] = {"segments": [], "leftovers": [], "entries": {}, "snapshots": [], "metadata_snapshots": []}
-            nothing |= {"unknown": [], "irregular": [], "suffix": None, "unique_id": None}
-            yield PartitionDirectory(path, name, partition_name.topic, partition_name.partition, legal=True, **nothing)
+            yield PartitionDirectory(path, name, partition_name.topic, partition_name.partition, legal=True)
 
 
 def _note_files(inputs: Inputs, log_dir: LogDir, directory: PartitionDirectory) -> None:

@@ -8,21 +8,22 @@ row group of one file.
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field
 from itertools import chain, count
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Any, Final, cast
 from urllib.parse import quote
 
-from kafka_forensics.export.target import MANIFEST, ExportPlace, Files, HashedFile
+import pyarrow as pa
+
+from kafka_forensics.export.places import ExportPlace
+from kafka_forensics.export.target import MANIFEST, HashedFile
 from kafka_forensics.facts.facts import FactReader, Part
-from kafka_forensics.facts.rows import cut, text
+from kafka_forensics.facts.rows import SPLIT_BYTES, cut, text
+from kafka_forensics.model.json_objects import Json
 from kafka_forensics.model.schemas import FACT_SCHEMA_VERSION, FACTS, INCOMPLETE_FACT, Fact
 from kafka_forensics.version import __version__
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
 
 # Directory names of datasets: `topic=…/partition=…/broker=…`, safe on any file system whatever the names are.
 
@@ -62,6 +63,8 @@ def _name(key: str, value: str) -> str:
 MAX_FILE_BYTES: Final = 1 << 30
 """A file that has reached this size is followed by another."""
 _COMPRESSION_LEVEL: Final = 3
+NewFile = Callable[[str], AbstractContextManager[HashedFile]]
+"""Begins a file of a name, which it has once it is whole."""
 
 
 @dataclass(slots=True)
@@ -79,15 +82,15 @@ class Written:
     """A file of a dataset, for the manifest; `keys` are those of its replica, if its fact is about replicas."""
 
     path: str
-    keys: dict[str, Any]
+    keys: Json
     rows: int = 0
     size_in_bytes: int = 0
     sha256: str = ""
 
     def line(self) -> str:
         """Its entry in the manifest."""
-        told = {"path": self.path, **self.keys, "rows": self.rows, "bytes": self.size_in_bytes, "sha256": self.sha256}
-        return json.dumps(told, ensure_ascii=True)
+        described = {"path": self.path, **self.keys, "rows": self.rows, "bytes": self.size_in_bytes, "sha256": self.sha256}
+        return json.dumps(described, ensure_ascii=True)
 
 
 @dataclass(slots=True)
@@ -133,19 +136,27 @@ class _Manifest:
         self.file.write(piece.encode("ascii"))
 
 
-def export_facts(
-    reader: FactReader,
-    target: ExportPlace,
-    names: Sequence[str],
-    written: Mapping[str, Sequence[Written]] | None = None,
-    *,
-    allow_incomplete: bool = False,
-) -> list[Dataset]:
-    """Write a dataset for each fact of `names`, what could not be read, then the manifest, then the seal; of facts in `written` the
-    files are there. The seal is `_SUCCESS`; `_INCOMPLETE` where something could not be read, unless that is allowed.
+@dataclass(frozen=True, slots=True)
+class ExportOrder:
+    """What is to be exported where: the facts `names` to `target`.
 
-    Raises UsageError where it cannot be written.
+    The seal is `_SUCCESS`; `_INCOMPLETE` where something could not be read, unless that is allowed.
     """
+
+    target: ExportPlace
+    names: Sequence[str]
+    output: str = ""
+    """As the target was opened, where other processes find it."""
+    payloads: bool = False
+    allow_incomplete: bool = False
+    split_bytes: int = SPLIT_BYTES
+    """Of logs that a task reads, where there are tasks."""
+
+
+def export_facts(reader: FactReader, order: ExportOrder, written: Mapping[str, Sequence[Written]] | None = None) -> list[Dataset]:
+    """Write a dataset for each fact, what could not be read, then the manifest, then the seal; of facts in `written` the files are
+    there. Raises UsageError where it cannot be written."""
+    target, names = order.target, order.names
     with target.file(MANIFEST) as file:
         manifest = _Manifest(file)
         manifest.begin(reader)
@@ -156,11 +167,11 @@ def export_facts(
             files = _dataset_files(FACTS[name], reader.parts(name), target) if there is None else there
             manifest.datasets.append(_write_dataset(FACTS[name], files, target, manifest))
         manifest.end(reader)
-    target.finish(whole=allow_incomplete or not reader.gaps())
+    target.finish(whole=order.allow_incomplete or not reader.gaps())
     return manifest.datasets
 
 
-def folder_of(fact: Fact, topic: str, partition: int, broker: str) -> tuple[str, dict[str, Any]]:
+def folder_of(fact: Fact, topic: str, partition: int, broker: str) -> tuple[str, Json]:
     """(directory below the target, keys) of a replica's files."""
     return f"{fact.name}/{directory_of(topic, partition, broker)}", {"topic": topic, "partition": partition, "broker": broker}
 
@@ -173,20 +184,20 @@ def name_of(folder: str, number: int) -> str:
 def _dataset_files(fact: Fact, parts: Iterable[Part], target: ExportPlace) -> Iterator[Written]:
     used: dict[str, Iterator[int]] = {}
     for part in parts:
-        folder, keys = fact.name, dict[str, Any]()
+        folder, keys = fact.name, Json()
         if fact.by_replica:
             assert part.topic is not None
             assert part.partition is not None
             assert part.broker is not None
             folder, keys = folder_of(fact, part.topic, part.partition, part.broker)
         used = {folder: used.get(folder, count())}  # parts of one directory follow each other
-        yield from write_part(fact.own, part.batches, target, (name_of(folder, number) for number in used[folder]), keys)
+        yield from write_part(fact.own, part.batches, target.file, (name_of(folder, number) for number in used[folder]), keys)
 
 
 def _write_dataset(fact: Fact, files: Iterable[Written], target: ExportPlace, manifest: _Manifest) -> Dataset:
     dataset = Dataset(fact.name)
-    for one in files:
-        _count(dataset, manifest, one)
+    for written in files:
+        _count(dataset, manifest, written)
     if not dataset.files:
         written = Written(name_of(fact.name, 0), {})
         with target.file(written.path) as file:
@@ -203,29 +214,26 @@ def _count(dataset: Dataset, manifest: _Manifest, file: Written) -> None:
 
 
 def write_part(
-    schema: "pa.Schema", batches: "Iterable[pa.RecordBatch]", files: Files, names: Iterator[str], keys: dict[str, Any]
+    schema: pa.Schema, batches: Iterable[pa.RecordBatch], new_file: NewFile, names: Iterator[str], keys: Json
 ) -> Iterator[Written]:
     """Files of as many row groups as there are, called by `names`; none if there are no rows."""
     groups = cut(batches, schema)
     schema = _plain(schema, keys)
     for first in groups:
         written = Written(next(names), keys)
-        with files.file(written.path) as file:
+        with new_file(written.path) as file:
             _write_file(file, schema, chain([first], groups), written)
         yield written
 
 
-def _plain(schema: "pa.Schema", keys: dict[str, Any]) -> "pa.Schema":
+def _plain(schema: pa.Schema, keys: Json) -> pa.Schema:
     """`schema` with the keys in its metadata and without the meanings of columns, which would outweigh the rows of small files."""
-    import pyarrow as pa
-
-    told = {f"kf.{name}".encode(): text(str(value)).encode() for name, value in keys.items()}
-    return pa.schema([field.remove_metadata() for field in schema]).with_metadata({**(schema.metadata or {}), **told})
+    labels = {f"kf.{name}".encode(): text(str(value)).encode() for name, value in keys.items()}
+    return pa.schema([field.remove_metadata() for field in schema]).with_metadata({**(schema.metadata or {}), **labels})
 
 
-def _write_file(file: HashedFile, schema: "pa.Schema", groups: "Iterator[pa.Table]", written: Written) -> None:
+def _write_file(file: HashedFile, schema: pa.Schema, groups: Iterator[pa.Table], written: Written) -> None:
     """Row groups until there are no more or the file is large enough; what was written, into `written`."""
-    import pyarrow as pa
     import pyarrow.parquet as pq
 
     sink: Any = pa.PythonFile(cast("Any", file), mode="w")

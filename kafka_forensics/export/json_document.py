@@ -1,15 +1,13 @@
 """A scan's answer as JSON: one document, or one object a line. `schema/scan-1.1.json` describes both."""
 
 import json
-import operator
-import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict
-from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Final, TypeVar
 
 from kafka_forensics.model.findings import Finding, Severity
+from kafka_forensics.model.json_objects import Columns, Json, attributes, json_text, object_of, with_twins
 from kafka_forensics.model.results import (
     SCHEMA_VERSION,
     BrokerSummary,
@@ -21,53 +19,6 @@ from kafka_forensics.model.results import (
 )
 from kafka_forensics.version import __version__
 from kafka_forensics.wording import advice, message
-
-# Values as the contract writes them in JSON: one line of ASCII, times and wide integers as numbers and as text.
-
-
-Json = dict[str, Any]
-
-_TIME: Final = re.compile(r"(?:^|_)(?:timestamp|time|horizon|as_of)(?:_ms)?$")
-_WIDE: Final = re.compile(r"(?:^|_)producer_ids?$")
-_EXACT_IN_JSON: Final = 2**53
-_LAST_TIME_MS: Final = 253_402_300_799_999
-
-
-def json_text(value: Any) -> str:
-    """`value` as JSON in one line of ASCII, which no control character or half of a surrogate pair survives; order as given."""
-    return json.dumps(value, ensure_ascii=True, allow_nan=False, default=operator.index).replace("\x7f", "\\u007f")
-
-
-def with_twins(evidence: Any) -> Any:
-    """Evidence as the contract writes numbers: times as `…_ms` beside RFC 3339 text, wide integers beside their digits."""
-    if isinstance(evidence, list | tuple):
-        return [with_twins(each) for each in evidence]
-    if not isinstance(evidence, dict):
-        return evidence
-    told: Json = {}
-    for key, value in evidence.items():
-        name = str(key)
-        whole = isinstance(value, int) and not isinstance(value, bool)
-        if whole and _TIME.search(name):
-            plain = name.removesuffix("_ms")
-            told[f"{plain}_ms"] = value
-            told[plain] = rfc3339(value)
-            continue
-        told[name] = with_twins(value)
-        if whole and (_WIDE.search(name) or abs(value) > _EXACT_IN_JSON):
-            told[f"{name}_string"] = str(value)
-        elif isinstance(value, list | tuple) and _WIDE.search(name):
-            told[f"{name}_string"] = [str(each) for each in value]
-    return told
-
-
-def rfc3339(time_ms: int) -> str | None:
-    """Milliseconds since 1970 as `2026-03-01T12:00:00.000Z`; None for -1 and what no calendar holds."""
-    if not 0 <= time_ms <= _LAST_TIME_MS:
-        return None
-    moment = datetime.fromtimestamp(time_ms // 1000, UTC)
-    return f"{moment:%Y-%m-%dT%H:%M:%S}.{time_ms % 1000:03d}Z"
-
 
 # Answers in the shape of an earlier schema: what that has no words for is left out, and it is known that something was.
 
@@ -91,6 +42,7 @@ _REASONS: Final = {
     "force": "that the election need not be forced",
     "log_start": "that the lowest log start decides who should lead",
 }
+Item = TypeVar("Item")
 _NUMBERS: Final = (
     *("log_start_offset", "log_end_offset", "leader_epochs", "segments", "batches", "records", "bytes", "missing_offsets"),
     *("is_live", "starts"),
@@ -111,9 +63,9 @@ class Shape:
     def _is_first(self) -> bool:
         return self.version == FIRST
 
-    def _leave_out(self, what: str) -> None:
-        if what not in self.left_out:
-            self.left_out.append(what)
+    def _leave_out(self, key: str) -> None:
+        if key not in self.left_out:
+            self.left_out.append(key)
 
     def verdict(self, verdict: str, findings: Iterable[Finding]) -> str:
         """A verdict of all; where the version does not know it, that of the findings."""
@@ -132,10 +84,10 @@ class Shape:
                 self._leave_out(_NOT_READ)
             if partition["verdict"] == _UNKNOWN:
                 continue
-            told = {name: value for name, value in partition.items() if name not in _NEW}
-            if "replicas" in told:
-                told["replicas"] = list(self.replicas(told["replicas"]))
-            yield told
+            shown = {name: value for name, value in partition.items() if name not in _NEW}
+            if "replicas" in shown:
+                shown["replicas"] = list(self.replicas(shown["replicas"]))
+            yield shown
 
     def replicas(self, replicas: Iterable[Json]) -> Iterator[Json]:
         """Replicas of a scan or a plan; in 1.0 not those with a log that was not read to its end."""
@@ -154,27 +106,27 @@ class Shape:
 
     def held(self, held: Iterable[Json]) -> Iterator[Json]:
         """What replicas hold at an offset; in 1.0 nothing of those whose log could not be read there."""
-        for one in held:
-            if self._is_first and one["state"] == "not_read":
-                self._leave_out(_NOT_READ)
-            else:
-                yield one
+        return self._known(held, lambda item: _NOT_READ if item["state"] == "not_read" else None)
 
     def missing(self, missing: Iterable[Json]) -> Iterator[Json]:
         """Witnesses that a plan lacks; in 1.0 not those of kinds that it does not know."""
-        for one in missing:
-            if self._is_first and one["kind"] in _WITNESSES:
-                self._leave_out(_WITNESSES[one["kind"]])
-            else:
-                yield one
+        return self._known(missing, lambda gap: _WITNESSES.get(gap["kind"]))
 
     def reasons(self, reasons: Iterable[str]) -> Iterator[str]:
         """By what a candidate is chosen; in 1.0 not what that does not know."""
-        for reason in reasons:
-            if self._is_first and reason in _REASONS:
-                self._leave_out(_REASONS[reason])
+        return self._known(reasons, _REASONS.get)
+
+    def changes(self, changes: Iterable[Json]) -> Iterator[Json]:
+        """Changes between snapshots; in 1.0 not those of offsets that are not known."""
+        return self._known(changes, lambda change: _NOT_READ if change["offset_start"] is None else None)
+
+    def _known(self, items: "Iterable[Item]", unknown: "Callable[[Item], str | None]") -> "Iterator[Item]":
+        """Those of `items` that the version has words for; `unknown` says what the others are of."""
+        for item in items:
+            if self._is_first and (of := unknown(item)) is not None:
+                self._leave_out(of)
             else:
-                yield reason
+                yield item
 
     def ordinary(self, leaders: Iterable[int | str], loss: int | None) -> Json:
         """Whom an ordinary start may elect and what that loses; nothing of it in 1.0."""
@@ -201,55 +153,58 @@ class Shape:
             self._leave_out(_NOT_READ)
         return {} if self._is_first else {"copies_not_read": copies}
 
-    def changes(self, changes: Iterable[Json]) -> Iterator[Json]:
-        """Changes between snapshots; in 1.0 not those of offsets that are not known."""
-        for change in changes:
-            if self._is_first and change["offset_start"] is None:
-                self._leave_out(_NOT_READ)
-            else:
-                yield change
 
-
-FINDING_COLUMNS: Final = (
-    "kind",
-    "severity",
-    "confidence",
-    "topic",
-    "partition",
-    "broker",
-    "log_dir",
-    "file",
-    "byte_start",
-    "byte_end",
-    "offset_start",
-    "offset_end",
-    "message",
-    "evidence",
-    "advice",
+_BROKER: Final = attributes("broker cluster_id log_dirs clean_shutdown")
+_TOTALS: Final = attributes(
+    "brokers partitions replicas segments batches records bytes_total bytes_decoded bytes_damaged bytes_skipped"
 )
+_AGREEMENT: Final = attributes("kind common_end_offset fork_epochs")
+_PARTITION: Final[Columns] = {
+    **attributes("topic partition topic_id cleanup_policy verdict leader leader_epoch isr replica_assignment"),
+    **attributes("high_watermark_at_least high_watermark_witness"),
+    "agreement": lambda partition: object_of(_AGREEMENT, partition.agreement),
+    "key_placement": lambda partition: None if partition.key_placement is None else asdict(partition.key_placement),
+    **attributes("read=read.value not_read"),
+}
+_REPLICA: Final[Columns] = {
+    **attributes("broker log_dir log_start_offset log_end_offset high_watermark last_stable_offset recovery_point leader_epochs"),
+    **attributes("segments batches records bytes missing_offsets"),
+    "transactions": lambda replica: asdict(replica.transactions),
+    "recovery": lambda replica: None if replica.recovery is None else asdict(replica.recovery),
+    **attributes("read=read.value read_end_offset"),
+}
+_FINDING: Final[Columns] = {
+    **attributes("kind severity=severity.value confidence=confidence.value"),
+    **attributes("topic partition broker log_dir file byte_start byte_end offset_start offset_end", of="place"),
+    "message": message,
+    "evidence": lambda finding: with_twins(finding.evidence),
+    "advice": advice,
+}
+FINDING_COLUMNS: Final = tuple(_FINDING)
+_INCOMPLETE: Final = attributes("path reason topic partition broker")
 
 
 def document(result: ScanResult, shape: Shape | None = None) -> Iterator[str]:
     """The JSON document in pieces: the contract's order of keys, a line a row; in another `shape` than the present one if asked."""
     shape = shape or Shape()
-    yield f'{{"schema_version": {json_text(shape.version)},\n "tool": {json_text(tool(result))},\n'
-    yield from _list(' "input": {"brokers"', map(broker_object, result.brokers), "},\n")
+    yield head(shape, result.engine)
+    yield from json_list(' "input": {"brokers"', map(broker_object, result.brokers), "},\n")
     yield f' "summary": {json_text(summary_object(result, shape))},\n'
     partitions = (
         {**partition_object(partition), "replicas": [replica_object(replica) for replica in partition.replicas]}
         for partition in result.partitions
     )
-    yield from _list(' "partitions"', shape.partitions(partitions), ",\n")
-    yield from _list(' "findings"', map(finding_object, result.findings), ",\n")
-    yield from _list(' "incomplete"', shape.gaps(map(incomplete_object, result.incomplete)), "}\n")
+    yield from json_list(' "partitions"', shape.partitions(partitions))
+    yield from json_list(' "findings"', map(finding_object, result.findings))
+    yield from json_list(' "incomplete"', shape.gaps(map(incomplete_object, result.incomplete)), "}\n")
 
 
 def lines(result: ScanResult, shape: Shape | None = None) -> Iterator[str]:
     """The same as JSON Lines, an object with its `type` each: brokers, every partition and what is its own, the summary."""
     shape = shape or Shape()
     for broker_summary in result.brokers:
-        yield _line("broker", broker_object(broker_summary))
-    partitions = {(each.topic, each.partition): each for each in result.partitions}
+        yield json_line("broker", broker_object(broker_summary))
+    partitions = {(partition.topic, partition.partition): partition for partition in result.partitions}
     findings: dict[tuple[str, int], list[Finding]] = {}
     for finding in result.findings:
         place = finding.place
@@ -257,49 +212,44 @@ def lines(result: ScanResult, shape: Shape | None = None) -> Iterator[str]:
         findings.setdefault(key, []).append(finding)
     for key in sorted(partitions.keys() | findings.keys()):
         if partition := partitions.get(key):
-            for told in shape.partitions([partition_object(partition)]):
-                yield _line("partition", told)
+            for partition_line in shape.partitions([partition_object(partition)]):
+                yield json_line("partition", partition_line)
                 for replica in shape.replicas(map(replica_object, partition.replicas)):
-                    yield _line("replica", {"topic": partition.topic, "partition": partition.partition, **replica})
+                    yield json_line("replica", {"topic": partition.topic, "partition": partition.partition, **replica})
         for finding in findings.get(key, ()):
-            yield _line("finding", finding_object(finding))
+            yield json_line("finding", finding_object(finding))
     for gap in shape.gaps(map(incomplete_object, result.incomplete)):
-        yield _line("incomplete", gap)
-    yield _line("summary", {"schema_version": shape.version, "tool": tool(result), **summary_object(result, shape)})
+        yield json_line("incomplete", gap)
+    yield json_line("summary", {"schema_version": shape.version, "tool": tool(result.engine), **summary_object(result, shape)})
 
 
-def tool(result: ScanResult) -> Json:
+def head(shape: Shape, engine: str) -> str:
+    """The first lines of a document."""
+    return f'{{"schema_version": {json_text(shape.version)},\n "tool": {json_text(tool(engine))},\n'
+
+
+def tool(engine: str) -> Json:
     """What made the answer."""
-    return {"name": "kafka-forensics", "version": __version__, "engine": result.engine}
+    return {"name": "kafka-forensics", "version": __version__, "engine": engine}
 
 
 def broker_object(broker: BrokerSummary) -> Json:
     """An element of `input.brokers`."""
-    return {
-        "broker": broker.broker,
-        "cluster_id": broker.cluster_id,
-        "log_dirs": broker.log_dirs,
-        "clean_shutdown": broker.clean_shutdown,
-    }
+    return object_of(_BROKER, broker)
 
 
 def summary_object(result: ScanResult, shape: Shape) -> Json:
     """`summary`: totals, and the number of findings of each severity, worst first."""
-    totals = result.totals
     return {
         "verdict": shape.verdict(result.verdict, result.findings),
-        "brokers": totals.brokers,
-        "partitions": totals.partitions,
-        "replicas": totals.replicas,
-        "segments": totals.segments,
-        "batches": totals.batches,
-        "records": totals.records,
-        "bytes_total": totals.bytes_total,
-        "bytes_decoded": totals.bytes_decoded,
-        "bytes_damaged": totals.bytes_damaged,
-        "bytes_skipped": totals.bytes_skipped,
-        "findings": {severity.value: count for severity, count in severity_counts(result.findings).items()},
+        **object_of(_TOTALS, result.totals),
+        "findings": counted(result.findings),
     }
+
+
+def counted(findings: Iterable[Finding]) -> Json:
+    """Number of findings by the name of their severity, worst first, none left out."""
+    return {severity.value: count for severity, count in severity_counts(findings).items()}
 
 
 def severity_counts(findings: Iterable[Finding]) -> dict[Severity, int]:
@@ -312,90 +262,34 @@ def severity_counts(findings: Iterable[Finding]) -> dict[Severity, int]:
 
 def partition_object(partition: PartitionSummary) -> Json:
     """An element of `partitions`, without its replicas."""
-    agreement = partition.agreement
-    return {
-        "topic": partition.topic,
-        "partition": partition.partition,
-        "topic_id": partition.topic_id,
-        "cleanup_policy": partition.cleanup_policy,
-        "verdict": partition.verdict,
-        "leader": partition.leader,
-        "leader_epoch": partition.leader_epoch,
-        "isr": partition.isr,
-        "replica_assignment": partition.replica_assignment,
-        "high_watermark_at_least": partition.high_watermark_at_least,
-        "high_watermark_witness": partition.high_watermark_witness,
-        "agreement": {
-            "kind": agreement.kind,
-            "common_end_offset": agreement.common_end_offset,
-            "fork_epochs": agreement.fork_epochs,
-        },
-        "key_placement": None if partition.key_placement is None else asdict(partition.key_placement),
-        "read": partition.read.value,
-        "not_read": partition.not_read,
-    }
+    return object_of(_PARTITION, partition)
 
 
 def replica_object(replica: ReplicaSummary) -> Json:
     """An element of a partition's `replicas`."""
-    transactions = replica.transactions
-    return {
-        "broker": replica.broker,
-        "log_dir": replica.log_dir,
-        "log_start_offset": replica.log_start_offset,
-        "log_end_offset": replica.log_end_offset,
-        "high_watermark": replica.high_watermark,
-        "last_stable_offset": replica.last_stable_offset,
-        "recovery_point": replica.recovery_point,
-        "leader_epochs": replica.leader_epochs,
-        "segments": replica.segments,
-        "batches": replica.batches,
-        "records": replica.records,
-        "bytes": replica.bytes,
-        "missing_offsets": replica.missing_offsets,
-        "transactions": asdict(transactions),
-        "recovery": None if replica.recovery is None else asdict(replica.recovery),
-        "read": replica.read.value,
-        "read_end_offset": replica.read_end_offset,
-    }
+    return object_of(_REPLICA, replica)
 
 
 def finding_object(finding: Finding) -> Json:
-    """An element of `findings`, its keys in the order of `FINDING_COLUMNS`."""
-    place = finding.place
-    return {
-        "kind": finding.kind,
-        "severity": finding.severity.value,
-        "confidence": finding.confidence.value,
-        "topic": place.topic,
-        "partition": place.partition,
-        "broker": place.broker,
-        "log_dir": place.log_dir,
-        "file": place.file,
-        "byte_start": place.byte_start,
-        "byte_end": place.byte_end,
-        "offset_start": place.offset_start,
-        "offset_end": place.offset_end,
-        "message": message(finding),
-        "evidence": with_twins(finding.evidence),
-        "advice": advice(finding),
-    }
+    """An element of `findings`."""
+    return object_of(_FINDING, finding)
 
 
 def incomplete_object(gap: Incomplete) -> Json:
     """An element of `incomplete`."""
-    return {"path": gap.path, "reason": gap.reason, "topic": gap.topic, "partition": gap.partition, "broker": gap.broker}
+    return object_of(_INCOMPLETE, gap)
 
 
-def _line(kind: str, content: Json) -> str:
+def json_line(kind: str, content: Json) -> str:
+    """An object of JSON Lines, of a kind."""
     return json_text({"type": kind, **content}) + "\n"
 
 
-def _list(opening: str, objects: Iterable[Json], closing: str) -> Iterator[str]:
+def json_list(opening: str, objects: Iterable[Json], closing: str = ",\n") -> Iterator[str]:
     """`opening: [` and a line an object, then `]` and `closing`."""
     yield f"{opening}: ["
-    for index, each in enumerate(objects):
-        yield f"{',' if index else ''}\n  {json_text(each)}"
+    for index, item in enumerate(objects):
+        yield f"{',' if index else ''}\n  {json_text(item)}"
     yield f"]{closing}"
 
 

@@ -13,8 +13,6 @@ from kafka_forensics.export.target import (
     SUCCESS,
     TEMPORARY,
     UNFINISHED,
-    ExportPlace,
-    Files,
     HashedFile,
     Target,
     mark_of,
@@ -37,27 +35,31 @@ from kafka_forensics.storage.remote import (
 Storage = tuple[tuple[str, str], ...]
 
 
-def open_place(output: str, inputs: list[str], storage: Storage = ()) -> ExportPlace:
+def open_place(output: str, inputs: list[str], storage: Storage = ()) -> "ExportPlace":
     """Begin an export. Raises UsageError if there is anything at `output`, it lies in an input, or cannot be written to."""
     here = local_path(output)
     if here is not None:
         return Target.open(here, inputs)
-
     return RemoteTarget.open(output, inputs, storage)
 
 
-def join_place(path: str, token: str, storage: Storage = ()) -> ExportPlace:
+@contextmanager
+def opened_place(output: str, inputs: list[str], storage: Storage = ()) -> "Iterator[ExportPlace]":
+    """An export begun with `open_place`; if it fails before anything is written, the place is as it was."""
+    target = open_place(output, inputs, storage)
+    try:
+        yield target
+    except BaseException:
+        target.withdraw()
+        raise
+
+
+def join_place(path: str, token: str, storage: Storage = ()) -> "ExportPlace":
     """Take part in an export at `absolute(output)`. Raises UsageError if it is not there, or cannot be written to."""
     here = local_path(path)
     if here is not None:
         return Target.join(here, token)
-
     return RemoteTarget.join(path, token, storage)
-
-
-def is_remote(output: str) -> bool:
-    """Whether it is a URI of a storage service."""
-    return local_path(output) is None
 
 
 def absolute(output: str) -> str:
@@ -95,7 +97,7 @@ class RemoteTarget:
         filesystem, self._root = open_filesystem(place, options)
         self._fs: Any = filesystem
         self._uploads: Any = open_filesystem(place, options, uploads=True)[0]
-        self._begin = self._once if place.scheme in NATIVE else self._ask  # fsspec's back ends need not repeat a request
+        self._repeats_beginning = place.scheme not in NATIVE  # fsspec's back ends need not repeat a request
 
     @classmethod
     def open(cls, uri: str, inputs: list[str], storage: tuple[tuple[str, str], ...]) -> "RemoteTarget":
@@ -125,14 +127,15 @@ class RemoteTarget:
     def file(self, name: str) -> Iterator[HashedFile]:
         """A new file below the prefix, which has its `name` only once it is whole. Raises UsageError if it cannot be written."""
         temporary = f"{uuid.uuid4().hex}-{name.rpartition('/')[2]}"
-        with self.temporary.file(temporary) as file:
+        with self.temporary_file(temporary) as file:
             yield file
         self.adopt(temporary, name)
 
-    @property
-    def temporary(self) -> Files:
-        """Where a process that takes part writes; it uses no name twice."""
-        return _Temporary(self)
+    @contextmanager
+    def temporary_file(self, name: str) -> Iterator[HashedFile]:
+        """A new file of a process that takes part; it uses no name twice. Raises UsageError if it cannot be written."""
+        with self._writing(f"{self._root}/{TEMPORARY}/{name}") as file:
+            yield file
 
     def share(self) -> None:
         """Let other processes take part: there is nothing to be made."""
@@ -191,8 +194,8 @@ class RemoteTarget:
 
     def _names(self) -> list[str]:
         """What is directly below the prefix, sorted."""
-        found, _ = self._ask(lambda: children(self._fs, self._root, allow_not_found=True))
-        return sorted(one.base_name for one in found)
+        infos, _ = self._ask(lambda: children(self._fs, self._root, allow_not_found=True))
+        return sorted(info.base_name for info in infos)
 
     def _mark(self) -> str:
         """What `_UNFINISHED` says."""
@@ -211,7 +214,7 @@ class RemoteTarget:
     def _writing(self, path: str) -> Iterator[HashedFile]:
         """A file that is there once it is whole; of one that failed, nothing stays. Raises UsageError."""
         self._make_above(path)
-        stream = _Stream(self, self._begin(lambda: self._uploads.open_output_stream(path)))
+        stream = _Stream(self, self._ask(lambda: self._uploads.open_output_stream(path), repeats=self._repeats_beginning))
         try:
             yield HashedFile(stream)
             stream.close()
@@ -222,15 +225,9 @@ class RemoteTarget:
                 self._remove(path)
             raise
 
-    def _ask(self, ask: Callable[[], Answer]) -> Answer:
+    def _ask(self, ask: Callable[[], Answer], *, repeats: bool = True) -> Answer:
         try:
-            return attempt(ask, self._options)
-        except RequestFailedError as error:
-            raise self._cannot(error.failure.words) from None
-
-    def _once(self, ask: Callable[[], Answer]) -> Answer:
-        try:
-            return once(ask, self._options)
+            return attempt(ask, self._options) if repeats else once(ask, self._options)
         except RequestFailedError as error:
             raise self._cannot(error.failure.words) from None
 
@@ -238,6 +235,10 @@ class RemoteTarget:
         return UsageError(
             f"cannot write to {self.path}: {words}", hint="check the bucket, credentials and rights (docs/storage.md)"
         )
+
+
+ExportPlace = Target | RemoteTarget
+"""Where an export goes: a directory, or a prefix of a storage service."""
 
 
 class _Stream:
@@ -254,29 +255,16 @@ class _Stream:
 
     def write(self, data: memoryview) -> None:
         """Append `data`. Raises UsageError."""
-        self._target._once(lambda: self._stream.write(data))
+        self._target._ask(lambda: self._stream.write(data), repeats=False)
 
     def flush(self) -> None:
         """Hand what is buffered on. Raises UsageError."""
-        self._target._once(self._stream.flush)
+        self._target._ask(self._stream.flush, repeats=False)
 
     def close(self) -> None:
         """Make the object of what was written; a second call does nothing. Raises UsageError."""
         if not self._stream.closed:
-            self._target._once(self._stream.close)
-
-
-class _Temporary:
-    """The files of a process that takes part."""
-
-    def __init__(self, target: RemoteTarget) -> None:
-        self._target = target
-
-    @contextmanager
-    def file(self, name: str) -> Iterator[HashedFile]:
-        """A new file. Raises UsageError if it cannot be written."""
-        with self._target._writing(f"{self._target._root}/{TEMPORARY}/{name}") as file:
-            yield file
+            self._target._ask(self._stream.close, repeats=False)
 
 
 @contextmanager

@@ -12,8 +12,8 @@ import os
 import shutil
 import uuid
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
-from typing import Any, Final, Protocol
+from contextlib import contextmanager
+from typing import Any, Final
 
 from kafka_forensics.errors import UsageError
 from kafka_forensics.storage.open import refuse_output_inside
@@ -82,39 +82,6 @@ def mark_of(token: str) -> str:
     return f"{_UNFINISHED_TEXT}{token}\n"
 
 
-class Files(Protocol):
-    """Where files are written that have their names once they are whole."""
-
-    def file(self, name: str) -> AbstractContextManager[HashedFile]:
-        """A new file. Raises UsageError if it cannot be written."""
-
-
-class ExportPlace(Files, Protocol):
-    """Where an export goes: a directory (`Target`), or a prefix of a storage service (`remote_target.RemoteTarget`)."""
-
-    path: str
-    token: str
-
-    @property
-    def temporary(self) -> Files:
-        """Where a process that takes part writes; it uses no name twice."""
-
-    def share(self) -> None:
-        """Let other processes take part. Raises UsageError."""
-
-    def adopt(self, temporary: str, name: str) -> None:
-        """Give its name to a whole file of another process. Raises UsageError."""
-
-    def clear(self) -> None:
-        """Take away what no file came of; a process that still writes finds no place any more. Raises UsageError."""
-
-    def finish(self, *, whole: bool = True) -> None:
-        """Say that the export has ended, and whether it is `whole`. Raises UsageError."""
-
-    def withdraw(self) -> None:
-        """Take the place back if nothing has been written to it."""
-
-
 class Target:
     """The directory of one export; `open` makes it, `finish` seals it."""
 
@@ -153,10 +120,10 @@ class Target:
         """Take part in the export with this token. Raises UsageError if it is not what is at `path` here."""
         try:
             with open(os.path.join(path, UNFINISHED), encoding="ascii", errors="replace") as marker:
-                told = marker.read(1 << 10)
+                mark = marker.read(1 << 10)
         except OSError as error:
             raise UsageError(f"{path}: {error.strerror}") from error
-        if told != mark_of(token):
+        if mark != mark_of(token):
             raise UsageError(f"{path} is another directory here")
         return cls(path, token)
 
@@ -173,10 +140,12 @@ class Target:
                 file.close(on_disk=True)
                 os.rename(temporary, path)
 
-    @property
-    def temporary(self) -> "Files":
-        """Where a process that takes part writes; it uses no name twice."""
-        return _Temporary(self)
+    @contextmanager
+    def temporary_file(self, name: str) -> Iterator[HashedFile]:
+        """A new file of a process that takes part, on disk when it is whole; no name is used twice. Raises UsageError."""
+        with self.explained(), _new(os.path.join(self.path, TEMPORARY, name)) as file:
+            yield file
+            file.close(on_disk=True)
 
     def share(self) -> None:
         """Let other processes take part."""
@@ -203,7 +172,7 @@ class Target:
     def finish(self, *, whole: bool = True) -> None:
         """Say that the export has ended, and whether it is `whole`."""
         with self.explained():
-            for folder in sorted({*self._changed, *(os.path.dirname(one) for one in self._made)}):
+            for folder in sorted({*self._changed, *(os.path.dirname(path) for path in self._made)}):
                 _sync(folder)
         with self.file(SUCCESS if whole else INCOMPLETE):
             pass
@@ -239,20 +208,6 @@ class Target:
             raise UsageError(
                 f"cannot write to {self.path}: {error.strerror or error}", hint="choose another directory, or make room there"
             ) from error
-
-
-class _Temporary:
-    """The files of a process that takes part; they are on disk when they are whole."""
-
-    def __init__(self, target: Target) -> None:
-        self._target = target
-
-    @contextmanager
-    def file(self, name: str) -> Iterator[HashedFile]:
-        """A new file. Raises UsageError if it cannot be written."""
-        with self._target.explained(), _new(os.path.join(self._target.path, TEMPORARY, name)) as file:
-            yield file
-            file.close(on_disk=True)
 
 
 @contextmanager

@@ -9,7 +9,7 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import count, groupby
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from kafka_forensics.compiled import use_compiled
 from kafka_forensics.compiled.code_cache import keep_in, keep_out_of
@@ -19,14 +19,14 @@ from kafka_forensics.engine.work_plan import FILE_COST_BYTES, packed
 from kafka_forensics.errors import PathMissingError, SourceError, UsageError
 from kafka_forensics.evidence.inputs import ReplicaPlan, broker_order
 from kafka_forensics.export.datasets import Written, folder_of, name_of, write_part
-from kafka_forensics.export.places import join_place
-from kafka_forensics.export.target import ExportPlace
+from kafka_forensics.export.places import ExportPlace, join_place
 from kafka_forensics.facts.answers import transaction_facts
 from kafka_forensics.facts.facts import FactReader, Replica, place_of_replica
 from kafka_forensics.facts.log import FactReading
 from kafka_forensics.facts.read import piece_facts
 from kafka_forensics.facts.rows import FROM_FILES, FROM_LOGS, SPLIT_BYTES, FactQuery
 from kafka_forensics.facts.splits import Piece, decode, replica_tasks
+from kafka_forensics.model.json_objects import Json
 from kafka_forensics.model.results import Incomplete
 from kafka_forensics.model.schemas import FACTS
 from kafka_forensics.questions.transactions import KnownTransactions
@@ -43,7 +43,7 @@ BY_TASKS: Final = (*FROM_LOGS, *FROM_FILES, "transactions")
 RECORDS_BYTES: Final = 64 << 20
 """Bytes of logs of a task that makes records, which takes several times as long as any other fact."""
 Storage = tuple[tuple[str, str], ...]
-Rows = tuple[dict[str, Any], Iterable["pa.RecordBatch"]]
+Rows = tuple[Json, Iterable["pa.RecordBatch"]]
 """The keys of a replica and rows of it."""
 
 
@@ -77,8 +77,8 @@ class ExportCommon:
     @classmethod
     def unpacked(cls, packed: str) -> "ExportCommon":
         """Of JSON."""
-        told = json.loads(packed)
-        return cls(**told | {"storage": tuple(map(tuple, told["storage"]))})
+        fields = json.loads(packed)
+        return cls(**fields | {"storage": tuple(map(tuple, fields["storage"]))})
 
     def target(self) -> ExportPlace:
         """The target. Raises UsageError if it is not what is there."""
@@ -99,16 +99,16 @@ def known_transactions(reader: FactReader) -> bytes:
 
 def tasks(reader: FactReader, names: Sequence[str], split_bytes: int = SPLIT_BYTES) -> list[Task]:
     """Tasks for those of the facts that are `BY_TASKS`, of at most about `split_bytes` of logs each, in the order of their rows."""
-    found: list[Task] = []
+    listed: list[Task] = []
     for name in names:
         if name == "transactions":
-            found += [Task(name, task) for task in _transaction_tasks(reader, split_bytes)]
+            listed += [Task(name, task) for task in _transaction_tasks(reader, split_bytes)]
         elif name in BY_TASKS:
             size = min(split_bytes, RECORDS_BYTES) if name == "records" else split_bytes
             query = FactQuery(name, tuple(FACTS[name].schema.names), split_bytes=size)
-            told = replica_tasks(reader.inputs.replicas, query, deep=reader.result.totals.records_decoded)
-            found += [Task(name, json.dumps([size, one]).encode()) for one in told]
-    return found
+            packed_tasks = replica_tasks(reader.inputs.replicas, query, deep=reader.result.totals.records_decoded)
+            listed += [Task(name, json.dumps([size, packed]).encode()) for packed in packed_tasks]
+    return listed
 
 
 def _transaction_tasks(reader: FactReader, split_bytes: int) -> Iterator[bytes]:
@@ -148,15 +148,15 @@ def write_task(packed: str, known: bytes, task: Task, *, strict: bool) -> Iterat
     read = _transactions if task.fact == "transactions" else _pieces
     fact = FACTS[task.fact]
     for keys, batches in read(shared, known, task, gaps, strict=strict):
-        for one in write_part(fact.own, batches, target.temporary, names, keys):
-            yield json.dumps(asdict(one))
+        for file in write_part(fact.own, batches, target.temporary_file, names, keys):
+            yield json.dumps(asdict(file))
     yield from (json.dumps({"gap": [incomplete.path, incomplete.reason]}) for incomplete in gaps)
 
 
 def look(packed: str) -> str | None:
     """What keeps this process from writing to the target; None if it can."""
     try:
-        with ExportCommon.unpacked(packed).target().temporary.file(f"{uuid.uuid4().hex}.look"):
+        with ExportCommon.unpacked(packed).target().temporary_file(f"{uuid.uuid4().hex}.look"):
             return None
     except UsageError as error:
         return str(error)

@@ -9,11 +9,11 @@ from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.facts.answers import between_batches, change_batches
 from kafka_forensics.facts.facts import FactReader
 from kafka_forensics.facts.rows import repeated
-from kafka_forensics.model.changes import Change, ChangeKind, SnapshotsResult
+from kafka_forensics.model.changes import ChangeKind, SnapshotsResult
 from kafka_forensics.model.findings import Finding, Severity
 from kafka_forensics.model.results import PartitionSummary, ReplicaSummary, ScanResult
 from kafka_forensics.questions.changes import ComparedSnapshots
-from kafka_forensics.wording import advice, change_words, message, offset_range
+from kafka_forensics.wording import CHANGE_HEADS, advice, change_cells, message
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -133,8 +133,8 @@ def html_table(title: str, heads: Sequence[str], rows: Sequence[Sequence[str]], 
     if not rows:
         return ""
     more = f" (the first {len(rows):,} of {count:,})" if len(rows) < count else ""
-    head = "".join(f"<th>{html_cell(each)}</th>" for each in heads)
-    cells = ("".join(f"<td style='text-align:left'>{each}</td>" for each in row) for row in rows)
+    head = "".join(f"<th>{html_cell(title)}</th>" for title in heads)
+    cells = ("".join(f"<td style='text-align:left'>{cell}</td>" for cell in row) for row in rows)
     body = "".join(f"<tr>{cell}</tr>" for cell in cells)
     return f"<p>{html_cell(title)}{more}</p><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
@@ -147,14 +147,13 @@ def html_severity(name: str) -> str:
 def html_cell(value: str) -> str:
     """`value` as text of a page: cut, control and bidirectional characters spelled out, nothing of it markup."""
     short = value if len(value) <= _CELL_CHARACTERS else value[: _CELL_CHARACTERS - 1] + "…"
-    plain = "".join(each if each.isprintable() else each.encode("unicode_escape").decode("ascii") for each in short)
+    plain = "".join(letter if letter.isprintable() else letter.encode("unicode_escape").decode("ascii") for letter in short)
     return html.escape(plain)
 
 
 # The answer about several snapshots in other forms: tables with their snapshot's name, the JSON document, a page for notebooks.
 
 
-_CHANGE_HEADS: Final = ("partition", "broker", "from", "to", "offsets", "what changed")
 _SNAPSHOT_HEADS: Final = ("snapshot", "verdict", "partitions", "replicas", "findings")
 _QUIET: Final = frozenset({ChangeKind.UNCHANGED, ChangeKind.APPENDED, ChangeKind.DELETED, ChangeKind.CLEANED})
 """What goes on every day; told behind everything else."""
@@ -180,14 +179,14 @@ class SnapshotsViews:
             return pa.Table.from_batches(change_batches(self._result.changes), SNAPSHOT_FACTS[fact].schema)
         if fact not in FACTS:
             raise UsageError(f"there is no fact {fact[:80]!r}", hint=f"choose from {', '.join([*FACTS, *SNAPSHOT_FACTS])}")
-        found = []
+        tables = []
         for name, reader in self._readers.items():
             table = reader.table(fact)
-            found.append(table.add_column(0, SNAPSHOT, repeated(name, table.num_rows)))
+            tables.append(table.add_column(0, SNAPSHOT, repeated(name, table.num_rows)))
         if fact == "findings":
             row = next(iter(self._readers.values())).finding_row
-            found.append(pa.Table.from_batches(between_batches(self._result.findings, row), found[0].schema))
-        return pa.concat_tables(found).replace_schema_metadata(FACTS[fact].schema.metadata)
+            tables.append(pa.Table.from_batches(between_batches(self._result.findings, row), tables[0].schema))
+        return pa.concat_tables(tables).replace_schema_metadata(FACTS[fact].schema.metadata)
 
     def json(self) -> str:
         """The document that `changes --format json` prints."""
@@ -236,11 +235,7 @@ def _snapshots_page(result: SnapshotsResult, rows: int) -> str:
     worst = sorted(result.findings, key=lambda finding: -finding.severity.rank)
     pieces.append(html_table("findings between snapshots", _FINDING_HEADS, list(map(finding_cells, worst[:rows])), len(worst)))
     first = sorted(changed, key=lambda change: change.kind in _QUIET)
-    pieces.append(html_table("changes", _CHANGE_HEADS, [_change(change) for change in first[:rows]], len(changed)))
+    pieces.append(
+        html_table("changes", CHANGE_HEADS, [list(map(html_cell, change_cells(change))) for change in first[:rows]], len(changed))
+    )
     return "".join(pieces) + "</div>"
-
-
-def _change(change: Change) -> list[str]:
-    place = f"{change.topic}-{change.partition}", str(change.broker), change.from_snapshot, change.to_snapshot
-    offsets = offset_range(change.offset_start, change.offset_end) if change.has_offsets else "not known"
-    return [html_cell(each) for each in (*place, offsets, change_words(change))]

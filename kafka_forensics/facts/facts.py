@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
+import pyarrow as pa
 
 from kafka_forensics.analysis.internal_topics import Witnesses
 from kafka_forensics.compiled import use_compiled, worth_compiling
@@ -12,15 +13,16 @@ from kafka_forensics.engine.local import Progress, scan_inputs
 from kafka_forensics.evidence.inputs import Inputs, ReplicaPlan, attributed, gather
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.facts.answers import group_facts, metadata_facts, replica_facts, transaction_facts
-from kafka_forensics.facts.log import FactReading, batch_facts, control_facts, record_facts, record_row
-from kafka_forensics.facts.rows import json_text, record_batches, repeated
-from kafka_forensics.facts.small_files import checkpoint_facts, epoch_facts, index_facts, producer_facts
-from kafka_forensics.facts.spans import span_facts
+from kafka_forensics.facts.log import FactReading, record_row
+from kafka_forensics.facts.read import READERS
+from kafka_forensics.facts.rows import json_text, record_batches, rows_of, with_keys
+from kafka_forensics.facts.small_files import checkpoint_facts
 from kafka_forensics.judging.environment import changed_findings
 from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.findings import Finding
+from kafka_forensics.model.json_objects import Columns, attributes
 from kafka_forensics.model.results import Incomplete, ScanResult
-from kafka_forensics.model.schemas import FACTS, PARTITION_KEYS, RECORDS, batches_to_arrow, fact_named
+from kafka_forensics.model.schemas import FACTS, RECORDS, batches_to_arrow, fact_named
 from kafka_forensics.parsers.log import SegmentReader, believed_to, decode_batch, inspector
 from kafka_forensics.questions.transactions import KnownTransactions
 from kafka_forensics.rereading.record_states import RecordStates, base_offsets, txn_facts
@@ -28,26 +30,22 @@ from kafka_forensics.storage.open import open_source
 from kafka_forensics.witnesses.witnesses import read_witnesses
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from kafka_forensics.storage.remote import Given
     from kafka_forensics.storage.source import ByteSource
 
 Words = Callable[[Finding], tuple[str, str | None]]
 """Gives a finding's message and advice; the engine has no prose of its own."""
-Batches = Iterator["pa.RecordBatch"]
+Batches = Iterator[pa.RecordBatch]
 Replica = tuple[str, int, int | str, str]
 """A topic, a partition, a broker and the name of its log directory."""
 
-_OF_REPLICA: Final[dict[str, Callable[[FactReading], Batches]]] = {
-    "batches": batch_facts,
-    "records": record_facts,
-    "spans": span_facts,
-    "index_entries": index_facts,
-    "epoch_entries": epoch_facts,
-    "producer_states": producer_facts,
-    "control_records": control_facts,
+_FINDING: Final[Columns] = {
+    **attributes("kind severity=severity.value confidence=confidence.value topic=place.topic partition=place.partition"),
+    "broker": lambda finding: _named(finding.place.broker),
+    **attributes("log_dir file byte_start byte_end offset_start offset_end", of="place"),
 }
+"""What stands before the words and the evidence."""
+_GAP: Final[Columns] = {**attributes("path reason topic partition"), "broker": lambda gap: _named(gap.broker)}
 LOG_FACTS: Final = ("batches", "records", "spans", "control_records", "transactions")
 """Facts for which every `.log` is read once more."""
 
@@ -107,6 +105,10 @@ def place_of_replica(plan: ReplicaPlan) -> Replica:
     return plan.context.topic, plan.context.partition, plan.context.broker, plan.log_dir.name
 
 
+def _named(broker: int | str | None) -> str | None:
+    return None if broker is None else str(broker)
+
+
 def _nothing(_: int) -> None:
     """Where nobody asks how far it is."""
 
@@ -137,7 +139,7 @@ class FactReader:
                 for replica in partition.replicas:
                     yield Part(partition.topic, partition.partition, str(replica.broker), replica_facts(partition, replica))
         else:
-            reads = self._transactions() if name == "transactions" else _OF_REPLICA[name]
+            reads = self._transactions() if name == "transactions" else READERS[name]
             for plan in self.inputs.replicas:
                 yield Part(plan.context.topic, plan.context.partition, str(plan.context.broker), reads(self._reading(plan)))
 
@@ -157,27 +159,14 @@ class FactReader:
 
     def batches(self, name: str) -> Batches:
         """The fact as record batches with its declared schema. Raises UsageError if there is no such fact."""
-        import pyarrow as pa
-
         fact = fact_named(name)
         for part in self.parts(name):
             for batch in part.batches:
-                if not fact.by_replica:
-                    yield batch
-                    continue
-                keys = {
-                    "topic": repeated(part.topic or "", batch.num_rows),
-                    "partition": pa.repeat(pa.scalar(part.partition, pa.int32()), batch.num_rows),
-                    "broker": repeated(part.broker or "", batch.num_rows),
-                }
-                assert tuple(keys) == PARTITION_KEYS
-                arrays = [keys[one] if one in keys else batch.column(one) for one in fact.schema.names]
-                yield pa.RecordBatch.from_arrays(arrays, schema=fact.schema)
+                keys = (part.topic or "", part.partition, part.broker or "")
+                yield with_keys(batch, fact, *keys) if fact.by_replica else batch
 
-    def table(self, name: str) -> "pa.Table":
+    def table(self, name: str) -> pa.Table:
         """The whole fact as one table in memory. Raises UsageError if there is no such fact."""
-        import pyarrow as pa
-
         return pa.Table.from_batches(self.batches(name), fact_named(name).schema)
 
     def changed(self) -> list[Incomplete]:
@@ -210,7 +199,7 @@ class FactReader:
         if name == "group_offsets":
             return group_facts(self.witnesses, self.options, payloads=self.payloads)
         if name == "incomplete":
-            return record_batches(FACTS[name].schema, map(_gap_row, self.gaps()))
+            return record_batches(FACTS[name].schema, rows_of(_GAP, self.gaps()))
         assert name == "findings"
         return record_batches(FACTS[name].schema, map(self.finding_row, self.result.findings))
 
@@ -222,30 +211,9 @@ class FactReader:
 
     def finding_row(self, finding: Finding) -> tuple[object, ...]:
         """The row of `findings` about a finding."""
-        place = finding.place
+        [placed] = rows_of(_FINDING, [finding])
         message, advice = self.words(finding)
-        return (
-            finding.kind,
-            finding.severity.value,
-            finding.confidence.value,
-            place.topic,
-            place.partition,
-            None if place.broker is None else str(place.broker),
-            place.log_dir,
-            place.file,
-            place.byte_start,
-            place.byte_end,
-            place.offset_start,
-            place.offset_end,
-            message,
-            json_text(finding.evidence),
-            advice,
-        )
-
-
-def _gap_row(gap: Incomplete) -> tuple[object, ...]:
-    """The row of `incomplete` about what could not be read."""
-    return gap.path, gap.reason, gap.topic, gap.partition, None if gap.broker is None else str(gap.broker)
+        return *placed, message, json_text(finding.evidence), advice
 
 
 def scan_for_facts(paths: list[str], options: ScanOptions, words: Words, progress: Progress | None = None) -> FactReader:

@@ -4,9 +4,10 @@ import os
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypedDict, Unpack
 
 import numpy as np
+import pyarrow as pa
 
 from kafka_forensics.errors import SourceError
 from kafka_forensics.evidence.inputs import ReplicaPlan, typed_path
@@ -27,9 +28,17 @@ from kafka_forensics.parsers.log_dir import SegmentFiles
 from kafka_forensics.rereading.record_states import RecordStates, txn_facts
 
 if TYPE_CHECKING:
-    import pyarrow as pa
+    from numpy.typing import NDArray
 
+    from kafka_forensics.model.batches import Damage
     from kafka_forensics.storage.source import ByteFile, Entry
+
+
+class Inspection(TypedDict, total=False):
+    """What looks at the batches of a segment while it is walked, as `SegmentReader` takes it."""
+
+    inspect: "Callable[[NDArray[np.uint8], int, NDArray[np.int64], int, int], list[Damage]] | None"
+    inspect_alone: "Callable[[ByteFile, int, int], list[Damage]] | None"
 
 
 @dataclass(slots=True)
@@ -47,7 +56,7 @@ class FactReading:
         name = entry.name or os.path.basename(self.plan.log_dir.source.name)
         return self.plan.log_dir.name, f"{self.plan.context.directory}/{name}"
 
-    def reader(self, segment: SegmentFiles, file: "ByteFile", **given: Any) -> SegmentReader:
+    def reader(self, segment: SegmentFiles, file: "ByteFile", **given: "Unpack[Inspection]") -> SegmentReader:
         """A reader of a segment, which knows where the next one begins."""
         return SegmentReader(file, next_base_offset=believed_to(segment.base_offset, self.following(segment)), **given)
 
@@ -57,7 +66,7 @@ class FactReading:
         later = bisect_right(logs, segment.base_offset)
         return logs[later] if later < len(logs) else None
 
-    def chunks(self, segment: SegmentFiles, file: "ByteFile", **given: Any) -> Iterator[BatchChunk]:
+    def chunks(self, segment: SegmentFiles, file: "ByteFile", **given: "Unpack[Inspection]") -> Iterator[BatchChunk]:
         """Chunks of what is to be read of a `.log`: all of it."""
         return self.reader(segment, file, **given).chunks()
 
@@ -85,10 +94,10 @@ class LogChunk:
     place: tuple[str, str]
     chunk: BatchChunk
 
-    def good(self) -> "np.ndarray[Any, np.dtype[np.bool_]]":
+    def good(self) -> "NDArray[np.bool_]":
         """Which rows have a right CRC."""
         columns = self.chunk.columns
-        answer: np.ndarray[Any, np.dtype[np.bool_]] = columns[BatchColumn.CRC] == columns[BatchColumn.CRC_COMPUTED]
+        answer: NDArray[np.bool_] = columns[BatchColumn.CRC] == columns[BatchColumn.CRC_COMPUTED]
         return answer
 
 
@@ -107,10 +116,8 @@ def log_chunks(reading: FactReading) -> Iterator[LogChunk]:
             reading.missing(segment.log, error)
 
 
-def batch_facts(reading: FactReading) -> "Iterator[pa.RecordBatch]":
+def batch_facts(reading: FactReading) -> Iterator[pa.RecordBatch]:
     """Record batches of `batches`, as `Fact.own` says."""
-    import pyarrow as pa
-
     schema = FACTS["batches"].own
     assert schema.names[2:] == BATCHES.names
     for chunk in log_chunks(reading):
@@ -119,12 +126,12 @@ def batch_facts(reading: FactReading) -> "Iterator[pa.RecordBatch]":
         yield pa.RecordBatch.from_arrays([*places, *batch_arrays(chunk.chunk.columns)], schema=schema)
 
 
-def record_facts(reading: FactReading) -> "Iterator[pa.RecordBatch]":
+def record_facts(reading: FactReading) -> Iterator[pa.RecordBatch]:
     """Record batches of `records`, as `Fact.own` says; without payloads, where those are not wanted."""
     return record_batches(FACTS["records"].own, _record_rows(reading))
 
 
-def record_row(record: Record, batch_position: int, txn_state: str, *, payloads: bool = True) -> tuple[Any, ...]:
+def record_row(record: Record, batch_position: int, txn_state: str, *, payloads: bool = True) -> tuple[object, ...]:
     """A record in the order of `RECORDS`."""
     return (
         record.offset,
@@ -143,7 +150,7 @@ def record_row(record: Record, batch_position: int, txn_state: str, *, payloads:
     )
 
 
-def _record_rows(reading: FactReading) -> Iterator[tuple[Any, ...]]:
+def _record_rows(reading: FactReading) -> Iterator[tuple[object, ...]]:
     states: RecordStates | None = None
     of_segment: SegmentFiles | None = None
     for chunk in log_chunks(reading):
@@ -165,12 +172,12 @@ def _too_large(chunk: LogChunk, position: int, size: int) -> Incomplete:
     return Incomplete("/".join(chunk.place), f"a batch of {size} bytes at byte {position} is too large to open")
 
 
-def control_facts(reading: FactReading) -> "Iterator[pa.RecordBatch]":
+def control_facts(reading: FactReading) -> Iterator[pa.RecordBatch]:
     """Record batches of `control_records`, as `Fact.own` says."""
     return record_batches(FACTS["control_records"].own, _control_rows(reading))
 
 
-def _control_rows(reading: FactReading) -> Iterator[tuple[Any, ...]]:
+def _control_rows(reading: FactReading) -> Iterator[tuple[object, ...]]:
     for chunk in log_chunks(reading):
         columns = chunk.chunk.columns
         control = (columns[BatchColumn.ATTRIBUTES] & CONTROL_MASK != 0) & (columns[BatchColumn.MAGIC] >= 2)

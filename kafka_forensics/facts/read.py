@@ -4,9 +4,10 @@ import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol, Unpack
 
 import numpy as np
+import pyarrow as pa
 
 from kafka_forensics.compiled import use_compiled, using_compiled, worth_compiling
 from kafka_forensics.errors import FormatError, SourceError
@@ -14,7 +15,7 @@ from kafka_forensics.evidence.context import ReplicaContext
 from kafka_forensics.evidence.inputs import CHECKPOINTS, Inputs, LogDir, ReplicaPlan, typed_path
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.facts.log import FactReading, batch_facts, control_facts, record_facts
-from kafka_forensics.facts.rows import FROM_FILES, FROM_SCANS, RANGED, FactQuery, cut, repeated
+from kafka_forensics.facts.rows import FROM_FILES, FROM_SCANS, RANGED, FactQuery, cut, with_keys
 from kafka_forensics.facts.small_files import checkpoint_facts, epoch_facts, index_facts, producer_facts
 from kafka_forensics.facts.spans import span_facts
 from kafka_forensics.facts.splits import Piece, decode
@@ -31,9 +32,14 @@ from kafka_forensics.rereading.seeking import start_position, start_position_for
 from kafka_forensics.storage.open import open_address
 
 if TYPE_CHECKING:
-    import pyarrow as pa
+    from collections.abc import Sequence
 
+    from numpy.typing import NDArray
+
+    from kafka_forensics.facts.log import Inspection
+    from kafka_forensics.model.batches import Damage
     from kafka_forensics.model.files import OffsetIndex
+    from kafka_forensics.model.schemas import ArrowField
     from kafka_forensics.storage.source import ByteFile, ByteSource, Entry
 
 
@@ -58,7 +64,7 @@ class PieceReading(FactReading):
     query: FactQuery = field(kw_only=True)
     _extents: dict[str, tuple[int, int]] = field(default_factory=dict)
 
-    def chunks(self, segment: SegmentFiles, file: "ByteFile", **given: Any) -> Iterator[BatchChunk]:
+    def chunks(self, segment: SegmentFiles, file: "ByteFile", **given: "Unpack[Inspection]") -> Iterator[BatchChunk]:
         """Chunks of what is asked for. Raises SourceError, and FormatError at the first bad byte if the query is strict."""
         assert segment.log is not None
         self._require_size(segment.log, file)
@@ -109,19 +115,19 @@ class PieceReading(FactReading):
             if damage.kind not in _HARMLESS:
                 raise FormatError(damage.kind, path=typed_path(self.plan.log_dir.source, entry.path), position=damage.position)
 
-    def _asked(self, columns: "np.ndarray[Any, np.dtype[np.int64]]") -> "np.ndarray[Any, np.dtype[np.bool_]]":
+    def _asked(self, columns: "NDArray[np.int64]") -> "NDArray[np.bool_]":
         """Rows that may hold what is asked for."""
         query = self.query
-        asked = np.ones(columns.shape[1], bool)
+        wanted = np.ones(columns.shape[1], bool)
         if query.offset_from is not None:
-            asked &= columns[BatchColumn.LAST_OFFSET] >= query.offset_from
+            wanted &= columns[BatchColumn.LAST_OFFSET] >= query.offset_from
         if query.offset_to is not None:
-            asked &= columns[BatchColumn.BASE_OFFSET] < query.offset_to
+            wanted &= columns[BatchColumn.BASE_OFFSET] < query.offset_to
         if query.timestamp_from is not None:
-            asked &= columns[BatchColumn.MAX_TIMESTAMP] >= query.timestamp_from
-        return asked
+            wanted &= columns[BatchColumn.MAX_TIMESTAMP] >= query.timestamp_from
+        return wanted
 
-    def _walk(self, segment: SegmentFiles, file: "ByteFile", **given: Any) -> Iterator[BatchChunk]:
+    def _walk(self, segment: SegmentFiles, file: "ByteFile", **given: "Unpack[Inspection]") -> Iterator[BatchChunk]:
         """Chunks of the piece; `extent` tells how far they reach."""
         piece, entry = self.piece, segment.log
         assert entry is not None
@@ -132,9 +138,9 @@ class PieceReading(FactReading):
         if piece.start:
             known = _known_batch(file, index, piece.start - self._before)
             landed = _landing(reader, known, piece.start)
-        asked = self._first_asked(segment, file)
-        if asked > landed:
-            known = landed = asked
+        first_wanted = self._first_asked(segment, file)
+        if first_wanted > landed:
+            known = landed = first_wanted
         end = size if piece.end is None else piece.end
         self._extents[entry.path] = (landed, size)
         following = size
@@ -242,13 +248,14 @@ def _landing(reader: SegmentReader, start: int, end: int) -> int:
 def _until(chunk: BatchChunk, end: int) -> BatchChunk:
     """The chunk with nothing given up behind `end`: another reader begins there."""
     damage = [
-        replace(one, size_in_bytes=max(end - one.position, 0)) if one.kind == "BUDGET_EXCEEDED" else one for one in chunk.damage
+        replace(damage, size_in_bytes=max(end - damage.position, 0)) if damage.kind == "BUDGET_EXCEEDED" else damage
+        for damage in chunk.damage
     ]
     return replace(chunk, damage=damage)
 
 
-Batches = Iterator["pa.RecordBatch"]
-_READERS: Final[dict[str, Callable[[FactReading], Batches]]] = {
+Batches = Iterator[pa.RecordBatch]
+READERS: Final[dict[str, Callable[[FactReading], Batches]]] = {
     "batches": batch_facts,
     "records": record_facts,
     "spans": span_facts,
@@ -265,8 +272,6 @@ def read_task(task: str, query: FactQuery, storage_options: tuple[tuple[str, str
 
     Raises SourceError for what cannot be read, and FormatError at the first bad byte of a strict query; both with the path.
     """
-    import pyarrow as pa
-
     assert query.fact not in FROM_SCANS
     pieces, deep = decode(task)
     use_compiled(using_compiled() or worth_compiling(sum(map(_log_bytes, pieces))))
@@ -277,22 +282,26 @@ def read_task(task: str, query: FactQuery, storage_options: tuple[tuple[str, str
             sources[piece.source] = open_address(piece.source, storage_options or None)
         return sources[piece.source]
 
-    columns: list[Any] = [FACTS[query.fact].schema.field(name) for name in query.columns]
-    batches = (batch for one in pieces for batch in _piece_batches(one, source_of(one), query, deep=deep))
-    for table in cut((projected(batch, query) for batch in batches), pa.schema(columns)):
-        yield from table.to_batches()
+    batches = (batch for piece in pieces for batch in _piece_batches(piece, source_of(piece), query, deep=deep))
+    yield from asked(batches, query, FACTS[query.fact].schema)
     for source in sources.values():
         if source.problems:
             raise SourceError(source.name, source.problems[0])
 
 
-def projected(batch: "pa.RecordBatch", query: FactQuery) -> "pa.RecordBatch":
+def asked(batches: Batches, query: FactQuery, schema: pa.Schema) -> Batches:
+    """What the query asks for of rows with all the columns of `schema`, as large as batches may be."""
+    columns: list[ArrowField] = [schema.field(name) for name in query.columns]
+    for table in cut((projected(batch, query) for batch in batches), pa.schema(columns)):
+        yield from table.to_batches()
+
+
+def projected(batch: pa.RecordBatch, query: FactQuery) -> pa.RecordBatch:
     """The rows within the query's offsets and times, in its columns."""
-    import pyarrow as pa
     import pyarrow.compute as pc
 
     compute: Any = pc
-    keep: Any = None
+    keep: pa.BooleanArray | None = None
     if query.is_ranged:
         first, last, time = (batch.column(name) for name in RANGED[query.fact])
         for limit, rule, column in (
@@ -304,7 +313,7 @@ def projected(batch: "pa.RecordBatch", query: FactQuery) -> "pa.RecordBatch":
             if limit is not None:
                 fits = rule(column, limit)
                 keep = fits if keep is None else compute.and_(keep, fits)
-    columns: list[Any] = [batch.schema.field(name) for name in query.columns]
+    columns: list[ArrowField] = [batch.schema.field(name) for name in query.columns]
     schema = pa.schema([field.remove_metadata() for field in columns])
     if not columns:
         return batch.select([]) if keep is None else batch.filter(keep).select([])
@@ -326,8 +335,8 @@ def _piece_batches(piece: Piece, source: "ByteSource", query: FactQuery, *, deep
         reading = _reading(piece, source, query, deep=deep)
         if query.strict and query.fact in ("spans", *FROM_FILES):
             _require_sound_files(piece, source)
-        for batch in _READERS[query.fact](reading):
-            yield _with_keys(batch, piece, query.fact)
+        for batch in READERS[query.fact](reading):
+            yield with_keys(batch, FACTS[query.fact], piece.topic, piece.partition, str(piece.broker))
     except SourceError as error:
         inside = error.path and not error.path.startswith(source.name)
         raise SourceError(typed_path(source, error.path) if inside else error.path or source.name, error.reason) from error
@@ -340,7 +349,7 @@ def piece_facts(
 
     With `strict`, raises SourceError for what may be readable at the next attempt.
     """
-    reads = _READERS[query.fact]
+    reads = READERS[query.fact]
     if not (strict or piece.is_part):
         yield from reads(FactReading(_plan(piece, source), note, lambda _: None, payloads=query.payloads, deep=deep))
         return
@@ -364,43 +373,18 @@ def _reading(piece: Piece, source: "ByteSource", query: FactQuery, *, deep: bool
 
 
 def _plan(piece: Piece, source: "ByteSource") -> ReplicaPlan:
-    log_dir = LogDir(source, piece.log_dir, LogDirectory("", {}, [], [], []), piece.broker)
-    directory = PartitionDirectory(
-        path="",
-        name=piece.directory,
-        topic=piece.topic,
-        partition=piece.partition,
-        suffix=None,
-        unique_id=None,
-        segments=piece.segments,
-        leftovers=[],
-        entries=piece.entries,
-        snapshots=piece.snapshots,
-        metadata_snapshots=[],
-        unknown=[],
-        irregular=[],
-        legal=True,
-    )
+    log_dir = LogDir(source, piece.log_dir, LogDirectory(""), piece.broker)
+    directory = PartitionDirectory("", piece.directory, piece.topic, piece.partition, segments=piece.segments, legal=True)
+    directory.entries.update(piece.entries)
+    directory.snapshots.extend(piece.snapshots)
     context = ReplicaContext(piece.topic, piece.partition, piece.broker, piece.log_dir, piece.directory)
     following = [] if piece.next_base_offset is None else [piece.next_base_offset]
     context.segment_base_offsets = [*(segment.base_offset for segment in piece.segments if segment.log is not None), *following]
     return ReplicaPlan(log_dir, directory, context, _log_bytes(piece))
 
 
-def _with_keys(batch: "pa.RecordBatch", piece: Piece, fact: str) -> "pa.RecordBatch":
-    import pyarrow as pa
-
-    schema, rows = FACTS[fact].schema, batch.num_rows
-    keys = {
-        "topic": repeated(piece.topic, rows),
-        "partition": pa.repeat(pa.scalar(piece.partition, pa.int32()), rows),
-        "broker": repeated(str(piece.broker), rows),
-    }
-    return pa.RecordBatch.from_arrays([keys[name] if name in keys else batch.column(name) for name in schema.names], schema=schema)
-
-
 def _checkpoints(piece: Piece, source: "ByteSource", query: FactQuery) -> Batches:
-    log_dir = LogDir(source, piece.log_dir, LogDirectory("", {}, [], [], []), piece.broker)
+    log_dir = LogDir(source, piece.log_dir, LogDirectory(""), piece.broker)
     for name in CHECKPOINTS:
         if name in piece.entries:
             with source.open(piece.entries[name].path) as file:
@@ -412,9 +396,14 @@ def _checkpoints(piece: Piece, source: "ByteSource", query: FactQuery) -> Batche
     return checkpoint_facts(Inputs(log_dirs=[log_dir]), ScanOptions())
 
 
+class _Parsed(Protocol):
+    @property
+    def damage(self) -> "Sequence[Damage]": ...
+
+
 def _require_sound_files(piece: Piece, source: "ByteSource") -> None:
     """Raise FormatError at the first bad byte of the small files of a piece."""
-    parsers: list[tuple[Entry | None, Callable[[ByteFile], Any]]] = []
+    parsers: list[tuple[Entry | None, Callable[[ByteFile], _Parsed]]] = []
     for segment in piece.segments:
         parsers.append((segment.index, partial(parse_offset_index, base_offset=segment.base_offset)))
         parsers.append((segment.time_index, partial(parse_time_index, base_offset=segment.base_offset)))
@@ -427,7 +416,7 @@ def _require_sound_files(piece: Piece, source: "ByteSource") -> None:
                 _require_sound(source, entry, parse(file))
 
 
-def _require_sound(source: "ByteSource", entry: "Entry", parsed: Any) -> None:
+def _require_sound(source: "ByteSource", entry: "Entry", parsed: "_Parsed") -> None:
     if parsed.damage:
         first = parsed.damage[0]
         raise FormatError(first.kind, path=typed_path(source, entry.path), position=first.position)

@@ -6,13 +6,17 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, SupportsIndex
+
+import pyarrow as pa
 
 from kafka_forensics.errors import UsageError
 from kafka_forensics.evidence.ledger import Extent
+from kafka_forensics.model.json_objects import Columns
+from kafka_forensics.model.schemas import PARTITION_KEYS, Fact
 
 if TYPE_CHECKING:
-    import pyarrow as pa
+    from kafka_forensics.model.schemas import ArrowArray
 
 
 MAX_ROWS: Final = 64 << 10
@@ -22,20 +26,18 @@ MAX_BYTES: Final = 16 << 20
 _NUMBER_BYTES: Final = 8
 
 
-def record_batches(schema: "pa.Schema", rows: Iterable[tuple[Any, ...]]) -> "Iterator[pa.RecordBatch]":
+def record_batches(schema: pa.Schema, rows: Iterable[tuple[object, ...]]) -> Iterator[pa.RecordBatch]:
     """`rows`, tuples in the order of the columns, as record batches."""
-    import pyarrow as pa
-
     kinds = [field.type for field in schema]
     words = [index for index, kind in enumerate(kinds) if kind in (pa.string(), pa.binary())]
     lists = [index for index, kind in enumerate(kinds) if pa.types.is_nested(kind)]
     fixed = _NUMBER_BYTES * len(kinds)
-    pending: list[tuple[Any, ...]] = []
+    pending: list[tuple[object, ...]] = []
     size = 0
     for row in rows:
         added = fixed
         for index in words:
-            value = row[index]
+            value: Any = row[index]
             if value is not None:
                 added += len(value)
         for index in lists:
@@ -49,19 +51,15 @@ def record_batches(schema: "pa.Schema", rows: Iterable[tuple[Any, ...]]) -> "Ite
         yield record_batch(schema, pending)
 
 
-def record_batch(schema: "pa.Schema", rows: list[tuple[Any, ...]]) -> "pa.RecordBatch":
+def record_batch(schema: pa.Schema, rows: list[tuple[object, ...]]) -> pa.RecordBatch:
     """One record batch of these rows."""
-    import pyarrow as pa
-
     columns = zip(*rows, strict=True)
     arrays = [array(list(values), field.type) for values, field in zip(columns, schema, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def array(values: list[Any], kind: "pa.DataType") -> Any:
+def array(values: list[Any], kind: pa.DataType) -> "ArrowArray":
     """An array of `values`; text that UTF-8 cannot hold is spelled out, a number beyond its type is the type's nearest."""
-    import pyarrow as pa
-
     try:
         return pa.array(values, kind)
     except UnicodeEncodeError:
@@ -73,11 +71,24 @@ def array(values: list[Any], kind: "pa.DataType") -> Any:
         return pa.array([None if value is None else max(-most - 1, min(value, most)) for value in values], kind)
 
 
-def repeated(value: str, rows: int) -> Any:
+def repeated(value: str, rows: int) -> "ArrowArray":
     """`value` in every one of `rows`."""
-    import pyarrow as pa
-
     return pa.repeat(pa.scalar(text(value), pa.string()), rows)
+
+
+def rows_of(columns: Columns, items: Iterable[object]) -> Iterator[tuple[object, ...]]:
+    """The columns of each item, as `record_batches` takes them."""
+    values = list(columns.values())
+    return (tuple([value(item) for value in values]) for item in items)
+
+
+def with_keys(batch: pa.RecordBatch, fact: Fact, topic: str, partition: int | None, broker: str) -> pa.RecordBatch:
+    """Rows as `Fact.own` says, of one replica, with all columns of the fact."""
+    rows = batch.num_rows
+    numbers = pa.repeat(pa.scalar(partition, pa.int32()), rows)
+    keys = dict(zip(PARTITION_KEYS, (repeated(topic, rows), numbers, repeated(broker, rows)), strict=True))
+    arrays = [keys[name] if name in keys else batch.column(name) for name in fact.schema.names]
+    return pa.RecordBatch.from_arrays(arrays, schema=fact.schema)
 
 
 def text(value: str) -> str:
@@ -85,12 +96,12 @@ def text(value: str) -> str:
     return value.encode("utf-8", "backslashreplace").decode()
 
 
-def json_text(value: Any) -> str:
+def json_text(value: object) -> str:
     """`value` as JSON in one line of ASCII."""
     return json.dumps(value, ensure_ascii=True, allow_nan=False, default=_plain)
 
 
-def size_of(value: Any) -> int:
+def size_of(value: object) -> int:
     """About how many bytes `value` takes in a record batch."""
     if isinstance(value, str | bytes):
         return _NUMBER_BYTES + len(value)
@@ -101,10 +112,8 @@ def size_of(value: Any) -> int:
     return _NUMBER_BYTES
 
 
-def cut(batches: "Iterable[pa.RecordBatch]", schema: "pa.Schema") -> "Iterator[pa.Table]":
+def cut(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.Table]:
     """The rows of `batches` in tables of one contiguous chunk, as large as they may be: what a row group is made of."""
-    import pyarrow as pa
-
     pending: list[pa.RecordBatch] = []
     rows = size = 0
     for batch in chain.from_iterable(map(_parts, batches)):
@@ -119,7 +128,7 @@ def cut(batches: "Iterable[pa.RecordBatch]", schema: "pa.Schema") -> "Iterator[p
         yield pa.Table.from_batches(pending, schema).combine_chunks()
 
 
-def _parts(batch: "pa.RecordBatch") -> "Iterator[pa.RecordBatch]":
+def _parts(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     """`batch` in pieces within the limits, halved as often as that takes."""
     if batch.num_rows > 1 and (batch.num_rows > MAX_ROWS or batch.nbytes > MAX_BYTES):
         half = batch.num_rows // 2
@@ -129,17 +138,17 @@ def _parts(batch: "pa.RecordBatch") -> "Iterator[pa.RecordBatch]":
         yield batch
 
 
-def _spelled(value: Any) -> Any:
+def _spelled(value: object) -> object:
     if isinstance(value, str):
         return text(value)
     if isinstance(value, list | tuple):
-        return [_spelled(each) for each in value]
+        return [_spelled(item) for item in value]
     if isinstance(value, dict):
-        return {name: _spelled(each) for name, each in value.items()}
+        return {name: _spelled(item) for name, item in value.items()}
     return value
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: bytes | memoryview | SupportsIndex) -> str | int:
     return value.hex() if isinstance(value, bytes | memoryview) else operator.index(value)
 
 

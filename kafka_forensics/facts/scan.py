@@ -1,10 +1,12 @@
 """Facts that no file tells by itself, read in one task: by what the internal topics say, or by a whole scan of this machine."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
 
 from kafka_forensics.compiled import use_compiled, worth_compiling
 from kafka_forensics.engine.local import scan_inputs
@@ -12,55 +14,47 @@ from kafka_forensics.errors import SourceError
 from kafka_forensics.evidence.inputs import Inputs, gather, gather_log_dirs
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.facts.answers import between_batches, change_batches, group_facts, metadata_facts
-from kafka_forensics.facts.facts import FactReader
-from kafka_forensics.facts.read import projected, read_task
-from kafka_forensics.facts.rows import FROM_COMPARISONS, FROM_SCANS, INCOMPLETE, FactQuery, cut, repeated
+from kafka_forensics.facts.facts import FactReader, Words
+from kafka_forensics.facts.read import asked, read_task
+from kafka_forensics.facts.rows import FROM_COMPARISONS, FROM_SCANS, INCOMPLETE, FactQuery, repeated
 from kafka_forensics.facts.splits import require_brokers, require_readable, require_there, tasks_of
-from kafka_forensics.model.findings import Finding
 from kafka_forensics.model.results import Incomplete
 from kafka_forensics.model.schemas import FACTS, SNAPSHOT, SNAPSHOT_FACTS, fact_named
 from kafka_forensics.questions.changes import compared, gather_snapshots, require_several
 from kafka_forensics.witnesses.witnesses import read_witnesses
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
-
-Words = Callable[[Finding], tuple[str, str | None]]
+    from kafka_forensics.model.schemas import ArrowArray, ArrowField
 
 
 def read_scan(
     task: str, query: FactQuery, words: Words, storage_options: tuple[tuple[str, str], ...] = ()
-) -> "Iterator[pa.RecordBatch]":
+) -> Iterator[pa.RecordBatch]:
     """Rows of the task of a fact that takes a scan, in the columns of the query, as `fact_splits_read.read_task` gives others.
 
     Every copy of what is asked for is read, those of other brokers too. Raises UsageError for paths that make no sense, and
     SourceError if anything could not be read, once all rows were given.
     """
-    import pyarrow as pa
-
     assert query.fact in FROM_SCANS
-    told = json.loads(task)
+    parameters = json.loads(task)
     options = options_of(query, storage_options)
-    inputs = gather(told["scan"], options, elsewhere=True)
+    inputs = gather(parameters["scan"], options, elsewhere=True)
     if query.fact != INCOMPLETE:
         require_readable(inputs)
-    if not told.get("checked"):  # what is asked for may be in other snapshots
+    if not parameters.get("checked"):  # what is asked for may be in other snapshots
         require_brokers(inputs, query)
     keep_wanted(inputs, query)
     use_compiled(worth_compiling(sum(replica_plan.bytes for replica_plan in [*inputs.replicas, *inputs.internal])))
     incomplete: list[Incomplete] = []
-    fields: list[Any] = [FACTS[query.fact].schema.field(name) for name in query.columns]
-    wanted = (projected(wanted_rows(batch, query), query) for batch in _batches(inputs, query, options, words, incomplete))
-    for table in cut(wanted, pa.schema(fields)):
-        yield from table.to_batches()
-    for one in [] if query.fact == INCOMPLETE else [*incomplete, *inputs.incomplete]:
-        raise SourceError(one.path, one.reason)
+    batches = _batches(inputs, query, options, words, incomplete)
+    yield from asked((wanted_rows(batch, query) for batch in batches), query, FACTS[query.fact].schema)
+    for gap in [] if query.fact == INCOMPLETE else [*incomplete, *inputs.incomplete]:
+        raise SourceError(gap.path, gap.reason)
 
 
 def _batches(
     inputs: Inputs, query: FactQuery, options: ScanOptions, words: Words, incomplete: list[Incomplete]
-) -> "Iterator[pa.RecordBatch]":
+) -> Iterator[pa.RecordBatch]:
     witnesses = read_witnesses(inputs)
     if query.fact == "metadata_history":
         yield from metadata_facts(witnesses, options)
@@ -85,13 +79,11 @@ def keep_wanted(inputs: Inputs, query: FactQuery) -> None:
     inputs.replicas = [
         replica_plan for replica_plan in inputs.replicas if query.wants(replica_plan.context.topic, replica_plan.context.partition)
     ]
-    inputs.aside = {where: found for where, found in inputs.aside.items() if query.wants(*where)}
+    inputs.aside = {where: paths for where, paths in inputs.aside.items() if query.wants(*where)}
 
 
-def wanted_rows(batch: "pa.RecordBatch", query: FactQuery) -> "pa.RecordBatch":
+def wanted_rows(batch: pa.RecordBatch, query: FactQuery) -> pa.RecordBatch:
     """Rows of the topics, partitions and brokers that are asked for."""
-    import pyarrow as pa
-
     of_brokers = "broker" in batch.schema.names
 
     @cache
@@ -100,7 +92,7 @@ def wanted_rows(batch: "pa.RecordBatch", query: FactQuery) -> "pa.RecordBatch":
 
     if not (query.topics or query.partitions or query.brokers):
         return batch
-    columns: list[Any] = [batch.column(name).to_pylist() if name in batch.schema.names else [None] * batch.num_rows
+    columns = [batch.column(name).to_pylist() if name in batch.schema.names else [None] * batch.num_rows
                           for name in ("topic", "partition", "broker")]  # fmt: skip
     return batch.filter(pa.array([wants(*row) for row in zip(*columns, strict=True)], pa.bool_()))
 
@@ -139,41 +131,37 @@ def _together(gathered: Mapping[str, Inputs]) -> Inputs:
     return Inputs([log_dir for inputs in gathered.values() for log_dir in inputs.log_dirs])
 
 
-def read_snapshots(task: str, query: FactQuery, words: Words, storage_options: Pairs = ()) -> "Iterator[pa.RecordBatch]":
+def read_snapshots(task: str, query: FactQuery, words: Words, storage_options: Pairs = ()) -> Iterator[pa.RecordBatch]:
     """Rows of a task in the columns of the query, of which `snapshot` may be one.
 
     Raises what `fact_splits_read.read_task` and `fact_splits_scan.read_scan` do.
     """
-    told = json.loads(task)
-    if "compare" in told:
-        yield from _read_compared(told["compare"], query, words, storage_options)
+    parameters = json.loads(task)
+    if "compare" in parameters:
+        yield from _read_compared(parameters["compare"], query, words, storage_options)
         return
     own = tuple(name for name in query.columns if name != _NAME)
     without = replace(query, columns=own)
     if query.fact in FROM_SCANS:
-        batches = read_scan(told["task"], without, words, storage_options)
+        batches = read_scan(parameters["task"], without, words, storage_options)
     else:
-        batches = read_task(told["task"], without, storage_options)
+        batches = read_task(parameters["task"], without, storage_options)
     for batch in batches:
-        yield _named(batch, query, told["snapshot"]) if _NAME in query.columns else batch
+        yield _named(batch, query, parameters["snapshot"]) if _NAME in query.columns else batch
 
 
-def _named(batch: "pa.RecordBatch", query: FactQuery, name: str) -> "pa.RecordBatch":
+def _named(batch: pa.RecordBatch, query: FactQuery, name: str) -> pa.RecordBatch:
     """The rows with the name of their snapshot, in the columns of the query."""
-    import pyarrow as pa
-
     of_snapshot = repeated(name, batch.num_rows)
-    columns: list[Any] = [of_snapshot if column == _NAME else batch.column(column) for column in query.columns]
-    fields: list[Any] = [SNAPSHOT if column == _NAME else batch.schema.field(column) for column in query.columns]
+    columns: list[ArrowArray] = [of_snapshot if column == _NAME else batch.column(column) for column in query.columns]
+    fields: list[ArrowField] = [SNAPSHOT if column == _NAME else batch.schema.field(column) for column in query.columns]
     return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))
 
 
 def _read_compared(
     snapshots: dict[str, list[str]], query: FactQuery, words: Words, storage_options: Pairs
-) -> "Iterator[pa.RecordBatch]":
+) -> Iterator[pa.RecordBatch]:
     """Rows of what takes a comparison of the snapshots, as the local engine compares them."""
-    import pyarrow as pa
-
     options = options_of(query, storage_options)
     gathered = gather_snapshots(snapshots, options)
     for inputs in gathered.values():
@@ -182,26 +170,24 @@ def _read_compared(
     for inputs in gathered.values():
         keep_wanted(inputs, query)
     incomplete: list[Incomplete] = []
-    schema = fact_named(query.fact, SNAPSHOT_FACTS).schema
-    fields: list[Any] = [SNAPSHOT if name == _NAME else schema.field(name) for name in query.columns]
-    rows = _compared_batches(gathered, query, options, words, incomplete)
-    for table in cut((projected(wanted_rows(batch, query), query) for batch in rows), pa.schema(fields)):
-        yield from table.to_batches()
-    for one in [*incomplete, *(one for inputs in gathered.values() for one in inputs.incomplete)]:
-        raise SourceError(one.path, one.reason)
+    schema = pa.schema([SNAPSHOT, *fact_named(query.fact, SNAPSHOT_FACTS).schema])
+    batches = _compared_batches(gathered, query, options, words, incomplete)
+    yield from asked((wanted_rows(batch, query) for batch in batches), query, schema)
+    for gap in [*incomplete, *(gap for inputs in gathered.values() for gap in inputs.incomplete)]:
+        raise SourceError(gap.path, gap.reason)
 
 
 def _compared_batches(
     gathered: Mapping[str, Inputs], query: FactQuery, options: ScanOptions, words: Words, incomplete: list[Incomplete]
-) -> "Iterator[pa.RecordBatch]":
-    found = compared(gathered, options)
-    result = found.result
-    incomplete += [*result.incomplete, *(one for scan in result.snapshots.values() for one in scan.incomplete)]
+) -> Iterator[pa.RecordBatch]:
+    compared_snapshots = compared(gathered, options)
+    result = compared_snapshots.result
+    incomplete += [*result.incomplete, *(gap for scan in result.snapshots.values() for gap in scan.incomplete)]
     if query.fact != "findings":
         yield from change_batches(result.changes)
         return
     every = replace(query, columns=(_NAME, *fact_named(query.fact).schema.names))
-    for snapshot in found.snapshots:
+    for snapshot in compared_snapshots.snapshots:
         reader = FactReader(
             snapshot.inputs, options, result.snapshots[snapshot.name], snapshot.witnesses, words, query.payloads, incomplete
         )

@@ -1,29 +1,35 @@
 """Facts of the small files: index entries, epoch entries, producers of snapshots, and the lines of offset checkpoints."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import astuple
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
+import pyarrow as pa
 
 from kafka_forensics.errors import SourceError
 from kafka_forensics.evidence.inputs import CHECKPOINTS, Inputs, broker_order
 from kafka_forensics.evidence.options import ScanOptions, fits
 from kafka_forensics.facts.log import FactReading
 from kafka_forensics.facts.rows import MAX_ROWS, record_batches, repeated
-from kafka_forensics.model.constants import INDEX_ENTRY_SIZE, PRODUCER_SNAPSHOT_ENTRY_SIZE, TIME_INDEX_ENTRY_SIZE
+from kafka_forensics.model.constants import (
+    INDEX_ENTRY_SIZE,
+    PRODUCER_SNAPSHOT_ENTRY_SIZE,
+    PRODUCER_SNAPSHOT_HEADER_SIZE,
+    TIME_INDEX_ENTRY_SIZE,
+)
 from kafka_forensics.model.schemas import FACTS
 from kafka_forensics.parsers.checkpoints import parse_leader_epochs
 from kafka_forensics.parsers.indexes import parse_offset_index, parse_producer_snapshot, parse_time_index, parse_transaction_index
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from numpy.typing import NDArray
 
+    from kafka_forensics.model.schemas import ArrowArray
     from kafka_forensics.storage.source import ByteFile, Entry
 
 Parsed = TypeVar("Parsed")
-_SNAPSHOT_HEADER_SIZE: Final = 10
 
 
 def _parsed(reading: FactReading, entry: "Entry", parse: "Callable[[ByteFile], Parsed]") -> Parsed | None:
@@ -36,7 +42,7 @@ def _parsed(reading: FactReading, entry: "Entry", parse: "Callable[[ByteFile], P
         return None
 
 
-def index_facts(reading: FactReading) -> "Iterator[pa.RecordBatch]":
+def index_facts(reading: FactReading) -> Iterator[pa.RecordBatch]:
     """Record batches of `index_entries`, as `Fact.own` says."""
     for segment in reading.plan.directory.segments:
         base_offset = segment.base_offset
@@ -56,14 +62,12 @@ def index_facts(reading: FactReading) -> "Iterator[pa.RecordBatch]":
 
 def _index_batches(
     reading: FactReading, entry: "Entry", index_type: str, width: int, columns: "dict[str, NDArray[np.int64]]"
-) -> "Iterator[pa.RecordBatch]":
-    import pyarrow as pa
-
+) -> Iterator[pa.RecordBatch]:
     schema = FACTS["index_entries"].own
     entries = len(columns["offset"])
     for start in range(0, entries, MAX_ROWS):
         rows = min(MAX_ROWS, entries - start)
-        known: dict[str, Any] = {name: pa.array(values[start : start + rows]) for name, values in columns.items()}
+        known: dict[str, ArrowArray] = {name: pa.array(values[start : start + rows]) for name, values in columns.items()}
         known |= dict(zip(("log_dir", "file"), (repeated(name, rows) for name in reading.place(entry)), strict=True))
         known["index_type"] = repeated(index_type, rows)
         known["position"] = pa.array(np.arange(start, start + rows, dtype=np.int64) * width)
@@ -71,28 +75,21 @@ def _index_batches(
         yield pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _aborted_batches(reading: FactReading, entry: "Entry") -> "Iterator[pa.RecordBatch]":
+def _aborted_batches(reading: FactReading, entry: "Entry") -> Iterator[pa.RecordBatch]:
     index = _parsed(reading, entry, parse_transaction_index)
     place = reading.place(entry)
     rows = (
         (
             *place,
-            "transaction",
-            txn.position,
-            None,
-            None,
-            None,
-            txn.producer_id,
-            txn.first_offset,
-            txn.last_offset,
-            txn.last_stable_offset,
+            *("transaction", txn.position, None, None, None),
+            *(txn.producer_id, txn.first_offset, txn.last_offset, txn.last_stable_offset),
         )
         for txn in (() if index is None else index.entries)
     )
     return record_batches(FACTS["index_entries"].own, rows)
 
 
-def epoch_facts(reading: FactReading) -> "Iterator[pa.RecordBatch]":
+def epoch_facts(reading: FactReading) -> Iterator[pa.RecordBatch]:
     """Record batches of `epoch_entries`, as `Fact.own` says."""
     entry = reading.plan.directory.entries.get("leader-epoch-checkpoint")
     parsed = None if entry is None else _parsed(reading, entry, parse_leader_epochs)
@@ -103,12 +100,12 @@ def epoch_facts(reading: FactReading) -> "Iterator[pa.RecordBatch]":
     return record_batches(FACTS["epoch_entries"].own, rows)
 
 
-def producer_facts(reading: FactReading) -> "Iterator[pa.RecordBatch]":
+def producer_facts(reading: FactReading) -> Iterator[pa.RecordBatch]:
     """Record batches of `producer_states`, as `Fact.own` says."""
     return record_batches(FACTS["producer_states"].own, _producer_rows(reading))
 
 
-def _producer_rows(reading: FactReading) -> Iterator[tuple[Any, ...]]:
+def _producer_rows(reading: FactReading) -> Iterator[tuple[object, ...]]:
     for offset, entry in reading.plan.directory.snapshots:
         snapshot = _parsed(reading, entry, partial(parse_producer_snapshot, offset=offset))
         place = reading.place(entry)
@@ -116,25 +113,18 @@ def _producer_rows(reading: FactReading) -> Iterator[tuple[Any, ...]]:
             yield (
                 *place,
                 offset,
-                _SNAPSHOT_HEADER_SIZE + row * PRODUCER_SNAPSHOT_ENTRY_SIZE,
-                producer_entry.producer_id,
-                producer_entry.producer_epoch,
-                producer_entry.last_sequence,
-                producer_entry.last_offset,
-                producer_entry.offset_delta,
-                producer_entry.timestamp,
-                producer_entry.coordinator_epoch,
-                producer_entry.current_txn_first_offset,
+                PRODUCER_SNAPSHOT_HEADER_SIZE + row * PRODUCER_SNAPSHOT_ENTRY_SIZE,
+                *astuple(producer_entry),
             )
 
 
-def checkpoint_facts(inputs: Inputs, options: ScanOptions) -> "Iterator[pa.RecordBatch]":
+def checkpoint_facts(inputs: Inputs, options: ScanOptions) -> Iterator[pa.RecordBatch]:
     """Record batches of `checkpoints`, by broker, log directory, file, topic and partition; only of what was asked for."""
     return record_batches(FACTS["checkpoints"].schema, _checkpoint_rows(inputs, options))
 
 
-def _checkpoint_rows(inputs: Inputs, options: ScanOptions) -> Iterator[tuple[Any, ...]]:
-    for log_dir in sorted(inputs.log_dirs, key=lambda each: (broker_order(each.broker), each.name)):
+def _checkpoint_rows(inputs: Inputs, options: ScanOptions) -> Iterator[tuple[object, ...]]:
+    for log_dir in sorted(inputs.log_dirs, key=lambda log_dir: (broker_order(log_dir.broker), log_dir.name)):
         if options.broker is not None and str(log_dir.broker) != options.broker:
             continue
         for file in CHECKPOINTS:

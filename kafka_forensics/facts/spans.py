@@ -2,9 +2,10 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
+import pyarrow as pa
 
 from kafka_forensics.errors import SourceError
 from kafka_forensics.facts.log import FactReading
@@ -13,22 +14,21 @@ from kafka_forensics.model.batches import BatchChunk, BatchColumn, Damage
 from kafka_forensics.model.constants import (
     INDEX_ENTRY_SIZE,
     PRODUCER_SNAPSHOT_ENTRY_SIZE,
+    PRODUCER_SNAPSHOT_HEADER_SIZE,
     TIME_INDEX_ENTRY_SIZE,
     TXN_INDEX_ENTRY_SIZE,
 )
+from kafka_forensics.model.json_objects import Json
 from kafka_forensics.model.schemas import FACTS
 from kafka_forensics.parsers.indexes import parse_offset_index, parse_producer_snapshot, parse_time_index, parse_transaction_index
 from kafka_forensics.parsers.log import check_batch_in_file, inspector
 from kafka_forensics.parsers.log_dir import SegmentFiles
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from kafka_forensics.storage.source import ByteFile, Entry
 
 SPAN_BYTES: Final = 64 << 20
 """Batches that begin on either side of a multiple of this many bytes are never in one span, so that a file may be read in parts."""
-_SNAPSHOT_HEADER_SIZE: Final = 10
 _KINDS: Final = {"SEG_ZERO_TAIL": "zero_tail", "BUDGET_EXCEEDED": "skipped"}
 
 
@@ -43,9 +43,9 @@ class Span:
     base_offset: int = -1
     last_offset: int = -1
     count: int = 0
-    detail: dict[str, Any] = field(default_factory=dict)
+    detail: Json = field(default_factory=dict)
 
-    def row(self) -> tuple[Any, ...]:
+    def row(self) -> tuple[object, ...]:
         """The row in the order of the columns, behind the place."""
         known = self.count > 0 or self.base_offset >= 0
         return (
@@ -60,12 +60,12 @@ class Span:
         )
 
 
-def span_facts(reading: FactReading) -> "Iterator[pa.RecordBatch]":
+def span_facts(reading: FactReading) -> Iterator[pa.RecordBatch]:
     """Record batches of `spans`, as `Fact.own` says."""
     return record_batches(FACTS["spans"].own, _rows(reading))
 
 
-def _rows(reading: FactReading) -> Iterator[tuple[Any, ...]]:
+def _rows(reading: FactReading) -> Iterator[tuple[object, ...]]:
     directory = reading.plan.directory
     for segment in directory.segments:
         if segment.log is not None:
@@ -81,21 +81,21 @@ def _rows(reading: FactReading) -> Iterator[tuple[Any, ...]]:
         yield from _file_rows(reading, entry, ("snapshot", offset))
 
 
-def _file_rows(reading: FactReading, entry: "Entry", what: SegmentFiles | tuple[str, int]) -> Iterator[tuple[Any, ...]]:
+def _file_rows(reading: FactReading, entry: "Entry", content: SegmentFiles | tuple[str, int]) -> Iterator[tuple[object, ...]]:
     """Rows of one file: the `.log` of a segment, or another kind with the offset in its name."""
     place = reading.place(entry)
-    for span in _tiled(_read(reading, entry, what), lambda: reading.extent(entry)):
+    for span in _tiled(_read(reading, entry, content), lambda: reading.extent(entry)):
         yield *place, *span.row()
 
 
-def _read(reading: FactReading, entry: "Entry", what: SegmentFiles | tuple[str, int]) -> Iterator[Span]:
+def _read(reading: FactReading, entry: "Entry", content: SegmentFiles | tuple[str, int]) -> Iterator[Span]:
     """Spans in file order, as far as the file can be read."""
     try:
         with reading.plan.log_dir.source.open(entry.path) as file:
-            if isinstance(what, SegmentFiles):
-                yield from _log_spans(reading, what, file)
+            if isinstance(content, SegmentFiles):
+                yield from _log_spans(reading, content, file)
             else:
-                yield from _small_spans(file, *what)
+                yield from _small_spans(file, *content)
     except SourceError as error:
         reading.missing(entry, error)
 
@@ -114,14 +114,14 @@ def _tiled(spans: Iterator[Span], extent: Callable[[], tuple[int, int]]) -> Iter
         if span.start >= span.end:
             continue
         filler = Span(cursor, span.start, "damaged") if span.start > cursor else None
-        for one in (filler, span):
-            if one is None:
+        for piece in (filler, span):
+            if piece is None:
                 continue
-            if last is not None and _join(last, one):
+            if last is not None and _join(last, piece):
                 continue
             if last is not None:
                 yield last
-            last = one
+            last = piece
         cursor = span.end
     if last is not None:
         yield last
@@ -184,11 +184,11 @@ def _chunk_spans(chunk: BatchChunk) -> Iterator[Span]:
             int(lasts[end - 1]),
             int(end - first),
         )
-        found = inside.get(int(first))
-        if found is not None:
-            span.damage_kind, span.detail = found.kind, dict(found.detail)
+        inner = inside.get(int(first))
+        if inner is not None:
+            span.damage_kind, span.detail = inner.kind, dict(inner.detail)
         spans.append(span)
-    spans.sort(key=lambda one: (one.start, one.end))
+    spans.sort(key=lambda span: (span.start, span.end))
     yield from spans
 
 
@@ -210,7 +210,12 @@ def _small_spans(file: "ByteFile", kind: str, base_offset: int) -> Iterator[Span
         width, count, damage = TXN_INDEX_ENTRY_SIZE, len(transactions.entries), transactions.damage
     else:
         snapshot = parse_producer_snapshot(file, base_offset)
-        header, width, count, damage = _SNAPSHOT_HEADER_SIZE, PRODUCER_SNAPSHOT_ENTRY_SIZE, len(snapshot.entries), snapshot.damage
+        header, width, count, damage = (
+            PRODUCER_SNAPSHOT_HEADER_SIZE,
+            PRODUCER_SNAPSHOT_ENTRY_SIZE,
+            len(snapshot.entries),
+            snapshot.damage,
+        )
     size = file.size_in_bytes
     behind = size - (size - header) % width if size >= header else 0
     spans = [Span(0, min(header, size), "header")] if header else []
@@ -222,9 +227,9 @@ def _small_spans(file: "ByteFile", kind: str, base_offset: int) -> Iterator[Span
 def _overlaid(spans: list[Span], damage: list[Damage], width: int) -> Iterator[Span]:
     """`spans` with the damaged bytes cut out of them, and the damage, by position; entries of `width` bytes are counted."""
     cuts = []
-    for one in sorted(damage, key=lambda each: (each.position, each.size_in_bytes)):
-        kind, end = _KINDS.get(one.kind, "damaged"), one.position + one.size_in_bytes
-        cuts.append(Span(one.position, end, kind, one.kind, one.base_offset, one.last_offset, detail=dict(one.detail)))
+    for item in sorted(damage, key=lambda item: (item.position, item.size_in_bytes)):
+        kind, end = _KINDS.get(item.kind, "damaged"), item.position + item.size_in_bytes
+        cuts.append(Span(item.position, end, kind, item.kind, item.base_offset, item.last_offset, detail=dict(item.detail)))
     pieces = list(cuts)
     for span in spans:
         start = span.start
@@ -234,5 +239,5 @@ def _overlaid(spans: list[Span], damage: list[Damage], width: int) -> Iterator[S
                 whole = (stop - start) // width if span.kind == "entries" else 0
                 pieces.append(Span(start, stop, span.kind, None, span.base_offset, span.last_offset, whole))
             start = max(start, cut.end)
-    pieces.sort(key=lambda one: (one.start, one.end))
+    pieces.sort(key=lambda span: (span.start, span.end))
     yield from pieces

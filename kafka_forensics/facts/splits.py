@@ -6,9 +6,10 @@ Small files go together, large `.log` files are cut. Where exactly a part begins
 
 import json
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, Final
+from functools import partial
+from typing import Final
 
 from kafka_forensics.engine.work_plan import FILE_COST_BYTES, packed
 from kafka_forensics.errors import SourceError, UsageError, perhaps_meant
@@ -18,6 +19,7 @@ from kafka_forensics.evidence.paths import members_left_out
 from kafka_forensics.facts.rows import FROM_LOGS, FROM_SCANS, FactQuery
 from kafka_forensics.facts.spans import SPAN_BYTES
 from kafka_forensics.judging.scanning import DEEP_BELOW_BYTES
+from kafka_forensics.model.json_objects import JsonArray
 from kafka_forensics.parsers.log_dir import PartitionDirectory, SegmentFiles
 from kafka_forensics.storage.archives import reading_order
 from kafka_forensics.storage.open import address_of
@@ -62,11 +64,11 @@ def encode(pieces: list[Piece], *, deep: bool) -> str:
 
 def decode(task: str) -> tuple[list[Piece], bool]:
     """The pieces of a task, and `deep`."""
-    told = json.loads(task)
-    return [_unpacked(one) for one in told["pieces"]], told["deep"]
+    fields = json.loads(task)
+    return [_unpacked(piece) for piece in fields["pieces"]], fields["deep"]
 
 
-def _packed(piece: Piece) -> list[Any]:
+def _packed(piece: Piece) -> JsonArray:
     return [
         piece.source,
         piece.log_dir,
@@ -88,8 +90,8 @@ def _packed(piece: Piece) -> list[Any]:
     ]
 
 
-def _unpacked(told: list[Any]) -> Piece:
-    source, log_dir, broker, topic, partition, directory, segments, snapshots, entries, following, start, end, index, times = told
+def _unpacked(fields: JsonArray) -> Piece:
+    source, log_dir, broker, topic, partition, directory, segments, snapshots, entries, following, start, end, index, times = fields
     return Piece(
         source,
         log_dir,
@@ -108,16 +110,16 @@ def _unpacked(told: list[Any]) -> Piece:
     )
 
 
-def _file(entry: Entry | None) -> list[Any] | None:
+def _file(entry: Entry | None) -> JsonArray | None:
     return None if entry is None else [entry.path, entry.size_in_bytes]
 
 
-def _entry(told: list[Any] | None) -> Entry | None:
-    return None if told is None else _known(told)
+def _entry(file: JsonArray | None) -> Entry | None:
+    return None if file is None else _known(file)
 
 
-def _known(told: list[Any]) -> Entry:
-    path, size_in_bytes = told
+def _known(file: JsonArray) -> Entry:
+    path, size_in_bytes = file
     return Entry(path, EntryKind.FILE, size_in_bytes, 0, None)
 
 
@@ -166,14 +168,14 @@ def _tasks(units: Iterable[tuple[ByteSource, Iterable[Unit]]], query: FactQuery,
     streams: dict[int, tuple[ByteSource, list[Unit]]] = {}
 
     def seekable() -> Iterator[Unit]:
-        for source, found in units:
+        for source, source_units in units:
             if source.seekable:
-                yield from found
+                yield from source_units
             else:
-                streams.setdefault(id(source), (source, []))[1].extend(found)
+                streams.setdefault(id(source), (source, []))[1].extend(source_units)
 
     tasks = [encode(_joined(pieces), deep=deep) for pieces in packed(seekable(), query.split_bytes)]
-    return tasks + [encode(_in_order(source, found), deep=deep) for source, found in streams.values() if found]
+    return tasks + [encode(_in_order(source, source_units), deep=deep) for source, source_units in streams.values() if source_units]
 
 
 def require_readable(inputs: Inputs) -> None:
@@ -203,22 +205,22 @@ def require_there(inputs: Inputs, query: FactQuery) -> None:
         numbers = sorted(
             {directory.partition or 0 for _, directory in every if FactQuery("", (), topics=query.topics).wants(directory.topic, 0)}
         )
-        asked = ",".join(f"{first}-{last}" if last > first else str(first) for first, last in query.partitions)
-        raise _nothing("partitions", asked, [str(number) for number in numbers])
+        wanted = ",".join(f"{first}-{last}" if last > first else str(first) for first, last in query.partitions)
+        raise _nothing("partitions", wanted, [str(number) for number in numbers])
 
 
 def require_brokers(inputs: Inputs, query: FactQuery) -> None:
     """Raise UsageError if a broker that is asked for is not among the copies."""
-    there = [str(one) for one in sorted({log_dir.broker for log_dir in inputs.log_dirs}, key=broker_order)]
-    for asked in query.brokers:
-        if asked not in there:
-            raise _nothing("brokers", asked, there)
+    there = [str(broker) for broker in sorted({log_dir.broker for log_dir in inputs.log_dirs}, key=broker_order)]
+    for broker in query.brokers:
+        if broker not in there:
+            raise _nothing("brokers", broker, there)
 
 
-def _nothing(option: str, asked: str, there: list[str]) -> UsageError:
-    meant = perhaps_meant(asked, there)
+def _nothing(option: str, wanted: str, there: list[str]) -> UsageError:
+    meant = perhaps_meant(wanted, there)
     return UsageError(
-        f"nothing fits {option}={asked}", hint=f"{meant}there is {listed(there)}" if there else "there is none at all"
+        f"nothing fits {option}={wanted}", hint=f"{meant}there is {listed(there)}" if there else "there is none at all"
     )
 
 
@@ -233,48 +235,54 @@ def _every(inputs: Inputs) -> list[tuple[LogDir, PartitionDirectory]]:
 
 def _replicas(inputs: Inputs, query: FactQuery) -> list[tuple[LogDir, PartitionDirectory]]:
     """What is asked for, in the order of a scan."""
-    found = [one for one in _every(inputs) if query.wants(one[1].topic, one[1].partition) and query.wants_broker(one[0].broker)]
-    return sorted(found, key=lambda one: (one[1].topic, one[1].partition, broker_order(one[0].broker), one[0].name))
+    wanted = [
+        (log_dir, directory)
+        for log_dir, directory in _every(inputs)
+        if query.wants(directory.topic, directory.partition) and query.wants_broker(log_dir.broker)
+    ]
+    return sorted(
+        wanted, key=lambda replica: (replica[1].topic, replica[1].partition, broker_order(replica[0].broker), replica[0].name)
+    )
 
 
-def _piece(log_dir: LogDir, directory: PartitionDirectory, **more: Any) -> Piece:
-    return Piece(
+def _piece(log_dir: LogDir, directory: PartitionDirectory) -> Callable[..., Piece]:
+    return partial(
+        Piece,
         address_of(log_dir.source),
         log_dir.name,
         log_dir.broker,
         directory.topic or "",
         directory.partition or 0,
         directory.name,
-        **more,
     )
 
 
 def _checkpoints(log_dir: LogDir) -> Unit:
     """The checkpoints of a log directory, as a piece without a partition."""
-    nobody = PartitionDirectory("", "", None, None, None, None, [], [], {}, [], [], [], [], legal=False)
+    nobody = PartitionDirectory("", "", None, None)
     entries = {name: log_dir.found.entries[name] for name in CHECKPOINTS if name in log_dir.found.entries}
-    return _piece(log_dir, nobody, entries=entries), _weight(entries.values())
+    return _piece(log_dir, nobody)(entries=entries), _weight(entries.values())
 
 
 def _units(log_dir: LogDir, directory: PartitionDirectory, query: FactQuery) -> Iterator[Unit]:
     """What the fact needs of a replica."""
     if query.fact in FROM_LOGS:
-        logs = [one for one in directory.segments if one.log is not None]
+        logs = [segment for segment in directory.segments if segment.log is not None]
         following = dict(zip((log.base_offset for log in logs), (log.base_offset for log in logs[1:]), strict=False))
         for segment in directory.segments if query.fact == "spans" else logs:
             yield from _of_segment(log_dir, directory, segment, following.get(segment.base_offset), query)
     if query.fact == "index_entries":
-        for one in directory.segments:
-            files = [entry for entry in (one.index, one.time_index, one.transaction_index) if entry is not None]
+        for segment in directory.segments:
+            files = [entry for entry in (segment.index, segment.time_index, segment.transaction_index) if entry is not None]
             if files:
-                segment = SegmentFiles(one.base_offset, None, one.index, one.time_index, one.transaction_index)
-                yield _piece(log_dir, directory, segments=[segment]), _weight(files)
+                indexes = SegmentFiles(segment.base_offset, None, segment.index, segment.time_index, segment.transaction_index)
+                yield _piece(log_dir, directory)(segments=[indexes]), _weight(files)
     if query.fact == "epoch_entries" and "leader-epoch-checkpoint" in directory.entries:
         entry = directory.entries["leader-epoch-checkpoint"]
-        yield _piece(log_dir, directory, entries={entry.name: entry}), _weight([entry])
+        yield _piece(log_dir, directory)(entries={entry.name: entry}), _weight([entry])
     if query.fact in ("producer_states", "spans"):
         for offset, entry in directory.snapshots:
-            yield _piece(log_dir, directory, snapshots=[(offset, entry)]), _weight([entry])
+            yield _piece(log_dir, directory)(snapshots=[(offset, entry)]), _weight([entry])
 
 
 def _of_segment(
@@ -288,16 +296,14 @@ def _of_segment(
     files = segment if every else SegmentFiles(segment.base_offset, segment.log)
     if query.is_ranged:
         files = SegmentFiles(segment.base_offset, segment.log, segment.index, segment.time_index)
-    weight = _weight(one for one in (segment.log, *((segment.index, segment.time_index) if every else ())) if one is not None)
+    weight = _weight(entry for entry in (segment.log, *((segment.index, segment.time_index) if every else ())) if entry is not None)
     points = _points(log_dir.source, segment, query)
     if len(points) == 1:
-        yield _piece(log_dir, directory, segments=[files], next_base_offset=following), weight
+        yield _piece(log_dir, directory)(segments=[files], next_base_offset=following), weight
         return
     for start, end in zip(points, [*points[1:], None], strict=True):
         yield (
-            _piece(
-                log_dir,
-                directory,
+            _piece(log_dir, directory)(
                 segments=[files if start == 0 else SegmentFiles(segment.base_offset, segment.log)],
                 next_base_offset=following,
                 start=start,
@@ -364,5 +370,5 @@ def _first_path(piece: Piece) -> str:
         for entry in (segment.log, segment.index, segment.time_index, segment.transaction_index):
             if entry is not None:
                 return entry.path
-    entries = (*(each for _, each in piece.snapshots), *piece.entries.values())
+    entries = (*(entry for _, entry in piece.snapshots), *piece.entries.values())
     return entries[0].path if entries else ""

@@ -169,16 +169,16 @@ def merge_replica(
     for folded in stretches:
         split = folded.split
         right = split.first or landed == split.start
-        for one in [folded] if right else refold(replace(split, start=min(landed, split.end))):
-            landed = one.landed if one.split.first else max(landed, one.landed)
-            show(one)
+        for again in [folded] if right else refold(replace(split, start=min(landed, split.end))):
+            landed = again.landed if again.split.first else max(landed, again.landed)
+            show(again)
             if merged is None:
-                merged = one.state
+                merged = again.state
                 continue
-            if one.split.first:
+            if again.split.first:
                 snapshot.at(split.segment.base_offset, merged)
-            merged.make_room(one.state)
-            merged.merge(one.state)
+            merged.make_room(again.state)
+            merged.merge(again.state)
             snapshot.merged(merged)
     state = merged or ReplicaState(0, compacted=plan.context.compacted)
     replica = whole(plan.context, state, misplaced)

@@ -1,5 +1,7 @@
 """A replica's `.txnindex` and `.snapshot` files, read when its log is folded, against what the log says."""
 
+from typing import TYPE_CHECKING
+
 from kafka_forensics.analysis.catalogue import finding
 from kafka_forensics.analysis.replica import Replica, ReplicaState, forgotten_transactions, snapshot_open
 from kafka_forensics.analysis.transactions import IndexCheck, compare_with_snapshot
@@ -9,6 +11,9 @@ from kafka_forensics.model.files import ProducerEntry, ProducerSnapshot, Transac
 from kafka_forensics.model.findings import Finding, Severity
 from kafka_forensics.parsers.indexes import parse_producer_snapshot, parse_transaction_index
 from kafka_forensics.storage.source import Entry
+
+if TYPE_CHECKING:
+    from kafka_forensics.analysis.evidence_classes import CountEvidence
 
 
 class SnapshotCheck:
@@ -79,7 +84,7 @@ class SnapshotCheck:
             place = plan.context.place(
                 entry.name, byte_start=first.position, byte_end=first.position + first.size_in_bytes, offset_end=offset
             )
-            earlier = [one for one, _ in plan.directory.snapshots if one < offset] or plan.context.segment_base_offsets[:1]
+            earlier = [start for start, _ in plan.directory.snapshots if start < offset] or plan.context.segment_base_offsets[:1]
             evidence = dict(first.detail) | {"places": len(snapshot.damage), "rebuilt_from": earlier[-1] if earlier else 0}
             self.findings.append(finding("PRODUCER_SNAPSHOT_CORRUPT", place, evidence))
         return snapshot
@@ -91,9 +96,9 @@ def transaction_findings(plan: ReplicaPlan, replica: Replica, snapshots: Snapsho
     runs = state.producers.runs
     findings = state.producers.findings(context)
     if context.topic != CLUSTER_METADATA_TOPIC:
-        told = state.transactions.findings(context, runs, replica.log_end_offset)
+        of_transactions = state.transactions.findings(context, runs, replica.log_end_offset)
         findings += [
-            one for one in told if replica.end_is_known or one.kind != "TXN_OPEN"
+            txn for txn in of_transactions if replica.end_is_known or txn.kind != "TXN_OPEN"
         ]  # its marker may be in what was not read
         findings += snapshots.aborted(replica)
         findings += _missing_snapshots(plan, replica)
@@ -108,7 +113,7 @@ def _missing_snapshots(plan: ReplicaPlan, replica: Replica) -> list[Finding]:
     producers = len(replica.state.producers)
     if not replica.context.clean_shutdown or plan.directory.snapshots or not producers:
         return []
-    evidence = {"count": producers}
+    evidence: CountEvidence = {"count": producers}
     if still_open := replica.state.transactions.counts().open:
         evidence["open_transactions"] = still_open
     severity = Severity.WARNING if plan.log_dir.has_snapshots else None

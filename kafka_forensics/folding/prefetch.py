@@ -49,7 +49,7 @@ class Room:
         """The split of this number is merged now, and those before it are gone."""
         with self._changed:
             self._turn = number
-            self._held = {each: size for each, size in self._held.items() if each >= number}
+            self._held = {held_number: size for held_number, size in self._held.items() if held_number >= number}
             self._changed.notify_all()
 
     def open(self) -> None:

@@ -1,7 +1,7 @@
 """The ledger of expectation in a scan: its rows from what was gathered, and the findings about replicas without a copy."""
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 from kafka_forensics.analysis.catalogue import finding, on_premises
 from kafka_forensics.analysis.replicas import electable
@@ -26,6 +26,16 @@ from kafka_forensics.model.findings import Confidence, Finding, Place, Severity
 from kafka_forensics.model.results import Incomplete, PartitionSummary, Read
 from kafka_forensics.parsers.log_dir import LogDirectory, PartitionDirectory, parse_partition_name
 from kafka_forensics.storage.source import EntryKind
+
+if TYPE_CHECKING:
+    from kafka_forensics.analysis.evidence_classes import (
+        ControllerOldEvidence,
+        PartialCopyEvidence,
+        ReplicaMissingEvidence,
+        TopicUnknownEvidence,
+        WipedEvidence,
+    )
+    from kafka_forensics.model.json_objects import Json
 
 _FIRST_TO_SET_ASIDE: Final = 15
 """`metadata.version` 3.7-IV0: brokers that know it rename stray directories to `-stray`."""
@@ -164,7 +174,7 @@ def _is_told_missing(row: ExpectedReplica, controller: ControllerHistory | None)
 
 def _missing(row: ExpectedReplica, inputs: Inputs, ledger: Ledger) -> Finding:
     """`REPLICA_MISSING`: the checkpoint gives it offsets, or the controllers' log a replica, and no directory of it is there."""
-    evidence: dict[str, Any] = {"expected_by": list(row.expected_by)}
+    evidence: ReplicaMissingEvidence = {"expected_by": list(row.expected_by)}
     evidence |= {"high_watermark": row.high_watermark} if row.high_watermark else {}
     evidence |= {"never_known": True} if row.never_known else {}
     aside = _aside(row, inputs)
@@ -209,7 +219,7 @@ def _lost_everywhere(inputs: Inputs, ledger: Ledger, by_key: dict[TopicPartition
         if len({str(row.broker) for row in absent}) < 2:
             continue
         best = max(absent, key=lambda row: row.high_watermark or 0)
-        evidence: dict[str, Any] = {
+        evidence: Json = {
             "missing": best.high_watermark,
             "high_watermark": best.high_watermark,
             "witness": f"{HIGH_WATERMARKS} of broker {best.broker}",
@@ -309,7 +319,7 @@ def _readings(ledger: Ledger, rows: Sequence[ExpectedReplica], options: ScanOpti
 
 
 def _partial_copy(broker: int | str, readings: list[DirectoryReading], absent: list[TopicPartition]) -> Finding:
-    evidence = {
+    evidence: PartialCopyEvidence = {
         "partitions": len(absent),
         "there": sum(_held(directory_reading.directory) for directory_reading in readings),
         "examples": _examples(absent),
@@ -320,7 +330,7 @@ def _partial_copy(broker: int | str, readings: list[DirectoryReading], absent: l
 
 
 def _wiped(reading: DirectoryReading, place: Place, gone: Sequence[ExpectedReplica]) -> Finding:
-    evidence: dict[str, Any] = {"node_id": reading.directory.node_id}
+    evidence: WipedEvidence = {"node_id": reading.directory.node_id}
     evidence |= {"examples": _examples([row.key for row in gone])} if gone else {}
     if any(row.is_assigned for row in gone):
         evidence |= {"replicas": len(gone), "expected_by": [CONTROLLER]}
@@ -444,7 +454,7 @@ def _unknown_to_controller(inputs: Inputs, partitions: Sequence[PartitionSummary
     confidence = None if sure else Confidence.SUSPECTED
     severity = Severity.CRITICAL if sure and may_delete(controller) else Severity.ERROR
     for (topic, partition, topic_id), brokers in sorted(unknown_to_controller(inputs).items(), key=str):
-        evidence: dict[str, Any] = {"brokers": brokers, "topic_id": topic_id, "controller_end_ms": controller.last_ms}
+        evidence: TopicUnknownEvidence = {"brokers": brokers, "topic_id": topic_id, "controller_end_ms": controller.last_ms}
         if "metadata.version" in controller.features:
             evidence["may_delete" if may_delete(controller) else "sets_aside"] = True
         if not sure:
@@ -471,7 +481,7 @@ def voters_end(controller: ControllerHistory) -> int | None:
 
 def _old_controller(controller: ControllerHistory, end: int) -> Finding:
     beyond = sorted((node for node, reached in controller.copy_ends.items() if reached > end), key=str)
-    evidence = {
+    evidence: ControllerOldEvidence = {
         "voters": controller.voters,
         "voters_end": end,
         "observers_end": max(controller.copy_ends.values()),

@@ -65,7 +65,7 @@ def sweep(
     question = key_question(plans, replicas, pairs, plans if apart is None else apart.plans, reader.as_of_ms)
     answer = None
     if apart is not None and apart.wanted(question):
-        apart.asked.append(question)
+        apart.questions.append(question)
         if apart.answers is None:
             return None
         answer = apart.answer(question)

@@ -1,8 +1,7 @@
 """Findings about the copies themselves: names, odd entries, identities, missing files, files that changed meanwhile."""
 
 import os
-from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING
 
 from kafka_forensics.analysis.catalogue import finding
 from kafka_forensics.analysis.replica import Replica
@@ -10,49 +9,14 @@ from kafka_forensics.analysis.replicas import brokers_epochs
 from kafka_forensics.evidence.inputs import CHECKPOINTS, Inputs, LogDir, ReplicaPlan, misnamed
 from kafka_forensics.model.batches import Damage
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
-from kafka_forensics.model.controller import ControllerHistory, TopicHistory
 from kafka_forensics.model.findings import Confidence, Finding, Place, Severity
 from kafka_forensics.parsers.log_dir import PartitionDirectory
 from kafka_forensics.replication.recovery import EPOCHS_FILE, NEEDED_FILES, loads_as_partition
 from kafka_forensics.storage.source import Entry
 
-# Whose the topic ids of directories are, by the controller's log: of the present topic, of an earlier one, of another name's.
-
-
-def topic_ids_explained(plans: list[ReplicaPlan], controller: ControllerHistory) -> dict[str, Any]:
-    """Evidence on the copies of one partition that carry different topic ids; empty where the log does not know the partition.
-
-    `present_topic_id` and the brokers that have it, `other_ids` (id → what it is), and `misplaced_on`: brokers whose copy has the
-    id of a topic that exists under another name.
-    """
-    name = plans[0].context.topic
-    present = controller.partitions.get((name, plans[0].context.partition))
-    if present is None or present.topic_id is None:
-        return {}
-    evidence: dict[str, Any] = {"present_topic_id": present.topic_id, "present_on": [], "other_ids": {}}
-    misplaced = []
-    for plan in plans:
-        context = plan.context
-        if context.topic_id == present.topic_id:
-            evidence["present_on"].append(context.broker)
-        elif context.topic_id is not None:
-            other = controller.topics.get(context.topic_id)
-            evidence["other_ids"][context.topic_id] = _told(other)
-            if other is not None and other.deleted_offset is None and other.topic not in ("", name):
-                misplaced.append(context.broker)
-    return evidence | ({"misplaced_on": misplaced} if misplaced else {})
-
-
-def _told(topic: TopicHistory | None) -> str:
-    if topic is None or not topic.topic:
-        return "no topic it knows"
-    if topic.deleted_offset is None:
-        return f"topic {topic.topic}"
-    time_ms = topic.deleted_ms
-    if time_ms is None or not 0 <= time_ms < 253_402_300_800_000:
-        return f"{topic.topic}, deleted"
-    return f"{topic.topic}, deleted {datetime.fromtimestamp(time_ms // 1000, UTC):%Y-%m-%dT%H:%M:%SZ}"
-
+if TYPE_CHECKING:
+    from kafka_forensics.analysis.evidence_classes import ChangedEvidence, EpochCacheEvidence, IndexMissingEvidence
+    from kafka_forensics.model.json_objects import Json
 
 NAMES_LISTED = 16
 _EPOCHS_TOLD = 64
@@ -88,7 +52,7 @@ def changed_findings(inputs: Inputs) -> list[Finding]:
     """`EVIDENCE_CHANGED` for each file that is not what it was when first seen; asked for at the end."""
     findings = []
     for path, before, after in inputs.manifest.changes():
-        evidence = {
+        evidence: ChangedEvidence = {
             "before": {"size": before.size_in_bytes, "mtime_ns": before.mtime_ns},
             "after": None if after is None else {"size": after.size_in_bytes, "mtime_ns": after.mtime_ns},
         }
@@ -132,7 +96,7 @@ def _log_dir_findings(log_dir: LogDir) -> list[Finding]:
 def _directory_findings(directory: PartitionDirectory, broker: int | str, name: str) -> list[Finding]:
     findings = [_irregular(entry, broker, name) for entry in directory.irregular]
     if not directory.legal:
-        evidence: dict[str, Any] = {"name": directory.name, "refused": not loads_as_partition(directory.name)}
+        evidence: Json = {"name": directory.name, "refused": not loads_as_partition(directory.name)}
         findings.append(finding("DIR_NAME_ILLEGAL", Place(None, None, broker, name, directory.name), evidence))
     findings += _unknown(directory.unknown, broker, name)
     for segment in directory.segments:
@@ -161,7 +125,7 @@ def _missing_indexes(log_dir: LogDir) -> list[Finding]:
         ]
     if not lacking:
         return []
-    evidence = {"segments": len(lacking), "files": lacking[:NAMES_LISTED]}
+    evidence: IndexMissingEvidence = {"segments": len(lacking), "files": lacking[:NAMES_LISTED]}
     return [finding("INDEX_MISSING", Place(broker=log_dir.broker, log_dir=log_dir.name), evidence)]
 
 
@@ -181,40 +145,13 @@ def _malformed(damage: list[Damage], broker: int | str, name: str, file: str, pl
     if not damage:
         return []
     first = damage[0]
-    evidence: dict[str, Any] = dict(first.detail) | {"places": len(damage)}
+    evidence: Json = dict(first.detail) | {"places": len(damage)}
     if file in NEEDED_FILES:
         evidence["starts"] = False
     where = place or Place(
         broker=broker, log_dir=name, file=file, byte_start=first.position, byte_end=first.position + first.size_in_bytes
     )
     return [finding(first.kind, where, evidence)]
-
-
-def identity_groups(plans: list[ReplicaPlan], controller: ControllerHistory | None = None) -> tuple[list[list[int]], list[Finding]]:
-    """The replicas of one partition, by their numbers, in groups of one topic in one cluster by their ids; the finding if topics
-    are more than one. A replica that tells no id belongs to the only topic and cluster there is, and to none of several.
-
-    `controller` says which topic is the present one, and whose the other ids are.
-    """
-    topics = [plan.context.topic_id for plan in plans]
-    clusters = [None if plan.log_dir.meta is None else plan.log_dir.meta.cluster_id for plan in plans]
-    groups: dict[tuple[object, object], list[int]] = {}
-    for number, ids in enumerate(zip(_among(topics), _among(clusters), strict=True)):
-        groups.setdefault(ids, []).append(number)
-    told = {str(plan.context.broker): topic for plan, topic in zip(plans, topics, strict=True) if topic is not None}
-    if len(set(told.values())) < 2:
-        return list(groups.values()), []
-    place = Place(plans[0].context.topic, plans[0].context.partition)
-    evidence = {"topic_ids": told} | ({} if controller is None else topic_ids_explained(plans, controller))
-    return list(groups.values()), [finding("TOPIC_ID_MISMATCH", place, evidence)]
-
-
-def _among(ids: list[str | None]) -> list[object]:
-    """The ids, an unknown one as one of its own if several are known, else as the one known."""
-    known = set(ids) - {None}
-    if len(known) < 2:
-        return [None] * len(ids)
-    return [number if one is None else one for number, one in enumerate(ids)]
 
 
 def replica_file_findings(plan: ReplicaPlan) -> list[Finding]:
@@ -244,6 +181,12 @@ def missing_epochs(plan: ReplicaPlan, replica: Replica) -> list[Finding]:
         return []
     batches = [[entry.leader_epoch, entry.start_offset] for entry in replica.epochs[:_EPOCHS_TOLD]]
     known = [[entry.leader_epoch, entry.start_offset] for entry in brokers_epochs(replica)[:_EPOCHS_TOLD]]
-    evidence = {"reason": "entry_missing", "file_missing": True, "checkpoint": [], "batches": batches, "epochs_after_start": known}
+    evidence: EpochCacheEvidence = {
+        "reason": "entry_missing",
+        "file_missing": True,
+        "checkpoint": [],
+        "batches": batches,
+        "epochs_after_start": known,
+    }
     place = context.place()
     return [finding("EPOCH_CACHE_MISMATCH", place, evidence, severity=Severity.WARNING, confidence=Confidence.INFERRED)]

@@ -20,8 +20,9 @@ from kafka_forensics.analysis.replicas import (
 from kafka_forensics.evidence.inputs import Inputs, ReplicaPlan
 from kafka_forensics.folding.index_files import SnapshotCheck, transaction_findings
 from kafka_forensics.judging.absence import nodes_given
-from kafka_forensics.judging.environment import identity_groups, missing_epochs, replica_file_findings
-from kafka_forensics.judging.recovery import leftovers_judged, lone_indexes_judged, recovery_judged
+from kafka_forensics.judging.environment import missing_epochs, replica_file_findings
+from kafka_forensics.judging.recovery import with_leftovers, with_lone_indexes, with_recovery
+from kafka_forensics.judging.topic_ids import identity_groups
 from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.findings import Finding, Severity
 from kafka_forensics.model.results import Agreement, Incomplete, PartitionSummary, Read, ReplicaSummary, TransactionCounts
@@ -152,9 +153,8 @@ class _PartitionJudge:
             return findings
         findings = [*findings, *missing_epochs(plan, replica), *own_findings(replica)]
         findings += transaction_findings(plan, replica, snapshot)
-        findings += recovery_judged(plan, replica, self._inputs, findings, self._reader.incomplete)
-        findings += lone_indexes_judged(plan, replica, self._inputs, findings)
-        return findings
+        findings = with_recovery(plan, replica, self._inputs, findings, self._reader.incomplete)
+        return with_lone_indexes(plan, replica, self._inputs, findings)
 
     def _group_findings(self, group: list[int], own: list[list[Finding]], *, is_only: bool) -> tuple[Comparison, list[Finding]]:
         """What replicas of one topic id prove of each other, with the findings of each; `is_only`: there are no others."""
@@ -180,10 +180,10 @@ class _PartitionJudge:
         return compared, with_absent_members(members, judged, reader) if members else judged
 
     def with_leftovers(self, findings: list[Finding]) -> list[Finding]:
-        """With what leftovers beside the logs hold."""
+        """With what leftovers beside the logs hold, and where they have offsets that are missing (`also_in`)."""
         context = self._replicas[0].context
         key = context.topic, context.partition
-        return findings + leftovers_judged(key, self._replicas, self._inputs, findings, self._reader.incomplete)
+        return with_leftovers(key, self._replicas, self._inputs, findings, self._reader.incomplete)
 
     def capped(self, findings: list[Finding]) -> list[Finding]:
         """Where copies are of running brokers, what that may explain is not said louder than `info`."""
@@ -310,11 +310,10 @@ def _once(findings: list[Finding]) -> list[Finding]:
             else (id(finding),)
         )
         if key in seen:
-            merged = dict(seen[key].evidence)
-            merged |= {name: value for name, value in finding.evidence.items() if name not in merged}
+            merged = {**seen[key].evidence, **{name: of for name, of in finding.evidence.items() if name not in seen[key].evidence}}
             if "witnesses" in finding.evidence:
                 merged["witnesses"] = [*dict.fromkeys([*merged["witnesses"], *finding.evidence["witnesses"]])]
-            seen[key].evidence.update(merged)
+            seen[key] = replace(seen[key], evidence=merged)
         else:
             seen[key] = finding
     return list(seen.values())
@@ -337,5 +336,5 @@ _TAIL_OF_LIVE_COPY = frozenset(
 def _capped(finding: Finding) -> Finding:
     """Of a live copy, what concerns the tail is at most `info`: the files are of different moments."""
     if finding.kind in _TAIL_OF_LIVE_COPY and finding.severity.rank > 0:
-        return Finding(finding.kind, Severity.INFO, finding.confidence, finding.place, finding.evidence | {"capped_by": "--live"})
+        return replace(finding.with_evidence(capped_by="--live"), severity=Severity.INFO)
     return finding

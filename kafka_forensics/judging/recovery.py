@@ -10,14 +10,14 @@ from kafka_forensics.analysis.replicas import (
     HeldAside,
     LoneIndex,
     Outlook,
-    add_recovery,
-    leftover_findings,
-    lone_index_findings,
     recovery_findings,
     regresses,
     segment_facts,
     summarised,
     swap_finding,
+    with_lone_index_files,
+    with_offsets_held_aside,
+    with_unclean_restart,
 )
 from kafka_forensics.analysis.segments import ContinuityFold, Run
 from kafka_forensics.errors import SourceError
@@ -166,15 +166,15 @@ INDEX_INTERVAL_BYTES: Final = 4096
 """Kafka's default of `index.interval.bytes`."""
 
 
-def recovery_judged(
+def with_recovery(
     plan: ReplicaPlan, replica: Replica, inputs: Inputs, findings: list[Finding], incomplete: list[Incomplete]
 ) -> list[Finding]:
-    """Findings about what a start on this copy would do; adds to the evidence of the `findings` of damage it would cut at.
+    """`findings` with those about what a start on this copy would do; the evidence of damage that it would cut at says so.
 
     What cannot be read is added to `incomplete`, and nothing is foretold then.
     """
     if not plan.log_dir.found.entries or replica.state.unread:
-        return []  # a directory by itself does not say how its broker ended
+        return findings  # a directory by itself does not say how its broker ended
     corrupt = {
         finding.place.file
         for finding in findings
@@ -188,17 +188,16 @@ def recovery_judged(
         facts = replace(facts, faults=producer_faults(plan, facts, inputs, kinds, transactions=held))
     except SourceError as error:
         incomplete.append(Incomplete(typed_path(plan.log_dir.source, error.path), error.reason))
-        return []
+        return findings
     forecast = foretell(facts)
     damaged = bool(replica.state.recovery.ends)
     unclean = foretell(replace(facts, clean_shutdown=False)) if facts.clean_shutdown and damaged else forecast
     outlook = Outlook(facts, forecast, unclean)
     replica.recovery = summarised(forecast)
-    add_recovery(findings, replica, outlook)
-    found = recovery_findings(replica, outlook)
+    judged = with_unclean_restart(findings, replica, outlook) + recovery_findings(replica, outlook)
     if any(name.endswith((".swap", ".cleaned")) for name in facts.files):
-        found.append(swap_finding(replica, facts, swap_steps(facts)[0], loader.swapped))
-    return found
+        judged.append(swap_finding(replica, facts, swap_steps(facts)[0], loader.swapped))
+    return judged
 
 
 class _Loader:
@@ -376,14 +375,14 @@ _INDEXED: Final = (
 # Log files on their way out, read as evidence: `.deleted`, `.swap`, `.cleaned`, and directories `-delete`, `-stray`, `-future`.
 
 
-def leftovers_judged(
+def with_leftovers(
     key: tuple[str, int], replicas: list[Replica], inputs: Inputs, findings: list[Finding], incomplete: list[Incomplete]
 ) -> list[Finding]:
-    """Findings about what a partition's leftovers hold; adds `also_in` to the `findings` of offsets they would fill."""
+    """`findings` with those about what a partition's leftovers hold; those of offsets that they would fill say so (`also_in`)."""
     aside = []
     for log_dir, directory in inputs.aside.get(key, ()):
         aside += _held(log_dir, directory, key, inputs, incomplete)
-    return leftover_findings(replicas, aside, findings)
+    return with_offsets_held_aside(replicas, aside, findings)
 
 
 def lone_leftovers(inputs: Inputs) -> list[Finding]:
@@ -391,7 +390,7 @@ def lone_leftovers(inputs: Inputs) -> list[Finding]:
     live = {(plan.context.topic, plan.context.partition) for plan in inputs.replicas}
     findings = []
     for key in sorted(inputs.aside.keys() - live):
-        findings += leftovers_judged(key, [], inputs, [], inputs.incomplete)
+        findings += with_leftovers(key, [], inputs, [], inputs.incomplete)
     return findings
 
 
@@ -425,12 +424,12 @@ def _held(
     return held
 
 
-def lone_indexes_judged(plan: ReplicaPlan, replica: Replica, inputs: Inputs, findings: list[Finding]) -> list[Finding]:
-    """Findings about index files without their `.log`; those beside which the log lies under another name say nothing."""
+def with_lone_indexes(plan: ReplicaPlan, replica: Replica, inputs: Inputs, findings: list[Finding]) -> list[Finding]:
+    """`findings` with those about index files without their `.log`; nothing where that lies there by another name."""
     aside = {file.base_offset for file in plan.directory.leftovers if file.kind is FileKind.LOG}
     gone = [one for one in plan.directory.segments if one.log is None and one.base_offset not in aside]
     lone = [_lone(segment, plan, inputs) for segment in gone]
-    return lone_index_findings(replica, lone, findings)
+    return with_lone_index_files(replica, lone, findings)
 
 
 def _lone(segment: SegmentFiles, plan: ReplicaPlan, inputs: Inputs) -> LoneIndex:

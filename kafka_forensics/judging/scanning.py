@@ -3,7 +3,7 @@
 import secrets
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from kafka_forensics.folding.keys import KeysApart
+    from kafka_forensics.model.json_objects import Json
 
 
 # Very many findings of one kind and broker: the first of them one by one, the rest counted.
@@ -82,7 +83,7 @@ def _is_around(place: Place, read: frozenset[tuple[str, int]]) -> bool:
 def _as_one(members: list[Finding]) -> Finding:
     """One finding for several of one kind, severity and broker."""
     first = members[0]
-    alike: dict[str, Any] = {
+    alike: Json = {
         name: value
         for name, value in first.evidence.items()
         if all(finding.evidence.get(name, members) == value for finding in members)
@@ -181,30 +182,65 @@ class Scan:
 
     def finish(self) -> ScanResult:
         """The answer, once every partition has been taken."""
-        inputs, controller = self.inputs, self.witnesses.controller
+        findings = self.findings
+        for stage in (
+            self._with_surroundings,
+            self._across_partitions,
+            self._with_placements,
+            self._with_settings,
+            self._with_changed_files,
+            self._with_incidents,
+            self._counted,
+        ):
+            findings = stage(findings)
+        inputs, brokers = self.inputs, _brokers(self.inputs)
+        self._totals.brokers = sum(self.options.broker in (None, str(broker_summary.broker)) for broker_summary in brokers)
+        broken = [Incomplete(source.name, problem) for source in inputs.sources for problem in source.problems]
+        seen = {(gap.path, gap.reason): gap for gap in [*inputs.incomplete, *self.incomplete, *broken]}
+        not_read = {read.path for read in inputs.not_read}
+        ordered = sorted(seen, key=lambda key: (key[0] not in not_read, key))
+        incomplete = attributed([seen[key] for key in ordered], inputs.log_dirs)
+        return ScanResult(self.engine, brokers, self.partitions, findings, self._totals, incomplete)
+
+    # The stages from the findings of partitions to those of the scan, in the order in which `finish` names them.
+
+    def _with_surroundings(self, findings: list[Finding]) -> list[Finding]:
+        """With what is said of log directories, of replicas that should be there, and of witnesses' logs."""
+        inputs = self.inputs
         around = [finding for finding in environment_findings(inputs) if concerns(finding.place, self.options)]
         gaps = [*inputs.incomplete, *self.incomplete]
         hidden = may_hide_log_directory(inputs)
         absent = absence_findings(inputs, self.ledger, self.partitions, self.options, gaps, hidden=hidden)
-        findings = around + absent + self.witnesses.findings + self.findings
-        if hidden:
-            findings = [_unless_hidden(finding) for finding in findings]
-        findings = self._across.finish(findings, self.partitions) + self._placements.finish()
+        findings = [*around, *absent, *self.witnesses.findings, *findings]
+        return [_unless_hidden(finding) for finding in findings] if hidden else findings
+
+    def _across_partitions(self, findings: list[Finding]) -> list[Finding]:
+        """Transactions as all their partitions and the coordinators' log show them together."""
+        return self._across.finish(findings, self.partitions)
+
+    def _with_placements(self, findings: list[Finding]) -> list[Finding]:
+        """With how topics place their keys, of which the partitions are told, too."""
+        findings = findings + self._placements.finish()
         self._placements.tell(self.partitions)
-        topics = {plan.context.topic for plan in inputs.replicas}
-        findings += risky_settings(controller, topics, findings, self.options.as_of_ms)
-        findings += changed_findings(inputs)
-        findings += scan_matches(findings, inputs)
-        findings.sort(key=Finding.sort_key)
-        findings = counted(findings, {(partition.topic, partition.partition) for partition in self.partitions})
-        brokers = _brokers(inputs)
-        self._totals.brokers = sum(self.options.broker in (None, str(broker_summary.broker)) for broker_summary in brokers)
-        broken = [Incomplete(source.name, problem) for source in inputs.sources for problem in source.problems]
-        seen = {(one.path, one.reason): one for one in [*inputs.incomplete, *self.incomplete, *broken]}
-        not_read = {read.path for read in inputs.not_read}
-        ordered = sorted(seen, key=lambda each: (each[0] not in not_read, each))
-        incomplete = attributed([seen[each] for each in ordered], inputs.log_dirs)
-        return ScanResult(self.engine, brokers, self.partitions, findings, self._totals, incomplete)
+        return findings
+
+    def _with_settings(self, findings: list[Finding]) -> list[Finding]:
+        """With the settings that explain losses, or allow them."""
+        topics = {plan.context.topic for plan in self.inputs.replicas}
+        return findings + risky_settings(self.witnesses.controller, topics, findings, self.options.as_of_ms)
+
+    def _with_changed_files(self, findings: list[Finding]) -> list[Finding]:
+        """With the files that changed meanwhile."""
+        return findings + changed_findings(self.inputs)
+
+    def _with_incidents(self, findings: list[Finding]) -> list[Finding]:
+        """With the known incidents that only a whole scan shows."""
+        return findings + scan_matches(findings, self.inputs)
+
+    def _counted(self, findings: list[Finding]) -> list[Finding]:
+        """Sorted, and very many of one kind as one."""
+        read = {(partition.topic, partition.partition) for partition in self.partitions}
+        return counted(sorted(findings, key=Finding.sort_key), read)
 
     def _count(self, result: PartitionResult) -> None:
         totals = self._totals

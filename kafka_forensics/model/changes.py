@@ -2,9 +2,10 @@
 
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
-from typing import Any, ClassVar, Final
+from typing import ClassVar, Final
 
 from kafka_forensics.model.findings import Answer, Finding, Views
+from kafka_forensics.model.json_objects import Json
 from kafka_forensics.model.results import Incomplete, ScanResult, verdict_of, worst
 
 UNREADABLE: Final = "unreadable"
@@ -84,7 +85,7 @@ class Change:
     """Of offsets that went: up to where the older snapshot proves them committed."""
     held_by: tuple[int | str, ...] = ()
     """Of committed offsets that went: brokers that have them all in the newer snapshot; those that have parts are in `evidence`."""
-    evidence: dict[str, Any] = field(default_factory=dict)
+    evidence: Json = field(default_factory=dict)
     """More numbers, as JSON knows them, by stable names."""
 
     @property
@@ -92,7 +93,7 @@ class Change:
         """Whether it is known which offsets are concerned."""
         return self.reason != UNREADABLE or self.offset_end > self.offset_start
 
-    def sort_key(self) -> tuple[Any, ...]:
+    def sort_key(self) -> tuple[object, ...]:
         """Order in every output, beside that of the snapshots: topic, partition, broker, offsets; what went before what came."""
         broker = (0, self.broker, "") if isinstance(self.broker, int) else (1, 0, self.broker)
         came = self.kind in (ChangeKind.APPENDED, ChangeKind.CREATED)
@@ -151,9 +152,9 @@ CHANGE_COLUMNS: Final = (*_OWN, *(f"from_{name}" for name in _AT), *(f"to_{name}
 """Columns of the fact `changes`, in their order."""
 
 
-def change_values(change: Change) -> dict[str, Any]:
+def change_values(change: Change) -> Json:
     """The values of a row by column, as JSON knows them."""
-    values: dict[str, Any] = {name: getattr(change, name) for name in _OWN}
+    values: Json = {name: getattr(change, name) for name in _OWN}
     values |= {"kind": change.kind.value, "leader_epochs": list(change.leader_epochs), "held_by": list(change.held_by)}
     values |= {} if change.has_offsets else {"offset_start": None, "offset_end": None}
     for prefix, at in (("from", change.before), ("to", change.after)):

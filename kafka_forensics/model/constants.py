@@ -49,6 +49,7 @@ CONTROL_RECORD_TYPES: Final = (
 INDEX_ENTRY_SIZE: Final = 8
 TIME_INDEX_ENTRY_SIZE: Final = 12
 TXN_INDEX_ENTRY_SIZE: Final = 34
+PRODUCER_SNAPSHOT_HEADER_SIZE: Final = 10
 PRODUCER_SNAPSHOT_ENTRY_SIZE: Final = 46
 
 INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})

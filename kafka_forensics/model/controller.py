@@ -1,7 +1,9 @@
 """What the controller's log (`__cluster_metadata`) says of topics and partitions."""
 
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
+
+from kafka_forensics.model.json_objects import Json
 
 NO_LEADER: Final = -1
 NO_LEADER_CHANGE: Final = -2
@@ -22,7 +24,7 @@ class MetadataRecord:
     """Kafka's name of the kind, UNKNOWN for others."""
     version: int
     size_in_bytes: int
-    fields: dict[str, Any] | None
+    fields: Json | None
     """Kafka's names in snake case; ids as 22 characters of base64url."""
     problem: str | None = None
     """Why it could not be read; None if nothing is wrong."""

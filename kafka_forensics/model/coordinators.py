@@ -227,10 +227,10 @@ class GroupHistory:
 
     def committed(self, topic: str, partition: int, cluster_id: str | None) -> list[Committed]:
         """What groups committed on a partition of a cluster; a log or a partition that does not tell its cluster is of any."""
-        found = self.by_partition.get((topic, partition), [])
+        of_clusters = self.by_partition.get((topic, partition), [])
         return [
             committed_offset
-            for cluster, committed_offset in found
+            for cluster, committed_offset in of_clusters
             if cluster is None or cluster_id is None or cluster == cluster_id
         ]
 

@@ -1,5 +1,6 @@
 """Findings: rows of evidence. Words are made from them at the very end (`wording`)."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
@@ -59,6 +60,10 @@ class Place:
     offset_end: int | None = None
 
 
+Evidence = Mapping[str, Any]
+"""Names and JSON values, in a stable order; `analysis.catalogue` declares a class for each kind."""
+
+
 @dataclass(frozen=True, slots=True)
 class Finding:
     """One thing found: kind, how bad, how sure, where, and the numbers that prove it.
@@ -71,11 +76,15 @@ class Finding:
     severity: Severity
     confidence: Confidence
     place: Place
-    evidence: dict[str, Any] = field(default_factory=dict)
+    evidence: Evidence = field(default_factory=dict)
     alone: bool = False
     """Whether one copy of the partition was given, so that there is nothing to compare it with."""
 
-    def sort_key(self) -> tuple[Any, ...]:
+    def with_evidence(self, **more: object) -> "Finding":
+        """The finding with more evidence, behind its own or in its place."""
+        return replace(self, evidence={**self.evidence, **more})
+
+    def sort_key(self) -> tuple[object, ...]:
         """Order in a result: topic, partition, worst first, kind, broker, file, bytes, offsets."""
         place = self.place
         return (
@@ -164,7 +173,7 @@ def _hidden(name: str, value: object) -> object:
     if name in _PAYLOAD_NAMES and value is not None and not isinstance(value, int):  # a checkpoint's value is a number
         return _HIDDEN
     if isinstance(value, dict):
-        return {inner: _hidden(inner, each) for inner, each in value.items()}
+        return {inner: _hidden(inner, item) for inner, item in value.items()}
     if isinstance(value, list):
-        return [_hidden("", each) for each in value]
+        return [_hidden("", item) for item in value]
     return value

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    ArrowField = pa.Field[pa.DataType]
+    ArrowArray = pa.Array[Any]
+
 
 FACT_SCHEMA_VERSION: Final = "1.1"
 """Version of every declared schema; columns are only ever added under the same first number."""
@@ -42,27 +45,27 @@ class Fact:
         """The schema without the keys of the replica, where rows are read replica by replica; else all of it."""
         if not self.by_replica:
             return self.schema
-        fields: list[Any] = [field for field in self.schema if field.name not in PARTITION_KEYS]
+        fields: list[ArrowField] = [field for field in self.schema if field.name not in PARTITION_KEYS]
         return pa.schema(fields).with_metadata(self.schema.metadata)
 
 
-def column(name: str, kind: pa.DataType, about: str, *, nullable: bool = False) -> Any:
+def column(name: str, kind: pa.DataType, about: str, *, nullable: bool = False) -> "ArrowField":
     """A column with its meaning."""
     return pa.field(name, kind, nullable=nullable, metadata={ABOUT_KEY: about})
 
 
-def maybe(name: str, kind: pa.DataType, about: str) -> Any:
+def maybe(name: str, kind: pa.DataType, about: str) -> "ArrowField":
     """A column that may be null: not known, or not applicable, as `about` says."""
     return column(name, kind, about, nullable=True)
 
 
-def fact(name: str, about: str, columns: list[Any], *, by_replica: bool = True) -> Fact:
+def fact(name: str, about: str, columns: "list[ArrowField]", *, by_replica: bool = True) -> Fact:
     """A fact with its schema, which carries the version."""
     schema = pa.schema(columns, metadata={FACT_KEY: name, VERSION_KEY: FACT_SCHEMA_VERSION})
     return Fact(name, about, schema, by_replica)
 
 
-def about(field: Any) -> str:
+def about(field: "ArrowField") -> str:
     """What a column means."""
     return str((field.metadata or {}).get(ABOUT_KEY.encode(), b"").decode())
 
@@ -103,12 +106,12 @@ _COLUMNS: Final[dict[BatchColumn, tuple[pa.DataType, str]]] = {
 }
 """All but the two hash columns, which mean something only within one scan."""
 
-_BATCH_FIELDS: Final[Any] = [column(which.name.lower(), kind, about) for which, (kind, about) in _COLUMNS.items()]
+_BATCH_FIELDS: Final = [column(which.name.lower(), kind, about) for which, (kind, about) in _COLUMNS.items()]
 BATCHES: Final[pa.Schema] = pa.schema(_BATCH_FIELDS)
 """A batch a row: the columns of `BatchColumn`; -1 is "none", as in the file."""
 
-_HEADER: Final[Any] = pa.struct([pa.field("key", pa.binary(), nullable=False), pa.field("value", pa.binary())])
-_RECORD_FIELDS: Final[Any] = [
+_HEADER: Final = pa.struct([pa.field("key", pa.binary(), nullable=False), pa.field("value", pa.binary())])
+_RECORD_FIELDS: Final = [
     column("offset", pa.int64(), "of the record in its partition"),
     column("timestamp", pa.int64(), f"ms since 1970; {_NONE}"),
     column("timestamp_type", pa.string(), "CreateTime, LogAppendTime or NoTimestampType"),
@@ -145,7 +148,7 @@ def batches_to_arrow(columns: "NDArray[np.int64]") -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(batch_arrays(columns), schema=BATCHES)
 
 
-def batch_arrays(columns: "NDArray[np.int64]") -> list[Any]:
+def batch_arrays(columns: "NDArray[np.int64]") -> "list[ArrowArray]":
     """The arrays of `batches_to_arrow`, one for each column."""
     arrays = []
     for which, (kind, _) in _COLUMNS.items():
@@ -297,7 +300,7 @@ SNAPSHOT: Final = column("snapshot", pa.string(), "name of the snapshot; of what
 """The first column of every other fact, where several snapshots were scanned."""
 
 
-def _at(prefix: str, which: str) -> list[Any]:
+def _at(prefix: str, which: str) -> "list[ArrowField]":
     """A replica as one of the snapshots has it."""
     absent = f"in the {which} snapshot; null, here and below: it has no such replica"
     return [

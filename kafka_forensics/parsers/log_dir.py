@@ -181,23 +181,23 @@ class PartitionDirectory:
     """Raw, for a directory that is the source itself the last part of the source's name."""
     topic: str | None
     partition: int | None
-    suffix: str | None
+    suffix: str | None = None
     """`delete`, `future`, `stray`, None for an ordinary replica."""
-    unique_id: str | None
+    unique_id: str | None = None
     """32 hexadecimal digits that go with a suffix."""
-    segments: list[SegmentFiles]
+    segments: list[SegmentFiles] = field(default_factory=list)
     """By base offset."""
-    leftovers: list[LeftoverFile]
-    entries: dict[str, Entry]
+    leftovers: list[LeftoverFile] = field(default_factory=list)
+    entries: dict[str, Entry] = field(default_factory=dict)
     """By name: `leader-epoch-checkpoint`, `partition.metadata`, `quorum-state`, and what systems leave (`.DS_Store`)."""
-    snapshots: list[tuple[int, Entry]]
+    snapshots: list[tuple[int, Entry]] = field(default_factory=list)
     """(offset, file), by offset."""
-    metadata_snapshots: list[tuple[int, int, Entry]]
+    metadata_snapshots: list[tuple[int, int, Entry]] = field(default_factory=list)
     """(offset, leader epoch, file) of KRaft snapshots, in order."""
-    unknown: list[Entry]
-    irregular: list[Entry]
+    unknown: list[Entry] = field(default_factory=list)
+    irregular: list[Entry] = field(default_factory=list)
     """Links that are not followed, FIFOs, sockets, devices; those with a name of Kafka's stand in the other lists too."""
-    legal: bool
+    legal: bool = False
     entry: Entry | None = None
     """The directory as it was listed; None for what is no directory."""
 
@@ -207,11 +207,11 @@ class LogDirectory:
     """One entry of a broker's `log.dirs`; `path` is relative to the source ("" is the source itself)."""
 
     path: str
-    entries: dict[str, Entry]
+    entries: dict[str, Entry] = field(default_factory=dict)
     """By name: what is known at this level, unfinished `.tmp` twins and recognised directories included."""
-    partitions: list[PartitionDirectory]
-    unknown: list[Entry]
-    irregular: list[Entry]
+    partitions: list[PartitionDirectory] = field(default_factory=list)
+    unknown: list[Entry] = field(default_factory=list)
+    irregular: list[Entry] = field(default_factory=list)
     unlisted: list[PartitionName] = field(default_factory=list)
     """Partitions by the names of directories, links and pipes that are there and could not be listed."""
     repeated: list[PartitionName] = field(default_factory=list)

@@ -1,1 +1,1 @@
-"""What a command asks of the copies, one sub-package each."""
+"""What a command asks of the copies, one module or sub-package each."""

@@ -33,6 +33,7 @@ from kafka_forensics.model.constants import (
     TIMESTAMP_TYPE_MASK,
 )
 from kafka_forensics.model.coordinators import GROUP_METADATA_TYPE, MEMBER_TYPES, OFFSET_COMMIT_TYPES
+from kafka_forensics.model.json_objects import Json
 from kafka_forensics.parsers.internal_topics import (
     MAX_VALUE_BYTES,
     SHARE_RECORDS,
@@ -434,7 +435,7 @@ def cluster_metadata(record: PeerRecord) -> tuple[None, str]:
     return None, json_line({"type": read.name, "version": read.version, "data": ordered})
 
 
-def _behind(fields: dict[str, Any], name: str, other: str) -> dict[str, Any]:
+def _behind(fields: Json, name: str, other: str) -> Json:
     """`fields` with one of them moved behind another."""
     moved = {}
     for each, value in fields.items():
@@ -462,7 +463,7 @@ def transaction_log(record: PeerRecord) -> tuple[str, str | None]:
     fields = parsed(TRANSACTION_LOG_VALUES[version], record.value)
     if isinstance(fields, str):
         return _error(record, fields)
-    told: dict[str, Any] = {"producer_id": fields.pop("producer_id")}
+    told: Json = {"producer_id": fields.pop("producer_id")}
     told |= {"previous_producer_id": metadata.previous_producer_id} if metadata.previous_producer_id != -1 else {}
     told |= {"next_producer_id": metadata.next_producer_id} if metadata.next_producer_id != -1 else {}
     told["producer_epoch"] = fields.pop("producer_epoch")
@@ -481,7 +482,7 @@ def consumer_offsets(record: PeerRecord) -> tuple[str, str | None]:
     if read.record_type not in _GROUP_TYPES:
         return _unknown_type(record)
     if read.record_type in OFFSET_COMMIT_TYPES:
-        data: dict[str, Any] = {"group": read.group, "topic": read.topic, "partition": read.partition}
+        data: Json = {"group": read.group, "topic": read.topic, "partition": read.partition}
     elif read.record_type == GROUP_METADATA_TYPE:
         data = {"group": read.group}
     else:
@@ -514,7 +515,7 @@ def share_group_state(record: PeerRecord) -> tuple[str, str | None]:
     return _with_value(record, key, read.record_type, _flexible(record, SHARE_STATE_VALUES[read.record_type]))
 
 
-def _flexible(record: PeerRecord, layout: Flexible) -> dict[str, Any] | str:
+def _flexible(record: PeerRecord, layout: Flexible) -> Json | str:
     """The value's fields as Kafka 4.3.0 shows them, by its own layout alone."""
     value = record.value or b""
     if len(value) > MAX_VALUE_BYTES:
@@ -525,7 +526,7 @@ def _flexible(record: PeerRecord, layout: Flexible) -> dict[str, Any] | str:
     return "fields" if read is None else dict(without_defaults(layout, read[0]))
 
 
-def _with_value(record: PeerRecord, key: str, record_type: int, value: dict[str, Any] | str) -> tuple[str, str | None]:
+def _with_value(record: PeerRecord, key: str, record_type: int, value: Json | str) -> tuple[str, str | None]:
     """The key, and the value's fields behind their version; or what is wrong with it."""
     version = _version(record)
     if version is None:
@@ -551,7 +552,7 @@ def _unreadable_key(record: PeerRecord) -> tuple[str, None]:
     return _error(record, f"Could not read record with version {record_type} from key's buffer due to: key.")
 
 
-def _commit(value: bytes, version: int) -> dict[str, Any] | str:
+def _commit(value: bytes, version: int) -> Json | str:
     read = read_offset_commit(value)
     if isinstance(read, str):
         return read
@@ -560,7 +561,7 @@ def _commit(value: bytes, version: int) -> dict[str, Any] | str:
     return {name: each for name, each in fields.items() if wanted.get(name, True)}
 
 
-def _group(value: bytes, version: int) -> dict[str, Any] | str:
+def _group(value: bytes, version: int) -> Json | str:
     fields = parsed(GROUP_METADATA_VALUES[version], value)
     if isinstance(fields, str):
         return fields

@@ -8,7 +8,7 @@ from kafka_forensics.engine.local import Progress, scan_inputs
 from kafka_forensics.evidence.inputs import gather, require_asked
 from kafka_forensics.evidence.options import ScanOptions, fits
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
-from kafka_forensics.model.controller import ControllerHistory, PartitionEvent, TopicHistory
+from kafka_forensics.model.controller import NO_LEADER, ControllerHistory, PartitionEvent, PartitionState, TopicHistory
 from kafka_forensics.model.findings import Finding
 from kafka_forensics.model.results import Incomplete
 from kafka_forensics.witnesses.controller import read_controller
@@ -44,9 +44,19 @@ class EventRow:
         return self.event.kind == "deleted"
 
     @property
+    def state(self) -> PartitionState | None:
+        """How the partition stood afterwards."""
+        return None if self.deleted else self.event.state
+
+    @property
     def leader_epoch(self) -> int | None:
         """Counted; None behind a record that could not be read."""
         return None if self.deleted or self.event.unknown_after is not None else self.event.state.leader_epoch
+
+    @property
+    def previous_leader(self) -> int | None:
+        """The last broker that led before."""
+        return None if self.event.previous_leader == NO_LEADER else self.event.previous_leader
 
 
 @dataclass(slots=True)
@@ -75,7 +85,7 @@ def controller_events(paths: list[str], options: ScanOptions, progress: Progress
         return ControllerEvents(None, incomplete=[*inputs.incomplete, *problems], copies=copies)
     known = [(topic.topic, partition) for topic in evidence.history.topics.values() for partition in topic.partitions]
     require_asked(inputs, options, known)
-    rows = list(_rows(evidence.history, options))
+    rows = list(event_rows(evidence.history, options))
     unclean = {(row.topic, row.partition) for row in rows if row.event.is_unclean}
     inputs.replicas = [plan for plan in inputs.replicas if (plan.context.topic, plan.context.partition) in unclean]
     if not inputs.replicas:
@@ -99,7 +109,8 @@ def controller_events(paths: list[str], options: ScanOptions, progress: Progress
     return ControllerEvents(evidence.history, rows, evidence.findings, result.incomplete, copies)
 
 
-def _rows(history: ControllerHistory, options: ScanOptions) -> Iterator[EventRow]:
+def event_rows(history: ControllerHistory, options: ScanOptions) -> Iterator[EventRow]:
+    """Every change of the partitions that are asked for, by topic, partition and offset."""
     for topic in sorted(history.topics.values(), key=_topic_order):
         for partition, partition_history in sorted(topic.partitions.items()):
             if fits((topic.topic, partition), options):

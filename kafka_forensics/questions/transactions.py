@@ -6,7 +6,7 @@ The scan before it judges what is open; this walk pairs data with markers. It ho
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.analysis.transactions import OpenTransaction
@@ -18,13 +18,14 @@ from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC, CONTROL_MASK, DELETE_HORIZON_MASK, TIMESTAMP_TYPE_MASK
 from kafka_forensics.model.coordinators import DEFAULT_MAX_TIMEOUT_MS, LATE_BUFFER_MS, Decision, TopicPartition, TransactionLog
-from kafka_forensics.model.findings import Finding
+from kafka_forensics.model.findings import Evidence, Finding
 from kafka_forensics.model.results import Incomplete, ScanResult
 from kafka_forensics.rereading.log_records import transactional_batches
 from kafka_forensics.witnesses.coordinators import read_transaction_log
 
 if TYPE_CHECKING:
     from kafka_forensics.judging.partitions import PartitionResult
+    from kafka_forensics.model.json_objects import Json
     from kafka_forensics.rereading.reader import LogReader
 
 
@@ -39,13 +40,13 @@ _WORDS: Final = {
 }
 
 
-def coordinators_word(evidence: dict[str, Any]) -> str | None:
+def coordinators_word(evidence: Evidence) -> str | None:
     """The reason from the evidence of an open transaction; None where that names no coordinator."""
     word = evidence.get("coordinator")
     return _not_listed(evidence) if word == "does not list it" else _WORDS.get(word or "")
 
 
-def _not_listed(evidence: dict[str, Any]) -> str:
+def _not_listed(evidence: Evidence) -> str:
     """Of one that no coordinator lists: how old it must be to be called hanging, or why it is not though it is older."""
     limit_ms = max(DEFAULT_MAX_TIMEOUT_MS, evidence.get("transaction_timeout_ms") or 0) + LATE_BUFFER_MS
     said = "the coordinator does not list it"
@@ -413,7 +414,7 @@ class KnownTransactions:
             row.holds_last_stable_offset = transaction.first_offset == partition.last_stable_offset
             row.last_stable_offset = partition.last_stable_offset if row.holds_last_stable_offset else None
             row.transactional_id = self._name(transaction.producer_id)
-            evidence: dict[str, Any] = {"reason": "known from a producer snapshot, its records are damaged"}
+            evidence: Json = {"reason": "known from a producer snapshot, its records are damaged"}
             owners = [] if self._log is None or row.transactional_id is None else self._log.owners(transaction.producer_id)
             for metadata in (owner.metadata for owner in owners if owner.metadata is not None):
                 evidence |= {"coordinator_state": metadata.state, "transaction_timeout_ms": metadata.transaction_timeout_ms}
@@ -427,7 +428,7 @@ class KnownTransactions:
         owners = self._log.owners(producer_id)
         return owners[0].transactional_id if len(owners) == 1 else None
 
-    def _take(self, row: TransactionRow, evidence: dict[str, Any], state: str) -> None:
+    def _take(self, row: TransactionRow, evidence: Evidence, state: str) -> None:
         row.state = state
         row.transactional_id = evidence.get("transactional_id", row.transactional_id)
         row.coordinator_state = evidence.get("coordinator_state")

@@ -31,7 +31,7 @@ class DroppedBatches(NamedTuple):
     @property
     def ids(self) -> tuple[int, ...]:
         """Ids of what went."""
-        return tuple(one for batch in self.batches for one in batch.ids)
+        return tuple(record_id for batch in self.batches for record_id in batch.ids)
 
 
 class Fetched(NamedTuple):
@@ -102,8 +102,8 @@ def append(
     if cluster.epochs_known:
         replica.append(Batch(sent.base_offset, ids, replica.leader_epoch, cluster.now_ms, **batch))
     else:
-        for offset, one in enumerate(ids, sent.base_offset):  # in format 1 every record stands alone
-            replica.append(Batch(offset, (one,), replica.leader_epoch, cluster.now_ms), with_epochs=False)
+        for offset, record_id in enumerate(ids, sent.base_offset):  # in format 1 every record stands alone
+            replica.append(Batch(offset, (record_id,), replica.leader_epoch, cluster.now_ms), with_epochs=False)
     replica.waiting.append(sent)
     raise_high_watermark(cluster, partition, replica)
     return sent
@@ -145,10 +145,10 @@ def fetch(cluster: Cluster, partition: Partition, follower: int, *, answered: bo
     joined = _expand_isr(cluster, partition, leader, follower)
     raise_high_watermark(cluster, partition, leader)
     start = replica.log_end_offset
-    inside = any(one.base_offset < start < one.end_offset for one in leader.batches)
+    inside = any(batch.base_offset < start < batch.end_offset for batch in leader.batches)
     if not answered or inside:  # a batch that begins below the log end is refused: logs that parted, and nobody cut
         return Fetched(leader.broker, cut, start, start, joined)
-    missing = [one for one in leader.batches if one.base_offset >= start]
+    missing = [batch for batch in leader.batches if batch.base_offset >= start]
     for batch in missing[:limit]:
         replica.append(batch, with_epochs=cluster.epochs_known)
     replica.high_watermark = follower_high_watermark(leader.high_watermark, replica.log_end_offset)
@@ -235,7 +235,7 @@ def set_isr(cluster: Cluster, partition: Partition, isr: frozenset[int]) -> None
 
 def record_change(cluster: Cluster, partition: Partition, *, elected: bool, kind: str) -> None:
     """Put how a partition stands into the controller's log."""
-    isr, elr = (tuple(one for one in partition.assignment if one in members) for members in (partition.isr, partition.elr))
+    isr, elr = (tuple(broker for broker in partition.assignment if broker in members) for members in (partition.isr, partition.elr))
     change = PartitionChange(
         cluster.now_ms, partition.name, partition.leader, partition.leader_epoch, isr, elr, partition.recovering, elected, kind
     )
@@ -263,8 +263,10 @@ def _begin_to_lead(cluster: Cluster, partition: Partition, replica: SimulatedRep
     replica.truncates = False
     if cluster.epochs_known:
         assign_epoch(replica.epochs, EpochEntry(replica.leader_epoch, replica.log_end_offset))
-    caught_up = {one: cluster.now_ms if one in partition.isr else 0 for one in partition.replicas if one != replica.broker}
-    replica.followers = {one: elections.FetchState(last_caught_up_ms=since) for one, since in caught_up.items()}
+    caught_up = {
+        broker: cluster.now_ms if broker in partition.isr else 0 for broker in partition.replicas if broker != replica.broker
+    }
+    replica.followers = {broker: elections.FetchState(last_caught_up_ms=since) for broker, since in caught_up.items()}
     raise_high_watermark(cluster, partition, replica)
 
 

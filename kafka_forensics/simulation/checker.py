@@ -55,7 +55,7 @@ class Checked:
 
     def verdict(self, invariant: str) -> Verdict:
         """The verdict on one invariant."""
-        return next(one for one in self.verdicts if one.invariant == invariant)
+        return next(verdict for verdict in self.verdicts if verdict.invariant == invariant)
 
 
 def check(
@@ -77,12 +77,12 @@ def check(
     verdicts: dict[str, Verdict] = {}
     counted: list[tuple[int, int, bool]] = []
     for remembers in _searches(until_broken, history):  # one after another: each may take all the memory that is allowed
-        one = _Search(protocol, sizes, history=remembers, max_bytes=max_bytes)
-        one.run(until_broken, progress)
-        counted.append((one.count, one.depth, one.complete))
+        run = _Search(protocol, sizes, history=remembers, max_bytes=max_bytes)
+        run.run(until_broken, progress)
+        counted.append((run.count, run.depth, run.complete))
         judged = [name for name in INVARIANTS if (remembers or name not in OF_HISTORY) and name not in verdicts]
-        verdicts.update((name, one.verdict(name)) for name in judged)
-        del one
+        verdicts.update((name, run.verdict(name)) for name in judged)
+        del run
     states, depth, _ = counted[0]
     return Checked(protocol, sizes, states, depth, all(whole for _, _, whole in counted), tuple(verdicts.values()))
 
@@ -205,13 +205,13 @@ class _Search:
         while index > 0:
             path.append(self.keys[index])
             index = int(self.parents[index])
-        state, told = self.model.initial(), []
+        state, steps = self.model.initial(), []
         for key in reversed(path):
             step, state = next(
                 (step, after) for step, after in self.model.successors(state) if np.array_equal(self.key_of(after), key)
             )
-            told.append((step, state))
-        return tuple(told)
+            steps.append((step, state))
+        return tuple(steps)
 
 
 def key_of(state: World, layout: Layout) -> "NDArray[np.int64]":

@@ -106,7 +106,7 @@ class SimulatedReplica:
     @property
     def ids(self) -> list[int]:
         """Ids by offset."""
-        return [one for batch in self.batches for one in batch.ids]
+        return [record_id for batch in self.batches for record_id in batch.ids]
 
     def append(self, batch: Batch, *, with_epochs: bool = True) -> None:
         """Add a batch at the log end."""

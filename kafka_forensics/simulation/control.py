@@ -23,7 +23,7 @@ def run_election(
     """
     allowed = cluster.unclean if unclean is None else unclean
     assignment = partition.assignment if leader is None else (leader,)
-    alive = frozenset(one for one in assignment if one not in cluster.dead and one not in cluster.fenced)
+    alive = frozenset(broker for broker in assignment if broker not in cluster.dead and broker not in cluster.fenced)
     current = partition.leader if leader in (None, partition.leader) else NO_LEADER
     last = partition.last_known_leader if cluster.elr_enabled else None
     given = Candidates(assignment, alive, partition.isr, current, partition.elr, last)
@@ -48,9 +48,9 @@ def apply_election(cluster: Cluster, partition: Partition, outcome: Elected) -> 
 
 def tell(cluster: Cluster, partition: Partition, hears: Iterable[int] | None = None) -> list[DroppedBatches]:
     """Brokers learn what the controller last said of a partition; what they cut at once."""
-    told = partition.assignment if hears is None else tuple(hears)
-    order = sorted(told, key=lambda one: one != partition.leader)  # the leader first
-    cuts = [hear(cluster, partition, one) for one in order if cluster.runs(one)]
+    hearers = partition.assignment if hears is None else tuple(hears)
+    order = sorted(hearers, key=lambda broker: broker != partition.leader)  # the leader first
+    cuts = [hear(cluster, partition, broker) for broker in order if cluster.runs(broker)]
     return [cut for cut in cuts if cut is not None]
 
 
@@ -77,7 +77,7 @@ def fence(cluster: Cluster, broker: int, *, hears: Iterable[int] | None = None) 
 
 
 def _replace_leader(cluster: Cluster, partition: Partition, gone: int) -> None:
-    alive = frozenset(one for one in partition.assignment if one not in cluster.dead and one not in cluster.fenced)
+    alive = frozenset(broker for broker in partition.assignment if broker not in cluster.dead and broker not in cluster.fenced)
     last = gone if cluster.elr_enabled else None
     outcome = elect(Candidates(partition.assignment, alive, partition.isr, NO_LEADER, partition.elr, last), unclean=cluster.unclean)
     apply_election(cluster, partition, outcome)
@@ -123,10 +123,10 @@ def start(cluster: Cluster, broker: int, *, lossy: bool = False, hears: Iterable
 
     `lossy`: it was stopped uncleanly and says so, which takes it out of the ELR (KIP-966). What it cut at once.
     """
-    led = {name for name, one in cluster.partitions.items() if one.leader == broker}
-    for one in (cluster.dead, cluster.clean, cluster.fenced):
-        one.discard(broker)
-    mine = [one for one in cluster.partitions.values() if broker in one.replicas]
+    led = {name for name, partition in cluster.partitions.items() if partition.leader == broker}
+    for members in (cluster.dead, cluster.clean, cluster.fenced):
+        members.discard(broker)
+    mine = [partition for partition in cluster.partitions.values() if broker in partition.replicas]
     for partition in mine:
         _load(partition.replicas[broker])
         if lossy and cluster.elr_enabled:

@@ -49,7 +49,7 @@ class Event(NamedTuple):
 
     step: int
     after_ms: int
-    what: str
+    text: str
     partitions: tuple[Moment, ...]
 
 
@@ -80,14 +80,14 @@ class History:
     remarks: list[str] = field(default_factory=list)
     """What the history teaches, a sentence each."""
 
-    def tell(self, what: str) -> None:
+    def tell(self, text: str) -> None:
         """Note a step that was just taken."""
         cluster = self.cluster
         if self.coordinator is not None:
             complete(cluster, self.coordinator)
         started = cluster.changes[0].timestamp_ms if cluster.changes else cluster.now_ms
         moments = tuple(moment(cluster, partition) for partition in cluster.partitions.values())
-        self.events.append(Event(len(self.events) + 1, cluster.now_ms - started, what, moments))
+        self.events.append(Event(len(self.events) + 1, cluster.now_ms - started, text, moments))
         cluster.tick()
 
     def create(self, topic: str, number: int = 0, assignment: tuple[int, ...] = (), *, min_insync_replicas: int = 1) -> Partition:
@@ -126,11 +126,11 @@ class History:
         """Followers that run fetch until nothing changes."""
         who = tuple(partition.assignment if followers is None else followers)
         for _ in range(3):
-            for one in who:
-                if one != partition.leader:
-                    actions.fetch(self.cluster, partition, one)
+            for broker in who:
+                if broker != partition.leader:
+                    actions.fetch(self.cluster, partition, broker)
         if not quiet:
-            able = [one for one in who if one != partition.leader and self.cluster.runs(one)]
+            able = [broker for broker in who if broker != partition.leader and self.cluster.runs(broker)]
             self.tell(f"{_who(able)} {'fetch' if len(able) > 1 else 'fetches'} until nothing is left to copy")
 
     def elect(
@@ -152,7 +152,11 @@ class History:
             if done.leader == NO_LEADER
             else f"broker {done.leader} is elected {kind}in epoch {partition.leader_epoch}"
         )
-        deaf = [] if heard is None else [one for one in partition.assignment if one not in heard and self.cluster.runs(one)]
+        deaf = (
+            []
+            if heard is None
+            else [broker for broker in partition.assignment if broker not in heard and self.cluster.runs(broker)]
+        )
         late = f"; {_who(deaf)} {'has' if len(deaf) == 1 else 'have'} not heard yet" if deaf else ""
         self.tell(f"{said}{late}{note}")
         return done
@@ -165,8 +169,8 @@ class History:
     def lose_power(self, brokers: Iterable[int], *, noticed: bool = True, note: str = "") -> list[DroppedBatches]:
         """Machines die at one moment; what was not flushed goes."""
         who, cuts = tuple(brokers), list[DroppedBatches]()
-        for one in who:
-            cuts += control.lose_power(self.cluster, one, noticed=noticed)
+        for broker in who:
+            cuts += control.lose_power(self.cluster, broker, noticed=noticed)
         gone = "; ".join(f"{named(cut.ids)} of broker {cut.broker} had not reached the disk" for cut in cuts)
         self.tell(f"{_who(who)} {'loses' if len(who) == 1 else 'lose'} power{f': {gone}' if gone else ''}{note}")
         return cuts
@@ -186,7 +190,7 @@ class History:
             if partition.leader_epoch > before[name] and partition.leader == broker
         ]
         leads = f" and leads in epoch {led[0].leader_epoch}" if led else ""
-        cut = "".join(f", cutting {named(one.ids)} at its high watermark {one.end_offset}" for one in cuts)
+        cut = "".join(f", cutting {named(gone.ids)} at its high watermark {gone.end_offset}" for gone in cuts)
         self.tell(f"broker {broker} starts{leads}{cut}{note}")
         return cuts
 
@@ -208,15 +212,15 @@ class History:
 
     def checkpoint(self, *brokers: int) -> None:
         """Brokers write their high watermarks down, as they do every five seconds."""
-        for one in brokers or self.cluster.brokers:
-            if self.cluster.runs(one):
-                actions.checkpoint_high_watermarks(self.cluster, one)
+        for broker in brokers or self.cluster.brokers:
+            if self.cluster.runs(broker):
+                actions.checkpoint_high_watermarks(self.cluster, broker)
 
     def flush(self, *brokers: int) -> None:
         """Logs of brokers reach their disks."""
-        for one in brokers or self.cluster.brokers:
-            if self.cluster.runs(one):
-                actions.flush(self.cluster, one)
+        for broker in brokers or self.cluster.brokers:
+            if self.cluster.runs(broker):
+                actions.flush(self.cluster, broker)
 
     def wait(self, seconds: float, note: str) -> None:
         """Time passes."""
@@ -285,20 +289,20 @@ def moment(cluster: Cluster, partition: Partition) -> Moment:
         views.append(
             View(broker, state, replica.log_end_offset, replica.high_watermark, replica.leader_epoch, tuple(replica.batches))
         )
-    isr, elr = (tuple(one for one in partition.assignment if one in members) for members in (partition.isr, partition.elr))
+    isr, elr = (tuple(broker for broker in partition.assignment if broker in members) for members in (partition.isr, partition.elr))
     return Moment(partition.name, partition.leader, partition.leader_epoch, isr, elr, tuple(views))
 
 
 def named(ids: Iterable[int]) -> str:
     """Records by name, runs of them by their first and last; then how many markers."""
     given = list(ids)
-    records = [one for one in given if one >= 0]
+    records = [record_id for record_id in given if record_id >= 0]
     markers = len(given) - len(records)
     said = " ".join(f"r{record}" for record in records)
     if len(records) > 2 and records == list(range(records[0], records[-1] + 1)):
         said = f"r{records[0]}..r{records[-1]}"
     counted = "" if not markers else "a marker" if markers == 1 else f"{markers} markers"
-    return " and ".join(one for one in (said, counted) if one) or "nothing"
+    return " and ".join(part for part in (said, counted) if part) or "nothing"
 
 
 def producer_name(producer: Producer) -> str:
@@ -347,7 +351,7 @@ def _fetched(partition: Partition, done: Fetched, *, answered: bool) -> str:
         parts.append(f"asks broker {done.leader}; the answer is lost")
     elif done.end > done.start:
         held = partition.replicas[done.leader].batches
-        ids = [each for batch in held if done.start <= batch.base_offset < done.end for each in batch.ids]
+        ids = [record_id for batch in held if done.start <= batch.base_offset < done.end for record_id in batch.ids]
         parts.append(f"fetches {named(ids)} from broker {done.leader}")
     else:
         parts.append(f"asks broker {done.leader} and gets nothing new")
@@ -436,7 +440,9 @@ def _why(answer: str) -> str:
 def _markers(h: History, name: str, *, commit: bool) -> str:
     """What the coordinator had written just now."""
     log = coordinator_of(h).log
-    prepared = next(state for _, each, state in reversed(log) if each == name and state.state.startswith("Prepare"))
+    prepared = next(
+        state for _, transactional_id, state in reversed(log) if transactional_id == name and state.state.startswith("Prepare")
+    )
     where = " and ".join(f"{topic}-{number}" for topic, number in prepared.partitions)
     return f": {_MARKERS[commit]} in {where}"
 

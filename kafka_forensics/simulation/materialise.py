@@ -9,10 +9,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from kafka_forensics.model.constants import MAX_SEQUENCE, TRANSACTION_STATE_TOPIC
 from kafka_forensics.model.files import AbortedTxn, EpochEntry, ProducerEntry
+from kafka_forensics.model.json_objects import Json, attributes, object_of
 from kafka_forensics.parsers.spec.control import CONTROL_RECORD_KEY, CONTROL_RECORD_VALUES
 from kafka_forensics.parsers.spec.metadata_records import MESSAGES, write_metadata_record
 from kafka_forensics.simulation.cluster import ABORT, START_MS, Batch, Cluster, Partition, PartitionChange, SimulatedReplica
@@ -81,13 +82,13 @@ def _batches(cluster: Cluster, ids: Mapping[str, str], transaction_version: int)
     )
     internal = ids.keys() - {name for name, _ in cluster.partitions}
     yield from ((START_MS, [_value(_TOPIC, name=name, topic_id=_raw(ids[name]))]) for name in sorted(internal))
-    told: set[str] = set()
+    topics: set[str] = set()
     for change in cluster.changes:
         partition = cluster.partitions[change.topic_partition]
         topic_id = _raw(ids[partition.topic])
         values = []
-        if partition.topic not in told:
-            told.add(partition.topic)
+        if partition.topic not in topics:
+            topics.add(partition.topic)
             values += _topic(cluster, partition, topic_id)
         values.append(_created(partition, change, topic_id) if change.kind == "created" else _changed(change, topic_id))
         yield change.timestamp_ms, values
@@ -130,14 +131,14 @@ def _created(partition: Partition, change: PartitionChange, topic_id: bytes) -> 
 
 
 def _changed(change: PartitionChange, topic_id: bytes) -> bytes:
-    fields: dict[str, Any] = {"isr": list(change.isr), "eligible_leader_replicas": list(change.elr)}
+    fields: Json = {"isr": list(change.isr), "eligible_leader_replicas": list(change.elr)}
     fields["leader_recovery_state"] = int(change.recovering)
     if change.elected:
         fields["leader"] = change.leader
     return _value(_CHANGE, partition_id=change.topic_partition[1], topic_id=topic_id, **fields)
 
 
-def _value(api_key: int, **fields: Any) -> bytes:
+def _value(api_key: int, **fields: object) -> bytes:
     return write_metadata_record(api_key, len(MESSAGES[api_key]) - 1, fields)
 
 
@@ -290,34 +291,25 @@ def _write_replica(cluster: Cluster, replica: SimulatedReplica, directory: Path,
 
 
 def _batch(batch: Batch) -> bytes:
+    header = object_of(attributes("base_offset partition_leader_epoch=leader_epoch producer_id producer_epoch"), batch)
     if batch.marker is not None:
-        return write_marker(
-            batch.marker == "COMMIT",
-            base_offset=batch.base_offset,
-            producer_id=batch.producer_id,
-            producer_epoch=batch.producer_epoch,
-            coordinator_epoch=batch.coordinator_epoch,
-            timestamp=batch.timestamp_ms,
-            partition_leader_epoch=batch.leader_epoch,
-        )
+        commit = batch.marker == "COMMIT"
+        return write_marker(commit, coordinator_epoch=batch.coordinator_epoch, timestamp=batch.timestamp_ms, **header)
     return write_batch(
-        [RecordToWrite(record_key(each).encode(), record_value(each).encode()) for each in batch.ids],
-        base_offset=batch.base_offset,
+        [RecordToWrite(record_key(record_id).encode(), record_value(record_id).encode()) for record_id in batch.ids],
         base_timestamp=batch.timestamp_ms,
-        partition_leader_epoch=batch.leader_epoch,
-        producer_id=batch.producer_id,
-        producer_epoch=batch.producer_epoch,
         base_sequence=batch.base_sequence,
         is_transactional=batch.is_transactional,
+        **header,
     )
 
 
 def _legacy(batch: Batch) -> bytes:
     return b"".join(
         write_legacy_entry(
-            record_key(each).encode(), record_value(each).encode(), offset=offset, magic=1, timestamp=batch.timestamp_ms
+            record_key(record_id).encode(), record_value(record_id).encode(), offset=offset, magic=1, timestamp=batch.timestamp_ms
         )
-        for offset, each in enumerate(batch.ids, batch.base_offset)
+        for offset, record_id in enumerate(batch.ids, batch.base_offset)
     )
 
 

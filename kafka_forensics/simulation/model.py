@@ -271,7 +271,9 @@ class Model:
         """What happens between who takes itself for the leader and the others."""
         own, rules = state.replicas[leader], self.protocol
         mark = own.high_watermark
-        if mark < len(own.log) and all(self._passes(state, leader, one, mark + 1, rules.raise_high_watermark) for one in own.isr):
+        if mark < len(own.log) and all(
+            self._passes(state, leader, member, mark + 1, rules.raise_high_watermark) for member in own.isr
+        ):
             after = _with(state, leader, own._replace(high_watermark=mark + 1))
             if self.history and true_leader(state) == leader:
                 after = after._replace(committed=state.committed | {own.log[mark].number})
@@ -408,7 +410,7 @@ def same_epoch_agreement(state: World) -> bool:
 
 def committed_on_isr(state: World) -> bool:
     """Every member of the controller's ISR holds all that was ever committed."""
-    return all(state.committed <= _numbers(state.replicas[one]) for one in state.isr)
+    return all(state.committed <= _numbers(state.replicas[member]) for member in state.isr)
 
 
 def committed_on_leader(state: World) -> bool:
@@ -440,13 +442,13 @@ OF_HISTORY: Final = frozenset({"CommittedOnIsr", "CommittedOnLeader", "Committed
 
 
 def _presumed(state: World) -> list[ModelReplica]:
-    return [one for replica, one in enumerate(state.replicas) if leader_of(state, replica) == replica]
+    return [own for replica, own in enumerate(state.replicas) if leader_of(state, replica) == replica]
 
 
 def _all_hold(state: World, leader: ModelReplica, isr: frozenset[int]) -> bool:
     below = leader.log[: leader.high_watermark]
     whole = len(below) == leader.high_watermark
-    return whole and all(state.replicas[one].log[: leader.high_watermark] == below for one in isr)
+    return whole and all(state.replicas[member].log[: leader.high_watermark] == below for member in isr)
 
 
 def _agree(replica: ModelReplica, two: ModelReplica, end: int | None = None) -> bool:

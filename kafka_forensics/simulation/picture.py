@@ -90,8 +90,8 @@ def _lanes(history: History) -> tuple[list[_Lane], int]:
             for partition in event.partitions
             if partition.topic_partition == moment.topic_partition
         ]
-        longest = max(view.log_end_offset for each in moments for view in each.replicas)
-        label = max(len(_label(view, in_isr=view.broker in each.isr)) for each in moments for view in each.replicas)
+        longest = max(view.log_end_offset for moment in moments for view in moment.replicas)
+        label = max(len(_label(view, in_isr=view.broker in moment.isr)) for moment in moments for view in moment.replicas)
         for view in moment.replicas:
             lane = _Lane(moment.topic_partition, view.broker, x)
             lanes.append(lane)
@@ -110,14 +110,14 @@ def _heading(lane: _Lane, *, several: bool) -> str:
 
 def _event(event: Event, lanes: Sequence[_Lane], y: int, width: int, missing: frozenset[int]) -> tuple[list[str], int]:
     """One step's row, and where the next begins; `missing` at the end are these records."""
-    lines = textwrap.wrap(event.what, _TEXT_COLUMNS)
+    lines = textwrap.wrap(event.text, _TEXT_COLUMNS)
     height = max(len(lines) * _LINE + 12, _BOX_HEIGHT + 28)
     rows = [f'<line {_RULE} x1="{_MARGIN}" x2="{width - _MARGIN}" y1="{y}" y2="{y}"/>']
     rows.append(_text(_MARGIN + 16, y + 20, str(event.step), _NUMBER))
     rows += [_text(_MARGIN + 26, y + 20 + number * _LINE, line) for number, line in enumerate(lines)]
     isrs = {moment.topic_partition: moment.isr for moment in event.partitions}
     for lane in lanes:
-        view = next((one for one in _views(event, lane.topic_partition) if one.broker == lane.broker), None)
+        view = next((view for view in _views(event, lane.topic_partition) if view.broker == lane.broker), None)
         if view is not None:
             rows += _log(view, lane.left, y + 6, missing, in_isr=view.broker in isrs[lane.topic_partition])
     return rows, y + height
@@ -131,12 +131,12 @@ def _log(view: View, x: int, y: int, missing: frozenset[int], *, in_isr: bool) -
     for number, batch in enumerate(view.batches):
         colour = COLOURS[batch.leader_epoch % len(COLOURS)]
         ended = _ABORTED if _is_aborted(batch, view.batches[number + 1 :]) else ""
-        for offset, one in enumerate(batch.ids, batch.base_offset):
+        for offset, record_id in enumerate(batch.ids, batch.base_offset):
             left = x + offset * _BOX
             dash = _DASHED if batch.is_transactional and batch.marker is None else ""
             yield f'<rect {_OUTLINE} x="{left}" y="{y}" width="{_BOX}" height="{_BOX_HEIGHT}" fill="{colour}"{dash}/>'
-            look = _IN_BOX + (_MISSING if one in missing else ended)
-            yield _text(left + _BOX // 2, y + 14, batch.marker[0] if batch.marker else f"r{one}", look)
+            look = _IN_BOX + (_MISSING if record_id in missing else ended)
+            yield _text(left + _BOX // 2, y + 14, batch.marker[0] if batch.marker else f"r{record_id}", look)
     mark = x + view.high_watermark * _BOX
     yield f'<line {_MARK} x1="{mark}" x2="{mark}" y1="{y - 4}" y2="{y + _BOX_HEIGHT + 4}"/>'
     yield _text(x, y + _BOX_HEIGHT + 13, _label(view, in_isr=in_isr), _SMALL)
@@ -147,13 +147,16 @@ def _is_aborted(batch: Batch, behind: Sequence[Batch]) -> bool:
     """Whether a batch's transaction was aborted, by the marker of its producer in the same log."""
     if not batch.is_transactional or batch.marker is not None:
         return False
-    return next((one.marker for one in behind if one.marker is not None and one.producer_id == batch.producer_id), None) == "ABORT"
+    return (
+        next((marker.marker for marker in behind if marker.marker is not None and marker.producer_id == batch.producer_id), None)
+        == "ABORT"
+    )
 
 
 def _label(view: View, *, in_isr: bool) -> str:
     """What a replica is, below its log."""
     said = [_NAMES.get(view.state, ""), f"epoch {view.leader_epoch}", "" if in_isr else "not in ISR"]
-    return " · ".join(one for one in said if one)
+    return " · ".join(part for part in said if part)
 
 
 def _ending(history: History, y: int, width: int) -> tuple[list[str], int]:
@@ -194,7 +197,7 @@ def _meanings(history: History, missing: frozenset[int]) -> Iterator[tuple[str, 
     logs = [view.batches for event in history.events for moment in event.partitions for view in moment.replicas]
     if any(_is_aborted(batch, log[number + 1 :]) for log in logs for number, batch in enumerate(log)):
         yield record % _ABORTED, "record of an aborted transaction"
-    if missing & {one for batch in batches for one in batch.ids}:
+    if missing & {record_id for batch in batches for record_id in batch.ids}:
         yield record % _MISSING, "acknowledged, and not to be read at the end"
 
 

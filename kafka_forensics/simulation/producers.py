@@ -91,14 +91,14 @@ def judge(replica: SimulatedReplica, producer_id: int, batch: NumberedBatch) -> 
     """What a leader makes of a numbered batch by what is in its log, and the offset at which a duplicate lies (-1)."""
     known: list[NumberedBatch] = []
     epoch, at = None, -1
-    for one in replica.batches:
-        if one.producer_id != producer_id:
+    for earlier in replica.batches:
+        if earlier.producer_id != producer_id:
             continue
-        epoch = one.producer_epoch
-        if one.marker is None:
-            known.append(NumberedBatch(one.producer_epoch, one.base_sequence, len(one.ids)))
+        epoch = earlier.producer_epoch
+        if earlier.marker is None:
+            known.append(NumberedBatch(earlier.producer_epoch, earlier.base_sequence, len(earlier.ids)))
             if known[-1] == batch:
-                at = one.base_offset
+                at = earlier.base_offset
     return judged(batch, epoch, known), at
 
 
@@ -137,12 +137,12 @@ def visible(batches: list[Batch], high_watermark: int) -> tuple[tuple[int, ...],
         high_watermark, [Transaction(ended.first_offset, ended.last_offset) for ended in transactions(batches)]
     )
     aborted = [ended for ended in transactions(batches) if ended.aborted]
-    uncommitted = tuple(each for batch in below if batch.marker is None for each in batch.ids)
+    uncommitted = tuple(record_id for batch in below if batch.marker is None for record_id in batch.ids)
     committed = tuple(
-        each
+        record_id
         for batch in below
         if batch.marker is None and batch.end_offset <= stable and not any(_belongs(batch, other) for other in aborted)
-        for each in batch.ids
+        for record_id in batch.ids
     )
     return uncommitted, committed
 

@@ -1,10 +1,11 @@
 """All scenarios by name, and how one is played."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 from kafka_forensics.errors import UsageError
+from kafka_forensics.model.json_objects import Json
 from kafka_forensics.replication import acks as promises
 from kafka_forensics.simulation.cluster import PROTOCOLS, Cluster, Partition, Truncating
 from kafka_forensics.simulation.history import History, arrive, begin, end, end_arrives, late, write
@@ -28,9 +29,9 @@ class Scenario:
     play: Callable[[History], None]
     protocols: tuple[Truncating, ...] = NEWEST
     brokers: tuple[int, ...] = (1, 2, 3)
-    settings: Mapping[str, Any] = field(default_factory=dict)
+    settings: Json = field(default_factory=dict)
     """Further fields of the cluster."""
-    coordinator: Mapping[str, Any] | None = None
+    coordinator: Json | None = None
     """Fields of the transaction coordinator; None: there is none."""
 
 

@@ -1,6 +1,6 @@
 """Breadth-first search as kernels: canonical keys, a table of those seen, and the invariants of each new state."""
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from kafka_forensics.compiled import kernel
 from kafka_forensics.simulation.steps import (
@@ -70,7 +70,7 @@ def unpack(keys: "Rows", index: int, word: "Rows", shift: "Rows", mask: "Row", r
 
 
 @kernel
-def slot_of(keys: "Rows", index: int, table: "Row") -> Any:
+def slot_of(keys: "Rows", index: int, table: "Row") -> int:
     """Place in the open hash table where the key at `index` is found, or would be put (table: index + 1, 0 is free)."""
     mixed = 0
     for part in range(keys.shape[1]):
@@ -118,8 +118,8 @@ def explore(
     out: "Rows",
     trial: "Row",
     key: "Row",
-    found: "Row",
-) -> Any:
+    breakers: "Row",
+) -> tuple[int, int]:
     """Visit the states from `first` up to `last`: put every new next state behind the `count` that are known.
 
     Returns (next to visit, known states), early where `keys` or half of `table` is full. `found` gets for each invariant the
@@ -128,8 +128,8 @@ def explore(
     while first < last and count + out.shape[0] < keys.shape[0] and 2 * count < table.shape[0]:
         unpack(keys, first, word, shift, mask, row)
         made = successors(row, shape, rules, out)
-        for one in range(made):
-            pack(out[one], word, shift, kind, isr_map, leader_map, trial, key)
+        for successor in range(made):
+            pack(out[successor], word, shift, kind, isr_map, leader_map, trial, key)
             for part in range(key.shape[0]):
                 keys[count, part] = key[part]
             slot = slot_of(keys, count, table)
@@ -137,23 +137,23 @@ def explore(
                 continue
             table[slot] = count + 1
             parents[count] = first
-            mark(out[one], shape, count, found)
+            mark(out[successor], shape, count, breakers)
             count += 1
         first += 1
     return first, count
 
 
 @kernel
-def mark(row: "Row", shape: "Row", index: int, found: "Row") -> None:
+def mark(row: "Row", shape: "Row", index: int, breakers: "Row") -> None:
     """Note for each invariant that this state is the first to break it."""
     bits = broken(row, shape)
-    for invariant in range(found.shape[0]):
-        if bits >> invariant & 1 and found[invariant] < 0:
-            found[invariant] = index
+    for invariant in range(breakers.shape[0]):
+        if bits >> invariant & 1 and breakers[invariant] < 0:
+            breakers[invariant] = index
 
 
 @kernel
-def broken(state: "Row", shape: "Row") -> Any:
+def broken(state: "Row", shape: "Row") -> int:
     """The invariants a state breaks, as bits in the order of `invariants.INVARIANTS`."""
     shared, width = shape[SHARED], shape[WIDTH]
     quorum_isr = state[shared + QUORUM_ISR]
@@ -162,23 +162,23 @@ def broken(state: "Row", shape: "Row") -> Any:
         if leader_seen(state, shape, replica) == replica + 1:
             bits |= 0 if holds_below(state, shape, replica, quorum_isr) else 1
             bits |= 0 if holds_below(state, shape, replica, state[replica * width + ISR]) else 2
-    asked = state[shared]
-    if asked > 0:
-        leader = state[shared + REQUESTS + 2 * (asked - 1)]
+    epochs = state[shared]
+    if epochs > 0:
+        leader = state[shared + REQUESTS + 2 * (epochs - 1)]
         if leader > 0 and not quorum_isr >> (leader - 1) & 1:
             bits |= 4
-    for one in range(shape[REPLICAS]):
-        for offset in range(1, end_of(state, shape, one)):
-            if epoch_at(state, shape, one, offset) < epoch_at(state, shape, one, offset - 1):
+    for replica in range(shape[REPLICAS]):
+        for offset in range(1, end_of(state, shape, replica)):
+            if epoch_at(state, shape, replica, offset) < epoch_at(state, shape, replica, offset - 1):
                 bits |= 8
-        for two in range(shape[REPLICAS]):
-            if one != two:
-                bits |= disagreement(state, shape, one, two)
+        for other in range(shape[REPLICAS]):
+            if replica != other:
+                bits |= disagreement(state, shape, replica, other)
     return bits | commitment(state, shape)
 
 
 @kernel
-def holds_below(state: "Row", shape: "Row", leader: int, isr: int) -> Any:
+def holds_below(state: "Row", shape: "Row", leader: int, isr: int) -> int:
     """1 if all of `isr` hold the leader's records below its high watermark, and it holds them itself, else 0."""
     width = shape[WIDTH]
     mark_at = state[leader * width + HIGH_WATERMARK]
@@ -193,26 +193,26 @@ def holds_below(state: "Row", shape: "Row", leader: int, isr: int) -> Any:
 
 
 @kernel
-def disagreement(state: "Row", shape: "Row", one: int, two: int) -> Any:
+def disagreement(state: "Row", shape: "Row", replica: int, other: int) -> int:
     """What two replicas' logs break: SettledAgreement (if the first is the true leader), LogMatching, SameEpochAgreement."""
     width = shape[WIDTH]
-    first, second = one * width, two * width
-    settled = is_true_leader(state, shape, one) and state[first] == state[second]
+    first, second = replica * width, other * width
+    settled = is_true_leader(state, shape, replica) and state[first] == state[second]
     mark_at = min(state[first + HIGH_WATERMARK], state[second + HIGH_WATERMARK])
     bits = 0
-    for offset in range(min(end_of(state, shape, one), end_of(state, shape, two))):
+    for offset in range(min(end_of(state, shape, replica), end_of(state, shape, other))):
         if state[first + LOG + offset] != state[second + LOG + offset]:
             if settled:
                 bits |= 16
             if offset < mark_at:
                 bits |= 32
-            if epoch_at(state, shape, one, offset) == epoch_at(state, shape, two, offset):
+            if epoch_at(state, shape, replica, offset) == epoch_at(state, shape, other, offset):
                 bits |= 64
     return bits
 
 
 @kernel
-def commitment(state: "Row", shape: "Row") -> Any:
+def commitment(state: "Row", shape: "Row") -> int:
     """What is wrong with the records ever committed: CommittedOnIsr, CommittedOnLeader, CommittedSomewhere."""
     committed = state[shape[EPOCHS] + shape[RECORDS]]
     if committed == 0:

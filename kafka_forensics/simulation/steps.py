@@ -8,12 +8,12 @@ record its epoch + 1 (0: in no log); the records ever committed, as bits.
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import permutations
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from kafka_forensics.compiled import kernel
-from kafka_forensics.simulation.model import Fence, Guard, ModelRecord, ModelReplica, Protocol, Request, Sizes, Truncation, World
+from kafka_forensics.simulation.model import Fence, Guard, Protocol, Sizes, Truncation, World
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -67,7 +67,7 @@ _ON_FETCH: Final = int(Truncation.ON_FETCH)
 
 
 @kernel
-def end_of(state: "Row", shape: "Row", replica: int) -> Any:
+def end_of(state: "Row", shape: "Row", replica: int) -> int:
     """A replica's log end."""
     base = replica * shape[WIDTH] + LOG
     end = 0
@@ -77,29 +77,29 @@ def end_of(state: "Row", shape: "Row", replica: int) -> Any:
 
 
 @kernel
-def leader_seen(state: "Row", shape: "Row", replica: int) -> Any:
+def leader_seen(state: "Row", shape: "Row", replica: int) -> int:
     """Whom a replica takes for the leader, + 1; 0 for none."""
     epoch = state[replica * shape[WIDTH]]
     return 0 if epoch == 0 else state[shape[SHARED] + REQUESTS + 2 * (epoch - 1)]
 
 
 @kernel
-def is_true_leader(state: "Row", shape: "Row", replica: int) -> Any:
+def is_true_leader(state: "Row", shape: "Row", replica: int) -> int:
     """1 if the controller's last request names the replica and it is in that epoch, else 0."""
-    asked = state[shape[SHARED]]
-    if asked == 0 or state[replica * shape[WIDTH]] != asked:
+    epochs = state[shape[SHARED]]
+    if epochs == 0 or state[replica * shape[WIDTH]] != epochs:
         return 0
     return 1 if leader_seen(state, shape, replica) == replica + 1 else 0
 
 
 @kernel
-def epoch_at(state: "Row", shape: "Row", replica: int, offset: int) -> Any:
+def epoch_at(state: "Row", shape: "Row", replica: int, offset: int) -> int:
     """Epoch + 1 of the record a replica holds at an offset below its log end."""
     return state[shape[EPOCHS] + state[replica * shape[WIDTH] + LOG + offset] - 1]
 
 
 @kernel
-def passes(state: "Row", shape: "Row", leader: int, other: int, end: int, fence: int) -> Any:
+def passes(state: "Row", shape: "Row", leader: int, other: int, end: int, fence: int) -> int:
     """1 if a follower passes a fence for the offsets below `end`, else 0."""
     width = shape[WIDTH]
     if fence & _NOBODY:
@@ -117,9 +117,9 @@ def passes(state: "Row", shape: "Row", leader: int, other: int, end: int, fence:
 
 
 @kernel
-def matching_end(state: "Row", shape: "Row", one: int, two: int) -> Any:
+def matching_end(state: "Row", shape: "Row", replica: int, other: int) -> int:
     """Behind the last offset at which both logs hold the same record."""
-    first, second = one * shape[WIDTH] + LOG, two * shape[WIDTH] + LOG
+    first, second = replica * shape[WIDTH] + LOG, other * shape[WIDTH] + LOG
     end = 0
     for offset in range(shape[LOG_SIZE]):
         if state[first + offset] > 0 and state[first + offset] == state[second + offset]:
@@ -128,7 +128,7 @@ def matching_end(state: "Row", shape: "Row", one: int, two: int) -> Any:
 
 
 @kernel
-def end_of_last_epoch(state: "Row", shape: "Row", replica: int, leader: int) -> Any:
+def end_of_last_epoch(state: "Row", shape: "Row", replica: int, leader: int) -> int:
     """Where the leader's log ends the epoch of the follower's last record; the high watermark where it cannot tell."""
     own_end, end = end_of(state, shape, replica), end_of(state, shape, leader)
     if own_end == 0:
@@ -143,7 +143,7 @@ def end_of_last_epoch(state: "Row", shape: "Row", replica: int, leader: int) -> 
 
 
 @kernel
-def truncation_offset(state: "Row", shape: "Row", rule: int, replica: int, leader: int) -> Any:
+def truncation_offset(state: "Row", shape: "Row", rule: int, replica: int, leader: int) -> int:
     """Where a replica cuts its log when it becomes a follower of `leader`."""
     if rule == _TO_HIGH_WATERMARK:
         return state[replica * shape[WIDTH] + HIGH_WATERMARK]
@@ -180,7 +180,7 @@ def cut(out: "Rows", count: int, shape: "Row", replica: int, end: int) -> None:
 
 
 @kernel
-def ask(state: "Row", shape: "Row", out: "Rows", count: int, leader: int, isr: int) -> Any:
+def ask(state: "Row", shape: "Row", out: "Rows", count: int, leader: int, isr: int) -> int:
     """The controller's next request."""
     copy_to(state, out, count)
     shared = shape[SHARED]
@@ -193,15 +193,15 @@ def ask(state: "Row", shape: "Row", out: "Rows", count: int, leader: int, isr: i
 
 
 @kernel
-def control(state: "Row", shape: "Row", rules: "Row", out: "Rows", count: int) -> Any:
+def control(state: "Row", shape: "Row", rules: "Row", out: "Rows", count: int) -> int:
     """The controller elects a leader or puts a replica out of the ISR."""
     shared = shape[SHARED]
-    asked, isr = state[shared], state[shared + QUORUM_ISR]
-    if asked > shape[MAX_EPOCH]:
+    epochs, isr = state[shared], state[shared + QUORUM_ISR]
+    if epochs > shape[MAX_EPOCH]:
         return count
     leader = 0
-    if asked > 0:
-        leader = state[shared + REQUESTS + 2 * (asked - 1)]
+    if epochs > 0:
+        leader = state[shared + REQUESTS + 2 * (epochs - 1)]
     for replica in range(shape[REPLICAS]):
         bit = 1 << replica
         member = isr & bit
@@ -216,7 +216,7 @@ def control(state: "Row", shape: "Row", rules: "Row", out: "Rows", count: int) -
 
 
 @kernel
-def heed(state: "Row", shape: "Row", rules: "Row", out: "Rows", count: int, replica: int) -> Any:
+def heed(state: "Row", shape: "Row", rules: "Row", out: "Rows", count: int, replica: int) -> int:
     """A replica becomes leader or follower in the epoch of any request."""
     width, shared = shape[WIDTH], shape[SHARED]
     base = replica * width
@@ -244,7 +244,7 @@ def heed(state: "Row", shape: "Row", rules: "Row", out: "Rows", count: int, repl
 
 
 @kernel
-def write(state: "Row", shape: "Row", out: "Rows", count: int, replica: int) -> Any:
+def write(state: "Row", shape: "Row", out: "Rows", count: int, replica: int) -> int:
     """A replica appends a new record of its own epoch."""
     base, shared = replica * shape[WIDTH], shape[SHARED]
     end, written = end_of(state, shape, replica), state[shared + WRITTEN]
@@ -258,7 +258,7 @@ def write(state: "Row", shape: "Row", out: "Rows", count: int, replica: int) -> 
 
 
 @kernel
-def raise_high_watermark(state: "Row", shape: "Row", rules: "Row", out: "Rows", count: int, leader: int) -> Any:
+def raise_high_watermark(state: "Row", shape: "Row", rules: "Row", out: "Rows", count: int, leader: int) -> int:
     """A leader raises its high watermark by one, if all of its ISR pass."""
     base = leader * shape[WIDTH]
     mark = state[base + HIGH_WATERMARK]
@@ -275,7 +275,7 @@ def raise_high_watermark(state: "Row", shape: "Row", rules: "Row", out: "Rows", 
 
 
 @kernel
-def refused(state: "Row", shape: "Row", leader: int, other: int) -> Any:
+def refused(state: "Row", shape: "Row", leader: int, other: int) -> int:
     """1 if a fetch would fail: the follower is longer, or its last record has another epoch than the leader's there."""
     own_end, end = end_of(state, shape, leader), end_of(state, shape, other)
     if end > own_end:
@@ -286,7 +286,7 @@ def refused(state: "Row", shape: "Row", leader: int, other: int) -> Any:
 
 
 @kernel
-def replicate(state: "Row", shape: "Row", rules: "Row", out: "Rows", count: int, leader: int, other: int) -> Any:
+def replicate(state: "Row", shape: "Row", rules: "Row", out: "Rows", count: int, leader: int, other: int) -> int:
     """The follower fetches one record; or it truncates, where that is left to the fetch."""
     own, base = leader * shape[WIDTH], other * shape[WIDTH]
     end = end_of(state, shape, other)
@@ -306,7 +306,7 @@ def replicate(state: "Row", shape: "Row", rules: "Row", out: "Rows", count: int,
 
 
 @kernel
-def lead(state: "Row", shape: "Row", rules: "Row", out: "Rows", count: int, leader: int) -> Any:
+def lead(state: "Row", shape: "Row", rules: "Row", out: "Rows", count: int, leader: int) -> int:
     """What happens between who takes itself for the leader and the others."""
     base, shared = leader * shape[WIDTH], shape[SHARED]
     mark, end, isr = state[base + HIGH_WATERMARK], end_of(state, shape, leader), state[base + ISR]
@@ -331,7 +331,7 @@ def lead(state: "Row", shape: "Row", rules: "Row", out: "Rows", count: int, lead
 
 
 @kernel
-def successors(state: "Row", shape: "Row", rules: "Row", out: "Rows") -> Any:
+def successors(state: "Row", shape: "Row", rules: "Row", out: "Rows") -> int:
     """Every next state, into the rows of `out`; how many. `out` must hold `packing.max_successors` rows."""
     count = control(state, shape, rules, out, 0)
     for replica in range(shape[REPLICAS]):
@@ -418,47 +418,24 @@ def rules_of(protocol: Protocol, *, history: bool) -> "NDArray[np.int64]":
 
 def row_of(state: World, layout: Layout, *, row: "NDArray[np.int64] | None" = None) -> "NDArray[np.int64]":
     """A state as a row (fields)."""
-    found = np.zeros(layout.fields, np.int64) if row is None else row
+    words = np.zeros(layout.fields, np.int64) if row is None else row
     width, shared, epochs = (int(layout.shape[at]) for at in (WIDTH, SHARED, EPOCHS))
     for number, replica in enumerate(state.replicas):
         base = number * width
-        found[base] = replica.leader_epoch + 1
-        found[base + HIGH_WATERMARK] = replica.high_watermark
-        found[base + ISR] = bits_of(replica.isr)
+        words[base] = replica.leader_epoch + 1
+        words[base + HIGH_WATERMARK] = replica.high_watermark
+        words[base + ISR] = bits_of(replica.isr)
         for offset, record in enumerate(replica.log):
-            found[base + LOG + offset] = record.number + 1
-            found[epochs + record.number] = record.leader_epoch + 1
-    found[shared] = len(state.requests)
-    found[shared + QUORUM_ISR] = bits_of(state.isr)
-    found[shared + WRITTEN] = state.records
+            words[base + LOG + offset] = record.number + 1
+            words[epochs + record.number] = record.leader_epoch + 1
+    words[shared] = len(state.requests)
+    words[shared + QUORUM_ISR] = bits_of(state.isr)
+    words[shared + WRITTEN] = state.records
     for epoch, request in enumerate(state.requests):
-        found[shared + REQUESTS + 2 * epoch] = 0 if request.leader is None else request.leader + 1
-        found[shared + REQUESTS + 2 * epoch + 1] = bits_of(request.isr)
-    found[epochs + int(layout.shape[RECORDS])] = bits_of(state.committed)
-    return found
-
-
-def state_of(row: "NDArray[np.int64]", layout: Layout) -> World:
-    """The state that a row (fields) stands for."""
-    values = [int(value) for value in row]
-    replicas, log_size, records, _, width, shared, epochs = (int(value) for value in layout.shape)
-
-    def replica(base: int) -> ModelReplica:
-        numbers = [value - 1 for value in values[base + LOG : base + LOG + log_size] if value]
-        log = tuple(ModelRecord(number, values[epochs + number] - 1) for number in numbers)
-        return ModelReplica(values[base] - 1, values[base + HIGH_WATERMARK], members(values[base + ISR]), log)
-
-    def request(epoch: int) -> Request:
-        place = shared + REQUESTS + 2 * epoch
-        return Request(values[place] - 1 if values[place] else None, members(values[place + 1]))
-
-    return World(
-        tuple(replica(number * width) for number in range(replicas)),
-        tuple(request(epoch) for epoch in range(values[shared])),
-        members(values[shared + QUORUM_ISR]),
-        values[shared + WRITTEN],
-        members(values[epochs + records]),
-    )
+        words[shared + REQUESTS + 2 * epoch] = 0 if request.leader is None else request.leader + 1
+        words[shared + REQUESTS + 2 * epoch + 1] = bits_of(request.isr)
+    words[epochs + int(layout.shape[RECORDS])] = bits_of(state.committed)
+    return words
 
 
 def bits_of(numbers: Iterable[int]) -> int:

@@ -167,7 +167,7 @@ def write_markers(cluster: Cluster, coordinator: Coordinator, name: str) -> list
 
 def complete(cluster: Cluster, coordinator: Coordinator, *names: str) -> None:
     """Let a coordinator look for answers to its markers (of all ids unless some are named), and write Complete where all came."""
-    for name in names or [one for one, left in coordinator.unmarked.items() if left]:
+    for name in names or [name for name, left in coordinator.unmarked.items() if left]:
         state, left = coordinator.states[name], coordinator.unmarked[name]
         coordinator.unmarked[name] = [where for where in left if not coordinator.markers[name, where].acknowledged]
         if state.state.startswith("Prepare") and not coordinator.unmarked[name]:

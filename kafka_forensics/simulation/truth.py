@@ -4,12 +4,16 @@ Logs are compared record by record, by ids; what an election would cut is found 
 """
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Final, NamedTuple
 
+from kafka_forensics.model.json_objects import Json, attributes, object_of
 from kafka_forensics.simulation.actions import DroppedBatches, fetch, hear
 from kafka_forensics.simulation.cluster import Batch, Cluster, Partition, SimulatedReplica, TopicPartition
 from kafka_forensics.simulation.control import run_election, start
-from kafka_forensics.simulation.history import Expected, History, named
+from kafka_forensics.simulation.history import History, named
+
+_EXPECTED: Final = attributes("kind severity topic partition broker offset_start offset_end held_by")
+_TRUNCATED: Final = attributes("broker truncation_offset lost records=lost_ids")
 
 
 class TruncatedLog(NamedTuple):
@@ -28,35 +32,40 @@ class ElectionOutcome(NamedTuple):
     followers: tuple[TruncatedLog, ...]
 
 
-def truth(history: History, name: str) -> dict[str, Any]:
+def truth(history: History, name: str) -> Json:
     """All of it, as JSON knows it."""
     cluster = history.cluster
     return {
         "scenario": name,
         "protocol": cluster.protocol,
-        "steps": [{"step": event.step, "after_ms": event.after_ms, "what": event.what} for event in history.events],
+        "steps": [{"step": event.step, "after_ms": event.after_ms, "what": event.text} for event in history.events],
         "acknowledged": sorted(acknowledged(cluster)),
         "lost": sorted(lost(cluster)),
         "partitions": [_partition(history, partition) for partition in cluster.partitions.values()],
-        "findings": [_finding(expected) for expected in history.expected],
+        "findings": [object_of(_EXPECTED, expected) for expected in history.expected],
         "remarks": history.remarks,
     }
 
 
 def acknowledged(cluster: Cluster) -> set[int]:
     """Ids of records whose producer was told that all is well; acks=0 is told nothing."""
-    return {one for one, sent in cluster.acknowledged.items() if sent.acks != 0}
+    return {record_id for record_id, sent in cluster.acknowledged.items() if sent.acks != 0}
 
 
 def lost(cluster: Cluster) -> set[int]:
     """Acknowledged records that no replica holds."""
-    left = {one for partition in cluster.partitions.values() for replica in partition.replicas.values() for one in replica.ids}
+    left = {
+        record_id
+        for partition in cluster.partitions.values()
+        for replica in partition.replicas.values()
+        for record_id in replica.ids
+    }
     return acknowledged(cluster) - left
 
 
 def not_read(history: History) -> set[int]:
     """Acknowledged records that a replica holds, and that no consumer reads, whatever transactions say."""
-    shown = {one for reading in history.readings for one in reading.read_uncommitted or ()}
+    shown = {record_id for reading in history.readings for record_id in reading.read_uncommitted or ()}
     return acknowledged(history.cluster) - lost(history.cluster) - shown
 
 
@@ -81,14 +90,14 @@ def at_the_end(history: History) -> Iterator[str]:
 def forks(partition: Partition) -> dict[tuple[int, int], int]:
     """Pairs of brokers whose logs differ, and the first offset at which they do; one that is shorter does not differ."""
     brokers = sorted(partition.replicas)
-    found = {}
+    offsets = {}
     for number, left in enumerate(brokers):
         for right in brokers[number + 1 :]:
-            ours, theirs = (_by_offset(partition.replicas[one]) for one in (left, right))
+            ours, theirs = (_by_offset(partition.replicas[broker]) for broker in (left, right))
             at = next((offset for offset in sorted(ours.keys() & theirs.keys()) if ours[offset] != theirs[offset]), None)
             if at is not None:
-                found[left, right] = at
-    return found
+                offsets[left, right] = at
+    return offsets
 
 
 def elections(cluster: Cluster, where: TopicPartition) -> Iterator[ElectionOutcome]:
@@ -113,8 +122,8 @@ def _elected(world: Cluster, where: TopicPartition, leader: int) -> ElectionOutc
         if broker == leader:
             continue
         end = _follow(world, partition, broker)
-        gone = [(offset, one) for offset, one in _offsets(logs[broker]) if kept.get(offset) != one]
-        done.append(TruncatedLog(broker, end, _ranges([offset for offset, _ in gone]), tuple(one for _, (_, one) in gone)))
+        gone = [(offset, record) for offset, record in _offsets(logs[broker]) if kept.get(offset) != record]
+        done.append(TruncatedLog(broker, end, _ranges([offset for offset, _ in gone]), tuple(record for _, (_, record) in gone)))
     return ElectionOutcome(leader, tuple(done))
 
 
@@ -128,8 +137,8 @@ def _follow(world: Cluster, partition: Partition, broker: int) -> int:
     return min([before, *ends])
 
 
-def _partition(history: History, partition: Partition) -> dict[str, Any]:
-    reading = next((one for one in history.readings if one.topic_partition == partition.name), None)
+def _partition(history: History, partition: Partition) -> Json:
+    reading = next((reading for reading in history.readings if reading.topic_partition == partition.name), None)
     return {
         "topic": partition.topic,
         "partition": partition.number,
@@ -143,22 +152,14 @@ def _partition(history: History, partition: Partition) -> dict[str, Any]:
         "elections": [
             {
                 "leader": outcome.leader,
-                "followers": [
-                    {
-                        "broker": truncation.broker,
-                        "truncation_offset": truncation.truncation_offset,
-                        "lost": truncation.lost,
-                        "records": truncation.lost_ids,
-                    }
-                    for truncation in outcome.followers
-                ],
+                "followers": [object_of(_TRUNCATED, truncated) for truncated in outcome.followers],
             }
             for outcome in elections(history.cluster, partition.name)
         ],
     }
 
 
-def _replica(replica: SimulatedReplica, cluster: Cluster) -> dict[str, Any]:
+def _replica(replica: SimulatedReplica, cluster: Cluster) -> Json:
     return {
         "broker": replica.broker,
         "clean_shutdown": replica.broker in cluster.clean,
@@ -166,31 +167,9 @@ def _replica(replica: SimulatedReplica, cluster: Cluster) -> dict[str, Any]:
         "high_watermark": replica.checkpointed,
         "leader_epochs": [[entry.leader_epoch, entry.start_offset] for entry in replica.epochs],
         "batches": [
-            {
-                "base_offset": batch.base_offset,
-                "leader_epoch": batch.leader_epoch,
-                "marker": batch.marker,
-                "records": _records(batch),
-            }
+            {**object_of(attributes("base_offset leader_epoch marker"), batch), "records": [] if batch.marker else list(batch.ids)}
             for batch in replica.batches
         ],
-    }
-
-
-def _records(batch: Batch) -> list[int]:
-    return [] if batch.marker else list(batch.ids)
-
-
-def _finding(expected: Expected) -> dict[str, Any]:
-    return {
-        "kind": expected.kind,
-        "severity": expected.severity,
-        "topic": expected.topic,
-        "partition": expected.partition,
-        "broker": expected.broker,
-        "offset_start": expected.offset_start,
-        "offset_end": expected.offset_end,
-        "held_by": expected.held_by,
     }
 
 
@@ -201,15 +180,15 @@ def _by_offset(replica: SimulatedReplica) -> dict[int, tuple[int, int]]:
 
 def _offsets(batches: list[Batch]) -> Iterator[tuple[int, tuple[int, int]]]:
     for batch in batches:
-        for offset, one in enumerate(batch.ids, batch.base_offset):
-            yield offset, (batch.leader_epoch, one)
+        for offset, record_id in enumerate(batch.ids, batch.base_offset):
+            yield offset, (batch.leader_epoch, record_id)
 
 
 def _ranges(offsets: list[int]) -> tuple[tuple[int, int], ...]:
-    found: list[tuple[int, int]] = []
+    ranges: list[tuple[int, int]] = []
     for offset in sorted(offsets):
-        if found and found[-1][1] == offset:
-            found[-1] = (found[-1][0], offset + 1)
+        if ranges and ranges[-1][1] == offset:
+            ranges[-1] = (ranges[-1][0], offset + 1)
         else:
-            found.append((offset, offset + 1))
-    return tuple(found)
+            ranges.append((offset, offset + 1))
+    return tuple(ranges)

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import chain
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
@@ -45,10 +45,13 @@ from kafka_forensics.storage.remote import apart
 # Options of the data source: what may be said, and what to say about what cannot be meant.
 
 
+if TYPE_CHECKING:
+    from kafka_forensics.model.schemas import ArrowArray, ArrowField
+
 # From the model's Arrow schemas to Spark's, in one place: same names, same order, all nullable, unsigned numbers made wider.
 
 
-_PLAIN: dict[Any, DataType] = {
+_PLAIN: dict[pa.DataType, DataType] = {
     pa.int16(): ShortType(),
     pa.int32(): IntegerType(),
     pa.int64(): LongType(),
@@ -64,8 +67,8 @@ def fact_schema(fact: str, *, snapshots: bool = False) -> pa.Schema:
     if not snapshots and fact in SNAPSHOT_FACTS:
         hint = "say snapshots=true, and load the folder that holds them"
         raise UsageError(f"the fact {fact} is what several snapshots differ in", hint=hint)
-    found = fact_named(fact, SNAPSHOT_FACTS if snapshots else None)
-    return found.schema.insert(0, SNAPSHOT) if snapshots and fact not in SNAPSHOT_FACTS else found.schema
+    declared = fact_named(fact, SNAPSHOT_FACTS if snapshots else None)
+    return declared.schema.insert(0, SNAPSHOT) if snapshots and fact not in SNAPSHOT_FACTS else declared.schema
 
 
 def spark_schema(fact: str, *, snapshots: bool = False) -> StructType:
@@ -84,13 +87,13 @@ def spark_type(kind: pa.DataType) -> DataType:
     if pa.types.is_list(kind):
         return ArrayType(spark_type(kind.value_type), containsNull=True)
     assert pa.types.is_struct(kind)
-    return StructType([StructField(one.name, spark_type(one.type), nullable=True) for one in kind])
+    return StructType([StructField(member.name, spark_type(member.type), nullable=True) for member in kind])
 
 
 def arrow_schema(fact: str, columns: tuple[str, ...], *, snapshots: bool = False) -> pa.Schema:
     """The Arrow schema in which Spark takes these columns of a fact."""
     schema = fact_schema(fact, snapshots=snapshots)
-    fields: list[Any] = [pa.field(name, _arrow_type(schema.field(name).type)) for name in columns]
+    fields: list[ArrowField] = [pa.field(name, _arrow_type(schema.field(name).type)) for name in columns]
     return pa.schema(fields)
 
 
@@ -100,12 +103,12 @@ def _arrow_type(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_list(kind):
         return pa.list_(pa.field("element", _arrow_type(kind.value_type)))
     if pa.types.is_struct(kind):
-        parts: list[Any] = [pa.field(one.name, _arrow_type(one.type)) for one in kind]
+        parts: list[ArrowField] = [pa.field(member.name, _arrow_type(member.type)) for member in kind]
         return pa.struct(parts)
     return kind
 
 
-def chosen_columns(fact: str, schema: Any, *, snapshots: bool = False) -> tuple[str, ...]:
+def chosen_columns(fact: str, schema: StructType | pa.Schema, *, snapshots: bool = False) -> tuple[str, ...]:
     """The names in a schema that was asked for: a StructType, or the `pyarrow.Schema` that servers without a JVM hand over.
 
     Raises UsageError for a name that the fact does not have, a name that comes twice, and another type or nullability.
@@ -117,17 +120,17 @@ def chosen_columns(fact: str, schema: Any, *, snapshots: bool = False) -> tuple[
             raise _unknown(fact, name, known.names)
         if names.count(name) > 1:
             raise UsageError(f"the column {name} is asked for twice")
-    for asked in schema.fields if isinstance(schema, StructType) else ():
-        declared = known[asked.name].dataType
-        if asked.dataType != declared:
-            told = f"{declared.simpleString()}, not {asked.dataType.simpleString()}"
-            raise UsageError(f"the column {asked.name} of the fact {fact} is {told}")
-        if not asked.nullable:
-            raise UsageError(f"the column {asked.name} of the fact {fact} is nullable", hint="leave NOT NULL away")
+    for column in schema.fields if isinstance(schema, StructType) else ():
+        declared = known[column.name].dataType
+        if column.dataType != declared:
+            types = f"{declared.simpleString()}, not {column.dataType.simpleString()}"
+            raise UsageError(f"the column {column.name} of the fact {fact} is {types}")
+        if not column.nullable:
+            raise UsageError(f"the column {column.name} of the fact {fact} is nullable", hint="leave NOT NULL away")
     return tuple(names)
 
 
-def _field_names(schema: Any) -> list[str]:
+def _field_names(schema: StructType | pa.Schema) -> list[str]:
     return list(schema.names)
 
 
@@ -189,37 +192,37 @@ class SourceOptions:
 
 def parse_options(given: Mapping[str, str]) -> SourceOptions:
     """The options of a reader, names in any case. Raises UsageError, in words, for whatever cannot be meant."""
-    told = {name.lower(): value for name, value in given.items()}
-    storage = tuple(sorted((name.removeprefix(STORAGE), value) for name, value in told.items() if name.startswith(STORAGE)))
-    for name in told:
+    values = {name.lower(): value for name, value in given.items()}
+    storage = tuple(sorted((name.removeprefix(STORAGE), value) for name, value in values.items() if name.startswith(STORAGE)))
+    for name in values:
         if name not in OPTIONS and not name.startswith(STORAGE):
             choice = did_you_mean(name, OPTIONS, otherwise=f"there are {', '.join(OPTIONS)} and {STORAGE}*")
             raise UsageError(f"there is no option {name!r} of kafka_log", hint=choice)
-    snapshots = _choice(told, "snapshots", _TRUTHS, "false")
-    fact = told.get("fact", DEFAULT_FACT)
+    snapshots = _choice(values, "snapshots", _TRUTHS, "false")
+    fact = values.get("fact", DEFAULT_FACT)
     fact_schema(fact, snapshots=snapshots)
     query = FactQuery(
         fact,
         (),
-        topics=_names(told, "topics"),
-        partitions=_partitions(told),
-        brokers=_names(told, "brokers"),
-        offset_from=_offset(told, "offset_from"),
-        offset_to=_offset(told, "offset_to"),
-        timestamp_from=_timestamp(told, "timestamp_from"),
-        timestamp_to=_timestamp(told, "timestamp_to"),
-        strict=_choice(told, "on_corrupt", {"report": False, "strict": True}, "report"),
-        split_bytes=_split_bytes(told),
-        payloads=_choice(told, "payloads", _TRUTHS, "true"),
-        deep=_choice(told, "deep", _TRUTHS, "") if "deep" in told else None,
-        live=_choice(told, "live", _TRUTHS, "false"),
-        copied=_choice(told, "copied", _COPIED, "") if "copied" in told else None,
-        as_of_ms=_timestamp(told, "as_of"),
+        topics=_names(values, "topics"),
+        partitions=_partitions(values),
+        brokers=_names(values, "brokers"),
+        offset_from=_offset(values, "offset_from"),
+        offset_to=_offset(values, "offset_to"),
+        timestamp_from=_timestamp(values, "timestamp_from"),
+        timestamp_to=_timestamp(values, "timestamp_to"),
+        strict=_choice(values, "on_corrupt", {"report": False, "strict": True}, "report"),
+        split_bytes=_split_bytes(values),
+        payloads=_choice(values, "payloads", _TRUTHS, "true"),
+        deep=_choice(values, "deep", _TRUTHS, "") if "deep" in values else None,
+        live=_choice(values, "live", _TRUTHS, "false"),
+        copied=_choice(values, "copied", _COPIED, "") if "copied" in values else None,
+        as_of_ms=_timestamp(values, "as_of"),
     )
-    order = _names(told, "order")
+    order = _names(values, "order")
     if order and not snapshots:
         raise UsageError("order chooses among snapshots, and none are read", hint="say snapshots=true as well")
-    paths, storage = apart(_paths(told), storage)
+    paths, storage = apart(_paths(values), storage)
     return SourceOptions(paths, query, storage, snapshots, order)
 
 
@@ -227,7 +230,7 @@ def _names(values: Mapping[str, str], option: str) -> tuple[str, ...]:
     """Names between commas."""
     if option not in values:
         return ()
-    names = [one.strip() for one in values[option].split(",")]
+    names = [name.strip() for name in values[option].split(",")]
     if not all(names):
         raise UsageError(
             f"{option} is {values[option]!r}: there is a name missing", hint=f"like {option}=a,b, or leave it away for all"
@@ -238,10 +241,10 @@ def _names(values: Mapping[str, str], option: str) -> tuple[str, ...]:
 def _partitions(values: Mapping[str, str]) -> tuple[tuple[int, int], ...]:
     ranges = []
     for name in _names(values, "partitions"):
-        found = _RANGE.fullmatch(name)
-        if found is None:
+        match = _RANGE.fullmatch(name)
+        if match is None:
             raise UsageError(f"partitions is {values['partitions']!r}: {name!r} is no number", hint="like partitions=0,2,4-7")
-        ranges.append((int(found[1]), int(found[2] or found[1])))
+        ranges.append((int(match[1]), int(match[2] or match[1])))
     return tuple(ranges)
 
 
@@ -280,8 +283,8 @@ def _choice(values: Mapping[str, str], option: str, choices: Mapping[str, Value]
 
 def _split_bytes(values: Mapping[str, str]) -> int:
     value = values.get("split_bytes", str(SPLIT_BYTES))
-    found = _SIZE.fullmatch(value.strip())
-    size = 0 if found is None else int(found[1]) << _UNITS[found[2].lower()]
+    match = _SIZE.fullmatch(value.strip())
+    size = 0 if match is None else int(match[1]) << _UNITS[match[2].lower()]
     if size < _SMALLEST_SPLIT:
         raise UsageError(
             f"split_bytes is {value!r}, which is no size of at least {_SMALLEST_SPLIT} bytes", hint="like split_bytes=256m"
@@ -297,12 +300,12 @@ def _paths(values: Mapping[str, str]) -> list[str]:
             several = json.loads(values["paths"])
         except ValueError as error:
             raise UsageError(f"paths is {values['paths']!r}, which is no JSON list", hint="give the paths to load()") from error
-        if not isinstance(several, list) or not all(isinstance(one, str) for one in several):
+        if not isinstance(several, list) or not all(isinstance(path, str) for path in several):
             raise UsageError(f"paths is {values['paths']!r}, which is no JSON list of texts", hint="give the paths to load()")
         given += several
     if not given:
         raise UsageError("no path was given", hint='like spark.read.format("kafka_log").load("/copies/broker-1")')
-    return [path for one in given for path in _matches(one)]
+    return [path for pattern in given for path in _matches(pattern)]
 
 
 def _matches(given: str) -> list[str]:
@@ -312,10 +315,10 @@ def _matches(given: str) -> list[str]:
     name, path = split_name(given)
     if os.path.lexists(path) or _URI.match(path) or not glob.has_magic(path):
         return [given]
-    found = sorted(glob.glob(path))
-    if not found:
+    paths = sorted(glob.glob(path))
+    if not paths:
         raise PathMissingError(f"nothing matches {path}")
-    return found if name is None else [f"{name}={one}" for one in found]
+    return paths if name is None else [f"{name}={path}" for path in paths]
 
 
 # Errors as a user of Spark meets them: our sentence first, and the hint with it, not our stack before it.
@@ -384,18 +387,18 @@ class KafkaLogReader(DataSourceReader):
         query, storage = self._query, self._options.storage
         if self._snapshots is None and query.fact not in FROM_SCANS:
             return read_task(task, query, storage)
+        from kafka_forensics.export.views import words
         from kafka_forensics.facts.scan import read_scan, read_snapshots
-        from kafka_forensics.wording import advice, message
 
         read = read_scan if self._snapshots is None else read_snapshots
-        return read(task, query, lambda finding: (message(finding), advice(finding)), storage)
+        return read(task, query, words, storage)
 
 
 def in_schema(batch: "pa.RecordBatch", schema: "pa.Schema") -> "pa.RecordBatch":
     """The batch with the types, names and nullability of `schema`, every one of which Spark compares."""
     import pyarrow as pa
 
-    arrays: list[Any] = [batch.column(field.name).cast(field.type) for field in schema]
+    arrays: list[ArrowArray] = [batch.column(field.name).cast(field.type) for field in schema]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
@@ -421,7 +424,7 @@ class KafkaLogDataSource(DataSource):
         """The declared schema of the fact."""
         return spark_schema(self._parsed.query.fact, snapshots=self._parsed.snapshots)
 
-    def reader(self, schema: Any) -> KafkaLogReader:
+    def reader(self, schema: StructType) -> KafkaLogReader:
         """A reader of the columns in `schema`. Raises UsageError for what the fact does not have."""
         with in_words():
             columns = chosen_columns(self._parsed.query.fact, schema, snapshots=self._parsed.snapshots)

@@ -8,19 +8,17 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kafka_forensics.compiled import worth_compiling
 from kafka_forensics.errors import ForensicsError, UsageError
 from kafka_forensics.evidence.inputs import Inputs, gather
 from kafka_forensics.evidence.options import ScanOptions, without_secrets
-from kafka_forensics.export.datasets import Dataset, export_facts
-from kafka_forensics.export.places import absolute, inputs_named, open_place
-from kafka_forensics.export.target import ExportPlace
+from kafka_forensics.export.datasets import Dataset, ExportOrder, export_facts
+from kafka_forensics.export.places import absolute, inputs_named, opened_place
 from kafka_forensics.export.tasks import BY_TASKS, ExportCommon, Task, common, known_transactions, look, tasks, told, write_task
 from kafka_forensics.export.views import words
 from kafka_forensics.facts.facts import FactReader
-from kafka_forensics.facts.rows import SPLIT_BYTES
 from kafka_forensics.model.findings import without_payloads
 from kafka_forensics.model.results import ScanResult
 from kafka_forensics.model.schemas import FACTS, fact_named
@@ -50,40 +48,30 @@ class Exported:
     result: ScanResult
 
 
-def exported(
-    spark: "SparkSession",
-    inputs: Inputs,
-    options: ScanOptions,
-    target: ExportPlace,
-    output: str,
-    names: Sequence[str],
-    *,
-    payloads: bool,
-    allow_incomplete: bool = False,
-    split_bytes: int = SPLIT_BYTES,
-) -> tuple[FactReader, list[Dataset]]:
-    """Scan what was gathered, and write the facts `names` to `target`, which was opened at `output`; what was written of each.
+def exported(spark: "SparkSession", inputs: Inputs, options: ScanOptions, order: ExportOrder) -> tuple[FactReader, list[Dataset]]:
+    """Scan what was gathered, and write the facts that are ordered; what was written of each.
 
     Raises UsageError where workers cannot do the work, and where nothing can be written.
     """
+    target = order.target
     probe(spark, inputs, options)
     target.share()
-    where = absolute(output)
+    where = absolute(order.output)
     _look_at_target(spark, ExportCommon(where, target.token, options.storage_options))
     result, witnesses = scan_probed(spark, inputs, options)
-    reader = FactReader(inputs, options, result, witnesses, words, payloads)
-    if not payloads:
+    reader = FactReader(inputs, options, result, witnesses, words, order.payloads)
+    if not order.payloads:
         result.findings = [without_payloads(finding) for finding in result.findings]
     compiled = worth_compiling(sum(plan.bytes for plan in inputs.replicas))
-    given = tasks(reader, names, split_bytes)
+    given = tasks(reader, order.names, order.split_bytes)
     shared = common(reader, target.token, where, compiled=compiled)
     written, gaps = told(_answers(spark, shared, reader, given), target)
     reader.incomplete += gaps
     target.clear()
-    for name in names:
+    for name in order.names:
         if name in BY_TASKS:
             written.setdefault(name, [])
-    datasets = export_facts(reader, target, names, written, allow_incomplete=allow_incomplete)
+    datasets = export_facts(reader, order, written)
     result.incomplete = reader.gaps()
     return reader, datasets
 
@@ -94,30 +82,21 @@ def export_paths(
     output: str,
     facts: Sequence[str] | None,
     options: ScanOptions,
-    *,
-    payloads: bool,
-    allow_incomplete: bool = False,
-    split_bytes: int = SPLIT_BYTES,
+    **how: Any,
 ) -> Exported:
-    """See `spark.export`; `split_bytes` are those of logs that a task reads."""
-    wanted = {fact_named(one).name for one in facts or FACTS}
-    target = open_place(output, inputs_named(paths), options.storage_options)
-    try:
-        names = [name for name in FACTS if name in wanted]
+    """See `spark.export`; `how` is the rest of an `ExportOrder`."""
+    wanted = {fact_named(name).name for name in facts or FACTS}
+    with opened_place(output, inputs_named(paths), options.storage_options) as target:
+        order = ExportOrder(target, [name for name in FACTS if name in wanted], output, **how)
         paths, options = without_secrets(paths, options)
-        inputs = gather(paths, options)
-        how = {"payloads": payloads, "allow_incomplete": allow_incomplete}
-        reader, datasets = exported(spark, inputs, options, target, output, names, **how, split_bytes=split_bytes)
-    except BaseException:
-        target.withdraw()
-        raise
+        reader, datasets = exported(spark, gather(paths, options), options, order)
     return Exported(datasets, reader.result)
 
 
 def _look_at_target(spark: "SparkSession", shared: ExportCommon) -> None:
     """Let some workers try whether they can write. Raises UsageError."""
-    asked = small_table(spark, {"number": list(range(_LOOKS))}, "number bigint").repartitionByRange(_LOOKS, "number")
-    _require_none(asked.mapInArrow(partial(_look, shared.packed()), "problem string").toArrow().column("problem").to_pylist())
+    looks = small_table(spark, {"number": list(range(_LOOKS))}, "number bigint").repartitionByRange(_LOOKS, "number")
+    _require_none(looks.mapInArrow(partial(_look, shared.packed()), "problem string").toArrow().column("problem").to_pylist())
 
 
 def _require_none(problems: "Sequence[str | None]") -> None:
@@ -141,7 +120,8 @@ def _answers(
     if not given:
         return
     known = known_transactions(reader) if any(task.fact == "transactions" for task in given) else b""
-    columns = {"number": list(range(len(given))), "fact": [task.fact for task in given], "work": [task.work for task in given]}
+    facts, works = [task.fact for task in given], [task.work for task in given]
+    columns: dict[str, Sequence[object]] = {"number": list(range(len(given))), "fact": facts, "work": works}
     answers = (
         small_table(spark, columns, WORK_SCHEMA)
         .repartitionByRange(len(given), "number")
@@ -151,10 +131,10 @@ def _answers(
     lines: list[list[str]] = [[] for _ in given]
     for row in answers.to_pylist():
         lines[row["number"]].append(row["line"])
-    for task, found in zip(given, lines, strict=True):
-        if found.count(_DONE) != 1:
+    for task, lines_of_task in zip(given, lines, strict=True):
+        if lines_of_task.count(_DONE) != 1:
             raise ForensicsError("Spark did not give every task's answer once")
-        said = [line for line in found if line]
+        said = [line for line in lines_of_task if line]
         _require_none([problem for line in said if (problem := json.loads(line).get("problem")) is not None])
         yield task, said
 

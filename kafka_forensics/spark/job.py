@@ -130,8 +130,8 @@ def witnesses_of(spark: "SparkSession", inputs: Inputs, common: Common) -> Witne
     work = witness_work(inputs)
     if not work.internal and len({log_dir.meta.cluster_id for log_dir in inputs.log_dirs if log_dir.meta is not None} - {None}) < 2:
         return Witnesses()
-    asked = small_table(spark, {"packed": [pack(work)]}, "packed binary")
-    rows = asked.mapInArrow(partial(_tell, pack(common), attempts_of(spark)), "packed binary")
+    request = small_table(spark, {"packed": [pack(work)]}, "packed binary")
+    rows = request.mapInArrow(partial(_tell, pack(common), attempts_of(spark)), "packed binary")
     answer: WitnessAnswer = unpacked(inputs, rows.toArrow().column("packed")[0])
     notice(inputs, answer.noticed)
     inputs.controller = answer.witnesses.controller
@@ -140,10 +140,10 @@ def witnesses_of(spark: "SparkSession", inputs: Inputs, common: Common) -> Witne
 
 def _answers(spark: "SparkSession", inputs: Inputs, parts: list[Slice], common: Common, sizes: TaskSizes) -> Iterator[SliceAnswer]:
     """The answers about all slices, in their order."""
-    told = pack(common)
-    states, works = states_of(spark, told, parts, sizes, deep=common.deep)
-    judge_there = partial(_judge, told, attempts_of(spark))
-    yield from judged_slices(spark, parts, states, works, Judging(judge_there, told, inputs, sizes))
+    packed = pack(common)
+    states, works = states_of(spark, packed, parts, sizes, deep=common.deep)
+    judge_there = partial(_judge, judge, packed, attempts_of(spark))
+    yield from judged_slices(spark, parts, states, works, Judging(judge_there, packed, inputs, sizes))
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +151,7 @@ class Judging:
     """How slices are judged: the task that does it, the packed `Common` to read keys with, and inputs to unpack answers for."""
 
     there: Task
-    told: bytes
+    common: bytes
     inputs: Inputs
     sizes: TaskSizes
 
@@ -162,31 +162,31 @@ def judged_slices(
     """The answers about all slices, in their order, from the states that so many `works` fold; what they ask is answered first."""
     sizes = judging.sizes
     tasks = max(1, min(len(parts), max(-(-len(parts) // sizes.slices_a_task), works)))
-    asking = [number for number, one in enumerate(parts) if _may_ask(one, sizes)]
+    asking = [number for number, part in enumerate(parts) if _may_ask(part, sizes)]
     states = states.persist() if asking else states
     try:
         every = range(len(parts))
         packed = list(put_together(heads_of(spark, every, map(pack, parts)), states, tasks, judging.there, every))
         answers = {number: unpacked(judging.inputs, packed[number]) for number in asking}
-        asked = [number for number in asking if answers[number].asked]
-        if asked:
+        waiting = [number for number in asking if answers[number].questions]
+        if waiting:
             from kafka_forensics.spark.keys import answered_keys  # few scans pay for it
 
-            questions = [(number, question) for number in asked for question in answers[number].asked]
+            questions = [(number, question) for number in waiting for question in answers[number].questions]
             with_plans = [(parts[number].replicas, question) for number, question in questions]
-            key_answers = answered_keys(spark, judging.told, with_plans, sizes.work_bytes or LEAST_WORK)
-            keys: dict[int, list[KeyAnswer]] = {number: [] for number in asked}
+            key_answers = answered_keys(spark, judging.common, with_plans, sizes.work_bytes or LEAST_WORK)
+            keys: dict[int, list[KeyAnswer]] = {number: [] for number in waiting}
             for (number, _), key_answer in zip(questions, key_answers, strict=True):
                 keys[number].append(key_answer)
-            heads = heads_of(spark, asked, (pack(replace(parts[number], keys=keys[number])) for number in asked))
-            of_asked = states.filter(states["slice"].isin(asked))
-            again = put_together(heads, of_asked, len(asked), judging.there, asked)
-            answers |= {number: unpacked(judging.inputs, one) for number, one in zip(asked, again, strict=True)}
+            heads = heads_of(spark, waiting, (pack(replace(parts[number], keys=keys[number])) for number in waiting))
+            of_waiting = states.filter(states["slice"].isin(waiting))
+            again = put_together(heads, of_waiting, len(waiting), judging.there, waiting)
+            answers |= {number: unpacked(judging.inputs, answer) for number, answer in zip(waiting, again, strict=True)}
     finally:
         if asking:
             states.unpersist()
-    for number, key_answer in enumerate(packed):
-        yield answers[number] if number in answers else unpacked(judging.inputs, key_answer)
+    for number, packed_answer in enumerate(packed):
+        yield answers[number] if number in answers else unpacked(judging.inputs, packed_answer)
 
 
 def _may_ask(part: "Slice | ChangeSlice", sizes: TaskSizes) -> bool:
@@ -203,19 +203,27 @@ def states_of(
     total = sum(plan.bytes for part in parts for plan in part.replicas)
     suitable = max(LEAST_WORK if deep else min(max(total // WORKS_SOUGHT, LEAST_WORK), MOST_WORK), total // MOST_WORKS)
     works = [pack(work) for work in fold_works(parts, sizes.split_bytes, sizes.work_bytes or suitable)]
-    asked = small_table(spark, {"work": list(range(len(works))), "packed": works}, "work bigint, packed binary")
-    spread = asked.repartitionByRange(max(len(works), 1), "work")
+    listed = small_table(spark, {"work": list(range(len(works))), "packed": works}, "work bigint, packed binary")
+    spread = listed.repartitionByRange(max(len(works), 1), "work")
     return spread.mapInArrow(partial(fold_works_there, common, attempts_of(spark)), ROW_SCHEMA), len(works)
 
 
 def heads_of(spark: "SparkSession", numbers: Collection[int], packed: Iterable[bytes]) -> "DataFrame":
     """Rows of the slices themselves."""
     none = [-1] * len(numbers)
-    columns = {"slice": list(numbers), "replica": none, "segment": none, "start": none, "packed": list(packed)}
+    columns: dict[str, Sequence[object]] = {
+        "slice": list(numbers),
+        "replica": none,
+        "segment": none,
+        "start": none,
+        "packed": list(packed),
+    }
     return small_table(spark, columns, ROW_SCHEMA)
 
 
-def put_together(heads: "DataFrame", states: "DataFrame", tasks: int, judge_there: Task, numbers: Sequence[int]) -> Iterator[Any]:
+def put_together(
+    heads: "DataFrame", states: "DataFrame", tasks: int, judge_there: Task, numbers: Sequence[int]
+) -> "Iterator[pa.BinaryScalar]":
     """What the slices of these ascending numbers give with their states: packed, in their order."""
     answers = (
         heads.unionByName(states)
@@ -230,7 +238,7 @@ def put_together(heads: "DataFrame", states: "DataFrame", tasks: int, judge_ther
     yield from ordered.column("packed")
 
 
-def unpacked(inputs: Inputs, packed: Any) -> Any:
+def unpacked(inputs: Inputs, packed: "pa.BinaryScalar") -> Any:
     """A value that came back, an Arrow scalar; its sources are those that are open here."""
     by_name = {source.name: source for source in inputs.sources}
     return unpack(packed.as_py(), lambda name, _: by_name[name])
@@ -285,13 +293,13 @@ def _as_batch(rows: list[StretchRow], schema: "pa.Schema") -> "pa.RecordBatch":
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _judge(common: bytes, attempts: int, batches: Batches) -> Batches:
+def _judge(judge_slice: Callable[..., bytes], common: bytes, attempts: int, batches: Batches) -> Batches:
     """On a worker: judge slice after slice, from rows in their order, the slice itself before its states."""
     import pyarrow as pa
 
     strict = is_strict(attempts)
     for number, rows in groupby(stretch_rows(batches), key=lambda row: row.slice):
-        packed = judge(common, rows, strict=strict)
+        packed = judge_slice(common, rows, strict=strict)
         yield pa.record_batch({"slice": pa.array([number], pa.int64()), "packed": pa.array([packed], pa.binary())})
 
 
@@ -307,15 +315,15 @@ def probe(spark: "SparkSession", inputs: Inputs, options: ScanOptions) -> None:
     """Ask one task whether workers can do the work. Raises UsageError that says what is missing there."""
     there = [source for source in inputs.sources if not isinstance(source, LostSource)]
     columns = {"name": [source.name for source in there], "place": [address_of(source) for source in there]}
-    asked = small_table(spark, columns, "name string, place string").coalesce(1)
+    places = small_table(spark, columns, "name string, place string").coalesce(1)
     try:
-        told = asked.mapInArrow(partial(_look, __version__, pack(options)), "problem string").toArrow()
+        problems = places.mapInArrow(partial(_look, __version__, pack(options)), "problem string").toArrow()
     except _failures() as error:
         reason = _reason(str(error))
         if reason is None:
             raise
         raise UsageError(f"Spark's workers {reason}", hint=_INSTALL) from error
-    for problem in map(str, told.column("problem").to_pylist()):
+    for problem in map(str, problems.column("problem").to_pylist()):
         other = problem.startswith(_OTHER_VERSION)
         raise UsageError(problem, hint=_INSTALL if other else _SHARE)
 
@@ -373,7 +381,7 @@ def compare_inputs(
     probe(spark, everything, options)
     key = digest_key()
     compiled = worth_compiling(
-        max(sum(plan.bytes for plan in plans) for one in gathered.values() for plans in (one.replicas, one.internal))
+        max(sum(plan.bytes for plan in plans) for inputs in gathered.values() for plans in (inputs.replicas, inputs.internal))
     )
     snapshots: list[Snapshot] = []
     scans: list[Common] = []
@@ -419,27 +427,17 @@ def _changes_answers(
     states: DataFrame | None = None
     works = 0
     for number, common in enumerate(known.scans):
-        found, count = states_of(
+        folded_states, count = states_of(
             spark, pack(common), [change_slice.parts[number] for change_slice in parts], sizes, deep=common.deep
         )
         numbered = (col("replica") + lit(number * REPLICAS_A_SNAPSHOT)).cast("int")
-        found = found.withColumn("replica", numbered)
-        states = found if states is None else states.unionByName(found)
+        folded_states = folded_states.withColumn("replica", numbered)
+        states = folded_states if states is None else states.unionByName(folded_states)
         works += count
     assert states is not None
-    told = pack(replace(known.scans[0], around=surroundings(everything)))
-    judge_there = partial(_judge_changes, pack(known), attempts_of(spark))
-    yield from judged_slices(spark, parts, states, works, Judging(judge_there, told, everything, sizes))
-
-
-def _judge_changes(common: bytes, attempts: int, batches: Batches) -> Batches:
-    """On a worker: judge and compare partition after partition, from rows in their order, the slice itself before its states."""
-    import pyarrow as pa
-
-    strict = is_strict(attempts)
-    for number, rows in groupby(stretch_rows(batches), key=lambda row: row.slice):
-        packed = judge_changes(common, rows, strict=strict)
-        yield pa.record_batch({"slice": pa.array([number], pa.int64()), "packed": pa.array([packed], pa.binary())})
+    packed = pack(replace(known.scans[0], around=surroundings(everything)))
+    judge_there = partial(_judge, judge_changes, pack(known), attempts_of(spark))
+    yield from judged_slices(spark, parts, states, works, Judging(judge_there, packed, everything, sizes))
 
 
 # The answer of a scan on Spark: what the local engine gives, and every fact as a DataFrame as well.
@@ -479,12 +477,12 @@ def scanned(spark: "SparkSession", paths: list[str], options: ScanOptions, input
     paths, options = without_secrets(paths, options)
     inputs = gather(paths, options) if inputs is None else inputs
     plain, witnesses = scan_inputs(spark, inputs, options)
-    told = {
+    selection = {
         "topics": options.topic_glob,
         "partitions": None if options.partition is None else str(options.partition),
         "brokers": options.broker,
     }
-    known = {name: value for name, value in told.items() if value is not None}
+    known = {name: value for name, value in selection.items() if value is not None}
     known["deep"] = str(plain.totals.records_decoded).lower()  # as it was, where the size of the input decided
     known |= {"live": "true"} if options.live else {}
     known |= {} if options.copied is None else {"copied": options.copied.value}

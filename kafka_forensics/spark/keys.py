@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -16,6 +16,8 @@ from kafka_forensics.engine.key_tasks import KeyRows, QuestionsUnderWay, read_ke
 from kafka_forensics.engine.serialization import pack, unpack
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
 Batches = Iterator["pa.RecordBatch"]
 
 
-def small_table(spark: "SparkSession", columns: dict[str, Any], schema: str) -> "DataFrame":
+def small_table(spark: "SparkSession", columns: "Mapping[str, Sequence[object]]", schema: str) -> "DataFrame":
     """A small table of the driver's as a DataFrame."""
     import pyarrow as pa
 
@@ -62,22 +64,22 @@ def attempts_of(spark: "SparkSession") -> int:
 
 
 _FACTS: Final = tuple(column.name.lower() for column in Row)
-_SORTED_BY: Final = ("asked", "key_high", "key_low", "place", "offset")
-KEY_SCHEMA: Final = ", ".join(["asked bigint", *(f"{name} bigint" for name in _FACTS), "packed binary"])
-"""A row of a key (`Row`) of the question `asked`; or at the end of each work, with no more, a packed `KeyReading`."""
+_SORTED_BY: Final = ("question", "key_high", "key_low", "place", "offset")
+KEY_SCHEMA: Final = ", ".join(["question bigint", *(f"{name} bigint" for name in _FACTS), "packed binary"])
+"""A row of a key (`Row`) of the question; or at the end of each work, with no more, a packed `KeyReading`."""
 
 
 def answered_keys(
-    spark: "SparkSession", common: bytes, asked: "Sequence[tuple[Sequence[ReplicaPlan], KeyQuestion]]", work_bytes: int
+    spark: "SparkSession", common: bytes, questions: "Sequence[tuple[Sequence[ReplicaPlan], KeyQuestion]]", work_bytes: int
 ) -> "list[KeyAnswer]":
     """What came of the questions, in their order, each with the plans of all replicas; `common` is the packed `Common`."""
     from pyspark.sql.functions import broadcast
 
-    under_way = QuestionsUnderWay(asked)
+    under_way = QuestionsUnderWay(questions)
     works = list(under_way.works(work_bytes))
     numbers = {"work": list(range(len(works))), "log": [work.log for work in works]}
     listed = small_table(spark, numbers | {"packed": [pack(work) for work in works]}, "work bigint, log bigint, packed binary")
-    logs = [pack(one) for one in under_way.decided()]
+    logs = [pack(log) for log in under_way.decided()]
     decided = small_table(spark, {"log": list(range(len(logs))), "decided": logs}, "log bigint, decided binary")
     given = (
         listed.repartitionByRange(len(works), "work")
@@ -88,18 +90,18 @@ def answered_keys(
     )
     try:
         readings = given.filter("packed is not null").select("packed").toArrow()
-        under_way.take_readings(unpack(one.as_py()) for one in readings.column("packed"))
+        under_way.take_readings(unpack(reading.as_py()) for reading in readings.column("packed"))
         tallies = (
             given.filter("packed is null")
             .drop("packed")
             .repartitionByRange(len(works), *_SORTED_BY[:3])
             .sortWithinPartitions(*_SORTED_BY)
-            .mapInArrow(partial(_sweep, under_way.comparisons()), "asked bigint, packed binary")
+            .mapInArrow(partial(_sweep, under_way.comparisons()), "question bigint, packed binary")
             .toArrow()
         )
     finally:
         given.unpersist()
-    for number, tally in zip(tallies.column("asked"), tallies.column("packed"), strict=True):
+    for number, tally in zip(tallies.column("question"), tallies.column("packed"), strict=True):
         under_way.take_tally(number.as_py(), unpack(tally.as_py()))
     return under_way.answers()
 
@@ -121,7 +123,7 @@ def _as_batch(rows: KeyRows) -> "pa.RecordBatch":
     facts = rows.rows if rows.packed is None else np.zeros((1, len(_FACTS)), np.int64)
     columns = {name: pa.array(np.ascontiguousarray(facts[:, number])) for number, name in enumerate(_FACTS)}
     return pa.record_batch(
-        {"asked": pa.array(np.full(count, rows.asked)), **columns, "packed": pa.array([rows.packed] * count, pa.binary())}
+        {"question": pa.array(np.full(count, rows.question)), **columns, "packed": pa.array([rows.packed] * count, pa.binary())}
     )
 
 
@@ -130,15 +132,15 @@ def _sweep(comparisons: bytes, batches: Batches) -> Batches:
     import pyarrow as pa
 
     for number, tally in sweep_keys(comparisons, _key_rows(batches)):
-        yield pa.record_batch({"asked": pa.array([number], pa.int64()), "packed": pa.array([tally], pa.binary())})
+        yield pa.record_batch({"question": pa.array([number], pa.int64()), "packed": pa.array([tally], pa.binary())})
 
 
 def _key_rows(batches: Batches) -> Iterator[KeyRows]:
     """The rows of these batches, those of a question at a time."""
     for batch in batches:
-        asked = batch.column("asked").to_numpy()
+        numbers = batch.column("question").to_numpy()
         rows = np.stack([batch.column(name).to_numpy() for name in _FACTS], axis=1)
-        bounds = [0, *(np.flatnonzero(asked[1:] != asked[:-1]) + 1).tolist(), len(asked)]
+        bounds = [0, *(np.flatnonzero(numbers[1:] != numbers[:-1]) + 1).tolist(), len(numbers)]
         for start, end in pairwise(bounds):
             if start < end:
-                yield KeyRows(int(asked[start]), rows[start:end])
+                yield KeyRows(int(numbers[start]), rows[start:end])

@@ -18,6 +18,8 @@ from kafka_forensics.errors import ForensicsError, UsageError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    Session = SparkSession  # for rooms that do not know pyspark
+
 
 # What a Java process says on standard error and output: much while it starts that is nobody's business, and why it did not start.
 #
@@ -86,7 +88,7 @@ class JavaWords:
         for line in reversed(list(self._last)):
             text = line.decode("utf-8", "backslashreplace")
             if _NO_REASON.match(text) is None and _NOISE.match(line) is None:
-                shown = "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
+                shown = "".join(letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in text)
                 return shown.strip().removeprefix("# ")[:_LONGEST_REASON]
         return None
 
@@ -301,19 +303,19 @@ def connected(remote: str) -> "SparkSession":
 
 def _require_answer(url: str) -> None:
     """Raise UsageError unless somebody listens where a `sc://` or `spark://` URL leads; Spark itself would try for many minutes."""
-    found = _PLACE.match(url)
-    if found is None:
+    address = _PLACE.match(url)
+    if address is None:
         return
     reasons = []
-    for place in found[2].split(","):
-        host, _, port = place.rpartition(":") if re.search(r":\d{1,5}$", place) else (place, "", str(_PORTS[found[1]]))
+    for place in address[2].split(","):
+        host, _, port = place.rpartition(":") if re.search(r":\d{1,5}$", place) else (place, "", str(_PORTS[address[1]]))
         try:
             socket.create_connection((host.strip("[]"), int(port)), _ANSWER_SECONDS).close()
         except (OSError, OverflowError) as error:
             reasons.append(f"{host}:{port}: {getattr(error, 'strerror', None) or error}".lower())
         else:
             return
-    raise UsageError(f"no Spark answers at {found[0]} ({'; '.join(reasons)})", hint="is it running, and is this its address?")
+    raise UsageError(f"no Spark answers at {address[0]} ({'; '.join(reasons)})", hint="is it running, and is this its address?")
 
 
 def _require_spark_connect(remote: str) -> None:
@@ -325,12 +327,12 @@ def _require_spark_connect(remote: str) -> None:
     from pyspark.sql.connect.client import DefaultChannelBuilder
 
     place = DefaultChannelBuilder(remote)
-    asked = proto.ReleaseSessionRequest(session_id=str(uuid.uuid4()))
-    asked.user_context.user_id = place.userId or ""
+    request = proto.ReleaseSessionRequest(session_id=str(uuid.uuid4()))
+    request.user_context.user_id = place.userId or ""
     with place.toChannel() as channel:
         stub: Any = proto.SparkConnectServiceStub(channel)  # type: ignore[no-untyped-call]
         try:
-            stub.ReleaseSession(asked, metadata=place.metadata(), timeout=CONNECT_SECONDS, wait_for_ready=True)
+            stub.ReleaseSession(request, metadata=place.metadata(), timeout=CONNECT_SECONDS, wait_for_ready=True)
         except RpcError as error:
             if error.code() in (StatusCode.DEADLINE_EXCEEDED, StatusCode.UNAVAILABLE):
                 raise ForensicsError(

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from kafka_forensics.model.batches import HARMLESS_TAILS, BatchChunk, BatchColum
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC, INTERNAL_TOPICS
 from kafka_forensics.model.controller import ControllerHistory, MetadataBatch, MetadataRecord, MetadataSnapshot
 from kafka_forensics.model.findings import Finding
+from kafka_forensics.model.json_objects import Json
 from kafka_forensics.model.results import Incomplete
 from kafka_forensics.parsers.internal_topics import NO_OP_FRAME, decode_metadata_record
 from kafka_forensics.parsers.log import MAX_BATCH_BYTES, SegmentReader, decode_batch, parse_control_record
@@ -132,7 +133,7 @@ def last_word(replicas: list[Replica]) -> LastWord:
 
 
 def present_topic(groups: Sequence[Sequence[int]], replicas: Sequence[Replica]) -> tuple[int, bool]:
-    """Of groups of replicas by topic id (`environment.identity_groups`): which is of the present topic, and whether that is known.
+    """Of groups of replicas by topic id (`topic_ids.identity_groups`): which is of the present topic, and whether that is known.
 
     It is the one whose id is the controller's, or the only one of which the controller's log can speak; else that of most copies.
     """
@@ -364,9 +365,9 @@ def _add_malformed(malformed: MalformedRecords, reading: _Reading, key: _Key, ba
             malformed.add(partial(found, offset, record))
 
 
-def _told(record: MetadataRecord) -> dict[str, Any]:
+def _told(record: MetadataRecord) -> Json:
     named = record.name.removesuffix("_RECORD").lower().replace("_", " ") if record.api_key >= 0 else "cluster metadata"
-    told: dict[str, Any] = {"reason": record.problem, "record_type": named, "record_bytes": record.size_in_bytes}
+    told: Json = {"reason": record.problem, "record_type": named, "record_bytes": record.size_in_bytes}
     return told | ({"api_key": record.api_key, "record_version": record.version} if record.api_key >= 0 else {})
 
 

@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from kafka_forensics.analysis.evidence_classes import MetadataMalformedEvidence
     from kafka_forensics.analysis.segments import Misplaced
     from kafka_forensics.storage.source import ByteFile
 
@@ -403,7 +404,7 @@ def _malformed_share_record(plan: ReplicaPlan, batch: LoggedRecords, offset: int
         offset_start=offset,
         offset_end=offset + 1,
     )
-    evidence = {"reason": reason, "unknown_after_offset": offset - 1}
+    evidence: MetadataMalformedEvidence = {"reason": reason, "unknown_after_offset": offset - 1}
     if record_type is not None:
         evidence["record_type"] = record_type
     return finding("METADATA_RECORD_MALFORMED", place, evidence)
@@ -510,7 +511,7 @@ def _malformed(plan: ReplicaPlan, batch: LoggedRecords, offset: int, reason: str
         offset_start=offset,
         offset_end=offset + 1,
     )
-    evidence = {"reason": reason, "record_type": "transaction state", "unknown_after_offset": offset - 1}
+    evidence: MetadataMalformedEvidence = {"reason": reason, "record_type": "transaction state", "unknown_after_offset": offset - 1}
     if name is not None:
         evidence["transactional_id"] = name
     return finding("METADATA_RECORD_MALFORMED", place, evidence)

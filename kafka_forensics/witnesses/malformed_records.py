@@ -36,7 +36,7 @@ class MalformedRecords:
         if not more:
             return self._kept
         last = self._kept[-1]
-        return [*self._kept[:-1], replace(last, evidence=last.evidence | {"records_more": more})]
+        return [*self._kept[:-1], last.with_evidence(records_more=more)]
 
 
 # Records of `__cluster_metadata` of kinds that are not known here: counted and measured, one finding a kind.

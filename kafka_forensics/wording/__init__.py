@@ -1,13 +1,15 @@
 """Findings and changes in words; the one room with prose. What is said of each kind of finding stands in `kinds/KIND.md`."""
 
-from kafka_forensics.wording.changes import change_words
+from kafka_forensics.wording.changes import CHANGE_HEADS, change_cells, change_words
 from kafka_forensics.wording.findings import advice, explain_page, message, title
 from kafka_forensics.wording.prose import Prose, prose
 from kafka_forensics.wording.values import damaged_bytes, duration, offset_range
 
 __all__ = [
+    "CHANGE_HEADS",
     "Prose",
     "advice",
+    "change_cells",
     "change_words",
     "damaged_bytes",
     "duration",

@@ -43,6 +43,15 @@ _FURTHER: Final = {
 }
 """What counts in the evidence say of more than the row is about."""
 
+CHANGE_HEADS: Final = ("partition", "broker", "from", "to", "offsets", "what changed")
+
+
+def change_cells(change: Change) -> tuple[str, ...]:
+    """A change as a row of a table, under `CHANGE_HEADS`."""
+    place = f"{change.topic}-{change.partition}", str(change.broker), change.from_snapshot, change.to_snapshot
+    offsets = offset_range(change.offset_start, change.offset_end) if change.has_offsets else "not known"
+    return *place, offsets, change_words(change)
+
 
 def change_words(change: Change) -> str:
     """What happened to the range, without where: `cut off in epoch 0, replaced in epoch 2; 70 records; committed below 370`."""

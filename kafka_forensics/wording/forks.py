@@ -1,8 +1,7 @@
 """What a fork's evidence says, in words: its versions, who holds them, and where Kafka cuts."""
 
-from typing import Any
-
 from kafka_forensics.model.findings import Finding
+from kafka_forensics.model.json_objects import Json
 from kafka_forensics.wording.values import LIST_LIMIT, clean, listed, named_brokers, span
 
 
@@ -49,7 +48,7 @@ def _spares(finding: Finding, cut: object) -> bool:
     return finding.kind == "UNCLEAN_LOSS" and isinstance(cut, int) and end is not None and cut >= end
 
 
-def _cuts(finding: Finding) -> list[dict[str, Any]]:
+def _cuts(finding: Finding) -> list[Json]:
     """Rows of what the holders would be cut at."""
     rows, holders = finding.evidence.get("truncation_offsets"), finding.evidence.get("held_by") or None
     given = [row for row in (rows if isinstance(rows, list) else [rows]) if isinstance(row, dict)]
@@ -79,6 +78,6 @@ def rivals(finding: Finding) -> str | None:
     return " and ".join(texts) or None
 
 
-def _sides(finding: Finding) -> list[dict[str, Any]]:
+def _sides(finding: Finding) -> list[Json]:
     versions = finding.evidence.get("versions")
     return [side for side in versions if isinstance(side, dict)] if isinstance(versions, (list, tuple)) else []

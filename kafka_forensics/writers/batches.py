@@ -5,7 +5,7 @@ import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any, Final
+from typing import Final
 
 import cramjam
 import google_crc32c
@@ -28,6 +28,7 @@ from kafka_forensics.model.constants import (
     TRANSACTIONAL_MASK,
 )
 from kafka_forensics.model.coordinators import TRANSACTION_STATES, TransactionMetadata
+from kafka_forensics.model.json_objects import Json
 from kafka_forensics.parsers.spec.control import CONTROL_RECORD_KEY, END_TXN_MARKER
 from kafka_forensics.parsers.spec.record_batch import LEGACY_ENTRY_HEADER, LEGACY_MESSAGES, RECORD_BATCH_HEADER, encode_zigzag
 from kafka_forensics.parsers.spec.transaction_state import TRANSACTION_LOG_KEY, TRANSACTION_LOG_TAGS, TRANSACTION_LOG_VALUES
@@ -114,7 +115,7 @@ def write_batch(
     return write_raw_batch(header, compress(compression_type, payload))
 
 
-def write_raw_batch(header: dict[str, Any], payload: bytes) -> bytes:
+def write_raw_batch(header: Json, payload: bytes) -> bytes:
     """A batch of `payload` as it stands behind `header`, whose batch_length, magic and crc are put right here."""
     batch_length = RECORD_BATCH_OVERHEAD - LOG_OVERHEAD + len(payload)
     head: bytes = RECORD_BATCH_HEADER.build({**header, "batch_length": batch_length, "magic": 2, "crc": 0})
@@ -224,31 +225,6 @@ def write_legacy_entry(
     return fix_legacy_crc(head + message)
 
 
-def write_legacy_wrapper(
-    entries: Sequence[bytes],
-    *,
-    offset: int,
-    magic: int,
-    compression_type: str,
-    timestamp: int = NO_TIMESTAMP,
-    timestamp_type: str = "CreateTime",
-) -> bytes:
-    """A compressed message that holds `entries`; `offset` is that of the last of them, absolute.
-
-    Offsets of the entries are the caller's: absolute for magic 0, counted from the wrapper's first for magic 1. The LZ4 frame of
-    magic 0 carries the wrong header checksum that all writers of that time gave it.
-    """
-    return write_legacy_entry(
-        None,
-        compress(compression_type, b"".join(entries), magic=magic),
-        offset=offset,
-        magic=magic,
-        timestamp=timestamp,
-        timestamp_type=timestamp_type,
-        compression_type=compression_type,
-    )
-
-
 def fix_legacy_crc(entry: bytes) -> bytes:
     """`entry` (magic 0 or 1) with the CRC its bytes deserve."""
     return entry[:12] + zlib.crc32(entry[16:]).to_bytes(4, "big") + entry[16:]
@@ -273,7 +249,7 @@ def write_transaction_log_value(metadata: TransactionMetadata, version: int = 1)
         for topic, group in groupby(metadata.partitions, key=lambda one: one[0])
     ]
     usual = TransactionMetadata(0, 0, 0, "", (), 0, 0)
-    fields: dict[str, Any] = {
+    fields: Json = {
         "version": version,
         "producer_id": metadata.producer_id,
         "producer_epoch": metadata.producer_epoch,

@@ -97,17 +97,7 @@ def write_time_index(entries: Iterable[tuple[int, int]], base_offset: int) -> by
 
 def write_transaction_index(entries: Iterable[AbortedTxn]) -> bytes:
     """A `.txnindex`, each entry with the version it carries; where an entry once stood does not matter."""
-    rows = (
-        {
-            "version": entry.version,
-            "producer_id": entry.producer_id,
-            "first_offset": entry.first_offset,
-            "last_offset": entry.last_offset,
-            "last_stable_offset": entry.last_stable_offset,
-        }
-        for entry in entries
-    )
-    return build_entries(ABORTED_TXN, rows)
+    return build_entries(ABORTED_TXN, map(asdict, entries))
 
 
 # `.snapshot` of producer state from its entries.

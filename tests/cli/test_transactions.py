@@ -131,7 +131,7 @@ def test_every_number_of_an_ended_transaction(run: Run, copies: Path) -> None:
         "command": None,
     }
     assert {name: one[name] for name in expected} == expected
-    assert tuple(one) == command.COLUMNS
+    assert tuple(one) == tuple(command.COLUMNS)
 
 
 def test_what_holds_the_last_stable_offset_and_whether_it_may_be_ended(run: Run, copies: Path) -> None:

@@ -56,7 +56,7 @@ def caller() -> str:
 @kernel
 def calling_caller() -> str:
     """Call a kernel that calls a kernel."""
-    return caller() + "!"  # type: ignore[no-any-return]
+    return caller() + "!"
 
 
 @kernel
@@ -186,7 +186,7 @@ def limited(number: int) -> int:
 @kernel
 def twice_limited(number: int) -> int:
     """The same by another kernel."""
-    return 2 * limited(number)  # type: ignore[no-any-return]
+    return 2 * limited(number)
 
 
 def test_what_a_kernel_is_made_of_is_what_this_process_has(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,8 +14,7 @@ import pytest
 import kafka_forensics as kf
 from kafka_forensics.cli.main import outcome
 from kafka_forensics.errors import UsageError
-from kafka_forensics.export.places import join_place, open_place
-from kafka_forensics.export.target import ExportPlace
+from kafka_forensics.export.places import ExportPlace, join_place, open_place
 from kafka_forensics.model.schemas import FACTS
 from tests.support.exports import HIVE, SAMPLES, rows
 from tests.support.s3_server import ACCESS_KEY, SECRET_KEY, S3Proxy, S3Server, s3_proxy, s3_server
@@ -113,9 +112,9 @@ def test_others_take_part_by_the_token_alone(s3: S3Server, bucket: str) -> None:
     uri = f"s3://{bucket}/out"
     target = opened(s3, uri)
     target.share()
-    with join_place(uri, target.token, storage(s3)).temporary.file("lost") as file:
+    with join_place(uri, target.token, storage(s3)).temporary_file("lost") as file:
         file.write(b"lost")
-    with join_place(uri, target.token, storage(s3)).temporary.file("kept") as file:
+    with join_place(uri, target.token, storage(s3)).temporary_file("kept") as file:
         file.write(b"kept")
     with pytest.raises(UsageError, match="another export is there"):
         join_place(uri, "0" * 32, storage(s3))

@@ -11,7 +11,7 @@ from kafka_forensics.errors import SourceError, UsageError
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.export import datasets
 from kafka_forensics.export import tasks as export_tasks
-from kafka_forensics.export.datasets import export_facts
+from kafka_forensics.export.datasets import ExportOrder, export_facts
 from kafka_forensics.export.places import open_place
 from kafka_forensics.export.tasks import BY_TASKS, ExportCommon, Task, common, known_transactions, look, tasks, told, write_task
 from kafka_forensics.export.views import words
@@ -52,7 +52,7 @@ class Exporting:
         written, gaps = told(zip(self.tasks, answers, strict=True), self.target)
         self.reader.incomplete += gaps
         self.target.clear()
-        export_facts(self.reader, self.target, list(FACTS), {name: written.get(name, []) for name in BY_TASKS})
+        export_facts(self.reader, ExportOrder(self.target, list(FACTS)), {name: written.get(name, []) for name in BY_TASKS})
 
 
 def assert_equal(there: Path, here: Path) -> None:

@@ -1,5 +1,6 @@
 """Fault F39: replicas of a compacted topic that cleaned at different times, and replicas whose latest values differ."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -33,14 +34,14 @@ SKEW = [("COMPACTION_SKEW", "info", None)]
 DIFFERS = [("COMPACTED_VALUE_DIFFERS", "critical", None)]
 
 
-def explained(result: ScanResult) -> dict[str, Any]:
+def explained(result: ScanResult) -> Mapping[str, Any]:
     """Evidence of the one finding, that replicas were cleaned at different times."""
     assert said(result) == SKEW
     assert result.partitions[0].agreement.kind == "compacted"
     return only(result, "COMPACTION_SKEW").evidence
 
 
-def differing(result: ScanResult) -> dict[str, Any]:
+def differing(result: ScanResult) -> Mapping[str, Any]:
     """Evidence of the one finding, that latest values differ."""
     assert said(result) == DIFFERS
     assert result.partitions[0].agreement.kind == "missing"

@@ -92,7 +92,10 @@ MUTANTS = [
         "parsers/kernels/records",
         "parsers/kernels/test_gather",
         ("if not wanted[row]:", "if wanted[row]:"),
-        ("if code == OK and found != columns[_RECORDS_COUNT, row]:", "if code == OK or found != columns[_RECORDS_COUNT, row]:"),
+        (
+            "if code == OK and gathered != columns[_RECORDS_COUNT, row]:",
+            "if code == OK or gathered != columns[_RECORDS_COUNT, row]:",
+        ),
     ),
     *mutants_of(
         "parsers/kernels/partitioners",

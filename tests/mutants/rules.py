@@ -65,7 +65,7 @@ MUTANTS = [
         "analysis/replicas/comparison",
         "analysis/replicas/test_agreement analysis/replicas/test_holders "
         "analysis/replicas/test_forks_losers analysis/replicas/test_forks_retention",
-        ("    if not ranges:\n        return\n    for one", "    if ranges + 1:\n        return\n    for one"),
+        ("    if not ranges:\n        return\n    result", "    if ranges + 1:\n        return\n    result"),
         (
             "if len({replica.log_end_offset for replica in replicas}) > 1:",
             "if len({replica.log_end_offset for replica in replicas}) <= 1:",

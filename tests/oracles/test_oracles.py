@@ -18,13 +18,13 @@ from kafka_forensics.model.constants import COMPRESSION_TYPES
 from kafka_forensics.model.results import PartitionSummary, ScanResult
 from kafka_forensics.parsers.log.records import decode_batch
 from kafka_forensics.simulation.materialise import materialise
-from kafka_forensics.simulation.random_histories import random_history
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
 from tests.conftest import CORPORA
 from tests.oracles.decoder import Batch, Record, batches
 from tests.oracles.replicas import NaiveReplica, first_of_all, only_on_one, replica_of
 from tests.support.archives import SHIPPED, of_brokers
 from tests.support.mutations import batch_lists
+from tests.support.random_histories import random_history
 from tests.support.records import records_to_write
 from tests.support.segments import read, starts
 

@@ -17,7 +17,9 @@ from kafka_forensics.replication.epochs import UNDEFINED, EpochEndOffset, Log, T
 from kafka_forensics.replication.planner import planner
 from kafka_forensics.replication.watermarks import LeaderState
 from kafka_forensics.simulation import actions, control
-from kafka_forensics.simulation.random_histories import (
+from tests.support import history_expected, history_truth
+from tests.support.history_checks import logs_of, wrongs
+from tests.support.random_histories import (
     ACTIONS,
     FEATURES,
     MAX_EPOCHS,
@@ -26,8 +28,6 @@ from kafka_forensics.simulation.random_histories import (
     PROTOCOLS_DRAWN,
     random_history,
 )
-from tests.support import history_expected, history_truth
-from tests.support.history_checks import logs_of, wrongs
 
 CHUNK = 2_000
 """Histories of a test; the nightly run has 50 such tests."""

@@ -16,9 +16,9 @@ from kafka_forensics.replication.acks import SequenceVerdict
 from kafka_forensics.replication.epochs import follower_cut
 from kafka_forensics.replication.planner import planner
 from kafka_forensics.simulation import actions, materialise, producers
-from kafka_forensics.simulation.random_histories import random_history
 from kafka_forensics.writers.files import write_leader_epochs
 from tests.support.history_scans import wrongs_on_disk
+from tests.support.random_histories import random_history
 
 CHUNK = 50
 """Histories of a test; the nightly run has 20 such tests."""

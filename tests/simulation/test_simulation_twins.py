@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from kafka_forensics.errors import UsageError
 from kafka_forensics.simulation import search, steps
@@ -26,7 +27,19 @@ from kafka_forensics.simulation.model import (
     Truncation,
     World,
 )
-from kafka_forensics.simulation.steps import layout_of, row_of, rules_of, state_of
+from kafka_forensics.simulation.steps import (
+    HIGH_WATERMARK,
+    ISR,
+    LOG,
+    QUORUM_ISR,
+    REQUESTS,
+    WRITTEN,
+    Layout,
+    layout_of,
+    members,
+    row_of,
+    rules_of,
+)
 
 SIZES = st.sampled_from([Sizes(), Sizes(2, 3, 3, 3), Sizes(1, 1, 1, 0), Sizes(4, 3, 5, 4), Sizes(3, 3, 3, 2)])
 FENCES = st.sampled_from(range(32)).map(Fence)
@@ -43,6 +56,29 @@ ANY_PROTOCOL = st.one_of(
         st.sampled_from(range(128)).map(Guard),
     ),
 )
+
+
+def state_of(row: NDArray[np.int64], layout: Layout) -> World:
+    """The state that a row (fields) stands for."""
+    values = [int(value) for value in row]
+    replicas, log_size, records, _, width, shared, epochs = (int(value) for value in layout.shape)
+
+    def replica(base: int) -> ModelReplica:
+        numbers = [value - 1 for value in values[base + LOG : base + LOG + log_size] if value]
+        log = tuple(ModelRecord(number, values[epochs + number] - 1) for number in numbers)
+        return ModelReplica(values[base] - 1, values[base + HIGH_WATERMARK], members(values[base + ISR]), log)
+
+    def request(epoch: int) -> Request:
+        place = shared + REQUESTS + 2 * epoch
+        return Request(values[place] - 1 if values[place] else None, members(values[place + 1]))
+
+    return World(
+        tuple(replica(number * width) for number in range(replicas)),
+        tuple(request(epoch) for epoch in range(values[shared])),
+        members(values[shared + QUORUM_ISR]),
+        values[shared + WRITTEN],
+        members(values[epochs + records]),
+    )
 
 
 def walked(model: Model, choices: list[int]) -> World:

@@ -33,7 +33,9 @@ def driven(running: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterat
         yield made
 
 
-@pytest.fixture(scope="module", params=[False, True], ids=["once", "speculating"])
+@pytest.fixture(
+    scope="module", params=[pytest.param(False, id="once"), pytest.param(True, id="speculating", marks=pytest.mark.nightly)]
+)
 def drives(running: Cluster, driven: Driver, request: pytest.FixtureRequest) -> Driver:
     """The driver with a session there, with speculation or without, which tells of lost tasks."""
     driven.session(

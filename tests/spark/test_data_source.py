@@ -15,7 +15,7 @@ import kafka_forensics as kf
 from kafka_forensics.model.changes import SnapshotsResult
 from kafka_forensics.model.results import ScanResult
 from kafka_forensics.spark.data_source import arrow_schema
-from tests.support.spark_battery import FACTS, OF_SNAPSHOTS, answers, digest, snapshots_of
+from tests.support.spark_battery import ELSEWHERE, FACTS, OF_SNAPSHOTS, OF_SNAPSHOTS_ELSEWHERE, answers, digest, snapshots_of
 
 pytestmark = pytest.mark.spark
 
@@ -37,16 +37,17 @@ def times() -> SnapshotsResult:
 
 def assert_right(told: dict[str, Any], local: ScanResult, times: SnapshotsResult) -> None:
     """The answers of the battery are those of the local engine."""
-    of_times = {fact: times.facts(fact) for fact in OF_SNAPSHOTS}
+    of_times = {fact: times.facts(fact) for fact in {"batches", *told["snapshots"]}}
     in_spark = {fact: table.cast(arrow_schema(fact, tuple(table.column_names), snapshots=True)) for fact, table in of_times.items()}
-    assert told["snapshots"] == {fact: digest(table) for fact, table in in_spark.items()}
+    assert told["snapshots"] == {fact: digest(in_spark[fact]) for fact in told["snapshots"]}
     assert told["snapshots_in_parts"] == told["snapshots"]["batches"]
     newer = of_times["batches"]["snapshot"].to_pylist().count("after")
     columns, counts = told["snapshots_subset"]
     assert (columns, list(map(list, counts))) == (["last_offset", "snapshot"], [["after", newer]])
-    wanted = {fact: local.facts(fact).cast(arrow_schema(fact, tuple(local.facts(fact).column_names))) for fact in FACTS}
-    assert told["digests"] == {fact: digest(table) for fact, table in wanted.items()}
-    assert told["again"] == told["digests"]["batches"]
+    tables = {fact: local.facts(fact) for fact in {"batches", *told["digests"]}}
+    wanted = {fact: table.cast(arrow_schema(fact, tuple(table.column_names))) for fact, table in tables.items()}
+    assert told["digests"] == {fact: digest(wanted[fact]) for fact in told["digests"]}
+    assert told["again"] == digest(wanted["batches"])
     topics = wanted["batches"]["topic"].to_pylist()
     orders, payments = topics.count("orders"), topics.count("payments")
     union = [["orders", orders], ["payments", payments]]
@@ -69,6 +70,7 @@ def assert_right(told: dict[str, Any], local: ScanResult, times: SnapshotsResult
 
 def test_in_this_spark(spark: SparkSession, local: ScanResult, times: SnapshotsResult) -> None:
     told = answers(spark, SAMPLE)
+    assert (tuple(told["digests"]), tuple(told["snapshots"])) == (FACTS, OF_SNAPSHOTS)
     assert_right(told, local, times)
     assert told["version"].startswith("4.3.")
 
@@ -97,6 +99,7 @@ def test_in_another_spark_from_an_environment_that_is_not_activated(
     assert ran.returncode == 0, ran.stderr[-3000:]
     told = json.loads(ran.stdout)
     assert told["version"].startswith(version)
+    assert (tuple(told["digests"]), tuple(told["snapshots"])) == (ELSEWHERE, OF_SNAPSHOTS_ELSEWHERE)
     assert_right(told, local, times)
 
 

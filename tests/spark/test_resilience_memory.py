@@ -13,7 +13,7 @@ MOST_BYTES = 512 << 20
 REPLICA_BYTES = 350 << 20
 
 
-@pytest.mark.parametrize("deep", [False, True])
+@pytest.mark.parametrize("deep", [pytest.param(False, marks=pytest.mark.nightly), True])
 def test_python_workers_stay_below_512_mib_on_a_gib_of_small_batches(tmp_path: Path, *, deep: bool) -> None:
     one = batch(5, 50, "none")
     count = REPLICA_BYTES // len(one)

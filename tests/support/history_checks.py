@@ -8,10 +8,10 @@ from kafka_forensics.model.files import EpochEntry
 from kafka_forensics.replication.planner import planner
 from kafka_forensics.replication.planner.plans import Candidate, Plan, PlanPartition, PlanReplica
 from kafka_forensics.simulation.cluster import Batch, Cluster, Partition, SimulatedReplica
-from kafka_forensics.simulation.random_histories import RandomHistory
 from kafka_forensics.simulation.truth import elections
 from tests.support import history_truth as told
 from tests.support.history_truth import Cut, Log
+from tests.support.random_histories import RandomHistory
 
 
 def logs_of(partition: Partition) -> dict[int, Log]:

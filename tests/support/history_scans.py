@@ -12,13 +12,13 @@ from kafka_forensics.questions.plan.planning import PlanOptions, Plans, make_pla
 from kafka_forensics.questions.transactions import transactions
 from kafka_forensics.simulation.cluster import Cluster, Partition
 from kafka_forensics.simulation.materialise import materialise
-from kafka_forensics.simulation.random_histories import RandomHistory
 from kafka_forensics.simulation.transactions import Coordinator
 from tests.support import history_expected as expected
 from tests.support import history_truth as told
 from tests.support.history_checks import acknowledged_of, logs_of, planned_wrongs, unfenced
 from tests.support.history_expected import Disk, Version
 from tests.support.plan_law import broken_laws
+from tests.support.random_histories import RandomHistory
 
 PARTED = frozenset({"FORK_ABOVE_HW", "FORK_BELOW_HW", "UNCLEAN_LOSS", "LRS_LOSS"})
 LOSSES = frozenset({"UNCLEAN_LOSS", "LRS_LOSS"})

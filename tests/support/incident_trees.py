@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from kafka_forensics.model.files import EpochEntry
-from kafka_forensics.writers.batches import write_legacy_entry, write_legacy_wrapper
+from kafka_forensics.writers.batches import write_legacy_entry
 from kafka_forensics.writers.files import write_clean_shutdown, write_leader_epochs, write_meta_properties
 from tests.support.faults import (
     BASE_TIMESTAMP,
@@ -19,6 +19,7 @@ from tests.support.faults import (
     histories,
     write_checkpoint,
 )
+from tests.support.legacy import write_legacy_wrapper
 
 LAST = HEALTHY.batches[-1]
 

@@ -18,6 +18,8 @@ FACTS = ("batches", "records", "spans", "epoch_entries", "transactions", "findin
 """One for each way in which facts are read."""
 OF_SNAPSHOTS = ("batches", "replicas", "findings", "changes")
 """The same of several snapshots."""
+ELSEWHERE, OF_SNAPSHOTS_ELSEWHERE = ("records", "findings"), ("batches", "changes")
+"""Those that another Spark is asked for: what it may do otherwise is how it loads, plans and moves rows, whatever rows they are."""
 
 
 def snapshots_of(sample: Path) -> dict[str, str]:
@@ -41,7 +43,9 @@ def wrong(action: Callable[[], object]) -> str:
     return "nothing"
 
 
-def answers(spark: Any, sample: Path, facts: tuple[str, ...] = FACTS) -> dict[str, Any]:
+def answers(
+    spark: Any, sample: Path, facts: tuple[str, ...] = FACTS, of_snapshots: tuple[str, ...] = OF_SNAPSHOTS
+) -> dict[str, Any]:
     """Rows of facts, of a DataFrame that is used again, of a subset of columns, of small tasks; and words about mistakes."""
     kafka_forensics.spark.register(spark)
     kafka_forensics.spark.register(spark)
@@ -78,7 +82,7 @@ def answers(spark: Any, sample: Path, facts: tuple[str, ...] = FACTS) -> dict[st
     return {
         "version": spark.version,
         "digests": {fact: digest(table) for fact, table in tables.items()},
-        "snapshots": {fact: digest(load_times(fact=fact).toArrow()) for fact in OF_SNAPSHOTS},
+        "snapshots": {fact: digest(load_times(fact=fact).toArrow()) for fact in of_snapshots},
         "snapshots_in_parts": digest(load_times(split_bytes=4096).toArrow()),
         "snapshots_subset": [of_times.columns, sorted(map(tuple, of_times.groupBy("snapshot").count().collect()))],
         "unknown_snapshot": wrong(lambda: load_times(order="befor").count()),
@@ -103,7 +107,7 @@ def main(where: str, sample: str) -> None:
     else:
         spark = kafka_forensics.spark.default_builder(where).getOrCreate()
     try:
-        told = answers(spark, Path(sample).resolve())
+        told = answers(spark, Path(sample).resolve(), ELSEWHERE, OF_SNAPSHOTS_ELSEWHERE)
     finally:
         spark.stop()
     sys.stdout.write(json.dumps(told) + "\n")

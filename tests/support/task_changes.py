@@ -29,6 +29,7 @@ from kafka_forensics.questions.changes.partition import (
 )
 from kafka_forensics.questions.changes.snapshots import Given, gather_snapshots, snapshot_paths
 from kafka_forensics.witnesses.witnesses import read_witnesses
+from tests.support.evidence_law import broken
 from tests.support.task_engine import answered
 
 SPLIT_BYTES = 1 << 28
@@ -43,7 +44,8 @@ def with_keys_apart(given: Given, options: ScanOptions) -> SnapshotsResult:
 
 
 def said(result: SnapshotsResult) -> tuple[object, ...]:
-    """All that an answer holds, but for the name of the engine."""
+    """All that an answer holds, but for the name of the engine; its findings carry what is declared."""
+    assert broken(result.findings) == []
     scans = {name: "".join(document(replace(scan_result, engine="any"))) for name, scan_result in result.snapshots.items()}
     return scans, result.changes, result.findings, result.incomplete, result.notes
 
@@ -75,11 +77,11 @@ def changes(given: Given, options: ScanOptions, *, keys_apart_bytes: int | None)
     common = replace(known.scans[0], around=surroundings(Inputs(sources=list(sources.values()))))
     for number, change_slice in enumerate(parts):
         answer = judged(number, change_slice)
-        if answer.asked:
-            key_questions += answer.asked
-            under_way = QuestionsUnderWay([(change_slice.replicas, question) for question in answer.asked])
+        if answer.questions:
+            key_questions += answer.questions
+            under_way = QuestionsUnderWay([(change_slice.replicas, question) for question in answer.questions])
             answer = judged(number, replace(change_slice, keys=answered(pack(common), under_way, 1, order)))
-            assert not answer.asked
+            assert not answer.questions
         _take(answer, running)
         partition_changes.changes += answer.compared.changes
         partition_changes.findings += answer.compared.findings

@@ -68,8 +68,8 @@ def scan_inputs(inputs: Inputs, options: ScanOptions, sizes: Sizes) -> ScanResul
 
     for number, one in enumerate(parts):
         answer = judged(number, one)
-        if answer.asked:
-            under_way = QuestionsUnderWay([(one.replicas, question) for question in answer.asked])
+        if answer.questions:
+            under_way = QuestionsUnderWay([(one.replicas, question) for question in answer.questions])
             answer = judged(number, replace(one, keys=answered(packed, under_way, sizes.work_bytes, order)))
         for source, entry in answer.noticed.files:
             inputs.manifest.record(source, entry)
@@ -88,7 +88,7 @@ def answered(common: bytes, under_way: QuestionsUnderWay, work_bytes: int, order
     order.shuffle(works)
     given = [key_rows for work in works for key_rows in read_keys(common, *work, strict=False)]
     under_way.take_readings(unpack(key_rows.packed) for key_rows in given if key_rows.packed is not None)
-    rows = [(key_rows.asked, row) for key_rows in given for row in key_rows.rows]
+    rows = [(key_rows.question, row) for key_rows in given for row in key_rows.rows]
     order.shuffle(rows)
     columns = [Row.KEY_HIGH, Row.KEY_LOW]
     for part in range(3):

@@ -43,4 +43,4 @@ def test_of_the_controllers_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     first, _ = malformed(*brokers.log_dirs)
     monkeypatch.setattr(malformed_records, "MAX_FINDINGS", 1)
     (finding,) = malformed(*brokers.log_dirs)
-    assert finding.evidence == first.evidence | {"records_more": 1}
+    assert finding.evidence == {**first.evidence, "records_more": 1}

@@ -2,12 +2,16 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kafka_forensics.analysis.catalogue import finding, on_premises
 from kafka_forensics.analysis.incidents.signatures import Answer, Case, ReplicaFacts, Signature, against, expected, extra, must
 from kafka_forensics.model.controller import ControllerHistory, PartitionControl, passed_over
 from kafka_forensics.model.findings import Finding, Place, Severity
+from kafka_forensics.model.json_objects import Json
+
+if TYPE_CHECKING:
+    from kafka_forensics.analysis.evidence_classes import RiskyConfigEvidence
 
 FORKS: Final = ("FORK_BELOW_HW", "FORK_ABOVE_HW", "UNCLEAN_LOSS")
 
@@ -53,7 +57,7 @@ def held_by_others(subject: Callable[[Case], Answer]) -> Callable[[Case], Answer
     return holds
 
 
-def _versions(fork: Finding) -> list[dict[str, Any]]:
+def _versions(fork: Finding) -> list[Json]:
     return [one for one in fork.evidence.get("versions", []) if isinstance(one, dict)]
 
 
@@ -417,7 +421,7 @@ def risky_settings(
 
 
 def _finding(risks: tuple[_Risk, ...], topics: list[str], place: Place) -> Finding:
-    evidence: dict[str, Any] = {
+    evidence: RiskyConfigEvidence = {
         "topics": topics[:TOPICS_NAMED],
         "count": len(topics),
         "risks": [risk.text for risk in risks],

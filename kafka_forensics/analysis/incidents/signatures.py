@@ -7,11 +7,14 @@ findings say. Kafka's version stands in no file, so versions are facts about the
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 from kafka_forensics.analysis.catalogue import finding
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.model.findings import Confidence, Finding, Place
+
+if TYPE_CHECKING:
+    from kafka_forensics.model.json_objects import Json
 
 KIND: Final = "INCIDENT_SIGNATURE"
 _LISTED: Final = 8
@@ -196,7 +199,7 @@ def _match(case: Case, signature: Signature, musts: list[tuple[Condition, Answer
     more = len(fits) > len(musts)
     if against and not more:
         return None
-    evidence: dict[str, Any] = {
+    evidence: Json = {
         "incident": signature.incident,
         "issue": signature.issue,
         "summary": signature.summary,

@@ -26,6 +26,7 @@ from kafka_forensics.model.controller import (
     PartitionState,
     TopicHistory,
 )
+from kafka_forensics.model.json_objects import Json
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 # What a PartitionChangeRecord makes of a partition: its state afterwards, and whether it elected a leader uncleanly.
 
 
-def merged(state: PartitionState, fields: dict[str, Any]) -> PartitionState:
+def merged(state: PartitionState, fields: Json) -> PartitionState:
     """The state after a PartitionChangeRecord: what it leaves out stays, an empty list is really empty."""
 
     def changed(name: str, value: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -58,7 +59,7 @@ def merged(state: PartitionState, fields: dict[str, Any]) -> PartitionState:
     )
 
 
-def is_unclean(state: PartitionState, fields: dict[str, Any]) -> bool:
+def is_unclean(state: PartitionState, fields: Json) -> bool:
     """Whether a PartitionChangeRecord elects a leader uncleanly (PartitionChangeBuilder).
 
     Such a record says so by the recovery state. While a leader is still recovering, and before metadata version 3.2, it does not:
@@ -303,7 +304,7 @@ class Replay:
             case _:
                 pass
 
-    def _configured(self, fields: dict[str, Any]) -> None:
+    def _configured(self, fields: Json) -> None:
         kind, resource, name, value = (fields[each] for each in ("resource_type", "resource_name", "name", "value"))
         if kind != TOPIC and not (kind == BROKER and resource == "" and name in _DEFAULTS):
             return
@@ -325,7 +326,7 @@ class Replay:
             policy = self._configs.pop((TOPIC, topic.history.topic), {}).get("cleanup.policy")
             topic.history.policies.add(policy)
 
-    def _stated(self, offset: int, timestamp_ms: int, fields: dict[str, Any], kind: str) -> None:
+    def _stated(self, offset: int, timestamp_ms: int, fields: Json, kind: str) -> None:
         """A record that tells all of a partition's state."""
         topic = self._topics.get(fields["topic_id"])
         if topic is None:  # its topic's record could not be read, or came before the log's start
@@ -354,7 +355,7 @@ class Replay:
         known.stated = offset
         self._note(known, self._event(known, offset, timestamp_ms, kind, state))
 
-    def _changed(self, offset: int, timestamp_ms: int, fields: dict[str, Any]) -> None:
+    def _changed(self, offset: int, timestamp_ms: int, fields: Json) -> None:
         topic = self._topics.get(fields["topic_id"])
         known = None if topic is None else topic.partitions.get(fields["partition_id"])
         if known is None:

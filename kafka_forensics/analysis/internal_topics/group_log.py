@@ -7,7 +7,7 @@ An unreadable value leaves its key as it was, with a note from which record on t
 
 from bisect import bisect_left
 from dataclasses import dataclass, replace
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from kafka_forensics.model.coordinators import (
     METADATA_OF_GROUP,
@@ -24,6 +24,7 @@ from kafka_forensics.model.coordinators import (
     PendingCommit,
     group_kind,
 )
+from kafka_forensics.model.json_objects import Json
 
 MAX_KEYS: Final = 1 << 20
 """Keys (of offsets, of members, of open transactions) that are followed; what is new beyond that is left out."""
@@ -125,7 +126,7 @@ class GroupReplay:
         state = "Stable" if metadata.members_count and metadata.protocol is not None else "Empty"
         self._follow(Group(name, "classic", state, metadata.members_count, metadata.generation, metadata))
 
-    def new_group(self, key: GroupKey, fields: dict[str, Any]) -> None:
+    def new_group(self, key: GroupKey, fields: Json) -> None:
         """A record of a new group (KIP-848, KIP-932, KIP-1071) that is no tombstone; no `fields` where it was not taken apart."""
         known, kind = self.log.groups.get(key.group), group_kind(key.record_type)
         if known is None or known.kind != kind:
@@ -146,7 +147,7 @@ class GroupReplay:
             self._members_size += 1
             self._members.setdefault(key.group, set()).add(member)
 
-    def _name_topics(self, fields: dict[str, Any]) -> None:
+    def _name_topics(self, fields: Json) -> None:
         """Remember the names of topics that a share group knows by id."""
         names = self.log.topic_names
         for kind in _TOPICS_OF_SHARES:

@@ -9,10 +9,11 @@ from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
-from typing import Any, Final
+from typing import Final
 
 from kafka_forensics.model.constants import NO_OFFSET
 from kafka_forensics.model.coordinators import ShareLog, ShareState, StateBatch
+from kafka_forensics.model.json_objects import Json
 
 MAX_KEYS: Final = 1 << 18
 """Share partitions that are followed; what is new beyond that is left out."""
@@ -35,7 +36,7 @@ _Key = tuple[str, str, int]
 class _Slot:
     """What a key's records said: `waiting` are batches of updates that are not merged into `batches` yet."""
 
-    fields: dict[str, Any]
+    fields: Json
     batches: list[StateBatch]
     record_offset: int
     timestamp: int
@@ -54,12 +55,12 @@ class ShareReplay:
         self._doubtful: dict[_Key, int] = {}
         self._doubtful_logs: list[int] = []
 
-    def snapshot(self, key: _Key, fields: dict[str, Any], record_offset: int, timestamp: int) -> None:
+    def snapshot(self, key: _Key, fields: Json, record_offset: int, timestamp: int) -> None:
         """All of a share partition; `fields` as `parsers.share_state` reads them."""
         self.tombstone(key)
         self._put(key, fields, record_offset, timestamp)
 
-    def update(self, key: _Key, fields: dict[str, Any], record_offset: int, timestamp: int) -> None:
+    def update(self, key: _Key, fields: Json, record_offset: int, timestamp: int) -> None:
         """What changed since the snapshot."""
         slot = self._slots.get(key)
         if slot is None:
@@ -115,7 +116,7 @@ class ShareReplay:
             )
         return self.log
 
-    def _put(self, key: _Key, fields: dict[str, Any], record_offset: int, timestamp: int) -> None:
+    def _put(self, key: _Key, fields: Json, record_offset: int, timestamp: int) -> None:
         if len(self._slots) >= MAX_KEYS or self._text + len(key[0]) > MAX_TEXT:
             self.log.limited = True
             return
@@ -143,7 +144,7 @@ class ShareReplay:
         slot.batches, slot.waiting = merged[:MAX_BATCHES], []
 
 
-def _batches(fields: dict[str, Any]) -> list[StateBatch]:
+def _batches(fields: Json) -> list[StateBatch]:
     return [StateBatch(**batch) for batch in fields["state_batches"]]
 
 

@@ -7,7 +7,7 @@ whose batches a coordinator writes.
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -24,6 +24,8 @@ from kafka_forensics.model.findings import Confidence, Finding
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from kafka_forensics.model.json_objects import Json
 
 
 _KIND_NAMES: Final = {
@@ -273,7 +275,7 @@ class ProducersFold:
 
 def _finding(context: ReplicaContext, row: list[int], kept: Extremes) -> Finding:
     segment, position, kind, size, base_offset, last_offset, producer_id, epoch, expected, first, last = row[:11]
-    evidence: dict[str, Any] = {"producer_id": producer_id, "producer_epoch": epoch, "first_sequence": first, "last_sequence": last}
+    evidence: Json = {"producer_id": producer_id, "producer_epoch": epoch, "first_sequence": first, "last_sequence": last}
     if kind == rules.BACKWARD:
         evidence["first_offset"] = base_offset
     elif kind == rules.DUPLICATE:

@@ -20,17 +20,17 @@ from kafka_forensics.analysis.replicas.elections import electable, judged_by_con
 from kafka_forensics.analysis.replicas.forks import brokers_epochs, lineage
 from kafka_forensics.analysis.replicas.group_offsets import group_findings, malformed_findings, timestamps_of
 from kafka_forensics.analysis.replicas.heads import head_findings, missing_heads, newest_time, retention_for
-from kafka_forensics.analysis.replicas.leftovers import HeldAside, LoneIndex, leftover_findings, lone_index_findings
+from kafka_forensics.analysis.replicas.leftovers import HeldAside, LoneIndex, with_lone_index_files, with_offsets_held_aside
 from kafka_forensics.analysis.replicas.readers import Readable, readable
 from kafka_forensics.analysis.replicas.recovery import (
     Outlook,
-    add_recovery,
     recovery_findings,
     refused_at,
     regresses,
     segment_facts,
     summarised,
     swap_finding,
+    with_unclean_restart,
 )
 from kafka_forensics.analysis.replicas.verdicts import damage_finding, own_findings
 
@@ -45,7 +45,6 @@ __all__ = [
     "LoneIndex",
     "Outlook",
     "Readable",
-    "add_recovery",
     "brokers_epochs",
     "compare",
     "counted",
@@ -59,9 +58,7 @@ __all__ = [
     "is_compacted",
     "judged_by_controller",
     "last_leader",
-    "leftover_findings",
     "lineage",
-    "lone_index_findings",
     "malformed_findings",
     "member_lacks",
     "missing_heads",
@@ -81,4 +78,7 @@ __all__ = [
     "walked",
     "with_absent_members",
     "with_holders",
+    "with_lone_index_files",
+    "with_offsets_held_aside",
+    "with_unclean_restart",
 ]

@@ -5,8 +5,8 @@ under ZooKeeper, where the ISR is on no disk, nothing does, and an empty replica
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
 
 from kafka_forensics.analysis.catalogue import finding, on_premises
 from kafka_forensics.analysis.replica import Replica
@@ -16,6 +16,10 @@ from kafka_forensics.evidence.ledger import ExpectedReplica, Presence
 from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.controller import PartitionControl
 from kafka_forensics.model.findings import Confidence, Finding, Place, Severity
+from kafka_forensics.model.json_objects import Json
+
+if TYPE_CHECKING:
+    from kafka_forensics.analysis.evidence_classes import AtRiskEvidence
 
 _LOST_ALREADY: Final = frozenset({"UNCLEAN_LOSS", "LRS_LOSS", "FORK_BELOW_HW"})
 _CREATED_LATER: Final = "the copy was made before its broker had created the replica"
@@ -80,7 +84,7 @@ def _member(replicas: list[Replica], row: ExpectedReplica, control: PartitionCon
     risk = _at_risk(holding)
     if row.node not in members or risk is None or not _older_than_control(holding, risk, control, reader):
         return None
-    evidence: dict[str, Any] = {
+    evidence: AtRiskEvidence = {
         "membership": members[row.node],
         "isr": control.isr,
         "elr": control.elr,
@@ -145,7 +149,7 @@ def _suspected(replicas: list[Replica], row: ExpectedReplica) -> Finding | None:
     risk = _at_risk([replica for replica in replicas if replica.broker != row.broker])
     if risk is None or risk.witness is None:
         return None
-    evidence: dict[str, Any] = _evidence(risk) | {"absent": True, "premises": [*_premises(row, risk), _NO_ISR]}
+    evidence: Json = _evidence(risk) | {"absent": True, "premises": [*_premises(row, risk), _NO_ISR]}
     if row.is_wiped:
         evidence |= {"wiped": True, "harmless_if": "the broker is new, or never had a replica of this partition"}
     place = Place(row.topic, row.partition, row.broker, row.log_dir, offset_start=risk.start, offset_end=risk.end)
@@ -158,7 +162,7 @@ def _suspected_empty(replicas: list[Replica], empty: Replica) -> Finding | None:
     if risk is None or risk.witness is None:
         return None
     premises = [f"the log of broker {empty.broker} is empty", f"committed up to {risk.end}: {risk.witness}", _NO_ISR]
-    evidence: dict[str, Any] = _evidence(risk) | {"premises": premises, "harmless_if": _JUST_CREATED}
+    evidence: Json = _evidence(risk) | {"premises": premises, "harmless_if": _JUST_CREATED}
     place = empty.context.place(offset_start=risk.start, offset_end=risk.end)
     return finding("EMPTY_REPLICA_MAY_LEAD", place, evidence, severity=Severity.WARNING)
 
@@ -170,13 +174,13 @@ def _with_committed(replicas: list[Replica], lags: Finding) -> Finding:
         return lags
     risk = _at_risk([replica for replica in replicas if replica.broker != lags.place.broker])
     committed = 0 if risk is None or risk.witness is None else risk.end - lags.place.offset_start
-    return lags if committed <= 0 else replace(lags, evidence=lags.evidence | {"committed": committed})
+    return lags if committed <= 0 else lags.with_evidence(committed=committed)
 
 
 _NO_ISR: Final = "no controller's log says who is in sync"
 
 
-def _evidence(risk: _AtRisk) -> dict[str, Any]:
+def _evidence(risk: _AtRisk) -> Json:
     return {
         "high_watermark": risk.end,
         "witness": risk.witness,

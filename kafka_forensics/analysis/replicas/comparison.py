@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from kafka_forensics.analysis.evidence_classes import EpochFieldEvidence, LagsEvidence, ReencodedEvidence
+
 
 @dataclass(slots=True)
 class Comparison:
@@ -74,7 +76,8 @@ def _take_forks(result: Comparison, replicas: list[Replica], reader: BatchReader
     """Add a finding of every fork, and of losses beside them; the conflict that this is."""
     forked = result.conflicts
     forks, epochs, first = fork_findings(replicas, forked)
-    result.findings += _records_named(forks, replicas, forked, reader)
+    forks = _records_named(forks, replicas, forked, reader)
+    result.findings += forks
     if len(set(epochs.values())) == 1:
         first = forks[0].evidence.get("record_offset", first)
     rest = unexplained(replicas, forked, forked)
@@ -105,25 +108,25 @@ def _agreement(replicas: list[Replica], pairs: Mapping[tuple[int, int], Differen
 
 def _records_named(forks: list[Finding], replicas: list[Replica], conflicts: Conflicts, reader: BatchReader) -> list[Finding]:
     """`forks`; different records of one leader epoch with `record_offset`, the first of them in the first batches that differ."""
-    for fork in forks:
-        if fork.kind == "SAME_EPOCH_DIVERGENCE":
-            first = [(pair, found[0]) for pair, found in conflicts.items() if found[0].offset == fork.evidence["offset"]]
-            known = [
-                reader.first_unlike(replicas[i], difference.left, replicas[j], difference.right)
-                for (i, j), difference in first
-                if difference.epochs[0] == difference.epochs[1]
-            ]
-            offset = min((offset for offset in known if offset is not None), default=None)
-            fork.evidence.update({} if offset is None else {"record_offset": offset})
-    return forks
+    return [_record_named(fork, replicas, conflicts, reader) if fork.kind == "SAME_EPOCH_DIVERGENCE" else fork for fork in forks]
+
+
+def _record_named(fork: Finding, replicas: list[Replica], conflicts: Conflicts, reader: BatchReader) -> Finding:
+    first = [(pair, found[0]) for pair, found in conflicts.items() if found[0].offset == fork.evidence["offset"]]
+    known = [
+        reader.first_unlike(replicas[i], difference.left, replicas[j], difference.right)
+        for (i, j), difference in first
+        if difference.epochs[0] == difference.epochs[1]
+    ]
+    offset = min((offset for offset in known if offset is not None), default=None)
+    return fork if offset is None else fork.with_evidence(record_offset=offset)
 
 
 def _tell_unread(result: Comparison, ranges: int) -> None:
     """Say with all that was found that so many ranges differ and were not read; without a word of them nothing is identical."""
     if not ranges:
         return
-    for one in result.findings:
-        one.evidence["ranges_not_compared"] = ranges
+    result.findings = [finding.with_evidence(ranges_not_compared=ranges) for finding in result.findings]
     if result.agreement.kind in ("identical", "prefix"):
         result.agreement = Agreement("not_compared")
 
@@ -227,7 +230,12 @@ def _headers(replicas: list[Replica], pairs: dict[tuple[int, int], Differences])
                     offset_end=int(row[BatchColumn.LAST_OFFSET]) + 1,
                 )
                 brokers = [replicas[n].broker for n in sorted(epochs[majority])]
-                evidence = {"epoch": epoch, "expected_epoch": majority, "witnesses": ["other replicas"], "held_by": brokers}
+                evidence: EpochFieldEvidence = {
+                    "epoch": epoch,
+                    "expected_epoch": majority,
+                    "witnesses": ["other replicas"],
+                    "held_by": brokers,
+                }
                 findings.append(finding("EPOCH_FIELD_MISMATCH", place, evidence))
     return findings
 
@@ -239,7 +247,10 @@ def _reencoded(replicas: list[Replica], pairs: dict[tuple[int, int], Differences
         same = [difference for difference in found if difference.kind == "reencoded"]
         if same:
             place = replace(_partition(replicas), offset_start=same[0].offset, offset_end=same[-1].end_offset)
-            evidence = {"brokers": [replicas[i].broker, replicas[j].broker], "batches": found.counts["reencoded"]}
+            evidence: ReencodedEvidence = {
+                "brokers": [replicas[i].broker, replicas[j].broker],
+                "batches": found.counts["reencoded"],
+            }
             findings.append(finding("BATCHES_REENCODED", place, evidence))
     return findings
 
@@ -255,7 +266,7 @@ def _lagging(replicas: list[Replica], forked: Conflicts) -> list[Finding]:
         longer = [k for k, other in enumerate(replicas) if other.log_end_offset > replica.log_end_offset]
         start = kept_from(replica.log_end_offset, [replicas[k] for k in longer])
         place = replica.context.place(offset_start=min(start, longest), offset_end=longest)
-        evidence: dict[str, Any] = {"behind": longest - replica.log_end_offset, "leader_end": longest}
+        evidence: LagsEvidence = {"behind": longest - replica.log_end_offset, "leader_end": longest}
         evidence["held_by"] = [replicas[k].broker for k in longer if k not in parted_ones]
         if parted_ones.intersection(longer):
             evidence["in_conflict"] = [replicas[k].broker for k in longer if k in parted_ones]
@@ -286,7 +297,7 @@ def with_holders(
             continue
         covering, holders = _holders(replicas, gap, comparison.conflicts, spoiled)
         below = _is_below(gap, comparison)
-        judged.append(_with_watermark(replace(gap, evidence=gap.evidence | {"held_by": holders}), comparison, below=below))
+        judged.append(_with_watermark(gap.with_evidence(held_by=holders), comparison, below=below))
         if below and gap.kind == "OFFSET_GAP" and not covering and len(replicas) > 1 and all_read:
             lost.add((start, end))
     for start, end in _held_nowhere(replicas, lost, comparison.high_watermark or 0):
@@ -306,8 +317,8 @@ def _with_watermark(gap: Finding, comparison: Comparison, *, below: bool) -> Fin
     if gap.kind not in _MISSING or comparison.high_watermark is None:
         return gap
     severity = Severity.CRITICAL if below and gap.kind in _CRITICAL_BELOW else gap.severity
-    witnessed = {"high_watermark": comparison.high_watermark, "witness": comparison.witness, "below_high_watermark": below}
-    return replace(gap, severity=severity, evidence=gap.evidence | witnessed)
+    known = gap.with_evidence(high_watermark=comparison.high_watermark, witness=comparison.witness, below_high_watermark=below)
+    return replace(known, severity=severity)
 
 
 def _holders(
@@ -343,7 +354,7 @@ def _cut_back(replicas: list[Replica], gap: Finding) -> Finding:
     )
     if not told or (replica.context.high_watermark or 0) > end:
         return gap
-    return replace(gap, severity=Severity.INFO, evidence=gap.evidence | {"harmless_if": CUT_BACK})
+    return replace(gap.with_evidence(harmless_if=CUT_BACK), severity=Severity.INFO)
 
 
 def _without_deleted(replicas: list[Replica], lost: Finding) -> Finding:

@@ -4,8 +4,7 @@ The leader epoch lies outside a batch's CRC, so that what spoils a batch need no
 bears it out; a damaged batch of a believed epoch and another replica's batch of another epoch are two histories, not two copies.
 """
 
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.analysis.segments import MAX_RELATIVE_OFFSET
@@ -17,6 +16,8 @@ from kafka_forensics.replication.offset_ranges import joined, outside
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+    from kafka_forensics.model.json_objects import Json
 
 _OF_VERSIONS: Final = frozenset({"UNCLEAN_LOSS", "FORK_BELOW_HW"})
 """Kinds that name the holders of one version of the offsets they give."""
@@ -91,13 +92,13 @@ def _with_damage_told(replicas: list[Replica], finding: Finding) -> Finding:
     if len(whole) == len(holders):
         return finding
     if whole:
-        return replace(finding, evidence=finding.evidence | {"held_by": whole})
-    rows: list[dict[str, Any]] = [
+        return finding.with_evidence(held_by=whole)
+    rows: list[Json] = [
         {"broker": broker, "offset_start": low, "offset_end": high}
         for broker in holders
         for low, high in holes[broker][:_HOLES_TOLD]
     ]
-    return replace(finding, evidence=finding.evidence | {"not_whole": rows})
+    return finding.with_evidence(not_whole=rows)
 
 
 _HOLES_TOLD: Final = 16

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import accumulate, pairwise
-from typing import Any, Final
+from typing import Final
 
 from kafka_forensics.analysis.catalogue import finding, on_premises
 from kafka_forensics.analysis.replica import Replica, kept_from
@@ -19,6 +19,7 @@ from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.controller import NO_LEADER, PartitionControl, PartitionEvent
 from kafka_forensics.model.files import EpochEntry
 from kafka_forensics.model.findings import Confidence, Finding, Place, Severity
+from kafka_forensics.model.json_objects import Json
 
 MADE_IN_TURN: Final = "the copies were made one after another while brokers ran, this one before the others"
 
@@ -67,7 +68,7 @@ def told_time(timestamp_ms: int) -> str | None:
     return moment.strftime("%Y-%m-%dT%H:%M:%S") + f".{timestamp_ms % 1000:03d}Z"
 
 
-def election_evidence(event: PartitionEvent) -> dict[str, Any]:
+def election_evidence(event: PartitionEvent) -> Json:
     """When, by which record, from whom to whom."""
     return {
         "election_ms": event.timestamp_ms,
@@ -96,9 +97,7 @@ def _with_isr(control: PartitionControl, nodes: dict[int | str, int | str], subj
     """A replica that lags, with whether the controller counted it as in sync."""
     if subject.kind != "REPLICA_LAGS" or control.isr is None:
         return subject
-    return replace(
-        subject, evidence=subject.evidence | {"isr": control.isr, "in_isr": nodes.get(subject.place.broker or 0) in control.isr}
-    )
+    return subject.with_evidence(isr=control.isr, in_isr=nodes.get(subject.place.broker or 0) in control.isr)
 
 
 def _with_election(replicas: list[Replica], control: PartitionControl, subject: Finding) -> Finding:
@@ -113,11 +112,11 @@ def _with_election(replicas: list[Replica], control: PartitionControl, subject: 
         if partition_event.is_unclean and partition_event.offset > event.offset
     ]
     election = election_evidence(event) | {"unclean": event.is_unclean, "unclean_elections_since": len(later)}
-    evidence = subject.evidence | {"election": election}
+    elected = subject.with_evidence(election=election)
     stood_alone = {*event.previous_isr} <= {event.state.leader}
     if event.is_unclean or not stood_alone or event.is_committed is False:
-        return replace(subject, evidence=evidence)
-    return finding("LRS_LOSS", subject.place, evidence | election_evidence(event))
+        return elected
+    return finding("LRS_LOSS", subject.place, {**elected.evidence, **election_evidence(event)})
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,12 +276,12 @@ def _short_members(
 
 
 def member_lacks(
-    control: PartitionControl, node: int | str, place: Place, log: dict[str, Any], held_by: list[int | str], *, stopped: bool
+    control: PartitionControl, node: int | str, place: Place, log: Json, held_by: list[int | str], *, stopped: bool
 ) -> Finding:
     """`node` may be elected cleanly, and lacks the committed offsets of `place`; `log`: the witness, and where its own log ends."""
     members = electable(control)
     start, end = place.offset_start or 0, place.offset_end or 0
-    evidence = {
+    evidence: Json = {
         "membership": next(role for member, role in members.items() if member == node),
         "isr": control.isr,
         "elr": control.elr,

@@ -7,7 +7,7 @@ own watermark loses committed records; anything else below a watermark is a fork
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kafka_forensics.analysis.catalogue import finding
 from kafka_forensics.analysis.replica import Replica
@@ -15,6 +15,7 @@ from kafka_forensics.analysis.replicas.diff import DIFFERENCES_KEPT, Conflicts, 
 from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.files import EpochEntry
 from kafka_forensics.model.findings import Confidence, Finding, Place, Severity
+from kafka_forensics.model.json_objects import Json
 from kafka_forensics.replication.epochs import epoch_at, follower_cut, truncation_offset
 from kafka_forensics.replication.planner import loaded_epochs, recovered_epochs
 
@@ -51,12 +52,12 @@ def cut_under(follower: Replica, leader: Replica) -> int | None:
     return truncation_offset(mine, follower.log_end_offset, theirs, leader.log_end_offset)
 
 
-def truncation(follower: Replica, leader: Replica) -> dict[str, Any] | None:
+def truncation(follower: Replica, leader: Replica) -> Json | None:
     """Where a replica would cut under another, by its checkpoint and its batches; None unless that one's last epoch is higher."""
     return None if cut_under(follower, leader) is None else truncation_when_leading(follower, leader)
 
 
-def truncation_when_leading(follower: Replica, leader: Replica) -> dict[str, Any]:
+def truncation_when_leading(follower: Replica, leader: Replica) -> Json:
     """Where a replica cuts once another leads in an epoch that begins at its log end, by the batches and by what both brokers load;
     the leader's log start if that is higher, where it begins anew. None where a broker refuses its checkpoint.
     """
@@ -136,7 +137,7 @@ class Version:
         """Who holds it at the fork."""
         return [replica.broker for replica in self.replicas]
 
-    def as_evidence(self) -> dict[str, Any]:
+    def as_evidence(self) -> Json:
         """The row of `evidence.versions`."""
         return {
             "brokers": self.brokers,
@@ -147,7 +148,7 @@ class Version:
         }
 
 
-def _batch_place(replica: Replica, batch: "NDArray[np.int64]") -> dict[str, Any]:
+def _batch_place(replica: Replica, batch: "NDArray[np.int64]") -> Json:
     """File and bytes of a batch."""
     context, start = replica.context, int(batch[BatchColumn.POSITION])
     file = f"{context.directory}/{context.log_file(int(batch[-1]))}"
@@ -220,7 +221,7 @@ def fork_findings(
     first = min(differences[0].offset for differences in conflicts.values())
     versions = versions_at(replicas, conflicts, conflicts if every is None else every, first)
     epochs = {str(broker): version.epoch for version in versions for broker in version.brokers}
-    evidence: dict[str, Any] = {
+    evidence: Json = {
         "offset": first,
         "versions": [version.as_evidence() for version in versions],
         "premises": premises(replicas),
@@ -246,7 +247,7 @@ def _epoch_is_shared(version: Version, versions: list[Version]) -> bool:
 
 
 def _fork_above_watermarks(
-    replicas: list[Replica], versions: list[Version], first: int, evidence: dict[str, Any], stays: list[int | str]
+    replicas: list[Replica], versions: list[Version], first: int, evidence: Json, stays: list[int | str]
 ) -> Finding:
     """The fork at `first` of what was not committed, or gives way to what was and `stays` on these brokers."""
     evidence = {**evidence, "held_by": [], "truncation_offsets": _truncations(versions)}
@@ -259,9 +260,7 @@ def _fork_above_watermarks(
     return _above_watermarks(place, evidence, _kept(versions, replicas, first))
 
 
-def _losses(
-    replicas: list[Replica], conflicts: Conflicts, versions: list[Version], first: int, evidence: dict[str, Any]
-) -> list[Finding]:
+def _losses(replicas: list[Replica], conflicts: Conflicts, versions: list[Version], first: int, evidence: Json) -> list[Finding]:
     """A finding for each version that loses committed records to later leaders, the longest loss first."""
     losses = []
     for loser, leaders, start in _losers(versions, replicas, first):
@@ -273,7 +272,7 @@ def _losses(
 
 
 def _fork_below_watermark(
-    replicas: list[Replica], conflicts: Conflicts, versions: list[Version], first: int, evidence: dict[str, Any]
+    replicas: list[Replica], conflicts: Conflicts, versions: list[Version], first: int, evidence: Json
 ) -> Finding:
     """The fork at `first` of committed records of which no version is known to be the later leaders'."""
     end = max(version.committed_end for version in versions)
@@ -284,7 +283,7 @@ def _fork_below_watermark(
     return finding("FORK_BELOW_HW", place, evidence, confidence=confidence)
 
 
-def _above_watermarks(place: Place, evidence: dict[str, Any], kept: list[dict[str, Any]]) -> Finding:
+def _above_watermarks(place: Place, evidence: Json, kept: list[Json]) -> Finding:
     """A fork of what was not committed, or gives way: harmless where it does so and watermarks say it. `kept`: see `_kept`."""
     doubtful = "watermark_unknown" in evidence
     severity, confidence = (Severity.WARNING, Confidence.SUSPECTED) if doubtful else (Severity.INFO, Confidence.PROVEN)
@@ -305,7 +304,7 @@ def _of_most(versions: list[Version]) -> list[int | str]:
     return held[0].brokers if len(held) == 1 else []
 
 
-def _kept(versions: list[Version], replicas: list[Replica], first: int) -> list[dict[str, Any]]:
+def _kept(versions: list[Version], replicas: list[Replica], first: int) -> list[Json]:
     """What followers keep of other versions under the present leader, for good, because the checkpoints that brokers load let them,
     though by the batches they would cut there; of several copies that may lead, under each of them. Of copies of running brokers
     nothing is said: their checkpoint may have been copied before the epoch that their batches show."""
@@ -313,7 +312,7 @@ def _kept(versions: list[Version], replicas: list[Replica], first: int) -> list[
     known = set(map(id, leaders))
     other = [version for version in versions if known.isdisjoint(map(id, (*version.replicas, *version.behind)))]
     gone = max(first, *[replica.log_start_offset for replica in leaders])
-    rows: list[dict[str, Any]] = []
+    rows: list[Json] = []
     if len(other) == len(versions) or any(replica.context.live for replica in leaders):
         return rows
     for follower in (replica for version in other for replica in version.replicas):
@@ -412,7 +411,7 @@ def _losers(versions: list[Version], replicas: list[Replica], first: int) -> lis
     return sorted(losers, key=lambda one: -one[0].committed_end)
 
 
-def _threat(following: list[Replica], leaders: list[Replica]) -> dict[str, Any]:
+def _threat(following: list[Replica], leaders: list[Replica]) -> Json:
     """Evidence of a loss: who has the latest epoch and makes `following` cut, and where."""
     longest = max(leaders, key=lambda replica: replica.log_end_offset)
     rows = [truncation(replica, longest) for replica in following]
@@ -439,7 +438,7 @@ def _committed_alone(versions: list[Version], first: int) -> list[int | str]:
     return committed[0].brokers if all(cut is not None and cut <= gone for cut in cuts) else []
 
 
-def _truncations(versions: list[Version]) -> list[dict[str, Any]]:
+def _truncations(versions: list[Version]) -> list[Json]:
     """For each version under each other with a higher last epoch: where it would cut."""
     rows = [truncation(version.head, other.head) for version in versions for other in versions if version is not other]
     return [row for row in rows if row is not None]

@@ -6,7 +6,7 @@ each finding says which of them the evidence holds up.
 """
 
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 from kafka_forensics.analysis.catalogue import finding
 from kafka_forensics.analysis.replica import Replica
@@ -17,6 +17,9 @@ from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.controller import PartitionControl
 from kafka_forensics.model.coordinators import Committed, GroupLog
 from kafka_forensics.model.findings import Confidence, Finding, Place, Severity
+
+if TYPE_CHECKING:
+    from kafka_forensics.analysis.evidence_classes import GroupOffsetEvidence, MetadataMalformedEvidence
 
 _GROUPS_NAMED: Final = 16
 _WITNESSES_TRIED: Final = 8
@@ -101,7 +104,7 @@ def beyond_log(replicas: list[Replica], reader: BatchReader) -> list[Finding]:
     premises = _premises(replicas, best, reader)
     severity, confidence = premises.verdict()
     newest = max(replica.state.framing.max_timestamp for replica in replicas)
-    evidence: dict[str, Any] = {
+    evidence: GroupOffsetEvidence = {
         "group": best.group,
         "groups": sorted({committed_offset.group for committed_offset in beyond})[:_GROUPS_NAMED],
         "groups_count": len({committed_offset.group for committed_offset in beyond}),
@@ -120,8 +123,8 @@ def beyond_log(replicas: list[Replica], reader: BatchReader) -> list[Finding]:
         "held_by": [],
         "premises": premises.lines(),
     }
-    if premises.harmless_if() is not None:
-        evidence["harmless_if"] = premises.harmless_if()
+    if (harmless_if := premises.harmless_if()) is not None:
+        evidence["harmless_if"] = harmless_if
     if best.unknown_after is not None:
         evidence["unknown_after_offset"] = best.unknown_after
     place = Place(best.topic, best.partition, offset_start=end, offset_end=best.greatest.offset)
@@ -237,7 +240,7 @@ def malformed_findings(log: GroupLog) -> list[Finding]:
             record.offset,
             record.offset + 1,
         )
-        evidence: dict[str, Any] = {"reason": record.reason, "unknown_after_offset": record.offset - 1}
+        evidence: MetadataMalformedEvidence = {"reason": record.reason, "unknown_after_offset": record.offset - 1}
         if record.record_type is not None:
             evidence["record_type"] = record.record_type
         if number == len(log.malformed) < log.malformed_count:

@@ -7,7 +7,7 @@ be deleted.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 from kafka_forensics.analysis.catalogue import finding
 from kafka_forensics.analysis.replica import Replica
@@ -17,6 +17,9 @@ from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.controller import PartitionControl
 from kafka_forensics.model.findings import Confidence, Finding, Severity
 from kafka_forensics.replication.retention import Retention, explains, retention_of
+
+if TYPE_CHECKING:
+    from kafka_forensics.model.json_objects import Json
 
 _IN_SERVER_PROPERTIES: Final = "log.retention.* in server.properties deletes sooner than Kafka's default"
 _CHANGED: Final = "retention was set lower for a while, or DeleteRecords ran within a minute before a crash"
@@ -119,7 +122,7 @@ def head_findings(heads: Sequence[MissingHead], known_findings: Sequence[Finding
         context = head.replica.context
         if (context.broker, context.log_dir, head.end) in missing:
             continue
-        evidence: dict[str, Any] = {
+        evidence: Json = {
             "log_start_offset": head.end,
             "loses": head.end - head.start,
             "held_by": list(head.held_by),

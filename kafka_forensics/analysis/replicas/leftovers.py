@@ -3,13 +3,17 @@
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 from kafka_forensics.analysis.catalogue import finding
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.analysis.segments import Run
 from kafka_forensics.model.findings import Confidence, Finding, Place, Severity
+from kafka_forensics.model.json_objects import Json
 from kafka_forensics.replication.offset_ranges import Range, outside
+
+if TYPE_CHECKING:
+    from kafka_forensics.analysis.evidence_classes import SegmentMissingEvidence
 
 LISTED: Final = 16
 _NEVER_COMMITTED: Final = "none of it was ever committed: a replica that follows a new leader cuts what that never had"
@@ -52,7 +56,7 @@ class LoneIndex:
     last_offset: int | None
 
 
-def leftover_findings(replicas: Sequence[Replica], aside: Sequence[HeldAside], findings: Sequence[Finding]) -> list[Finding]:
+def with_offsets_held_aside(replicas: Sequence[Replica], aside: Sequence[HeldAside], findings: list[Finding]) -> list[Finding]:
     """`LEFTOVER_HOLDS_DATA` for the files of each directory and suffix that hold offsets the broker's live log lacks.
 
     Segments that were cut off, and that no live log reaches to, are the last of their records: a `warning`, suspected. Kafka keeps
@@ -64,11 +68,14 @@ def leftover_findings(replicas: Sequence[Replica], aside: Sequence[HeldAside], f
     groups: dict[tuple[object, ...], list[HeldAside]] = {}
     for held_aside in aside:
         groups.setdefault(held_aside.group, []).append(held_aside)
-    leftovers = (_leftover(members, replicas, findings) for members in groups.values())
-    return [leftover for leftover in leftovers if leftover is not None]
+    leftovers = []
+    for members in groups.values():
+        leftover, findings = _leftover(members, replicas, findings)
+        leftovers += [] if leftover is None else [leftover]
+    return findings + leftovers
 
 
-def _contents(members: Sequence[HeldAside], lacking: Sequence[Range], live: Sequence[Replica]) -> dict[str, Any]:
+def _contents(members: Sequence[HeldAside], lacking: Sequence[Range], live: Sequence[Replica]) -> Json:
     return {
         "files": [held_aside.file for held_aside in members[:LISTED]],
         "suffix": members[0].suffix,
@@ -79,30 +86,34 @@ def _contents(members: Sequence[HeldAside], lacking: Sequence[Range], live: Sequ
     }
 
 
-def _leftover(members: Sequence[HeldAside], replicas: Sequence[Replica], findings: Sequence[Finding]) -> Finding | None:
-    """The finding of the files of one directory and suffix; None where the live log has all they hold, or it is not known."""
+def _leftover(
+    members: Sequence[HeldAside], replicas: Sequence[Replica], findings: list[Finding]
+) -> tuple[Finding | None, list[Finding]]:
+    """The finding of the files of one directory and suffix, None where the live log has all they hold, or it is not known; and
+    `findings`, those told that such files would fill."""
     first = members[0]
     live = [replica for replica in replicas if replica.broker == first.broker]
     other_topic = _is_of_another_topic(first, live or replicas)
     if other_topic:
         live = []
     elif any(replica.state.unread for replica in live):
-        return None  # what its live log lacks is not known
+        return None, findings  # what its live log lacks is not known
     lacking = _lacking(members, live)
     if not lacking:
-        return None
+        return None, findings
     start, end = lacking[0][0], lacking[-1][1]
-    evidence = _contents(members, lacking, live) | {"fills": [] if other_topic else _fill(members, findings)[:LISTED]}
+    findings, fills = (findings, []) if other_topic else _fill(members, findings)
+    evidence = _contents(members, lacking, live) | {"fills": fills[:LISTED]}
     if first.suffix == "stray":
         evidence["is_stray"] = True
     if other_topic:
         evidence["topic_id"] = first.topic_id
     place = Place(first.topic, first.partition, first.broker, first.log_dir, first.file, offset_start=start, offset_end=end)
-    leftover = finding("LEFTOVER_HOLDS_DATA", place, evidence)
     if evidence["behind_log_end"] and first.suffix == "deleted" and not _reached_elsewhere(start, replicas):
-        leftover.evidence["harmless_if"] = _NEVER_COMMITTED
-        return replace(leftover, severity=Severity.WARNING, confidence=Confidence.SUSPECTED)
-    return leftover
+        evidence["harmless_if"] = _NEVER_COMMITTED
+        last = finding("LEFTOVER_HOLDS_DATA", place, evidence, severity=Severity.WARNING, confidence=Confidence.SUSPECTED)
+        return last, findings
+    return finding("LEFTOVER_HOLDS_DATA", place, evidence), findings
 
 
 def _is_of_another_topic(aside: HeldAside, replicas: Sequence[Replica]) -> bool:
@@ -126,23 +137,25 @@ def _lacking(members: Sequence[HeldAside], live: Sequence[Replica]) -> list[tupl
     return outside([(run.start_offset, run.end_offset) for aside in members for run in aside.runs], covered)
 
 
-def _fill(members: Sequence[HeldAside], findings: Sequence[Finding]) -> list[str]:
-    """Tell the findings of missing offsets which files have some; names of those findings."""
+def _fill(members: Sequence[HeldAside], findings: list[Finding]) -> tuple[list[Finding], list[str]]:
+    """`findings`, those of missing offsets told which files have some; names of those."""
     spans = sorted((run.start_offset, run.end_offset, number) for number, aside in enumerate(members) for run in aside.runs)
     starts = [start for start, _, _ in spans]
     fills: dict[str, None] = {}
-    for one in findings:
-        start, end = one.place.offset_start, one.place.offset_end
-        if one.kind not in _FILLED or start is None or end is None:
+    answer: list[Finding] = []
+    for missing in findings:
+        answer.append(missing)
+        start, end = missing.place.offset_start, missing.place.offset_end
+        if missing.kind not in _FILLED or start is None or end is None:
             continue
         before = bisect_left(starts, end)
         near = spans[max(before - SEARCHED, 0) : before]
         numbers = dict.fromkeys(number for _, behind, number in near if behind > start)
         if numbers:
-            files = [_label(members[number], one.place) for number in numbers]
-            one.evidence["also_in"] = [*one.evidence.get("also_in", []), *files][:LISTED]
-            fills[one.kind if one.place.broker is None else f"{one.kind} on broker {one.place.broker}"] = None
-    return list(fills)
+            files = [_label(members[number], missing.place) for number in numbers]
+            answer[-1] = missing.with_evidence(also_in=[*missing.evidence.get("also_in", []), *files][:LISTED])
+            fills[missing.kind if missing.place.broker is None else f"{missing.kind} on broker {missing.place.broker}"] = None
+    return answer, list(fills)
 
 
 def _label(aside: HeldAside, place: Place) -> str:
@@ -157,13 +170,13 @@ def _proves_gap(index: LoneIndex, gaps: list[tuple[int, int]], findings: list[Fi
     if gap is None or index.base_offset >= (gap.place.offset_end or 0):
         return False
     files = [*gap.evidence.get("index_files", []), *index.files][:LISTED]
-    evidence = gap.evidence | {"index_files": files}
-    findings[gaps[behind - 1][1]] = replace(gap, confidence=Confidence.PROVEN, evidence=evidence)
+    findings[gaps[behind - 1][1]] = replace(gap.with_evidence(index_files=files), confidence=Confidence.PROVEN)
     return True
 
 
-def lone_index_findings(replica: Replica, lone: Sequence[LoneIndex], findings: list[Finding]) -> list[Finding]:
-    """Index files prove a segment: evidence for `SEGMENT_MISSING` inside the log, and a finding of its own before or behind it.
+def with_lone_index_files(replica: Replica, lone: Sequence[LoneIndex], findings: list[Finding]) -> list[Finding]:
+    """`findings`, with what index files prove of a segment: evidence for `SEGMENT_MISSING` inside the log, before or behind it a
+    finding of its own.
 
     Before the log's first segment it would else look like retention. Nothing is said of what lies below the checkpointed log start,
     or of compacted logs, whose cleaner takes whole segments.
@@ -171,6 +184,7 @@ def lone_index_findings(replica: Replica, lone: Sequence[LoneIndex], findings: l
     context = replica.context
     bases = context.segment_base_offsets
     gaps = sorted((gap.place.offset_start or 0, number) for number, gap in enumerate(findings) if gap.kind == "SEGMENT_MISSING")
+    findings = list(findings)
     edges: dict[bool, list[LoneIndex]] = {}
     for index in lone:
         if _proves_gap(index, gaps, findings):
@@ -178,7 +192,7 @@ def lone_index_findings(replica: Replica, lone: Sequence[LoneIndex], findings: l
         inside = bool(bases) and bases[0] < index.base_offset < bases[-1]
         if not inside and not context.compacted and index.base_offset >= (context.log_start_checkpoint or 0):
             edges.setdefault(bool(bases) and index.base_offset < bases[0], []).append(index)
-    return [_at_edge(replica, edge, bases[0] if first else None) for first, edge in edges.items()]
+    return findings + [_at_edge(replica, edge, bases[0] if first else None) for first, edge in edges.items()]
 
 
 def _at_edge(replica: Replica, lone: Sequence[LoneIndex], end_offset: int | None) -> Finding:
@@ -186,7 +200,7 @@ def _at_edge(replica: Replica, lone: Sequence[LoneIndex], end_offset: int | None
     if end_offset is None:
         end_offset = max((index.last_offset + 1 for index in lone if index.last_offset is not None), default=None)
     start = min(index.base_offset for index in lone)
-    evidence: dict[str, Any] = {
+    evidence: SegmentMissingEvidence = {
         "file": replica.context.log_file(start),
         "index_files": [name for index in lone for name in index.files][:LISTED],
     }

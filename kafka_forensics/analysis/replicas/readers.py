@@ -9,12 +9,16 @@ records.
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import takewhile
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kafka_forensics.analysis.catalogue import finding, on_premises
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.model.controller import NO_LEADER, PartitionControl
 from kafka_forensics.model.findings import Finding, Place
+
+if TYPE_CHECKING:
+    from kafka_forensics.model.json_objects import Json
+
 
 LAG_TIME_MAX_MS: Final = 30_000
 """`replica.lag.time.max.ms` by default: a follower that is behind for longer leaves the ISR; shorter waits are an active tail."""
@@ -163,7 +167,7 @@ def held_back_finding(replicas: list[Replica], answer: Readable) -> list[Finding
     if answer.held_back_by != "high_watermark" or not waits or answer.high_watermark is None:
         return []
     context = replicas[0].context
-    evidence = {
+    evidence: Json = {
         "reason": "isr_below_minimum" if answer.isr_below_minimum else "isr_member_behind",
         "leader": answer.leader,
         "brokers": list(answer.brokers),

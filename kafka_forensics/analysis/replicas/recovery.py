@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kafka_forensics.analysis.catalogue import finding
 from kafka_forensics.analysis.replica import Replica
@@ -26,6 +26,10 @@ from kafka_forensics.replication.recovery import (
     Stop,
     segment_file,
 )
+
+if TYPE_CHECKING:
+    from kafka_forensics.analysis.evidence_classes import RecoveryEvidence, SwapEvidence
+    from kafka_forensics.model.json_objects import Json
 
 FILES_LISTED: Final = 16
 STEPS_LISTED: Final = 64
@@ -101,7 +105,7 @@ def recovery_findings(replica: Replica, outlook: Outlook) -> list[Finding]:
             offset_start=cut.start_offset,
             offset_end=cut.end_offset,
         )
-        evidence: dict[str, Any] = {
+        evidence: RecoveryEvidence = {
             "check": cut.check,
             "reason": REASONS.get(cut.check, "unknown"),
             "log_end_foretold": outlook.forecast.log_end_offset,
@@ -131,23 +135,27 @@ def _batches_behind(replica: Replica, cut: Cut) -> int | None:
     return behind + totals[cut.segment].batches - through
 
 
-def add_recovery(findings: list[Finding], replica: Replica, outlook: Outlook) -> None:
-    """Add to the finding of damage at which recovery would end what an unclean restart makes of it: `unclean_restart`."""
+def with_unclean_restart(findings: list[Finding], replica: Replica, outlook: Outlook) -> list[Finding]:
+    """`findings`, that of damage at which recovery would end with what an unclean restart makes of it: `unclean_restart`."""
     context, unclean = replica.context, outlook.unclean
     cuts = {(cut.segment, cut.position): cut for cut in unclean.cuts}
     refusal = unclean.steps[-1] if unclean.refused else None
+    restarts: dict[tuple[str | None, int | None], Json] = {}
     for segment, end in replica.state.recovery.ends.items():
         cut = cuts.get((segment, end.position))
         refused = refusal is not None and (refusal.check, refusal.file) == (end.check, segment_file(segment))
-        told: dict[str, Any] = {"walked": cut is not None or refused, "recovery_point": context.recovery_point}
+        restart: Json = {"walked": cut is not None or refused, "recovery_point": context.recovery_point}
         if refused:
-            told["starts"] = False
+            restart["starts"] = False
         elif cut is not None:
-            told |= {"log_end_offset": unclean.log_end_offset, "segments": len(cut.segments_deleted)}
-        place = context.place(segment_file(segment), byte_start=end.position)
-        for one in findings:
-            if one.kind in _DAMAGE and (one.place.file, one.place.byte_start) == (place.file, place.byte_start):
-                one.evidence["unclean_restart"] = told
+            restart |= {"log_end_offset": unclean.log_end_offset, "segments": len(cut.segments_deleted)}
+        restarts[context.place(segment_file(segment)).file, end.position] = restart
+    return [
+        finding.with_evidence(unclean_restart=restarts[where])
+        if finding.kind in _DAMAGE and (where := (finding.place.file, finding.place.byte_start)) in restarts
+        else finding
+        for finding in findings
+    ]
 
 
 def swap_finding(replica: Replica, facts: LogFacts, steps: list[LoaderStep], swapped: Mapping[int, list[Run]]) -> Finding:
@@ -159,7 +167,7 @@ def swap_finding(replica: Replica, facts: LogFacts, steps: list[LoaderStep], swa
     """
     context = replica.context
     names = [name for name in facts.files if name.endswith((".swap", ".cleaned"))]
-    evidence: dict[str, Any] = {
+    evidence: SwapEvidence = {
         "leftovers": names[:FILES_LISTED],
         "count": len(names),
         "steps": [_step(step) for step in steps[:STEPS_LISTED]],

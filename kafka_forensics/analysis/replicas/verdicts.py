@@ -3,7 +3,7 @@
 from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 from kafka_forensics.analysis.catalogue import finding
 from kafka_forensics.analysis.epochs import EpochRun, checkpoint_contradiction, differing_end
@@ -14,6 +14,10 @@ from kafka_forensics.model.batches import Damage
 from kafka_forensics.model.files import EpochEntry
 from kafka_forensics.model.findings import Confidence, Finding, Severity
 from kafka_forensics.replication.epochs import epoch_at
+
+if TYPE_CHECKING:
+    from kafka_forensics.analysis.evidence_classes import FramingEvidence
+    from kafka_forensics.model.json_objects import Json
 
 _COMPACTED_INDEX_REASONS: Final = frozenset({"position_inside_batch", "out_of_order", "beyond_log"})
 _TAIL_KINDS: Final = frozenset({"beyond_log"})
@@ -72,7 +76,7 @@ def damage_findings(replica: Replica) -> list[Finding]:
 def damage_finding(replica: Replica, kind: str, segment: int, damage: Damage, *, last: bool, count: int) -> Finding:
     """The finding of one damage row; `last` says whether its segment is the log's last, `count` how many of its kind there are."""
     context = replica.context
-    evidence: dict[str, Any] = dict(damage.detail)
+    evidence: Json = dict(damage.detail)
     severity = None
     start, end = (damage.base_offset, damage.last_offset + 1) if damage.base_offset >= 0 else (None, None)
     if (segment, damage.position) in replica.course.eaten:
@@ -115,7 +119,7 @@ def order_findings(replica: Replica) -> list[Finding]:
     misplaced = {one.place: one for one in replica.misplaced}
     findings = []
     for irregularity in replica.course.irregularities:
-        evidence: dict[str, Any] = {"expected_offset": irregularity.expected, "found_offset": irregularity.run.start_offset}
+        evidence: Json = {"expected_offset": irregularity.expected, "found_offset": irregularity.run.start_offset}
         confidence = None
         if irregularity.kind == "OFFSET_DISCONTINUITY" and irregularity.run.last_place in misplaced:
             witnesses = misplaced[irregularity.run.last_place].witnesses
@@ -152,7 +156,7 @@ def _cut_between_batches(replica: Replica, end_offset: int) -> Finding | None:
         beyond = replica.entries_beyond[(segment, "index")]
         if totals.last_offset + 1 == end_offset and beyond and not _torn(replica, segment):
             place = context.place(context.log_file(segment), byte_start=totals.end_position, byte_end=totals.end_position)
-            evidence = {"reason": "index", "index_entries_beyond": beyond, "last_valid_offset": totals.last_offset}
+            evidence: FramingEvidence = {"reason": "index", "index_entries_beyond": beyond, "last_valid_offset": totals.last_offset}
             return finding("SEG_SHORT", place, evidence)
     return None
 
@@ -314,7 +318,7 @@ def _index_finding(replica: Replica, segment: int, kind: str, by_file: dict[tupl
     size = 8 if kind == "index" else 12
     first = min(entries, key=lambda bad: bad.entry)
     beyond = all(bad.reason in _TAIL_KINDS for bad in entries)
-    evidence: dict[str, Any] = {"reason": first.reason, "entry": first.entry, "entries": len(entries)}
+    evidence: Json = {"reason": first.reason, "entry": first.entry, "entries": len(entries)}
     if first.offset >= 0:
         evidence |= {"offset": first.offset, "position" if kind == "index" else "timestamp": first.value}
     if first.expected is not None:
@@ -432,4 +436,4 @@ def _out_of_order(context: ReplicaContext, checks: Sequence[_Check], stopped: di
 
 def _by_crash(beyond: Finding) -> Finding:
     reason = "records were deleted within 5 s before a crash: the log start was then written down first"
-    return replace(beyond, severity=Severity.INFO, evidence=beyond.evidence | {"harmless_if": reason})
+    return replace(beyond.with_evidence(harmless_if=reason), severity=Severity.INFO)

@@ -4,7 +4,7 @@ Where the log itself is in doubt (bytes lost, offsets missing, cleaned, or not c
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from kafka_forensics.evidence.context import ReplicaContext
 from kafka_forensics.model.constants import TXN_INDEX_ENTRY_SIZE
 from kafka_forensics.model.files import AbortedTxn, AbortedTxns, ProducerEntry, ProducerSnapshot, TransactionIndex
 from kafka_forensics.model.findings import Confidence, Finding
+from kafka_forensics.model.json_objects import Json
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -259,14 +260,14 @@ def _listed(
     context: ReplicaContext,
     segment: int,
     kind: str,
-    rows: list[tuple[AbortedTxn, dict[str, Any]]],
+    rows: list[tuple[AbortedTxn, Json]],
     most: int = MAX_LISTED,
     others: int = 0,
 ) -> list[Finding]:
     """Findings about the entries of one file; `occurrences` says how many there are, with `others`, where not all are listed."""
     answer = []
     for entry, more in rows[:most]:
-        evidence: dict[str, Any] = {
+        evidence: Json = {
             "producer_id": entry.producer_id,
             "first_offset": entry.first_offset,
             "last_offset": entry.last_offset,
@@ -307,7 +308,7 @@ def compare_with_snapshot(
     those that they hold are judged."""
     if snapshot.damage:
         return []
-    wrong: list[dict[str, Any]] = []
+    wrong: list[Json] = []
     for entry in snapshot.entries:
         reason = _contradiction(snapshot.offset, entry, runs, producers, transactions, forgot=forgot)
         if reason is not None:
@@ -327,7 +328,12 @@ def compare_with_snapshot(
             )
     if not wrong:
         return []
-    evidence = {"snapshot_offset": snapshot.offset, **wrong[0], "contradictions": wrong[:MAX_LISTED], "occurrences": len(wrong)}
+    evidence: Json = {
+        "snapshot_offset": snapshot.offset,
+        **wrong[0],
+        "contradictions": wrong[:MAX_LISTED],
+        "occurrences": len(wrong),
+    }
     place = context.place(f"{snapshot.offset:020d}.snapshot")
     return [finding("PRODUCER_SNAPSHOT_CORRUPT", place, evidence, confidence=Confidence.INFERRED)]
 

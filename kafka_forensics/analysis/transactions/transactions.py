@@ -6,7 +6,7 @@ a log a marker without data is legal: retention took the data, or there never wa
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Final, Self
 
 import numpy as np
 
@@ -33,6 +33,9 @@ from kafka_forensics.model.results import TransactionCounts
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from kafka_forensics.analysis.evidence_classes import CoordinatorEpochEvidence, LateWriteEvidence
+    from kafka_forensics.model.json_objects import Json
+
 
 # What a partition's own transactional batches and markers should never show: data of a fenced epoch, a replaced coordinator.
 
@@ -53,7 +56,7 @@ def fallen_epochs_told(context: "ReplicaContext", markers: "NDArray[np.int64]") 
             offset_start=offset,
             offset_end=offset_behind(offset),
         )
-        evidence = {
+        evidence: CoordinatorEpochEvidence = {
             "producer_id": producer_id,
             "producer_epoch": epoch,
             "coordinator_epoch": coordinator_epoch,
@@ -69,7 +72,7 @@ def late_writes(context: "ReplicaContext", late: Extremes) -> "list[Finding]":
     """Data behind the marker that fenced its producer; rows as the kernels of `transaction_rules` find them."""
     answer = []
     for row in late.rows.tolist():
-        evidence: dict[str, Any] = {
+        evidence: LateWriteEvidence = {
             "producer_id": row[6],
             "producer_epoch": row[7],
             "later_epoch": row[8],
@@ -419,7 +422,7 @@ class TransactionsFold:
         last_stable_offset = self.last_stable_offset(context.high_watermark, log_end_offset)
         more = int(self._open_count()) - OPEN_TOLD
         for transaction in self.open_transactions(OPEN_TOLD):
-            evidence = {
+            evidence: Json = {
                 "producer_id": transaction.producer_id,
                 "producer_epoch": transaction.producer_epoch,
                 "first_offset": transaction.first_offset,

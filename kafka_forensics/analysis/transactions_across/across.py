@@ -3,7 +3,7 @@
 import shlex
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 from kafka_forensics.analysis.catalogue import finding
 from kafka_forensics.analysis.internal_topics import describes
@@ -14,13 +14,16 @@ from kafka_forensics.analysis.transactions_across.marker_witness import Decided,
 from kafka_forensics.evidence.context import ReplicaContext
 from kafka_forensics.model.coordinators import DEFAULT_MAX_TIMEOUT_MS, LATE_BUFFER_MS, LoggedState, TopicPartition, TransactionLog
 from kafka_forensics.model.findings import Confidence, Finding, Place, Severity
+from kafka_forensics.model.json_objects import Json
 from kafka_forensics.model.results import PartitionSummary
 
-Evidence = dict[str, Any]
+if TYPE_CHECKING:
+    from kafka_forensics.analysis.evidence_classes import TransactionDecidedEvidence
+
 MAX_LISTED: Final = 16
 _COORDINATOR_LOG: Final = "__transaction_state as copied, one copy of each partition"
 
-_UNJUDGED: Final[Evidence] = {"safe_to_abort": None, "not_judged": True}
+_UNJUDGED: Final[Json] = {"safe_to_abort": None, "not_judged": True}
 """Of an open transaction whose coordinator's word is not known."""
 
 
@@ -102,10 +105,10 @@ class TransactionsAcross:
         """An open transaction as everything known about it shows it."""
         written = int(subject.evidence["last_timestamp"])
         written = written if facts is None else max(written, facts.written_after(int(subject.evidence["last_offset"])))
-        evidence = subject.evidence | {"as_of": self.as_of, "age_ms": max(self.as_of - written, 0)}
+        evidence: Json = {**subject.evidence, "as_of": self.as_of, "age_ms": max(self.as_of - written, 0)}
         producer_id = int(evidence["producer_id"])
         if ended_on := _ended_on(evidence, facts):
-            return replace(subject, evidence=evidence | {"ended_on": ended_on, "safe_to_abort": False})
+            return replace(subject, evidence={**evidence, "ended_on": ended_on, "safe_to_abort": False})
         if self._log is None:
             return _without_coordinator(subject, evidence)
         owners = self._log.owners(producer_id)
@@ -129,7 +132,7 @@ class TransactionsAcross:
             return replace(subject, severity=Severity.WARNING, confidence=Confidence.SUSPECTED, evidence=evidence | late_by_clients)
         return self._hanging(subject, evidence, facts, owners)
 
-    def _overdue(self, listing: list[LoggedState]) -> Evidence | None:
+    def _overdue(self, listing: list[LoggedState]) -> Json | None:
         """What to say of a transaction that its coordinator still lists, though it was to time out before; None if it was not."""
         for logged_state in listing:
             metadata = logged_state.metadata
@@ -146,7 +149,7 @@ class TransactionsAcross:
                 return known | {"coordinator": "should have ended it", "safe_to_abort": None}
         return None
 
-    def _unknown(self, producer_id: int) -> Evidence | None:
+    def _unknown(self, producer_id: int) -> Json | None:
         """Why the log cannot tell whether a transaction of this producer id is still to be ended; None if it can."""
         log = self._log
         assert log is not None
@@ -166,7 +169,7 @@ class TransactionsAcross:
         """Whether the partition's copy goes on behind the coordinator's last word, so that a marker would be in it."""
         return facts.broker_timestamp >= max((logged_state.timestamp for logged_state in owners), default=0)
 
-    def _hanging(self, subject: Finding, evidence: Evidence, facts: PartitionFacts, owners: list[LoggedState]) -> Finding:
+    def _hanging(self, subject: Finding, evidence: Json, facts: PartitionFacts, owners: list[LoggedState]) -> Finding:
         living = [logged_state for logged_state in owners if logged_state.metadata is not None]
         reason = "no_transactional_id" if not owners else "partition_not_listed" if living else "no_description"
         context = facts.context
@@ -211,12 +214,12 @@ def abort_command(topic: str, partition: int, first_offset: int) -> str:
     return f"kafka-transactions.sh --bootstrap-server HOST:PORT abort {where}"
 
 
-def _described(owners: list[LoggedState]) -> Evidence:
+def _described(owners: list[LoggedState]) -> Json:
     """What the coordinator says of the ids that have or had a producer id; the last word counts."""
     if not owners:
         return {}
     last = max(owners, key=lambda logged_state: logged_state.timestamp)
-    evidence: Evidence = {"transactional_id": last.transactional_id, "coordinator_state": "expired"}
+    evidence: Json = {"transactional_id": last.transactional_id, "coordinator_state": "expired"}
     if last.metadata is not None:
         evidence |= {
             "coordinator_state": last.metadata.state,
@@ -226,7 +229,7 @@ def _described(owners: list[LoggedState]) -> Evidence:
     return evidence
 
 
-def _without_coordinator(subject: Finding, evidence: Evidence) -> Finding:
+def _without_coordinator(subject: Finding, evidence: Json) -> Finding:
     """Without the coordinators' log nobody can say that it hangs; that it is overdue, its own timestamps say."""
     evidence |= {"coordinator": "not among the copies"} | _UNJUDGED
     if evidence["age_ms"] <= DEFAULT_MAX_TIMEOUT_MS + LATE_BUFFER_MS:
@@ -276,7 +279,7 @@ def _transaction(subject: Finding) -> tuple[TopicPartition, int] | None:
     return (place.topic, place.partition), int(subject.evidence["producer_id"])
 
 
-def _ended_on(evidence: Evidence, facts: PartitionFacts | None) -> list[int | str]:
+def _ended_on(evidence: Json, facts: PartitionFacts | None) -> list[int | str]:
     """The brokers whose logs have the end of a transaction that was taken for open."""
     if facts is None:
         return []
@@ -290,7 +293,7 @@ def _ended_on(evidence: Evidence, facts: PartitionFacts | None) -> list[int | st
 def _contradicted(contradiction: Contradiction, facts: PartitionFacts, log: TransactionLog | None) -> Finding:
     decision = contradiction.decision
     context = facts.context
-    evidence: Evidence = {
+    evidence: TransactionDecidedEvidence = {
         "reason": contradiction.reason,
         "transactional_id": decision.transactional_id,
         "producer_id": decision.producer_id,

@@ -33,6 +33,8 @@ from kafka_forensics.model.findings import Confidence, Finding, Severity
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from kafka_forensics.analysis.evidence_classes import MarkersDisagreeEvidence
+
 
 SKEW_MS: Final = 10_000
 """How far the clocks of a coordinator and a partition's leader may be apart."""
@@ -453,7 +455,7 @@ def _told(commit: _Span, other: _Span, facts: PartitionFacts, producer_id: int) 
         offset_end=other.end_offset,
     )
     own_epoch = commit.marker_epoch > commit.data_epoch
-    evidence = {
+    evidence: MarkersDisagreeEvidence = {
         "producer_id": producer_id,
         "producer_epoch": commit.data_epoch,
         "committed_in": [f"{commit.topic_partition[0]}-{commit.topic_partition[1]}"],

@@ -37,9 +37,7 @@ def changes(
     reading: options.Reading,
     *,
     snapshot: Chosen = None,
-    engine: options.Engine = "local",
-    spark_remote: options.SparkRemote = None,
-    spark_master: options.SparkMaster = None,
+    where: options.Workplace,
     fail_on: options.FailOn = "error",
     as_of: options.AsOf = None,
     deep: options.Deep = None,
@@ -54,7 +52,7 @@ def changes(
     findings; `scan` tells what is wrong within a snapshot. Ends with status 0 if nothing was found from --fail-on upwards, neither
     between them nor in the newest by itself, 1 if something was, 2 for a wrong command line, 3 if some input could not be read.
     """
-    spark = options.on_spark(engine, spark_remote, spark_master)
+    spark = where.on_spark()
     wanted = chosen_format(form.format_name, form.output)
     shape = options.schema_shape(schema, wanted)
     choose("severity", fail_on, options.FAIL_ON)
@@ -64,7 +62,7 @@ def changes(
     if printing.says_all:
         log_to(screen)
     if spark:
-        result = _run_on_spark(snapshots, scan_options, screen, snapshot or [], (spark_remote, spark_master), quiet=printing.quiet)
+        result = _run_on_spark(snapshots, scan_options, screen, snapshot or [], where, quiet=printing.quiet)
     else:
         result = _run(snapshots, scan_options, screen, snapshot or [], quiet=printing.quiet)
     if not show_payloads:
@@ -91,7 +89,7 @@ def _run_on_spark(
     scan_options: ScanOptions,
     screen: Destination,
     chosen: list[str],
-    where: tuple[str | None, str | None],
+    where: options.Workplace,
     *,
     quiet: bool,
 ) -> "SnapshotsResult":
@@ -102,7 +100,7 @@ def _run_on_spark(
     snapshots, scan_options = reached_apart(given, scan_options)
     notes: list[str] = []
     gathered = gather_snapshots(snapshot_paths(snapshots, scan_options, chosen, notes), scan_options)
-    with stopping(screen, *where, scan_options.jobs, quiet=quiet) as spark:
+    with stopping(screen, where, scan_options.jobs, quiet=quiet) as spark:
         result = compare_inputs(spark, gathered, scan_options).result
     result.notes[:0] = notes
     return result

@@ -15,12 +15,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from kafka_forensics.cli.outputs.dump import Section
-    from kafka_forensics.cli.outputs.kafka_dump_log import PeerOptions
     from kafka_forensics.cli.streams import Destination
     from kafka_forensics.questions.dump import DumpFile, DumpInputs, DumpOptions
 
 
-PEER_FORMAT: Final = "kafka-dump-log"
 _SHOWN_LEFT_OUT: Final = 5
 
 Format = Annotated[
@@ -28,9 +26,9 @@ Format = Annotated[
     typer.Option(
         "--format",
         metavar="FORMAT",
-        autocompletion=lambda: [*options.FORMATS, PEER_FORMAT],
-        help=f"{', '.join(options.FORMATS)}, or {PEER_FORMAT}: the lines of Kafka 4.3.0's own tool [default: table on a terminal,"
-        " tsv elsewhere].",
+        autocompletion=lambda: [*options.FORMATS, options.PEER_FORMAT],
+        help=f"{', '.join(options.FORMATS)}, or {options.PEER_FORMAT}: the lines of Kafka 4.3.0's own tool"
+        " [default: table on a terminal, tsv elsewhere].",
     ),
 ]
 Records = Annotated[bool, typer.Option("--records", help="Records instead of batches.")]
@@ -41,23 +39,6 @@ Offset = Annotated[
     ),
 ]
 Explain = Annotated[bool, typer.Option("--explain", help="Bytes with the field they are, its value and meaning (annotated hex).")]
-Deep = Annotated[bool, typer.Option("--deep-iteration", help=f"Only with {PEER_FORMAT}: records too.")]
-PrintData = Annotated[bool, typer.Option("--print-data-log", help=f"Only with {PEER_FORMAT}: records with key and value.")]
-SkipMetadata = Annotated[
-    bool, typer.Option("--skip-record-metadata", help=f"Only with {PEER_FORMAT}: leave out the records' numbers.")
-]
-VerifyIndex = Annotated[bool, typer.Option("--verify-index-only", help=f"Only with {PEER_FORMAT}: say what is wrong in an index.")]
-SanityCheck = Annotated[bool, typer.Option("--index-sanity-check", help=f"Only with {PEER_FORMAT}: the broker's check of indexes.")]
-OffsetsDecoder = Annotated[bool, typer.Option("--offsets-decoder", help=f"Only with {PEER_FORMAT}: as __consumer_offsets.")]
-TransactionDecoder = Annotated[
-    bool, typer.Option("--transaction-log-decoder", help=f"Only with {PEER_FORMAT}: as __transaction_state.")
-]
-MetadataDecoder = Annotated[
-    bool, typer.Option("--cluster-metadata-decoder", help=f"Only with {PEER_FORMAT}: as __cluster_metadata.")
-]
-ShareStateDecoder = Annotated[
-    bool, typer.Option("--share-group-state-decoder", help=f"Only with {PEER_FORMAT}: as __share_group_state.")
-]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,15 +58,7 @@ def dump(
     offset: Offset = None,
     explain: Explain = False,
     show_payloads: options.ShowPayloads = False,
-    deep_iteration: Deep = False,
-    print_data_log: PrintData = False,
-    skip_record_metadata: SkipMetadata = False,
-    verify_index_only: VerifyIndex = False,
-    index_sanity_check: SanityCheck = False,
-    offsets_decoder: OffsetsDecoder = False,
-    transaction_log_decoder: TransactionDecoder = False,
-    cluster_metadata_decoder: MetadataDecoder = False,
-    share_group_state_decoder: ShareStateDecoder = False,
+    peer: options.PeerOptions,
     form: DumpForm,
     printing: options.Printing,
 ) -> int:
@@ -95,26 +68,15 @@ def dump(
     own topics' records --records takes them apart into fields. Ends with status 0, 2 for a wrong
     command line, 3 if some input could not be read.
     """
-    peer_options = {
-        "--deep-iteration": deep_iteration,
-        "--print-data-log": print_data_log,
-        "--skip-record-metadata": skip_record_metadata,
-        "--verify-index-only": verify_index_only,
-        "--index-sanity-check": index_sanity_check,
-        "--offsets-decoder": offsets_decoder,
-        "--transaction-log-decoder": transaction_log_decoder,
-        "--cluster-metadata-decoder": cluster_metadata_decoder,
-        "--share-group-state-decoder": share_group_state_decoder,
-    }
     own_options = {"--records": records, "--offset": offset is not None, "--explain": explain, "--show-payloads": show_payloads}
     if form.format_name is not None:
-        choose("format", form.format_name, (*options.FORMATS, PEER_FORMAT))
-    is_peer = form.format_name == PEER_FORMAT
-    wanted = PEER_FORMAT if is_peer else chosen_format(form.format_name, form.output)
-    for name, given in (own_options if is_peer else peer_options).items():
+        choose("format", form.format_name, (*options.FORMATS, options.PEER_FORMAT))
+    is_peer = form.format_name == options.PEER_FORMAT
+    wanted = options.PEER_FORMAT if is_peer else chosen_format(form.format_name, form.output)
+    for name, given in (own_options if is_peer else peer.given()).items():
         if given:
             with_or_without = "does not go with" if is_peer else "needs"
-            raise UsageError(f"{name} {with_or_without} --format {PEER_FORMAT}")
+            raise UsageError(f"{name} {with_or_without} --format {options.PEER_FORMAT}")
     start, end = offsets(offset)
     check_output(form.output, paths)
 
@@ -125,9 +87,7 @@ def dump(
     inputs = find_files(paths, dump_options)
     with open_output(form.output, no_color=printing.no_color) as to:
         if is_peer:
-            from kafka_forensics.cli.outputs.kafka_dump_log import PeerOptions
-
-            _write_peer(inputs, PeerOptions(*peer_options.values()), to, quiet=printing.quiet)
+            _write_peer(inputs, peer, to, quiet=printing.quiet)
         else:
             _write(inputs, dump_options, wanted, to, explain=explain)
     _say_rest(inputs, destination(sys.stderr, no_color=True), quiet=printing.quiet)
@@ -175,7 +135,7 @@ def _readable(inputs: "DumpInputs", file: "DumpFile", rows: "Iterator[tuple[obje
         inputs.incomplete.append(Incomplete(file.shown, error.reason))
 
 
-def _write_peer(inputs: "DumpInputs", peer_options: "PeerOptions", to: "Destination", *, quiet: bool) -> None:
+def _write_peer(inputs: "DumpInputs", peer: options.PeerOptions, to: "Destination", *, quiet: bool) -> None:
     """The lines of Kafka's tool for each file it knows, its complaints on stderr."""
     from kafka_forensics.cli.outputs.kafka_dump_log import Complaints, peer_lines
     from kafka_forensics.cli.streams import printable
@@ -185,7 +145,7 @@ def _write_peer(inputs: "DumpInputs", peer_options: "PeerOptions", to: "Destinat
     for file in inputs.files:
         complaints = Complaints()
         try:
-            to.stream.writelines(line + "\n" for line in peer_lines(file, peer_options, complaints))
+            to.stream.writelines(line + "\n" for line in peer_lines(file, peer, complaints))
         except PeerGivesUpError as error:
             whose = "our limit ends" if isinstance(error, PeerLimitError) else "Kafka's tool ends"
             complaints.add(f"{whose} {file.shown} here; the other formats read on", f"  {error}")

@@ -1,11 +1,13 @@
 """`epochs`: leader epochs of every replica, as its checkpoint, its batches and the controller's log tell them."""
 
 import sys
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
 
 from kafka_forensics.cli import options
+from kafka_forensics.cli.outputs.rows import Listing, cell
 from kafka_forensics.cli.streams import check_output, chosen_format, destination, open_output
+from kafka_forensics.model.json_objects import Columns, attributes, rfc3339, times
 
 if TYPE_CHECKING:
     from kafka_forensics.analysis.transactions_across import DamagedLog
@@ -13,32 +15,16 @@ if TYPE_CHECKING:
     from kafka_forensics.questions.epochs import EpochRow, Lineages
 
 
-COLUMNS: Final = (
-    "topic",
-    "partition",
-    "broker",
-    "log_dir",
-    "leader_epoch",
-    "status",
-    "checkpoint_start_offset",
-    "start_offset",
-    "end_offset",
-    "batches",
-    "first_timestamp_ms",
-    "first_timestamp",
-    "last_timestamp_ms",
-    "last_timestamp",
-    "truncation_offset_by_checkpoint",
-    "truncation_offset_by_batches",
-    "leader",
-    "elected_ms",
-    "elected",
-    "is_unclean",
-    "controller",
-)
+COLUMNS: Final[Columns] = {
+    **attributes("topic partition broker log_dir leader_epoch status checkpoint_start_offset start_offset end_offset batches"),
+    **times("first_timestamp"),
+    **times("last_timestamp"),
+    **attributes("truncation_offset_by_checkpoint truncation_offset_by_batches leader"),
+    **times("elected"),
+    **attributes("is_unclean controller"),
+}
 _HEADS: Final = ("partition", "broker", "epoch", "checkpoint", "log", "batches", "first batch", "leader", "since", "notes")
 _RIGHT: Final = ("epoch", "checkpoint", "batches", "leader")
-_TIMES: Final = {"first_timestamp": "first_timestamp_ms", "last_timestamp": "last_timestamp_ms", "elected": "elected_ms"}
 _WORDS: Final = {
     "agrees": "",
     "start_removed": "first records gone",
@@ -82,35 +68,14 @@ def epochs(
     from kafka_forensics.questions.epochs import lineages
 
     with Progress(screen, quiet=printing.quiet) as progress:
-        found = lineages(paths, scan_options, progress)
+        answer = lineages(paths, scan_options, progress)
     with open_output(form.output, no_color=printing.no_color) as to:
-        _write(found.rows, wanted, to)
-    _say_rest(found, screen, quiet=printing.quiet)
-    return 3 if found.result is not None and found.result.incomplete else 0
-
-
-def _write(rows: "Iterable[EpochRow]", wanted: str, to: "Destination") -> None:
-    from kafka_forensics.cli.outputs.rows import table_lines, write_rows
-
-    if wanted == "table":
-        to.stream.writelines(table_lines(_HEADS, _RIGHT, map(_cells, rows), to.width))
-    else:
-        write_rows(COLUMNS, map(_values, rows), wanted, to)
-
-
-def _values(row: "EpochRow") -> dict[str, Any]:
-    from kafka_forensics.export.json_document import rfc3339
-
-    values: dict[str, Any] = {}
-    for name in COLUMNS:
-        at_ms = getattr(row, _TIMES.get(name, name))
-        values[name] = (None if at_ms is None else rfc3339(at_ms)) if name in _TIMES else at_ms
-    return values
+        Listing(COLUMNS, _HEADS, _RIGHT, _cells).write(answer.rows, wanted, to)
+    _say_rest(answer, screen, quiet=printing.quiet)
+    return 3 if answer.result is not None and answer.result.incomplete else 0
 
 
 def _cells(row: "EpochRow") -> list[str]:
-    from kafka_forensics.cli.outputs.rows import cell
-    from kafka_forensics.export.json_document import rfc3339
     from kafka_forensics.wording import offset_range
 
     log = "" if row.start_offset is None or row.end_offset is None else offset_range(row.start_offset, row.end_offset)
@@ -147,7 +112,7 @@ def _say_rest(lineages: "Lineages", screen: "Destination", *, quiet: bool) -> No
     if not lineages.rows or not (quiet or lineages.findings):
         lines.append(_summary(lineages))
     if not quiet:
-        lines += [printable(_damaged(*one)) for one in lineages.damaged[:_MESSAGES]]
+        lines += [printable(_damaged(*damage)) for damage in lineages.damaged[:_MESSAGES]]
     if len(lineages.damaged) > _MESSAGES and not quiet:
         lines.append(f"and {plural(len(lineages.damaged) - _MESSAGES, 'more damaged log')}; `kafka-forensics scan` tells all")
     if lineages.result is not None:
@@ -174,5 +139,5 @@ def _damaged(topic: str, partition: int, broker: int | str, damage: "DamagedLog"
     """`t-0 on broker 2: 126 bytes of the log (offsets 0 to 4) are damaged; of their epochs only the checkpoint tells`."""
     from kafka_forensics.wording import damaged_bytes
 
-    what = damaged_bytes(damage.size_in_bytes, damage.spans)
-    return f"{topic}-{partition} on broker {broker}: {what}; of their epochs only the checkpoint tells"
+    extent = damaged_bytes(damage.size_in_bytes, damage.spans)
+    return f"{topic}-{partition} on broker {broker}: {extent}; of their epochs only the checkpoint tells"

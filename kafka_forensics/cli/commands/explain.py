@@ -130,9 +130,9 @@ def _blocks(signature: "Signature") -> Iterator[str]:
         ("What speaks against it", (Weight.AGAINST,)),
     )
     for heading, weights in lists:
-        told = [f"- {condition.text}" for condition in signature.conditions if condition.weight in weights]
-        if told:
-            yield "\n".join([f"**{heading}.**", "", *told])
+        items = [f"- {condition.text}" for condition in signature.conditions if condition.weight in weights]
+        if items:
+            yield "\n".join([f"**{heading}.**", "", *items])
     yield f"**Affected.** {signature.affected_versions}."
     yield f"**Fixed in.** {', '.join(signature.fixed_in) or 'no release is known to fix it'}."
     yield (

@@ -1,20 +1,21 @@
 """`export`: every fact and finding as Parquet datasets."""
 
 import sys
-from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from kafka_forensics.cli import options
 from kafka_forensics.cli.commands.scan import exit_status, log_to
 from kafka_forensics.cli.options import choose
+from kafka_forensics.cli.outputs.rows import Listing
 from kafka_forensics.cli.streams import Destination, chosen_format, destination, open_output
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.findings import without_payloads
+from kafka_forensics.model.json_objects import attributes
 
 if TYPE_CHECKING:
-    from kafka_forensics.export.datasets import Dataset
-    from kafka_forensics.export.target import ExportPlace
+    from kafka_forensics.export.datasets import Dataset, ExportOrder
     from kafka_forensics.facts.facts import FactReader
 
 
@@ -34,7 +35,7 @@ FACT_NAMES: Final = (
     "findings",
     "incomplete",
 )
-COLUMNS: Final = ("dataset", "rows", "files", "bytes")
+COLUMNS: Final = attributes("dataset=fact rows files bytes=size_in_bytes")
 
 Directory = Annotated[
     str,
@@ -77,9 +78,7 @@ def export(
     reading: options.Reading,
     *,
     fact: FactNames = None,
-    engine: options.Engine = "local",
-    spark_remote: options.SparkRemote = None,
-    spark_master: options.SparkMaster = None,
+    where: options.Workplace,
     format_name: ListFormat = None,
     fail_on: options.FailOn = "none",
     as_of: options.AsOf = None,
@@ -95,54 +94,43 @@ def export(
     records stay out unless --show-payloads is given. Ends with status 0, 1 from --fail-on upwards, 2 for a wrong command line or a
     directory that holds something else, 3 if some input could not be read.
     """
-    spark = options.on_spark(engine, spark_remote, spark_master)
+    spark = where.on_spark()
     wanted = chosen_format(format_name, None)
     choose("severity", fail_on, options.FAIL_ON)
-    names = [name for name in FACT_NAMES if not fact or name in [choose("fact", one, FACT_NAMES) for one in fact]]
+    names = [name for name in FACT_NAMES if not fact or name in [choose("fact", given, FACT_NAMES) for given in fact]]
     scan_options = reading.scan_options(selection, deep=deep, as_of=as_of)
     screen = destination(sys.stderr, no_color=printing.no_color)
     if printing.says_all:
         log_to(screen)
 
-    from kafka_forensics.export.places import inputs_named, open_place
+    from kafka_forensics.export.datasets import ExportOrder
+    from kafka_forensics.export.places import inputs_named, opened_place
 
-    how = How(show_payloads, allow_incomplete)
-    target = open_place(output, inputs_named(paths), scan_options.storage_options)
-    try:
+    with opened_place(output, inputs_named(paths), scan_options.storage_options) as target:
+        order = ExportOrder(target, names, output, show_payloads, allow_incomplete)
         if spark:
-            where = Spark(spark_remote, spark_master, output)
-            reader, datasets = _run_on_spark(paths, scan_options, target, names, screen, where, how, quiet=printing.quiet)
+            reader, datasets = _run_on_spark(paths, scan_options, order, screen, where, quiet=printing.quiet)
         else:
-            reader, datasets = _run(paths, scan_options, target, names, screen, how, quiet=printing.quiet)
-    except BaseException:
-        target.withdraw()
-        raise
+            reader, datasets = _run(paths, scan_options, order, screen, quiet=printing.quiet)
     with open_output(None, no_color=printing.no_color) as to:
-        _write(datasets, wanted, to)
+        Listing(COLUMNS, [*COLUMNS], [*COLUMNS][1:], _cells).write(datasets, wanted, to)
     _say_rest(reader, names, screen, quiet=printing.quiet)
     return exit_status(reader.result, fail_on)
 
 
 def _run(
-    paths: list[str],
-    scan_options: ScanOptions,
-    target: "ExportPlace",
-    names: list[str],
-    screen: Destination,
-    how: "How",
-    *,
-    quiet: bool,
+    paths: list[str], scan_options: ScanOptions, order: "ExportOrder", screen: Destination, *, quiet: bool
 ) -> "tuple[FactReader, list[Dataset]]":
     from kafka_forensics.cli.progress import Progress
     from kafka_forensics.export.datasets import export_facts
     from kafka_forensics.export.views import words
     from kafka_forensics.facts.facts import LOG_FACTS, scan_for_facts
 
-    passes = 1 + sum(name in LOG_FACTS for name in names)
+    passes = 1 + sum(name in LOG_FACTS for name in order.names)
     with Progress(screen, quiet=quiet) as progress:
         reader = scan_for_facts(paths, scan_options, words, lambda done, total: progress(done, total * passes))
-        reader.payloads = how.payloads
-        if not how.payloads:
+        reader.payloads = order.payloads
+        if not order.payloads:
             reader.result.findings = [without_payloads(finding) for finding in reader.result.findings]
         total = sum(plan.bytes for plan in reader.inputs.replicas)
         done = total
@@ -153,36 +141,13 @@ def _run(
             progress(min(done, total * passes), total * passes)
 
         reader.passed = passed
-        datasets = export_facts(reader, target, names, allow_incomplete=how.allow_incomplete)
+        datasets = export_facts(reader, order)
     reader.result.incomplete = reader.gaps()
     return reader, datasets
 
 
-class How(NamedTuple):
-    """What is written beside facts, and when it counts as whole."""
-
-    payloads: bool
-    allow_incomplete: bool
-
-
-class Spark(NamedTuple):
-    """Where Spark is, and where its workers find the target."""
-
-    remote: str | None
-    master: str | None
-    output: str
-
-
 def _run_on_spark(
-    paths: list[str],
-    scan_options: ScanOptions,
-    target: "ExportPlace",
-    names: list[str],
-    screen: Destination,
-    where: Spark,
-    how: How,
-    *,
-    quiet: bool,
+    paths: list[str], scan_options: ScanOptions, order: "ExportOrder", screen: Destination, where: options.Workplace, *, quiet: bool
 ) -> "tuple[FactReader, list[Dataset]]":
     from kafka_forensics.cli.spark_session import stopping
     from kafka_forensics.evidence.inputs import gather
@@ -193,22 +158,12 @@ def _run_on_spark(
     require_pyspark()
     paths, scan_options = without_secrets(paths, scan_options)
     inputs = gather(paths, scan_options)
-    with stopping(screen, where.remote, where.master, scan_options.jobs, quiet=quiet) as spark:
-        return exported(spark, inputs, scan_options, target, where.output, names, **how._asdict())
+    with stopping(screen, where, scan_options.jobs, quiet=quiet) as spark:
+        return exported(spark, inputs, scan_options, order)
 
 
-def _write(datasets: "list[Dataset]", wanted: str, to: Destination) -> None:
-    from kafka_forensics.cli.outputs.rows import table_lines, write_rows
-
-    if wanted == "table":
-        rows = ([dataset.fact, f"{dataset.rows:,}", str(dataset.files), f"{dataset.size_in_bytes:,}"] for dataset in datasets)
-        to.stream.writelines(table_lines(COLUMNS, COLUMNS[1:], rows))
-    else:
-        write_rows(COLUMNS, map(_values, datasets), wanted, to)
-
-
-def _values(dataset: "Dataset") -> dict[str, Any]:
-    return {"dataset": dataset.fact, "rows": dataset.rows, "files": dataset.files, "bytes": dataset.size_in_bytes}
+def _cells(dataset: "Dataset") -> list[str]:
+    return [dataset.fact, f"{dataset.rows:,}", str(dataset.files), f"{dataset.size_in_bytes:,}"]
 
 
 def _say_rest(reader: "FactReader", names: list[str], screen: Destination, *, quiet: bool) -> None:

@@ -77,7 +77,7 @@ def find(
     not be read.
     """
     given = (key, offset, timestamp, producer_id, header or None, value_contains)
-    if all(each is None for each in given):
+    if all(option is None for option in given):
         hint = "give --key, --offset, --timestamp, --producer-id, --header or --value-contains; `dump --records` shows all"
         raise UsageError("find needs to know what to look for", hint=hint)
     wanted = chosen_format(form.format_name, form.output)
@@ -88,15 +88,15 @@ def find(
     from kafka_forensics.cli.progress import Progress
     from kafka_forensics.questions.search import found_columns, search
 
-    found = search(paths, access.scope(selection), conditions, payloads=show_payloads, limit=limit)
+    answer = search(paths, access.scope(selection), conditions, payloads=show_payloads, limit=limit)
     screen = destination(sys.stderr, no_color=printing.no_color)
     with (
         open_output(form.output, no_color=printing.no_color) as to,
         Progress(screen, quiet=printing.quiet or _shares_screen(to)) as progress,
     ):
-        write_found(found_columns(payloads=show_payloads), found.rows(progress), wanted, to)
-    _say_rest(found, screen, quiet=printing.quiet)
-    return 3 if found.incomplete else 0
+        write_found(found_columns(payloads=show_payloads), answer.rows(progress), wanted, to)
+    _say_rest(answer, screen, quiet=printing.quiet)
+    return 3 if answer.incomplete else 0
 
 
 def _shares_screen(to: "Destination") -> bool:
@@ -117,14 +117,14 @@ def _conditions(
     )
 
 
-def content(what: str, text: str) -> bytes:
+def content(subject: str, text: str) -> bytes:
     """Bytes of a `key`, `value` or header given as text (UTF-8, as it was typed), `text:...` or `hex:...`. Raises UsageError."""
     if not text.startswith(_HEX):
         return os.fsencode(text.removeprefix(_TEXT))
     try:
         return bytes.fromhex(text.removeprefix(_HEX))
     except ValueError:
-        hint = f"write it like hex:00ff; if the {what} begins with hex: write text:{_HEX}..."
+        hint = f"write it like hex:00ff; if the {subject} begins with hex: write text:{_HEX}..."
         raise UsageError(f"{text!r} holds no hexadecimal bytes", hint=hint) from None
 
 
@@ -181,6 +181,6 @@ def _not_reached(answer: "Search") -> list[str]:
     if not names:
         return []
     more = f" and {len(names) - _REPLICAS_NAMED} more" if len(names) > _REPLICAS_NAMED else ""
-    told = ", ".join(map(printable, names[:_REPLICAS_NAMED])) + more
+    listed = ", ".join(map(printable, names[:_REPLICAS_NAMED])) + more
     were = "was" if len(names) == 1 else "were"
-    return [f"of {plural(len(answer.replicas), 'replica')}, read one after another, {len(names)} {were} not reached: {told}"]
+    return [f"of {plural(len(answer.replicas), 'replica')}, read one after another, {len(names)} {were} not reached: {listed}"]

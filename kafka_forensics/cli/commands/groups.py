@@ -1,15 +1,17 @@
 """`groups`: what groups committed, against the logs; and why the newest records of a partition cannot be read."""
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from kafka_forensics.cli import options
 from kafka_forensics.cli.commands.scan import exit_status, log_to
 from kafka_forensics.cli.options import choose
+from kafka_forensics.cli.outputs.rows import Listing, cell
 from kafka_forensics.cli.streams import check_output, chosen_format, destination, open_output
 from kafka_forensics.model.constants import (
     CONSUMER_OFFSETS_TOPIC,
@@ -18,63 +20,15 @@ from kafka_forensics.model.constants import (
     SHARE_GROUP_STATE_TOPIC,
     delivery_state_name,
 )
+from kafka_forensics.model.json_objects import Columns, Json, attribute, attributes, object_of, rfc3339, times
 
 if TYPE_CHECKING:
     from kafka_forensics.analysis.replicas import Readable
     from kafka_forensics.cli.streams import Destination
-    from kafka_forensics.model.coordinators import ShareState
+    from kafka_forensics.model.coordinators import ShareState, StateBatch
     from kafka_forensics.questions.groups import GroupRow, GroupsAnswer
 
 
-COLUMNS: Final = (
-    "group",
-    "kind",
-    "state",
-    "members",
-    "generation",
-    "topic",
-    "partition",
-    "status",
-    "committed_offset",
-    "log_start_offset",
-    "log_end_offset",
-    "lag",
-    "beyond_end",
-    "committed_ms",
-    "committed",
-    "expires_ms",
-    "leader_epoch",
-    "topic_id",
-    "in_transaction",
-    "producer_id",
-    "metadata_length",
-    "offsets_partition",
-    "offsets_broker",
-    "offsets_offset",
-    "unknown_after_offset",
-    "held_back_by",
-    "held_back_at",
-    "held_back_since_ms",
-    "held_back_since",
-    "held_back_brokers",
-    "held_back_producer_id",
-    "isr",
-    "min_insync_replicas",
-    "missing_isr_members",
-    "assignment_epoch",
-    "topology_epoch",
-    "share_start_offset",
-    "share_complete_count",
-    "share_available",
-    "share_acknowledged",
-    "share_archived",
-    "share_batches",
-    "share_snapshot_epoch",
-    "share_state_epoch",
-    "share_leader_epoch",
-    "share_written_ms",
-    "share_written",
-)
 _METADATA: Final = "metadata"
 _TOLD_STATES: Final = (0, 2, 4)
 """Delivery states that coordinators write."""
@@ -83,6 +37,49 @@ _RIGHT: Final = ("members", "committed", "log end", "lag")
 _MESSAGES: Final = 20
 _NO_GROUP: Final = "(no group)"
 """In a table, of partitions on which none committed."""
+
+
+def _if_any(path: str) -> "Callable[[GroupRow], int | None]":
+    """A number that is negative where there is none."""
+    number = attribute(path)
+    return lambda row: value if (value := number(row)) is not None and value >= 0 else None
+
+
+def _offsets_in(delivery_state: int, row: "GroupRow") -> int | None:
+    return None if row.share is None else row.share.offsets_in(delivery_state)
+
+
+def _share_batch(batch: "StateBatch") -> Json:
+    """Offsets that a share group took, with their state by name."""
+    return batch._asdict() | {"delivery_state": delivery_state_name(batch.delivery_state)}
+
+
+COLUMNS: Final[Columns] = {
+    **attributes("group"),
+    **attributes("kind state members=members_count generation", of="about"),
+    **attributes("topic partition status committed_offset=commit.offset"),
+    **attributes("log_start_offset log_end_offset=readable.log_end_offset", of="ends"),
+    **attributes("lag beyond_end"),
+    **times("committed", "commit.commit_timestamp"),
+    "expires_ms": _if_any("commit.expire_timestamp"),
+    "leader_epoch": _if_any("commit.leader_epoch"),
+    "topic_id": lambda row: attribute("topic_id")(row.share or row.commit),
+    "in_transaction": lambda row: None if row.commit is None else row.in_transaction,
+    "producer_id": attribute("producer_id"),
+    "metadata_length": lambda row: None if row.commit is None else len(row.commit.metadata.encode()),
+    **attributes("offsets_partition=log_partition offsets_broker=log_broker offsets_offset=record_offset unknown_after_offset"),
+    **attributes("held_back_by held_back_at", of="ends.readable"),
+    **times("held_back_since", "ends.readable.since_ms"),
+    **attributes("held_back_brokers=brokers held_back_producer_id=producer_id", of="ends.readable"),
+    **attributes("isr min_insync_replicas missing_isr_members=missing", of="ends.readable"),
+    **attributes("assignment_epoch topology_epoch", of="about"),
+    "share_start_offset": lambda row: None if row.share is None or row.share.start_offset == NO_OFFSET else row.share.start_offset,
+    "share_complete_count": _if_any("share.delivery_complete_count"),
+    **{f"share_{DELIVERY_STATES[state]}": partial(_offsets_in, state) for state in _TOLD_STATES},
+    "share_batches": lambda row: None if row.share is None else [_share_batch(batch) for batch in row.share.batches],
+    **attributes("share_snapshot_epoch=snapshot_epoch share_state_epoch=state_epoch share_leader_epoch=leader_epoch", of="share"),
+    **times("share_written", "share.timestamp"),
+}
 
 GroupGlob = Annotated[str | None, typer.Option("--group", metavar="GLOB", help="Only groups that match, e.g. 'billing*'.")]
 EveryPartition = Annotated[
@@ -125,104 +122,24 @@ def groups(
     with Progress(screen, quiet=printing.quiet) as progress:
         answer = all_groups(paths, scan_options, group_glob=group, every_partition=all_partitions, progress=progress)
     with open_output(form.output, no_color=printing.no_color) as to:
-        _write(answer.rows, wanted, to, payloads=show_payloads)
+        _listing(payloads=show_payloads).write(answer.rows, wanted, to)
     _say_rest(answer, screen, group, every_partition=all_partitions, quiet=printing.quiet)
     return exit_status(answer.result, fail_on)
 
 
-def _write(rows: "Iterable[GroupRow]", wanted: str, to: "Destination", *, payloads: bool) -> None:
-    from kafka_forensics.cli.outputs.rows import table_lines, write_rows
-
-    if wanted == "table":
-        heads = (*_HEADS, _METADATA) if payloads else _HEADS
-        to.stream.writelines(table_lines(heads, _RIGHT, (_cells(row, payloads=payloads) for row in rows), to.width))
-    else:
-        write_rows((*COLUMNS, _METADATA) if payloads else COLUMNS, map(_values, rows), wanted, to)
+def _listing(*, payloads: bool) -> Listing:
+    """How the rows are listed, what clients keep with their offsets among it if it is asked for."""
+    if not payloads:
+        return Listing(COLUMNS, _HEADS, _RIGHT, _cells)
+    kept = attribute(f"commit.{_METADATA}")
+    return Listing({**COLUMNS, _METADATA: kept}, (*_HEADS, _METADATA), _RIGHT, lambda row: [*_cells(row), cell(kept(row))])
 
 
-def _values(row: "GroupRow") -> dict[str, Any]:
-    """Every column of a row, None for what is not known."""
-    about, commit = row.about, row.commit
-    answer = _known(row.ends, "readable")
-    return {
-        "group": row.group,
-        "kind": _known(about, "kind"),
-        "state": _known(about, "state"),
-        "members": _known(about, "members_count"),
-        "generation": _known(about, "generation"),
-        "topic": row.topic,
-        "partition": row.partition,
-        "status": row.status,
-        "committed_offset": _known(commit, "offset"),
-        "log_start_offset": _known(row.ends, "log_start_offset"),
-        "log_end_offset": _known(answer, "log_end_offset"),
-        "lag": row.lag,
-        "beyond_end": row.beyond_end,
-        "committed_ms": _known(commit, "commit_timestamp"),
-        "committed": None if commit is None else _time(commit.commit_timestamp),
-        "expires_ms": None if commit is None or commit.expire_timestamp < 0 else commit.expire_timestamp,
-        "leader_epoch": None if commit is None or commit.leader_epoch < 0 else commit.leader_epoch,
-        "topic_id": _known(row.share or commit, "topic_id"),
-        "in_transaction": None if commit is None else row.in_transaction,
-        "producer_id": row.producer_id,
-        "metadata_length": None if commit is None else len(commit.metadata.encode()),
-        "offsets_partition": row.log_partition,
-        "offsets_broker": row.log_broker,
-        "offsets_offset": row.record_offset,
-        "unknown_after_offset": row.unknown_after_offset,
-        **_readers(answer),
-        "assignment_epoch": _known(about, "assignment_epoch"),
-        "topology_epoch": _known(about, "topology_epoch"),
-        **_share(row.share),
-        _METADATA: _known(commit, "metadata"),
-    }
-
-
-def _known(holder: object, name: str) -> Any:
-    """A field of what is known of a row; None where nothing is."""
-    return None if holder is None else getattr(holder, name)
-
-
-def _share(state: "ShareState | None") -> dict[str, Any]:
-    """The columns that say how far a share group is on a partition."""
-    if state is None:
-        return dict.fromkeys(name for name in COLUMNS if name.startswith("share_"))
-    batches = [batch._asdict() | {"delivery_state": delivery_state_name(batch.delivery_state)} for batch in state.batches]
-    return {
-        "share_start_offset": None if state.start_offset == NO_OFFSET else state.start_offset,
-        "share_complete_count": None if state.delivery_complete_count < 0 else state.delivery_complete_count,
-        **{f"share_{name}": state.offsets_in(number) for number, name in DELIVERY_STATES.items() if number in _TOLD_STATES},
-        "share_batches": batches,
-        "share_snapshot_epoch": state.snapshot_epoch,
-        "share_state_epoch": state.state_epoch,
-        "share_leader_epoch": state.leader_epoch,
-        "share_written_ms": state.timestamp,
-        "share_written": _time(state.timestamp),
-    }
-
-
-def _readers(answer: "Readable | None") -> dict[str, Any]:
-    """The columns that say what holds readers back."""
-    return {
-        "held_back_by": None if answer is None else answer.held_back_by,
-        "held_back_at": None if answer is None else answer.held_back_at,
-        "held_back_since_ms": None if answer is None else answer.since_ms,
-        "held_back_since": None if answer is None or answer.since_ms is None else _time(answer.since_ms),
-        "held_back_brokers": None if answer is None else list(answer.brokers),
-        "held_back_producer_id": None if answer is None else answer.producer_id,
-        "isr": None if answer is None or answer.isr is None else list(answer.isr),
-        "min_insync_replicas": None if answer is None else answer.min_insync_replicas,
-        "missing_isr_members": None if answer is None else list(answer.missing),
-    }
-
-
-def _cells(row: "GroupRow", *, payloads: bool) -> list[str]:
-    from kafka_forensics.cli.outputs.rows import cell
-
-    values = _values(row)
+def _cells(row: "GroupRow") -> list[str]:
+    values = object_of(COLUMNS, row)
     topic = row.topic_or_id if row.topic is not None or row.share is None else f"topic {row.topic_or_id}"
     partition = "" if topic is None else cell(f"{topic}-{row.partition}")
-    cells = [
+    return [
         _NO_GROUP if row.group is None else cell(row.group),
         cell(values["state"] if values["kind"] in (None, "classic") else " ".join(filter(None, (values["kind"], values["state"])))),
         cell(values["members"]),
@@ -234,13 +151,12 @@ def _cells(row: "GroupRow", *, payloads: bool) -> list[str]:
         cell("" if row.ends is None else readers_in_words(row.ends.readable)),
         cell("; ".join(_notes(row))),
     ]
-    return [*cells, cell(values[_METADATA])] if payloads else cells
 
 
 def readers_in_words(answer: "Readable") -> str:
     """Why the newest records cannot be read, in a few words."""
     brokers = f"broker{'s' if len(answer.brokers) > 1 else ''} {', '.join(map(str, answer.brokers))}"
-    since = "" if answer.since_ms is None else f" since {_time(answer.since_ms) or answer.since_ms}"
+    since = "" if answer.since_ms is None else f" since {rfc3339(answer.since_ms) or answer.since_ms}"
     size = 0 if answer.isr is None else len(answer.isr)
     below = f"; ISR of {size}, below min.insync.replicas {answer.min_insync_replicas}" if answer.isr_below_minimum else ""
     match answer.held_back_by:
@@ -288,14 +204,8 @@ def share_in_words(state: "ShareState") -> str:
     if state.start_offset == NO_OFFSET:
         return "nothing taken yet"
     counts = {name: state.offsets_in(number) for number, name in DELIVERY_STATES.items() if number in _TOLD_STATES}
-    told = [f"{count} {name}" for name, count in counts.items() if count]
-    return f"takes from {state.start_offset}" + (f": {', '.join(told)}" if told else "")
-
-
-def _time(time_ms: int) -> str | None:
-    from kafka_forensics.export.json_document import rfc3339
-
-    return rfc3339(time_ms)
+    counted = [f"{count} {name}" for name, count in counts.items() if count]
+    return f"takes from {state.start_offset}" + (f": {', '.join(counted)}" if counted else "")
 
 
 def _nobody(answer: "GroupsAnswer", group: str | None) -> str:

@@ -2,10 +2,12 @@
 
 import sys
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from kafka_forensics.cli import options
+from kafka_forensics.cli.outputs.rows import Listing, cell
 from kafka_forensics.cli.streams import check_output, chosen_format, destination, open_output
+from kafka_forensics.model.json_objects import Columns, attributes, rfc3339, times
 
 if TYPE_CHECKING:
     from kafka_forensics.cli.streams import Destination
@@ -13,36 +15,15 @@ if TYPE_CHECKING:
     from kafka_forensics.questions.metadata import ControllerEvents, EventRow
 
 
-_STATE: Final = (
-    "leader",
-    "leader_epoch",
-    "partition_epoch",
-    "isr",
-    "elr",
-    "last_known_elr",
-    "replica_assignment",
-    "adding_replicas",
-    "removing_replicas",
-    "directories",
-    "leader_recovery_state",
-)
-COLUMNS: Final = (
-    "topic",
-    "partition",
-    "topic_id",
-    "offset",
-    "timestamp_ms",
-    "timestamp",
-    "event",
-    *_STATE,
-    "is_unclean",
-    "previous_leader",
-    "cost",
-    "cost_start_offset",
-    "cost_end_offset",
-    "is_committed",
-    "unknown_after",
-)
+COLUMNS: Final[Columns] = {
+    **attributes("topic partition topic_id offset=event.offset"),
+    **times("timestamp", "event.timestamp_ms"),
+    **attributes("event=event.kind leader=state.leader leader_epoch"),
+    **attributes("partition_epoch isr elr last_known_elr replica_assignment adding_replicas removing_replicas", of="state"),
+    **attributes("directories leader_recovery_state", of="state"),
+    **attributes("is_unclean=event.is_unclean previous_leader cost cost_start_offset cost_end_offset"),
+    **attributes("is_committed unknown_after", of="event"),
+}
 _HEADS: Final = ("partition", "offset", "time", "leader", "epoch", "ISR", "ELR", "replicas", "what changed")
 _RIGHT: Final = ("offset", "leader", "epoch")
 _COSTS: Final = {
@@ -83,48 +64,12 @@ def metadata(
     with Progress(screen, quiet=printing.quiet) as progress:
         events = controller_events(paths, scan_options, progress)
     with open_output(form.output, no_color=printing.no_color) as to:
-        _write(events.rows, wanted, to)
+        Listing(COLUMNS, _HEADS, _RIGHT, _cells).write(events.rows, wanted, to)
     _say_rest(events, screen, quiet=printing.quiet)
     return 3 if events.incomplete else 0
 
 
-def _write(rows: "Iterable[EventRow]", wanted: str, to: "Destination") -> None:
-    from kafka_forensics.cli.outputs.rows import table_lines, write_rows
-
-    if wanted == "table":
-        to.stream.writelines(table_lines(_HEADS, _RIGHT, map(_cells, rows), to.width))
-    else:
-        write_rows(COLUMNS, map(_values, rows), wanted, to)
-
-
-def _values(row: "EventRow") -> dict[str, Any]:
-    from kafka_forensics.export.json_document import rfc3339
-
-    event = row.event
-    values: dict[str, Any] = {
-        "topic": row.topic,
-        "partition": row.partition,
-        "topic_id": row.topic_id,
-        "offset": event.offset,
-        "timestamp_ms": event.timestamp_ms,
-        "timestamp": rfc3339(event.timestamp_ms),
-        "event": event.kind,
-        "is_unclean": event.is_unclean,
-        "previous_leader": None if event.previous_leader == -1 else event.previous_leader,
-        "cost": row.cost,
-        "cost_start_offset": row.cost_start_offset,
-        "cost_end_offset": row.cost_end_offset,
-        "is_committed": event.is_committed,
-        "unknown_after": event.unknown_after,
-    }
-    state = {name: None if row.deleted else getattr(event.state, name) for name in _STATE}
-    return values | state | {"leader_epoch": row.leader_epoch}
-
-
 def _cells(row: "EventRow") -> list[str]:
-    from kafka_forensics.cli.outputs.rows import cell
-    from kafka_forensics.export.json_document import rfc3339
-
     event, state = row.event, row.event.state
     time = rfc3339(event.timestamp_ms) or str(event.timestamp_ms)
     named = [cell(f"{row.topic or row.topic_id}-{row.partition}"), str(event.offset), time]
@@ -132,7 +77,7 @@ def _cells(row: "EventRow") -> list[str]:
         return [*named, "", "", "", "", "", "deleted"]
     leader = "none" if state.leader == -1 else str(state.leader)
     epoch = "?" if row.leader_epoch is None else str(row.leader_epoch)
-    lists = (_numbers(each) for each in (state.isr, state.elr, state.replica_assignment))
+    lists = (_numbers(brokers) for brokers in (state.isr, state.elr, state.replica_assignment))
     return [*named, leader, epoch, *lists, "; ".join(_changes(row))]
 
 
@@ -189,16 +134,16 @@ def _moved(state: "PartitionState", before: "PartitionState") -> Iterator[str]:
 
     known = before.directories or ("",) * len(state.replica_assignment)
     where = list(zip(state.replica_assignment, state.directories, known, strict=False))
-    told = [node for node, now, then in where if now != then and (not then or then in RESERVED_DIRECTORY_IDS)]
-    elsewhere = [node for node, now, then in where if now != then and node not in told]
-    if told:
-        yield f"log directory of {_numbers(told)} told"
+    unplaced = [node for node, now, then in where if now != then and (not then or then in RESERVED_DIRECTORY_IDS)]
+    elsewhere = [node for node, now, then in where if now != then and node not in unplaced]
+    if unplaced:
+        yield f"log directory of {_numbers(unplaced)} told"
     if elsewhere:
         yield f"log directory of {_numbers(elsewhere)} changed"
 
 
 def _difference(now: tuple[int, ...], then: tuple[int, ...]) -> Iterator[tuple[str, list[int]]]:
-    gone, come = [one for one in then if one not in now], [one for one in now if one not in then]
+    gone, come = [broker for broker in then if broker not in now], [broker for broker in now if broker not in then]
     if gone:
         yield "-", gone
     if come:
@@ -209,7 +154,6 @@ def _say_rest(events: "ControllerEvents", screen: "Destination", *, quiet: bool)
     """How far the log reaches, what is wrong in it, and what could not be read, on stderr."""
     from kafka_forensics.cli.outputs.words import gap_lines, plural
     from kafka_forensics.cli.streams import absent, say
-    from kafka_forensics.export.json_document import rfc3339
     from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
     from kafka_forensics.wording import message, offset_range
 
@@ -224,8 +168,8 @@ def _say_rest(events: "ControllerEvents", screen: "Destination", *, quiet: bool)
             lines.append(f"{history.malformed_records} records could not be read in all")
         for first, behind in history.gaps[:_MESSAGES]:
             gap = f"{plural(behind - first, 'offset')} of {CLUSTER_METADATA_TOPIC} ({offset_range(first, behind)})"
-            told = f"{gap} missing in every copy"
-            lines.append(f"warning: {told}: what was written there is not shown")
+            missing = f"{gap} missing in every copy"
+            lines.append(f"warning: {missing}: what was written there is not shown")
         partitions = {(row.topic_id, row.partition) for row in events.rows}
         unclean = sum(row.event.is_unclean for row in events.rows)
         end = "" if history.last_ms is None else f", last written at {rfc3339(history.last_ms)}"

@@ -20,9 +20,7 @@ def scan(
     selection: options.BrokerSelection,
     reading: options.Reading,
     *,
-    engine: options.Engine = "local",
-    spark_remote: options.SparkRemote = None,
-    spark_master: options.SparkMaster = None,
+    where: options.Workplace,
     fail_on: options.FailOn = "error",
     as_of: options.AsOf = None,
     deep: options.Deep = None,
@@ -36,7 +34,7 @@ def scan(
     Reads every PATH, compares the replicas of each partition, and never writes to what it reads. Ends with status 0 if nothing
     was found from --fail-on upwards, 1 if something was, 2 for a wrong command line, 3 if some input could not be read.
     """
-    spark = options.on_spark(engine, spark_remote, spark_master)
+    spark = where.on_spark()
     wanted = chosen_format(form.format_name, form.output)
     shape = options.schema_shape(schema, wanted)
     choose("severity", fail_on, options.FAIL_ON)
@@ -46,7 +44,7 @@ def scan(
     if printing.says_all:
         log_to(screen)
     if spark:
-        result = _run_on_spark(paths, scan_options, screen, spark_remote, spark_master, quiet=printing.quiet)
+        result = _run_on_spark(paths, scan_options, screen, where, quiet=printing.quiet)
     else:
         result = _run(paths, scan_options, screen, quiet=printing.quiet)
     if not show_payloads:
@@ -69,7 +67,7 @@ def _run(paths: list[str], scan_options: ScanOptions, screen: Destination, *, qu
 
 
 def _run_on_spark(
-    paths: list[str], scan_options: ScanOptions, screen: Destination, remote: str | None, master: str | None, *, quiet: bool
+    paths: list[str], scan_options: ScanOptions, screen: Destination, where: options.Workplace, *, quiet: bool
 ) -> ScanResult:
     from kafka_forensics.cli.spark_session import stopping
     from kafka_forensics.evidence.inputs import gather
@@ -78,7 +76,7 @@ def _run_on_spark(
 
     require_pyspark()
     inputs = gather(paths, scan_options)
-    with stopping(screen, remote, master, scan_options.jobs, quiet=quiet) as spark:
+    with stopping(screen, where, scan_options.jobs, quiet=quiet) as spark:
         return scanned(spark, paths, scan_options, inputs)
 
 

@@ -8,14 +8,16 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from kafka_forensics.cli import options
 from kafka_forensics.cli.options import choose
+from kafka_forensics.cli.outputs.rows import write_items, write_rows
 from kafka_forensics.cli.streams import check_output, chosen_format, destination, open_output
 from kafka_forensics.errors import UsageError
+from kafka_forensics.model.json_objects import Json, attributes, object_of
 
 if TYPE_CHECKING:
     from kafka_forensics.cli.streams import Destination
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
 TRUTH: Final = "truth.json"
 LOG_DIRS: Final = "log-dirs"
 """Beside the truth, so that nothing foreign lies among the log directories."""
-LIST_COLUMNS: Final = ("scenario", "protocols", "sentence")
+LIST_COLUMNS: Final = attributes("scenario=name protocols sentence")
 
 ScenarioName = Annotated[
     str | None,
@@ -79,7 +81,11 @@ def run(
     from kafka_forensics.simulation.cluster import PROTOCOLS
     from kafka_forensics.simulation.scenarios import play
 
-    chosen = None if protocol is None else next(one for one in PROTOCOLS if one == choose("protocol", protocol, PROTOCOLS))
+    chosen = (
+        None
+        if protocol is None
+        else next(candidate for candidate in PROTOCOLS if candidate == choose("protocol", protocol, PROTOCOLS))
+    )
     check_output(svg, [])
     if svg is not None and svg.suffix.lower() not in ("", ".svg"):
         hint = f"name it {svg.with_suffix('.svg')}; a browser or rsvg-convert makes other pictures of it"
@@ -102,7 +108,6 @@ def run(
 
 def list_scenarios(format_name: options.Format = None, no_color: options.NoColor = False) -> int:
     """The named histories that `simulate run` plays: what happens in each, and under which protocols, its own first."""
-    from kafka_forensics.cli.outputs.rows import write_rows
     from kafka_forensics.simulation.scenarios import SCENARIOS
 
     wanted = chosen_format(format_name, None)
@@ -112,11 +117,7 @@ def list_scenarios(format_name: options.Format = None, no_color: options.NoColor
 
         to.stream.writelines(scenario_lines(SCENARIOS.values(), to))
         return 0
-    rows = (
-        {"scenario": scenario.name, "protocols": list(scenario.protocols), "sentence": scenario.sentence}
-        for scenario in SCENARIOS.values()
-    )
-    write_rows(LIST_COLUMNS, rows, wanted, to)
+    write_items(LIST_COLUMNS, SCENARIOS.values(), wanted, to)
     return 0
 
 
@@ -129,7 +130,6 @@ def scenario_names() -> list[str]:
 
 def _write_history(history: "History", name: str, wanted: str, to: "Destination") -> None:
     from kafka_forensics.cli.outputs import simulate
-    from kafka_forensics.cli.outputs.rows import write_rows
 
     if wanted == "table":
         to.stream.writelines(simulate.lines(history, name, to))
@@ -178,20 +178,11 @@ def _write_tree(history: "History", name: str, output: Path) -> list[Path]:
     return paths
 
 
-COLUMNS: Final = (
-    "protocol",
-    "replicas",
-    "log_size",
-    "records",
-    "max_epoch",
-    "states",
-    "depth",
-    "complete",
-    "invariant",
-    "holds",
-    "steps",
-    "counterexample",
+_CHECKED: Final = attributes(
+    "protocol=protocol.name replicas=sizes.replicas log_size=sizes.log_size records=sizes.records max_epoch=sizes.max_epoch"
+    " states depth complete"
 )
+COLUMNS: Final = (*_CHECKED, "invariant", "holds", "steps", "counterexample")
 EXIT_INCOMPLETE: Final = 3
 _TOLD_FIRST: Final = "StrongIsr"
 _LINE_EVERY_SECONDS: Final = 5.0
@@ -271,27 +262,17 @@ def _reporter(screen: "Destination", clock: Callable[[], float] = time.monotonic
 
 
 def _write(checked: "Checked", wanted: str, to: "Destination") -> None:
-    from kafka_forensics.cli.outputs.rows import write_rows
-
     if wanted == "table":
         to.stream.writelines(line + "\n" for line in _page(checked))
     else:
         write_rows(COLUMNS, (_row(checked, verdict) for verdict in checked.verdicts), wanted, to)
 
 
-def _row(checked: "Checked", verdict: "Verdict") -> dict[str, Any]:
+def _row(checked: "Checked", verdict: "Verdict") -> Json:
     from kafka_forensics.simulation.checker import told
 
-    sizes = checked.sizes
     return {
-        "protocol": checked.protocol.name,
-        "replicas": sizes.replicas,
-        "log_size": sizes.log_size,
-        "records": sizes.records,
-        "max_epoch": sizes.max_epoch,
-        "states": checked.states,
-        "depth": checked.depth,
-        "complete": checked.complete,
+        **object_of(_CHECKED, checked),
         "invariant": verdict.invariant,
         "holds": verdict.holds,
         "steps": len(verdict.trace) or None,

@@ -2,14 +2,16 @@
 
 import sys
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from kafka_forensics.cli import options
 from kafka_forensics.cli.commands.scan import exit_status, log_to
 from kafka_forensics.cli.options import choose
+from kafka_forensics.cli.outputs.rows import Listing, cell
 from kafka_forensics.cli.streams import check_output, chosen_format, destination, open_output
+from kafka_forensics.model.json_objects import Columns, attributes, rfc3339, times
 
 if TYPE_CHECKING:
     from kafka_forensics.analysis.transactions_across import DamagedLog
@@ -18,41 +20,20 @@ if TYPE_CHECKING:
 
 
 STATES: Final = ("committed", "aborted", "open", "hanging", "torn", "empty", "unknown", "lost", "damaged")
-COLUMNS: Final = (
-    "topic",
-    "partition",
-    "state",
-    "transactional_id",
-    "producer_id",
-    "producer_id_string",
-    "producer_epoch",
-    "first_offset",
-    "last_offset",
-    "first_timestamp_ms",
-    "first_timestamp",
-    "last_timestamp_ms",
-    "last_timestamp",
-    "batches",
-    "records",
-    "marker",
-    "marker_offset",
-    "marker_timestamp_ms",
-    "marker_timestamp",
-    "marker_epoch",
-    "coordinator_epoch",
-    "coordinator_state",
-    "partitions",
-    "holds_last_stable_offset",
-    "last_stable_offset",
-    "safe_to_abort",
-    "reason",
-    "command",
-    "age_ms",
-    "transaction_timeout_ms",
-    "broker",
-    "decided_timestamp_ms",
-    "decided_timestamp",
-)
+COLUMNS: Final[Columns] = {
+    **attributes("topic partition state transactional_id"),
+    "producer_id": lambda row: None if row.state == "damaged" else row.producer_id,
+    "producer_id_string": lambda row: None if row.state == "damaged" else str(row.producer_id),
+    "producer_epoch": lambda row: None if row.state == "damaged" else row.producer_epoch,
+    **attributes("first_offset last_offset"),
+    **times("first_timestamp", "first_timestamp"),
+    **times("last_timestamp", "last_timestamp"),
+    **attributes("batches records marker marker_offset"),
+    **times("marker_timestamp", "marker_timestamp"),
+    **attributes("marker_epoch coordinator_epoch coordinator_state partitions holds_last_stable_offset last_stable_offset"),
+    **attributes("safe_to_abort reason command age_ms transaction_timeout_ms broker"),
+    **times("decided_timestamp", "decided_timestamp"),
+}
 _HEADS: Final = (
     "partition",
     "state",
@@ -116,7 +97,7 @@ def transactions(
         answer = list_transactions(paths, scan_options, producer_id=producer_id, state=state, progress=progress)
     shown = [0]
     with open_output(form.output, no_color=printing.no_color) as to:
-        _write(_counting(answer.rows, shown), wanted, to)
+        Listing(COLUMNS, _HEADS, _RIGHT, _cells).write(_counting(answer.rows, shown), wanted, to)
     asked_for = ("" if producer_id is None else f" of producer {producer_id}") + ("" if state is None else f" that is {state}")
     _say_rest(answer, screen, None if shown[0] else asked_for, quiet=printing.quiet)
     return exit_status(answer.result, fail_on)
@@ -128,36 +109,11 @@ def _counting(rows: "Iterable[TransactionRow]", shown: list[int]) -> "Iterator[T
         yield row
 
 
-def _write(rows: "Iterable[TransactionRow]", wanted: str, to: "Destination") -> None:
-    from kafka_forensics.cli.outputs.rows import table_lines, write_rows
-
-    if wanted == "table":
-        to.stream.writelines(table_lines(_HEADS, _RIGHT, map(_cells, rows), to.width))
-    else:
-        write_rows(COLUMNS, map(_values, rows), wanted, to)
-
-
-def _values(row: "TransactionRow") -> dict[str, Any]:
-    """Every column of a row; times as milliseconds and as text."""
-    values: dict[str, Any] = {name: getattr(row, name) for name in COLUMNS if hasattr(row, name)}
-    if row.state == "damaged":
-        values |= {"producer_id": None, "producer_epoch": None}
-    values["producer_id_string"] = None if row.state == "damaged" else str(row.producer_id)
-    for name in ("first_timestamp", "last_timestamp", "marker_timestamp", "decided_timestamp"):
-        values[f"{name}_ms"] = values[name]
-        values[name] = _time(values[name])
-    return values
-
-
 def _time(time_ms: int | None) -> str | None:
-    from kafka_forensics.export.json_document import rfc3339
-
     return None if time_ms is None else rfc3339(time_ms)
 
 
 def _cells(row: "TransactionRow") -> list[str]:
-    from kafka_forensics.cli.outputs.rows import cell
-
     offsets = _span(row.first_offset, row.last_offset)
     marker = "" if row.marker_offset is None else f"{row.marker or '?'} at {row.marker_offset}"
     return [
@@ -265,11 +221,11 @@ def _beside_damage(partition: "PartitionTransactions", damage: "DamagedLog") -> 
     """`126 damaged bytes (offsets 0 to 4): transactions in them are not told, and …`."""
     from kafka_forensics.wording import damaged_bytes
 
-    what = f"{damaged_bytes(damage.size_in_bytes, damage.spans)}, so that transactions in them are not told"
+    damaged = f"{damaged_bytes(damage.size_in_bytes, damage.spans)}, so that transactions in them are not told"
     if partition.held:
         held = f"the last stable offset {partition.last_stable_offset} is held by an open transaction"
         doubt = "as a snapshot knows" if partition.hidden else "unless that ended in them or an earlier one began there"
-        return f"{held}, {doubt}; {what}"
+        return f"{held}, {doubt}; {damaged}"
     beyond = min([partition.last_stable_offset, *(start for start, _ in damage.spans)])
     known = f" beyond {beyond}" if damage.spans else ""
-    return f"{what}, and the last stable offset is not known{known}"
+    return f"{damaged}, and the last stable offset is not known{known}"

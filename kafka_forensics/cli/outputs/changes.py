@@ -1,18 +1,15 @@
 """Changes between snapshots in every format of the contract."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from typing import Final
+from collections.abc import Iterator
 
-from kafka_forensics.cli.outputs.rows import cell, markdown, tsv_lines
+from kafka_forensics.cli.outputs.rows import cell, markdown, markdown_lines, table_lines, tsv_lines
 from kafka_forensics.cli.outputs.words import by_severity, plural
 from kafka_forensics.cli.streams import Destination, printable, wrapped
 from kafka_forensics.export.changes_document import document, lines
 from kafka_forensics.export.json_document import Shape
-from kafka_forensics.model.changes import CHANGE_COLUMNS, Change, ChangeKind, SnapshotsResult, change_values
-from kafka_forensics.wording import advice, change_words, message, offset_range
-
-_HEADS: Final = ("partition", "broker", "from", "to", "offsets", "what changed")
+from kafka_forensics.model.changes import CHANGE_COLUMNS, ChangeKind, SnapshotsResult, change_values
+from kafka_forensics.wording import CHANGE_HEADS, advice, change_cells, message
 
 
 def write_changes(
@@ -40,16 +37,16 @@ def write_changes(
 def summary_lines(result: SnapshotsResult) -> list[str]:
     """What was compared, what changed and what was found, in a few lines."""
     counts = Counter(change.kind for change in result.changes)
-    told = (
+    counted = (
         ", ".join(f"{counts[kind]} {kind.value.replace('_', ' ')}" for kind in ChangeKind if counts[kind]) or "nothing to compare"
     )
-    found = by_severity(result.findings)
+    severities = by_severity(result.findings)
     names = list(map(printable, result.snapshots))
     spanned = " and ".join(names) if len(names) == 2 else f"{names[0]} to {names[-1]}"
     nothing = "nothing found" if result.verdict == "clean" else "nothing new"
     return [
-        f"{result.verdict}: {found or nothing} between {plural(len(names), 'snapshot')}, {spanned}{_within_newest(result)}",
-        f"changes: {told}",
+        f"{result.verdict}: {severities or nothing} between {plural(len(names), 'snapshot')}, {spanned}{_within_newest(result)}",
+        f"changes: {counted}",
     ]
 
 
@@ -58,43 +55,30 @@ def _within_newest(result: SnapshotsResult) -> str:
     name, scan = list(result.snapshots.items())[-1]
     if not scan.findings:
         return ""
-    told = f"{printable(name)} by itself is {scan.verdict} ({by_severity(scan.findings)})"
-    return f"; {told}: `kafka-forensics scan PATH...` of that snapshot shows it"
+    sentence = f"{printable(name)} by itself is {scan.verdict} ({by_severity(scan.findings)})"
+    return f"; {sentence}: `kafka-forensics scan PATH...` of that snapshot shows it"
 
 
 def _table(result: SnapshotsResult, width: int, *, verbose: bool) -> Iterator[str]:
-    from kafka_forensics.cli.outputs.rows import table_lines
-
-    yield from table_lines(_HEADS, (), (list(map(cell, _cells(change))) for change in _told(result, verbose=verbose)), width)
+    yield from table_lines(CHANGE_HEADS, (), _rows(result, verbose=verbose), width)
     for finding in result.findings:
         yield f"\n{finding.severity.value} {finding.kind} ({finding.confidence.value})\n"
-        told = [printable(said) for said in (message(finding), advice(finding)) if said]
-        yield from (f"  {line}\n" for line in wrapped(told, width - 2))
+        paragraphs = [printable(said) for said in (message(finding), advice(finding)) if said]
+        yield from (f"  {line}\n" for line in wrapped(paragraphs, width - 2))
 
 
 def _markdown(result: SnapshotsResult, *, verbose: bool) -> Iterator[str]:
-    rows = [" | ".join(markdown(cell(each)) for each in _cells(change)) for change in _told(result, verbose=verbose)]
+    rows = [dict(zip(CHANGE_HEADS, row, strict=True)) for row in _rows(result, verbose=verbose)]
     for line in summary_lines(result):
         yield f"{markdown(line)}\n\n"
     if rows:
-        yield f"| {' | '.join(_HEADS)} |\n|{' --- |' * len(_HEADS)}\n"
-        yield from (f"| {row} |\n" for row in rows)
+        yield from markdown_lines(CHANGE_HEADS, rows)
     for finding in result.findings:
         yield f"\n**{finding.severity.value}** {markdown(finding.kind)}: {markdown(message(finding))}"
         yield f" {markdown(advice(finding) or '')}\n"
 
 
-def _told(result: SnapshotsResult, *, verbose: bool) -> Iterable[Change]:
-    return (change for change in result.changes if verbose or change.kind is not ChangeKind.UNCHANGED)
-
-
-def _cells(change: Change) -> tuple[str, ...]:
-    offsets = offset_range(change.offset_start, change.offset_end) if change.has_offsets else "not known"
-    return (
-        f"{change.topic}-{change.partition}",
-        str(change.broker),
-        change.from_snapshot,
-        change.to_snapshot,
-        offsets,
-        change_words(change),
-    )
+def _rows(result: SnapshotsResult, *, verbose: bool) -> Iterator[list[str]]:
+    """A row for each change that is told."""
+    changes = (change for change in result.changes if verbose or change.kind is not ChangeKind.UNCHANGED)
+    return ([cell(value) for value in change_cells(change)] for change in changes)

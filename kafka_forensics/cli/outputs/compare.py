@@ -1,9 +1,9 @@
 """A comparison for a person at a terminal: the verdict, the replicas, then what they hold, those that hold the same in one line."""
 
 import base64
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from rich.cells import cell_len
 from rich.text import Text
@@ -24,8 +24,9 @@ from kafka_forensics.cli.outputs.words import (
 )
 from kafka_forensics.cli.streams import Destination, printable
 from kafka_forensics.export import json_document
-from kafka_forensics.export.json_document import Shape, json_text, rfc3339
+from kafka_forensics.export.json_document import Shape, json_line, json_list
 from kafka_forensics.model.findings import Finding, Severity
+from kafka_forensics.model.json_objects import Columns, Json, attributes, json_text, object_of, rfc3339, times
 from kafka_forensics.model.results import Read, ReplicaSummary
 from kafka_forensics.questions.compare import CONFLICTS, Held, HeldRecord, OffsetRow, OffsetState, SideBySide
 from kafka_forensics.wording import message
@@ -83,17 +84,17 @@ def lines_of(compared: SideBySide) -> list[Line]:
 
 def groups(row: OffsetRow) -> list[tuple[list[int], Held]]:
     """(indexes of the replicas, what they hold) for each thing held at one offset, in the order of the replicas."""
-    found: dict[tuple[object, ...], tuple[list[int], Held]] = {}
+    groups_by_held: dict[tuple[object, ...], tuple[list[int], Held]] = {}
     for index, held in enumerate(row.held):
         alone = index if held.state in (OffsetState.BEFORE_LOG_START, OffsetState.BEYOND_LOG_END) else None
-        found.setdefault((held.state, held.record, alone), ([], held))[0].append(index)
-    return list(found.values())
+        groups_by_held.setdefault((held.state, held.record, alone), ([], held))[0].append(index)
+    return list(groups_by_held.values())
 
 
 def columns_of(lines: Iterable[Line]) -> list[str]:
     """The columns that say something in any of `lines`."""
-    told = {column for line in lines for column, word in line.cells.items() if word}
-    return [column for column in COLUMNS if column in told or column not in _OPTIONAL]
+    filled = {column for line in lines for column, word in line.cells.items() if word}
+    return [column for column in COLUMNS if column in filled or column not in _OPTIONAL]
 
 
 def common_date(compared: SideBySide) -> str | None:
@@ -227,28 +228,22 @@ def summary_line(compared: SideBySide) -> str:
 # A comparison in every format: one document, an object or a row for each replica at each offset, Markdown for a ticket.
 
 
-Json = dict[str, Any]
-
-RECORD_COLUMNS: Final = (
-    "partition_leader_epoch",
-    "timestamp_ms",
-    "timestamp",
-    "timestamp_type",
-    "producer_id",
-    "producer_id_string",
-    "producer_epoch",
-    "sequence",
-    "control_record_type",
-    "key_size",
-    "key_digest",
-    "value_size",
-    "value_digest",
-    "headers_count",
-    "headers_digest",
-    "is_valid",
-)
+RECORD_COLUMNS: Final[Columns] = {
+    **attributes("partition_leader_epoch"),
+    **times("timestamp", "timestamp"),
+    **attributes("timestamp_type producer_id"),
+    "producer_id_string": lambda record: str(record.producer_id),
+    **attributes("producer_epoch sequence control_record_type key_size key_digest value_size value_digest"),
+    **attributes("headers_count headers_digest is_valid"),
+}
 """Of a record, in every data format; null where a replica holds none."""
-PAYLOAD_COLUMNS: Final = ("key", "key_base64", "value", "value_base64", "headers")
+PAYLOAD_COLUMNS: Final[Columns] = {
+    "key": lambda record: _text(record.key),
+    "key_base64": lambda record: _base64(record.key),
+    "value": lambda record: _text(record.value),
+    "value_base64": lambda record: _base64(record.value),
+    "headers": lambda record: [{"key": _text(key), "value": _text(value)} for key, value in record.headers],
+}
 _TSV_LEAVES_OUT: Final = frozenset({"producer_id_string", "key_base64", "value_base64"})
 
 
@@ -275,41 +270,15 @@ def write_comparison(
             raise AssertionError(format_name)
 
 
-def _columns(payloads: bool) -> Sequence[str]:
-    return RECORD_COLUMNS + PAYLOAD_COLUMNS if payloads else RECORD_COLUMNS
+def _columns(payloads: bool) -> Columns:
+    return {**RECORD_COLUMNS, **PAYLOAD_COLUMNS} if payloads else RECORD_COLUMNS
 
 
 def _held_object(held: Held, payloads: bool) -> Json:
     """What one replica holds at one offset."""
-    told: Json = {"broker": held.broker, "state": held.state.value}
-    values = {} if held.record is None else _record_values(held.record)
-    return told | {column: values.get(column) for column in _columns(payloads)}
-
-
-def _record_values(record: HeldRecord) -> Json:
-    return {
-        "partition_leader_epoch": record.partition_leader_epoch,
-        "timestamp_ms": record.timestamp,
-        "timestamp": rfc3339(record.timestamp),
-        "timestamp_type": record.timestamp_type,
-        "producer_id": record.producer_id,
-        "producer_id_string": str(record.producer_id),
-        "producer_epoch": record.producer_epoch,
-        "sequence": record.sequence,
-        "control_record_type": record.control_record_type,
-        "key_size": record.key_size,
-        "key_digest": record.key_digest,
-        "value_size": record.value_size,
-        "value_digest": record.value_digest,
-        "headers_count": record.headers_count,
-        "headers_digest": record.headers_digest,
-        "is_valid": record.is_valid,
-        "key": _text(record.key),
-        "key_base64": _base64(record.key),
-        "value": _text(record.value),
-        "value_base64": _base64(record.value),
-        "headers": [{"key": _text(key), "value": _text(value)} for key, value in record.headers],
-    }
+    columns = _columns(payloads)
+    values = dict.fromkeys(columns) if held.record is None else object_of(columns, held.record)
+    return {"broker": held.broker, "state": held.state.value, **values}
 
 
 def _text(data: bytes | None) -> str | None:
@@ -328,49 +297,49 @@ def _flat(compared: SideBySide, payloads: bool) -> Iterator[Json]:
 
 def _offsets(compared: SideBySide, payloads: bool) -> Iterator[Json]:
     for row in compared.rows:
-        held = [_held_object(each, payloads) for each in row.held]
+        held = [_held_object(held, payloads) for held in row.held]
         yield {"offset": row.offset, "differs": row.differs, "replicas": held}
 
 
 def _document(compared: SideBySide, shape: Shape, payloads: bool) -> Iterator[str]:
     """The JSON document in pieces, a line an offset; `partition`, `findings` and `incomplete` as in a scan's."""
     result, partition = compared.result, compared.partition
-    yield f'{{"schema_version": {json_text(shape.version)},\n "tool": {json_text(json_document.tool(result))},\n'
+    yield json_document.head(shape, result.engine)
     yield f' "verdict": {json_text(shape.verdict(result.verdict, result.findings))},\n'
     replicas = [*shape.replicas(map(json_document.replica_object, partition.replicas))]
     yield f' "partition": {json_text({**_partition(compared, shape), "replicas": replicas})},\n'
     yield f' "first_difference": {json_text(compared.first_difference)},\n'
-    lists = (
-        ("offsets", ({**row, "replicas": [*shape.held(row["replicas"])]} for row in _offsets(compared, payloads))),
-        ("findings", map(json_document.finding_object, result.findings)),
-        ("incomplete", shape.gaps(map(json_document.incomplete_object, result.incomplete))),
-    )
-    for number, (key, objects) in enumerate(lists):
-        items = ",".join(f"\n  {json_text(each)}" for each in objects)
-        yield f' "{key}": [{items}]' + ("}\n" if number == len(lists) - 1 else ",\n")
+    offsets = ({**row, "replicas": [*shape.held(row["replicas"])]} for row in _offsets(compared, payloads))
+    yield from json_list(' "offsets"', offsets)
+    yield from json_list(' "findings"', map(json_document.finding_object, result.findings))
+    yield from json_list(' "incomplete"', shape.gaps(map(json_document.incomplete_object, result.incomplete)), "}\n")
 
 
 def _partition(compared: SideBySide, shape: Shape) -> Json:
     """The partition without its replicas, which is told in every shape."""
-    told = json_document.partition_object(compared.partition)
-    [told] = shape.partitions([told | {"verdict": shape.verdict(compared.partition.verdict, compared.result.findings)}])
-    return told
+    partition_object = json_document.partition_object(compared.partition)
+    [partition_object] = shape.partitions(
+        [partition_object | {"verdict": shape.verdict(compared.partition.verdict, compared.result.findings)}]
+    )
+    return partition_object
 
 
 def _lines(compared: SideBySide, shape: Shape, payloads: bool) -> Iterator[str]:
     """An object with its `type` a line: the partition, its replicas, what each holds, findings, the summary."""
     result, partition = compared.result, compared.partition
     place = {"topic": partition.topic, "partition": partition.partition}
-    objects: list[tuple[str, Json]] = [("partition", _partition(compared, shape))]
-    objects += [("replica", place | replica) for replica in shape.replicas(map(json_document.replica_object, partition.replicas))]
-    objects += [("held", place | row) for row in shape.held(_flat(compared, payloads))]
-    objects += [("finding", json_document.finding_object(finding)) for finding in result.findings]
-    objects += [("incomplete", gap) for gap in shape.gaps(map(json_document.incomplete_object, result.incomplete))]
-    tool = {"schema_version": shape.version, "tool": json_document.tool(result)}
+    yield json_line("partition", _partition(compared, shape))
+    for replica in shape.replicas(map(json_document.replica_object, partition.replicas)):
+        yield json_line("replica", place | replica)
+    for row in shape.held(_flat(compared, payloads)):
+        yield json_line("held", place | row)
+    for finding in result.findings:
+        yield json_line("finding", json_document.finding_object(finding))
+    for gap in shape.gaps(map(json_document.incomplete_object, result.incomplete)):
+        yield json_line("incomplete", gap)
+    tool = {"schema_version": shape.version, "tool": json_document.tool(result.engine)}
     verdict = shape.verdict(result.verdict, result.findings)
-    objects.append(("summary", tool | {"verdict": verdict, "first_difference": compared.first_difference}))
-    for kind, content in objects:
-        yield json_text({"type": kind, **content}) + "\n"
+    yield json_line("summary", tool | {"verdict": verdict, "first_difference": compared.first_difference})
 
 
 def _report(compared: SideBySide, *, verbose: bool) -> Iterator[str]:
@@ -458,8 +427,8 @@ class _Page:
         replica_labels = labels(compared)
         rows = []
         for label, replica in zip(replica_labels, compared.partition.replicas, strict=True):
-            told = replica_words(replica)
-            rows.append([f"{label} {told[0]}" if label.startswith("#") else told[0], *told[1:]])
+            words = replica_words(replica)
+            rows.append([f"{label} {words[0]}" if label.startswith("#") else words[0], *words[1:]])
         for line in aligned(rows, self._console.width - 2):
             self._hanging(Text(), Text(line, "dim"), 2, deeper=4)
 

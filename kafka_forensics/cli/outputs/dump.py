@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from kafka_forensics.cli.outputs.rows import cell, markdown, table_lines
 from kafka_forensics.cli.streams import Destination, printable
-from kafka_forensics.export.json_document import json_text, rfc3339, with_twins
+from kafka_forensics.model.json_objects import Json, json_text, rfc3339, with_twins
 
 Row = tuple[Any, ...]
 
@@ -81,7 +81,7 @@ def write_sections(
             raise AssertionError(format_name)
 
 
-def text_of(value: Any) -> str:
+def text_of(value: object) -> str:
     """`value` as one safe word; bytes as text, see `printable`; what has parts as JSON."""
     if isinstance(value, bytes):
         return printable(value)
@@ -90,7 +90,7 @@ def text_of(value: Any) -> str:
     return cell(value)
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> object:
     """`value` as JSON knows it: bytes as the text they are, or, where they are none, as `{"base64": ...}`."""
     if isinstance(value, bytes):
         try:
@@ -98,8 +98,8 @@ def _plain(value: Any) -> Any:
         except UnicodeDecodeError:
             return {"base64": b64encode(value).decode()}
     if isinstance(value, dict):
-        return {name: _plain(each) for name, each in value.items()}
-    return [_plain(each) for each in value] if isinstance(value, list | tuple) else value
+        return {name: _plain(item) for name, item in value.items()}
+    return [_plain(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def _tsv_lines(sections: Iterable[Section], columns: Sequence[str], *, several: bool) -> Iterator[str]:
@@ -119,28 +119,28 @@ def _json_objects(sections: Iterable[Section]) -> Iterator[str]:
     for section in sections:
         writers = [_json_writer(name) for name in section.columns]
         for row in section.rows:
-            told: dict[str, Any] = {"file": section.file}
+            document: Json = {"file": section.file}
             for write, value in zip(writers, row, strict=True):
-                write(told, value)
-            yield json_text(told)
+                write(document, value)
+            yield json_text(document)
 
 
-def _json_writer(name: str) -> Callable[[dict[str, Any], Any], None]:
+def _json_writer(name: str) -> Callable[[Json, Any], None]:
     """How a column's value enters an object: times and wide integers with their twins, as the contract has it."""
     plain = name.removesuffix("_ms")
 
-    def time(evidence: dict[str, Any], value: Any) -> None:
+    def time(evidence: Json, value: int | None) -> None:
         evidence[f"{plain}_ms"] = value
         evidence[plain] = None if value is None else rfc3339(value)
 
-    def wide(evidence: dict[str, Any], value: Any) -> None:
+    def wide(evidence: Json, value: int | None) -> None:
         evidence[name] = value
         evidence[f"{name}_string"] = None if value is None else str(value)
 
-    def detail(evidence: dict[str, Any], value: Any) -> None:
+    def detail(evidence: Json, value: object) -> None:
         evidence[name] = with_twins(_plain(value))
 
-    def other(evidence: dict[str, Any], value: Any) -> None:
+    def other(evidence: Json, value: object) -> None:
         evidence[name] = _plain(value) if isinstance(value, bytes | dict | list | tuple) else value
 
     return time if name in _TIMES else wide if name in _WIDE else detail if name == "detail" else other
@@ -192,7 +192,7 @@ def _shape(columns: tuple[str, ...]) -> Callable[[Row], list[str]]:
     return cells
 
 
-def _time(value: Any) -> str:
+def _time(value: int | None) -> str:
     return "" if value is None else rfc3339(value) or str(value)
 
 
@@ -216,12 +216,12 @@ def _notes(row: Row, others: list[tuple[int, str]], epoch: int) -> Iterator[str]
         elif name == "is_control_batch":
             yield "control"
         elif name == "detail":
-            yield _in_words(value) if "record" in value else text_of(value)
+            yield _in_words(value) if isinstance(value, dict) and "record" in value else text_of(value)
         else:
             yield f"{name.replace('_', ' ')} {text_of(value)}"
 
 
-def _in_words(fields: dict[str, Any]) -> str:
+def _in_words(fields: Json) -> str:
     """The fields of an internal topic's record, `name value` each; those that say nothing (null, -1, empty) are left out."""
     words = [str(fields["record"])]
     for name, value in fields.items():
@@ -236,16 +236,16 @@ def _in_words(fields: dict[str, Any]) -> str:
     return printable(" ".join(words))
 
 
-def _pairs(fields: dict[str, Any]) -> list[str]:
+def _pairs(fields: Json) -> list[str]:
     said = {name: value for name, value in fields.items() if value is not None and value not in (-1, "", [])}
     return [f"{name.replace('_', ' ')} {_word(name, value)}" for name, value in said.items()]
 
 
-def _word(name: str, value: Any) -> str:
+def _word(name: str, value: object) -> str:
     if isinstance(value, dict):
         return f"({', '.join(_pairs(value))})"
     if isinstance(value, list | tuple):
-        return f"[{', '.join(_word('', each) for each in value)}]"
+        return f"[{', '.join(_word('', item) for item in value)}]"
     return (rfc3339(value) or str(value)) if name.endswith("timestamp") and isinstance(value, int) else text_of(value)
 
 
@@ -274,7 +274,7 @@ def _found_lines(columns: Sequence[str], rows: Iterable[Row], width: int) -> Ite
     return table_lines(heads, plain[1:], (_found_cells(dict(zip(columns, row, strict=True)), shown) for row in rows), width)
 
 
-def _found_cells(record: dict[str, Any], payloads: list[str]) -> list[str]:
+def _found_cells(record: Json, payloads: list[str]) -> list[str]:
     plain = [_size(record[name]) if name in _SIZE_HEADINGS else text_of(record[name]) for name in _PLAIN]
     time = rfc3339(record["timestamp"]) or text_of(record["timestamp"])
     shown = [text_of(record[name]) for name in payloads]
@@ -296,7 +296,7 @@ def _size(size_in_bytes: int) -> str:
     return "null" if size_in_bytes < 0 else f"{size_in_bytes} B"
 
 
-def _found_notes(record: dict[str, Any]) -> Iterator[str]:
+def _found_notes(record: Json) -> Iterator[str]:
     """What is to be told beside: the producer, and what is not usual."""
     if record["producer_id"] >= 0:
         sequence = "" if record["sequence"] < 0 else f":{record['sequence']}"

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from kafka_forensics.cli.options import PeerOptions
 from kafka_forensics.cli.streams import printable
 from kafka_forensics.model.constants import DELETE_HORIZON_MASK, MAX_SEQUENCE, NO_SEQUENCE, TRANSACTIONAL_MASK
 from kafka_forensics.parsers.indexes import parse_producer_snapshot
@@ -50,40 +51,15 @@ _KRAFT_NAMES: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class PeerOptions:
-    """The tool's options; `print_data_log` includes `deep_iteration`."""
-
-    deep_iteration: bool = False
-    print_data_log: bool = False
-    skip_record_metadata: bool = False
-    verify_index_only: bool = False
-    index_sanity_check: bool = False
-    offsets_decoder: bool = False
-    transaction_log_decoder: bool = False
-    cluster_metadata_decoder: bool = False
-    share_group_state_decoder: bool = False
-
-    @property
-    def decoder(self) -> Decoder | None:
-        """What makes text of keys and values; None: they are text."""
-        if self.offsets_decoder:
-            return consumer_offsets
-        if self.transaction_log_decoder:
-            return transaction_log
-        if self.share_group_state_decoder:
-            return share_group_state
-        return cluster_metadata if self.cluster_metadata_decoder else None
-
-    @property
-    def prints(self) -> bool:
-        """Whether keys and values are printed: a decoder asks for that, too."""
-        return self.print_data_log or self.decoder is not None
-
-    @property
-    def deep(self) -> bool:
-        """Whether records are read."""
-        return self.deep_iteration or self.prints
+def decoder_of(options: PeerOptions) -> Decoder | None:
+    """What makes text of keys and values; None: they are text."""
+    if options.offsets_decoder:
+        return consumer_offsets
+    if options.transaction_log_decoder:
+        return transaction_log
+    if options.share_group_state_decoder:
+        return share_group_state
+    return cluster_metadata if options.cluster_metadata_decoder else None
 
 
 @dataclass(slots=True)
@@ -163,7 +139,7 @@ def record_line(batch: PeerBatch, record: PeerRecord, options: PeerOptions) -> s
         if batch.is_control_batch:
             line += _control(record)
     if options.prints and not batch.is_control_batch:
-        key, payload = (options.decoder or _texts)(record)
+        key, payload = (decoder_of(options) or _texts)(record)
         if key is not None:
             line += f"{' ' if line else '| '}key: {printable(key)}"
         if payload is not None:

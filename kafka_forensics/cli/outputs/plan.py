@@ -1,21 +1,22 @@
 """Plans in every format: a table of candidates with the recommendation, rows, one JSON document, an object a partition."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import zip_longest
-from typing import Any, Final
+from typing import Final
 
 from kafka_forensics.cli.outputs import plan_words
-from kafka_forensics.cli.outputs.rows import markdown, markdown_lines, table_lines, tsv_lines
+from kafka_forensics.cli.outputs.rows import drawn, markdown, markdown_lines, plain_table, table_lines, tsv_lines
 from kafka_forensics.cli.outputs.words import name, plural
 from kafka_forensics.cli.streams import Destination, printable
-from kafka_forensics.evidence.context import ReplicaContext
 from kafka_forensics.export import json_document
-from kafka_forensics.export.json_document import Shape, json_text
+from kafka_forensics.export.json_document import Shape, json_line
+from kafka_forensics.model.files import EpochEntry
 from kafka_forensics.model.findings import Severity
+from kafka_forensics.model.json_objects import Columns, Json, attribute, attributes, json_text, object_of
 from kafka_forensics.model.results import ScanResult
 from kafka_forensics.questions.plan import Planned, Plans
-from kafka_forensics.replication.planner import Broker, Candidate, FollowerPlan, Loss, PlanReplica, StartOrder, costs_of
+from kafka_forensics.replication.planner import Broker, Candidate, FollowerPlan, Loss, StartOrder, Witness, costs_of
 from kafka_forensics.wording import offset_range
 
 # Plans of several partitions as a list: where an election would lose something, and what no copy here can tell.
@@ -45,8 +46,8 @@ def _row(planned: Planned) -> list[str]:
     partition = name(planned.plan.topic, planned.plan.partition)
     if best is None or worst is None:
         committed, _, lost = costs_of(planned.plan.at_stake)
-        told = [str(lost), str(committed)]
-        return [partition, "", "nobody can", *told, "", *told]
+        cells = [str(lost), str(committed)]
+        return [partition, "", "nobody can", *cells, "", *cells]
     called = plan_words.labels(planned)
     costs = [[called[candidate.broker], str(candidate.at_most), str(candidate.committed)] for candidate in (best, worst)]
     same = [
@@ -65,18 +66,18 @@ def order_lines(plans: Plans) -> Iterator[str]:
         return
     listed = ", then ".join(plan_words.brokers([broker]) for broker in order.brokers)
     lead = "A broker starts for all its partitions at once"
-    each = "each when those before it lead what they can"
+    pace = "each when those before it lead what they can"
     if not order.against:
-        yield f"{lead}. Start {listed}, {each}: so every partition comes to lose as little as it can."
+        yield f"{lead}. Start {listed}, {pace}: so every partition comes to lose as little as it can."
     else:
         against = ", ".join(
-            f"{name(one.wish.topic, one.wish.partition)} ({one.wish.leader} is better, {one.leader} leads)"
-            for one in order.against[:_AGAINST_SHOWN]
+            f"{name(conflict.wish.topic, conflict.wish.partition)} ({conflict.wish.leader} is better, {conflict.leader} leads)"
+            for conflict in order.against[:_AGAINST_SHOWN]
         )
         rest = len(order.against) - _AGAINST_SHOWN
-        committed, lost = (sum(one.more[at] for one in order.against) for at in (0, 1))
+        committed, lost = (sum(conflict.more[at] for conflict in order.against) for at in (0, 1))
         yield (
-            f"{lead}, and no order serves all of these. Least is lost if you start {listed}, {each}. "
+            f"{lead}, and no order serves all of these. Least is lost if you start {listed}, {pace}. "
             f"{plural(len(order.against), 'partition')} would then lose {plural(lost, 'offset')} more than in the best order for "
             f"{'it' if len(order.against) == 1 else 'each'}, {committed} of them proven committed: {against}"
             + (f" and {plural(rest, 'other')}." if rest > 0 else ".")
@@ -164,26 +165,46 @@ def _followers(planned: Planned) -> Iterator[FollowerPlan]:
     return (follower for candidate in planned.plan.candidates for follower in candidate.followers)
 
 
-Json = dict[str, Any]
-
 COLUMNS: Final = (
-    "topic",
-    "partition",
-    "truncate_by",
-    "leader",
-    "election",
-    "is_recommended",
-    "at_least",
-    "at_most",
-    "at_most_is_bound",
-    "committed",
-    "records",
-    "bytes",
-    "losses",
-    "truncation_offsets",
-    "checkpoints_disagree",
+    *("topic", "partition", "truncate_by", "leader", "election", "is_recommended", "at_least", "at_most", "at_most_is_bound"),
+    *("committed", "records", "bytes", "losses", "truncation_offsets", "checkpoints_disagree"),
 )
 """Of a row a candidate, in tsv and Markdown; offsets unless named otherwise."""
+_CONTROLLER: Final = attributes(
+    "leader last_leader leader_epoch isr elr replica_assignment=assignment unclean_leader_election_enable=unclean_enabled"
+)
+_ALREADY_LOST: Final[Columns] = {
+    **attributes("brokers offset_start=start offset_end=end replaced_end_offset=replaced_end held_by"),
+    "witness": lambda lost: _witness_object(lost.witness),
+}
+_REPLICA: Final[Columns] = {
+    **attributes("broker log_start_offset"),
+    "log_end_offset": lambda replica: replica.log_end_offset if replica.end_is_known else None,
+    "high_watermark": attribute("high_watermark"),
+    "leader_epochs": lambda replica: _entries(replica.epochs),
+    "checkpoint_epochs": lambda replica: _entries(replica.checkpoint),
+    **attributes("is_live starts is_absent"),
+    "read": lambda replica: "whole" if replica.end_is_known and not replica.unread else "part",
+}
+_UNREAD: Final[Columns] = {
+    **dict.fromkeys(_REPLICA, lambda _: None),
+    **attributes("broker high_watermark"),
+    "checkpoint_epochs": lambda context: _entries(context.epoch_checkpoint),
+    "is_absent": lambda _: False,
+    "read": lambda _: "none",
+}
+_FOLLOWER: Final = attributes(
+    "broker log_end_offset truncation_offset truncation_offset_by_checkpoint=by_checkpoint truncation_offset_by_batches=by_batches"
+    " checkpoint_disagrees=disagrees halts_unless_unclean=halts lost kept_different=kept below_leaders_start begins_anew"
+)
+_STEPS: Final = attributes("leader copy_first keep_stopped plan_again_with set_aside unclean start_order do_not_start any_order")
+_WITNESS: Final = attributes("kind broker name end_offset said_end_offset=said")
+_CONFLICT: Final[Columns] = {
+    **attributes("topic partition recommended=leader", of="wish"),
+    "leader": attribute("leader"),
+    "committed": lambda conflict: conflict.more[0],
+    "at_most": lambda conflict: conflict.more[1],
+}
 _LOSSES_SHOWN: Final = 12
 """Losses of one candidate that a table lists."""
 _HEADS: Final = ("leader", "election", "cuts", "lost offsets", "held by", "records", "bytes", "committed")
@@ -249,19 +270,15 @@ def _steps(planned: Planned, chosen: Candidate, width: int) -> Iterator[str]:
 
 def _candidates(planned: Planned, shown: Sequence[Candidate], to: Destination) -> Iterator[str]:
     """A row a candidate, a line in it for each loss and each cut."""
-    from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=None, pad_edge=False, header_style="bold", show_edge=False, padding=(0, 2, 0, 0))
+    table = plain_table()
     for head in _HEADS:
         table.add_column(Text(head), overflow="fold", justify="right" if head in _RIGHT else "left")
     for candidate in shown:
         for line in zip_longest(*_cells(planned, candidate), fillvalue=""):
             table.add_row(*map(Text, line))
-    console = to.console()
-    with console.capture() as page:
-        console.print(table)
-    yield from (line.rstrip() + "\n" for line in page.get().splitlines())
+    return drawn(table, to)
 
 
 def _cells(planned: Planned, candidate: Candidate) -> list[list[str]]:
@@ -289,29 +306,24 @@ def _cells(planned: Planned, candidate: Candidate) -> list[list[str]]:
 
 def _rows(plans: Plans, elect: str | None) -> Iterator[Json]:
     for planned in plans.planned:
+        named = attributes("topic partition truncate_by")
         for candidate in shown_of(planned, elect):
             yield {
-                "topic": planned.plan.topic,
-                "partition": planned.plan.partition,
-                "truncate_by": planned.plan.truncate_by,
+                **object_of(named, planned.plan),
                 "leader": candidate.broker,
                 **_cost(planned, candidate),
-                "losses": [[loss.start, loss.end, list(loss.held_by)] for loss in candidate.losses],
-                "truncation_offsets": {
-                    str(follower_plan.broker): follower_plan.truncation_offset for follower_plan in candidate.followers
-                },
-                "checkpoints_disagree": any(follower_plan.disagrees for follower_plan in candidate.followers),
+                "losses": [[loss.start, loss.end, loss.held_by] for loss in candidate.losses],
+                "truncation_offsets": {str(follower.broker): follower.truncation_offset for follower in candidate.followers},
+                "checkpoints_disagree": any(follower.disagrees for follower in candidate.followers),
             }
         if not planned.plan.candidates:
             yield {
-                "topic": planned.plan.topic,
-                "partition": planned.plan.partition,
-                "truncate_by": planned.plan.truncate_by,
+                **object_of(named, planned.plan),
                 "leader": None,
                 "election": "nobody",
                 "is_recommended": False,
                 **_amounts(planned, planned.plan.at_stake),
-                "losses": [[loss.start, loss.end, list(loss.held_by)] for loss in planned.plan.at_stake],
+                "losses": [[loss.start, loss.end, loss.held_by] for loss in planned.plan.at_stake],
                 "truncation_offsets": {},
                 "checkpoints_disagree": False,
             }
@@ -322,91 +334,36 @@ def plan_object(planned: Planned, elect: str | None) -> Json:
     plan, control = planned.plan, planned.given.control
     chosen = _chosen(planned, elect)
     return {
-        "topic": plan.topic,
-        "partition": plan.partition,
-        "truncate_by": plan.truncate_by,
-        "controller": None
-        if control is None
-        else {
-            "leader": control.leader,
-            "last_leader": control.last_leader,
-            "leader_epoch": control.leader_epoch,
-            "isr": _listed(control.isr),
-            "elr": _listed(control.elr),
-            "replica_assignment": _listed(control.assignment),
-            "unclean_leader_election_enable": control.unclean_enabled,
-        },
+        **object_of(attributes("topic partition truncate_by"), plan),
+        "controller": None if control is None else object_of(_CONTROLLER, control),
         "replicas": _replica_objects(planned),
-        "recommended": plan.recommended,
-        "loses_alike": list(plan.alike),
-        "chosen_by": list(plan.chosen_by),
+        **object_of(attributes("recommended loses_alike=alike chosen_by"), plan),
         "candidates": [_candidate_object(planned, candidate) for candidate in shown_of(planned, elect)],
-        "steps": None if chosen is None else plan_words.steps_object(planned.steps(chosen)),
+        "steps": None if chosen is None else object_of(_STEPS, planned.steps(chosen)),
         "advice": [*plan_words.nobody(planned), *plan_words.unstartable(planned)]
         if chosen is None
         else [plan_words.verdict(planned, chosen), *plan_words.step_lines(planned, chosen)],
         "commands": [] if chosen is None else plan_words.commands(planned, chosen),
-        "already_lost": [
-            {
-                "brokers": list(lost.brokers),
-                "offset_start": lost.start,
-                "offset_end": lost.end,
-                "replaced_end_offset": lost.replaced_end,
-                "held_by": list(lost.held_by),
-                "witness": _witness_object(lost),
-            }
-            for lost in plan.already_lost
-        ],
+        "already_lost": [object_of(_ALREADY_LOST, lost) for lost in plan.already_lost],
         "at_stake": [_loss_object(planned, loss) for loss in plan.at_stake],
         "damaged": [
-            {"broker": replica.broker, "offsets": [list(pair) for pair in plan_words.damaged_by(planned, replica.broker)]}
+            {"broker": replica.broker, "offsets": damaged}
             for replica in planned.given.replicas
-            if plan_words.damaged_by(planned, replica.broker)
+            if (damaged := plan_words.damaged_by(planned, replica.broker))
         ],
         "missing_witnesses": [{"kind": missing.kind, "broker": missing.broker} for missing in plan.missing],
         "findings": sorted({finding.kind for finding in planned.findings}),
     }
 
 
-def _listed(ids: tuple[int, ...] | None) -> list[int] | None:
-    return None if ids is None else list(ids)
+def _entries(epochs: Iterable[EpochEntry] | None) -> list[tuple[int, int]] | None:
+    return None if epochs is None else [(entry.leader_epoch, entry.start_offset) for entry in epochs]
 
 
 def _replica_objects(planned: Planned) -> list[Json]:
     """The replicas, those planned with and then those of which nothing could be read."""
-    return [*map(_replica_object, planned.given.replicas), *map(_unread_object, planned.not_read)]
-
-
-def _unread_object(context: ReplicaContext) -> Json:
-    nothing = dict.fromkeys(("log_start_offset", "log_end_offset"))
-    checkpoint = context.epoch_checkpoint
-    return {
-        "broker": context.broker,
-        **nothing,
-        "high_watermark": context.high_watermark,
-        "leader_epochs": None,
-        "checkpoint_epochs": None if checkpoint is None else [[entry.leader_epoch, entry.start_offset] for entry in checkpoint],
-        "is_live": None,
-        "starts": None,
-        "is_absent": False,
-        "read": "none",
-    }
-
-
-def _replica_object(replica: PlanReplica) -> Json:
-    checkpoint = replica.checkpoint
-    return {
-        "broker": replica.broker,
-        "log_start_offset": replica.log_start_offset,
-        "log_end_offset": replica.log_end_offset if replica.end_is_known else None,
-        "high_watermark": replica.high_watermark,
-        "leader_epochs": [[entry.leader_epoch, entry.start_offset] for entry in replica.epochs],
-        "checkpoint_epochs": None if checkpoint is None else [[entry.leader_epoch, entry.start_offset] for entry in checkpoint],
-        "is_live": replica.is_live,
-        "starts": replica.starts,
-        "is_absent": replica.is_absent,
-        "read": "whole" if replica.end_is_known and not replica.unread else "part",
-    }
+    read = [object_of(_REPLICA, replica) for replica in planned.given.replicas]
+    return [*read, *(object_of(_UNREAD, context) for context in planned.not_read)]
 
 
 def _cost(planned: Planned, candidate: Candidate) -> Json:
@@ -438,22 +395,7 @@ def _candidate_object(planned: Planned, candidate: Candidate) -> Json:
         **_cost(planned, candidate),
         "own_recovery_drops": candidate.own_cut,
         "losses": [_loss_object(planned, loss) for loss in candidate.losses],
-        "followers": [
-            {
-                "broker": follower_plan.broker,
-                "log_end_offset": follower_plan.log_end_offset,
-                "truncation_offset": follower_plan.truncation_offset,
-                "truncation_offset_by_checkpoint": follower_plan.by_checkpoint,
-                "truncation_offset_by_batches": follower_plan.by_batches,
-                "checkpoint_disagrees": follower_plan.disagrees,
-                "halts_unless_unclean": follower_plan.halts,
-                "lost": [list(pair) for pair in follower_plan.lost],
-                "kept_different": [list(pair) for pair in follower_plan.kept],
-                "below_leaders_start": follower_plan.below_leaders_start,
-                "begins_anew": follower_plan.begins_anew,
-            }
-            for follower_plan in candidate.followers
-        ],
+        "followers": [object_of(_FOLLOWER, follower) for follower in candidate.followers],
     }
 
 
@@ -463,25 +405,15 @@ def _loss_object(planned: Planned, loss: Loss) -> Json:
         "offset_start": loss.start,
         "offset_end": loss.end,
         "committed_end_offset": loss.committed_end if loss.committed else None,
-        "witness": _witness_object(loss),
+        "witness": _witness_object(loss.witness),
         "records": amount.records,
         "bytes": amount.bytes,
-        "held_by": list(loss.held_by),
-        "kept_by": list(loss.kept_by),
+        **object_of(attributes("held_by kept_by"), loss),
     }
 
 
-def _witness_object(one: Any) -> Json | None:
-    witness = one.witness
-    if witness is None:
-        return None
-    return {
-        "kind": witness.kind,
-        "broker": witness.broker,
-        "name": witness.name,
-        "end_offset": witness.end_offset,
-        "said_end_offset": witness.said,
-    }
+def _witness_object(witness: Witness | None) -> Json | None:
+    return None if witness is None else object_of(_WITNESS, witness)
 
 
 def _tool(plans: Plans, shape: Shape) -> Json:
@@ -489,40 +421,34 @@ def _tool(plans: Plans, shape: Shape) -> Json:
     assert isinstance(result, ScanResult)
     return {
         "schema_version": shape.version,
-        "tool": json_document.tool(result),
+        "tool": json_document.tool(result.engine),
         "partitions_planned": plans.partitions,
-        "copies_absent": [{"broker": broker, "partitions": count} for broker, count in sorted(plans.absent.items(), key=str)],
-        "do_not_start": [{"broker": broker, "partitions": count} for broker, count in sorted(plans.refused.items(), key=str)],
-        **shape.not_read([{"broker": broker, "partitions": count} for broker, count in sorted(plans.not_read.items(), key=str)]),
+        "copies_absent": _by_broker(plans.absent),
+        "do_not_start": _by_broker(plans.refused),
+        **shape.not_read(_by_broker(plans.not_read)),
         "controller_unsaid": shape.unsaid(plans.unsaid.items()),
         **shape.start_order(_order_object(plans.start_order)),
     }
 
 
+def _by_broker(counts: Mapping[Broker, int]) -> list[Json]:
+    """Numbers of partitions by broker."""
+    return [{"broker": broker, "partitions": count} for broker, count in sorted(counts.items(), key=str)]
+
+
 def _order_object(order: StartOrder | None) -> Json | None:
     if order is None:
         return None
-    against = [
-        {
-            "topic": one.wish.topic,
-            "partition": one.wish.partition,
-            "recommended": one.wish.leader,
-            "leader": one.leader,
-            "committed": one.more[0],
-            "at_most": one.more[1],
-        }
-        for one in order.against
-    ]
-    return {"brokers": list(order.brokers), "against": against}
+    return {"brokers": order.brokers, "against": [object_of(_CONFLICT, conflict) for conflict in order.against]}
 
 
 def _partition_object(planned: Planned, elect: str | None, shape: Shape) -> Json:
     """A plan in a shape of the schema."""
-    told = plan_object(planned, elect)
-    missing = [*shape.missing(told["missing_witnesses"])]
-    told |= {"replicas": [*shape.replicas(told["replicas"])], "missing_witnesses": missing}
-    told |= {"chosen_by": [*shape.reasons(told["chosen_by"])]}
-    return told | shape.ordinary(planned.plan.ordinary, planned.plan.ordinary_loss)
+    document = plan_object(planned, elect)
+    missing = [*shape.missing(document["missing_witnesses"])]
+    document |= {"replicas": [*shape.replicas(document["replicas"])], "missing_witnesses": missing}
+    document |= {"chosen_by": [*shape.reasons(document["chosen_by"])]}
+    return document | shape.ordinary(planned.plan.ordinary, planned.plan.ordinary_loss)
 
 
 def _document(plans: Plans, shape: Shape, elect: str | None) -> Iterator[str]:
@@ -540,10 +466,10 @@ def _lines(plans: Plans, shape: Shape, elect: str | None) -> Iterator[str]:
     """An object with its `type` a line: partitions, what could not be read, the summary."""
     assert plans.result is not None
     for planned in plans.planned:
-        yield json_text({"type": "partition", **_partition_object(planned, elect, shape)}) + "\n"
+        yield json_line("partition", _partition_object(planned, elect, shape))
     for gap in shape.gaps(map(json_document.incomplete_object, plans.result.incomplete)):
-        yield json_text({"type": "incomplete", **gap}) + "\n"
-    yield json_text({"type": "summary", **_tool(plans, shape)}) + "\n"
+        yield json_line("incomplete", gap)
+    yield json_line("summary", _tool(plans, shape))
 
 
 def _report(plans: Plans, elect: str | None) -> Iterator[str]:

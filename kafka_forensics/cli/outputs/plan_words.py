@@ -87,35 +87,35 @@ CONTRADICTIONS_SHOWN: Final = 5
 
 def ranges_words(ranges: Ranges) -> str:
     """The first few of a set of offsets."""
-    told = ", ".join(offset_range(*each) for each in ranges[:3])
-    return told + (f" and {len(ranges) - 3} more ranges" if len(ranges) > 3 else "")
+    shown = ", ".join(offset_range(*offsets) for offsets in ranges[:3])
+    return shown + (f" and {len(ranges) - 3} more ranges" if len(ranges) > 3 else "")
 
 
 def offsets_words(ranges: Ranges) -> str:
     """The first few of a set of offsets, called that: `offset 5`, `offsets 0 to 2, 7 and 3 more ranges`."""
-    one = len(ranges) == 1 and ranges[0][1] - ranges[0][0] == 1
-    return f"{'offset' if one else 'offsets'} {ranges_words(ranges)}"
+    single = len(ranges) == 1 and ranges[0][1] - ranges[0][0] == 1
+    return f"{'offset' if single else 'offsets'} {ranges_words(ranges)}"
 
 
 def labels(planned: Planned) -> dict[Broker, str]:
     """Brokers as tables call them: a copy that is named by its path by as much of the end of it as tells it apart."""
     names = [replica.broker for replica in planned.given.replicas]
-    parts = {one: str(one).rstrip("/").split("/") for one in names}
-    found = {}
-    for one in names:
-        ends = range(1, len(parts[one]) + 1)
-        alone = (end for end in ends if sum(part[-end:] == parts[one][-end:] for part in parts.values()) == 1)
-        end = next(alone, len(parts[one]))
-        found[one] = printable("/".join(parts[one][-end:]))
-    return found
+    parts = {broker: str(broker).rstrip("/").split("/") for broker in names}
+    shortest = {}
+    for broker in names:
+        ends = range(1, len(parts[broker]) + 1)
+        alone = (end for end in ends if sum(part[-end:] == parts[broker][-end:] for part in parts.values()) == 1)
+        end = next(alone, len(parts[broker]))
+        shortest[broker] = printable("/".join(parts[broker][-end:]))
+    return shortest
 
 
 def brokers(names: Sequence[Broker]) -> str:
     """`broker 1`, `brokers 1 and 2`, `brokers 1, 2 and 3`."""
-    told = [printable(str(one)) for one in names]
-    if len(told) == 1:
-        return told[0] if told[0].startswith("broker") else f"broker {told[0]}"
-    return "brokers " + ", ".join(told[:-1]) + f" and {told[-1]}"
+    shown = [printable(str(broker)) for broker in names]
+    if len(shown) == 1:
+        return shown[0] if shown[0].startswith("broker") else f"broker {shown[0]}"
+    return "brokers " + ", ".join(shown[:-1]) + f" and {shown[-1]}"
 
 
 def capital(words: str) -> str:
@@ -150,8 +150,8 @@ def election(planned: Planned, candidate: Candidate) -> str:
 def title(planned: Planned) -> str:
     """The partition, how its followers truncate, and what the controller last said."""
     plan, control = planned.plan, planned.given.control
-    told = truncates_by(planned.given.replicas)
-    reason = ", as was asked for" if told != plan.truncate_by else "" if told == "epochs" else ": the logs know no leader epochs"
+    by = truncates_by(planned.given.replicas)
+    reason = ", as was asked for" if by != plan.truncate_by else "" if by == "epochs" else ": the logs know no leader epochs"
     text = f"{name(plan.topic, plan.partition)}: {REGIMES[plan.truncate_by].format(reason)}"
     if control is not None and control.isr is not None:
         leader = "none" if control.leader in (None, -1) else str(control.leader)
@@ -170,7 +170,7 @@ def loss_words(planned: Planned, loss: Loss) -> str:
     amount = planned.amount(loss)
     many = "" if amount.records is None else plural(amount.records, "record") + " at "
     alone = " alone" if len(loss.held_by) == 1 else ""
-    damaged = [each for each in loss.held_by if holds(damaged_by(planned, each), loss.start)]
+    damaged = [broker for broker in loss.held_by if holds(damaged_by(planned, broker), loss.start)]
     if damaged:
         alone += ", damaged there" if len(damaged) == len(loss.held_by) else f" (damaged on {brokers(damaged)})"
     text = f"{many}{offsets_words(((loss.start, loss.end),))}, on {brokers(loss.held_by)}{alone}"
@@ -320,7 +320,7 @@ def missing_words(planned: Planned, missing: Missing) -> str:
 
 def _epochs_known(planned: Planned, broker: Broker | None) -> str:
     """What a broker without a checkpoint of its epochs knows of them."""
-    replica = next((each for each in planned.given.replicas if each.broker == broker), None)
+    replica = next((replica for replica in planned.given.replicas if replica.broker == broker), None)
     if replica is None or not (replica.starts and replica.is_live):
         return ""
     if replica.epochs_without_checkpoint:
@@ -335,7 +335,7 @@ def _clashes(planned: Planned) -> Iterator[str]:
         if missing.kind == "same_broker" and missing.broker is not None:
             copies.setdefault(planned.given.nodes.get(missing.broker, missing.broker), []).append(missing.broker)
     for node, names in copies.items():
-        listed = " and ".join(printable(str(one)) for one in names)
+        listed = " and ".join(printable(str(broker)) for broker in names)
         yield (
             f"Several copies of one broker (NODE_ID_CLASH): {listed} are all of {brokers([node])}, which can start on one of them "
             "alone. Plan again without the others: what they hold counts here as if a broker of its own held it."
@@ -344,7 +344,7 @@ def _clashes(planned: Planned) -> Iterator[str]:
 
 def _unread(planned: Planned, broker: Broker | None) -> str:
     """What of a log could not be read."""
-    replica = next((each for each in planned.given.replicas if each.broker == broker), None)
+    replica = next((replica for replica in planned.given.replicas if replica.broker == broker), None)
     inside = "" if replica is None or not replica.unread else f"at {offsets_words(replica.unread)}"
     behind = "" if replica is None or replica.end_is_known else "to its end"
     return " and ".join(part for part in (inside, behind) if part)
@@ -388,12 +388,12 @@ def verdict(planned: Planned, candidate: Candidate) -> str:
         whoever = f", nor if {brokers(alike)} led" if alike else ""
         whoever = ", whoever leads: any order will do" if planned.steps(candidate).any_order else whoever
         unknown = any(missing.kind == "unknown_bytes" for missing in planned.plan.missing)
-        what = "Nothing that could be read of the copies" if unknown else "Nothing that the copies hold"
-        return f"{lead}. {what} would be lost{whoever}."
-    told = "; ".join(loss_words(planned, loss) for loss in candidate.losses[:4])
+        subject = "Nothing that could be read of the copies" if unknown else "Nothing that the copies hold"
+        return f"{lead}. {subject} would be lost{whoever}."
+    costs = "; ".join(loss_words(planned, loss) for loss in candidate.losses[:4])
     rest = f"; and {len(candidate.losses) - 4} more ranges" if len(candidate.losses) > 4 else ""
     least = _least(planned, candidate) if best else ""
-    return f"{lead}{least}: {told}{rest}. {bounds(planned, candidate)}" + (_doubt(planned, candidate) if best else "")
+    return f"{lead}{least}: {costs}{rest}. {bounds(planned, candidate)}" + (_doubt(planned, candidate) if best else "")
 
 
 def _least(planned: Planned, candidate: Candidate) -> str:
@@ -404,7 +404,7 @@ def _least(planned: Planned, candidate: Candidate) -> str:
     least = _of_what(planned, candidate)
     if not plan.chosen_by:
         return least
-    reasons = "; ".join(CHOICES[one] for one in plan.chosen_by)
+    reasons = "; ".join(CHOICES[reason] for reason in plan.chosen_by)
     if len(plan.alike) == len(plan.candidates) - 1:
         return f", though every election loses as much ({reasons})"
     return f"{least}, as {brokers(sorted(plan.alike, key=str))} would ({reasons})"
@@ -412,7 +412,7 @@ def _least(planned: Planned, candidate: Candidate) -> str:
 
 def _of_what(planned: Planned, candidate: Candidate) -> str:
     """What it loses least of: of all, or of what decides before that."""
-    costs = [one.costs() for one in planned.plan.candidates]
+    costs = [candidate.costs() for candidate in planned.plan.candidates]
     if candidate.at_most == min(at_most for _, _, at_most in costs):
         return ", which loses least"
     if not candidate.committed:
@@ -424,7 +424,7 @@ def _of_what(planned: Planned, candidate: Candidate) -> str:
 
 def _doubt(planned: Planned, candidate: Candidate) -> str:
     """What speaks against a recommendation that loses more offsets than another would: proof that may only be missing."""
-    fewest = min(planned.plan.candidates, key=lambda one: one.at_most)
+    fewest = min(planned.plan.candidates, key=lambda candidate: candidate.at_most)
     unproven = {missing.broker for missing in planned.plan.missing if missing.kind == "no_high_watermark"}
     holders = {broker for loss in candidate.losses if loss.committed < loss.end - loss.start for broker in loss.held_by}
     silent = [replica.broker for replica in planned.given.replicas if replica.broker in holders & unproven]
@@ -489,7 +489,7 @@ def _steps_of_one(planned: Planned, candidate: Candidate) -> Iterator[str]:
     others = todo.start_order[1:]
     if others:
         wait = "" if candidate.election == "leads" else f" when {brokers([todo.leader])} is seen to lead"
-        listed = ", ".join(printable(str(one)) for one in others)
+        listed = ", ".join(printable(str(broker)) for broker in others)
         yield f"Start {brokers(others)}{wait}." if len(others) == 1 else f"Start the others{wait}, in this order: {listed}."
 
 
@@ -499,7 +499,9 @@ def _any_order(planned: Planned, candidate: Candidate) -> Iterator[str]:
     if unsaid:
         yield "Make sure that no other broker has a replica: no controller's log here says so, and it may hold more."
     whoever = "whoever of them" if unsaid else "whoever"
-    trimmed = any(follower_plan.below_leaders_start for one in planned.plan.candidates for follower_plan in one.followers)
+    trimmed = any(
+        follower_plan.below_leaders_start for candidate in planned.plan.candidates for follower_plan in candidate.followers
+    )
     but = " but what lies below the log start of who is" if trimmed else ""
     yield f"Start the brokers in any order: {whoever} is elected, nothing is lost{but}." + _without_force(planned, candidate)
 
@@ -533,7 +535,7 @@ def _left(planned: Planned, candidate: Candidate) -> Iterator[str]:
 
 def _kept_down(todo: Steps) -> str:
     """Who stays down, of whom those that were copied are stopped already."""
-    running = [one for one in todo.keep_stopped if one not in todo.copy_first]
+    running = [broker for broker in todo.keep_stopped if broker not in todo.copy_first]
     verb = "stays" if len(todo.keep_stopped) == 1 else "stay"
     until = f"{verb} down until {brokers([todo.leader])} leads."
     if len(running) == len(todo.keep_stopped):
@@ -628,18 +630,3 @@ def commands(planned: Planned, candidate: Candidate) -> list[str]:
 def election_json(planned: Planned) -> str:
     """The file that `kafka-leader-election.sh` reads."""
     return json.dumps({"partitions": [{"topic": planned.plan.topic, "partition": planned.plan.partition}]})
-
-
-def steps_object(todo: Steps) -> dict[str, object]:
-    """The steps as JSON has them."""
-    return {
-        "leader": todo.leader,
-        "copy_first": list(todo.copy_first),
-        "keep_stopped": list(todo.keep_stopped),
-        "plan_again_with": list(todo.plan_again_with),
-        "set_aside": list(todo.set_aside),
-        "unclean": todo.unclean,
-        "start_order": list(todo.start_order),
-        "do_not_start": list(todo.do_not_start),
-        "any_order": todo.any_order,
-    }

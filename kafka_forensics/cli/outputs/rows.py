@@ -5,21 +5,24 @@ common date above as well, and moves its widest columns to a second, indented li
 """
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, islice
 from textwrap import wrap
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kafka_forensics.cli.streams import Destination, printable
-from kafka_forensics.export.json_document import json_text
+from kafka_forensics.model.json_objects import Columns, Json, json_text, object_of
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 # Plain rows in every format, for commands whose answer is one list: values are what JSON knows, None is "not known".
 
 
-Row = Mapping[str, Any]
+Row = Mapping[str, object]
 
-_MARKDOWN_SPECIAL: Final = str.maketrans({each: f"\\{each}" for each in "\\`*_[]<>|~#!&$"})
+_MARKDOWN_SPECIAL: Final = str.maketrans({character: f"\\{character}" for character in "\\`*_[]<>|~#!&$"})
 
 
 def write_rows(columns: Sequence[str], rows: Iterable[Row], format_name: str, to: Destination) -> None:
@@ -40,12 +43,37 @@ def write_rows(columns: Sequence[str], rows: Iterable[Row], format_name: str, to
             raise AssertionError(format_name)
 
 
-def picked(columns: Sequence[str], row: Row) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """How the items of an answer are listed: `columns` in formats for programs, a line of `cells` under `heads` for a person.
+
+    Heads in `right` stand to the right.
+    """
+
+    columns: Columns
+    heads: Sequence[str]
+    right: Collection[str]
+    cells: Callable[[Any], Sequence[str]]
+
+    def write(self, items: Iterable[object], format_name: str, to: Destination) -> None:
+        """Write `items` in one of the formats of `options.FORMATS`."""
+        if format_name == "table":
+            to.stream.writelines(table_lines(self.heads, self.right, map(self.cells, items), to.width))
+        else:
+            write_items(self.columns, items, format_name, to)
+
+
+def write_items(columns: Columns, items: Iterable[object], format_name: str, to: Destination) -> None:
+    """Write the `columns` of `items` in one of the formats of `options.FORMATS`."""
+    write_rows(list(columns), (object_of(columns, item) for item in items), format_name, to)
+
+
+def picked(columns: Sequence[str], row: Row) -> Json:
     """The `columns` of `row`, in their order."""
     return {name: row[name] for name in columns}
 
 
-def cell(value: Any) -> str:
+def cell(value: object) -> str:
     """`value` as one safe word of a row: nothing for None, JSON for what has parts."""
     if value is None:
         return ""
@@ -77,18 +105,29 @@ def markdown(text: str) -> str:
 
 
 def _write_table(columns: Sequence[str], rows: Iterable[Row], to: Destination) -> None:
-    from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=None, pad_edge=False, header_style="bold", show_edge=False, padding=(0, 2, 0, 0))
+    table = plain_table()
     for name in columns:
         table.add_column(Text(name), overflow="fold")
     for row in rows:
         table.add_row(*(Text(cell(row[name])) for name in columns))
+    to.stream.writelines(drawn(table, to))
+
+
+def plain_table() -> "Table":
+    """A table without rules or edges."""
+    from rich.table import Table
+
+    return Table(box=None, pad_edge=False, header_style="bold", show_edge=False, padding=(0, _GAP, 0, 0))
+
+
+def drawn(table: "Table", to: Destination) -> Iterator[str]:
+    """The lines of a table, as wide as there is room."""
     console = to.console()
     with console.capture() as page:
         console.print(table)
-    to.stream.writelines(line.rstrip() + "\n" for line in page.get().splitlines())
+    return (line.rstrip() + "\n" for line in page.get().splitlines())
 
 
 SAMPLED_ROWS: Final = 200
@@ -147,7 +186,7 @@ class _Layout:
         """A cell as it is shown."""
         if not self.short_times:
             return row[at]
-        return _TIME.sub(lambda found: found[2] if found[1] == self.date else f"{found[1]} {found[2]}", row[at])
+        return _TIME.sub(lambda match: match[2] if match[1] == self.date else f"{match[1]} {match[2]}", row[at])
 
     def widths(self, sample: list[list[str]]) -> dict[int, int]:
         """Characters of each column of the first line."""
@@ -162,7 +201,7 @@ class _Layout:
         if self._fits(sample, width):
             return
         is_whole = len(sample) < SAMPLED_ROWS
-        dates = {found[1] for row in sample for at in self.first for found in _TIME.finditer(row[at])}
+        dates = {match[1] for row in sample for at in self.first for match in _TIME.finditer(row[at])}
         self.short_times, self.date = True, dates.copy().pop() if is_whole and len(dates) == 1 else None
         shared = []
         if is_whole and len(sample) > 1 and not self._fits(sample, width):

@@ -2,9 +2,11 @@
 
 import textwrap
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-from kafka_forensics.simulation.history import DEAD, FROZEN, LEADS, STALE, Event, History, Moment, View
+from kafka_forensics.cli.outputs.rows import drawn, plain_table
+from kafka_forensics.model.json_objects import Json, attributes, object_of
+from kafka_forensics.simulation.history import DEAD, FROZEN, LEADS, STALE, Event, History, Moment
 from kafka_forensics.simulation.truth import at_the_end
 
 if TYPE_CHECKING:
@@ -15,27 +17,17 @@ if TYPE_CHECKING:
 
 
 COLUMNS: Final = (
-    "scenario",
-    "protocol",
-    "step",
-    "after_ms",
-    "what",
-    "topic",
-    "partition",
-    "leader",
-    "leader_epoch",
-    "isr",
-    "elr",
-    "replicas",
+    *("scenario", "protocol", "step", "after_ms", "what"),
+    *("topic", "partition", "leader", "leader_epoch", "isr", "elr", "replicas"),
 )
+_VIEW: Final = attributes("broker state log_end_offset high_watermark leader_epoch")
 _MARKS: Final = {LEADS: "*", STALE: "?", FROZEN: "~", DEAD: "x"}
 _LEGEND: Final = (
     "log end/high watermark, leader epoch of each broker; * leader, x dead, ~ stands still, ? leads in its own eyes only"
 )
-_GAP: Final = 2
 
 
-def rows(history: History, name: str) -> Iterator[dict[str, Any]]:
+def rows(history: History, name: str) -> Iterator[Json]:
     """A row for every step and partition."""
     for event in history.events:
         for moment in event.partitions:
@@ -44,14 +36,11 @@ def rows(history: History, name: str) -> Iterator[dict[str, Any]]:
                 "protocol": history.cluster.protocol,
                 "step": event.step,
                 "after_ms": event.after_ms,
-                "what": event.what,
+                "what": event.text,
                 "topic": moment.topic_partition[0],
                 "partition": moment.topic_partition[1],
-                "leader": moment.leader,
-                "leader_epoch": moment.leader_epoch,
-                "isr": list(moment.isr),
-                "elr": list(moment.elr),
-                "replicas": [_replica(view) for view in moment.replicas],
+                **object_of(attributes("leader leader_epoch isr elr"), moment),
+                "replicas": [object_of(_VIEW, view) for view in moment.replicas],
             }
 
 
@@ -74,12 +63,11 @@ def scenario_lines(scenarios: Iterable["Scenario"], to: "Destination") -> Iterat
 
 def _table(history: History, to: "Destination") -> Iterator[str]:
     """A rich table that says of a step which partitions it changed."""
-    from rich.table import Table
     from rich.text import Text
 
     brokers = history.cluster.brokers
     several = len(history.events[-1].partitions) > 1
-    table = Table(box=None, pad_edge=False, header_style="bold", show_edge=False, padding=(0, _GAP, 0, 0))
+    table = plain_table()
     table.add_column(Text("step"), justify="right", no_wrap=True)
     table.add_column(Text("what happened"), overflow="fold", ratio=1)
     if several:
@@ -95,12 +83,9 @@ def _table(history: History, to: "Destination") -> Iterator[str]:
         )
         cells = [_stacked(_cell(moment, broker) for moment in changed) for broker in brokers]
         isrs = _stacked(Text(",".join(map(str, moment.isr))) for moment in changed)
-        table.add_row(Text(str(event.step)), Text(event.what), *which, *cells, isrs)
+        table.add_row(Text(str(event.step)), Text(event.text), *which, *cells, isrs)
         before = event
-    console = to.console()
-    with console.capture() as page:
-        console.print(table)
-    yield from (line.rstrip() + "\n" for line in page.get().splitlines())
+    return drawn(table, to)
 
 
 def _changed(event: Event, before: Event | None) -> list[Moment]:
@@ -126,13 +111,3 @@ def _stacked(cells: "Iterable[Text]") -> "Text":
     from rich.text import Text
 
     return Text("\n").join(cells)
-
-
-def _replica(view: View) -> dict[str, Any]:
-    return {
-        "broker": view.broker,
-        "state": view.state,
-        "log_end_offset": view.log_end_offset,
-        "high_watermark": view.high_watermark,
-        "leader_epoch": view.leader_epoch,
-    }

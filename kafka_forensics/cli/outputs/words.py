@@ -170,13 +170,13 @@ def plural(count: int, noun: str) -> str:
 def summary_lines(result: ScanResult) -> list[str]:
     """What was read and what came of it, in two or three lines."""
     totals = result.totals
-    found = by_severity(result.findings) or nothing_found(result)
+    severities = by_severity(result.findings) or nothing_found(result)
     scope = f"{plural(totals.partitions, 'partition')}, {plural(totals.replicas, 'replica')} on {plural(totals.brokers, 'broker')}"
     records = f"{totals.records} records" + ("" if totals.records_decoded else " by batch headers (--deep decodes them)")
     counted = f"{plural(totals.segments, 'segment')}, {plural(totals.batches, 'batch')}, {records}"
     decoded, damaged, skipped = map(size, (totals.bytes_decoded, totals.bytes_damaged, totals.bytes_skipped))
     lines = [
-        f"{result.verdict}: {found} in {scope}",
+        f"{result.verdict}: {severities} in {scope}",
         f"{size(totals.bytes_total)} read: {decoded} decoded, {damaged} damaged, {skipped} skipped; {counted}",
     ]
     if not totals.partitions:
@@ -220,10 +220,15 @@ def aligned(rows: Iterable[list[str]], width: int) -> list[str]:
     """Rows of `replica_words` as lines, in columns; the last column on a line of its own where one is wider than `width`."""
     table = list(rows)
     widths = [max(len(row[column]) for row in table) for column in range(3)]
-    lines = ["   ".join(word.ljust(each) for word, each in zip(row, [*widths, 0], strict=True)).rstrip() for row in table]
+    lines = [
+        "   ".join(word.ljust(column_width) for word, column_width in zip(row, [*widths, 0], strict=True)).rstrip() for row in table
+    ]
     if all(len(line) <= width for line in lines):
         return lines
-    apart = [["   ".join(word.ljust(each) for word, each in zip(row[:3], widths, strict=True)).rstrip(), row[3]] for row in table]
+    apart = [
+        ["   ".join(word.ljust(column_width) for word, column_width in zip(row[:3], widths, strict=True)).rstrip(), row[3]]
+        for row in table
+    ]
     return [line for first, rest in apart for line in ([first, f"  {rest}"] if rest else [first])]
 
 

@@ -251,7 +251,7 @@ def _changed_ms(plan: ReplicaPlan) -> int:
 class KeysApart:
     """Questions about a partition's keys that are not answered where it is judged: those about logs of `least_bytes` and more.
 
-    While there are no answers they are noted in `asked`, and what is judged is not the answer about the partition.
+    While there are no answers they are noted in `questions`, and what is judged is not the answer about the partition.
     """
 
     least_bytes: int
@@ -259,7 +259,7 @@ class KeysApart:
     """Of all replicas of the partition, in every snapshot."""
     answers: list[KeyAnswer] | None
     """None before anything was asked."""
-    asked: list[KeyQuestion] = field(default_factory=list)
+    questions: list[KeyQuestion] = field(default_factory=list)
 
     def wanted(self, question: KeyQuestion) -> bool:
         """Whether the question is to be answered apart."""
@@ -268,7 +268,7 @@ class KeysApart:
     @property
     def is_waiting(self) -> bool:
         """Whether what is judged is no answer yet."""
-        return self.answers is None and bool(self.asked)
+        return self.answers is None and bool(self.questions)
 
     def gaps(self) -> Iterator[Incomplete]:
         """What could not be read where the answers were found."""
@@ -300,7 +300,7 @@ class KeyRuns:
     """
 
     def __init__(self, evidence: Iterable[str] = (), capacity: int = CAPACITY) -> None:
-        self._evidence = [os.path.realpath(one) for one in evidence]
+        self._evidence = [os.path.realpath(path) for path in evidence]
         self._buffer: Rows = np.empty((capacity, ROW_WIDTH), np.int64)
         self._used = 0
         self._file: IO[bytes] | None = None
@@ -352,8 +352,8 @@ class KeyRuns:
 
         Not `tempfile.gettempdir()`, which tries a directory by writing to it.
         """
-        for one in (os.environ.get("TMPDIR") or "/tmp", "/var/tmp", os.path.expanduser("~")):  # noqa: S108 - the file has no name
-            path = os.path.realpath(one)
+        for folder in (os.environ.get("TMPDIR") or "/tmp", "/var/tmp", os.path.expanduser("~")):  # noqa: S108 - the file has no name
+            path = os.path.realpath(folder)
             if os.access(path, os.W_OK) and not any(os.path.commonpath((path, root)) == root for root in self._evidence):
                 return path
         raise OSError(0, "every directory for temporary files is part of the input")

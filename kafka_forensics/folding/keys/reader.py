@@ -199,9 +199,11 @@ class KeyReader:
             self._open(file.read_at(position, size), position)
             return []
         source, segment = self.plan.log_dir.source, self._segment
-        path = next(one.log.path for one in self.plan.directory.segments if one.log is not None and one.base_offset == segment)
-        what = f"batch of {size} bytes at byte {position} is too large to compare its records"
-        self.part.incomplete.append(Incomplete(typed_path(source, path), what))
+        path = next(
+            files.log.path for files in self.plan.directory.segments if files.log is not None and files.base_offset == segment
+        )
+        reason = f"batch of {size} bytes at byte {position} is too large to compare its records"
+        self.part.incomplete.append(Incomplete(typed_path(source, path), reason))
         self._bad.add(position)
         return []
 

@@ -5,7 +5,7 @@ Everything here answers with what was read, or with a short word for why it coul
 
 from base64 import urlsafe_b64encode
 from struct import Struct
-from typing import Any, Final
+from typing import Final
 
 from kafka_forensics.model.coordinators import (
     MEMBER_TYPES,
@@ -17,6 +17,7 @@ from kafka_forensics.model.coordinators import (
     GroupMetadata,
     OffsetCommit,
 )
+from kafka_forensics.model.json_objects import Json
 from kafka_forensics.parsers.internal_topics.flexible_fields import (
     INT8,
     INT16,
@@ -246,7 +247,7 @@ MAX_VALUE_BYTES: Final = 2 << 20
 _VERSION_SIZE: Final = 2
 
 
-def read_group_value(record_type: int, value: bytes) -> dict[str, Any] | str:
+def read_group_value(record_type: int, value: bytes) -> Json | str:
     """The fields of a value of one of the types 3 to 23; tagged ones that are left out are not among them.
 
     `kind`: no such type is known here; `version`, `truncated`: its version is not 0, or not there; `oversized`; `fields`: it is not
@@ -255,7 +256,7 @@ def read_group_value(record_type: int, value: bytes) -> dict[str, Any] | str:
     return read_alternatives(_LAYOUTS.get(record_type, ()), value)
 
 
-def read_alternatives(layouts: tuple[Layout, ...], value: bytes) -> dict[str, Any] | str:
+def read_alternatives(layouts: tuple[Layout, ...], value: bytes) -> Json | str:
     """The fields by the first layout that takes the whole value, else by the first that can be read at all."""
     if not layouts:
         return "kind"
@@ -263,7 +264,7 @@ def read_alternatives(layouts: tuple[Layout, ...], value: bytes) -> dict[str, An
         return "version" if len(value) >= _VERSION_SIZE else "truncated"
     if len(value) > MAX_VALUE_BYTES:
         return "oversized"
-    first: dict[str, Any] | None = None
+    first: Json | None = None
     for layout in layouts:
         try:
             fields, position = read_message(value, _VERSION_SIZE, layout)

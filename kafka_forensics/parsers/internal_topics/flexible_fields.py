@@ -11,6 +11,7 @@ from math import isfinite
 from struct import Struct, error, unpack_from
 from typing import Any, Final
 
+from kafka_forensics.model.json_objects import Json
 from kafka_forensics.parsers.log import UnsignedVarintError, read_unsigned
 
 Read = Callable[[bytes, int], tuple[Any, int]]
@@ -30,10 +31,10 @@ LEFT_OUT: Final = object()
 """The default of a tagged field that has no place among the fields where it is left out."""
 
 
-def read_message(data: bytes, position: int, layout: Layout) -> tuple[dict[str, Any], int]:
+def read_message(data: bytes, position: int, layout: Layout) -> tuple[Json, int]:
     """Fields of one structure, its tagged fields among them, and the position behind."""
     body, tags = layout
-    fields: dict[str, Any] = {}
+    fields: Json = {}
     for name, read in body:
         fields[name], position = read(data, position)
     for name, _, default in tags.values():
@@ -167,7 +168,7 @@ def structure(*fields: tuple[str, Read], tags: Tags | None = None) -> Read:
     """A structure inside of a message, as a mapping."""
     layout: Layout = (fields, tags or {})
 
-    def read(data: bytes, position: int) -> tuple[dict[str, Any], int]:
+    def read(data: bytes, position: int) -> tuple[Json, int]:
         return read_message(data, position, layout)
 
     return read
@@ -176,7 +177,7 @@ def structure(*fields: tuple[str, Read], tags: Tags | None = None) -> Read:
 def nullable_structure(read: Read, *, tagged: bool = False) -> Read:
     """A byte, negative for null, else with the structure behind it; in a tagged field an unsigned varint, 0 for null."""
 
-    def read_nullable(data: bytes, position: int) -> tuple[dict[str, Any] | None, int]:
+    def read_nullable(data: bytes, position: int) -> tuple[Json | None, int]:
         if tagged:
             mark, behind = read_unsigned(data, position)
             is_there = 0 < mark < 1 << 31

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import asdict
-from typing import Any, Final
+from typing import Final
 
 from kafka_forensics.model.constants import (
     CLUSTER_METADATA_TOPIC,
@@ -12,6 +12,7 @@ from kafka_forensics.model.constants import (
     delivery_state_name,
 )
 from kafka_forensics.model.coordinators import GROUP_METADATA_TYPE, OFFSET_COMMIT_TYPES, RECORD_TYPES
+from kafka_forensics.model.json_objects import Json
 from kafka_forensics.parsers.internal_topics.consumer_offsets import (
     check_value,
     read_group_metadata,
@@ -28,7 +29,7 @@ from kafka_forensics.parsers.internal_topics.share_state import (
     read_share_value,
 )
 
-Fields = dict[str, Any]
+Fields = Json
 Told = Callable[[bytes | None, bytes | None, bool], Fields]
 
 _CONFIG: Final = "CONFIG_RECORD"

@@ -1,9 +1,10 @@
 """Records of `__share_group_state` read fast: the twin of `spec.group_records.SHARE_STATE_KEY` and `SHARE_STATE_VALUES`."""
 
 from struct import Struct
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from kafka_forensics.model.coordinators import TRANSACTION_STATES, TopicPartition, TransactionMetadata
+from kafka_forensics.model.json_objects import Json
 from kafka_forensics.parsers.internal_topics.consumer_offsets import read_alternatives
 from kafka_forensics.parsers.internal_topics.flexible_fields import (
     INT8,
@@ -57,7 +58,7 @@ def read_share_key(key: bytes | None) -> ShareKey | str:
         return "key"
 
 
-def read_share_value(record_type: int, value: bytes) -> dict[str, Any] | str:
+def read_share_value(record_type: int, value: bytes) -> Json | str:
     """The fields of a snapshot or an update; reasons as `group_records.read_group_value` gives them."""
     return read_alternatives(_LAYOUTS.get(record_type, ()), value)
 

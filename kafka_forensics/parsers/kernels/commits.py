@@ -141,10 +141,10 @@ def slot_of(buffer: "Buffer", start: int, size: int) -> int:
 
 
 @kernel
-def same_bytes(buffer: "Buffer", one: int, other: int, size: int) -> bool:
+def same_bytes(buffer: "Buffer", start: int, other: int, size: int) -> bool:
     """Whether `size` bytes at two places are equal."""
     for at in range(size):  # noqa: SIM110 - kernels have no generators
-        if buffer[one + at] != buffer[other + at]:
+        if buffer[start + at] != buffer[other + at]:
             return False
     return True
 

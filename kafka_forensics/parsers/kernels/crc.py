@@ -60,11 +60,11 @@ def identity(first: int, second: int, third: int, fourth: int, key_high: int, ke
 
     The key is drawn anew for each scan, so nobody can write evidence whose sums of hashes collide.
     """
-    one, two = int(key_high) & _MASK, int(key_low) & _MASK
-    left = _folded_product((int(first) & _MASK) ^ one, (int(second) & _MASK) ^ two ^ _ODD)
-    right = _folded_product((int(third) & _MASK) ^ two, (int(fourth) & _MASK) ^ one ^ _ODD)
-    high = _folded_product(left ^ two, right ^ _ODD)
-    low = _folded_product((left + right) & _MASK, one ^ _OTHER_ODD)
+    upper, lower = int(key_high) & _MASK, int(key_low) & _MASK
+    left = _folded_product((int(first) & _MASK) ^ upper, (int(second) & _MASK) ^ lower ^ _ODD)
+    right = _folded_product((int(third) & _MASK) ^ lower, (int(fourth) & _MASK) ^ upper ^ _ODD)
+    high = _folded_product(left ^ lower, right ^ _ODD)
+    low = _folded_product((left + right) & _MASK, upper ^ _OTHER_ODD)
     return high - ((high >> 63) << 64), low - ((low >> 63) << 64)
 
 

@@ -5,7 +5,7 @@ A call on a header of 100 bytes costs what its bytes cost, which is why this is 
 would pay one each. Polynomials: Castagnoli (RFC 3720) and IEEE 802.3, both reflected.
 """
 
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 from llvmlite import binding, ir
@@ -15,6 +15,18 @@ from numba.extending import intrinsic
 
 from kafka_forensics.compiled import compile_function
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numba.core.base import BaseContext
+    from numba.core.extending import _Intrinsic
+    from numba.core.typing import BaseContext as TypingContext
+    from numba.core.typing import Signature
+    from numpy.typing import NDArray
+
+    Generate = Callable[[BaseContext, ir.IRBuilder, Signature, list[ir.Value]], ir.Value]
+    Buffer = NDArray[np.uint8]
+
 _CASTAGNOLI: Final = 0x82F63B78
 _IEEE: Final = 0xEDB88320
 _ODD: Final = np.uint64(0xD6E8FEB86659FD93)
@@ -22,7 +34,7 @@ _OTHER_ODD: Final = np.uint64(0x9E3779B97F4A7C15)
 HAS_CRC_INSTRUCTION: Final = bool(binding.get_host_cpu_features().get("sse4.2", False))
 
 
-def _tables(polynomial: int) -> "np.ndarray[Any, np.dtype[np.uint32]]":
+def _tables(polynomial: int) -> "NDArray[np.uint32]":
     """Eight tables of 256 for slicing by eight."""
     tables = np.zeros((8, 256), np.uint32)
     for byte in range(256):
@@ -37,7 +49,7 @@ def _tables(polynomial: int) -> "np.ndarray[Any, np.dtype[np.uint32]]":
     return tables
 
 
-def _shift_tables(tables: "np.ndarray[Any, np.dtype[np.uint32]]", zeros: int) -> "np.ndarray[Any, np.dtype[np.uint32]]":
+def _shift_tables(tables: "NDArray[np.uint32]", zeros: int) -> "NDArray[np.uint32]":
     """For each byte of a CRC register, by its value: the register after `zeros` zero bytes. The whole is the XOR of the four."""
     register = np.arange(256, dtype=np.uint32) << np.array([[0], [8], [16], [24]], np.uint32)
     for _ in range(zeros):
@@ -52,12 +64,12 @@ _LANE: Final = 1024
 _OVER_LANE: Final = _shift_tables(_CASTAGNOLI_TABLES, _LANE)
 
 
-def _load(width: int, result: Any, *, swap: bool) -> Any:
+def _load(width: int, result: types.Integer, *, swap: bool) -> "_Intrinsic":
     """An intrinsic that loads `width` bits at a byte index of a uint8 array, unaligned."""
 
     @intrinsic
-    def load(_context: Any, array: Any, _index: Any) -> Any:
-        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+    def load(_context: "TypingContext", array: types.Array, _index: types.Integer) -> "tuple[Signature, Generate]":
+        def generate(context: "BaseContext", builder: ir.IRBuilder, signature: "Signature", arguments: list[ir.Value]) -> ir.Value:
             made = context.make_array(signature.args[0])(context, builder, arguments[0])
             address = builder.gep(made.data, [arguments[1]])
             word = ir.IntType(width)
@@ -80,10 +92,10 @@ _load_le_u64: Final = _load(64, types.uint64, swap=False)
 
 
 @intrinsic
-def _crc32c_step8(_context: Any, _crc: Any, _word: Any) -> Any:
+def _crc32c_step8(_context: "TypingContext", _crc: types.Integer, _word: types.Integer) -> "tuple[Signature, Generate]":
     """One CRC-32C instruction over eight bytes."""
 
-    def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+    def generate(_context: "BaseContext", builder: ir.IRBuilder, _signature: "Signature", arguments: list[ir.Value]) -> ir.Value:
         i64 = ir.IntType(64)
         step = cgutils.get_or_insert_function(builder.module, ir.FunctionType(i64, [i64, i64]), "llvm.x86.sse42.crc32.64.64")
         return builder.call(step, arguments)
@@ -92,7 +104,7 @@ def _crc32c_step8(_context: Any, _crc: Any, _word: Any) -> Any:
 
 
 @njit(nogil=True)
-def _by_tables(tables: Any, buffer: Any, start: Any, end: Any, crc: Any) -> Any:
+def _by_tables(tables: "NDArray[np.uint32]", buffer: "Buffer", start: int, end: int, crc: np.uint32) -> np.uint32:
     """CRC register after `buffer[start:end]`, eight bytes a step."""
     position = start
     while position + 8 <= end:
@@ -115,7 +127,7 @@ def _by_tables(tables: Any, buffer: Any, start: Any, end: Any, crc: Any) -> Any:
 
 
 @njit(nogil=True)
-def _over_lane(register: Any) -> Any:
+def _over_lane(register: np.uint64) -> np.uint64:
     """The CRC-32C register after as many zero bytes as a lane has."""
     return np.uint64(
         _OVER_LANE[0, register & np.uint64(0xFF)]
@@ -125,7 +137,7 @@ def _over_lane(register: Any) -> Any:
     )
 
 
-def _crc32c_by_instruction(buffer: Any, start: Any, end: Any, crc: Any) -> Any:
+def _crc32c_by_instruction(buffer: "Buffer", start: int, end: int, crc: int) -> np.int64:
     """The instruction takes three cycles and one can begin in each: three lanes side by side, joined by the shift tables."""
     register = np.uint64(np.uint32(crc) ^ np.uint32(0xFFFFFFFF))
     position = start
@@ -146,33 +158,33 @@ def _crc32c_by_instruction(buffer: Any, start: Any, end: Any, crc: Any) -> Any:
     return np.int64(tail ^ np.uint32(0xFFFFFFFF))
 
 
-def _crc32c_by_tables(buffer: Any, start: Any, end: Any, crc: Any) -> Any:
+def _crc32c_by_tables(buffer: "Buffer", start: int, end: int, crc: int) -> np.int64:
     register = _by_tables(_CASTAGNOLI_TABLES, buffer, start, end, np.uint32(crc) ^ np.uint32(0xFFFFFFFF))
     return np.int64(register ^ np.uint32(0xFFFFFFFF))
 
 
-def _crc32(buffer: Any, start: Any, end: Any, crc: Any) -> Any:
+def _crc32(buffer: "Buffer", start: int, end: int, crc: int) -> np.int64:
     register = _by_tables(_IEEE_TABLES, buffer, start, end, np.uint32(crc) ^ np.uint32(0xFFFFFFFF))
     return np.int64(register ^ np.uint32(0xFFFFFFFF))
 
 
-def _load_i64(buffer: Any, position: Any) -> Any:
+def _load_i64(buffer: "Buffer", position: int) -> np.int64:
     return _load_be_i64(buffer, position)
 
 
-def _load_i32(buffer: Any, position: Any) -> Any:
+def _load_i32(buffer: "Buffer", position: int) -> np.int64:
     return _load_be_i32(buffer, position)
 
 
-def _load_i16(buffer: Any, position: Any) -> Any:
+def _load_i16(buffer: "Buffer", position: int) -> np.int64:
     return _load_be_i16(buffer, position)
 
 
 @intrinsic
-def _folded_product(_context: Any, _left: Any, _right: Any) -> Any:
+def _folded_product(_context: "TypingContext", _left: types.Integer, _right: types.Integer) -> "tuple[Signature, Generate]":
     """Lower and upper half of the 128-bit product of two words, one laid over the other."""
 
-    def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+    def generate(_context: "BaseContext", builder: ir.IRBuilder, _signature: "Signature", arguments: list[ir.Value]) -> ir.Value:
         wide = ir.IntType(128)
         product = builder.mul(builder.zext(arguments[0], wide), builder.zext(arguments[1], wide))
         upper = builder.trunc(builder.lshr(product, ir.Constant(wide, 64)), ir.IntType(64))
@@ -181,12 +193,12 @@ def _folded_product(_context: Any, _left: Any, _right: Any) -> Any:
     return types.uint64(types.uint64, types.uint64), generate
 
 
-def _identity(first: Any, second: Any, third: Any, fourth: Any, key_high: Any, key_low: Any) -> Any:
-    one, two = np.uint64(key_high), np.uint64(key_low)
-    left = _folded_product(np.uint64(first) ^ one, np.uint64(second) ^ two ^ _ODD)
-    right = _folded_product(np.uint64(third) ^ two, np.uint64(fourth) ^ one ^ _ODD)
-    high = _folded_product(left ^ two, right ^ _ODD)
-    low = _folded_product(left + right, one ^ _OTHER_ODD)
+def _identity(first: int, second: int, third: int, fourth: int, key_high: int, key_low: int) -> tuple[np.int64, np.int64]:
+    upper, lower = np.uint64(key_high), np.uint64(key_low)
+    left = _folded_product(np.uint64(first) ^ upper, np.uint64(second) ^ lower ^ _ODD)
+    right = _folded_product(np.uint64(third) ^ lower, np.uint64(fourth) ^ upper ^ _ODD)
+    high = _folded_product(left ^ lower, right ^ _ODD)
+    low = _folded_product(left + right, upper ^ _OTHER_ODD)
     return np.int64(high), np.int64(low)
 
 

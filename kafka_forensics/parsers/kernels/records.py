@@ -310,7 +310,7 @@ def check_batches(
     `buffer[0]` is byte `buffer_position` of the file. A verdict is a column (row, code, records passed, position in the buffer) of
     `verdicts`, (4, n) with room for every row; batches that are right give none, those with a wrong CRC are passed over.
     """
-    found = 0
+    listed = 0
     for row in range(first, end):
         if columns[_BATCH_CRC, row] != columns[_BATCH_CRC_COMPUTED, row]:
             continue
@@ -331,12 +331,12 @@ def check_batches(
                 if (control_type != 0 and control_type != 1) or columns[_BATCH_COORDINATOR_EPOCH, row] < 0:
                     code = NOT_PLAIN
         if code != OK:
-            verdicts[0, found] = row
-            verdicts[1, found] = code
-            verdicts[2, found] = records
-            verdicts[3, found] = position
-            found += 1
-    return found
+            verdicts[0, listed] = row
+            verdicts[1, listed] = code
+            verdicts[2, listed] = records
+            verdicts[3, listed] = position
+            listed += 1
+    return listed
 
 
 # Records of many small batches in one matrix, so that what is done with records need not be done batch by batch.
@@ -348,7 +348,7 @@ _RECORDS_COUNT: Final = int(BatchColumn.RECORDS_COUNT)
 
 @kernel
 def gather_records(
-    buffer: Any,
+    buffer: "Buffer",
     buffer_position: int,
     columns: "Columns",
     wanted: "NDArray[np.bool_]",
@@ -370,12 +370,12 @@ def gather_records(
             continue
         start = int(columns[_BATCH_POSITION, row]) - buffer_position
         last = start + int(columns[_BATCH_SIZE, row])
-        found, code, _ = scan_records(buffer, start + _OVERHEAD, last, _ALL, out[:, records:], 1)
-        if code == OK and found != columns[_RECORDS_COUNT, row]:
+        gathered, code, _ = scan_records(buffer, start + _OVERHEAD, last, _ALL, out[:, records:], 1)
+        if code == OK and gathered != columns[_RECORDS_COUNT, row]:
             code = COUNT_LIE
         if code != OK:
             return row, records, code
-        for index in range(records, records + found):
+        for index in range(records, records + gathered):
             batch_of[index] = row
-        records += found
+        records += gathered
     return end, records, OK

@@ -261,7 +261,7 @@ class _PassingBytes:
         self.at += size
         return True
 
-    def varint(self, kernel: Kernel, end: int | None) -> tuple[int, int]:
+    def varint(self, kernel: Kernel[tuple[int, int]], end: int | None) -> tuple[int, int]:
         """(value, OK or error) of the varint at hand, read by `kernel`; it may not pass payload position `end`."""
         self.hold(_VARINT_BYTES)
         limit = len(self.window) if end is None else min(len(self.window), self.at + end - self.position)

@@ -1,10 +1,23 @@
 """Records of `__consumer_offsets`: keys, OffsetCommitValue.json and GroupMetadataValue.json in all their versions."""
 
-from typing import Any, Final
+from typing import BinaryIO, Final
 
-from construct import Construct, ConstructError, Int8sb, Int16sb, Int16ub, Int32sb, Int64sb, Struct, stream_read, stream_write
+from construct import (
+    Construct,
+    ConstructError,
+    Container,
+    Int8sb,
+    Int16sb,
+    Int16ub,
+    Int32sb,
+    Int64sb,
+    Struct,
+    stream_read,
+    stream_write,
+)
 
 from kafka_forensics.model.coordinators import GROUP_METADATA_TYPE, MEMBER_TYPES, OFFSET_COMMIT_TYPES
+from kafka_forensics.model.json_objects import Json
 from kafka_forensics.parsers.spec.flexible import (
     COMPACT_STRING,
     NULLABLE_SHORT_STRING,
@@ -31,7 +44,7 @@ class SizedBytes(Construct):
         self.compact = compact
         self.nullable = nullable
 
-    def _parse(self, stream: Any, context: Any, path: str) -> bytes | None:
+    def _parse(self, stream: BinaryIO, context: Container, path: str) -> bytes | None:
         if self.compact:
             length = UNSIGNED_VARINT._parse(stream, context, path) - 1
         else:
@@ -43,7 +56,7 @@ class SizedBytes(Construct):
         data: bytes = stream_read(stream, length, path)
         return data
 
-    def _build(self, obj: bytes | None, stream: Any, context: Any, path: str) -> bytes | None:
+    def _build(self, obj: bytes | None, stream: BinaryIO, context: Container, path: str) -> bytes | None:
         length = -1 if obj is None else len(obj)
         if self.compact:
             UNSIGNED_VARINT._build(length + 1, stream, context, path)
@@ -60,7 +73,7 @@ MEMBER_KEY: Final = Struct("record_type" / Int16sb, "group" / SHORT_STRING, "mem
 """Keys of the new groups' members; of type 16 the last field is a regular expression."""
 
 
-def _offset_commit(version: int) -> Any:
+def _offset_commit(version: int) -> Struct:
     flexible = version >= 4
     fields = ["version" / Int16sb, "offset" / Int64sb]
     fields += ["leader_epoch" / Int32sb] if version >= 3 else []
@@ -74,7 +87,7 @@ OFFSET_COMMIT_VALUES: Final = tuple(_offset_commit(version) for version in range
 """By version; tag 0 of version 4 is the topic's id (16 bytes)."""
 
 
-def _group_metadata(version: int) -> Any:
+def _group_metadata(version: int) -> Struct:
     flexible = version >= 4
     string = COMPACT_STRING if flexible else SHORT_STRING
     nullable = NULLABLE_STRING if flexible else NULLABLE_SHORT_STRING
@@ -102,14 +115,14 @@ GROUP_METADATA_VALUES: Final = tuple(_group_metadata(version) for version in ran
 """By version."""
 
 
-def key_layout(record_type: int) -> Any:
+def key_layout(record_type: int) -> Struct:
     """The layout of keys of a record type; of unknown ones, as far as the group."""
     if record_type in OFFSET_COMMIT_TYPES:
         return OFFSET_COMMIT_KEY
     return MEMBER_KEY if record_type in MEMBER_TYPES else GROUP_KEY
 
 
-def value_layout(record_type: int, version: int) -> Any | None:
+def value_layout(record_type: int, version: int) -> Struct | None:
     """The layout of values of a record type and version; None for those that are only named and measured."""
     layouts = {GROUP_METADATA_TYPE: GROUP_METADATA_VALUES} | dict.fromkeys(OFFSET_COMMIT_TYPES, OFFSET_COMMIT_VALUES)
     known = layouts.get(record_type, ())
@@ -124,7 +137,7 @@ USER_DATA: Final = SizedBytes(nullable=True)
 _PARTITIONS: Final = CountedArray(Struct("topic" / SHORT_STRING, "partitions" / CountedArray(Int32sb)))
 
 
-def _subscription(version: int) -> Any:
+def _subscription(version: int) -> Struct:
     fields = ["version" / Int16sb, "topics" / CountedArray(SHORT_STRING), "user_data" / USER_DATA]
     fields += ["owned_partitions" / _PARTITIONS] if version >= 1 else []
     fields += ["generation_id" / Int32sb] if version >= 2 else []
@@ -298,7 +311,7 @@ EARLY_SHARE_STATE_VALUES: Final[dict[int, Flexible]] = {
 """The same in the preview of Kafka 4.0."""
 
 
-def read_value(layout: Flexible, value: bytes) -> tuple[dict[str, Any], int] | None:
+def read_value(layout: Flexible, value: bytes) -> tuple[Json, int] | None:
     """(fields, bytes behind them) of a value of version 0; None if it is not laid out so."""
     if value[:2] != b"\0\0":
         return None
@@ -309,7 +322,7 @@ def read_value(layout: Flexible, value: bytes) -> tuple[dict[str, Any], int] | N
     return plain(read.fields), read.rest
 
 
-def write_value(layout: Flexible, fields: dict[str, Any]) -> bytes:
+def write_value(layout: Flexible, fields: Json) -> bytes:
     """The value of version 0 with these fields; tagged ones that are not among them are left out."""
     return b"\0\0" + bytes(layout.build(fields))
 
@@ -317,7 +330,7 @@ def write_value(layout: Flexible, fields: dict[str, Any]) -> bytes:
 class _Rest(Construct):
     """How many bytes are left."""
 
-    def _parse(self, stream: Any, _context: Any, _path: str) -> int:
+    def _parse(self, stream: BinaryIO, _context: Container, _path: str) -> int:
         return len(stream.read())
 
 

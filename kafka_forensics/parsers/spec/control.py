@@ -1,9 +1,10 @@
 """What control records hold: ControlRecordType, EndTxnMarker.json, and KRaft's flexible messages (all of schema version 0)."""
 
-from typing import Any, Final
+from typing import Final
 
 from construct import ConstructError, Int16sb, Int16ub, Int32sb, Int64sb, Struct
 
+from kafka_forensics.model.json_objects import Json
 from kafka_forensics.parsers.spec.flexible import COMPACT_STRING, TAGGED_FIELDS, UUID, CompactArray, plain
 
 CONTROL_RECORD_KEY: Final = Struct("version" / Int16sb, "type" / Int16sb)
@@ -65,7 +66,7 @@ CONTROL_RECORD_VALUES: Final = (
 """Layout of the value by control record type."""
 
 
-def read_control_value(control_record_type: int, value: bytes) -> dict[str, Any] | None:
+def read_control_value(control_record_type: int, value: bytes) -> Json | None:
     """Fields of a control record's value, nested structures as dicts, uuids as bytes; None if it is not laid out so.
 
     Bytes behind the last field are ignored, as Kafka's readers ignore them.
@@ -74,5 +75,5 @@ def read_control_value(control_record_type: int, value: bytes) -> dict[str, Any]
         fields = CONTROL_RECORD_VALUES[control_record_type].parse(value)
     except ConstructError:
         return None
-    found: dict[str, Any] = plain(fields)
-    return found
+    values: Json = plain(fields)
+    return values

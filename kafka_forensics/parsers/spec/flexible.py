@@ -7,17 +7,18 @@ Exact and slow; nothing is allocated from a declared length before its bytes exi
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from dataclasses import dataclass
 from io import BytesIO
-from typing import Any, Final
+from typing import Any, BinaryIO, Final
 
-from construct import Bytes, Construct, ConstructError, ExprAdapter, Renamed, StringError, stream_read, stream_write
+from construct import Bytes, Construct, ConstructError, Container, ExprAdapter, Renamed, StringError, stream_read, stream_write
 
+from kafka_forensics.model.json_objects import Json
 from kafka_forensics.parsers.spec.record_batch import LengthError, OverlongVarintError, encode_unsigned
 
 
 class UnsignedVarint(Construct):
     """An LEB128 integer of 32 bits without zig-zag, at most 5 bytes."""
 
-    def _parse(self, stream: Any, _context: Any, path: str) -> int:
+    def _parse(self, stream: BinaryIO, _context: Container, path: str) -> int:
         raw = 0
         for index in range(5):
             byte = stream_read(stream, 1, path)[0]
@@ -26,7 +27,7 @@ class UnsignedVarint(Construct):
                 return raw & 0xFFFFFFFF
         raise OverlongVarintError("varint longer than 5 bytes", path=path)
 
-    def _build(self, obj: int, stream: Any, _context: Any, path: str) -> int:
+    def _build(self, obj: int, stream: BinaryIO, _context: Container, path: str) -> int:
         encoded = encode_unsigned(obj)
         stream_write(stream, encoded, len(encoded), path)
         return obj
@@ -35,7 +36,7 @@ class UnsignedVarint(Construct):
 UNSIGNED_VARINT: Final = UnsignedVarint()
 
 
-def read_text(stream: Any, length: int, path: str) -> str:
+def read_text(stream: BinaryIO, length: int, path: str) -> str:
     """`length` bytes of UTF-8, `length` ≥ 0."""
     data: bytes = stream_read(stream, length, path)
     try:
@@ -44,13 +45,13 @@ def read_text(stream: Any, length: int, path: str) -> str:
         raise StringError(f"not UTF-8: {error.reason}", path=path) from error
 
 
-def read_elements(element: Any, count: int, stream: Any, path: str, *, nullable: bool) -> list[Any] | None:
+def read_elements(element: Construct, count: int, stream: BinaryIO, path: str, *, nullable: bool) -> list[object] | None:
     """`count` elements, none of which is empty; a negative count is null, an error unless `nullable`."""
     if count < 0:
         if nullable:
             return None
         raise LengthError("null where an array must be", path=path)
-    elements: list[Any] = []
+    elements: list[object] = []
     while len(elements) < count:
         elements.append(element.parse_stream(stream))
     return elements
@@ -65,10 +66,10 @@ def plain(value: Any) -> Any:
     return value
 
 
-def parsed(layout: Any, data: bytes) -> dict[str, Any] | str:
+def parsed(layout: Construct, data: bytes) -> Json | str:
     """The fields that `data` begins with, as `plain` gives them; or what is wrong with it."""
     try:
-        fields: dict[str, Any] = plain(layout.parse(data))
+        fields: Json = plain(layout.parse(data))
     except ConstructError as error:
         return str(error).partition("\n")[0]
     return fields
@@ -122,7 +123,7 @@ class CompactString(Construct):
         super().__init__()
         self.nullable = nullable
 
-    def _parse(self, stream: Any, context: Any, path: str) -> str | None:
+    def _parse(self, stream: BinaryIO, context: Container, path: str) -> str | None:
         length = UNSIGNED_VARINT._parse(stream, context, path) - 1
         if length < 0:
             if self.nullable:
@@ -130,7 +131,7 @@ class CompactString(Construct):
             raise LengthError("null where a string must be", path=path)
         return read_text(stream, length, path)
 
-    def _build(self, obj: str | None, stream: Any, context: Any, path: str) -> str | None:
+    def _build(self, obj: str | None, stream: BinaryIO, context: Container, path: str) -> str | None:
         if obj is None and self.nullable:
             UNSIGNED_VARINT._build(0, stream, context, path)
             return None
@@ -145,16 +146,16 @@ class CompactString(Construct):
 class CompactArray(Construct):
     """Count + 1 as an unsigned varint, then the elements, none of which is empty; 0 is null, an error unless `nullable`."""
 
-    def __init__(self, element: Any, *, nullable: bool = False) -> None:
+    def __init__(self, element: Construct, *, nullable: bool = False) -> None:
         super().__init__()
         self.element = element
         self.nullable = nullable
 
-    def _parse(self, stream: Any, context: Any, path: str) -> list[Any] | None:
+    def _parse(self, stream: BinaryIO, context: Container, path: str) -> list[object] | None:
         count = UNSIGNED_VARINT._parse(stream, context, path) - 1
         return read_elements(self.element, count, stream, path, nullable=self.nullable)
 
-    def _build(self, obj: list[Any] | None, stream: Any, context: Any, path: str) -> list[Any] | None:
+    def _build(self, obj: list[object] | None, stream: BinaryIO, context: Container, path: str) -> list[object] | None:
         if obj is None and self.nullable:
             UNSIGNED_VARINT._build(0, stream, context, path)
             return None
@@ -169,7 +170,7 @@ class CompactArray(Construct):
 class TaggedFields(Construct):
     """The section that ends every flexible structure: count, then tag, size and bytes of each; tags rise."""
 
-    def _parse(self, stream: Any, context: Any, path: str) -> dict[int, bytes]:
+    def _parse(self, stream: BinaryIO, context: Container, path: str) -> dict[int, bytes]:
         fields: dict[int, bytes] = {}
         last = -1
         for _ in range(UNSIGNED_VARINT._parse(stream, context, path)):
@@ -181,7 +182,7 @@ class TaggedFields(Construct):
             last = tag
         return fields
 
-    def _build(self, obj: dict[int, bytes] | None, stream: Any, context: Any, path: str) -> dict[int, bytes]:
+    def _build(self, obj: dict[int, bytes] | None, stream: BinaryIO, context: Container, path: str) -> dict[int, bytes]:
         fields = obj or {}
         UNSIGNED_VARINT._build(len(fields), stream, context, path)
         for tag in sorted(fields):
@@ -206,7 +207,7 @@ class Tag:
     number: int
     name: str
     layout: Construct
-    default: Any
+    default: object
 
 
 def whole(layout: Construct, data: bytes) -> Any:
@@ -226,13 +227,13 @@ class Flexible(Construct):
         self.fields = fields
         self.tags = tuple(field for field in fields if isinstance(field, Tag))
 
-    def _parse(self, stream: Any, context: Any, path: str) -> dict[str, Any]:
-        found = {field.name: field.parse_stream(stream) for field in self.fields if not isinstance(field, Tag)}
+    def _parse(self, stream: BinaryIO, context: Container, path: str) -> Json:
+        values = {field.name: field.parse_stream(stream) for field in self.fields if not isinstance(field, Tag)}
         tagged = TAGGED_FIELDS._parse(stream, context, path)
-        found |= {tag.name: whole(tag.layout, tagged[tag.number]) for tag in self.tags if tag.number in tagged}
-        return {field.name: found[field.name] for field in self.fields if field.name in found}
+        values |= {tag.name: whole(tag.layout, tagged[tag.number]) for tag in self.tags if tag.number in tagged}
+        return {field.name: values[field.name] for field in self.fields if field.name in values}
 
-    def _build(self, obj: dict[str, Any], stream: Any, context: Any, path: str) -> dict[str, Any]:
+    def _build(self, obj: Json, stream: BinaryIO, context: Container, path: str) -> Json:
         for field in self.fields:
             if not isinstance(field, Tag):
                 field.build_stream(obj[field.name], stream)
@@ -249,14 +250,14 @@ class NullableStruct(Construct):
         self.layout = layout
         self.tagged = tagged
 
-    def _parse(self, stream: Any, context: Any, path: str) -> dict[str, Any] | None:
+    def _parse(self, stream: BinaryIO, context: Container, path: str) -> Json | None:
         if self.tagged:
             is_there = 0 < UNSIGNED_VARINT._parse(stream, context, path) < 1 << 31
         else:
             is_there = stream_read(stream, 1, path)[0] < 0x80
         return self.layout._parse(stream, context, path) if is_there else None
 
-    def _build(self, obj: dict[str, Any] | None, stream: Any, context: Any, path: str) -> dict[str, Any] | None:
+    def _build(self, obj: Json | None, stream: BinaryIO, context: Container, path: str) -> Json | None:
         stream_write(stream, b"\1" if obj is not None else b"\0" if self.tagged else b"\xff", 1, path)
         if obj is not None:
             self.layout._build(obj, stream, context, path)

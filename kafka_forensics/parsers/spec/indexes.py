@@ -1,7 +1,7 @@
 """`.snapshot`: state of every producer before an offset (ProducerSnapshot.json, version 1)."""
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import Final
 
 from construct import ConstructError, GreedyRange, Int16sb, Int32sb, Int32ub, Int64sb, Struct
 
@@ -34,7 +34,7 @@ def parse_entries(layout: Struct, data: bytes) -> list[dict[str, int]]:
     return [{name: entry[name] for name in entry if name != "_io"} for entry in GreedyRange(layout).parse(data)]
 
 
-def build_entries(layout: Struct, entries: Iterable[Mapping[str, Any]]) -> bytes:
+def build_entries(layout: Struct, entries: Iterable[Mapping[str, object]]) -> bytes:
     """The bytes of `entries`, each a mapping of every name of `layout`; raises FormatError for a number that does not fit."""
     try:
         return b"".join(layout.build(dict(entry)) for entry in entries)

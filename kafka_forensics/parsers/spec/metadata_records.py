@@ -7,10 +7,11 @@ Kafka, all flexible from version 0). Exact and slow; `parsers.metadata_log` is t
 from base64 import b64decode, b64encode
 from dataclasses import dataclass
 from io import BytesIO
-from typing import Any, Final
+from typing import Final
 
 from construct import Construct, ConstructError, ExprAdapter, Flag, Float64b, Int8sb, Int16sb, Int16ub, Int32sb, Int64sb, Struct
 
+from kafka_forensics.model.json_objects import Json
 from kafka_forensics.parsers.spec.consumer_offsets import SizedBytes
 from kafka_forensics.parsers.spec.flexible import (
     COMPACT_STRING,
@@ -199,7 +200,7 @@ MESSAGES: Final[dict[int, tuple[Message, ...]]] = {
 """apiKey → layout of each version from 0 up."""
 
 
-def read_metadata_record(value: bytes) -> tuple[int, int, dict[str, Any]] | None:
+def read_metadata_record(value: bytes) -> tuple[int, int, Json] | None:
     """(apiKey, version, fields) of a record's value, ids as 16 bytes; None if it is not laid out so, to the last byte."""
     stream = BytesIO(value)
     try:
@@ -217,7 +218,7 @@ def read_metadata_record(value: bytes) -> tuple[int, int, dict[str, Any]] | None
     return None if stream.read(1) else (frame.api_key, frame.version, fields)
 
 
-def write_metadata_record(api_key: int, version: int, fields: dict[str, Any]) -> bytes:
+def write_metadata_record(api_key: int, version: int, fields: Json) -> bytes:
     """The value of a record of this kind; tagged fields that are missing or have their default are left out, as Kafka does."""
     message = MESSAGES[api_key][version]
     tagged = {

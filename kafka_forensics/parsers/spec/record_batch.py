@@ -1,11 +1,12 @@
 """The 61-byte header of a magic 2 batch (DefaultRecordBatch), as one declaration."""
 
-from typing import Any, Final
+from typing import BinaryIO, Final
 
 from construct import (
     Bytes,
     Construct,
     ConstructError,
+    Container,
     If,
     Int8sb,
     Int16sb,
@@ -22,6 +23,7 @@ from construct import (
 )
 
 from kafka_forensics.model.constants import LEGACY_V0_OVERHEAD, LEGACY_V1_OVERHEAD, LOG_OVERHEAD, RECORD_BATCH_OVERHEAD
+from kafka_forensics.model.json_objects import Json
 
 RECORD_BATCH_HEADER: Final = Struct(
     "base_offset" / Int64sb,
@@ -67,7 +69,7 @@ class ZigZag(Construct):
         self.bits = bits
         self.max_size = (bits + 6) // 7
 
-    def _parse(self, stream: Any, _context: Any, path: str) -> int:
+    def _parse(self, stream: BinaryIO, _context: Container, path: str) -> int:
         raw = 0
         for index in range(self.max_size):
             byte = stream_read(stream, 1, path)[0]
@@ -77,7 +79,7 @@ class ZigZag(Construct):
                 return (raw >> 1) ^ -(raw & 1)
         raise OverlongVarintError(f"varint longer than {self.max_size} bytes", path=path)
 
-    def _build(self, obj: int, stream: Any, _context: Any, path: str) -> int:
+    def _build(self, obj: int, stream: BinaryIO, _context: Container, path: str) -> int:
         if not -(1 << (self.bits - 1)) <= obj < 1 << (self.bits - 1):
             raise IntegerError(f"{obj} does not fit {self.bits} bits", path=path)
         encoded = encode_zigzag(obj)
@@ -111,7 +113,7 @@ class VarintBytes(Construct):
         super().__init__()
         self.nullable = nullable
 
-    def _parse(self, stream: Any, context: Any, path: str) -> bytes | None:
+    def _parse(self, stream: BinaryIO, context: Container, path: str) -> bytes | None:
         length = VARINT._parse(stream, context, path)
         if length >= 0:
             return read_sized(stream, length, path)
@@ -119,14 +121,14 @@ class VarintBytes(Construct):
             raise LengthError("negative length", path=path)
         return None
 
-    def _build(self, obj: bytes | None, stream: Any, context: Any, path: str) -> bytes | None:
+    def _build(self, obj: bytes | None, stream: BinaryIO, context: Container, path: str) -> bytes | None:
         VARINT._build(-1 if obj is None else len(obj), stream, context, path)
         if obj is not None:
             stream_write(stream, obj, len(obj), path)
         return obj
 
 
-def read_sized(stream: Any, length: int, path: str) -> bytes:
+def read_sized(stream: BinaryIO, length: int, path: str) -> bytes:
     """`length` bytes of `stream`. Raises LengthError if there are fewer."""
     data: bytes = stream.read(length) if length >= 0 else b""
     if len(data) != length:
@@ -141,16 +143,16 @@ RECORD_HEADER: Final = Struct("key" / VarintBytes(nullable=False), "value" / Var
 class Headers(Construct):
     """A varint count and that many headers; a count below 0 is an error."""
 
-    def _parse(self, stream: Any, context: Any, path: str) -> list[Any]:
+    def _parse(self, stream: BinaryIO, context: Container, path: str) -> list[object]:
         count = VARINT._parse(stream, context, path)
         if not 0 <= count <= stream_size(stream) - stream_tell(stream, path):
             raise LengthError("more headers than bytes, or fewer than none", path=path)
-        headers: list[Any] = []
+        headers: list[object] = []
         while len(headers) < count:
             headers.append(RECORD_HEADER.parse_stream(stream))
         return headers
 
-    def _build(self, obj: list[dict[str, Any]], stream: Any, context: Any, path: str) -> list[dict[str, Any]]:
+    def _build(self, obj: list[Json], stream: BinaryIO, context: Container, path: str) -> list[Json]:
         VARINT._build(len(obj), stream, context, path)
         for header in obj:
             RECORD_HEADER.build_stream(header, stream)
@@ -171,14 +173,14 @@ RECORD_BODY: Final = Struct(
 class SizedRecord(Construct):
     """A record in its stream: a varint that cannot be null, then that many bytes; cut anywhere, its length is at fault."""
 
-    def _parse(self, stream: Any, context: Any, path: str) -> bytes:
+    def _parse(self, stream: BinaryIO, context: Container, path: str) -> bytes:
         try:
             length = VARINT._parse(stream, context, path)
         except StreamError as error:
             raise LengthError("length cut short", path=path) from error
         return read_sized(stream, length, path)
 
-    def _build(self, obj: bytes, stream: Any, context: Any, path: str) -> bytes:
+    def _build(self, obj: bytes, stream: BinaryIO, context: Container, path: str) -> bytes:
         VARINT._build(len(obj), stream, context, path)
         stream_write(stream, obj, len(obj), path)
         return obj

@@ -23,6 +23,7 @@ from kafka_forensics.folding.fold_split import Merged
 from kafka_forensics.folding.keys import KeyAnswer, KeyQuestion
 from kafka_forensics.model.changes import UNREADABLE, Change, ChangeKind
 from kafka_forensics.model.findings import Finding
+from kafka_forensics.model.json_objects import Json
 from kafka_forensics.model.results import Incomplete, PartitionSummary, Read
 from kafka_forensics.rereading.reader import LogReader
 
@@ -263,14 +264,14 @@ def _cleaned(
     return [row], keys_lost(old, new, tally, between)
 
 
-def _taken(swept: "Swept", start: int, end: int) -> tuple[int, dict[str, Any]]:
+def _taken(swept: "Swept", start: int, end: int) -> tuple[int, Json]:
     """How many records are there no more, of each sort, and why those of a key are not."""
     from kafka_forensics.analysis.compaction import EXPLANATIONS, REASONS
 
     tally = swept.keys.tally
     names = ("records", "aborted", "keyless", "markers")
     gone = {name: (counts := swept.counted(name, start, end))[0] - counts[1] for name in names}
-    evidence: dict[str, Any] = {"keys": tally.keys, **{name: amount for name, amount in gone.items() if amount}}
+    evidence: Json = {"keys": tally.keys, **{name: amount for name, amount in gone.items() if amount}}
     evidence |= {f"keys_{name}": tally.reasons[name] for name in REASONS if tally.reasons[name]}
     evidence |= {f"keys_{name}": tally.explanations[name] for name in EXPLANATIONS if tally.explanations[name]}
     return sum(gone.values()), evidence
@@ -282,7 +283,7 @@ def _whole(
     old: Replica | None,
     new: Replica | None,
     between: Between,
-    evidence: dict[str, Any] | None = None,
+    evidence: Json | None = None,
 ) -> Change:
     """A row about all of a replica that one of the snapshots lacks."""
     known = old or new
@@ -293,7 +294,7 @@ def _whole(
     counts = Counts(framing.batches, framing.records, framing.bytes_decoded) if known.read is Read.WHOLE else None
     if known.read is Read.NONE:
         kind, reason, offsets, epochs = ChangeKind.NOT_COMPARED, UNREADABLE, (0, 0), ()
-    more: dict[str, Any] = {"reason": reason, "evidence": evidence or {}, "leader_epochs": epochs}
+    more: Json = {"reason": reason, "evidence": evidence or {}, "leader_epochs": epochs}
     return change(kind, offsets, old, new, between, counts=counts, **more)
 
 
@@ -304,7 +305,7 @@ def _why_topic_gone(topic_id: str | None, word: Word) -> str | None:
     return "topic_recreated" if word.topic_ids - {topic_id} else "topic_deleted"
 
 
-def _why_gone(old: Replica, new: Replica | None, older: At, newer: At) -> tuple[ChangeKind, str, dict[str, Any]]:
+def _why_gone(old: Replica, new: Replica | None, older: At, newer: At) -> tuple[ChangeKind, str, Json]:
     """Why the newer snapshot has no such replica, or only one of another topic."""
     broker, word = old.broker, newer.word
     if new is None and broker not in newer.disks.by_broker:
@@ -327,7 +328,7 @@ def _why_gone(old: Replica, new: Replica | None, older: At, newer: At) -> tuple[
     return ChangeKind.DELETED, "replica_gone", _if_any("brokers", others)
 
 
-def _if_any(name: str, values: list[Any]) -> dict[str, Any]:
+def _if_any(name: str, values: list[Any]) -> Json:
     return {name: values} if values else {}
 
 
@@ -406,7 +407,7 @@ class ChangeAnswer:
 
     answers: list[SliceAnswer | None]
     compared: PartitionChanges
-    asked: list[KeyQuestion] = field(default_factory=list)
+    questions: list[KeyQuestion] = field(default_factory=list)
     """What must be answered first, as in a `SliceAnswer`."""
 
 
@@ -458,7 +459,7 @@ def judge_changes(common: bytes, rows: Iterator[StretchRow], *, strict: bool = F
         times.append(At(disks, word, merged, summary, inputs_of(part, scan.around).evidence))
     compared = partition_changes(times, known.scans[0].key, apart)
     if apart is not None and apart.is_waiting:
-        return pack(ChangeAnswer([], PartitionChanges(), apart.asked))
+        return pack(ChangeAnswer([], PartitionChanges(), apart.questions))
     seen = {gap for answer in answers if answer is not None for gap in (*answer.incomplete, *answer.noticed.incomplete)}
     seen.update(() if apart is None else apart.gaps())
     for gap in compared.incomplete if strict else ():

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby, pairwise
 from typing import Final
 
+from kafka_forensics.analysis.catalogue import on_premises
 from kafka_forensics.analysis.internal_topics import Witnesses
 from kafka_forensics.compiled import use_compiled, worth_compiling
 from kafka_forensics.engine.local import Progress, folded_replicas, partition_of
@@ -360,6 +361,5 @@ def newest_change_ms(inputs: Inputs) -> int:
 
 
 def _doubted(finding: Finding, note: str) -> Finding:
-    evidence = finding.evidence | {"premises": [*finding.evidence.get("premises", ()), note]}
     severity = finding.severity if finding.severity is Severity.INFO else Severity.WARNING
-    return replace(finding, severity=severity, confidence=Confidence.SUSPECTED, evidence=evidence)
+    return replace(on_premises(finding, [note]), severity=severity, confidence=Confidence.SUSPECTED)

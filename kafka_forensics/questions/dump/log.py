@@ -13,6 +13,7 @@ from kafka_forensics.model.constants import (
     compression_name,
     control_record_name,
 )
+from kafka_forensics.model.json_objects import Json
 from kafka_forensics.parsers.internal_topics import teller
 from kafka_forensics.parsers.log import MAX_BATCH_BYTES, SegmentReader, decode_batch, inspector, parse_control_record
 from kafka_forensics.questions.dump.inputs import DumpFile, DumpOptions
@@ -222,7 +223,7 @@ class _Judge:
             self._states = RecordStates(self._log, goes_on=self._file.goes_on, next_base_offset=self._file.reach)
         return self._states.state(attributes, producer_id, column[BatchColumn.POSITION])
 
-    def meaning(self, record: Record, *, payloads: bool) -> dict[str, Any] | None:
+    def meaning(self, record: Record, *, payloads: bool) -> Json | None:
         """The fields of an internal topic's record, None of any other topic."""
         return None if self._tell is None else self._tell(record.key, record.value, payloads)
 
@@ -271,7 +272,7 @@ def _record_rows(column: list[int], batch: bytes | None, options: DumpOptions, j
         yield damage_row(problem, options)
 
 
-def _control(record: Record) -> tuple[str, int | None, dict[str, Any] | None]:
+def _control(record: Record) -> tuple[str, int | None, Json | None]:
     """What a control record says: its type, the coordinator epoch of a marker, and what else stands in it."""
     control = parse_control_record(record.key, record.value)
     detail = {name: plain(value) for name, value in control.fields.items() if name != "tagged_fields"}

@@ -2,15 +2,20 @@
 
 import json
 from collections.abc import Callable, Iterator
+from dataclasses import astuple, fields
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from kafka_forensics.model.batches import Damage
 from kafka_forensics.model.constants import (
     INDEX_ENTRY_SIZE,
     PRODUCER_SNAPSHOT_ENTRY_SIZE,
+    PRODUCER_SNAPSHOT_HEADER_SIZE,
     TIME_INDEX_ENTRY_SIZE,
     TXN_INDEX_ENTRY_SIZE,
 )
+from kafka_forensics.model.files import ProducerEntry
+from kafka_forensics.model.json_objects import Json
 from kafka_forensics.parsers.bounded import DamageList, read_text
 from kafka_forensics.parsers.checkpoints import (
     parse_clean_shutdown,
@@ -34,21 +39,11 @@ _OWN: Final[dict[FileKind, tuple[str, ...]]] = {
     FileKind.INDEX: ("offset", "log_position"),
     FileKind.TIME_INDEX: ("timestamp", "offset"),
     FileKind.TRANSACTION_INDEX: ("version", "producer_id", "first_offset", "last_offset", "last_stable_offset"),
-    FileKind.PRODUCER_SNAPSHOT: (
-        "producer_id",
-        "producer_epoch",
-        "last_sequence",
-        "last_offset",
-        "offset_delta",
-        "timestamp",
-        "coordinator_epoch",
-        "current_txn_first_offset",
-    ),
+    FileKind.PRODUCER_SNAPSHOT: tuple(field.name for field in fields(ProducerEntry)),
     FileKind.LEADER_EPOCH_CHECKPOINT: ("leader_epoch", "start_offset"),
     **dict.fromkeys(OFFSET_CHECKPOINTS, ("topic", "partition", "offset")),
 }
 """Columns between where a row lies and its `detail`; of files not named here, `name` and `value`."""
-_SNAPSHOT_HEADER_SIZE: Final = 10
 _MAX_QUORUM_STATE_BYTES: Final = 1 << 20
 
 
@@ -101,19 +96,9 @@ def _time_index(data: "ByteFile", file: DumpFile, options: DumpOptions) -> Entri
 
 
 def _transaction_index(data: "ByteFile", _file: DumpFile, options: DumpOptions) -> Entries:
-    index = parse_transaction_index(data)
+    index, own = parse_transaction_index(data), attrgetter(*_OWN[FileKind.TRANSACTION_INDEX])
     rows = (
-        (
-            "entry",
-            entry.position,
-            TXN_INDEX_ENTRY_SIZE,
-            entry.version,
-            entry.producer_id,
-            entry.first_offset,
-            entry.last_offset,
-            entry.last_stable_offset,
-            None,
-        )
+        ("entry", entry.position, TXN_INDEX_ENTRY_SIZE, *own(entry), None)
         for entry in index.entries
         if options.overlaps(entry.first_offset, entry.last_offset)
     )
@@ -126,23 +111,10 @@ def _producer_snapshot(data: "ByteFile", file: DumpFile, _options: DumpOptions) 
     def rows() -> Iterator[Row]:
         if snapshot.version >= 0:
             detail = {"version": snapshot.version, "crc": snapshot.crc, "crc_computed": snapshot.crc_computed}
-            yield ("header", 0, _SNAPSHOT_HEADER_SIZE, *(None,) * len(_OWN[FileKind.PRODUCER_SNAPSHOT]), detail)
+            yield ("header", 0, PRODUCER_SNAPSHOT_HEADER_SIZE, *(None,) * len(_OWN[FileKind.PRODUCER_SNAPSHOT]), detail)
         for row, entry in enumerate(snapshot.entries):
-            position = _SNAPSHOT_HEADER_SIZE + row * PRODUCER_SNAPSHOT_ENTRY_SIZE
-            yield (
-                "entry",
-                position,
-                PRODUCER_SNAPSHOT_ENTRY_SIZE,
-                entry.producer_id,
-                entry.producer_epoch,
-                entry.last_sequence,
-                entry.last_offset,
-                entry.offset_delta,
-                entry.timestamp,
-                entry.coordinator_epoch,
-                entry.current_txn_first_offset,
-                None,
-            )
+            position = PRODUCER_SNAPSHOT_HEADER_SIZE + row * PRODUCER_SNAPSHOT_ENTRY_SIZE
+            yield ("entry", position, PRODUCER_SNAPSHOT_ENTRY_SIZE, *astuple(entry), None)
 
     return rows(), snapshot.damage, 0
 
@@ -173,7 +145,7 @@ def _properties(kind: FileKind, data: "ByteFile") -> tuple[list[tuple[str, Any]]
     """(name, value) of what a file says of itself, absent ones left out, and its damage."""
     if kind is FileKind.META_PROPERTIES:
         meta = parse_meta_properties(data)
-        named: dict[str, Any] = {
+        named: Json = {
             "version": meta.version,
             "node_id": meta.node_id,
             "cluster_id": meta.cluster_id,
@@ -191,7 +163,7 @@ def _properties(kind: FileKind, data: "ByteFile") -> tuple[list[tuple[str, Any]]
     return [pair for pair in named.items() if pair[1] is not None], damage
 
 
-def _quorum_state(data: "ByteFile") -> tuple[dict[str, Any], list[Damage]]:
+def _quorum_state(data: "ByteFile") -> tuple[Json, list[Damage]]:
     """The fields of a `quorum-state` (FileQuorumStateStore): one JSON object."""
     noted = DamageList("CHECKPOINT_MALFORMED")
     text = read_text(data, noted, _MAX_QUORUM_STATE_BYTES).data

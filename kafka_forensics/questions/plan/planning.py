@@ -26,8 +26,8 @@ from kafka_forensics.evidence.inputs import Inputs, broker_order, gather, misnam
 from kafka_forensics.evidence.ledger import NOT_READ, ExpectedReplica, Presence
 from kafka_forensics.evidence.options import ScanOptions, listed
 from kafka_forensics.judging.absence import may_delete, unknown_to_controller, voters_end
-from kafka_forensics.judging.environment import identity_groups
 from kafka_forensics.judging.partitions import PartitionResult
+from kafka_forensics.judging.topic_ids import identity_groups
 from kafka_forensics.model.batches import HARMLESS_TAILS, BatchColumn
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
 from kafka_forensics.model.controller import ControllerHistory, PartitionControl

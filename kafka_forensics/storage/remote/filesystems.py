@@ -4,10 +4,11 @@ pyarrow and fsspec are imported when a URI is opened and not before: they cost m
 """
 
 import os
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 from kafka_forensics.errors import SourceError, UsageError
+from kafka_forensics.model.json_objects import Json
 from kafka_forensics.storage.remote.errors import PAUSES
 from kafka_forensics.storage.remote.options import StorageOptions
 from kafka_forensics.storage.remote.uris import NATIVE, RemotePlace
@@ -53,7 +54,7 @@ def _s3(place: RemotePlace, options: StorageOptions, uploads: bool) -> "tuple[Fi
     _require_known(place, options, ("role_arn", "external_id", "force_virtual_addressing"))
     if (options.secret_key is None) != (options.access_key is None):
         raise UsageError(f"{place.name}: access_key and secret_key go together")
-    given: dict[str, Any] = {"access_key": options.access_key, "secret_key": options.secret_key}
+    given: Json = {"access_key": options.access_key, "secret_key": options.secret_key}
     given |= {
         "session_token": options.session_token,
         "role_arn": options.get("role_arn"),
@@ -82,7 +83,7 @@ def _gs(place: RemotePlace, options: StorageOptions, uploads: bool) -> "tuple[Fi
     from pyarrow.fs import GcsFileSystem
 
     _require_known(place, options, ("access_token", "project"))
-    given: dict[str, Any] = {"endpoint_override": options.endpoint, "scheme": options.scheme, "project_id": options.get("project")}
+    given: Json = {"endpoint_override": options.endpoint, "scheme": options.scheme, "project_id": options.get("project")}
     given["anonymous"] = options.anonymous or None
     if token := options.get("access_token"):
         given |= {"access_token": token, "credential_token_expiration": datetime.now(UTC) + timedelta(hours=1)}
@@ -139,7 +140,7 @@ def _fsspec(place: RemotePlace, options: StorageOptions, _uploads: bool) -> "tup
 
     from kafka_forensics.storage.remote.fsspec_handler import handler_of
 
-    given: dict[str, Any] = dict(options.other)
+    given: Json = dict(options.other)
     query = given.pop("query", None)
     named = {"access_key": options.access_key, "secret_key": options.secret_key, "endpoint": options.endpoint}
     given |= _set(named | {"region": options.region, "session_token": options.session_token})
@@ -164,5 +165,5 @@ def _require_known(place: RemotePlace, options: StorageOptions, known: tuple[str
         raise UsageError(f"{place.scheme}:// has no storage option {unknown[0]}", hint=f"it has {', '.join(every)}")
 
 
-def _set(given: dict[str, Any]) -> dict[str, Any]:
+def _set(given: Json) -> Json:
     return {name: value for name, value in given.items() if value is not None}

@@ -1,5 +1,6 @@
 """Hostile coordinators' logs: work and memory stay within what is kept, and nothing is concluded of what is not."""
 
+from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any
 
@@ -29,7 +30,7 @@ def replay_of(*records: tuple[str, TransactionMetadata], partition: int = 0) -> 
     return replay
 
 
-def judged(log: TransactionLog, producer_id: int, as_of: int | None = None) -> dict[str, Any]:
+def judged(log: TransactionLog, producer_id: int, as_of: int | None = None) -> Mapping[str, Any]:
     """What is said of an open transaction of a producer in `t-0`."""
     numbers = {"first_offset": 0, "last_offset": 1, "first_timestamp": NOW, "last_timestamp": NOW, "last_stable_offset": 0}
     opened: Finding = finding("TXN_OPEN", Place(*P0, 1), {"producer_id": producer_id, "producer_epoch": 0, **numbers})

@@ -79,10 +79,10 @@ class _Player:
     """Draws what happens, and makes it happen."""
 
     def __init__(self, seed: int, protocol: Truncating | None) -> None:
-        self.rng = rng = Random(seed)  # noqa: S311 - a history must be the same every time
+        self.rng = rng = Random(seed)
         drawn = rng.choice(PROTOCOLS_DRAWN)
         chosen = protocol or drawn
-        features = {one for one in FEATURES if rng.random() < 0.5}
+        features = {feature for feature in FEATURES if rng.random() < 0.5}
         self.features = frozenset(features - _NOT_UNDER.get(chosen, set()))
         brokers = tuple(range(1, rng.randint(2, MAX_REPLICAS) + 1))
         self.cluster = Cluster(brokers, chosen, elr_enabled=self.has("elr"), unclean=self.has("unclean") and rng.random() < 0.5)
@@ -90,15 +90,15 @@ class _Player:
         with_transactions = self.has("transactions")
         if with_transactions:
             self.coordinator = Coordinator(version=rng.choice((0, transactions.TV2)), verifies=rng.random() < 0.5)
-        for each in range(2 if with_transactions and rng.random() < 0.5 else 1):
+        for index in range(2 if with_transactions and rng.random() < 0.5 else 1):
             order = tuple(rng.sample(brokers, len(brokers)))
-            partition = self.cluster.create("t", each, order, min_insync_replicas=rng.randint(1, min(2, len(brokers))))
+            partition = self.cluster.create("t", index, order, min_insync_replicas=rng.randint(1, min(2, len(brokers))))
             control.tell(self.cluster, partition)
         self.partitions = list(self.cluster.partitions.values())
         self.producers = [Producer()]
         if self.has("idempotent"):
-            self.producers = [Producer(FIRST_PRODUCER_ID - 1 - one, 0) for one in range(_RANDOM_PRODUCERS)]
-        self.apps = [Producer(transactional_id=f"app-{one}") for one in range(rng.randint(1, 2))] if with_transactions else []
+            self.producers = [Producer(FIRST_PRODUCER_ID - 1 - index, 0) for index in range(_RANDOM_PRODUCERS)]
+        self.apps = [Producer(transactional_id=f"app-{index}") for index in range(rng.randint(1, 2))] if with_transactions else []
         self.acks = [promises.ALL, *(promises.LEADER,) * self.has("acks-1"), *(promises.NONE,) * self.has("acks-0")]
         self.sent: list[tuple[Producer, Sent]] = []
         self.said: list[str] = []
@@ -115,14 +115,14 @@ class _Player:
         for _ in range(8):
             kind: _Kind = _start
             if not self.cluster.dead or self.rng.random() >= 0.15:
-                (kind,) = self.rng.choices([one for one, _ in self.kinds], [weight for _, weight in self.kinds])
+                (kind,) = self.rng.choices([kind for kind, _ in self.kinds], [weight for _, weight in self.kinds])
             if kind in _MAY_ELECT and max(partition.leader_epoch for partition in self.partitions) > _SETTLED:
                 continue
-            what = kind(self)
+            sentence = kind(self)
             if self.coordinator is not None:
                 transactions.complete(self.cluster, self.coordinator)
-            if what:
-                self.said.append(what)
+            if sentence:
+                self.said.append(sentence)
                 return
 
     def partition(self) -> Partition:
@@ -131,7 +131,8 @@ class _Player:
 
     def broker(self, *, running: bool) -> int | None:
         """Any that runs, or any that is dead; None if there is none."""
-        able = [one for one in self.cluster.brokers if (self.cluster.runs(one) if running else one in self.cluster.dead)]
+        cluster = self.cluster
+        able = [broker for broker in cluster.brokers if (cluster.runs(broker) if running else broker in cluster.dead)]
         return self.rng.choice(able) if able else None
 
     def noticed(self) -> bool:
@@ -309,7 +310,7 @@ def _shrink(player: _Player) -> str:
     """Half a minute passes, and leaders put laggards out."""
     player.cluster.tick(player.cluster.replica_lag_time_max_ms + 1)
     gone = [actions.shrink_isr(player.cluster, partition) for partition in player.partitions]
-    return f"shrink {[sorted(each) for each in gone]}" if any(gone) else ""
+    return f"shrink {[sorted(brokers) for brokers in gone]}" if any(gone) else ""
 
 
 def _begin(player: _Player) -> str:
