@@ -63,6 +63,11 @@ def _suspects(finding: Finding) -> bool:
     return finding.kind == "REPLICA_LAGS" and bool(finding.evidence.get("committed"))
 
 
+def _finishes(finding: Finding) -> bool:
+    """Whether a kill came between the renames of a replaced segment: that the start goes on with them is a fact, no alarm."""
+    return finding.kind == "INTERRUPTED_SWAP" and finding.severity is Severity.WARNING and bool(finding.evidence["files_renamed"])
+
+
 @dataclass(frozen=True, slots=True)
 class Cell:
     """One version in one state."""
@@ -93,7 +98,7 @@ class Cell:
         """What is said of partitions to which nothing was done."""
         for finding in self.above_info:
             place = _place(finding)
-            if self.state.touched is not None and (place is None or place not in self.state.touched):
+            if self.state.touched is not None and place not in self.state.touched and not _finishes(finding):
                 yield f"false alarm: {told(finding)}"
 
     def _missed(self) -> Iterator[str]:

@@ -143,7 +143,7 @@ def test_f47_directory_with_an_illegal_name(brokers: Brokers, name: str) -> None
 def test_f47_interrupted_swap(brokers: Brokers) -> None:
     empty_leftovers(brokers, "swap", "cleaned")
     result = verdict(brokers)
-    assert said(result) == [("INTERRUPTED_SWAP", "warning", 2)]
+    assert said(result) == [("INTERRUPTED_SWAP", "info", 2)]
     assert only(result, "INTERRUPTED_SWAP").evidence["count"] == 2
 
 

@@ -96,7 +96,7 @@ def test_f47_leftovers_of_what_the_log_has_say_nothing(brokers: Brokers) -> None
         shutil.copy(path, path.with_name(f"{path.name}.{ending}"))
     path = brokers.file(1, 29)
     shutil.copy(path, path.with_name(f"{path.name}.deleted"))
-    assert said(verdict(brokers)) == [("INTERRUPTED_SWAP", "warning", 2)]
+    assert said(verdict(brokers)) == [("INTERRUPTED_SWAP", "info", 2)]
 
 
 def test_f47_what_the_cleaner_took_is_no_loss(brokers: Brokers) -> None:

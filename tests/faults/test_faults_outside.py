@@ -68,7 +68,7 @@ def test_f47_all_at_once_is_named_and_nothing_else_is_said(tmp_path: Path) -> No
         (brokers.log_dir(2) / name).unlink()
     result = local.scan([str(path) for path in brokers.log_dirs], ScanOptions(jobs=1))
     assert result.incomplete == []
-    assert kinds(result)["INTERRUPTED_SWAP", "warning"] == 1
+    assert kinds(result)["INTERRUPTED_SWAP", "info"] == 1
     replica = next(one for one in result.partitions[0].replicas if one.broker == 2)
     assert replica.recovery is not None
     assert (replica.recovery.starts, replica.recovery.steps[-1]) == (False, f"refuse {55:020d}.log")

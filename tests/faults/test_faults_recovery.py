@@ -200,7 +200,7 @@ def test_f47_in_a_live_copy_the_cleaner_is_at_work(brokers: Brokers, data: bytes
 def test_f47_half_of_a_split_is_thrown_away(brokers: Brokers) -> None:
     half_of_a_split(brokers)
     result = verdict(brokers)
-    assert said(result) == [("INTERRUPTED_SWAP", "warning", 2)]
+    assert said(result) == [("INTERRUPTED_SWAP", "info", 2)]
     assert only(result, "INTERRUPTED_SWAP").evidence["steps"] == [
         f"delete {0:020d}.log.deleted",
         f"delete {55:020d}.log.swap",

@@ -35,6 +35,8 @@ FILES_LISTED: Final = 16
 STEPS_LISTED: Final = 64
 CUTS_LISTED: Final = 32
 """Only a log whose indexes are gone is cut in more places than one."""
+_TEMPORARY: Final = (".cleaned", ".swap", ".deleted")
+"""Files beside a log whose deletion changes nothing of it."""
 REASONS: Final = {
     HEADER_CUT: "header_cut",
     LENGTH_TOO_SMALL: "length_too_small",
@@ -162,8 +164,9 @@ def swap_finding(replica: Replica, facts: LogFacts, steps: list[LoaderStep], swa
     """`INTERRUPTED_SWAP`: what the loader would rename or delete, in order.
 
     `swapped` has the offsets of the `.swap` files by base offset. Critical where live offsets below the high watermark would go and
-    no `.swap` holds them; a cleaner may drop any, so nothing is said of compacted topics. In a copy of a running broker the cleaner
-    was at work, and will end it.
+    no `.swap` holds them; a cleaner may drop any, so nothing is said of compacted topics. Information where the start throws the
+    replacement away and leaves the log as it is, as after a kill while a segment was cleaned; and in a copy of a running broker,
+    where the cleaner was at work and will end it.
     """
     context = replica.context
     names = [name for name in facts.files if name.endswith((".swap", ".cleaned"))]
@@ -176,6 +179,8 @@ def swap_finding(replica: Replica, facts: LogFacts, steps: list[LoaderStep], swa
     }
     if context.live:
         evidence |= {"under_way": True, "capped_by": "--live"}
+        return finding("INTERRUPTED_SWAP", context.place(), evidence, severity=Severity.INFO)
+    if all(step.action == "delete" and step.file.endswith(_TEMPORARY) for step in steps):
         return finding("INTERRUPTED_SWAP", context.place(), evidence, severity=Severity.INFO)
     renamed = {step.to for step in steps if step.action == "rename"}
     going = {step.file for step in steps if step.action == "delete"} | renamed
