@@ -57,7 +57,7 @@ def nearest(name: str, known: Iterable[str], *, cutoff: float = 0.6) -> str | No
     """The one of `known` that a mistyped name was probably meant to be, whatever its case; None if none is like it."""
     from difflib import get_close_matches  # only a mistake pays for it
 
-    by_lower = {one.lower(): one for one in reversed(list(known))}
+    by_lower = {known_name.lower(): known_name for known_name in reversed(list(known))}
     near = get_close_matches(name[:_LONGEST_NAME].lower(), by_lower, n=1, cutoff=cutoff)
     return by_lower[near[0]] if near else None
 

@@ -213,17 +213,17 @@ class KeyTally:
         """Keys whose latest record differs without a rule."""
         return sum(self.reasons.values())
 
-    def note(self, found: "Unexplained") -> None:
+    def note(self, unexplained: "Unexplained") -> None:
         """Keep the first differing records of a pair, who lacks any, and how far they reach."""
-        if not len(found.keys):
+        if not len(unexplained.keys):
             return
-        for offset in np.unique(found.offsets)[:DIFFERENCES_LISTED].tolist():
-            self._list(offset, found.listed(offset))
+        for offset in np.unique(unexplained.offsets)[:DIFFERENCES_LISTED].tolist():
+            self._list(offset, unexplained.listed(offset))
         self._shorten()
-        self.lacking.update(np.unique(found.others).tolist())
-        first = int(found.offsets.min())
+        self.lacking.update(np.unique(unexplained.others).tolist())
+        first = int(unexplained.offsets.min())
         self.first_offset = first if self.first_offset is None else min(self.first_offset, first)
-        self.end_offset = max(self.end_offset, int(found.offsets.max()) + 1)
+        self.end_offset = max(self.end_offset, int(unexplained.offsets.max()) + 1)
 
     def merge(self, other: "KeyTally") -> None:
         """Add what a sweep over other keys found; in whatever order tallies come together, they say the same."""
@@ -245,7 +245,7 @@ class KeyTally:
 
     def _list(self, offset: int, listed: Listed) -> None:
         known = self.listed.get(offset, listed)
-        first = min(known, listed, key=lambda one: (REASONS.index(one.reason), one.key_hash))
+        first = min(known, listed, key=lambda difference: (REASONS.index(difference.reason), difference.key_hash))
         holders, others = known.holders | listed.holders, known.others | listed.others
         self.listed[offset] = Listed(first.reason, first.key_hash, holders, others)
 
@@ -273,7 +273,7 @@ class Unexplained:
         here = np.flatnonzero(self.offsets == offset)
         reason = int(self.reasons[here].min())
         shown = self.shown[here][self.reasons[here] == reason].view(np.uint64).min()
-        holders, others = (set(np.unique(one[here]).tolist()) for one in (self.holders, self.others))
+        holders, others = (set(np.unique(column[here]).tolist()) for column in (self.holders, self.others))
         return Listed(REASONS[reason], f"{int(shown):016x}", holders, others)
 
 
@@ -302,13 +302,13 @@ class KeyComparison:
         skewed, beyond, transactional = (np.zeros(block.keys, bool) for _ in range(3))
         explained = {name: np.zeros(block.keys, bool) for name in EXPLANATIONS}
         for pair in self.pairs:
-            by_rule, found = self._latest(block, pair)
+            by_rule, latest = self._latest(block, pair)
             for name, keys in by_rule.items():
                 explained[name][keys] = True
                 skewed[keys] = True
             skewed |= block.records(pair.left, pair.start, pair.end) != block.records(pair.right, pair.start, pair.end)
             beyond |= self._beyond_checkpoint(block, pair)
-            for unexplained in (found, self._undecided(block, pair, pair.left), self._undecided(block, pair, pair.right)):
+            for unexplained in (latest, self._undecided(block, pair, pair.left), self._undecided(block, pair, pair.right)):
                 np.minimum.at(verdicts, unexplained.keys, unexplained.reasons)
                 transactional[unexplained.keys] |= unexplained.transactional
                 self.tally.note(unexplained)

@@ -135,15 +135,15 @@ class EpochsFold:
     def regressions(self) -> list[tuple[EpochRun, int]]:
         """Runs of more than a stray batch whose epoch is lower than one before, each with that higher epoch."""
         strays = {id(run) for run, _ in self.strays(None)}
-        found = []
+        raised = []
         highest = -1
         for run in self.runs:
             if id(run) in strays:
                 continue
             if run.leader_epoch < highest:
-                found.append((run, highest))
+                raised.append((run, highest))
             highest = max(highest, run.leader_epoch)
-        return found
+        return raised
 
 
 def _led_epochs(control: PartitionControl) -> set[int | None]:

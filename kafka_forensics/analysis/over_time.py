@@ -103,15 +103,15 @@ def log_changes(old: Replica, new: Replica, between: Between, reader: BatchReade
         known = [replica for replica in (old, new) if replica.read is not Read.NONE]
         offsets = (known[0].log_start_offset, known[0].log_end_offset) if known else (0, 0)
         return LogChanges([change(ChangeKind.NOT_COMPARED, offsets, old, new, between, reason=UNREADABLE)])
-    found = differences(old, new, reader)
-    told = _Told(old, new, between, reader, found)
-    told.end()
-    told.front()
-    told.middle()
-    told.result.unlike = found.unlike
-    if told.unread:
-        told.row(ChangeKind.NOT_COMPARED, (told.common_end, max(told.common_end, old.log_end_offset)), reason="unreadable")
-    return told.result
+    differing = differences(old, new, reader)
+    sorting = _Told(old, new, between, reader, differing)
+    sorting.end()
+    sorting.front()
+    sorting.middle()
+    sorting.result.unlike = differing.unlike
+    if sorting.unread:
+        sorting.row(ChangeKind.NOT_COMPARED, (sorting.common_end, max(sorting.common_end, old.log_end_offset)), reason="unreadable")
+    return sorting.result
 
 
 @dataclass(slots=True)
@@ -292,10 +292,12 @@ def _epochs(replica: Replica, offsets: Range) -> tuple[int, ...]:
     return tuple(sorted(within if first is None else within | {first}))
 
 
-def _sorted_out(found: Iterable[Difference], new: Replica, reader: BatchReader) -> dict[tuple[ChangeKind, str], list[Difference]]:
+def _sorted_out(
+    differing: Iterable[Difference], new: Replica, reader: BatchReader
+) -> dict[tuple[ChangeKind, str], list[Difference]]:
     """Differences under the same offsets by what they are."""
     groups: dict[tuple[ChangeKind, str], list[Difference]] = {}
-    for difference in found:
+    for difference in differing:
         kind, reason = ChangeKind.REWRITTEN, difference.kind
         if difference.kind == "damaged":
             rotten_before, rotten = (
@@ -321,11 +323,11 @@ def gaps(replica: Replica) -> list[Range]:
 def _clipped(ranges: Iterable[Range], limits: Range) -> list[tuple[Range, Json]]:
     """The first of `ranges` within `limits`, with evidence: the last of them says how many more there are."""
     clipped = [(max(start, limits[0]), min(end, limits[1])) for start, end in ranges]
-    within = [one for one in clipped if one[0] < one[1]]
-    told: list[tuple[Range, Json]] = [(one, {}) for one in within[:_RANGES_TOLD]]
+    within = [span for span in clipped if span[0] < span[1]]
+    listed: list[tuple[Range, Json]] = [(span, {}) for span in within[:_RANGES_TOLD]]
     if len(within) > _RANGES_TOLD:
-        told[-1][1]["ranges_more"] = len(within) - _RANGES_TOLD
-    return told
+        listed[-1][1]["ranges_more"] = len(within) - _RANGES_TOLD
+    return listed
 
 
 # Records that an older snapshot proves committed, and that went since: who cut them off, and who still has them.
@@ -435,8 +437,8 @@ def _held_before(group: Sequence[_Piece], older: Sequence[Replica], reader: Batc
 
     def holds_all(other: Replica) -> bool:
         for broker, ranges in gone.items():
-            told = normalised(ranges)
-            if without(told, _held(logs[broker], other, (told[0][0], told[-1][1]), reader)):
+            ranges_lost = normalised(ranges)
+            if without(ranges_lost, _held(logs[broker], other, (ranges_lost[0][0], ranges_lost[-1][1]), reader)):
                 return False
         return True
 
@@ -448,12 +450,12 @@ def _with_holders(row: Change, end: int, pieces: list[tuple[Range, tuple[int | s
     if not pieces:
         return row
     of_each = [set(holders) for _, holders in pieces]
-    every = tuple(each for each in pieces[0][1] if all(each in holders for holders in of_each))
+    every = tuple(broker for broker in pieces[0][1] if all(broker in holders for holders in of_each))
     lost = [offsets for offsets, holders in pieces if not holders]
     evidence = dict(row.evidence)
     if not every and len(lost) < len(pieces):
         evidence["in_parts_on"] = list(dict.fromkeys(holder for _, holders in pieces for holder in holders))
-        evidence["lost"] = [list(each) for each in lost[:_RANGES_TOLD]]
+        evidence["lost"] = [list(span) for span in lost[:_RANGES_TOLD]]
         evidence["lost_offsets"] = sum(high - low for low, high in lost)
     return replace(row, committed_end=end, held_by=every, evidence=evidence)
 
@@ -467,18 +469,18 @@ def _pieces(
         for low, high in _held(old, replica, offsets, reader):
             turns += [(low, index, True), (high, index, False)]
     open_there: set[int] = set()
-    found: list[tuple[Range, tuple[int | str, ...]]] = []
+    listed: list[tuple[Range, tuple[int | str, ...]]] = []
     position, end = offsets
     for turn, index, begins in [*sorted(turns), (end, _GAP, True)]:
         place = min(turn, end)
         if position < place and _GAP not in open_there:
-            holders = tuple(newer[each].broker for each in sorted(open_there))
-            if found and found[-1][0][1] == position and found[-1][1] == holders:
-                position = found.pop()[0][0]
-            found.append(((position, place), holders))
+            holders = tuple(newer[index].broker for index in sorted(open_there))
+            if listed and listed[-1][0][1] == position and listed[-1][1] == holders:
+                position = listed.pop()[0][0]
+            listed.append(((position, place), holders))
         position = max(position, place)
         (open_there.add if begins else open_there.discard)(index)
-    return found
+    return listed
 
 
 def _held(old: Replica, new: Replica, offsets: Range, reader: BatchReader) -> Ranges:
@@ -486,12 +488,12 @@ def _held(old: Replica, new: Replica, offsets: Range, reader: BatchReader) -> Ra
     start, end = max(offsets[0], new.log_start_offset), min(offsets[1], new.log_end_offset)
     clipped = ((max(run.start_offset, start), min(run.end_offset, end)) for run in new.state.continuity.runs)
     parts = normalised(clipped)
-    found = differences(old, new, reader)
-    others = [difference for difference in found if difference.kind == "content"]
+    differing = differences(old, new, reader)
+    others = [difference for difference in differing if difference.kind == "content"]
     if not others:
         return parts
     same_epochs = all(difference.epochs[0] == difference.epochs[1] for difference in others)
-    goes_on = same_epochs and not found.full and not found.ranges_not_compared
+    goes_on = same_epochs and not differing.full and not differing.ranges_not_compared
     end_of_others = max(difference.end_offset for difference in others) if goes_on else max(end, others[0].offset)
     return without(parts, [(others[0].offset, end_of_others)])
 
@@ -544,9 +546,9 @@ def keys_lost(old: Replica, new: Replica, tally: KeyTally, between: Between) -> 
     if not tally.differing or 1 not in tally.lacking:
         return None
     listed = [
-        {"offset": offset, "reason": one.reason, "key_hash": one.key_hash}
-        for offset, one in sorted(tally.listed.items())
-        if 1 in one.others
+        {"offset": offset, "reason": group.reason, "key_hash": group.key_hash}
+        for offset, group in sorted(tally.listed.items())
+        if 1 in group.others
     ]
     evidence: Json = {
         "from_snapshot": between.older,

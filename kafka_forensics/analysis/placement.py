@@ -205,7 +205,7 @@ def judge_topic(topic: str, partitions: Mapping[int, PartitionKeys], partition_c
 def _keyless_share(partitions: Mapping[int, PartitionKeys]) -> dict[int, int]:
     keyless = {number: keys.records * keys.keyless / keys.looked_at for number, keys in partitions.items() if keys.looked_at}
     total = sum(keyless.values())
-    return {number: round(100 * each / total) for number, each in sorted(keyless.items())} if total else {}
+    return {number: round(100 * count / total) for number, count in sorted(keyless.items())} if total else {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,7 +234,7 @@ class _Keys:
 
     def taken(self, which: "NDArray[Any]") -> "_Keys":
         """Those at the indices, or where a mask is true."""
-        return _Keys(*(each[which] for each in (self.partition, self.offset, self.timestamp, self.murmur2, self.crc32)))
+        return _Keys(*(column[which] for column in (self.partition, self.offset, self.timestamp, self.murmur2, self.crc32)))
 
     def appended(self) -> "NDArray[np.int64]":
         """When each was appended, about: the latest time so far in its partition, as clients may set times of long ago."""
@@ -284,7 +284,7 @@ def _fits_throughout(keys: _Keys, different: int, partition_count: int) -> Stret
     if different * (log(1 - _STRAY) + log(partition_count)) < _SURE:
         return None
     hashes = {MURMUR2: keys.murmur2 & 0x7FFFFFFF, CRC32: keys.crc32}
-    fitting = [name for name, each in hashes.items() if bool((each % partition_count == keys.partition).all())]
+    fitting = [name for name, hashed in hashes.items() if bool((hashed % partition_count == keys.partition).all())]
     if len(fitting) != 1:
         return None
     return Stretch(Rule(fitting[0], partition_count), keys.size, 1.0, int(keys.timestamp.min()))
@@ -314,15 +314,15 @@ class _Rules:
 
     def stretches(self) -> tuple[list[Stretch], list[dict[int, int]]]:
         """The stretches of time in which one rule holds, and where each change shows in the partitions."""
-        found = self._found()
-        if found and not _one_partition_then(found):
+        stretches = self._found()
+        if stretches and not _one_partition_then(stretches):
             self._prior[[rule.partition_count == 1 for rule in self._rules]] = -np.inf
-            found = self._found()
-        counts = [stretch.rule.partition_count for stretch, _ in found]
+            stretches = self._found()
+        counts = [stretch.rule.partition_count for stretch, _ in stretches]
         if counts != sorted(counts):
             return [], []  # partitions are never taken away, so times are not those of appending
-        changes = [self._where(before, after) for (_, before), (_, after) in itertools.pairwise(found)]
-        return [stretch for stretch, _ in found], changes
+        changes = [self._where(before, after) for (_, before), (_, after) in itertools.pairwise(stretches)]
+        return [stretch for stretch, _ in stretches], changes
 
     def _found(self) -> "list[tuple[Stretch, Hits]]":
         """Stretches of different rules, each with where its rule is right; none if of one too little was seen to say.
@@ -331,20 +331,20 @@ class _Rules:
         """
         has_times = bool((self._keys.timestamp >= 0).any())
         cuts = self._cuts(0, self._keys.size, _MOST_CHANGES) if has_times else []
-        found = self._between([0, *cuts, self._keys.size])
-        vague = any(stretch.share < _LEAST_SHARE for stretch, _ in found)
-        return self._between([0, self._keys.size]) if cuts and vague else found
+        stretches = self._between([0, *cuts, self._keys.size])
+        vague = any(stretch.share < _LEAST_SHARE for stretch, _ in stretches)
+        return self._between([0, self._keys.size]) if cuts and vague else stretches
 
     def _between(self, edges: list[int]) -> "list[tuple[Stretch, Hits]]":
-        found: list[tuple[Stretch, Hits]] = []
+        stretches: list[tuple[Stretch, Hits]] = []
         for start, end in itertools.pairwise(edges):
             rule, hits = self._best(start, end)
             if rule is None:
                 return []
-            if not found or found[-1][0].rule != rule:
+            if not stretches or stretches[-1][0].rule != rule:
                 share = float(hits[start:end].mean())
-                found.append((Stretch(rule, end - start, share, int(self._keys.timestamp[start])), hits))
-        return found
+                stretches.append((Stretch(rule, end - start, share, int(self._keys.timestamp[start])), hits))
+        return stretches
 
     def _over(self, start: int, end: int) -> "NDArray[np.float64]":
         """Logarithm of the likelihood of each rule over records `[start, end)`."""
@@ -376,7 +376,7 @@ class _Rules:
 
     def _where(self, before: "Hits", after: "Hits") -> dict[int, int]:
         """Partition → its first offset looked at from which on `after` is right more often than `before`."""
-        keys, found = self._keys, {}
+        keys, first_offsets = self._keys, {}
         for number in np.unique(keys.partition).tolist():
             rows = np.flatnonzero(keys.partition == number)
             rows = rows[np.argsort(keys.offset[rows], kind="stable")]
@@ -384,16 +384,16 @@ class _Rules:
             at = int(gain.argmax()) + 1 if gain.max() > 0 else 0
             telling = np.flatnonzero(after[rows[at:]] & ~before[rows[at:]])
             if telling.size:
-                found[int(number)] = int(keys.offset[rows[at:][telling[0]]])
-        return found
+                first_offsets[int(number)] = int(keys.offset[rows[at:][telling[0]]])
+        return first_offsets
 
 
-def _one_partition_then(found: "list[tuple[Stretch, Hits]]") -> bool:
+def _one_partition_then(stretches: "list[tuple[Stretch, Hits]]") -> bool:
     """Whether stretches of a single partition are believable: all keys lie in partition 0 for other reasons too, so only where the
     log begins so and goes on by a hash over several."""
     return all(
-        stretch.rule.partition_count > 1 or (index == 0 and len(found) > 1 and found[1][0].rule.partitioner in _HASHES)
-        for index, (stretch, _) in enumerate(found)
+        stretch.rule.partition_count > 1 or (index == 0 and len(stretches) > 1 and stretches[1][0].rule.partitioner in _HASHES)
+        for index, (stretch, _) in enumerate(stretches)
     )
 
 

@@ -111,15 +111,15 @@ class RecoveryFold:
 
     def _look(self, chunk: BatchChunk) -> None:
         """Note the first place of the chunk at which recovery ends, if there is one."""
-        found = [(damage.position, _check(damage)) for damage in chunk.damage if _ends_recovery(damage)]
+        ends = [(damage.position, _check(damage)) for damage in chunk.damage if _ends_recovery(damage)]
         columns = chunk.columns
         relative = columns[BatchColumn.LAST_OFFSET] - self._segment
         if relative.size and (int(relative.max()) > MAX_RELATIVE_OFFSET or int(relative.min()) < 0):
             row = int(((relative > MAX_RELATIVE_OFFSET) | (relative < 0)).argmax())
-            found.append((int(columns[BatchColumn.POSITION, row]), OFFSET_OVERFLOW))
-        if not found:
+            ends.append((int(columns[BatchColumn.POSITION, row]), OFFSET_OVERFLOW))
+        if not ends:
             return
-        position, check = min(found)
+        position, check = min(ends)
         before = int((columns[BatchColumn.POSITION] < position).sum())
         last_offset = int(columns[BatchColumn.LAST_OFFSET, before - 1]) if before else self._last_offset
         through = int((columns[BatchColumn.POSITION] <= position).sum())

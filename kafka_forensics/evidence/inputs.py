@@ -218,8 +218,10 @@ def gather_log_dirs(paths: list[str], storage_options: tuple[tuple[str, str], ..
     _require_one_broker_a_name(named)
     _separate_clashes(inputs)
     for broker, node_ids, names in misnamed(inputs.log_dirs):
-        told = f"{listed(names)} was given as broker {broker} and is node {listed(map(str, node_ids))}'s by meta.properties"
-        logging.getLogger(__name__).warning("note: %s: findings call it %s", told, broker)
+        contradiction = (
+            f"{listed(names)} was given as broker {broker} and is node {listed(map(str, node_ids))}'s by meta.properties"
+        )
+        logging.getLogger(__name__).warning("note: %s: findings call it %s", contradiction, broker)
     return inputs
 
 
@@ -263,12 +265,15 @@ def _not_read(source: ByteSource, discovery: Discovery, log_dirs: list[LogDir]) 
 
 def misnamed(log_dirs: Iterable[LogDir]) -> list[tuple[int, list[int], list[str]]]:
     """(number given as the broker's name, node ids by meta.properties, log directories) where the two differ."""
-    found: dict[int, list[tuple[int, str]]] = {}
+    names_by_broker: dict[int, list[tuple[int, str]]] = {}
     for log_dir in log_dirs:
         node_id = None if log_dir.meta is None else log_dir.meta.node_id
         if isinstance(log_dir.broker, int) and node_id not in (None, log_dir.broker):
-            found.setdefault(log_dir.broker, []).append((node_id, log_dir.name))
-    return [(broker, sorted({each for each, _ in told}), [name for _, name in told]) for broker, told in sorted(found.items())]
+            names_by_broker.setdefault(log_dir.broker, []).append((node_id, log_dir.name))
+    return [
+        (broker, sorted({node_id for node_id, _ in nodes}), [name for _, name in nodes])
+        for broker, nodes in sorted(names_by_broker.items())
+    ]
 
 
 def require_asked(inputs: Inputs, options: ScanOptions, also: Iterable[tuple[str, int]] = ()) -> None:
@@ -280,7 +285,7 @@ def require_asked(inputs: Inputs, options: ScanOptions, also: Iterable[tuple[str
         if directory.legal
     ]
     brokers = sorted({log_dir.broker for log_dir in inputs.log_dirs}, key=broker_order)
-    elsewhere = [(broker, each) for broker in brokers for each in also]
+    elsewhere = [(broker, directory) for broker in brokers for directory in also]
     require_match([*there, *elsewhere], brokers, options)
 
 
@@ -407,9 +412,9 @@ def _lone_file(inputs: Inputs, source: ByteSource, entry: Entry, given: int | st
     if parsed is None and segments:
         logging.getLogger(__name__).warning("note: %s: lies in %s: %s", source.name, folder or base, _READ_AS)
     directory = PartitionDirectory("", folder, topic, partition, segments=segments, legal=bool(segments))
-    found = LogDirectory("", partitions=[directory])
+    log_directory = LogDirectory("", partitions=[directory])
     name = given if given is not None else os.path.basename(os.path.dirname(os.path.dirname(absolute)))
-    log_dir = LogDir(source, source.name, found, name, identified=given is not None)
+    log_dir = LogDir(source, source.name, log_directory, name, identified=given is not None)
     if parsed is not None:
         around = _log_dir_around(inputs, source, os.path.dirname(os.path.realpath(source.name)))
         log_dir.meta = None if around is None else around.meta

@@ -336,7 +336,7 @@ class Ledger:
 
     def _assigned_to_directories(self) -> dict[int, list[TopicPartition]]:
         """`id` of a log directory → partitions that the controllers' log assigns to it, or to its broker's only directory."""
-        found: dict[int, list[TopicPartition]] = {}
+        partitions_by_broker: dict[int, list[TopicPartition]] = {}
         for key, control in ({} if self._controller is None else self._controller.partitions).items():
             for node in control.replica_assignment or ():
                 given = self._of_node.get(node, ())
@@ -349,8 +349,8 @@ class Ledger:
                 if not fitting and len(given) == 1:
                     fitting = list(given)
                 for given_directory in fitting[:1]:
-                    found.setdefault(id(given_directory), []).append(key)
-        return found
+                    partitions_by_broker.setdefault(id(given_directory), []).append(key)
+        return partitions_by_broker
 
     def _expected_in(self, directory: GivenDirectory, assigned: Iterable[TopicPartition]) -> set[TopicPartition]:
         """Partitions that should lie in a log directory: by its checkpoint, unless the controllers say otherwise, and by them."""

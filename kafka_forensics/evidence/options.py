@@ -102,17 +102,19 @@ _NAMES_LISTED: Final = 12
 
 def require_match(there: Iterable[tuple[int | str, TopicPartition]], brokers: Iterable[int | str], options: ScanOptions) -> None:
     """Raise UsageError if no partition that is `there` (on which broker) is asked for, though some are asked for."""
-    asked = options.broker
+    broker_given = options.broker
     names = list(dict.fromkeys(str(broker) for broker in brokers))
-    if asked is not None and asked not in names:
-        near = nearest(asked, names)
+    if broker_given is not None and broker_given not in names:
+        near = nearest(broker_given, names)
         meant = f"did you mean --broker {near}? " if near else ""
-        raise UsageError(f"nothing fits --broker {asked}: there is no such broker", hint=f"{meant}brokers here: {listed(names)}")
+        raise UsageError(
+            f"nothing fits --broker {broker_given}: there is no such broker", hint=f"{meant}brokers here: {listed(names)}"
+        )
     if options.topic_glob is None and options.partition is None:
         return
-    found = {one for broker, one in there if asked is None or str(broker) == asked}
-    if not any(fits(one, options) for one in found):
-        raise nothing_there(found, options)
+    partitions = {partition for broker, partition in there if broker_given is None or str(broker) == broker_given}
+    if not any(fits(partition, options) for partition in partitions):
+        raise nothing_there(partitions, options)
 
 
 def fits(topic_partition: tuple[str, int | None], options: ScanOptions) -> bool:
@@ -142,7 +144,7 @@ def raise_unless_hidden(error: UsageError, *, hidden: bool) -> None:
 
 def nothing_there(there: Iterable[TopicPartition], options: ScanOptions) -> UsageError:
     """What to say when no partition fits: the nearest that is there, and the others, those of internal topics last."""
-    every = sorted(there, key=lambda one: (one[0].startswith("__"), one))
+    every = sorted(there, key=lambda partition: (partition[0].startswith("__"), partition))
     if not every:
         return UsageError("no partition was found", hint="give log directories of brokers, or partition directories")
     wanted = "-".join(str(part) for part in (options.topic_glob, options.partition) if part is not None)

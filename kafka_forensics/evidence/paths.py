@@ -66,7 +66,7 @@ def open_paths(paths: list[str], *, logs_only: bool = True, storage_options: tup
     """
     opened: list[OpenedPath] = []
     by_place: dict[str, OpenedPath] = {}
-    every = [(given, *one) for given, path in map(split_name, paths) for one in located(path, storage_options)]
+    every = [(given, *place) for given, path in map(split_name, paths) for place in located(path, storage_options)]
     for given, path, options in every:
         place = os.path.realpath(path) if os.path.lexists(path) else path
         if place in by_place:
@@ -272,8 +272,8 @@ def _read_once(opened: list[OpenedPath]) -> list[OpenedPath]:
             if within is not None:
                 repeated.append(_again(opened_path, directory.path, within.place))
                 continue
-            rest, told = _partitions_once(opened_path, directory, held, logs)
-            repeated += told
+            rest, repeated_here = _partitions_once(opened_path, directory, held, logs)
+            repeated += repeated_here
             directories += [] if rest is None else [rest]
         files = opened_path.found.files
         if files:
@@ -350,12 +350,12 @@ def _partitions_once(
 
     None for a folder without small files of its own of which nothing is left.
     """
-    partitions, told = [], list[str]()
+    partitions, repeated_here = [], list[str]()
     for part in directory.partitions:
         place = typed_path(opened_path.source, part.path)
         reading = held.get(_key(opened_path, part.entry))
         if reading is not None and reading.place != place:
-            told.append(f"{place} is in {reading.place} as well: read once")
+            repeated_here.append(f"{place} is in {reading.place} as well: read once")
             if (name := parse_partition_name(part.name)) is not None:
                 directory.repeated.append(name)
             continue
@@ -366,21 +366,23 @@ def _partitions_once(
         }
         if elsewhere:
             part, words = _logs_once(opened_path, part, elsewhere, keep=bool(directory.entries))
-            told += words
+            repeated_here += words
         if not elsewhere or part.segments:
             partitions.append(part)
-    if len(partitions) == len(directory.partitions) and not told:
-        return directory, told
+    if len(partitions) == len(directory.partitions) and not repeated_here:
+        return directory, repeated_here
     if not partitions and not directory.entries and not directory.unlisted:
-        return None, told
-    return replace(directory, partitions=partitions), told
+        return None, repeated_here
+    return replace(directory, partitions=partitions), repeated_here
 
 
 def _logs_once(
     opened_path: OpenedPath, part: PartitionDirectory, elsewhere: dict[str, str], *, keep: bool
 ) -> tuple[PartitionDirectory, list[str]]:
     """The partition without the logs that are read `elsewhere` (place by path); with `keep` they stay, and cannot be read here."""
-    told = [f"{typed_path(opened_path.source, path)} is {place} as well: read once" for path, place in sorted(elsewhere.items())]
+    sentences = [
+        f"{typed_path(opened_path.source, path)} is {place} as well: read once" for path, place in sorted(elsewhere.items())
+    ]
     segments: list[SegmentFiles] = []
     irregular = list(part.irregular)
     for segment in part.segments:
@@ -393,7 +395,7 @@ def _logs_once(
             refused = replace(log, kind=EntryKind.SYMLINK, size_in_bytes=0, allocated_bytes=None, link=None, refused=reason)
             segments.append(replace(segment, log=refused))
             irregular.append(refused)
-    return replace(part, segments=segments, irregular=irregular), told
+    return replace(part, segments=segments, irregular=irregular), sentences
 
 
 def _keepers(opened: list[OpenedPath]) -> dict[object, tuple[OpenedPath, LogDirectory]]:
@@ -455,11 +457,11 @@ def _log_places(opened: list[OpenedPath], held: dict[object, _Reading]) -> dict[
                 if reading is None or reading.place == typed_path(opened_path.source, part.path):
                     every += [(opened_path, directory, entry) for entry in _logs(part)]
     linked = {_key(opened_path, entry) for opened_path, _, entry in every if _is_link(entry)}
-    found: dict[object, _Reading] = {}
+    readings: dict[object, _Reading] = {}
     for opened_path, directory, entry in every if linked else ():
         if (key := _key(opened_path, entry)) in linked:
-            _take(found, key, _Reading(typed_path(opened_path.source, entry.path), _rank(directory, link=_is_link(entry))))
-    return found
+            _take(readings, key, _Reading(typed_path(opened_path.source, entry.path), _rank(directory, link=_is_link(entry))))
+    return readings
 
 
 def _take(places: dict[object, _Reading], key: object, reading: _Reading) -> None:

@@ -142,12 +142,12 @@ def absence_findings(
     """
     rows = list(ledger.without_copy())
     findings = [_missing(row, inputs, ledger) for row in rows if _is_told_missing(row, inputs.controller)]
-    findings = [each for each in findings if concerns(each.place, options)]
+    findings = [finding for finding in findings if concerns(finding.place, options)]
     by_key: dict[TopicPartition, list[ExpectedReplica]] = {}
     for row in rows:
         by_key.setdefault(row.key, []).append(row)
     if options.broker is None and not hidden:
-        findings += [each for each in _lost_everywhere(inputs, ledger, by_key) if concerns(each.place, options)]
+        findings += [finding for finding in _lost_everywhere(inputs, ledger, by_key) if concerns(finding.place, options)]
     if options.broker is None and not hidden and not options.live:
         findings += _lost_beyond_copies(inputs, by_key, partitions, incomplete)
     findings += _readings(ledger, rows, options) + _not_given(inputs, rows, ledger)
@@ -288,7 +288,7 @@ def _beyond_every_log(inputs: Inputs, summary: PartitionSummary, absent: Sequenc
 def _unread(summary: PartitionSummary, incomplete: Sequence[Incomplete]) -> bool:
     """Whether a copy of the partition could not be read, all of it or in part."""
     directories = [f"{replica.log_dir}/{replica.directory}/" for replica in summary.replicas]
-    return any(each.path.startswith(directory) for each in incomplete for directory in directories)
+    return any(entry.path.startswith(directory) for entry in incomplete for directory in directories)
 
 
 def _one_cluster(inputs: Inputs, witness: ExpectedReplica, holders: list[LogDir]) -> bool:
@@ -449,7 +449,7 @@ def _unknown_to_controller(inputs: Inputs, partitions: Sequence[PartitionSummary
         return []
     end = voters_end(controller)
     findings = [] if end is None or options.live else [_old_controller(controller, end)]
-    summaries = {(each.topic, each.partition): each for each in partitions}
+    summaries = {(partition.topic, partition.partition): partition for partition in partitions}
     sure = end is not None or controller.log_start_offset == 0
     confidence = None if sure else Confidence.SUSPECTED
     severity = Severity.CRITICAL if sure and may_delete(controller) else Severity.ERROR

@@ -41,7 +41,7 @@ def partition_matches(
 ) -> "list[Finding]":
     """The incidents that a partition matches, given all its findings; the first three lists go together, one each a replica."""
     every = zip(plans, replicas, snapshots, strict=True)
-    facts = [_facts(*one, reader) for one in every if one[1].read is not Read.NONE]
+    facts = [_facts(*replica, reader) for replica in every if replica[1].read is not Read.NONE]
     features = snapshots[0].inputs.features if snapshots else {}
     return matches(Case(findings, facts, features), [signature for signature in SIGNATURES if not signature.whole_scan])
 
@@ -53,7 +53,9 @@ def scan_matches(findings: "list[Finding]", inputs: "Inputs") -> "list[Finding]"
         by_partition.setdefault((finding.place.topic, finding.place.partition), []).append(finding)
     signatures = [signature for signature in SIGNATURES if signature.whole_scan]
     return [
-        found for of_partition in by_partition.values() for found in matches(Case(of_partition, [], inputs.features), signatures)
+        incident
+        for of_partition in by_partition.values()
+        for incident in matches(Case(of_partition, [], inputs.features), signatures)
     ]
 
 
@@ -76,7 +78,7 @@ def _facts(plan: "ReplicaPlan", replica: "Replica", snapshots: "SnapshotCheck", 
         cluster_id=None if meta is None else meta.cluster_id,
         directory_id=None if meta is None else meta.directory_id,
         broker_epoch=None if log_dir.clean_shutdown is None else log_dir.clean_shutdown.broker_epoch,
-        log_dirs=sum(one.broker == context.broker for one in inputs.log_dirs),
+        log_dirs=sum(log_dir.broker == context.broker for log_dir in inputs.log_dirs),
         relatives=sorted(inputs.relatives.get((context.broker, context.topic, context.partition), ())),
         ends_in_old_format=_ends_in_old_format(replica, reader),
         forgotten_transactions=forgotten,
@@ -224,7 +226,9 @@ def _over_groups(comparisons: list[Comparison], present: int) -> Comparison:
     if len(comparisons) == 1:
         return comparisons[0]
     comparison = comparisons[present]
-    conflict = next((one.agreement for one in comparisons if one.agreement.kind == "conflict"), Agreement("not_compared"))
+    conflict = next(
+        (comparison.agreement for comparison in comparisons if comparison.agreement.kind == "conflict"), Agreement("not_compared")
+    )
     return Comparison(conflict, [], comparison.high_watermark, comparison.witness)
 
 

@@ -54,7 +54,7 @@ class TopicPlacements:
 
     def tell(self, partitions: Iterable[PartitionSummary]) -> None:
         """Say of every partition how its topic's keys are placed, when `finish` has judged all topics."""
-        known = {one.topic: one for one in self.placements}
+        known = {placement.topic: placement for placement in self.placements}
         for summary in partitions:
             placement = known.get(summary.topic)
             if placement is not None:

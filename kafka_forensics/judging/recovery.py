@@ -427,7 +427,7 @@ def _held(
 def with_lone_indexes(plan: ReplicaPlan, replica: Replica, inputs: Inputs, findings: list[Finding]) -> list[Finding]:
     """`findings` with those about index files without their `.log`; nothing where that lies there by another name."""
     aside = {file.base_offset for file in plan.directory.leftovers if file.kind is FileKind.LOG}
-    gone = [one for one in plan.directory.segments if one.log is None and one.base_offset not in aside]
+    gone = [segment for segment in plan.directory.segments if segment.log is None and segment.base_offset not in aside]
     lone = [_lone(segment, plan, inputs) for segment in gone]
     return with_lone_index_files(replica, lone, findings)
 

@@ -92,7 +92,7 @@ def _as_one(members: list[Finding]) -> Finding:
     places = [finding.place for finding in members]
     place = Place(
         broker=first.place.broker,
-        log_dir=first.place.log_dir if all(one.log_dir == first.place.log_dir for one in places) else None,
+        log_dir=first.place.log_dir if all(place.log_dir == first.place.log_dir for place in places) else None,
     )
     confidence = max((finding.confidence for finding in members), key=_SURENESS.index)
     return replace(first, confidence=confidence, place=place, evidence=alike | {"counted": len(members), "examples": examples})

@@ -20,11 +20,11 @@ def identity_groups(plans: list[ReplicaPlan], controller: ControllerHistory | No
     groups: dict[tuple[object, object], list[int]] = {}
     for number, ids in enumerate(zip(_among(topics), _among(clusters), strict=True)):
         groups.setdefault(ids, []).append(number)
-    told = {str(plan.context.broker): topic for plan, topic in zip(plans, topics, strict=True) if topic is not None}
-    if len(set(told.values())) < 2:
+    topic_of = {str(plan.context.broker): topic for plan, topic in zip(plans, topics, strict=True) if topic is not None}
+    if len(set(topic_of.values())) < 2:
         return list(groups.values()), []
     place = Place(plans[0].context.topic, plans[0].context.partition)
-    evidence = {"topic_ids": told} | ({} if controller is None else topic_ids_explained(plans, controller))
+    evidence = {"topic_ids": topic_of} | ({} if controller is None else topic_ids_explained(plans, controller))
     return list(groups.values()), [finding("TOPIC_ID_MISMATCH", place, evidence)]
 
 
@@ -33,7 +33,7 @@ def _among(ids: list[str | None]) -> list[object]:
     known = set(ids) - {None}
     if len(known) < 2:
         return [None] * len(ids)
-    return [number if one is None else one for number, one in enumerate(ids)]
+    return [number if topic_id is None else topic_id for number, topic_id in enumerate(ids)]
 
 
 def topic_ids_explained(plans: list[ReplicaPlan], controller: ControllerHistory) -> Json:

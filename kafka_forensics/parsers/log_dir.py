@@ -353,7 +353,9 @@ def _take_log_directory(discovery: Discovery, folder: _Folder, children: list[tu
     discovery.incomplete.extend(_perhaps_directories(folder, beside=True))
     partitions = [child for child, below in children if not below.log_directories]
     log_directory = _log_directory(folder, partitions, [incomplete.path for incomplete in discovery.incomplete])
-    log_directory.repeated.extend(name for one in discovery.repeated if (name := parse_partition_name(one.name)) is not None)
+    log_directory.repeated.extend(
+        name for directory in discovery.repeated if (name := parse_partition_name(directory.name)) is not None
+    )
     discovery.log_directories.append(log_directory)
     for _, below in children:
         if below.log_directories:

@@ -146,18 +146,18 @@ def _bears_on(finding: Finding, partition: tuple[str, int]) -> bool:
 def _chosen(paths: list[str], options: ScanOptions) -> Inputs:
     """The inputs with the replicas of one partition, at least two of them."""
     inputs = gather(paths, options)
-    found = _partitions(inputs)
-    if not found:
+    partitions = _partitions(inputs)
+    if not partitions:
         raise nothing_there(
             _partitions(gather(paths, ScanOptions(broker=options.broker, storage_options=options.storage_options))), options
         )
-    if len(found) > 1:
-        hint = f"choose with --topic and --partition from {listed(f'{topic}-{number}' for topic, number in found)}"
-        raise UsageError(f"compare takes one partition, {len(found)} are there", hint=hint)
+    if len(partitions) > 1:
+        hint = f"choose with --topic and --partition from {listed(f'{topic}-{number}' for topic, number in partitions)}"
+        raise UsageError(f"compare takes one partition, {len(partitions)} are there", hint=hint)
     if len(inputs.replicas) < 2 and inputs.incomplete:
         raise SourceError(inputs.incomplete[0].path, inputs.incomplete[0].reason)
     if len(inputs.replicas) < 2:
-        (topic, number), broker = found[0], inputs.replicas[0].context.broker
+        (topic, number), broker = partitions[0], inputs.replicas[0].context.broker
         more = "give the log directories of the other brokers too"
         if options.broker is not None:
             more = "leave out --broker, with which no other broker is looked at"
@@ -168,7 +168,7 @@ def _chosen(paths: list[str], options: ScanOptions) -> Inputs:
 def _partitions(inputs: Inputs) -> list[tuple[str, int]]:
     """Every partition that is there, those of internal topics last."""
     every = {(plan.context.topic, plan.context.partition) for plan in inputs.replicas}
-    return sorted(every, key=lambda one: (one[0].startswith("__"), one))
+    return sorted(every, key=lambda partition: (partition[0].startswith("__"), partition))
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,21 +192,21 @@ class _Side:
 
     def between(self, start: int, end: int) -> "_Between":
         """What it holds of `[start, end)`."""
-        found: dict[int, HeldRecord | None] = {}
+        records: dict[int, HeldRecord | None] = {}
         unreadable: list[tuple[int, int]] = []
         if self.replica.read is Read.NONE:
-            return _Between(found, unreadable)
+            return _Between(records, unreadable)
         for row in self.reader.batches(self.replica, start, end).T:
             decoded = self.reader.decoded(self.replica, row)
             for record in () if decoded is None else decoded.iter_records():
                 if start <= record.offset < end:
-                    found.setdefault(record.offset, _held_record(record, row, payloads=self.payloads))
+                    records.setdefault(record.offset, _held_record(record, row, payloads=self.payloads))
             if decoded is None or decoded.problems:
                 claimed = max(int(row[BatchColumn.BASE_OFFSET]), start), min(int(row[BatchColumn.LAST_OFFSET]) + 1, end)
                 for offset in range(claimed[0], min(claimed[1], claimed[0] + int(row[BatchColumn.SIZE_IN_BYTES]))):
-                    found.setdefault(offset, None)
+                    records.setdefault(offset, None)
                 unreadable.append(claimed)
-        return _Between(found, unreadable)
+        return _Between(records, unreadable)
 
     def held(self, offset: int, between: "_Between") -> Held:
         """What is at `offset`, by what `between` gave."""

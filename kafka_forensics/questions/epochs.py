@@ -76,19 +76,19 @@ class Lineages:
 
 def lineages(paths: list[str], options: ScanOptions, progress: Progress | None = None) -> Lineages:
     """Read the epochs of every replica that `options` leave. Raises UsageError for paths that make no sense."""
-    found = Lineages()
+    lineages = Lineages()
 
     def look(replicas: list[Replica], _reader: LogReader, _result: PartitionResult) -> None:
-        found.replicas += len(replicas)
+        lineages.replicas += len(replicas)
         for replica in replicas:
-            found.rows += replica_rows(replica)
+            lineages.rows += replica_rows(replica)
             damage = damage_of(replica)
             if damage is not None:
-                found.damaged.append((replica.context.topic, replica.context.partition, replica.broker, damage))
+                lineages.damaged.append((replica.context.topic, replica.context.partition, replica.broker, damage))
 
-    found.result = scan_inputs(gather(paths, options), options, progress, look)
-    found.findings = [finding for finding in found.result.findings if finding.kind in _TOLD]
-    return found
+    lineages.result = scan_inputs(gather(paths, options), options, progress, look)
+    lineages.findings = [finding for finding in lineages.result.findings if finding.kind in _TOLD]
+    return lineages
 
 
 def replica_rows(replica: Replica) -> list[EpochRow]:
@@ -224,5 +224,5 @@ def _known(control: PartitionControl | None, epoch: int, *, known: bool) -> str 
     events = list(_events(control))
     if not events or control is None or control.history is None:
         return None
-    told = not control.history.dropped_events and control.unknown_after is None and events[0].state.leader_epoch <= epoch
-    return "unknown" if told else None
+    certain = not control.history.dropped_events and control.unknown_after is None and events[0].state.leader_epoch <= epoch
+    return "unknown" if certain else None

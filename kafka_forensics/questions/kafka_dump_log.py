@@ -398,10 +398,10 @@ _CONTROL: Final = re.compile(r"(?<!\\)((?:\\\\)*)\\u(00[0-9a-f]{2})")
 def camel(value: Any) -> Any:
     """`value` with the keys of its mappings as Kafka's JSON spells them, and bytes in base64."""
     if isinstance(value, dict):
-        return {_camel_word(key): camel(each) for key, each in value.items() if key != "tagged_fields"}
+        return {_camel_word(key): camel(item) for key, item in value.items() if key != "tagged_fields"}
     if isinstance(value, bytes):
         return b64encode(value).decode()
-    return [camel(each) for each in value] if isinstance(value, list | tuple) else value
+    return [camel(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def _camel_word(name: str) -> str:
@@ -428,7 +428,7 @@ def cluster_metadata(record: PeerRecord) -> tuple[None, str]:
     for tag in MESSAGES[read.api_key][read.version].tags:
         if fields[tag.name] == tag.default:
             del fields[tag.name]
-    ordered = {name: each for name, each in fields.items() if name not in _LAST}
+    ordered = {name: item for name, item in fields.items() if name not in _LAST}
     if "leader_recovery_state" in ordered and "leader_epoch" in ordered:
         ordered = _behind(ordered, "leader_recovery_state", "leader")
     ordered |= {name: fields[name] for name in _LAST if name in fields}
@@ -438,10 +438,10 @@ def cluster_metadata(record: PeerRecord) -> tuple[None, str]:
 def _behind(fields: Json, name: str, other: str) -> Json:
     """`fields` with one of them moved behind another."""
     moved = {}
-    for each, value in fields.items():
-        if each != name:
-            moved[each] = value
-        if each == other:
+    for field, value in fields.items():
+        if field != name:
+            moved[field] = value
+        if field == other:
             moved[name] = fields[name]
     return moved
 
@@ -463,15 +463,15 @@ def transaction_log(record: PeerRecord) -> tuple[str, str | None]:
     fields = parsed(TRANSACTION_LOG_VALUES[version], record.value)
     if isinstance(fields, str):
         return _error(record, fields)
-    told: Json = {"producer_id": fields.pop("producer_id")}
-    told |= {"previous_producer_id": metadata.previous_producer_id} if metadata.previous_producer_id != -1 else {}
-    told |= {"next_producer_id": metadata.next_producer_id} if metadata.next_producer_id != -1 else {}
-    told["producer_epoch"] = fields.pop("producer_epoch")
-    told |= {"next_producer_epoch": metadata.next_producer_epoch} if metadata.next_producer_epoch != -1 else {}
-    told |= {field: each for field, each in fields.items() if field != "version"}
+    document: Json = {"producer_id": fields.pop("producer_id")}
+    document |= {"previous_producer_id": metadata.previous_producer_id} if metadata.previous_producer_id != -1 else {}
+    document |= {"next_producer_id": metadata.next_producer_id} if metadata.next_producer_id != -1 else {}
+    document["producer_epoch"] = fields.pop("producer_epoch")
+    document |= {"next_producer_epoch": metadata.next_producer_epoch} if metadata.next_producer_epoch != -1 else {}
+    document |= {field: item for field, item in fields.items() if field != "version"}
     if metadata.client_transaction_version:
-        told["client_transaction_version"] = metadata.client_transaction_version
-    return key, json_line({"version": str(version), "data": told})
+        document["client_transaction_version"] = metadata.client_transaction_version
+    return key, json_line({"version": str(version), "data": document})
 
 
 def consumer_offsets(record: PeerRecord) -> tuple[str, str | None]:
@@ -558,7 +558,7 @@ def _commit(value: bytes, version: int) -> Json | str:
         return read
     fields = read._asdict()
     wanted = {"leader_epoch": version >= 3, "expire_timestamp": version == 1, "topic_id": read.topic_id is not None}
-    return {name: each for name, each in fields.items() if wanted.get(name, True)}
+    return {name: item for name, item in fields.items() if wanted.get(name, True)}
 
 
 def _group(value: bytes, version: int) -> Json | str:
@@ -581,7 +581,7 @@ def _protocol(data: bytes, layouts: tuple[Any, ...]) -> Any:
     fields = parsed(layouts[version], data)
     if isinstance(fields, str):
         return data
-    return {name: each for name, each in fields.items() if name != "version"}
+    return {name: item for name, item in fields.items() if name != "version"}
 
 
 def _key(record: PeerRecord) -> bytes:
@@ -712,13 +712,13 @@ def _check_time(timestamp: int, largest: int, previous: int, segment: PeerSegmen
 
 def _lookup(segment: PeerSegment, offset: int) -> int:
     """Position of the last entry of the offset index that is not above `offset`; 0 without one."""
-    found = 0
+    position_before = 0
     if segment.index is not None:
         for relative_offset, position in entries_of(segment.index, _OFFSET_ENTRY):
-            if segment.base_offset + relative_offset > offset or (relative_offset == 0 and found):
+            if segment.base_offset + relative_offset > offset or (relative_offset == 0 and position_before):
                 break
-            found = position
-    return found
+            position_before = position
+    return position_before
 
 
 def check_offset_index(file: "ByteFile", segment: PeerSegment) -> None:

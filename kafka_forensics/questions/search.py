@@ -139,8 +139,8 @@ def _within(number: int, start: int | None, end: int | None) -> bool:
     return (start is None or number >= start) and (end is None or number < end)
 
 
-def _same(header: tuple[bytes, bytes | None], asked: tuple[bytes, bytes | None]) -> bool:
-    return header[0] == asked[0] and (asked[1] is None or header[1] == asked[1])
+def _same(header: tuple[bytes, bytes | None], header_asked: tuple[bytes, bytes | None]) -> bool:
+    return header[0] == header_asked[0] and (header_asked[1] is None or header[1] == header_asked[1])
 
 
 def holding(data: bytes, starts: Sequence[int], sizes: Sequence[int], needles: Sequence[bytes]) -> list[int]:
@@ -151,21 +151,21 @@ def holding(data: bytes, starts: Sequence[int], sizes: Sequence[int], needles: S
     if not needles:
         return list(range(len(starts)))
     first, *others = needles
-    found = []
+    indexes = []
     at = data.find(first, starts[0]) if starts else -1
     while at >= 0:
         index = bisect_right(starts, at) - 1
         end = starts[index] + sizes[index]
         if at + len(first) <= end:
-            if all(data.find(each, starts[index], end) >= 0 for each in others):
-                found.append(index)
+            if all(data.find(needle, starts[index], end) >= 0 for needle in others):
+                indexes.append(index)
             at = end - 1  # whatever else this stretch holds of it
         elif at >= end:
             if index + 1 == len(starts):
                 break
             at = starts[index + 1] - 1
         at = data.find(first, at + 1)
-    return found
+    return indexes
 
 
 def may_hold(decoded: "DecodedBatch", needles: Sequence[bytes]) -> bool:
@@ -395,12 +395,12 @@ class Search:
         for chunk in chunks_until(reader, start, log.size_in_bytes, self.asked.offset_end):
             self.damaged_places += sum(damage.kind not in _READ_NEVERTHELESS for damage in chunk.damage)
             right, moved = placing.put_right(chunk)
-            found = [each for each in candidates.of(chunk) if each[0][BatchColumn.POSITION] not in moved]
+            batches = [candidate for candidate in candidates.of(chunk) if candidate[0][BatchColumn.POSITION] not in moved]
             if moved:
                 columns = right.columns
                 rows = np.flatnonzero(self.asked.batches(columns) & np.isin(columns[BatchColumn.POSITION], list(moved)))
-                found = sorted([*found, *((column, None) for column in columns[:, rows].T.tolist())], key=_position)
-            for column, held in found:
+                batches = sorted([*batches, *((column, None) for column in columns[:, rows].T.tolist())], key=_position)
+            for column, held in batches:
                 position, size = column[BatchColumn.POSITION], column[BatchColumn.SIZE_IN_BYTES]
                 if held is None and size > MAX_BATCH_BYTES:
                     reason = f"batch of {size} bytes at byte {position} is too large to be searched"

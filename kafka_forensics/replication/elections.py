@@ -56,13 +56,13 @@ def elect(given: Candidates, *, unclean: bool = False, preferred: bool = False) 
         return _elected(given, given.assignment[0])
     if _is_electable(given, given.leader):
         return _elected(given, given.leader)
-    for one in given.assignment:
-        if _is_electable(given, one):
-            return _elected(given, one)
+    for broker in given.assignment:
+        if _is_electable(given, broker):
+            return _elected(given, broker)
     last = given.last_known_leader
     if last is not None and last in given.alive and not given.isr and not given.elr:
         return Elected(last, "last-known-leader", frozenset({last}), frozenset())
-    first = next((one for one in given.assignment if one in given.alive), None)
+    first = next((broker for broker in given.assignment if broker in given.alive), None)
     if unclean and not preferred and first is not None:
         return Elected(first, "unclean", frozenset({first}), frozenset())
     return Elected(NO_LEADER, "none", given.isr, given.elr)

@@ -155,13 +155,13 @@ def by_kip_101(follower: Log, leader: Log) -> Truncated:
     """
     if not follower.epochs:
         return by_high_watermark(follower, leader)
-    asked = follower.epochs[-1].leader_epoch
-    end_offset = _kip_101_end(leader, asked)
+    epoch_asked = follower.epochs[-1].leader_epoch
+    end_offset = _kip_101_end(leader, epoch_asked)
     if end_offset is None:
         cut, answer = min(follower.high_watermark, follower.log_end_offset), UNDEFINED
     else:
-        cut, answer = min(end_offset, follower.log_end_offset), EpochEndOffset(asked, end_offset)
-    return _out_of_range(follower.cut(cut), leader, (Question(asked, answer, cut),))
+        cut, answer = min(end_offset, follower.log_end_offset), EpochEndOffset(epoch_asked, end_offset)
+    return _out_of_range(follower.cut(cut), leader, (Question(epoch_asked, answer, cut),))
 
 
 def by_kip_279(follower: Log, leader: Log) -> Truncated:
@@ -169,13 +169,13 @@ def by_kip_279(follower: Log, leader: Log) -> Truncated:
     that epoch cuts to the end of its own last one below, and asks again (AbstractFetcherThread.getOffsetTruncationState)."""
     log, questions = follower, list[Question]()
     while log.epochs:
-        asked = log.epochs[-1].leader_epoch
-        answer = end_offset_for(leader.epochs, asked, leader.log_end_offset)
+        epoch_asked = log.epochs[-1].leader_epoch
+        answer = end_offset_for(leader.epochs, epoch_asked, leader.log_end_offset)
         if answer == UNDEFINED:
             cut, final = min(log.high_watermark, log.log_end_offset), True
         else:
             cut, final = truncation_state(log, answer)
-        questions.append(Question(asked, answer, cut))
+        questions.append(Question(epoch_asked, answer, cut))
         log = log.cut(cut)
         if final:
             break
@@ -187,12 +187,12 @@ def by_fetch(follower: Log, leader: Log) -> Truncated:
     with the diverging epoch and its end, the follower cuts and fetches again, until the leader agrees."""
     log, questions = follower, list[Question]()
     while log.epochs:
-        asked = log.epochs[-1].leader_epoch
-        answer = end_offset_for(leader.epochs, asked, leader.log_end_offset)
-        if answer == UNDEFINED or not diverges(answer, asked, log.log_end_offset):
+        epoch_asked = log.epochs[-1].leader_epoch
+        answer = end_offset_for(leader.epochs, epoch_asked, leader.log_end_offset)
+        if answer == UNDEFINED or not diverges(answer, epoch_asked, log.log_end_offset):
             break
         cut, _ = truncation_state(log, answer)
-        questions.append(Question(asked, answer, cut))
+        questions.append(Question(epoch_asked, answer, cut))
         log = log.cut(cut)
     return _out_of_range(log, leader, tuple(questions))
 
@@ -220,13 +220,13 @@ def truncation_state(follower: Log, answer: EpochEndOffset) -> tuple[int, bool]:
     return min(own.end_offset, answer.end_offset, end), True
 
 
-def _kip_101_end(leader: Log, asked: int) -> int | None:
+def _kip_101_end(leader: Log, epoch_asked: int) -> int | None:
     known = leader.epochs
-    if known and known[-1].leader_epoch == asked:
+    if known and known[-1].leader_epoch == epoch_asked:
         return leader.log_end_offset
-    if not known or asked < known[0].leader_epoch:
+    if not known or epoch_asked < known[0].leader_epoch:
         return None
-    return next((entry.start_offset for entry in known if entry.leader_epoch > asked), None)
+    return next((entry.start_offset for entry in known if entry.leader_epoch > epoch_asked), None)
 
 
 def _out_of_range(log: Log, leader: Log, questions: tuple[Question, ...]) -> Truncated:

@@ -59,8 +59,8 @@ def holds(ranges: Sequence[Range], offset: int) -> bool:
     return behind > 0 and offset < ranges[behind - 1][1]
 
 
-def _start(one: Range) -> int:
-    return one[0]
+def _start(span: Range) -> int:
+    return span[0]
 
 
 def counted(ranges: Sequence[Range]) -> int:
@@ -76,13 +76,13 @@ Span = tuple[int, int]
 
 def joined(spans: Iterable[Span]) -> list[Span]:
     """The same offsets in ranges that are ascending and apart; empty ranges are left out."""
-    found: list[Span] = []
+    merged_spans: list[Span] = []
     for start, end in sorted(spans):
-        if found and start <= found[-1][1]:
-            found[-1] = (found[-1][0], max(end, found[-1][1]))
+        if merged_spans and start <= merged_spans[-1][1]:
+            merged_spans[-1] = (merged_spans[-1][0], max(end, merged_spans[-1][1]))
         elif start < end:
-            found.append((start, end))
-    return found
+            merged_spans.append((start, end))
+    return merged_spans
 
 
 def outside(spans: Iterable[Span], covered: Iterable[Span]) -> list[Span]:

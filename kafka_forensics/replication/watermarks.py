@@ -49,7 +49,7 @@ def raised(state: LeaderState) -> LeaderState:
     if state.freezes and state.under_min_isr:
         return state
     counted = (state.maximal_isr | state.waiting) - {state.leader}
-    lowest = min([state.log_end_offset, *(state.follower_ends.get(one, -1) for one in counted)])
+    lowest = min([state.log_end_offset, *(state.follower_ends.get(broker, -1) for broker in counted)])
     return replace(state, high_watermark=max(state.high_watermark, lowest))
 
 

@@ -63,7 +63,7 @@ def _good(segment: int, chunk: BatchChunk, lost: list[tuple[int, int]]) -> "NDAr
     columns = chunk.columns
     good = columns[BatchColumn.CRC] == columns[BatchColumn.CRC_COMPUTED]
     good &= columns[BatchColumn.SIZE_IN_BYTES] <= MAX_BATCH_BYTES
-    lost += [(segment, int(one)) for one in columns[BatchColumn.POSITION, ~good]]
+    lost += [(segment, int(position)) for position in columns[BatchColumn.POSITION, ~good]]
     lost += [(segment, damage.position) for damage in chunk.damage if damage.kind not in HARMLESS_TAILS]
     return np.flatnonzero(good)
 

@@ -35,17 +35,20 @@ def with_right_offsets(merged: "Sequence[Merged]", key: "NDArray[np.int64]", *, 
 
     A replica in which none is wrong is given as it is; any other is read once more. `key` and `deep` are those of the first fold.
     """
-    found = list(merged)
+    folded = list(merged)
     for _ in range(_ROUNDS):
-        wrong = [replica.in_doubt() for _, replica, _ in found]
-        found = [_folded_again(one, batches, key, deep=deep) if batches else one for one, batches in zip(found, wrong, strict=True)]
+        wrong = [replica.in_doubt() for _, replica, _ in folded]
+        folded = [
+            _folded_again(merged_replica, batches, key, deep=deep) if batches else merged_replica
+            for merged_replica, batches in zip(folded, wrong, strict=True)
+        ]
         if not any(wrong):
             break
-    for number, one in enumerate(found):
-        last = _last(found, number, key)
+    for number, merged_replica in enumerate(folded):
+        last = _last(folded, number, key)
         if last is not None:
-            found[number] = _folded_again(one, [last], key, deep=deep)
-    return found
+            folded[number] = _folded_again(merged_replica, [last], key, deep=deep)
+    return folded
 
 
 def _folded_again(merged: "Merged", batches: list[Misplaced], key: "NDArray[np.int64]", *, deep: bool) -> "Merged":
@@ -62,15 +65,15 @@ def _folded_again(merged: "Merged", batches: list[Misplaced], key: "NDArray[np.i
     return plan, *merge_replica(plan, snapshot.inputs, stretches, refold, lambda _: None, misplaced)
 
 
-def _last(found: "Sequence[Merged]", number: int, key: "NDArray[np.int64]") -> Misplaced | None:
+def _last(folded: "Sequence[Merged]", number: int, key: "NDArray[np.int64]") -> Misplaced | None:
     """The last batch of a replica, if its base offset is wrong."""
-    plan, replica, _ = found[number]
+    plan, replica, _ = folded[number]
     last = replica.last_in_doubt()
     if last is None:
         return None
     heard = witnessed_by(plan, last)
-    others = [other for index, (_, other, _) in enumerate(found) if index != number]
-    reader = LogReader([replica_plan for replica_plan, _, _ in found], key)
+    others = [other for index, (_, other, _) in enumerate(folded) if index != number]
+    reader = LogReader([replica_plan for replica_plan, _, _ in folded], key)
     _hear_replicas(heard, reader, replica, others, last)
     return at_end(last, heard, cleaned=replica.context.compacted)
 
@@ -84,7 +87,7 @@ def witnessed_by(plan: ReplicaPlan, last: Misplaced) -> Witnessed:
     heard.starts += [(entry.start_offset, "leader-epoch-checkpoint") for entry in context.epoch_checkpoint or ()]
     if last.position == 0:
         heard.starts.append((last.segment, "segment name"))
-    segment = next((one for one in plan.directory.segments if one.base_offset == last.segment), None)
+    segment = next((candidate for candidate in plan.directory.segments if candidate.base_offset == last.segment), None)
     if segment is not None:
         indexes = read_indexes(plan, segment)
         if indexes.index is not None:

@@ -97,17 +97,17 @@ class LogReader:
         """Batches that hold an offset of `[start, end)`, with their segment in a last row, in file order."""
         plan = self._plans[id(replica.context)]
         moved = {misplaced.place: misplaced.offset for misplaced in replica.misplaced}
-        found = [np.empty((BATCH_COLUMNS + 1, 0), np.int64)]
+        rows = [np.empty((BATCH_COLUMNS + 1, 0), np.int64)]
         logs = [segment for segment in plan.directory.segments if segment.log is not None]
         for segment, following in zip(logs, [*logs[1:], None], strict=False):
             if segment.base_offset >= end or (following is not None and following.base_offset <= start):
                 continue
             try:
                 reach = None if following is None else following.base_offset
-                found += self._of_segment(plan, segment, reach, (start, end), moved)
+                rows += self._of_segment(plan, segment, reach, (start, end), moved)
             except SourceError as error:
                 self.incomplete.append(Incomplete(typed_path(plan.log_dir.source, error.path), error.reason))
-        return np.concatenate(found, axis=1)
+        return np.concatenate(rows, axis=1)
 
     def _of_segment(
         self,
@@ -121,7 +121,7 @@ class LogReader:
         assert segment.log is not None
         start, end = offsets
         here = {position: offset for (base_offset, position), offset in moved.items() if base_offset == segment.base_offset}
-        found = []
+        parts = []
         with plan.log_dir.source.open(segment.log.path) as file:
             limit = believed_to(segment.base_offset, next_base_offset)
             reader = SegmentReader(file, key=self._key, next_base_offset=limit, inspect=inspector(deep=False))
@@ -132,15 +132,15 @@ class LogReader:
                 rows = np.empty((BATCH_COLUMNS + 1, int(wanted.sum())), np.int64)
                 rows[:BATCH_COLUMNS] = columns[:, wanted]
                 rows[BATCH_COLUMNS] = segment.base_offset
-                found.append(rows)
+                parts.append(rows)
                 if base.size and int(base.min()) >= end:
                     break
-        return found
+        return parts
 
     def batch_at(self, replica: Replica, place: tuple[int, int]) -> "NDArray[np.int64] | None":
         """The batch at a byte of a segment, a column by BatchColumn, as it is written there; None if none can be read."""
         plan, (base_offset, position) = self._plans[id(replica.context)], place
-        segment = next((one for one in plan.directory.segments if one.base_offset == base_offset), None)
+        segment = next((candidate for candidate in plan.directory.segments if candidate.base_offset == base_offset), None)
         if segment is None or segment.log is None:
             return None
         try:
@@ -206,14 +206,14 @@ class LogReader:
     def decoded(self, replica: Replica, row: "NDArray[np.int64]") -> DecodedBatch | None:
         """A batch that `batches` gave, opened; None if it is too large to be, or cannot be read."""
         plan = self._plans[id(replica.context)]
-        segment = next(one for one in plan.directory.segments if one.base_offset == int(row[BATCH_COLUMNS]))
+        segment = next(candidate for candidate in plan.directory.segments if candidate.base_offset == int(row[BATCH_COLUMNS]))
         size = int(row[BatchColumn.SIZE_IN_BYTES])
         source = plan.log_dir.source
         if segment.log is None:
             return None
         if size > MAX_BATCH_BYTES:
-            what = f"batch of {size} bytes at byte {int(row[BatchColumn.POSITION])} is too large to compare its records"
-            self.incomplete.append(Incomplete(typed_path(source, segment.log.path), what))
+            reason = f"batch of {size} bytes at byte {int(row[BatchColumn.POSITION])} is too large to compare its records"
+            self.incomplete.append(Incomplete(typed_path(source, segment.log.path), reason))
             return None
         try:
             with source.open(segment.log.path) as file:
@@ -248,14 +248,14 @@ IN_FLIGHT: Final = 5
 
 def repeated_batches(replica: "Replica", reader: "LogReader") -> list[tuple[int, int]]:
     """(offset of a batch, offset of the one whose records it repeats under a higher producer epoch), in the order of the log."""
-    found = []
+    bumps = []
     for bump in replica.state.bumps.kept:
         rows = reader.batches(replica, max(bump.base_offset - LOOK_BACK, 0), offset_behind(bump.last_offset))
         own = [row for row in rows.T if int(row[BatchColumn.PRODUCER_ID]) == bump.producer_id]
         earlier = next((row for row in _before(own, bump) if _same(replica, reader, row, own, bump)), None)
         if earlier is not None:
-            found.append((bump.base_offset, int(earlier[BatchColumn.BASE_OFFSET])))
-    return found
+            bumps.append((bump.base_offset, int(earlier[BatchColumn.BASE_OFFSET])))
+    return bumps
 
 
 def _before(own: "list[Batches]", bump: "EpochBump") -> "list[Batches]":
@@ -266,7 +266,7 @@ def _before(own: "list[Batches]", bump: "EpochBump") -> "list[Batches]":
 
 def _same(replica: "Replica", reader: "LogReader", row: "Batches", own: "list[Batches]", bump: "EpochBump") -> bool:
     """Whether a batch has the records of the bump's, with the timestamps that their producer gave them."""
-    mine = next((one for one in own if int(one[BatchColumn.BASE_OFFSET]) == bump.base_offset), None)
+    mine = next((batch for batch in own if int(batch[BatchColumn.BASE_OFFSET]) == bump.base_offset), None)
     if mine is None or int(mine[BatchColumn.RECORDS_COUNT]) != int(row[BatchColumn.RECORDS_COUNT]):
         return False
     if (int(mine[BatchColumn.ATTRIBUTES]) | int(row[BatchColumn.ATTRIBUTES])) & TIMESTAMP_TYPE_MASK:

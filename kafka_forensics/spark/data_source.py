@@ -440,20 +440,20 @@ def _snapshots(parsed: SourceOptions) -> dict[str, list[str]] | None:
     from kafka_forensics.questions.changes import named_snapshots  # most reads are of one
 
     notes: list[str] = []
-    found = named_snapshots(parsed.paths, ScanOptions(storage_options=parsed.storage), parsed.order, notes)
-    if not found:
+    snapshots = named_snapshots(parsed.paths, ScanOptions(storage_options=parsed.storage), parsed.order, notes)
+    if not snapshots:
         hint = "; ".join(["every directory and archive in it would be one", *notes])
         raise UsageError(f"there is no snapshot in {parsed.paths[0]}", hint=hint)
     for note in notes:
         logging.getLogger(__name__).warning("%s", ascii(note)[1:-1])  # names of strangers are in it
-    for paths in found.values():
+    for paths in snapshots.values():
         open_paths(paths, storage_options=parsed.storage)
-    return found
+    return snapshots
 
 
 def _where_it_was_looked_for(error: PathMissingError, paths: list[str]) -> PathMissingError:
     """The error, saying from where relative paths count: Spark's workers may run elsewhere than its user."""
     if all(os.path.isabs(split_name(path)[1]) for path in paths):
         return error
-    told = [*([error.hint] if error.hint else []), f"relative paths count from {os.getcwd()}, where Spark's Python runs"]
-    return PathMissingError(str(error), hint="; ".join(told))
+    hints = [*([error.hint] if error.hint else []), f"relative paths count from {os.getcwd()}, where Spark's Python runs"]
+    return PathMissingError(str(error), hint="; ".join(hints))

@@ -259,8 +259,8 @@ class LocalSource:
                 return []
             descriptor = place.opened(_LIST_FLAGS)
             try:
-                with os.scandir(descriptor) as found:
-                    for item in found:
+                with os.scandir(descriptor) as scanned:
+                    for item in scanned:
                         inner = f"{path}/{item.name}" if path else item.name
                         try:
                             info = item.stat(follow_symlinks=False)

@@ -125,12 +125,12 @@ def open_address(place: str, storage_options: "Given" = None) -> ByteSource:
     """What `address_of` said, opened. Raises as `open_source` does."""
     if not place.startswith("\0"):
         return open_source(place, storage_options)
-    told = json.loads(place[1:])
-    source = open_source(told["path"])
-    source.refused.update(told["refused"])
+    described = json.loads(place[1:])
+    source = open_source(described["path"])
+    source.refused.update(described["refused"])
     if isinstance(source, LocalSource):
-        source.give_roots(Roots([told["path"], *told["roots"]]))
-        source.roots_used.update(told["roots"])
+        source.give_roots(Roots([described["path"], *described["roots"]]))
+        source.roots_used.update(described["roots"])
     return source
 
 
@@ -214,8 +214,8 @@ def _missing(path: str) -> PathMissingError:
     while (parent := os.path.dirname(missing)) and parent != missing and not os.path.isdir(parent):
         missing = parent
     try:
-        with os.scandir(parent or ".") as found:
-            names = [item.name for item in islice(found, _MOST_SIBLINGS)]
+        with os.scandir(parent or ".") as entries:
+            names = [item.name for item in islice(entries, _MOST_SIBLINGS)]
     except OSError:
         names = []
     near = nearest(os.path.basename(missing), sorted(names))

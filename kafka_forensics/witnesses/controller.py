@@ -113,11 +113,11 @@ def cleanup_policy(contexts: list[ReplicaContext]) -> str:
     `contexts` are of one partition's replicas, at least one: whichever tells has the word. It is unknown, too, where they are told
     different ones, as of topics of one name.
     """
-    told = {context.control.cleanup_policy for context in contexts if context.control is not None} - {None}
+    policies = {context.control.cleanup_policy for context in contexts if context.control is not None} - {None}
     if contexts[0].topic in INTERNAL_TOPICS:
         return "compact"
-    if told:
-        return (told.pop() if len(told) == 1 else None) or "unknown"
+    if policies:
+        return (policies.pop() if len(policies) == 1 else None) or "unknown"
     return "compact" if any(context.compacted for context in contexts) else "unknown"
 
 
@@ -172,12 +172,12 @@ def _read_copy(reading: _Reading, plan: ReplicaPlan) -> MetadataCopy:
         except SourceError as error:
             reading.inputs.incomplete.append(Incomplete(typed_path(plan.log_dir.source, error.path), error.reason))
             reading.end_is_known = False
-    found = np.concatenate(rows, axis=1)
-    rising = np.ones(found.shape[1], np.bool_)
-    rising[1:] = found[0, 1:] > np.maximum.accumulate(found[1])[:-1]
-    found = found[:, rising]
-    epoch = int(found[3].max()) if found.shape[1] else -1
-    return MetadataCopy(_node_id(plan), found[0], found[1], found[2], epoch)
+    columns = np.concatenate(rows, axis=1)
+    rising = np.ones(columns.shape[1], np.bool_)
+    rising[1:] = columns[0, 1:] > np.maximum.accumulate(columns[1])[:-1]
+    columns = columns[:, rising]
+    epoch = int(columns[3].max()) if columns.shape[1] else -1
+    return MetadataCopy(_node_id(plan), columns[0], columns[1], columns[2], epoch)
 
 
 def _is_no_op(data: memoryview, attributes: int) -> bool:
@@ -274,11 +274,11 @@ def _voters(key: bytes | None, value: bytes | None) -> tuple[int, ...] | None:
 
 def _snapshots(plans: list[ReplicaPlan]) -> list[tuple[int, int, "ReplicaPlan", "Entry"]]:
     """(offset, epoch, plan, file) of every snapshot, one copy of each, by offset."""
-    found: dict[tuple[int, int], tuple[int, int, ReplicaPlan, Entry]] = {}
+    snapshots: dict[tuple[int, int], tuple[int, int, ReplicaPlan, Entry]] = {}
     for plan in plans:
         for offset, epoch, entry in plan.directory.metadata_snapshots:
-            found.setdefault((offset, epoch), (offset, epoch, plan, entry))
-    return [found[key] for key in sorted(found)]
+            snapshots.setdefault((offset, epoch), (offset, epoch, plan, entry))
+    return [snapshots[key] for key in sorted(snapshots)]
 
 
 def _taken_up_to(waiting: list[tuple[int, int, ReplicaPlan, "Entry"]], offset: int) -> list[tuple[int, int, ReplicaPlan, "Entry"]]:
@@ -367,8 +367,8 @@ def _add_malformed(malformed: MalformedRecords, reading: _Reading, key: _Key, ba
 
 def _told(record: MetadataRecord) -> Json:
     named = record.name.removesuffix("_RECORD").lower().replace("_", " ") if record.api_key >= 0 else "cluster metadata"
-    told: Json = {"reason": record.problem, "record_type": named, "record_bytes": record.size_in_bytes}
-    return told | ({"api_key": record.api_key, "record_version": record.version} if record.api_key >= 0 else {})
+    evidence: Json = {"reason": record.problem, "record_type": named, "record_bytes": record.size_in_bytes}
+    return evidence | ({"api_key": record.api_key, "record_version": record.version} if record.api_key >= 0 else {})
 
 
 def _read_snapshot(
@@ -376,14 +376,14 @@ def _read_snapshot(
 ) -> MetadataSnapshot | None:
     """A `.checkpoint` that is whole; of one that is not, a finding. A record in it that cannot be read is one too; those of
     unknown kinds are added to `unknown`."""
-    offset = next(one for one, _, other in plan.directory.metadata_snapshots if other is entry)
+    offset = next(snapshot_offset for snapshot_offset, _, other in plan.directory.metadata_snapshots if other is entry)
     snapshot = inputs.read(plan.log_dir.source, entry, lambda file: parse_snapshot(file, offset))
     if snapshot is None:
         return None
     place = plan.context.place(entry.name, byte_start=0, byte_end=entry.size_in_bytes, offset_end=offset)
-    told = {"brokers": [plan.context.broker], "unknown_after_offset": offset - 1}
+    where = {"brokers": [plan.context.broker], "unknown_after_offset": offset - 1}
     if isinstance(snapshot, str):
-        evidence = {"reason": snapshot, "record_type": "snapshot"} | told
+        evidence = {"reason": snapshot, "record_type": "snapshot"} | where
         malformed.add(lambda: finding("METADATA_RECORD_MALFORMED", place, evidence))
         return None
     bad = [record for batch in snapshot.batches for _, record in batch.records if record.problem is not None]
@@ -391,7 +391,7 @@ def _read_snapshot(
         if record.is_unknown:
             unknown.add(record, place, [plan.context.broker])
         else:
-            malformed.add(partial(finding, "METADATA_RECORD_MALFORMED", place, _told(record) | told))
+            malformed.add(partial(finding, "METADATA_RECORD_MALFORMED", place, _told(record) | where))
     return snapshot
 
 

@@ -246,7 +246,7 @@ def write_transaction_log_value(metadata: TransactionMetadata, version: int = 1)
     """
     grouped = [
         {"topic": topic, "partition_ids": [number for _, number in group]}
-        for topic, group in groupby(metadata.partitions, key=lambda one: one[0])
+        for topic, group in groupby(metadata.partitions, key=lambda partition: partition[0])
     ]
     usual = TransactionMetadata(0, 0, 0, "", (), 0, 0)
     fields: Json = {

@@ -56,8 +56,8 @@ def _forgotten_transaction(case: Case) -> Answer:
 def _future_snapshot(case: Case) -> Answer:
     """A snapshot that knows of an offset at or beyond the one in its name."""
     for shown in case.of("PRODUCER_SNAPSHOT_CORRUPT"):
-        told, offset = shown.evidence.get("snapshot"), shown.evidence.get("snapshot_offset")
-        if isinstance(told, list) and isinstance(offset, int) and len(told) == 4 and max(told[2], told[3]) >= offset:
+        written, offset = shown.evidence.get("snapshot"), shown.evidence.get("snapshot_offset")
+        if isinstance(written, list) and isinstance(offset, int) and len(written) == 4 and max(written[2], written[3]) >= offset:
             return shown
     return False
 

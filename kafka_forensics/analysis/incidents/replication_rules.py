@@ -58,7 +58,7 @@ def held_by_others(subject: Callable[[Case], Answer]) -> Callable[[Case], Answer
 
 
 def _versions(fork: Finding) -> list[Json]:
-    return [one for one in fork.evidence.get("versions", []) if isinstance(one, dict)]
+    return [version for version in fork.evidence.get("versions", []) if isinstance(version, dict)]
 
 
 def without_epochs(replica_facts: ReplicaFacts) -> bool:
@@ -77,8 +77,8 @@ def _straddling(case: Case) -> Answer:
         start, end, due = disorder.place.offset_start, disorder.place.offset_end, disorder.evidence.get("expected_offset")
         if start is None or end is None or not isinstance(due, int):
             continue
-        found = int(disorder.evidence.get("found_offset", start))
-        if found < due < found + end - start:
+        stands_at = int(disorder.evidence.get("found_offset", start))
+        if stands_at < due < stands_at + end - start:
             return disorder
     return False
 
@@ -401,23 +401,23 @@ def risky_settings(
         return []
     moment = controller.last_ms if as_of_ms is None else as_of_ms
     by_topic: dict[str, list[Finding]] = {}
-    for one in findings:
-        if one.place.topic in topics:
-            by_topic.setdefault(one.place.topic or "", []).append(one)
+    for known_finding in findings:
+        if known_finding.place.topic in topics:
+            by_topic.setdefault(known_finding.place.topic or "", []).append(known_finding)
     partitions: dict[str, list[PartitionControl]] = {}
     for (topic, _), control in sorted(controller.partitions.items()):
         if topic in topics:
             partitions.setdefault(topic, []).append(control)
     quiet: dict[tuple[_Risk, ...], list[str]] = {}
-    found = []
+    risky = []
     for topic, controls in partitions.items():
         risks = tuple(_risks(controls, by_topic.get(topic, []), moment))
         if any(risk.explains for risk in risks):
-            found.append(_finding(risks, [topic], Place(topic)))
+            risky.append(_finding(risks, [topic], Place(topic)))
         elif risks:
             quiet.setdefault(risks, []).append(topic)
-    found += [_finding(risks, names, Place(names[0] if len(names) == 1 else None)) for risks, names in quiet.items()]
-    return [on_premises(one, passed_over(controller.unknown_records)) for one in found]
+    risky += [_finding(risks, names, Place(names[0] if len(names) == 1 else None)) for risks, names in quiet.items()]
+    return [on_premises(finding, passed_over(controller.unknown_records)) for finding in risky]
 
 
 def _finding(risks: tuple[_Risk, ...], topics: list[str], place: Place) -> Finding:
@@ -435,15 +435,17 @@ def _risks(controls: list[PartitionControl], findings: list[Finding], moment: in
     """What is risky of one topic, by its partitions' last words."""
     first = controls[0]
     counts = {len(control.replica_assignment) for control in controls if control.replica_assignment}
-    losses = tuple(sorted({one.kind for one in findings if one.kind in _LOSSES and "same_leader" not in one.evidence}))
+    losses = tuple(
+        sorted({finding.kind for finding in findings if finding.kind in _LOSSES and "same_leader" not in finding.evidence})
+    )
     risks = []
     if first.setting("unclean.leader.election.enable") == "true":
         risks.append(_Risk("unclean elections on", "unclean.leader.election.enable", "true", losses))
     if first.setting("min.insync.replicas") == "1" and counts and min(counts) > 1:
-        told = f"min.insync.replicas 1 with {_span(counts)} replicas"
-        risks.append(_Risk(told, "min.insync.replicas", "1", losses))
+        risk = f"min.insync.replicas 1 with {_span(counts)} replicas"
+        risks.append(_Risk(risk, "min.insync.replicas", "1", losses))
     if 1 in counts:
-        damage = tuple(sorted({one.kind for one in findings if one.severity.rank >= Severity.ERROR.rank}))
+        damage = tuple(sorted({finding.kind for finding in findings if finding.severity.rank >= Severity.ERROR.rank}))
         risks.append(_Risk("one replica only", "replication.factor", "1", damage))
     return risks + _short_retention(first.setting("retention.ms"), findings, moment)
 
@@ -452,8 +454,8 @@ def _short_retention(retention: str | None, findings: list[Finding], moment: int
     """Records of a transaction that is open for longer than they are kept."""
     if retention is None or moment is None or not (retention.isascii() and retention.isdigit() and len(retention) < 20):
         return []
-    opened = [one for one in findings if one.kind in _OPEN and isinstance(one.evidence.get("last_timestamp"), int)]
-    stuck = [one.kind for one in opened if 0 <= one.evidence["last_timestamp"] < moment - int(retention)]
+    opened = [finding for finding in findings if finding.kind in _OPEN and isinstance(finding.evidence.get("last_timestamp"), int)]
+    stuck = [finding.kind for finding in opened if 0 <= finding.evidence["last_timestamp"] < moment - int(retention)]
     kinds = tuple(sorted(set(stuck)))
     return [_Risk("retention shorter than an open transaction", "retention.ms", retention, kinds)] if stuck else []
 

@@ -89,7 +89,7 @@ class Case:
 
     def of(self, *kinds: str) -> list[Finding]:
         """Findings of these kinds, in order."""
-        return [one for one in self.findings if one.kind in kinds]
+        return [finding for finding in self.findings if finding.kind in kinds]
 
     def facts(self, broker: int | str | None) -> ReplicaFacts | None:
         """The replica on a broker, None if it is not known."""
@@ -176,7 +176,7 @@ def matches(case: Case, signatures: Iterable[Signature]) -> list[Finding]:
         answers = [(condition, condition.holds(case)) for condition in signature.conditions if condition.weight is Weight.MUST]
         if answers and all(answer for _, answer in answers):
             findings.append(_match(case, signature, answers))
-    return [one for one in findings if one is not None]
+    return [finding for finding in findings if finding is not None]
 
 
 def _speaks_against(
@@ -231,21 +231,21 @@ def version_bounds(replicas: Sequence[ReplicaFacts], features: Mapping[str, int]
 
     A bound is of the broker that ran last; what went wrong may be older than an upgrade.
     """
-    found: set[tuple[tuple[int, ...], str]] = set()
+    signs: set[tuple[tuple[int, ...], str]] = set()
     for replica_facts in replicas:
         if replica_facts.replica.context.leader_epochs is not None or replica_facts.has_snapshots:
-            found.add(((0, 11, 0), "leader epochs or producer snapshots"))
+            signs.add(((0, 11, 0), "leader epochs or producer snapshots"))
         if replica_facts.has_partition_metadata:
-            found.add(((2, 8, 0), "partition.metadata"))
+            signs.add(((2, 8, 0), "partition.metadata"))
         if replica_facts.meta_version is not None and replica_facts.meta_version >= 1:
-            found.add(((2, 8, 0), "meta.properties version 1"))
+            signs.add(((2, 8, 0), "meta.properties version 1"))
         if replica_facts.broker_epoch is not None:
-            found.add(((3, 7, 0), ".kafka_cleanshutdown with an epoch"))
+            signs.add(((3, 7, 0), ".kafka_cleanshutdown with an epoch"))
     level = features.get("metadata.version", 0)
     release = max((release for first, release in _METADATA_VERSIONS if first <= level), default=None)
     if release is not None:
-        found.add((release, f"metadata.version {level}"))
-    return sorted(found)
+        signs.add((release, f"metadata.version {level}"))
+    return sorted(signs)
 
 
 def _version(text: str) -> tuple[int, ...]:

@@ -179,8 +179,8 @@ class Replay:
             self._held = None
         elif record.api_key == _END:
             held, self._held = self._held or [], None
-            for one in held:
-                self._apply(*one)
+            for change in held:
+                self._apply(*change)
         elif self._held is not None:
             self._held.append((offset, timestamp_ms, record))
         else:
@@ -305,7 +305,7 @@ class Replay:
                 pass
 
     def _configured(self, fields: Json) -> None:
-        kind, resource, name, value = (fields[each] for each in ("resource_type", "resource_name", "name", "value"))
+        kind, resource, name, value = (fields[field] for field in ("resource_type", "resource_name", "name", "value"))
         if kind != TOPIC and not (kind == BROKER and resource == "" and name in _DEFAULTS):
             return
         configs = self._configs.setdefault((kind, resource), {})
@@ -366,7 +366,7 @@ class Replay:
 
     def _clear_elr(self, offset: int, timestamp_ms: int, name: str) -> None:
         of_topics = [self._with_elr.get(name, {})] if name else [*self._with_elr.values()]
-        for known in [one for of_topic in of_topics for one in of_topic.values()]:
+        for known in [policy for of_topic in of_topics for policy in of_topic.values()]:
             state = replace(known.state, elr=(), last_known_elr=())
             self._note(known, self._event(known, offset, timestamp_ms, "changed", state))
 
@@ -415,11 +415,11 @@ def _ordered(policy: str | None) -> str | None:
     """`compact`, `delete` or `compact,delete`, whatever the order and the blanks."""
     if policy is None:
         return None
-    return ",".join(sorted({each.strip() for each in policy.split(",")} & {"compact", "delete"})) or None
+    return ",".join(sorted({part.strip() for part in policy.split(",")} & {"compact", "delete"})) or None
 
 
 def _was_compacted(topic: TopicHistory, policy: str | None, *, settings_known: bool) -> bool | None:
-    if any(each is not None and "compact" in each for each in (*topic.policies, policy)):
+    if any(text is not None and "compact" in text for text in (*topic.policies, policy)):
         return True
     complete = settings_known and topic.created_offset is not None and None not in topic.policies
     return False if complete else None

@@ -125,7 +125,7 @@ class TransactionLogReplay:
         decided = [*self._decided, *self._pending.values()]
         log.decisions = sorted(decided, key=lambda decision: (decision.log_partition, decision.offset))
         log.ids_of_producer = self._ids_of
-        known = {one for one in (*known_partitions, *log.partitions) if one < MAX_PARTITIONS}
+        known = {number for number in (*known_partitions, *log.partitions) if number < MAX_PARTITIONS}
         count = partition_count(
             max(known, default=-1) + 1,
             ((logged_state.transactional_id, logged_state.partition) for logged_state in log.states.values()),
@@ -222,7 +222,11 @@ def _decision(transactional_id: str, partition: int, offset: int, metadata: Tran
 def _producer_ids(metadata: TransactionMetadata | None) -> tuple[int, ...]:
     if metadata is None:
         return ()
-    return tuple(one for one in (metadata.producer_id, metadata.previous_producer_id, metadata.next_producer_id) if one >= 0)
+    return tuple(
+        producer_id
+        for producer_id in (metadata.producer_id, metadata.previous_producer_id, metadata.next_producer_id)
+        if producer_id >= 0
+    )
 
 
 def _listed(metadata: TransactionMetadata | None) -> int:

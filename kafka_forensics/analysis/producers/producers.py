@@ -102,10 +102,10 @@ class ProducersFold:
         last = self._last_rows()[silent, rules.LAST_OFFSET]
         most = max(bounds.MAX_PRODUCERS // 2 - len(right._table), 0)
         recent = silent[np.argsort(last, kind="stable")][max(len(silent) - most, 0) :]
-        told = np.isin(self._table.taken()[:, 0], self._found[rules.BACKWARD].rows[:, 6])
-        told |= returning
-        told[recent] = True
-        self._keep_only(np.flatnonzero(told))
+        kept = np.isin(self._table.taken()[:, 0], self._found[rules.BACKWARD].rows[:, 6])
+        kept |= returning
+        kept[recent] = True
+        self._keep_only(np.flatnonzero(kept))
 
     def close(self) -> None:
         """The log is whole, and only its findings are still asked for: let go of producers."""
@@ -214,13 +214,13 @@ class ProducersFold:
     def _take(self, rows: "NDArray[np.int64]", facts: "tuple[NDArray[np.int64], ...]") -> None:
         """Run the kernel over `rows` of `facts`, making room as it asks for it."""
         used = self._table.used
-        found = np.empty((_FOUND_ROWS, rules.FOUND_WIDTH), np.int64)
+        columns = np.empty((_FOUND_ROWS, rules.FOUND_WIDTH), np.int64)
         now = np.zeros(rules.FACTS, np.int64)
         done = 0
         sure = rules.WINDOW if self.forgot else 0
         while True:
-            done = rules.take_batches(done, rows, facts, self._store(found), used, now, self._pending, sure)
-            self._keep(found[: int(used[rules.FOUND_USED])])
+            done = rules.take_batches(done, rows, facts, self._store(columns), used, now, self._pending, sure)
+            self._keep(columns[: int(used[rules.FOUND_USED])])
             used[rules.FOUND_USED] = 0
             if done == rows.size:
                 return
@@ -240,8 +240,8 @@ class ProducersFold:
         """The last data batch of the producers asked for that have one, or of all."""
         if producer_ids is None:
             return {int(row[0]): self._state(row) for row in self._table.taken()}
-        found = {producer_id: self._table.find(producer_id) for producer_id in producer_ids}
-        return {producer_id: self._state(self._table.rows[row]) for producer_id, row in found.items() if row >= 0}
+        rows = {producer_id: self._table.find(producer_id) for producer_id in producer_ids}
+        return {producer_id: self._state(self._table.rows[row]) for producer_id, row in rows.items() if row >= 0}
 
     def _state(self, producer: "NDArray[np.int64]") -> ProducerState:
         count, block = int(producer[rules.COUNT]), int(producer[rules.BLOCK])

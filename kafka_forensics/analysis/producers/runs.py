@@ -167,10 +167,10 @@ class OffsetRuns:
             return []
         runs: list[tuple[int, int, tuple[int, int] | None]] = []
         start = self.start_offset
-        for index, (segment, position, expected, found) in enumerate(self.breaks.rows.tolist()):
+        for index, (segment, position, expected, stands_at) in enumerate(self.breaks.rows.tolist()):
             if self.breaks.complete or index != _KEPT:
                 runs.append((start, expected, (segment, position)))
-            start = found
+            start = stands_at
         runs.append((start, self.end_offset, None))
         return runs
 

@@ -109,14 +109,14 @@ def _member(replicas: list[Replica], row: ExpectedReplica, control: PartitionCon
 def _premises(row: ExpectedReplica, risk: _AtRisk) -> list[str]:
     """What the claim stands on: how the log directory was read, and by what the records are known to be committed."""
     if row.is_wiped:
-        told = (
+        premise = (
             f"the log directory of broker {row.broker} holds meta.properties alone: taken as wiped (--partial: as copied in part)"
         )
     else:
-        told = f"the log directory of broker {row.broker} was given, and no directory of the partition is in it"
+        premise = f"the log directory of broker {row.broker} was given, and no directory of the partition is in it"
     if risk.witness is None:
-        return [told, "no high watermark is known: whether the records were committed is not proven"]
-    return [told, f"committed up to {risk.end}: {risk.witness}"]
+        return [premise, "no high watermark is known: whether the records were committed is not proven"]
+    return [premise, f"committed up to {risk.end}: {risk.witness}"]
 
 
 def _older_than_control(holding: Sequence[Replica], risk: _AtRisk, control: PartitionControl, reader: BatchReader) -> bool:

@@ -52,9 +52,11 @@ def compare(replicas: list[Replica], reader: BatchReader) -> Comparison:
         return result
     result.agreement.common_end_offset = min(replica.log_end_offset for replica in replicas)
     pairs = {(i, j): differences(replicas[i], replicas[j], reader) for i, j in combinations(range(len(replicas)), 2)}
-    conflicts = {pair: [difference for difference in found if difference.kind == "content"] for pair, found in pairs.items()}
-    result.unlike = [pair for pair, found in pairs.items() if found.unlike]
-    result.conflicts = forked = {pair: found for pair, found in conflicts.items() if found}
+    conflicts = {
+        pair: [difference for difference in differences if difference.kind == "content"] for pair, differences in pairs.items()
+    }
+    result.unlike = [pair for pair, differences in pairs.items() if differences.unlike]
+    result.conflicts = forked = {pair: differences for pair, differences in conflicts.items() if differences}
     result.findings += _damaged(replicas, pairs, reader, forked)
     result.findings += _headers(replicas, pairs)
     result.findings += _reencoded(replicas, pairs)
@@ -66,9 +68,9 @@ def compare(replicas: list[Replica], reader: BatchReader) -> Comparison:
     else:
         result.agreement = _agreement(replicas, pairs, result.agreement)
     result.findings = with_damage_told(replicas, result.findings)
-    leading = {broker for one in result.findings if one.kind == "UNCLEAN_LOSS" for broker in one.evidence["leaders"]}
-    result.findings += [one for one in _lagging(replicas, forked) if one.place.broker not in leading]
-    _tell_unread(result, max(found.ranges_not_compared for found in pairs.values()))
+    leading = {broker for finding in result.findings if finding.kind == "UNCLEAN_LOSS" for broker in finding.evidence["leaders"]}
+    result.findings += [finding for finding in _lagging(replicas, forked) if finding.place.broker not in leading]
+    _tell_unread(result, max(differences.ranges_not_compared for differences in pairs.values()))
     return result
 
 
@@ -96,8 +98,8 @@ def _agreement(replicas: list[Replica], pairs: Mapping[tuple[int, int], Differen
         return Agreement("not_compared")
     if is_compacted(*replicas):
         return replace(identical, kind="compacted")
-    if any(difference.kind in ("damaged", "header") for found in pairs.values() for difference in found):
-        first = min(found[0].offset for found in pairs.values() if found)
+    if any(difference.kind in ("damaged", "header") for differences in pairs.values() for difference in differences):
+        first = min(differences[0].offset for differences in pairs.values() if differences)
         return replace(identical, kind="content", common_end_offset=first)
     if _some_missing(replicas):
         return replace(identical, kind="missing")
@@ -112,7 +114,7 @@ def _records_named(forks: list[Finding], replicas: list[Replica], conflicts: Con
 
 
 def _record_named(fork: Finding, replicas: list[Replica], conflicts: Conflicts, reader: BatchReader) -> Finding:
-    first = [(pair, found[0]) for pair, found in conflicts.items() if found[0].offset == fork.evidence["offset"]]
+    first = [(pair, differences[0]) for pair, differences in conflicts.items() if differences[0].offset == fork.evidence["offset"]]
     known = [
         reader.first_unlike(replicas[i], difference.left, replicas[j], difference.right)
         for (i, j), difference in first
@@ -208,8 +210,8 @@ def _damaged_batch(
 def _headers(replicas: list[Replica], pairs: dict[tuple[int, int], Differences]) -> list[Finding]:
     """Batches with equal bytes under the CRC but another epoch in the header: who stands alone with his."""
     votes: dict[int, dict[int, Any]] = {}
-    for (i, j), found in pairs.items():
-        for difference in found:
+    for (i, j), pair_differences in pairs.items():
+        for difference in pair_differences:
             if difference.kind == "header" and difference.epochs[0] != difference.epochs[1]:
                 rows = votes.setdefault(difference.offset, {})
                 rows[i], rows[j] = difference.left, difference.right
@@ -243,13 +245,13 @@ def _headers(replicas: list[Replica], pairs: dict[tuple[int, int], Differences])
 def _reencoded(replicas: list[Replica], pairs: dict[tuple[int, int], Differences]) -> list[Finding]:
     """Batches whose bytes differ and whose records do not: harmless, one finding a pair."""
     findings = []
-    for (i, j), found in sorted(pairs.items()):
-        same = [difference for difference in found if difference.kind == "reencoded"]
+    for (i, j), pair_differences in sorted(pairs.items()):
+        same = [difference for difference in pair_differences if difference.kind == "reencoded"]
         if same:
             place = replace(_partition(replicas), offset_start=same[0].offset, offset_end=same[-1].end_offset)
             evidence: ReencodedEvidence = {
                 "brokers": [replicas[i].broker, replicas[j].broker],
-                "batches": found.counts["reencoded"],
+                "batches": pair_differences.counts["reencoded"],
             }
             findings.append(finding("BATCHES_REENCODED", place, evidence))
     return findings
@@ -344,15 +346,15 @@ def _cut_back(replicas: list[Replica], gap: Finding) -> Finding:
     leader epoch that this log does not know begins at its end or before."""
     if gap.kind != "INDEX_MISMATCH" or not gap.evidence.get("behind_log_end"):
         return gap
-    replica = next(each for each in replicas if each.context.log_dir == gap.place.log_dir and each.broker == gap.place.broker)
+    replica = next(other for other in replicas if other.context.log_dir == gap.place.log_dir and other.broker == gap.place.broker)
     end = replica.log_end_offset
-    told = any(
+    explained = any(
         entry.leader_epoch > last_epoch(replica) and entry.start_offset <= end
         for other in replicas
         for entry in lineage(other)
         if other is not replica
     )
-    if not told or (replica.context.high_watermark or 0) > end:
+    if not explained or (replica.context.high_watermark or 0) > end:
         return gap
     return replace(gap.with_evidence(harmless_if=CUT_BACK), severity=Severity.INFO)
 
@@ -389,9 +391,9 @@ def _held_nowhere(replicas: list[Replica], gaps: set[tuple[int, int]], high_wate
         if position < min(start, high_watermark):
             missing.append((position, min(start, high_watermark)))
         position = max(position, end)
-    found = {(max(a, c), min(b, d)) for a, b in missing for c, d in gaps if max(a, c) < min(b, d)}
+    unlisted = {(max(a, c), min(b, d)) for a, b in missing for c, d in gaps if max(a, c) < min(b, d)}
     joined: list[tuple[int, int]] = []
-    for start, end in sorted(found):
+    for start, end in sorted(unlisted):
         if joined and start <= joined[-1][1]:
             joined[-1] = (joined[-1][0], max(end, joined[-1][1]))
         else:

@@ -39,17 +39,19 @@ def of_two_histories(left: Replica, a: "NDArray[np.int64]", right: Replica, b: "
 def has_good_copy(other: Replica, row: "NDArray[np.int64]", beside: "list[NDArray[np.int64]]") -> bool:
     """Whether a replica has the offsets of a damaged batch whole, or that very batch; `beside` are its batches there."""
     whole = other.covers(int(row[BatchColumn.BASE_OFFSET]), int(row[BatchColumn.LAST_OFFSET]) + 1)
-    return whole or any(one_batch(row, each) for each in beside)
+    return whole or any(one_batch(row, other_row) for other_row in beside)
 
 
 def doubted_epoch(row: "NDArray[np.int64]", beside: "list[NDArray[np.int64]]") -> list[str]:
     """The premise on which a damaged batch is held to be one with those `beside` it; nothing if its header names their epoch."""
     epoch = int(row[BatchColumn.PARTITION_LEADER_EPOCH])
-    others = sorted({int(each[BatchColumn.PARTITION_LEADER_EPOCH]) for each in beside if not one_batch(row, each)} - {epoch})
+    others = sorted(
+        {int(other_row[BatchColumn.PARTITION_LEADER_EPOCH]) for other_row in beside if not one_batch(row, other_row)} - {epoch}
+    )
     if not others:
         return []
-    told = " and ".join(map(str, others[:4]))
-    return [f"one batch, though the damaged header names leader epoch {epoch} and the other {told}: nothing bears out both"]
+    epochs_there = " and ".join(map(str, others[:4]))
+    return [f"one batch, though the damaged header names leader epoch {epoch} and the other {epochs_there}: nothing bears out both"]
 
 
 def _epoch_is_borne_out(replica: Replica, row: "NDArray[np.int64]") -> bool:
@@ -107,8 +109,8 @@ _HOLES_TOLD: Final = 16
 
 def _damaged_on(copies: list[Replica], start: int, end: int) -> list[tuple[int, int]]:
     """What of `[start, end)` lies damaged on the copy of a broker that has the least of that."""
-    told = [damaged_offsets(replica, start, end) for replica in copies]
-    return min(told, key=lambda spans: sum(high - low for low, high in spans), default=[])
+    spans_by_copy = [damaged_offsets(replica, start, end) for replica in copies]
+    return min(spans_by_copy, key=lambda spans: sum(high - low for low, high in spans), default=[])
 
 
 def damaged_offsets(replica: Replica, start: int, end: int) -> list[tuple[int, int]]:
@@ -120,9 +122,9 @@ def damaged_offsets(replica: Replica, start: int, end: int) -> list[tuple[int, i
     absent = [(run.start_offset, run.end_offset) for run in continuity.runs]
     absent += [(gap.start, gap.end) for gap in replica.course.irregularities if gap.kind == "OFFSET_GAP"]
     absent += _empty_ends(replica)
-    found = outside([(max(start, replica.log_start_offset), min(end, replica.log_end_offset))], absent)
+    spans = outside([(max(start, replica.log_start_offset), min(end, replica.log_end_offset))], absent)
     named = [(max(start, low), min(end, high)) for low, high in damaged_by_headers(replica)]
-    return joined([*found, *named])
+    return joined([*spans, *named])
 
 
 def damaged_by_headers(replica: Replica) -> list[tuple[int, int]]:

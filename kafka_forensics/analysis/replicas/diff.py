@@ -37,8 +37,8 @@ def replicas_disagree(replicas: "list[Replica]") -> str | None:
 
 def compaction_premise(replicas: "list[Replica]") -> str:
     """Where the cleanup policy came from, in one short line."""
-    told = "compacted" if is_compacted(*replicas) else "not listed in cleaner-offset-checkpoint"
-    return replicas_disagree(replicas) or told
+    reason = "compacted" if is_compacted(*replicas) else "not listed in cleaner-offset-checkpoint"
+    return replicas_disagree(replicas) or reason
 
 
 def _named(brokers: list[int | str]) -> str:
@@ -147,18 +147,18 @@ def differences(left: Replica, right: Replica, reader: BatchReader) -> Differenc
     start = max(min(replica.first_batch_offset, replica.log_start_offset) for replica in (left, right))
     end = min(left.log_end_offset, right.log_end_offset)
     ranges = differing_blocks(left.state.digests, right.state.digests, start, end)
-    found = Differences()
+    differing = Differences()
     if len(ranges) > 2 * RUNS_READ and not is_compacted(left, right):
-        found.ranges_not_compared = len(ranges) - 2 * RUNS_READ
+        differing.ranges_not_compared = len(ranges) - 2 * RUNS_READ
         ranges = ranges[:RUNS_READ] + ranges[-RUNS_READ:]
     for low, high in ranges:
-        _read_range(left, right, reader, low, high, found)
-        if found.full:
+        _read_range(left, right, reader, low, high, differing)
+        if differing.full:
             break
-    return found
+    return differing
 
 
-def _read_range(left: Replica, right: Replica, reader: BatchReader, low: int, high: int, found: Differences) -> None:
+def _read_range(left: Replica, right: Replica, reader: BatchReader, low: int, high: int, differing: Differences) -> None:
     """Compare `[low, high)` batch by batch, a block at a time; after a content difference only the last block remains.
 
     Where no batch begins, steps grow: offsets may be apart by what a flipped bit makes of them, and one batch claim 2^31.
@@ -166,17 +166,17 @@ def _read_range(left: Replica, right: Replica, reader: BatchReader, low: int, hi
     position = low
     read_to = -1
     blocks = 1
-    while position < high and not found.full:
+    while position < high and not differing.full:
         stop = min((position // BLOCK_OFFSETS + blocks) * BLOCK_OFFSETS, high)
-        before = found.counts["content"]
+        before = differing.counts["content"]
         ours, theirs = reader.batches(left, position, stop), reader.batches(right, position, stop)
-        found.unlike = found.unlike or not _alike(ours, theirs)
-        _walk((left, right), ours, theirs, reader, (position, read_to, stop), found)
+        differing.unlike = differing.unlike or not _alike(ours, theirs)
+        _walk((left, right), ours, theirs, reader, (position, read_to, stop), differing)
         read_to = stop
         begun = any(bool((rows[BatchColumn.BASE_OFFSET] >= position).any()) for rows in (ours, theirs))
         blocks = 1 if begun else 2 * blocks
         position = stop
-        if found.counts["content"] > before and high - stop > BLOCK_OFFSETS:
+        if differing.counts["content"] > before and high - stop > BLOCK_OFFSETS:
             position = max(stop, high - BLOCK_OFFSETS)
 
 
@@ -203,13 +203,13 @@ def _walk(
     theirs: "NDArray[np.int64]",
     reader: BatchReader,
     bounds: tuple[int, int, int],
-    found: Differences,
+    differing: Differences,
 ) -> None:
     """Walk two lists of batches side by side and add every pair that overlaps and differs in `[start, end)`, unless it does so
     already below the end of what was walked before; `bounds` is (start, that end, end)."""
     i = j = 0
     hash_high, hash_low = BatchColumn.HASH_HIGH, BatchColumn.HASH_LOW
-    while i < ours.shape[1] and j < theirs.shape[1] and not found.full:
+    while i < ours.shape[1] and j < theirs.shape[1] and not differing.full:
         a, b = ours[:, i], theirs[:, j]
         a_last, b_last = _last_offset(ours, i), _last_offset(theirs, j)
         if a[hash_high] != b[hash_high] or a[hash_low] != b[hash_low]:
@@ -218,7 +218,7 @@ def _walk(
             if overlap and bounds[1] <= max(offset, 0) < bounds[2]:
                 kind = _kind(pair[0], a, pair[1], b, reader)
                 if kind is not None:
-                    found.add(Difference(kind, max(offset, 0), max(a_last, b_last) + 1, a.copy(), b.copy()))
+                    differing.add(Difference(kind, max(offset, 0), max(a_last, b_last) + 1, a.copy(), b.copy()))
         i += a_last <= b_last
         j += b_last <= a_last
 

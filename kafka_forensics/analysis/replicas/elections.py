@@ -50,14 +50,20 @@ def judged_by_controller(
     control = replicas[0].context.control if replicas else None
     if control is None:
         return findings
-    judged = [_with_election(replicas, control, one) for one in findings]
-    short = [] if any(one.kind in _PARTED for one in judged) else _short_members(replicas, conflicts, control, reader, known)
-    told = {one.place.broker for one in short}
+    judged = [_with_election(replicas, control, finding) for finding in findings]
+    short = (
+        [] if any(finding.kind in _PARTED for finding in judged) else _short_members(replicas, conflicts, control, reader, known)
+    )
+    brokers_short = {finding.place.broker for finding in short}
     nodes = {replica.broker: replica.context.node for replica in replicas}
-    judged = [_with_isr(control, nodes, one) for one in judged if one.kind != "REPLICA_LAGS" or one.place.broker not in told]
-    as_given = {id(one) for one in findings}
+    judged = [
+        _with_isr(control, nodes, finding)
+        for finding in judged
+        if finding.kind != "REPLICA_LAGS" or finding.place.broker not in brokers_short
+    ]
+    as_given = {id(finding) for finding in findings}
     judged += short + _unclean_elections(replicas, control, judged, nodes_given)
-    return [one if id(one) in as_given else on_premises(one, control.premises) for one in judged]
+    return [finding if id(finding) in as_given else on_premises(finding, control.premises) for finding in judged]
 
 
 def told_time(timestamp_ms: int) -> str | None:
@@ -215,7 +221,7 @@ def _begun(replicas: list[Replica], leader_epoch: int) -> _Lineage | None:
     shown = [entries for entries in logs if any(entry.leader_epoch == leader_epoch for entry in entries)]
     if not shown:
         return None
-    first = min(shown, key=lambda entries: min(each.start_offset for each in entries if each.leader_epoch == leader_epoch))
+    first = min(shown, key=lambda entries: min(entry.start_offset for entry in entries if entry.leader_epoch == leader_epoch))
     return _Lineage.of(entry for entry in first if entry.leader_epoch <= leader_epoch)
 
 
@@ -331,10 +337,10 @@ def _beyond(
 ) -> _Committed | None:
     """`committed`, or what a group's offset says beyond every checkpoint, in logs that agree as far as they go."""
     end, witness = known
-    checkpoints = max((each.context.high_watermark or 0 for each in replicas), default=0)
+    checkpoints = max((replica.context.high_watermark or 0 for replica in replicas), default=0)
     if end is None or witness is None or conflicts or end <= max(checkpoints, replica.log_end_offset):
         return committed
-    holders = [each.broker for each in replicas if each.log_end_offset >= end]
+    holders = [replica.broker for replica in replicas if replica.log_end_offset >= end]
     return _Committed(end, witness, holders) if holders else committed
 
 
@@ -379,9 +385,9 @@ def _unclean_elections(
     """One finding each, with what it cost as far as the files show it."""
     elections = [event for event in _elections(control) if event.is_unclean]
     context = replicas[0].context
-    losses = [one for one in findings if "election" in one.evidence and one.kind in ("UNCLEAN_LOSS", "LRS_LOSS")]
+    losses = [finding for finding in findings if "election" in finding.evidence and finding.kind in ("UNCLEAN_LOSS", "LRS_LOSS")]
     bills = [(loss, bill) for loss in losses for bill in _bills(replicas, control, loss)]
-    found = []
+    unclean = []
     for event in elections[-MAX_ELECTIONS:]:
         evidence = election_evidence(event) | {"unclean_elections": len(elections)}
         start = None if event.unknown_after is not None else _epoch_start(replicas, event.state.leader_epoch)
@@ -396,8 +402,8 @@ def _unclean_elections(
             evidence[why] = True
         sure = Confidence.SUSPECTED if event.is_committed is False else None
         severity = Severity.WARNING if "old_leader_not_given" in evidence else None
-        found.append(finding("UNCLEAN_ELECTION", place, evidence, severity=severity, confidence=sure))
-    return found
+        unclean.append(finding("UNCLEAN_ELECTION", place, evidence, severity=severity, confidence=sure))
+    return unclean
 
 
 def _why_no_cost(
@@ -413,14 +419,14 @@ def _why_no_cost(
         return "same_leader"
     if nodes_given is not None and _has_more(replicas, control, event):
         return "old_leader_not_compared" if event.previous_leader in nodes_given else "old_leader_not_given"
-    if len(replicas) < 2 or any(one.kind in _PARTED or one.kind in _SHORT for one in findings):
+    if len(replicas) < 2 or any(finding.kind in _PARTED or finding.kind in _SHORT for finding in findings):
         return None
     older = {
         replica.broker
         for replica in replicas
         if max((entry.leader_epoch for entry in lineage(replica)), default=-1) < event.state.leader_epoch
     }
-    is_hidden = any(one.kind in _HIDING and one.place.broker in older and _reaches(one, start) for one in findings)
+    is_hidden = any(finding.kind in _HIDING and finding.place.broker in older and _reaches(finding, start) for finding in findings)
     return "damage_hides" if is_hidden else "agree_again"
 
 
@@ -459,8 +465,8 @@ def _cost(event: PartitionEvent, start: int | None, findings: list[Finding], bil
         loss, bill = max(billed, key=lambda pair: pair[1].end_offset - pair[1].start_offset)
         return loss, bill.start_offset, bill.end_offset
     epoch = event.state.leader_epoch
-    forks = [one for one in findings if one.kind in _COSTS and "election" not in one.evidence]
-    for fork in sorted(forks, key=lambda one: _COSTS.index(one.kind)):
+    forks = [finding for finding in findings if finding.kind in _COSTS and "election" not in finding.evidence]
+    for fork in sorted(forks, key=lambda finding: _COSTS.index(finding.kind)):
         epochs = [int(version.get("epoch", -1)) for version in fork.evidence.get("versions", ())]
         if epochs and min(epochs) < epoch <= max(epochs) and start in (None, fork.evidence.get("offset")):
             return fork, fork.place.offset_start, fork.place.offset_end

@@ -195,16 +195,16 @@ def _without_conflict(epoch_of: dict[int, int], at: Mapping[tuple[int, int], obj
 def goes_on_with(index: int, version: Version, replicas: list[Replica], conflicts: Conflicts) -> bool:
     """Whether a replica that does not hold the fork's offset is of a version: its log overlaps with one of that version at least,
     and holds the same as each where the overlap begins."""
-    one, overlaps = replicas[index], False
+    peer, overlaps = replicas[index], False
     for other in version.replicas:
         at = next(k for k, replica in enumerate(replicas) if replica is other)
-        start = max(one.first_batch_offset, other.first_batch_offset)
+        start = max(peer.first_batch_offset, other.first_batch_offset)
         if at == index:
             return False
-        if min(one.log_end_offset, other.log_end_offset) <= start:
+        if min(peer.log_end_offset, other.log_end_offset) <= start:
             continue
         differences = conflicts.get((min(at, index), max(at, index)))
-        if differences and (differences[0].offset <= start or epoch_at(one.epochs, start) != epoch_at(other.epochs, start)):
+        if differences and (differences[0].offset <= start or epoch_at(peer.epochs, start) != epoch_at(other.epochs, start)):
             return False
         overlaps = True
     return overlaps
@@ -328,8 +328,8 @@ def _present_leaders(versions: list[Version], replicas: list[Replica]) -> list[R
     """The copies of the leader that the controller names, unless a log has a later epoch than it knows; else those with the latest
     epoch, of the version that has it."""
     control = next((replica.context.control for replica in replicas if replica.context.control is not None), None)
-    told = None if control is None else control.leader_epoch
-    if control is not None and (told is None or told >= max(map(last_epoch, replicas))):
+    ruling = None if control is None else control.leader_epoch
+    if control is not None and (ruling is None or ruling >= max(map(last_epoch, replicas))):
         named = [replica for replica in replicas if replica.context.node == control.leader]
         if named:
             return named
@@ -408,7 +408,7 @@ def _losers(versions: list[Version], replicas: list[Replica], first: int) -> lis
         start = max((cut for cut, _ in cuts if cut is not None), default=first + 1)
         if start <= first:
             losers.append((version, [replica for cut, replica in cuts if cut == start], start))
-    return sorted(losers, key=lambda one: -one[0].committed_end)
+    return sorted(losers, key=lambda loser: -loser[0].committed_end)
 
 
 def _threat(following: list[Replica], leaders: list[Replica]) -> Json:
@@ -460,7 +460,7 @@ def trailing_epoch_loss(
             continue
         for follower in replicas:
             loss = _loss_under(leader, follower, replicas, apart)
-            if loss is None or any(_covers(one, loss) for one in known_findings):
+            if loss is None or any(_covers(known_loss, loss) for known_loss in known_findings):
                 continue
             if worst is None or (loss.place.offset_end or 0) > (worst.place.offset_end or 0):
                 worst = loss
@@ -521,7 +521,11 @@ class _Apart:
 
 def untold(findings: list[Finding], known_findings: Sequence[Finding]) -> list[Finding]:
     """`findings` without losses of what others, in `known_findings`, name as lost."""
-    return [one for one in findings if one.kind != "UNCLEAN_LOSS" or not any(_covers(other, one) for other in known_findings)]
+    return [
+        finding
+        for finding in findings
+        if finding.kind != "UNCLEAN_LOSS" or not any(_covers(other, finding) for other in known_findings)
+    ]
 
 
 def _covers(loss: Finding, other: Finding) -> bool:
@@ -540,13 +544,13 @@ def premises(replicas: list[Replica]) -> list[str]:
     for replica in replicas:
         high_watermark = replica.context.high_watermark
         epochs = replica.context.epoch_checkpoint
-        told = "no high watermark" if high_watermark is None else f"high watermark {high_watermark}"
+        watermark = "no high watermark" if high_watermark is None else f"high watermark {high_watermark}"
         checkpoint = (
             f"{'no' if replica.context.leader_epochs is None else 'malformed'} leader-epoch-checkpoint"
             if epochs is None
             else "epochs " + ",".join(f"({entry.leader_epoch},{entry.start_offset})" for entry in epochs[-8:])
         )
-        lines.append(f"broker {replica.broker}: {told}, {checkpoint}, log end {replica.log_end_offset}")
+        lines.append(f"broker {replica.broker}: {watermark}, {checkpoint}, log end {replica.log_end_offset}")
     ids = {replica.context.topic_id for replica in replicas}
     lines.append("one topic id" if len(ids) == 1 and None not in ids else "topic ids not all known")
     lines.append(compaction_premise(replicas))

@@ -191,8 +191,8 @@ def _premises(replicas: list[Replica], committed_offset: Committed, reader: Batc
 def _oldest_timestamp(replica: Replica, reader: BatchReader) -> int:
     """Timestamp of the first batch, -1 if there is none."""
     start = replica.first_batch_offset
-    found = reader.batches(replica, start, start + 1)
-    return int(found[BatchColumn.BASE_TIMESTAMP, 0]) if found.shape[1] else -1
+    batches = reader.batches(replica, start, start + 1)
+    return int(batches[BatchColumn.BASE_TIMESTAMP, 0]) if batches.shape[1] else -1
 
 
 def heed_commits(replicas: list[Replica], reader: BatchReader, comparison: Comparison) -> None:
@@ -201,10 +201,10 @@ def heed_commits(replicas: list[Replica], reader: BatchReader, comparison: Compa
     Only where all replicas agree as far as they reach: a commit does not tell which of several logs was read. And only if the
     record before it is there and not younger than the commit, so that it is of this log and not of an earlier one.
     """
-    if comparison.conflicts or not replicas or any(one.kind == "UNCLEAN_LOSS" for one in comparison.findings):
+    if comparison.conflicts or not replicas or any(finding.kind == "UNCLEAN_LOSS" for finding in comparison.findings):
         return
     floor = comparison.high_watermark or 0
-    end = max(one.log_end_offset for one in replicas)
+    end = max(replica.log_end_offset for replica in replicas)
     committed_offsets = [
         committed_offset for committed_offset in _of_this_topic(replicas) if floor < committed_offset.greatest.offset <= end
     ]
@@ -221,8 +221,8 @@ def _read_by(committed_offset: Committed, replica: Replica, reader: BatchReader)
     offset, moment = committed_offset.greatest.offset, committed_offset.greatest.commit_timestamp
     if replica.log_end_offset < offset or moment <= 0:
         return False
-    found = reader.batches(replica, offset - 1, offset)
-    return bool(found.shape[1]) and 0 <= int(found[BatchColumn.MAX_TIMESTAMP].max()) <= moment
+    batches = reader.batches(replica, offset - 1, offset)
+    return bool(batches.shape[1]) and 0 <= int(batches[BatchColumn.MAX_TIMESTAMP].max()) <= moment
 
 
 def malformed_findings(log: GroupLog) -> list[Finding]:

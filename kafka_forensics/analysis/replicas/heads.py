@@ -116,7 +116,9 @@ def head_findings(heads: Sequence[MissingHead], known_findings: Sequence[Finding
     lead, by the controllers' log."""
     findings = []
     missing = {
-        (each.place.broker, each.place.log_dir, each.place.offset_end) for each in known_findings if each.kind == "SEGMENT_MISSING"
+        (missing.place.broker, missing.place.log_dir, missing.place.offset_end)
+        for missing in known_findings
+        if missing.kind == "SEGMENT_MISSING"
     }
     for head in heads:
         context = head.replica.context

@@ -181,6 +181,6 @@ def held_back_finding(replicas: list[Replica], answer: Readable) -> list[Finding
         "waiting_ms": answer.waiting_ms,
     }
     place = Place(context.topic, context.partition, offset_start=answer.high_watermark, offset_end=answer.log_end_offset)
-    told = {name: value for name, value in evidence.items() if value is not None}
+    known = {name: value for name, value in evidence.items() if value is not None}
     premises = [] if context.control is None else context.control.premises
-    return [on_premises(finding("READERS_HELD_BACK", place, told), premises)]
+    return [on_premises(finding("READERS_HELD_BACK", place, known), premises)]

@@ -115,7 +115,7 @@ def recovery_findings(replica: Replica, outlook: Outlook) -> list[Finding]:
             "clean_shutdown": outlook.facts.clean_shutdown,
             "recovery_point": context.recovery_point,
             "segments": len(cut.segments_deleted),
-            "segments_deleted": [segment_file(one) for one in cut.segments_deleted[:FILES_LISTED]],
+            "segments_deleted": [segment_file(base_offset) for base_offset in cut.segments_deleted[:FILES_LISTED]],
             "batches_recovered": _batches_behind(replica, cut),
         }
         if len(costly) > 1:
@@ -129,7 +129,9 @@ def _batches_behind(replica: Replica, cut: Cut) -> int | None:
     if cut.position is None:
         return None
     totals = replica.state.framing.by_segment
-    behind = sum(totals[one].batches for one in cut.segments_deleted if one in totals and one != cut.segment)
+    behind = sum(
+        totals[base_offset].batches for base_offset in cut.segments_deleted if base_offset in totals and base_offset != cut.segment
+    )
     if cut.segment not in totals:
         return behind
     walk_end = replica.state.recovery.ends.get(cut.segment)

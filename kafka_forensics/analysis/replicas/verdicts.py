@@ -116,7 +116,7 @@ def damage_finding(replica: Replica, kind: str, segment: int, damage: Damage, *,
 def order_findings(replica: Replica) -> list[Finding]:
     """Gaps, regressions and batches out of line. Whether they lie below the high watermark is judged over all replicas."""
     context = replica.context
-    misplaced = {one.place: one for one in replica.misplaced}
+    misplaced = {moved.place: moved for moved in replica.misplaced}
     findings = []
     for irregularity in replica.course.irregularities:
         evidence: Json = {"expected_offset": irregularity.expected, "found_offset": irregularity.run.start_offset}
@@ -187,15 +187,15 @@ def name_findings(replica: Replica) -> list[Finding]:
 def misnamed(replica: Replica) -> list[tuple[int, int]]:
     """Segments whose name contradicts the log, by the offset in their name, each with its first batch's base offset."""
     context, runs = replica.context, replica.state.continuity.runs
-    found = []
+    cuts = []
     for index, segment in enumerate(context.segment_base_offsets):
         first = replica.state.continuity.first_in_segment.get(segment)
         if first is None:
             continue
         joined = index > 0 and any(run.start_offset < first < run.end_offset for run in runs)
         if first < segment or (first > segment and joined and not context.compacted):
-            found.append((segment, first))
-    return found
+            cuts.append((segment, first))
+    return cuts
 
 
 def epoch_findings(replica: Replica) -> list[Finding]:
@@ -371,17 +371,17 @@ def _was_cut_back(replica: Replica, segment: int, by_file: dict[tuple[int, str],
 
 def _disordered_segments(replica: Replica) -> set[int]:
     """Segments whose batches or names give offsets in doubt."""
-    found = {irregularity.run.segment for irregularity in replica.course.irregularities if irregularity.kind != "OFFSET_GAP"}
-    found |= {segment for segment, _ in replica.state.framing.damage.get("BATCH_RANGE_INCONSISTENT", ())}
-    return found | {segment for segment, _ in misnamed(replica)}
+    segments = {irregularity.run.segment for irregularity in replica.course.irregularities if irregularity.kind != "OFFSET_GAP"}
+    segments |= {segment for segment, _ in replica.state.framing.damage.get("BATCH_RANGE_INCONSISTENT", ())}
+    return segments | {segment for segment, _ in misnamed(replica)}
 
 
 def _tells_what_was_there(replica: Replica, bad: BadEntry) -> bool:
     """Whether an entry points to where bytes of the log are lost: then it is the log that is wrong."""
     damage = replica.state.framing.damage
-    lost = [one for kind in _BYTES_LOST for segment, one in damage.get(kind, ()) if segment == bad.segment]
+    lost = [damaged for kind in _BYTES_LOST for segment, damaged in damage.get(kind, ()) if segment == bad.segment]
     if bad.reason == "position_inside_batch":
-        return any(one.position <= bad.value < one.position + one.size_in_bytes for one in lost)
+        return any(damaged.position <= bad.value < damaged.position + damaged.size_in_bytes for damaged in lost)
     totals = replica.state.framing.by_segment.get(bad.segment)
     if bad.reason == "beyond_log" and totals is None and (lost or bad.segment in replica.gap_starts):
         return True
@@ -392,7 +392,7 @@ def _tells_what_was_there(replica: Replica, bad: BadEntry) -> bool:
 
 def _torn(replica: Replica, segment: int) -> bool:
     """Whether a segment is known to end in the middle of a batch."""
-    return any(one == segment for one, _ in replica.state.framing.damage.get("SEG_TORN_TAIL", ()))
+    return any(damaged_segment == segment for damaged_segment, _ in replica.state.framing.damage.get("SEG_TORN_TAIL", ()))
 
 
 _Check = tuple[str, int | None, str, int | None]

@@ -52,7 +52,7 @@ class Misplaced:
         """The base offset it is given: where there is a choice, one that a single bit turns into what is written."""
         if self.lowest < self.highest:
             near = (*(self.written ^ (1 << bit) for bit in range(63)), self.written + 2**63)
-            return next((each for each in near if self.lowest <= each <= self.highest), self.lowest)
+            return next((place for place in near if self.lowest <= place <= self.highest), self.lowest)
         return self.lowest
 
     @property

@@ -73,8 +73,8 @@ class Endings:
         """All of them, in file order; `more` are rows that the kernels found."""
         together = Endings()
         together._parts = list(self._parts)
-        for each in more:
-            together.add(each)
+        for ending in more:
+            together.add(ending)
         if not together._parts:
             return np.empty((0, ENDING_WIDTH), np.int64)
         rows: NDArray[np.int64] = np.concatenate(together._parts)

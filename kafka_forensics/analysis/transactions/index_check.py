@@ -90,13 +90,13 @@ class IndexCheck:
                 near = entries.near(rows[at])
                 pairs, entry_pairs, named = paired(rows[at], entries.rows(near))
                 entries.is_left[near[entry_pairs]] = False
-            told = ~named & (rows[at, IS_ABORT] != 0) & (rows[at, FIRST_OFFSET] >= 0)
-            told &= entries is not None or segment in self._has_index_files
-            surplus = np.flatnonzero(told)[bounds.MAX_UNLISTED :]
+            unlisted = ~named & (rows[at, IS_ABORT] != 0) & (rows[at, FIRST_OFFSET] >= 0)
+            unlisted &= entries is not None or segment in self._has_index_files
+            surplus = np.flatnonzero(unlisted)[bounds.MAX_UNLISTED :]
             if not runs.breaks.count and not self._context.compacted:
                 self._unlisted[segment] = self._unlisted.get(segment, 0) + len(surplus)
-            told[surplus] = False
-            kept[at] = (named & ~pairs) | told
+            unlisted[surplus] = False
+            kept[at] = (named & ~pairs) | unlisted
             gone = rows[at[~kept[at]], LAST_OFFSET]
             if len(gone):
                 low, high = self._passed.get(segment, (int(gone[0]), int(gone[0])))

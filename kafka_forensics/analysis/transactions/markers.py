@@ -123,10 +123,10 @@ def fallen_epochs(markers: "NDArray[np.int64]") -> list[tuple[int, int]]:
 
     Kafka's leaders refuse such a marker as one of a coordinator that was replaced (ProducerAppendInfo.checkCoordinatorEpoch).
     """
-    found: list[tuple[int, int]] = []
+    pairs: list[tuple[int, int]] = []
     epochs = markers[:, COORDINATOR_EPOCH]
     if not len(epochs) or int(epochs.min()) == int(epochs.max()):
-        return found
+        return pairs
     highest: dict[int, int] = {}
     order = np.lexsort((markers[:, POSITION], markers[:, SEGMENT]))
     for row in order.tolist():
@@ -135,7 +135,7 @@ def fallen_epochs(markers: "NDArray[np.int64]") -> list[tuple[int, int]]:
             continue
         before = highest.get(producer_id)
         if before is not None and epoch < markers[before, COORDINATOR_EPOCH]:
-            found.append((row, before))
+            pairs.append((row, before))
         else:
             highest[producer_id] = row
-    return found
+    return pairs

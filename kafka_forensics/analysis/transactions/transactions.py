@@ -45,9 +45,9 @@ FALLEN_TOLD: Final = 32
 
 def fallen_epochs_told(context: "ReplicaContext", markers: "NDArray[np.int64]") -> "list[Finding]":
     """Markers of a coordinator that was replaced, among a log's last ones (rows of `transaction_markers`)."""
-    found = fallen_epochs(markers)
+    fallen = fallen_epochs(markers)
     answer = []
-    for row, higher in found[:FALLEN_TOLD]:
+    for row, higher in fallen[:FALLEN_TOLD]:
         segment, position, size, producer_id, epoch, offset, _, coordinator_epoch, _ = markers[row].tolist()
         place = context.place(
             context.log_file(segment),
@@ -62,7 +62,7 @@ def fallen_epochs_told(context: "ReplicaContext", markers: "NDArray[np.int64]") 
             "coordinator_epoch": coordinator_epoch,
             "previous_coordinator_epoch": int(markers[higher, COORDINATOR_EPOCH]),
             "previous_marker_offset": int(markers[higher, OFFSET]),
-            "occurrences": len(found),
+            "occurrences": len(fallen),
         }
         answer.append(finding("TXN_COORDINATOR_EPOCH_REGRESSION", place, evidence))
     return answer
@@ -283,11 +283,11 @@ class TransactionsFold:
     def merge(self, right: "TransactionsFold") -> None:
         """Add the stretch that stands behind ours; `right` is left as it was."""
         theirs = right._table.taken()
-        found = np.empty((_FOUND_ROWS, rules.FOUND_WIDTH), np.int64)
+        columns = np.empty((_FOUND_ROWS, rules.FOUND_WIDTH), np.int64)
         done = 0
         while done < len(theirs):
-            done = rules.join_producers(done, theirs, self._store(found), self._table.used)
-            self._keep(found)
+            done = rules.join_producers(done, theirs, self._store(columns), self._table.used)
+            self._keep(columns)
             if done < len(theirs) and self._table.full:
                 self._table.grow()
         for counter in (rules.COMMITTED, rules.ABORTED, rules.EMPTY):
@@ -381,8 +381,8 @@ class TransactionsFold:
         """State behind the last batch given, of the producers asked for that are transactional, or of all."""
         table = self._table.taken()
         if producer_ids is not None:
-            found = [self._table.find(producer_id) for producer_id in producer_ids]
-            table = table[[row for row in found if row >= 0]]
+            rows = [self._table.find(producer_id) for producer_id in producer_ids]
+            table = table[[row for row in rows if row >= 0]]
         answer = {}
         for row in table.tolist():
             block = row[rules.LEAD if row[rules.MARKED] == 0 else rules.CURRENT :]

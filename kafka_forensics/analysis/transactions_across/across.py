@@ -65,16 +65,16 @@ class TransactionsAcross:
         }
         judged: list[Finding] = []
         hanging: dict[tuple[TopicPartition, int], Finding] = {}
-        for one in [*findings, *(each for _, of in sorted(facts.items()) for each in _forgotten(of))]:
-            key = _transaction(one)
+        for known in [*findings, *(forgotten for _, of in sorted(facts.items()) for forgotten in _forgotten(of))]:
+            key = _transaction(known)
             if key is None or key in settled:
-                judged += [one] if key is None else []
+                judged += [known] if key is None else []
                 continue
-            result = self._open(one, facts.get(key[0]), key[0])
+            result = self._open(known, facts.get(key[0]), key[0])
             if result.kind == "TXN_HANGING":
                 hanging[key] = result
             judged.append(result)
-        judged = [one for one in judged if _transaction(one) not in hanging and one.kind != "TXN_HANGING"]
+        judged = [finding for finding in judged if _transaction(finding) not in hanging and finding.kind != "TXN_HANGING"]
         judged += hanging.values()
         judged += [_contradicted(contradiction, facts[contradiction.topic_partition], self._log) for contradiction in torn]
         if self._log is None:
@@ -93,13 +93,13 @@ class TransactionsAcross:
     ) -> Iterator[Finding]:
         """What electable replicas lack that a marker proves committed."""
         concerned = {key for key, of in facts.items() if of.beyond}
-        told: dict[TopicPartition, list[Finding]] = {key: [] for key in concerned}
-        for one in findings if concerned else ():
-            if (key := (one.place.topic or "", one.place.partition or 0)) in concerned:
-                told[key].append(one)
+        findings_by_partition: dict[TopicPartition, list[Finding]] = {key: [] for key in concerned}
+        for known in findings if concerned else ():
+            if (key := (known.place.topic or "", known.place.partition or 0)) in concerned:
+                findings_by_partition[key].append(known)
         for summary in partitions if concerned else ():
             if (key := (summary.topic, summary.partition)) in concerned:
-                yield from committed_beyond(facts[key], summary, decided, told[key])
+                yield from committed_beyond(facts[key], summary, decided, findings_by_partition[key])
 
     def _open(self, subject: Finding, facts: PartitionFacts | None, where: TopicPartition) -> Finding:
         """An open transaction as everything known about it shows it."""
@@ -335,20 +335,20 @@ def _bring_up_to_date(
     partitions: list[PartitionSummary], before: list[Finding], after: list[Finding], hanging: set[tuple[TopicPartition, int]]
 ) -> None:
     """Verdicts of the partitions whose findings changed, and how many transactions hang on each replica."""
-    known = {id(one) for one in before}
+    known = {id(finding) for finding in before}
     changed = {
-        (one.place.topic, one.place.partition)
-        for one in [*before, *after]
-        if one.kind.startswith("TXN_") or (id(one) not in known and one.place.topic is not None)
+        (finding.place.topic, finding.place.partition)
+        for finding in [*before, *after]
+        if finding.kind.startswith("TXN_") or (id(finding) not in known and finding.place.topic is not None)
     }
     by_partition: dict[tuple[str | None, int | None], list[Finding]] = {key: [] for key in changed}
-    for one in after:
-        if (one.place.topic, one.place.partition) in by_partition:
-            by_partition[one.place.topic, one.place.partition].append(one)
+    for judged in after:
+        if (judged.place.topic, judged.place.partition) in by_partition:
+            by_partition[judged.place.topic, judged.place.partition].append(judged)
     on: dict[tuple[str | None, int | None, int | str | None], int] = {}
-    for one in before:
-        if _transaction(one) in hanging:
-            where = (one.place.topic, one.place.partition, one.place.broker)
+    for known_finding in before:
+        if _transaction(known_finding) in hanging:
+            where = (known_finding.place.topic, known_finding.place.partition, known_finding.place.broker)
             on[where] = on.get(where, 0) + 1
     for summary in partitions:
         if (summary.topic, summary.partition) in by_partition:

@@ -98,7 +98,7 @@ def contradictions(
         for listed in dict.fromkeys(decision.partitions):
             if listed in partitions and not partitions[listed].compacted:
                 groups.setdefault((listed, decision.producer_id, decision.producer_epoch), []).append(decision)
-    found: list[Contradiction] = []
+    contradictions: list[Contradiction] = []
     for (listed, _), of_producer in groupby(sorted(groups.items(), key=lambda item: item[0]), key=lambda item: item[0][:2]):
         facts = partitions[listed]
         left: list[tuple[Decision, NDArray[np.int64]]] = []
@@ -111,8 +111,8 @@ def contradictions(
         ends = _ends_open(facts, [decision for decision, _ in left])
         against = _Against(listed, facts, log, as_of, reached)
         judged = (against.unmatched(decision, opposite, ends_open=ends is decision) for decision, opposite in left)
-        found += [contradiction for contradiction in judged if contradiction is not None] + emptied
-    return found
+        contradictions += [contradiction for contradiction in judged if contradiction is not None] + emptied
+    return contradictions
 
 
 def _of_group(
@@ -123,8 +123,13 @@ def _of_group(
     ours: dict[bool, _Pairs] = {}
     for commit in (True, False):
         rows = markers[(markers[:, TYPE] == CONTROL_COMMIT) == commit]
-        ours[commit] = _paired([one for one in decisions if one.commit == commit], rows[rows[:, TIMESTAMP].argsort(kind="stable")])
-    since = min(one.start_timestamp if one.start_timestamp >= 0 else one.decided_timestamp for one in decisions) - SKEW_MS
+        ours[commit] = _paired(
+            [decision for decision in decisions if decision.commit == commit], rows[rows[:, TIMESTAMP].argsort(kind="stable")]
+        )
+    since = (
+        min(decision.start_timestamp if decision.start_timestamp >= 0 else decision.decided_timestamp for decision in decisions)
+        - SKEW_MS
+    )
     left = [
         (decision, ours[not commit].spare)
         for commit, pairs in ours.items()
@@ -150,9 +155,9 @@ def _ends_open(facts: PartitionFacts, unmatched: Sequence[Decision]) -> Decision
         if 0 <= decision.producer_epoch - opened.first_producer_epoch - (decision.client_transaction_version >= TV2) <= 1
     ]
     earliest = min((epoch for epoch, _, _ in possible), default=-1)
-    first = [one for one in possible if one[0] == earliest]
+    first = [candidate for candidate in possible if candidate[0] == earliest]
     if len(first) > 1:
-        first = [one for one in first if one[1] >= opened.first_timestamp - SKEW_MS]
+        first = [candidate for candidate in first if candidate[1] >= opened.first_timestamp - SKEW_MS]
     return unmatched[min(first)[2]] if first else None
 
 
@@ -169,7 +174,7 @@ def _paired(decisions: Sequence[Decision], rows: "NDArray[np.int64]") -> _Pairs:
     """As many pairs as can be made: each decision takes the earliest marker in its time that no other has."""
     matched, unmatched, spare = [], [], []
     at = 0
-    for decision in sorted(decisions, key=lambda one: one.decided_timestamp):
+    for decision in sorted(decisions, key=lambda decided: decided.decided_timestamp):
         while at < len(rows) and rows[at, TIMESTAMP] < decision.decided_timestamp - SKEW_MS:
             spare.append(at)
             at += 1
@@ -383,9 +388,9 @@ def disagreements(partitions: dict[TopicPartition, PartitionFacts], as_of: int) 
     findings: list[Finding] = []
     for (producer_id, epoch), places in shared.items():
         spans = [span for key, row in places for span in _spans(key, partitions[key], row, producer_id, epoch)]
-        committed = [one for one in spans if one.kind == rules.COMMIT]
+        committed = [span for span in spans if span.kind == rules.COMMIT]
         for other in spans:
-            against = next((one for one in committed if _disagree(one, other, partitions, as_of)), None)
+            against = next((span for span in committed if _disagree(span, other, partitions, as_of)), None)
             if against is not None:
                 findings.append(_told(against, other, partitions[other.topic_partition], producer_id))
     return findings

@@ -97,7 +97,7 @@ class PartitionFacts:
 
     def reaches_back(self, timestamp: int) -> bool:
         """Whether a marker of this time, and all behind it, would be among those held."""
-        return any(one is not None and one <= timestamp for one in (self.first_marker_timestamp, self.entire_since))
+        return any(moment is not None and moment <= timestamp for moment in (self.first_marker_timestamp, self.entire_since))
 
     def markers_of(self, producer_id: int, producer_epoch: int) -> "NDArray[np.int64]":
         """Rows of one producer's markers with one epoch."""
@@ -376,7 +376,7 @@ def hidden_by_damage(replica: Replica, known: Iterable[OpenTransaction]) -> list
     if damage is None or not replica.end_is_known:
         return []
     fold = replica.state.transactions
-    found = {}
+    transactions = {}
     for transaction in known:
         if not any(start <= transaction.first_offset < end for start, end in damage.spans):
             continue
@@ -387,5 +387,5 @@ def hidden_by_damage(replica: Replica, known: Iterable[OpenTransaction]) -> list
             else state.first_offset < 0 and state.last_offset < transaction.first_offset
         )
         if silent:
-            found[transaction.producer_id] = transaction
-    return sorted(found.values(), key=lambda transaction: (transaction.first_offset, transaction.producer_id))
+            transactions[transaction.producer_id] = transaction
+    return sorted(transactions.values(), key=lambda transaction: (transaction.first_offset, transaction.producer_id))

@@ -35,11 +35,11 @@ class MarkerProof:
 
 def completed(log: TransactionLog) -> Decided:
     """What the coordinators' log says was completed."""
-    found: dict[tuple[int, int], list[Decision]] = {}
+    decisions: dict[tuple[int, int], list[Decision]] = {}
     for decision in log.decisions:
         if decision.completed_timestamp is not None:
-            found.setdefault((decision.producer_id, decision.producer_epoch), []).append(decision)
-    return found
+            decisions.setdefault((decision.producer_id, decision.producer_epoch), []).append(decision)
+    return decisions
 
 
 def proven_by(rows: "NDArray[np.int64]", log_end_offset: int, partition: TopicPartition, decided: Decided) -> MarkerProof | None:

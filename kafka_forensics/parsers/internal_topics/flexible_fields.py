@@ -148,11 +148,11 @@ def array(element: Read, *, nullable: bool = False) -> Read:
             return None, position
         if count > len(data) - position:
             raise Malformed("array")
-        found = []
+        values = []
         for _ in range(count):
             value, position = element(data, position)
-            found.append(value)
-        return found, position
+            values.append(value)
+        return values, position
 
     return read
 

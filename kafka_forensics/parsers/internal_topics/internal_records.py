@@ -50,30 +50,32 @@ def teller(topic: str | None) -> Told | None:
 
 def _metadata(_: bytes | None, value: bytes | None, payloads: bool) -> Fields:
     record = decode_metadata_record(value)
-    told: Fields = {"record": record.name}
+    written: Fields = {"record": record.name}
     if record.api_key >= 0:
-        told |= {"api_key": record.api_key, "version": record.version}
+        written |= {"api_key": record.api_key, "version": record.version}
     if record.fields is not None:
         fields = dict(record.fields)
         if record.name == _CONFIG and fields["resource_type"] != _TOPIC_RESOURCE and not payloads:
             del fields["value"]
         if not payloads:
             fields = {name: value for name, value in fields.items() if name not in _SECRETS}
-        told["value"] = fields
-    return told if record.problem is None else told | {"problem": record.problem}
+        written["value"] = fields
+    return written if record.problem is None else written | {"problem": record.problem}
 
 
 def _transaction(key: bytes | None, value: bytes | None, _: bool) -> Fields:
     transactional_id, problem = parse_transaction_log_key(key)
     if problem is not None:
         return {"record": "TransactionLog", "problem": problem}
-    told: Fields = {"record": "TransactionLog", "key": {"transactional_id": transactional_id}}
+    fields: Fields = {"record": "TransactionLog", "key": {"transactional_id": transactional_id}}
     if value is None:
-        return told | {"value": None}
+        return fields | {"value": None}
     metadata, problem = parse_transaction_log_value(value)
     if metadata is None:
-        return told | {"problem": problem}
-    return told | {"value": asdict(metadata) | {"partitions": [f"{topic}-{partition}" for topic, partition in metadata.partitions]}}
+        return fields | {"problem": problem}
+    return fields | {
+        "value": asdict(metadata) | {"partitions": [f"{topic}-{partition}" for topic, partition in metadata.partitions]}
+    }
 
 
 def _group(key: bytes | None, value: bytes | None, payloads: bool) -> Fields:
@@ -119,15 +121,15 @@ def _share(key: bytes | None, value: bytes | None, _: bool) -> Fields:
         return {"record": "UNKNOWN", "problem": read}
     if read.record_type not in SHARE_RECORDS:
         return {"record": "UNKNOWN", "record_type": read.record_type, "problem": "kind"}
-    told: Fields = {"record": SHARE_RECORDS[read.record_type], "key": read._asdict()}
+    written: Fields = {"record": SHARE_RECORDS[read.record_type], "key": read._asdict()}
     if value is None:
-        return told | {"value": None}
+        return written | {"value": None}
     fields = read_share_value(read.record_type, value)
     if isinstance(fields, str):
-        return told | {"problem": fields}
+        return written | {"problem": fields}
     for batch in fields["state_batches"]:
         batch["delivery_state"] = delivery_state_name(batch["delivery_state"])
-    return told | {"value": fields}
+    return written | {"value": fields}
 
 
 _TELLERS: Final[dict[str, Told]] = {

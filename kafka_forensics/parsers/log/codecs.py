@@ -364,15 +364,15 @@ def read_next_offset(log: ByteFile, base_offset: int, entry: tuple[int, int]) ->
     FileRecords.searchForOffsetFromPosition). Raises SourceError.
     """
     target = entry[0]
-    found = False
+    reached = False
     last: int | None = None
     for batch in _frames(log, max(entry[1], 0)):
         if batch is None:
             return None
         base, end = batch
-        found = found or base >= target
+        reached = reached or base >= target
         last = end
-    if found or (last is not None and last > target):
+    if reached or (last is not None and last > target):
         return last
     return base_offset
 

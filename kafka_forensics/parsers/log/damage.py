@@ -197,8 +197,8 @@ class Trouble:
         """No batch proves itself at `position`: find the next one, and name what lies between."""
         window = self._window
         rest = window.size - position
-        found, candidates, spent = self.next_batch(position + 1)
-        if found < 0 and spent:
+        next_position, candidates, spent = self.next_batch(position + 1)
+        if next_position < 0 and spent:
             spent_on: dict[str, int | str | bool | list[int]] = {"limit": CRC_BYTES_PER_BYTE_SEARCHED, "reason": "search"}
             return SavedRows(window.size, [Damage("BUDGET_EXCEEDED", position, rest, detail=spent_on)])
         window.move(position, HEADER_BYTES)
@@ -206,22 +206,22 @@ class Trouble:
         detail: dict[str, int | str | bool | list[int]] = {"declared_length": size - 12, "magic": magic}
         if candidates:
             detail["candidates"] = candidates
-        lie = self._length_lies(position, size, magic, base_offset, detail) if found < 0 else None
+        lie = self._length_lies(position, size, magic, base_offset, detail) if next_position < 0 else None
         if lie is not None:
             return SavedRows(window.size, [lie])
-        chain = self._chain(position, window.size if found < 0 else found)
+        chain = self._chain(position, window.size if next_position < 0 else next_position)
         if chain is not None:
             return chain
-        if found < 0:
+        if next_position < 0:
             return SavedRows(window.size, [self._tail(position, size, magic, base_offset, detail)])
-        detail["found_at"] = found
+        detail["found_at"] = next_position
         detail["runs_past_end"] = size > rest
         kind = "FRAMING_LOST"
-        zeros = self._zero_run(position, found)
+        zeros = self._zero_run(position, next_position)
         if zeros >= HOLE_BYTES:
             kind = "SEG_HOLE"
             detail["zero_bytes"] = zeros
-        return SavedRows(found, [Damage(kind, position, found - position, detail=detail)])
+        return SavedRows(next_position, [Damage(kind, position, next_position - position, detail=detail)])
 
     def _length_lies(
         self, position: int, size: int, magic: int, base_offset: int, detail: dict[str, int | str | bool | list[int]]

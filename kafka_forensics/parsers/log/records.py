@@ -240,9 +240,9 @@ def check_rows(
     """
     verdicts = np.empty((4, end - first), np.int64)
     scratch = np.empty((RECORD_COLUMNS, 1), np.int64)
-    found = check_batches(readable(buffer), position, columns, first, end, scratch, verdicts)
+    good = check_batches(readable(buffer), position, columns, first, end, scratch, verdicts)
     damage: list[Damage] = []
-    for row in verdicts[0, :found].tolist():
+    for row in verdicts[0, :good].tolist():
         start, size = (int(columns[column, row]) for column in (BatchColumn.POSITION, BatchColumn.SIZE_IN_BYTES))
         decoded = decode_batch(buffer[start - position : start - position + size].data, position=start)
         damage.extend(decoded.problems)

@@ -133,9 +133,9 @@ class SegmentReader:
         self._rows += added
         self._damage.extend(outcome.damage)
         if self._inspect_alone is not None:
-            told = {damage.position for damage in outcome.damage}
+            positions = {damage.position for damage in outcome.damage}
             for row in outcome.rows.T:
-                readable = row[BatchColumn.MAGIC] >= 2 or int(row[BatchColumn.POSITION]) not in told
+                readable = row[BatchColumn.MAGIC] >= 2 or int(row[BatchColumn.POSITION]) not in positions
                 if readable and row[BatchColumn.CRC] == row[BatchColumn.CRC_COMPUTED]:
                     start, size = int(row[BatchColumn.POSITION]), int(row[BatchColumn.SIZE_IN_BYTES])
                     self._damage.extend(self._inspect_alone(self._window.file, start, size))
@@ -152,7 +152,7 @@ class SegmentReader:
             return BatchChunk(columns, damage, total, 0, 0)
         bad = columns[BatchColumn.CRC] != columns[BatchColumn.CRC_COMPUTED]
         decoded = int(columns[BatchColumn.SIZE_IN_BYTES].sum()) - int(columns[BatchColumn.SIZE_IN_BYTES][bad].sum())
-        skipped = sum(one.size_in_bytes for one in damage if one.kind in _SKIPPED)
+        skipped = sum(damage_here.size_in_bytes for damage_here in damage if damage_here.kind in _SKIPPED)
         return BatchChunk(columns, damage, decoded, total - decoded - skipped, skipped)
 
 
@@ -166,8 +166,8 @@ def find_batch(file: "ByteFile", start: int, end: int, base_offset: int) -> int 
     trouble = Trouble(window, no_key(), believed_to(base_offset))
     trouble.last_offset = base_offset - 1
     trouble.legacy = window.move(0, 17) < 17 or int(window.buffer[16]) < 2
-    found, _, _ = trouble.next_batch(start, end)
-    return found if 0 <= found < end else None
+    position, _, _ = trouble.next_batch(start, end)
+    return position if 0 <= position < end else None
 
 
 _SKIPPED: Final = frozenset({"SEG_ZERO_TAIL", "BUDGET_EXCEEDED"})

@@ -77,10 +77,10 @@ class At:
     @property
     def replicas(self) -> dict[Broker, Replica]:
         """By broker; of a broker's several, the first."""
-        found: dict[Broker, Replica] = {}
+        replicas: dict[Broker, Replica] = {}
         for _, replica, _ in self.merged:
-            found.setdefault(replica.broker, replica)
-        return found
+            replicas.setdefault(replica.broker, replica)
+        return replicas
 
 
 @dataclass(slots=True)
@@ -136,8 +136,8 @@ class Words:
         """What it says of one partition."""
         control = None if self._inputs.controller is None else self._inputs.controller.partitions.get((topic, partition))
         suffixes = {
-            broker: found
-            for (broker, name, number), found in self._inputs.relatives.items()
+            broker: replica
+            for (broker, name, number), replica in self._inputs.relatives.items()
             if name == topic and number == partition
         }
         assignment = None if control is None else control.replica_assignment
@@ -359,9 +359,9 @@ def _moved(old: Replica, new: Replica, before: Disks, after: Disks) -> bool:
 def _on(old: Replica, before: Disks, after: Disks) -> str | None:
     """The log directory in the newer snapshot that is the one the replica was in: by its id, else by the end of its name."""
     there, now = before.by_broker.get(old.broker, []), after.by_broker.get(old.broker, [])
-    mine = next((each for name, each in there if name == old.context.log_dir), None)
-    if mine is not None and all(each is not None for _, each in now):
-        return next((name for name, each in now if each == mine), None)
+    mine = next((replica for name, replica in there if name == old.context.log_dir), None)
+    if mine is not None and all(replica is not None for _, replica in now):
+        return next((name for name, replica in now if replica == mine), None)
     if len(there) == len(now) == 1:
         return now[0][0]
     last = os.path.basename(old.context.log_dir.rstrip("/"))
@@ -413,9 +413,9 @@ class ChangeAnswer:
 
 def change_slices(every: Sequence[Inputs], words: Sequence[Words]) -> Iterator[ChangeSlice]:
     """A slice for every partition that any of the snapshots has, by topic and partition."""
-    found = [{(one.topic, one.partition): one for one in slices(inputs)} for inputs in every]
-    for key in sorted({key for of_snapshot in found for key in of_snapshot}):
-        parts = [of_snapshot.get(key) or Slice(*key) for of_snapshot in found]
+    by_partition = [{(partition.topic, partition.partition): partition for partition in slices(inputs)} for inputs in every]
+    for key in sorted({key for of_snapshot in by_partition for key in of_snapshot}):
+        parts = [of_snapshot.get(key) or Slice(*key) for of_snapshot in by_partition]
         yield ChangeSlice(*key, parts, [word.of(*key) for word in words])
 
 

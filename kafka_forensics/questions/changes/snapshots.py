@@ -67,10 +67,10 @@ def reached_apart(given: Given, options: ScanOptions) -> tuple[Given, ScanOption
         return bare[0], options
     if not isinstance(given, Mapping):
         return without_secrets(given, options)
-    found: dict[str, str | Sequence[str]] = {}
+    paths_by_name: dict[str, str | Sequence[str]] = {}
     for name, paths in given.items():
-        found[name], options = without_secrets([paths] if isinstance(paths, str) else paths, options)
-    return found, options
+        paths_by_name[name], options = without_secrets([paths] if isinstance(paths, str) else paths, options)
+    return paths_by_name, options
 
 
 def snapshot_paths(given: Given, options: ScanOptions, chosen: Sequence[str], notes: list[str]) -> dict[str, list[str]]:
@@ -79,15 +79,15 @@ def snapshot_paths(given: Given, options: ScanOptions, chosen: Sequence[str], no
     URIs are those of `reached_apart`. To `notes` is added what in a folder looks like a snapshot and is not read as one. Raises
     UsageError for fewer than two, for one that is given twice, and for a name that is no snapshot's.
     """
-    found = named_snapshots(given, options, chosen, notes)
-    require_several(found, notes)
-    return found
+    paths_by_name = named_snapshots(given, options, chosen, notes)
+    require_several(paths_by_name, notes)
+    return paths_by_name
 
 
-def require_several(found: Mapping[str, Sequence[str]], notes: Sequence[str] = ()) -> None:
+def require_several(paths_by_name: Mapping[str, Sequence[str]], notes: Sequence[str] = ()) -> None:
     """Raise UsageError for fewer than two snapshots; `notes` are those of `snapshot_paths`."""
-    if len(found) < 2:
-        there = listed(found) or "none"
+    if len(paths_by_name) < 2:
+        there = listed(paths_by_name) or "none"
         raise UsageError(
             f"there is nothing to compare: snapshots here: {there}",
             hint="; ".join(["give two snapshots, or a folder with two or more", *notes]),
@@ -97,19 +97,19 @@ def require_several(found: Mapping[str, Sequence[str]], notes: Sequence[str] = (
 def named_snapshots(given: Given, options: ScanOptions, chosen: Sequence[str], notes: list[str]) -> dict[str, list[str]]:
     """The same, where one will do, or none."""
     if isinstance(given, Mapping):
-        found = {str(name): [paths] if isinstance(paths, str) else list(paths) for name, paths in given.items()}
+        paths_by_name = {str(name): [paths] if isinstance(paths, str) else list(paths) for name, paths in given.items()}
     else:
         paths = [given] if isinstance(given, str) else list(given)
-        found = _in_folder(paths[0], options, notes) if len(paths) == 1 else _each_given(paths)
-    for name, paths in found.items():
+        paths_by_name = _in_folder(paths[0], options, notes) if len(paths) == 1 else _each_given(paths)
+    for name, paths in paths_by_name.items():
         if not name or not paths:
-            what = f"snapshot {name} has no paths" if name else "a snapshot has no name"
-            raise UsageError(what, hint="give each snapshot a name and at least one path")
+            complaint = f"snapshot {name} has no paths" if name else "a snapshot has no name"
+            raise UsageError(complaint, hint="give each snapshot a name and at least one path")
     if chosen:
-        found = _chosen(found, chosen, notes)
+        paths_by_name = _chosen(paths_by_name, chosen, notes)
         notes.clear()  # what was left out was not asked for
-    _require_apart(found)
-    return found
+    _require_apart(paths_by_name)
+    return paths_by_name
 
 
 def _in_folder(root: str, options: ScanOptions, notes: list[str]) -> dict[str, list[str]]:
@@ -166,37 +166,41 @@ def _archive_name(name: str) -> str | None:
 
 def _each_given(paths: Sequence[str]) -> dict[str, list[str]]:
     """Snapshots that were given one by one; a name that is given again adds a path to its snapshot."""
-    found: dict[str, list[str]] = {}
+    paths_by_name: dict[str, list[str]] = {}
     for path in paths:
         name, rest = split_name(path)
         if name is not None:
-            _add(found, str(name), rest, once=False)
+            _add(paths_by_name, str(name), rest, once=False)
             continue
         folder = os.path.basename(path.rstrip("/"))
-        _add(found, _archive_name(folder) or folder or path, path, once=True)
-    return found
+        _add(paths_by_name, _archive_name(folder) or folder or path, path, once=True)
+    return paths_by_name
 
 
-def _add(found: dict[str, list[str]], name: str, path: str, *, once: bool) -> None:
-    if once and name in found:
-        raise UsageError(f"two snapshots are called {name}: {found[name][0]} and {path}", hint=f"name them, as in NAME={path}")
-    found.setdefault(name, []).append(path)
+def _add(paths_by_name: dict[str, list[str]], name: str, path: str, *, once: bool) -> None:
+    if once and name in paths_by_name:
+        raise UsageError(
+            f"two snapshots are called {name}: {paths_by_name[name][0]} and {path}", hint=f"name them, as in NAME={path}"
+        )
+    paths_by_name.setdefault(name, []).append(path)
 
 
-def _chosen(found: dict[str, list[str]], names: Sequence[str], notes: Sequence[str]) -> dict[str, list[str]]:
+def _chosen(paths_by_name: dict[str, list[str]], names: Sequence[str], notes: Sequence[str]) -> dict[str, list[str]]:
     for name in names:
-        if name not in found:
-            meant = perhaps_meant(name, found)
-            raise UsageError(f"there is no snapshot {name}", hint="; ".join([f"{meant}snapshots here: {listed(found)}", *notes]))
+        if name not in paths_by_name:
+            meant = perhaps_meant(name, paths_by_name)
+            raise UsageError(
+                f"there is no snapshot {name}", hint="; ".join([f"{meant}snapshots here: {listed(paths_by_name)}", *notes])
+            )
         if list(names).count(name) > 1:
             raise UsageError(f"snapshot {name} was chosen twice", hint="name each snapshot once, the oldest first")
-    return {name: found[name] for name in names}
+    return {name: paths_by_name[name] for name in names}
 
 
-def _require_apart(found: dict[str, list[str]]) -> None:
+def _require_apart(paths_by_name: dict[str, list[str]]) -> None:
     """Raise UsageError for a path in two snapshots."""
     holders: dict[str, str] = {}
-    for name, paths in found.items():
+    for name, paths in paths_by_name.items():
         for path in paths:
             bare = split_name(path)[1]
             place = os.path.realpath(bare) if os.path.lexists(bare) else bare.rstrip("/")
@@ -206,22 +210,22 @@ def _require_apart(found: dict[str, list[str]]) -> None:
 
 def _gathered(paths: Mapping[str, list[str]], options: ScanOptions) -> dict[str, Inputs]:
     """What each snapshot holds; files that are nothing of Kafka's are skipped with a note, as under a shell's `*`."""
-    found: dict[str, Inputs] = {}
+    inputs_by_name: dict[str, Inputs] = {}
     strangers: list[str] = []
     refusal: UsageError | None = None
     for name, given in paths.items():
         try:
-            found[name] = gather(given, options, elsewhere=True)
+            inputs_by_name[name] = gather(given, options, elsewhere=True)
         except StrangerError as error:
             if any(os.path.isdir(split_name(path)[1]) or "://" in path for path in given):
                 raise
             strangers += given
             refusal = error
     if refusal is not None:
-        if len(found) < 2:
+        if len(inputs_by_name) < 2:
             raise refusal
         logging.getLogger(__name__).warning("skipped, as nothing of Kafka's is in them: %s", listed(strangers))
-    return found
+    return inputs_by_name
 
 
 def gather_snapshots(paths: Mapping[str, list[str]], options: ScanOptions) -> dict[str, Inputs]:
@@ -252,7 +256,7 @@ def _require_a_broker_in_both(snapshots: dict[str, Inputs]) -> None:
     raise UsageError("no broker is in two snapshots that follow each other, so there is nothing to compare", hint=hint)
 
 
-def _require_one_cluster(found: Mapping[str, Inputs]) -> None:
+def _require_one_cluster(inputs_by_name: Mapping[str, Inputs]) -> None:
     """Raise UsageError for neighbours that are known to be of different clusters."""
     clusters = {
         name: {
@@ -260,13 +264,13 @@ def _require_one_cluster(found: Mapping[str, Inputs]) -> None:
             for log_dir in inputs.log_dirs
             if log_dir.meta is not None and log_dir.meta.cluster_id is not None
         }
-        for name, inputs in found.items()
+        for name, inputs in inputs_by_name.items()
     }
-    for older, newer in pairwise(found):
+    for older, newer in pairwise(inputs_by_name):
         if clusters[older] and clusters[newer] and clusters[older].isdisjoint(clusters[newer]):
-            told = f"{listed(sorted(clusters[older]))} and {listed(sorted(clusters[newer]))}"
+            clusters_named = f"{listed(sorted(clusters[older]))} and {listed(sorted(clusters[newer]))}"
             raise UsageError(
-                f"snapshots {older} and {newer} are of different clusters: {told}", hint="compare those of one cluster"
+                f"snapshots {older} and {newer} are of different clusters: {clusters_named}", hint="compare those of one cluster"
             )
 
 
@@ -338,7 +342,13 @@ def finished(
                 _doubted(finding, notes[-1]) if finding.evidence.get("from_snapshot") == older else finding for finding in findings
             ]
     findings.sort(key=lambda finding: (*finding.sort_key(), order[finding.evidence["from_snapshot"]]))
-    return SnapshotsResult(scans, known_changes, findings, sorted(set(incomplete), key=lambda one: (one.path, one.reason)), notes)
+    return SnapshotsResult(
+        scans,
+        known_changes,
+        findings,
+        sorted(set(incomplete), key=lambda incomplete_file: (incomplete_file.path, incomplete_file.reason)),
+        notes,
+    )
 
 
 def _backwards(known_changes: list[Change]) -> bool:

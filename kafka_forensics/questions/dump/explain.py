@@ -147,17 +147,25 @@ def _log(data: "ByteFile", file: DumpFile, options: DumpOptions, limit: int) -> 
     """The first batches and damaged places of a log."""
     given = 0
     for columns, damage, bytes_of in chunks_of(data, file, options):
-        bad = {one.position: one for one in damage}
+        bad = {damaged.position: damaged for damaged in damage}
         framed = {column[BatchColumn.POSITION]: column[BatchColumn.SIZE_IN_BYTES] for column in columns}
-        places = {position: one.size_in_bytes for position, one in bad.items()} | framed
+        places = {position: damaged.size_in_bytes for position, damaged in bad.items()} | framed
         for position, size in sorted(places.items()):
             if given == limit:
                 yield _more("batches", limit)
                 return
             given += 1
             if position in bad:
-                one = bad[position]
-                yield ("damage", position, one.size_in_bytes, "", one.kind, one.detail, "what is wrong with these bytes")
+                damage_here = bad[position]
+                yield (
+                    "damage",
+                    position,
+                    damage_here.size_in_bytes,
+                    "",
+                    damage_here.kind,
+                    damage_here.detail,
+                    "what is wrong with these bytes",
+                )
             batch = bytes_of if options.records and position in framed else None
             yield from _batch(data, position, size, options, batch)
 

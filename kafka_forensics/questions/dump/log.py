@@ -93,7 +93,7 @@ def log_rows(file: DumpFile, options: DumpOptions) -> Iterator[Row]:
         judge = _Judge(log, file)
         for columns, damage, bytes_of in chunks_of(log, file, options):
             pieces: list[tuple[int, int, Any]] = [(column[BatchColumn.POSITION], 0, column) for column in columns]
-            pieces += [(one.position, 1, one) for one in damage]
+            pieces += [(damaged.position, 1, damaged) for damaged in damage]
             pieces.sort(key=lambda piece: piece[:2])
             for position, is_damage, piece in pieces:
                 if is_damage:
@@ -128,7 +128,11 @@ def chunks_of(log: "ByteFile", file: DumpFile, options: DumpOptions) -> Iterator
     reader = SegmentReader(log, next_base_offset=file.reach, inspect=inspect)
     for chunk in chunks_until(reader, _start(log, file, options), log.size_in_bytes, options.offset_end):
         columns = [column for column in chunk.columns.T.tolist() if _asked_for(column, options)]
-        damage = [one for one in chunk.damage if one.base_offset < 0 or options.overlaps(one.base_offset, one.last_offset)]
+        damage = [
+            damaged
+            for damaged in chunk.damage
+            if damaged.base_offset < 0 or options.overlaps(damaged.base_offset, damaged.last_offset)
+        ]
         yield columns, damage, bytes_of
         kept.clear()
 
@@ -286,5 +290,5 @@ def plain(value: Any) -> Any:
     if isinstance(value, bytes):
         return value.hex()
     if isinstance(value, dict):
-        return {str(name): plain(each) for name, each in value.items() if name != "tagged_fields"}
-    return [plain(each) for each in value] if isinstance(value, list | tuple) else value
+        return {str(name): plain(item) for name, item in value.items() if name != "tagged_fields"}
+    return [plain(item) for item in value] if isinstance(value, list | tuple) else value

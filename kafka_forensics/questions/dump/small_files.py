@@ -67,8 +67,8 @@ def small_rows(file: DumpFile, options: DumpOptions) -> Iterator[Row]:
     if zero_tail_bytes:
         behind = size - size % _ENTRY_SIZES[kind]
         yield ("zero_tail", behind - zero_tail_bytes, zero_tail_bytes, *(None,) * width, None)
-    for one in damage:
-        yield (one.kind, one.position, one.size_in_bytes, *(None,) * width, one.detail)
+    for damaged in damage:
+        yield (damaged.kind, damaged.position, damaged.size_in_bytes, *(None,) * width, damaged.detail)
 
 
 Entries = tuple[Iterator[Row], list[Damage], int]

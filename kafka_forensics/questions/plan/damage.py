@@ -29,15 +29,15 @@ def damaged_offsets(replica: Replica) -> Ranges:
 
     In cleaned logs offsets are missing anyway, so there only the headers tell. Bytes that are all zero hold nothing.
     """
-    found = normalised([*_between(replica), *damaged_by_headers(replica)])
+    spans = normalised([*_between(replica), *damaged_by_headers(replica)])
     tail = replica.state.continuity.bad_tail
     if tail is not None and 0 <= tail.start_offset < tail.end_offset:
-        found = normalised([*found, *without([(tail.start_offset, tail.end_offset)], _runs(replica))])
+        spans = normalised([*spans, *without([(tail.start_offset, tail.end_offset)], _runs(replica))])
     lies = [
         damage for _, damage in replica.state.framing.damage.get("FRAMING_LOST", ()) if damage.detail.get("reason") == "length_lies"
     ]
-    last = [(each.base_offset, each.last_offset + 1) for each in lies if each.base_offset == replica.course.end_offset]
-    return normalised([*found, *last])
+    last = [(lie.base_offset, lie.last_offset + 1) for lie in lies if lie.base_offset == replica.course.end_offset]
+    return normalised([*spans, *last])
 
 
 def _between(replica: Replica) -> Iterator[Range]:
@@ -51,12 +51,12 @@ def _between(replica: Replica) -> Iterator[Range]:
 
 def unread_offsets(replica: Replica) -> Ranges:
     """Offsets before the log's end that stood, if anywhere, in segments that could not be read, or not to their ends."""
-    found = []
+    eaten = []
     for run in replica.state.continuity.runs if replica.state.unread else ():
         place = run.after_damage
         if place in replica.course.eaten and any(place[0] <= segment < run.segment for segment in replica.state.unread):
-            found.append(replica.course.eaten[place])
-    return tuple(found)
+            eaten.append(replica.course.eaten[place])
+    return tuple(eaten)
 
 
 def _is_empty(damage: Damage | None) -> bool:
@@ -85,20 +85,20 @@ def has_unknown_bytes(replica: Replica) -> bool:
 def unproven(replicas: Sequence[Replica], reader: "LogReader") -> dict[tuple[int, int], Ranges]:
     """Damaged offsets that another replica has as well, and nothing proves that it was given the same records; by the numbers of
     the two in ascending order."""
-    found: dict[tuple[int, int], Ranges] = {}
+    by_pair: dict[tuple[int, int], Ranges] = {}
     damaged = [damaged_offsets(replica) for replica in replicas]
     for i, j in permutations(range(len(replicas)), 2):
         both = normalised([*_runs(replicas[j]), *damaged[j]]) if damaged[i] else ()
         open_ones = [
-            each
+            span
             for low, high in damaged[i]
             for part in clipped(both, low, high)
-            for each in without([part], tuple(_same(replicas[i], replicas[j], reader, part)))
+            for span in without([part], tuple(_same(replicas[i], replicas[j], reader, part)))
         ]
         if open_ones:
             pair = (min(i, j), max(i, j))
-            found[pair] = normalised((*found.get(pair, ()), *open_ones))
-    return found
+            by_pair[pair] = normalised((*by_pair.get(pair, ()), *open_ones))
+    return by_pair
 
 
 def _same(left: Replica, right: Replica, reader: "LogReader", part: Range) -> list[Range]:
@@ -106,7 +106,7 @@ def _same(left: Replica, right: Replica, reader: "LogReader", part: Range) -> li
     start, end = part
     epochs = {epoch for replica in (left, right) for epoch in (_epoch_before(replica, start), epoch_at(replica.epochs, end))}
     inside = end < min(left.course.end_offset, right.log_end_offset)
-    if inside and len(epochs) == 1 and min((one or 0) if one is not None else -1 for one in epochs) >= 0:
+    if inside and len(epochs) == 1 and min((epoch or 0) if epoch is not None else -1 for epoch in epochs) >= 0:
         return [part]
     if end - start > OFFSETS_COMPARED:
         return []

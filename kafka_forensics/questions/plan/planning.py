@@ -280,7 +280,7 @@ class Planned:
 
     def candidate(self, broker: int | str | None) -> Candidate | None:
         """The candidate of this name."""
-        return next((one for one in self.plan.candidates if one.broker == broker), None)
+        return next((candidate for candidate in self.plan.candidates if candidate.broker == broker), None)
 
     def steps(self, candidate: Candidate) -> Steps:
         """How to bring that election about."""
@@ -375,7 +375,7 @@ class _PlanMaker:
         context = chosen[0].context
         is_stray = (context.topic, context.partition, context.topic_id) in self._unknown
         planned = _planned(chosen, reader, result, self._asked, self._log, self._strays if is_stray else None)
-        missing = [self._explained(one, context.control) for one in planned.plan.missing]
+        missing = [self._explained(absent, context.control) for absent in planned.plan.missing]
         if others and not topic_known:
             missing.append(Missing("topic_undecided"))
         missing += [Missing("other_topic", replica.broker) for replica in others]
@@ -394,9 +394,9 @@ class _PlanMaker:
         plans, missing = self.plans, planned.plan.missing
         plans.partitions += 1
         plans.not_read.update(context.broker for context in planned.not_read)
-        plans.absent.update(one.broker for one in missing if one.kind in ABSENT and one.broker is not None)
-        plans.refused.update(one.broker for one in missing if one.kind == "does_not_start" and one.broker is not None)
-        plans.unsaid.update(one.kind for one in missing if one.kind in UNSAID)
+        plans.absent.update(absent.broker for absent in missing if absent.kind in ABSENT and absent.broker is not None)
+        plans.refused.update(absent.broker for absent in missing if absent.kind == "does_not_start" and absent.broker is not None)
+        plans.unsaid.update(absent.kind for absent in missing if absent.kind in UNSAID)
 
     def _keep(self, planned: Planned) -> None:
         """Keep a plan that matters; the first of all until there is another."""
@@ -415,7 +415,7 @@ def _changed_since(control: PartitionControl | None, offset: int) -> bool:
 def _with_not_read(plan: Plan, not_read: list[ReplicaContext]) -> Plan:
     """The plan with a word of each copy that is here and could not be read, which is not absent."""
     here = {context.node for context in not_read}
-    missing = tuple(one for one in plan.missing if not (one.kind == "copy_absent" and one.broker in here))
+    missing = tuple(absent for absent in plan.missing if not (absent.kind == "copy_absent" and absent.broker in here))
     return replace(plan, missing=(*missing, *(Missing("copy_not_read", context.node) for context in not_read)))
 
 
@@ -528,14 +528,14 @@ def _is_older(control: PartitionControl | None, plan: Plan, by_broker: dict[Brok
 
 def _runs(losses: Sequence[Loss]) -> list[Loss]:
     """Losses of one log that follow each other as one."""
-    found: list[Loss] = []
+    joined_losses: list[Loss] = []
     for loss in sorted(losses, key=lambda loss: (str(loss.held_by[0]), loss.start)):
-        if found and found[-1].held_by[0] == loss.held_by[0] and found[-1].end == loss.start:
-            holders = tuple(broker for broker in found[-1].held_by if broker in loss.held_by)
-            found[-1] = found[-1]._replace(end=loss.end, held_by=holders)
+        if joined_losses and joined_losses[-1].held_by[0] == loss.held_by[0] and joined_losses[-1].end == loss.start:
+            holders = tuple(broker for broker in joined_losses[-1].held_by if broker in loss.held_by)
+            joined_losses[-1] = joined_losses[-1]._replace(end=loss.end, held_by=holders)
         else:
-            found.append(loss)
-    return found
+            joined_losses.append(loss)
+    return joined_losses
 
 
 def _soundest(given: PlanPartition, loss: Loss) -> Broker:
@@ -593,26 +593,26 @@ def _held(replica: Replica) -> Ranges:
 
 def _apart(replicas: list[Replica], reader: LogReader) -> dict[tuple[int, int], Ranges]:
     """Where pairs of replicas hold different records."""
-    found = {}
+    by_pair = {}
     for i, j in combinations(range(len(replicas)), 2):
         ranges = _contents(
             differences(replicas[i], replicas[j], reader), min(replicas[i].log_end_offset, replicas[j].log_end_offset)
         )
         if ranges:
-            found[i, j] = ranges
-    return found
+            by_pair[i, j] = ranges
+    return by_pair
 
 
-def _contents(found: Differences, end: int) -> Ranges:
+def _contents(differing: Differences, end: int) -> Ranges:
     """Offsets below `end` at which two logs hold different records.
 
     The comparison names the batches, but for blocks it passed over: differences of two blocks count as one. Logs that parted may
     agree again behind the fork, where the follower cut above it (before KIP-279), or never cut at all.
     """
-    contents = [difference for difference in found if difference.kind == "content"]
+    contents = [difference for difference in differing if difference.kind == "content"]
     if not contents:
         return ()
-    if found.full:
+    if differing.full:
         return clipped(((contents[0].offset, end),), 0, end)
     ranges = [(difference.offset, difference.end_offset) for difference in contents]
     for before, difference in pairwise(contents):
@@ -630,10 +630,10 @@ def _amount(replica: Replica, reader: LogReader, loss: Loss) -> Amount:
         records += count
         size += size_in_bytes
     for part in without(clipped(damaged_offsets(replica), loss.start, loss.end), good):
-        told = list(_batches(replica, reader, (part,)))
-        if sum(inside for _, _, inside in told) != part[1] - part[0]:
+        batches = list(_batches(replica, reader, (part,)))
+        if sum(inside for _, _, inside in batches) != part[1] - part[0]:
             return Amount(None, None)  # headers are damaged as well
-        records, size = records + sum(each[0] for each in told), size + sum(each[1] for each in told)
+        records, size = records + sum(batch[0] for batch in batches), size + sum(batch[1] for batch in batches)
     return Amount(None, None) if len(reader.incomplete) > problems else Amount(records, size)
 
 

@@ -102,13 +102,13 @@ _Kind = Mapping[Broker, Cost]
 
 
 def _kinds(wishes: Sequence[Wish]) -> list[_Kind]:
-    found: dict[tuple[Broker, ...], dict[Broker, Cost]] = {}
+    costs: dict[tuple[Broker, ...], dict[Broker, Cost]] = {}
     for wish in wishes:
-        spoiled = found.setdefault(wish.electable, dict.fromkeys(wish.electable, NOTHING))
+        spoiled = costs.setdefault(wish.electable, dict.fromkeys(wish.electable, NOTHING))
         for broker in wish.electable:
             committed, lost = wish.spoiled_by(broker)
             spoiled[broker] = spoiled[broker][0] + committed, spoiled[broker][1] + lost
-    return list(found.values())
+    return list(costs.values())
 
 
 def _of_all(kinds: Sequence[_Kind], brokers: Sequence[Broker]) -> tuple[Broker, ...]:

@@ -103,11 +103,11 @@ class _AssignmentOrder:
 
 def _others(given: PlanPartition, leader: Broker, nodes: dict[Broker, Broker]) -> list[PlanReplica]:
     """Who may be started beside the leader, of copies of one broker the first: it can start on one alone."""
-    found: dict[Broker, PlanReplica] = {}
+    replicas: dict[Broker, PlanReplica] = {}
     for replica in given.replicas:
         if replica.is_live and nodes[replica.broker] != nodes[leader]:
-            found.setdefault(nodes[replica.broker], replica)
-    return list(found.values())
+            replicas.setdefault(nodes[replica.broker], replica)
+    return list(replicas.values())
 
 
 def _any_order(given: PlanPartition, plan: Plan) -> bool:

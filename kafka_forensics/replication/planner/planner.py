@@ -141,9 +141,9 @@ def ordinary_leaders(candidates: Sequence[Candidate], replicas: Sequence[PlanRep
     its disk was replaced; so those whose election loses least of that, and those that are absent.
     """
     for kinds in (("leads", "clean"), ("elr",), ("last-known-leader",)):
-        found = tuple(candidate.broker for candidate in candidates if candidate.election in kinds)
-        if found:
-            return found
+        brokers = tuple(candidate.broker for candidate in candidates if candidate.election in kinds)
+        if brokers:
+            return brokers
     absent = {replica.broker for replica in replicas if replica.is_absent}
     unknown = [candidate for candidate in candidates if candidate.election == "unknown"]
     least = min((candidate.committed for candidate in unknown if candidate.broker not in absent), default=0)
@@ -287,10 +287,10 @@ class _Planning:
 
     def _edges(self, lost: Sequence[tuple[int, Ranges, Ranges]]) -> list[int]:
         """Offsets between which it stays the same who holds and keeps what of `lost`, and who differs, ascending."""
-        edges = {edge for _, ranges, kept in lost for each in (*ranges, *kept) for edge in each}
+        edges = {edge for _, ranges, kept in lost for span in (*ranges, *kept) for edge in span}
         low, high = min(edges), max(edges)
-        differing = [self._differing(one[0], other[0]) for one, other in itertools.combinations(lost, 2)]
-        edges.update([edge for ranges in differing for each in ranges for edge in each if low < edge < high])
+        differing = [self._differing(loss[0], other[0]) for loss, other in itertools.combinations(lost, 2)]
+        edges.update([edge for ranges in differing for span in ranges for edge in span if low < edge < high])
         return sorted(edges)
 
     def _versions(self, numbers: list[int], offset: int) -> list[list[int]]:
@@ -332,9 +332,9 @@ class _Planning:
     def already_lost(self) -> Iterator[AlreadyLost]:
         """Versions proven committed of which other replicas hold less, and that differently."""
         everyone = range(len(self._replicas))
-        told: set[tuple[int, tuple[int, ...]]] = set()
+        listed: set[tuple[int, tuple[int, ...]]] = set()
         for offset in sorted({ranges[0][0] for ranges in self._given.differing.values() if ranges}):
-            for members in self._versions([each for each in everyone if holds(self._on_disk[each], offset)], offset):
+            for members in self._versions([member for member in everyone if holds(self._on_disk[member], offset)], offset):
                 known = [witness for number in members for witness in self._witnesses[number]]
                 best = max(known, key=lambda witness: witness.end_offset, default=None)
                 for number in everyone:
@@ -342,8 +342,8 @@ class _Planning:
                     parted = holds(self._differing(number, members[0]), offset) and not self._is_damaged(offset)
                     if best is None or number in members or not parted or end >= best.end_offset:
                         continue
-                    if (number, tuple(members)) not in told:
-                        told.add((number, tuple(members)))
+                    if (number, tuple(members)) not in listed:
+                        listed.add((number, tuple(members)))
                         brokers = tuple(self._replicas[member].broker for member in members)
                         broker = self._replicas[number].broker
                         yield AlreadyLost((broker,), offset, end, best.end_offset, brokers, best)

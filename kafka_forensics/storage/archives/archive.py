@@ -201,10 +201,10 @@ class ZipSource(ArchiveSource):
         if place.method not in {STORED, DEFLATED}:
             method = METHOD_NAMES.get(place.method, "unknown")
             raise SourceError(path, f"compressed with method {place.method} ({method}), which is not read; stored and deflated are")
-        found = local_record(self._file, place.position)
-        if found is None:
+        record = local_record(self._file, place.position)
+        if record is None:
             raise SourceError(path, f"no header of this member at byte {place.position} of the archive")
-        start = found[1]
+        start = record[1]
         if place.method == DEFLATED:
             return MemberFile(path, member.size_in_bytes, self._stream(path, member.size_in_bytes, start, place), 0)
         if place.compressed_size != member.size_in_bytes:

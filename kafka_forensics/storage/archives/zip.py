@@ -197,9 +197,9 @@ class ZipIndex:
 
     def run(self) -> None:
         """Read the directory; without one, walk from local header to local header. Raises SourceError, TooManyMembersError."""
-        found = self._find_directory()
-        if found is not None:
-            for record in self._directory(*found):
+        directory = self._find_directory()
+        if directory is not None:
+            for record in self._directory(*directory):
                 self._add(record)
         elif self._file.read_at(0, 4) == LOCAL_SIGN:
             note(self._problems, "no zip directory at the end, so it is cut short; members are taken from their own headers")
@@ -247,19 +247,19 @@ class ZipIndex:
             if at + _LONGEST_ENTRY > len(window) and window_start + len(window) < end:
                 window = self._file.read_at(position, min(_WINDOW, end - position))
                 window_start, at = position, 0
-            found = central_record(window, at, shift)
-            if found is None:
+            central = central_record(window, at, shift)
+            if central is None:
                 note(self._problems, f"damaged zip directory at byte {position}: members behind it are not listed")
                 return
-            record, at = found
+            record, at = central
             yield record
             position = window_start + at
 
     def _walk(self) -> Iterator[ZipRecord]:
         """Members by their local headers, until the first place that has none."""
         position = 0
-        while found := local_record(self._file, position):
-            record, data_start = found
+        while record_at := local_record(self._file, position):
+            record, data_start = record_at
             data_end = data_start + record.compressed_size
             is_whole = data_end <= self._file.size_in_bytes
             if record.flags & SIZES_FOLLOW and record.compressed_size == 0:

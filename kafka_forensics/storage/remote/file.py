@@ -137,10 +137,10 @@ class RemoteFile:
         ahead = range(number, min(number + 1 + BLOCKS_AHEAD, blocks))
         for old in [block for block in self._blocks if block not in ahead]:
             self._blocks.pop(old).cancel()
-        for one in ahead:
-            if one not in self._blocks:
-                start = self._first + one * self._block_bytes
-                self._blocks[one] = self._pool.submit(self._whole, start, min(self._block_bytes, self._last - start))
+        for piece in ahead:
+            if piece not in self._blocks:
+                start = self._first + piece * self._block_bytes
+                self._blocks[piece] = self._pool.submit(self._whole, start, min(self._block_bytes, self._last - start))
         return self._first + number * self._block_bytes, self._blocks[number]
 
     def _alone(self, position: int, size: int) -> memoryview:

@@ -43,14 +43,14 @@ def expand(uri: str, options: StorageOptions) -> list[tuple[str, StorageOptions]
     source = _source(base, options, 0)
     if source.is_missing:
         raise _missing(base, source)
-    found = [""]
+    paths = [""]
     for number, pattern in enumerate(parts[first:], first):
-        found = [path for above in found for path in _matching(source, above, pattern, last=number == len(parts) - 1)]
-        if len(found) > MOST_MATCHES:
+        paths = [path for above in paths for path in _matching(source, above, pattern, last=number == len(parts) - 1)]
+        if len(paths) > MOST_MATCHES:
             raise UsageError(f"{place.name}: matches more than {MOST_MATCHES:,} paths", hint="give a narrower pattern")
-    if not found:
+    if not paths:
         raise PathMissingError(f"{place.name}: matches nothing", hint=f"there is {_some(source)}")
-    return [(f"{base.name}/{path}", options) for path in sorted(found)]
+    return [(f"{base.name}/{path}", options) for path in sorted(paths)]
 
 
 def _source(place: RemotePlace, options: StorageOptions, ahead: int) -> RemoteSource:

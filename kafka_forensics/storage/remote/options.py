@@ -63,11 +63,11 @@ class StorageOptions:
 
     def __repr__(self) -> str:
         said = []
-        for each in fields(self):
-            value = getattr(self, each.name)
-            if each.name in {"other", "environment_secrets"} or value == each.default:
+        for option in fields(self):
+            value = getattr(self, option.name)
+            if option.name in {"other", "environment_secrets"} or value == option.default:
                 continue
-            said.append(f"{each.name}={value!r}" if each.name in _SHOWN else f"{each.name}={HIDDEN}")
+            said.append(f"{option.name}={value!r}" if option.name in _SHOWN else f"{option.name}={HIDDEN}")
         said += [f"{name}={value!r}" if name in _HARMLESS else f"{name}={HIDDEN}" for name, value in self.other]
         return f"StorageOptions({', '.join(said)})"
 
@@ -84,7 +84,7 @@ class StorageOptions:
         """`text` without any of the secrets."""
         secrets = [self.access_key, self.secret_key, self.session_token, *self.environment_secrets]
         secrets += [value for name, value in self.other if name not in _HARMLESS]
-        for secret in sorted({one for one in secrets if one and len(one) >= _SHORTEST_SECRET}, key=len, reverse=True):
+        for secret in sorted({text for text in secrets if text and len(text) >= _SHORTEST_SECRET}, key=len, reverse=True):
             text = text.replace(secret, HIDDEN)
         return text
 
@@ -110,9 +110,9 @@ def from_pairs(pairs: Iterable[tuple[str, str]], environment: Mapping[str, str])
     """`storage_options` of plain pairs; a later one of the same name counts."""
     values = {name.strip().lower().replace("-", "_"): value for name, value in pairs}
     for name, variables in _ENVIRONMENT.items():
-        found = next((environment[variable] for variable in variables if environment.get(variable)), None)
-        if found is not None:
-            values.setdefault(name, found)
+        variable_value = next((environment[variable] for variable in variables if environment.get(variable)), None)
+        if variable_value is not None:
+            values.setdefault(name, variable_value)
     endpoint, scheme = _endpoint(values.pop("endpoint", None), values.pop("scheme", None))
     return StorageOptions(
         endpoint=endpoint,
@@ -139,10 +139,10 @@ def option_pair(text: str) -> tuple[str, str]:
 
 
 def _pairs_of(options: StorageOptions) -> Iterable[tuple[str, str]]:
-    for each in fields(options):
-        value = getattr(options, each.name)
-        if each.name not in {"other", "environment_secrets"} and value != each.default:
-            yield each.name, str(value)
+    for option in fields(options):
+        value = getattr(options, option.name)
+        if option.name not in {"other", "environment_secrets"} and value != option.default:
+            yield option.name, str(value)
     yield from options.other
 
 

@@ -38,12 +38,12 @@ def children(filesystem: "FileSystem", directory: str, *, allow_not_found: bool)
     from pyarrow.fs import FileInfo, FileSelector, FileType
 
     if filesystem.type_name != "gcs":
-        found = filesystem.get_file_info(FileSelector(directory, recursive=False, allow_not_found=allow_not_found))
-        return found, len(found)
+        infos = filesystem.get_file_info(FileSelector(directory, recursive=False, allow_not_found=allow_not_found))
+        return infos, len(infos)
     prefix = directory.rstrip("/") + "/"
     direct, directories = [], set()
-    found = filesystem.get_file_info(FileSelector(directory, recursive=True, allow_not_found=allow_not_found))
-    for info in found:
+    infos = filesystem.get_file_info(FileSelector(directory, recursive=True, allow_not_found=allow_not_found))
+    for info in infos:
         name, slash, _ = info.path.removeprefix(prefix).partition("/")
         if slash and name:
             directories.add(prefix + name)
@@ -51,7 +51,7 @@ def children(filesystem: "FileSystem", directory: str, *, allow_not_found: bool)
             directories.add(info.path)
         else:
             direct.append(info)
-    return [*direct, *(FileInfo(path, FileType.Directory) for path in directories)], len(found)
+    return [*direct, *(FileInfo(path, FileType.Directory) for path in directories)], len(infos)
 
 
 THREADS: Final = 16
@@ -189,14 +189,14 @@ class RemoteSource:
 
     def _list_now(self, path: str) -> dict[str, Entry]:
         full = self._full(path)
-        infos, told = self._answer(path, lambda: children(self._filesystem, full, allow_not_found=bool(self._known)))
+        infos, entry_count = self._answer(path, lambda: children(self._filesystem, full, allow_not_found=bool(self._known)))
         with self._lock:
             self._count += len(infos)
-            if max(self._count, told) > MAX_MEMBERS:  # not added up: each level tells again of what lies below
+            if max(self._count, entry_count) > MAX_MEMBERS:  # not added up: each level tells again of what lies below
                 raise SourceError(path, f"more than {MAX_MEMBERS:,} objects: give the log directories as paths themselves")
         entries: dict[str, Entry] = {}
         refused = self._refused[path] = []
-        for info in sorted(infos, key=lambda one: (one.path, one.is_file)):
+        for info in sorted(infos, key=lambda info_listed: (info_listed.path, info_listed.is_file)):
             name = _child_name(full, info.path)
             inner = (f"{path}/" if path else "") + (name or info.path[len(full) :].lstrip("/") or "/")
             entry = None if name is None else self._entry(inner, info)

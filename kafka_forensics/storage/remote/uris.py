@@ -134,16 +134,16 @@ def holding_at(uri: str, options: Iterable[tuple[str, str]]) -> Pairs:
             every.append((name, value))
             continue
         try:
-            told = json.loads(value)
-            place, pairs = str(told["at"]), [(str(option), str(text)) for option, text in told["options"]]
+            described = json.loads(value)
+            place, pairs = str(described["at"]), [(str(option), str(text)) for option, text in described["options"]]
         except (ValueError, TypeError, KeyError) as error:
             raise UsageError(f"there is no storage option {name}", hint="docs/storage.md tells them") from error
         if f"{uri.rstrip('/')}/".startswith(f"{place.rstrip('/')}/"):
             near.append((place, pairs))
-    return (*every, *(pair for _, pairs in sorted(near, key=lambda one: len(one[0])) for pair in pairs))
+    return (*every, *(pair for _, pairs in sorted(near, key=lambda pairs_near: len(pairs_near[0])) for pair in pairs))
 
 
 def _fixed(name: str) -> str:
     """The part of a URI before the first name with a pattern in it."""
-    found = _PATTERN.search(name)
-    return name if found is None else name[: found.start()].rpartition("/")[0]
+    match = _PATTERN.search(name)
+    return name if match is None else name[: match.start()].rpartition("/")[0]
