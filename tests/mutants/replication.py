@@ -43,7 +43,7 @@ MUTANTS = [
             "return answer.leader_epoch < last_fetched_epoch or answer.end_offset <= fetch_offset",
         ),
         ("return min(answer.end_offset, end), True", "return max(answer.end_offset, end), True"),
-        ("if not known or asked < known[0].leader_epoch:", "if not known or asked >= known[0].leader_epoch:"),
+        ("if not known or epoch_asked < known[0].leader_epoch:", "if not known or epoch_asked >= known[0].leader_epoch:"),
     ),
     *mutants_of(
         "replication/elections",

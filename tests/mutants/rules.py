@@ -41,10 +41,10 @@ MUTANTS = [
             "del self[next(index for index in range(len(self) - 1, -1, -1) if self[index].kind == difference.kind)]",
             "del self[next(index for index in range(len(self) - 1, -1, -1) if self[index].kind != difference.kind)]",
         ),
-        ("while position < high and not found.full:", "while position >= high and not found.full:"),
+        ("while position < high and not differing.full:", "while position >= high and not differing.full:"),
         (
-            "while i < ours.shape[1] and j < theirs.shape[1] and not found.full:",
-            "while i < ours.shape[1] and j <= theirs.shape[1] and not found.full:",
+            "while i < ours.shape[1] and j < theirs.shape[1] and not differing.full:",
+            "while i < ours.shape[1] and j <= theirs.shape[1] and not differing.full:",
         ),
         (
             "if overlap and bounds[1] <= max(offset, 0) < bounds[2]:",
@@ -89,8 +89,8 @@ MUTANTS = [
             'irregularity in replica.course.irregularities if irregularity.kind == "OFFSET_GAP"}',
         ),
         (
-            "lost = [one for kind in _BYTES_LOST for segment, one in damage.get(kind, ()) if segment == bad.segment]",
-            "lost = [one for kind in _BYTES_LOST for segment, one in damage.get(kind, ()) if segment != bad.segment]",
+            "lost = [damaged for kind in _BYTES_LOST for segment, damaged in damage.get(kind, ()) if segment == bad.segment]",
+            "lost = [damaged for kind in _BYTES_LOST for segment, damaged in damage.get(kind, ()) if segment != bad.segment]",
         ),
     ),
     *mutants_of(
