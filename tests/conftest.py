@@ -58,7 +58,9 @@ def selected_groups(config: pytest.Config) -> list[str]:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as under nohup and behind `&`: tests interrupt, and so do their children
+    if (
+        signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    ):  # as under nohup and behind `&`: tests interrupt, and so do their children
         signal.signal(signal.SIGINT, signal.default_int_handler)
     config.stash[EMPTY] = []
 

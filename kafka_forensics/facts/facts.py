@@ -13,8 +13,9 @@ from kafka_forensics.engine.local import Progress, scan_inputs
 from kafka_forensics.evidence.inputs import Inputs, ReplicaPlan, attributed, gather
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.facts.answers import group_facts, metadata_facts, replica_facts, transaction_facts
-from kafka_forensics.facts.log import FactReading, record_row
+from kafka_forensics.facts.log import FactReading
 from kafka_forensics.facts.read import READERS
+from kafka_forensics.facts.record_columns import record_arrays
 from kafka_forensics.facts.rows import json_text, record_batches, rows_of, with_keys
 from kafka_forensics.facts.small_files import checkpoint_facts
 from kafka_forensics.judging.environment import changed_findings
@@ -23,9 +24,9 @@ from kafka_forensics.model.findings import Finding
 from kafka_forensics.model.json_objects import Columns, attributes
 from kafka_forensics.model.results import Incomplete, ScanResult
 from kafka_forensics.model.schemas import FACTS, RECORDS, batches_to_arrow, fact_named
-from kafka_forensics.parsers.log import SegmentReader, believed_to, decode_batch, inspector
+from kafka_forensics.parsers.log import SegmentReader, believed_to, inspector
 from kafka_forensics.questions.transactions import KnownTransactions
-from kafka_forensics.rereading.record_states import RecordStates, base_offsets, txn_facts
+from kafka_forensics.rereading.record_states import LateStates, RecordStates, base_offsets
 from kafka_forensics.storage.open import open_source
 from kafka_forensics.witnesses.witnesses import read_witnesses
 
@@ -68,26 +69,19 @@ def _reach(source: "ByteSource") -> int | None:
 
 
 def read_records(path: str, storage_options: "Given" = None) -> Batches:
-    """Records of every good batch of a `.log` file, as `model.schemas.RECORDS`, a batch at a time.
+    """Records of every good batch of a `.log` file, as `model.schemas.RECORDS`, many batches at a time.
 
     Raises PathMissingError and SourceError.
     """
     source = open_source(path, storage_options)
     with source.open("") as file:
         reach, goes_on = _reach(source), base_offsets(source)[1] is not None
-        states = RecordStates(file, goes_on=goes_on, next_base_offset=reach)
+        states = LateStates(lambda: RecordStates(file, goes_on=goes_on, next_base_offset=reach))
         for chunk in SegmentReader(file, next_base_offset=reach).chunks():
             columns = chunk.columns
             good = np.flatnonzero(columns[BatchColumn.CRC] == columns[BatchColumn.CRC_COMPUTED])
-            for row in good:
-                position = int(columns[BatchColumn.POSITION, row])
-                batch = file.read_at(position, int(columns[BatchColumn.SIZE_IN_BYTES, row]))
-                transaction = txn_facts(columns[:, row])
-                rows = (
-                    record_row(record, position, states.state(*transaction, position))
-                    for record in decode_batch(batch).iter_records()
-                )
-                yield from record_batches(RECORDS, rows)
+            for arrays in record_arrays(file, columns, good, states):
+                yield pa.RecordBatch.from_arrays(arrays, schema=RECORDS)
 
 
 @dataclass(frozen=True, slots=True)

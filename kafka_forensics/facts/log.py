@@ -11,8 +11,9 @@ import pyarrow as pa
 
 from kafka_forensics.errors import SourceError
 from kafka_forensics.evidence.inputs import ReplicaPlan, typed_path
+from kafka_forensics.facts.record_columns import record_arrays
 from kafka_forensics.facts.rows import json_text, record_batches, repeated
-from kafka_forensics.model.batches import BatchChunk, BatchColumn, Record
+from kafka_forensics.model.batches import BatchChunk, BatchColumn
 from kafka_forensics.model.constants import CONTROL_MASK, NO_PARTITION_LEADER_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from kafka_forensics.model.results import Incomplete
 from kafka_forensics.model.schemas import BATCHES, FACTS, batch_arrays
@@ -25,7 +26,7 @@ from kafka_forensics.parsers.log import (
     parse_control_record,
 )
 from kafka_forensics.parsers.log_dir import SegmentFiles
-from kafka_forensics.rereading.record_states import RecordStates, txn_facts
+from kafka_forensics.rereading.record_states import LateStates, RecordStates
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -75,10 +76,10 @@ class FactReading:
         return 0, entry.size_in_bytes
 
     def states(self, segment: SegmentFiles, file: "ByteFile") -> RecordStates:
-        """How the transactions of a segment's records ended. Raises SourceError."""
+        """How the transactions of a segment's records ended, read when the first of them asks."""
         following = self.following(segment)
         reach = believed_to(segment.base_offset, following)
-        return RecordStates(file, goes_on=following is not None, next_base_offset=reach)
+        return LateStates(lambda: RecordStates(file, goes_on=following is not None, next_base_offset=reach))
 
     def missing(self, entry: "Entry", error: SourceError) -> None:
         """Note that a file could not be read (further)."""
@@ -128,44 +129,22 @@ def batch_facts(reading: FactReading) -> Iterator[pa.RecordBatch]:
 
 def record_facts(reading: FactReading) -> Iterator[pa.RecordBatch]:
     """Record batches of `records`, as `Fact.own` says; without payloads, where those are not wanted."""
-    return record_batches(FACTS["records"].own, _record_rows(reading))
-
-
-def record_row(record: Record, batch_position: int, txn_state: str, *, payloads: bool = True) -> tuple[object, ...]:
-    """A record in the order of `RECORDS`."""
-    return (
-        record.offset,
-        record.timestamp,
-        record.timestamp_type,
-        record.sequence,
-        record.key if payloads else None,
-        record.value if payloads else None,
-        [{"key": key, "value": value} for key, value in record.headers] if payloads else None,
-        batch_position,
-        record.size_in_bytes,
-        record.key_length,
-        record.value_length,
-        record.is_oversized,
-        txn_state,
-    )
-
-
-def _record_rows(reading: FactReading) -> Iterator[tuple[object, ...]]:
     states: RecordStates | None = None
     of_segment: SegmentFiles | None = None
+    schema = FACTS["records"].own
     for chunk in log_chunks(reading):
         if states is None or chunk.segment is not of_segment:
             of_segment = chunk.segment
             states = reading.states(chunk.segment, chunk.file)
         columns = chunk.chunk.columns
-        for row in np.flatnonzero(chunk.good()):
+        rows = np.flatnonzero(chunk.good())
+        large = columns[BatchColumn.SIZE_IN_BYTES, rows] > MAX_BATCH_BYTES
+        for row in rows[large]:
             position, size = int(columns[BatchColumn.POSITION, row]), int(columns[BatchColumn.SIZE_IN_BYTES, row])
-            if size > MAX_BATCH_BYTES:
-                reading.incomplete(_too_large(chunk, position, size))
-                continue
-            state = states.state(*txn_facts(columns[:, row]), position)
-            for record in decode_batch(chunk.file.read_at(position, size), position=position).iter_records():
-                yield *chunk.place, *record_row(record, position, state, payloads=reading.payloads)
+            reading.incomplete(_too_large(chunk, position, size))
+        for arrays in record_arrays(chunk.file, columns, rows[~large], states, payloads=reading.payloads):
+            places = [repeated(name, len(arrays[0])) for name in chunk.place]
+            yield pa.RecordBatch.from_arrays([*places, *arrays], schema=schema)
 
 
 def _too_large(chunk: LogChunk, position: int, size: int) -> Incomplete:

@@ -20,14 +20,13 @@ from kafka_forensics.facts.small_files import checkpoint_facts, epoch_facts, ind
 from kafka_forensics.facts.spans import span_facts
 from kafka_forensics.facts.splits import Piece, decode
 from kafka_forensics.model.batches import BatchChunk, BatchColumn
-from kafka_forensics.model.constants import CONTROL_MASK, TRANSACTIONAL_MASK
 from kafka_forensics.model.results import Incomplete
 from kafka_forensics.model.schemas import FACTS
 from kafka_forensics.parsers.checkpoints import parse_leader_epochs, parse_offset_checkpoint
 from kafka_forensics.parsers.indexes import parse_offset_index, parse_producer_snapshot, parse_time_index, parse_transaction_index
 from kafka_forensics.parsers.log import SegmentReader, believed_to, check_batch_in_file, inspector
 from kafka_forensics.parsers.log_dir import LogDirectory, PartitionDirectory, SegmentFiles
-from kafka_forensics.rereading.record_states import NONE, RecordStates
+from kafka_forensics.rereading.record_states import LateStates, RecordStates
 from kafka_forensics.rereading.seeking import start_position, start_position_for_time
 from kafka_forensics.storage.open import open_address
 
@@ -100,7 +99,7 @@ class PieceReading(FactReading):
                 self.missing(log, error)
                 raise
 
-        return _LateStates(read if "txn_state" in self.query.columns else None)
+        return LateStates(read if "txn_state" in self.query.columns else None)
 
     def missing(self, entry: "Entry", error: SourceError) -> None:
         """Raise the error with the path as a person would type it."""
@@ -196,22 +195,6 @@ class PieceReading(FactReading):
                 with source.open(times.path) as time_file:
                     first = max(first, start_position_for_time(file, index_file, time_file, base_offset, timestamp))
         return first
-
-
-class _LateStates(RecordStates):
-    """The states of a segment's records, read by `read` when a record of a transaction is met; None: nobody wants to know."""
-
-    def __init__(self, read: Callable[[], RecordStates] | None) -> None:
-        self._read = read
-        self._states: RecordStates | None = None
-
-    def state(self, attributes: int, producer_id: int, position: int) -> str:
-        """As `RecordStates.state`."""
-        if self._read is None or not attributes & TRANSACTIONAL_MASK or attributes & CONTROL_MASK or producer_id < 0:
-            return NONE
-        if self._states is None:
-            self._states = self._read()
-        return self._states.state(attributes, producer_id, position)
 
 
 def _known_batch(file: "ByteFile", index: "OffsetIndex | None", wanted: int) -> int:

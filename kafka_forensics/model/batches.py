@@ -105,6 +105,7 @@ RECORD_ROWS: Final = 8192
 NO_TIMESTAMP_TYPE: Final = "NoTimestampType"
 """Of magic 0 messages, which carry no timestamp."""
 TIMESTAMP_TYPES: Final = ("CreateTime", "LogAppendTime")
+RECORD_TIMESTAMP_TYPES: Final = (*TIMESTAMP_TYPES, NO_TIMESTAMP_TYPE)
 
 
 class RecordColumn(IntEnum):

@@ -5,7 +5,7 @@ A record's transaction is ended by the next marker of its producer, so all marke
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -27,7 +27,10 @@ if TYPE_CHECKING:
 MAX_MARKERS: Final = 1 << 22
 """Markers of a segment that are held; what would be ended by a later one is unknown."""
 NONE, COMMITTED, ABORTED, OPEN, UNKNOWN = "none", "committed", "aborted", "open", "unknown"
+STATES: Final = (NONE, COMMITTED, ABORTED, OPEN, UNKNOWN)
+"""By the numbers that `RecordStates.of_batches` gives."""
 _KIND_BITS: Final = 2
+_BY_MARKER: Final = (UNKNOWN, ABORTED, COMMITTED)
 _NOWHERE: Final = 1 << 61
 _STEP_BYTES: Final = 1 << 20
 """Bytes that are read behind a part before it is asked whether all transactions are ended."""
@@ -94,7 +97,51 @@ class RecordStates:
             return UNKNOWN
         if at == behind:
             return UNKNOWN if self._goes_on or self._cut else OPEN
-        return (UNKNOWN, ABORTED, COMMITTED)[int(self._endings[at]) & 3]
+        return _BY_MARKER[int(self._endings[at]) & 3]
+
+    def of_batches(self, columns: "NDArray[np.int64]") -> "NDArray[np.int8]":
+        """The state of the records of each batch of a (BATCH_COLUMNS, n) matrix, as its number in STATES; see `state`."""
+        answer = np.zeros(columns.shape[1], np.int8)
+        rows = np.flatnonzero(in_transactions(columns))
+        positions, producers = columns[BatchColumn.POSITION, rows], columns[BatchColumn.PRODUCER_ID, rows]
+        first, behind = (np.searchsorted(self._producers, producers, side=side) for side in ("left", "right"))
+        at = np.empty(rows.size, np.int64)
+        for start, end in sorted(set(zip(first.tolist(), behind.tolist(), strict=True))):
+            of_producer = (first == start) & (behind == end)
+            wanted = (positions[of_producer] + 1) << _KIND_BITS
+            at[of_producer] = start + np.searchsorted(self._endings[start:end], wanted)
+        ended = at < behind
+        endings = np.append(self._endings, 0)[np.where(ended, at, -1)]
+        marker = np.where(ended, endings >> _KIND_BITS, _NOWHERE)
+        damage = np.append(self._broken, _NOWHERE + 1)[np.searchsorted(self._broken, positions, side="right")]
+        unended = STATES.index(UNKNOWN if self._goes_on or self._cut else OPEN)
+        kinds = np.array([STATES.index(state) for state in _BY_MARKER], np.int8)[endings & 3]
+        answer[rows] = np.where(damage <= marker, STATES.index(UNKNOWN), np.where(ended, kinds, unended))
+        return answer
+
+
+class LateStates(RecordStates):
+    """The states of a segment's records, read by `read` when a batch of a transaction is met; None: nobody wants to know."""
+
+    def __init__(self, read: Callable[[], RecordStates] | None) -> None:
+        self._read = read
+        self._states: RecordStates | None = None
+
+    def of_batches(self, columns: "NDArray[np.int64]") -> "NDArray[np.int8]":
+        """As `RecordStates.of_batches`. Raises what `read` does."""
+        if self._read is None or not in_transactions(columns).any():
+            return np.zeros(columns.shape[1], np.int8)
+        if self._states is None:
+            self._states = self._read()
+        return self._states.of_batches(columns)
+
+
+def in_transactions(columns: "NDArray[np.int64]") -> "NDArray[np.bool_]":
+    """Which batches of a (BATCH_COLUMNS, n) matrix hold records of transactions; attributes of old formats say another thing."""
+    attributes = columns[BatchColumn.ATTRIBUTES]
+    answer: NDArray[np.bool_] = attributes & (TRANSACTIONAL_MASK | CONTROL_MASK) == TRANSACTIONAL_MASK
+    answer &= (columns[BatchColumn.MAGIC] >= 2) & (columns[BatchColumn.PRODUCER_ID] >= 0)
+    return answer
 
 
 def txn_facts(column: "Sequence[int] | NDArray[np.int64]") -> tuple[int, int]:
@@ -112,9 +159,7 @@ class _Unended:
 
     def begin(self, columns: "NDArray[np.int64]") -> None:
         """Add what belongs to a transaction in these batches."""
-        attributes = columns[BatchColumn.ATTRIBUTES]
-        data = (attributes & TRANSACTIONAL_MASK != 0) & (attributes & CONTROL_MASK == 0) & (columns[BatchColumn.MAGIC] >= 2)
-        data &= (columns[BatchColumn.CRC] == columns[BatchColumn.CRC_COMPUTED]) & (columns[BatchColumn.PRODUCER_ID] >= 0)
+        data = in_transactions(columns) & (columns[BatchColumn.CRC] == columns[BatchColumn.CRC_COMPUTED])
         for producer_id, position in columns[[BatchColumn.PRODUCER_ID, BatchColumn.POSITION]][:, data].T.tolist():
             self._last[producer_id] = position
 

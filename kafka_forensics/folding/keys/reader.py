@@ -18,6 +18,7 @@ from kafka_forensics.model.constants import (
     CONTROL_MASK,
     DELETE_HORIZON_MASK,
     INT64_MAX,
+    RECORD_BATCH_OVERHEAD,
     TIMESTAMP_TYPE_MASK,
     TRANSACTIONAL_MASK,
 )
@@ -148,16 +149,25 @@ class KeyReader:
         self, buffer: "NDArray[np.uint8]", position: int, columns: "Ints", plain: "NDArray[np.bool_]", rows: tuple[int, int]
     ) -> Iterator[int]:
         """Add the records of plain batches, many at a time; gives those that must be opened by themselves."""
-        row, end = rows
+        wanted = np.flatnonzero(plain[rows[0] : rows[1]]) + rows[0]
+        starts = columns[BatchColumn.POSITION, wanted] - position
+        payloads = np.stack(
+            [
+                starts + RECORD_BATCH_OVERHEAD,
+                starts + columns[BatchColumn.SIZE_IN_BYTES, wanted],
+                columns[BatchColumn.RECORDS_COUNT, wanted],
+            ]
+        )
         readable_buffer = readable(buffer)
-        while row < end:
-            stop, records, _ = gather_records(readable_buffer, position, columns, plain, row, end, self._matrix, self._batch_of)
+        index = 0
+        while index < wanted.size:
+            stop, records, _ = gather_records(readable_buffer, payloads, index, self._matrix, self._batch_of)
             if records:
-                self._add_gathered(buffer, columns, self._matrix[:, :records], self._batch_of[:records])
-            elif stop < end:
-                yield stop
+                self._add_gathered(buffer, columns, self._matrix[:, :records], wanted[self._batch_of[:records]])
+            elif stop < wanted.size:
+                yield int(wanted[stop])
                 stop += 1
-            row = stop
+            index = stop
 
     def _add_gathered(self, buffer: "NDArray[np.uint8]", columns: "Ints", records: "Ints", batch_of: "Ints") -> None:
         """Add records of several batches; their positions count in `buffer`."""

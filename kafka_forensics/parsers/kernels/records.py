@@ -10,7 +10,6 @@ import numpy as np
 
 from kafka_forensics.compiled import kernel, using_compiled
 from kafka_forensics.model.batches import BatchColumn, RecordColumn
-from kafka_forensics.model.constants import RECORD_BATCH_OVERHEAD
 from kafka_forensics.parsers.kernels.crc import crc32, load_i32, load_i64
 
 if TYPE_CHECKING:
@@ -339,43 +338,48 @@ def check_batches(
     return listed
 
 
-# Records of many small batches in one matrix, so that what is done with records need not be done batch by batch.
-
-
-_OVERHEAD: Final = RECORD_BATCH_OVERHEAD
-_RECORDS_COUNT: Final = int(BatchColumn.RECORDS_COUNT)
+# Records of many batches in one matrix, so that what is done with records need not be done batch by batch.
 
 
 @kernel
 def gather_records(
-    buffer: "Buffer",
-    buffer_position: int,
-    columns: "Columns",
-    wanted: "NDArray[np.bool_]",
-    first: int,
-    end: int,
-    out: "Columns",
-    batch_of: "Columns",
+    buffer: "Buffer", payloads: "Columns", first: int, out: "Columns", batch_of: "NDArray[np.int64]"
 ) -> tuple[int, int, int]:
-    """Write the records of the wanted batches of rows `[first, end)` to the columns of `out`: (row it stopped at, records, code).
+    """Write the records of payloads `first` and following to the columns of `out`: (payload it stopped at, records, code).
 
-    The batches are of magic 2 and not compressed, their bytes lie in `buffer` (see `readable`), whose first is byte
-    `buffer_position` of the file. `wanted` has an entry for each row of `columns`, `batch_of` room for the row of every record;
-    positions of records count in `buffer`. It stops at a batch that is not right, with an error code, or at one for which there is
-    no room, with FULL; of neither anything is given.
+    `payloads` is a (3, n) matrix: where in `buffer` (see `readable`) each one begins and ends, and how many records its header
+    promises. `batch_of` has room for the payload of every record; positions of records count in `buffer`. It stops at a payload
+    that is not right, with an error code, or at one for which there is no room, with FULL; of neither anything is given.
     """
     records = 0
-    for row in range(first, end):
-        if not wanted[row]:
-            continue
-        start = int(columns[_BATCH_POSITION, row]) - buffer_position
-        last = start + int(columns[_BATCH_SIZE, row])
-        gathered, code, _ = scan_records(buffer, start + _OVERHEAD, last, _ALL, out[:, records:], 1)
-        if code == OK and gathered != columns[_RECORDS_COUNT, row]:
+    for index in range(first, payloads.shape[1]):
+        start, end = int(payloads[0, index]), int(payloads[1, index])
+        gathered, code, _ = scan_records(buffer, start, end, _ALL, out[:, records:], 1)
+        if code == OK and gathered != payloads[2, index]:
             code = COUNT_LIE
         if code != OK:
-            return row, records, code
-        for index in range(records, records + gathered):
-            batch_of[index] = row
+            return index, records, code
+        for record in range(records, records + gathered):
+            batch_of[record] = index
         records += gathered
-    return end, records, OK
+    return payloads.shape[1], records, OK
+
+
+@kernel
+def locate_headers(buffer: "Buffer", columns: "Columns", out: "Columns") -> int:
+    """Where the headers of records lie, which a walk has proved to be there: (position, length) of key and value, (4, n) in `out`.
+
+    The length of a null value is -1. Answers how many they are; `out` has room for the sum of HEADERS_COUNT.
+    """
+    headers = 0
+    end = len(buffer)
+    for record in range(columns.shape[1]):
+        position = int(columns[_HEADERS_POSITION, record])
+        for _ in range(columns[_HEADERS_COUNT, record]):
+            for part in range(2):
+                length, position = read_varint(buffer, position, end)
+                out[2 * part, headers] = position
+                out[2 * part + 1, headers] = max(length, -1)
+                position += max(length, 0)
+            headers += 1
+    return headers

@@ -1,5 +1,6 @@
 """A `.log` file: segments as chunks of batches, the records in them, codecs, and damage as rows."""
 
+from kafka_forensics.parsers.log.blocks import RecordBlock, record_blocks
 from kafka_forensics.parsers.log.codecs import HELD_BYTES, decompress, last_entry, read_next_offset
 from kafka_forensics.parsers.log.damage import Window
 from kafka_forensics.parsers.log.inspection import inspector
@@ -22,6 +23,7 @@ __all__ = [
     "DecodedBatch",
     "KeySampler",
     "PlainRecord",
+    "RecordBlock",
     "SegmentReader",
     "UnsignedVarintError",
     "Window",
@@ -36,4 +38,5 @@ __all__ = [
     "plain_records",
     "read_next_offset",
     "read_unsigned",
+    "record_blocks",
 ]

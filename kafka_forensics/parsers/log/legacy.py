@@ -11,6 +11,7 @@ from kafka_forensics.model.batches import (
     NO_TIMESTAMP_TYPE,
     RECORD_COLUMNS,
     RECORD_ROWS,
+    RECORD_TIMESTAMP_TYPES,
     TIMESTAMP_TYPES,
     Damage,
     Record,
@@ -81,23 +82,33 @@ class LegacyWrapper:
 
     def iter_records(self) -> Iterator[Record]:
         """The messages in order, those that are damaged but framed included."""
-        messages = _Messages(self.payload, is_wrapper=self.is_wrapper)
-        for columns in messages.walk(1):
-            for row in columns.T.tolist():
-                yield self._record(row)
+        for columns in self.iter_columns():
+            absolute = np.stack(self.absolute(columns), axis=1).tolist()
+            yield from map(self._record, columns.T.tolist(), absolute)
 
-    def _record(self, row: list[int]) -> Record:
+    def iter_columns(self) -> "Iterator[NDArray[np.int64]]":
+        """The same as (RECORD_COLUMNS, n) matrices of at most 8192 messages; positions count in `payload`."""
+        return _Messages(self.payload, is_wrapper=self.is_wrapper).walk(1)
+
+    def absolute(self, columns: "NDArray[np.int64]") -> "tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int8]]":
+        """(offsets, timestamps, index in RECORD_TIMESTAMP_TYPES of each) of messages by their columns."""
+        has_timestamp = np.frombuffer(self.payload, np.uint8)[columns[RecordColumn.POSITION] + _MAGIC_AT] == 1
+        by_broker = self.is_wrapper and self.timestamp_type == TIMESTAMP_TYPES[1]
+        timestamps = np.where(has_timestamp & by_broker, self.timestamp, columns[RecordColumn.TIMESTAMP_DELTA])
+        kind = RECORD_TIMESTAMP_TYPES.index(self.timestamp_type)
+        kinds = np.where(has_timestamp, kind, RECORD_TIMESTAMP_TYPES.index(NO_TIMESTAMP_TYPE)).astype(np.int8)
+        if self.offset_shift is None:
+            return np.full(columns.shape[1], NO_OFFSET), timestamps, kinds
+        return columns[RecordColumn.OFFSET_DELTA] + _as_int64(self.offset_shift), timestamps, kinds
+
+    def _record(self, row: list[int], absolute: list[int]) -> Record:
+        offset, timestamp, kind = absolute
         key_length, value_length = row[RecordColumn.KEY_LENGTH], row[RecordColumn.VALUE_LENGTH]
         key_at, value_at = row[RecordColumn.KEY_POSITION], row[RecordColumn.VALUE_POSITION]
-        has_timestamp = self.payload[row[RecordColumn.POSITION] + _MAGIC_AT] == 1
-        timestamp = row[RecordColumn.TIMESTAMP_DELTA]
-        if has_timestamp and self.is_wrapper and self.timestamp_type == TIMESTAMP_TYPES[1]:
-            timestamp = self.timestamp
-        offset = NO_OFFSET if self.offset_shift is None else _as_int64(self.offset_shift + row[RecordColumn.OFFSET_DELTA])
         return Record(
             offset=offset,
             timestamp=timestamp,
-            timestamp_type=self.timestamp_type if has_timestamp else NO_TIMESTAMP_TYPE,
+            timestamp_type=RECORD_TIMESTAMP_TYPES[kind],
             sequence=NO_SEQUENCE,
             key=None if key_length < 0 else bytes(self.payload[key_at : key_at + key_length]),
             value=None if value_length < 0 else bytes(self.payload[value_at : value_at + value_length]),

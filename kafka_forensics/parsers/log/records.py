@@ -175,7 +175,7 @@ class DecodedBatch:
             yield from self.legacy.iter_records()
         if self.header is None:
             return
-        for window, columns in self._windows():
+        for window, columns in self.windows():
             chosen = columns if choose is None else columns[:, choose(columns)]
             for row in chosen.T.tolist():
                 yield _record(self.header, window, row)
@@ -183,11 +183,16 @@ class DecodedBatch:
     def iter_columns(self) -> "Iterator[NDArray[np.int64]]":
         """The same as (RECORD_COLUMNS, n) matrices of at most 8192 records, magic 2 only; each is used again for the next."""
         if self.header is not None:
-            for _, columns in self._windows():
+            for _, columns in self.windows():
                 yield columns
 
-    def _windows(self) -> "Iterator[tuple[bytes | memoryview | None, NDArray[np.int64]]]":
-        assert self.header is not None
+    def windows(self) -> "Iterator[tuple[bytes | memoryview | None, NDArray[np.int64]]]":
+        """(bytes the positions count in, matrix of at most 8192 records) in order, of any magic; None with one record too large to
+        hold. The matrix is used again for the next."""
+        if self.legacy is not None:
+            return ((self.legacy.payload, columns) for columns in self.legacy.iter_columns())
+        if self.header is None:
+            return iter(())
         if len(self.payload) < HELD_BYTES or self.header.codec == 0:
             return RecordStream(self.payload, None, self.header.records_count).windows()
         pieces = stream(self.header.codec, self._stored)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafka_forensics.model.batches import BATCH_COLUMNS, RECORD_COLUMNS, BatchColumn, RecordColumn
+from kafka_forensics.model.batches import RECORD_COLUMNS, RecordColumn
 from kafka_forensics.model.constants import RECORD_BATCH_OVERHEAD
 from kafka_forensics.parsers.kernels.records import COUNT_LIE, FULL, OK, gather_records, readable
 from kafka_forensics.parsers.log.records import decode_batch
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.properties
 
 FORMS = ("interpreted", "compiled")
-START = 1000
-"""Where the buffer begins in its file."""
 POSITIONS = (RecordColumn.POSITION, RecordColumn.KEY_POSITION, RecordColumn.VALUE_POSITION, RecordColumn.HEADERS_POSITION)
 
 Gathered = list[tuple[int, tuple[int, ...]]]
@@ -56,61 +54,58 @@ SOUND = st.lists(
 BATCHES = st.lists(SOUND | st.builds(write_raw_batch, st.integers(-1, 3).map(header), st.binary(max_size=12)), max_size=6)
 
 
-def rows(batches: list[bytes]) -> "NDArray[np.int64]":
+def payloads_of(batches: list[bytes]) -> "NDArray[np.int64]":
     """What the kernel needs to know of batches that follow each other."""
-    columns = np.zeros((BATCH_COLUMNS, len(batches)), np.int64)
-    columns[BatchColumn.SIZE_IN_BYTES] = sizes = [len(batch) for batch in batches]
-    columns[BatchColumn.POSITION] = START + np.cumsum([0, *sizes])[:-1]
-    columns[BatchColumn.RECORDS_COUNT] = [int.from_bytes(batch[57:61], "big", signed=True) for batch in batches]
-    return columns
+    ends = np.cumsum([len(batch) for batch in batches], dtype=np.int64)
+    starts = ends - [len(batch) for batch in batches] + RECORD_BATCH_OVERHEAD
+    return np.array([starts, ends, [int.from_bytes(batch[57:61], "big", signed=True) for batch in batches]], np.int64).reshape(
+        3, -1
+    )
 
 
-def gathered(form: str, batches: list[bytes], wanted: "NDArray[np.bool_]", room: int) -> tuple[Gathered, list[int]]:
-    """Every record, and the rows of the batches that were refused."""
+def gathered(form: str, batches: list[bytes], room: int) -> tuple[Gathered, list[int]]:
+    """Every record, and the numbers of the batches that were refused."""
     buffer = readable(b"".join(batches), compiled=form == "compiled")
-    columns, row = rows(batches), 0
+    payloads, number = payloads_of(batches), 0
     out, batch_of = np.empty((RECORD_COLUMNS, room), np.int64), np.empty(room, np.int64)
-    found, refused = [], []
-    while row < len(batches):
-        stop, records, code = getattr(gather_records, form)(buffer, START, columns, wanted, row, len(batches), out, batch_of)
-        for number in range(records):
-            record = out[:, number].copy()
-            payload = int(columns[BatchColumn.POSITION, batch_of[number]]) - START + RECORD_BATCH_OVERHEAD
-            record[list(POSITIONS)] -= payload
-            found.append((int(batch_of[number]), tuple(record.tolist())))
+    given, refused = [], []
+    while number < len(batches):
+        stop, records, code = getattr(gather_records, form)(buffer, payloads, number, out, batch_of)
+        for index in range(records):
+            record = out[:, index].copy()
+            record[list(POSITIONS)] -= payloads[0, batch_of[index]]
+            given.append((int(batch_of[index]), tuple(record.tolist())))
         if code != OK and not records:
             refused.append(stop)
             stop += 1
-        row = stop
-    return found, refused
+        number = stop
+    return given, refused
 
 
-@given(BATCHES, st.data(), st.integers(1, 9))
+@given(BATCHES, st.integers(1, 9))
 @settings(max_examples=150, deadline=None)
-def test_what_is_gathered_is_what_each_batch_holds(batches: list[bytes], draw: st.DataObject, room: int) -> None:
-    wanted = np.array([draw.draw(st.integers(0, 4)) > 0 for _ in batches], bool)
+def test_what_is_gathered_is_what_each_batch_holds(batches: list[bytes], room: int) -> None:
     expected: Gathered = []
     refused = []
-    for row in np.flatnonzero(wanted).tolist():
-        decoded = decode_batch(batches[row])
+    for number, batch in enumerate(batches):
+        decoded = decode_batch(batch)
         if decoded.problems or decoded.records_count > room:
-            refused.append(row)
+            refused.append(number)
         else:
-            expected += [(row, tuple(one)) for columns in decoded.iter_columns() for one in columns.T.tolist()]
-    assert gathered("interpreted", batches, wanted, room) == (expected, refused)
-    assert gathered("compiled", batches, wanted, room) == (expected, refused)
+            expected += [(number, tuple(record)) for columns in decoded.iter_columns() for record in columns.T.tolist()]
+    assert gathered("interpreted", batches, room) == (expected, refused)
+    assert gathered("compiled", batches, room) == (expected, refused)
 
 
 @pytest.mark.parametrize("form", FORMS)
 def test_it_says_why_it_stops(form: str) -> None:
     two = write_batch([RecordToWrite(b"a", b"1"), RecordToWrite(b"b", b"2")], base_offset=0, base_timestamp=0)
     liar = write_batch([RecordToWrite(b"a", b"1")], base_offset=2, base_timestamp=0, records_count=2)
-    data, columns = [two, two, liar], rows([two, two, liar])
+    data, payloads = [two, two, liar], payloads_of([two, two, liar])
     out, batch_of = np.empty((RECORD_COLUMNS, 4), np.int64), np.empty(4, np.int64)
     buffer = readable(b"".join(data), compiled=form == "compiled")
     gather = getattr(gather_records, form)
-    every = np.ones(3, bool)
-    assert tuple(gather(buffer, START, columns, every, 0, 3, out[:, :3].copy(), batch_of)) == (1, 2, FULL)
-    assert tuple(gather(buffer, START, columns, every, 0, 2, out, batch_of)) == (2, 4, OK)
-    assert tuple(gather(buffer, START, columns, every, 2, 3, out, batch_of)) == (2, 0, COUNT_LIE)
-    assert tuple(gather(buffer, START, columns, ~every, 0, 3, out, batch_of)) == (3, 0, OK)
+    assert tuple(gather(buffer, payloads, 0, out[:, :3].copy(), batch_of)) == (1, 2, FULL)
+    assert tuple(gather(buffer, payloads[:, :2].copy(), 0, out, batch_of)) == (2, 4, OK)
+    assert tuple(gather(buffer, payloads, 2, out, batch_of)) == (2, 0, COUNT_LIE)
+    assert tuple(gather(buffer, payloads, 3, out, batch_of)) == (3, 0, OK)

@@ -1,0 +1,97 @@
+"""Records as Arrow columns: from the bytes that hold them to offsets and bytes by copies, with no object for a record."""
+
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from kafka_forensics.model.batches import RECORD_TIMESTAMP_TYPES, BatchColumn, RecordColumn
+from kafka_forensics.model.schemas import RECORDS
+from kafka_forensics.parsers.kernels.records import locate_headers
+from kafka_forensics.parsers.log import RecordBlock, record_blocks
+from kafka_forensics.rereading.record_states import STATES, RecordStates
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from kafka_forensics.model.schemas import ArrowArray
+    from kafka_forensics.parsers.kernels.records import Buffer
+    from kafka_forensics.storage.source import ByteFile
+
+    Ints = NDArray[np.int64]
+
+_HEADERS: Final[Any] = RECORDS.field("headers").type
+
+
+def record_arrays(
+    file: "ByteFile", batches: "Ints", rows: "Ints", states: RecordStates, *, payloads: bool = True
+) -> "Iterator[list[ArrowArray]]":
+    """The columns of `RECORDS` for the records of these batches, of a (BATCH_COLUMNS, n) matrix, some thousands at a time.
+
+    Without `payloads`, keys, values and headers are null. Raises SourceError.
+    """
+    of_batches = np.zeros(batches.shape[1], np.int8)
+    of_batches[rows] = states.of_batches(batches[:, rows])
+    for block in record_blocks(batches, rows, file.read_at):
+        yield _arrays(block, batches, of_batches, payloads=payloads)
+
+
+def _arrays(block: RecordBlock, batches: "Ints", states: "NDArray[np.int8]", *, payloads: bool) -> "list[ArrowArray]":
+    columns = block.columns
+    count = columns.shape[1]
+    key_length, value_length = columns[RecordColumn.KEY_LENGTH].copy(), columns[RecordColumn.VALUE_LENGTH].copy()
+    key: ArrowArray = pa.nulls(count, pa.binary())
+    value, headers = key, pa.nulls(count, _HEADERS)
+    if payloads and block.payload is None:
+        headers = pa.array([[]] * count, _HEADERS)
+    elif payloads and block.payload is not None:
+        key = _slices(block.payload, columns[RecordColumn.KEY_POSITION], key_length)
+        value = _slices(block.payload, columns[RecordColumn.VALUE_POSITION], value_length)
+        headers = _headers(block.payload, columns)
+    return [
+        pa.array(block.offsets),
+        pa.array(block.timestamps),
+        _words(block.timestamp_types, RECORD_TIMESTAMP_TYPES),
+        pa.array(block.sequences.astype(np.int32)),
+        key,
+        value,
+        headers,
+        pa.array(batches[BatchColumn.POSITION][block.batches]),
+        pa.array(columns[RecordColumn.SIZE_IN_BYTES].copy()),
+        pa.array(key_length),
+        pa.array(value_length),
+        pa.array(np.full(count, block.payload is None)),
+        _words(states[block.batches], STATES),
+    ]
+
+
+def _words(numbers: "NDArray[np.int8]", words: tuple[str, ...]) -> "ArrowArray":
+    return pa.array(words, pa.string()).take(pa.array(numbers, pa.int8()))
+
+
+def _slices(buffer: "Buffer", positions: "Ints", lengths: "Ints") -> "ArrowArray":
+    """`buffer[position : position + length]` of each as a binary array; a negative length is null. They do not overlap, and rise.
+
+    They are every other element of an array whose offsets are where they begin and end, and which needs no copy.
+    """
+    count = len(lengths)
+    edges: Any = np.empty(2 * count, np.int32)
+    edges[::2] = positions
+    edges[1::2] = positions + np.maximum(lengths, 0)
+    source: Any = buffer
+    pieces = pa.Array.from_buffers(pa.binary(), max(2 * count - 1, 0), [None, pa.py_buffer(edges), pa.py_buffer(source)])
+    return pieces.take(pa.array(np.arange(0, 2 * count, 2), pa.int64(), mask=lengths < 0))
+
+
+def _headers(buffer: "Buffer", columns: "Ints") -> "ArrowArray":
+    """The lists of headers of records by their columns."""
+    counts = columns[RecordColumn.HEADERS_COUNT]
+    places = np.empty((4, int(counts.sum())), np.int64)
+    locate_headers(buffer, columns, places)
+    offsets = np.zeros(len(counts) + 1, np.int32)
+    np.cumsum(counts, out=offsets[1:])
+    key_and_value = [_slices(buffer, places[2 * part], places[2 * part + 1]) for part in range(2)]
+    pairs = pa.StructArray.from_arrays(key_and_value, fields=list(_HEADERS.value_type))
+    return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), pairs)

@@ -1,0 +1,216 @@
+"""Records of many batches as columns over the bytes they lie in: what lists, exports and searches need no object a record for.
+
+The rows are those of `DecodedBatch.iter_records`, in the same order: a batch that breaks in the middle gives what can be read.
+"""
+
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+
+from kafka_forensics.model.batches import RECORD_COLUMNS, BatchColumn, RecordColumn
+from kafka_forensics.model.constants import (
+    COMPRESSION_MASK,
+    MAX_SEQUENCE,
+    NO_SEQUENCE,
+    RECORD_BATCH_OVERHEAD,
+    TIMESTAMP_TYPE_MASK,
+)
+from kafka_forensics.parsers.kernels.records import gather_records, readable
+from kafka_forensics.parsers.log.codecs import HELD_BYTES, decompress
+from kafka_forensics.parsers.log.records import decode_batch
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from kafka_forensics.parsers.kernels.records import Buffer
+
+    Ints = NDArray[np.int64]
+
+READ_BYTES: Final = 4 << 20
+"""Of batches that are read at once, unless one has more."""
+BLOCK_RECORDS: Final = 64 << 10
+"""Records of a block at most."""
+_GAP_BYTES: Final = 64 << 10
+"""Bytes that nobody asks for and that are read nevertheless, for they cost less than one more reading."""
+
+
+class RecordBlock(NamedTuple):
+    """Some records that follow each other: all arrays have one entry for each, `columns` is (RECORD_COLUMNS, n).
+
+    Positions in `columns` count in `payload`, which is None where a single record is too large to be held. `batches` is each one's
+    row in the matrix of batches. Offsets, times and sequences are absolute, -1 is none; types of timestamps are indexes in
+    RECORD_TIMESTAMP_TYPES.
+    """
+
+    payload: "Buffer | None"
+    columns: "Ints"
+    batches: "Ints"
+    offsets: "Ints"
+    timestamps: "Ints"
+    timestamp_types: "NDArray[np.int8]"
+    sequences: "Ints"
+
+
+def record_blocks(batches: "Ints", rows: "Ints", read: Callable[[int, int], bytes]) -> Iterator[RecordBlock]:
+    """Every record of the batches of these rows, rising, of a (BATCH_COLUMNS, n) matrix.
+
+    `read(position, size)` gives bytes of their file; what it raises is raised. A block is to be used before the next is asked for.
+    """
+    matrix = np.empty((RECORD_COLUMNS, BLOCK_RECORDS), np.int64)
+    batch_of = np.empty(BLOCK_RECORDS, np.int64)
+    for group in _read_together(batches, rows):
+        start = int(batches[BatchColumn.POSITION, group[0]])
+        end = int(batches[BatchColumn.POSITION, group[-1]] + batches[BatchColumn.SIZE_IN_BYTES, group[-1]])
+        reading = _Reading(batches, memoryview(read(start, end - start)), start)
+        for opened in _opened(reading, group):
+            if isinstance(opened, int):
+                yield from _one_batch(reading, opened)
+                continue
+            held, payloads, owners = opened.take()
+            buffer = readable(held)
+            index = 0
+            while index < len(owners):
+                stop, records, _ = gather_records(buffer, payloads, index, matrix, batch_of)
+                if records:
+                    yield _block(batches, buffer, matrix[:, :records], owners[batch_of[:records]])
+                elif stop < len(owners):
+                    yield from _one_batch(reading, int(owners[stop]))
+                    stop += 1
+                index = stop
+
+
+def _read_together(batches: "Ints", rows: "Ints") -> "Iterator[Ints]":
+    """`rows` in pieces whose batches lie near each other and are read at once."""
+    first = 0
+    starts = batches[BatchColumn.POSITION, rows].tolist()
+    ends = (batches[BatchColumn.POSITION, rows] + batches[BatchColumn.SIZE_IN_BYTES, rows]).tolist()
+    for index in range(1, len(rows)):
+        if ends[index] - starts[first] > READ_BYTES or starts[index] - ends[index - 1] > _GAP_BYTES:
+            yield rows[first:index]
+            first = index
+    if len(rows):
+        yield rows[first:]
+
+
+class _Reading(NamedTuple):
+    """Batches whose bytes were read together: `data` begins at byte `start` of the file."""
+
+    batches: "Ints"
+    data: memoryview
+    start: int
+
+    def bytes_of(self, row: int) -> memoryview:
+        """The bytes of a batch, fewer where the file ended before it."""
+        at = int(self.batches[BatchColumn.POSITION, row]) - self.start
+        return self.data[at : at + int(self.batches[BatchColumn.SIZE_IN_BYTES, row])]
+
+    def plain(self, rows: "Ints") -> "NDArray[np.bool_]":
+        """Which of these batches need no opening: of magic 2, not compressed, whole and not large."""
+        sizes = self.batches[BatchColumn.SIZE_IN_BYTES, rows]
+        ends = self.batches[BatchColumn.POSITION, rows] - self.start + sizes
+        is_plain = (self.batches[BatchColumn.MAGIC, rows] >= 2) & (
+            self.batches[BatchColumn.ATTRIBUTES, rows] & COMPRESSION_MASK == 0
+        )
+        answer: NDArray[np.bool_] = is_plain & (sizes >= RECORD_BATCH_OVERHEAD) & (sizes < HELD_BYTES) & (ends <= len(self.data))
+        return answer
+
+
+class _Payloads:
+    """Payloads of several batches, side by side, as `gather_records` takes them."""
+
+    def __init__(self) -> None:
+        self.size = 0
+        self._parts: list[bytes | memoryview] = []
+        self._spans: list[Ints] = []
+        self._rows: list[Ints] = []
+
+    def add(self, part: bytes | memoryview, spans: "Ints", rows: "Ints") -> None:
+        """Add bytes with the payloads in them, (3, n): where they begin and end there, and how many records they promise."""
+        spans[:2] += self.size
+        self._parts.append(part)
+        self._spans.append(spans)
+        self._rows.append(rows)
+        self.size += len(part)
+
+    def take(self) -> "tuple[bytes | memoryview, Ints, Ints]":
+        """(bytes, payloads, row of each), of which none are left."""
+        parts, spans, rows = self._parts, self._spans, self._rows
+        self.__init__()  # type: ignore[misc]
+        return parts[0] if len(parts) == 1 else b"".join(parts), np.concatenate(spans, axis=1), np.concatenate(rows)
+
+
+def _opened(reading: _Reading, rows: "Ints") -> "Iterator[_Payloads | int]":
+    """Payloads of the batches of `rows`, in order, many together; the row of one that must be opened by itself."""
+    payloads = _Payloads()
+    is_plain = reading.plain(rows)
+    edges = [0, *(np.flatnonzero(np.diff(is_plain)) + 1).tolist(), len(rows)]
+    for first, behind in pairwise(edges):
+        run = rows[first:behind]
+        if is_plain[first]:
+            if payloads.size >= READ_BYTES:
+                yield payloads
+            start, spans = _spans(reading, run)
+            payloads.add(reading.data[start : start + int(spans[1, -1])], spans, run)
+            continue
+        for row in run.tolist():
+            payload = _decompressed(reading, row)
+            if payloads.size and (payload is None or payloads.size + len(payload) > HELD_BYTES):
+                yield payloads
+            if payload is None:
+                yield row
+            else:
+                count = reading.batches[BatchColumn.RECORDS_COUNT, row]
+                payloads.add(payload, np.array([[0], [len(payload)], [count]], np.int64), np.array([row]))
+    if payloads.size:
+        yield payloads
+
+
+def _spans(reading: _Reading, rows: "Ints") -> "tuple[int, Ints]":
+    """Where the payloads of plain batches lie: the first byte of the first batch, and (3, n) as `gather_records` takes it."""
+    positions = reading.batches[BatchColumn.POSITION, rows]
+    sizes, counts = reading.batches[BatchColumn.SIZE_IN_BYTES, rows], reading.batches[BatchColumn.RECORDS_COUNT, rows]
+    starts = positions - positions[0]
+    return int(positions[0]) - reading.start, np.stack([starts + RECORD_BATCH_OVERHEAD, starts + sizes, counts])
+
+
+def _decompressed(reading: _Reading, row: int) -> bytes | None:
+    """What a compressed batch of magic 2 holds; None if that is much, cannot be read to its end, or is of an old format."""
+    batch, attributes = reading.bytes_of(row), int(reading.batches[BatchColumn.ATTRIBUTES, row])
+    if reading.batches[BatchColumn.MAGIC, row] < 2 or not attributes & COMPRESSION_MASK:
+        return None
+    if len(batch) < reading.batches[BatchColumn.SIZE_IN_BYTES, row]:
+        return None
+    plain = decompress(attributes & COMPRESSION_MASK, batch[RECORD_BATCH_OVERHEAD:])
+    return plain.data if plain.problem is None and 0 < len(plain.data) < HELD_BYTES else None
+
+
+def _one_batch(reading: _Reading, row: int) -> Iterator[RecordBlock]:
+    """Records of a batch that is opened by itself: it is of an old format, large or broken."""
+    decoded = decode_batch(reading.bytes_of(row), position=int(reading.batches[BatchColumn.POSITION, row]))
+    for window, columns in decoded.windows():
+        rows = np.full(columns.shape[1], row)
+        payload = None if window is None else readable(window)
+        if decoded.legacy is None:
+            yield _block(reading.batches, payload, columns, rows)
+        else:
+            offsets, timestamps, kinds = decoded.legacy.absolute(columns)
+            yield RecordBlock(payload, columns, rows, offsets, timestamps, kinds, np.full(len(rows), NO_SEQUENCE))
+
+
+def _block(batches: "Ints", payload: "Buffer | None", columns: "Ints", rows: "Ints") -> RecordBlock:
+    """A block of records of magic 2."""
+    deltas = columns[RecordColumn.OFFSET_DELTA]
+    by_broker = batches[BatchColumn.ATTRIBUTES][rows] & TIMESTAMP_TYPE_MASK != 0
+    stamped = batches[BatchColumn.BASE_TIMESTAMP][rows] + columns[RecordColumn.TIMESTAMP_DELTA]
+    sequences = batches[BatchColumn.BASE_SEQUENCE][rows]
+    return RecordBlock(
+        payload,
+        columns,
+        rows,
+        batches[BatchColumn.BASE_OFFSET][rows] + deltas,
+        np.where(by_broker, batches[BatchColumn.MAX_TIMESTAMP][rows], stamped),
+        by_broker.astype(np.int8),
+        np.where(sequences >= 0, (sequences + deltas) & MAX_SEQUENCE, NO_SEQUENCE),
+    )

@@ -1,0 +1,212 @@
+"""Records as columns are the records that batches hold one by one, whatever the bytes, however much is read at once."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kafka_forensics.compiled import use_compiled, using_compiled
+from kafka_forensics.facts.record_columns import record_arrays
+from kafka_forensics.model.batches import BATCH_COLUMNS, BatchColumn
+from kafka_forensics.model.schemas import RECORDS
+from kafka_forensics.parsers.log import SegmentReader, decode_batch, record_blocks
+from kafka_forensics.rereading.record_states import STATES, LateStates, RecordStates, txn_facts
+from kafka_forensics.writers.batches import RecordToWrite, fix_crc, write_batch, write_legacy_entry, write_marker
+from tests.support.archives import members
+from tests.support.legacy import write_legacy_wrapper
+from tests.support.memory import MemoryFile
+
+LOGS = r".*\.log"
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+SMALL = st.none() | st.binary(max_size=6)
+HEADERS = st.lists(st.tuples(st.sampled_from(["", "h", "trace"]), SMALL), max_size=3)
+
+
+@st.composite
+def written(draw: st.DrawFn) -> bytes:
+    """A batch of magic 2: of records, plain or compressed, by time of client or broker, in a transaction or not; or a marker."""
+    base_offset = draw(st.integers(0, 2**40))
+    if draw(st.integers(0, 5)) == 0:
+        return write_marker(
+            commit=draw(st.booleans()),
+            base_offset=base_offset,
+            timestamp=draw(st.integers(0, 2**41)),
+            producer_id=7,
+            producer_epoch=1,
+            coordinator_epoch=2,
+        )
+    records = draw(st.lists(st.builds(RecordToWrite, SMALL, SMALL, HEADERS, st.integers(-9, 99)), max_size=5))
+    in_transaction = draw(st.booleans())
+    return write_batch(
+        records,
+        base_offset=base_offset,
+        base_timestamp=draw(st.integers(0, 2**41)),
+        compression_type=draw(st.sampled_from(CODECS)),
+        timestamp_type=draw(st.sampled_from(["CreateTime", "LogAppendTime"])),
+        is_transactional=in_transaction,
+        producer_id=7 if in_transaction else -1,
+        producer_epoch=1 if in_transaction else -1,
+        base_sequence=draw(st.integers(0, 2**31 - 1)) if in_transaction else -1,
+    )
+
+
+@st.composite
+def broken(draw: st.DrawFn) -> bytes:
+    """A batch whose CRC is right and in which bytes behind the header are not."""
+    batch = bytearray(draw(written()))
+    for _ in range(draw(st.integers(1, 3))):
+        batch[draw(st.integers(57, len(batch) - 1))] = draw(st.integers(0, 255))
+    return fix_crc(bytes(batch))
+
+
+@st.composite
+def of_old_format(draw: st.DrawFn) -> bytes:
+    """A message of magic 0 or 1, or several in a compressed one."""
+    magic, offset = draw(st.integers(0, 1)), draw(st.integers(10, 2**40))
+    timestamp = draw(st.integers(0, 2**41)) if magic else -1
+    if draw(st.booleans()):
+        return write_legacy_entry(draw(SMALL), draw(SMALL), offset=offset, magic=magic, timestamp=timestamp)
+    entries = [
+        write_legacy_entry(
+            draw(SMALL), draw(SMALL), offset=number if magic else offset - 2 + number, magic=magic, timestamp=timestamp
+        )
+        for number in range(3)
+    ]
+    kind = draw(st.sampled_from(["CreateTime", "LogAppendTime"])) if magic else "CreateTime"
+    return write_legacy_wrapper(
+        entries, offset=offset, magic=magic, compression_type="gzip", timestamp=timestamp, timestamp_type=kind
+    )
+
+
+LOG = st.lists(written() | broken() | of_old_format() | st.binary(max_size=40), max_size=8).map(b"".join)
+
+
+@pytest.fixture(params=["interpreted", "compiled"])
+def form(request: pytest.FixtureRequest) -> Iterator[str]:
+    before = using_compiled()
+    use_compiled(request.param == "compiled")
+    yield request.param
+    use_compiled(before)
+
+
+def one_by_one(data: bytes, *, payloads: bool = True) -> list[tuple[Any, ...]]:
+    """The rows of `RECORDS` as each batch's own records say them."""
+    file = MemoryFile(data)
+    states = RecordStates(file, goes_on=False)
+    rows: list[tuple[Any, ...]] = []
+    for chunk in SegmentReader(file).chunks():
+        for column in chunk.columns.T:
+            if column[BatchColumn.CRC] != column[BatchColumn.CRC_COMPUTED]:
+                continue
+            position, size = int(column[BatchColumn.POSITION]), int(column[BatchColumn.SIZE_IN_BYTES])
+            state = states.state(*txn_facts(column), position)
+            for record in decode_batch(data[position : position + size]).iter_records():
+                headers = [{"key": key, "value": value} for key, value in record.headers]
+                rows.append(
+                    (
+                        record.offset,
+                        record.timestamp,
+                        record.timestamp_type,
+                        record.sequence,
+                        *((record.key, record.value, headers) if payloads else (None, None, None)),
+                        position,
+                        record.size_in_bytes,
+                        record.key_length,
+                        record.value_length,
+                        record.is_oversized,
+                        state,
+                    )
+                )
+    return rows
+
+
+def as_columns(data: bytes, *, payloads: bool = True) -> list[tuple[Any, ...]]:
+    """The same by columns, which must be sound Arrow."""
+    file = MemoryFile(data)
+    states = LateStates(lambda: RecordStates(file, goes_on=False))
+    tables = []
+    for chunk in SegmentReader(file).chunks():
+        good = np.flatnonzero(chunk.columns[BatchColumn.CRC] == chunk.columns[BatchColumn.CRC_COMPUTED])
+        every = record_arrays(file, chunk.columns, good, states, payloads=payloads)
+        tables += [pa.RecordBatch.from_arrays(arrays, schema=RECORDS) for arrays in every]
+    table = pa.Table.from_batches(tables, RECORDS)
+    table.validate(full=True)
+    return [tuple(row.values()) for row in table.to_pylist()]
+
+
+@pytest.mark.properties
+@given(LOG, st.sampled_from([1, 100, 1 << 20]), st.integers(3, 9), st.booleans())
+@settings(max_examples=200, deadline=None)
+def test_columns_are_the_records_of_each_batch(data: bytes, read_bytes: int, block_records: int, payloads: bool) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("kafka_forensics.parsers.log.blocks.READ_BYTES", read_bytes)
+        patch.setattr("kafka_forensics.parsers.log.blocks.BLOCK_RECORDS", block_records)
+        expected = one_by_one(data, payloads=payloads)
+        before = using_compiled()
+        try:
+            for compiled in (False, True):
+                use_compiled(compiled)
+                assert as_columns(data, payloads=payloads) == expected
+        finally:
+            use_compiled(before)
+
+
+def test_batches_of_real_brokers(form: str, archives: Path) -> None:
+    for _, data in members(archives / "kafka-4.3.0-healthy.tar.xz", LOGS):
+        assert as_columns(data) == one_by_one(data)
+
+
+def test_a_record_too_large_to_hold_is_measured(form: str) -> None:
+    small, large = RecordToWrite(b"k", b"v", [("h", b"1")]), RecordToWrite(b"k", bytes(40 << 20))
+    data = write_batch([small, large, small], base_offset=5, base_timestamp=9, compression_type="zstd")
+    rows = as_columns(data)
+    assert rows == one_by_one(data)
+    assert [row[11] for row in rows] == [False, True, False]
+    assert rows[1][4:7] == (None, None, [])
+
+
+def test_bytes_that_nobody_asks_for_are_read_only_where_they_are_few() -> None:
+    batches = [
+        write_batch([RecordToWrite(b"k", bytes(size))], base_offset=0, base_timestamp=0) for size in (10, 200_000, 10, 10, 10)
+    ]
+    data = b"".join(batches)
+    chunk = next(SegmentReader(MemoryFile(data)).chunks())
+    asked: list[tuple[int, int]] = []
+
+    def read(position: int, size: int) -> bytes:
+        asked.append((position, size))
+        return data[position : position + size]
+
+    blocks = list(record_blocks(chunk.columns, np.array([0, 2, 4]), read))
+    assert [block.batches.tolist() for block in blocks] == [[0], [2, 4]]
+    sizes = [len(batch) for batch in batches]
+    assert asked == [(0, sizes[0]), (sizes[0] + sizes[1], sum(sizes[2:]))]
+
+
+def test_a_file_that_ends_early_gives_what_is_there(form: str) -> None:
+    batches = [write_batch([RecordToWrite(b"k", b"v")] * 3, base_offset=3 * n, base_timestamp=0) for n in range(4)]
+    data = b"".join(batches)
+    columns = next(SegmentReader(MemoryFile(data)).chunks()).columns
+    for end in range(len(data) + 1):
+        blocks = record_blocks(columns, np.arange(4), MemoryFile(data[:end]).read_at)
+        offsets = [offset for block in blocks for offset in block.offsets.tolist()]
+        assert offsets == list(range(len(offsets)))
+        assert len(offsets) >= end // len(batches[0]) * 3
+
+
+def test_no_batch_gives_no_block() -> None:
+    assert list(record_blocks(np.empty((BATCH_COLUMNS, 0), np.int64), np.empty(0, np.int64), lambda *_: b"")) == []
+
+
+def test_states_of_batches_are_those_of_each(archives: Path) -> None:
+    for _, data in members(archives / "kafka-4.3.0-healthy.tar.xz", LOGS):
+        for goes_on in (False, True):
+            states = RecordStates(MemoryFile(data), goes_on=goes_on)
+            for chunk in SegmentReader(MemoryFile(data)).chunks():
+                alone = [states.state(*txn_facts(column), int(column[BatchColumn.POSITION])) for column in chunk.columns.T]
+                assert [STATES[number] for number in states.of_batches(chunk.columns)] == alone
