@@ -91,11 +91,11 @@ MUTANTS = [
     *mutants_of(
         "parsers/kernels/records",
         "parsers/kernels/test_gather",
-        ("if not wanted[row]:", "if wanted[row]:"),
         (
-            "if code == OK and gathered != columns[_RECORDS_COUNT, row]:",
-            "if code == OK or gathered != columns[_RECORDS_COUNT, row]:",
+            "start, end = int(payloads[0, index]), int(payloads[1, index])",
+            "start, end = int(payloads[0, first]), int(payloads[1, index])",
         ),
+        ("if code == OK and gathered != payloads[2, index]:", "if code == OK or gathered != payloads[2, index]:"),
     ),
     *mutants_of(
         "parsers/kernels/partitioners",

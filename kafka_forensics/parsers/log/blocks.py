@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
 
 READ_BYTES: Final = 4 << 20
-"""Of batches that are read at once, unless one has more."""
+"""Of batches that are read at once, and of records that are held at once, unless one batch has more."""
 BLOCK_RECORDS: Final = 64 << 10
 """Records of a block at most."""
 _GAP_BYTES: Final = 64 << 10
@@ -156,7 +156,7 @@ def _opened(reading: _Reading, rows: "Ints") -> "Iterator[_Payloads | int]":
             continue
         for row in run.tolist():
             payload = _decompressed(reading, row)
-            if payloads.size and (payload is None or payloads.size + len(payload) > HELD_BYTES):
+            if payloads.size and (payload is None or payloads.size + len(payload) > READ_BYTES):
                 yield payloads
             if payload is None:
                 yield row
