@@ -15,7 +15,6 @@ from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.facts.answers import group_facts, metadata_facts, replica_facts, transaction_facts
 from kafka_forensics.facts.log import FactReading
 from kafka_forensics.facts.read import READERS
-from kafka_forensics.facts.record_columns import record_arrays
 from kafka_forensics.facts.rows import json_text, record_batches, rows_of, with_keys
 from kafka_forensics.facts.small_files import checkpoint_facts
 from kafka_forensics.judging.environment import changed_findings
@@ -26,6 +25,7 @@ from kafka_forensics.model.results import Incomplete, ScanResult
 from kafka_forensics.model.schemas import FACTS, RECORDS, batches_to_arrow, fact_named
 from kafka_forensics.parsers.log import SegmentReader, believed_to, inspector
 from kafka_forensics.questions.transactions import KnownTransactions
+from kafka_forensics.rereading.record_columns import record_arrays
 from kafka_forensics.rereading.record_states import LateStates, RecordStates, base_offsets
 from kafka_forensics.storage.open import open_source
 from kafka_forensics.witnesses.witnesses import read_witnesses

@@ -11,7 +11,6 @@ import pyarrow as pa
 
 from kafka_forensics.errors import SourceError
 from kafka_forensics.evidence.inputs import ReplicaPlan, typed_path
-from kafka_forensics.facts.record_columns import record_arrays
 from kafka_forensics.facts.rows import json_text, record_batches, repeated
 from kafka_forensics.model.batches import BatchChunk, BatchColumn
 from kafka_forensics.model.constants import CONTROL_MASK, NO_PARTITION_LEADER_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID
@@ -26,6 +25,7 @@ from kafka_forensics.parsers.log import (
     parse_control_record,
 )
 from kafka_forensics.parsers.log_dir import SegmentFiles
+from kafka_forensics.rereading.record_columns import record_arrays
 from kafka_forensics.rereading.record_states import LateStates, RecordStates
 
 if TYPE_CHECKING:

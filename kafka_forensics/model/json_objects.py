@@ -23,7 +23,7 @@ Columns = Mapping[str, Callable[[Any], object]]
 _TIME: Final = re.compile(r"(?:^|_)(?:timestamp|time|horizon|as_of)(?:_ms)?$")
 _WIDE: Final = re.compile(r"(?:^|_)producer_ids?$")
 _EXACT_IN_JSON: Final = 2**53
-_LAST_TIME_MS: Final = 253_402_300_799_999
+LAST_TIME_MS: Final = 253_402_300_799_999
 
 
 def json_text(value: object) -> str:
@@ -56,7 +56,7 @@ def with_twins(evidence: Any) -> Any:
 
 def rfc3339(time_ms: int) -> str | None:
     """Milliseconds since 1970 as `2026-03-01T12:00:00.000Z`; None for -1 and what no calendar holds."""
-    if not 0 <= time_ms <= _LAST_TIME_MS:
+    if not 0 <= time_ms <= LAST_TIME_MS:
         return None
     moment = datetime.fromtimestamp(time_ms // 1000, UTC)
     return f"{moment:%Y-%m-%dT%H:%M:%S}.{time_ms % 1000:03d}Z"

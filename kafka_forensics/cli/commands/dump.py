@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 
 _SHOWN_LEFT_OUT: Final = 5
+_LINE_BY_LINE: Final = ("tsv", "jsonl")
+"""Formats in which many records may be written at once."""
 
 Format = Annotated[
     str | None,
@@ -110,7 +112,9 @@ def offsets(text: str | None) -> tuple[int | None, int | None]:
 
 def _write(inputs: "DumpInputs", dump_options: "DumpOptions", wanted: str, to: "Destination", *, explain: bool) -> None:
     from kafka_forensics.cli.outputs.dump import Section, write_sections
-    from kafka_forensics.questions.dump import LOG_KINDS, log_columns, log_rows, small_columns, small_rows
+    from kafka_forensics.questions.dump import LOG_KINDS, log_columns, log_rows, log_runs, small_columns, small_rows
+
+    rows_of = log_runs if dump_options.records and wanted in _LINE_BY_LINE else log_rows
 
     def section(file: "DumpFile") -> "Section":
         if explain:
@@ -118,14 +122,14 @@ def _write(inputs: "DumpInputs", dump_options: "DumpOptions", wanted: str, to: "
 
             return Section(file.shown, EXPLAIN_COLUMNS, _readable(inputs, file, explained_rows(file, dump_options)))
         if file.kind in LOG_KINDS:
-            return Section(file.shown, log_columns(dump_options), _readable(inputs, file, log_rows(file, dump_options)))
+            return Section(file.shown, log_columns(dump_options), _readable(inputs, file, rows_of(file, dump_options)))
         return Section(file.shown, small_columns(file.kind), _readable(inputs, file, small_rows(file, dump_options)))
 
     columns = list(dict.fromkeys(name for file in inputs.files for name in section(file).columns))
     write_sections(map(section, inputs.files), columns, wanted, to, several=inputs.several)
 
 
-def _readable(inputs: "DumpInputs", file: "DumpFile", rows: "Iterator[tuple[object, ...]]") -> "Iterator[tuple[object, ...]]":
+def _readable(inputs: "DumpInputs", file: "DumpFile", rows: "Iterator[object]") -> "Iterator[object]":
     """`rows`, ended where the file cannot be read any more."""
     from kafka_forensics.model.results import Incomplete
 

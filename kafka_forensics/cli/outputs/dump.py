@@ -1,18 +1,15 @@
 """The rows of a dump in every format of the contract, written as they come: nothing is gathered but the head of a table."""
 
-from base64 import b64encode
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from kafka_forensics.cli.outputs.rows import cell, markdown, table_lines
+from kafka_forensics.cli.outputs.rows import TIMES, WIDE, markdown, plain, table_lines, text_of
 from kafka_forensics.cli.streams import Destination, printable
 from kafka_forensics.model.json_objects import Json, json_text, rfc3339, with_twins
 
 Row = tuple[Any, ...]
 
-_TIMES: Final = frozenset({"base_timestamp", "max_timestamp", "timestamp", "delete_horizon_ms"})
-_WIDE: Final = frozenset({"producer_id"})
 _PAYLOADS: Final = frozenset({"key", "value", "headers"})
 _BATCH_TABLE: Final = ("position", "size_in_bytes", "base_offset", "last_offset", "records_count", "partition_leader_epoch")
 _RECORD_TABLE: Final = (
@@ -44,11 +41,11 @@ _SILENT: Final = frozenset({"base_timestamp", "crc", "last_sequence", "producer_
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """The rows of one file; `rows` is read once."""
+    """The rows of one file; `rows` is read once. For TSV and JSON Lines many rows may come as one Arrow record batch."""
 
     file: str
     columns: tuple[str, ...]
-    rows: Iterable[Row]
+    rows: Iterable[Any]
 
 
 def write_sections(
@@ -74,76 +71,81 @@ def write_sections(
                 separator = ",\n "
             write("[]\n" if separator == "[" else "]\n")
         case "jsonl":
-            to.stream.writelines(line + "\n" for line in _json_objects(sections))
+            to.stream.writelines(_json_lines(sections))
         case "markdown":
             to.stream.writelines(_markdown_lines(sections))
         case _:
             raise AssertionError(format_name)
 
 
-def text_of(value: object) -> str:
-    """`value` as one safe word; bytes as text, see `printable`; what has parts as JSON."""
-    if isinstance(value, bytes):
-        return printable(value)
-    if isinstance(value, dict | list | tuple):
-        return json_text(_plain(value))
-    return cell(value)
-
-
-def _plain(value: object) -> object:
-    """`value` as JSON knows it: bytes as the text they are, or, where they are none, as `{"base64": ...}`."""
-    if isinstance(value, bytes):
-        try:
-            return value.decode()
-        except UnicodeDecodeError:
-            return {"base64": b64encode(value).decode()}
-    if isinstance(value, dict):
-        return {name: _plain(item) for name, item in value.items()}
-    return [_plain(item) for item in value] if isinstance(value, list | tuple) else value
-
-
 def _tsv_lines(sections: Iterable[Section], columns: Sequence[str], *, several: bool) -> Iterator[str]:
     yield "\t".join(["file", *columns] if several else columns) + "\n"
     for section in sections:
         prefix = printable(section.file) + "\t" if several else ""
-        if section.columns == tuple(columns):
-            yield from (prefix + "\t".join(map(text_of, row)) + "\n" for row in section.rows)
-            continue
         places = [section.columns.index(name) if name in section.columns else len(section.columns) for name in columns]
+        same = section.columns == tuple(columns)
         for row in section.rows:
-            wide = (*row, None)
-            yield prefix + "\t".join(text_of(wide[place]) for place in places) + "\n"
+            if not isinstance(row, tuple):
+                from kafka_forensics.cli.outputs.record_text import records_as_tsv
+
+                yield records_as_tsv(row, columns, prefix)
+            elif same:
+                yield prefix + "\t".join(map(text_of, row)) + "\n"
+            else:
+                wide = (*row, None)
+                yield prefix + "\t".join(text_of(wide[place]) for place in places) + "\n"
 
 
 def _json_objects(sections: Iterable[Section]) -> Iterator[str]:
     for section in sections:
-        writers = [_json_writer(name) for name in section.columns]
+        as_json = _as_json(section)
+        yield from map(as_json, section.rows)
+
+
+def _json_lines(sections: Iterable[Section]) -> Iterator[str]:
+    for section in sections:
+        as_json = _as_json(section)
         for row in section.rows:
-            document: Json = {"file": section.file}
-            for write, value in zip(writers, row, strict=True):
-                write(document, value)
-            yield json_text(document)
+            if isinstance(row, tuple):
+                yield as_json(row) + "\n"
+            else:
+                from kafka_forensics.cli.outputs.record_text import records_as_json_lines
+
+                yield records_as_json_lines(row, section.file)
+
+
+def _as_json(section: Section) -> Callable[[Row], str]:
+    """The function that makes an object of a row."""
+    writers = [_json_writer(name) for name in section.columns]
+
+    def as_json(row: Row) -> str:
+        document: Json = {"file": section.file}
+        for write, value in zip(writers, row, strict=True):
+            write(document, value)
+        return json_text(document)
+
+    return as_json
 
 
 def _json_writer(name: str) -> Callable[[Json, Any], None]:
     """How a column's value enters an object: times and wide integers with their twins, as the contract has it."""
-    plain = name.removesuffix("_ms")
+    short = name.removesuffix("_ms")
 
     def time(evidence: Json, value: int | None) -> None:
-        evidence[f"{plain}_ms"] = value
-        evidence[plain] = None if value is None else rfc3339(value)
+        evidence[f"{short}_ms"] = value
+        evidence[short] = None if value is None else rfc3339(value)
 
     def wide(evidence: Json, value: int | None) -> None:
         evidence[name] = value
         evidence[f"{name}_string"] = None if value is None else str(value)
 
     def detail(evidence: Json, value: object) -> None:
-        evidence[name] = with_twins(_plain(value))
+        evidence[name] = with_twins(plain(value))
 
     def other(evidence: Json, value: object) -> None:
-        evidence[name] = _plain(value) if isinstance(value, bytes | dict | list | tuple) else value
+        evidence[name] = plain(value) if isinstance(value, bytes | dict | list | tuple) else value
 
-    return time if name in _TIMES else wide if name in _WIDE else detail if name == "detail" else other
+    return time if name in TIMES else wide if name in WIDE else detail if name == "detail" else other
 
 
 def _markdown_lines(sections: Iterable[Section]) -> Iterator[str]:
@@ -179,7 +181,7 @@ def _shown(columns: tuple[str, ...]) -> tuple[str, ...]:
 def _shape(columns: tuple[str, ...]) -> Callable[[Row], list[str]]:
     """The function that makes the cells of a row."""
     shown = _shown(columns)
-    places = [(columns.index(name), name in _TIMES) for name in shown]
+    places = [(columns.index(name), name in TIMES) for name in shown]
     others = [(index, name) for index, name in enumerate(columns) if name not in shown and name not in _SILENT]
     epoch = columns.index("producer_epoch") if "producer_epoch" in columns else 0
 
@@ -269,20 +271,20 @@ def write_found(columns: Sequence[str], rows: Iterable[Row], format_name: str, t
 
 def _found_lines(columns: Sequence[str], rows: Iterable[Row], width: int) -> Iterator[str]:
     shown = [name for name in _PAYLOAD_HEADINGS if name in columns]
-    plain = [_SIZE_HEADINGS.get(name, name) for name in _PLAIN]
-    heads = ["partition", *plain, "value digest", "time", *(_PAYLOAD_HEADINGS[name] for name in shown), "notes", "file"]
-    return table_lines(heads, plain[1:], (_found_cells(dict(zip(columns, row, strict=True)), shown) for row in rows), width)
+    sizes = [_SIZE_HEADINGS.get(name, name) for name in _PLAIN]
+    heads = ["partition", *sizes, "value digest", "time", *(_PAYLOAD_HEADINGS[name] for name in shown), "notes", "file"]
+    return table_lines(heads, sizes[1:], (_found_cells(dict(zip(columns, row, strict=True)), shown) for row in rows), width)
 
 
 def _found_cells(record: Json, payloads: list[str]) -> list[str]:
-    plain = [_size(record[name]) if name in _SIZE_HEADINGS else text_of(record[name]) for name in _PLAIN]
+    sizes = [_size(record[name]) if name in _SIZE_HEADINGS else text_of(record[name]) for name in _PLAIN]
     time = rfc3339(record["timestamp"]) or text_of(record["timestamp"])
     shown = [text_of(record[name]) for name in payloads]
     where = f"{text_of(record['file'])} at {record['position']}"
     digest = (record["value_digest"] or "")[:_DIGEST_DIGITS]
     return [
         text_of(f"{record['topic']}-{record['partition']}"),
-        *plain,
+        *sizes,
         digest,
         time,
         *shown,

@@ -5,6 +5,7 @@ common date above as well, and moves its widest columns to a second, indented li
 """
 
 import re
+from base64 import b64encode
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, islice
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
 
 Row = Mapping[str, object]
 
+TIMES: Final = frozenset({"base_timestamp", "max_timestamp", "timestamp", "delete_horizon_ms"})
+WIDE: Final = frozenset({"producer_id"})
+"""Columns whose values JSON has twice: times as text, too, and wide integers as digits."""
 _MARKDOWN_SPECIAL: Final = str.maketrans({character: f"\\{character}" for character in "\\`*_[]<>|~#!&$"})
 
 
@@ -82,6 +86,27 @@ def cell(value: object) -> str:
     if isinstance(value, dict | list | tuple):
         return json_text(value)
     return printable(str(value))
+
+
+def text_of(value: object) -> str:
+    """`value` as one safe word; bytes as text, see `printable`; what has parts as JSON."""
+    if isinstance(value, bytes):
+        return printable(value)
+    if isinstance(value, dict | list | tuple):
+        return json_text(plain(value))
+    return cell(value)
+
+
+def plain(value: object) -> object:
+    """`value` as JSON knows it: bytes as the text they are, or, where they are none, as `{"base64": ...}`."""
+    if isinstance(value, bytes):
+        try:
+            return value.decode()
+        except UnicodeDecodeError:
+            return {"base64": b64encode(value).decode()}
+    if isinstance(value, dict):
+        return {name: plain(item) for name, item in value.items()}
+    return [plain(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def tsv_lines(columns: Sequence[str], rows: Iterable[Row]) -> Iterator[str]:

@@ -1,6 +1,6 @@
 """A `.log` file: segments as chunks of batches, the records in them, codecs, and damage as rows."""
 
-from kafka_forensics.parsers.log.blocks import RecordBlock, record_blocks
+from kafka_forensics.parsers.log.blocks import RecordBlock, record_blocks, sound_blocks
 from kafka_forensics.parsers.log.codecs import HELD_BYTES, decompress, last_entry, read_next_offset
 from kafka_forensics.parsers.log.damage import Window
 from kafka_forensics.parsers.log.inspection import inspector
@@ -39,4 +39,5 @@ __all__ = [
     "read_next_offset",
     "read_unsigned",
     "record_blocks",
+    "sound_blocks",
 ]

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 READ_BYTES: Final = 4 << 20
 """Of batches that are read at once, and of records that are held at once, unless one batch has more."""
+Read = Callable[[int, int], bytes]
 BLOCK_RECORDS: Final = 64 << 10
 """Records of a block at most."""
 _GAP_BYTES: Final = 64 << 10
@@ -53,11 +54,20 @@ class RecordBlock(NamedTuple):
     sequences: "Ints"
 
 
-def record_blocks(batches: "Ints", rows: "Ints", read: Callable[[int, int], bytes]) -> Iterator[RecordBlock]:
+def record_blocks(batches: "Ints", rows: "Ints", read: Read) -> Iterator[RecordBlock]:
     """Every record of the batches of these rows, rising, of a (BATCH_COLUMNS, n) matrix.
 
     `read(position, size)` gives bytes of their file; what it raises is raised. A block is to be used before the next is asked for.
     """
+    for piece in sound_blocks(batches, rows, read):
+        if isinstance(piece, RecordBlock):
+            yield piece
+        else:
+            yield from _one_batch(batches, *piece)
+
+
+def sound_blocks(batches: "Ints", rows: "Ints", read: Read) -> Iterator[RecordBlock | tuple[int, memoryview]]:
+    """The same, of batches in which nothing is wrong; (row, bytes) of one that may be broken, is large or of an old format."""
     matrix = np.empty((RECORD_COLUMNS, BLOCK_RECORDS), np.int64)
     batch_of = np.empty(BLOCK_RECORDS, np.int64)
     for group in _read_together(batches, rows):
@@ -66,7 +76,7 @@ def record_blocks(batches: "Ints", rows: "Ints", read: Callable[[int, int], byte
         reading = _Reading(batches, memoryview(read(start, end - start)), start)
         for opened in _opened(reading, group):
             if isinstance(opened, int):
-                yield from _one_batch(reading, opened)
+                yield opened, reading.bytes_of(opened)
                 continue
             held, payloads, owners = opened.take()
             buffer = readable(held)
@@ -76,7 +86,7 @@ def record_blocks(batches: "Ints", rows: "Ints", read: Callable[[int, int], byte
                 if records:
                     yield _block(batches, buffer, matrix[:, :records], owners[batch_of[:records]])
                 elif stop < len(owners):
-                    yield from _one_batch(reading, int(owners[stop]))
+                    yield int(owners[stop]), reading.bytes_of(int(owners[stop]))
                     stop += 1
                 index = stop
 
@@ -186,14 +196,14 @@ def _decompressed(reading: _Reading, row: int) -> bytes | None:
     return plain.data if plain.problem is None and 0 < len(plain.data) < HELD_BYTES else None
 
 
-def _one_batch(reading: _Reading, row: int) -> Iterator[RecordBlock]:
-    """Records of a batch that is opened by itself: it is of an old format, large or broken."""
-    decoded = decode_batch(reading.bytes_of(row), position=int(reading.batches[BatchColumn.POSITION, row]))
+def _one_batch(batches: "Ints", row: int, batch: memoryview) -> Iterator[RecordBlock]:
+    """Records of a batch that is opened by itself."""
+    decoded = decode_batch(batch, position=int(batches[BatchColumn.POSITION, row]))
     for window, columns in decoded.windows():
         rows = np.full(columns.shape[1], row)
         payload = None if window is None else readable(window)
         if decoded.legacy is None:
-            yield _block(reading.batches, payload, columns, rows)
+            yield _block(batches, payload, columns, rows)
         else:
             offsets, timestamps, kinds = decoded.legacy.absolute(columns)
             yield RecordBlock(payload, columns, rows, offsets, timestamps, kinds, np.full(len(rows), NO_SEQUENCE))

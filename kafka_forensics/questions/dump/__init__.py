@@ -2,7 +2,7 @@
 
 from kafka_forensics.questions.dump.explain import EXPLAIN_COLUMNS, explained_rows
 from kafka_forensics.questions.dump.inputs import LOG_KINDS, DumpFile, DumpInputs, DumpOptions, find_files
-from kafka_forensics.questions.dump.log import log_columns, log_rows
+from kafka_forensics.questions.dump.log import log_columns, log_rows, log_runs
 from kafka_forensics.questions.dump.small_files import small_columns, small_rows
 
 __all__ = [
@@ -15,6 +15,7 @@ __all__ = [
     "find_files",
     "log_columns",
     "log_rows",
+    "log_runs",
     "small_columns",
     "small_rows",
 ]

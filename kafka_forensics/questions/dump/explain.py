@@ -2,7 +2,6 @@
 
 import io
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,6 +15,7 @@ from kafka_forensics.model.constants import (
     TRANSACTIONAL_MASK,
     compression_name,
 )
+from kafka_forensics.model.json_objects import rfc3339
 from kafka_forensics.parsers.bounded import DamageList, read_text
 from kafka_forensics.parsers.log import decode_batch
 from kafka_forensics.parsers.log_dir import FileKind
@@ -84,7 +84,6 @@ _NO_VALUE: Final = frozenset(
     }
 )
 """Fields in which -1 is "none"."""
-_LAST_TIME_MS: Final = 253_402_300_799_999
 
 
 def meaning(field: str, value: int) -> str:
@@ -94,9 +93,8 @@ def meaning(field: str, value: int) -> str:
     words = [_WORDS[field]] if _WORDS.get(field) else []
     if value == -1 and field in _NO_VALUE:
         words.append("here: none")
-    elif field in _TIMES and 0 <= value <= _LAST_TIME_MS:
-        moment = datetime.fromtimestamp(value // 1000, UTC)
-        words.append(f"{moment:%Y-%m-%dT%H:%M:%S}.{value % 1000:03d}Z")
+    elif field in _TIMES and (moment := rfc3339(value)) is not None:
+        words.append(moment)
     return "; ".join(words)
 
 

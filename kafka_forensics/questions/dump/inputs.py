@@ -5,6 +5,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from kafka_forensics.compiled import use_compiled, worth_compiling
 from kafka_forensics.errors import PathMissingError, SourceError, UsageError
 from kafka_forensics.evidence.options import ScanOptions, fits, nothing_there, raise_unless_hidden
@@ -24,6 +26,8 @@ from kafka_forensics.rereading.record_states import base_offsets
 from kafka_forensics.storage.open import open_beside
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from kafka_forensics.storage.source import ByteFile, ByteSource, Entry
 
 LOG_KINDS = (FileKind.LOG, FileKind.METADATA_CHECKPOINT)
@@ -108,6 +112,15 @@ class DumpOptions:
         return (self.offset_start is None or last_offset >= self.offset_start) and (
             self.offset_end is None or first_offset < self.offset_end
         )
+
+    def overlapping(self, first_offsets: "NDArray[np.int64]", last_offsets: "NDArray[np.int64]") -> "NDArray[np.bool_]":
+        """The same of many."""
+        answer = np.ones(len(first_offsets), np.bool_)
+        if self.offset_start is not None:
+            answer &= last_offsets >= self.offset_start
+        if self.offset_end is not None:
+            answer &= first_offsets < self.offset_end
+        return answer
 
 
 @dataclass(slots=True)

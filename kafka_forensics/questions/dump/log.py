@@ -1,9 +1,21 @@
 """Rows of a dump for files that hold batches: each batch, or each record in them, and each damaged place, in file order."""
 
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
-from kafka_forensics.model.batches import NO_TIMESTAMP_TYPE, TIMESTAMP_TYPES, BatchColumn, Damage, Record
+import numpy as np
+
+from kafka_forensics.compiled import using_compiled
+from kafka_forensics.model.batches import (
+    NO_TIMESTAMP_TYPE,
+    RECORD_TIMESTAMP_TYPES,
+    TIMESTAMP_TYPES,
+    BatchColumn,
+    Damage,
+    Record,
+    RecordColumn,
+)
 from kafka_forensics.model.constants import (
     CONTROL_MASK,
     DELETE_HORIZON_MASK,
@@ -15,13 +27,21 @@ from kafka_forensics.model.constants import (
 )
 from kafka_forensics.model.json_objects import Json
 from kafka_forensics.parsers.internal_topics import teller
-from kafka_forensics.parsers.log import MAX_BATCH_BYTES, SegmentReader, decode_batch, inspector, parse_control_record
+from kafka_forensics.parsers.log import (
+    MAX_BATCH_BYTES,
+    RecordBlock,
+    SegmentReader,
+    decode_batch,
+    inspector,
+    parse_control_record,
+    sound_blocks,
+)
 from kafka_forensics.questions.dump.inputs import DumpFile, DumpOptions
-from kafka_forensics.rereading.record_states import NONE, UNKNOWN, RecordStates, txn_facts
+from kafka_forensics.rereading.record_states import NONE, STATES, UNKNOWN, RecordStates, in_transactions, txn_facts
 from kafka_forensics.rereading.seeking import chunks_until, start_position
 
 if TYPE_CHECKING:
-    import numpy as np
+    import pyarrow as pa
     from numpy.typing import NDArray
 
     from kafka_forensics.storage.source import ByteFile
@@ -103,6 +123,107 @@ def log_rows(file: DumpFile, options: DumpOptions) -> Iterator[Row]:
                 else:
                     size = piece[BatchColumn.SIZE_IN_BYTES]
                     yield from _record_rows(piece, bytes_of(position, size), options, judge)
+
+
+def log_runs(file: DumpFile, options: DumpOptions) -> "Iterator[Row | pa.RecordBatch]":
+    """The rows of `log_rows`, of records, many that follow each other in sound batches as one record batch of the same columns.
+
+    Only rows, where that is not worth its start, the file cannot be read at any place, or Kafka itself knows what records mean.
+    Raises SourceError.
+    """
+    if not using_compiled() or not file.source.seekable or teller(file.topic) is not None:
+        yield from log_rows(file, options)
+        return
+    with file.open() as log:
+        judge = _Judge(log, file)
+        reader = SegmentReader(log, next_base_offset=file.reach, inspect=inspector(deep=False))
+        for chunk in chunks_until(reader, _start(log, file, options), log.size_in_bytes, options.offset_end):
+            first = 0
+            for damaged in sorted(chunk.damage, key=lambda damaged: damaged.position):
+                behind = int(np.searchsorted(chunk.columns[BatchColumn.POSITION], damaged.position, side="right"))
+                yield from _runs(log, chunk.columns[:, first:behind], options, judge)
+                first = behind
+                if damaged.base_offset < 0 or options.overlaps(damaged.base_offset, damaged.last_offset):
+                    yield damage_row(damaged, options)
+            yield from _runs(log, chunk.columns[:, first:], options, judge)
+
+
+def _runs(log: "ByteFile", batches: "NDArray[np.int64]", options: DumpOptions, judge: "_Judge") -> "Iterator[Row | pa.RecordBatch]":
+    """Rows of the records of these batches that are asked for."""
+    wanted = options.overlapping(batches[BatchColumn.BASE_OFFSET], batches[BatchColumn.LAST_OFFSET])
+    is_control = (batches[BatchColumn.MAGIC] >= 2) & (batches[BatchColumn.ATTRIBUTES] & CONTROL_MASK != 0)
+    alone = is_control | (batches[BatchColumn.SIZE_IN_BYTES] > MAX_BATCH_BYTES)
+    edges = [0, *(np.flatnonzero(np.diff(alone)) + 1).tolist(), batches.shape[1]]
+    for first, behind in pairwise(edges):
+        rows = np.flatnonzero(wanted[first:behind]) + first
+        if not rows.size:
+            continue
+        if alone[first]:
+            for row in rows.tolist():
+                column = batches[:, row].tolist()
+                size = column[BatchColumn.SIZE_IN_BYTES]
+                batch = log.read_at(column[BatchColumn.POSITION], size) if size <= MAX_BATCH_BYTES else None
+                yield from _record_rows(column, batch, options, judge)
+            continue
+        states = judge.states(batches, rows)
+        for piece in sound_blocks(batches, rows, log.read_at):
+            if isinstance(piece, RecordBlock):
+                yield _record_table(piece, batches, states, options)
+            else:
+                row, whole = piece
+                yield from _record_rows(batches[:, row].tolist(), bytes(whole), options, judge)
+
+
+def _record_table(
+    block: RecordBlock, batches: "NDArray[np.int64]", states: "NDArray[np.int8]", options: DumpOptions
+) -> "pa.RecordBatch":
+    """The records of a block that are asked for, in the columns of `log_columns`; what is one batch's alike is a dictionary."""
+    import pyarrow as pa
+
+    from kafka_forensics.rereading.record_columns import byte_strings, header_lists, words_by_number
+
+    rows, of_row = np.unique(block.batches, return_inverse=True)
+
+    def of_batch(values: Any) -> Any:
+        return pa.DictionaryArray.from_arrays(of_row.astype(np.int32), pa.array(values))
+
+    def same(value: Any) -> Any:
+        return pa.DictionaryArray.from_arrays(np.zeros(len(of_row), np.int32), pa.array([value]))
+
+    own = batches[:, rows]
+    transactional = (own[BatchColumn.MAGIC] >= 2) & (own[BatchColumn.ATTRIBUTES] & TRANSACTIONAL_MASK != 0)
+    columns = {
+        "span": same("record"),
+        "position": of_batch(own[BatchColumn.POSITION]),
+        "size_in_bytes": pa.array(block.columns[RecordColumn.SIZE_IN_BYTES]),
+        "offset": pa.array(block.offsets),
+        "timestamp": pa.array(block.timestamps),
+        "timestamp_type": words_by_number(block.timestamp_types, RECORD_TIMESTAMP_TYPES),
+        "partition_leader_epoch": of_batch(own[BatchColumn.PARTITION_LEADER_EPOCH]),
+        "is_transactional": of_batch(transactional),
+        "producer_id": of_batch(own[BatchColumn.PRODUCER_ID]),
+        "producer_epoch": of_batch(own[BatchColumn.PRODUCER_EPOCH]),
+        "sequence": pa.array(block.sequences),
+        "key_size": pa.array(block.columns[RecordColumn.KEY_LENGTH]),
+        "value_size": pa.array(block.columns[RecordColumn.VALUE_LENGTH]),
+        "headers_count": pa.array(block.columns[RecordColumn.HEADERS_COUNT]),
+        "is_valid": of_batch(own[BatchColumn.CRC] == own[BatchColumn.CRC_COMPUTED]),
+        "control_record_type": same(None),
+        "coordinator_epoch": same(None),
+        "txn_state": of_batch([STATES[number] for number in states[rows].tolist()]),
+        "detail": same(None),
+    }
+    if options.show_payloads:
+        assert block.payload is not None
+        for name, at, length in (
+            ("key", RecordColumn.KEY_POSITION, RecordColumn.KEY_LENGTH),
+            ("value", RecordColumn.VALUE_POSITION, RecordColumn.VALUE_LENGTH),
+        ):
+            columns[name] = byte_strings(block.payload, block.columns[at], block.columns[length])
+        columns["headers"] = header_lists(block.payload, block.columns)
+    table = pa.RecordBatch.from_pydict(columns)
+    wanted = options.overlapping(block.offsets, block.offsets)
+    return table if wanted.all() else table.filter(pa.array(wanted))
 
 
 def chunks_of(log: "ByteFile", file: DumpFile, options: DumpOptions) -> Iterator[tuple[list[list[int]], list[Damage], Any]]:
@@ -226,6 +347,15 @@ class _Judge:
         if self._states is None:
             self._states = RecordStates(self._log, goes_on=self._file.goes_on, next_base_offset=self._file.reach)
         return self._states.state(attributes, producer_id, column[BatchColumn.POSITION])
+
+    def states(self, batches: "NDArray[np.int64]", rows: "NDArray[np.int64]") -> "NDArray[np.int8]":
+        """The number in STATES of the records of each of these rows of a (BATCH_COLUMNS, n) matrix; of all others nothing."""
+        answer = np.full(batches.shape[1], STATES.index(UNKNOWN), np.int8)
+        good = rows[batches[BatchColumn.CRC, rows] == batches[BatchColumn.CRC_COMPUTED, rows]]
+        if self._states is None and in_transactions(batches[:, good]).any():
+            self._states = RecordStates(self._log, goes_on=self._file.goes_on, next_base_offset=self._file.reach)
+        answer[good] = STATES.index(NONE) if self._states is None else self._states.of_batches(batches[:, good])
+        return answer
 
     def meaning(self, record: Record, *, payloads: bool) -> Json | None:
         """The fields of an internal topic's record, None of any other topic."""

@@ -47,13 +47,13 @@ def _arrays(block: RecordBlock, batches: "Ints", states: "NDArray[np.int8]", *, 
     if payloads and block.payload is None:
         headers = pa.array([[]] * count, _HEADERS)
     elif payloads and block.payload is not None:
-        key = _slices(block.payload, columns[RecordColumn.KEY_POSITION], key_length)
-        value = _slices(block.payload, columns[RecordColumn.VALUE_POSITION], value_length)
-        headers = _headers(block.payload, columns)
+        key = byte_strings(block.payload, columns[RecordColumn.KEY_POSITION], key_length)
+        value = byte_strings(block.payload, columns[RecordColumn.VALUE_POSITION], value_length)
+        headers = header_lists(block.payload, columns)
     return [
         pa.array(block.offsets),
         pa.array(block.timestamps),
-        _words(block.timestamp_types, RECORD_TIMESTAMP_TYPES),
+        words_by_number(block.timestamp_types, RECORD_TIMESTAMP_TYPES),
         pa.array(block.sequences.astype(np.int32)),
         key,
         value,
@@ -63,15 +63,16 @@ def _arrays(block: RecordBlock, batches: "Ints", states: "NDArray[np.int8]", *, 
         pa.array(key_length),
         pa.array(value_length),
         pa.array(np.full(count, block.payload is None)),
-        _words(states[block.batches], STATES),
+        words_by_number(states[block.batches], STATES),
     ]
 
 
-def _words(numbers: "NDArray[np.int8]", words: tuple[str, ...]) -> "ArrowArray":
+def words_by_number(numbers: "NDArray[np.int8]", words: tuple[str, ...]) -> "ArrowArray":
+    """The word of each number."""
     return pa.array(words, pa.string()).take(pa.array(numbers, pa.int8()))
 
 
-def _slices(buffer: "Buffer", positions: "Ints", lengths: "Ints") -> "ArrowArray":
+def byte_strings(buffer: "Buffer", positions: "Ints", lengths: "Ints") -> "ArrowArray":
     """`buffer[position : position + length]` of each as a binary array; a negative length is null. They do not overlap, and rise.
 
     They are every other element of an array whose offsets are where they begin and end, and which needs no copy.
@@ -85,13 +86,13 @@ def _slices(buffer: "Buffer", positions: "Ints", lengths: "Ints") -> "ArrowArray
     return pieces.take(pa.array(np.arange(0, 2 * count, 2), pa.int64(), mask=lengths < 0))
 
 
-def _headers(buffer: "Buffer", columns: "Ints") -> "ArrowArray":
+def header_lists(buffer: "Buffer", columns: "Ints") -> "ArrowArray":
     """The lists of headers of records by their columns."""
     counts = columns[RecordColumn.HEADERS_COUNT]
     places = np.empty((4, int(counts.sum())), np.int64)
     locate_headers(buffer, columns, places)
     offsets = np.zeros(len(counts) + 1, np.int32)
     np.cumsum(counts, out=offsets[1:])
-    key_and_value = [_slices(buffer, places[2 * part], places[2 * part + 1]) for part in range(2)]
+    key_and_value = [byte_strings(buffer, places[2 * part], places[2 * part + 1]) for part in range(2)]
     pairs = pa.StructArray.from_arrays(key_and_value, fields=list(_HEADERS.value_type))
     return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), pairs)

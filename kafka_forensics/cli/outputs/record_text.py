@@ -1,0 +1,151 @@
+"""Records of a dump as lines of text, column by column: what a line a row says, without an object for a record.
+
+A column whose bytes need no escape, as nearly all do, goes from Arrow's buffers to the text as it is; of others each value is
+spelled.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kafka_forensics.cli.outputs.rows import TIMES, WIDE, plain, text_of
+from kafka_forensics.model.json_objects import LAST_TIME_MS, json_text
+
+_QUOTE: Final = 0x22
+_BACKSLASH: Final = 0x5C
+
+
+def records_as_tsv(table: pa.RecordBatch, columns: Sequence[str], prefix: str) -> str:
+    """Lines of tab-separated values of these columns, as `text_of` spells each; every one begins with `prefix`."""
+    pieces: list[Any] = [prefix]
+    for number, name in enumerate(columns):
+        pieces += ["\t" if number else "", _plain_text(table.column(name)) if name in table.schema.names else ""]
+    return _joined([*pieces, "\n"], table.num_rows)
+
+
+def records_as_json_lines(table: pa.RecordBatch, file: str) -> str:
+    """A line of JSON for each row, as the objects of a dump have it."""
+    pieces: list[Any] = [f'{{"file": {json_text(file)}']
+    for name in table.schema.names:
+        for key, values in _members(name, table.column(name)):
+            pieces += [f", {json_text(key)}: ", values]
+    return _joined([*pieces, "}\n"], table.num_rows)
+
+
+def _members(name: str, values: Any) -> list[tuple[str, Any]]:
+    """(key, JSON of each value) of a column, with the twins of times and of wide integers."""
+    words = _json_words(values)
+    if name in TIMES:
+        short = name.removesuffix("_ms")
+        return [(f"{short}_ms", words), (short, _times(values))]
+    if name in WIDE:
+        return [(name, words), (f"{name}_string", _mapped(values, lambda part: _around('"', _text(part), '"')))]
+    return [(name, words)]
+
+
+def _mapped(values: Any, spell: Callable[[Any], Any]) -> Any:
+    """What `spell` makes of a column, of a dictionary's values once each; one word where all are alike."""
+    if not isinstance(values, pa.DictionaryArray):
+        return spell(values)
+    words = spell(values.dictionary)
+    if isinstance(words, str):
+        return words
+    return words[0].as_py() if len(words) == 1 else words.take(values.indices)
+
+
+def _text(values: Any) -> Any:
+    """Numbers, truths and plain words as text; nothing for null."""
+    return pc.fill_null(values.cast(pa.string()), "") if values.null_count else values.cast(pa.string())
+
+
+def _plain_text(values: Any) -> Any:
+    def spell(part: Any) -> Any:
+        if pa.types.is_null(part.type):
+            return ""
+        if pa.types.is_binary(part.type):
+            return _text(part.view(pa.string())) if _needs_no_escape(part) else _each(part, text_of)
+        if pa.types.is_list(part.type):
+            return _header_lists(part)
+        return _text(part)
+
+    return _mapped(values, spell)
+
+
+def _json_words(values: Any) -> Any:
+    def spell(part: Any) -> Any:
+        if pa.types.is_null(part.type):
+            return "null"
+        if pa.types.is_string(part.type):
+            return _around('"', part, '"')
+        if pa.types.is_binary(part.type):
+            return _quoted(part)
+        if pa.types.is_list(part.type):
+            return _header_lists(part)
+        return part.cast(pa.string())
+
+    return _mapped(values, spell)
+
+
+def _quoted(values: Any) -> Any:
+    """Bytes as JSON: the text they are, or what `plain` makes of them; null for null."""
+    if not _needs_no_escape(values, in_quotes=True):
+        return _each(values, lambda value: json_text(plain(value)))
+    return pc.fill_null(_around('"', values.view(pa.string()), '"'), "null")
+
+
+def _header_lists(values: Any) -> Any:
+    """Lists of headers as JSON: a list of two for each."""
+    if not len(values.values):
+        return "[]"
+    key, value = (_quoted(values.values.field(name)) for name in ("key", "value"))
+    pairs = pc.binary_join_element_wise("[", key, ", ", value, "]", "")
+    lists = pa.ListArray.from_arrays(values.offsets, pairs)
+    return _around("[", pc.binary_join(lists, ", "), "]")
+
+
+def _times(values: Any) -> Any:
+    """Times as RFC 3339 in quotes; null for those that no calendar holds."""
+    numbers = values.to_numpy()
+    held = pa.array(numbers, pa.int64(), mask=(numbers < 0) | (numbers > LAST_TIME_MS))
+    moments = held.cast(pa.timestamp("ms")).cast(pa.string())
+    return pc.fill_null(_around('"', pc.binary_replace_slice(moments, 10, 11, "T"), 'Z"'), "null")
+
+
+def _around(before: str, values: Any, behind: str) -> Any:
+    return pc.binary_join_element_wise(before, values, behind, "")
+
+
+def _each(values: Any, spell: Callable[[object], str]) -> Any:
+    return pa.array([spell(value) for value in values.to_pylist()], pa.string())
+
+
+def _needs_no_escape(values: Any, *, in_quotes: bool = False) -> bool:
+    """Whether all bytes of a column are visible ASCII, with `in_quotes` without quotes and backslashes."""
+    _, offsets, data = values.buffers()
+    if data is None:
+        return True
+    edges = np.frombuffer(offsets, np.int32)[values.offset : values.offset + len(values) + 1]
+    held = np.frombuffer(data, np.uint8)[edges[0] : edges[-1]] if len(edges) else np.empty(0, np.uint8)
+    if not held.size:
+        return True
+    is_visible = int(held.min()) >= 0x20 and int(held.max()) < 0x7F
+    return is_visible and not (in_quotes and bool(((held == _QUOTE) | (held == _BACKSLASH)).any()))
+
+
+def _joined(pieces: Sequence[Any], rows: int) -> str:
+    """The pieces of every row behind each other; a word stands in all rows."""
+    merged: list[Any] = []
+    for piece in pieces:
+        if isinstance(piece, str) and merged and isinstance(merged[-1], str):
+            merged[-1] += piece
+        else:
+            merged.append(piece)
+    if all(isinstance(piece, str) for piece in merged):
+        return "".join(merged) * rows
+    lines: Any = pc.binary_join_element_wise(*merged, "")
+    _, offsets, data = lines.buffers()
+    edges = np.frombuffer(offsets, np.int32)[lines.offset : lines.offset + rows + 1]
+    return str(data[int(edges[0]) : int(edges[-1])].to_pybytes(), "utf-8")

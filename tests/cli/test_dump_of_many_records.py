@@ -1,0 +1,102 @@
+"""Records of a dump that are written many at once: byte for byte what they are one by one."""
+
+from io import StringIO
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kafka_forensics.cli.outputs.dump import Section, write_sections
+from kafka_forensics.cli.streams import Destination
+from kafka_forensics.compiled import use_compiled, using_compiled
+from kafka_forensics.questions.dump import DumpOptions, find_files, log_columns, log_rows, log_runs
+from kafka_forensics.writers.batches import RecordToWrite, write_batch
+from tests.support.any_batches import LOG
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+FORMATS = ("tsv", "jsonl")
+Headers = list[tuple[str, bytes | None]]
+OF_BATCHES: list[tuple[bytes | None, Headers, int, str]] = [
+    (b"k", [], 1_700_000_000_000, "CreateTime"),
+    (None, [("h", b"1"), ("h", None), ('qu"o', b"\xff")], -5, "CreateTime"),
+    (b'"', [("", b"")], 2**62, "LogAppendTime"),
+    (b"k", [("trace", b"a"), ("b", None)], 253_402_300_799_999, "CreateTime"),
+]
+"""Key and headers of all records of a batch, and its time."""
+SPECIAL = [b"", b"plain", b'quo"te', b"back\\slash", b"\ttab", b"\xff\x00", "\u202eé".encode(), b"\x7f", b"{}", None]
+
+
+@pytest.fixture(autouse=True)
+def _compiled() -> "Iterator[None]":
+    before = using_compiled()
+    use_compiled(compiled=True)
+    yield
+    use_compiled(compiled=before)
+
+
+def written(rows: "Callable[..., Iterator[object]]", path: Path, options: DumpOptions, format_name: str, *, several: bool) -> str:
+    """What a dump of a file prints whose rows come from `rows`."""
+    stream = StringIO()
+    [file] = find_files([str(path)], options).files
+    use_compiled(compiled=True)
+    columns = log_columns(options)
+    section = Section(file.shown, columns, rows(file, options))
+    wanted = ["more", *columns] if several else columns
+    write_sections([section], wanted, format_name, Destination(stream, 80, colour=False), several=several)
+    return stream.getvalue()
+
+
+@pytest.mark.properties
+@given(LOG, st.booleans(), st.sampled_from(FORMATS), st.booleans(), st.sampled_from([(None, None), (5, None), (0, 2**39)]))
+@settings(max_examples=200, deadline=None)
+def test_any_log(
+    tmp_path_factory: pytest.TempPathFactory, data: bytes, payloads: bool, format_name: str, several: bool, offsets: tuple[int, int]
+) -> None:
+    directory = tmp_path_factory.mktemp("log") / "t-0"
+    directory.mkdir()
+    path = directory / f"{0:020d}.log"
+    path.write_bytes(data)
+    options = DumpOptions(records=True, show_payloads=payloads, offset_start=offsets[0], offset_end=offsets[1])
+    one_by_one = written(log_rows, path, options, format_name, several=several)
+    assert written(log_runs, path, options, format_name, several=several) == one_by_one
+
+
+@pytest.mark.parametrize("format_name", FORMATS)
+@pytest.mark.parametrize("compression_type", ["none", "zstd"])
+def test_keys_values_and_headers_of_any_bytes(tmp_path: Path, format_name: str, compression_type: str) -> None:
+    directory = tmp_path / "t-0"
+    directory.mkdir()
+    path = directory / f"{0:020d}.log"
+    batches = [
+        write_batch(
+            [RecordToWrite(key, value, headers, number) for number, value in enumerate(SPECIAL)],
+            base_offset=len(SPECIAL) * at,
+            base_timestamp=timestamp,
+            compression_type=compression_type,
+            timestamp_type=timestamp_type,
+        )
+        for at, (key, headers, timestamp, timestamp_type) in enumerate(OF_BATCHES)
+    ]
+    path.write_bytes(b"".join(batches))
+    options = DumpOptions(records=True, show_payloads=True)
+    text = written(log_runs, path, options, format_name, several=False)
+    assert text == written(log_rows, path, options, format_name, several=False)
+    assert text.count("\n") == 4 * len(SPECIAL) + (format_name == "tsv")
+    [file] = find_files([str(path)], options).files
+    use_compiled(compiled=True)
+    assert any(isinstance(run, pa.RecordBatch) for run in log_runs(file, options)), "many are written at once"
+
+
+def test_internal_topics_are_told_one_by_one(tmp_path: Path) -> None:
+    directory = tmp_path / "__consumer_offsets-0"
+    directory.mkdir()
+    path = directory / f"{0:020d}.log"
+    path.write_bytes(write_batch([RecordToWrite(b"k", b"v")], base_offset=0, base_timestamp=0))
+    [file] = find_files([str(path)], DumpOptions(records=True)).files
+    use_compiled(compiled=True)
+    assert [type(row) for row in log_runs(file, DumpOptions(records=True))] == [tuple]
