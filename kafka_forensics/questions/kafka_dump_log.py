@@ -62,6 +62,9 @@ from kafka_forensics.parsers.spec.record_batch import LEGACY_ENTRY_HEADER, LEGAC
 from kafka_forensics.parsers.spec.transaction_state import TRANSACTION_LOG_VALUES
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from kafka_forensics.parsers.kernels.records import Buffer
     from kafka_forensics.storage.source import ByteFile
 
 
@@ -70,6 +73,11 @@ MAX_PAYLOAD_BYTES: Final = 256 << 20
 HEADER_UP_TO_MAGIC: Final = 17
 _WINDOW_BYTES: Final = 1 << 20
 _ROWS: Final = 256
+_MANY: Final = 64
+"""Records of a batch that are worth being read as columns."""
+_FAR: Final = 1 << 61
+"""Offsets and times from which on sums might not fit 64 bits."""
+_LEAST_RECORD_BYTES: Final = 7
 
 
 def struct_of(fields: Iterable[Any]) -> struct.Struct:
@@ -145,6 +153,16 @@ class PeerRecord(NamedTuple):
     is_valid: bool | None
 
 
+class PeerRecords(NamedTuple):
+    """The records of a batch as columns, one entry each; `columns` is (RECORD_COLUMNS, n), whose positions count in `payload`."""
+
+    payload: "Buffer"
+    columns: "NDArray[np.int64]"
+    offsets: "NDArray[np.int64]"
+    timestamps: "NDArray[np.int64]"
+    sequences: "NDArray[np.int64]"
+
+
 class PeerLog:
     """Batches of one file in order; `end` is the first byte behind the last batch."""
 
@@ -184,6 +202,34 @@ class PeerLog:
             yield from _records(batch, data)
         else:
             yield from _messages(batch, data)
+
+    def many_records(self, batch: PeerBatch) -> "PeerRecords | None":
+        """All records of `batch` as columns; None if they are few, of an old format or control records, or anything is wrong.
+
+        Raises PeerLimitError and SourceError as `records` does.
+        """
+        few = batch.magic < 2 or batch.is_control_batch or batch.records_count < _MANY or batch.size_in_bytes > MAX_BATCH_BYTES
+        if few or max(map(abs, (batch.base_offset, batch.base_timestamp, batch.max_timestamp))) > _FAR:
+            return None
+        payload, problem = _payload(batch, self._file.read_at(batch.position, batch.size_in_bytes)[RECORD_BATCH_OVERHEAD:])
+        room = min(batch.records_count, len(payload) // _LEAST_RECORD_BYTES) + 1
+        columns, buffer = np.empty((RECORD_COLUMNS, room), np.int64), readable(payload)
+        records, code, _ = scan_records(buffer, 0, len(payload), True, columns, 1)  # noqa: FBT003 - kernels take no names
+        columns = columns[:, :records]
+        deltas = columns[RecordColumn.TIMESTAMP_DELTA]
+        if problem or code != OK or records != batch.records_count or int(np.abs(deltas).max()) > _FAR:
+            return None
+        offset_deltas = columns[RecordColumn.OFFSET_DELTA]
+        by_broker = bool(batch.attributes & TIMESTAMP_TYPE_MASK)
+        sequence, room = batch.base_sequence, MAX_SEQUENCE - batch.base_sequence
+        sequences = np.where(offset_deltas > room, offset_deltas - room - 1, sequence + offset_deltas)
+        return PeerRecords(
+            buffer,
+            columns,
+            batch.base_offset + offset_deltas,
+            np.full(records, batch.max_timestamp) if by_broker else batch.base_timestamp + deltas,
+            sequences if sequence >= 0 else np.full(records, NO_SEQUENCE),
+        )
 
     def _bytes(self, position: int, size: int) -> bytes:
         """Up to `size` bytes, small ones from a window that moves forward."""

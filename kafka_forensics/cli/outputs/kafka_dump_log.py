@@ -9,8 +9,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+import numpy as np
+
 from kafka_forensics.cli.options import PeerOptions
 from kafka_forensics.cli.streams import printable
+from kafka_forensics.compiled import using_compiled
 from kafka_forensics.model.constants import DELETE_HORIZON_MASK, MAX_SEQUENCE, NO_SEQUENCE, TRANSACTIONAL_MASK
 from kafka_forensics.parsers.indexes import parse_producer_snapshot
 from kafka_forensics.parsers.log import parse_control_record
@@ -36,10 +39,14 @@ from kafka_forensics.questions.kafka_dump_log import (
 )
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from kafka_forensics.questions.dump import DumpFile
     from kafka_forensics.storage.source import ByteFile
 
 
+MOST_COMPLAINTS: Final = 100
+"""Of one kind about one file that are kept."""
 _MARKER_TYPES: Final = (0, 1)
 _SURROGATE: Final = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
 _KRAFT_NAMES: Final = {
@@ -71,15 +78,19 @@ class Complaints:
     def add(self, heading: str, line: str) -> None:
         """Note `line` under `heading`; the first hundred of each are kept."""
         noted = self.lines.setdefault(heading, [])
-        if len(noted) < 100:
+        if len(noted) < MOST_COMPLAINTS:
             noted.append(line)
 
 
 def log_lines(file: "ByteFile", name: str, shown: str, options: PeerOptions, complaints: Complaints) -> Iterator[str]:
-    """The tool's lines for a segment or a KRaft snapshot, without ends; `shown`: its path. Raises PeerGivesUpError, SourceError."""
+    """The tool's lines for a segment or a KRaft snapshot, some of them several at once, the last without its end.
+
+    `shown` is its path. Raises PeerGivesUpError, SourceError.
+    """
     yield from _opening(name)
     log = PeerLog(file, name)
     previous = -1
+    by_columns = using_compiled() and decoder_of(options) is None and not options.skip_record_metadata
     for batch in log.batches():
         line = batch_line(batch)
         if batch.compression_type is None:
@@ -87,6 +98,14 @@ def log_lines(file: "ByteFile", name: str, shown: str, options: PeerOptions, com
             raise PeerGivesUpError(f"Unknown compression type id: {batch.attributes & 7}")
         yield line
         if options.deep:
+            many = log.many_records(batch) if by_columns else None
+            if many is not None:
+                from kafka_forensics.cli.outputs.record_text import records_as_peer_lines
+
+                _note_gaps(many.offsets, previous, shown, complaints)
+                previous = int(many.offsets[-1])
+                yield records_as_peer_lines(many, batch.timestamp_type, _text, payloads=options.prints)
+                continue
             for record in log.records(batch):
                 if previous != record.offset - 1 and (previous != -1 or record.offset != 0):
                     complaints.add(f"Non-consecutive offsets in {shown}", f"  {previous} is followed by {record.offset}")
@@ -94,6 +113,14 @@ def log_lines(file: "ByteFile", name: str, shown: str, options: PeerOptions, com
                 yield record_line(batch, record, options)
     if trailing := file.size_in_bytes - log.end:
         yield f"Found {trailing} invalid bytes at the end of {name}"
+
+
+def _note_gaps(offsets: "NDArray[np.int64]", previous: int, shown: str, complaints: Complaints) -> None:
+    """Complain of offsets that do not follow the one before, the first of them `previous`."""
+    before = np.append(previous, offsets[:-1])
+    gaps = np.flatnonzero((before != offsets - 1) & ((before != -1) | (offsets != 0)))
+    for index in gaps[:MOST_COMPLAINTS].tolist():
+        complaints.add(f"Non-consecutive offsets in {shown}", f"  {before[index]} is followed by {offsets[index]}")
 
 
 def _opening(name: str) -> Iterator[str]:

@@ -12,7 +12,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kafka_forensics.cli.outputs.rows import TIMES, WIDE, plain, text_of
+from kafka_forensics.model.batches import RecordColumn
 from kafka_forensics.model.json_objects import LAST_TIME_MS, json_text
+from kafka_forensics.questions.kafka_dump_log import PeerRecords
+from kafka_forensics.rereading.record_columns import byte_strings, header_lists
 
 _QUOTE: Final = 0x22
 _BACKSLASH: Final = 0x5C
@@ -33,6 +36,36 @@ def records_as_json_lines(table: pa.RecordBatch, file: str) -> str:
         for key, values in _members(name, table.column(name)):
             pieces += [f", {json_text(key)}: ", values]
     return _joined([*pieces, "}\n"], table.num_rows)
+
+
+def records_as_peer_lines(records: PeerRecords, timestamp_type: str, text: Callable[[bytes], str], *, payloads: bool) -> str:
+    """What Kafka's tool says of the records of a batch, a line each, the last without its end; `text` makes text of bytes."""
+    columns = records.columns
+
+    def spelled(values: Any) -> Any:
+        return values.view(pa.string()) if _needs_no_escape(values) else _each(values, text)
+
+    def bytes_of(label: str, position: RecordColumn, length: RecordColumn) -> Any:
+        values = spelled(byte_strings(records.payload, columns[position], columns[length]))
+        return pc.fill_null(_around(label, values, ""), "")
+
+    pieces: list[Any] = [
+        "| offset: ",
+        _text(pa.array(records.offsets)),
+        f" {timestamp_type}: ",
+        _text(pa.array(records.timestamps)),
+    ]
+    pieces += [" keySize: ", _text(pa.array(columns[RecordColumn.KEY_LENGTH]))]
+    pieces += [" valueSize: ", _text(pa.array(columns[RecordColumn.VALUE_LENGTH]))]
+    pieces += [" sequence: ", _text(pa.array(records.sequences)), " headerKeys: ["]
+    if columns[RecordColumn.HEADERS_COUNT].any():
+        headers: Any = header_lists(records.payload, columns)
+        pieces.append(pc.binary_join(pa.ListArray.from_arrays(headers.offsets, spelled(headers.values.field("key"))), ","))
+    pieces.append("]")
+    if payloads:
+        pieces.append(bytes_of(" key: ", RecordColumn.KEY_POSITION, RecordColumn.KEY_LENGTH))
+        pieces.append(bytes_of(" payload: ", RecordColumn.VALUE_POSITION, RecordColumn.VALUE_LENGTH))
+    return _joined([*pieces, "\n"], columns.shape[1])[:-1]
 
 
 def _members(name: str, values: Any) -> list[tuple[str, Any]]:
@@ -66,7 +99,7 @@ def _plain_text(values: Any) -> Any:
         if pa.types.is_null(part.type):
             return ""
         if pa.types.is_binary(part.type):
-            return _text(part.view(pa.string())) if _needs_no_escape(part) else _each(part, text_of)
+            return _text(part.view(pa.string()) if _needs_no_escape(part) else _each(part, text_of))
         if pa.types.is_list(part.type):
             return _header_lists(part)
         return _text(part)
@@ -91,9 +124,9 @@ def _json_words(values: Any) -> Any:
 
 def _quoted(values: Any) -> Any:
     """Bytes as JSON: the text they are, or what `plain` makes of them; null for null."""
-    if not _needs_no_escape(values, in_quotes=True):
-        return _each(values, lambda value: json_text(plain(value)))
-    return pc.fill_null(_around('"', values.view(pa.string()), '"'), "null")
+    plain_text = _needs_no_escape(values, in_quotes=True)
+    words = _around('"', values.view(pa.string()), '"') if plain_text else _each(values, lambda value: json_text(plain(value)))
+    return pc.fill_null(words, "null")
 
 
 def _header_lists(values: Any) -> Any:
@@ -118,8 +151,8 @@ def _around(before: str, values: Any, behind: str) -> Any:
     return pc.binary_join_element_wise(before, values, behind, "")
 
 
-def _each(values: Any, spell: Callable[[object], str]) -> Any:
-    return pa.array([spell(value) for value in values.to_pylist()], pa.string())
+def _each(values: Any, spell: Callable[[Any], str]) -> Any:
+    return pa.array([None if value is None else spell(value) for value in values.to_pylist()], pa.string())
 
 
 def _needs_no_escape(values: Any, *, in_quotes: bool = False) -> bool:
