@@ -3,20 +3,24 @@
 Facts of replicas lie in `topic=/partition=/broker=` directories, and as is the custom of such datasets those three columns are in
 the names alone; each file's metadata repeats them in full. Facts whose rows name their partitions themselves are one directory
 without such names: null has no place in a path, and bytes of evidence shall not make thousands of directories. Memory holds one
-row group of one file.
+row group of a file for each thread that writes.
 """
 
 import hashlib
 import json
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field
-from itertools import chain, count
+from itertools import chain, count, groupby
+from threading import Event
 from typing import Any, Final, cast
 from urllib.parse import quote
 
 import pyarrow as pa
 
+from kafka_forensics.compiled import using_compiled
 from kafka_forensics.export.places import ExportPlace
 from kafka_forensics.export.target import MANIFEST, HashedFile
 from kafka_forensics.facts.facts import FactReader, Part
@@ -157,6 +161,7 @@ def export_facts(reader: FactReader, order: ExportOrder, written: Mapping[str, S
     """Write a dataset for each fact, what could not be read, then the manifest, then the seal; of facts in `written` the files are
     there. Raises UsageError where it cannot be written."""
     target, names = order.target, order.names
+    jobs = reader.options.jobs if using_compiled() and all(source.seekable for source in reader.inputs.sources) else 1
     with target.file(MANIFEST) as file:
         manifest = _Manifest(file)
         manifest.begin(reader)
@@ -164,7 +169,7 @@ def export_facts(reader: FactReader, order: ExportOrder, written: Mapping[str, S
             if name == INCOMPLETE_FACT.name:
                 reader.incomplete += reader.changed()
             there = None if written is None else written.get(name)
-            files = _dataset_files(FACTS[name], reader.parts(name), target) if there is None else there
+            files = _dataset_files(FACTS[name], reader.parts(name), target, jobs) if there is None else there
             manifest.datasets.append(_write_dataset(FACTS[name], files, target, manifest))
         manifest.end(reader)
     target.finish(whole=order.allow_incomplete or not reader.gaps())
@@ -181,17 +186,62 @@ def name_of(folder: str, number: int) -> str:
     return f"{folder}/part-{number:05}.parquet"
 
 
-def _dataset_files(fact: Fact, parts: Iterable[Part], target: ExportPlace) -> Iterator[Written]:
-    used: dict[str, Iterator[int]] = {}
+def _dataset_files(fact: Fact, parts: Iterable[Part], target: ExportPlace, jobs: int) -> Iterator[Written]:
+    """The files of a dataset in the order of its parts; those of several directories are written at once on `jobs` threads.
+
+    Parsing, compressing and writing hold no interpreter lock.
+    """
+    folders = groupby(_placed(fact, parts), key=lambda placed: placed[:2])
+    works = ((folder, keys, [part for *_, part in of_folder]) for (folder, keys), of_folder in folders)
+    if jobs <= 1 or not fact.by_replica:
+        for work in works:
+            yield from _folder_files(fact, *work, target, Event())
+        return
+    ended = Event()
+
+    def write(folder: str, keys: Json, of_folder: list[Part]) -> list[Written]:
+        return list(_folder_files(fact, folder, keys, of_folder, target, ended))
+
+    with ThreadPoolExecutor(jobs) as pool:
+        ahead: deque[Future[list[Written]]] = deque()
+        try:
+            for work in works:
+                ahead.append(pool.submit(write, *work))
+                while len(ahead) > 2 * jobs:
+                    yield from ahead.popleft().result()
+            while ahead:
+                yield from ahead.popleft().result()
+        finally:
+            ended.set()
+            pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _placed(fact: Fact, parts: Iterable[Part]) -> Iterator[tuple[str, Json, Part]]:
+    """(directory below the target, keys, part) of each; parts of one directory follow each other."""
     for part in parts:
-        folder, keys = fact.name, Json()
-        if fact.by_replica:
-            assert part.topic is not None
-            assert part.partition is not None
-            assert part.broker is not None
-            folder, keys = folder_of(fact, part.topic, part.partition, part.broker)
-        used = {folder: used.get(folder, count())}  # parts of one directory follow each other
-        yield from write_part(fact.own, part.batches, target.file, (name_of(folder, number) for number in used[folder]), keys)
+        if not fact.by_replica:
+            yield fact.name, {}, part
+            continue
+        assert part.topic is not None
+        assert part.partition is not None
+        assert part.broker is not None
+        yield *folder_of(fact, part.topic, part.partition, part.broker), part
+
+
+def _folder_files(
+    fact: Fact, folder: str, keys: Json, parts: Iterable[Part], target: ExportPlace, ended: Event
+) -> Iterator[Written]:
+    """The files of one directory; raises CancelledError once the export has `ended`."""
+    names = (name_of(folder, number) for number in count())
+    for part in parts:
+        yield from write_part(fact.own, _unless(ended, part.batches), target.file, names, keys)
+
+
+def _unless(ended: Event, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        if ended.is_set():
+            raise CancelledError
+        yield batch
 
 
 def _write_dataset(fact: Fact, files: Iterable[Written], target: ExportPlace, manifest: _Manifest) -> Dataset:

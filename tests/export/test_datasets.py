@@ -2,20 +2,30 @@
 
 import json
 import shutil
+import threading
+from itertools import count
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 import kafka_forensics as kf
+from kafka_forensics.errors import UsageError
 from kafka_forensics.export import datasets
+from kafka_forensics.export.target import Target
 from kafka_forensics.facts import log as facts_log
 from kafka_forensics.facts import rows as facts_rows
 from kafka_forensics.model.schemas import FACTS
 from tests.support.exports import SAMPLES, export, manifest, parquet_files, read_back, rows
 from tests.support.faults import healthy
 from tests.support.gallery_replicas import HOSTILE, hostile
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+    from kafka_forensics.export.target import HashedFile
 
 ONE = SAMPLES / "unclean-election"
 
@@ -24,10 +34,30 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def test_the_same_input_and_options_give_the_same_bytes(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kernels", ["interpreted", "compiled"])
+def test_the_same_input_and_options_give_the_same_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kernels: str) -> None:
+    monkeypatch.setenv("KAFKA_FORENSICS_KERNELS", kernels)  # compiled ones are worth several threads
     assert export(tmp_path / "one", ONE, "--jobs", 1) == 0
     assert export(tmp_path / "two", ONE, "--jobs", 3) == 0
     assert contents(tmp_path / "one") == contents(tmp_path / "two")
+
+
+def test_a_file_that_cannot_be_written_ends_all_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KAFKA_FORENSICS_KERNELS", "compiled")
+    before, written = threading.active_count(), count()
+    whole = Target.file
+
+    def full(self: Target, name: str) -> "AbstractContextManager[HashedFile]":
+        if next(written) == 5:
+            raise UsageError("cannot write: the disk is full")
+        return whole(self, name)
+
+    monkeypatch.setattr(Target, "file", full)
+    assert export(tmp_path / "out", ONE, "--jobs", 3) == 2
+    assert threading.active_count() == before
+    assert not [
+        path for path in (tmp_path / "out").rglob("*") if path.name in {"_SUCCESS", "_manifest.json"} or ".tmp" in path.name
+    ]
 
 
 def test_only_the_facts_asked_for_in_their_own_order(tmp_path: Path) -> None:

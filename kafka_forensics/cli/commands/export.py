@@ -1,6 +1,7 @@
 """`export`: every fact and finding as Parquet datasets."""
 
 import sys
+from threading import Lock
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
@@ -133,12 +134,13 @@ def _run(
         if not order.payloads:
             reader.result.findings = [without_payloads(finding) for finding in reader.result.findings]
         total = sum(plan.bytes for plan in reader.inputs.replicas)
-        done = total
+        done, lock = total, Lock()
 
         def passed(count: int) -> None:
             nonlocal done
-            done += count
-            progress(min(done, total * passes), total * passes)
+            with lock:
+                done += count
+                progress(min(done, total * passes), total * passes)
 
         reader.passed = passed
         datasets = export_facts(reader, order)
