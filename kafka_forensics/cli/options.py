@@ -85,7 +85,7 @@ CacheDir = Annotated[
 Topic = Annotated[str | None, typer.Option("--topic", metavar="GLOB", help="Only topics that match, e.g. 'orders*'.")]
 Partition = Annotated[int | None, typer.Option("--partition", metavar="N", min=0, help="Only this partition of each topic.")]
 Broker = Annotated[str | None, typer.Option("--broker", metavar="N", help="Only this broker.")]
-Jobs = Annotated[int | None, typer.Option("--jobs", metavar="N", min=1, help="Processes at work at once [default: one a core].")]
+Jobs = Annotated[int | None, typer.Option("--jobs", metavar="N", min=1, help="Cores at work at once [default: all].")]
 Engine = Annotated[
     str, typer.Option("--engine", metavar="NAME", autocompletion=lambda: list(ENGINES), help="Where the work runs: local or spark.")
 ]
