@@ -17,13 +17,15 @@ from kafka_forensics.model.json_objects import LAST_TIME_MS, json_text
 from kafka_forensics.questions.kafka_dump_log import PeerRecords
 from kafka_forensics.rereading.record_columns import byte_strings, header_lists
 
+Column = Any
+"""A column of Arrow, whose stubs know too little of it, or one word that stands in all rows."""
 _QUOTE: Final = 0x22
 _BACKSLASH: Final = 0x5C
 
 
 def records_as_tsv(table: pa.RecordBatch, columns: Sequence[str], prefix: str) -> str:
     """Lines of tab-separated values of these columns, as `text_of` spells each; every one begins with `prefix`."""
-    pieces: list[Any] = [prefix]
+    pieces: list[Column] = [prefix]
     for number, name in enumerate(columns):
         pieces += ["\t" if number else "", _plain_text(table.column(name)) if name in table.schema.names else ""]
     return _joined([*pieces, "\n"], table.num_rows)
@@ -31,7 +33,7 @@ def records_as_tsv(table: pa.RecordBatch, columns: Sequence[str], prefix: str) -
 
 def records_as_json_lines(table: pa.RecordBatch, file: str) -> str:
     """A line of JSON for each row, as the objects of a dump have it."""
-    pieces: list[Any] = [f'{{"file": {json_text(file)}']
+    pieces: list[Column] = [f'{{"file": {json_text(file)}']
     for name in table.schema.names:
         for key, values in _members(name, table.column(name)):
             pieces += [f", {json_text(key)}: ", values]
@@ -42,14 +44,14 @@ def records_as_peer_lines(records: PeerRecords, timestamp_type: str, text: Calla
     """What Kafka's tool says of the records of a batch, a line each, the last without its end; `text` makes text of bytes."""
     columns = records.columns
 
-    def spelled(values: Any) -> Any:
+    def spelled(values: Column) -> Column:
         return values.view(pa.string()) if _needs_no_escape(values) else _each(values, text)
 
-    def bytes_of(label: str, position: RecordColumn, length: RecordColumn) -> Any:
+    def bytes_of(label: str, position: RecordColumn, length: RecordColumn) -> Column:
         values = spelled(byte_strings(records.payload, columns[position], columns[length]))
         return pc.fill_null(_around(label, values, ""), "")
 
-    pieces: list[Any] = [
+    pieces: list[Column] = [
         "| offset: ",
         _text(pa.array(records.offsets)),
         f" {timestamp_type}: ",
@@ -59,7 +61,7 @@ def records_as_peer_lines(records: PeerRecords, timestamp_type: str, text: Calla
     pieces += [" valueSize: ", _text(pa.array(columns[RecordColumn.VALUE_LENGTH]))]
     pieces += [" sequence: ", _text(pa.array(records.sequences)), " headerKeys: ["]
     if columns[RecordColumn.HEADERS_COUNT].any():
-        headers: Any = header_lists(records.payload, columns)
+        headers: Column = header_lists(records.payload, columns)
         pieces.append(pc.binary_join(pa.ListArray.from_arrays(headers.offsets, spelled(headers.values.field("key"))), ","))
     pieces.append("]")
     if payloads:
@@ -68,7 +70,7 @@ def records_as_peer_lines(records: PeerRecords, timestamp_type: str, text: Calla
     return _joined([*pieces, "\n"], columns.shape[1])[:-1]
 
 
-def _members(name: str, values: Any) -> list[tuple[str, Any]]:
+def _members(name: str, values: Column) -> list[tuple[str, Column]]:
     """(key, JSON of each value) of a column, with the twins of times and of wide integers."""
     words = _json_words(values)
     if name in TIMES:
@@ -79,7 +81,7 @@ def _members(name: str, values: Any) -> list[tuple[str, Any]]:
     return [(name, words)]
 
 
-def _mapped(values: Any, spell: Callable[[Any], Any]) -> Any:
+def _mapped(values: Column, spell: Callable[[Column], Column]) -> Column:
     """What `spell` makes of a column, of a dictionary's values once each; one word where all are alike."""
     if not isinstance(values, pa.DictionaryArray):
         return spell(values)
@@ -89,13 +91,13 @@ def _mapped(values: Any, spell: Callable[[Any], Any]) -> Any:
     return words[0].as_py() if len(words) == 1 else words.take(values.indices)
 
 
-def _text(values: Any) -> Any:
+def _text(values: Column) -> Column:
     """Numbers, truths and plain words as text; nothing for null."""
     return pc.fill_null(values.cast(pa.string()), "") if values.null_count else values.cast(pa.string())
 
 
-def _plain_text(values: Any) -> Any:
-    def spell(part: Any) -> Any:
+def _plain_text(values: Column) -> Column:
+    def spell(part: Column) -> Column:
         if pa.types.is_null(part.type):
             return ""
         if pa.types.is_binary(part.type):
@@ -107,8 +109,8 @@ def _plain_text(values: Any) -> Any:
     return _mapped(values, spell)
 
 
-def _json_words(values: Any) -> Any:
-    def spell(part: Any) -> Any:
+def _json_words(values: Column) -> Column:
+    def spell(part: Column) -> Column:
         if pa.types.is_null(part.type):
             return "null"
         if pa.types.is_string(part.type):
@@ -122,14 +124,14 @@ def _json_words(values: Any) -> Any:
     return _mapped(values, spell)
 
 
-def _quoted(values: Any) -> Any:
+def _quoted(values: Column) -> Column:
     """Bytes as JSON: the text they are, or what `plain` makes of them; null for null."""
     plain_text = _needs_no_escape(values, in_quotes=True)
     words = _around('"', values.view(pa.string()), '"') if plain_text else _each(values, lambda value: json_text(plain(value)))
     return pc.fill_null(words, "null")
 
 
-def _header_lists(values: Any) -> Any:
+def _header_lists(values: Column) -> Column:
     """Lists of headers as JSON: a list of two for each."""
     if not len(values.values):
         return "[]"
@@ -139,7 +141,7 @@ def _header_lists(values: Any) -> Any:
     return _around("[", pc.binary_join(lists, ", "), "]")
 
 
-def _times(values: Any) -> Any:
+def _times(values: Column) -> Column:
     """Times as RFC 3339 in quotes; null for those that no calendar holds."""
     numbers = values.to_numpy()
     held = pa.array(numbers, pa.int64(), mask=(numbers < 0) | (numbers > LAST_TIME_MS))
@@ -147,15 +149,15 @@ def _times(values: Any) -> Any:
     return pc.fill_null(_around('"', pc.binary_replace_slice(moments, 10, 11, "T"), 'Z"'), "null")
 
 
-def _around(before: str, values: Any, behind: str) -> Any:
+def _around(before: str, values: Column, behind: str) -> Column:
     return pc.binary_join_element_wise(before, values, behind, "")
 
 
-def _each(values: Any, spell: Callable[[Any], str]) -> Any:
+def _each(values: Column, spell: Callable[[Column], str]) -> Column:
     return pa.array([None if value is None else spell(value) for value in values.to_pylist()], pa.string())
 
 
-def _needs_no_escape(values: Any, *, in_quotes: bool = False) -> bool:
+def _needs_no_escape(values: Column, *, in_quotes: bool = False) -> bool:
     """Whether all bytes of a column are visible ASCII, with `in_quotes` without quotes and backslashes."""
     _, offsets, data = values.buffers()
     if data is None:
@@ -168,9 +170,9 @@ def _needs_no_escape(values: Any, *, in_quotes: bool = False) -> bool:
     return is_visible and not (in_quotes and bool(((held == _QUOTE) | (held == _BACKSLASH)).any()))
 
 
-def _joined(pieces: Sequence[Any], rows: int) -> str:
+def _joined(pieces: Sequence[Column], rows: int) -> str:
     """The pieces of every row behind each other; a word stands in all rows."""
-    merged: list[Any] = []
+    merged: list[Column] = []
     for piece in pieces:
         if isinstance(piece, str) and merged and isinstance(merged[-1], str):
             merged[-1] += piece
@@ -178,7 +180,7 @@ def _joined(pieces: Sequence[Any], rows: int) -> str:
             merged.append(piece)
     if all(isinstance(piece, str) for piece in merged):
         return "".join(merged) * rows
-    lines: Any = pc.binary_join_element_wise(*merged, "")
+    lines: Column = pc.binary_join_element_wise(*merged, "")
     _, offsets, data = lines.buffers()
     edges = np.frombuffer(offsets, np.int32)[lines.offset : lines.offset + rows + 1]
     return str(data[int(edges[0]) : int(edges[-1])].to_pybytes(), "utf-8")
