@@ -3,15 +3,16 @@
 import argparse
 import os
 import platform
-import subprocess
 import sys
 import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from bench.limit import limit_seconds
 from bench.plans import many_plans
+from bench.records import exporting, listing, reading
+from bench.running import Run, run
 from bench.workloads import GIB, Workload, logs, make, make_many, make_producers, workloads
 from kafka_forensics.engine import local
 from kafka_forensics.evidence.options import ScanOptions
@@ -20,24 +21,6 @@ from lab.kafka_jars import kafka_jars
 
 WORK: Final = Path(__file__).parent / "work"
 DUMP_TIMEOUT_SECONDS: Final = 1200
-
-
-@dataclass(frozen=True, slots=True)
-class Run:
-    """One process: seconds from start to end, seconds of all cores, and the most memory it held, in MiB."""
-
-    seconds: float
-    cpu_seconds: float
-    peak_mib: float
-
-
-def run(command: list[str], *, allowed: tuple[int, ...] = (0,)) -> Run:
-    """Run `command` with its output discarded."""
-    clock = [sys.executable, "-I", "-S", str(Path(__file__).with_name("clock.py"))]
-    words = subprocess.run([*clock, *command], stdin=subprocess.DEVNULL, capture_output=True, check=True).stdout.split()
-    if int(words[0]) not in allowed:
-        raise SystemExit(f"{command[0]} ended with status {int(words[0])}")
-    return Run(float(words[1]), float(words[2]), int(words[3]) / 1024)
 
 
 def dump_log(workload: Workload, files: list[str]) -> Run:
@@ -96,6 +79,19 @@ def memory(workload: Workload, jobs: int) -> None:
     print(f"peak memory, {workload.title}: {peaks[0]:.0f} MiB at 1 GiB, {peaks[1]:.0f} MiB at 8 GiB", flush=True)
 
 
+def records(workload: Workload, arguments: argparse.Namespace) -> None:
+    """Two tables and a line about records."""
+    print("| records listed | CPU s | s | peak MiB | kafka-dump-log CPU s | s | times faster |")
+    print("|---|---:|---:|---:|---:|---:|---:|")
+    for row in listing(workload, WORK, against_kafka=not arguments.no_kafka):
+        print("| " + " | ".join(row) + " |", flush=True)
+    print("\n| records exported | CPU s | s | peak MiB | inflating CPU s | writing CPU s | CPU / both |")
+    print("|---|---:|---:|---:|---:|---:|---:|")
+    for row in exporting(workload, WORK, arguments.jobs):
+        print("| " + " | ".join(row) + " |", flush=True)
+    print(f"\n{reading(workload, WORK)}", flush=True)
+
+
 def many_small(partitions: int, jobs: int) -> None:
     """CPU that a replica of a few batches costs: three brokers with `partitions` partitions each."""
     brokers = make_many(partitions, WORK)
@@ -128,7 +124,7 @@ def main() -> None:
     """Parse the flags, measure, print a Markdown table."""
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("--scale", type=float, default=1.0, help="multiply the sizes (1.0 needs about 20 GiB of disk)")
-    names = "large, packed, small, large-bare, small-bare, memory, many-partitions, many-producers, many-plans"
+    names = "large, packed, small, large-bare, small-bare, records, memory, many-partitions, many-producers, many-plans"
     parser.add_argument("--only", action="append", metavar="NAME", help=f"of {names}")
     parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--no-kafka", action="store_true", help="leave kafka-dump-log out (no Java, no Maven)")
@@ -141,6 +137,8 @@ def main() -> None:
             continue
         print("| " + " | ".join(measure(workload, arguments.jobs, against_kafka=not arguments.no_kafka)) + " |", flush=True)
     print()
+    if not arguments.only or "records" in arguments.only:
+        records(next(workload for workload in workloads(arguments.scale / 4) if workload.name == "packed"), arguments)
     if not arguments.only or "memory" in arguments.only:
         for workload in workloads(arguments.scale):
             if workload.name in ("large", "small"):

@@ -1,0 +1,127 @@
+"""What leaves the house as records: listing, exporting and reading them, against Kafka's own tool and against the limits.
+
+The limit of an export is to inflate the same batches and to write the same columns, made beforehand: nothing can do less.
+"""
+
+import shutil
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+import kafka_forensics
+from bench.running import Run, run
+from bench.workloads import Workload, logs, make
+from kafka_forensics.compiled import use_compiled
+from kafka_forensics.model.batches import BatchColumn
+from kafka_forensics.model.constants import COMPRESSION_MASK, RECORD_BATCH_OVERHEAD
+from kafka_forensics.model.schemas import RECORDS
+from kafka_forensics.parsers.log import SegmentReader, decompress
+from kafka_forensics.storage.open import open_source
+from lab.jvm import DUMP_LOG_SEGMENTS, java_command
+from lab.kafka_jars import kafka_jars
+
+PAYLOADS: Final = ("key", "value", "headers")
+_COMPRESSION_LEVEL: Final = 3
+
+
+def listing(workload: Workload, work: Path, *, against_kafka: bool) -> Iterator[list[str]]:
+    """Rows of a table: what is listed, CPU and wall seconds of this tool, of Kafka's, and how many times they are this tool's."""
+    largest = max(logs(make(workload, work)), key=lambda name: Path(name).stat().st_size)
+    theirs = {}
+    for flag in ("--deep-iteration", "--print-data-log") if against_kafka else ():
+        arguments = [flag, "--files", largest]
+        theirs[flag] = run(java_command(DUMP_LOG_SEGMENTS, arguments, jars=kafka_jars(), options=["-Xmx256m"]))
+    for how, flag in (
+        ("--records --format tsv", "--print-data-log"),
+        ("--records --format jsonl", "--print-data-log"),
+        ("--format kafka-dump-log --deep-iteration", "--deep-iteration"),
+        ("--format kafka-dump-log --print-data-log", "--print-data-log"),
+    ):
+        ours = _best([sys.executable, "-m", "kafka_forensics", "dump", largest, *how.split()])
+        peer = theirs.get(flag)
+        row = [f"`dump {how}`", f"{ours.cpu_seconds:.2f}", f"{ours.seconds:.2f}", f"{ours.peak_mib:.0f}"]
+        if peer is None:
+            yield [*row, "-", "-", "-"]
+        else:
+            yield [*row, f"{peer.cpu_seconds:.2f}", f"{peer.seconds:.2f}", f"{peer.seconds / ours.seconds:.1f}"]
+
+
+def exporting(workload: Workload, work: Path, jobs: int) -> Iterator[list[str]]:
+    """Rows of a table: an export without and with payloads, its CPU and wall seconds, peak MiB, those of inflating and of writing
+    the same, and how many times the CPU is these together."""
+    log_dir = make(workload, work)
+    files = logs(log_dir)
+    target = work / "exported"
+    inflating = min(_inflating(files) for _ in range(2))
+    for payloads in (False, True):
+        command = [sys.executable, "-m", "kafka_forensics", "export", str(log_dir), "--output", str(target), "--fact", "records"]
+        command += ["--jobs", str(jobs), "-q", *(["--show-payloads"] if payloads else [])]
+        measured = []
+        for _ in range(3):
+            shutil.rmtree(target, ignore_errors=True)
+            measured.append(run(command))
+        shutil.rmtree(target, ignore_errors=True)
+        ours = min(measured, key=lambda measured_run: measured_run.cpu_seconds)
+        writing = _writing(files, work / "written.parquet", payloads=payloads)
+        row = [f"`export --fact records`{' with payloads' if payloads else ''}", f"{ours.cpu_seconds:.2f}", f"{ours.seconds:.2f}"]
+        row += [f"{ours.peak_mib:.0f}", f"{inflating:.2f}", f"{writing:.2f}", f"{ours.cpu_seconds / (inflating + writing):.1f}"]
+        yield row
+
+
+def reading(workload: Workload, work: Path) -> str:
+    """Millions of records that `read_records` gives a second of CPU, of each file."""
+    use_compiled(True)
+    rates = []
+    for name in logs(make(workload, work)):
+        next(iter(kafka_forensics.read_records(name)))
+        begin = time.process_time()
+        records = sum(batch.num_rows for batch in kafka_forensics.read_records(name))
+        rates.append(f"{records / (time.process_time() - begin) / 1e6:.1f}")
+    return f"read_records: {' and '.join(rates)} million records a second of CPU"
+
+
+def _best(command: list[str]) -> Run:
+    run(command)
+    return min((run(command) for _ in range(3)), key=lambda measured: measured.seconds)
+
+
+def _inflating(files: Iterable[str]) -> float:
+    """Seconds of CPU to decompress every batch, its bytes at hand."""
+    seconds = 0.0
+    for name in files:
+        source = open_source(name)
+        with source.open("") as file:
+            for chunk in SegmentReader(file).chunks():
+                wanted = [BatchColumn.POSITION, BatchColumn.SIZE_IN_BYTES, BatchColumn.ATTRIBUTES]
+                batches = [(file.read_at(at, size), attributes) for at, size, attributes in chunk.columns[wanted].T.tolist()]
+                begin = time.process_time()
+                for data, attributes in batches:
+                    decompress(attributes & COMPRESSION_MASK, memoryview(data)[RECORD_BATCH_OVERHEAD:])
+                seconds += time.process_time() - begin
+    return seconds
+
+
+def _writing(files: Iterable[str], path: Path, *, payloads: bool) -> float:
+    """Seconds of CPU to write every record, whose columns are at hand, as an export writes them."""
+    use_compiled(True)
+    columns = [name for name in RECORDS.names if payloads or name not in PAYLOADS]
+    seconds = 0.0
+    for name in files:
+        schema = pa.schema([RECORDS.field(column) for column in columns])
+        begin = time.process_time()
+        with pq.ParquetWriter(path, schema, compression="zstd", compression_level=_COMPRESSION_LEVEL) as writer:
+            seconds += time.process_time() - begin
+            for batch in kafka_forensics.read_records(name):
+                table = pa.Table.from_batches([batch]).select(columns)
+                begin = time.process_time()
+                writer.write_table(table, row_group_size=table.num_rows)
+                seconds += time.process_time() - begin
+            begin = time.process_time()
+        seconds += time.process_time() - begin
+    path.unlink()
+    return seconds
