@@ -149,6 +149,19 @@ def chosen_format(name: str | None, output: Path | None) -> str:
     return "table" if sys.stdout.isatty() else "tsv"
 
 
+def write_pieces(stream: TextIO, pieces: Iterable[str | memoryview]) -> None:
+    """Write text, some of it as the UTF-8 it is already."""
+    raw = getattr(stream, "buffer", None) if (stream.encoding or "").lower() == "utf-8" else None
+    for piece in pieces:
+        if isinstance(piece, str):
+            stream.write(piece)
+        elif raw is None:
+            stream.write(str(piece, "utf-8"))
+        else:
+            stream.flush()
+            raw.write(piece)
+
+
 # What commands say beside their answer: lines on stderr, on a terminal in its columns, in a pipe a line each.
 
 

@@ -11,7 +11,7 @@ import re
 import struct
 import zlib
 from base64 import b64encode
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -75,6 +75,8 @@ _WINDOW_BYTES: Final = 1 << 20
 _ROWS: Final = 256
 _MANY: Final = 64
 """Records of a batch that are worth being read as columns."""
+MOST_HELD_BYTES: Final = 16 << 20
+"""Of records that are columns at once: their lines stay within what one string of Arrow may hold."""
 _FAR: Final = 1 << 61
 """Offsets and times from which on sums might not fit 64 bits."""
 _LEAST_RECORD_BYTES: Final = 7
@@ -154,13 +156,43 @@ class PeerRecord(NamedTuple):
 
 
 class PeerRecords(NamedTuple):
-    """The records of a batch as columns, one entry each; `columns` is (RECORD_COLUMNS, n), whose positions count in `payload`."""
+    """Records of batches as columns, one entry each; `columns` is (RECORD_COLUMNS, n), whose positions count in `payload`.
+
+    `batches` is the number of each one's batch.
+    """
 
     payload: "Buffer"
+    batches: "NDArray[np.int64]"
     columns: "NDArray[np.int64]"
     offsets: "NDArray[np.int64]"
     timestamps: "NDArray[np.int64]"
     sequences: "NDArray[np.int64]"
+
+
+_POSITIONS: Final = [
+    RecordColumn.POSITION,
+    RecordColumn.KEY_POSITION,
+    RecordColumn.VALUE_POSITION,
+    RecordColumn.HEADERS_POSITION,
+]
+
+
+def together(several: Sequence[PeerRecords]) -> PeerRecords:
+    """The records of several batches, each given by itself, one behind the other."""
+    starts = np.cumsum([0, *(len(records.payload) for records in several)])
+    payloads: list[Any] = [records.payload for records in several]
+    shifted = []
+    for records, start in zip(several, starts.tolist(), strict=False):
+        records.columns[_POSITIONS] += start
+        shifted.append(records.columns)
+    return PeerRecords(
+        readable(b"".join(payloads)),
+        np.repeat(np.arange(len(several)), [len(records.offsets) for records in several]),
+        np.concatenate(shifted, axis=1),
+        np.concatenate([records.offsets for records in several]),
+        np.concatenate([records.timestamps for records in several]),
+        np.concatenate([records.sequences for records in several]),
+    )
 
 
 class PeerLog:
@@ -204,7 +236,7 @@ class PeerLog:
             yield from _messages(batch, data)
 
     def many_records(self, batch: PeerBatch) -> "PeerRecords | None":
-        """All records of `batch` as columns; None if they are few, of an old format or control records, or anything is wrong.
+        """All records of `batch` as columns; None if they are few or too many, old, control records, or wrong in anything.
 
         Raises PeerLimitError and SourceError as `records` does.
         """
@@ -212,6 +244,8 @@ class PeerLog:
         if few or max(map(abs, (batch.base_offset, batch.base_timestamp, batch.max_timestamp))) > _FAR:
             return None
         payload, problem = _payload(batch, self._file.read_at(batch.position, batch.size_in_bytes)[RECORD_BATCH_OVERHEAD:])
+        if len(payload) > MOST_HELD_BYTES:
+            return None
         room = min(batch.records_count, len(payload) // _LEAST_RECORD_BYTES) + 1
         columns, buffer = np.empty((RECORD_COLUMNS, room), np.int64), readable(payload)
         records, code, _ = scan_records(buffer, 0, len(payload), True, columns, 1)  # noqa: FBT003 - kernels take no names
@@ -225,6 +259,7 @@ class PeerLog:
         sequences = np.where(offset_deltas > room, offset_deltas - room - 1, sequence + offset_deltas)
         return PeerRecords(
             buffer,
+            np.zeros(records, np.int64),
             columns,
             batch.base_offset + offset_deltas,
             np.full(records, batch.max_timestamp) if by_broker else batch.base_timestamp + deltas,

@@ -110,11 +110,13 @@ def peer(data: bytes, options: PeerOptions, *, compiled: bool) -> tuple[list[str
     """(lines, complaints, why it gave up) of Kafka's own tool's lines."""
     use_compiled(compiled=compiled)
     complaints, pieces = Complaints(), list[str]()
+    why = ""
     try:
-        pieces.extend(log_lines(MemoryFile(data), f"{0:020d}.log", "t-0/0.log", options, complaints))
+        for piece in log_lines(MemoryFile(data), f"{0:020d}.log", "t-0/0.log", options, complaints):
+            pieces.append(f"{piece}\n" if isinstance(piece, str) else str(piece, "utf-8"))
     except PeerGivesUpError as error:
-        return "\n".join(pieces).split("\n"), complaints.lines, str(error)
-    return "\n".join(pieces).split("\n"), complaints.lines, ""
+        why = str(error)
+    return "".join(pieces).splitlines(), complaints.lines, why
 
 
 @pytest.mark.properties

@@ -8,7 +8,7 @@ import typer
 
 from kafka_forensics.cli import options
 from kafka_forensics.cli.options import choose
-from kafka_forensics.cli.streams import check_output, chosen_format, destination, open_output
+from kafka_forensics.cli.streams import check_output, chosen_format, destination, open_output, write_pieces
 from kafka_forensics.errors import SourceError, UsageError
 
 if TYPE_CHECKING:
@@ -149,7 +149,8 @@ def _write_peer(inputs: "DumpInputs", peer: options.PeerOptions, to: "Destinatio
     for file in inputs.files:
         complaints = Complaints()
         try:
-            to.stream.writelines(line + "\n" for line in peer_lines(file, peer, complaints))
+            pieces = peer_lines(file, peer, complaints)
+            write_pieces(to.stream, (piece + "\n" if isinstance(piece, str) else piece for piece in pieces))
         except PeerGivesUpError as error:
             whose = "our limit ends" if isinstance(error, PeerLimitError) else "Kafka's tool ends"
             complaints.add(f"{whose} {file.shown} here; the other formats read on", f"  {error}")

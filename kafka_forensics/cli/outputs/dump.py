@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from kafka_forensics.cli.outputs.rows import TIMES, WIDE, markdown, plain, table_lines, text_of
-from kafka_forensics.cli.streams import Destination, printable
+from kafka_forensics.cli.streams import Destination, printable, write_pieces
 from kafka_forensics.model.json_objects import Json, json_text, rfc3339, with_twins
 
 Row = tuple[Any, ...]
@@ -63,7 +63,7 @@ def write_sections(
                     write(("\n" if number else "") + printable(section.file) + "\n")
                 to.stream.writelines(_table_lines(section, to.width))
         case "tsv":
-            to.stream.writelines(_tsv_lines(sections, columns, several=several))
+            write_pieces(to.stream, _tsv_lines(sections, columns, several=several))
         case "json":
             separator = "["
             for line in _json_objects(sections):
@@ -71,14 +71,14 @@ def write_sections(
                 separator = ",\n "
             write("[]\n" if separator == "[" else "]\n")
         case "jsonl":
-            to.stream.writelines(_json_lines(sections))
+            write_pieces(to.stream, _json_lines(sections))
         case "markdown":
             to.stream.writelines(_markdown_lines(sections))
         case _:
             raise AssertionError(format_name)
 
 
-def _tsv_lines(sections: Iterable[Section], columns: Sequence[str], *, several: bool) -> Iterator[str]:
+def _tsv_lines(sections: Iterable[Section], columns: Sequence[str], *, several: bool) -> Iterator[str | memoryview]:
     yield "\t".join(["file", *columns] if several else columns) + "\n"
     for section in sections:
         prefix = printable(section.file) + "\t" if several else ""
@@ -102,7 +102,7 @@ def _json_objects(sections: Iterable[Section]) -> Iterator[str]:
         yield from map(as_json, section.rows)
 
 
-def _json_lines(sections: Iterable[Section]) -> Iterator[str]:
+def _json_lines(sections: Iterable[Section]) -> Iterator[str | memoryview]:
     for section in sections:
         as_json = _as_json(section)
         for row in section.rows:

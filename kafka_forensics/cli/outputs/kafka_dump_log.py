@@ -7,14 +7,15 @@ readers refuse; so do the lines of that file, with a complaint, and the dump goe
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NoReturn
 
 import numpy as np
 
 from kafka_forensics.cli.options import PeerOptions
 from kafka_forensics.cli.streams import printable
 from kafka_forensics.compiled import using_compiled
-from kafka_forensics.model.constants import DELETE_HORIZON_MASK, MAX_SEQUENCE, NO_SEQUENCE, TRANSACTIONAL_MASK
+from kafka_forensics.errors import SourceError
+from kafka_forensics.model.constants import COMPRESSION_MASK, DELETE_HORIZON_MASK, MAX_SEQUENCE, NO_SEQUENCE, TRANSACTIONAL_MASK
 from kafka_forensics.parsers.indexes import parse_producer_snapshot
 from kafka_forensics.parsers.log import parse_control_record
 from kafka_forensics.parsers.log_dir import FileKind
@@ -24,6 +25,7 @@ from kafka_forensics.questions.kafka_dump_log import (
     PeerGivesUpError,
     PeerLog,
     PeerRecord,
+    PeerRecords,
     PeerSegment,
     aborted_txns,
     check_offset_index,
@@ -35,6 +37,7 @@ from kafka_forensics.questions.kafka_dump_log import (
     offset_entries,
     share_group_state,
     time_entries,
+    together,
     transaction_log,
 )
 
@@ -45,6 +48,9 @@ if TYPE_CHECKING:
     from kafka_forensics.storage.source import ByteFile
 
 
+ENOUGH_RECORDS: Final = 16 << 10
+ENOUGH_BYTES: Final = 4 << 20
+"""Of batches whose lines are made together, one more than needed."""
 MOST_COMPLAINTS: Final = 100
 """Of one kind about one file that are kept."""
 _MARKER_TYPES: Final = (0, 1)
@@ -82,37 +88,76 @@ class Complaints:
             noted.append(line)
 
 
-def log_lines(file: "ByteFile", name: str, shown: str, options: PeerOptions, complaints: Complaints) -> Iterator[str]:
-    """The tool's lines for a segment or a KRaft snapshot, some of them several at once, the last without its end.
+def log_lines(file: "ByteFile", name: str, shown: str, options: PeerOptions, complaints: Complaints) -> Iterator[str | memoryview]:
+    """The tool's lines for a segment or a KRaft snapshot, without ends; many at once, with theirs, as UTF-8.
 
     `shown` is its path. Raises PeerGivesUpError, SourceError.
     """
     yield from _opening(name)
     log = PeerLog(file, name)
     previous = -1
-    by_columns = using_compiled() and decoder_of(options) is None and not options.skip_record_metadata
-    for batch in log.batches():
-        line = batch_line(batch)
-        if batch.compression_type is None:
-            yield line[: line.index(" position: ")] if batch.magic >= 2 else line[: line.index(" magic: ")]
-            raise PeerGivesUpError(f"Unknown compression type id: {batch.attributes & 7}")
-        yield line
-        if options.deep:
-            many = log.many_records(batch) if by_columns else None
+    by_columns = options.deep and using_compiled() and decoder_of(options) is None and not options.skip_record_metadata
+    held = _Held(options)
+    try:
+        for batch in log.batches():
+            line = batch_line(batch)
+            many = log.many_records(batch) if by_columns and batch.compression_type is not None else None
             if many is not None:
-                from kafka_forensics.cli.outputs.record_text import records_as_peer_lines
-
                 _note_gaps(many.offsets, previous, shown, complaints)
                 previous = int(many.offsets[-1])
-                yield records_as_peer_lines(many, batch.timestamp_type, _text, payloads=options.prints)
+                yield from held.add(batch.timestamp_type, line, many)
                 continue
-            for record in log.records(batch):
+            yield from held.take()
+            if batch.compression_type is None:
+                yield line[: line.index(" position: ")] if batch.magic >= 2 else line[: line.index(" magic: ")]
+                _refuse_codec(batch)
+            yield line
+            for record in log.records(batch) if options.deep else ():
                 if previous != record.offset - 1 and (previous != -1 or record.offset != 0):
                     complaints.add(f"Non-consecutive offsets in {shown}", f"  {previous} is followed by {record.offset}")
                 previous = record.offset
                 yield record_line(batch, record, options)
+    except (PeerGivesUpError, SourceError):
+        yield from held.take()
+        raise
+    yield from held.take()
     if trailing := file.size_in_bytes - log.end:
         yield f"Found {trailing} invalid bytes at the end of {name}"
+
+
+def _refuse_codec(batch: PeerBatch) -> NoReturn:
+    raise PeerGivesUpError(f"Unknown compression type id: {batch.attributes & COMPRESSION_MASK}")
+
+
+@dataclass(slots=True)
+class _Held:
+    """Batches whose lines are made together, of one type of timestamps."""
+
+    options: PeerOptions
+    timestamp_type: str = ""
+    lines: list[str] = field(default_factory=list)
+    batches: list[PeerRecords] = field(default_factory=list)
+    records: int = 0
+
+    def add(self, timestamp_type: str, line: str, records: PeerRecords) -> Iterator[memoryview]:
+        """Hold a batch, and give what is held once it is much."""
+        if timestamp_type != self.timestamp_type:
+            yield from self.take()
+        self.timestamp_type = timestamp_type
+        self.lines.append(line + "\n")
+        self.batches.append(records)
+        self.records += len(records.offsets)
+        if self.records >= ENOUGH_RECORDS or sum(len(held.payload) for held in self.batches) >= ENOUGH_BYTES:
+            yield from self.take()
+
+    def take(self) -> Iterator[memoryview]:
+        """The lines of what is held."""
+        from kafka_forensics.cli.outputs.record_text import records_as_peer_lines
+
+        if self.batches:
+            lines, records = self.lines, together(self.batches)
+            self.lines, self.batches, self.records = [], [], 0
+            yield records_as_peer_lines(records, lines, self.timestamp_type, _text, payloads=self.options.prints)
 
 
 def _note_gaps(offsets: "NDArray[np.int64]", previous: int, shown: str, complaints: Complaints) -> None:
@@ -270,8 +315,11 @@ def decremented(sequence: int, delta: int) -> int:
     return sequence - delta if sequence >= delta else MAX_SEQUENCE - (delta - sequence) + 1
 
 
-def peer_lines(file: "DumpFile", options: PeerOptions, complaints: Complaints) -> Iterator[str]:
-    """All lines of the tool for one file, the one that names it first. Raises PeerGivesUpError, SourceError."""
+def peer_lines(file: "DumpFile", options: PeerOptions, complaints: Complaints) -> Iterator[str | memoryview]:
+    """All lines of the tool for one file, as `log_lines` gives them, the one that names it first.
+
+    Raises PeerGivesUpError, SourceError.
+    """
     yield f"Dumping {printable(file.shown)}"
     shown = printable(file.shown)
     with file.open() as data:

@@ -23,7 +23,7 @@ _QUOTE: Final = 0x22
 _BACKSLASH: Final = 0x5C
 
 
-def records_as_tsv(table: pa.RecordBatch, columns: Sequence[str], prefix: str) -> str:
+def records_as_tsv(table: pa.RecordBatch, columns: Sequence[str], prefix: str) -> memoryview:
     """Lines of tab-separated values of these columns, as `text_of` spells each; every one begins with `prefix`."""
     pieces: list[Column] = [prefix]
     for number, name in enumerate(columns):
@@ -31,7 +31,7 @@ def records_as_tsv(table: pa.RecordBatch, columns: Sequence[str], prefix: str) -
     return _joined([*pieces, "\n"], table.num_rows)
 
 
-def records_as_json_lines(table: pa.RecordBatch, file: str) -> str:
+def records_as_json_lines(table: pa.RecordBatch, file: str) -> memoryview:
     """A line of JSON for each row, as the objects of a dump have it."""
     pieces: list[Column] = [f'{{"file": {json_text(file)}']
     for name in table.schema.names:
@@ -40,8 +40,13 @@ def records_as_json_lines(table: pa.RecordBatch, file: str) -> str:
     return _joined([*pieces, "}\n"], table.num_rows)
 
 
-def records_as_peer_lines(records: PeerRecords, timestamp_type: str, text: Callable[[bytes], str], *, payloads: bool) -> str:
-    """What Kafka's tool says of the records of a batch, a line each, the last without its end; `text` makes text of bytes."""
+def records_as_peer_lines(
+    records: PeerRecords, opening: Sequence[str], timestamp_type: str, text: Callable[[bytes], str], *, payloads: bool
+) -> memoryview:
+    """What Kafka's tool says of batches and their records, a line each; `text` makes text of bytes.
+
+    `opening` has the lines of each batch, which stand before its first record: those of `records.batches`.
+    """
     columns = records.columns
 
     def spelled(values: Column) -> Column:
@@ -51,12 +56,10 @@ def records_as_peer_lines(records: PeerRecords, timestamp_type: str, text: Calla
         values = spelled(byte_strings(records.payload, columns[position], columns[length]))
         return pc.fill_null(_around(label, values, ""), "")
 
-    pieces: list[Column] = [
-        "| offset: ",
-        _text(pa.array(records.offsets)),
-        f" {timestamp_type}: ",
-        _text(pa.array(records.timestamps)),
-    ]
+    begins = np.diff(records.batches, prepend=-1) != 0
+    places = pa.array(np.where(begins, records.batches, len(opening)), pa.int64())
+    pieces: list[Column] = [pa.array([*opening, ""], pa.string()).take(places)]
+    pieces += ["| offset: ", _text(pa.array(records.offsets)), f" {timestamp_type}: ", _text(pa.array(records.timestamps))]
     pieces += [" keySize: ", _text(pa.array(columns[RecordColumn.KEY_LENGTH]))]
     pieces += [" valueSize: ", _text(pa.array(columns[RecordColumn.VALUE_LENGTH]))]
     pieces += [" sequence: ", _text(pa.array(records.sequences)), " headerKeys: ["]
@@ -67,7 +70,7 @@ def records_as_peer_lines(records: PeerRecords, timestamp_type: str, text: Calla
     if payloads:
         pieces.append(bytes_of(" key: ", RecordColumn.KEY_POSITION, RecordColumn.KEY_LENGTH))
         pieces.append(bytes_of(" payload: ", RecordColumn.VALUE_POSITION, RecordColumn.VALUE_LENGTH))
-    return _joined([*pieces, "\n"], columns.shape[1])[:-1]
+    return _joined([*pieces, "\n"], columns.shape[1])
 
 
 def _members(name: str, values: Column) -> list[tuple[str, Column]]:
@@ -170,8 +173,8 @@ def _needs_no_escape(values: Column, *, in_quotes: bool = False) -> bool:
     return is_visible and not (in_quotes and bool(((held == _QUOTE) | (held == _BACKSLASH)).any()))
 
 
-def _joined(pieces: Sequence[Column], rows: int) -> str:
-    """The pieces of every row behind each other; a word stands in all rows."""
+def _joined(pieces: Sequence[Column], rows: int) -> memoryview:
+    """The pieces of every row behind each other as UTF-8; a word stands in all rows."""
     merged: list[Column] = []
     for piece in pieces:
         if isinstance(piece, str) and merged and isinstance(merged[-1], str):
@@ -179,8 +182,8 @@ def _joined(pieces: Sequence[Column], rows: int) -> str:
         else:
             merged.append(piece)
     if all(isinstance(piece, str) for piece in merged):
-        return "".join(merged) * rows
+        return memoryview(("".join(merged) * rows).encode())
     lines: Column = pc.binary_join_element_wise(*merged, "")
     _, offsets, data = lines.buffers()
     edges = np.frombuffer(offsets, np.int32)[lines.offset : lines.offset + rows + 1]
-    return str(data[int(edges[0]) : int(edges[-1])].to_pybytes(), "utf-8")
+    return memoryview(data)[int(edges[0]) : int(edges[-1])]
