@@ -2,6 +2,7 @@
 
 import os
 import pty
+import re
 import subprocess
 import sys
 from io import StringIO
@@ -45,6 +46,10 @@ def test_words_wider_than_the_terminal_stay_whole() -> None:
     assert wrapped([""], 80) == [""]
 
 
+_OF_A_BAR = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+"""How a terminal is told to move, to clear and to hide its cursor."""
+
+
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -67,9 +72,9 @@ def test_nothing_said_is_wider_than_80_columns(arguments: tuple[str, ...]) -> No
     os.close(secondary)
     said = os.read(primary, 1 << 16).decode()
     os.close(primary)
-    lines = said.splitlines()
+    lines = _OF_A_BAR.sub("", said).splitlines()  # a slow machine sees how far the work has come
     assert lines
-    assert max(map(len, lines)) <= 80
+    assert [line for line in lines if len(line) > 80] == []
 
 
 def _beyond_the_end(root: Path, *, stopped: bool) -> list[str]:
