@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from kafka_forensics.errors import UsageError, did_you_mean
+from kafka_forensics.model.arrow import numbers
 from kafka_forensics.model.batches import BatchColumn
 
 if TYPE_CHECKING:
@@ -153,7 +154,7 @@ def batch_arrays(columns: "NDArray[np.int64]") -> "list[ArrowArray]":
     arrays = []
     for which, (kind, _) in _COLUMNS.items():
         values = columns[which].copy()
-        arrays.append(pa.array(values) if kind == pa.int64() else pa.array(values).cast(kind))
+        arrays.append(numbers(values) if kind == pa.int64() else numbers(values).cast(kind))
     return arrays
 
 

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pyarrow as pa
 
+from kafka_forensics.model.arrow import numbers, words
 from kafka_forensics.model.batches import RECORD_TIMESTAMP_TYPES, BatchColumn, RecordColumn
 from kafka_forensics.model.schemas import RECORDS
 from kafka_forensics.parsers.kernels.records import locate_headers
@@ -51,25 +52,25 @@ def _arrays(block: RecordBlock, batches: "Ints", states: "NDArray[np.int8]", *, 
         value = byte_strings(block.payload, columns[RecordColumn.VALUE_POSITION], value_length)
         headers = header_lists(block.payload, columns)
     return [
-        pa.array(block.offsets),
-        pa.array(block.timestamps),
+        numbers(block.offsets),
+        numbers(block.timestamps),
         words_by_number(block.timestamp_types, RECORD_TIMESTAMP_TYPES),
-        pa.array(block.sequences.astype(np.int32)),
+        numbers(block.sequences.astype(np.int32)),
         key,
         value,
         headers,
-        pa.array(batches[BatchColumn.POSITION][block.batches]),
-        pa.array(columns[RecordColumn.SIZE_IN_BYTES].copy()),
-        pa.array(key_length),
-        pa.array(value_length),
-        pa.array(np.full(count, block.payload is None)),
+        numbers(batches[BatchColumn.POSITION][block.batches]),
+        numbers(columns[RecordColumn.SIZE_IN_BYTES].copy()),
+        numbers(key_length),
+        numbers(value_length),
+        numbers(np.full(count, block.payload is None)),
         words_by_number(states[block.batches], STATES),
     ]
 
 
-def words_by_number(numbers: "NDArray[np.int8]", words: tuple[str, ...]) -> "ArrowArray":
+def words_by_number(indices: "NDArray[np.int8]", spelled: tuple[str, ...]) -> "ArrowArray":
     """The word of each number."""
-    return pa.array(words, pa.string()).take(pa.array(numbers, pa.int8()))
+    return words(spelled).take(numbers(indices))
 
 
 def byte_strings(buffer: "Buffer", positions: "Ints", lengths: "Ints") -> "ArrowArray":
@@ -83,7 +84,7 @@ def byte_strings(buffer: "Buffer", positions: "Ints", lengths: "Ints") -> "Arrow
     edges[1::2] = positions + np.maximum(lengths, 0)
     source: Any = buffer
     pieces = pa.Array.from_buffers(pa.binary(), max(2 * count - 1, 0), [None, pa.py_buffer(edges), pa.py_buffer(source)])
-    return pieces.take(pa.array(np.arange(0, 2 * count, 2), pa.int64(), mask=lengths < 0))
+    return pieces.take(numbers(np.arange(0, 2 * count, 2), null=lengths < 0))
 
 
 def header_lists(buffer: "Buffer", columns: "Ints") -> "ArrowArray":
@@ -95,4 +96,5 @@ def header_lists(buffer: "Buffer", columns: "Ints") -> "ArrowArray":
     np.cumsum(counts, out=offsets[1:])
     key_and_value = [byte_strings(buffer, places[2 * part], places[2 * part + 1]) for part in range(2)]
     pairs = pa.StructArray.from_arrays(key_and_value, fields=list(_HEADERS.value_type))
-    return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), pairs)
+    edges: Any = numbers(offsets)
+    return pa.ListArray.from_arrays(edges, pairs)

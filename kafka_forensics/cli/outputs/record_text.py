@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kafka_forensics.cli.outputs.rows import TIMES, WIDE, plain, text_of
+from kafka_forensics.model.arrow import numbers, words
 from kafka_forensics.model.batches import RecordColumn
 from kafka_forensics.model.json_objects import LAST_TIME_MS, json_text
 from kafka_forensics.questions.kafka_dump_log import PeerRecords
@@ -27,7 +28,7 @@ def records_as_tsv(table: pa.RecordBatch, columns: Sequence[str], prefix: str) -
     """Lines of tab-separated values of these columns, as `text_of` spells each; every one begins with `prefix`."""
     pieces: list[Column] = [prefix]
     for number, name in enumerate(columns):
-        pieces += ["\t" if number else "", _plain_text(table.column(name)) if name in table.schema.names else ""]
+        pieces += ["\t" if number else "", *(_plain_text(table.column(name)) if name in table.schema.names else [])]
     return _joined([*pieces, "\n"], table.num_rows)
 
 
@@ -36,7 +37,7 @@ def records_as_json_lines(table: pa.RecordBatch, file: str) -> memoryview:
     pieces: list[Column] = [f'{{"file": {json_text(file)}']
     for name in table.schema.names:
         for key, values in _members(name, table.column(name)):
-            pieces += [f", {json_text(key)}: ", values]
+            pieces += [f", {json_text(key)}: ", *values]
     return _joined([*pieces, "}\n"], table.num_rows)
 
 
@@ -52,36 +53,47 @@ def records_as_peer_lines(
     def spelled(values: Column) -> Column:
         return values.view(pa.string()) if _needs_no_escape(values) else _each(values, text)
 
-    def bytes_of(label: str, position: RecordColumn, length: RecordColumn) -> Column:
+    def bytes_of(label: str, position: RecordColumn, length: RecordColumn) -> list[Column]:
         values = spelled(byte_strings(records.payload, columns[position], columns[length]))
-        return pc.fill_null(_around(label, values, ""), "")
+        return _unless_null([label, values], "")
 
     begins = np.diff(records.batches, prepend=-1) != 0
-    places = pa.array(np.where(begins, records.batches, len(opening)), pa.int64())
-    pieces: list[Column] = [pa.array([*opening, ""], pa.string()).take(places)]
-    pieces += ["| offset: ", _text(pa.array(records.offsets)), f" {timestamp_type}: ", _text(pa.array(records.timestamps))]
-    pieces += [" keySize: ", _text(pa.array(columns[RecordColumn.KEY_LENGTH]))]
-    pieces += [" valueSize: ", _text(pa.array(columns[RecordColumn.VALUE_LENGTH]))]
-    pieces += [" sequence: ", _text(pa.array(records.sequences)), " headerKeys: ["]
+    places = numbers(np.where(begins, records.batches, len(opening)))
+    pieces: list[Column] = [words([*opening, ""]).take(places)]
+    pieces += ["| offset: ", _text(numbers(records.offsets)), f" {timestamp_type}: ", _text(numbers(records.timestamps))]
+    pieces += [" keySize: ", _text(numbers(columns[RecordColumn.KEY_LENGTH]))]
+    pieces += [" valueSize: ", _text(numbers(columns[RecordColumn.VALUE_LENGTH]))]
+    pieces += [" sequence: ", _text(numbers(records.sequences)), " headerKeys: ["]
     if columns[RecordColumn.HEADERS_COUNT].any():
         headers: Column = header_lists(records.payload, columns)
         pieces.append(pc.binary_join(pa.ListArray.from_arrays(headers.offsets, spelled(headers.values.field("key"))), ","))
     pieces.append("]")
     if payloads:
-        pieces.append(bytes_of(" key: ", RecordColumn.KEY_POSITION, RecordColumn.KEY_LENGTH))
-        pieces.append(bytes_of(" payload: ", RecordColumn.VALUE_POSITION, RecordColumn.VALUE_LENGTH))
+        pieces += bytes_of(" key: ", RecordColumn.KEY_POSITION, RecordColumn.KEY_LENGTH)
+        pieces += bytes_of(" payload: ", RecordColumn.VALUE_POSITION, RecordColumn.VALUE_LENGTH)
     return _joined([*pieces, "\n"], columns.shape[1])
 
 
-def _members(name: str, values: Column) -> list[tuple[str, Column]]:
-    """(key, JSON of each value) of a column, with the twins of times and of wide integers."""
+def _members(name: str, values: Column) -> list[tuple[str, list[Column]]]:
+    """(key, pieces of the JSON of each value) of a column, with the twins of times and of wide integers."""
     words = _json_words(values)
     if name in TIMES:
         short = name.removesuffix("_ms")
         return [(f"{short}_ms", words), (short, _times(values))]
     if name in WIDE:
-        return [(name, words), (f"{name}_string", _mapped(values, lambda part: _around('"', _text(part), '"')))]
+        return [(name, words), (f"{name}_string", _quoted(_mapped(values, _text)))]
     return [(name, words)]
+
+
+def _quoted(values: Column) -> list[Column]:
+    return ['"', values, '"']
+
+
+def _unless_null(pieces: list[Column], null: str) -> list[Column]:
+    """The pieces, or `null` where one of them is."""
+    if any(not isinstance(piece, str) and piece.null_count for piece in pieces):
+        return [pc.fill_null(_join(pieces), null)]
+    return pieces
 
 
 def _mapped(values: Column, spell: Callable[[Column], Column]) -> Column:
@@ -99,61 +111,59 @@ def _text(values: Column) -> Column:
     return pc.fill_null(values.cast(pa.string()), "") if values.null_count else values.cast(pa.string())
 
 
-def _plain_text(values: Column) -> Column:
-    def spell(part: Column) -> Column:
-        if pa.types.is_null(part.type):
-            return ""
-        if pa.types.is_binary(part.type):
-            return _text(part.view(pa.string()) if _needs_no_escape(part) else _each(part, text_of))
-        if pa.types.is_list(part.type):
-            return _header_lists(part)
-        return _text(part)
-
-    return _mapped(values, spell)
-
-
-def _json_words(values: Column) -> Column:
-    def spell(part: Column) -> Column:
-        if pa.types.is_null(part.type):
-            return "null"
-        if pa.types.is_string(part.type):
-            return _around('"', part, '"')
-        if pa.types.is_binary(part.type):
-            return _quoted(part)
-        if pa.types.is_list(part.type):
-            return _header_lists(part)
-        return part.cast(pa.string())
-
-    return _mapped(values, spell)
+def _plain_text(values: Column) -> list[Column]:
+    """Pieces of the text of each value."""
+    kind = _kind(values)
+    if pa.types.is_null(kind):
+        return [""]
+    if pa.types.is_binary(kind):
+        return [_text(values.view(pa.string()) if _needs_no_escape(values) else _each(values, text_of))]
+    if pa.types.is_list(kind):
+        return _header_lists(values)
+    return [_mapped(values, _text)]
 
 
-def _quoted(values: Column) -> Column:
+def _kind(values: Column) -> Any:
+    """What a column's values are, also where each is kept once."""
+    return values.type.value_type if isinstance(values, pa.DictionaryArray) else values.type
+
+
+def _json_words(values: Column) -> list[Column]:
+    """Pieces of the JSON of each value."""
+    kind = _kind(values)
+    if pa.types.is_null(kind):
+        return ["null"]
+    if pa.types.is_string(kind):
+        return _unless_null(_quoted(_mapped(values, lambda part: part)), "null")
+    if pa.types.is_binary(kind):
+        return _bytes_in_quotes(values)
+    if pa.types.is_list(kind):
+        return _header_lists(values)
+    return [_mapped(values, lambda part: part.cast(pa.string()))]
+
+
+def _bytes_in_quotes(values: Column) -> list[Column]:
     """Bytes as JSON: the text they are, or what `plain` makes of them; null for null."""
-    plain_text = _needs_no_escape(values, in_quotes=True)
-    words = _around('"', values.view(pa.string()), '"') if plain_text else _each(values, lambda value: json_text(plain(value)))
-    return pc.fill_null(words, "null")
+    if _needs_no_escape(values, in_quotes=True):
+        return _unless_null(_quoted(values.view(pa.string())), "null")
+    return [pc.fill_null(_each(values, lambda value: json_text(plain(value))), "null")]
 
 
-def _header_lists(values: Column) -> Column:
-    """Lists of headers as JSON: a list of two for each."""
+def _header_lists(values: Column) -> list[Column]:
+    """Pieces of lists of headers as JSON: a list of two for each."""
     if not len(values.values):
-        return "[]"
-    key, value = (_quoted(values.values.field(name)) for name in ("key", "value"))
-    pairs = pc.binary_join_element_wise("[", key, ", ", value, "]", "")
-    lists = pa.ListArray.from_arrays(values.offsets, pairs)
-    return _around("[", pc.binary_join(lists, ", "), "]")
+        return ["[]"]
+    key, value = (_bytes_in_quotes(values.values.field(name)) for name in ("key", "value"))
+    pairs = _join(["[", *key, ", ", *value, "]"])
+    return ["[", pc.binary_join(pa.ListArray.from_arrays(values.offsets, pairs), ", "), "]"]
 
 
-def _times(values: Column) -> Column:
-    """Times as RFC 3339 in quotes; null for those that no calendar holds."""
-    numbers = values.to_numpy()
-    held = pa.array(numbers, pa.int64(), mask=(numbers < 0) | (numbers > LAST_TIME_MS))
+def _times(values: Column) -> list[Column]:
+    """Pieces of times as RFC 3339 in quotes; null for those that no calendar holds."""
+    times = np.frombuffer(values.buffers()[1], np.int64)[values.offset : values.offset + len(values)]
+    held = numbers(times, null=(times < 0) | (times > LAST_TIME_MS))
     moments = held.cast(pa.timestamp("ms")).cast(pa.string())
-    return pc.fill_null(_around('"', pc.binary_replace_slice(moments, 10, 11, "T"), 'Z"'), "null")
-
-
-def _around(before: str, values: Column, behind: str) -> Column:
-    return pc.binary_join_element_wise(before, values, behind, "")
+    return _unless_null(['"', pc.binary_replace_slice(moments, 10, 11, "T"), 'Z"'], "null")
 
 
 def _each(values: Column, spell: Callable[[Column], str]) -> Column:
@@ -173,6 +183,11 @@ def _needs_no_escape(values: Column, *, in_quotes: bool = False) -> bool:
     return is_visible and not (in_quotes and bool(((held == _QUOTE) | (held == _BACKSLASH)).any()))
 
 
+def _join(pieces: Sequence[Column]) -> Column:
+    """The pieces of every row behind each other, nothing where one is null; at least one is a column."""
+    return pc.binary_join_element_wise(*(words([piece])[0] if isinstance(piece, str) else piece for piece in [*pieces, ""]))
+
+
 def _joined(pieces: Sequence[Column], rows: int) -> memoryview:
     """The pieces of every row behind each other as UTF-8; a word stands in all rows."""
     merged: list[Column] = []
@@ -183,7 +198,7 @@ def _joined(pieces: Sequence[Column], rows: int) -> memoryview:
             merged.append(piece)
     if all(isinstance(piece, str) for piece in merged):
         return memoryview(("".join(merged) * rows).encode())
-    lines: Column = pc.binary_join_element_wise(*merged, "")
+    lines: Column = _join(merged)
     _, offsets, data = lines.buffers()
     edges = np.frombuffer(offsets, np.int32)[lines.offset : lines.offset + rows + 1]
     return memoryview(data)[int(edges[0]) : int(edges[-1])]

@@ -180,38 +180,39 @@ def _record_table(
     """The records of a block that are asked for, in the columns of `log_columns`; what is one batch's alike is a dictionary."""
     import pyarrow as pa
 
+    from kafka_forensics.model.arrow import numbers, words
     from kafka_forensics.rereading.record_columns import byte_strings, header_lists, words_by_number
 
     rows, of_row = np.unique(block.batches, return_inverse=True)
 
     def of_batch(values: Any) -> Any:
-        return pa.DictionaryArray.from_arrays(of_row.astype(np.int32), pa.array(values))
+        return pa.DictionaryArray.from_arrays(numbers(of_row.astype(np.int32)), values)
 
-    def same(value: Any) -> Any:
-        return pa.DictionaryArray.from_arrays(np.zeros(len(of_row), np.int32), pa.array([value]))
+    def same(values: Any) -> Any:
+        return pa.DictionaryArray.from_arrays(numbers(np.zeros(len(of_row), np.int32)), values)
 
     own = batches[:, rows]
     transactional = (own[BatchColumn.MAGIC] >= 2) & (own[BatchColumn.ATTRIBUTES] & TRANSACTIONAL_MASK != 0)
     columns = {
-        "span": same("record"),
-        "position": of_batch(own[BatchColumn.POSITION]),
-        "size_in_bytes": pa.array(block.columns[RecordColumn.SIZE_IN_BYTES]),
-        "offset": pa.array(block.offsets),
-        "timestamp": pa.array(block.timestamps),
+        "span": same(words(["record"])),
+        "position": of_batch(numbers(own[BatchColumn.POSITION])),
+        "size_in_bytes": numbers(block.columns[RecordColumn.SIZE_IN_BYTES]),
+        "offset": numbers(block.offsets),
+        "timestamp": numbers(block.timestamps),
         "timestamp_type": words_by_number(block.timestamp_types, RECORD_TIMESTAMP_TYPES),
-        "partition_leader_epoch": of_batch(own[BatchColumn.PARTITION_LEADER_EPOCH]),
-        "is_transactional": of_batch(transactional),
-        "producer_id": of_batch(own[BatchColumn.PRODUCER_ID]),
-        "producer_epoch": of_batch(own[BatchColumn.PRODUCER_EPOCH]),
-        "sequence": pa.array(block.sequences),
-        "key_size": pa.array(block.columns[RecordColumn.KEY_LENGTH]),
-        "value_size": pa.array(block.columns[RecordColumn.VALUE_LENGTH]),
-        "headers_count": pa.array(block.columns[RecordColumn.HEADERS_COUNT]),
-        "is_valid": of_batch(own[BatchColumn.CRC] == own[BatchColumn.CRC_COMPUTED]),
-        "control_record_type": same(None),
-        "coordinator_epoch": same(None),
-        "txn_state": of_batch([STATES[number] for number in states[rows].tolist()]),
-        "detail": same(None),
+        "partition_leader_epoch": of_batch(numbers(own[BatchColumn.PARTITION_LEADER_EPOCH])),
+        "is_transactional": of_batch(numbers(transactional)),
+        "producer_id": of_batch(numbers(own[BatchColumn.PRODUCER_ID])),
+        "producer_epoch": of_batch(numbers(own[BatchColumn.PRODUCER_EPOCH])),
+        "sequence": numbers(block.sequences),
+        "key_size": numbers(block.columns[RecordColumn.KEY_LENGTH]),
+        "value_size": numbers(block.columns[RecordColumn.VALUE_LENGTH]),
+        "headers_count": numbers(block.columns[RecordColumn.HEADERS_COUNT]),
+        "is_valid": of_batch(numbers(own[BatchColumn.CRC] == own[BatchColumn.CRC_COMPUTED])),
+        "control_record_type": same(pa.nulls(1)),
+        "coordinator_epoch": same(pa.nulls(1)),
+        "txn_state": of_batch(words_by_number(states[rows], STATES)),
+        "detail": same(pa.nulls(1)),
     }
     if options.show_payloads:
         assert block.payload is not None
@@ -223,7 +224,7 @@ def _record_table(
         columns["headers"] = header_lists(block.payload, block.columns)
     table = pa.RecordBatch.from_pydict(columns)
     wanted = options.overlapping(block.offsets, block.offsets)
-    return table if wanted.all() else table.filter(pa.array(wanted))
+    return table if wanted.all() else table.filter(numbers(wanted))
 
 
 def chunks_of(log: "ByteFile", file: DumpFile, options: DumpOptions) -> Iterator[tuple[list[list[int]], list[Damage], Any]]:

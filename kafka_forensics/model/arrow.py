@@ -1,0 +1,35 @@
+"""Numbers and words as Arrow's arrays.
+
+`pyarrow.array` asks pandas whether what it got is of pandas, and where that is installed loads it first, for a quarter of a second.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+def numbers(values: "NDArray[Any]", *, null: "NDArray[np.bool_] | None" = None) -> "pa.Array[Any]":
+    """Numbers or truths as they are in memory, which they share if they follow each other; those of `null` are null."""
+    count = len(values)
+    valid = None if null is None or not null.any() else _bits(~null)
+    if values.dtype == np.bool_:
+        return pa.Array.from_buffers(pa.bool_(), count, [valid, _bits(values)])
+    held: Any = np.ascontiguousarray(values)
+    return pa.Array.from_buffers(pa.from_numpy_dtype(values.dtype), count, [valid, pa.py_buffer(held)])
+
+
+def words(values: Sequence[str]) -> "pa.Array[Any]":
+    """Texts as an array of strings."""
+    held = [value.encode() for value in values]
+    ends: Any = np.cumsum([0, *map(len, held)], dtype=np.int32)
+    return pa.Array.from_buffers(pa.string(), len(held), [None, pa.py_buffer(ends), pa.py_buffer(b"".join(held))])
+
+
+def _bits(truths: "NDArray[np.bool_]") -> pa.Buffer:
+    packed: Any = np.packbits(truths, bitorder="little")
+    return pa.py_buffer(packed)
