@@ -32,7 +32,7 @@ from kafka_forensics.storage.archives import reading_order
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from kafka_forensics.parsers.log import DecodedBatch
+    from kafka_forensics.parsers.log import BatchHeader, DecodedBatch
     from kafka_forensics.storage.source import ByteFile, ByteSource
 
 
@@ -95,20 +95,35 @@ class Conditions:
                 may &= ~appended | (last < self.timestamp_end_ms) | unsure
         return may
 
-    def records(self, base_offset: int, columns: "NDArray[np.int64]") -> "NDArray[np.bool_]":
-        """Which records of a magic 2 batch, a (RECORD_COLUMNS, n) matrix, may fit by their offsets and sizes."""
+    def records(
+        self, header: "BatchHeader", window: bytes | memoryview | None, columns: "NDArray[np.int64]"
+    ) -> "NDArray[np.bool_]":
+        """Which records of a magic 2 batch, a (RECORD_COLUMNS, n) matrix whose positions count in `window`, may fit.
+
+        By their offsets, timestamps and sizes, and by what stands in their bytes; without a window nothing stands there.
+        """
         may = np.ones(columns.shape[1], np.bool_)
+        offsets = columns[RecordColumn.OFFSET_DELTA] + np.int64(header.base_offset)
         if self.offset_start is not None:
-            may &= columns[RecordColumn.OFFSET_DELTA] >= self.offset_start - base_offset
+            may &= offsets >= self.offset_start
         if self.offset_end is not None:
-            may &= columns[RecordColumn.OFFSET_DELTA] < self.offset_end - base_offset
+            may &= offsets < self.offset_end
+        if self.asks_time:
+            by_broker = header.attributes & TIMESTAMP_TYPE_MASK
+            deltas = columns[RecordColumn.TIMESTAMP_DELTA]
+            times = np.full_like(deltas, header.max_timestamp) if by_broker else deltas + np.int64(header.base_timestamp)
+            may &= times != NO_TIMESTAMP
+            if self.timestamp_start_ms is not None:
+                may &= times >= self.timestamp_start_ms
+            if self.timestamp_end_ms is not None:
+                may &= times < self.timestamp_end_ms
         if self.key is not None:
             may &= columns[RecordColumn.KEY_LENGTH] == len(self.key)
         if self.value_part is not None:
             may &= columns[RecordColumn.VALUE_LENGTH] >= len(self.value_part)
         if self.headers:
             may &= columns[RecordColumn.HEADERS_COUNT] > 0
-        return may
+        return may if window is None else _with_needles(window, columns, may, self.needles)
 
     def fits(self, record: Record) -> bool | None:
         """Whether a record of a batch that may hold a match is one; None if it is too large to be looked into."""
@@ -166,6 +181,20 @@ def holding(data: bytes, starts: Sequence[int], sizes: Sequence[int], needles: S
             at = starts[index + 1] - 1
         at = data.find(first, at + 1)
     return indexes
+
+
+def _with_needles(
+    window: bytes | memoryview, columns: "NDArray[np.int64]", may: "NDArray[np.bool_]", needles: Sequence[bytes]
+) -> "NDArray[np.bool_]":
+    """Those records of `may` in whose bytes all needles stand."""
+    rows = np.flatnonzero(may)
+    if not needles or not rows.size:
+        return may
+    starts, sizes = columns[RecordColumn.POSITION, rows], columns[RecordColumn.SIZE_IN_BYTES, rows]
+    low, high = int(starts[0]), int(starts[-1] + sizes[-1])
+    kept = np.zeros_like(may)
+    kept[rows[holding(bytes(window[low:high]), (starts - low).tolist(), sizes.tolist(), needles)]] = True
+    return kept
 
 
 def may_hold(decoded: "DecodedBatch", needles: Sequence[bytes]) -> bool:
@@ -443,10 +472,9 @@ class Search:
         self.damaged_places += bool(decoded.problems)
         if column[BatchColumn.ATTRIBUTES] & COMPRESSION_MASK and not may_hold(decoded, conditions.needles):
             return
-        base_offset = 0 if decoded.header is None else decoded.header.base_offset
         is_control = column[BatchColumn.MAGIC] >= 2 and bool(column[BatchColumn.ATTRIBUTES] & CONTROL_MASK)
         is_valid = column[BatchColumn.CRC] == column[BatchColumn.CRC_COMPUTED]
-        for record in decoded.iter_records(lambda columns: conditions.records(base_offset, columns)):
+        for record in decoded.iter_records(conditions.records):
             fits = conditions.fits(record)
             if fits is None:
                 reason = f"record at offset {record.offset} is too large to be looked into"

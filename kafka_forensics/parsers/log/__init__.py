@@ -7,6 +7,7 @@ from kafka_forensics.parsers.log.inspection import inspector
 from kafka_forensics.parsers.log.record_stream import PlainRecord, plain_records
 from kafka_forensics.parsers.log.records import (
     MAX_BATCH_BYTES,
+    BatchHeader,
     DecodedBatch,
     KeySampler,
     UnsignedVarintError,
@@ -20,6 +21,7 @@ from kafka_forensics.parsers.log.segment import SegmentReader, believed_to, find
 __all__ = [
     "HELD_BYTES",
     "MAX_BATCH_BYTES",
+    "BatchHeader",
     "DecodedBatch",
     "KeySampler",
     "PlainRecord",

@@ -101,7 +101,7 @@ _MASK64: Final = 2**64 - 1
 _LOG_APPEND_TIME: Final = TIMESTAMP_TYPES[1]
 
 Detail = dict[str, int | str | bool | list[int]]
-Chooser = Callable[["NDArray[np.int64]"], "NDArray[np.bool_]"]
+Chooser = Callable[["BatchHeader", bytes | memoryview | None, "NDArray[np.int64]"], "NDArray[np.bool_]"]
 
 
 class BatchHeader(NamedTuple):
@@ -169,14 +169,15 @@ class DecodedBatch:
     def iter_records(self, choose: "Chooser | None" = None) -> Iterator[Record]:
         """Every record that can be read, in order, decoded while it is asked for.
 
-        Of magic 2 only those that `choose(matrix)` marks, a boolean each of the (RECORD_COLUMNS, n) columns it is given.
+        Of magic 2 only those that `choose(header, window, matrix)` marks, a boolean each: of the (RECORD_COLUMNS, n) columns it is
+        given, whose positions count in `window`; None of one record too large to hold.
         """
         if self.legacy is not None:
             yield from self.legacy.iter_records()
         if self.header is None:
             return
         for window, columns in self.windows():
-            chosen = columns if choose is None else columns[:, choose(columns)]
+            chosen = columns if choose is None else columns[:, choose(self.header, window, columns)]
             for row in chosen.T.tolist():
                 yield _record(self.header, window, row)
 

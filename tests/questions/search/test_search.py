@@ -147,6 +147,23 @@ def test_every_record_that_fulfils_the_conditions_is_found_and_no_other(
     assert [row["offset"] for row in rows] == naive(log, asked)
 
 
+EXTREMES = [-(2**63), -(2**63) + 1, -1, 0, 1, 2**63 - 2, 2**63 - 1]
+
+
+@pytest.mark.parametrize("timestamp_type", ["CreateTime", "LogAppendTime"])
+@pytest.mark.parametrize("base_timestamp", EXTREMES)
+def test_numbers_that_no_broker_writes_are_compared_as_they_are_shown(base_timestamp: int, timestamp_type: str) -> None:
+    records = [RecordToWrite(b"k", b"v", timestamp_delta=delta) for delta in (0, 1, -1, 2**62, -(2**62))]
+    batch = write_batch(records, base_offset=9, base_timestamp=base_timestamp, timestamp_type=timestamp_type, max_timestamp=5)
+    decoded = record_parser.decode_batch(batch)
+    shown = list(decoded.iter_records())
+    assert len(shown) == len(records)
+    for start in (None, *EXTREMES):
+        for end in (None, *EXTREMES):
+            asked = Conditions(timestamp_start_ms=start, timestamp_end_ms=end, offset_start=10)
+            assert list(decoded.iter_records(asked.records)) == [record for record in shown if asked.fits(record)]
+
+
 def keyed(offset: int, key: bytes, **given: Any) -> bytes:
     return write_batch([RecordToWrite(key, b"v" * 90)], base_offset=offset, base_timestamp=BASE_TIMESTAMP + offset, **given)
 
