@@ -468,7 +468,7 @@ class Search:
 
     def _rows_of_batch(self, piece: _Piece, column: list[int], batch: bytes) -> Iterator[Row]:
         position, conditions = column[BatchColumn.POSITION], self.asked
-        decoded = decode_batch(batch, position=position)
+        decoded = decode_batch(batch, position=position, needles=conditions.needles)
         self.damaged_places += bool(decoded.problems)
         if column[BatchColumn.ATTRIBUTES] & COMPRESSION_MASK and not may_hold(decoded, conditions.needles):
             return

@@ -1,6 +1,6 @@
 """What is inside a batch: its records one by one, or whether they are right (DefaultRecordBatch, AbstractLegacyRecordBatch)."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -200,10 +200,11 @@ class DecodedBatch:
         return RecordStream(b"", iter(pieces), self.header.records_count).windows()
 
 
-def decode_batch(batch: bytes | memoryview, *, position: int = 0) -> DecodedBatch:
+def decode_batch(batch: bytes | memoryview, *, position: int = 0, needles: Sequence[bytes] = ()) -> DecodedBatch:
     """Open one whole batch of any magic that stands at byte `position` of its file. Any bytes give an answer.
 
-    The records are walked once here to find what is wrong; `problems` has at most one row, for the first fault.
+    The records are walked once here to find what is wrong; `problems` has at most one row, for the first fault. Of a compressed
+    batch of magic 2 whose payload is whole and does not hold all `needles` nothing is walked, and no record given.
     """
     view = memoryview(batch)
     if len(view) > _MAGIC_AT and (view[_MAGIC_AT] < 2 or view[_MAGIC_AT] > 127):
@@ -215,6 +216,9 @@ def decode_batch(batch: bytes | memoryview, *, position: int = 0) -> DecodedBatc
         return DecodedBatch(None, None, b"", 0, [broken])
     stored = view[RECORD_BATCH_OVERHEAD : header.batch_length + LOG_OVERHEAD]
     payload, rest, source = _open_payload(header, stored)
+    is_whole = source is not None and rest is None and source.problem is None
+    if is_whole and not all(needle in payload for needle in needles):
+        return DecodedBatch(header, None, b"", 0)
     records = RecordStream(payload, rest, header.records_count)
     records.check()
     for _ in rest or ():

@@ -279,9 +279,9 @@ def test_batches_that_cannot_hold_a_match_are_not_decoded(tmp_path: Path, monkey
     put_replica(tmp_path / "cluster", 1, b"".join(log))
     opened: list[int] = []
 
-    def spy(batch: bytes, *, position: int) -> Any:
+    def spy(batch: bytes, *, position: int, needles: list[bytes]) -> Any:
         opened.append(position)
-        return record_parser.decode_batch(batch, position=position)
+        return record_parser.decode_batch(batch, position=position, needles=needles)
 
     monkeypatch.setattr(finding, "decode_batch", spy)
     for asked, decoded in (
@@ -307,6 +307,16 @@ def test_a_record_in_a_damaged_batch_is_found_and_says_so(tmp_path: Path) -> Non
     assert [(row["offset"], row["is_valid"]) for row in rows if row["offset"] < 3] == [(0, True), (1, False), (2, True)]
     assert [row["offset"] for row in rows] == [0, 1, 2, 3, 5, 6]
     assert looked.damaged_places == 1
+
+
+def test_a_compressed_batch_whose_records_break_off_is_a_place_not_searched_only_where_a_match_could_be(tmp_path: Path) -> None:
+    records = [RecordToWrite(b"k", b"a needle"), RecordToWrite(b"k", b"more")]
+    broken = write_batch(records, base_offset=0, base_timestamp=BASE_TIMESTAMP, compression_type="zstd", records_count=3)
+    put_replica(tmp_path / "cluster", 1, broken)
+    for part, offsets, places_not_searched in ((b"needle", [0], 1), (b"elsewhere", [], 0)):
+        looked = search([str(tmp_path)], ScanOptions(), Conditions(value_part=part))
+        assert [dict(zip(FOUND_COLUMNS, row, strict=True))["offset"] for row in looked.rows()] == offsets
+        assert looked.damaged_places == places_not_searched
 
 
 def test_markers_and_old_formats_are_found(tmp_path: Path) -> None:
