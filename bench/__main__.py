@@ -11,7 +11,7 @@ from typing import Final
 
 from bench.limit import limit_seconds
 from bench.plans import many_plans
-from bench.records import exporting, listing, reading
+from bench.records import exporting, listing, reading, searching
 from bench.running import Run, run
 from bench.workloads import GIB, Workload, logs, make, make_many, make_producers, workloads
 from kafka_forensics.engine import local
@@ -80,11 +80,15 @@ def memory(workload: Workload, jobs: int) -> None:
 
 
 def records(workload: Workload, arguments: argparse.Namespace) -> None:
-    """Two tables and a line about records."""
+    """Three tables and a line about records."""
     print("| records listed | CPU s | s | peak MiB | kafka-dump-log CPU s | s | times faster |")
     print("|---|---:|---:|---:|---:|---:|---:|")
     for row in listing(workload, WORK, against_kafka=not arguments.no_kafka):
         print("| " + " | ".join(row) + " |", flush=True)
+    print("\n| records searched for | fitting | CPU s | s | start CPU s | inflating CPU s | (CPU - start) / inflating |")
+    print("|---|---:|---:|---:|---:|---:|---:|")
+    for row in searching(workload, WORK):
+        print(f"| {' | '.join(row)} |", flush=True)
     print("\n| records exported | CPU s | s | peak MiB | inflating CPU s | writing CPU s | CPU / both |")
     print("|---|---:|---:|---:|---:|---:|---:|")
     for row in exporting(workload, WORK, arguments.jobs):

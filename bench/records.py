@@ -4,6 +4,7 @@ The limit of an export is to inflate the same batches and to write the same colu
 """
 
 import shutil
+import subprocess
 import sys
 import time
 from collections.abc import Iterable, Iterator
@@ -49,6 +50,42 @@ def listing(workload: Workload, work: Path, *, against_kafka: bool) -> Iterator[
             yield [*row, "-", "-", "-"]
         else:
             yield [*row, f"{peer.cpu_seconds:.2f}", f"{peer.seconds:.2f}", f"{peer.seconds / ours.seconds:.1f}"]
+
+
+def searching(workload: Workload, work: Path) -> Iterator[list[str]]:
+    """Rows of a table: what is searched for, how many records fit, CPU and wall seconds, those of CPU that are spent on a file of
+    almost nothing, those of inflating every batch, and how many times these the rest of the search is."""
+    log_dir = make(workload, work)
+    files = logs(log_dir)
+    inflating = min(_inflating(files) for _ in range(2))
+    key, timestamp = _some_record(files[0])
+    nothing = work / "nothing" / "t-0"
+    nothing.mkdir(parents=True, exist_ok=True)
+    (nothing / f"{0:020d}.log").touch()
+    start = _best(_find(nothing.parent, "--key", "none"))
+    for how in (
+        ("--key", "not-there"),
+        ("--key", key),
+        ("--value-contains", "not there"),
+        ("--header", "not-there=1"),
+        ("--timestamp", timestamp),
+    ):
+        fitting = len(subprocess.run(_find(log_dir, *how), capture_output=True, check=True).stdout.splitlines()) - 1
+        ours = _best(_find(log_dir, *how))
+        ratio = (ours.cpu_seconds - start.cpu_seconds) / inflating
+        row = [f"`find {' '.join(how)}`", f"{fitting:,}", f"{ours.cpu_seconds:.2f}", f"{ours.seconds:.2f}"]
+        yield [*row, f"{start.cpu_seconds:.2f}", f"{inflating:.2f}", f"{ratio:.1f}"]
+
+
+def _find(log_dir: Path | str, *how: str) -> list[str]:
+    return [sys.executable, "-m", "kafka_forensics", "find", str(log_dir), *how, "--format", "tsv", "-q"]
+
+
+def _some_record(name: str) -> tuple[str, str]:
+    """Key and timestamp of a record in the middle of the first batches of a file."""
+    batch = next(iter(kafka_forensics.read_records(name)))
+    row = batch.slice(batch.num_rows // 2, 1).to_pylist()[0]
+    return row["key"].decode(), str(row["timestamp"])
 
 
 def exporting(workload: Workload, work: Path, jobs: int) -> Iterator[list[str]]:
