@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
+_LEAST_ROWS: Final = 64
+"""Of a matrix whose batch declares fewer records: its count may be a lie."""
 MAX_BAD_RECORDS: Final = 64
 """Bad records after which the rest of a batch is given up."""
 _VARINT_BYTES: Final = 10
@@ -77,7 +79,8 @@ class RecordStream:
 
         The matrix is used again for the next window.
         """
-        return self._walk(np.empty((RECORD_COLUMNS, RECORD_ROWS), np.int64), 1)
+        rows = min(max(self._count, _LEAST_ROWS), RECORD_ROWS)
+        return self._walk(np.empty((RECORD_COLUMNS, rows), np.int64), 1)
 
     def _walk(self, out: "NDArray[np.int64]", step: int) -> Iterator[tuple[bytes | memoryview | None, "NDArray[np.int64]"]]:
         passing = self._bytes
