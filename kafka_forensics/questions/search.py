@@ -470,7 +470,7 @@ class Search:
         position, conditions = column[BatchColumn.POSITION], self.asked
         decoded = decode_batch(batch, position=position, needles=conditions.needles)
         self.damaged_places += bool(decoded.problems)
-        if column[BatchColumn.ATTRIBUTES] & COMPRESSION_MASK and not may_hold(decoded, conditions.needles):
+        if decoded.legacy is not None and decoded.legacy.is_wrapper and not may_hold(decoded, conditions.needles):
             return
         is_control = column[BatchColumn.MAGIC] >= 2 and bool(column[BatchColumn.ATTRIBUTES] & CONTROL_MASK)
         is_valid = column[BatchColumn.CRC] == column[BatchColumn.CRC_COMPUTED]
