@@ -427,11 +427,10 @@ class _Reading:
     rank: int
 
 
-def _rank(directory: LogDirectory, *, link: bool) -> int:
-    """A log directory's own before a link in one, and both before folders without small files and directories given alone."""
-    if is_alone(directory):
-        return 4
-    return (0 if directory.entries else 2) + link
+def _rank(directory: LogDirectory) -> int:
+    """A log directory's own before a link in one (whose rank is one more), and both before folders without small files and
+    directories given alone."""
+    return 4 if is_alone(directory) else 0 if directory.entries else 2
 
 
 def _partition_places(opened: list[OpenedPath]) -> tuple[dict[object, _Reading], dict[object, _Reading]]:
@@ -440,27 +439,28 @@ def _partition_places(opened: list[OpenedPath]) -> tuple[dict[object, _Reading],
     alone: dict[object, _Reading] = {}
     for opened_path in opened:
         for directory in opened_path.found.log_directories:
+            places, rank = alone if is_alone(directory) else held, _rank(directory)
             for part in directory.partitions:
-                places = alone if is_alone(directory) else held
-                reading = _Reading(typed_path(opened_path.source, part.path), _rank(directory, link=_is_link(part.entry)))
+                reading = _Reading(typed_path(opened_path.source, part.path), rank + _is_link(part.entry))
                 _take(places, _key(opened_path, part.entry), reading)
     return held, alone
 
 
 def _log_places(opened: list[OpenedPath], held: dict[object, _Reading]) -> dict[object, _Reading]:
     """By what name each `.log` file is read to which a link leads; those in directories that are not read here left out."""
-    every: list[tuple[OpenedPath, LogDirectory, Entry]] = []
+    every: list[tuple[OpenedPath, int, Entry]] = []
     for opened_path in opened:
         for directory in opened_path.found.log_directories:
+            rank = _rank(directory)
             for part in directory.partitions:
                 reading = held.get(_key(opened_path, part.entry))
                 if reading is None or reading.place == typed_path(opened_path.source, part.path):
-                    every += [(opened_path, directory, entry) for entry in _logs(part)]
+                    every += [(opened_path, rank, entry) for entry in _logs(part)]
     linked = {_key(opened_path, entry) for opened_path, _, entry in every if _is_link(entry)}
     readings: dict[object, _Reading] = {}
-    for opened_path, directory, entry in every if linked else ():
+    for opened_path, rank, entry in every if linked else ():
         if (key := _key(opened_path, entry)) in linked:
-            _take(readings, key, _Reading(typed_path(opened_path.source, entry.path), _rank(directory, link=_is_link(entry))))
+            _take(readings, key, _Reading(typed_path(opened_path.source, entry.path), rank + _is_link(entry)))
     return readings
 
 

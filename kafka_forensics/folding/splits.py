@@ -1,6 +1,6 @@
 """Splits: (segment, byte range beginning at a batch). A pure function of the files, so any attempt gives the same."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Final
@@ -80,12 +80,14 @@ def numbered_range(
 
 
 def _points(
-    plan: ReplicaPlan, segment: SegmentFiles, numbers: Iterable[int], split_bytes: int, hints: "NDArray[np.int64] | None" = None
+    plan: ReplicaPlan, segment: SegmentFiles, numbers: Sequence[int], split_bytes: int, hints: "NDArray[np.int64] | None" = None
 ) -> Iterator[int]:
     """Where the splits of these numbers begin, at batches: from the index, verified, or by searching. No point depends on another.
 
     A number near which no batch is found gives nothing. Without `hints`, the index is read for them.
     """
+    if not numbers:
+        return
     assert segment.log is not None
     source = plan.log_dir.source
     try:

@@ -254,10 +254,10 @@ class LocalSource:
     def list(self, path: str = "") -> list[Entry]:
         """Entries directly below directory `path`, sorted by name; none for a root that is a file. Raises SourceError."""
         entries, links = [], []
-        with self._reasons(path), self._at(path) as place:
+        with _Reasons(path), self._at(path) as place:
             if not path and not stat.S_ISDIR(place.info.st_mode):
                 return []
-            descriptor = place.opened(_LIST_FLAGS)
+            descriptor, _ = place.opened(_LIST_FLAGS)
             try:
                 with os.scandir(descriptor) as scanned:
                     for item in scanned:
@@ -278,7 +278,7 @@ class LocalSource:
 
     def stat(self, path: str) -> Entry:
         """The entry at `path` ("" is the root); of a link that is followed, what is there. Raises SourceError if there is none."""
-        with self._reasons(path):
+        with _Reasons(path):
             try:
                 with self._at(path) as place:
                     return _entry(path, place.info, place.target)
@@ -291,17 +291,12 @@ class LocalSource:
         """Open regular file `path` ("" is a root that is a file). Raises SourceError for anything else."""
         if path in self.refused:
             raise SourceError(path, self.refused[path])
-        with self._reasons(path), self._at(path) as place:
+        with _Reasons(path), self._at(path) as place:
             _require_regular(place.info)
-            descriptor = place.opened(_FILE_FLAGS)
-        try:
-            with self._reasons(path):
-                info = os.fstat(descriptor)
-                _require_regular(info)
-        except SourceError:
-            os.close(descriptor)
-            raise
-        return _LocalFile(descriptor, path, info.st_size)
+            descriptor, info = place.opened(_FILE_FLAGS)
+            file = _LocalFile(descriptor, path, info.st_size)
+            _require_regular(info)
+            return file
 
     def _linked(self, path: str) -> Entry | None:
         """The entry of a link that was listed; None if it is gone."""
@@ -309,16 +304,6 @@ class LocalSource:
             return self.stat(path)
         except SourceError:
             return None
-
-    @contextmanager
-    def _reasons(self, path: str) -> Iterator[None]:
-        """Turn the system's errors about `path`, and links that are not followed, into SourceError."""
-        try:
-            yield
-        except OSError as error:
-            raise SourceError(path, _reason(error)) from error
-        except LinkError as error:
-            raise SourceError(path, _not_followed(error.reason)) from error
 
     @contextmanager
     def _at(self, path: str) -> "Iterator[_Place]":
@@ -359,14 +344,32 @@ class _Place:
     target: str | None = None
     """Where links have led."""
 
-    def opened(self, flags: int) -> int:
-        """A descriptor of what is there. Raises OSError, also if that is no more what it was where that matters."""
+    def opened(self, flags: int) -> tuple[int, os.stat_result]:
+        """A descriptor of what is there, and its status. Raises OSError, also if that is no more what it was where that matters."""
         descriptor = _open(self.name, flags, self.descriptor)
         info = os.fstat(descriptor)
         if self.expected is not None and self.expected != (info.st_dev, info.st_ino):
             os.close(descriptor)
             raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
-        return descriptor
+        return descriptor, info
+
+
+class _Reasons:
+    """Turns the system's errors about `path`, and links that are not followed, into SourceError."""
+
+    __slots__ = ("_path",)
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if isinstance(error, OSError):
+            raise SourceError(self._path, _reason(error)) from error
+        if isinstance(error, LinkError):
+            raise SourceError(self._path, _not_followed(error.reason)) from error
 
 
 def _plain(root: str, parts: list[str]) -> int | None:

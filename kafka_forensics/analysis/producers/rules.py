@@ -6,6 +6,7 @@ they are (`heads`), and judged when the left side is known. Sequence numbers for
 """
 
 import secrets
+from functools import cache
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -72,6 +73,12 @@ def fill_slots(rows: "NDArray[np.int64]", slots: "NDArray[np.int64]", keys: "NDA
         slots[slot] = row
 
 
+@cache
+def _keys() -> tuple[int, int]:
+    """Of the hashes of this process, so that no file can hold producer ids that fall together."""
+    return 1 + secrets.randbelow(2**30), 1 + secrets.randbelow(2**30)
+
+
 class ProducerTable:
     """`rows` (capacity, width) int64, zeros where unused, column 0 the producer id; `used[0]` rows are taken.
 
@@ -81,7 +88,7 @@ class ProducerTable:
     def __init__(self, width: int, counters: int = 0) -> None:
         self.rows: NDArray[np.int64] = np.zeros((_FIRST_CAPACITY, width), np.int64)
         self.slots: NDArray[np.int64] = np.full(_FIRST_CAPACITY * _SLOTS_PER_ROW, -1, np.int64)
-        self.keys: NDArray[np.int64] = np.array([1 + secrets.randbelow(2**30), 1 + secrets.randbelow(2**30)], np.int64)
+        self.keys: NDArray[np.int64] = np.array(_keys(), np.int64)
         self.used: NDArray[np.int64] = np.zeros(1 + counters, np.int64)
 
     def __len__(self) -> int:

@@ -317,6 +317,8 @@ class TransactionsFold:
         """What the first marker of each producer ended, nothing being left of us, unless `settle` took it; rows as the kernel
         finds them."""
         table = self._table.taken()
+        if not len(table):
+            return np.empty((0, rules.FOUND_WIDTH), np.int64)
         ended = table[table[:, rules.MARKED] == 1]
         marker, lead = ended[:, rules.MARKER :], ended[:, rules.LEAD :]
         is_open = lead[:, rules.OPEN] != 0
@@ -332,6 +334,8 @@ class TransactionsFold:
 
     def counts(self) -> TransactionCounts:
         """Transactions with data in this log, by how they ended; none is known to hang from one partition alone."""
+        if self._is_empty:
+            return TransactionCounts(0, 0, 0)
         leads = self._lead_endings()
         kinds = leads[leads[:, 8] >= 0, 2]
         used = self._table.used
@@ -355,6 +359,8 @@ class TransactionsFold:
 
     def open_transactions(self, limit: int | None = None) -> list[OpenTransaction]:
         """Open transactions in the order of their first offsets, at most the first `limit`."""
+        if self._is_empty:
+            return []
         producers, blocks = self._open_blocks()
         if limit is not None and len(blocks) > limit:
             oldest = np.argpartition(blocks[:, rules.FIRST_OFFSET], limit)[:limit]
@@ -396,10 +402,17 @@ class TransactionsFold:
         """First offset that read_committed readers may not yet read: of the oldest transaction that is open or whose marker is not
         below the high watermark, else the high watermark (the log's end if that is unknown)."""
         limit = log_end_offset if high_watermark is None else min(high_watermark, log_end_offset)
+        if self._is_empty:
+            return limit
         ended = np.concatenate((self._ended.rows, self._lead_endings()))
         unstable = ended[(ended[:, 4] >= limit) & (ended[:, 8] >= 0), 8]
         blocks = self._open_blocks()[1]
         return int(min(unstable.min(initial=limit), blocks[:, rules.FIRST_OFFSET].min(initial=limit)))
+
+    @property
+    def _is_empty(self) -> bool:
+        """Whether no transactional batch or marker was met, and so none forgotten, as in nearly all logs."""
+        return not len(self._table) and not self._ended.count and not self._table.used.any()
 
     def ended(self) -> "NDArray[np.int64]":
         """The last transactions with data that a marker ended, in file order, rows as the kernels find them."""

@@ -5,7 +5,8 @@ batch is the next header that proves itself by its CRC (`damage`).
 """
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Final
+from functools import cache
+from typing import TYPE_CHECKING, Final, cast
 
 import numpy as np
 
@@ -80,8 +81,8 @@ class SegmentReader:
         window = self._window
         position = self._chunk_start = start
         needed = 61
-        if end is not None and isinstance(window.file, RangeReader):
-            window.file.will_read(start, end)
+        if end is not None and _reads_ranges(type(window.file)):
+            cast(RangeReader, window.file).will_read(start, end)
         end = window.size if end is None else end
         while True:
             window.move(position, needed)
@@ -168,6 +169,12 @@ def find_batch(file: "ByteFile", start: int, end: int, base_offset: int) -> int 
     trouble.legacy = window.move(0, 17) < 17 or int(window.buffer[16]) < 2
     position, _, _ = trouble.next_batch(start, end)
     return position if 0 <= position < end else None
+
+
+@cache
+def _reads_ranges(kind: type) -> bool:
+    """Whether files of this class want to know what will be read; asked once, as protocols are slow to compare."""
+    return issubclass(kind, RangeReader)
 
 
 _SKIPPED: Final = frozenset({"SEG_ZERO_TAIL", "BUDGET_EXCEEDED"})
