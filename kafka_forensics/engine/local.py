@@ -1,24 +1,33 @@
-"""The local engine: this machine's cores, no Java. Threads, because kernels and reads hold no interpreter lock."""
+"""The local engine: this machine's cores, no Java.
 
-from collections.abc import Callable, Iterator
+Threads, because kernels and reads hold no interpreter lock; but for many small partitions, which cost little else, processes.
+"""
+
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from heapq import merge
 from itertools import groupby, takewhile
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from kafka_forensics.analysis.internal_topics import Witnesses
 from kafka_forensics.compiled import use_compiled, using_compiled, worth_compiling
+from kafka_forensics.engine.processes import can_fork, forked
+from kafka_forensics.engine.serialization import pack, unpack
+from kafka_forensics.engine.task_values import Noticed, TopicPartition, notice
+from kafka_forensics.engine.work_plan import packed
 from kafka_forensics.evidence.inputs import Inputs, ReplicaPlan, gather
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.folding.fold_split import Folded, Folding, Merged, Pause, RecentIndexes, fold_split, merge_replica
 from kafka_forensics.folding.prefetch import LARGE, ROOM, Walk, in_order, never
 from kafka_forensics.folding.splits import Split, splits_of
 from kafka_forensics.judging.recovery import lone_leftovers
-from kafka_forensics.judging.scanning import Look, Scan, digest_key, judged
+from kafka_forensics.judging.scanning import Look, PartitionAnswer, Scan, digest_key, judged
 from kafka_forensics.model.results import ScanResult
 from kafka_forensics.rereading.misplaced import with_right_offsets
 from kafka_forensics.storage.archives import reading_order
+from kafka_forensics.storage.local import LocalSource
 from kafka_forensics.witnesses.witnesses import read_witnesses
 
 if TYPE_CHECKING:
@@ -29,6 +38,19 @@ if TYPE_CHECKING:
 
 Progress = Callable[[int, int], None]
 """Called as `progress(bytes_done, bytes_total)`, from one thread."""
+Answer = TypeVar("Answer")
+Answering = Callable[[TopicPartition, Iterable[tuple[Scan, Merged]]], Answer]
+"""Answers about a partition from all its replicas."""
+
+_Planned = tuple[Scan, ReplicaPlan]
+_Part = tuple[TopicPartition, list[_Planned]]
+
+SMALL_BYTES: Final = 16 << 20
+"""Of the logs of a small partition's replicas together."""
+MANY: Final = 512
+"""Replicas of small partitions that are worth copies of this process."""
+ERRAND_REPLICAS: Final = 192
+"""Replicas that one of them is given at once: a tenth of a second."""
 
 
 def scan(paths: list[str], options: ScanOptions, progress: Progress | None = None) -> ScanResult:
@@ -43,21 +65,91 @@ def scan_inputs(
     look: Look | None = None,
     witnesses: Witnesses | None = None,
 ) -> ScanResult:
-    """Scan what was gathered; `look` is shown every partition. `witnesses` are read unless they have been already."""
+    """Scan what was gathered; `look` is shown every partition, in this process; `witnesses` are read unless they have been."""
     use_compiled(worth_compiling(max(sum(plan.bytes for plan in plans) for plans in (inputs.replicas, inputs.internal))))
     running = Scan("local", inputs, options, read_witnesses(inputs) if witnesses is None else witnesses)
     running.findings += lone_leftovers(inputs)
     key = digest_key()
-    for _, of_partition in groupby(folded_replicas([running], key, options.jobs, progress), key=partition_of):
-        merged = with_right_offsets([merged_replica for _, merged_replica in of_partition], key, deep=running.deep)
-        running.take(judged(merged, key, options, look))
+
+    def answer(_partition: TopicPartition, folded: Iterable[tuple[Scan, Merged]]) -> PartitionAnswer:
+        merged = with_right_offsets([replica for _, replica in folded], key, deep=running.deep)
+        return judged(merged, key, options, look)
+
+    for partition_answer in answers_in_order([running], key, options.jobs, answer, progress, here=look is not None):
+        running.take(partition_answer)
     return running.finish()
 
 
-def partition_of(folded: tuple[Scan, Merged]) -> tuple[str, int]:
-    """Topic and partition of a replica."""
-    context = folded[1][0].context
-    return context.topic, context.partition
+def answers_in_order(
+    runs: list[Scan],
+    key: "NDArray[np.int64]",
+    jobs: int,
+    answer: Answering[Answer],
+    progress: Progress | None = None,
+    *,
+    here: bool = False,
+) -> Iterator[Answer]:
+    """What `answer` says of every partition of these scans, by topic and partition.
+
+    It is given the replicas folded and whole, by scan; digests of all that were folded with one `key` can be compared. Many small
+    partitions are answered by copies of this process: their answers must be serializable, and nothing else that is done there is
+    known here. Unless all is to be answered `here`.
+    """
+    every = list(merge(*([(running, plan) for plan in running.inputs.replicas] for running in runs), key=_partition))
+    parts = [(partition, list(of_partition)) for partition, of_partition in groupby(every, key=_partition)]
+    report = _Report(progress, sum(running.bytes_total for running in runs))
+    small = [part for part in parts if _is_small(part)] if jobs > 1 and not here and can_fork() else []
+    if sum(len(planned) for _, planned in small) < MANY:
+        yield from _answers_here(parts, key, jobs, answer, report)
+        return
+    by_copies = _answers_apart(runs, small, key, jobs, answer, report)
+    by_threads = _answers_here([part for part in parts if not _is_small(part)], key, jobs, answer, report)
+    with closing(by_copies), closing(by_threads):
+        for part in parts:
+            yield next(by_copies if _is_small(part) else by_threads)
+
+
+def _answers_here(
+    parts: list[_Part], key: "NDArray[np.int64]", jobs: int, answer: Answering[Answer], report: "_Report"
+) -> Generator[Answer, None, None]:
+    """Answers about partitions by this process."""
+    every = [planned for _, of_partition in parts for planned in of_partition]
+    for partition, folded in groupby(_folded_replicas(every, key, jobs, report), key=_partition_of):
+        yield answer(partition, folded)
+
+
+def _is_small(part: _Part) -> bool:
+    """Whether most of what the partition costs is not its bytes; and whether copies of a process can read its files, too."""
+    plans = [plan for _, plan in part[1]]
+    return sum(plan.bytes for plan in plans) <= SMALL_BYTES and all(isinstance(plan.log_dir.source, LocalSource) for plan in plans)
+
+
+def _answers_apart(
+    runs: list[Scan], parts: list[_Part], key: "NDArray[np.int64]", jobs: int, answer: Answering[Answer], report: "_Report"
+) -> Generator[Answer, None, None]:
+    """Answers about partitions by copies of this process."""
+    errands = [parts[:1], *packed(((part, len(part[1])) for part in parts[1:]), ERRAND_REPLICAS)]
+    silent = _Report(None, 0)
+
+    def errand(number: int) -> bytes:
+        inputs = [running.inputs for running in runs]
+        before = [(len(run.incomplete), len(run.inputs.incomplete), run.inputs.manifest.count) for run in runs]
+        answers = list(_answers_here(errands[number], key, 1, answer, silent))
+        gaps = [running.incomplete[count:] for running, (count, _, _) in zip(runs, before, strict=True)]
+        seen = [
+            Noticed(of_run.manifest.files(files), of_run.incomplete[count:])
+            for of_run, (_, count, files) in zip(inputs, before, strict=True)
+        ]
+        return pack((answers, gaps, seen))
+
+    by_name = {source.name: source for running in runs for source in running.inputs.sources}
+    for done, packed_answers in zip(errands, forked(errand, len(errands), jobs), strict=True):
+        answers, gaps, seen = unpack(packed_answers, lambda name, _: by_name[name])
+        for running, gaps_of_run, seen_by_run in zip(runs, gaps, seen, strict=True):
+            running.incomplete += gaps_of_run
+            notice(running.inputs, seen_by_run)
+        report.read(sum(plan.bytes for _, planned in done for _, plan in planned))
+        yield from answers
 
 
 @dataclass(slots=True)
@@ -70,23 +162,22 @@ class _Report:
 
     def folded(self, running: Scan, folded_split: Folded) -> None:
         """Count a split, or a stretch of one, that is merged."""
-        self.done += folded_split.split.end - folded_split.split.start
         if folded_split.incomplete is not None:
             running.incomplete.append(folded_split.incomplete)
+        self.read(folded_split.split.end - folded_split.split.start)
+
+    def read(self, size_in_bytes: int) -> None:
+        """Count bytes of log that need not be read any more."""
+        self.done += size_in_bytes
         if self.progress is not None:
             self.progress(self.done, self.total)
 
 
-def folded_replicas(
-    runs: list[Scan], key: "NDArray[np.int64]", jobs: int, progress: Progress | None = None
+def _folded_replicas(
+    every: "list[_Planned]", key: "NDArray[np.int64]", jobs: int, report: _Report
 ) -> Iterator[tuple[Scan, Merged]]:
-    """Every replica of these scans, folded and whole, by topic, partition and scan; splits of later ones are folded meanwhile.
-
-    Digests of replicas that were folded with one `key` can be compared, whichever scan they are of.
-    """
-    every = list(merge(*([(running, plan) for plan in running.inputs.replicas] for running in runs), key=_planned))
+    """Every one of these replicas, folded and whole, in order; splits of later ones are folded meanwhile."""
     plans = [plan for _, plan in every]
-    report = _Report(progress, sum(running.bytes_total for running in runs))
     recent = RecentIndexes()
 
     def fold(split: Split, pause: Pause) -> Iterator[Folded]:
@@ -113,8 +204,12 @@ def folded_replicas(
         yield running, (plan, *whole)
 
 
-def _planned(planned: tuple[Scan, ReplicaPlan]) -> tuple[str, int]:
+def _partition(planned: _Planned) -> TopicPartition:
     return planned[1].context.topic, planned[1].context.partition
+
+
+def _partition_of(folded: tuple[Scan, Merged]) -> TopicPartition:
+    return _partition((folded[0], folded[1][0]))
 
 
 def _fold_packed(plans: list[ReplicaPlan], fold: Walk) -> dict[Split, list[Folded]]:

@@ -171,6 +171,13 @@ def noticed(inputs: Inputs) -> Noticed:
     return Noticed(inputs.manifest.files(), [*inputs.incomplete, *broken])
 
 
+def notice(inputs: Inputs, seen: Noticed) -> None:
+    """Remember here what was noticed elsewhere."""
+    inputs.incomplete += seen.incomplete
+    for source, entry in seen.files:
+        inputs.manifest.record(source, entry)
+
+
 EDGES_FIRST: Final = 1 << 62
 
 

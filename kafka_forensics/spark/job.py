@@ -16,7 +16,7 @@ from kafka_forensics import json_document
 from kafka_forensics.analysis.internal_topics import Witnesses
 from kafka_forensics.compiled import worth_compiling
 from kafka_forensics.engine.serialization import pack, unpack
-from kafka_forensics.engine.task_values import Common, Noticed, Slice, SliceAnswer, StretchRow, WitnessAnswer, slices, surroundings
+from kafka_forensics.engine.task_values import Common, Slice, SliceAnswer, StretchRow, WitnessAnswer, notice, slices, surroundings
 from kafka_forensics.engine.tasks import fold, judge, tell_witnesses
 from kafka_forensics.engine.work_plan import fold_works, witness_work
 from kafka_forensics.errors import ForensicsError, UsageError
@@ -242,13 +242,6 @@ def unpacked(inputs: Inputs, packed: "pa.BinaryScalar") -> Any:
     """A value that came back, an Arrow scalar; its sources are those that are open here."""
     by_name = {source.name: source for source in inputs.sources}
     return unpack(packed.as_py(), lambda name, _: by_name[name])
-
-
-def notice(inputs: Inputs, seen: Noticed) -> None:
-    """Remember here what was noticed there."""
-    inputs.incomplete += seen.incomplete
-    for source, entry in seen.files:
-        inputs.manifest.record(source, entry)
 
 
 def _tell(common: bytes, attempts: int, batches: Batches) -> Batches:

@@ -273,10 +273,15 @@ class Manifest:
         with self._lock:
             return sorted((path, entry) for path, (_, entry) in self._seen.items())
 
-    def files(self) -> list[tuple[ByteSource, Entry]]:
-        """What to hand to `record` elsewhere, so that the same files are known there."""
+    @property
+    def count(self) -> int:
+        """Files recorded."""
+        return len(self._seen)
+
+    def files(self, first: int = 0) -> list[tuple[ByteSource, Entry]]:
+        """What to hand to `record` elsewhere, so that the same files are known there; of those after the `first` ones recorded."""
         with self._lock:
-            return [file for _, file in sorted(self._seen.items(), key=lambda item: item[0])]
+            return [file for _, file in sorted(islice(self._seen.items(), first, None), key=lambda item: item[0])]
 
     def changes(self) -> list[tuple[str, Entry, Entry | None]]:
         """(path, entry at first sight, entry now or None if it is gone) of every file that changed, sorted by path."""

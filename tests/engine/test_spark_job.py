@@ -11,7 +11,7 @@ from pyspark.errors import PySparkException
 from kafka_forensics import __version__
 from kafka_forensics.engine import local
 from kafka_forensics.engine.serialization import pack
-from kafka_forensics.engine.task_values import Noticed, StretchRow, slices
+from kafka_forensics.engine.task_values import Noticed, StretchRow, notice, slices
 from kafka_forensics.errors import ForensicsError, UsageError
 from kafka_forensics.evidence.inputs import Inputs, gather
 from kafka_forensics.evidence.options import ScanOptions
@@ -209,7 +209,7 @@ def test_what_was_noticed_there_is_remembered_here(tmp_path: Path) -> None:
     inputs = Inputs()
     source = gather([str(put_replica(tmp_path, 1, b"".join(log(2))))], ScanOptions()).sources[0]
     entry = source.stat("meta.properties")
-    job.notice(inputs, Noticed([(source, entry)], [Incomplete("a", "b")]))
+    notice(inputs, Noticed([(source, entry)], [Incomplete("a", "b")]))
     assert inputs.incomplete == [Incomplete("a", "b")]
     assert inputs.manifest.files() == [(source, entry)]
 

@@ -10,7 +10,7 @@ from kafka_forensics.compiled import worth_compiling
 from kafka_forensics.engine import local
 from kafka_forensics.engine.key_tasks import KeyRows, QuestionsUnderWay, read_keys, sweep_keys
 from kafka_forensics.engine.serialization import pack, unpack
-from kafka_forensics.engine.task_values import Common, Slice, SliceAnswer, StretchRow, WitnessAnswer, slices, surroundings
+from kafka_forensics.engine.task_values import Common, Slice, SliceAnswer, StretchRow, WitnessAnswer, notice, slices, surroundings
 from kafka_forensics.engine.tasks import fold, judge, tell_witnesses
 from kafka_forensics.engine.work_plan import fold_works, witness_work
 from kafka_forensics.evidence.inputs import Inputs, gather
@@ -71,9 +71,7 @@ def scan_inputs(inputs: Inputs, options: ScanOptions, sizes: Sizes) -> ScanResul
         if answer.questions:
             under_way = QuestionsUnderWay([(one.replicas, question) for question in answer.questions])
             answer = judged(number, replace(one, keys=answered(packed, under_way, sizes.work_bytes, order)))
-        for source, entry in answer.noticed.files:
-            inputs.manifest.record(source, entry)
-        inputs.incomplete += answer.noticed.incomplete
+        notice(inputs, answer.noticed)
         running.incomplete += answer.incomplete
         running.findings += answer.lone
         if answer.answer is not None:

@@ -82,7 +82,7 @@ class SegmentReader:
         position = self._chunk_start = start
         needed = 61
         if end is not None and _reads_ranges(type(window.file)):
-            cast(RangeReader, window.file).will_read(start, end)
+            cast("RangeReader", window.file).will_read(start, end)
         end = window.size if end is None else end
         while True:
             window.move(position, needed)

@@ -3,26 +3,27 @@
 import logging
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import groupby, pairwise
+from itertools import pairwise
 from typing import Final
 
 from kafka_forensics.analysis.catalogue import on_premises
 from kafka_forensics.analysis.internal_topics import Witnesses
 from kafka_forensics.compiled import use_compiled, worth_compiling
-from kafka_forensics.engine.local import Progress, folded_replicas, partition_of
+from kafka_forensics.engine.local import Progress, answers_in_order
+from kafka_forensics.engine.task_values import TopicPartition
 from kafka_forensics.errors import SourceError, UsageError, perhaps_meant
 from kafka_forensics.evidence.inputs import Inputs, gather
 from kafka_forensics.evidence.options import ScanOptions, listed, require_match, without_secrets
 from kafka_forensics.evidence.paths import StrangerError, split_name
 from kafka_forensics.folding.fold_split import Merged
 from kafka_forensics.judging.recovery import lone_leftovers
-from kafka_forensics.judging.scanning import Scan, digest_key, judged
+from kafka_forensics.judging.scanning import PartitionAnswer, Scan, digest_key, judged
 from kafka_forensics.model.changes import Change, ChangeKind, SnapshotsResult
 from kafka_forensics.model.findings import Confidence, Finding, Severity
-from kafka_forensics.model.results import Incomplete, PartitionSummary, ScanResult
-from kafka_forensics.questions.changes.partition import At, Disks, Words, disks_of, partition_changes
+from kafka_forensics.model.results import Incomplete, ScanResult
+from kafka_forensics.questions.changes.partition import At, Disks, PartitionChanges, Words, disks_of, partition_changes
 from kafka_forensics.rereading.misplaced import with_right_offsets
 from kafka_forensics.storage.open import ARCHIVES, OTHER_CONTAINERS, located, open_source
 from kafka_forensics.storage.source import ByteSource, Entry, EntryKind
@@ -30,6 +31,9 @@ from kafka_forensics.witnesses.witnesses import read_witnesses
 
 Given = str | Sequence[str] | Mapping[str, str | Sequence[str]]
 """A folder of snapshots; several snapshots, each a path that may be `NAME=PATH`; or the paths of each by its name."""
+
+_PartitionOverTime = tuple[list[PartitionAnswer | None], PartitionChanges]
+"""An answer for each snapshot, None where it has nothing, and the changes between them."""
 
 _DIGITS: Final = re.compile("([0-9]+)")
 
@@ -297,30 +301,30 @@ def compared(gathered: Mapping[str, Inputs], options: ScanOptions, progress: Pro
     rows: list[Change] = []
     findings: list[Finding] = []
     incomplete: list[Incomplete] = []
-    runs = [snapshot.running for snapshot in snapshots]
-    for (topic, partition), folded in groupby(folded_replicas(runs, key, options.jobs, progress), key=partition_of):
+
+    def answer(partition: TopicPartition, folded: Iterable[tuple[Scan, Merged]]) -> _PartitionOverTime:
         merged: dict[int, list[Merged]] = {}
         for running, replica in folded:
             merged.setdefault(id(running), []).append(replica)
-        times = []
+        answers, times = list[PartitionAnswer | None](), []
         for snapshot in snapshots:
-            mine, summary = merged.get(id(snapshot.running), []), None
-            if mine:
-                mine = with_right_offsets(mine, key, deep=snapshot.running.deep)
-                answer = judged(mine, key, options)
-                snapshot.running.take(answer)
-                summary = answer.result.summary
-            times.append(_at(snapshot, topic, partition, mine, summary))
-        between = partition_changes(times, key)
+            mine = merged.get(id(snapshot.running), [])
+            mine = with_right_offsets(mine, key, deep=snapshot.running.deep) if mine else []
+            answers.append(judged(mine, key, options) if mine else None)
+            summary = None if answers[-1] is None else answers[-1].result.summary
+            times.append(At(snapshot.disks, snapshot.words.of(*partition), mine, summary, snapshot.inputs.evidence))
+        return answers, partition_changes(times, key)
+
+    runs = [snapshot.running for snapshot in snapshots]
+    for answers, between in answers_in_order(runs, key, options.jobs, answer, progress):
+        for snapshot, of_snapshot in zip(snapshots, answers, strict=True):
+            if of_snapshot is not None:
+                snapshot.running.take(of_snapshot)
         rows += between.changes
         findings += between.findings
         incomplete += between.incomplete
     scans = {snapshot.name: snapshot.running.finish() for snapshot in snapshots}
     return ComparedSnapshots(finished(scans, rows, findings, incomplete, gathered), snapshots)
-
-
-def _at(snapshot: Snapshot, topic: str, partition: int, merged: list[Merged], summary: PartitionSummary | None) -> At:
-    return At(snapshot.disks, snapshot.words.of(topic, partition), merged, summary, snapshot.inputs.evidence)
 
 
 def finished(

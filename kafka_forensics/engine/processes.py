@@ -1,0 +1,127 @@
+"""Work on copies of this process: for what is Python's own time, which holds one core however many threads there are.
+
+A copy is forked, so it has all that was read and loaded, and what it answers comes back as bytes. It ends with the process it is
+of, whatever ends that; where copies end before their time, for want of memory maybe, their work is done here.
+"""
+
+import ctypes
+import gc
+import logging
+import multiprocessing
+import os
+import signal
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection, wait
+from typing import TYPE_CHECKING, Final, cast
+
+if TYPE_CHECKING:
+    from multiprocessing.context import ForkProcess
+
+Errand = Callable[[int], bytes]
+"""Does the work of a number."""
+
+_AHEAD: Final = 8
+"""Errands for each copy that may be dealt out before the first of them is answered."""
+_AT_HAND: Final = 2
+"""Errands that a copy has at once, so that it need not wait for the next."""
+_PR_SET_PDEATHSIG: Final = 1
+
+
+def can_fork() -> bool:
+    """Whether this process may be copied: on Linux, unless it is a helper of multiprocessing's itself, which may have none."""
+    return sys.platform == "linux" and not multiprocessing.current_process().daemon
+
+
+def forked(errand: Errand, count: int, jobs: int) -> Iterator[bytes]:
+    """What `errand` gives for every number below `count`, in order, by `jobs` copies of this process.
+
+    The first is done here before there are copies, so that these have what it has loaded. What it raises it raises here.
+    """
+    if count:
+        yield errand(0)
+    if count <= 1:
+        return
+    with _copies(errand, min(jobs, count - 1)) as copies:
+        yield from _dealt_out(errand, count, copies)
+
+
+@dataclass(slots=True, eq=False)
+class _Copy:
+    process: "ForkProcess"
+    connection: Connection
+    numbers: list[int] = field(default_factory=list)
+    """What it has been told to do, in order."""
+
+    def end(self) -> None:
+        """End it at once; nothing of what it does outlives it."""
+        self.process.kill()
+        self.process.join()
+        self.connection.close()
+
+
+@contextmanager
+def _copies(errand: Errand, count: int) -> Iterator[list[_Copy]]:
+    """So many copies, or fewer where the system refuses more; they end with the block."""
+    context = multiprocessing.get_context("fork")
+    copies: list[_Copy] = []
+    gc.collect()
+    gc.freeze()  # a collector that looks at what they share would have it copied
+    try:
+        for _ in range(count):
+            ours, theirs = context.Pipe()
+            process = context.Process(target=_serve, args=(errand, theirs, os.getpid()), daemon=True)
+            with suppress(OSError), theirs, warnings.catch_warnings(action="ignore", category=DeprecationWarning):
+                process.start()
+                copies.append(_Copy(process, ours))
+        yield copies
+    finally:
+        for copy in copies:
+            copy.end()
+        gc.unfreeze()
+
+
+def _dealt_out(errand: Errand, count: int, copies: list[_Copy]) -> Iterator[bytes]:
+    """Answers from number 1 on."""
+    answers: dict[int, bytes] = {}
+    following = 1
+    left = list(copies)
+    for number in range(1, count):
+        while number not in answers:
+            for copy in left:
+                while len(copy.numbers) < _AT_HAND and following < min(count, number + _AHEAD * len(left)):
+                    copy.numbers.append(following)
+                    following += 1
+                    with suppress(OSError):  # it has ended: told below
+                        copy.connection.send(copy.numbers[-1])
+            if not left:
+                answers[number] = errand(number)
+                following = max(following, number + 1)
+                continue
+            ready = wait([copy.connection for copy in left])
+            for copy in [copy for copy in left if copy.connection in ready]:
+                try:
+                    answers[copy.numbers[0]] = copy.connection.recv_bytes()
+                    del copy.numbers[0]
+                except (EOFError, OSError):
+                    left.remove(copy)
+                    logging.getLogger(__name__).warning("a process that helped has ended before its time: its work is done here")
+                    answers |= {lost: errand(lost) for lost in copy.numbers}
+        yield answers.pop(number)
+
+
+def _serve(errand: Errand, connection: Connection, parent: int) -> None:
+    """In a copy: do what numbers are sent for. Says nothing: what goes wrong is done again, and told, by the process it is of."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        return
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    logging.disable()
+    with open(os.devnull, "w", encoding="utf-8") as nowhere:
+        sys.stdout = sys.stderr = nowhere
+        with suppress(EOFError):
+            while True:
+                connection.send_bytes(errand(cast("int", connection.recv())))
