@@ -12,7 +12,7 @@ import os
 import signal
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
@@ -36,7 +36,7 @@ def can_fork() -> bool:
     return sys.platform == "linux" and not multiprocessing.current_process().daemon
 
 
-def forked(errand: Errand, count: int, jobs: int) -> Iterator[bytes]:
+def forked(errand: Errand, count: int, jobs: int) -> Generator[bytes, None, None]:
     """What `errand` gives for every number below `count`, in order, by `jobs` copies of this process.
 
     The first is done here before there are copies, so that these have what it has loaded. What it raises it raises here.
@@ -91,12 +91,13 @@ def _dealt_out(errand: Errand, count: int, copies: list[_Copy]) -> Iterator[byte
     left = list(copies)
     for number in range(1, count):
         while number not in answers:
-            for copy in left:
-                while len(copy.numbers) < _AT_HAND and following < min(count, number + _AHEAD * len(left)):
-                    copy.numbers.append(following)
-                    following += 1
-                    with suppress(OSError):  # it has ended: told below
-                        copy.connection.send(copy.numbers[-1])
+            for at_hand in range(_AT_HAND):
+                for copy in left:
+                    if len(copy.numbers) == at_hand and following < min(count, number + _AHEAD * len(left)):
+                        copy.numbers.append(following)
+                        following += 1
+                        with suppress(OSError):  # it has ended: told below
+                            copy.connection.send(copy.numbers[-1])
             if not left:
                 answers[number] = errand(number)
                 following = max(following, number + 1)

@@ -287,6 +287,26 @@ class LocalSource:
                     raise
                 return replace(_entry(path, error.info), refused=_not_followed(error.reason))
 
+    def stat_all(self, directory: str, names: Sequence[str]) -> Sequence[Entry | None]:
+        """Of files in a directory below the root, which is opened once, what `stat` gives; None for what it cannot tell."""
+        try:
+            opened = _plain(self._root, directory.split("/"))
+        except OSError:
+            return [None] * len(names)
+        if opened is None:
+            return [self._linked(f"{directory}/{name}") for name in names]
+        try:
+            return [self._stat_in(opened, name, f"{directory}/{name}") for name in names]
+        finally:
+            os.close(opened)
+
+    def _stat_in(self, directory: int, name: str, path: str) -> Entry | None:
+        try:
+            info = os.stat(name, dir_fd=directory, follow_symlinks=False)
+        except OSError:
+            return None
+        return self._linked(path) if stat.S_ISLNK(info.st_mode) else _entry(path, info)
+
     def open(self, path: str) -> ByteFile:
         """Open regular file `path` ("" is a root that is a file). Raises SourceError for anything else."""
         if path in self.refused:
@@ -299,7 +319,7 @@ class LocalSource:
             return file
 
     def _linked(self, path: str) -> Entry | None:
-        """The entry of a link that was listed; None if it is gone."""
+        """What `stat` gives for a link, or for what lies behind one; None if it is gone."""
         try:
             return self.stat(path)
         except SourceError:

@@ -7,8 +7,8 @@ import os
 import re
 import stat
 import threading
-from collections.abc import Callable, Iterable
-from itertools import islice
+from collections.abc import Callable, Iterable, Sequence
+from itertools import groupby, islice
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
 
@@ -291,10 +291,12 @@ class Manifest:
             if isinstance(listed, ListedSource):
                 listed.forget_listings()
         changed: list[tuple[str, Entry, Entry | None]] = []
-        for path, (source, before) in seen:
-            after = _stat(source, before.path)
-            if after is None or _essence(after) != _essence(before):
-                changed.append((path, before, after))
+        for (_, directory), files in groupby(seen, key=_directory_of):
+            of_directory = list(files)
+            entries = [before for _, (_, before) in of_directory]
+            for (path, (_, before)), after in zip(of_directory, _now(of_directory[0][1][0], directory, entries), strict=True):
+                if after is None or _essence(after) != _essence(before):
+                    changed.append((path, before, after))
         return changed
 
 
@@ -308,6 +310,18 @@ def sha256(source: ByteSource, path: str) -> str:
             digest.update(buffer[:count])
             position += count
     return digest.hexdigest()
+
+
+def _directory_of(seen: tuple[str, tuple[ByteSource, Entry]]) -> tuple[int, str]:
+    _, (source, entry) = seen
+    return id(source), entry.path.rpartition("/")[0]
+
+
+def _now(source: ByteSource, directory: str, entries: list[Entry]) -> Sequence[Entry | None]:
+    """What is there now of files of one directory."""
+    if directory and isinstance(source, LocalSource):
+        return source.stat_all(directory, [entry.name for entry in entries])
+    return [_stat(source, entry.path) for entry in entries]
 
 
 def _stat(source: ByteSource, path: str) -> Entry | None:
