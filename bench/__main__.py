@@ -97,17 +97,21 @@ def records(workload: Workload, arguments: argparse.Namespace) -> None:
 
 
 def many_small(partitions: int, jobs: int) -> None:
-    """CPU that a replica of a few batches costs: three brokers with `partitions` partitions each."""
-    brokers = make_many(partitions, WORK)
-    command = scan_command(brokers, jobs, deep=True)
-    run(command)
-    ours = min((run(command) for _ in range(3)), key=lambda measured: measured.cpu_seconds)
-    each_ms = 1000 * ours.cpu_seconds / (3 * partitions)
-    print(
-        f"{partitions} partitions x 3 replicas of small files: {ours.seconds:.2f} s, {each_ms:.2f} ms of CPU a replica (start-up "
-        f"included), {ours.peak_mib:.0f} MiB",
-        flush=True,
-    )
+    """What a replica of a few batches costs, start-up taken off: three brokers with `partitions` partitions each."""
+    brokers, one = make_many(partitions, WORK), make_many(1, WORK)
+    run(scan_command(brokers, 1, deep=True))
+    start = min((run(scan_command(one, 1, deep=True)) for _ in range(3)), key=lambda measured: measured.seconds)
+    alone = run(scan_command(brokers, 1, deep=True))
+    together = run(scan_command(brokers, jobs, deep=True))
+    for name, ours in (("1 job", alone), (f"{jobs} jobs", together)):
+        each_ms = 1000 * (ours.cpu_seconds - start.cpu_seconds) / (3 * partitions)
+        print(
+            f"{partitions} partitions x 3 replicas of small files, {name}: {ours.seconds - start.seconds:.2f} s, "
+            f"{each_ms:.2f} ms of CPU a replica (start-up of {start.seconds:.2f} s taken off), {ours.peak_mib:.0f} MiB",
+            flush=True,
+        )
+    ratio = (together.seconds - start.seconds) / (alone.seconds - start.seconds)
+    print(f"{jobs} jobs / 1 job: {ratio:.2f}", flush=True)
 
 
 def many_producers(producers: int, jobs: int) -> None:
@@ -148,7 +152,7 @@ def main() -> None:
             if workload.name in ("large", "small"):
                 memory(workload, arguments.jobs)
     if not arguments.only or "many-partitions" in arguments.only:
-        many_small(int(1000 * arguments.scale), arguments.jobs)
+        many_small(int(10_000 * arguments.scale), arguments.jobs)
     if not arguments.only or "many-producers" in arguments.only:
         many_producers(int(10_000_000 * arguments.scale), arguments.jobs)
     if not arguments.only or "many-plans" in arguments.only:
