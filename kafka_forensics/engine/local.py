@@ -8,7 +8,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from heapq import merge
-from itertools import groupby, takewhile
+from itertools import chain, groupby, takewhile
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from kafka_forensics.analysis.internal_topics import Witnesses
@@ -105,8 +105,9 @@ def answers_in_order(
     by_copies = _answers_apart(runs, small, key, jobs, answer, report)
     by_threads = _answers_here([part for part in parts if not _is_small(part)], key, jobs, answer, report)
     with closing(by_copies), closing(by_threads):
+        of_small = chain([next(by_copies)], by_copies)  # copies are made before there are threads
         for part in parts:
-            yield next(by_copies if _is_small(part) else by_threads)
+            yield next(of_small if _is_small(part) else by_threads)
 
 
 def _answers_here(

@@ -39,13 +39,14 @@ def can_fork() -> bool:
 def forked(errand: Errand, count: int, jobs: int) -> Generator[bytes, None, None]:
     """What `errand` gives for every number below `count`, in order, by `jobs` copies of this process.
 
-    The first is done here before there are copies, so that these have what it has loaded. What it raises it raises here.
+    The first is done here before there are copies, so that these have what it has loaded. Once it is given there are all copies
+    that there will be, and threads may be started, whose locks a copy must not have. What an errand raises it raises here.
     """
-    if count:
-        yield errand(0)
-    if count <= 1:
+    if not count:
         return
+    first = errand(0)
     with _copies(errand, min(jobs, count - 1)) as copies:
+        yield first
         yield from _dealt_out(errand, count, copies)
 
 

@@ -2,6 +2,7 @@
 
 import os
 import tarfile
+import threading
 from collections import Counter
 from collections.abc import Callable, Generator
 from itertools import islice
@@ -29,8 +30,18 @@ Errands = list[int]
 
 @pytest.fixture
 def copies(monkeypatch: pytest.MonkeyPatch) -> Errands:
-    """Every partition judged by a copy, each an errand of its own; how many errands there were, scan by scan."""
+    """Every partition judged by a copy, each an errand of its own; how many errands there were, scan by scan.
+
+    No thread works when a copy is made: it might hold a lock.
+    """
     counts: Errands = []
+    threads, fork = threading.active_count(), os.fork
+
+    def forked_alone() -> int:
+        assert threading.active_count() <= threads
+        return fork()
+
+    monkeypatch.setattr(os, "fork", forked_alone)
 
     def forked(errand: Callable[[int], bytes], count: int, jobs: int) -> Generator[bytes, None, None]:
         counts.append(count)
@@ -74,6 +85,7 @@ def test_real_logs_are_told_alike(
         sizes[plan.context.topic, plan.context.partition] += plan.bytes
     small = sorted(sizes.values())[: len(sizes) // 2] if mixed else [*sizes.values()]
     most = max(small, default=0)
+    monkeypatch.setattr(local, "worth_compiling", lambda _bytes: True)  # so that threads fold what is not small
     monkeypatch.setattr(local, "SMALL_BYTES", most)
     seen: list[tuple[int, int]] = []
     whole = text(local.scan([str(tmp_path)], ScanOptions(jobs=1)))
