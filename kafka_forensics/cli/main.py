@@ -29,11 +29,11 @@ from kafka_forensics.cli.commands.find import find
 from kafka_forensics.cli.commands.groups import groups
 from kafka_forensics.cli.commands.metadata import metadata
 from kafka_forensics.cli.commands.plan import plan
-from kafka_forensics.cli.commands.scan import log_to, scan
+from kafka_forensics.cli.commands.scan import scan
 from kafka_forensics.cli.commands.simulate import SUBCOMMANDS as SIMULATE
 from kafka_forensics.cli.commands.transactions import transactions
 from kafka_forensics.cli.options import choose
-from kafka_forensics.cli.streams import destination, printable
+from kafka_forensics.cli.streams import destination, logging_to, printable
 from kafka_forensics.errors import ForensicsError, UsageError, nearest
 from kafka_forensics.version import __version__
 
@@ -187,7 +187,11 @@ def outcome(arguments: list[str], ready: Callable[[], object] = int) -> int:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")  # a terminal may not know every letter
-    log_to(destination(sys.stderr, no_color=True), "WARNING")
+    with logging_to(destination(sys.stderr, no_color=True), "WARNING"):
+        return _outcome(arguments, ready)
+
+
+def _outcome(arguments: list[str], ready: Callable[[], object]) -> int:
     debug = "--debug" in (arguments[: arguments.index("--")] if "--" in arguments else arguments)
     stdout = sys.stdout
     try:

@@ -191,3 +191,33 @@ def wrapped(lines: Iterable[str], width: int) -> list[str]:
 def _pieces(line: str, width: int) -> list[str]:
     glued = _TOGETHER.sub(lambda match: match[0].replace(" ", _GLUE), line)
     return wrap(glued, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+
+
+def log_to(screen: Destination, level: str = "INFO") -> None:
+    """Show what the package says of its own doing: all of it (`-v`), or from `level` on."""
+    import logging
+
+    class PlainFormatter(logging.Formatter):
+        def format(self, record: logging.LogRecord) -> str:
+            return printable(record.getMessage())
+
+    handler = logging.StreamHandler(screen.stream)
+    handler.setFormatter(PlainFormatter())
+    logger = logging.getLogger("kafka_forensics")
+    logger.handlers = [handler]
+    logger.setLevel(level)
+
+
+@contextmanager
+def logging_to(screen: Destination, level: str) -> Iterator[None]:
+    """`log_to` for a block, in which it may be called again. What is said later must not go to a stream that is closed by then."""
+    import logging
+
+    logger = logging.getLogger("kafka_forensics")
+    handlers, usual = logger.handlers, logger.level
+    log_to(screen, level)
+    try:
+        yield
+    finally:
+        logger.handlers = handlers
+        logger.setLevel(usual)

@@ -1,5 +1,6 @@
 """What is said beside an answer fits the terminal it is said on, and is a line each in a pipe."""
 
+import logging
 import os
 import pty
 import re
@@ -113,3 +114,15 @@ def test_live_is_not_advised_where_it_explains_nothing(tmp_path: Path, capsys: p
     log.write_bytes(data)
     assert outcome(["scan", *map(str, brokers.log_dirs)]) == 1
     assert "--live" not in capsys.readouterr().err
+
+
+def test_what_is_said_after_a_command_goes_nowhere_it_went(monkeypatch: pytest.MonkeyPatch) -> None:
+    logger = logging.getLogger("kafka_forensics")
+    handlers, level = list(logger.handlers), logger.level
+    closed = StringIO()
+    monkeypatch.setattr(sys, "stderr", closed)
+    for arguments in (["scan", SAMPLE, "-v", "--format", "tsv"], ["scan", "nowhere"]):
+        outcome(arguments)
+    closed.close()
+    assert logger.handlers == handlers
+    assert logger.level == level

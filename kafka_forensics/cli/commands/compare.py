@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kafka_forensics.cli import options
-from kafka_forensics.cli.commands.scan import exit_status, log_to, say_left_out
+from kafka_forensics.cli.commands.scan import exit_status, say_left_out
 from kafka_forensics.cli.options import choose
-from kafka_forensics.cli.streams import Destination, check_output, chosen_format, destination, open_output
+from kafka_forensics.cli.streams import Destination, check_output, chosen_format, destination, log_to, open_output
 from kafka_forensics.errors import UsageError
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.findings import without_payloads

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from kafka_forensics.cli import options
-from kafka_forensics.cli.commands.scan import exit_status, log_to
+from kafka_forensics.cli.commands.scan import exit_status
 from kafka_forensics.cli.options import choose
 from kafka_forensics.cli.outputs.rows import Listing
-from kafka_forensics.cli.streams import Destination, chosen_format, destination, open_output
+from kafka_forensics.cli.streams import Destination, chosen_format, destination, log_to, open_output
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.findings import without_payloads
 from kafka_forensics.model.json_objects import attributes

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from kafka_forensics.cli import options
-from kafka_forensics.cli.commands.scan import exit_status, log_to
+from kafka_forensics.cli.commands.scan import exit_status
 from kafka_forensics.cli.options import choose
 from kafka_forensics.cli.outputs.rows import Listing, cell
-from kafka_forensics.cli.streams import check_output, chosen_format, destination, open_output
+from kafka_forensics.cli.streams import check_output, chosen_format, destination, log_to, open_output
 from kafka_forensics.model.constants import (
     CONSUMER_OFFSETS_TOPIC,
     DELIVERY_STATES,

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from kafka_forensics.cli import options
 from kafka_forensics.cli.options import choose
-from kafka_forensics.cli.streams import Destination, check_output, chosen_format, destination, open_output
+from kafka_forensics.cli.streams import Destination, check_output, chosen_format, destination, log_to, open_output
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.findings import Finding, Severity, without_payloads
 from kafka_forensics.model.results import ScanResult
@@ -112,20 +112,3 @@ def _say_summary(result: ScanResult, screen: Destination, *, quiet: bool, live: 
     if lines and sys.stdout.isatty() and screen.stream.isatty():
         lines.insert(0, "")  # both on one screen
     say(screen, lines)
-
-
-def log_to(screen: Destination, level: str = "INFO") -> None:
-    """Show what the package says of its own doing: all of it (`-v`), or from `level` on."""
-    import logging
-
-    from kafka_forensics.cli.streams import printable
-
-    class PlainFormatter(logging.Formatter):
-        def format(self, record: logging.LogRecord) -> str:
-            return printable(record.getMessage())
-
-    handler = logging.StreamHandler(screen.stream)
-    handler.setFormatter(PlainFormatter())
-    logger = logging.getLogger("kafka_forensics")
-    logger.handlers = [handler]
-    logger.setLevel(level)
