@@ -1,7 +1,7 @@
 """A `.log` file: segments as chunks of batches, the records in them, codecs, and damage as rows."""
 
 from kafka_forensics.parsers.log.blocks import RecordBlock, record_blocks, sound_blocks
-from kafka_forensics.parsers.log.codecs import HELD_BYTES, decompress, last_entry, read_next_offset
+from kafka_forensics.parsers.log.codecs import HELD_BYTES, decompress, decompress_into, last_entry, read_next_offset
 from kafka_forensics.parsers.log.damage import Window
 from kafka_forensics.parsers.log.inspection import inspector
 from kafka_forensics.parsers.log.record_stream import PlainRecord, plain_records
@@ -33,6 +33,7 @@ __all__ = [
     "check_batch_in_file",
     "decode_batch",
     "decompress",
+    "decompress_into",
     "find_batch",
     "inspector",
     "last_entry",

@@ -11,6 +11,7 @@ import threading
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Final
 
 from kafka_forensics.model.constants import compression_name
@@ -42,6 +43,8 @@ _LZ4_INDEPENDENT: Final = 0x20
 _LZ4_BLOCK_CHECKSUM: Final = 0x10
 _LZ4_CONTENT_SIZE: Final = 0x08
 _LZ4_CONTENT_CHECKSUM: Final = 0x04
+_LZ4_SHORT_HEADER: Final = 7
+"""Bytes of the header of a frame that does not say its size."""
 _ZSTD_SCRATCH_INPUT: Final = 256 << 10
 _ZSTD_SCRATCH_OUTPUT: Final = 1 << 20
 _DRIP_BYTES: Final = 4 << 10
@@ -120,6 +123,24 @@ def decompress(codec: int, payload: bytes | memoryview, *, magic: int = 2, limit
     pieces = stream(codec, payload, magic=magic, limit=limit)
     parts = list(pieces)
     return Decompressed(parts[0] if len(parts) == 1 else b"".join(parts), pieces.problem, pieces.detail)
+
+
+def decompress_into(codec: int, payload: memoryview, output: memoryview) -> int:
+    """Decompress `payload` of a magic 2 batch to the start of `output`: how many bytes it gave. Those behind may change.
+
+    -1 where something is wrong, where `output` is small (an LZ4 frame needs room for its largest block behind all others), or where
+    the codec knows no way without a copy: then `decompress` tells. What is given is what `decompress` gives without a problem.
+    """
+    if codec == 3:
+        return _lz4_into(payload, output)
+    if codec == 4 and 0 < len(payload) <= _ZSTD_SCRATCH_INPUT:
+        import cramjam
+
+        try:
+            return int(cramjam.zstd.decompress_into(payload, output))
+        except cramjam.DecompressionError:
+            return -1
+    return -1
 
 
 def _decoder(codec: int, payload: memoryview, magic: int) -> Iterator[bytes]:
@@ -252,6 +273,44 @@ def _lz4(payload: memoryview, magic: int) -> Iterator[bytes]:
         raise _malformed("header_checksum")
     if position != len(payload):
         raise _malformed("truncated" if position > len(payload) else "trailing_bytes", position=min(position, len(payload)))
+
+
+def _lz4_into(payload: memoryview, output: memoryview) -> int:
+    """The same frame to the start of `output`, in which its largest block must have room behind all others; -1 for any trouble."""
+    import cramjam
+
+    largest, position = _lz4_plain_frame(bytes(payload[:_LZ4_SHORT_HEADER]))
+    size, end, room = 0, len(payload) - 4, len(output) - largest
+    while position <= end and largest:
+        word = int.from_bytes(payload[position : position + 4], "little")
+        position += 4
+        if not word & 0x7FFFFFFF:
+            return size if position == len(payload) else -1
+        behind = position + (word & 0x7FFFFFFF)
+        if behind > end or behind - position > largest or size > room:
+            return -1
+        block = payload[position:behind]
+        if word >> 31:
+            output[size : size + len(block)] = block
+            size += len(block)
+        else:
+            try:
+                size += cramjam.lz4.decompress_block_into(block, output[size:], output_len=largest)
+            except cramjam.DecompressionError:
+                return -1
+        position = behind
+    return -1
+
+
+@lru_cache
+def _lz4_plain_frame(header: bytes) -> tuple[int, int]:
+    """(largest block, position of the first) of a frame by its first seven bytes, if all of it is blocks; (0, 0) for any other."""
+    try:
+        flags, largest, position, is_right = _lz4_header(memoryview(header + b"\0"), 2)
+    except _BrokenStreamError:
+        return 0, 0
+    plain = is_right and not flags & (_LZ4_BLOCK_CHECKSUM | _LZ4_CONTENT_CHECKSUM | _LZ4_CONTENT_SIZE)
+    return (largest, position) if plain else (0, 0)
 
 
 def _lz4_header(payload: memoryview, magic: int) -> tuple[int, int, int, bool]:

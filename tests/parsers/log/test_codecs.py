@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka_forensics.model.constants import COMPRESSION_TYPES
-from kafka_forensics.parsers.log.codecs import PIECE_BYTES, decompress, stream
+from kafka_forensics.parsers.log.codecs import PIECE_BYTES, decompress, decompress_into, stream
 from kafka_forensics.writers.batches import XERIAL_HEADER, compress, lz4_frame, xerial
 
 NAMES = ("gzip", "snappy", "lz4", "zstd")
@@ -198,6 +198,39 @@ def test_snappy_block_too_large_to_take_whole_is_refused() -> None:
     assert (answer.data, answer.problem, answer.detail["declared"]) == (b"", "DECOMP_LIMIT_EXCEEDED", 200 << 20)
 
 
+def into(codec: int, payload: bytes, room: int = 300_000) -> bytes | None:
+    """What `decompress_into` gives, which must be what `decompress` does; None for a refusal."""
+    output = memoryview(bytearray(room))
+    size = decompress_into(codec, memoryview(payload), output)
+    if size < 0:
+        return None
+    answer = decompress(codec, payload)
+    assert (bytes(output[:size]), None) == (answer.data, answer.problem)
+    return answer.data
+
+
+@pytest.mark.parametrize("name", ["lz4", "zstd"])
+@pytest.mark.parametrize("size", [0, 1, 65_536, 65_537, 200_000])
+def test_a_sound_stream_needs_no_copy(name: str, size: int) -> None:
+    codec = NAMES.index(name) + 1
+    for data in (TEXT[:size], random.Random(4).randbytes(size)):
+        payload = compress(name, data)
+        assert into(codec, payload) == data
+        assert into(codec, payload[:-1]) is None
+        assert into(codec, payload + b"!") is None
+        assert into(codec, payload, size + 65_536) == data
+        assert into(codec, payload, max(size - 1, 0)) in ({data, None} if not size else {None})
+    assert into(codec, b"") is None
+
+
+def test_frames_with_more_than_blocks_are_left_to_the_other_way() -> None:
+    assert into(LZ4, lz4_frame(TEXT, magic=0)) is None
+    assert into(LZ4, rehashed(_FRAME[:4] + b"\x64" + _FRAME[5:]) + b"ABCD") is None
+    assert into(LZ4, rehashed(_FRAME[:5] + b"\x30" + _FRAME[6:])) is None
+    assert into(SNAPPY, compress("snappy", TEXT)) is None
+    assert into(ZSTD, compress("zstd", random.Random(3).randbytes(300_000)), 400_000) is None
+
+
 @pytest.mark.properties
 @given(codec=st.integers(0, 7), payload=st.binary(max_size=200), magic=st.integers(0, 2))
 def test_any_bytes_have_an_answer(codec: int, payload: bytes, magic: int) -> None:
@@ -224,3 +257,5 @@ def test_damaged_streams_have_an_answer(name: str, seed: int, faults: int) -> No
     answer = decompress(NAMES.index(name) + 1, bytes(payload), limit=1_000_000)
     assert answer.problem in PROBLEMS
     assert len(answer.data) <= 1_000_000
+    into(NAMES.index(name) + 1, bytes(payload))
+    into(NAMES.index(name) + 1, bytes(payload), 30_000)
