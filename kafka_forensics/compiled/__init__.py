@@ -55,10 +55,13 @@ def worth_compiling(work_bytes: int) -> bool:
 class Kernel(Generic[Answer]):
     """A function in two forms, see the module."""
 
-    def __init__(self, function: Callable[..., Answer], native: Callable[[], Callable[..., Answer]] | None = None) -> None:
+    def __init__(
+        self, function: Callable[..., Answer], native: Callable[[], Callable[..., Answer]] | None = None, *, inlined: bool = False
+    ) -> None:
         assert isinstance(function, FunctionType)
         self._function = function
         self._native = native
+        self._inlined = inlined
         self.__doc__ = function.__doc__
         self.__name__ = function.__name__
 
@@ -86,7 +89,7 @@ class Kernel(Generic[Answer]):
         kernels = [self]
         for kernel in kernels:
             function = kernel._function
-            digest.update(repr((function.__qualname__, function.__defaults__)).encode())
+            digest.update(repr((function.__qualname__, function.__defaults__, kernel._inlined)).encode())
             for code in _codes(function.__code__):
                 constants = [constant for constant in code.co_consts if not isinstance(constant, CodeType)]
                 values = [function.__globals__.get(name) for name in code.co_names]
@@ -100,7 +103,7 @@ class Kernel(Generic[Answer]):
         """The function as numba compiles it when it is called by another; loads numba."""
         if self._native is not None:
             return self._native()
-        return compile_function(self._with_globals(lambda kernel: kernel.dispatcher))
+        return compile_function(self._with_globals(lambda kernel: kernel.dispatcher), inlined=self._inlined)
 
     def _with_globals(self, form: Callable[["Kernel[object]"], object]) -> FunctionType:
         """A twin of the function whose global kernels are replaced by one of their forms."""
@@ -122,6 +125,11 @@ def kernel(function: Callable[..., Answer]) -> Kernel[Answer]:
     return Kernel(function)
 
 
+def inlined_kernel(function: Callable[..., Answer]) -> Kernel[Answer]:
+    """Declare a step of hot loops that takes less than a call of it would: its code is put where it is called (decorator)."""
+    return Kernel(function, inlined=True)
+
+
 def primitive(native: Callable[[], Callable[..., Answer]]) -> Callable[[Callable[..., Answer]], Kernel[Answer]]:
     """Declare a step whose compiled form is another function: `native()` gives it, imported only when needed."""
 
@@ -131,11 +139,11 @@ def primitive(native: Callable[[], Callable[..., Answer]]) -> Callable[[Callable
     return declare
 
 
-def compile_function(function: Callable[..., Answer]) -> Callable[..., Answer]:
-    """`function` as numba's dispatcher, for other kernels to call."""
+def compile_function(function: Callable[..., Answer], *, inlined: bool = False) -> Callable[..., Answer]:
+    """`function` as numba's dispatcher, for other kernels to call; `inlined` puts its code where it is called."""
     import numba
 
-    compiled: Callable[..., Answer] = numba.njit(nogil=True, error_model="numpy")(function)
+    compiled: Callable[..., Answer] = numba.njit(nogil=True, error_model="numpy", forceinline=inlined)(function)
     return compiled
 
 

@@ -4,25 +4,39 @@ import hashlib
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from kafka_forensics.compiled import use_compiled, worth_compiling
+from kafka_forensics.compiled import use_compiled, using_compiled, worth_compiling
 from kafka_forensics.errors import SourceError
 from kafka_forensics.evidence.inputs import LogDir, ReplicaPlan, broker_order, gather, typed_path
 from kafka_forensics.evidence.options import ScanOptions, fits
-from kafka_forensics.model.batches import CHUNK_ROWS, BatchChunk, BatchColumn, Damage, Record, RecordColumn
+from kafka_forensics.model.batches import (
+    CHUNK_ROWS,
+    RECORD_TIMESTAMP_TYPES,
+    BatchChunk,
+    BatchColumn,
+    Damage,
+    Record,
+    RecordColumn,
+)
 from kafka_forensics.model.constants import COMPRESSION_MASK, CONTROL_MASK, NO_TIMESTAMP, TIMESTAMP_TYPE_MASK
 from kafka_forensics.model.results import Incomplete
+from kafka_forensics.parsers.kernels.matching import mark_holding
 from kafka_forensics.parsers.log import (
     HELD_BYTES,
     MAX_BATCH_BYTES,
+    RecordBlock,
+    RecordMatcher,
     SegmentReader,
+    Sought,
     believed_to,
     decode_batch,
     inspector,
     parse_control_record,
+    sought,
 )
 from kafka_forensics.parsers.log_dir import FileKind, PartitionDirectory, SegmentFiles
 from kafka_forensics.rereading.misplaced import Placing
@@ -30,8 +44,10 @@ from kafka_forensics.rereading.seeking import chunks_until, start_position, star
 from kafka_forensics.storage.archives import reading_order
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from numpy.typing import NDArray
 
+    from kafka_forensics.analysis.segments import Misplaced
     from kafka_forensics.parsers.log import BatchHeader, DecodedBatch
     from kafka_forensics.storage.source import ByteFile, ByteSource
 
@@ -70,6 +86,16 @@ class Conditions:
         """What must stand somewhere in the bytes of a batch that holds a match, the longest first."""
         parts = [self.key, self.value_part, *(part for header in self.headers for part in header)]
         return sorted({part for part in parts if part}, key=lambda part: (-len(part), part))
+
+    def of_records(self) -> Sought:
+        """What is asked of records, for the kernels."""
+        return sought(
+            (self.offset_start, self.offset_end),
+            (self.timestamp_start_ms, self.timestamp_end_ms),
+            key=self.key,
+            value_part=self.value_part,
+            headers=self.headers,
+        )
 
     def batches(self, columns: "NDArray[np.int64]") -> "NDArray[np.bool_]":
         """Which batches of a chunk's matrix may hold a match by their headers alone.
@@ -238,6 +264,7 @@ _ROW_BYTES: Final = 1 << 10
 _HEADER_BYTES: Final = 1 << 7
 _FEW_OFFSETS: Final = 1 << 16
 _BYTES_FOR_FEW: Final = 256 << 10
+_LEAST_HELD: Final = 256 << 10
 _READ_NEVERTHELESS: Final = frozenset({"SEG_ZERO_TAIL", "BATCH_CRC_MISMATCH", "INDEX_MISMATCH"})
 """Kinds of damage that keep no record from being read."""
 
@@ -345,6 +372,15 @@ class Search:
 
         Read while they are asked for. What could not be read stands in `incomplete` afterwards.
         """
+        columns = found_columns(payloads=self.payloads)
+        for run in self.runs(progress):
+            if isinstance(run, FoundRecords):
+                yield from run.rows(columns)
+            else:
+                yield run
+
+    def runs(self, progress: Progress | None = None) -> "Iterator[Row | FoundRecords]":
+        """The same rows, many that follow each other as columns where kernels found them."""
         self._progress = progress
         use_compiled(worth_compiling(sum(map(self._bytes_to_read, self.pieces))))
         packed = self._rows_of_packed()
@@ -354,8 +390,9 @@ class Search:
             self._begun += 1
             held = packed.pop(piece.order, None)
             for row in self._rows_of(piece) if held is None else held:
-                self.found += 1
-                yield row
+                run = row if isinstance(row, tuple) or self.limit is None else row.first(self.limit - self.found)
+                self.found += 1 if isinstance(run, tuple) else run.table.num_rows
+                yield run
                 if self.stopped:
                     break
         self.incomplete += [Incomplete(source.name, problem) for source in self.sources for problem in source.problems]
@@ -365,23 +402,25 @@ class Search:
         few = conditions.offset_end is not None and conditions.offset_end - (conditions.offset_start or 0) <= _FEW_OFFSETS
         return min(piece.size_in_bytes, _BYTES_FOR_FEW) if few and piece.source.seekable else piece.size_in_bytes
 
-    def _rows_of_packed(self) -> dict[tuple[Any, ...], list[Row]]:
+    def _rows_of_packed(self) -> "dict[tuple[Any, ...], list[Row | FoundRecords]]":
         """Rows of the files in sources that cannot seek, read as they lie there: one inflation each; without those of too many."""
         by_source: dict[int, tuple[ByteSource, dict[str, _Piece]]] = {}
         for piece in self.pieces:
             if not piece.source.seekable:
                 _, pieces = by_source.setdefault(id(piece.source), (piece.source, {}))
                 pieces[piece.path] = piece
-        packed: dict[tuple[Any, ...], list[Row]] = {}
+        packed: dict[tuple[Any, ...], list[Row | FoundRecords]] = {}
         room = HELD_ROWS_BYTES
         for source, pieces in by_source.values():
             for path in reading_order(source, pieces):
                 before = (len(self.incomplete), self.damaged_places, self._done)
-                held: list[Row] = []
+                held: list[Row | FoundRecords] = []
+                records = 0
                 for row in self._rows_of(pieces[path]):
                     held.append(row)
+                    records += 1 if isinstance(row, tuple) else row.table.num_rows
                     room -= _held_bytes(row)
-                    if room < 0 or (self.limit is not None and len(held) >= self.limit):
+                    if room < 0 or (self.limit is not None and records >= self.limit):
                         break
                 if room >= 0:
                     packed[pieces[path].order] = held
@@ -391,7 +430,7 @@ class Search:
                     room = 0
         return packed
 
-    def _rows_of(self, piece: _Piece) -> Iterator[Row]:
+    def _rows_of(self, piece: _Piece) -> "Iterator[Row | FoundRecords]":
         """Rows of one file; one that cannot be read (further) gives what was read, and says so."""
         if not self._may_hold(piece):
             self._report(piece, piece.size_in_bytes)
@@ -415,7 +454,7 @@ class Search:
         if self._progress is not None:
             self._progress(self._done + min(position, piece.size_in_bytes), self.bytes_total)
 
-    def _rows_in(self, piece: _Piece, log: "ByteFile") -> Iterator[Row]:
+    def _rows_in(self, piece: _Piece, log: "ByteFile") -> "Iterator[Row | FoundRecords]":
         candidates = _Candidates(self.asked)
         limit = believed_to(piece.segment.base_offset, piece.next_base_offset)
         reader = SegmentReader(log, next_base_offset=limit, inspect=candidates.inspect)
@@ -424,12 +463,11 @@ class Search:
         for chunk in chunks_until(reader, start, log.size_in_bytes, self.asked.offset_end):
             self.damaged_places += sum(damage.kind not in _READ_NEVERTHELESS for damage in chunk.damage)
             right, moved = placing.put_right(chunk)
-            batches = [candidate for candidate in candidates.of(chunk) if candidate[0][BatchColumn.POSITION] not in moved]
-            if moved:
-                columns = right.columns
-                rows = np.flatnonzero(self.asked.batches(columns) & np.isin(columns[BatchColumn.POSITION], list(moved)))
-                batches = sorted([*batches, *((column, None) for column in columns[:, rows].T.tolist())], key=_position)
-            for column, held in batches:
+            for found in candidates.of(chunk, right, moved):
+                if isinstance(found, RecordBlock):
+                    yield self._table(piece, right.columns, found)
+                    continue
+                column, held = found
                 position, size = column[BatchColumn.POSITION], column[BatchColumn.SIZE_IN_BYTES]
                 if held is None and size > MAX_BATCH_BYTES:
                     reason = f"batch of {size} bytes at byte {position} is too large to be searched"
@@ -483,6 +521,44 @@ class Search:
                 control = parse_control_record(record.key, record.value).name if is_control else None
                 yield self._row(piece, column, record, is_valid=is_valid, control=control)
 
+    def _table(self, piece: _Piece, batches: "NDArray[np.int64]", block: RecordBlock) -> "FoundRecords":
+        """The records of a block, whose bytes may be written over later; of magic 2, and no control records."""
+        import pyarrow as pa
+
+        from kafka_forensics.model.arrow import numbers
+        from kafka_forensics.rereading.record_columns import byte_strings, header_lists, words_by_number
+
+        assert block.payload is not None
+        columns, own = block.columns, batches[:, block.batches]
+        values = byte_strings(block.payload, columns[RecordColumn.VALUE_POSITION], columns[RecordColumn.VALUE_LENGTH])
+        made: dict[str, Any] = {
+            "offset": numbers(block.offsets),
+            "timestamp": numbers(block.timestamps),
+            "timestamp_type": words_by_number(block.timestamp_types, RECORD_TIMESTAMP_TYPES),
+            "partition_leader_epoch": numbers(own[BatchColumn.PARTITION_LEADER_EPOCH]),
+            "producer_id": numbers(own[BatchColumn.PRODUCER_ID]),
+            "producer_epoch": numbers(own[BatchColumn.PRODUCER_EPOCH]),
+            "sequence": numbers(block.sequences),
+            "key_size": numbers(columns[RecordColumn.KEY_LENGTH].copy()),
+            "value_size": numbers(columns[RecordColumn.VALUE_LENGTH].copy()),
+            "is_valid": numbers(own[BatchColumn.CRC] == own[BatchColumn.CRC_COMPUTED]),
+            "position": numbers(own[BatchColumn.POSITION]),
+            "value_digest": _digests(values),
+        }
+        if self.payloads:
+            made["key"] = byte_strings(block.payload, columns[RecordColumn.KEY_POSITION], columns[RecordColumn.KEY_LENGTH])
+            made["value"] = values
+            made["headers"] = header_lists(block.payload, columns)
+        same = {
+            "topic": piece.topic,
+            "partition": piece.partition,
+            "broker": piece.log_dir.broker,
+            "control_record_type": None,
+            "file": piece.shown,
+            "leftover": piece.leftover,
+        }
+        return FoundRecords(same, pa.RecordBatch.from_pydict(made))
+
     def _row(self, piece: _Piece, column: list[int], record: Record, *, is_valid: bool, control: str | None) -> Row:
         return (
             piece.topic,
@@ -507,15 +583,62 @@ class Search:
         )
 
 
-def _position(candidate: tuple[list[int], bytes | None]) -> int:
-    return candidate[0][BatchColumn.POSITION]
+@dataclass(frozen=True, slots=True)
+class FoundRecords:
+    """Rows for records of one file as columns: `same` has what is alike in all of them, `table` the others by name."""
+
+    same: dict[str, object]
+    table: "pa.RecordBatch"
+
+    def first(self, count: int) -> "FoundRecords":
+        """The first rows, at most so many."""
+        return FoundRecords(self.same, self.table.slice(0, count))
+
+    def rows(self, columns: Sequence[str]) -> Iterator[Row]:
+        """Each as its values by these columns."""
+        count = self.table.num_rows
+        values: list[list[Any]] = [
+            [self.same[name]] * count if name in self.same else self.table.column(name).to_pylist() for name in columns
+        ]
+        if "headers" in columns:
+            headers = columns.index("headers")
+            values[headers] = [tuple((pair["key"], pair["value"]) for pair in pairs) for pairs in values[headers]]
+        return zip(*values, strict=True)
 
 
-def _held_bytes(row: Row) -> int:
-    """About how many bytes of memory a row takes."""
+_DIGEST_BYTES: Final = 32
+_HEX: Final = np.frombuffer("".join(f"{byte:02x}" for byte in range(256)).encode(), np.uint16)
+
+
+def _digests(values: "pa.Array[Any]") -> "pa.Array[Any]":
+    """The SHA-256 of each of these binary values in hexadecimal, None for null."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    buffers: Any = values.buffers()
+    _, offsets, data = buffers
+    edges = np.frombuffer(offsets, np.int32)[values.offset : values.offset + len(values) + 1].tolist()
+    held = memoryview(data or b"")
+    sha256 = hashlib.sha256
+    binary = b"".join([sha256(held[start:end]).digest() for start, end in pairwise(edges)])
+    digits: Any = _HEX[np.frombuffer(binary, np.uint8)]
+    places: Any = np.arange(0, (len(values) + 1) * 2 * _DIGEST_BYTES, 2 * _DIGEST_BYTES, dtype=np.int32)
+    is_null = values.is_null() if values.null_count else None
+    digests = pa.Array.from_buffers(pa.string(), len(values), [None, pa.py_buffer(places), pa.py_buffer(digits)])
+    return digests if is_null is None else pc.if_else(is_null, None, digests)
+
+
+def _held_bytes(row: "Row | FoundRecords") -> int:
+    """About how many bytes of memory a row takes, or several."""
+    if isinstance(row, FoundRecords):
+        return _ROW_BYTES + row.table.nbytes
     key, value, headers = row[len(FOUND_COLUMNS) :] or (None, None, ())
     inside = sum(_HEADER_BYTES + len(name) + len(content or b"") for name, content in headers)
     return _ROW_BYTES + len(key or b"") + len(value or b"") + inside
+
+
+Candidate = tuple[list[int], bytes | None]
+"""A batch as a list by BatchColumn, and its bytes, None where they are still to be read."""
 
 
 class _Candidates:
@@ -524,10 +647,14 @@ class _Candidates:
     def __init__(self, conditions: Conditions) -> None:
         self._asked = conditions
         self._needles = conditions.needles
+        self._sought = conditions.of_records()
+        self._matcher = RecordMatcher(self._sought)
         self._open_wrappers = inspector(deep=False)
         self._looked = np.zeros(CHUNK_ROWS, np.bool_)
-        self._kept: dict[int, bytes] = {}
-        """By row of the chunk."""
+        self._held = np.empty(_LEAST_HELD, np.uint8)
+        self._used = 0
+        self._places = np.full(CHUNK_ROWS, -1, np.int64)
+        """By row of the chunk, where in `_held` its bytes begin; -1 of one that is not held."""
 
     def inspect(
         self, buffer: "NDArray[np.uint8]", position: int, columns: "NDArray[np.int64]", first: int, end: int
@@ -537,25 +664,69 @@ class _Candidates:
         self._looked[first:end] = True
         rows = first + np.flatnonzero(self._asked.batches(columns[:, first:end]))
         if rows.size:
-            compressed = (columns[BatchColumn.ATTRIBUTES, rows] & COMPRESSION_MASK) != 0
-            plain = rows[~compressed]
-            if plain.size and self._needles:
-                low = int(columns[BatchColumn.POSITION, plain[0]]) - position
-                starts = (columns[BatchColumn.POSITION, plain] - position - low).tolist()
-                sizes = columns[BatchColumn.SIZE_IN_BYTES, plain].tolist()
-                plain = plain[holding(buffer[low : low + starts[-1] + sizes[-1]].tobytes(), starts, sizes, self._needles)]
-            for row in np.sort(np.concatenate([plain, rows[compressed]])).tolist():
-                start = int(columns[BatchColumn.POSITION, row]) - position
-                self._kept[row] = buffer[start : start + int(columns[BatchColumn.SIZE_IN_BYTES, row])].tobytes()
+            is_plain = (columns[BatchColumn.ATTRIBUTES, rows] & COMPRESSION_MASK) == 0
+            if is_plain.any() and self._needles:
+                starts = columns[BatchColumn.POSITION, rows[is_plain]] - position
+                is_out = np.zeros(rows.size, np.bool_)
+                is_out[is_plain] = ~self._hold_all(buffer, starts, columns[BatchColumn.SIZE_IN_BYTES, rows[is_plain]])
+                rows = rows[~is_out]
+            for run in np.split(rows, np.flatnonzero(np.diff(rows) != 1) + 1):
+                self._keep(buffer, columns[BatchColumn.POSITION, run] - position, columns[BatchColumn.SIZE_IN_BYTES, run], run)
         return damage
 
-    def of(self, chunk: BatchChunk) -> Iterator[tuple[list[int], bytes | None]]:
-        """(batch as a list by BatchColumn, its bytes or None where they are still to be read) of a chunk, then forget it."""
-        unseen = np.flatnonzero(self._asked.batches(chunk.columns) & ~self._looked[: chunk.rows])
-        for row in sorted({*self._kept, *unseen.tolist()}):
-            yield chunk.columns[:, row].tolist(), self._kept.get(row)
-        self._kept.clear()
+    def _hold_all(
+        self, buffer: "NDArray[np.uint8]", starts: "NDArray[np.int64]", sizes: "NDArray[np.int64]"
+    ) -> "NDArray[np.bool_]":
+        """Which of these stretches hold all that is looked for."""
+        if using_compiled():
+            holding_all = np.empty(len(starts), np.int64)
+            mark_holding(buffer, starts, sizes, self._sought.text, self._sought.spans, holding_all)
+            return holding_all.astype(np.bool_)
+        low, high = int(starts[0]), int(starts[-1] + sizes[-1])
+        answer = np.zeros(len(starts), np.bool_)
+        answer[holding(buffer[low:high].tobytes(), (starts - low).tolist(), sizes.tolist(), self._needles)] = True
+        return answer
+
+    def _keep(
+        self, buffer: "NDArray[np.uint8]", starts: "NDArray[np.int64]", sizes: "NDArray[np.int64]", rows: "NDArray[np.int64]"
+    ) -> None:
+        """Copy the bytes of batches of these rows, which join."""
+        if not rows.size:
+            return
+        low, high = int(starts[0]), int(starts[-1] + sizes[-1])
+        used = self._used + high - low
+        if used > self._held.size:
+            grown = np.empty(max(2 * self._held.size, used), np.uint8)
+            grown[: self._used] = self._held[: self._used]
+            self._held = grown
+        self._held[self._used : used] = buffer[low:high]
+        self._places[rows] = self._used + starts - low
+        self._used = used
+
+    def of(self, chunk: BatchChunk, right: BatchChunk, moved: "dict[int, Misplaced]") -> Iterator[RecordBlock | Candidate]:
+        """What of a chunk is to be looked into, in order, then forget it: records that fit, where they can be told at once, and
+        batches. `right` is the chunk with the offsets that belong there, `moved` the batches where others are written."""
+        columns = right.columns
+        places = self._places[: chunk.rows]
+        is_moved = np.isin(columns[BatchColumn.POSITION], list(moved)) if moved else np.zeros(chunk.rows, np.bool_)
+        is_unseen = ~self._looked[: chunk.rows] | is_moved
+        rows = np.flatnonzero((places >= 0) & ~is_moved | (is_unseen & self._asked.batches(columns)))
+        is_control = columns[BatchColumn.ATTRIBUTES] & CONTROL_MASK != 0
+        alone = (is_unseen | is_control | (columns[BatchColumn.MAGIC] < 2) | (not using_compiled()))[rows]
+        for run in np.split(rows, np.flatnonzero(np.diff(alone)) + 1):
+            if run.size and alone[np.searchsorted(rows, run[0])]:
+                for row in run.tolist():
+                    yield self._candidate(columns, row, None if is_unseen[row] else places[row])
+            elif run.size:
+                for piece in self._matcher.blocks(columns, run, self._held, places):
+                    yield piece if isinstance(piece, RecordBlock) else self._candidate(columns, piece[0], places[piece[0]])
+        self._used = 0
+        self._places[:] = -1
         self._looked[:] = False
+
+    def _candidate(self, columns: "NDArray[np.int64]", row: int, place: int | None) -> Candidate:
+        size = int(columns[BatchColumn.SIZE_IN_BYTES, row])
+        return columns[:, row].tolist(), None if place is None else self._held[place : place + size].tobytes()
 
 
 def search(

@@ -10,8 +10,9 @@ import pytest
 
 from kafka_forensics.cli.commands.find import content, times
 from kafka_forensics.cli.main import outcome
+from kafka_forensics.compiled import use_compiled, using_compiled
 from kafka_forensics.errors import UsageError
-from kafka_forensics.writers.batches import RecordToWrite, write_batch
+from kafka_forensics.writers.batches import RecordToWrite, write_batch, write_marker
 from tests.support.replicas import put_replica
 from tests.support.results import EVIL
 from tests.support.segments import BASE_TIMESTAMP, changed
@@ -93,6 +94,42 @@ def test_no_bytes_without_show_payloads_and_nothing_found_is_an_answer(run: Run,
     assert "hostile" not in out
     if format_name == "json":
         assert json.loads(out) == []
+
+
+@pytest.mark.parametrize("format_name", FORMATS)
+@pytest.mark.parametrize("payloads", [(), ("--show-payloads",)])
+def test_what_compiled_kernels_find_is_printed_as_ever(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, format_name: str, payloads: tuple[str, ...]
+) -> None:
+    contents = [b"k", HOSTILE, None, b"", b"1=2"]
+    for broker, codec in enumerate(("none", "zstd", "lz4"), 1):
+        records = [
+            RecordToWrite(key, value, headers, timestamp_delta=delta)
+            for delta, (key, value, headers) in enumerate(
+                (key, value, headers) for key in contents for value in contents for headers in ([], [("h\x1b[31m", value)] * 2)
+            )
+        ]
+        log = [
+            write_batch(records, base_offset=0, base_timestamp=-5, compression_type=codec),
+            changed(write_batch(records, base_offset=50, base_timestamp=BASE_TIMESTAMP, producer_id=2**60), 20, b"!"),
+            write_batch(records[:4], base_offset=100, base_timestamp=0, timestamp_type="LogAppendTime", compression_type=codec),
+            write_marker(base_offset=104, timestamp=9, producer_id=4, producer_epoch=0, commit=True, coordinator_epoch=0),
+        ]
+        put_replica(tmp_path / "a \x1b \udcff name", broker, b"".join(log))
+    answers, before = [], using_compiled()
+    for compiled in (False, True):
+        monkeypatch.setattr("kafka_forensics.questions.search.worth_compiling", lambda _, compiled=compiled: compiled)
+        answers.append(
+            [
+                run(tmp_path, *how, *payloads, "--format", format_name)
+                for how in (("--offset", "0:"), ("--key", "k"), ("--value-contains", "1="), ("--header", "h\x1b[31m=k"))
+            ]
+        )
+    use_compiled(before)
+    assert answers[0] == answers[1]
+    assert "COMMIT" in answers[0][0][1]
+    assert all(status == 0 for status, _, _ in answers[0])
+    assert all(is_plain(out) for _, out, _ in answers[0])
 
 
 @pytest.mark.parametrize(

@@ -84,7 +84,7 @@ def find(
     conditions = _conditions(key, offset, timestamp, producer_id, header or [], value_contains)
     check_output(form.output, paths)
 
-    from kafka_forensics.cli.outputs.dump import write_found
+    from kafka_forensics.cli.outputs.dump import AS_RUNS, write_found
     from kafka_forensics.cli.progress import Progress
     from kafka_forensics.questions.search import found_columns, search
 
@@ -94,7 +94,8 @@ def find(
         open_output(form.output, no_color=printing.no_color) as to,
         Progress(screen, quiet=printing.quiet or _shares_screen(to)) as progress,
     ):
-        write_found(found_columns(payloads=show_payloads), answer.rows(progress), wanted, to)
+        rows = answer.runs(progress) if wanted in AS_RUNS else answer.rows(progress)
+        write_found(found_columns(payloads=show_payloads), rows, wanted, to)
     _say_rest(answer, screen, quiet=printing.quiet)
     return 3 if answer.incomplete else 0
 

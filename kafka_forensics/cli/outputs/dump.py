@@ -41,7 +41,8 @@ _SILENT: Final = frozenset({"base_timestamp", "crc", "last_sequence", "producer_
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """The rows of one file; `rows` is read once. For TSV and JSON Lines many rows may come as one Arrow record batch."""
+    """The rows of one file; `rows` is read once. For TSV and JSON Lines many rows may come as one Arrow record batch, or as such a
+    `table` beside a dictionary of what is the `same` in all of them."""
 
     file: str
     columns: tuple[str, ...]
@@ -88,7 +89,8 @@ def _tsv_lines(sections: Iterable[Section], columns: Sequence[str], *, several: 
             if not isinstance(row, tuple):
                 from kafka_forensics.cli.outputs.record_text import records_as_tsv
 
-                yield records_as_tsv(row, columns, prefix)
+                alike, table = _parts(row)
+                yield records_as_tsv(table, columns, prefix, alike)
             elif same:
                 yield prefix + "\t".join(map(text_of, row)) + "\n"
             else:
@@ -111,7 +113,13 @@ def _json_lines(sections: Iterable[Section]) -> Iterator[str | memoryview]:
             else:
                 from kafka_forensics.cli.outputs.record_text import records_as_json_lines
 
-                yield records_as_json_lines(row, section.file)
+                alike, table = _parts(row)
+                yield records_as_json_lines(table, section.file, section.columns, alike)
+
+
+def _parts(run: Any) -> tuple[dict[str, object], Any]:
+    """What is alike in all rows of a run, and the rest as an Arrow record batch."""
+    return ({}, run) if hasattr(run, "schema") else (run.same, run.table)
 
 
 def _as_json(section: Section) -> Callable[[Row], str]:
@@ -261,8 +269,12 @@ _SIZE_HEADINGS: Final = {"key_size": "key", "value_size": "value"}
 _PAYLOAD_HEADINGS: Final = {"key": "key bytes", "value": "value bytes", "headers": "headers"}
 
 
-def write_found(columns: Sequence[str], rows: Iterable[Row], format_name: str, to: Destination) -> None:
-    """Write `rows`, whose values are named by `columns`, in one of the formats of `options.FORMATS`."""
+AS_RUNS: Final = frozenset({"tsv", "jsonl"})
+"""Formats in which many records found may come together."""
+
+
+def write_found(columns: Sequence[str], rows: Iterable[Any], format_name: str, to: Destination) -> None:
+    """Write `rows` of these `columns` in one of the formats of `options.FORMATS`; for those in AS_RUNS they may be runs, too."""
     if format_name == "table":
         to.stream.writelines(_found_lines(columns, rows, to.width))
         return

@@ -4,7 +4,7 @@ A column whose bytes need no escape, as nearly all do, goes from Arrow's buffers
 spelled.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -24,20 +24,27 @@ _QUOTE: Final = 0x22
 _BACKSLASH: Final = 0x5C
 
 
-def records_as_tsv(table: pa.RecordBatch, columns: Sequence[str], prefix: str) -> memoryview:
-    """Lines of tab-separated values of these columns, as `text_of` spells each; every one begins with `prefix`."""
+def records_as_tsv(table: pa.RecordBatch, columns: Sequence[str], prefix: str, same: Mapping[str, object]) -> memoryview:
+    """Lines of tab-separated values of these columns, as `text_of` spells each; every one begins with `prefix`.
+
+    A column that is not in `table` has one value in `same`, or none.
+    """
     pieces: list[Column] = [prefix]
     for number, name in enumerate(columns):
-        pieces += ["\t" if number else "", *(_plain_text(table.column(name)) if name in table.schema.names else [])]
+        held = name in table.schema.names
+        pieces += ["\t" if number else "", *(_plain_text(table.column(name)) if held else [text_of(same.get(name))])]
     return _joined([*pieces, "\n"], table.num_rows)
 
 
-def records_as_json_lines(table: pa.RecordBatch, file: str) -> memoryview:
-    """A line of JSON for each row, as the objects of a dump have it."""
-    pieces: list[Column] = [f'{{"file": {json_text(file)}']
-    for name in table.schema.names:
-        for key, values in _members(name, table.column(name)):
-            pieces += [f", {json_text(key)}: ", *values]
+def records_as_json_lines(table: pa.RecordBatch, file: str, columns: Sequence[str], same: Mapping[str, object]) -> memoryview:
+    """A line of JSON for each row, as the objects of a dump have it; `same` as above, a `file` in it comes instead of `file`."""
+    pieces: list[Column] = [f'{{"file": {json_text(same.get("file", file))}']
+    for name in columns:
+        if name in table.schema.names:
+            for key, values in _members(name, table.column(name)):
+                pieces += [f", {json_text(key)}: ", *values]
+        elif name != "file":
+            pieces.append(f", {json_text(name)}: {json_text(plain(same[name]))}")
     return _joined([*pieces, "}\n"], table.num_rows)
 
 

@@ -1,4 +1,7 @@
-"""Steps of which the two forms differ: CRCs, big-endian loads, the identity hash. Buffers are writable uint8 arrays."""
+"""Steps of which the two forms differ: CRCs, loads, bytes compared side by side, the identity hash.
+
+Buffers are writable uint8 arrays; where bytes are only looked at, also what `records.readable` gives.
+"""
 
 import zlib
 from functools import partial
@@ -52,6 +55,35 @@ def load_i32(buffer: "Buffer", position: int) -> int:
 def load_i16(buffer: "Buffer", position: int) -> int:
     """Signed 16-bit big-endian integer at `position`; the caller has checked the bound."""
     return int.from_bytes(buffer[position : position + 2].tobytes(), "big", signed=True)
+
+
+@primitive(partial(_native, "byte_at"))
+def byte_at(buffer: "Buffer | memoryview", position: int) -> int:
+    """The byte at `position`; the caller has checked the bound."""
+    return int(buffer[position])
+
+
+LANES: Final = 32
+"""Positions that `pair_mask` looks at."""
+
+
+@primitive(partial(_native, "pair_mask"))
+def pair_mask(buffer: "Buffer | memoryview", position: int, distance: int, first: int, second: int) -> int:
+    """Bit `i` for each `i` below 32 for which the byte `first` stands at `position + i` and `second` at `distance` behind it.
+
+    The caller has checked that all these bytes are there.
+    """
+    mask = 0
+    for lane in range(LANES):
+        if buffer[position + lane] == first and buffer[position + distance + lane] == second:
+            mask |= 1 << lane
+    return mask
+
+
+@primitive(partial(_native, "lowest_bit"))
+def lowest_bit(mask: int) -> int:
+    """Number of the lowest bit that is set; `mask` is not 0."""
+    return (mask & -mask).bit_length() - 1
 
 
 @primitive(partial(_native, "identity"))

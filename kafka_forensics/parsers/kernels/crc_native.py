@@ -1,4 +1,4 @@
-"""CRCs and loads as machine code: the compiled form of the primitives in `crc` and `loads`.
+"""CRCs, loads and comparisons as machine code: the compiled form of the primitives in `crc`.
 
 CRC-32C uses the CPU's instruction where it has one (x86 with SSE 4.2) and eight tables elsewhere; CRC-32 always uses tables.
 A call on a header of 100 bytes costs what its bytes cost, which is why this is no library call: millions of small batches
@@ -14,6 +14,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from kafka_forensics.compiled import compile_function
+from kafka_forensics.parsers.kernels.crc import LANES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -193,6 +194,67 @@ def _folded_product(_context: "TypingContext", _left: types.Integer, _right: typ
     return types.uint64(types.uint64, types.uint64), generate
 
 
+@intrinsic
+def _pair_mask(
+    _context: "TypingContext",
+    array: types.Array,
+    _position: types.Integer,
+    _distance: types.Integer,
+    _first: types.Integer,
+    _second: types.Integer,
+) -> "tuple[Signature, Generate]":
+    """32 bytes compared with one byte, and 32 others with another, as vectors: a bit for each place where both are equal."""
+
+    def generate(context: "BaseContext", builder: ir.IRBuilder, signature: "Signature", arguments: list[ir.Value]) -> ir.Value:
+        byte, lanes = ir.IntType(8), ir.VectorType(ir.IntType(8), LANES)
+        made = context.make_array(signature.args[0])(context, builder, arguments[0])
+        address = builder.gep(made.data, [arguments[1]])
+        equal = []
+        for place, wanted in ((address, arguments[3]), (builder.gep(address, [arguments[2]]), arguments[4])):
+            held = builder.load(builder.bitcast(place, lanes.as_pointer()), align=1)
+            one = builder.insert_element(ir.Constant(lanes, ir.Undefined), builder.trunc(wanted, byte), ir.Constant(byte, 0))
+            zeros = ir.Constant(ir.VectorType(ir.IntType(32), LANES), [0] * LANES)
+            everywhere = builder.shuffle_vector(one, ir.Constant(lanes, ir.Undefined), zeros)
+            equal.append(builder.icmp_unsigned("==", held, everywhere))
+        mask = builder.bitcast(builder.and_(*equal), ir.IntType(LANES))
+        return builder.zext(mask, ir.IntType(64))
+
+    return types.int64(array, types.int64, types.int64, types.int64, types.int64), generate
+
+
+@intrinsic
+def _trailing_zeros(_context: "TypingContext", _word: types.Integer) -> "tuple[Signature, Generate]":
+    """How many bits below the lowest that is set are not."""
+
+    def generate(_context: "BaseContext", builder: ir.IRBuilder, _signature: "Signature", arguments: list[ir.Value]) -> ir.Value:
+        return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 1))
+
+    return types.int64(types.int64), generate
+
+
+@intrinsic
+def _load_byte(_context: "TypingContext", array: types.Array, _position: types.Integer) -> "tuple[Signature, Generate]":
+    """A byte of a uint8 array at an index that is not below zero, which need not be asked."""
+
+    def generate(context: "BaseContext", builder: ir.IRBuilder, signature: "Signature", arguments: list[ir.Value]) -> ir.Value:
+        made = context.make_array(signature.args[0])(context, builder, arguments[0])
+        return builder.zext(builder.load(builder.gep(made.data, [arguments[1]])), ir.IntType(64))
+
+    return types.int64(array, types.int64), generate
+
+
+def _byte_at(buffer: "Buffer", position: int) -> np.int64:
+    return _load_byte(buffer, position)
+
+
+def _pair_mask_at(buffer: "Buffer", position: int, distance: int, first: int, second: int) -> np.int64:
+    return _pair_mask(buffer, position, distance, first, second)
+
+
+def _lowest_bit(mask: int) -> np.int64:
+    return _trailing_zeros(mask)
+
+
 def _identity(first: int, second: int, third: int, fourth: int, key_high: int, key_low: int) -> tuple[np.int64, np.int64]:
     upper, lower = np.uint64(key_high), np.uint64(key_low)
     left = _folded_product(np.uint64(first) ^ upper, np.uint64(second) ^ lower ^ _ODD)
@@ -207,4 +269,7 @@ crc32 = compile_function(_crc32)
 load_i64 = compile_function(_load_i64)
 load_i32 = compile_function(_load_i32)
 load_i16 = compile_function(_load_i16)
+byte_at = compile_function(_byte_at)
+pair_mask = compile_function(_pair_mask_at)
+lowest_bit = compile_function(_lowest_bit)
 identity = compile_function(_identity)

@@ -4,6 +4,7 @@ from kafka_forensics.parsers.log.blocks import RecordBlock, record_blocks, sound
 from kafka_forensics.parsers.log.codecs import HELD_BYTES, decompress, decompress_into, last_entry, read_next_offset
 from kafka_forensics.parsers.log.damage import Window
 from kafka_forensics.parsers.log.inspection import inspector
+from kafka_forensics.parsers.log.matching import RecordMatcher, Sought, sought
 from kafka_forensics.parsers.log.record_stream import PlainRecord, plain_records
 from kafka_forensics.parsers.log.records import (
     MAX_BATCH_BYTES,
@@ -26,7 +27,9 @@ __all__ = [
     "KeySampler",
     "PlainRecord",
     "RecordBlock",
+    "RecordMatcher",
     "SegmentReader",
+    "Sought",
     "UnsignedVarintError",
     "Window",
     "believed_to",
@@ -42,5 +45,6 @@ __all__ = [
     "read_next_offset",
     "read_unsigned",
     "record_blocks",
+    "sought",
     "sound_blocks",
 ]

@@ -84,7 +84,7 @@ def sound_blocks(batches: "Ints", rows: "Ints", read: Read) -> Iterator[RecordBl
             while index < len(owners):
                 stop, records, _ = gather_records(buffer, payloads, index, matrix, batch_of)
                 if records:
-                    yield _block(batches, buffer, matrix[:, :records], owners[batch_of[:records]])
+                    yield block_of(batches, buffer, matrix[:, :records], owners[batch_of[:records]])
                 elif stop < len(owners):
                     yield int(owners[stop]), reading.bytes_of(int(owners[stop]))
                     stop += 1
@@ -203,13 +203,13 @@ def _one_batch(batches: "Ints", row: int, batch: memoryview) -> Iterator[RecordB
         rows = np.full(columns.shape[1], row)
         payload = None if window is None else readable(window)
         if decoded.legacy is None:
-            yield _block(batches, payload, columns, rows)
+            yield block_of(batches, payload, columns, rows)
         else:
             offsets, timestamps, kinds = decoded.legacy.absolute(columns)
             yield RecordBlock(payload, columns, rows, offsets, timestamps, kinds, np.full(len(rows), NO_SEQUENCE))
 
 
-def _block(batches: "Ints", payload: "Buffer | None", columns: "Ints", rows: "Ints") -> RecordBlock:
+def block_of(batches: "Ints", payload: "Buffer | None", columns: "Ints", rows: "Ints") -> RecordBlock:
     """A block of records of magic 2."""
     deltas = columns[RecordColumn.OFFSET_DELTA]
     by_broker = batches[BatchColumn.ATTRIBUTES][rows] & TIMESTAMP_TYPE_MASK != 0

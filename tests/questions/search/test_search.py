@@ -10,15 +10,18 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from kafka_forensics.compiled import use_compiled, using_compiled
 from kafka_forensics.errors import UsageError
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.constants import NO_TIMESTAMP
+from kafka_forensics.parsers.log import matching
 from kafka_forensics.parsers.log import records as record_parser
 from kafka_forensics.questions import search as finding
-from kafka_forensics.questions.search import FOUND_COLUMNS, Conditions, Search, found_columns, search
+from kafka_forensics.questions.search import FOUND_COLUMNS, Conditions, FoundRecords, Search, found_columns, search
 from kafka_forensics.rereading import seeking
 from kafka_forensics.writers.batches import RecordToWrite, write_batch, write_marker
 from kafka_forensics.writers.files import write_offset_index, write_time_index
+from tests.support.any_batches import LOG
 from tests.support.replicas import put_replica
 from tests.support.segments import BASE_TIMESTAMP, changed, legacy_entry, starts
 
@@ -59,7 +62,7 @@ def batches(draw: st.DrawFn) -> list[bytes]:
                 records,
                 base_offset=offset,
                 base_timestamp=BASE_TIMESTAMP + draw(st.integers(0, 20)),
-                compression_type=draw(st.sampled_from(["none", "none", "gzip", "zstd"])),
+                compression_type=draw(st.sampled_from(["none", "none", "gzip", "snappy", "lz4", "zstd"])),
                 timestamp_type=draw(st.sampled_from(["CreateTime", "LogAppendTime"])),
                 partition_leader_epoch=draw(st.integers(10, 19)),
                 producer_id=draw(st.sampled_from([-1, 7, 8])),
@@ -143,8 +146,78 @@ def test_every_record_that_fulfils_the_conditions_is_found_and_no_other(
     log_dir = put_replica(folder, 1, b"".join(log))
     if indexed is not None:
         put_indexes(log_dir / "orders-0", log, exact=indexed)
-    rows = found(folder, asked)
-    assert [row["offset"] for row in rows] == naive(log, asked)
+    for _ in both_forms():
+        rows = found(folder, asked)
+        assert [row["offset"] for row in rows] == naive(log, asked)
+
+
+def both_forms() -> Iterator[bool]:
+    """Whether kernels are compiled: once not, once so."""
+    before = using_compiled()
+    try:
+        for compiled in (False, True):
+            use_compiled(compiled)
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(finding, "use_compiled", lambda _: None)
+                yield compiled
+    finally:
+        use_compiled(before)
+
+
+@st.composite
+def conditions_on_any_bytes(draw: st.DrawFn) -> Conditions:
+    """Conditions some of which records of `any_batches` fulfil."""
+    part = st.none() | st.binary(max_size=1) | st.sampled_from([b"h", b"\0", b"\0\0"])
+    headers = st.tuples(st.sampled_from([b"", b"h", b"trace"]), st.none() | st.binary(max_size=1))
+    return Conditions(
+        key=draw(part),
+        offset_start=draw(st.none() | st.integers(0, 2**40)),
+        timestamp_start_ms=draw(st.none() | st.integers(0, 2**41)),
+        timestamp_end_ms=draw(st.none() | st.integers(0, 2**41)),
+        producer_id=draw(st.sampled_from([None, None, 7])),
+        headers=tuple(draw(st.lists(headers, max_size=1))),
+        value_part=draw(part),
+    )
+
+
+@pytest.mark.properties
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=200)
+@given(data=LOG, asked=conditions_on_any_bytes(), least=st.sampled_from([1, 1 << 20]))
+def test_records_found_as_columns_are_those_found_one_by_one_whatever_the_bytes(
+    tmp_path_factory: pytest.TempPathFactory, data: bytes, asked: Conditions, least: int
+) -> None:
+    folder = tmp_path_factory.mktemp("cluster")
+    put_replica(folder, 1, data)
+    answers = []
+    for _ in both_forms():
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(matching, "OPENED_BYTES", least)
+            looked = search([str(folder)], ScanOptions(), asked, payloads=True)
+            answers.append((list(looked.rows()), looked.damaged_places, looked.incomplete, looked.found))
+    assert answers[0] == answers[1]
+
+
+def test_many_found_come_together_up_to_the_limit(tmp_path: Path) -> None:
+    log = [keyed(offset, b"k", compression_type="lz4" if offset % 4 else "none") for offset in range(40)]
+    put_replica(tmp_path / "cluster", 1, b"".join(log))
+    for compiled in both_forms():
+        looked = search([str(tmp_path)], ScanOptions(), Conditions(key=b"k"), limit=17)
+        runs = list(looked.runs())
+        sizes = [run.table.num_rows if isinstance(run, FoundRecords) else 1 for run in runs]
+        assert sizes == ([17] if compiled else [1] * 17)
+        assert (looked.found, looked.stopped) == (17, True)
+
+
+def test_many_bytes_found_are_given_as_they_come(tmp_path: Path) -> None:
+    records = [RecordToWrite(b"k%d" % number, bytes([number]) * 150_000) for number in range(20)]
+    log = [write_batch(records, base_offset=start, base_timestamp=0, compression_type="zstd") for start in (0, 20)]
+    put_replica(tmp_path / "cluster", 1, b"".join(log))
+    for compiled in both_forms():
+        looked = search([str(tmp_path)], ScanOptions(), Conditions(offset_start=7), payloads=True)
+        runs = list(looked.runs())
+        rows = [row for run in runs for row in (run.rows(found_columns(payloads=True)) if isinstance(run, FoundRecords) else [run])]
+        assert len(runs) == (2 if compiled else 33)
+        assert [(row[3], row[-2]) for row in rows] == [(offset, bytes([offset % 20]) * 150_000) for offset in range(7, 40)]
 
 
 EXTREMES = [-(2**63), -(2**63) + 1, -1, 0, 1, 2**63 - 2, 2**63 - 1]

@@ -1,0 +1,298 @@
+"""Looking for bytes and for records that fit: both forms of the kernels and a plain answer over every record agree."""
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kafka_forensics.compiled import Kernel
+from kafka_forensics.model.batches import RECORD_COLUMNS, RecordColumn
+from kafka_forensics.model.constants import RECORD_BATCH_OVERHEAD
+from kafka_forensics.parsers.kernels.crc import LANES, byte_at, lowest_bit, pair_mask
+from kafka_forensics.parsers.kernels.matching import (
+    COSTLY,
+    FAR,
+    NOT_THERE,
+    PAYLOAD_ROWS,
+    UNSURE,
+    PayloadRow,
+    find_bytes,
+    mark_holding,
+    match_records,
+    move_records,
+    small_or_varint,
+    small_or_varlong,
+)
+from kafka_forensics.parsers.kernels.records import FULL, OK, read_varint, read_varlong, readable, scan_records
+from kafka_forensics.parsers.log.matching import Sought, look_for_rare_bytes, sought
+from kafka_forensics.parsers.log.records import decode_batch
+from kafka_forensics.writers.batches import RecordToWrite, write_batch, write_raw_batch
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+pytestmark = pytest.mark.properties
+
+FORMS = ("interpreted", "compiled")
+AB = st.text("ab", max_size=120).map(str.encode)
+
+
+def both(kernel: Kernel[Any], data: bytes, *arguments: Any) -> Any:
+    """The answer of both forms of a kernel that looks at `data`, which must be one."""
+    answers = [getattr(kernel, form)(readable(data, compiled=form == "compiled"), *arguments) for form in FORMS]
+    assert answers[0] == answers[1]
+    return answers[0]
+
+
+@given(st.binary(min_size=LANES, max_size=120), st.data())
+def test_a_pair_of_bytes_is_seen_wherever_it_stands(data: bytes, draw: st.DataObject) -> None:
+    distance = draw.draw(st.integers(0, len(data) - LANES))
+    position = draw.draw(st.integers(0, len(data) - LANES - distance))
+    first, second = draw.draw(st.sampled_from(data)), draw.draw(st.sampled_from(data))
+    mask = both(pair_mask, data, position, distance, first, second)
+    expected = [data[at] == first and data[at + distance] == second for at in range(position, position + LANES)]
+    assert [bool(mask >> lane & 1) for lane in range(LANES)] == expected
+    assert mask >> LANES == 0
+    if mask:
+        assert {getattr(lowest_bit, form)(mask) for form in FORMS} == {expected.index(True)}
+    assert both(byte_at, data, position) == data[position]
+
+
+@given(st.binary(max_size=14), st.integers(0, 14), st.integers(0, 14))
+def test_short_numbers_are_those_that_are_read_at_length(data: bytes, position: int, end: int) -> None:
+    end = min(end, len(data))
+    assert both(small_or_varint, data, position, end) == read_varint.interpreted(data, position, end)
+    assert both(small_or_varlong, data, position, end) == read_varlong.interpreted(data, position, end)
+
+
+@given(AB, AB, st.integers(0, 9), st.booleans(), st.data())
+def test_bytes_are_found_where_they_stand_first(data: bytes, wanted: bytes, start: int, tuned: bool, draw: st.DataObject) -> None:
+    if draw.draw(st.booleans()) and data:
+        begin = draw.draw(st.integers(0, len(data) - 1))
+        wanted = data[begin : begin + draw.draw(st.integers(1, 60))]
+    asked = sought((None, None), (None, None), key=wanted)
+    if tuned:
+        look_for_rare_bytes(asked, np.frombuffer(data, np.uint8))
+    end = draw.draw(st.integers(0, len(data)))
+    place = both(find_bytes, data, start, end, asked.text, asked.spans, 0)
+    assert place == (data.find(wanted, start, end) if wanted else start)
+
+
+@given(st.lists(AB, min_size=1, max_size=5), st.lists(AB, min_size=1, max_size=3))
+def test_stretches_that_hold_all_pieces_are_marked(stretches: list[bytes], pieces: list[bytes]) -> None:
+    asked = sought((None, None), (None, None), headers=[(piece, None) for piece in pieces])
+    sizes = np.array(list(map(len, stretches)), np.int64)
+    starts, marks = np.cumsum(sizes) - sizes, [np.full(len(sizes), 7, np.int64) for _ in FORMS]
+    for form, holding in zip(FORMS, marks, strict=True):
+        data = readable(b"".join(stretches), compiled=form == "compiled")
+        getattr(mark_holding, form)(data, starts, sizes, asked.text, asked.spans, holding)
+        assert holding.tolist() == [all(piece in stretch for piece in pieces) for stretch in stretches]
+
+
+def test_bytes_that_cost_too_much_are_left_to_another_way() -> None:
+    data, wanted = b"ab" * 5000, b"ab" * 400 + b"cb" + b"ab" * 400
+    asked = sought((None, None), (None, None), value_part=wanted)
+    assert both(find_bytes, data, 0, len(data), asked.text, asked.spans, 0) == COSTLY
+    look_for_rare_bytes(asked, np.frombuffer(data, np.uint8))
+    assert both(find_bytes, data, 0, len(data), asked.text, asked.spans, 0) == NOT_THERE
+    marks = np.zeros(1, np.int64)
+    ordinary = sought((None, None), (None, None), value_part=wanted)
+    mark_holding.compiled(readable(data, compiled=True), np.array([0]), np.array([len(data)]), ordinary.text, ordinary.spans, marks)
+    assert marks.tolist() == [1], "it may hold them"
+
+
+# Records that fit, of many batches.
+
+
+BASE_OFFSET, BASE_TIMESTAMP = 2**33, 2**41
+SMALL = st.none() | st.text("ab", max_size=3).map(str.encode)
+HEADERS = st.lists(st.tuples(st.sampled_from(["", "a", "ab"]), SMALL), max_size=2)
+SOUND = st.builds(
+    lambda records, by_broker: write_batch(
+        records,
+        base_offset=BASE_OFFSET,
+        base_timestamp=BASE_TIMESTAMP,
+        timestamp_type="LogAppendTime" if by_broker else "CreateTime",
+        max_timestamp=BASE_TIMESTAMP + 5,
+        partition_leader_epoch=17,
+    ),
+    st.lists(st.builds(RecordToWrite, SMALL, SMALL, HEADERS, st.integers(-9, 99)), max_size=4),
+    st.booleans(),
+)
+
+
+def header(count: int) -> dict[str, int]:
+    """A header that promises so many records; no other field has one of the values of another."""
+    return {
+        "base_offset": BASE_OFFSET,
+        "partition_leader_epoch": 17,
+        "attributes": 0,
+        "last_offset_delta": 23,
+        "base_timestamp": BASE_TIMESTAMP,
+        "max_timestamp": BASE_TIMESTAMP + 5,
+        "producer_id": 2**50,
+        "producer_epoch": 300,
+        "base_sequence": 70_000,
+        "records_count": count,
+    }
+
+
+BROKEN = st.builds(write_raw_batch, st.integers(-1, 3).map(header), st.binary(max_size=12))
+RANGES = st.tuples(st.none() | st.integers(-2, 5), st.none() | st.integers(-2, 7))
+
+
+@st.composite
+def asked_for(draw: st.DrawFn) -> dict[str, Any]:
+    def moved(bounds: tuple[int | None, int | None], base: int) -> tuple[int | None, int | None]:
+        start, end = bounds
+        return None if start is None else base + start, None if end is None else base + end
+
+    return {
+        "offsets": moved(draw(RANGES), BASE_OFFSET),
+        "times": moved(draw(RANGES), BASE_TIMESTAMP),
+        "key": draw(SMALL),
+        "value_part": draw(SMALL),
+        "headers": draw(st.lists(st.tuples(st.sampled_from([b"", b"a", b"ab"]), SMALL), max_size=2)),
+    }
+
+
+def payloads_of(batches: list[bytes]) -> "NDArray[np.int64]":
+    """What the kernel needs to know of batches that follow each other."""
+    ends = np.cumsum([len(batch) for batch in batches], dtype=np.int64)
+    payloads = np.zeros((PAYLOAD_ROWS, len(batches)), np.int64)
+    payloads[PayloadRow.SEARCHED] = ends - [len(batch) for batch in batches]
+    payloads[PayloadRow.START] = payloads[PayloadRow.SEARCHED] + RECORD_BATCH_OVERHEAD
+    payloads[PayloadRow.END] = ends
+    for number, batch in enumerate(batches):
+        batch_header = decode_batch(batch).header
+        assert batch_header is not None
+        by_broker = batch_header.timestamp_type == "LogAppendTime"
+        payloads[PayloadRow.RECORDS_COUNT, number] = batch_header.records_count
+        payloads[PayloadRow.BASE_OFFSET, number] = batch_header.base_offset
+        payloads[PayloadRow.BASE_TIMESTAMP, number] = batch_header.max_timestamp if by_broker else batch_header.base_timestamp
+        payloads[PayloadRow.BY_BROKER, number] = by_broker
+    return payloads
+
+
+Given = list[tuple[int, list[int]]]
+"""(number of the batch, columns of the record with positions that count in its payload)."""
+POSITIONS = (RecordColumn.POSITION, RecordColumn.KEY_POSITION, RecordColumn.VALUE_POSITION, RecordColumn.HEADERS_POSITION)
+
+
+def matched(form: str, batches: list[bytes], asked: Sought, room: int) -> tuple[Given, list[int]]:
+    """Records of all batches but those where the kernel stopped with no room left for it, or for good; and these."""
+    payloads = payloads_of(batches)
+    data = b"".join(batches)
+    out, batch_of = np.full((RECORD_COLUMNS, room), 77, np.int64), np.empty(room, np.int64)
+    given: Given = []
+    refused: list[int] = []
+    index = 0
+    while index < len(batches):
+        buffer = readable(data, compiled=form == "compiled")
+        stop, records, code = getattr(match_records, form)(buffer, payloads, index, *asked, out, batch_of)
+        assert (stop == len(batches)) == (code == OK)
+        for record in range(records):
+            columns = out[:, record].copy()
+            columns[list(POSITIONS)] -= payloads[PayloadRow.START, batch_of[record]]
+            given.append((int(batch_of[record]), columns.tolist()))
+        if not records and code != OK:
+            refused.append(int(stop))
+            stop += 1
+        index = int(stop)
+    return given, refused
+
+
+def naive(batch: bytes, asked: dict[str, Any]) -> list[list[int]]:
+    """The columns of the records that fit, by looking at every record."""
+    decoded = decode_batch(batch)
+    columns = np.empty((RECORD_COLUMNS, 9), np.int64)
+    payload = readable(decoded.payload, compiled=False)
+    records, _, _ = scan_records.interpreted(payload, 0, len(payload), True, columns, 1)  # noqa: FBT003 - kernels take no names
+
+    def inside(number: int, bounds: tuple[int | None, int | None]) -> bool:
+        start, end = bounds
+        return (start is None or start <= number) and (end is None or number < end)
+
+    def fits(record: Any) -> bool:
+        return (
+            inside(record.offset, asked["offsets"])
+            and inside(record.timestamp, asked["times"])
+            and asked["key"] in (None, record.key)
+            and (asked["value_part"] is None or (record.value is not None and asked["value_part"] in record.value))
+            and all(
+                any(name == own and value in (None, content) for own, content in record.headers) for name, value in asked["headers"]
+            )
+        )
+
+    return [columns[:, number].tolist() for number, record in enumerate(decoded.iter_records()) if fits(record)][:records]
+
+
+@given(st.lists(SOUND | BROKEN, max_size=6), asked_for(), st.integers(1, 9), st.booleans())
+@settings(max_examples=300)
+def test_records_that_fit_are_those_of_each_batch(batches: list[bytes], asked: dict[str, Any], room: int, tuned: bool) -> None:
+    wanted = sought(**asked)
+    if tuned:
+        look_for_rare_bytes(wanted, np.frombuffer(b"".join(batches), np.uint8))
+    given, refused = matched("interpreted", batches, wanted, room)
+    assert matched("compiled", batches, wanted, room) == (given, refused)
+    pieces = [
+        piece
+        for piece in (asked["key"], asked["value_part"], *(part for pair in asked["headers"] for part in pair))
+        if piece is not None
+    ]
+    for number, batch in enumerate(batches):
+        own = [columns for owner, columns in given if owner == number]
+        if not all(piece in batch for piece in pieces):
+            assert own == []
+            assert number not in refused, "nothing of it need be looked at"
+        elif number in refused:
+            assert own == []
+            assert decode_batch(batch).problems or len(naive(batch, asked)) > room
+        else:
+            assert decode_batch(batch).problems == []
+            assert own == naive(batch, asked)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("row", [PayloadRow.BASE_OFFSET, PayloadRow.BASE_TIMESTAMP])
+def test_numbers_too_large_to_be_added_are_left_to_another_way(form: str, row: PayloadRow) -> None:
+    batch = write_batch([RecordToWrite(b"a", b"b")], base_offset=5, base_timestamp=7)
+    payloads = payloads_of([batch])
+    out, batch_of = np.empty((RECORD_COLUMNS, 2), np.int64), np.empty(2, np.int64)
+    asked = sought((None, None), (None, None))
+    for number, code in ((FAR, OK), (-FAR, OK), (FAR + 1, UNSURE), (-FAR - 1, UNSURE)):
+        payloads[row] = number
+        buffer = readable(batch, compiled=form == "compiled")
+        assert getattr(match_records, form)(buffer, payloads, 0, *asked, out, batch_of)[2] == code
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_no_room_is_told_and_nothing_of_that_batch_given(form: str) -> None:
+    batches = [write_batch([RecordToWrite(b"a", b"b")] * 3, base_offset=5, base_timestamp=7)] * 2
+    payloads, asked = payloads_of(batches), sought((None, None), (None, None), key=b"a")
+    buffer = readable(b"".join(batches), compiled=form == "compiled")
+    for room, answer in ((2, (0, 0, FULL)), (3, (1, 3, FULL)), (5, (1, 3, FULL)), (6, (2, 6, OK))):
+        out, batch_of = np.empty((RECORD_COLUMNS, room), np.int64), np.empty(room, np.int64)
+        assert getattr(match_records, form)(buffer, payloads, 0, *asked, out, batch_of) == answer
+
+
+@given(st.lists(st.tuples(st.binary(min_size=1, max_size=9), st.integers(0, 3)), max_size=5), st.integers(0, 9))
+def test_records_are_moved_with_all_their_places(pieces: list[tuple[bytes, int]], at: int) -> None:
+    data = b"".join(record + bytes(gap) for record, gap in pieces)
+    starts = np.cumsum([0, *(len(record) + gap for record, gap in pieces)])[:-1]
+    columns = np.full((RECORD_COLUMNS, len(pieces)), 5, np.int64)
+    columns[RecordColumn.POSITION] = starts
+    columns[RecordColumn.SIZE_IN_BYTES] = [len(record) for record, _ in pieces]
+    for offset, column in enumerate(POSITIONS[1:], 1):
+        columns[column] = starts + offset
+    for form in FORMS:
+        moved, out = columns.copy(), np.zeros(at + len(data), np.uint8)
+        end = getattr(move_records, form)(readable(data, compiled=form == "compiled"), moved, out, at)
+        assert out[at:end].tobytes() == b"".join(record for record, _ in pieces)
+        assert [moved[column].tolist() for column in POSITIONS[1:]] == [
+            (moved[RecordColumn.POSITION] + offset).tolist() for offset in range(1, 4)
+        ]
+        sizes = columns[RecordColumn.SIZE_IN_BYTES]
+        assert moved[RecordColumn.POSITION].tolist() == (at + np.cumsum(sizes) - sizes).tolist()
