@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from kafka_forensics import compiled
-from kafka_forensics.compiled import kernel, primitive, use_compiled, using_compiled
+from kafka_forensics.compiled import inlined_kernel, kernel, primitive, use_compiled, using_compiled
 from kafka_forensics.compiled.machine_code import MachineCode
 
 
@@ -77,7 +77,7 @@ def test_plain_calls_run_the_chosen_form() -> None:
 
 
 def test_a_form_calls_only_its_own_kind(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compiled, "compile_function", lambda function: function)
+    monkeypatch.setattr(compiled, "compile_function", lambda function, **_: function)
     use_compiled(compiled=True)
     assert calling_caller.interpreted() == "python!"
     use_compiled(compiled=False)
@@ -87,6 +87,25 @@ def test_a_form_calls_only_its_own_kind(monkeypatch: pytest.MonkeyPatch) -> None
 def test_both_forms_of_a_kernel_answer_the_same() -> None:
     assert total.interpreted(100) == total.compiled(100) == 4950
     assert isinstance(total.compiled, MachineCode)
+
+
+@inlined_kernel
+def doubled(number: int) -> int:
+    """Twice as much."""
+    return 2 * number
+
+
+@kernel
+def four_times(number: int) -> int:
+    """Twice as much, twice."""
+    return doubled(doubled(number))
+
+
+def test_a_step_that_is_put_where_it_is_called_answers_the_same_and_is_other_code() -> None:
+    assert four_times.interpreted(5) == four_times.compiled(5) == 20
+    assert doubled.dispatcher.targetoptions["forceinline"]  # type: ignore[attr-defined]
+    assert not four_times.dispatcher.targetoptions["forceinline"]  # type: ignore[attr-defined]
+    assert doubled.made_of() != kernel(doubled._function).made_of()
 
 
 def test_a_kernel_keeps_name_and_words() -> None:
