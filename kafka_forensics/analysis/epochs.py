@@ -3,7 +3,7 @@
 import itertools
 from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
@@ -108,6 +108,9 @@ class EpochsFold:
     def lineage(self) -> list[EpochEntry]:
         """(epoch, first offset) in order, as recovery would feed a leader-epoch cache from these batches: higher epochs only."""
         entries: list[EpochEntry] = []
+        if len(self.runs) == 1:
+            run = self.runs[0]
+            return [EpochEntry(run.leader_epoch, run.start_offset)] if run.leader_epoch >= 0 else []
         strays = {id(run) for run, _ in self.strays(None)}
         for run in self.runs:
             highest = entries[-1].leader_epoch if entries else -1
@@ -212,7 +215,7 @@ def _missing_or_shifted(present: list[EpochEntry], inside: list[EpochEntry], log
 def _from(log_start: int, entries: list[EpochEntry]) -> list[EpochEntry]:
     """Ascending entries as truncation from the start leaves them: of those at or below it the last, raised to it."""
     below = [entry for entry in entries if entry.start_offset <= log_start]
-    return [replace(entry, start_offset=log_start) for entry in below[-1:]] + entries[len(below) :]
+    return [EpochEntry(entry.leader_epoch, log_start) for entry in below[-1:]] + entries[len(below) :]
 
 
 def _overwritten(ghosts: list[EpochEntry], inside: list[EpochEntry]) -> bool:

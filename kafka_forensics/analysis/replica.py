@@ -264,7 +264,7 @@ def differing_blocks(left: BlockDigests, right: BlockDigests, start: int, end: i
     Equal digests prove equal batches, also of a block that the range covers only in part; there, different ones prove nothing yet.
     Both states must be of the same scan's key.
     """
-    if start >= end:
+    if start >= end or _equal(left, right):
         return []
     shift = max(left.shift, right.shift)
     while (end - 1 >> shift) - (start >> shift) >= MAX_BLOCKS:
@@ -276,6 +276,12 @@ def differing_blocks(left: BlockDigests, right: BlockDigests, start: int, end: i
     edges = np.flatnonzero(np.diff(np.concatenate(([False], differs, [False])).astype(np.int8)))
     ranges = zip(edges[0::2].tolist(), edges[1::2].tolist(), strict=True)
     return [(max((first + a) << shift, start), min((first + b) << shift, end)) for a, b in ranges]
+
+
+def _equal(left: BlockDigests, right: BlockDigests) -> bool:
+    """Whether all digests are the same, as those of most replicas are."""
+    places = (left.shift, left.first_block, left.sums.shape) == (right.shift, right.first_block, right.sums.shape)
+    return places and bool((left.sums == right.sums).all())
 
 
 def _rows(digests: BlockDigests, first: int, last: int) -> "NDArray[np.int64]":

@@ -80,10 +80,12 @@ def producer_faults(
     `kinds` are those of the replica's findings, `transactions` how many its log holds. Raises SourceError.
     """
     suspect = any(kind.startswith(_SUSPECT) for kind in kinds)
+    if not suspect and not transactions:
+        return ()
     first = replayed_from(facts)
     segments = _segments_from(plan, first, facts.end_offset)
     size = sum(log.size_in_bytes for _, log in segments)
-    worth_it = suspect or (transactions and size <= MAX_REPLAYED_BYTES)
+    worth_it = suspect or size <= MAX_REPLAYED_BYTES
     if not segments or not worth_it or first >= facts.end_offset or _has_it_in_a_snapshot(facts):
         return ()
     replay = ProducerReplay(_open_producers(plan, inputs, first))
@@ -185,7 +187,8 @@ def with_recovery(
         facts = loader.facts()
         held = replica.state.transactions.counts().total
         kinds = {finding.kind for finding in findings}
-        facts = replace(facts, faults=producer_faults(plan, facts, inputs, kinds, transactions=held))
+        if faults := producer_faults(plan, facts, inputs, kinds, transactions=held):
+            facts = replace(facts, faults=faults)
     except SourceError as error:
         incomplete.append(Incomplete(typed_path(plan.log_dir.source, error.path), error.reason))
         return findings

@@ -135,7 +135,8 @@ def read_index_entries(file: ByteFile, entry: "np.dtype[Any]", limit: int = MAX_
     size, width = file.size_in_bytes, entry.itemsize
     whole, limit = size - size % width, limit - limit % width
     scanned = min(whole, MAX_SCANNED_BYTES - MAX_SCANNED_BYTES % width)
-    windows, data_end = _windows_with_data(file, scanned, limit)
+    ranges = file.data_ranges()
+    windows, data_end = _windows_with_data(file, ranges, scanned, limit)
     kept_end = min(-(-data_end // width) * width, limit)
     content = np.zeros(kept_end, np.uint8)
     while windows:  # each is let go of at once
@@ -145,7 +146,7 @@ def read_index_entries(file: ByteFile, entry: "np.dtype[Any]", limit: int = MAX_
     unread = whole
     if data_end > limit:
         unread = limit
-    elif any(stop > scanned for _, stop in file.data_ranges()):
+    elif scanned < whole and any(stop > scanned for _, stop in ranges):
         unread = scanned
     damage = []
     if unread < whole:
@@ -157,11 +158,11 @@ def read_index_entries(file: ByteFile, entry: "np.dtype[Any]", limit: int = MAX_
     return IndexEntries(content.view(entry), unread - kept_end, damage)
 
 
-def _windows_with_data(file: ByteFile, end: int, limit: int) -> tuple[list[tuple[int, bytes]], int]:
+def _windows_with_data(file: ByteFile, ranges: list[tuple[int, int]], end: int, limit: int) -> tuple[list[tuple[int, bytes]], int]:
     """Windows (position, bytes without trailing zeros) that start below `limit`, and the end of the last byte not zero."""
     windows: list[tuple[int, bytes]] = []
     data_end = 0
-    for start, stop in file.data_ranges():
+    for start, stop in ranges:
         for position in range(start, min(stop, end), _WINDOW):
             data = file.read_at(position, min(_WINDOW, min(stop, end) - position)).rstrip(b"\0")
             if data:

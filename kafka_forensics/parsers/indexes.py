@@ -42,6 +42,8 @@ def parse_offset_index(file: ByteFile, base_offset: int) -> OffsetIndex:
 def absolute_offsets(relative_offsets: "NDArray[Any]", base_offset: int) -> "NDArray[np.int64]":
     """`base_offset` (0 to 2^63 - 1) plus each relative offset, as int64, held at 2^63 - 1."""
     assert 0 <= base_offset <= INT64_MAX
+    if not relative_offsets.size:
+        return np.empty(0, np.int64)
     return np.minimum(relative_offsets.astype(np.int64), INT64_MAX - base_offset) + base_offset
 
 

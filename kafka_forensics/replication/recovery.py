@@ -259,11 +259,12 @@ def foretell(log: LogFacts) -> Forecast:
     if needed:
         return Forecast(None, None, None, None, steps=(LoaderStep(CHECKPOINT_UNREADABLE, "refuse", needed[0]),), refused=True)
     ignored = [name for name in (LOG_START_FILE, RECOVERY_POINT_FILE) if name in log.unreadable]
-    log = replace(
-        log,
-        recovery_point=None if RECOVERY_POINT_FILE in ignored else log.recovery_point,
-        log_start=None if LOG_START_FILE in ignored else log.log_start,
-    )
+    if ignored:
+        log = replace(
+            log,
+            recovery_point=None if RECOVERY_POINT_FILE in ignored else log.recovery_point,
+            log_start=None if LOG_START_FILE in ignored else log.log_start,
+        )
     steps, segments = swap_steps(log)
     loading = _Loading(log, segments, [*(LoaderStep(CHECKPOINT_UNREADABLE, "forget", name) for name in ignored), *steps])
     refused = _is_refused(loading)
@@ -311,12 +312,17 @@ def _unfinished_swaps(cleaned: list[str], swaps: list[str]) -> list[str]:
     return [name for name in swaps if (_number(name) or 0) >= smallest]
 
 
+_UNFINISHED: Final = (".deleted", ".cleaned", ".swap")
+
+
 def swap_steps(log: LogFacts) -> tuple[list[LoaderStep], list[SegmentFacts]]:
     """What becomes of `.deleted`, `.cleaned` and `.swap` files, file by file in order, and the segments that are there then.
 
     A `.swap` at or above the smallest `.cleaned` is half of an unfinished split and goes; the others win: every file whose number
     lies in their range, snapshots too, goes before they are renamed (LogLoader.load).
     """
+    if not any(name.endswith(_UNFINISHED) for name in log.files):
+        return [], sorted(log.segments, key=lambda facts: facts.base_offset)
     files = sorted(log.files)
     deleted, cleaned, swaps = ([name for name in files if name.endswith(suffix)] for suffix in (".deleted", ".cleaned", ".swap"))
     deleted = [name for name in deleted if not name.endswith(".checkpoint.deleted")]

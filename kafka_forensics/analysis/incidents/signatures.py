@@ -134,6 +134,13 @@ class Signature:
     whole_scan: bool = False
     outgrown: bool = True
     """Whether files of a version that has the fix speak against it."""
+    musts: tuple[Condition, ...] = field(init=False)
+    """Of the conditions those without which there is no match."""
+
+    def __post_init__(self) -> None:
+        """Every partition is held against every signature, and most fail the first must."""
+        musts = tuple(condition for condition in self.conditions if condition.weight is Weight.MUST)
+        object.__setattr__(self, "musts", musts)
 
     @property
     def key(self) -> str:
@@ -173,9 +180,13 @@ def matches(case: Case, signatures: Iterable[Signature]) -> list[Finding]:
     """
     findings: list[Finding | None] = []
     for signature in signatures:
-        answers = [(condition, condition.holds(case)) for condition in signature.conditions if condition.weight is Weight.MUST]
-        if answers and all(answer for _, answer in answers):
-            findings.append(_match(case, signature, answers))
+        answers = []
+        for condition in signature.musts:
+            answers.append((condition, condition.holds(case)))
+            if not answers[-1][1]:
+                break
+        else:
+            findings += [_match(case, signature, answers)] if answers else []
     return [finding for finding in findings if finding is not None]
 
 

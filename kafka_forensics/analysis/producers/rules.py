@@ -74,9 +74,12 @@ def fill_slots(rows: "NDArray[np.int64]", slots: "NDArray[np.int64]", keys: "NDA
 
 
 @cache
-def _keys() -> tuple[int, int]:
+def _keys() -> "NDArray[np.int64]":
     """Of the hashes of this process, so that no file can hold producer ids that fall together."""
-    return 1 + secrets.randbelow(2**30), 1 + secrets.randbelow(2**30)
+    return np.array([1 + secrets.randbelow(2**30), 1 + secrets.randbelow(2**30)], np.int64)
+
+
+_NO_SLOTS: Final = np.full(_FIRST_CAPACITY * _SLOTS_PER_ROW, -1, np.int64)
 
 
 class ProducerTable:
@@ -87,8 +90,8 @@ class ProducerTable:
 
     def __init__(self, width: int, counters: int = 0) -> None:
         self.rows: NDArray[np.int64] = np.zeros((_FIRST_CAPACITY, width), np.int64)
-        self.slots: NDArray[np.int64] = np.full(_FIRST_CAPACITY * _SLOTS_PER_ROW, -1, np.int64)
-        self.keys: NDArray[np.int64] = np.array(_keys(), np.int64)
+        self.slots: NDArray[np.int64] = _NO_SLOTS.copy()
+        self.keys: NDArray[np.int64] = _keys().copy()
         self.used: NDArray[np.int64] = np.zeros(1 + counters, np.int64)
 
     def __len__(self) -> int:

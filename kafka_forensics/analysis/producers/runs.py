@@ -4,6 +4,7 @@ A `break` is a place between two consecutive good batches whose offsets do not j
 missing, twice or out of order at a break is said by the findings about offsets and bytes; here it only explains.
 """
 
+from functools import cache
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -18,6 +19,12 @@ if TYPE_CHECKING:
 _KEPT: Final = 16
 
 
+@cache
+def _no_rows(width: int) -> "NDArray[np.int64]":
+    """(0, width): an array that cannot be written to."""
+    return np.zeros((0, width), np.int64)
+
+
 class Extremes:
     """The first and last few of many rows in the order of (segment base offset, position), their columns 0 and 1; and how many.
 
@@ -28,7 +35,7 @@ class Extremes:
 
     def __init__(self, width: int, first: int = _KEPT, last: int = _KEPT) -> None:
         self._first, self._last = first, last
-        self.rows: NDArray[np.int64] = np.zeros((0, width), np.int64)
+        self.rows = _no_rows(width)
         self.count = 0
 
     def add(self, rows: "NDArray[np.int64]", count: int | None = None) -> None:

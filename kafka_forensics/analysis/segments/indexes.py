@@ -102,6 +102,9 @@ class _Sorted:
         return np.arange(start, end) if self._order is None else np.sort(self._order[start:end])
 
 
+_NOTHING: Final = _Sorted(np.empty(0, np.int64))
+
+
 @dataclass(frozen=True, slots=True)
 class IndexEdges:
     """What an index file and the entries that agree with one stretch of its log come to: all that a sound segment needs.
@@ -140,8 +143,8 @@ class IndexFold:
         self.end_position = 0
         self.edges: dict[str, IndexEdges] | None = None
         """By kind of file, once lightened."""
-        self._by_position = _Sorted(index.positions if index is not None else np.empty(0, np.int64))
-        self._by_offset = _Sorted(time_index.offsets if time_index is not None else np.empty(0, np.int64))
+        self._by_position = _Sorted(index.positions) if index is not None and index.positions.size else _NOTHING
+        self._by_offset = _Sorted(time_index.offsets) if time_index is not None and time_index.offsets.size else _NOTHING
         self._sound: dict[str, list[NDArray[np.int64]]] = {"index": [], "timeindex": []}
         """Numbers of the entries that point into the stretch and agree with it: what stands before it may yet contradict them."""
 
@@ -233,7 +236,7 @@ class IndexFold:
             )
         self.edges = edges
         self._index = self._time = None
-        self._by_position = self._by_offset = _Sorted(np.empty(0, np.int64))
+        self._by_position = self._by_offset = _NOTHING
         self._sound = {"index": [], "timeindex": []}
 
     def merge(self, right: "IndexFold") -> None:

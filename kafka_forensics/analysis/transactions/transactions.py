@@ -412,7 +412,8 @@ class TransactionsFold:
     @property
     def _is_empty(self) -> bool:
         """Whether no transactional batch or marker was met, and so none forgotten, as in nearly all logs."""
-        return not len(self._table) and not self._ended.count and not self._table.used.any()
+        met = self._ended.count or self._late.count or self.last_markers.markers.count or len(self.held_endings)
+        return not met and not any(self._table.used.tolist())
 
     def ended(self) -> "NDArray[np.int64]":
         """The last transactions with data that a marker ended, in file order, rows as the kernels find them."""
@@ -427,10 +428,14 @@ class TransactionsFold:
 
     def ending_rows(self) -> "NDArray[np.int64]":
         """The same as rows of `transaction_endings`."""
+        if self._is_empty:
+            return Endings().rows()
         return self.held_endings.rows([self._lead_endings()])
 
     def findings(self, context: ReplicaContext, runs: OffsetRuns, log_end_offset: int) -> list[Finding]:
         """Open transactions and late writes, this fold being of the whole log; `runs` are the producers fold's."""
+        if self._is_empty:
+            return []
         answer = late_writes(context, self._late) + fallen_epochs_told(context, self.last_markers.markers.rows)
         last_stable_offset = self.last_stable_offset(context.high_watermark, log_end_offset)
         more = int(self._open_count()) - OPEN_TOLD

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka_forensics.model.batches import Damage
-from kafka_forensics.model.files import EpochEntry
-from kafka_forensics.parsers import bounded
+from kafka_forensics.model.files import EpochEntry, LeaderEpochs
+from kafka_forensics.parsers import bounded, checkpoints
 from kafka_forensics.parsers.checkpoints import parse_leader_epochs, parse_offset_checkpoint
 from kafka_forensics.writers.files import write_leader_epochs, write_offset_checkpoint
 from tests.support.memory import MemoryFile
@@ -172,3 +172,27 @@ def test_any_cut_is_noticed_and_whole_lines_stay(offsets: dict[tuple[str, int], 
     assert damage
     whole = len(cut[: cut.rfind(b"\n") + 1].splitlines()) - 2
     assert list(found.items())[: max(0, whole)] == list(offsets.items())[: max(0, whole)]
+
+
+@given(
+    st.one_of(
+        st.binary(max_size=40),
+        st.text("0123456789 \n\r-+", max_size=40).map(str.encode),
+        st.lists(st.tuples(st.integers(0, 2**33), st.integers(0, 2**65)), max_size=4).flatmap(
+            lambda rows: st.integers(0, len(rows) + 1).map(
+                lambda count: "".join(["0\n", f"{count}\n", *(f"{epoch} {offset}\n" for epoch, offset in rows)]).encode()
+            )
+        ),
+    )
+)
+def test_a_short_plain_epoch_file_is_read_as_any_other(data: bytes) -> None:
+    """The quick way answers as the one that takes all bytes, or not at all."""
+    plain = checkpoints._plain_leader_epochs(data)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(checkpoints, "_SHORT_BYTES", -1)
+        assert plain in (None, parse_leader_epochs(MemoryFile(data)))
+
+
+def test_ordinary_epoch_files_are_read_the_quick_way() -> None:
+    for entries in ([], [EpochEntry(0, 0)], [EpochEntry(3, 5), EpochEntry(2**29, 2**59)]):
+        assert checkpoints._plain_leader_epochs(write_leader_epochs(entries)) == LeaderEpochs(entries)
