@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from kafka_forensics.analysis.internal_topics import Witnesses
 from kafka_forensics.compiled import use_compiled, using_compiled, worth_compiling
-from kafka_forensics.engine.processes import can_fork, forked
 from kafka_forensics.engine.serialization import pack, unpack
 from kafka_forensics.engine.task_values import Noticed, TopicPartition, notice
 from kafka_forensics.engine.work_plan import packed
@@ -25,6 +24,7 @@ from kafka_forensics.folding.splits import Split, splits_of
 from kafka_forensics.judging.recovery import lone_leftovers
 from kafka_forensics.judging.scanning import Look, PartitionAnswer, Scan, digest_key, judged
 from kafka_forensics.model.results import ScanResult
+from kafka_forensics.processes import can_fork, forked
 from kafka_forensics.rereading.misplaced import with_right_offsets
 from kafka_forensics.storage.archives import reading_order
 from kafka_forensics.storage.local import LocalSource
@@ -49,7 +49,7 @@ SMALL_BYTES: Final = 16 << 20
 """Of the logs of a small partition's replicas together."""
 MANY: Final = 512
 """Replicas of small partitions that are worth copies of this process."""
-ERRAND_REPLICAS: Final = 192
+TASK_REPLICAS: Final = 192
 """Replicas that one of them is given at once: a tenth of a second."""
 
 
@@ -129,13 +129,13 @@ def _answers_apart(
     runs: list[Scan], parts: list[_Part], key: "NDArray[np.int64]", jobs: int, answer: Answering[Answer], report: "_Report"
 ) -> Generator[Answer, None, None]:
     """Answers about partitions by copies of this process."""
-    errands = [parts[:1], *packed(((part, len(part[1])) for part in parts[1:]), ERRAND_REPLICAS)]
+    tasks = [parts[:1], *packed(((part, len(part[1])) for part in parts[1:]), TASK_REPLICAS)]
     silent = _Report(None, 0)
 
-    def errand(number: int) -> bytes:
+    def task(number: int) -> bytes:
         inputs = [running.inputs for running in runs]
         before = [(len(run.incomplete), len(run.inputs.incomplete), run.inputs.manifest.count) for run in runs]
-        answers = list(_answers_here(errands[number], key, 1, answer, silent))
+        answers = list(_answers_here(tasks[number], key, 1, answer, silent))
         gaps = [running.incomplete[count:] for running, (count, _, _) in zip(runs, before, strict=True)]
         seen = [
             Noticed(of_run.manifest.files(files), of_run.incomplete[count:])
@@ -144,7 +144,7 @@ def _answers_apart(
         return pack((answers, gaps, seen))
 
     by_name = {source.name: source for running in runs for source in running.inputs.sources}
-    for done, packed_answers in zip(errands, forked(errand, len(errands), jobs), strict=True):
+    for done, packed_answers in zip(tasks, forked(task, len(tasks), jobs), strict=True):
         answers, gaps, seen = unpack(packed_answers, lambda name, _: by_name[name])
         for running, gaps_of_run, seen_by_run in zip(runs, gaps, seen, strict=True):
             running.incomplete += gaps_of_run

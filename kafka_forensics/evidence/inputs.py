@@ -31,7 +31,7 @@ from kafka_forensics.parsers.log_dir import (
     parse_file_name,
     parse_partition_name,
 )
-from kafka_forensics.storage.local import LocalSource
+from kafka_forensics.storage.local import LocalSource, holding
 from kafka_forensics.storage.open import Manifest
 from kafka_forensics.storage.source import ByteFile, ByteSource, Entry, EntryKind
 
@@ -167,7 +167,7 @@ def gather(paths: list[str], options: ScanOptions, *, elsewhere: bool = False) -
     Raises UsageError for paths that make no sense (`open_paths`), for a name given to several brokers, and unless the answer may
     lie `elsewhere` (in the log of an internal topic), where no partition is what `options` ask for.
     """
-    inputs = gather_log_dirs(paths, options.storage_options)
+    inputs = gather_log_dirs(paths, options.storage_options, options.jobs)
     if not elsewhere:
         _require_or_note(inputs, options)
     compacted = {key for log_dir in inputs.log_dirs for key in _compacted(log_dir)}
@@ -193,14 +193,14 @@ def _require_or_note(inputs: Inputs, options: ScanOptions) -> None:
         raise_unless_hidden(error, hidden=bool(inputs.incomplete))
 
 
-def gather_log_dirs(paths: list[str], storage_options: tuple[tuple[str, str], ...] = ()) -> Inputs:
+def gather_log_dirs(paths: list[str], storage_options: tuple[tuple[str, str], ...] = (), jobs: int = 1) -> Inputs:
     """Open every path and read the small files of all log directories, but nothing of any partition: `replicas` is empty.
 
     Raises UsageError for paths that make no sense (`open_paths`), and for a name given to several brokers.
     """
     inputs = Inputs()
     named: dict[int | str, list[LogDir]] = {}
-    every = open_paths(paths, storage_options=storage_options)
+    every = open_paths(paths, storage_options=storage_options, jobs=jobs)
     note_strangers(every)
     for opened in every:
         given, source, discovery = opened.given, opened.source, opened.found
@@ -484,23 +484,22 @@ def _note_files(inputs: Inputs, log_dir: LogDir, directory: PartitionDirectory) 
     for entry in directory.irregular:
         if entry.unreadable is not None and parse_file_name(entry.name) is not None:
             inputs.incomplete.append(Incomplete(typed_path(log_dir.source, entry.path), entry.unreadable))
-    for segment in directory.segments:
-        for file in (segment.log, segment.index, segment.time_index):
-            if file is not None:
-                inputs.manifest.record(log_dir.source, file)
+    files = [file for segment in directory.segments for file in (segment.log, segment.index, segment.time_index)]
+    inputs.manifest.record(log_dir.source, *(file for file in files if file is not None))
 
 
 def _plan(
     inputs: Inputs, log_dir: LogDir, directory: PartitionDirectory, compacted: set[tuple[str, int]], options: ScanOptions
 ) -> ReplicaPlan:
     context = _context(log_dir, directory, compacted, options)
-    entry = directory.entries.get("leader-epoch-checkpoint")
-    if entry is not None:
-        context.leader_epochs = inputs.read(log_dir.source, entry, parse_leader_epochs)
-    entry = directory.entries.get("partition.metadata")
-    if entry is not None:
-        metadata = inputs.read(log_dir.source, entry, parse_partition_metadata)
-        context.topic_id = None if metadata is None else metadata.topic_id
+    with holding(log_dir.source, directory.path):
+        entry = directory.entries.get("leader-epoch-checkpoint")
+        if entry is not None:
+            context.leader_epochs = inputs.read(log_dir.source, entry, parse_leader_epochs)
+        entry = directory.entries.get("partition.metadata")
+        if entry is not None:
+            metadata = inputs.read(log_dir.source, entry, parse_partition_metadata)
+            context.topic_id = None if metadata is None else metadata.topic_id
     _note_files(inputs, log_dir, directory)
     context.segments_being_deleted = [
         leftover_file.base_offset
@@ -510,7 +509,7 @@ def _plan(
     logs = [(segment.base_offset, segment.log) for segment in directory.segments if segment.log is not None]
     context.segment_base_offsets = [base_offset for base_offset, _ in logs]
     context.not_followed = [base_offset for base_offset, log in logs if log.unreadable]
-    return ReplicaPlan(log_dir, directory, context, sum(log.size_in_bytes for _, log in logs))
+    return ReplicaPlan(log_dir, directory, context, sum([log.size_in_bytes for _, log in logs]))
 
 
 def _context(

@@ -58,7 +58,9 @@ class OpenedPath:
     found: Discovery
 
 
-def open_paths(paths: list[str], *, logs_only: bool = True, storage_options: tuple[tuple[str, str], ...] = ()) -> list[OpenedPath]:
+def open_paths(
+    paths: list[str], *, logs_only: bool = True, storage_options: tuple[tuple[str, str], ...] = (), jobs: int = 1
+) -> list[OpenedPath]:
     """Open every path, what is reached by several of them once only, and note that. Patterns in URIs are matched here.
 
     Of several paths, those that hold nothing of Kafka's are left out with a note, and one that cannot be opened is incomplete.
@@ -77,7 +79,7 @@ def open_paths(paths: list[str], *, logs_only: bool = True, storage_options: tup
         opened.append(opened_path)
     share_roots([opened_path.source for opened_path in opened])
     for opened_path in opened:
-        opened_path.found = _discovered(opened_path.source)
+        opened_path.found = _discovered(opened_path.source, jobs)
     opened = _without_strangers(opened, logs_only=logs_only)
     if len(opened) > 1 or any(opened_path.found.repeated or _has_links(opened_path.found) for opened_path in opened):
         return _read_once(opened)
@@ -162,7 +164,8 @@ def split_name(path: str) -> tuple[Name | None, str]:
 
 def typed_path(source: ByteSource, path: str) -> str:
     """A path inside a source as the user would type it."""
-    return os.path.join(source.name, path) if path else source.name
+    name = source.name
+    return name + path if not path or name.endswith("/") else f"{name}/{path}"
 
 
 def members_left_out(source: ByteSource) -> list[Incomplete]:
@@ -185,10 +188,10 @@ def lone_file_name(source: ByteSource) -> FileName | None:
     return parsed
 
 
-def _discovered(source: ByteSource) -> Discovery:
+def _discovered(source: ByteSource, jobs: int) -> Discovery:
     """What the source holds; if its root cannot even be listed, that."""
     try:
-        return discover(source)
+        return discover(source, jobs)
     except SourceError as error:
         return Discovery(incomplete=[Incomplete(error.path, error.reason)])
 
@@ -392,7 +395,7 @@ def _logs_once(
         elif keep:
             reason = f"a link to {elsewhere[log.path]}, which is read there"
             opened_path.source.refused[log.path] = reason
-            refused = replace(log, kind=EntryKind.SYMLINK, size_in_bytes=0, allocated_bytes=None, link=None, refused=reason)
+            refused = log._replace(kind=EntryKind.SYMLINK, size_in_bytes=0, allocated_bytes=None, link=None, refused=reason)
             segments.append(replace(segment, log=refused))
             irregular.append(refused)
     return replace(part, segments=segments, irregular=irregular), sentences

@@ -17,6 +17,7 @@ from kafka_forensics.model.results import Incomplete
 from kafka_forensics.parsers.indexes import parse_offset_index, parse_time_index
 from kafka_forensics.parsers.log import KeySampler, SegmentReader, believed_to, check_batch_in_file, inspector
 from kafka_forensics.parsers.log_dir import SegmentFiles
+from kafka_forensics.storage.local import holding
 
 if TYPE_CHECKING:
     import numpy as np
@@ -163,9 +164,23 @@ def merge_replica(
     Where a walk landed beyond the start of the next split, or before it, that one is folded again from there. `show` is shown every
     stretch that is merged. `misplaced` are batches that were folded where they belong, and not where their base offsets say.
     """
+    snapshot = SnapshotCheck(plan, inputs)
+    with holding(plan.log_dir.source, plan.directory.path):
+        merged = _merged(stretches, refold, show, snapshot)
+        state = merged or ReplicaState(0, compacted=plan.context.compacted)
+        replica = whole(plan.context, state, misplaced)
+        snapshot.at(replica.log_end_offset, state)
+        snapshot.rest()
+    state.close()
+    return replica, snapshot
+
+
+def _merged(
+    stretches: Iterable[Folded], refold: Refold, show: Callable[[Folded], None], snapshot: SnapshotCheck
+) -> ReplicaState | None:
+    """The state of all stretches; None without any."""
     merged: ReplicaState | None = None
     landed = 0
-    snapshot = SnapshotCheck(plan, inputs)
     for folded in stretches:
         split = folded.split
         right = split.first or landed == split.start
@@ -180,9 +195,4 @@ def merge_replica(
             merged.make_room(again.state)
             merged.merge(again.state)
             snapshot.merged(merged)
-    state = merged or ReplicaState(0, compacted=plan.context.compacted)
-    replica = whole(plan.context, state, misplaced)
-    snapshot.at(replica.log_end_offset, state)
-    snapshot.rest()
-    state.close()
-    return replica, snapshot
+    return merged

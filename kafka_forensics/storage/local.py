@@ -8,15 +8,17 @@ file cut while it is mapped would kill the process, one cut while it is read mer
 import errno
 import os
 import stat
+import threading
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from operator import attrgetter
 from types import TracebackType
 from typing import Final, Self
 
 from kafka_forensics.errors import SourceError
-from kafka_forensics.storage.source import NOT_REGULAR, ByteFile, Entry, EntryKind
+from kafka_forensics.storage.source import NOT_REGULAR, ByteFile, ByteSource, Entry, EntryKind
 
 # Where symbolic links lead: followed by us, name by name from a held directory, to what was given and nowhere else.
 #
@@ -231,8 +233,8 @@ class LocalSource:
     """A directory, or a single file whose path in the source is "".
 
     The path itself may be a symbolic link and is resolved once, here; a link below it is followed within it, and to the other
-    `roots` that were given. Holds no descriptor between calls, so it may be shared by threads, forked and pickled. Errors carry the
-    path below the root, as entries do.
+    `roots` that were given. Holds no descriptor between calls (but see `holding`), so it may be shared by threads, forked and
+    pickled. Errors carry the path below the root, as entries do.
     """
 
     def __init__(self, path: str, roots: Roots | None = None) -> None:
@@ -254,27 +256,41 @@ class LocalSource:
     def list(self, path: str = "") -> list[Entry]:
         """Entries directly below directory `path`, sorted by name; none for a root that is a file. Raises SourceError."""
         entries, links = [], []
-        with _Reasons(path), self._at(path) as place:
-            if not path and not stat.S_ISDIR(place.info.st_mode):
+        above = f"{path}/" if path else ""
+        with _Reasons(path):
+            descriptor, target = self._directory(path)
+            if descriptor is None:
                 return []
-            descriptor, _ = place.opened(_LIST_FLAGS)
             try:
                 with os.scandir(descriptor) as scanned:
                     for item in scanned:
-                        inner = f"{path}/{item.name}" if path else item.name
                         try:
                             info = item.stat(follow_symlinks=False)
                         except FileNotFoundError:
                             continue  # gone since it was listed: a running broker deletes files
                         if stat.S_ISLNK(info.st_mode):
-                            links.append(inner)
+                            links.append(above + item.name)
                         else:
-                            through = None if place.target is None else os.path.join(place.target, item.name)
-                            entries.append(_entry(inner, info, through))
+                            through = None if target is None else os.path.join(target, item.name)
+                            entries.append(_entry(above + item.name, info, through))
             finally:
                 os.close(descriptor)
         entries += [entry for inner in links if (entry := self._linked(inner)) is not None]
-        return sorted(entries, key=lambda entry: entry.path)
+        return sorted(entries, key=attrgetter("path"))
+
+    def _directory(self, path: str) -> tuple[int | None, str | None]:
+        """Directory `path`, open, and where links have led to it; no descriptor for a root that is a file."""
+        above, name = _parted(path)
+        held = _held.directories.get((self, above)) if path else None
+        if held is not None:
+            try:
+                return _open(name, _LIST_FLAGS, held), None
+            except OSError:
+                pass  # a link, maybe
+        with self._at(path) as place:
+            if not path and not stat.S_ISDIR(place.info.st_mode):
+                return None, None
+            return place.opened(_LIST_FLAGS)[0], place.target
 
     def stat(self, path: str) -> Entry:
         """The entry at `path` ("" is the root); of a link that is followed, what is there. Raises SourceError if there is none."""
@@ -285,7 +301,7 @@ class LocalSource:
             except LinkError as error:
                 if error.info is None:
                     raise
-                return replace(_entry(path, error.info), refused=_not_followed(error.reason))
+                return _entry(path, error.info)._replace(refused=_not_followed(error.reason))
 
     def stat_all(self, directory: str, names: Sequence[str]) -> Sequence[Entry | None]:
         """Of files in a directory below the root, which is opened once, what `stat` gives; None for what it cannot tell."""
@@ -325,36 +341,81 @@ class LocalSource:
         except SourceError:
             return None
 
-    @contextmanager
-    def _at(self, path: str) -> "Iterator[_Place]":
+    def _at(self, path: str) -> "_Place":
         """What is at `path`, and the directory that holds it, open; the resolved root itself needs none.
 
         Each directory on the way is opened relative to the one before, so that no part can become a link meanwhile.
         """
         if not path:
-            yield _Place(None, self._root, os.lstat(self._root))
-            return
-        parts = path.split("/")
-        if "\0" in path or any(part in {"", ".", ".."} for part in parts):
-            raise SourceError(path, "not a path below the root")
-        directory = _plain(self._root, parts[:-1])
+            return _Place(None, self._root, os.lstat(self._root))
+        above, name = _parted(path)
+        held = _held.directories.get((self, above))
+        directory = self.walk_to(above) if held is None else held
+        if directory is not None:
+            info = None
+            try:
+                info = os.stat(name, dir_fd=directory, follow_symlinks=False)
+                if not stat.S_ISLNK(info.st_mode):
+                    return _Place(directory, name, info, is_held=held is not None)
+            finally:
+                if held is None and (info is None or stat.S_ISLNK(info.st_mode)):
+                    os.close(directory)
+        way = Way(self._root, path, self._roots)
+        if way.root != self._root:
+            self.roots_used.add(way.root)
+        return _Place(way.descriptor, way.name, way.info, way.expected, way.target, way)
+
+    def walk_to(self, path: str) -> int | None:
+        """Directory `path`, open; None if the way there is not of directories alone. Raises OSError."""
+        return _plain(self._root, path.split("/") if path else [])
+
+
+class _Held(threading.local):
+    """The directories that a thread holds."""
+
+    def __init__(self) -> None:
+        self.directories: dict[tuple[LocalSource, str], int] = {}
+
+
+_held: Final = _Held()
+
+
+@contextmanager
+def holding(source: ByteSource, directory: str) -> Iterator[None]:
+    """Until it is left, this thread finds what lies in a directory without walking there each time; no source but a `LocalSource`
+    knows of that. A directory that cannot be held is not: whoever asks for something in it is told why."""
+    held = _held.directories
+    descriptor = None
+    if isinstance(source, LocalSource) and (source, directory) not in held:
         try:
-            info = None if directory is None else os.stat(parts[-1], dir_fd=directory, follow_symlinks=False)
-            if info is not None and not stat.S_ISLNK(info.st_mode):
-                yield _Place(directory, parts[-1], info)
-                return
-        finally:
-            if directory is not None:
-                os.close(directory)
-        with Way(self._root, path, self._roots) as way:
-            if way.root != self._root:
-                self.roots_used.add(way.root)
-            yield _Place(way.descriptor, way.name, way.info, way.expected, way.target)
+            descriptor = source.walk_to(directory)
+        except OSError:
+            descriptor = None
+    if descriptor is None or not isinstance(source, LocalSource):
+        yield
+        return
+    held[source, directory] = descriptor
+    try:
+        yield
+    finally:
+        del held[source, directory]
+        os.close(descriptor)
 
 
-@dataclass(frozen=True, slots=True)
+def _parted(path: str) -> tuple[str, str]:
+    """The directory in which something below the root lies, and its name there. Raises SourceError if it may be elsewhere."""
+    above, _, name = path.rpartition("/")
+    if path and ("\0" in path or not _NO_NAMES.isdisjoint(path.split("/"))):
+        raise SourceError(path, "not a path below the root")
+    return above, name
+
+
+_NO_NAMES: Final = frozenset({"", ".", ".."})
+
+
+@dataclass(slots=True)
 class _Place:
-    """`name` in directory `descriptor` (or as a path, without one), and its status when it was found."""
+    """`name` in directory `descriptor` (or as a path, without one), and its status when it was found: a context manager."""
 
     descriptor: int | None
     name: str
@@ -363,6 +424,19 @@ class _Place:
     """What must be opened, where nothing else in that directory was given."""
     target: str | None = None
     """Where links have led."""
+    way: Way | None = None
+    """Whose directory it is; without one it is ours."""
+    is_held: bool = False
+    """Whether the directory stays open."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if self.way is not None:
+            self.way.close()
+        elif self.descriptor is not None and not self.is_held:
+            os.close(self.descriptor)
 
     def opened(self, flags: int) -> tuple[int, os.stat_result]:
         """A descriptor of what is there, and its status. Raises OSError, also if that is no more what it was where that matters."""
@@ -512,23 +586,18 @@ def _pread_into(descriptor: int, buffer: memoryview, position: int) -> int:
     return len(data)
 
 
+_FILE: Final = EntryKind.FILE
+
+
 def _entry(path: str, info: os.stat_result, link: str | None = None) -> Entry:
-    kind = _kind(info.st_mode)
-    is_file = kind is EntryKind.FILE
-    return Entry(
-        path=path,
-        kind=kind,
-        size_in_bytes=info.st_size if is_file else 0,
-        mtime_ns=info.st_mtime_ns,
-        identity=(info.st_dev, info.st_ino),
-        allocated_bytes=info.st_blocks * 512 if is_file else None,
-        link=link,
-    )
+    identity = info.st_dev, info.st_ino
+    if stat.S_ISREG(info.st_mode):
+        return Entry(path, _FILE, info.st_size, info.st_mtime_ns, identity, info.st_blocks * 512, link)
+    return Entry(path, _kind(info.st_mode), 0, info.st_mtime_ns, identity, None, link)
 
 
 def _kind(mode: int) -> EntryKind:
-    if stat.S_ISREG(mode):
-        return EntryKind.FILE
+    """Of anything but a regular file."""
     if stat.S_ISDIR(mode):
         return EntryKind.DIRECTORY
     return EntryKind.SYMLINK if stat.S_ISLNK(mode) else EntryKind.OTHER
@@ -536,12 +605,13 @@ def _kind(mode: int) -> EntryKind:
 
 def _require_regular(info: os.stat_result) -> None:
     """Refuse what opening could block on, follow or set in motion."""
+    if stat.S_ISREG(info.st_mode):
+        return
     if stat.S_ISLNK(info.st_mode):
         raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
     if stat.S_ISDIR(info.st_mode):
         raise OSError(errno.EISDIR, os.strerror(errno.EISDIR))
-    if not stat.S_ISREG(info.st_mode):
-        raise OSError(errno.EINVAL, NOT_REGULAR)
+    raise OSError(errno.EINVAL, NOT_REGULAR)
 
 
 def _not_followed(reason: str) -> str:

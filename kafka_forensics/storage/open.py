@@ -8,7 +8,8 @@ import re
 import stat
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from itertools import groupby, islice
+from itertools import islice
+from operator import itemgetter
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
 
@@ -255,23 +256,29 @@ class Manifest:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._seen: dict[str, tuple[ByteSource, Entry]] = {}
+        self._seen: dict[tuple[str, str], tuple[ByteSource, Entry]] = {}
+        """By the source's name and the path in it."""
 
-    def record(self, source: ByteSource, entry: Entry) -> None:
-        """Remember `entry` of `source` unless its file is known already."""
-        path = source.name
-        file: tuple[ByteSource, Entry] = source, entry
+    def record(self, source: ByteSource, *entries: Entry) -> None:
+        """Remember `entries` of `source`, but for those whose files are known already."""
+        name = source.name
         if isinstance(source, ArchiveSource):
-            file = source.container, source.container_entry
-        elif entry.path:
-            path = os.path.join(path, entry.path)
+            entries, source = (source.container_entry,), source.container
         with self._lock:
-            self._seen.setdefault(path, file)
+            for entry in entries:
+                self._seen.setdefault((name, entry.path), (source, entry))
 
     def entries(self) -> list[tuple[str, Entry]]:
         """(path, entry at first sight) of every file, sorted by path."""
+        return [(path, entry) for path, (_, entry) in self._by_path()]
+
+    def _by_path(self) -> list[tuple[str, tuple[ByteSource, Entry]]]:
+        """(path, file) of every file, sorted by path; of one that two sources have, what was seen first."""
+        files: dict[str, tuple[ByteSource, Entry]] = {}
         with self._lock:
-            return sorted((path, entry) for path, (_, entry) in self._seen.items())
+            for place, file in self._seen.items():
+                files.setdefault(_joined(place), file)
+        return sorted(files.items(), key=itemgetter(0))
 
     @property
     def count(self) -> int:
@@ -281,23 +288,24 @@ class Manifest:
     def files(self, first: int = 0) -> list[tuple[ByteSource, Entry]]:
         """What to hand to `record` elsewhere, so that the same files are known there; of those after the `first` ones recorded."""
         with self._lock:
-            return [file for _, file in sorted(islice(self._seen.items(), first, None), key=lambda item: item[0])]
+            return [file for _, file in sorted(islice(self._seen.items(), first, None), key=lambda item: _joined(item[0]))]
 
     def changes(self) -> list[tuple[str, Entry, Entry | None]]:
         """(path, entry at first sight, entry now or None if it is gone) of every file that changed, sorted by path."""
+        by_directory: dict[tuple[str, str], list[tuple[ByteSource, Entry]]] = {}
         with self._lock:
-            seen = sorted(self._seen.items(), key=lambda item: item[0])
-        for listed in {id(source): source for _, (source, _) in seen}.values():
+            for (name, path), file in self._seen.items():
+                by_directory.setdefault((name, path.rpartition("/")[0]), []).append(file)
+        sources = {id(files[0][0]): files[0][0] for files in by_directory.values()}
+        for listed in sources.values():
             if isinstance(listed, ListedSource):
                 listed.forget_listings()
-        changed: list[tuple[str, Entry, Entry | None]] = []
-        for (_, directory), files in groupby(seen, key=_directory_of):
-            of_directory = list(files)
-            entries = [before for _, (_, before) in of_directory]
-            for (path, (_, before)), after in zip(of_directory, _now(of_directory[0][1][0], directory, entries), strict=True):
-                if after is None or _essence(after) != _essence(before):
-                    changed.append((path, before, after))
-        return changed
+        changed: dict[str, tuple[Entry, Entry | None]] = {}
+        for (name, directory), files in by_directory.items():
+            for (_, before), after in zip(files, _now(directory, files), strict=True):
+                if after is None or (after != before and _essence(after) != _essence(before)):
+                    changed.setdefault(_joined((name, before.path)), (before, after))
+        return [(path, *changed[path]) for path in sorted(changed)]
 
 
 def sha256(source: ByteSource, path: str) -> str:
@@ -312,16 +320,18 @@ def sha256(source: ByteSource, path: str) -> str:
     return digest.hexdigest()
 
 
-def _directory_of(seen: tuple[str, tuple[ByteSource, Entry]]) -> tuple[int, str]:
-    _, (source, entry) = seen
-    return id(source), entry.path.rpartition("/")[0]
+def _joined(place: tuple[str, str]) -> str:
+    """The path of a file, by its source's name and the path in it, as the user would type it."""
+    name, path = place
+    return name + path if not path or name.endswith("/") else f"{name}/{path}"
 
 
-def _now(source: ByteSource, directory: str, entries: list[Entry]) -> Sequence[Entry | None]:
+def _now(directory: str, files: list[tuple[ByteSource, Entry]]) -> Sequence[Entry | None]:
     """What is there now of files of one directory."""
+    source = files[0][0]
     if directory and isinstance(source, LocalSource):
-        return source.stat_all(directory, [entry.name for entry in entries])
-    return [_stat(source, entry.path) for entry in entries]
+        return source.stat_all(directory, [entry.name for _, entry in files])
+    return [_stat(of_file, entry.path) for of_file, entry in files]
 
 
 def _stat(source: ByteSource, path: str) -> Entry | None:

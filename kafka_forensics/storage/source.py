@@ -1,10 +1,9 @@
 """What a source of evidence can do; every room above sees only this."""
 
 import os
-from dataclasses import dataclass
 from enum import StrEnum
 from types import TracebackType
-from typing import Final, NoReturn, Protocol, Self, runtime_checkable
+from typing import Final, NamedTuple, NoReturn, Protocol, Self, runtime_checkable
 
 from kafka_forensics.errors import ForensicsError, PathMissingError, SourceError
 
@@ -26,9 +25,8 @@ class EntryKind(StrEnum):
     """FIFO, socket, device: listed, never opened."""
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """One entry. `path` is relative to the source's root, parts joined by `/`, undecodable bytes as surrogates."""
+class Entry(NamedTuple):
+    """One entry; a scan holds very many. `path` is relative to the root, parts joined by `/`, undecodable bytes as surrogates."""
 
     path: str
     kind: EntryKind

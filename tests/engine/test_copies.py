@@ -10,12 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from kafka_forensics.engine import local, processes
-from kafka_forensics.engine.processes import can_fork
+from kafka_forensics import processes
+from kafka_forensics.engine import local
 from kafka_forensics.evidence.inputs import gather
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.export.json_document import document
 from kafka_forensics.model.results import ScanResult
+from kafka_forensics.processes import can_fork
 from kafka_forensics.questions.changes import snapshots
 from tests.support.archives import of_brokers
 from tests.support.gallery_case import Case
@@ -25,16 +26,16 @@ from tests.support.task_changes import said
 
 pytestmark = pytest.mark.skipif(not can_fork(), reason="processes are copied on Linux alone")
 
-Errands = list[int]
+Counts = list[int]
 
 
 @pytest.fixture
-def copies(monkeypatch: pytest.MonkeyPatch) -> Errands:
-    """Every partition judged by a copy, each an errand of its own; how many errands there were, scan by scan.
+def copies(monkeypatch: pytest.MonkeyPatch) -> Counts:
+    """Every partition judged by a copy, each a task of its own; how many tasks there were, scan by scan.
 
     No thread works when a copy is made: it might hold a lock.
     """
-    counts: Errands = []
+    counts: Counts = []
     threads, fork = threading.active_count(), os.fork
 
     def forked_alone() -> int:
@@ -43,7 +44,7 @@ def copies(monkeypatch: pytest.MonkeyPatch) -> Errands:
 
     monkeypatch.setattr(os, "fork", forked_alone)
 
-    def forked(errand: Callable[[int], bytes], count: int, jobs: int) -> Generator[bytes, None, None]:
+    def forked(task: Callable[[int], bytes], count: int, jobs: int) -> Generator[bytes, None, None]:
         counts.append(count)
         here = os.getpid()
 
@@ -51,13 +52,13 @@ def copies(monkeypatch: pytest.MonkeyPatch) -> Errands:
             if number == 0:
                 return b""
             assert os.getpid() != here
-            return errand(number - 1)
+            return task(number - 1)
 
         yield from islice(processes.forked(there, count + 1, jobs), 1, None)
 
     monkeypatch.setattr(local, "forked", forked)
     monkeypatch.setattr(local, "MANY", 1)
-    monkeypatch.setattr(local, "ERRAND_REPLICAS", 1)
+    monkeypatch.setattr(local, "TASK_REPLICAS", 1)
     return counts
 
 
@@ -66,7 +67,7 @@ def text(result: ScanResult) -> str:
 
 
 @pytest.mark.parametrize("case", one_of_each_family())
-def test_a_fault_is_told_alike(case: Case, tmp_path: Path, copies: Errands) -> None:
+def test_a_fault_is_told_alike(case: Case, tmp_path: Path, copies: Counts) -> None:
     paths = [str(path) for path in case.make(tmp_path).log_dirs]
     here, there = (text(local.scan(paths, ScanOptions(jobs=jobs, deep=case.deep, live=case.live))) for jobs in (1, 2))
     assert there == here
@@ -76,7 +77,7 @@ def test_a_fault_is_told_alike(case: Case, tmp_path: Path, copies: Errands) -> N
 @pytest.mark.parametrize("mixed", [False, True])
 @pytest.mark.parametrize("name", of_brokers("kafka-4.3.0-healthy", "kafka-4.3.0-unclean", "kafka-0.10.2.2-hw-divergence"))
 def test_real_logs_are_told_alike(
-    name: str, mixed: bool, archives: Path, tmp_path: Path, copies: Errands, monkeypatch: pytest.MonkeyPatch
+    name: str, mixed: bool, archives: Path, tmp_path: Path, copies: Counts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with tarfile.open(archives / f"{name}.tar.xz") as packed:
         packed.extractall(tmp_path, filter="data")
@@ -99,13 +100,13 @@ def test_real_logs_are_told_alike(
     assert (by_copies < len(sizes)) == mixed
 
 
-def test_archives_are_read_by_this_process(archives: Path, copies: Errands) -> None:
+def test_archives_are_read_by_this_process(archives: Path, copies: Counts) -> None:
     local.scan([str(archives / "kafka-4.3.0-unclean.tar.xz")], ScanOptions(jobs=2))
     assert copies == []
 
 
 def test_what_cannot_be_read_and_what_changes_is_told_alike(
-    tmp_path: Path, archives: Path, copies: Errands, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, archives: Path, copies: Counts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with tarfile.open(archives / "kafka-4.3.0-healthy.tar.xz") as packed:
         packed.extractall(tmp_path, filter="data")
@@ -123,7 +124,7 @@ def test_what_cannot_be_read_and_what_changes_is_told_alike(
     assert copies
 
 
-def test_snapshots_are_compared_alike(tmp_path: Path, archives: Path, copies: Errands) -> None:
+def test_snapshots_are_compared_alike(tmp_path: Path, archives: Path, copies: Counts) -> None:
     for name, archive in ((OLD, "kafka-4.3.0-healthy"), (NEW, "kafka-4.3.0-healthy")):
         with tarfile.open(archives / f"{archive}.tar.xz") as packed:
             packed.extractall(tmp_path / name, filter="data")

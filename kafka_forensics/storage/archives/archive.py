@@ -4,7 +4,6 @@ import threading
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from itertools import count
 from typing import Final
 
@@ -71,7 +70,7 @@ class ArchiveSource(ABC):
         entries = [self._entry(prefix + name, node) for name, node in sorted(directory.children.items())]
         if not above.linked:
             return entries
-        return [replace(entry, link=entry.link or f"{above.path}/{entry.name}".lstrip("/")) for entry in entries]
+        return [entry._replace(link=entry.link or f"{above.path}/{entry.name}".lstrip("/")) for entry in entries]
 
     def stat(self, path: str) -> Entry:
         """The entry at `path` ("" is the root); of a link that is followed, what is there. Raises SourceError if there is none."""
@@ -137,7 +136,7 @@ class ArchiveSource(ABC):
             return _entry(path, node)
         reached = self._reached(path)
         if reached.node is not None:
-            return replace(_entry(path, reached.node), link=reached.path)
+            return _entry(path, reached.node)._replace(link=reached.path)
         return Entry(path, EntryKind.SYMLINK, 0, node.mtime_ns, None, refused=_not_followed(reached.reason or DANGLING))
 
     def _read_index(self, run: Callable[[], None]) -> None:

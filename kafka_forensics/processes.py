@@ -21,13 +21,13 @@ from typing import TYPE_CHECKING, Final, cast
 if TYPE_CHECKING:
     from multiprocessing.context import ForkProcess
 
-Errand = Callable[[int], bytes]
+Task = Callable[[int], bytes]
 """Does the work of a number."""
 
 _AHEAD: Final = 8
-"""Errands for each copy that may be dealt out before the first of them is answered."""
+"""Tasks for each copy that may be dealt out before the first of them is answered."""
 _AT_HAND: Final = 2
-"""Errands that a copy has at once, so that it need not wait for the next."""
+"""Tasks that a copy has at once, so that it need not wait for the next."""
 _PR_SET_PDEATHSIG: Final = 1
 
 
@@ -36,18 +36,18 @@ def can_fork() -> bool:
     return sys.platform == "linux" and not multiprocessing.current_process().daemon
 
 
-def forked(errand: Errand, count: int, jobs: int) -> Generator[bytes, None, None]:
-    """What `errand` gives for every number below `count`, in order, by `jobs` copies of this process.
+def forked(task: Task, count: int, jobs: int) -> Generator[bytes, None, None]:
+    """What `task` gives for every number below `count`, in order, by `jobs` copies of this process.
 
     The first is done here before there are copies, so that these have what it has loaded. Once it is given there are all copies
-    that there will be, and threads may be started, whose locks a copy must not have. What an errand raises it raises here.
+    that there will be, and threads may be started, whose locks a copy must not have. What a task raises it raises here.
     """
     if not count:
         return
-    first = errand(0)
-    with _copies(errand, min(jobs, count - 1)) as copies:
+    first = task(0)
+    with _copies(task, min(jobs, count - 1)) as copies:
         yield first
-        yield from _dealt_out(errand, count, copies)
+        yield from _dealt_out(task, count, copies)
 
 
 @dataclass(slots=True, eq=False)
@@ -65,7 +65,7 @@ class _Copy:
 
 
 @contextmanager
-def _copies(errand: Errand, count: int) -> Iterator[list[_Copy]]:
+def _copies(task: Task, count: int) -> Iterator[list[_Copy]]:
     """So many copies, or fewer where the system refuses more; they end with the block."""
     context = multiprocessing.get_context("fork")
     copies: list[_Copy] = []
@@ -74,7 +74,7 @@ def _copies(errand: Errand, count: int) -> Iterator[list[_Copy]]:
     try:
         for _ in range(count):
             ours, theirs = context.Pipe()
-            process = context.Process(target=_serve, args=(errand, theirs, os.getpid()), daemon=True)
+            process = context.Process(target=_serve, args=(task, theirs, os.getpid()), daemon=True)
             with suppress(OSError), theirs, warnings.catch_warnings(action="ignore", category=DeprecationWarning):
                 process.start()
                 copies.append(_Copy(process, ours))
@@ -85,7 +85,7 @@ def _copies(errand: Errand, count: int) -> Iterator[list[_Copy]]:
         gc.unfreeze()
 
 
-def _dealt_out(errand: Errand, count: int, copies: list[_Copy]) -> Iterator[bytes]:
+def _dealt_out(task: Task, count: int, copies: list[_Copy]) -> Iterator[bytes]:
     """Answers from number 1 on."""
     answers: dict[int, bytes] = {}
     following = 1
@@ -100,7 +100,7 @@ def _dealt_out(errand: Errand, count: int, copies: list[_Copy]) -> Iterator[byte
                         with suppress(OSError):  # it has ended: told below
                             copy.connection.send(copy.numbers[-1])
             if not left:
-                answers[number] = errand(number)
+                answers[number] = task(number)
                 following = max(following, number + 1)
                 continue
             ready = wait([copy.connection for copy in left])
@@ -111,11 +111,11 @@ def _dealt_out(errand: Errand, count: int, copies: list[_Copy]) -> Iterator[byte
                 except (EOFError, OSError):
                     left.remove(copy)
                     logging.getLogger(__name__).warning("a process that helped has ended before its time: its work is done here")
-                    answers |= {lost: errand(lost) for lost in copy.numbers}
+                    answers |= {lost: task(lost) for lost in copy.numbers}
         yield answers.pop(number)
 
 
-def _serve(errand: Errand, connection: Connection, parent: int) -> None:
+def _serve(task: Task, connection: Connection, parent: int) -> None:
     """In a copy: do what numbers are sent for. Says nothing: what goes wrong is done again, and told, by the process it is of."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
@@ -126,4 +126,4 @@ def _serve(errand: Errand, connection: Connection, parent: int) -> None:
         sys.stdout = sys.stderr = nowhere
         with suppress(EOFError):
             while True:
-                connection.send_bytes(errand(cast("int", connection.recv())))
+                connection.send_bytes(task(cast("int", connection.recv())))

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from kafka_forensics.engine.processes import can_fork, forked
+from kafka_forensics.processes import can_fork, forked
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="processes are copied on Linux alone")
 
@@ -41,26 +41,26 @@ def test_large_answers_come_whole() -> None:
 def test_what_a_copy_did_not_finish_is_done_here(deadly: set[int], caplog: pytest.LogCaptureFixture) -> None:
     before = os.getpid()
 
-    def errand(number: int) -> bytes:
+    def task(number: int) -> bytes:
         if number in deadly and os.getpid() != before:
             os.kill(os.getpid(), signal.SIGKILL)
         return squared(number)
 
-    answers = [answer.split() for answer in forked(errand, 40, 2)]
+    answers = [answer.split() for answer in forked(task, 40, 2)]
     assert [int(square) for square, _ in answers] == [number * number for number in range(40)]
     assert all(int(answers[number][1]) == before for number in deadly)
     assert "its work is done here" in caplog.text
     assert multiprocessing.active_children() == []
 
 
-def test_what_an_errand_raises_is_raised_here(capfd: pytest.CaptureFixture[str]) -> None:
-    def errand(number: int) -> bytes:
+def test_what_an_task_raises_is_raised_here(capfd: pytest.CaptureFixture[str]) -> None:
+    def task(number: int) -> bytes:
         if number == 7:
-            raise ZeroDivisionError(f"as errand {number} does")
+            raise ZeroDivisionError(f"as task {number} does")
         return b""
 
-    with pytest.raises(ZeroDivisionError, match="as errand 7 does"):
-        list(forked(errand, 20, 2))
+    with pytest.raises(ZeroDivisionError, match="as task 7 does"):
+        list(forked(task, 20, 2))
     assert "Traceback" not in capfd.readouterr().err
     assert multiprocessing.active_children() == []
 
@@ -100,13 +100,13 @@ def test_copies_end_with_the_process_they_are_of(tmp_path: Path) -> None:
     script = tmp_path / "scan.py"
     script.write_text(
         "import os, time\n"
-        "from kafka_forensics.engine.processes import forked\n"
-        "def errand(number):\n"
+        "from kafka_forensics.processes import forked\n"
+        "def task(number):\n"
         "    if number:\n"
         "        os.write(1, f'{os.getpid()}\\n'.encode())\n"
         "        time.sleep(60)\n"
         "    return b''\n"
-        "list(forked(errand, 3, 2))\n",
+        "list(forked(task, 3, 2))\n",
         encoding="utf-8",
     )
     with subprocess.Popen([sys.executable, str(script)], stdout=subprocess.PIPE) as process:
