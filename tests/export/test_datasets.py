@@ -192,3 +192,20 @@ def test_batches_too_large_to_open_are_told_once_for_all_facts(
     assert read_back(tmp_path / "out", "control_records").num_rows == 0
     assert export(tmp_path / "alone", path, "--fact", "control_records") == 3
     assert there <= len(manifest(tmp_path / "alone")["incomplete"]) < len(told)
+
+
+@pytest.mark.parametrize(
+    ("more", "deep"),
+    [
+        ((), True),
+        (("--fact", "records", "--fact", "batches", "--fact", "incomplete"), False),
+        (("--fact", "records", "--fact", "spans"), True),
+        (("--fact", "findings"), True),
+        (("--fact", "records", "--fail-on", "critical"), True),
+        (("--fact", "records", "--deep"), True),
+        (("--no-deep",), False),
+    ],
+)
+def test_records_are_decoded_for_the_scan_where_it_shows(tmp_path: Path, more: tuple[str, ...], *, deep: bool) -> None:
+    assert export(tmp_path / "out", SAMPLES / "healthy", *more) == 0
+    assert manifest(tmp_path / "out")["options"]["deep"] is deep

@@ -36,6 +36,8 @@ FACT_NAMES: Final = (
     "findings",
     "incomplete",
 )
+OF_RECORDS: Final = frozenset({"spans", "transactions", "replicas", "findings"})
+"""Facts in which shows what a scan finds inside of records, unless it only judges batches."""
 COLUMNS: Final = attributes("dataset=fact rows files bytes=size_in_bytes")
 
 Directory = Annotated[
@@ -99,6 +101,8 @@ def export(
     wanted = chosen_format(format_name, None)
     choose("severity", fail_on, options.FAIL_ON)
     names = [name for name in FACT_NAMES if not fact or name in [choose("fact", given, FACT_NAMES) for given in fact]]
+    if deep is None and fail_on == "none" and OF_RECORDS.isdisjoint(names):
+        deep = False  # nobody would see what was decoded for
     scan_options = reading.scan_options(selection, deep=deep, as_of=as_of)
     screen = destination(sys.stderr, no_color=printing.no_color)
     if printing.says_all:
