@@ -21,6 +21,7 @@ from urllib.parse import quote
 import pyarrow as pa
 
 from kafka_forensics.compiled import using_compiled
+from kafka_forensics.export.parquet import alike, parquet_writer
 from kafka_forensics.export.places import ExportPlace
 from kafka_forensics.export.target import MANIFEST, HashedFile
 from kafka_forensics.facts.facts import FactReader, Part
@@ -66,7 +67,6 @@ def _name(key: str, value: str) -> str:
 
 MAX_FILE_BYTES: Final = 1 << 30
 """A file that has reached this size is followed by another."""
-_COMPRESSION_LEVEL: Final = 3
 NewFile = Callable[[str], AbstractContextManager[HashedFile]]
 """Begins a file of a name, which it has once it is whole."""
 
@@ -267,8 +267,11 @@ def write_part(
     schema: pa.Schema, batches: Iterable[pa.RecordBatch], new_file: NewFile, names: Iterator[str], keys: Json
 ) -> Iterator[Written]:
     """Files of as many row groups as there are, called by `names`; none if there are no rows."""
-    groups = cut(batches, schema)
+    first_batch = next(batches := iter(batches), None)
+    if first_batch is None:
+        return
     schema = _plain(schema, keys)
+    groups = cut(alike(chain([first_batch], batches)), first_batch.schema)
     for first in groups:
         written = Written(next(names), keys)
         with new_file(written.path) as file:
@@ -284,12 +287,10 @@ def _plain(schema: pa.Schema, keys: Json) -> pa.Schema:
 
 def _write_file(file: HashedFile, schema: pa.Schema, groups: Iterator[pa.Table], written: Written) -> None:
     """Row groups until there are no more or the file is large enough; what was written, into `written`."""
-    import pyarrow.parquet as pq
-
     sink: Any = pa.PythonFile(cast("Any", file), mode="w")
-    with pq.ParquetWriter(sink, schema, compression="zstd", compression_level=_COMPRESSION_LEVEL) as writer:
+    with parquet_writer(sink, schema) as write:
         for group in groups:
-            writer.write_table(group.cast(schema), row_group_size=max(group.num_rows, 1))
+            write(group)
             written.rows += group.num_rows
             if file.size_in_bytes >= MAX_FILE_BYTES:
                 break

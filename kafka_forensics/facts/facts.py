@@ -18,6 +18,7 @@ from kafka_forensics.facts.read import READERS
 from kafka_forensics.facts.rows import json_text, record_batches, rows_of, with_keys
 from kafka_forensics.facts.small_files import checkpoint_facts
 from kafka_forensics.judging.environment import changed_findings
+from kafka_forensics.model.arrow import plain
 from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.findings import Finding
 from kafka_forensics.model.json_objects import Columns, attributes
@@ -81,7 +82,7 @@ def read_records(path: str, storage_options: "Given" = None) -> Batches:
             columns = chunk.columns
             good = np.flatnonzero(columns[BatchColumn.CRC] == columns[BatchColumn.CRC_COMPUTED])
             for arrays in record_arrays(file, columns, good, states):
-                yield pa.RecordBatch.from_arrays(arrays, schema=RECORDS)
+                yield pa.RecordBatch.from_arrays(list(map(plain, arrays)), schema=RECORDS)
 
 
 @dataclass(frozen=True, slots=True)

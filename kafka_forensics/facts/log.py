@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from kafka_forensics.errors import SourceError
 from kafka_forensics.evidence.inputs import ReplicaPlan, typed_path
-from kafka_forensics.facts.rows import json_text, record_batches, repeated
+from kafka_forensics.facts.rows import json_text, own_batch, place_columns, record_batches
 from kafka_forensics.model.batches import BatchChunk, BatchColumn
 from kafka_forensics.model.constants import CONTROL_MASK, NO_PARTITION_LEADER_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from kafka_forensics.model.results import Incomplete
@@ -119,19 +119,16 @@ def log_chunks(reading: FactReading) -> Iterator[LogChunk]:
 
 def batch_facts(reading: FactReading) -> Iterator[pa.RecordBatch]:
     """Record batches of `batches`, as `Fact.own` says."""
-    schema = FACTS["batches"].own
-    assert schema.names[2:] == BATCHES.names
+    fact = FACTS["batches"]
+    assert fact.own.names[2:] == BATCHES.names
     for chunk in log_chunks(reading):
-        rows = chunk.chunk.rows
-        places = [repeated(name, rows) for name in chunk.place]
-        yield pa.RecordBatch.from_arrays([*places, *batch_arrays(chunk.chunk.columns)], schema=schema)
+        yield own_batch(fact, [*place_columns(chunk.place, chunk.chunk.rows), *batch_arrays(chunk.chunk.columns)])
 
 
 def record_facts(reading: FactReading) -> Iterator[pa.RecordBatch]:
     """Record batches of `records`, as `Fact.own` says; without payloads, where those are not wanted."""
     states: RecordStates | None = None
     of_segment: SegmentFiles | None = None
-    schema = FACTS["records"].own
     for chunk in log_chunks(reading):
         if states is None or chunk.segment is not of_segment:
             of_segment = chunk.segment
@@ -143,8 +140,7 @@ def record_facts(reading: FactReading) -> Iterator[pa.RecordBatch]:
             position, size = int(columns[BatchColumn.POSITION, row]), int(columns[BatchColumn.SIZE_IN_BYTES, row])
             reading.incomplete(_too_large(chunk, position, size))
         for arrays in record_arrays(chunk.file, columns, rows[~large], states, payloads=reading.payloads):
-            places = [repeated(name, len(arrays[0])) for name in chunk.place]
-            yield pa.RecordBatch.from_arrays([*places, *arrays], schema=schema)
+            yield own_batch(FACTS["records"], [*place_columns(chunk.place, len(arrays[0])), *arrays])
 
 
 def _too_large(chunk: LogChunk, position: int, size: int) -> Incomplete:

@@ -276,7 +276,7 @@ def asked(batches: Batches, query: FactQuery, schema: pa.Schema) -> Batches:
     """What the query asks for of rows with all the columns of `schema`, as large as batches may be."""
     columns: list[ArrowField] = [schema.field(name) for name in query.columns]
     for table in cut((projected(batch, query) for batch in batches), pa.schema(columns)):
-        yield from table.to_batches()
+        yield from table.combine_chunks().to_batches()
 
 
 def projected(batch: pa.RecordBatch, query: FactQuery) -> pa.RecordBatch:
@@ -310,7 +310,7 @@ def _log_bytes(piece: Piece) -> int:
 
 
 def _piece_batches(piece: Piece, source: "ByteSource", query: FactQuery, *, deep: bool) -> Batches:
-    """Record batches of a piece with all columns of the fact."""
+    """Record batches of a piece with all columns of the fact that the query needs."""
     try:
         if query.fact == "checkpoints":
             yield from _checkpoints(piece, source, query)
@@ -318,8 +318,10 @@ def _piece_batches(piece: Piece, source: "ByteSource", query: FactQuery, *, deep
         reading = _reading(piece, source, query, deep=deep)
         if query.strict and query.fact in ("spans", *FROM_FILES):
             _require_sound_files(piece, source)
+        compared = RANGED[query.fact] if query.is_ranged else ()
+        names = [name for name in FACTS[query.fact].schema.names if name in {*query.columns, *compared}] or ["partition"]
         for batch in READERS[query.fact](reading):
-            yield with_keys(batch, FACTS[query.fact], piece.topic, piece.partition, str(piece.broker))
+            yield with_keys(batch, FACTS[query.fact], piece.topic, piece.partition, str(piece.broker), names)
     except SourceError as error:
         inside = error.path and not error.path.startswith(source.name)
         raise SourceError(typed_path(source, error.path) if inside else error.path or source.name, error.reason) from error

@@ -2,7 +2,7 @@
 
 import json
 import operator
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from itertools import chain
@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from kafka_forensics.errors import UsageError
 from kafka_forensics.evidence.ledger import Extent
+from kafka_forensics.model.arrow import one_word, plain
 from kafka_forensics.model.json_objects import Columns
 from kafka_forensics.model.schemas import PARTITION_KEYS, Fact
 
@@ -76,19 +77,41 @@ def repeated(value: str, rows: int) -> "ArrowArray":
     return pa.repeat(pa.scalar(text(value), pa.string()), rows)
 
 
+def place_columns(place: Iterable[str], rows: int) -> "list[ArrowArray]":
+    """Each name of a place in every one of `rows`, as dictionaries."""
+    return [one_word(text(name), rows) for name in place]
+
+
+def own_batch(fact: Fact, arrays: "Iterable[ArrowArray]") -> pa.RecordBatch:
+    """A record batch as `Fact.own` says; words that are a dictionary stay one, until `with_keys` or who writes them."""
+    columns = list(arrays)
+    fields = [
+        field.with_type(column.type) if isinstance(column, pa.DictionaryArray) else field
+        for field, column in zip(fact.own, columns, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))
+
+
 def rows_of(columns: Columns, items: Iterable[object]) -> Iterator[tuple[object, ...]]:
     """The columns of each item, as `record_batches` takes them."""
     values = list(columns.values())
     return (tuple([value(item) for value in values]) for item in items)
 
 
-def with_keys(batch: pa.RecordBatch, fact: Fact, topic: str, partition: int | None, broker: str) -> pa.RecordBatch:
-    """Rows as `Fact.own` says, of one replica, with all columns of the fact."""
+def with_keys(
+    batch: pa.RecordBatch, fact: Fact, topic: str, partition: int | None, broker: str, names: Sequence[str] | None = None
+) -> pa.RecordBatch:
+    """Rows as `Fact.own` says, of one replica, with the columns `names` of the fact (None: all) in their declared types."""
     rows = batch.num_rows
-    numbers = pa.repeat(pa.scalar(partition, pa.int32()), rows)
-    keys = dict(zip(PARTITION_KEYS, (repeated(topic, rows), numbers, repeated(broker, rows)), strict=True))
-    arrays = [keys[name] if name in keys else batch.column(name) for name in fact.schema.names]
-    return pa.RecordBatch.from_arrays(arrays, schema=fact.schema)
+    keys: dict[str, Callable[[], ArrowArray]] = {
+        "topic": lambda: repeated(topic, rows),
+        "partition": lambda: pa.repeat(pa.scalar(partition, pa.int32()), rows),
+        "broker": lambda: repeated(broker, rows),
+    }
+    assert set(keys) == set(PARTITION_KEYS)
+    schema = fact.schema if names is None else pa.schema([fact.schema.field(name) for name in names])
+    arrays = [keys[name]() if name in keys else plain(batch.column(name)) for name in schema.names]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 def text(value: str) -> str:
@@ -113,19 +136,19 @@ def size_of(value: object) -> int:
 
 
 def cut(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.Table]:
-    """The rows of `batches` in tables of one contiguous chunk, as large as they may be: what a row group is made of."""
+    """The rows of `batches` in tables as large as they may be, with what came as their chunks: what a row group is made of."""
     pending: list[pa.RecordBatch] = []
     rows = size = 0
     for batch in chain.from_iterable(map(_parts, batches)):
         if pending and (rows + batch.num_rows > MAX_ROWS or size + batch.nbytes > MAX_BYTES):
-            yield pa.Table.from_batches(pending, schema).combine_chunks()
+            yield pa.Table.from_batches(pending, schema)
             pending, rows, size = [], 0, 0
         if batch.num_rows:
             pending.append(batch)
             rows += batch.num_rows
             size += batch.nbytes
     if pending:
-        yield pa.Table.from_batches(pending, schema).combine_chunks()
+        yield pa.Table.from_batches(pending, schema)
 
 
 def _parts(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:

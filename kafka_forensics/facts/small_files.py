@@ -12,7 +12,7 @@ from kafka_forensics.errors import SourceError
 from kafka_forensics.evidence.inputs import CHECKPOINTS, Inputs, broker_order
 from kafka_forensics.evidence.options import ScanOptions, fits
 from kafka_forensics.facts.log import FactReading
-from kafka_forensics.facts.rows import MAX_ROWS, record_batches, repeated
+from kafka_forensics.facts.rows import MAX_ROWS, own_batch, place_columns, record_batches
 from kafka_forensics.model.constants import (
     INDEX_ENTRY_SIZE,
     PRODUCER_SNAPSHOT_ENTRY_SIZE,
@@ -63,16 +63,15 @@ def index_facts(reading: FactReading) -> Iterator[pa.RecordBatch]:
 def _index_batches(
     reading: FactReading, entry: "Entry", index_type: str, width: int, columns: "dict[str, NDArray[np.int64]]"
 ) -> Iterator[pa.RecordBatch]:
-    schema = FACTS["index_entries"].own
+    fact = FACTS["index_entries"]
     entries = len(columns["offset"])
     for start in range(0, entries, MAX_ROWS):
         rows = min(MAX_ROWS, entries - start)
         known: dict[str, ArrowArray] = {name: pa.array(values[start : start + rows]) for name, values in columns.items()}
-        known |= dict(zip(("log_dir", "file"), (repeated(name, rows) for name in reading.place(entry)), strict=True))
-        known["index_type"] = repeated(index_type, rows)
+        words = place_columns((*reading.place(entry), index_type), rows)
+        known |= dict(zip(("log_dir", "file", "index_type"), words, strict=True))
         known["position"] = pa.array(np.arange(start, start + rows, dtype=np.int64) * width)
-        arrays = [known[field.name] if field.name in known else pa.nulls(rows, field.type) for field in schema]
-        yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+        yield own_batch(fact, [known[field.name] if field.name in known else pa.nulls(rows, field.type) for field in fact.own])
 
 
 def _aborted_batches(reading: FactReading, entry: "Entry") -> Iterator[pa.RecordBatch]:

@@ -30,6 +30,21 @@ def words(values: Sequence[str]) -> "pa.Array[Any]":
     return pa.Array.from_buffers(pa.string(), len(held), [None, pa.py_buffer(ends), pa.py_buffer(b"".join(held))])
 
 
+def few_words(indices: "NDArray[Any]", spelled: Sequence[str]) -> "pa.Array[Any]":
+    """The word of each number, as a dictionary: a column of a few words that come again and again costs a number a row."""
+    return pa.DictionaryArray.from_arrays(numbers(indices.astype(np.int32)), words(spelled))
+
+
+def one_word(word: str, rows: int) -> "pa.Array[Any]":
+    """The same word in all `rows`, as a dictionary."""
+    return pa.DictionaryArray.from_arrays(numbers(np.zeros(rows, np.int32)), words([word]))
+
+
+def plain(array: "pa.Array[Any]") -> "pa.Array[Any]":
+    """The array without a dictionary."""
+    return array.dictionary_decode() if isinstance(array, pa.DictionaryArray) else array
+
+
 def _bits(truths: "NDArray[np.bool_]") -> pa.Buffer:
     packed: Any = np.packbits(truths, bitorder="little")
     return pa.py_buffer(packed)

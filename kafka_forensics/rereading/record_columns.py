@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pyarrow as pa
 
-from kafka_forensics.model.arrow import numbers, words
+from kafka_forensics.model.arrow import few_words, numbers, words
 from kafka_forensics.model.batches import RECORD_TIMESTAMP_TYPES, BatchColumn, RecordColumn
 from kafka_forensics.model.schemas import RECORDS
 from kafka_forensics.parsers.kernels.records import locate_headers
@@ -29,7 +29,8 @@ _HEADERS: Final[Any] = RECORDS.field("headers").type
 def record_arrays(
     file: "ByteFile", batches: "Ints", rows: "Ints", states: RecordStates, *, payloads: bool = True
 ) -> "Iterator[list[ArrowArray]]":
-    """The columns of `RECORDS` for the records of these batches, of a (BATCH_COLUMNS, n) matrix, some thousands at a time.
+    """The columns of `RECORDS` for the records of these batches, of a (BATCH_COLUMNS, n) matrix, some thousands at a time; words
+    are dictionaries (`model.arrow.plain`).
 
     Without `payloads`, keys, values and headers are null. Raises SourceError.
     """
@@ -54,7 +55,7 @@ def _arrays(block: RecordBlock, batches: "Ints", states: "NDArray[np.int8]", *, 
     return [
         numbers(block.offsets),
         numbers(block.timestamps),
-        words_by_number(block.timestamp_types, RECORD_TIMESTAMP_TYPES),
+        few_words(block.timestamp_types, RECORD_TIMESTAMP_TYPES),
         numbers(block.sequences.astype(np.int32)),
         key,
         value,
@@ -64,7 +65,7 @@ def _arrays(block: RecordBlock, batches: "Ints", states: "NDArray[np.int8]", *, 
         numbers(key_length),
         numbers(value_length),
         numbers(np.full(count, block.payload is None)),
-        words_by_number(states[block.batches], STATES),
+        few_words(states[block.batches], STATES),
     ]
 
 

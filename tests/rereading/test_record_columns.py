@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafka_forensics.compiled import use_compiled, using_compiled
+from kafka_forensics.model.arrow import plain
 from kafka_forensics.model.batches import BATCH_COLUMNS, BatchColumn
 from kafka_forensics.model.schemas import RECORDS
 from kafka_forensics.parsers.log import SegmentReader, decode_batch, record_blocks
@@ -71,7 +72,7 @@ def as_columns(data: bytes, *, payloads: bool = True) -> list[tuple[Any, ...]]:
     for chunk in SegmentReader(file).chunks():
         good = np.flatnonzero(chunk.columns[BatchColumn.CRC] == chunk.columns[BatchColumn.CRC_COMPUTED])
         every = record_arrays(file, chunk.columns, good, states, payloads=payloads)
-        tables += [pa.RecordBatch.from_arrays(arrays, schema=RECORDS) for arrays in every]
+        tables += [pa.RecordBatch.from_arrays(list(map(plain, arrays)), schema=RECORDS) for arrays in every]
     table = pa.Table.from_batches(tables, RECORDS)
     table.validate(full=True)
     return [tuple(row.values()) for row in table.to_pylist()]
