@@ -18,7 +18,7 @@ from kafka_forensics.model.constants import (
     TIMESTAMP_TYPE_MASK,
 )
 from kafka_forensics.parsers.kernels.records import gather_records, readable
-from kafka_forensics.parsers.log.codecs import HELD_BYTES, decompress
+from kafka_forensics.parsers.log.codecs import HELD_BYTES, decompress, decompress_into
 from kafka_forensics.parsers.log.records import decode_batch
 
 if TYPE_CHECKING:
@@ -70,11 +70,12 @@ def sound_blocks(batches: "Ints", rows: "Ints", read: Read) -> Iterator[RecordBl
     """The same, of batches in which nothing is wrong; (row, bytes) of one that may be broken, is large or of an old format."""
     matrix = np.empty((RECORD_COLUMNS, BLOCK_RECORDS), np.int64)
     batch_of = np.empty(BLOCK_RECORDS, np.int64)
+    room = np.empty(READ_BYTES + HELD_BYTES, np.uint8).data
     for group in _read_together(batches, rows):
         start = int(batches[BatchColumn.POSITION, group[0]])
         end = int(batches[BatchColumn.POSITION, group[-1]] + batches[BatchColumn.SIZE_IN_BYTES, group[-1]])
         reading = _Reading(batches, memoryview(read(start, end - start)), start)
-        for opened in _opened(reading, group):
+        for opened in _opened(reading, group, room):
             if isinstance(opened, int):
                 yield opened, reading.bytes_of(opened)
                 continue
@@ -132,28 +133,55 @@ class _Payloads:
 
     def __init__(self) -> None:
         self.size = 0
-        self._parts: list[bytes | memoryview] = []
+        self._parts: list[tuple[memoryview, int, int]] = []
         self._spans: list[Ints] = []
         self._rows: list[Ints] = []
+        self._inflated: list[tuple[int, int, int, int]] = []
+        """Of payloads that came one by one: begin, end, promised records, row."""
 
-    def add(self, part: bytes | memoryview, spans: "Ints", rows: "Ints") -> None:
-        """Add bytes with the payloads in them, (3, n): where they begin and end there, and how many records they promise."""
+    def add_plain(self, buffer: memoryview, start: int, spans: "Ints", rows: "Ints") -> None:
+        """Add payloads that lie in `buffer` from byte `start` on, (3, n): where each begins and ends there, and how many records it
+        promises."""
+        self._settle()
+        size = int(spans[1, -1])
         spans[:2] += self.size
-        self._parts.append(part)
         self._spans.append(spans)
         self._rows.append(rows)
-        self.size += len(part)
+        self._extend(buffer, start, start + size)
+
+    def add_inflated(self, buffer: memoryview, start: int, end: int, count: int, row: int) -> None:
+        """Add the payload `buffer[start:end]`, which promises `count` records."""
+        self._inflated.append((self.size, self.size + end - start, count, row))
+        self._extend(buffer, start, end)
 
     def take(self) -> "tuple[bytes | memoryview, Ints, Ints]":
-        """(bytes, payloads, row of each), of which none are left."""
-        parts, spans, rows = self._parts, self._spans, self._rows
+        """(bytes, payloads, row of each), of which none are left; the bytes are copied only if they do not lie side by side."""
+        self._settle()
+        parts, spans, rows = [buffer[start:end] for buffer, start, end in self._parts], self._spans, self._rows
         self.__init__()  # type: ignore[misc]
         return parts[0] if len(parts) == 1 else b"".join(parts), np.concatenate(spans, axis=1), np.concatenate(rows)
 
+    def _extend(self, buffer: memoryview, start: int, end: int) -> None:
+        self.size += end - start
+        if self._parts and self._parts[-1][0] is buffer and self._parts[-1][2] == start:
+            start = self._parts.pop()[1]
+        self._parts.append((buffer, start, end))
 
-def _opened(reading: _Reading, rows: "Ints") -> "Iterator[_Payloads | int]":
-    """Payloads of the batches of `rows`, in order, many together; the row of one that must be opened by itself."""
+    def _settle(self) -> None:
+        if self._inflated:
+            columns = np.array(self._inflated, np.int64).T
+            self._spans.append(columns[:3])
+            self._rows.append(columns[3])
+            self._inflated = []
+
+
+def _opened(reading: _Reading, rows: "Ints", room: memoryview) -> "Iterator[_Payloads | int]":
+    """Payloads of the batches of `rows`, in order, many together; the row of one that must be opened by itself.
+
+    What is inflated lies in `room`, which holds a block and one batch more, until the next are asked for.
+    """
     payloads = _Payloads()
+    used = 0
     is_plain = reading.plain(rows)
     edges = [0, *(np.flatnonzero(np.diff(is_plain)) + 1).tolist(), len(rows)]
     for first, behind in pairwise(edges):
@@ -161,18 +189,24 @@ def _opened(reading: _Reading, rows: "Ints") -> "Iterator[_Payloads | int]":
         if is_plain[first]:
             if payloads.size >= READ_BYTES:
                 yield payloads
-            start, spans = _spans(reading, run)
-            payloads.add(reading.data[start : start + int(spans[1, -1])], spans, run)
+                used = 0
+            payloads.add_plain(reading.data, *_spans(reading, run), run)
             continue
-        for row in run.tolist():
-            payload = _decompressed(reading, row)
-            if payloads.size and (payload is None or payloads.size + len(payload) > READ_BYTES):
+        for row, count in zip(run.tolist(), reading.batches[BatchColumn.RECORDS_COUNT, run].tolist(), strict=True):
+            if payloads.size >= READ_BYTES:
                 yield payloads
-            if payload is None:
+                used = 0
+            size = _inflated(reading, row, room[used:])
+            if payloads.size and (size < 0 or payloads.size + size > READ_BYTES):
+                yield payloads
+                if size > 0:
+                    room[:size] = room[used : used + size]
+                used = 0
+            if size < 0:
                 yield row
-            else:
-                count = reading.batches[BatchColumn.RECORDS_COUNT, row]
-                payloads.add(payload, np.array([[0], [len(payload)], [count]], np.int64), np.array([row]))
+                continue
+            payloads.add_inflated(room, used, used + size, count, row)
+            used += size
     if payloads.size:
         yield payloads
 
@@ -185,15 +219,24 @@ def _spans(reading: _Reading, rows: "Ints") -> "tuple[int, Ints]":
     return int(positions[0]) - reading.start, np.stack([starts + RECORD_BATCH_OVERHEAD, starts + sizes, counts])
 
 
-def _decompressed(reading: _Reading, row: int) -> bytes | None:
-    """What a compressed batch of magic 2 holds; None if that is much, cannot be read to its end, or is of an old format."""
+def _inflated(reading: _Reading, row: int, output: memoryview) -> int:
+    """How many bytes a compressed batch of magic 2 gave, which are written to `output`.
+
+    -1 if they are many or none, the batch cannot be read to its end, or is of an old format.
+    """
     batch, attributes = reading.bytes_of(row), int(reading.batches[BatchColumn.ATTRIBUTES, row])
     if reading.batches[BatchColumn.MAGIC, row] < 2 or not attributes & COMPRESSION_MASK:
-        return None
+        return -1
     if len(batch) < reading.batches[BatchColumn.SIZE_IN_BYTES, row]:
-        return None
-    plain = decompress(attributes & COMPRESSION_MASK, batch[RECORD_BATCH_OVERHEAD:])
-    return plain.data if plain.problem is None and 0 < len(plain.data) < HELD_BYTES else None
+        return -1
+    payload = batch[RECORD_BATCH_OVERHEAD:]
+    size = decompress_into(attributes & COMPRESSION_MASK, payload, output)
+    if size < 0:
+        plain = decompress(attributes & COMPRESSION_MASK, payload)
+        size = len(plain.data) if plain.problem is None else 0
+        if 0 < size < HELD_BYTES:
+            output[:size] = plain.data
+    return size if 0 < size < HELD_BYTES else -1
 
 
 def _one_batch(batches: "Ints", row: int, batch: memoryview) -> Iterator[RecordBlock]:
