@@ -247,6 +247,8 @@ READERS: Final[dict[str, Callable[[FactReading], Batches]]] = {
     "epoch_entries": epoch_facts,
     "producer_states": producer_facts,
 }
+_ROWS_OF_A_PIECE: Final = 8 << 10
+"""Smaller ones are made one."""
 _PAYLOADS: Final = frozenset({"key", "value", "headers"})
 
 
@@ -276,7 +278,8 @@ def asked(batches: Batches, query: FactQuery, schema: pa.Schema) -> Batches:
     """What the query asks for of rows with all the columns of `schema`, as large as batches may be."""
     columns: list[ArrowField] = [schema.field(name) for name in query.columns]
     for table in cut((projected(batch, query) for batch in batches), pa.schema(columns)):
-        yield from table.combine_chunks().to_batches()
+        pieces = table.to_batches()
+        yield from pieces if table.num_rows >= _ROWS_OF_A_PIECE * len(pieces) else table.combine_chunks().to_batches()
 
 
 def projected(batch: pa.RecordBatch, query: FactQuery) -> pa.RecordBatch:

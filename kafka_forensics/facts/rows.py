@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from kafka_forensics.errors import UsageError
 from kafka_forensics.evidence.ledger import Extent
-from kafka_forensics.model.arrow import one_word, plain
+from kafka_forensics.model.arrow import one_word, plain, same_word
 from kafka_forensics.model.json_objects import Columns
 from kafka_forensics.model.schemas import PARTITION_KEYS, Fact
 
@@ -74,7 +74,7 @@ def array(values: list[Any], kind: pa.DataType) -> "ArrowArray":
 
 def repeated(value: str, rows: int) -> "ArrowArray":
     """`value` in every one of `rows`."""
-    return pa.repeat(pa.scalar(text(value), pa.string()), rows)
+    return same_word(text(value), rows)
 
 
 def place_columns(place: Iterable[str], rows: int) -> "list[ArrowArray]":

@@ -32,6 +32,8 @@ def words(values: Sequence[str]) -> "pa.Array[Any]":
 
 def few_words(indices: "NDArray[Any]", spelled: Sequence[str]) -> "pa.Array[Any]":
     """The word of each number, as a dictionary: a column of a few words that come again and again costs a number a row."""
+    if len(indices) and (indices == indices[0]).all():
+        return one_word(spelled[int(indices[0])], len(indices))
     return pa.DictionaryArray.from_arrays(numbers(indices.astype(np.int32)), words(spelled))
 
 
@@ -42,7 +44,18 @@ def one_word(word: str, rows: int) -> "pa.Array[Any]":
 
 def plain(array: "pa.Array[Any]") -> "pa.Array[Any]":
     """The array without a dictionary."""
-    return array.dictionary_decode() if isinstance(array, pa.DictionaryArray) else array
+    if not isinstance(array, pa.DictionaryArray):
+        return array
+    if len(array.dictionary) == 1 and not array.null_count:
+        return same_word(array.dictionary[0].as_py(), len(array))
+    return array.dictionary_decode()
+
+
+def same_word(word: str, rows: int) -> "pa.Array[Any]":
+    """The same word in all `rows`, as an array of strings."""
+    held = word.encode()
+    ends: Any = np.arange(rows + 1, dtype=np.int32) * len(held)
+    return pa.Array.from_buffers(pa.string(), rows, [None, pa.py_buffer(ends), pa.py_buffer(held * rows)])
 
 
 def _bits(truths: "NDArray[np.bool_]") -> pa.Buffer:

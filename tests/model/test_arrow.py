@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from kafka_forensics.model.arrow import numbers, words
+from kafka_forensics.model.arrow import few_words, numbers, one_word, plain, same_word, words
 
 
 @pytest.mark.parametrize("kind", [np.int8, np.int32, np.int64, np.uint8, np.float64, np.bool_])
@@ -27,6 +27,29 @@ def test_words(values: list[str]) -> None:
     array = words(values)
     array.validate(full=True)
     assert array.equals(pa.array(values, pa.string()))
+
+
+@pytest.mark.parametrize("indices", [[], [1], [2, 2, 2], [0, 2, 1, 0]])
+def test_few_words_are_a_dictionary_of_them(indices: list[int]) -> None:
+    spelled = ("", "b", "\u00e9")
+    array = few_words(np.array(indices, np.int8), spelled)
+    array.validate(full=True)
+    assert pa.types.is_dictionary(array.type)
+    assert plain(array).equals(pa.array([spelled[index] for index in indices], pa.string()))
+
+
+@pytest.mark.parametrize("word", ["", "a", "\u00e9\u4e2d"])
+@pytest.mark.parametrize("rows", [0, 1, 1000])
+def test_one_word_in_every_row(word: str, rows: int) -> None:
+    expected = pa.array([word] * rows, pa.string())
+    assert pa.types.is_dictionary(one_word(word, rows).type)
+    for array in (same_word(word, rows), plain(one_word(word, rows)), plain(expected)):
+        array.validate(full=True)
+        assert array.equals(expected)
+
+
+def test_nulls_of_a_dictionary_stay_nulls() -> None:
+    assert plain(pa.array(["a", None, "a"]).dictionary_encode()).to_pylist() == ["a", None, "a"]
 
 
 def test_pandas_is_not_loaded_for_them() -> None:
