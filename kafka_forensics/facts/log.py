@@ -12,17 +12,30 @@ import pyarrow as pa
 from kafka_forensics.errors import SourceError
 from kafka_forensics.evidence.inputs import ReplicaPlan, typed_path
 from kafka_forensics.facts.rows import json_text, own_batch, place_columns, record_batches
-from kafka_forensics.model.batches import BatchChunk, BatchColumn
-from kafka_forensics.model.constants import CONTROL_MASK, NO_PARTITION_LEADER_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID
+from kafka_forensics.model.arrow import few_words, numbers
+from kafka_forensics.model.batches import BatchChunk, BatchColumn, RecordColumn
+from kafka_forensics.model.constants import (
+    CONTROL_ABORT,
+    CONTROL_COMMIT,
+    CONTROL_MASK,
+    NO_PARTITION_LEADER_EPOCH,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    control_record_name,
+)
 from kafka_forensics.model.results import Incomplete
 from kafka_forensics.model.schemas import BATCHES, FACTS, batch_arrays
 from kafka_forensics.parsers.log import (
+    MARKER_VALUE_SIZE,
     MAX_BATCH_BYTES,
+    MIN_CONTROL_KEY_SIZE,
+    RecordBlock,
     SegmentReader,
     believed_to,
     decode_batch,
     inspector,
     parse_control_record,
+    sound_blocks,
 )
 from kafka_forensics.parsers.log_dir import SegmentFiles
 from kafka_forensics.rereading.record_columns import record_arrays
@@ -32,6 +45,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from kafka_forensics.model.batches import Damage
+    from kafka_forensics.model.schemas import ArrowArray
     from kafka_forensics.storage.source import ByteFile, Entry
 
 
@@ -149,38 +163,102 @@ def _too_large(chunk: LogChunk, position: int, size: int) -> Incomplete:
 
 def control_facts(reading: FactReading) -> Iterator[pa.RecordBatch]:
     """Record batches of `control_records`, as `Fact.own` says."""
-    return record_batches(FACTS["control_records"].own, _control_rows(reading))
-
-
-def _control_rows(reading: FactReading) -> Iterator[tuple[object, ...]]:
+    fact = FACTS["control_records"]
     for chunk in log_chunks(reading):
         columns = chunk.chunk.columns
         control = (columns[BatchColumn.ATTRIBUTES] & CONTROL_MASK != 0) & (columns[BatchColumn.MAGIC] >= 2)
-        for row in np.flatnonzero(chunk.good() & control):
-            position, size = int(columns[BatchColumn.POSITION, row]), int(columns[BatchColumn.SIZE_IN_BYTES, row])
-            if size > MAX_BATCH_BYTES:
-                reading.incomplete(_too_large(chunk, position, size))
-                continue
-            batch = decode_batch(chunk.file.read_at(position, size), position=position)
-            header = batch.header
-            of_batch = (
-                (NO_PARTITION_LEADER_EPOCH, NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
-                if header is None
-                else (header.partition_leader_epoch, header.producer_id, header.producer_epoch)
+        rows = np.flatnonzero(chunk.good() & control)
+        markers = _markers(chunk, rows)
+        if markers is None:
+            yield from record_batches(fact.own, _control_rows(reading, chunk, rows))
+        elif rows.size:
+            yield own_batch(fact, markers)
+
+
+def _markers(chunk: LogChunk, rows: "NDArray[np.int64]") -> "list[ArrowArray] | None":
+    """The columns of `control_records` for these batches; None if they hold anything but plain markers of transactions."""
+    batches = chunk.chunk.columns
+    if (batches[BatchColumn.SIZE_IN_BYTES, rows] > MAX_BATCH_BYTES).any():
+        return None
+    told: list[tuple[NDArray[np.int64], ...]] = []
+    for block in sound_blocks(batches, rows, chunk.file.read_at):
+        read = _read_markers(block) if isinstance(block, RecordBlock) else None
+        if read is None:
+            return None
+        told.append(read)
+    if not told:
+        return None if rows.size else []
+    of_batch, offsets, timestamps, kinds, versions, epochs = (np.concatenate(parts) for parts in zip(*told, strict=True))
+    count = len(offsets)
+    return [
+        *place_columns(chunk.place, count),
+        numbers(batches[BatchColumn.POSITION, of_batch]),
+        numbers(offsets),
+        numbers(timestamps),
+        numbers(batches[BatchColumn.PARTITION_LEADER_EPOCH, of_batch].astype(np.int32)),
+        numbers(batches[BatchColumn.PRODUCER_ID, of_batch]),
+        numbers(batches[BatchColumn.PRODUCER_EPOCH, of_batch].astype(np.int16)),
+        numbers(kinds.astype(np.int16)),
+        few_words(kinds, [control_record_name(kind) for kind in (CONTROL_ABORT, CONTROL_COMMIT)]),
+        numbers(versions.astype(np.int16)),
+        numbers(epochs.astype(np.int32)),
+        pa.nulls(count, pa.string()),
+        pa.nulls(count, pa.string()),
+    ]
+
+
+def _read_markers(block: RecordBlock) -> "tuple[NDArray[np.int64], ...] | None":
+    """(row of its batch, offset, timestamp, type, version, coordinator epoch) of each record, as `parse_control_record` reads them;
+    None if one is no plain marker."""
+    if block.payload is None:
+        return None
+    columns, data = block.columns, np.frombuffer(block.payload, np.uint8)
+    sizes = (columns[RecordColumn.KEY_LENGTH] >= MIN_CONTROL_KEY_SIZE) & (columns[RecordColumn.VALUE_LENGTH] >= MARKER_VALUE_SIZE)
+    if not sizes.all():
+        return None
+    key, value = columns[RecordColumn.KEY_POSITION], columns[RecordColumn.VALUE_POSITION]
+    kinds, versions, epochs = _big_endian(data, key + 2, 2), _big_endian(data, value, 2), _big_endian(data, value + 2, 4)
+    if (data[key] & 0x80).any() or (data[value] & 0x80).any() or not np.isin(kinds, (CONTROL_ABORT, CONTROL_COMMIT)).all():
+        return None
+    return block.batches, block.offsets, block.timestamps, kinds, versions, epochs.astype(np.int32).astype(np.int64)
+
+
+def _big_endian(data: "NDArray[np.uint8]", positions: "NDArray[np.int64]", width: int) -> "NDArray[np.int64]":
+    """The unsigned numbers of `width` bytes at these positions."""
+    answer = np.zeros(len(positions), np.int64)
+    for at in range(width):
+        answer = answer << 8 | data[positions + at]
+    return answer
+
+
+def _control_rows(reading: FactReading, chunk: LogChunk, rows: "NDArray[np.int64]") -> Iterator[tuple[object, ...]]:
+    """The same of any control records, one by one."""
+    columns = chunk.chunk.columns
+    for row in rows:
+        position, size = int(columns[BatchColumn.POSITION, row]), int(columns[BatchColumn.SIZE_IN_BYTES, row])
+        if size > MAX_BATCH_BYTES:
+            reading.incomplete(_too_large(chunk, position, size))
+            continue
+        batch = decode_batch(chunk.file.read_at(position, size), position=position)
+        header = batch.header
+        of_batch = (
+            (NO_PARTITION_LEADER_EPOCH, NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
+            if header is None
+            else (header.partition_leader_epoch, header.producer_id, header.producer_epoch)
+        )
+        for record in batch.iter_records():
+            control_record = parse_control_record(record.key, record.value)
+            fields = json_text(dict(control_record.fields)) if control_record.fields else None
+            yield (
+                *chunk.place,
+                position,
+                record.offset,
+                record.timestamp,
+                *of_batch,
+                control_record.type,
+                control_record.name,
+                control_record.version,
+                control_record.coordinator_epoch,
+                fields,
+                control_record.problem,
             )
-            for record in batch.iter_records():
-                control_record = parse_control_record(record.key, record.value)
-                fields = json_text(dict(control_record.fields)) if control_record.fields else None
-                yield (
-                    *chunk.place,
-                    position,
-                    record.offset,
-                    record.timestamp,
-                    *of_batch,
-                    control_record.type,
-                    control_record.name,
-                    control_record.version,
-                    control_record.coordinator_epoch,
-                    fields,
-                    control_record.problem,
-                )

@@ -1,8 +1,9 @@
 """Facts of the small files: index entries, epoch entries, producers of snapshots, and the lines of offset checkpoints."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import astuple
+from dataclasses import fields
 from functools import partial
+from operator import attrgetter
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
@@ -19,6 +20,7 @@ from kafka_forensics.model.constants import (
     PRODUCER_SNAPSHOT_HEADER_SIZE,
     TIME_INDEX_ENTRY_SIZE,
 )
+from kafka_forensics.model.files import ProducerEntry
 from kafka_forensics.model.schemas import FACTS
 from kafka_forensics.parsers.checkpoints import parse_leader_epochs
 from kafka_forensics.parsers.indexes import parse_offset_index, parse_producer_snapshot, parse_time_index, parse_transaction_index
@@ -104,6 +106,10 @@ def producer_facts(reading: FactReading) -> Iterator[pa.RecordBatch]:
     return record_batches(FACTS["producer_states"].own, _producer_rows(reading))
 
 
+_producer = attrgetter(*(field.name for field in fields(ProducerEntry)))
+"""The columns of an entry."""
+
+
 def _producer_rows(reading: FactReading) -> Iterator[tuple[object, ...]]:
     for offset, entry in reading.plan.directory.snapshots:
         snapshot = _parsed(reading, entry, partial(parse_producer_snapshot, offset=offset))
@@ -113,7 +119,7 @@ def _producer_rows(reading: FactReading) -> Iterator[tuple[object, ...]]:
                 *place,
                 offset,
                 PRODUCER_SNAPSHOT_HEADER_SIZE + row * PRODUCER_SNAPSHOT_ENTRY_SIZE,
-                *astuple(producer_entry),
+                *_producer(producer_entry),
             )
 
 

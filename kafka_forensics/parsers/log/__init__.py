@@ -7,7 +7,9 @@ from kafka_forensics.parsers.log.inspection import inspector
 from kafka_forensics.parsers.log.matching import RecordMatcher, Sought, sought
 from kafka_forensics.parsers.log.record_stream import PlainRecord, plain_records
 from kafka_forensics.parsers.log.records import (
+    MARKER_VALUE_SIZE,
     MAX_BATCH_BYTES,
+    MIN_CONTROL_KEY_SIZE,
     BatchHeader,
     DecodedBatch,
     KeySampler,
@@ -21,7 +23,9 @@ from kafka_forensics.parsers.log.segment import SegmentReader, believed_to, find
 
 __all__ = [
     "HELD_BYTES",
+    "MARKER_VALUE_SIZE",
     "MAX_BATCH_BYTES",
+    "MIN_CONTROL_KEY_SIZE",
     "BatchHeader",
     "DecodedBatch",
     "KeySampler",

@@ -44,8 +44,8 @@ if TYPE_CHECKING:
 # Control records: what ends a transaction, and what KRaft's leaders and snapshots write beside their records.
 
 
-_MIN_KEY_SIZE: Final = 4
-_MARKER_VALUE_SIZE: Final = 6
+MIN_CONTROL_KEY_SIZE: Final = 4
+MARKER_VALUE_SIZE: Final = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class ControlRecord:
 
 def parse_control_record(key: bytes | None, value: bytes | None) -> ControlRecord:
     """The control record of `key` and `value` (ControlRecordType, EndTransactionMarker, ControlRecordUtils)."""
-    if key is None or len(key) < _MIN_KEY_SIZE or key[0] & 0x80:
+    if key is None or len(key) < MIN_CONTROL_KEY_SIZE or key[0] & 0x80:
         return ControlRecord(-1, control_record_name(-1), problem="key")
     control_type = int.from_bytes(key[2:4], "big", signed=True)
     name = control_record_name(control_type)
@@ -75,7 +75,7 @@ def parse_control_record(key: bytes | None, value: bytes | None) -> ControlRecor
     if value is None:
         return ControlRecord(control_type, name, problem="value")
     if 0 <= control_type <= CONTROL_COMMIT:
-        if len(value) < _MARKER_VALUE_SIZE or value[0] & 0x80:
+        if len(value) < MARKER_VALUE_SIZE or value[0] & 0x80:
             return ControlRecord(control_type, name, problem="value")
         version = int.from_bytes(value[:2], "big")
         return ControlRecord(control_type, name, version, int.from_bytes(value[2:6], "big", signed=True))
