@@ -11,7 +11,7 @@ from typing import Final
 
 from bench.limit import limit_seconds
 from bench.plans import many_plans
-from bench.records import exporting, listing, reading, searching
+from bench.records import exporting, exporting_others, listing, reading, searching
 from bench.running import Run, run
 from bench.workloads import GIB, Workload, logs, make, make_many, make_producers, workloads
 from kafka_forensics.engine import local
@@ -80,7 +80,7 @@ def memory(workload: Workload, jobs: int) -> None:
 
 
 def records(workload: Workload, arguments: argparse.Namespace) -> None:
-    """Three tables and a line about records."""
+    """Four tables and a line about records and other facts."""
     print("| records listed | CPU s | s | peak MiB | kafka-dump-log CPU s | s | times faster |")
     print("|---|---:|---:|---:|---:|---:|---:|")
     for row in listing(workload, WORK, against_kafka=not arguments.no_kafka):
@@ -93,6 +93,11 @@ def records(workload: Workload, arguments: argparse.Namespace) -> None:
     print("|---|---:|---:|---:|---:|---:|---:|")
     for row in exporting(workload, WORK, arguments.jobs):
         print("| " + " | ".join(row) + " |", flush=True)
+    print("\n| other facts exported | CPU s | s | peak MiB | start CPU s | writing CPU s | (CPU - start) / writing |")
+    print("|---|---:|---:|---:|---:|---:|---:|")
+    small = next(workload for workload in workloads(arguments.scale / 4) if workload.name == "small")
+    for row in exporting_others(small, WORK, arguments.scale, arguments.jobs):
+        print(f"| {' | '.join(row)} |", flush=True)
     print(f"\n{reading(workload, WORK)}", flush=True)
 
 

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 import kafka_forensics
 from bench.running import Run, run
-from bench.workloads import Workload, logs, make
+from bench.workloads import Workload, logs, make, make_index, make_transactions
 from kafka_forensics.compiled import use_compiled
 from kafka_forensics.export.parquet import COMPRESSION_LEVEL
 from kafka_forensics.model.batches import BatchColumn
@@ -87,22 +87,46 @@ def exporting(workload: Workload, work: Path, jobs: int) -> Iterator[list[str]]:
     """Rows of a table: an export without and with payloads, its CPU and wall seconds, peak MiB, those of inflating and of writing
     the same, and how many times the CPU is these together."""
     log_dir = make(workload, work)
-    files = logs(log_dir)
-    target = work / "exported"
-    inflating = min(_inflating(files) for _ in range(2))
+    inflating = min(_inflating(logs(log_dir)) for _ in range(2))
     for payloads in (False, True):
-        command = [sys.executable, "-m", "kafka_forensics", "export", str(log_dir), "--output", str(target), "--fact", "records"]
-        command += ["--jobs", str(jobs), "-q", *(["--show-payloads"] if payloads else [])]
-        measured = []
-        for _ in range(3):
-            shutil.rmtree(target, ignore_errors=True)
-            measured.append(run(command))
-        ours = min(measured, key=lambda measured_run: measured_run.cpu_seconds)
-        writing = min(_writing(target / "records", work / "written.parquet") for _ in range(2))
-        shutil.rmtree(target, ignore_errors=True)
+        ours, writing = _exported(log_dir, work, "records", jobs, *(["--show-payloads"] if payloads else []))
         row = [f"`export --fact records`{' with payloads' if payloads else ''}", f"{ours.cpu_seconds:.2f}", f"{ours.seconds:.2f}"]
         row += [f"{ours.peak_mib:.0f}", f"{inflating:.2f}", f"{writing:.2f}", f"{ours.cpu_seconds / (inflating + writing):.1f}"]
         yield row
+
+
+def exporting_others(workload: Workload, work: Path, scale: float, jobs: int) -> Iterator[list[str]]:
+    """Rows of a table: facts of which there can be very many, CPU and wall seconds and peak MiB of their export, CPU seconds that
+    are spent on a log of nothing, those of writing the same tables, and how many times these the rest of the export is."""
+    nothing = work / "nothing" / "t-0"
+    nothing.mkdir(parents=True, exist_ok=True)
+    (nothing / f"{0:020d}.log").touch()
+    in_transactions, indexed = make_transactions(int(1_000_000 * scale), work), make_index(int(1_300_000 * scale), work)
+    start, _ = _exported(nothing.parent, work, "batches", jobs)
+    for fact, log_dir in (
+        ("batches", make(workload, work)),
+        ("index_entries", indexed),
+        ("control_records", in_transactions),
+        ("transactions", in_transactions),
+    ):
+        ours, writing = _exported(log_dir, work, fact, jobs)
+        ratio = (ours.cpu_seconds - start.cpu_seconds) / writing
+        row = [f"`export --fact {fact}`", f"{ours.cpu_seconds:.2f}", f"{ours.seconds:.2f}", f"{ours.peak_mib:.0f}"]
+        yield [*row, f"{start.cpu_seconds:.2f}", f"{writing:.2f}", f"{ratio:.1f}"]
+
+
+def _exported(log_dir: Path, work: Path, fact: str, jobs: int, *more: str) -> tuple[Run, float]:
+    """The best of some exports of a fact, and the seconds of CPU to write its tables."""
+    target = work / "exported"
+    command = [sys.executable, "-m", "kafka_forensics", "export", str(log_dir), "--output", str(target), "--fact", fact]
+    command += ["--jobs", str(jobs), "-q", *more]
+    measured = []
+    for _ in range(3):
+        shutil.rmtree(target, ignore_errors=True)
+        measured.append(run(command))
+    writing = min(_writing(target / fact, work / "written.parquet") for _ in range(2))
+    shutil.rmtree(target, ignore_errors=True)
+    return min(measured, key=lambda measured_run: measured_run.cpu_seconds), writing
 
 
 def reading(workload: Workload, work: Path) -> str:

@@ -13,7 +13,7 @@ from kafka_forensics.compiled import use_compiled
 from kafka_forensics.model.constants import CRC_START
 from kafka_forensics.model.files import EpochEntry
 from kafka_forensics.parsers.kernels.crc import crc32c
-from kafka_forensics.writers.batches import RecordToWrite, write_batch
+from kafka_forensics.writers.batches import RecordToWrite, write_batch, write_marker
 from kafka_forensics.writers.files import write_leader_epochs, write_meta_properties, write_offset_checkpoint, write_offset_index
 
 GIB: Final = 1 << 30
@@ -172,11 +172,7 @@ def make_producers(producers: int, root: Path) -> Path:
                 _one_a_producer(template, start, min(BLOCK_BATCHES, first + a_segment - start, producers - start)).data
                 for start in range(first, min(first + a_segment, producers), BLOCK_BATCHES)
             )
-    (directory / "leader-epoch-checkpoint").write_bytes(write_leader_epochs([EpochEntry(0, 0)]))
-    for name in ("replication-offset-checkpoint", "recovery-point-offset-checkpoint"):
-        (log_dir / name).write_bytes(write_offset_checkpoint({("bench", 0): producers}))
-    (log_dir / "meta.properties").write_bytes(write_meta_properties(version=1, node_id=1, cluster_id="bench"))
-    return log_dir
+    return _with_checkpoints(log_dir, producers)
 
 
 def _one_a_producer(template: bytes, start: int, count: int) -> "np.ndarray":
@@ -193,3 +189,60 @@ def _one_a_producer(template: bytes, start: int, count: int) -> "np.ndarray":
 def logs(log_dir: Path) -> list[str]:
     """All `.log` files of a log directory, in order."""
     return sorted(os.fspath(path) for path in log_dir.rglob("*.log"))
+
+
+def make_transactions(count: int, root: Path) -> Path:
+    """A log of `count` transactions of one record each, each with its marker behind it; its log directory."""
+    log_dir = root / f"transactions-{count}" / "broker-1"
+    if (log_dir / "meta.properties").exists():
+        return log_dir
+    directory = log_dir / "bench-0"
+    directory.mkdir(parents=True, exist_ok=True)
+    data = write_batch(
+        [RecordToWrite(b"k", b"v")],
+        base_offset=0,
+        base_timestamp=1_700_000_000_000,
+        producer_id=1,
+        producer_epoch=0,
+        base_sequence=0,
+        is_transactional=True,
+    )
+    marker = write_marker(
+        commit=True, base_offset=0, timestamp=1_700_000_000_000, producer_id=1, producer_epoch=0, coordinator_epoch=0
+    )
+    both = np.frombuffer(data + marker, np.uint8)
+    with open(directory / f"{0:020d}.log", "wb", buffering=0) as file:
+        for start in range(0, count, BLOCK_BATCHES):
+            block = np.tile(both, (min(BLOCK_BATCHES, count - start), 1))
+            for at, first in ((0, 0), (len(data), 1)):
+                offsets = np.arange(start, start + len(block), dtype=np.int64) * 2 + first
+                block[:, at : at + 8] = offsets.astype(">i8").view(np.uint8).reshape(-1, 8)
+            file.write(block.data)
+    return _with_checkpoints(log_dir, 2 * count)
+
+
+def make_index(entries: int, root: Path) -> Path:
+    """A segment of one batch with an offset index and a time index of so many entries; its log directory."""
+    log_dir = root / f"index-{entries}" / "broker-1"
+    if (log_dir / "meta.properties").exists():
+        return log_dir
+    directory = log_dir / "bench-0"
+    directory.mkdir(parents=True, exist_ok=True)
+    batch = write_batch([RecordToWrite(b"k", b"v")], base_offset=0, base_timestamp=1_700_000_000_000)
+    (directory / f"{0:020d}.log").write_bytes(batch)
+    numbers = np.arange(1, entries + 1)
+    index = np.stack([numbers, 7 * numbers], axis=1).astype(">i4")
+    (directory / f"{0:020d}.index").write_bytes(index.tobytes())
+    times = np.empty(entries, [("timestamp", ">i8"), ("offset", ">i4")])
+    times["timestamp"], times["offset"] = 1_700_000_000_000 + numbers, numbers
+    (directory / f"{0:020d}.timeindex").write_bytes(times.tobytes())
+    return _with_checkpoints(log_dir, 1)
+
+
+def _with_checkpoints(log_dir: Path, end_offset: int) -> Path:
+    """The log directory of one partition, with what a broker keeps beside it."""
+    (log_dir / "bench-0" / "leader-epoch-checkpoint").write_bytes(write_leader_epochs([EpochEntry(0, 0)]))
+    for name in ("replication-offset-checkpoint", "recovery-point-offset-checkpoint"):
+        (log_dir / name).write_bytes(write_offset_checkpoint({("bench", 0): end_offset}))
+    (log_dir / "meta.properties").write_bytes(write_meta_properties(version=1, node_id=1, cluster_id="bench"))
+    return log_dir
