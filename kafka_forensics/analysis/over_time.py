@@ -104,25 +104,27 @@ def log_changes(old: Replica, new: Replica, between: Between, reader: BatchReade
         offsets = (known[0].log_start_offset, known[0].log_end_offset) if known else (0, 0)
         return LogChanges([change(ChangeKind.NOT_COMPARED, offsets, old, new, between, reason=UNREADABLE)])
     differing = differences(old, new, reader)
-    sorting = _Told(old, new, between, reader, differing)
-    sorting.end()
-    sorting.front()
-    sorting.middle()
-    sorting.result.unlike = differing.unlike
-    if sorting.unread:
-        sorting.row(ChangeKind.NOT_COMPARED, (sorting.common_end, max(sorting.common_end, old.log_end_offset)), reason="unreadable")
-    return sorting.result
+    comparison = _Comparison(old, new, between, reader, differing)
+    comparison.end()
+    comparison.front()
+    comparison.middle()
+    comparison.result.unlike = differing.unlike
+    if comparison.unread:
+        comparison.row(
+            ChangeKind.NOT_COMPARED, (comparison.common_end, max(comparison.common_end, old.log_end_offset)), reason="unreadable"
+        )
+    return comparison.result
 
 
 @dataclass(slots=True)
-class _Told:
+class _Comparison:
     """A comparison under way."""
 
     old: Replica
     new: Replica
     between: Between
     reader: BatchReader
-    found: Differences
+    differences: Differences
     result: LogChanges = field(default_factory=LogChanges)
 
     @property
@@ -143,8 +145,8 @@ class _Told:
 
     def row(self, kind: ChangeKind, offsets: Range, *, counts: Counts | None = None, **more: Any) -> None:
         """Add a row."""
-        if self.found.ranges_not_compared:
-            more["evidence"] = more.get("evidence", {}) | {"ranges_not_compared": self.found.ranges_not_compared}
+        if self.differences.ranges_not_compared:
+            more["evidence"] = more.get("evidence", {}) | {"ranges_not_compared": self.differences.ranges_not_compared}
         self.result.changes.append(change(kind, offsets, self.old, self.new, self.between, counts=counts, **more))
 
     def end(self) -> None:
@@ -166,13 +168,13 @@ class _Told:
     def _find_cut(self) -> Difference | None:
         """Where the older log was cut; the first of the records that others took the place of up to the end, if any did."""
         old, new, result = self.old, self.new, self.result
-        replaced = [difference for difference in self.found if _took_its_place(difference)]
+        replaced = [difference for difference in self.differences if _took_its_place(difference)]
         fork = next(iter(replaced), None)
         if self._is_as_it_was_behind(replaced):
             result.lost_from, fork = replaced[0].offset, None
         if fork is not None:
             result.cut = fork.offset
-            result.lost_from = next((difference.offset for difference in self.found if difference.kind == "content"), None)
+            result.lost_from = next((difference.offset for difference in self.differences if difference.kind == "content"), None)
         elif not self.unread and new.log_end_offset < old.log_end_offset:
             result.cut = min(max(new.log_end_offset, old.log_start_offset), old.log_end_offset)
         if replaced and fork is None and result.cut is None:
@@ -182,7 +184,7 @@ class _Told:
     def _is_as_it_was_behind(self, replaced: list[Difference]) -> bool:
         """Whether both logs go on alike behind records of the same leader epoch that are others now: nothing was cut off there, for
         what is written after a cut is of a later epoch, or differs up to the end."""
-        if not replaced or self.found.full or self.found.ranges_not_compared:
+        if not replaced or self.differences.full or self.differences.ranges_not_compared:
             return False
         common_end = min(self.old.log_end_offset, self.new.log_end_offset)
         same_epochs = all(difference.kind == "content" and difference.epochs[0] == difference.epochs[1] for difference in replaced)
@@ -238,7 +240,7 @@ class _Told:
     def middle(self) -> None:
         """What changed under the same offsets."""
         limits = self.common_start, self.common_end
-        before = [difference for difference in self.found if difference.offset < self.common_end]
+        before = [difference for difference in self.differences if difference.offset < self.common_end]
         for (kind, reason), group in sorted(_sorted_out(before, self.new, self.reader).items()):
             offsets = (group[0].offset, max(difference.end_offset for difference in group))
             self.row(kind, offsets, reason=reason, evidence={"batches_differing": len(group)})
@@ -254,7 +256,7 @@ class _Told:
         for offsets, evidence in _clipped(without(old_gaps, normalised(new_gaps)), limits):
             self.row(ChangeKind.RESTORED, offsets, leader_epochs=_epochs(self.new, offsets), reason="gap", evidence=evidence)
         compacted = is_compacted(self.old, self.new)
-        if self.found.unlike and not compacted and not self.result.changes and limits[0] < limits[1]:
+        if self.differences.unlike and not compacted and not self.result.changes and limits[0] < limits[1]:
             self.row(ChangeKind.REWRITTEN, limits, reason="other_batches")
 
     def _counts(self, replica: Replica, offsets: Range, *, whole_rest: Replica) -> Counts | None:
@@ -263,7 +265,7 @@ class _Told:
         same_end = replica.log_end_offset == whole_rest.log_end_offset and offsets[0] <= replica.first_batch_offset
         begins_there = offsets[0] == whole_rest.log_end_offset if same_start else offsets[1] == whole_rest.first_batch_offset
         compacted = is_compacted(replica, whole_rest)
-        if (same_start or same_end) and begins_there and not self.found.unlike and not self.unread and not compacted:
+        if (same_start or same_end) and begins_there and not self.differences.unlike and not self.unread and not compacted:
             ours, theirs = replica.state.framing, whole_rest.state.framing
             size = ours.bytes_decoded - theirs.bytes_decoded
             rest = Counts(ours.batches - theirs.batches, ours.records - theirs.records, size)

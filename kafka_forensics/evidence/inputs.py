@@ -203,7 +203,7 @@ def gather_log_dirs(paths: list[str], storage_options: tuple[tuple[str, str], ..
     every = open_paths(paths, storage_options=storage_options, jobs=jobs)
     note_strangers(every)
     for opened in every:
-        given, source, discovery = opened.given, opened.source, opened.found
+        given, source, discovery = opened.given, opened.source, opened.discovery
         before = len(inputs.log_dirs)
         inputs.discoveries.append((source.name, discovery))
         inputs.sources.append(source)

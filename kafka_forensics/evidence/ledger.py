@@ -373,5 +373,5 @@ class Ledger:
 def _directory_of(control: PartitionControl, node: int) -> str | None:
     """Id of the log directory to which a broker's replica is assigned; None where records do not carry it, or name none."""
     pairs = zip(control.replica_assignment or (), control.directories or (), strict=False)
-    found = next((directory for broker, directory in pairs if broker == node), None)
-    return None if found in RESERVED_DIRECTORY_IDS else found
+    directory = next((directory for broker, directory in pairs if broker == node), None)
+    return None if directory in RESERVED_DIRECTORY_IDS else directory

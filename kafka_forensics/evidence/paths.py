@@ -55,7 +55,7 @@ class OpenedPath:
 
     given: Name | None
     source: ByteSource
-    found: Discovery
+    discovery: Discovery
 
 
 def open_paths(
@@ -79,9 +79,9 @@ def open_paths(
         opened.append(opened_path)
     share_roots([opened_path.source for opened_path in opened])
     for opened_path in opened:
-        opened_path.found = _discovered(opened_path.source, jobs)
+        opened_path.discovery = _discovered(opened_path.source, jobs)
     opened = _without_strangers(opened, logs_only=logs_only)
-    if len(opened) > 1 or any(opened_path.found.repeated or _has_links(opened_path.found) for opened_path in opened):
+    if len(opened) > 1 or any(opened_path.discovery.repeated or _has_links(opened_path.discovery) for opened_path in opened):
         return _read_once(opened)
     return opened
 
@@ -91,10 +91,13 @@ def note_strangers(opened: Iterable[OpenedPath]) -> None:
     names: list[str] = []
     for opened_path in opened:
         above = {""}
-        for directory in opened_path.found.log_directories:
+        for directory in opened_path.discovery.log_directories:
             parts = directory.path.split("/")
             above.update("/".join(parts[:count]) for count in range(1, len(parts)))
-        skipped = [*opened_path.found.unknown, *(entry for entry in opened_path.found.irregular if entry.kind is EntryKind.OTHER)]
+        skipped = [
+            *opened_path.discovery.unknown,
+            *(entry for entry in opened_path.discovery.irregular if entry.kind is EntryKind.OTHER),
+        ]
         names += sorted({typed_path(opened_path.source, _topmost(entry.path, above)) for entry in skipped})
     if names:
         _note(f"skipped beside the log directories, as nothing of Kafka's is in them: {_counted(names)}")
@@ -130,8 +133,8 @@ def _without_strangers(opened: list[OpenedPath], *, logs_only: bool) -> list[Ope
             strangers.append((opened_path, error))
     if strangers and not kept:
         raise strangers[0][1]
-    if any(opened_path.found.log_directories or opened_path.found.files for opened_path in kept):
-        links = [opened_path for opened_path in kept if opened_path.given is None and _holds_links_alone(opened_path.found)]
+    if any(opened_path.discovery.log_directories or opened_path.discovery.files for opened_path in kept):
+        links = [opened_path for opened_path in kept if opened_path.given is None and _holds_links_alone(opened_path.discovery)]
         kept = [opened_path for opened_path in kept if opened_path not in links]
         strangers += [
             (opened_path, StrangerError(f"there is no Kafka log in {opened_path.source.name}", hint=_hint(opened_path)))
@@ -198,7 +201,7 @@ def _discovered(source: ByteSource, jobs: int) -> Discovery:
 
 def _require_content(opened_path: OpenedPath, *, logs_only: bool) -> None:
     """Raise StrangerError for a path with nothing of Kafka's, UsageError for an archive whose name does not say so."""
-    source, discovery = opened_path.source, opened_path.found
+    source, discovery = opened_path.source, opened_path.discovery
     if isinstance(source, LostSource):
         name = os.path.basename(source.name.rstrip("/"))
         if source.is_special and parse_file_name(name) is None and parse_partition_name(name) is None:
@@ -226,7 +229,7 @@ def _require_kafka_file(source: ByteSource, *, logs_only: bool) -> None:
 
 def _hint(opened_path: OpenedPath) -> str:
     """What to do about a path that holds nothing of Kafka's."""
-    discovery, name = opened_path.found, opened_path.source.name
+    discovery, name = opened_path.discovery, opened_path.source.name
     archives = [entry.path for entry in discovery.unknown if entry.name.lower().endswith(tuple(ARCHIVES))]
     if archives:
         others = "" if len(archives) == 1 else f", and {len(archives) - 1} more"
@@ -270,7 +273,7 @@ def _read_once(opened: list[OpenedPath]) -> list[OpenedPath]:
     logs = _log_places(opened, held)
     for opened_path in opened:
         directories = []
-        for directory in opened_path.found.log_directories:
+        for directory in opened_path.discovery.log_directories:
             within = held.get(_key(opened_path, directory.entry)) if is_alone(directory) else None
             if within is not None:
                 repeated.append(_again(opened_path, directory.path, within.place))
@@ -278,14 +281,14 @@ def _read_once(opened: list[OpenedPath]) -> list[OpenedPath]:
             rest, repeated_here = _partitions_once(opened_path, directory, held, logs)
             repeated += repeated_here
             directories += [] if rest is None else [rest]
-        files = opened_path.found.files
+        files = opened_path.discovery.files
         if files:
             parent = _parent(opened_path.source)
             around = held.get(parent) or alone.get(parent) or logs.get(files[0].identity)
             if around is not None:
                 repeated.append(_again(opened_path, "", around.place))
                 files = []
-        opened_path.found = replace(opened_path.found, log_directories=directories, files=files)
+        opened_path.discovery = replace(opened_path.discovery, log_directories=directories, files=files)
     for words in repeated[:_NAMES_LISTED]:
         _note(words)
     if len(repeated) > _NAMES_LISTED:
@@ -294,7 +297,7 @@ def _read_once(opened: list[OpenedPath]) -> list[OpenedPath]:
     return [
         opened_path
         for opened_path in opened
-        if replace(opened_path.found, repeated=[]) != empty or opened_path.source.problems or opened_path.source.rejected
+        if replace(opened_path.discovery, repeated=[]) != empty or opened_path.source.problems or opened_path.source.rejected
     ]
 
 
@@ -305,37 +308,39 @@ def _again(opened_path: OpenedPath, path: str, place: str) -> str:
 def _log_directories_once(opened: list[OpenedPath]) -> list[str]:
     """Leave each log directory in one source, by one name; what is to be told of the others."""
     kept = _keepers(opened)
-    told = []
+    notes = []
     for opened_path in opened:
-        told += [
+        notes += [
             f"{typed_path(opened_path.source, entry.path)} leads to what is read by another name"
-            for entry in opened_path.found.repeated
+            for entry in opened_path.discovery.repeated
         ]
         directories = []
-        for directory in opened_path.found.log_directories:
+        for directory in opened_path.discovery.log_directories:
             keeper, chosen = kept.get(_key(opened_path, directory.entry), (opened_path, directory))
             if chosen is directory:
                 directories.append(directory)
             else:
-                told.append(
+                notes.append(
                     _again(
                         opened_path,
                         directory.path,
                         keeper.source.name if keeper is not opened_path else typed_path(opened_path.source, chosen.path),
                     )
                 )
-        opened_path.found = replace(opened_path.found, log_directories=directories)
+        opened_path.discovery = replace(opened_path.discovery, log_directories=directories)
     linked = {
         _key(opened_path, entry)
         for opened_path in opened
-        for log_dir in opened_path.found.log_directories
+        for log_dir in opened_path.discovery.log_directories
         for entry in log_dir.entries.values()
         if _is_link(entry)
     }
     for opened_path in opened if linked else ():
-        directories = [log_dir for log_dir in opened_path.found.log_directories if not _only_linked(opened_path, log_dir, linked)]
-        opened_path.found = replace(opened_path.found, log_directories=directories)
-    return told
+        directories = [
+            log_dir for log_dir in opened_path.discovery.log_directories if not _only_linked(opened_path, log_dir, linked)
+        ]
+        opened_path.discovery = replace(opened_path.discovery, log_directories=directories)
+    return notes
 
 
 def _only_linked(opened_path: OpenedPath, directory: LogDirectory, linked: set[object]) -> bool:
@@ -405,7 +410,7 @@ def _keepers(opened: list[OpenedPath]) -> dict[object, tuple[OpenedPath, LogDire
     """From which source each log directory is read. Raises UsageError for one that was given two names."""
     kept: dict[object, tuple[OpenedPath, LogDirectory]] = {}
     for opened_path in opened:
-        for directory in opened_path.found.log_directories:
+        for directory in opened_path.discovery.log_directories:
             key = _key(opened_path, directory.entry)
             if key is None:
                 continue
@@ -441,7 +446,7 @@ def _partition_places(opened: list[OpenedPath]) -> tuple[dict[object, _Reading],
     held: dict[object, _Reading] = {}
     alone: dict[object, _Reading] = {}
     for opened_path in opened:
-        for directory in opened_path.found.log_directories:
+        for directory in opened_path.discovery.log_directories:
             places, rank = alone if is_alone(directory) else held, _rank(directory)
             for part in directory.partitions:
                 reading = _Reading(typed_path(opened_path.source, part.path), rank + _is_link(part.entry))
@@ -453,7 +458,7 @@ def _log_places(opened: list[OpenedPath], held: dict[object, _Reading]) -> dict[
     """By what name each `.log` file is read to which a link leads; those in directories that are not read here left out."""
     every: list[tuple[OpenedPath, int, Entry]] = []
     for opened_path in opened:
-        for directory in opened_path.found.log_directories:
+        for directory in opened_path.discovery.log_directories:
             rank = _rank(directory)
             for part in directory.partitions:
                 reading = held.get(_key(opened_path, part.entry))

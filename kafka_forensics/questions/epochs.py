@@ -93,13 +93,13 @@ def lineages(paths: list[str], options: ScanOptions, progress: Progress | None =
 
 def replica_rows(replica: Replica) -> list[EpochRow]:
     """Every epoch that the checkpoint, the batches or the controller's log has for one replica, by epoch and place in the log."""
-    context, told = replica.context, _Told(replica)
+    context, testimony = replica.context, _Testimony(replica)
     elections = _elections(context.control)
     rows = []
-    for epoch in sorted({*told.entries, *told.runs, *elections}):
-        event, entry = elections.get(epoch), told.entries.get(epoch)
-        for run in told.runs.get(epoch, [None]):
-            status = told.status(entry, run)
+    for epoch in sorted({*testimony.entries, *testimony.runs, *elections}):
+        event, entry = elections.get(epoch), testimony.entries.get(epoch)
+        for run in testimony.runs.get(epoch, [None]):
+            status = testimony.status(entry, run)
             rows.append(
                 EpochRow(
                     context.topic,
@@ -110,7 +110,7 @@ def replica_rows(replica: Replica) -> list[EpochRow]:
                     status,
                     None if entry is None else entry.start_offset,
                     *_of_run(run, replica.read),
-                    *told.cuts(epoch, run, status),
+                    *testimony.cuts(epoch, run, status),
                     None if event is None else event.state.leader,
                     None if event is None or event.kind == "snapshot" else event.timestamp_ms,
                     None if event is None or event.kind == "snapshot" else event.is_unclean,
@@ -128,7 +128,7 @@ def _of_run(run: EpochRun | None, read: Read) -> tuple[int | None, int | None, i
     return run.start_offset, run.end_offset, run.batches, first, last
 
 
-class _Told:
+class _Testimony:
     """What one replica's checkpoint and batches say, ready to be asked epoch by epoch."""
 
     def __init__(self, replica: Replica) -> None:

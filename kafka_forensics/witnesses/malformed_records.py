@@ -19,11 +19,11 @@ class MalformedRecords:
     count: int = 0
     _kept: list[Finding] = field(default_factory=list)
 
-    def add(self, found: Callable[[], Finding]) -> None:
-        """Count a record; `found` makes its finding, if it is to have one."""
+    def add(self, make: Callable[[], Finding]) -> None:
+        """Count a record; `make` makes its finding, if it is to have one."""
         self.count += 1
         if len(self._kept) < MAX_FINDINGS:
-            self._kept.append(found())
+            self._kept.append(make())
 
     def take(self, others: "MalformedRecords") -> None:
         """Add those of another log."""

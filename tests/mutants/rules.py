@@ -126,8 +126,8 @@ MUTANTS = [
             "if producer_ids[row] < 0 or crcs[row] != computed[row] or not 0 < bases[row] <= lasts[row]:",
         ),
         (
-            "take_marker(producers, producer, theirs[row, MARKER : MARKER + MARKER_SIZE + 1], found, used)",
-            "take_marker(producers, producer, theirs[row, MARKER : MARKER + MARKER_SIZE], found, used)",
+            "take_marker(producers, producer, theirs[row, MARKER : MARKER + MARKER_SIZE + 1], endings, used)",
+            "take_marker(producers, producer, theirs[row, MARKER : MARKER + MARKER_SIZE], endings, used)",
         ),
     ),
     *mutants_of(

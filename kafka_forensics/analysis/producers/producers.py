@@ -207,9 +207,9 @@ class ProducersFold:
         rules.match_producers(theirs, self._store(heads), self._table.used, matched)
         rules.adopt_windows(theirs, right._windows, matched, self._table.rows, self._windows, shift)
 
-    def _store(self, found: "NDArray[np.int64]") -> "tuple[NDArray[np.int64], ...]":
+    def _store(self, reports: "NDArray[np.int64]") -> "tuple[NDArray[np.int64], ...]":
         table = self._table
-        return table.rows, table.slots, table.keys, self._heads, self._windows, found
+        return table.rows, table.slots, table.keys, self._heads, self._windows, reports
 
     def _take(self, rows: "NDArray[np.int64]", facts: "tuple[NDArray[np.int64], ...]") -> None:
         """Run the kernel over `rows` of `facts`, making room as it asks for it."""
@@ -231,10 +231,10 @@ class ProducersFold:
             if (used[rules.BLOCKS_USED] + 1) * rules.WINDOW > len(self._windows):
                 self._windows = doubled(self._windows)
 
-    def _keep(self, found: "NDArray[np.int64]") -> None:
-        if len(found):
+    def _keep(self, reports: "NDArray[np.int64]") -> None:
+        if len(reports):
             for kind, kept in self._found.items():
-                kept.add(found[found[:, 2] == kind])
+                kept.add(reports[reports[:, 2] == kind])
 
     def view(self, producer_ids: Collection[int] | None = None) -> dict[int, ProducerState]:
         """The last data batch of the producers asked for that have one, or of all."""

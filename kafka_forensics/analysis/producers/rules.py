@@ -328,24 +328,24 @@ def judge(windows: "Column", base: int, count: int, now: "Column") -> int:
 
 
 @kernel
-def report(found: "Column", at: int, judged: int, windows: "Column", base: int, newest: int, now: "Column") -> None:
-    """Write row `at` of `found` for the batch `now`."""
+def report(reports: "Column", at: int, judged: int, windows: "Column", base: int, newest: int, now: "Column") -> None:
+    """Write row `at` of `reports` for the batch `now`."""
     other = base + (judged >> _KIND_BITS)
-    found[at, 0] = now[SEGMENT]
-    found[at, 1] = now[POSITION]
-    found[at, 2] = judged & _KIND_MASK
-    found[at, 3] = now[SIZE]
-    found[at, 4] = now[BASE_OFFSET]
-    found[at, 5] = now[LAST_OFFSET]
-    found[at, 6] = now[PRODUCER_ID]
-    found[at, 7] = now[EPOCH]
-    found[at, 8] = (int(windows[base + newest, LAST_SEQUENCE]) + 1) & MAX_SEQUENCE
-    found[at, 9] = now[FIRST_SEQUENCE]
-    found[at, 10] = now[LAST_SEQUENCE]
-    found[at, 11] = windows[other, BASE_OFFSET]
-    found[at, 12] = windows[other, EPOCH]
-    found[at, 13] = windows[other, LAST_OFFSET]
-    found[at, 14] = elapsed_ms(int(windows[base + newest, TIMESTAMP]), int(now[TIMESTAMP]))
+    reports[at, 0] = now[SEGMENT]
+    reports[at, 1] = now[POSITION]
+    reports[at, 2] = judged & _KIND_MASK
+    reports[at, 3] = now[SIZE]
+    reports[at, 4] = now[BASE_OFFSET]
+    reports[at, 5] = now[LAST_OFFSET]
+    reports[at, 6] = now[PRODUCER_ID]
+    reports[at, 7] = now[EPOCH]
+    reports[at, 8] = (int(windows[base + newest, LAST_SEQUENCE]) + 1) & MAX_SEQUENCE
+    reports[at, 9] = now[FIRST_SEQUENCE]
+    reports[at, 10] = now[LAST_SEQUENCE]
+    reports[at, 11] = windows[other, BASE_OFFSET]
+    reports[at, 12] = windows[other, EPOCH]
+    reports[at, 13] = windows[other, LAST_OFFSET]
+    reports[at, 14] = elapsed_ms(int(windows[base + newest, TIMESTAMP]), int(now[TIMESTAMP]))
 
 
 @kernel
@@ -385,10 +385,10 @@ def remember(windows: "Column", base: int, count: int, rows: "Column", facts: "A
 
 
 @kernel
-def lacks_room(used: "Column", producers: int, heads: int, windows: int, found: int) -> bool:
+def lacks_room(used: "Column", producers: int, heads: int, windows: int, reports: int) -> bool:
     """Whether one more batch might not fit into arrays of so many rows."""
     blocks = (used[BLOCKS_USED] + 1) * WINDOW > windows
-    return bool(used[0] >= producers or used[HEADS_USED] >= heads or blocks or used[FOUND_USED] >= found)
+    return bool(used[0] >= producers or used[HEADS_USED] >= heads or blocks or used[FOUND_USED] >= reports)
 
 
 @kernel
@@ -409,7 +409,7 @@ def take_batches(
     that one repeats another is said: five where it may have been forgotten, so that the window may lack some that it had.
     """
     epochs, firsts, deltas, bases, lasts, timestamps, breaks, producer_ids, segments, positions, sizes, attributes = facts
-    producers, slots, keys, heads, windows, found = store
+    producers, slots, keys, heads, windows, reports = store
     key_low, key_high, mask = int(keys[0]), int(keys[1]), slots.size - 1
     producer, plain, resume = 0, 0, start
     now[PRODUCER_ID] = -1
@@ -420,7 +420,7 @@ def take_batches(
         first, delta, producer_id = int(firsts[row]), int(deltas[row]), int(producer_ids[row])
         if (int(attributes[row]) & CONTROL_MASK) != 0 or first > MAX_SEQUENCE or delta < 0 or delta > MAX_SEQUENCE:
             continue
-        if lacks_room(used, producers.shape[0], heads.shape[0], windows.shape[0], found.shape[0]):
+        if lacks_room(used, producers.shape[0], heads.shape[0], windows.shape[0], reports.shape[0]):
             return index
         if producer_id != now[PRODUCER_ID]:
             slot = slot_of(producer_id, key_low, key_high, mask)
@@ -457,7 +457,7 @@ def take_batches(
         elif count >= pending:
             judged = judge(windows, base, count, now)
             if (judged & _KIND_MASK) == DUPLICATE or ((judged & _KIND_MASK) != LEGAL and count >= sure):
-                report(found, int(used[FOUND_USED]), judged, windows, base, (count - 1) % WINDOW, now)
+                report(reports, int(used[FOUND_USED]), judged, windows, base, (count - 1) % WINDOW, now)
                 used[FOUND_USED] += 1
         keep(windows, base + count % WINDOW, now, WINDOW_WIDTH)
         if plain == _PLAIN:

@@ -52,9 +52,9 @@ class Endings:
         """Memory held."""
         return self._count * ENDING_WIDTH * 8
 
-    def add(self, found: "NDArray[np.int64]") -> None:
+    def add(self, endings: "NDArray[np.int64]") -> None:
         """Take the markers among the rows that the kernels found, but for those that commit."""
-        lasting = found[(found[:, 2] != rules.COMMIT) & (found[:, 2] != rules.LATE)]
+        lasting = endings[(endings[:, 2] != rules.COMMIT) & (endings[:, 2] != rules.LATE)]
         if len(lasting):
             rows = lasting[:, _FROM_FOUND]
             rows[:, IS_ABORT] = rows[:, IS_ABORT] == rules.ABORT

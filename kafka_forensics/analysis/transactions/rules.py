@@ -71,7 +71,7 @@ EMPTY: Final = 4
 """Markers without a transaction."""
 COUNTERS: Final = 4
 
-# What is found, in the rows of `found`.
+# What is found, in the rows of `endings`.
 COMMIT: Final = 1
 ABORT: Final = 2
 UNREADABLE: Final = 3
@@ -88,7 +88,7 @@ DATA_LAST_OFFSET: Final = 14
 
 
 @kernel
-def end_transaction(producers: "Column", producer: int, marker: "Column", found: "Column", used: "Column") -> None:
+def end_transaction(producers: "Column", producer: int, marker: "Column", endings: "Column", used: "Column") -> None:
     """End the current transaction of a producer, if there is one, by a marker's block."""
     kind = UNREADABLE
     if marker[MARKER_TYPE] == CONTROL_COMMIT:
@@ -105,61 +105,61 @@ def end_transaction(producers: "Column", producer: int, marker: "Column", found:
     if is_open or kind != COMMIT:
         at = int(used[FOUND_USED])
         used[FOUND_USED] = at + 1
-        found[at, 0] = marker[MARKER_SEGMENT]
-        found[at, 1] = marker[MARKER_POSITION]
-        found[at, 2] = kind
-        found[at, 3] = marker[MARKER_SIZE]
-        found[at, 4] = marker[MARKER_OFFSET]
-        found[at, 5] = marker[MARKER_OFFSET]
-        found[at, 6] = producers[producer, 0]
-        found[at, 7] = marker[MARKER_EPOCH]
+        endings[at, 0] = marker[MARKER_SEGMENT]
+        endings[at, 1] = marker[MARKER_POSITION]
+        endings[at, 2] = kind
+        endings[at, 3] = marker[MARKER_SIZE]
+        endings[at, 4] = marker[MARKER_OFFSET]
+        endings[at, 5] = marker[MARKER_OFFSET]
+        endings[at, 6] = producers[producer, 0]
+        endings[at, 7] = marker[MARKER_EPOCH]
         for column in range(8, FOUND_WIDTH):
-            found[at, column] = -1
+            endings[at, column] = -1
         if is_open:
-            found[at, 8] = producers[producer, CURRENT + FIRST_OFFSET]
-            found[at, 9] = producers[producer, CURRENT + SEGMENT]
-            found[at, 10] = producers[producer, CURRENT + POSITION]
-            found[at, DATA_EPOCH] = producers[producer, CURRENT + EPOCH]
-            found[at, DATA_FIRST_TIMESTAMP] = producers[producer, CURRENT + FIRST_TIMESTAMP]
-            found[at, DATA_LAST_TIMESTAMP] = producers[producer, CURRENT + LAST_TIMESTAMP]
-            found[at, DATA_LAST_OFFSET] = producers[producer, CURRENT + LAST_DATA_OFFSET]
+            endings[at, 8] = producers[producer, CURRENT + FIRST_OFFSET]
+            endings[at, 9] = producers[producer, CURRENT + SEGMENT]
+            endings[at, 10] = producers[producer, CURRENT + POSITION]
+            endings[at, DATA_EPOCH] = producers[producer, CURRENT + EPOCH]
+            endings[at, DATA_FIRST_TIMESTAMP] = producers[producer, CURRENT + FIRST_TIMESTAMP]
+            endings[at, DATA_LAST_TIMESTAMP] = producers[producer, CURRENT + LAST_TIMESTAMP]
+            endings[at, DATA_LAST_OFFSET] = producers[producer, CURRENT + LAST_DATA_OFFSET]
     for column in range(BLOCK_WIDTH):
         producers[producer, CURRENT + column] = 0
 
 
 @kernel
-def take_marker(producers: "Column", producer: int, marker: "Column", found: "Column", used: "Column") -> None:
+def take_marker(producers: "Column", producer: int, marker: "Column", endings: "Column", used: "Column") -> None:
     """Take a marker of a producer: its first is kept beside the lead, any other ends the current transaction."""
     if producers[producer, MARKED] == 0:
         for column in range(MARKER_SIZE + 1):
             producers[producer, MARKER + column] = marker[column]
         producers[producer, MARKED] = 1
     else:
-        end_transaction(producers, producer, marker, found, used)
+        end_transaction(producers, producer, marker, endings, used)
     producers[producer, SEEN] = 1
     producers[producer, LAST_EPOCH] = marker[MARKER_EPOCH]
     producers[producer, LAST_OFFSET] = marker[MARKER_OFFSET]
 
 
 @kernel
-def take_data(producers: "Column", producer: int, data: "Column", found: "Column", used: "Column") -> None:
+def take_data(producers: "Column", producer: int, data: "Column", endings: "Column", used: "Column") -> None:
     """Take transactional batches of a producer as the block of a transaction they would be: one batch, or those of a lead."""
     behind = data[FIRST_OFFSET] > producers[producer, LAST_OFFSET]
     if producers[producer, SEEN] != 0 and producers[producer, LAST_EPOCH] > data[EPOCH] and behind:
         at = int(used[FOUND_USED])
         used[FOUND_USED] = at + 1
-        found[at, 0] = data[SEGMENT]
-        found[at, 1] = data[POSITION]
-        found[at, 2] = LATE
-        found[at, 3] = data[SIZE]
-        found[at, 4] = data[FIRST_OFFSET]
-        found[at, 5] = data[FIRST_LAST_OFFSET]
-        found[at, 6] = producers[producer, 0]
-        found[at, 7] = data[EPOCH]
-        found[at, 8] = producers[producer, LAST_EPOCH]
-        found[at, 9] = producers[producer, LAST_OFFSET]
+        endings[at, 0] = data[SEGMENT]
+        endings[at, 1] = data[POSITION]
+        endings[at, 2] = LATE
+        endings[at, 3] = data[SIZE]
+        endings[at, 4] = data[FIRST_OFFSET]
+        endings[at, 5] = data[FIRST_LAST_OFFSET]
+        endings[at, 6] = producers[producer, 0]
+        endings[at, 7] = data[EPOCH]
+        endings[at, 8] = producers[producer, LAST_EPOCH]
+        endings[at, 9] = producers[producer, LAST_OFFSET]
         for column in range(10, FOUND_WIDTH):
-            found[at, column] = -1
+            endings[at, column] = -1
     block = LEAD if producers[producer, MARKED] == 0 else CURRENT
     if producers[producer, block + OPEN] == 0:
         for column in range(BLOCK_WIDTH):
@@ -190,7 +190,7 @@ def take_batches(start: int, rows: "Column", facts: "Arrays", segment: int, stor
         crcs,
         computed,
     ) = facts
-    producers, slots, keys, found = store
+    producers, slots, keys, endings = store
     known, producer = -1, 0
     for index in range(start, rows.size):
         row = int(rows[index])
@@ -201,7 +201,7 @@ def take_batches(start: int, rows: "Column", facts: "Arrays", segment: int, stor
         is_control = (attribute & CONTROL_MASK) != 0
         if control_type > CONTROL_COMMIT if is_control else (attribute & TRANSACTIONAL_MASK) == 0:
             continue
-        if used[0] >= producers.shape[0] or used[FOUND_USED] >= found.shape[0]:
+        if used[0] >= producers.shape[0] or used[FOUND_USED] >= endings.shape[0]:
             return index
         if producer_ids[row] != known:
             known = int(producer_ids[row])
@@ -209,7 +209,7 @@ def take_batches(start: int, rows: "Column", facts: "Arrays", segment: int, stor
         if is_control:
             now[MARKER_TYPE], now[MARKER_OFFSET], now[MARKER_EPOCH] = control_type, bases[row], epochs[row]
             now[MARKER_SEGMENT], now[MARKER_POSITION], now[MARKER_SIZE] = segment, positions[row], sizes[row]
-            take_marker(producers, producer, now, found, used)
+            take_marker(producers, producer, now, endings, used)
             continue
         block = LEAD if producers[producer, MARKED] == 0 else CURRENT
         if producers[producer, block + OPEN] != 0 and producers[producer, LAST_EPOCH] <= epochs[row]:
@@ -223,22 +223,22 @@ def take_batches(start: int, rows: "Column", facts: "Arrays", segment: int, stor
         by_maximum = (attribute & (TIMESTAMP_TYPE_MASK | DELETE_HORIZON_MASK)) != 0
         now[FIRST_TIMESTAMP] = max_timestamps[row] if by_maximum else base_timestamps[row]
         now[LAST_TIMESTAMP], now[LAST_DATA_OFFSET] = max_timestamps[row], lasts[row]
-        take_data(producers, producer, now, found, used)
+        take_data(producers, producer, now, endings, used)
     return rows.size
 
 
 @kernel
 def join_producers(start: int, theirs: "Column", store: "Arrays", used: "Column") -> int:
     """Take the producers `theirs[start:]` of the stretch behind ours; the answer is where it had to stop for want of room."""
-    producers, slots, keys, found = store
+    producers, slots, keys, endings = store
     for row in range(start, theirs.shape[0]):
-        if used[0] >= producers.shape[0] or used[FOUND_USED] + 1 >= found.shape[0]:
+        if used[0] >= producers.shape[0] or used[FOUND_USED] + 1 >= endings.shape[0]:
             return int(row)
         producer = find_producer(int(theirs[row, 0]), producers, slots, keys, used)
         if theirs[row, LEAD + OPEN] != 0:
-            take_data(producers, producer, theirs[row, LEAD : LEAD + BLOCK_WIDTH], found, used)
+            take_data(producers, producer, theirs[row, LEAD : LEAD + BLOCK_WIDTH], endings, used)
         if theirs[row, MARKED] != 0:
-            take_marker(producers, producer, theirs[row, MARKER : MARKER + MARKER_SIZE + 1], found, used)
+            take_marker(producers, producer, theirs[row, MARKER : MARKER + MARKER_SIZE + 1], endings, used)
             for column in range(BLOCK_WIDTH):
                 producers[producer, CURRENT + column] = theirs[row, CURRENT + column]
         producers[producer, LAST_EPOCH] = theirs[row, LAST_EPOCH]

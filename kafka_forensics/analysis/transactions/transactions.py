@@ -267,11 +267,11 @@ class TransactionsFold:
             columns[BatchColumn.CRC_COMPUTED],
         )
         now = np.zeros(rules.BLOCK_WIDTH, np.int64)
-        found = np.empty((_FOUND_ROWS, rules.FOUND_WIDTH), np.int64)
+        endings = np.empty((_FOUND_ROWS, rules.FOUND_WIDTH), np.int64)
         done = 0
         while True:
-            done = rules.take_batches(done, rows, facts, self._segment, self._store(found), self._table.used, now)
-            self._keep(found)
+            done = rules.take_batches(done, rows, facts, self._segment, self._store(endings), self._table.used, now)
+            self._keep(endings)
             if done == rows.size:
                 return
             if self._table.full:
@@ -298,12 +298,12 @@ class TransactionsFold:
         self._late.merge(right._late)
         self._segment = right._segment
 
-    def _store(self, found: "NDArray[np.int64]") -> "tuple[NDArray[np.int64], ...]":
-        return self._table.rows, self._table.slots, self._table.keys, found
+    def _store(self, endings: "NDArray[np.int64]") -> "tuple[NDArray[np.int64], ...]":
+        return self._table.rows, self._table.slots, self._table.keys, endings
 
-    def _keep(self, found: "NDArray[np.int64]") -> None:
+    def _keep(self, endings: "NDArray[np.int64]") -> None:
         """Sort what the kernel found, and make room for more."""
-        rows = found[: int(self._table.used[rules.FOUND_USED])]
+        rows = endings[: int(self._table.used[rules.FOUND_USED])]
         self._table.used[rules.FOUND_USED] = 0
         if len(rows):
             late = rows[:, 2] == rules.LATE

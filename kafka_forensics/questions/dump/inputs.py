@@ -161,7 +161,7 @@ def find_files(paths: list[str], options: DumpOptions) -> DumpInputs:
     there: list[tuple[str, int]] = []
     every = open_paths(paths, logs_only=False, storage_options=options.storage_options)
     for opened_path in every:
-        source, discovery = opened_path.source, opened_path.found
+        source, discovery = opened_path.source, opened_path.discovery
         inputs.incomplete += not_listed(source, discovery) + members_left_out(source)
         inputs.incomplete += [Incomplete(source.name, problem) for problem in source.problems]
         inputs.left_out += [
