@@ -4,7 +4,9 @@ Offsets are inclusive where they are called last, exclusive where they are calle
 some findings of a kind have is `NotRequired`; what a stage after the rule adds is in `LaterEvidence`.
 """
 
-from typing import Any, NotRequired, TypedDict
+from typing import NotRequired, TypedDict
+
+from kafka_forensics.model.json_objects import Json, JsonArray
 
 Broker = int | str
 """`node.id`, or the name of the directory where that is not known."""
@@ -31,7 +33,7 @@ class LaterEvidence(TypedDict, total=False):
     unclean_restart: "UncleanRestart"
     counted: int
     """How many findings this one stands for."""
-    examples: list[Any]
+    examples: JsonArray
 
 
 class DamagedRange(TypedDict):
@@ -456,7 +458,7 @@ class ForkEvidence(LaterEvidence):
     record_offset: NotRequired[int | None]
     committed_on: NotRequired[list[Broker]]
     watermark_unknown: NotRequired[list[Broker]]
-    kept: NotRequired[list[Any]]
+    kept: NotRequired[JsonArray]
     kept_on: NotRequired[list[Broker]]
     loses: NotRequired[int]
     leaders: NotRequired[list[Broker]]
@@ -722,7 +724,7 @@ class GroupOffsetEvidence(LaterEvidence):
     log_end_offset: int
     newest_timestamp: int
     missing: int
-    commit_record: dict[str, Any]
+    commit_record: Json
     unknown_after_offset: NotRequired[int]
 
 
@@ -738,7 +740,7 @@ class ClustersEvidence(LaterEvidence):
 class TopicsEvidence(LaterEvidence):
     """Topic ids, by broker."""
 
-    topic_ids: dict[str, Any]
+    topic_ids: Json
     present_topic_id: NotRequired[str | None]
     present_on: NotRequired[list[Broker]]
     other_ids: NotRequired[dict[str, str]]
@@ -870,7 +872,7 @@ class KeyPlacementEvidence(LaterEvidence):
     records_looked_at: int
     keys_looked_at: int
     keys_in_several_partitions: int | None
-    changes: list[Any]
+    changes: JsonArray
     keyless_percent: dict[str, int]
 
 
@@ -899,7 +901,7 @@ class KeysLostEvidence(ByReasonEvidence):
     markers: NotRequired[int]
     aborted: NotRequired[int]
     keyless: NotRequired[int]
-    records: list[dict[str, Any]]
+    records: list[Json]
     held_before: list[Broker]
 
 

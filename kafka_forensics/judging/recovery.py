@@ -12,7 +12,6 @@ from kafka_forensics.analysis.replicas import (
     Outlook,
     recovery_findings,
     regresses,
-    segment_facts,
     summarised,
     swap_finding,
     with_lone_index_files,
@@ -256,20 +255,23 @@ class _Loader:
         replica, base_offset = self._replica, segment.base_offset
         assert segment.log is not None
         totals = replica.state.framing.by_segment.get(base_offset)
-        next_offset: int | None = base_offset
-        if totals is not None:
-            next_offset = replica.written_end(base_offset, totals.last_offset + 1)
+        end_offset = base_offset if totals is None else replica.written_end(base_offset, totals.last_offset + 1)
+        next_offset: int | None = end_offset
         odd = regresses(replica, base_offset)
         if last and segment.index is not None:
             bad = any(entry.file_kind == "index" and entry.segment == base_offset for entry in replica.state.bad_entries)
             if bad or odd or base_offset in replica.state.recovery.ends:
                 next_offset = self._next_offset(segment.log, segment.index, base_offset)
-        return segment_facts(
-            replica,
+        stop = replica.state.recovery.stop(base_offset)
+        regression = self._regression(segment.log, base_offset) if odd else None
+        if regression is not None and (stop is None or regression.position < stop.position):
+            stop = regression
+        return SegmentFacts(
             base_offset,
             segment.log.size_in_bytes,
-            next_offset=next_offset,
-            regression=self._regression(segment.log, base_offset) if odd else None,
+            end_offset,
+            next_offset,
+            stop,
             has_index=segment.index is not None,
             has_time_index=segment.time_index is not None,
             transaction_index=self._transaction_index(segment),

@@ -12,22 +12,24 @@ import pyarrow as pa
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    ArrowArray = pa.Array[Any]
 
-def numbers(values: "NDArray[Any]", *, null: "NDArray[np.bool_] | None" = None) -> "pa.Array[Any]":
+
+def numbers(values: "NDArray[np.generic]", *, null: "NDArray[np.bool_] | None" = None) -> "ArrowArray":
     """Numbers or truths as they are in memory, which they share if they follow each other; those of `null` are null."""
     count = len(values)
     valid = None if null is None or not null.any() else _bits(~null)
     if values.dtype == np.bool_:
-        return pa.Array.from_buffers(pa.bool_(), count, [valid, _bits(values)])
-    held: Any = np.ascontiguousarray(values)
-    return pa.Array.from_buffers(pa.from_numpy_dtype(values.dtype), count, [valid, pa.py_buffer(held)])
+        return pa.Array.from_buffers(pa.bool_(), count, [valid, _bits(values.astype(np.bool_, copy=False))])
+    held = np.ascontiguousarray(values)
+    return pa.Array.from_buffers(pa.from_numpy_dtype(values.dtype), count, [valid, pa.py_buffer(held.data)])
 
 
-def words(values: Sequence[str]) -> "pa.Array[Any]":
+def words(values: Sequence[str]) -> "ArrowArray":
     """Texts as an array of strings."""
     held = [value.encode() for value in values]
-    ends: Any = np.cumsum([0, *map(len, held)], dtype=np.int32)
-    return pa.Array.from_buffers(pa.string(), len(held), [None, pa.py_buffer(ends), pa.py_buffer(b"".join(held))])
+    ends = np.cumsum([0, *map(len, held)], dtype=np.int32)
+    return pa.Array.from_buffers(pa.string(), len(held), [None, pa.py_buffer(ends.data), pa.py_buffer(b"".join(held))])
 
 
 def few_words(indices: "NDArray[Any]", spelled: Sequence[str]) -> "pa.Array[Any]":
@@ -59,5 +61,4 @@ def same_word(word: str, rows: int) -> "pa.Array[Any]":
 
 
 def _bits(truths: "NDArray[np.bool_]") -> pa.Buffer:
-    packed: Any = np.packbits(truths, bitorder="little")
-    return pa.py_buffer(packed)
+    return pa.py_buffer(np.packbits(truths, bitorder="little").data)

@@ -14,7 +14,9 @@ Json = dict[str, Any]
 """Names, each with a value that JSON has, or that becomes one where it is written."""
 JsonArray = list[Any]
 """Values in an order."""
-Columns = Mapping[str, Callable[[Any], object]]
+JsonValue = Any
+"""What stands in either."""
+Columns = Mapping[str, Callable[..., object]]
 """Names in their order → what they hold of an item."""
 
 # Values as the contract writes them in JSON: one line of ASCII, times and wide integers as numbers and as text.
@@ -31,7 +33,7 @@ def json_text(value: object) -> str:
     return json.dumps(value, ensure_ascii=True, allow_nan=False, default=operator.index).replace("\x7f", "\\u007f")
 
 
-def with_twins(evidence: Any) -> Any:
+def with_twins(evidence: JsonValue) -> JsonValue:
     """Evidence as the contract writes numbers: times as `…_ms` beside RFC 3339 text, wide integers beside their digits."""
     if isinstance(evidence, list | tuple):
         return [with_twins(item) for item in evidence]
@@ -65,11 +67,11 @@ def rfc3339(time_ms: int) -> str | None:
 # Columns of items, declared by the names of their attributes.
 
 
-def attribute(path: str) -> Callable[[object], Any]:
+def attribute(path: str) -> Callable[[object], JsonValue]:
     """What stands at `path`, names with dots between them, of an item; None where a part of the way is None."""
     names = path.split(".")
 
-    def value(item: object) -> Any:
+    def value(item: object) -> JsonValue:
         for name in names:
             item = None if item is None else getattr(item, name)
         return item
@@ -77,14 +79,14 @@ def attribute(path: str) -> Callable[[object], Any]:
     return value
 
 
-def attributes(names: str, of: str = "") -> dict[str, Callable[[Any], object]]:
+def attributes(names: str, of: str = "") -> dict[str, Callable[..., object]]:
     """Columns called as attributes of an item, in this order, or as `name=path` says; those of what stands at `of` in the item."""
     prefix = f"{of}." if of else ""
     renamed = (name.partition("=") for name in names.split())
     return {name: attribute(prefix + (path or name)) for name, _, path in renamed}
 
 
-def times(name: str, path: str | None = None) -> dict[str, Callable[[Any], object]]:
+def times(name: str, path: str | None = None) -> dict[str, Callable[..., object]]:
     """The time at `path` (else `name_ms`) twice: milliseconds as `name_ms`, and text as `name`."""
     at_ms = attribute(path or f"{name}_ms")
 

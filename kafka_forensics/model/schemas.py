@@ -6,7 +6,7 @@ docs/facts.md is made from it.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
@@ -18,8 +18,9 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from kafka_forensics.model.arrow import ArrowArray as ArrowArray
+
     ArrowField = pa.Field[pa.DataType]
-    ArrowArray = pa.Array[Any]
 
 
 FACT_SCHEMA_VERSION: Final = "1.1"

@@ -311,7 +311,7 @@ class PeerLog:
         nothing = (-1, -1, NO_SEQUENCE, NO_SEQUENCE, 1)
         return PeerBatch(self.end, size, magic, offset, offset, -1, crc, attributes, timestamp, timestamp, *nothing, valid)
 
-    def _crc(self, extend: Any, start: int, size: int) -> int:
+    def _crc(self, extend: Callable[[int, bytes], int], start: int, size: int) -> int:
         """CRC of bytes `[start, size)` of the batch at `end`, in windows."""
         crc = 0
         position, end = self.end + start, self.end + size
@@ -395,7 +395,7 @@ def _part(payload: bytes, row: list[int], column: int) -> bytes | None:
     return None if length < 0 else payload[row[column] : row[column] + length]
 
 
-def _header_keys(buffer: Any, payload: bytes, row: list[int]) -> Iterator[bytes]:
+def _header_keys(buffer: "Buffer", payload: bytes, row: list[int]) -> Iterator[bytes]:
     position = row[RecordColumn.HEADERS_POSITION]
     for _ in range(row[RecordColumn.HEADERS_COUNT]):
         length, position = read_varint(buffer, position, len(payload))
@@ -476,7 +476,7 @@ _CONTROL: Final = re.compile(r"(?<!\\)((?:\\\\)*)\\u(00[0-9a-f]{2})")
 """A control character as JSON spells it, and not what looks so behind a backslash that is spelled itself."""
 
 
-def camel(value: Any) -> Any:
+def camel(value: object) -> object:
     """`value` with the keys of its mappings as Kafka's JSON spells them, and bytes in base64."""
     if isinstance(value, dict):
         return {_camel_word(key): camel(item) for key, item in value.items() if key != "tagged_fields"}
@@ -490,7 +490,7 @@ def _camel_word(name: str) -> str:
     return first + "".join(part.capitalize() for part in rest)
 
 
-def json_line(value: Any) -> str:
+def json_line(value: object) -> str:
     """`value` as Kafka's JSON in one line, in which control characters are spelled with large letters."""
     line = json.dumps(camel(value), separators=(",", ":"), ensure_ascii=False)
     return _CONTROL.sub(lambda match: f"{match[1]}\\u{match[2].upper()}", line)
@@ -654,7 +654,7 @@ def _group(value: bytes, version: int) -> Json | str:
     return fields
 
 
-def _protocol(data: bytes, layouts: tuple[Any, ...]) -> Any:
+def _protocol(data: bytes, layouts: tuple[Flexible, ...]) -> Json | bytes:
     """The fields of bytes that begin with their version; the bytes themselves where they are not laid out so."""
     version = int.from_bytes(data[:2], "big", signed=True)
     if not 0 <= version < len(layouts):
@@ -718,8 +718,8 @@ class PeerSegment:
         return PeerLog(self.log, self.log_name, position)
 
 
-def entries_of(file: "ByteFile", entry: Any) -> Iterator[tuple[int, ...]]:
-    """Every whole `entry` (a `struct.Struct`) of `file`, in windows."""
+def entries_of(file: "ByteFile", entry: struct.Struct) -> Iterator[tuple[int, ...]]:
+    """Every whole `entry` of `file`, in windows."""
     position = 0
     while window := file.read_at(position, entry.size * _WINDOW_ENTRIES):
         whole = len(window) - len(window) % entry.size
@@ -834,7 +834,7 @@ def is_empty_index(file: "ByteFile") -> bool:
     return file.size_in_bytes < _OFFSET_ENTRY.size
 
 
-def _last(file: "ByteFile", entry: Any) -> tuple[int, ...] | None:
+def _last(file: "ByteFile", entry: struct.Struct) -> tuple[int, ...] | None:
     """The last whole entry; None if there is none."""
     whole = file.size_in_bytes // entry.size
     if not whole:

@@ -6,7 +6,7 @@ Evidence may be incomplete or hostile: nothing here raises for it.
 import re
 import shlex
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Final
 
 from kafka_forensics.analysis.catalogue import CATALOGUE
 from kafka_forensics.errors import UsageError, did_you_mean
@@ -100,7 +100,7 @@ def advice(finding: Finding) -> str | None:
     return " ".join(part for part in parts if part) or None
 
 
-def _guard(holders: list[Any]) -> str:
+def _guard(holders: list[int | str]) -> str:
     """What to leave alone while these are known to have a good copy."""
     if not holders:
         return "No good copy is known: keep every log directory and every backup as it is."

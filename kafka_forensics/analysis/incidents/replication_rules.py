@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from kafka_forensics.analysis.catalogue import finding, on_premises
 from kafka_forensics.analysis.incidents.signatures import Answer, Case, ReplicaFacts, Signature, against, expected, extra, must
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 FORKS: Final = ("FORK_BELOW_HW", "FORK_ABOVE_HW", "UNCLEAN_LOSS")
 
 
-def has(*kinds: str, **evidence: Any) -> Callable[[Case], Answer]:
+def has(*kinds: str, **evidence: object) -> Callable[[Case], Answer]:
     """The first finding of one of these kinds whose evidence says this; False if there is none."""
 
     def holds(case: Case) -> Answer:

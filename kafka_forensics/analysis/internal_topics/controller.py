@@ -8,7 +8,7 @@ Records of kinds that are not known leave none: they are passed over and counted
 from bisect import bisect_right
 from collections import Counter
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import numpy as np
 
@@ -31,6 +31,7 @@ from kafka_forensics.model.json_objects import Json
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+T = TypeVar("T")
 
 # What a PartitionChangeRecord makes of a partition: its state afterwards, and whether it elected a leader uncleanly.
 
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 def merged(state: PartitionState, fields: Json) -> PartitionState:
     """The state after a PartitionChangeRecord: what it leaves out stays, an empty list is really empty."""
 
-    def changed(name: str, value: tuple[Any, ...]) -> tuple[Any, ...]:
+    def changed(name: str, value: tuple[T, ...]) -> tuple[T, ...]:
         given = fields.get(name)
         return value if given is None else tuple(given)
 

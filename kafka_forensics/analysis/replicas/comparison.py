@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import combinations
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kafka_forensics.analysis.catalogue import finding
 from kafka_forensics.analysis.replica import Replica, kept_from
@@ -209,7 +209,7 @@ def _damaged_batch(
 
 def _headers(replicas: list[Replica], pairs: dict[tuple[int, int], Differences]) -> list[Finding]:
     """Batches with equal bytes under the CRC but another epoch in the header: who stands alone with his."""
-    votes: dict[int, dict[int, Any]] = {}
+    votes: dict[int, dict[int, NDArray[np.int64]]] = {}
     for (i, j), pair_differences in pairs.items():
         for difference in pair_differences:
             if difference.kind == "header" and difference.epochs[0] != difference.epochs[1]:

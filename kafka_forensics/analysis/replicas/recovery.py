@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from kafka_forensics.analysis.catalogue import finding
 from kafka_forensics.analysis.replica import Replica
@@ -22,8 +22,6 @@ from kafka_forensics.replication.recovery import (
     Forecast,
     LoaderStep,
     LogFacts,
-    SegmentFacts,
-    Stop,
     segment_file,
 )
 
@@ -67,22 +65,6 @@ class Outlook:
     facts: LogFacts
     forecast: Forecast
     unclean: Forecast
-
-
-def segment_facts(
-    replica: Replica, base_offset: int, size_in_bytes: int, *, next_offset: int | None, regression: Stop | None, **present: Any
-) -> SegmentFacts:
-    """A live segment as the loader meets it, from the folded log.
-
-    `next_offset` is what the loader reads as its end, `regression` where rebuilding its index throws, if anywhere; `present` the
-    fields of SegmentFacts about the files beside it.
-    """
-    totals = replica.state.framing.by_segment.get(base_offset)
-    end_offset = base_offset if totals is None else replica.written_end(base_offset, totals.last_offset + 1)
-    stop = replica.state.recovery.stop(base_offset)
-    if regression is not None and (stop is None or regression.position < stop.position):
-        stop = regression
-    return SegmentFacts(base_offset, size_in_bytes, end_offset, next_offset, stop, **present)
 
 
 def regresses(replica: Replica, base_offset: int) -> bool:

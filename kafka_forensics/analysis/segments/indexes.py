@@ -6,7 +6,7 @@ ends below the offset. A time-index entry names the largest timestamp so far and
 """
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -15,13 +15,21 @@ from kafka_forensics.analysis.segments.framing import Survey
 from kafka_forensics.compiled import kernel
 from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.constants import INDEX_ENTRY_SIZE, INT64_MAX, TIME_INDEX_ENTRY_SIZE
+from kafka_forensics.model.files import OffsetIndex
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from numpy.typing import NDArray
 
-    from kafka_forensics.model.files import OffsetIndex, TimeIndex
+    from kafka_forensics.model.files import TimeIndex
+
+    Numbers = NDArray[np.int64]
+    Truths = NDArray[np.bool_]
+    Reason = tuple[str, Truths, Numbers]
+    """Its name, which entries it speaks against, and the number that each should have."""
+    Earlier = tuple[str, Truths, int]
+    """The same with one number for all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +208,7 @@ class IndexFold:
         )
         self._report("timeindex", inside[covered], offsets[covered], timestamps[covered], reasons)
 
-    def _report(self, kind: str, entries: "NDArray[np.int64]", offsets: Any, values: Any, reasons: Any) -> None:
+    def _report(self, kind: str, entries: "Numbers", offsets: "Numbers", values: "Numbers", reasons: "Iterable[Reason]") -> None:
         """Add one row for each entry that some reason speaks against, the first reason only; remember the others as sound."""
         sound = np.ones(entries.size, np.bool_)
         for reason, wrong, expected in reasons:
@@ -213,16 +221,10 @@ class IndexFold:
     def lighten(self) -> None:
         """Let go of the entries: the state can travel, and no batch be added to it any more."""
         edges = {}
-        files: tuple[tuple[str, int, Any], ...] = (
-            ("index", INDEX_ENTRY_SIZE, self._index),
-            ("timeindex", TIME_INDEX_ENTRY_SIZE, self._time),
-        )
-        for kind, size, index in files:
-            if index is None:
-                continue
+        for kind, size, index in self._files():
             at = np.concatenate([np.empty(0, np.int64), *self._sound[kind]])
-            values = index.offsets if kind == "index" else index.timestamps
-            positions = index.positions if kind == "index" else np.empty(0, np.int64)
+            values = index.offsets if isinstance(index, OffsetIndex) else index.timestamps
+            positions = index.positions if isinstance(index, OffsetIndex) else np.empty(0, np.int64)
             edges[kind] = IndexEdges(
                 self._damaged(kind, size, index),
                 self._out_of_order(kind, index),
@@ -259,7 +261,9 @@ class IndexFold:
         self.max_timestamp = max(self.max_timestamp, right.max_timestamp)
         self.end_position = max(self.end_position, right.end_position)
 
-    def _seam(self, kind: str, right: "IndexFold", offsets: Any, values: Any, reason: tuple[str, Any, int]) -> None:
+    def _seam(
+        self, kind: str, right: "IndexFold", offsets: "Numbers", values: "Numbers", reason: "tuple[str, Truths, int]"
+    ) -> None:
         """Judge the entries that agree with the right stretch by what stands before it; `reason` is of all the file's entries."""
         name, wrong, expected = reason
         for entries in right._sound[kind]:
@@ -274,12 +278,16 @@ class IndexFold:
                 for kind, edges in self.edges.items()
                 if edges.has_zero_tail
             ]
-        files = (("index", self._index), ("timeindex", self._time))
         return [
             ZeroTail(kind, self._segment, len(index.offsets), self.max_timestamp, self._last_sound(kind))
-            for kind, index in files
-            if index is not None and index.zero_tail_bytes
+            for kind, _, index in self._files()
+            if index.zero_tail_bytes
         ]
+
+    def _files(self) -> "list[tuple[str, int, OffsetIndex | TimeIndex]]":
+        """Kind, size of an entry and entries of the files that are there."""
+        files = (("index", INDEX_ENTRY_SIZE, self._index), ("timeindex", TIME_INDEX_ENTRY_SIZE, self._time))
+        return [(kind, size, index) for kind, size, index in files if index is not None]
 
     def _last_sound(self, kind: str) -> int:
         """Number of the last entry that agrees with the stretch, -1 of none."""
@@ -291,8 +299,8 @@ class IndexFold:
         if self.edges is not None:
             bad += [entry for edges in self.edges.values() for entry in edges.damaged]
             return bad + [entry for edges in self.edges.values() for entry in edges.out_of_order]
-        for kind, size, index in (("index", INDEX_ENTRY_SIZE, self._index), ("timeindex", TIME_INDEX_ENTRY_SIZE, self._time)):
-            bad += [] if index is None else self._damaged(kind, size, index)
+        for kind, size, index in self._files():
+            bad += self._damaged(kind, size, index)
         if self._index is not None and self._index.positions.size:
             positions, offsets = self._index.positions, self._index.offsets
             bad += self._out_of_order("index", self._index)
@@ -310,13 +318,14 @@ class IndexFold:
             BadEntry(kind, self._segment, damage.position // size, str(damage.detail["reason"]), -1, -1) for damage in index.damage
         ]
 
-    def _out_of_order(self, kind: str, index: Any) -> list[BadEntry]:
+    def _out_of_order(self, kind: str, index: "OffsetIndex | TimeIndex") -> list[BadEntry]:
         offsets = index.offsets
-        values, steps = (index.positions, np.diff(offsets) <= 0) if kind == "index" else (index.timestamps, np.diff(offsets) < 0)
+        steps = np.diff(offsets) <= 0 if isinstance(index, OffsetIndex) else np.diff(offsets) < 0
+        values = index.positions if isinstance(index, OffsetIndex) else index.timestamps
         wrong = steps | (np.diff(values) <= 0)
         return [self._entry(kind, int(row) + 1, "out_of_order", offsets, values) for row in np.flatnonzero(wrong)[:8]]
 
-    def _entry(self, kind: str, row: int, reason: str, offsets: Any, values: Any) -> BadEntry:
+    def _entry(self, kind: str, row: int, reason: str, offsets: "Numbers", values: "Numbers") -> BadEntry:
         return BadEntry(kind, self._segment, row, reason, int(offsets[row]), int(values[row]))
 
 

@@ -9,15 +9,15 @@ from collections.abc import Callable
 from functools import lru_cache
 from math import isfinite
 from struct import Struct, error, unpack_from
-from typing import Any, Final
+from typing import Final
 
-from kafka_forensics.model.json_objects import Json
+from kafka_forensics.model.json_objects import Json, JsonArray, JsonValue
 from kafka_forensics.parsers.log import UnsignedVarintError, read_unsigned
 
-Read = Callable[[bytes, int], tuple[Any, int]]
+Read = Callable[[bytes, int], tuple[JsonValue, int]]
 
 Fields = tuple[tuple[str, Read], ...]
-Tags = dict[int, tuple[str, Read, Any]]
+Tags = dict[int, tuple[str, Read, object]]
 """Name, reader and default by the tag."""
 Layout = tuple[Fields, Tags]
 
@@ -61,7 +61,7 @@ def number(form: str) -> Read:
     """A number of this `struct` format."""
     layout = Struct(form)
 
-    def read(data: bytes, position: int) -> tuple[Any, int]:
+    def read(data: bytes, position: int) -> tuple[JsonValue, int]:
         return layout.unpack_from(data, position)[0], position + layout.size
 
     return read
@@ -142,7 +142,7 @@ def integers(*, nullable: bool) -> Read:
 def array(element: Read, *, nullable: bool = False) -> Read:
     """A compact array of elements, none of which is empty."""
 
-    def read(data: bytes, position: int) -> tuple[list[Any] | None, int]:
+    def read(data: bytes, position: int) -> tuple[JsonArray | None, int]:
         count, position = _length(data, position, nullable=nullable)
         if count < 0:
             return None, position

@@ -3,7 +3,7 @@
 Every kind that Kafka has had in a release is taken apart; what else there is, is measured.
 """
 
-from typing import Any, Final
+from typing import Final
 
 from kafka_forensics.model.controller import UNKNOWN_KIND, MetadataRecord
 from kafka_forensics.parsers.internal_topics.flexible_fields import (
@@ -142,7 +142,7 @@ def _partition_change(version: int) -> Layout:
 
 
 def _registration_change(version: int) -> Layout:
-    tags: list[tuple[str, Read, Any]] = [
+    tags: list[tuple[str, Read, object]] = [
         ("fenced", INT8, 0),
         ("in_controlled_shutdown", INT8, 0),
         ("log_dirs", UUIDS, []),

@@ -1,9 +1,9 @@
 """What is inside a batch: its records one by one, or whether they are right (DefaultRecordBatch, AbstractLegacyRecordBatch)."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from struct import Struct
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
@@ -29,6 +29,7 @@ from kafka_forensics.model.constants import (
     TRANSACTIONAL_MASK,
     control_record_name,
 )
+from kafka_forensics.model.json_objects import Json
 from kafka_forensics.parsers.kernels.partitioners import MOST_OF_A_BATCH, is_sampled, room_for, sample_batches, sample_payload
 from kafka_forensics.parsers.kernels.records import OK, RECORD_KINDS, check_batches, read_varint, readable
 from kafka_forensics.parsers.log.codecs import HELD_BYTES, PIECE_BYTES, Decompression, stream
@@ -60,7 +61,7 @@ class ControlRecord:
     name: str
     version: int | None = None
     coordinator_epoch: int | None = None
-    fields: Mapping[str, Any] = field(default_factory=dict)
+    fields: Json = field(default_factory=dict)
     problem: str | None = None
 
 
@@ -374,7 +375,7 @@ def _slice(window: bytes | memoryview | None, position: int, length: int) -> byt
     return None if window is None or length < 0 else bytes(window[position : position + length])
 
 
-def _as_int64(value: Any) -> int:
+def _as_int64(value: int) -> int:
     """`value` as Java's long would hold it."""
     value = int(value) & _MASK64
     return int(value - ((value >> 63) << 64))

@@ -7,11 +7,11 @@ Exact and slow; nothing is allocated from a declared length before its bytes exi
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from dataclasses import dataclass
 from io import BytesIO
-from typing import Any, BinaryIO, Final
+from typing import BinaryIO, Final
 
 from construct import Bytes, Construct, ConstructError, Container, ExprAdapter, Renamed, StringError, stream_read, stream_write
 
-from kafka_forensics.model.json_objects import Json
+from kafka_forensics.model.json_objects import Json, JsonValue
 from kafka_forensics.parsers.spec.record_batch import LengthError, OverlongVarintError, encode_unsigned
 
 
@@ -57,7 +57,7 @@ def read_elements(element: Construct, count: int, stream: BinaryIO, path: str, *
     return elements
 
 
-def plain(value: Any) -> Any:
+def plain(value: JsonValue) -> JsonValue:
     """A parsed structure as dictionaries, lists and values, without what construct and the encoding add."""
     if isinstance(value, dict):
         return {name: plain(item) for name, item in value.items() if name not in ("_io", "tagged_fields")}
@@ -82,7 +82,7 @@ class ShortString(Construct):
         super().__init__()
         self.nullable = nullable
 
-    def _parse(self, stream: Any, _context: Any, path: str) -> str | None:
+    def _parse(self, stream: BinaryIO, _context: Container, path: str) -> str | None:
         length = int.from_bytes(stream_read(stream, 2, path), "big", signed=True)
         if length < 0:
             if self.nullable and length == -1:
@@ -90,7 +90,7 @@ class ShortString(Construct):
             raise LengthError(f"a string of {length} bytes", path=path)
         return read_text(stream, length, path)
 
-    def _build(self, obj: str | None, stream: Any, _context: Any, path: str) -> str | None:
+    def _build(self, obj: str | None, stream: BinaryIO, _context: Container, path: str) -> str | None:
         data = b"" if obj is None else obj.encode()
         stream_write(stream, (-1 if obj is None else len(data)).to_bytes(2, "big", signed=True), 2, path)
         stream_write(stream, data, len(data), path)
@@ -100,16 +100,16 @@ class ShortString(Construct):
 class CountedArray(Construct):
     """A 32-bit count, then as many elements, none of which is empty; a negative count is null, an error unless `nullable`."""
 
-    def __init__(self, element: Any, *, nullable: bool = False) -> None:
+    def __init__(self, element: Construct, *, nullable: bool = False) -> None:
         super().__init__()
         self.element = element
         self.nullable = nullable
 
-    def _parse(self, stream: Any, _context: Any, path: str) -> list[Any] | None:
+    def _parse(self, stream: BinaryIO, _context: Container, path: str) -> list[object] | None:
         count = int.from_bytes(stream_read(stream, 4, path), "big", signed=True)
         return read_elements(self.element, count, stream, path, nullable=self.nullable)
 
-    def _build(self, obj: list[Any] | None, stream: Any, _context: Any, path: str) -> list[Any] | None:
+    def _build(self, obj: list[object] | None, stream: BinaryIO, _context: Container, path: str) -> list[object] | None:
         stream_write(stream, (-1 if obj is None else len(obj)).to_bytes(4, "big", signed=True), 4, path)
         for element in obj or ():
             self.element.build_stream(element, stream)
@@ -210,7 +210,7 @@ class Tag:
     default: object
 
 
-def whole(layout: Construct, data: bytes) -> Any:
+def whole(layout: Construct, data: bytes) -> JsonValue:
     """The value that takes all of `data`."""
     stream = BytesIO(data)
     value = plain(layout.parse_stream(stream))
@@ -264,7 +264,7 @@ class NullableStruct(Construct):
         return obj
 
 
-def without_defaults(layout: Construct, value: Any) -> Any:
+def without_defaults(layout: Construct, value: JsonValue) -> JsonValue:
     """`value` without the tagged fields that have their default, at any depth: what Kafka's JSON shows of it."""
     if value is None:
         return None

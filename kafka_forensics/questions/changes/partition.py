@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from kafka_forensics.analysis.over_time import Between, LogChanges, Newer, Went, change, committed_gone, keys_lost, log_changes
 from kafka_forensics.analysis.replica import Replica
@@ -328,7 +328,7 @@ def _why_gone(old: Replica, new: Replica | None, older: At, newer: At) -> tuple[
     return ChangeKind.DELETED, "replica_gone", _if_any("brokers", others)
 
 
-def _if_any(name: str, values: list[Any]) -> Json:
+def _if_any(name: str, values: Sequence[object]) -> Json:
     return {name: values} if values else {}
 
 

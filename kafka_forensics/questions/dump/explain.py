@@ -21,7 +21,7 @@ from kafka_forensics.parsers.log import decode_batch
 from kafka_forensics.parsers.log_dir import FileKind
 from kafka_forensics.parsers.spec.indexes import ABORTED_TXN, OFFSET_INDEX_ENTRY, PRODUCER_ENTRY, SNAPSHOT_HEADER, TIME_INDEX_ENTRY
 from kafka_forensics.parsers.spec.record_batch import LEGACY_ENTRY_HEADER, LEGACY_MESSAGES, RECORD_BATCH_HEADER, RECORD_BODY, VARINT
-from kafka_forensics.questions.dump.inputs import LOG_KINDS, DumpFile, DumpOptions
+from kafka_forensics.questions.dump.inputs import LOG_KINDS, BytesOf, DumpFile, DumpOptions, Row
 from kafka_forensics.questions.dump.log import chunks_of
 from kafka_forensics.questions.dump.small_files import small_rows
 from kafka_forensics.questions.kafka_dump_log import struct_of
@@ -104,8 +104,6 @@ def _attributes(value: int) -> str:
     return ", ".join([*words, *(word for mask, word in flags.items() if value & mask)])
 
 
-Row = tuple[Any, ...]
-
 EXPLAIN_COLUMNS: Final = ("structure", "position", "size_in_bytes", "hex", "field", "value", "meaning")
 """`position` counts in the file, or in the decompressed payload where `structure` says so."""
 MAX_STRUCTURES: Final = 16
@@ -168,8 +166,8 @@ def _log(data: "ByteFile", file: DumpFile, options: DumpOptions, limit: int) -> 
             yield from _batch(data, position, size, options, batch)
 
 
-def _batch(data: "ByteFile", position: int, size: int, options: DumpOptions, bytes_of: Any) -> Iterator[Row]:
-    """The header at `position`, and the records if `bytes_of` (which gives the batch's bytes or None) is no None."""
+def _batch(data: "ByteFile", position: int, size: int, options: DumpOptions, bytes_of: BytesOf | None) -> Iterator[Row]:
+    """The header at `position`, and the records if `bytes_of` is there."""
     head = data.read_at(position, min(size, RECORD_BATCH_OVERHEAD))
     if len(head) > _MAGIC_AT and head[_MAGIC_AT] < 2:
         yield from _legacy(data, position, size, options)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -36,7 +36,7 @@ from kafka_forensics.parsers.log import (
     parse_control_record,
     sound_blocks,
 )
-from kafka_forensics.questions.dump.inputs import DumpFile, DumpOptions
+from kafka_forensics.questions.dump.inputs import BytesOf, DumpFile, DumpOptions, Row
 from kafka_forensics.rereading.record_states import NONE, STATES, UNKNOWN, RecordStates, in_transactions, txn_facts
 from kafka_forensics.rereading.seeking import chunks_until, start_position
 
@@ -44,9 +44,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
+    from kafka_forensics.model.schemas import ArrowArray
     from kafka_forensics.storage.source import ByteFile
-
-Row = tuple[Any, ...]
 
 BATCH_COLUMNS: Final = (
     "span",
@@ -112,11 +111,11 @@ def log_rows(file: DumpFile, options: DumpOptions) -> Iterator[Row]:
     with file.open() as log:
         judge = _Judge(log, file)
         for columns, damage, bytes_of in chunks_of(log, file, options):
-            pieces: list[tuple[int, int, Any]] = [(column[BatchColumn.POSITION], 0, column) for column in columns]
-            pieces += [(damaged.position, 1, damaged) for damaged in damage]
-            pieces.sort(key=lambda piece: piece[:2])
-            for position, is_damage, piece in pieces:
-                if is_damage:
+            pieces: list[tuple[int, list[int] | Damage]] = [(column[BatchColumn.POSITION], column) for column in columns]
+            pieces += [(damaged.position, damaged) for damaged in damage]
+            pieces.sort(key=lambda piece: piece[0])  # stable: of one position the batch comes first
+            for position, piece in pieces:
+                if isinstance(piece, Damage):
                     yield damage_row(piece, options)
                 elif not options.records:
                     yield batch_row(piece)
@@ -185,10 +184,10 @@ def _record_table(
 
     rows, of_row = np.unique(block.batches, return_inverse=True)
 
-    def of_batch(values: Any) -> Any:
+    def of_batch(values: "ArrowArray") -> "ArrowArray":
         return pa.DictionaryArray.from_arrays(numbers(of_row.astype(np.int32)), values)
 
-    def same(values: Any) -> Any:
+    def same(values: "ArrowArray") -> "ArrowArray":
         return pa.DictionaryArray.from_arrays(numbers(np.zeros(len(of_row), np.int32)), values)
 
     own = batches[:, rows]
@@ -227,7 +226,7 @@ def _record_table(
     return table if wanted.all() else table.filter(numbers(wanted))
 
 
-def chunks_of(log: "ByteFile", file: DumpFile, options: DumpOptions) -> Iterator[tuple[list[list[int]], list[Damage], Any]]:
+def chunks_of(log: "ByteFile", file: DumpFile, options: DumpOptions) -> Iterator[tuple[list[list[int]], list[Damage], BytesOf]]:
     """(batches as lists by BatchColumn, damage, function that gives a batch's bytes or None) of portions of the file.
 
     Only batches that hold an offset asked for are given, and reading begins where the offset index says and ends behind them.
@@ -416,7 +415,7 @@ def _control(record: Record) -> tuple[str, int | None, Json | None]:
     return control.name, control.coordinator_epoch, detail or None
 
 
-def plain(value: Any) -> Any:
+def plain(value: object) -> object:
     """`value` of a control record as JSON knows it: bytes as hexadecimal digits."""
     if isinstance(value, bytes):
         return value.hex()

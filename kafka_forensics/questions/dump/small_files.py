@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable, Iterator
 from dataclasses import astuple, fields
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from kafka_forensics.model.batches import Damage
 from kafka_forensics.model.constants import (
@@ -26,12 +26,10 @@ from kafka_forensics.parsers.checkpoints import (
 )
 from kafka_forensics.parsers.indexes import parse_offset_index, parse_producer_snapshot, parse_time_index, parse_transaction_index
 from kafka_forensics.parsers.log_dir import OFFSET_CHECKPOINTS, FileKind
-from kafka_forensics.questions.dump.inputs import DumpFile, DumpOptions
+from kafka_forensics.questions.dump.inputs import DumpFile, DumpOptions, Row
 
 if TYPE_CHECKING:
     from kafka_forensics.storage.source import ByteFile
-
-Row = tuple[Any, ...]
 
 _SPAN: Final = ("span", "position", "size_in_bytes")
 _PROPERTY: Final = ("name", "value")
@@ -141,7 +139,7 @@ _ENTRIES: Final[dict[FileKind, Callable[["ByteFile", DumpFile, DumpOptions], Ent
 }
 
 
-def _properties(kind: FileKind, data: "ByteFile") -> tuple[list[tuple[str, Any]], list[Damage]]:
+def _properties(kind: FileKind, data: "ByteFile") -> tuple[list[tuple[str, object]], list[Damage]]:
     """(name, value) of what a file says of itself, absent ones left out, and its damage."""
     if kind is FileKind.META_PROPERTIES:
         meta = parse_meta_properties(data)

@@ -13,6 +13,7 @@ from kafka_forensics.storage.remote.errors import Failure, RequestFailedError, a
 from kafka_forensics.storage.remote.options import StorageOptions
 
 if TYPE_CHECKING:
+    from pyarrow import NativeFile
     from pyarrow.fs import FileSystem
 
 
@@ -210,7 +211,7 @@ class ObjectReader:
         self._options = options
         self._same = same
         self._lock = threading.Lock()
-        self._idle: list[Any] = []
+        self._idle: list[NativeFile] = []
         self.size_in_bytes = listed
         try:
             file = self._open()
@@ -240,7 +241,7 @@ class ObjectReader:
         for file in idle:
             file.close()
 
-    def _open(self) -> Any:
+    def _open(self) -> "NativeFile":
         """A handle of the object; every one but the first must be of the same object."""
         file = attempt(lambda: self._filesystem.open_input_file(self._full), self._options)
         size: int = attempt(file.size, self._options)
@@ -284,7 +285,7 @@ class ObjectReader:
         return None
 
 
-def _filled(file: Any, position: int, size: int, mark: bytes) -> bytearray:
+def _filled(file: "NativeFile", position: int, size: int, mark: bytes) -> bytearray:
     """`size` bytes from `position`, cut where the file says that it ends; what nothing was written to ends like `mark`."""
     data = bytearray(size)
     tail = min(size, len(mark))

@@ -11,11 +11,11 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from kafka_forensics.errors import SourceError
 from kafka_forensics.storage.archives import MAX_MEMBERS, MAX_NAME, HeldBytes, MemberFile, note
-from kafka_forensics.storage.remote.errors import RequestFailedError, attempt, source_error
+from kafka_forensics.storage.remote.errors import Answer, RequestFailedError, attempt, source_error
 from kafka_forensics.storage.remote.file import SMALL_OBJECT, ObjectReader, RemoteFile, SmallObjects
 from kafka_forensics.storage.remote.options import StorageOptions
 from kafka_forensics.storage.source import ByteFile, Entry, EntryKind
@@ -267,7 +267,7 @@ class RemoteSource:
         at = bisect_right(directories, directory)
         return directories[at : at + NEIGHBOURS_AHEAD]
 
-    def _answer(self, path: str, ask: Callable[[], Any]) -> Any:
+    def _answer(self, path: str, ask: Callable[[], Answer]) -> Answer:
         try:
             return attempt(ask, self._options)
         except RequestFailedError as error:
