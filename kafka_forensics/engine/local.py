@@ -21,11 +21,11 @@ from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.folding.fold_split import Folded, Folding, Merged, Pause, RecentIndexes, fold_split, merge_replica
 from kafka_forensics.folding.prefetch import LARGE, ROOM, Walk, in_order, never
 from kafka_forensics.folding.splits import Split, splits_of
-from kafka_forensics.judging.recovery import lone_leftovers
+from kafka_forensics.judging.recovery_files import lone_leftovers
 from kafka_forensics.judging.scanning import Look, PartitionAnswer, Scan, digest_key, judged
 from kafka_forensics.model.results import ScanResult
 from kafka_forensics.processes import can_fork, forked
-from kafka_forensics.rereading.misplaced import with_right_offsets
+from kafka_forensics.rereading.logs_in_order import with_right_offsets
 from kafka_forensics.storage.archives import reading_order
 from kafka_forensics.storage.local import LocalSource
 from kafka_forensics.witnesses.witnesses import read_witnesses

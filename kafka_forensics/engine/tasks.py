@@ -38,10 +38,10 @@ from kafka_forensics.folding.fold_split import Folded, Folding, Merged, RecentIn
 from kafka_forensics.folding.keys import KeyAnswer, KeysApart
 from kafka_forensics.folding.prefetch import never
 from kafka_forensics.folding.splits import Split, numbered_range
-from kafka_forensics.judging.recovery import with_leftovers
+from kafka_forensics.judging.recovery_files import with_leftovers
 from kafka_forensics.judging.scanning import judged
 from kafka_forensics.model.results import Incomplete
-from kafka_forensics.rereading.misplaced import with_right_offsets
+from kafka_forensics.rereading.logs_in_order import with_right_offsets
 from kafka_forensics.storage.archives import reading_order
 from kafka_forensics.storage.open import open_address
 from kafka_forensics.storage.source import ByteSource, LostSource

@@ -21,7 +21,7 @@ from kafka_forensics.evidence.inputs import Inputs, ReplicaPlan
 from kafka_forensics.folding.index_files import SnapshotCheck, transaction_findings
 from kafka_forensics.judging.absence import nodes_given
 from kafka_forensics.judging.environment import missing_epochs, replica_file_findings
-from kafka_forensics.judging.recovery import with_leftovers, with_lone_indexes, with_recovery
+from kafka_forensics.judging.recovery_files import with_leftovers, with_lone_indexes, with_recovery
 from kafka_forensics.judging.topic_ids import identity_groups
 from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.findings import Finding, Severity

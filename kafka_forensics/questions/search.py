@@ -39,7 +39,7 @@ from kafka_forensics.parsers.log import (
     sought,
 )
 from kafka_forensics.parsers.log_dir import FileKind, PartitionDirectory, SegmentFiles
-from kafka_forensics.rereading.misplaced import Placing
+from kafka_forensics.rereading.logs_in_order import Placing
 from kafka_forensics.rereading.seeking import chunks_until, start_position, start_position_for_time
 from kafka_forensics.storage.archives import reading_order
 

@@ -20,7 +20,7 @@ from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC, CONTROL_MASK
 from kafka_forensics.model.coordinators import DEFAULT_MAX_TIMEOUT_MS, LATE_BUFFER_MS, Decision, TopicPartition, TransactionLog
 from kafka_forensics.model.findings import Evidence, Finding
 from kafka_forensics.model.results import Incomplete, ScanResult
-from kafka_forensics.rereading.log_records import transactional_batches
+from kafka_forensics.rereading.logs_in_order import transactional_batches
 from kafka_forensics.witnesses.coordinators import read_transaction_log
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from kafka_forensics.model.json_objects import Json
 from kafka_forensics.model.results import Incomplete
 from kafka_forensics.parsers.internal_topics import NO_OP_FRAME, decode_metadata_record
 from kafka_forensics.parsers.log import MAX_BATCH_BYTES, SegmentReader, decode_batch, parse_control_record
-from kafka_forensics.rereading.misplaced import logs_of, rightly_placed
+from kafka_forensics.rereading.logs_in_order import logs_of, rightly_placed
 from kafka_forensics.storage.archives import reading_order
 from kafka_forensics.witnesses.malformed_records import MalformedRecords, UnknownKinds
 

@@ -46,8 +46,7 @@ from kafka_forensics.parsers.internal_topics import (
 )
 from kafka_forensics.parsers.kernels.commits import Superseded
 from kafka_forensics.parsers.log import MAX_BATCH_BYTES, PlainRecord, SegmentReader, believed_to, decode_batch, plain_records
-from kafka_forensics.rereading.log_records import LoggedRecords, logged_records
-from kafka_forensics.rereading.misplaced import Placing, logs_of
+from kafka_forensics.rereading.logs_in_order import LoggedRecords, Placing, logged_records, logs_of
 from kafka_forensics.witnesses.malformed_records import MalformedRecords
 
 if TYPE_CHECKING:

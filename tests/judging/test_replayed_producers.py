@@ -7,7 +7,7 @@ import pytest
 
 from kafka_forensics.engine import local
 from kafka_forensics.evidence.options import ScanOptions
-from kafka_forensics.judging import recovery
+from kafka_forensics.judging import recovery_files
 from kafka_forensics.model.results import RecoveryOutlook
 from kafka_forensics.replication.recovery import INDEX_FILE_MISSING
 from kafka_forensics.writers.batches import RecordToWrite, write_batch, write_marker
@@ -86,7 +86,7 @@ def test_behind_damage_nothing_is_replayed(tmp_path: Path) -> None:
 
 
 def test_a_long_log_is_read_again_only_where_something_was_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recovery, "MAX_REPLAYED_BYTES", 10)
+    monkeypatch.setattr(recovery_files, "MAX_REPLAYED_BYTES", 10)
     assert not outlook(tmp_path / "loud", *FAULTS["outside"]).starts
-    monkeypatch.setattr(recovery, "_SUSPECT", ("NOTHING",))
+    monkeypatch.setattr(recovery_files, "_SUSPECT", ("NOTHING",))
     assert outlook(tmp_path / "quiet", *FAULTS["outside"]).starts

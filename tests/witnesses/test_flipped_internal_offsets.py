@@ -16,7 +16,7 @@ from kafka_forensics.questions.metadata import controller_events
 from kafka_forensics.questions.plan.planning import PlanOptions, make_plans
 from kafka_forensics.questions.search import Conditions, search
 from kafka_forensics.questions.transactions import transactions
-from kafka_forensics.rereading.misplaced import Placing
+from kafka_forensics.rereading.logs_in_order import Placing
 from kafka_forensics.witnesses.coordinators import read_group_history, read_transaction_log, replay_log
 from tests.support.flipped_offsets import Batch, batches_of, flipped
 from tests.support.group_records import commit_key, commit_value, log_of, put_offsets, transaction_of

@@ -2,8 +2,7 @@
 
 from typing import Final
 
-from kafka_forensics.analysis.incidents.file_rules import FILES
-from kafka_forensics.analysis.incidents.record_rules import RECORDS, TRANSACTIONS
+from kafka_forensics.analysis.incidents.file_rules import FILES, RECORDS, TRANSACTIONS
 from kafka_forensics.analysis.incidents.replication_rules import HISTORIES, risky_settings
 from kafka_forensics.analysis.incidents.signatures import Case, ReplicaFacts, Signature, Weight, matches, signature_key
 

@@ -2,6 +2,7 @@
 
 from kafka_forensics.analysis.replicas.absent_members import with_absent_members
 from kafka_forensics.analysis.replicas.comparison import Comparison, compare, with_holders
+from kafka_forensics.analysis.replicas.controllers_word import electable, judged_by_controller, last_leader, member_lacks
 from kafka_forensics.analysis.replicas.damaged_forks import damaged_by_headers, damaged_offsets
 from kafka_forensics.analysis.replicas.diff import (
     BLOCK_OFFSETS,
@@ -16,13 +17,12 @@ from kafka_forensics.analysis.replicas.diff import (
     uncover_gaps,
     walked,
 )
-from kafka_forensics.analysis.replicas.elections import electable, judged_by_controller, last_leader, member_lacks
 from kafka_forensics.analysis.replicas.forks import brokers_epochs, lineage
 from kafka_forensics.analysis.replicas.group_offsets import group_findings, malformed_findings, timestamps_of
 from kafka_forensics.analysis.replicas.heads import head_findings, missing_heads, newest_time, retention_for
 from kafka_forensics.analysis.replicas.leftovers import HeldAside, LoneIndex, with_lone_index_files, with_offsets_held_aside
 from kafka_forensics.analysis.replicas.readers import Readable, readable
-from kafka_forensics.analysis.replicas.recovery import (
+from kafka_forensics.analysis.replicas.recovery_findings import (
     Outlook,
     recovery_findings,
     refused_at,

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Final
 
 from kafka_forensics.analysis.catalogue import finding, on_premises
 from kafka_forensics.analysis.replica import Replica
+from kafka_forensics.analysis.replicas.controllers_word import electable
 from kafka_forensics.analysis.replicas.diff import BatchReader
-from kafka_forensics.analysis.replicas.elections import electable
 from kafka_forensics.evidence.ledger import ExpectedReplica, Presence
 from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.controller import PartitionControl

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Final
 
 from kafka_forensics.analysis.catalogue import finding
 from kafka_forensics.analysis.replica import Replica
+from kafka_forensics.analysis.replicas.controllers_word import electable
 from kafka_forensics.analysis.replicas.diff import BatchReader, Conflicts, is_compacted
-from kafka_forensics.analysis.replicas.elections import electable
 from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.controller import PartitionControl
 from kafka_forensics.model.findings import Confidence, Finding, Severity

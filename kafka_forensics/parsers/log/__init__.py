@@ -3,7 +3,6 @@
 from kafka_forensics.parsers.log.blocks import RecordBlock, record_blocks, sound_blocks
 from kafka_forensics.parsers.log.codecs import HELD_BYTES, decompress, decompress_into, last_entry, read_next_offset
 from kafka_forensics.parsers.log.damage import Window
-from kafka_forensics.parsers.log.inspection import inspector
 from kafka_forensics.parsers.log.matching import RecordMatcher, Sought, sought
 from kafka_forensics.parsers.log.record_stream import PlainRecord, plain_records
 from kafka_forensics.parsers.log.records import (
@@ -16,6 +15,7 @@ from kafka_forensics.parsers.log.records import (
     UnsignedVarintError,
     check_batch_in_file,
     decode_batch,
+    inspector,
     parse_control_record,
     read_unsigned,
 )

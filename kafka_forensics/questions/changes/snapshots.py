@@ -18,13 +18,13 @@ from kafka_forensics.evidence.inputs import Inputs, gather
 from kafka_forensics.evidence.options import ScanOptions, listed, require_match, without_secrets
 from kafka_forensics.evidence.paths import StrangerError, split_name
 from kafka_forensics.folding.fold_split import Merged
-from kafka_forensics.judging.recovery import lone_leftovers
+from kafka_forensics.judging.recovery_files import lone_leftovers
 from kafka_forensics.judging.scanning import PartitionAnswer, Scan, digest_key, judged
 from kafka_forensics.model.changes import Change, ChangeKind, SnapshotsResult
 from kafka_forensics.model.findings import Confidence, Finding, Severity
 from kafka_forensics.model.results import Incomplete, ScanResult
 from kafka_forensics.questions.changes.partition import At, Disks, PartitionChanges, Words, disks_of, partition_changes
-from kafka_forensics.rereading.misplaced import with_right_offsets
+from kafka_forensics.rereading.logs_in_order import with_right_offsets
 from kafka_forensics.storage.open import ARCHIVES, OTHER_CONTAINERS, located, open_source
 from kafka_forensics.storage.source import ByteSource, Entry, EntryKind
 from kafka_forensics.witnesses.witnesses import read_witnesses

@@ -58,7 +58,7 @@ from kafka_forensics.replication.planner import (
     steps,
     wish_of,
 )
-from kafka_forensics.rereading.misplaced import logs_of
+from kafka_forensics.rereading.logs_in_order import logs_of
 from kafka_forensics.rereading.reader import LogReader
 from kafka_forensics.witnesses.controller import present_topic
 from kafka_forensics.witnesses.witnesses import read_witnesses

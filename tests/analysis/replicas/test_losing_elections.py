@@ -3,7 +3,7 @@
 import pytest
 
 from kafka_forensics.analysis.replicas.comparison import compare
-from kafka_forensics.analysis.replicas.elections import judged_by_controller
+from kafka_forensics.analysis.replicas.controllers_word import judged_by_controller
 from kafka_forensics.model.controller import PartitionControl, PartitionEvent, PartitionHistory, PartitionState
 from kafka_forensics.model.findings import Finding
 from tests.support.replica_logs import Logs, batches

@@ -21,8 +21,14 @@ from kafka_forensics.parsers.kernels.partitioners import (
     sample_payload,
 )
 from kafka_forensics.parsers.kernels.records import readable
-from kafka_forensics.parsers.log.inspection import inspector
-from kafka_forensics.parsers.log.records import BYTES_FOR_EACH, LEAST_GRAIN, MOST_FOR_ONE_MORE, SAMPLED_BATCHES, KeySampler
+from kafka_forensics.parsers.log.records import (
+    BYTES_FOR_EACH,
+    LEAST_GRAIN,
+    MOST_FOR_ONE_MORE,
+    SAMPLED_BATCHES,
+    KeySampler,
+    inspector,
+)
 from kafka_forensics.writers.batches import RecordToWrite, write_batch, write_marker, write_record
 from tests.support.records import payloads
 from tests.support.segments import BASE_TIMESTAMP, columns_of, flipped, legacy_entry, read

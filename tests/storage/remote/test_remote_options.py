@@ -3,7 +3,7 @@
 import pytest
 
 from kafka_forensics.errors import UsageError
-from kafka_forensics.storage.remote.filesystems import open_filesystem
+from kafka_forensics.storage.remote.open import open_filesystem
 from kafka_forensics.storage.remote.options import HIDDEN, StorageOptions, option_pair, storage_options
 from kafka_forensics.storage.remote.uris import remote_place
 
