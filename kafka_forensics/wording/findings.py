@@ -42,6 +42,8 @@ _CODES: Final = frozenset(
         "entry_kind",
         "codec",
         "coordinator_state",
+        "partitioner",
+        "partitioner_before",
     )
 )
 """Names in the evidence whose values are words of ours, written with underscores; any other text is a name and stays as it is."""

@@ -143,6 +143,7 @@ def test_programs_that_name_partitions_are_recognised_in_the_logs_of_real_broker
     ((finding,), placements) = judged(archives / f"{archive}.tar.xz")
     assert (finding.place.topic, finding.severity) == ("orders", Severity.INFO)
     assert finding.evidence["partitioner"] == "no_known_hash"
+    assert "orders are placed by no known hash over 2 partitions" in message(finding)
     assert finding.evidence["premises"][0] == "number of partitions: the controller's log"
     assert finding.evidence["keyless_percent"] == {"0": 0, "1": 100}
     assert sorted(topic for topic, placement in placements.items() if not placement.is_plain) == ["orders"]

@@ -3,7 +3,7 @@
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
@@ -183,7 +183,7 @@ def _between(older: At, newer: At, reader: LogReader, apart: "KeysApart | None",
         held = [before[broker_id] for broker_id in sorted(before, key=broker_order)]
         findings += committed_gone(went, held, _newer(before, older, newer, between), older.summary, changes, reader)
     result.changes += sorted(changes, key=Change.sort_key)
-    result.findings += findings
+    result.findings += [replace(finding, alone=True) for finding in findings] if len(newer.replicas) == 1 else findings
     result.incomplete += reader.incomplete
 
 

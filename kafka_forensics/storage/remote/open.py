@@ -248,7 +248,7 @@ def _fsspec(place: RemotePlace, options: StorageOptions, _uploads: bool) -> "tup
 
 
 def _uncached(filesystem: Any) -> Any:
-    """The handler of one of fsspec's file systems, without a second cache behind our own: a ranged read asks for that range alone."""
+    """The handler of one of fsspec's file systems, without a second cache behind ours: a ranged read asks for that range alone."""
     from pyarrow import PythonFile
     from pyarrow.fs import FSSpecHandler
 

@@ -6,7 +6,7 @@ import pytest
 
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.changes import SnapshotsResult
-from kafka_forensics.wording import message
+from kafka_forensics.wording import advice, message
 from tests.support.compacted import CLEANED, FUTURE_MS, History, compacted, history
 from tests.support.snapshot_trees import NEW, OLD, findings, rows
 from tests.support.task_changes import with_keys_apart
@@ -57,8 +57,22 @@ def test_the_latest_record_of_a_key_is_never_taken(tmp_path: Path) -> None:
         f"t-0 on broker 1: snapshot {NEW} lacks the latest record of 1 key at offset 1 that snapshot {OLD} has, and no rule of"
         " compaction explains it; nothing is there of 1 key."
     )
+    assert advice(result.findings[0]) == (
+        f"Keep snapshot {OLD} as it is, since it has these records, and look for them on the other replicas of the newer one with"
+        " `kafka-forensics compare PATH... --topic t --partition 0`."
+    )
     within = [finding for scan in result.snapshots.values() for finding in scan.findings if finding.severity.rank > 0]
     assert within == []  # all replicas of a snapshot agree: only time tells
+
+
+def test_a_single_copy_that_lost_a_key_is_not_to_be_compared_with_others(tmp_path: Path) -> None:
+    compacted(tmp_path / OLD, {1: history().left(roll=CLEANED)}, {1: 1})
+    compacted(tmp_path / NEW, {1: history().left({1}, roll=CLEANED)}, {1: CLEANED})
+    (lost,) = told(tmp_path).findings
+    assert advice(lost) == (
+        f"Keep snapshot {OLD} as it is, since it has these records. Only one copy was looked at: if others exist, give their log"
+        " directories, too."
+    )
 
 
 def test_a_copy_of_a_cleaned_log_is_unchanged(tmp_path: Path) -> None:
