@@ -5,7 +5,7 @@ broker that is dead or frozen.
 """
 
 from collections.abc import Iterable
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple, TypedDict, Unpack
 
 from kafka_forensics.model.controller import NO_LEADER
 from kafka_forensics.model.files import EpochEntry
@@ -71,23 +71,40 @@ def leader_state(cluster: Cluster, partition: Partition, leader: SimulatedReplic
     )
 
 
-def append(
-    cluster: Cluster,
-    partition: Partition,
-    ids: tuple[int, ...],
-    *,
-    acks: int = promises.ALL,
-    leader: int | None = None,
-    answered: bool = True,
-    **batch: Any,
-) -> Sent:
-    """A producer's batch at the leader, or at `leader` who may only take itself for one; `batch` are further fields of it.
+class Sending(TypedDict, total=False):
+    """How a batch is sent, where that is not the usual: to the controller's leader, with acks=all, and the answer arrives."""
 
-    The answer may come later, with the watermark, or be lost on its way (`answered`).
-    """
-    broker = partition.leader if leader is None else leader
+    acks: int
+    leader: int | None
+    """To whom, who may only take itself for the leader."""
+    answered: bool
+    """False: the leader gets it, and what it answers is lost."""
+
+
+class BatchFields(TypedDict, total=False):
+    """What a batch has that is numbered, or of a transaction."""
+
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    is_transactional: bool
+    marker: str
+    coordinator_epoch: int
+
+
+def receiver(partition: Partition, how: Sending) -> int:
+    """The broker that a batch is sent to."""
+    leader = how.get("leader")
+    return partition.leader if leader is None else leader
+
+
+def append(
+    cluster: Cluster, partition: Partition, ids: tuple[int, ...], fields: BatchFields | None = None, **how: Unpack[Sending]
+) -> Sent:
+    """A producer's batch, with further `fields`, at a broker; the answer may come later, with the watermark."""
+    broker, acks = receiver(partition, how), how.get("acks", promises.ALL)
     replica = partition.replicas.get(broker)
-    sent = Sent(partition.name, ids, acks, broker, partition.leader_epoch, answered=answered)
+    sent = Sent(partition.name, ids, acks, broker, partition.leader_epoch, answered=how.get("answered", True))
     if replica is None or not cluster.runs(broker) or not replica.leads:
         sent.answer = "acknowledged" if acks == promises.NONE else "not leader"
         return _heard(cluster, sent)
@@ -100,7 +117,7 @@ def append(
     sent.base_offset = replica.log_end_offset
     sent.end_offset = sent.base_offset + len(ids)
     if cluster.epochs_known:
-        replica.append(Batch(sent.base_offset, ids, replica.leader_epoch, cluster.now_ms, **batch))
+        replica.append(Batch(sent.base_offset, ids, replica.leader_epoch, cluster.now_ms, **(fields or {})))
     else:
         for offset, record_id in enumerate(ids, sent.base_offset):  # in format 1 every record stands alone
             replica.append(Batch(offset, (record_id,), replica.leader_epoch, cluster.now_ms), with_epochs=False)

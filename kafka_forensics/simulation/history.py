@@ -2,13 +2,12 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Unpack
 
 from kafka_forensics.model.controller import NO_LEADER
-from kafka_forensics.replication import acks as promises
 from kafka_forensics.replication.elections import Elected
 from kafka_forensics.simulation import actions, control, transactions
-from kafka_forensics.simulation.actions import DroppedBatches, Fetched
+from kafka_forensics.simulation.actions import DroppedBatches, Fetched, Sending
 from kafka_forensics.simulation.cluster import ABORT, COMMIT, Batch, Cluster, Partition, Sent, TopicPartition
 from kafka_forensics.simulation.producers import ConsumedIds, Producer, number, produce, read
 from kafka_forensics.simulation.transactions import FENCED, INVALID, OK, Coordinator, complete
@@ -102,18 +101,16 @@ class History:
         producer: Producer = PLAIN,
         count: int = 1,
         *,
-        acks: int = promises.ALL,
-        leader: int | None = None,
-        answered: bool = True,
         again: Sent | None = None,
         note: str = "",
+        **how: Unpack[Sending],
     ) -> Sent:
         """A producer sends a batch, see `producers.produce`."""
-        sent = produce(self.cluster, partition, producer, count, acks=acks, leader=leader, answered=answered, again=again)
+        sent = produce(self.cluster, partition, producer, count, again=again, **how)
         who = producer_name(producer)
         verb = "sends" if again is None else "sends again"
-        how = {0: " (acks=0)", 1: " (acks=1)"}.get(acks, "")
-        self.tell(f"{who} {verb} {named(sent.ids)} to broker {sent.leader}{how}{_answer(sent)}{note}")
+        acks = {0: " (acks=0)", 1: " (acks=1)"}.get(sent.acks, "")
+        self.tell(f"{who} {verb} {named(sent.ids)} to broker {sent.leader}{acks}{_answer(sent)}{note}")
         return sent
 
     def fetch(self, partition: Partition, follower: int, *, answered: bool = True, note: str = "") -> Fetched:

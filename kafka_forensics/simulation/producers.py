@@ -1,13 +1,13 @@
 """Producers: what they send, send again, and are told. Idempotent ones number their batches, and leaders judge the numbers."""
 
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Unpack
 
 from kafka_forensics.model.constants import MAX_SEQUENCE
 from kafka_forensics.replication import acks as promises
 from kafka_forensics.replication.acks import NumberedBatch, SequenceVerdict, judged
 from kafka_forensics.replication.watermarks import Transaction, last_stable_offset
-from kafka_forensics.simulation.actions import append, leading, raise_high_watermark
+from kafka_forensics.simulation.actions import BatchFields, Sending, append, leading, raise_high_watermark, receiver
 from kafka_forensics.simulation.cluster import ABORT, Batch, Cluster, Partition, Sent, SimulatedReplica, TopicPartition
 
 FIRST_PRODUCER_ID: Final = 1000
@@ -43,20 +43,15 @@ def produce(
     producer: Producer,
     count: int = 1,
     *,
-    acks: int = promises.ALL,
-    leader: int | None = None,
-    answered: bool = True,
     again: Sent | None = None,
+    **how: Unpack[Sending],
 ) -> Sent:
-    """Send a new batch of `count` records, or `again` one that was sent before; brokers before 0.11 take no numbers.
-
-    `answered=False`: the leader gets it, and what it answers is lost. `leader`: whom to send to, if not to the controller's leader.
-    """
+    """Send a new batch of `count` records, or `again` one that was sent before; brokers before 0.11 take no numbers."""
     ids = cluster.new_ids(count) if again is None else again.ids
     if not producer.idempotent or not cluster.epochs_known:
-        return append(cluster, partition, ids, acks=acks, leader=leader, answered=answered)
+        return append(cluster, partition, ids, **how)
     batch = NumberedBatch(producer.producer_epoch, number(producer, partition, ids), len(ids))
-    broker = partition.leader if leader is None else leader
+    broker, acks = receiver(partition, how), how.get("acks", promises.ALL)
     replica = partition.replicas.get(broker)
     if replica is not None and cluster.runs(broker) and replica.leads:
         verdict, at = judge(replica, producer.producer_id, batch)
@@ -64,18 +59,13 @@ def produce(
             return _answer_again(cluster, partition, replica, Sent(partition.name, ids, acks, broker, replica.leader_epoch), at)
         if verdict is not SequenceVerdict.APPEND:
             return Sent(partition.name, ids, acks, broker, replica.leader_epoch, verdict.value)
-    return append(
-        cluster,
-        partition,
-        ids,
-        acks=acks,
-        leader=leader,
-        answered=answered,
-        producer_id=producer.producer_id,
-        producer_epoch=producer.producer_epoch,
-        base_sequence=batch.base_sequence,
-        is_transactional=producer.transactional_id is not None,
-    )
+    numbered: BatchFields = {
+        "producer_id": producer.producer_id,
+        "producer_epoch": producer.producer_epoch,
+        "base_sequence": batch.base_sequence,
+        "is_transactional": producer.transactional_id is not None,
+    }
+    return append(cluster, partition, ids, numbered, **how)
 
 
 def number(producer: Producer, partition: Partition, ids: tuple[int, ...]) -> int:

@@ -6,12 +6,12 @@ the function is called late.
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Final, Unpack
 
 from kafka_forensics.model.coordinators import TransactionMetadata
 from kafka_forensics.replication import acks as promises
 from kafka_forensics.replication.acks import ProduceResponse
-from kafka_forensics.simulation.actions import append
+from kafka_forensics.simulation.actions import BatchFields, Sending, append, receiver
 from kafka_forensics.simulation.cluster import ABORT, COMMIT, Cluster, Partition, Sent, SimulatedReplica, TopicPartition
 from kafka_forensics.simulation.producers import FIRST_PRODUCER_ID, Producer, produce
 
@@ -102,12 +102,11 @@ def write(
     producer: Producer,
     count: int = 1,
     *,
-    leader: int | None = None,
-    answered: bool = True,
     again: Sent | None = None,
+    **how: Unpack[Sending],
 ) -> Sent:
     """A transaction's records, with acks=all; a leader that verifies refuses them where the coordinator knows of no transaction."""
-    broker = partition.leader if leader is None else leader
+    broker = receiver(partition, how)
     replica = partition.replicas.get(broker)
     assert producer.transactional_id is not None
     if coordinator.verifies and replica is not None and open_since(replica, producer.producer_id) is None:
@@ -115,7 +114,7 @@ def write(
         if refused != OK:
             ids = cluster.new_ids(count) if again is None else again.ids
             return Sent(partition.name, ids, promises.ALL, broker, partition.leader_epoch, refused)
-    return produce(cluster, partition, producer, count, leader=leader, answered=answered, again=again)
+    return produce(cluster, partition, producer, count, again=again, **how)
 
 
 def end_transaction(cluster: Cluster, coordinator: Coordinator, name: str, producer_epoch: int, *, commit: bool) -> str:
@@ -151,16 +150,14 @@ def write_markers(cluster: Cluster, coordinator: Coordinator, name: str) -> list
         before = coordinator.markers.get((name, where))
         if before is not None and before.answer in (ProduceResponse.WAITING.value, ProduceResponse.ACKNOWLEDGED.value):
             continue
-        coordinator.markers[name, where] = append(
-            cluster,
-            cluster.partitions[where],
-            cluster.new_marker(),
-            producer_id=state.producer_id,
-            producer_epoch=state.producer_epoch,
-            is_transactional=True,
-            marker=COMMIT if state.state == "PrepareCommit" else ABORT,
-            coordinator_epoch=coordinator.epoch,
-        )
+        marker: BatchFields = {
+            "producer_id": state.producer_id,
+            "producer_epoch": state.producer_epoch,
+            "is_transactional": True,
+            "marker": COMMIT if state.state == "PrepareCommit" else ABORT,
+            "coordinator_epoch": coordinator.epoch,
+        }
+        coordinator.markers[name, where] = append(cluster, cluster.partitions[where], cluster.new_marker(), marker)
     complete(cluster, coordinator, name)
     return coordinator.unmarked.get(name, [])
 
