@@ -33,6 +33,24 @@ class Engine:
 
 
 @pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Run:
+    """Run the command line with these arguments: exit status, stdout, stderr."""
+
+    def command(*arguments: object) -> tuple[int, str, str]:
+        status = outcome([str(argument) for argument in arguments])
+        captured = capsys.readouterr()
+        return status, captured.out, captured.err
+
+    return command
+
+
+@pytest.fixture
+def wide(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Room for every column: how tables are fitted is tested by itself."""
+    monkeypatch.setenv("COLUMNS", "2000")
+
+
+@pytest.fixture
 def fake_engine(monkeypatch: pytest.MonkeyPatch) -> Engine:
     """An engine that answers what the test sets."""
     fake = Engine()

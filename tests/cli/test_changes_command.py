@@ -2,7 +2,7 @@
 
 import json
 import tarfile
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,29 +11,22 @@ from jsonschema import Draft202012Validator
 from referencing import Registry, Resource
 
 import kafka_forensics as kf
-from kafka_forensics.cli.main import outcome
 from kafka_forensics.errors import UsageError
 from kafka_forensics.export.json_document import json_schema
 from kafka_forensics.model.changes import CHANGE_COLUMNS
 from kafka_forensics.model.schemas import CHANGES_FACT, FACTS
 from tests.support.faults import HEALTHY, LOG_END
+from tests.support.plan_runs import Run
 from tests.support.snapshot_trees import NEW, OLD, Snapshots, cut, grown
 
 SAMPLES = Path(__file__).resolve().parents[2] / "sample_logs"
 BEFORE, AFTER = str(SAMPLES / "healthy"), str(SAMPLES / "unclean-election")
-Run = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Run:
-    """Run `changes …`: exit status, stdout, stderr."""
-
-    def run_changes(*arguments: str | Path) -> tuple[int, str, str]:
-        status = outcome(["changes", *map(str, arguments)])
-        captured = capsys.readouterr()
-        return status, captured.out, captured.err
-
-    return run_changes
+def run(run: Run) -> Run:
+    """`changes` with these arguments: exit status, stdout, stderr."""
+    return partial(run, "changes")
 
 
 @pytest.fixture

@@ -2,36 +2,24 @@
 
 import json
 import tarfile
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from kafka_forensics.cli.main import outcome
+from tests.support.plan_runs import Run
 from tests.support.replicas import put_replica
 from tests.support.segments import batch, legacy_entry
 
 SAMPLES = Path(__file__).resolve().parents[2] / "sample_logs"
 FORMATS = ("table", "tsv", "json", "jsonl", "markdown")
-Run = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture(autouse=True)
-def wide(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Room for every column: how tables are fitted is tested by itself."""
-    monkeypatch.setenv("COLUMNS", "2000")
+pytestmark = pytest.mark.usefixtures("wide")
 
 
 @pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Run:
-    """Run `epochs` with these arguments: exit status, stdout, stderr."""
-
-    def epochs(*arguments: object) -> tuple[int, str, str]:
-        status = outcome(["epochs", *map(str, arguments)])
-        capture_result = capsys.readouterr()
-        return status, capture_result.out, capture_result.err
-
-    return epochs
+def run(run: Run) -> Run:
+    """`epochs` with these arguments: exit status, stdout, stderr."""
+    return partial(run, "epochs")
 
 
 @pytest.fixture

@@ -3,16 +3,16 @@
 import base64
 import io
 import json
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from kafka_forensics.cli.commands.find import content, times
-from kafka_forensics.cli.main import outcome
 from kafka_forensics.compiled import use_compiled, using_compiled
 from kafka_forensics.errors import UsageError
 from kafka_forensics.writers.batches import RecordToWrite, write_batch, write_marker
+from tests.support.plan_runs import Run
 from tests.support.replicas import put_replica
 from tests.support.results import EVIL
 from tests.support.segments import BASE_TIMESTAMP, changed
@@ -20,25 +20,13 @@ from tests.support.segments import BASE_TIMESTAMP, changed
 SAMPLES = Path(__file__).resolve().parents[2] / "sample_logs"
 FORMATS = ("table", "tsv", "json", "jsonl", "markdown")
 HOSTILE = EVIL.encode("utf-8", "surrogatepass") + b"\xff"
-Run = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture(autouse=True)
-def wide(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Room for every column: how tables are fitted is tested by itself."""
-    monkeypatch.setenv("COLUMNS", "2000")
+pytestmark = pytest.mark.usefixtures("wide")
 
 
 @pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Run:
-    """Run `find` with these arguments: exit status, stdout, stderr."""
-
-    def find(*arguments: object) -> tuple[int, str, str]:
-        status = outcome(["find", *map(str, arguments)])
-        capture_result = capsys.readouterr()
-        return status, capture_result.out, capture_result.err
-
-    return find
+def run(run: Run) -> Run:
+    """`find` with these arguments: exit status, stdout, stderr."""
+    return partial(run, "find")
 
 
 @pytest.fixture

@@ -1,13 +1,12 @@
 """What `groups` prints in every format, what it leaves out, and how it ends."""
 
 import json
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from kafka_forensics.cli.main import outcome
 from kafka_forensics.cli.streams import printable
 from tests.support.controller_log import CONTROLLER, ControllerLog, partition, topic
 from tests.support.group_records import (
@@ -25,31 +24,20 @@ from tests.support.group_records import (
     share_value,
     transaction_of,
 )
+from tests.support.plan_runs import Run
 from tests.support.replicas import put_replica
 from tests.support.results import EVIL
 from tests.support.segments import BASE_TIMESTAMP, log
 
 FORMATS = ("table", "tsv", "json", "jsonl", "markdown")
 EVIL_TEXT = EVIL.encode("utf-8", "replace").decode()
-Run = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture(autouse=True)
-def wide(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Room for every column: how tables are fitted is tested by itself."""
-    monkeypatch.setenv("COLUMNS", "2000")
+pytestmark = pytest.mark.usefixtures("wide")
 
 
 @pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Run:
-    """Run `groups` with these arguments: exit status, stdout, stderr."""
-
-    def groups(*arguments: object) -> tuple[int, str, str]:
-        status = outcome(["groups", *map(str, arguments)])
-        capture_result = capsys.readouterr()
-        return status, capture_result.out, capture_result.err
-
-    return groups
+def run(run: Run) -> Run:
+    """`groups` with these arguments: exit status, stdout, stderr."""
+    return partial(run, "groups")
 
 
 @pytest.fixture

@@ -8,11 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from kafka_forensics.cli.main import outcome
+from tests.support.plan_runs import Run
 
 HEALTHY = Path(__file__).resolve().parents[2] / "sample_logs" / "healthy"
 SEGMENT = f"{0:020d}.log"
-Run = Callable[..., tuple[int, str, str]]
 COMMANDS = {
     "scan": ["scan", "--format", "json"],
     "compare": ["compare", "--topic", "orders", "--partition", "0", "--format", "json"],
@@ -27,16 +26,6 @@ COMMANDS = {
 
 OF_ORDERS = ("scan", "compare", "epochs", "find", "plan", "dump")
 """Commands that read the files of `orders` there."""
-
-
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Run:
-    def go(*arguments: object) -> tuple[int, str, str]:
-        status = outcome([str(argument) for argument in arguments])
-        captured = capsys.readouterr()
-        return status, captured.out, captured.err
-
-    return go
 
 
 @pytest.fixture

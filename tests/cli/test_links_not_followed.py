@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from kafka_forensics.cli.main import outcome
 from kafka_forensics.evidence.inputs import NotRead, gather
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.storage.source import EntryKind
 from tests.support.faults import Brokers, healthy
+from tests.support.plan_runs import Run
 
 LOSSES = {
     "COMMITTED_LOST_EVERYWHERE",
@@ -29,19 +29,8 @@ LOSSES = {
     "ISR_MEMBER_MISSING_COMMITTED",
     "CHECKPOINT_OUT_OF_ORDER",
 }
-Run = Callable[..., tuple[int, str, str]]
 Place = Callable[[Brokers, Path], Path]
 Fill = Callable[[Path, Path], None]
-
-
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Run:
-    def go(*arguments: object) -> tuple[int, str, str]:
-        status = outcome([str(argument) for argument in arguments])
-        captured = capsys.readouterr()
-        return status, captured.out, captured.err
-
-    return go
 
 
 @pytest.fixture

@@ -1,39 +1,27 @@
 """What `metadata` prints in every format, and how it ends."""
 
 import json
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from kafka_forensics.cli.commands.metadata import COLUMNS
-from kafka_forensics.cli.main import outcome
 from tests.support.controller_log import ControllerLog, change, partition, record, topic
 from tests.support.faults import TOPIC_ID
+from tests.support.plan_runs import Run
 from tests.support.results import EVIL
 
 SAMPLES = Path(__file__).resolve().parents[2] / "sample_logs"
 FORMATS = ("table", "tsv", "json", "jsonl", "markdown")
 OTHER_ID = "AAECAwQFBgcICQoLDA0ODw"
-Run = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture(autouse=True)
-def wide(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Room for every column: how tables are fitted is tested by itself."""
-    monkeypatch.setenv("COLUMNS", "2000")
+pytestmark = pytest.mark.usefixtures("wide")
 
 
 @pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Run:
-    """Run `metadata` with these arguments: exit status, stdout, stderr."""
-
-    def metadata(*arguments: object) -> tuple[int, str, str]:
-        status = outcome(["metadata", *map(str, arguments)])
-        capture_result = capsys.readouterr()
-        return status, capture_result.out, capture_result.err
-
-    return metadata
+def run(run: Run) -> Run:
+    """`metadata` with these arguments: exit status, stdout, stderr."""
+    return partial(run, "metadata")
 
 
 def controller(root: Path, *values: bytes) -> Path:

@@ -3,25 +3,13 @@
 import json
 import shutil
 import tarfile
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from kafka_forensics.cli.main import outcome
+from tests.support.plan_runs import Run
 
 HEALTHY = Path(__file__).resolve().parents[2] / "sample_logs" / "healthy"
-Run = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Run:
-    def go(*arguments: object) -> tuple[int, str, str]:
-        status = outcome([str(argument) for argument in arguments])
-        captured = capsys.readouterr()
-        return status, captured.out, captured.err
-
-    return go
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -15,30 +15,19 @@ from kafka_forensics.model.coordinators import Decision, TransactionLog
 from kafka_forensics.questions import transactions as transactions_listing
 from kafka_forensics.questions.transactions import TransactionRow
 from tests.support import transactions_gone
+from tests.support.plan_runs import Run
 from tests.support.transaction_logs import APP, APP_ID, OTHER, OTHER_ID, CoordinatorLog, DataLog, ms, write_cluster
 
 FORMATS = ("table", "tsv", "json", "jsonl", "markdown")
 LATER = 21 * 60.0
 EVIL = "app\x1b]0;own\x07\n\u202e"
-Run = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture(autouse=True)
-def wide(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Room for every column: how tables are fitted is tested by itself."""
-    monkeypatch.setenv("COLUMNS", "2000")
+pytestmark = pytest.mark.usefixtures("wide")
 
 
 @pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Run:
-    """Run `transactions` with these arguments: exit status, stdout, stderr."""
-
-    def transactions(*arguments: object) -> tuple[int, str, str]:
-        status = outcome(["transactions", *map(str, arguments)])
-        capture_result = capsys.readouterr()
-        return status, capture_result.out, capture_result.err
-
-    return transactions
+def run(run: Run) -> Run:
+    """`transactions` with these arguments: exit status, stdout, stderr."""
+    return partial(run, "transactions")
 
 
 def made(folder: Path, name: str = APP) -> Path:
