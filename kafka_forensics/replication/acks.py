@@ -1,9 +1,9 @@
-"""What a producer was promised with an acknowledgement, and what is left of that when replicas die (ReplicaManager, KIP-966).
+"""What a producer is promised with an acknowledgement (ReplicaManager), and what leaders make of numbered batches.
 
 `acks` is the producer's setting: 0, 1, or -1 for `all`.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from enum import Enum
 from typing import Final, NamedTuple
 
@@ -27,17 +27,6 @@ class ProduceResponse(Enum):
     """The ISR shrank meanwhile; the records are in the log, and may be committed, though the producer was told of a failure."""
 
 
-class Fate(Enum):
-    """What becomes of an acknowledged record when replicas die."""
-
-    KEPT = "kept"
-    """Every replica that may be elected cleanly holds it."""
-    NOT_PROMISED = "not promised"
-    """One that may be elected may lack it: it can be lost with no rule broken."""
-    UNAVAILABLE = "unavailable"
-    """Nobody who may be elected is alive: it comes back with them, or an unclean election loses it."""
-
-
 def before_append(acks: int, state: LeaderState) -> ProduceResponse:
     """Whether a leader takes a batch at all: with acks=all only while the ISR has min.insync.replicas members
     (Partition.appendRecordsToLeader)."""
@@ -58,29 +47,6 @@ def after_append(acks: int, state: LeaderState, last_offset: int) -> ProduceResp
         return ProduceResponse.WAITING
     needed = min(state.min_insync_replicas, len(state.follower_ends) + 1)
     return ProduceResponse.ACKNOWLEDGED if len(state.maximal_isr) >= needed else ProduceResponse.NOT_ENOUGH_REPLICAS_AFTER_APPEND
-
-
-def promised_holders(acks: int, leader: int, maximal_isr: Iterable[int]) -> frozenset[int]:
-    """Replicas that held a record, in memory at least, when it was acknowledged: nobody for sure, the leader, or the ISR
-    (DelayedProduce, which waits for the high watermark with acks=all)."""
-    if acks == NONE:
-        return frozenset()
-    return frozenset({leader}) if acks == LEADER else frozenset({leader, *maximal_isr})
-
-
-def fate(acks: int, leader: int, maximal_isr: Iterable[int], dead: Iterable[int]) -> Fate:
-    """What becomes of a record that was acknowledged by `leader` with this ISR, once `dead` replicas are gone
-    (PartitionChangeBuilder elects from the ISR).
-
-    Whoever is left of the ISR may be elected; the leader stays if it lives. Dead means gone from the cluster, not that a disk lost
-    what it had: with acks=all the record is then still on every member of the ISR that comes back.
-    """
-    gone, members = frozenset(dead), frozenset({leader, *maximal_isr})
-    holders = promised_holders(acks, leader, members)
-    electable = frozenset({leader}) if leader not in gone else members - gone
-    if not electable:
-        return Fate.UNAVAILABLE if holders else Fate.NOT_PROMISED
-    return Fate.KEPT if electable <= holders else Fate.NOT_PROMISED
 
 
 # What a leader does with a numbered batch of a producer (ProducerStateManager, ProducerAppendInfo, KIP-98).

@@ -53,18 +53,6 @@ def raised(state: LeaderState) -> LeaderState:
     return replace(state, high_watermark=max(state.high_watermark, lowest))
 
 
-def after_append(state: LeaderState, records: int) -> LeaderState:
-    """The leader after a producer's records: alone in its ISR it commits them at once
-    (Partition.appendRecordsToLeader)."""
-    return raised(replace(state, log_end_offset=state.log_end_offset + records))
-
-
-def after_fetch(state: LeaderState, follower: int, fetch_offset: int) -> LeaderState:
-    """The leader after a follower asked for `fetch_offset`: all below it lies on that follower
-    (Partition.updateFollowerFetchState)."""
-    return raised(replace(state, follower_ends={**state.follower_ends, follower: fetch_offset}))
-
-
 def follower_high_watermark(leader_high_watermark: int, log_end_offset: int, log_start_offset: int = 0) -> int:
     """A follower's high watermark after it appended what a fetch brought: the leader's, within its own log. It may go down
     (UnifiedLog.updateHighWatermark)."""

@@ -9,14 +9,24 @@ from hypothesis import strategies as st
 from kafka_forensics.replication.watermarks import (
     LeaderState,
     Transaction,
-    after_append,
-    after_fetch,
     follower_high_watermark,
     last_stable_offset,
     raised,
 )
 
 THREE = LeaderState(1, 0, 0, frozenset({1, 2, 3}), {2: -1, 3: -1})
+
+
+def after_append(state: LeaderState, records: int) -> LeaderState:
+    """The leader after a producer's records: alone in its ISR it commits them at once
+    (Partition.appendRecordsToLeader)."""
+    return raised(replace(state, log_end_offset=state.log_end_offset + records))
+
+
+def after_fetch(state: LeaderState, follower: int, fetch_offset: int) -> LeaderState:
+    """The leader after a follower asked for `fetch_offset`: all below it lies on that follower
+    (Partition.updateFollowerFetchState)."""
+    return raised(replace(state, follower_ends={**state.follower_ends, follower: fetch_offset}))
 
 
 def test_the_worked_example() -> None:
