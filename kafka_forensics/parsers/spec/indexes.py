@@ -54,8 +54,6 @@ ABORTED_TXN: Final = Struct(
 )
 assert ABORTED_TXN.sizeof() == TXN_INDEX_ENTRY_SIZE
 
-ABORTED_TXN_VERSION: Final = 0
-
 
 SNAPSHOT_HEADER: Final = Struct(
     "version" / Int16sb,
