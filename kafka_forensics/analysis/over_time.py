@@ -7,7 +7,7 @@ else that differs between two copies of one log is told as what it is: bytes tha
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, TypedDict, Unpack
 
 from kafka_forensics.analysis.catalogue import finding
 from kafka_forensics.analysis.compaction import REASONS, KeyTally
@@ -76,6 +76,18 @@ def replica_at(replica: Replica) -> ReplicaAt:
     )
 
 
+class Details(TypedDict, total=False):
+    """What a change says beside its place: fields of `Change`."""
+
+    reason: str | None
+    leader_epochs: tuple[int, ...]
+    replaced_by: int | None
+    batches: int | None
+    records: int | None
+    bytes: int | None
+    evidence: Json
+
+
 def change(
     kind: ChangeKind,
     offsets: Range,
@@ -84,7 +96,7 @@ def change(
     between: Between,
     *,
     counts: Counts | None = None,
-    **more: Any,
+    **more: Unpack[Details],
 ) -> Change:
     """A row about `offsets` of a replica that is there in at least one of the snapshots."""
     known = new or old
@@ -143,7 +155,7 @@ class _Comparison:
         """Whether either log was not read to its end."""
         return not (self.old.end_is_known and self.new.end_is_known)
 
-    def row(self, kind: ChangeKind, offsets: Range, *, counts: Counts | None = None, **more: Any) -> None:
+    def row(self, kind: ChangeKind, offsets: Range, *, counts: Counts | None = None, **more: Unpack[Details]) -> None:
         """Add a row."""
         if self.differences.ranges_not_compared:
             more["evidence"] = more.get("evidence", {}) | {"ranges_not_compared": self.differences.ranges_not_compared}

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from kafka_forensics.analysis.replicas import comparison, elections, forks, verdicts
+from kafka_forensics.analysis.replicas import comparison, forks, verdicts
+from kafka_forensics.analysis.replicas import controllers_word as word
 from kafka_forensics.analysis.replicas import forks as fork_versions
 from kafka_forensics.analysis.transactions_across import across as transactions_across
 from kafka_forensics.model.files import EpochEntry
@@ -76,10 +77,14 @@ MUTANTS: dict[str, tuple[Any, str, Any]] = {
     "only records make an epoch": (comparison, "trailing_epoch_loss", lambda *_: None),
     "forks are told once": (comparison, "unexplained", lambda *_: {}),
     "losses are told again": (comparison, "untold", lambda found, _: found),
-    "the first election is to blame": (elections, "_losing_elections", lambda _, control, __: elections._elections(control)[:1]),
-    "the last unclean election is to blame": (elections._Lineage, "lacks", lambda *_: None),
-    "all members of the ISR have everything": (elections, "_short_members", lambda *_: []),
-    "no election is unclean": (elections, "_unclean_elections", lambda *_: []),
+    "the first election is to blame": (
+        word,
+        "_losing_elections",
+        lambda _, control, __: word._elections(control)[:1],
+    ),
+    "the last unclean election is to blame": (word._Lineage, "lacks", lambda *_: None),
+    "all members of the ISR have everything": (word, "_short_members", lambda *_: []),
+    "no election is unclean": (word, "_unclean_elections", lambda *_: []),
     "watermarks are within their logs": (verdicts, "checkpoint_findings", lambda _: []),
     "differing records count as kept, in plans": (planner._Planning, "_differing", lambda *_: ()),
     "followers keep one too many, in plans": (planner, "follower_cut", one_further),

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field
 from itertools import chain, islice
 from textwrap import wrap
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from kafka_forensics.cli.streams import Destination, printable
 from kafka_forensics.model.json_objects import Columns, Json, json_text, object_of
@@ -57,7 +57,7 @@ class Listing:
     columns: Columns
     heads: Sequence[str]
     right: Collection[str]
-    cells: Callable[[Any], Sequence[str]]
+    cells: Callable[..., Sequence[str]]
 
     def write(self, items: Iterable[object], format_name: str, to: Destination) -> None:
         """Write `items` in one of the formats of `options.FORMATS`."""

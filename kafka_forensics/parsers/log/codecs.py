@@ -12,10 +12,13 @@ import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 from kafka_forensics.model.constants import compression_name
 from kafka_forensics.storage.source import ByteFile
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 PIECE_BYTES: Final = 256 << 10
 """Largest piece a stream gives."""
@@ -377,7 +380,7 @@ def _zstd_stream(payload: memoryview) -> Iterator[bytes]:
     raise _malformed("corrupt") from fault
 
 
-def _skip(reader: Any, size: int) -> None:
+def _skip(reader: "pa.CompressedInputStream", size: int) -> None:
     while size > 0 and (piece := reader.read(min(size, PIECE_BYTES))):
         size -= len(piece)
 

@@ -6,7 +6,7 @@ behind it, if the length before it can be believed.
 
 from collections.abc import Iterator
 from struct import Struct
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
@@ -240,7 +240,7 @@ class _PassingBytes:
         held = len(self.window) - self.at
         if self.is_last or held >= size:
             return
-        parts: list[Any] = [self.window[self.at :]]
+        parts: list[bytes | memoryview] = [self.window[self.at :]]
         self._start += self.at
         self.at = 0
         while held < size:
