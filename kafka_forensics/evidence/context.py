@@ -84,6 +84,18 @@ class ReplicaContext:
             offset_end,
         )
 
+    def log_place(
+        self, segment_base_offset: int, position: int, size_in_bytes: int, offset_start: int | None, offset_end: int | None
+    ) -> Place:
+        """The place of bytes of the segment's `.log`, and of offsets `[start, end)`."""
+        return self.place(
+            self.log_file(segment_base_offset),
+            byte_start=position,
+            byte_end=position + size_in_bytes,
+            offset_start=offset_start,
+            offset_end=offset_end,
+        )
+
     def log_file(self, segment_base_offset: int) -> str:
         """Name of the `.log` file of the segment with this base offset."""
         return f"{segment_base_offset:020d}.log"

@@ -396,13 +396,7 @@ def _take_share_record(record: PlainRecord | Record, replay: ShareReplay) -> tup
 
 def _malformed_share_record(plan: ReplicaPlan, batch: LoggedRecords, offset: int, reason: str, record_type: str | None) -> Finding:
     context = plan.context
-    place = context.place(
-        context.log_file(batch.segment),
-        byte_start=batch.position,
-        byte_end=batch.position + batch.size_in_bytes,
-        offset_start=offset,
-        offset_end=offset + 1,
-    )
+    place = context.log_place(batch.segment, batch.position, batch.size_in_bytes, offset, offset + 1)
     evidence: MetadataMalformedEvidence = {"reason": reason, "unknown_after_offset": offset - 1}
     if record_type is not None:
         evidence["record_type"] = record_type
@@ -503,13 +497,7 @@ def _take(record: PlainRecord | Record, partition: int, replay: TransactionLogRe
 
 def _malformed(plan: ReplicaPlan, batch: LoggedRecords, offset: int, reason: str, name: str | None) -> Finding:
     context = plan.context
-    place = context.place(
-        context.log_file(batch.segment),
-        byte_start=batch.position,
-        byte_end=batch.position + batch.size_in_bytes,
-        offset_start=offset,
-        offset_end=offset + 1,
-    )
+    place = context.log_place(batch.segment, batch.position, batch.size_in_bytes, offset, offset + 1)
     evidence: MetadataMalformedEvidence = {"reason": reason, "record_type": "transaction state", "unknown_after_offset": offset - 1}
     if name is not None:
         evidence["transactional_id"] = name

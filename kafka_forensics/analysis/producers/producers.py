@@ -290,13 +290,7 @@ def _finding(context: ReplicaContext, row: list[int], kept: Extremes) -> Finding
         evidence["found_sequence"] = first
     if not kept.complete:
         evidence["occurrences"] = kept.count
-    place = context.place(
-        context.log_file(segment),
-        byte_start=position,
-        byte_end=position + size,
-        offset_start=base_offset,
-        offset_end=offset_behind(last_offset),
-    )
+    place = context.log_place(segment, position, size, base_offset, offset_behind(last_offset))
     return finding(_KIND_NAMES[kind], place, evidence, confidence=Confidence.INFERRED if kind == rules.BACKWARD else None)
 
 

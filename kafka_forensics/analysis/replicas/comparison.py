@@ -190,13 +190,7 @@ def _damaged_batch(
     same = [k for k in others if not parted(replicas, forked, (side, k), (offset, end))]
     premises = doubted_epoch(row, [whole for k in same for whole in batch.against[k]])
     context = replicas[side].context
-    place = context.place(
-        context.log_file(int(row[-1])),
-        byte_start=int(row[BatchColumn.POSITION]),
-        byte_end=int(row[BatchColumn.POSITION] + row[BatchColumn.SIZE_IN_BYTES]),
-        offset_start=offset,
-        offset_end=end,
-    )
+    place = context.log_place(int(row[-1]), int(row[BatchColumn.POSITION]), int(row[BatchColumn.SIZE_IN_BYTES]), offset, end)
     evidence = {
         "kind": batch.kind,
         "epoch": int(row[BatchColumn.PARTITION_LEADER_EPOCH]),
@@ -224,12 +218,12 @@ def _headers(replicas: list[Replica], pairs: dict[tuple[int, int], Differences])
         for epoch, holders in sorted(epochs.items()):
             for k in holders if epoch != majority else []:
                 row, context = rows[k], replicas[k].context
-                place = context.place(
-                    context.log_file(int(row[-1])),
-                    byte_start=int(row[BatchColumn.POSITION]),
-                    byte_end=int(row[BatchColumn.POSITION] + row[BatchColumn.SIZE_IN_BYTES]),
-                    offset_start=offset,
-                    offset_end=int(row[BatchColumn.LAST_OFFSET]) + 1,
+                place = context.log_place(
+                    int(row[-1]),
+                    int(row[BatchColumn.POSITION]),
+                    int(row[BatchColumn.SIZE_IN_BYTES]),
+                    offset,
+                    int(row[BatchColumn.LAST_OFFSET]) + 1,
                 )
                 brokers = [replicas[n].broker for n in sorted(epochs[majority])]
                 evidence: EpochFieldEvidence = {

@@ -56,12 +56,8 @@ def damage_findings(replica: Replica) -> list[Finding]:
         if not hiding.runs_past_end or behind <= 0 or totals is None:
             continue
         first = replica.course.eaten.get((segment, hiding.position), (-1, -1))[1]
-        place = context.place(
-            context.log_file(segment),
-            byte_start=hiding.position,
-            byte_end=totals.end_position,
-            offset_start=None if first < 0 else first,
-            offset_end=totals.last_offset + 1,
+        place = context.log_place(
+            segment, hiding.position, totals.end_position - hiding.position, None if first < 0 else first, totals.last_offset + 1
         )
         evidence = {
             "bytes": totals.end_position - hiding.position,
@@ -103,13 +99,7 @@ def damage_finding(replica: Replica, kind: str, segment: int, damage: Damage, *,
             evidence["clean_shutdown"] = True
     if count > 1:
         evidence["count"] = count
-    place = context.place(
-        context.log_file(segment),
-        byte_start=damage.position,
-        byte_end=damage.position + damage.size_in_bytes,
-        offset_start=start,
-        offset_end=end,
-    )
+    place = context.log_place(segment, damage.position, damage.size_in_bytes, start, end)
     return finding(kind, place, evidence, severity=severity)
 
 
@@ -217,13 +207,7 @@ def _epoch_field_findings(replica: Replica, strays: Sequence[tuple[EpochRun, int
         stretch = _stretch(replica, run) if displaced else None
         if stretch in displaced and not _alone_in(replica, run, stretch):
             continue
-        place = context.place(
-            context.log_file(run.segment),
-            byte_start=run.position,
-            byte_end=run.position + run.size_in_bytes,
-            offset_start=run.start_offset,
-            offset_end=run.end_offset,
-        )
+        place = context.log_place(run.segment, run.position, run.size_in_bytes, run.start_offset, run.end_offset)
         witnesses = ["neighbouring batches"]
         if context.epoch_checkpoint is not None and epoch_at(context.epoch_checkpoint, run.start_offset) == expected:
             witnesses.append("leader-epoch-checkpoint")

@@ -49,13 +49,7 @@ def fallen_epochs_told(context: "ReplicaContext", markers: "NDArray[np.int64]") 
     answer = []
     for row, higher in fallen[:FALLEN_TOLD]:
         segment, position, size, producer_id, epoch, offset, _, coordinator_epoch, _ = markers[row].tolist()
-        place = context.place(
-            context.log_file(segment),
-            byte_start=position,
-            byte_end=position + size,
-            offset_start=offset,
-            offset_end=offset_behind(offset),
-        )
+        place = context.log_place(segment, position, size, offset, offset_behind(offset))
         evidence: CoordinatorEpochEvidence = {
             "producer_id": producer_id,
             "producer_epoch": epoch,
@@ -80,13 +74,7 @@ def late_writes(context: "ReplicaContext", late: Extremes) -> "list[Finding]":
         }
         if not late.complete:
             evidence["occurrences"] = late.count
-        place = context.place(
-            context.log_file(row[0]),
-            byte_start=row[1],
-            byte_end=row[1] + row[3],
-            offset_start=row[4],
-            offset_end=offset_behind(row[5]),
-        )
+        place = context.log_place(row[0], row[1], row[3], row[4], offset_behind(row[5]))
         answer.append(finding("TXN_LATE_WRITE", place, evidence))
     return answer
 
@@ -450,12 +438,12 @@ class TransactionsFold:
                 "last_stable_offset": last_stable_offset,
                 "hidden_records": max(log_end_offset - transaction.first_offset, 0),
             }
-            place = context.place(
-                context.log_file(transaction.segment),
-                byte_start=transaction.position,
-                byte_end=transaction.position + transaction.size_in_bytes,
-                offset_start=transaction.first_offset,
-                offset_end=offset_behind(transaction.last_offset),
+            place = context.log_place(
+                transaction.segment,
+                transaction.position,
+                transaction.size_in_bytes,
+                transaction.first_offset,
+                offset_behind(transaction.last_offset),
             )
             if more > 0:
                 evidence["more_open"] = more

@@ -238,13 +238,7 @@ def _without_coordinator(subject: Finding, evidence: Json) -> Finding:
 
 
 def _place(context: ReplicaContext, opened: OpenTransaction) -> Place:
-    return context.place(
-        context.log_file(opened.segment),
-        byte_start=opened.position,
-        byte_end=opened.position + opened.size_in_bytes,
-        offset_start=opened.first_offset,
-        offset_end=opened.last_offset + 1,
-    )
+    return context.log_place(opened.segment, opened.position, opened.size_in_bytes, opened.first_offset, opened.last_offset + 1)
 
 
 def _forgotten(facts: PartitionFacts) -> list[Finding]:

@@ -452,13 +452,7 @@ def _disagree(commit: _Span, other: _Span, partitions: dict[TopicPartition, Part
 
 def _told(commit: _Span, other: _Span, facts: PartitionFacts, producer_id: int) -> Finding:
     context = facts.context
-    place = context.place(
-        context.log_file(other.segment),
-        byte_start=other.position,
-        byte_end=other.position + other.size_in_bytes,
-        offset_start=other.first_offset,
-        offset_end=other.end_offset,
-    )
+    place = context.log_place(other.segment, other.position, other.size_in_bytes, other.first_offset, other.end_offset)
     own_epoch = commit.marker_epoch > commit.data_epoch
     evidence: MarkersDisagreeEvidence = {
         "producer_id": producer_id,
