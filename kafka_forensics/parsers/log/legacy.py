@@ -99,7 +99,7 @@ class LegacyWrapper:
         kinds = np.where(has_timestamp, kind, RECORD_TIMESTAMP_TYPES.index(NO_TIMESTAMP_TYPE)).astype(np.int8)
         if self.offset_shift is None:
             return np.full(columns.shape[1], NO_OFFSET), timestamps, kinds
-        return columns[RecordColumn.OFFSET_DELTA] + _as_int64(self.offset_shift), timestamps, kinds
+        return columns[RecordColumn.OFFSET_DELTA] + as_int64(self.offset_shift), timestamps, kinds
 
     def _record(self, row: list[int], absolute: list[int]) -> Record:
         offset, timestamp, kind = absolute
@@ -167,8 +167,8 @@ def _open_value(
     if messages.count:
         opened.offset_shift = _offset_shift(head, messages.last_offset, whole=whole)
         if opened.offset_shift is not None:
-            opened.base_offset = _as_int64(opened.offset_shift + messages.first_offset)
-            opened.last_offset = _as_int64(opened.offset_shift + messages.last_offset)
+            opened.base_offset = as_int64(opened.offset_shift + messages.first_offset)
+            opened.last_offset = as_int64(opened.offset_shift + messages.last_offset)
     if plain.problem is not None:
         return plain.problem, plain.detail
     if messages.code != OK:
@@ -189,8 +189,9 @@ def _offset_shift(head: _Entry, last_inner_offset: int, *, whole: bool) -> int |
     return head.offset - last_inner_offset if whole else None
 
 
-def _as_int64(value: int) -> int:
-    value &= _MASK64
+def as_int64(value: int) -> int:
+    """`value` as Java's long would hold it."""
+    value = int(value) & _MASK64
     return value - ((value >> 63) << 64)
 
 

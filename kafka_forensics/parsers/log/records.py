@@ -33,7 +33,7 @@ from kafka_forensics.model.json_objects import Json
 from kafka_forensics.parsers.kernels.partitioners import MOST_OF_A_BATCH, is_sampled, room_for, sample_batches, sample_payload
 from kafka_forensics.parsers.kernels.records import OK, RECORD_KINDS, check_batches, read_varint, readable
 from kafka_forensics.parsers.log.codecs import HELD_BYTES, PIECE_BYTES, Decompression, stream
-from kafka_forensics.parsers.log.legacy import LegacyWrapper, open_wrapper
+from kafka_forensics.parsers.log.legacy import LegacyWrapper, as_int64, open_wrapper
 from kafka_forensics.parsers.log.record_stream import RecordStream
 from kafka_forensics.parsers.log.segment import Inspector
 
@@ -98,7 +98,6 @@ MAX_BATCH_BYTES: Final = 128 << 20
 _HEADER: Final = Struct(">qiibIhiqqqhii")
 assert _HEADER.size == RECORD_BATCH_OVERHEAD
 _MAGIC_AT: Final = 16
-_MASK64: Final = 2**64 - 1
 _LOG_APPEND_TIME: Final = TIMESTAMP_TYPES[1]
 
 Detail = dict[str, int | str | bool | list[int]]
@@ -125,7 +124,7 @@ class BatchHeader(NamedTuple):
     @property
     def last_offset(self) -> int:
         """Inclusive; wraps at the ends of int64, as Kafka's does."""
-        return _as_int64(self.base_offset + self.last_offset_delta)
+        return as_int64(self.base_offset + self.last_offset_delta)
 
     @property
     def codec(self) -> int:
@@ -339,9 +338,9 @@ def _record(header: BatchHeader, window: bytes | memoryview | None, row: list[in
     offset_delta = row[RecordColumn.OFFSET_DELTA]
     timestamp = header.max_timestamp
     if header.timestamp_type != _LOG_APPEND_TIME:
-        timestamp = _as_int64(header.base_timestamp + row[RecordColumn.TIMESTAMP_DELTA])
+        timestamp = as_int64(header.base_timestamp + row[RecordColumn.TIMESTAMP_DELTA])
     return Record(
-        offset=_as_int64(header.base_offset + offset_delta),
+        offset=as_int64(header.base_offset + offset_delta),
         timestamp=timestamp,
         timestamp_type=header.timestamp_type,
         sequence=(header.base_sequence + offset_delta) & MAX_SEQUENCE if header.base_sequence >= 0 else NO_SEQUENCE,
@@ -373,12 +372,6 @@ def _headers(window: bytes | memoryview, position: int, count: int) -> tuple[tup
 
 def _slice(window: bytes | memoryview | None, position: int, length: int) -> bytes | None:
     return None if window is None or length < 0 else bytes(window[position : position + length])
-
-
-def _as_int64(value: int) -> int:
-    """`value` as Java's long would hold it."""
-    value = int(value) & _MASK64
-    return int(value - ((value >> 63) << 64))
 
 
 # Keys of some records, gathered while a deep scan looks into batches anyway.
