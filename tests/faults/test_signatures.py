@@ -13,8 +13,9 @@ from kafka_forensics.model.findings import Confidence, Finding, Severity
 from kafka_forensics.model.results import ScanResult
 from tests.support.faults import healthy, histories
 from tests.support.faults_verdict import verdict
-from tests.support.incident_trees import Tree, grown_together, history
+from tests.support.incident_trees import Tree, grown_together
 from tests.support.incidents import TREES
+from tests.support.injections import history
 from tests.support.transaction_histories import cut_within
 from tests.support.transaction_logs import write_cluster
 

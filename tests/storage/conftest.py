@@ -1,13 +1,15 @@
 """One tree of files for all tests of this room, and the containers made from it."""
 
+import os
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 
 import pytest
 
+from kafka_forensics.storage.remote import errors as remote_errors
 from tests.storage.trees import CONTAINERS, make_tree
-from tests.support.s3_server import S3Proxy, S3Server, s3_proxy, s3_server
+from tests.support.s3_server import ACCESS_KEY, SECRET_KEY, S3Proxy, S3Server, s3_proxy, s3_server
 
 
 @pytest.fixture(scope="session")
@@ -44,3 +46,14 @@ def proxy(s3: S3Server) -> Iterator[S3Proxy]:
     """A proxy before it, whose requests are this test's alone."""
     with s3_proxy(s3) as before:
         yield before
+
+
+@pytest.fixture
+def credentials(s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What an operator's environment holds; pauses between attempts are brief."""
+    monkeypatch.setattr(remote_errors, "PAUSES", (0.01, 0.01, 0.01))
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        monkeypatch.delenv(name)
+    values = {"ACCESS_KEY_ID": ACCESS_KEY, "SECRET_ACCESS_KEY": SECRET_KEY, "ENDPOINT_URL": s3.endpoint}
+    for name, value in (values | {"EC2_METADATA_DISABLED": "true"}).items():
+        monkeypatch.setenv(f"AWS_{name}", value)

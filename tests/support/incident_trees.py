@@ -19,6 +19,7 @@ from tests.support.faults import (
     histories,
     write_checkpoint,
 )
+from tests.support.injections import history
 from tests.support.legacy import write_legacy_wrapper
 
 LAST = HEALTHY.batches[-1]
@@ -36,16 +37,6 @@ class Tree:
     make_near_miss: Callable[[Path], Brokers]
     also: tuple[str, ...] = ()
     """Signatures that the match has as well, and rightly so."""
-
-
-def history(*batches: tuple[str, int], records: int = 1) -> Log:
-    """A log of plain batches, each with the history its records belong to and its leader epoch."""
-    log = Log()
-    for tag, leader_epoch in batches:
-        log.tag = tag
-        log.lead(leader_epoch)
-        log.plain(records)
-    return log
 
 
 def old_entry(offset: int, tag: str) -> bytes:

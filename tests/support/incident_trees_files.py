@@ -30,7 +30,8 @@ from tests.support.faults import (
     write_checkpoint,
     write_files,
 )
-from tests.support.incident_trees import Tree, as_before_topic_ids, history, unclean
+from tests.support.incident_trees import Tree, as_before_topic_ids, unclean
+from tests.support.injections import history
 
 OTHER_TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAQ"
 INT_MAX = 2**31 - 1

@@ -1,7 +1,6 @@
 """The commands over object storage: the same answers as for local copies, and no credentials in anything they say."""
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,6 @@ from kafka_forensics.cli.main import outcome
 from kafka_forensics.engine import local
 from kafka_forensics.evidence.inputs import gather
 from kafka_forensics.evidence.options import ScanOptions
-from kafka_forensics.storage.remote import errors as remote_errors
 from tests.support.s3_server import ACCESS_KEY, SECRET_KEY, S3Proxy, S3Server
 
 SAMPLES = Path(__file__).resolve().parents[3] / "sample_logs"
@@ -20,15 +18,7 @@ DAY = "snapshots/2026-11-20"
 TOKEN = "session-token-of-nobody"  # noqa: S105 - a name for tests
 
 
-@pytest.fixture(autouse=True)
-def credentials(s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What an operator's environment holds; pauses between attempts are brief."""
-    monkeypatch.setattr(remote_errors, "PAUSES", (0.01, 0.01, 0.01))
-    for name in [one for one in os.environ if one.startswith("AWS_")]:
-        monkeypatch.delenv(name)
-    values = {"ACCESS_KEY_ID": ACCESS_KEY, "SECRET_ACCESS_KEY": SECRET_KEY, "ENDPOINT_URL": s3.endpoint}
-    for name, value in (values | {"EC2_METADATA_DISABLED": "true"}).items():
-        monkeypatch.setenv(f"AWS_{name}", value)
+pytestmark = pytest.mark.usefixtures("credentials")
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,5 @@
 """Objects that were listed and are gone when they are read: unknown, not clean."""
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +11,8 @@ from kafka_forensics.engine import local
 from kafka_forensics.evidence.inputs import gather
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.results import ScanResult
-from kafka_forensics.storage.remote import errors as remote_errors
 from tests.support.faults import healthy
-from tests.support.s3_server import ACCESS_KEY, SECRET_KEY, S3Server
+from tests.support.s3_server import S3Server
 from tests.support.unread import check_unknown, check_unread
 
 
@@ -23,16 +21,6 @@ def check(result: ScanResult) -> None:
     check_unknown(result.partitions[0])
     assert {finding.kind for finding in result.findings if finding.severity.rank > 0} <= {"EVIDENCE_CHANGED"}  # as it was read
     assert {(incomplete.topic, incomplete.partition, incomplete.broker) for incomplete in result.incomplete} == {("t", 0, 1)}
-
-
-@pytest.fixture
-def credentials(s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(remote_errors, "PAUSES", (0.01, 0.01, 0.01))
-    for name in [one for one in os.environ if one.startswith("AWS_")]:
-        monkeypatch.delenv(name)
-    values = {"ACCESS_KEY_ID": ACCESS_KEY, "SECRET_ACCESS_KEY": SECRET_KEY, "ENDPOINT_URL": s3.endpoint}
-    for name, value in (values | {"EC2_METADATA_DISABLED": "true"}).items():
-        monkeypatch.setenv(f"AWS_{name}", value)
 
 
 @pytest.mark.usefixtures("credentials")
