@@ -24,7 +24,7 @@ from kafka_forensics.parsers.log_dir import (
 )
 from kafka_forensics.storage.archives import container_of
 from kafka_forensics.storage.local import OUTSIDE
-from kafka_forensics.storage.open import ARCHIVES, located, open_source, share_roots
+from kafka_forensics.storage.open import ARCHIVES, located, open_source, share_roots, spelled_out
 from kafka_forensics.storage.source import ByteSource, Entry, EntryKind, LostSource
 
 if TYPE_CHECKING:
@@ -155,14 +155,14 @@ def _holds_links_alone(discovery: Discovery) -> bool:
 
 
 def split_name(path: str) -> tuple[Name | None, str]:
-    """Split `NAME=PATH`; a path that exists as it stands is no such pair. Raises UsageError for an empty name."""
+    """Split `NAME=PATH`, and spell the path out; one that exists is no such pair. Raises UsageError for an empty name."""
     name, equals, rest = path.partition("=")
     if not equals or os.path.lexists(path) or not rest or "/" in name:
-        return None, path
+        return None, spelled_out(path)
     if not name:
         shown = re.sub("://[^/]*@", "://", rest)  # without the credentials of a URI
         raise UsageError(f"there is no name in ={shown}", hint=f"write NAME={shown}, or {shown} without a name")
-    return (int(name) if name.isascii() and name.isdigit() and len(name) < 10 else name), rest
+    return (int(name) if name.isascii() and name.isdigit() and len(name) < 10 else name), spelled_out(rest)
 
 
 def typed_path(source: ByteSource, path: str) -> str:

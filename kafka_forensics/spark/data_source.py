@@ -9,136 +9,40 @@ import json
 import logging
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import chain
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final, NoReturn, TypeVar
 
-import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
-from pyspark.sql.types import (
-    ArrayType,
-    BinaryType,
-    BooleanType,
-    DataType,
-    IntegerType,
-    LongType,
-    ShortType,
-    StringType,
-    StructField,
-    StructType,
-)
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.types import StructType
 
 from kafka_forensics.compiled.code_cache import keep_out_of
-from kafka_forensics.errors import ForensicsError, PathMissingError, UsageError, did_you_mean, perhaps_meant
+from kafka_forensics.errors import ForensicsError, PathMissingError, UsageError, did_you_mean
 from kafka_forensics.evidence.ledger import Extent
 from kafka_forensics.evidence.paths import open_paths, split_name
 from kafka_forensics.facts.read import read_task
 from kafka_forensics.facts.rows import FROM_SCANS, SPLIT_BYTES, FactQuery
 from kafka_forensics.facts.splits import plan_tasks
-from kafka_forensics.model.schemas import SNAPSHOT, SNAPSHOT_FACTS, about, fact_named
+from kafka_forensics.spark.columns import (
+    FACT_NAMES,
+    NAMES,
+    SourceColumn,
+    arrow_of,
+    chosen_columns,
+    require_known,
+    source_columns,
+    struct_of,
+)
 from kafka_forensics.storage.open import local_path
 from kafka_forensics.storage.remote import apart
 
-# Options of the data source: what may be said, and what to say about what cannot be meant.
-
-
 if TYPE_CHECKING:
-    from kafka_forensics.model.schemas import ArrowArray, ArrowField
+    import pyarrow as pa
 
-# From the model's Arrow schemas to Spark's, in one place: same names, same order, all nullable, unsigned numbers made wider.
-
-
-_PLAIN: dict[pa.DataType, DataType] = {
-    pa.int16(): ShortType(),
-    pa.int32(): IntegerType(),
-    pa.int64(): LongType(),
-    pa.uint32(): LongType(),
-    pa.bool_(): BooleanType(),
-    pa.string(): StringType(),
-    pa.binary(): BinaryType(),
-}
-
-
-def fact_schema(fact: str, *, snapshots: bool = False) -> pa.Schema:
-    """The declared schema of a fact, of several snapshots with their name before all else. Raises UsageError if there is none."""
-    if not snapshots and fact in SNAPSHOT_FACTS:
-        hint = "say snapshots=true, and load the folder that holds them"
-        raise UsageError(f"the fact {fact} is what several snapshots differ in", hint=hint)
-    declared = fact_named(fact, SNAPSHOT_FACTS if snapshots else None)
-    return declared.schema.insert(0, SNAPSHOT) if snapshots and fact not in SNAPSHOT_FACTS else declared.schema
-
-
-def spark_schema(fact: str, *, snapshots: bool = False) -> StructType:
-    """Spark's schema of a fact; the meaning of each column is its comment. Raises UsageError if there is no such fact."""
-    fields = fact_schema(fact, snapshots=snapshots)
-    return StructType(
-        [StructField(field.name, spark_type(field.type), nullable=True, metadata={"comment": about(field)}) for field in fields]
-    )
-
-
-def spark_type(kind: pa.DataType) -> DataType:
-    """Spark's type for a type of the model: lists and structs of nullable parts, all numbers signed."""
-    plain = _PLAIN.get(kind)
-    if plain is not None:
-        return plain
-    if pa.types.is_list(kind):
-        return ArrayType(spark_type(kind.value_type), containsNull=True)
-    assert pa.types.is_struct(kind)
-    return StructType([StructField(member.name, spark_type(member.type), nullable=True) for member in kind])
-
-
-def arrow_schema(fact: str, columns: tuple[str, ...], *, snapshots: bool = False) -> pa.Schema:
-    """The Arrow schema in which Spark takes these columns of a fact."""
-    schema = fact_schema(fact, snapshots=snapshots)
-    fields: list[ArrowField] = [pa.field(name, _arrow_type(schema.field(name).type)) for name in columns]
-    return pa.schema(fields)
-
-
-def _arrow_type(kind: pa.DataType) -> pa.DataType:
-    if kind == pa.uint32():
-        return pa.int64()
-    if pa.types.is_list(kind):
-        return pa.list_(pa.field("element", _arrow_type(kind.value_type)))
-    if pa.types.is_struct(kind):
-        parts: list[ArrowField] = [pa.field(member.name, _arrow_type(member.type)) for member in kind]
-        return pa.struct(parts)
-    return kind
-
-
-def chosen_columns(fact: str, schema: StructType | pa.Schema, *, snapshots: bool = False) -> tuple[str, ...]:
-    """The names in a schema that was asked for: a StructType, or the `pyarrow.Schema` that servers without a JVM hand over.
-
-    Raises UsageError for a name that the fact does not have, a name that comes twice, and another type or nullability.
-    """
-    names = _field_names(schema)
-    known = spark_schema(fact, snapshots=snapshots)
-    for name in names:
-        if name not in known.names:
-            raise _unknown(fact, name, known.names)
-        if names.count(name) > 1:
-            raise UsageError(f"the column {name} is asked for twice")
-    for column in schema.fields if isinstance(schema, StructType) else ():
-        declared = known[column.name].dataType
-        if column.dataType != declared:
-            types = f"{declared.simpleString()}, not {column.dataType.simpleString()}"
-            raise UsageError(f"the column {column.name} of the fact {fact} is {types}")
-        if not column.nullable:
-            raise UsageError(f"the column {column.name} of the fact {fact} is nullable", hint="leave NOT NULL away")
-    return tuple(names)
-
-
-def _field_names(schema: StructType | pa.Schema) -> list[str]:
-    return list(schema.names)
-
-
-def _unknown(fact: str, name: str, known: list[str]) -> UsageError:
-    meant = perhaps_meant(name, known)
-    if name == SNAPSHOT.name:
-        meant = "say snapshots=true to read several snapshots: "
-    return UsageError(f"the fact {fact} has no column {name!r}", hint=f"{meant}it has {', '.join(known)}")
+# Options of the data source: what may be said, and what to say about what cannot be meant.
 
 
 DEFAULT_FACT: Final = "batches"
@@ -158,12 +62,17 @@ OPTIONS: Final = (
     "on_corrupt",
     "split_bytes",
     "payloads",
+    "includepayloads",
+    "columns",
+    "names",
     "deep",
     "live",
     "copied",
     "as_of",
 )
-"""All but those of a storage service, whose names begin with `storage.`."""
+"""In lower case; all but those of a storage service, whose names begin with `storage.`."""
+_AS_WRITTEN: Final = {"includepayloads": "includePayloads"}
+"""Options that people write with a capital, as Spark's own `includeHeaders`."""
 STORAGE: Final = "storage."
 _SMALLEST_SPLIT: Final = 1 << 10
 _RANGE: Final = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?", re.ASCII)
@@ -173,7 +82,6 @@ _TRUTHS: Final = {"true": True, "false": False}
 Value = TypeVar("Value")
 _COPIED: Final = {reading.value: reading for reading in (Extent.WHOLE, Extent.PARTIAL)}
 _UNITS: Final = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
-_URI: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,6 +89,7 @@ class SourceOptions:
     """What a reader was told, columns aside; `storage` may hold secrets.
 
     With `snapshots` the paths are those of snapshots, or of a folder that holds some; `order` are the names of those wanted.
+    `columns` are all that there are, or those that were asked for.
     """
 
     paths: list[str]
@@ -188,6 +97,8 @@ class SourceOptions:
     storage: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     snapshots: bool = False
     order: tuple[str, ...] = ()
+    columns: tuple[SourceColumn, ...] = ()
+    names: str = FACT_NAMES
 
 
 def parse_options(given: Mapping[str, str]) -> SourceOptions:
@@ -196,11 +107,13 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
     storage = tuple(sorted((name.removeprefix(STORAGE), value) for name, value in values.items() if name.startswith(STORAGE)))
     for name in values:
         if name not in OPTIONS and not name.startswith(STORAGE):
-            choice = did_you_mean(name, OPTIONS, otherwise=f"there are {', '.join(OPTIONS)} and {STORAGE}*")
+            known = [_AS_WRITTEN.get(option, option) for option in OPTIONS]
+            choice = did_you_mean(name, known, otherwise=f"there are {', '.join(known)} and {STORAGE}*")
             raise UsageError(f"there is no option {name!r} of kafka_log", hint=choice)
     snapshots = _choice(values, "snapshots", _TRUTHS, "false")
     fact = values.get("fact", DEFAULT_FACT)
-    fact_schema(fact, snapshots=snapshots)
+    names = _choice(values, "names", {name: name for name in NAMES}, FACT_NAMES)
+    columns = _columns(values, fact, source_columns(fact, snapshots=snapshots, names=names))
     query = FactQuery(
         fact,
         (),
@@ -213,7 +126,7 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
         timestamp_to=_timestamp(values, "timestamp_to"),
         strict=_choice(values, "on_corrupt", {"report": False, "strict": True}, "report"),
         split_bytes=_split_bytes(values),
-        payloads=_choice(values, "payloads", _TRUTHS, "true"),
+        payloads=_payloads(values),
         deep=_choice(values, "deep", _TRUTHS, "") if "deep" in values else None,
         live=_choice(values, "live", _TRUTHS, "false"),
         copied=_choice(values, "copied", _COPIED, "") if "copied" in values else None,
@@ -223,7 +136,21 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
     if order and not snapshots:
         raise UsageError("order chooses among snapshots, and none are read", hint="say snapshots=true as well")
     paths, storage = apart(_paths(values), storage)
-    return SourceOptions(paths, query, storage, snapshots, order)
+    return SourceOptions(paths, query, storage, snapshots, order, columns, names)
+
+
+def _columns(values: Mapping[str, str], fact: str, known: list[SourceColumn]) -> tuple[SourceColumn, ...]:
+    """The columns that are asked for, in that order; all of them if none are."""
+    by_name = {column.name: column for column in known}
+    return tuple(by_name[name] for name in require_known(fact, list(_names(values, "columns")) or [*by_name], [*by_name]))
+
+
+def _payloads(values: Mapping[str, str]) -> bool:
+    """Whether keys, values and headers are asked for, by either name of the option."""
+    said = {_choice(values, name, _TRUTHS, "") for name in ("payloads", "includepayloads") if name in values}
+    if len(said) > 1:
+        raise UsageError("payloads and includePayloads contradict each other", hint="give one of them")
+    return said == {True}
 
 
 def _names(values: Mapping[str, str], option: str) -> tuple[str, ...]:
@@ -277,7 +204,7 @@ def _choice(values: Mapping[str, str], option: str, choices: Mapping[str, Value]
     value = values.get(option, default).strip().lower()
     if value not in choices:
         hint = did_you_mean(value, choices, otherwise=f"choose from {', '.join(choices)}")
-        raise UsageError(f"{option} is {values[option]!r}, which is none of its values", hint=hint)
+        raise UsageError(f"{_AS_WRITTEN.get(option, option)} is {values[option]!r}, which is none of its values", hint=hint)
     return choices[value]
 
 
@@ -309,13 +236,14 @@ def _paths(values: Mapping[str, str]) -> list[str]:
 
 
 def _matches(given: str) -> list[str]:
-    """What a pattern matches; a path that exists as it stands, or has no pattern in it, or is a URI, is itself."""
+    """What a pattern of this machine matches; a path that exists as it stands, or has no pattern in it, or is a URI, is itself."""
     if not given.strip():
         raise UsageError("an empty path", hint="give log directories of brokers, or partition directories")
     name, path = split_name(given)
-    if os.path.lexists(path) or _URI.match(path) or not glob.has_magic(path):
+    here = path if os.path.lexists(path) else local_path(path)
+    if here is None or os.path.lexists(here) or not glob.has_magic(here):
         return [given]
-    paths = sorted(glob.glob(path))
+    paths = sorted(glob.glob(here))
     if not paths:
         raise PathMissingError(f"nothing matches {path}")
     return paths if name is None else [f"{name}={path}" for path in paths]
@@ -356,10 +284,11 @@ class FactTask(InputPartition):
 class KafkaLogReader(DataSourceReader):
     """Reads one fact, of the snapshots whose paths are given by their names if there are any; every attempt gives the same rows."""
 
-    def __init__(self, options: SourceOptions, columns: tuple[str, ...], snapshots: dict[str, list[str]] | None) -> None:
+    def __init__(self, options: SourceOptions, columns: tuple[SourceColumn, ...], snapshots: dict[str, list[str]] | None) -> None:
         self._options = options
         self._snapshots = snapshots
-        self._query = replace(options.query, columns=columns)
+        self._columns = columns
+        self._query = replace(options.query, columns=tuple(dict.fromkeys(column.source for column in columns)))
 
     def partitions(self) -> list[InputPartition]:
         """One for each task, by snapshot, topic, partition, broker and offset; none if there is nothing to read."""
@@ -378,10 +307,10 @@ class KafkaLogReader(DataSourceReader):
         for path in [*self._options.paths, *chain.from_iterable((self._snapshots or {}).values())]:
             if (here := local_path(split_name(path)[1])) is not None:
                 keep_out_of(here)
-        schema = arrow_schema(self._query.fact, self._query.columns, snapshots=self._snapshots is not None)
+        schema = arrow_of(self._columns)
         with in_words():
             for batch in self._rows(partition.task):
-                yield in_schema(batch, schema)
+                yield in_columns(batch, self._columns, schema)
 
     def _rows(self, task: str) -> "Iterator[pa.RecordBatch]":
         query, storage = self._query, self._options.storage
@@ -394,12 +323,11 @@ class KafkaLogReader(DataSourceReader):
         return read(task, query, words, storage)
 
 
-def in_schema(batch: "pa.RecordBatch", schema: "pa.Schema") -> "pa.RecordBatch":
-    """The batch with the types, names and nullability of `schema`, every one of which Spark compares."""
+def in_columns(batch: "pa.RecordBatch", columns: Sequence[SourceColumn], schema: "pa.Schema") -> "pa.RecordBatch":
+    """The columns of a batch with the types, names and nullability of `schema`, every one of which Spark compares."""
     import pyarrow as pa
 
-    arrays: list[ArrowArray] = [batch.column(field.name).cast(field.type) for field in schema]
-    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+    return pa.RecordBatch.from_arrays([column.values(batch) for column in columns], schema=schema)
 
 
 class KafkaLogDataSource(DataSource):
@@ -421,14 +349,56 @@ class KafkaLogDataSource(DataSource):
         return "kafka_log"
 
     def schema(self) -> StructType:
-        """The declared schema of the fact."""
-        return spark_schema(self._parsed.query.fact, snapshots=self._parsed.snapshots)
+        """The declared schema of the fact, or the columns of it that the options ask for."""
+        return struct_of(self._parsed.columns)
 
     def reader(self, schema: StructType) -> KafkaLogReader:
         """A reader of the columns in `schema`. Raises UsageError for what the fact does not have."""
+        parsed = self._parsed
         with in_words():
-            columns = chosen_columns(self._parsed.query.fact, schema, snapshots=self._parsed.snapshots)
-            return KafkaLogReader(self._parsed, columns, self._snapshots)
+            fact, snapshots = parsed.query.fact, parsed.snapshots
+            chosen = chosen_columns(fact, schema, snapshots=snapshots, names=parsed.names)
+            every = {column.name: column for column in source_columns(fact, snapshots=snapshots, names=parsed.names)}
+            if len(parsed.columns) < len(every) and {column.name for column in parsed.columns} != set(chosen):
+                raise UsageError("the option columns and the schema ask for different columns", hint="give one of them")
+            return KafkaLogReader(parsed, tuple(every[name] for name in chosen), self._snapshots)
+
+    def streamReader(self, schema: StructType) -> "NoStream":  # noqa: ARG002, N802 - Spark's own signature
+        """What refuses `readStream`."""
+        return NoStream()
+
+    def writer(self, schema: StructType, overwrite: bool) -> NoReturn:  # noqa: ARG002 - Spark's own signature
+        """Refuses `write`."""
+        _refuse("kafka_log has no write, for evidence is only ever read: kafka_forensics.spark.export writes facts as Parquet")
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> NoReturn:  # noqa: N802 - Spark's own name
+        """Refuses `writeStream`."""
+        self.writer(schema, overwrite)
+
+
+class NoStream(DataSourceStreamReader):
+    """Refuses to be read: not when it is made, for Spark 4.3 and older would then tell of an error of their own instead."""
+
+    def initialOffset(self) -> NoReturn:  # noqa: N802 - Spark's own name
+        """Raises UsageError."""
+        _refuse("kafka_log has no readStream, for the log directories it reads are copies and do not grow: use spark.read")
+
+    def latestOffset(self, *_: object) -> NoReturn:  # noqa: N802 - Spark's own name
+        """Raises UsageError."""
+        self.initialOffset()
+
+    def partitions(self, start: object, end: object) -> NoReturn:  # noqa: ARG002 - Spark's own signature
+        """Raises UsageError."""
+        self.initialOffset()
+
+    def read(self, partition: InputPartition) -> NoReturn:  # noqa: ARG002 - Spark's own signature
+        """Raises UsageError."""
+        self.initialOffset()
+
+
+def _refuse(sentence: str) -> NoReturn:
+    with in_words():
+        raise UsageError(sentence)
 
 
 def _snapshots(parsed: SourceOptions) -> dict[str, list[str]] | None:

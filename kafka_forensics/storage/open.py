@@ -55,6 +55,12 @@ OTHER_CONTAINERS: Final = (
 SCHEMES: Final[dict[str, Opener]] = {"file": lambda uri: open_source(_path_of_file_uri(uri))}
 """How a URI of this machine's files is opened, by its scheme; all others are storage services (`remote.open`)."""
 _URI: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
+_ONE_SLASH: Final = re.compile(r"(?:(file|dbfs):|dbfs://(?=/))(/(?!/).*)", re.IGNORECASE | re.DOTALL)
+"""Paths as Hadoop and Databricks write them; `dbfs:///` is fsspec's where nothing is mounted."""
+DBFS: Final = "/dbfs"
+"""Where Databricks mounts its file system,"""
+VOLUMES: Final = "/Volumes"
+"""and the volumes of Unity Catalog, which `dbfs:/Volumes` is another name of."""
 _MOST_SIBLINGS: Final = 10_000
 """Names looked at for a hint."""
 
@@ -68,6 +74,7 @@ def open_source(path: str, storage_options: "Given" = None) -> ByteSource:
     """
     if not path or "\0" in path:
         raise UsageError("an empty path" if not path else "a path with a NUL character in it")
+    path = spelled_out(path)
     uri = _URI.match(path)
     if uri is not None and not os.path.lexists(path):
         return _open_uri(path, uri[1].lower(), storage_options)
@@ -92,8 +99,30 @@ def open_source(path: str, storage_options: "Given" = None) -> ByteSource:
     return LocalSource(path)
 
 
+def spelled_out(path: str) -> str:
+    """The path on this machine that `file:/path` or `dbfs:/path` means; any other as it is.
+
+    Raises UsageError for a `dbfs:/` path where Databricks mounts nothing.
+    """
+    match = _ONE_SLASH.fullmatch(path)
+    if match is None or os.path.lexists(path):
+        return path
+    inner = match[2]
+    if (match[1] or "").lower() == "file":
+        return inner if os.path.lexists(inner) else unquote(inner, errors="surrogateescape")
+    in_volume = f"{inner}/".startswith(f"{VOLUMES}/")
+    mount = VOLUMES if in_volume else DBFS
+    if not os.path.isdir(mount):
+        if match[1] is None:
+            return path
+        hint = "elsewhere than on Databricks give what it stands for, such as s3://bucket/path or abfss://container@account/path"
+        raise UsageError(f"{path}: dbfs:/ is read as files below {mount}, and there is no {mount} here", hint=hint)
+    return inner if in_volume else f"{mount}{inner}"
+
+
 def located(path: str, storage_options: "Given" = None) -> "list[tuple[str, StorageOptions | None]]":
     """(path, options) of all that `path` means: the matches of a pattern in a URI, credentials in it taken out; else itself."""
+    path = spelled_out(path)
     uri = _URI.match(path)
     if uri is None or uri[1].lower() in SCHEMES or os.path.lexists(path):
         return [(path, None)]
@@ -147,8 +176,9 @@ def open_beside(source: ByteSource) -> ByteSource:
 def local_path(given: str) -> str | None:
     """The path on this machine that `given` means, a path or a `file:` URI; None for a URI of a storage service.
 
-    Raises UsageError for a file URI of another host.
+    Raises UsageError for a file URI of another host, and for a `dbfs:/` path where Databricks mounts nothing.
     """
+    given = spelled_out(given)
     uri = _URI.match(given)
     if uri is None or os.path.lexists(given):
         return given
@@ -221,6 +251,10 @@ def _missing(path: str) -> PathMissingError:
         names = []
     near = nearest(os.path.basename(missing), sorted(names))
     hint = f"did you mean {os.path.join(parent, near)}?" if near else None
+    if not os.path.isabs(path) and os.path.lexists(f"/{path}"):
+        hint = f"did you mean /{path}?"
+    elif missing == VOLUMES:
+        hint = f"volumes of Unity Catalog are at {VOLUMES} on Databricks alone, where Spark's Python runs"
     if hint is None and missing != path.rstrip("/"):
         hint = f"{missing} does not exist either"
     return PathMissingError(f"{path}: no such file or directory", hint=hint)

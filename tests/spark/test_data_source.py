@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 import kafka_forensics as kf
 from kafka_forensics.model.changes import SnapshotsResult
 from kafka_forensics.model.results import ScanResult
-from kafka_forensics.spark.data_source import arrow_schema
+from tests.support.source_facts import as_source
 from tests.support.spark_battery import ELSEWHERE, FACTS, OF_SNAPSHOTS, OF_SNAPSHOTS_ELSEWHERE, answers, digest, snapshots_of
 
 pytestmark = pytest.mark.spark
@@ -38,14 +38,14 @@ def times() -> SnapshotsResult:
 def assert_right(told: dict[str, Any], local: ScanResult, times: SnapshotsResult) -> None:
     """The answers of the battery are those of the local engine."""
     of_times = {fact: times.facts(fact) for fact in {"batches", *told["snapshots"]}}
-    in_spark = {fact: table.cast(arrow_schema(fact, tuple(table.column_names), snapshots=True)) for fact, table in of_times.items()}
+    in_spark = {fact: as_source(table, fact) for fact, table in of_times.items()}
     assert told["snapshots"] == {fact: digest(in_spark[fact]) for fact in told["snapshots"]}
     assert told["snapshots_in_parts"] == told["snapshots"]["batches"]
     newer = of_times["batches"]["snapshot"].to_pylist().count("after")
     columns, counts = told["snapshots_subset"]
     assert (columns, list(map(list, counts))) == (["last_offset", "snapshot"], [["after", newer]])
     tables = {fact: local.facts(fact) for fact in {"batches", *told["digests"]}}
-    wanted = {fact: table.cast(arrow_schema(fact, tuple(table.column_names))) for fact, table in tables.items()}
+    wanted = {fact: as_source(table, fact) for fact, table in tables.items()}
     assert told["digests"] == {fact: digest(wanted[fact]) for fact in told["digests"]}
     assert told["again"] == digest(wanted["batches"])
     topics = wanted["batches"]["topic"].to_pylist()

@@ -15,7 +15,8 @@ from kafka_forensics.facts.splits import decode
 from kafka_forensics.model.schemas import FACTS
 from kafka_forensics.spark import data_source
 from kafka_forensics.spark import data_source as reader
-from kafka_forensics.spark.data_source import FactTask, arrow_schema, chosen_columns, parse_options, spark_schema
+from kafka_forensics.spark.columns import arrow_schema, chosen_columns, spark_schema
+from kafka_forensics.spark.data_source import FactTask, parse_options
 from tests.support.source_facts import read, rows, source
 
 SAMPLES = Path(__file__).resolve().parents[2] / "sample_logs"
@@ -86,6 +87,18 @@ def test_spans_look_into_records_where_that_is_said(given: dict[str, str], deep:
         ({"timestamp_from": "yesterday"}, "which is no time", None),
         ({"on_corrupt": "strikt"}, "on_corrupt is 'strikt'", "did you mean strict?"),
         ({"payloads": "maybe"}, "payloads is 'maybe'", "choose from true, false"),
+        ({"INCLUDEPAYLOADS": "yes"}, "includePayloads is 'yes'", "choose from true, false"),
+        (
+            {"payloads": "true", "includePayloads": "false"},
+            "payloads and includePayloads contradict each other",
+            "give one of them",
+        ),
+        ({"includePayload": "true"}, "there is no option 'includepayload'", "did you mean includePayloads?"),
+        ({"names": "kafk"}, "names is 'kafk', which is none of its values", "did you mean kafka?"),
+        ({"names": "kafka"}, "names=kafka does not apply to the fact batches", "it applies to records"),
+        ({"fact": "records", "columns": "offset,tpic"}, "the fact records has no column 'tpic'", None),
+        ({"fact": "records", "columns": "timestampType"}, "the fact records has no column 'timestampType'", None),
+        ({"columns": "topic,topic"}, "the column topic is asked for twice", None),
         ({"split_bytes": "12"}, "split_bytes is '12'", None),
         ({"paths": "[1]"}, "no JSON list of texts", None),
         ({"path": "  "}, "an empty path", None),
@@ -121,10 +134,12 @@ def test_a_relative_path_is_told_from_where(monkeypatch: pytest.MonkeyPatch, tmp
 @pytest.mark.parametrize("fact", FACTS)
 def test_schemas_are_those_of_the_model(fact: str) -> None:
     declared, made = FACTS[fact].schema, spark_schema(fact)
-    assert made.names == declared.names
+    assert made.names == [*declared.names, *(["timestamp_ms"] if fact == "records" else [])]
     assert all(field.nullable and field.metadata["comment"] for field in made)
     arrow = arrow_schema(fact, tuple(made.names))
-    for field, wider in zip(declared, arrow, strict=True):
+    for field, wider in zip(declared, arrow, strict=fact != "records"):
+        if (fact, field.name) == ("records", "timestamp"):
+            continue
         assert (
             wider.type == pa.int64()
             if field.type == pa.uint32()

@@ -20,7 +20,7 @@ from kafka_forensics.model.schemas import FACTS
 from tests.support.gallery import SECTIONS
 from tests.support.gallery_case import Case
 from tests.support.nightly import named, nightly_but, one_of_each
-from tests.support.source_facts import BY_FILE, read, rows
+from tests.support.source_facts import BY_FILE, as_source, read, rows
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -58,7 +58,7 @@ def assert_equal(paths: list[Path], facts: Iterable[str], expected: FactReader |
     for fact in facts:
         wanted: pa.Table = expected.table(fact) if isinstance(expected, FactReader) else expected.facts(fact)
         table, number = read(paths, fact, **options)
-        assert rows(table) == rows(wanted), fact
+        assert rows(table) == rows(as_source(wanted, fact)), fact
         tasks += number
     return tasks
 

@@ -12,10 +12,11 @@ from kafka_forensics.errors import PathMissingError, UsageError
 from kafka_forensics.facts import spans as facts_spans
 from kafka_forensics.facts import splits as fact_splits
 from kafka_forensics.model.schemas import FACTS
-from kafka_forensics.spark.data_source import arrow_schema, chosen_columns, parse_options, spark_schema
+from kafka_forensics.spark.columns import chosen_columns, spark_schema
+from kafka_forensics.spark.data_source import parse_options
 from tests.support.faults import HEALTHY
 from tests.support.snapshot_trees import Snapshots, cut, expired, grown
-from tests.support.source_facts import BY_FILE, read, rows, source
+from tests.support.source_facts import BY_FILE, as_source, read, rows, source
 
 SMALL = 2048
 """Bytes of a part: a few batches."""
@@ -36,8 +37,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def local(root: Path, fact: str, order: tuple[str, ...] = ()) -> pa.Table:
     """The fact as the local engine gives it, in Spark's types."""
-    table = kf.scan_snapshots(str(root), order=order).facts(fact)
-    return table.cast(arrow_schema(fact, tuple(table.column_names), snapshots=True))
+    return as_source(kf.scan_snapshots(str(root), order=order).facts(fact), fact)
 
 
 @pytest.mark.parametrize("fact", [*FACTS, "changes"])

@@ -2,11 +2,14 @@
 
 import json
 from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Final
 
 import pyarrow as pa
 
-from kafka_forensics.spark.data_source import KafkaLogDataSource, arrow_schema
+from kafka_forensics.spark.columns import arrow_schema
+from kafka_forensics.spark.data_source import KafkaLogDataSource
 
 BY_FILE = ("batches", "records", "spans", "control_records", "index_entries", "epoch_entries", "producer_states", "checkpoints")
 """Facts that are read file by file."""
@@ -19,9 +22,38 @@ def source(paths: Path | Sequence[Path], **options: object) -> KafkaLogDataSourc
     return KafkaLogDataSource({"paths": json.dumps([str(path) for path in several]), **told})
 
 
+DAY: Final = timedelta(days=1)
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+FIRST: Final = datetime.min.replace(tzinfo=UTC) + 2 * DAY
+LAST: Final = datetime.max.replace(microsecond=999_000, tzinfo=UTC) - DAY
+
+
+def time_of(milliseconds: int | None) -> datetime | None:
+    """A time of a record as Spark has it, the slow way."""
+    if milliseconds is None or milliseconds == -1:
+        return None
+    try:
+        time = EPOCH + timedelta(milliseconds=milliseconds)
+    except OverflowError:
+        return None
+    return time if FIRST <= time <= LAST else None
+
+
+def as_source(table: pa.Table, fact: str) -> pa.Table:
+    """The rows of a fact as the data source gives them: with their time as a time, and as it is stored behind all else."""
+    if fact == "records":
+        stored = table.column("timestamp")
+        kind: pa.DataType = pa.timestamp("us", "UTC")
+        times = pa.array([time_of(value) for value in stored.to_pylist()], kind)
+        table = table.set_column(table.column_names.index("timestamp"), "timestamp", times).append_column("timestamp_ms", stored)
+    return table.cast(
+        arrow_schema(fact, tuple(table.column_names), snapshots=table.column_names[0] == "snapshot" or fact == "changes")
+    )
+
+
 def read(paths: Path | Sequence[Path], fact: str, **options: object) -> tuple[pa.Table, int]:
-    """All columns of a fact, in the order of its tasks, and the number of tasks."""
-    made = source(paths, fact=fact, **options)
+    """All columns of a fact, payloads included, in the order of its tasks, and the number of tasks."""
+    made = source(paths, fact=fact, **{"includePayloads": True, **options})
     reader = made.reader(made.schema())
     tasks = reader.partitions()
     schema = arrow_schema(fact, tuple(made.schema().names), snapshots="snapshots" in options)

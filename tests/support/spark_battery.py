@@ -56,7 +56,7 @@ def answers(
             reader = reader.option(name, str(value))
         return reader.load(str(sample))
 
-    tables = {fact: load(fact=fact).toArrow() for fact in facts}
+    tables = {fact: load(fact=fact, includePayloads=True).toArrow() for fact in facts}
     again = load(FACT="batches", topics="orders,payments")
     orders, payments = again.filter("topic = 'orders'"), again.filter("topic = 'payments'")
     parts = load(split_bytes=1 << 20).selectExpr("spark_partition_id() AS task").distinct().count()

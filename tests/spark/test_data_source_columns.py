@@ -1,0 +1,156 @@
+"""Columns of records in the data source: times, payloads, the names of Spark's own source, and no more than is asked for."""
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import SparkSession
+from pyspark.sql.types import LongType, StringType, StructField, StructType, TimestampType
+
+import kafka_forensics as kf
+from kafka_forensics.errors import UsageError
+from kafka_forensics.model.schemas import FACTS
+from kafka_forensics.spark.columns import as_timestamps, as_type_numbers, source_columns, with_text_keys
+from kafka_forensics.spark.data_source import KafkaLogReader, NoStream
+from kafka_forensics.writers.batches import RecordToWrite, fix_crc, write_batch
+from tests.support.source_facts import read, source, time_of
+
+SAMPLE = Path(__file__).resolve().parents[2] / "sample_logs" / "unclean-election"
+OF_SPARK = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers")
+EDGES = (-(1 << 63), (1 << 63) - 1, -1, 0, -2, -62_135_596_800_000, 253_402_300_799_999, 253_402_214_399_999, 253_402_214_400_000)
+
+
+@given(st.lists(st.one_of(st.integers(-(1 << 63), (1 << 63) - 1), st.sampled_from(EDGES))))
+def test_times_are_those_of_the_slow_way(stored: list[int]) -> None:
+    made = as_timestamps(pa.array(stored, pa.int64()))
+    assert made.type == pa.timestamp("us", "UTC")
+    assert made.to_pylist() == list(map(time_of, stored))
+
+
+def test_times_that_are_none_or_out_of_range_are_null() -> None:
+    assert as_timestamps(pa.array([*EDGES, None], pa.int64())).is_null().to_pylist() == [
+        True, True, True, False, False, True, True, False, True, True,
+    ]  # fmt: skip
+
+
+@given(st.lists(st.sampled_from(["CreateTime", "LogAppendTime", "NoTimestampType"])))
+def test_timestamp_types_have_the_numbers_of_kafka(names: list[str]) -> None:
+    numbers = {"CreateTime": 0, "LogAppendTime": 1, "NoTimestampType": -1}
+    assert as_type_numbers(pa.array(names, pa.string())).to_pylist() == [numbers[name] for name in names]
+
+
+HEADER: Any = st.fixed_dictionaries({"key": st.binary(max_size=8), "value": st.none() | st.binary(max_size=8)})
+
+
+@given(st.lists(st.none() | st.lists(HEADER)), st.integers(0, 3))
+def test_keys_of_headers_are_text_whatever_their_bytes_are(headers: list[Any], first: int) -> None:
+    declared = FACTS["records"].schema.field("headers").type
+    made = with_text_keys(pa.array(headers, declared)[first:])
+    wanted = [
+        None if some is None else [{**header, "key": header["key"].decode("utf-8", "replace")} for header in some]
+        for some in headers[first:]
+    ]
+    assert made.to_pylist() == wanted
+
+
+def test_payloads_are_null_unless_they_are_asked_for() -> None:
+    with_payloads, _ = read(SAMPLE, "records")
+    without, _ = read(SAMPLE, "records", includePayloads=False)
+    made = source(SAMPLE, fact="records")
+    reader = made.reader(made.schema())
+    plain = pa.Table.from_batches([batch for task in reader.partitions() for batch in reader.read(task)])
+    payloads = ["key", "value", "headers"]
+    assert with_payloads["value"].null_count < with_payloads.num_rows
+    for table in (without, plain):
+        assert table.drop_columns(payloads).equals(with_payloads.drop_columns(payloads))
+        assert all(table[name].null_count == table.num_rows > 0 for name in payloads)
+
+
+def test_names_of_sparks_own_source_come_first_and_are_of_its_types() -> None:
+    columns = {column.name: column for column in source_columns("records", names="kafka")}
+    assert tuple(columns)[: len(OF_SPARK)] == OF_SPARK
+    facts = {column.name for column in source_columns("records")}
+    assert set(columns) == facts - {"timestamp_type"} | {"timestampType"}
+    made = source(SAMPLE, fact="records", names="KAFKA", includePayloads=True)
+    types = [made.schema()[name].dataType.simpleString() for name in OF_SPARK]
+    headers = "array<struct<key:string,value:binary>>"
+    assert types == ["binary", "binary", "string", "int", "bigint", "timestamp", "int", headers]
+    reader = made.reader(made.schema())
+    table = pa.Table.from_batches([batch for task in reader.partitions() for batch in reader.read(task)])
+    plain = kf.scan(str(SAMPLE)).facts("records")
+    same = ["topic", "partition", "broker", "offset", "key", "value"]
+    assert sorted(map(repr, table.select(same).to_pylist())) == sorted(map(repr, plain.select(same).to_pylist()))
+    numbers = {"CreateTime": 0, "LogAppendTime": 1}
+    assert Counter(table["timestampType"].to_pylist()) == Counter(
+        numbers[str(name)] for name in plain["timestamp_type"].to_pylist()
+    )
+
+
+def test_of_several_snapshots_their_name_comes_first() -> None:
+    names = [column.name for column in source_columns("records", snapshots=True, names="kafka")]
+    assert tuple(names[: 1 + len(OF_SPARK)]) == ("snapshot", *OF_SPARK)
+
+
+def test_columns_that_are_not_asked_for_reach_no_reader() -> None:
+    made = source(SAMPLE, fact="records", columns="timestamp_ms, topic,timestamp")
+    assert made.schema().names == ["timestamp_ms", "topic", "timestamp"]
+    reader = made.reader(made.schema())
+    assert isinstance(reader, KafkaLogReader)
+    assert reader._query.columns == ("timestamp", "topic")
+    batches = [batch for task in reader.partitions() for batch in reader.read(task)]
+    assert {tuple(batch.schema.names) for batch in batches} == {("timestamp_ms", "topic", "timestamp")}
+    of_schema = StructType([StructField("timestamp", TimestampType()), StructField("topic", StringType())])
+    by_schema = source(SAMPLE, fact="records").reader(of_schema)
+    assert isinstance(by_schema, KafkaLogReader)
+    assert by_schema._query.columns == ("timestamp", "topic")
+    with pytest.raises(UsageError, match="the option columns and the schema ask for different columns"):
+        made.reader(of_schema)
+    with pytest.raises(UsageError, match=r"timestamp of the fact records is timestamp, not bigint: timestamp_ms are the milli"):
+        source(SAMPLE, fact="records").reader(StructType([StructField("timestamp", LongType())]))
+
+
+def test_streams_and_writes_are_refused_in_one_sentence() -> None:
+    made = source(SAMPLE)
+    stream = made.streamReader(made.schema())
+    assert isinstance(stream, NoStream)
+    for ask in (stream.initialOffset, stream.latestOffset, lambda: stream.partitions({}, {}), lambda: stream.read(None)):  # type: ignore[arg-type]
+        with pytest.raises(UsageError, match=r"^kafka_log has no readStream, for the log directories .*: use spark\.read$"):
+            ask()
+    for write in (made.writer, made.streamWriter):
+        with pytest.raises(UsageError, match=r"^kafka_log has no write, for evidence is only ever read: "):
+            write(made.schema(), overwrite=True)
+
+
+@pytest.mark.spark
+def test_spark_shows_times_whatever_they_are(spark: SparkSession, tmp_path: Path) -> None:
+    """Those that no TIMESTAMP can be, one that is none, the last one that can be, and a header whose key is no text."""
+    directory = tmp_path / "t-0"
+    directory.mkdir()
+    times = [(1 << 63) - 1, -1, 253_402_214_399_999, 1_795_233_325_689]
+    with_header = [RecordToWrite(None, b"v", [("kXY", None)])]
+    made = b"".join(
+        fix_crc(write_batch(with_header, base_offset=offset, base_timestamp=time).replace(b"kXY", b"k\xff\xfe"))
+        for offset, time in enumerate(times)
+    )
+    (directory / "00000000000000000000.log").write_bytes(made)
+    frame = spark.read.format("kafka_log").options(fact="records", names="kafka", includePayloads="true").load(str(directory))
+    assert frame.dtypes[5:7] == [("timestamp", "timestamp"), ("timestampType", "int")]
+    rows = (
+        frame.select("timestamp_ms", frame.timestamp.cast("string").alias("text"), "timestamp", "headers").sort("offset").collect()
+    )
+    assert [row["timestamp_ms"] for row in rows] == times
+    assert [row["text"] for row in rows] == [None, None, "9999-12-30 23:59:59.999", "2026-11-21 03:55:25.689"]
+    assert [row["timestamp"] is None for row in rows] == [True, True, False, False]
+    assert [header["key"] for row in rows for header in row["headers"]] == ["k\ufffd\ufffd"] * len(times)
+
+
+@pytest.mark.spark
+def test_a_stream_is_refused_in_one_sentence(spark: SparkSession) -> None:
+    query = spark.readStream.format("kafka_log").load(str(SAMPLE)).writeStream.format("memory").queryName("refused").start()
+    with pytest.raises(StreamingQueryException, match="kafka_log has no readStream, for the log directories it reads are copies"):
+        query.processAllAvailable()
