@@ -6,12 +6,16 @@ Bad bytes are facts and never raised past a parser; these are for questions that
     ├── UsageError            the command cannot mean anything: wrong option, output inside an input (exit 2)
     │   └── PathMissingError  an input that does not exist (exit 2)
     ├── SourceError           bytes exist but cannot be read: permission, I/O, unsupported container (exit 3)
+    ├── PassingError          the place that is written to, or another machine, failed as it may not the next time (exit 3)
     └── FormatError           a structure is not what its place promises; carries path and byte position
 """
 
 from collections.abc import Iterable
 from typing import Final
 
+STILL_FAILING: Final = "still failing"
+"""How the reason begins for which a storage service gave nothing, where it may give it the next time."""
+TRY_AGAIN: Final = "try again later: the storage service was too busy, or could not be reached"
 _LONGEST_NAME: Final = 249
 """Characters of a mistyped name that are looked at: those of Kafka's longest topic."""
 
@@ -40,6 +44,17 @@ class SourceError(ForensicsError):
         self.path = path
         self.reason = reason
 
+    @property
+    def hint(self) -> str | None:
+        """The next step, where the reason may pass."""
+        return TRY_AGAIN if may_pass(self.reason) else None
+
+
+class PassingError(ForensicsError):
+    """Something failed for a reason that may pass; `hint` says to try again."""
+
+    hint: Final = TRY_AGAIN
+
 
 class FormatError(ForensicsError):
     """A structure breaks its format at byte `position` of `path` (either may be None where the caller knows better)."""
@@ -51,6 +66,11 @@ class FormatError(ForensicsError):
         self.reason = reason
         self.path = path
         self.position = position
+
+
+def may_pass(reason: str) -> bool:
+    """Whether a reason, or a sentence about it, is of a storage service that may do better the next time."""
+    return STILL_FAILING in reason
 
 
 def nearest(name: str, known: Iterable[str], *, cutoff: float = 0.6) -> str | None:

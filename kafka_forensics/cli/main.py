@@ -10,6 +10,7 @@ import gc
 import os
 import select
 import signal
+import stat
 import sys
 import traceback
 from collections.abc import Callable
@@ -230,7 +231,8 @@ def _status_of(error: BaseException, arguments: list[str], *, debug: bool) -> in
         )
         return EXIT_USAGE
     if isinstance(error, ForensicsError):
-        _tell(f"error: {error}")
+        hint = getattr(error, "hint", None)
+        _tell(f"error: {error}", *([f"hint: {hint}"] if hint else []))
         return EXIT_INCOMPLETE
     if isinstance(error, KeyboardInterrupt | typer.Abort):
         _say("interrupted")
@@ -238,10 +240,23 @@ def _status_of(error: BaseException, arguments: list[str], *, debug: bool) -> in
     if isinstance(error, BrokenPipeError) and _reader_is_gone():
         return EXIT_CLOSED_PIPE
     if isinstance(error, OSError) and error.filename is None and error.errno in _FULL:
-        _tell(f"error: cannot write to standard output: {str(error.strerror).lower()}")
+        _tell(f"error: cannot write to standard output: {_why_not(error)}")
         return EXIT_USAGE
     _tell(f"bug: {type(error).__name__}: {error}" + ("" if debug else "; run again with --debug for the traceback"))
     return EXIT_BUG
+
+
+def _why_not(error: OSError) -> str:
+    """Why nothing could be written to standard output; of a file, on which disk it is, too."""
+    said = str(error.strerror).lower()
+    if not stat.S_ISREG(os.fstat(1).st_mode):
+        return said
+    from kafka_forensics.storage.disks import disk_of
+
+    try:
+        return f"{said}: {disk_of(os.readlink('/proc/self/fd/1'))}"
+    except OSError:
+        return said
 
 
 def _meant(error: BaseException) -> str | None:

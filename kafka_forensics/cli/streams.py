@@ -116,7 +116,9 @@ def open_output(output: Path | None, *, no_color: bool) -> Iterator[Destination]
         with output.open("w", encoding="utf-8", newline="\n") as stream:
             yield destination(stream, no_color=True)
     except OSError as error:
-        raise UsageError(f"cannot write to {output}: {error.strerror}") from error
+        from kafka_forensics.storage.disks import why
+
+        raise UsageError(f"cannot write to {output}: {why(error, str(output))}") from error
 
 
 def check_output(output: Path | None, inputs: list[str]) -> None:

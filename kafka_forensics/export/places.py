@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final, TypeVar
 
-from kafka_forensics.errors import SourceError, UsageError
+from kafka_forensics.errors import STILL_FAILING, ForensicsError, PassingError, SourceError, UsageError, may_pass
 from kafka_forensics.export.target import (
     INCOMPLETE,
     SUCCESS,
@@ -21,6 +21,7 @@ from kafka_forensics.export.target import (
 from kafka_forensics.storage.open import local_path
 from kafka_forensics.storage.remote import (
     NATIVE,
+    Failure,
     RemotePlace,
     RequestFailedError,
     StorageOptions,
@@ -74,6 +75,7 @@ def inputs_named(paths: list[str]) -> list[str]:
 
 
 # An export at a prefix of a storage service. There are no directories and no renaming there: a file is copied to its name.
+# Where UsageError is raised because something cannot be written, it is PassingError if the service may do better the next time.
 #
 # `_UNFINISHED` and `_SUCCESS` mean what they mean in a directory (`target`). What differs: two exports that begin at the same
 # moment may both find the prefix empty (the first that looks again gives way), and a process that has been given up may still
@@ -163,7 +165,7 @@ class RemoteTarget:
 
     def withdraw(self) -> None:
         """Take the prefix back if nothing has been written to it."""
-        with contextlib.suppress(UsageError):
+        with contextlib.suppress(ForensicsError):
             if set(self._names()) <= {UNFINISHED, TEMPORARY}:
                 self.clear()
                 self._remove(f"{self._root}/{UNFINISHED}")
@@ -219,9 +221,9 @@ class RemoteTarget:
             yield HashedFile(stream)
             stream.close()
         except BaseException:
-            with contextlib.suppress(UsageError):
+            with contextlib.suppress(ForensicsError):
                 stream.close()
-            with contextlib.suppress(UsageError):
+            with contextlib.suppress(ForensicsError):
                 self._remove(path)
             raise
 
@@ -229,11 +231,13 @@ class RemoteTarget:
         try:
             return attempt(ask, self._options) if repeats else once(ask, self._options)
         except RequestFailedError as error:
-            raise self._cannot(error.failure.words) from None
+            raise self._cannot(error.failure) from None
 
-    def _cannot(self, words: str) -> UsageError:
+    def _cannot(self, failure: Failure) -> ForensicsError:
+        if failure.kind == "transient":
+            return PassingError(f"cannot write to {self.path}: {STILL_FAILING}; try again later; the service said: {failure.words}")
         return UsageError(
-            f"cannot write to {self.path}: {words}", hint="check the bucket, credentials and rights (docs/storage.md)"
+            f"cannot write to {self.path}: {failure.words}", hint="check the bucket, credentials and rights (docs/storage.md)"
         )
 
 
@@ -242,7 +246,7 @@ ExportPlace = Target | RemoteTarget
 
 
 class _Stream:
-    """A file on its way to a storage service. Whatever its library raises is a UsageError here, and nothing of it is repeated."""
+    """A file on its way to a storage service. What its library raises is one of our errors here, and nothing of it is repeated."""
 
     def __init__(self, target: RemoteTarget, stream: Any) -> None:
         self._target = target
@@ -273,7 +277,8 @@ def _no_source(name: str) -> Iterator[None]:
     try:
         yield
     except SourceError as error:
-        raise UsageError(f"cannot write to {name}: {error.reason}") from error
+        words = f"cannot write to {name}: {error.reason}"
+        raise (PassingError(words) if may_pass(error.reason) else UsageError(words)) from error
 
 
 def _refuse_inside(place: RemotePlace, inputs: list[str]) -> None:

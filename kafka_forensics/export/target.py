@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from kafka_forensics.errors import UsageError
+from kafka_forensics.storage.disks import why
 from kafka_forensics.storage.open import refuse_output_inside
 
 SUCCESS: Final = "_SUCCESS"
@@ -206,7 +207,7 @@ class Target:
             if error.errno == errno.EPIPE:
                 raise
             raise UsageError(
-                f"cannot write to {self.path}: {error.strerror or error}", hint="choose another directory, or make room there"
+                f"cannot write to {self.path}: {why(error, self.path)}", hint="choose another directory, or make room there"
             ) from error
 
 

@@ -16,7 +16,7 @@ from kafka_forensics.compiled.code_cache import keep_in, keep_out_of
 from kafka_forensics.engine.serialization import pack, unpack
 from kafka_forensics.engine.task_values import thin_plans
 from kafka_forensics.engine.work_plan import FILE_COST_BYTES, packed
-from kafka_forensics.errors import PathMissingError, SourceError, UsageError
+from kafka_forensics.errors import PassingError, PathMissingError, SourceError, UsageError
 from kafka_forensics.evidence.inputs import ReplicaPlan, broker_order
 from kafka_forensics.export.datasets import Written, folder_of, name_of, write_part
 from kafka_forensics.export.places import ExportPlace, join_place
@@ -158,7 +158,7 @@ def look(packed: str) -> str | None:
     try:
         with ExportCommon.unpacked(packed).target().temporary_file(f"{uuid.uuid4().hex}.look"):
             return None
-    except UsageError as error:
+    except (UsageError, PassingError) as error:
         return str(error)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.engine.local import Progress, scan_inputs
-from kafka_forensics.errors import SourceError, UsageError
+from kafka_forensics.errors import SourceError, UsageError, may_pass
 from kafka_forensics.evidence.inputs import Inputs, gather
 from kafka_forensics.evidence.options import ScanOptions, listed, nothing_there
 from kafka_forensics.judging.partitions import PartitionResult
@@ -147,6 +147,9 @@ def _chosen(paths: list[str], options: ScanOptions) -> Inputs:
     """The inputs with the replicas of one partition, at least two of them."""
     inputs = gather(paths, options)
     partitions = _partitions(inputs)
+    if len(inputs.replicas) < 2 and inputs.incomplete:
+        gap = next((gap for gap in inputs.incomplete if may_pass(gap.reason)), inputs.incomplete[0])
+        raise SourceError(gap.path, gap.reason)
     if not partitions:
         raise nothing_there(
             _partitions(gather(paths, ScanOptions(broker=options.broker, storage_options=options.storage_options))), options
@@ -154,8 +157,6 @@ def _chosen(paths: list[str], options: ScanOptions) -> Inputs:
     if len(partitions) > 1:
         hint = f"choose with --topic and --partition from {listed(f'{topic}-{number}' for topic, number in partitions)}"
         raise UsageError(f"compare takes one partition, {len(partitions)} are there", hint=hint)
-    if len(inputs.replicas) < 2 and inputs.incomplete:
-        raise SourceError(inputs.incomplete[0].path, inputs.incomplete[0].reason)
     if len(inputs.replicas) < 2:
         (topic, number), broker = partitions[0], inputs.replicas[0].context.broker
         more = "give the log directories of the other brokers too"

@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from kafka_forensics.compiled import worth_compiling
-from kafka_forensics.errors import ForensicsError, UsageError
+from kafka_forensics.errors import ForensicsError, PassingError, UsageError, may_pass
 from kafka_forensics.evidence.inputs import Inputs, gather
 from kafka_forensics.evidence.options import ScanOptions, without_secrets
 from kafka_forensics.export.datasets import Dataset, ExportOrder, export_facts
@@ -101,6 +101,8 @@ def _look_at_target(spark: "SparkSession", shared: ExportCommon) -> None:
 
 def _require_none(problems: "Sequence[str | None]") -> None:
     for problem in problems:
+        if problem is not None and may_pass(problem):
+            raise PassingError(f"a worker of Spark: {problem}")
         raise UsageError(f"a worker of Spark: {problem}", hint=_SHARE)
 
 
@@ -154,7 +156,7 @@ def _lines(shared: str, known: bytes, task: Task, *, strict: bool) -> Iterator[s
     """What a task tells. Where it cannot write, the last attempt tells so, those before it fail."""
     try:
         yield from write_task(shared, known, task, strict=strict)
-    except UsageError as error:
+    except (UsageError, PassingError) as error:
         if strict:
             raise
         yield json.dumps({"problem": str(error)})

@@ -63,8 +63,18 @@ class Request:
     answered: int
 
 
-Fault = Callable[[str, str, int], "int | bytes | None"]
-"""`fault(method, path, number)` of the request with this number: a status to give, bytes of body to send instead, None to pass."""
+Fault = Callable[[str, str, int], "int | bytes | tuple[int, bytes] | None"]
+"""`fault(method, path, number)` of the request with this number: a status to give, a body to send instead, both, None to pass."""
+
+
+def said(code: str, words: str) -> bytes:
+    """The body of an error as S3 gives it."""
+    return f"<?xml version='1.0'?><Error><Code>{code}</Code><Message>{words}</Message><RequestId>1</RequestId></Error>".encode()
+
+
+SLOW_DOWN: Final = 503, said("SlowDown", "Please reduce your request rate.")
+INTERNAL_ERROR: Final = 500, said("InternalError", "We encountered an internal error. Please try again.")
+ACCESS_DENIED: Final = 403, said("AccessDenied", "Access Denied")
 
 
 @dataclass
@@ -100,6 +110,8 @@ def s3_proxy(server: S3Server) -> Iterator[S3Proxy]:
             headers: dict[str, str]
             if isinstance(wrong, int):
                 status, headers, body = wrong, {}, b""
+            elif isinstance(wrong, tuple):
+                status, headers, body = wrong[0], {"Content-Type": "application/xml"}, wrong[1]
             else:
                 status, headers, body = _forwarded(host, self, sent)
                 body = body if wrong is None else wrong

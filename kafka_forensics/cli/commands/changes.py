@@ -108,7 +108,7 @@ def _run_on_spark(
 
 def _say_summary(result: "SnapshotsResult", screen: Destination, *, quiet: bool) -> None:
     from kafka_forensics.cli.outputs.changes import summary_lines
-    from kafka_forensics.cli.outputs.words import link_hint
+    from kafka_forensics.cli.outputs.words import gap_hints
     from kafka_forensics.cli.streams import printable, say
     from kafka_forensics.export.changes_document import incomplete_rows
 
@@ -117,5 +117,5 @@ def _say_summary(result: "SnapshotsResult", screen: Destination, *, quiet: bool)
     for name, gap in incomplete_rows(result):
         where = "" if name is None else f"snapshot {printable(name)}: "
         lines.append(f"incomplete: {where}{printable(gap.path)}: {printable(gap.reason)}")
-    lines += link_hint(gap for _, gap in incomplete_rows(result))
+    lines += gap_hints(gap for _, gap in incomplete_rows(result))
     say(screen, lines)

@@ -18,6 +18,7 @@ from kafka_forensics.cli.outputs.rows import write_items, write_rows
 from kafka_forensics.cli.streams import check_output, chosen_format, destination, open_output
 from kafka_forensics.errors import UsageError
 from kafka_forensics.model.json_objects import Json, attributes, object_of
+from kafka_forensics.storage.disks import why
 
 if TYPE_CHECKING:
     from kafka_forensics.cli.streams import Destination
@@ -143,7 +144,7 @@ def _draw(history: "History", title: str, path: Path) -> None:
     try:
         path.write_text(svg(history, title), encoding="utf-8", newline="\n")
     except OSError as error:
-        raise UsageError(f"cannot write to {path}: {error.strerror}") from error
+        raise UsageError(f"cannot write to {path}: {why(error, str(path))}") from error
 
 
 def _refuse_what_is_there(output: Path) -> None:
@@ -174,7 +175,7 @@ def _write_tree(history: "History", name: str, output: Path) -> list[Path]:
         text = json.dumps(truth(history, name), indent=1, ensure_ascii=True) + "\n"
         (output / TRUTH).write_text(text, encoding="ascii", newline="\n")
     except OSError as error:
-        raise UsageError(f"cannot write to {output}: {error.strerror}") from error
+        raise UsageError(f"cannot write to {output}: {why(error, str(output))}") from error
     return paths
 
 

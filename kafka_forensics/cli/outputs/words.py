@@ -7,6 +7,7 @@ from typing import Final
 
 from kafka_forensics.cli.progress import size
 from kafka_forensics.cli.streams import printable
+from kafka_forensics.errors import TRY_AGAIN, may_pass
 from kafka_forensics.export.json_document import severity_counts
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
 from kafka_forensics.model.findings import Finding, Place, Severity
@@ -254,20 +255,22 @@ def nothing_found(result: ScanResult) -> str:
 
 
 def incomplete_lines(result: ScanResult) -> list[str]:
-    """A line for each input that could not be read, and what to do about links that lead out."""
+    """A line for each input that could not be read, and what to do about them, where something can be done."""
     return gap_lines(result.incomplete)
 
 
 def gap_lines(gaps: Iterable[Incomplete]) -> list[str]:
-    """A line for each of `gaps`, and what to do about links that lead out."""
+    """A line for each of `gaps`, and what to do about them, where something can be done."""
     incompletes = [*gaps]
     rows = dict.fromkeys(f"incomplete: {printable(gap.path)}: {printable(gap.reason)}" for gap in incompletes)
-    return [*rows, *link_hint(incompletes)]
+    return [*rows, *gap_hints(incompletes)]
 
 
-def link_hint(gaps: Iterable[Incomplete]) -> list[str]:
-    """What to do about links that lead out of what was given; nothing where there are none."""
-    return ["hint: give what links lead to as paths, too"] if any(gap.reason.endswith(OUTSIDE) for gap in gaps) else []
+def gap_hints(gaps: Iterable[Incomplete]) -> list[str]:
+    """What to do about links that lead out of what was given, and about a storage service that failed; nothing without either."""
+    reasons = [gap.reason for gap in gaps]
+    hints = ["hint: give what links lead to as paths, too"] if any(reason.endswith(OUTSIDE) for reason in reasons) else []
+    return [*hints, f"hint: {TRY_AGAIN}"] if any(map(may_pass, reasons)) else hints
 
 
 def is_harmless(findings: Iterable[Finding]) -> bool:

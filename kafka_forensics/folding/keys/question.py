@@ -29,6 +29,7 @@ from kafka_forensics.evidence.inputs import ReplicaPlan
 from kafka_forensics.model.batches import Damage
 from kafka_forensics.model.constants import INT64_MAX
 from kafka_forensics.model.results import Incomplete
+from kafka_forensics.storage.disks import why
 
 # What reading the keys of a replica gives beside rows, for any part of its log; parts in file order merge to the whole.
 
@@ -304,6 +305,7 @@ class KeyRuns:
         self._buffer: Rows = np.empty((capacity, ROW_WIDTH), np.int64)
         self._used = 0
         self._file: IO[bytes] | None = None
+        self._folder = ""
         self._runs: list[tuple[int, int]] = []
         """Byte range of each run in the file."""
 
@@ -339,12 +341,14 @@ class KeyRuns:
         self._used = 0
         try:
             if self._file is None:
-                self._file = tempfile.TemporaryFile(dir=self._directory())  # noqa: SIM115 - open until our own context ends
+                self._folder = self._directory()
+                self._file = tempfile.TemporaryFile(dir=self._folder)  # noqa: SIM115 - open until our own context ends
             start = self._runs[-1][1] if self._runs else 0
             self._file.write(rows.tobytes())
             self._file.flush()
         except OSError as error:
-            raise SourceError("", f"no room for a temporary file: {error.strerror}") from error
+            where = f" in {self._folder} (TMPDIR names another)" if self._folder else ""
+            raise SourceError("", f"no room for a temporary file{where}: {why(error, self._folder)}") from error
         self._runs.append((start, start + len(rows) * _ROW_BYTES))
 
     def _directory(self) -> str:

@@ -1,6 +1,6 @@
 """Files behind a storage service: S3, GCS, Azure, HDFS and whatever fsspec knows, read in ranges."""
 
-from kafka_forensics.storage.remote.errors import RequestFailedError, attempt, once
+from kafka_forensics.storage.remote.errors import Failure, RequestFailedError, attempt, once
 from kafka_forensics.storage.remote.open import expand, open_filesystem, open_remote
 from kafka_forensics.storage.remote.options import Given, StorageOptions, option_pair, storage_options
 from kafka_forensics.storage.remote.source import RemoteSource, children
@@ -8,6 +8,7 @@ from kafka_forensics.storage.remote.uris import NATIVE, RemotePlace, apart, remo
 
 __all__ = [
     "NATIVE",
+    "Failure",
     "Given",
     "RemotePlace",
     "RemoteSource",

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Self, TypeVar
 
-from kafka_forensics.errors import SourceError
+from kafka_forensics.errors import STILL_FAILING, SourceError
+from kafka_forensics.storage.disks import FULL
 from kafka_forensics.storage.remote.options import StorageOptions
 
 Answer = TypeVar("Answer")
@@ -107,7 +108,7 @@ def source_error(path: str, failure: Failure) -> SourceError:
         )
     if failure.kind == "transient":
         return SourceError(
-            path, f"still failing after {len(PAUSES) + 1} attempts; scan again later; the service said: {failure.words}"
+            path, f"{STILL_FAILING} after {len(PAUSES) + 1} attempts; try again later; the service said: {failure.words}"
         )
     return SourceError(path, failure.words)
 
@@ -119,6 +120,7 @@ def _judged(error: Exception, options: StorageOptions) -> Failure:
         return Failure("missing", text)
     if isinstance(error, PermissionError) or _FORBIDDEN.search(text) or status in {401, 403}:
         return Failure("forbidden", text)
-    if _FINAL.search(text) or isinstance(error, ImportError | ValueError | RuntimeError | IsADirectoryError):
+    does_not_pass = isinstance(error, ImportError | ValueError | RuntimeError | IsADirectoryError)
+    if does_not_pass or _FINAL.search(text) or getattr(error, "errno", None) in FULL:
         return Failure("final", text)
     return Failure("transient", text)

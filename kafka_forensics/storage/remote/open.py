@@ -1,6 +1,7 @@
 """From a URI to a source: what it names, what its pattern matches, and the nearest name where there is nothing."""
 
 import os
+import re
 from fnmatch import fnmatchcase
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
@@ -8,7 +9,7 @@ from urllib.parse import urlsplit
 
 from kafka_forensics.errors import PathMissingError, SourceError, UsageError, nearest
 from kafka_forensics.model.json_objects import Json
-from kafka_forensics.storage.remote.errors import PAUSES
+from kafka_forensics.storage.remote.errors import PAUSES, Failure, RequestFailedError, attempt, source_error
 from kafka_forensics.storage.remote.options import StorageOptions
 from kafka_forensics.storage.remote.source import LISTED_AHEAD, RemoteSource
 from kafka_forensics.storage.remote.uris import NATIVE, RemotePlace, remote_place
@@ -114,6 +115,7 @@ REQUEST_SECONDS: Final = 30.0
 """Without a byte; the request is then asked again."""
 _GCS_SECONDS: Final = 10.0
 """How long Google's client repeats a request of an upload."""
+_NAME_NODE: Final = re.compile(r"HDFS connection failed|refused|timed? ?out|SafeMode|Standby", re.IGNORECASE)
 _AZURE: Final = ("account_name", "account_key", "sas_token", "tenant_id", "client_id", "client_secret")
 _AZURE_ENVIRONMENT: Final = {
     "account_name": ("AZURE_STORAGE_ACCOUNT_NAME", "AZURE_STORAGE_ACCOUNT"),
@@ -129,15 +131,27 @@ def open_filesystem(place: RemotePlace, options: StorageOptions, *, uploads: boo
     for again. Raises UsageError for a scheme or an option that nothing here knows, SourceError where a back end does not come up.
     """
     openers = {"s3": _s3, "gs": _gs, "abfs": _abfs, "hdfs": _hdfs}
+
+    def opened() -> "tuple[FileSystem, str]":
+        try:
+            return openers.get(place.scheme, _fsspec)(place, options, uploads)
+        except ValueError as error:
+            said = options.hide(str(error)).partition("\n")[0]
+            raise UsageError(f"{place.name}: these storage options do not go together: {said}", hint="docs/storage.md") from None
+
     try:
-        return openers.get(place.scheme, _fsspec)(place, options, uploads)
-    except ValueError as error:
-        said = options.hide(str(error)).partition("\n")[0]
-        raise UsageError(f"{place.name}: these storage options do not go together: {said}", hint="docs/storage.md") from None
-    except (OSError, RuntimeError) as error:
-        reason = options.hide(str(error)).partition("\n")[0]
-        how = "; it needs Java, HADOOP_HOME and CLASSPATH (docs/storage.md)" if place.scheme == "hdfs" else ""
-        raise SourceError(place.name, f"{place.scheme}:// does not come up: {reason}{how}") from None
+        return attempt(opened, options, _of_java if place.scheme == "hdfs" else None)
+    except RequestFailedError as error:
+        failure = error.failure
+    if failure.kind in {"transient", "forbidden"}:
+        raise source_error(place.name, failure)
+    how = "; it needs Java, HADOOP_HOME and CLASSPATH (docs/storage.md)" if place.scheme == "hdfs" else ""
+    raise SourceError(place.name, f"{place.scheme}:// does not come up: {failure.words}{how}")
+
+
+def _of_java(failure: Failure) -> Failure | None:
+    """What keeps Java from being found does not pass; a name node that does not answer may."""
+    return None if _NAME_NODE.search(failure.words) else Failure("final", failure.words)
 
 
 def _s3(place: RemotePlace, options: StorageOptions, uploads: bool) -> "tuple[FileSystem, str]":

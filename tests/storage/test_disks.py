@@ -1,0 +1,84 @@
+"""Which disk is full, wherever something is written: the output, standard output, temporary files."""
+
+import errno
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from kafka_forensics.cli.main import outcome
+from kafka_forensics.errors import SourceError
+from kafka_forensics.folding.keys import question
+from kafka_forensics.storage import disks
+from kafka_forensics.storage.disks import disk_of, why
+
+ROOT = Path(__file__).resolve().parents[2]
+SAMPLE = str(ROOT / "sample_logs" / "unclean-election")
+NO_SPACE = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def mounted(monkeypatch: pytest.MonkeyPatch, *places: Path) -> None:
+    """Let disks be mounted at these places, beside the root."""
+    monkeypatch.setattr(disks.os.path, "ismount", lambda path: path in {"/", *map(str, places)})
+
+
+def test_the_disk_is_named_by_its_mount(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    mounted(monkeypatch, tmp_path)
+    (tmp_path / "link").symlink_to("/")
+    assert disk_of(str(tmp_path / "not" / "there" / "yet")) == f"the disk mounted at {tmp_path}"
+    assert disk_of(str(tmp_path / "link")) == "the disk mounted at /"
+    assert why(NO_SPACE, str(tmp_path / "x")) == f"No space left on device: the disk mounted at {tmp_path} is full"
+    assert why(PermissionError(errno.EACCES, "Permission denied"), str(tmp_path)) == "Permission denied"
+
+
+def test_an_export_to_a_full_disk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    mounted(monkeypatch, tmp_path)
+
+    def full(_: int) -> None:
+        raise NO_SPACE
+
+    monkeypatch.setattr("kafka_forensics.export.target.os.fsync", full)
+    assert outcome(["export", SAMPLE, "--output", str(tmp_path / "out"), "-q"]) == 2
+    said = capsys.readouterr().err
+    assert f"cannot write to {tmp_path}/out: No space left on device: the disk mounted at {tmp_path} is full\n" in said
+    assert "make room there" in said
+
+
+def test_an_answer_in_a_file_on_a_full_disk(capsys: pytest.CaptureFixture[str]) -> None:
+    assert outcome(["scan", SAMPLE, "-q", "--format", "json", "--output", "/dev/full"]) == 2
+    said = capsys.readouterr().err
+    assert "error: cannot write to /dev/full: No space left on device: the disk mounted at " in said
+
+
+def test_standard_output_in_a_file_on_a_full_disk(tmp_path: Path) -> None:
+    """A file may not grow beyond what is allowed, which is told as a full disk is."""
+    script = (
+        "import resource, signal, sys; signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))\n"
+        f"from kafka_forensics.cli.main import outcome; sys.exit(outcome(['scan', {SAMPLE!r}, '-q', '--format', 'json']))"
+    )
+    with (tmp_path / "out.json").open("wb") as out:
+        done = subprocess.run(
+            [sys.executable, "-c", script], cwd=ROOT, stdout=out, stderr=subprocess.PIPE, text=True, timeout=60, check=False
+        )
+    mount = disk_of(str(tmp_path))
+    assert done.stderr.splitlines()[-1] == f"error: cannot write to standard output: file too large: {mount}"
+    assert done.returncode == 2
+
+
+def test_temporary_files_on_a_full_disk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    mounted(monkeypatch, tmp_path)
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+
+    def full(**_: object) -> None:
+        raise NO_SPACE
+
+    monkeypatch.setattr(question.tempfile, "TemporaryFile", full)
+    rows = np.arange(64 * question.ROW_WIDTH, dtype=np.int64).reshape(-1, question.ROW_WIDTH)
+    wanted = f": no room for a temporary file in {tmp_path} (TMPDIR names another): No space left on device: the disk mounted at"
+    with question.KeyRuns(capacity=16) as sorted_rows, pytest.raises(SourceError) as caught:
+        sorted_rows.add(rows)
+    assert str(caught.value).startswith(wanted)
