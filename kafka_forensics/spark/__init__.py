@@ -6,28 +6,32 @@
 options. Importing this package does not import pyspark.
 """
 
+import logging
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     from kafka_forensics.model.changes import SnapshotsResult
     from kafka_forensics.spark.export_job import Exported
     from kafka_forensics.spark.job import SparkScanResult
 
-__all__ = ["default_builder", "export", "register", "scan", "scan_snapshots", "session"]
+__all__ = ["default_builder", "export", "read_export", "register", "scan", "scan_snapshots", "session"]
 
 
 def register(spark: "SparkSession") -> None:
     """Make the data source `kafka_log` known to a session, Classic or Connect; doing so again changes nothing.
 
-    Raises UsageError if pyspark is not installed or too old.
+    A client that is newer than its Connect server is warned: rows may be read, and scans fail. Raises UsageError if pyspark is not
+    installed or too old.
     """
-    from kafka_forensics.spark.sessions import require_pyspark
+    from kafka_forensics.spark.sessions import newer_than_server, require_pyspark
 
     require_pyspark()
+    if (sentence := newer_than_server(spark)) is not None:
+        logging.getLogger(__name__).warning("%s", sentence)
     from kafka_forensics.spark.data_source import KafkaLogDataSource
 
     spark.dataSource.register(KafkaLogDataSource)
@@ -160,6 +164,23 @@ def export(
     )
     given = [paths] if isinstance(paths, str) else paths
     return export_paths(spark, given, output, facts, options, payloads=payloads, allow_incomplete=allow_incomplete)
+
+
+def read_export(spark: "SparkSession", output: str, fact: str) -> "DataFrame":
+    """A fact of an export at `output`, a path or URI as Spark has them, with the columns and types that are declared for it.
+
+    Spark itself guesses the types of `topic` and `broker` from the names of directories: broker 1 is a number then, and a topic
+    called 2024-01-01 a date. Raises UsageError if there is no such fact.
+    """
+    from kafka_forensics.model.schemas import fact_named
+    from kafka_forensics.spark.sessions import require_pyspark
+
+    require_pyspark()
+    from kafka_forensics.spark.columns import declared_columns, struct_of
+
+    columns = declared_columns(fact_named(fact).schema)
+    frame = spark.read.schema(struct_of(columns)).parquet(f"{output.rstrip('/')}/{fact}")
+    return frame.select([column.name for column in columns])
 
 
 def default_builder(master: str = "local[*]") -> "SparkSession.Builder":

@@ -19,7 +19,7 @@ from kafka_forensics.engine.serialization import pack, unpack
 from kafka_forensics.engine.task_values import Common, Slice, SliceAnswer, StretchRow, WitnessAnswer, notice, slices, surroundings
 from kafka_forensics.engine.tasks import fold, judge, tell_witnesses
 from kafka_forensics.engine.work_plan import fold_works, witness_work
-from kafka_forensics.errors import ForensicsError, UsageError
+from kafka_forensics.errors import ForensicsError, PassingError, UsageError, may_pass
 from kafka_forensics.evidence.inputs import Inputs, gather
 from kafka_forensics.evidence.options import ScanOptions, without_secrets
 from kafka_forensics.export.views import ScanViews, words
@@ -41,6 +41,7 @@ from kafka_forensics.questions.changes import (
     judge_changes,
 )
 from kafka_forensics.spark.keys import Batches, attempts_of, is_strict, small_table
+from kafka_forensics.spark.sessions import require_server_of_client
 from kafka_forensics.storage.open import address_of, open_address
 from kafka_forensics.storage.source import LostSource
 from kafka_forensics.version import __version__
@@ -306,6 +307,7 @@ def stretch_rows(batches: Batches) -> Iterator[StretchRow]:
 
 def probe(spark: "SparkSession", inputs: Inputs, options: ScanOptions) -> None:
     """Ask one task whether workers can do the work. Raises UsageError that says what is missing there."""
+    require_server_of_client(spark)
     there = [source for source in inputs.sources if not isinstance(source, LostSource)]
     columns = {"name": [source.name for source in there], "place": [address_of(source) for source in there]}
     places = small_table(spark, columns, "name string, place string").coalesce(1)
@@ -317,6 +319,8 @@ def probe(spark: "SparkSession", inputs: Inputs, options: ScanOptions) -> None:
             raise
         raise UsageError(f"Spark's workers {reason}", hint=_INSTALL) from error
     for problem in map(str, problems.column("problem").to_pylist()):
+        if may_pass(problem):
+            raise PassingError(problem)
         other = problem.startswith(_OTHER_VERSION)
         raise UsageError(problem, hint=_INSTALL if other else _SHARE)
 
@@ -476,6 +480,7 @@ def scanned(spark: "SparkSession", paths: list[str], options: ScanOptions, input
         "brokers": options.broker,
     }
     known = {name: value for name, value in selection.items() if value is not None}
+    known["payloads"] = "true"  # as `facts` gives them
     known["deep"] = str(plain.totals.records_decoded).lower()  # as it was, where the size of the input decided
     known |= {"live": "true"} if options.live else {}
     known |= {} if options.copied is None else {"copied": options.copied.value}

@@ -148,6 +148,8 @@ _MASTERS: Final = "local, local[4], local[*], spark://host:port, yarn and k8s://
 _CAUSE: Final = re.compile(
     r"^[\s:]*(?:Caused by: |Exception in thread \"[^\"]*\" )?((?:[\w$]+\.)*[\w$]*(?:Exception|Error)\b.*)$", re.MULTILINE
 )
+_NO_SPACE: Final = "No space left on device"
+_WORKER: Final = re.compile(r"\(TID \d+\) \(([^\s()]+) executor")
 _JAVA_ENDED: Final = "[JAVA_GATEWAY_EXITED]"
 _ANSWER_SECONDS: Final = 10.0
 """How long a connection may take to come about."""
@@ -172,9 +174,32 @@ def require_pyspark() -> None:
         import pyspark
     except ImportError as error:
         raise UsageError("pyspark is not installed", hint=_INSTALL) from error
-    parts = str(pyspark.__version__).split(".")[:2]
-    if tuple(int(part) for part in parts if part.isdigit()) < OLDEST:
+    if _release(str(pyspark.__version__)) < OLDEST:
         raise UsageError(f"pyspark {pyspark.__version__} is too old: Python data sources need 4.0 or newer", hint=_INSTALL)
+
+
+def require_server_of_client(spark: "SparkSession") -> None:
+    """Raise UsageError where the client of a Connect server is newer than the server: it asks for what that does not have."""
+    if (sentence := newer_than_server(spark)) is not None:
+        server = str(spark.version)
+        raise UsageError(sentence, hint=f"pip install 'pyspark=={server}' here, or run a newer Spark there")
+
+
+def newer_than_server(spark: "SparkSession") -> str | None:
+    """A sentence with both versions where the client of a Connect server is of a newer release than the server; else None."""
+    import pyspark
+
+    if not type(spark).__module__.startswith("pyspark.sql.connect"):
+        return None
+    client, server = str(pyspark.__version__), str(spark.version)
+    if _release(client) <= _release(server):
+        return None
+    return f"this client is of Spark {client}, and the Connect server of Spark {server}: a client must not be the newer one"
+
+
+def _release(version: str) -> tuple[int, ...]:
+    """The first two numbers of a version."""
+    return tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
 
 
 def require_java() -> None:
@@ -213,13 +238,22 @@ def failures_told(starting: str | None = None, java: JavaWords | None = None) ->
     except tuple(kinds) as error:
         reason = root_cause(str(error))
         if starting is None:
-            raise ForensicsError(f"Spark did not finish: {reason}") from error
+            raise ForensicsError(f"Spark did not finish: {reason}{_full_disk(str(error))}") from error
         if java is not None and _JAVA_ENDED in reason and (said := java.reason()) is not None:
             reason = f"Java ended and said: {said}"
         reason = reason.replace(starting, shown(starting))
         raise UsageError(
             f"Spark does not start at {shown(starting)}: {reason}", hint="`kafka-forensics doctor` checks Java and Spark"
         ) from error
+
+
+def _full_disk(text: str) -> str:
+    """Which disk is full, if that is what Spark tells: that of its own local directories; ours are told with their paths."""
+    if _NO_SPACE not in text:
+        return ""
+    worker = _WORKER.search(text)
+    where = "on the driver or a worker" if worker is None else f"on the worker {worker[1]}"
+    return f"; the disk of Spark's local directories is full {where} (spark.local.dir or SPARK_LOCAL_DIRS, /tmp unless set)"
 
 
 def root_cause(text: str) -> str:

@@ -105,11 +105,30 @@ def test_a_throttled_store_is_3_and_try_again(
     told = said(capsys)
     assert "still failing after 4 attempts; try again later; the service said: " in told
     assert told.endswith(TRY_AGAIN)
+    if moment == "small files":  # below
+        return
     store.fault = failing(ACCESS_DENIED, LISTING[moment])
     again = [f"{part}-2" if part == str(tmp_path / "out") else part for part in output]
     assert outcome([*COMMANDS[command], *again]) == 3
     told = said(capsys)
     assert "access denied: check credentials and rights" in told
+    assert "try again" not in told
+
+
+def test_a_refusal_that_does_not_fit_where_a_small_object_shall_be(store: S3Proxy, capsys: pytest.CaptureFixture[str]) -> None:
+    """Rights that end between the opening of an object and its reading: all that is said of them is more than the object has."""
+    refused: set[str] = set()
+
+    def fault(method: str, path: str, _: int) -> tuple[int, bytes] | None:
+        if LISTING["small files"](method, path):
+            refused.add(path)
+        return ACCESS_DENIED if path in refused else None
+
+    store.fault = fault
+    assert outcome(COMMANDS["dump"]) == 3
+    told = said(capsys)
+    assert refused
+    assert told.count("access denied: check credentials and rights") == told.count("incomplete: ") > 0
     assert "try again" not in told
 
 

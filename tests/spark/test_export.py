@@ -16,7 +16,7 @@ from kafka_forensics.export.tasks import ExportCommon
 from kafka_forensics.facts.facts import FactReader
 from kafka_forensics.model.results import ScanResult
 from kafka_forensics.model.schemas import FACTS
-from kafka_forensics.spark import export, export_job, job
+from kafka_forensics.spark import export, export_job, job, read_export
 from tests.support import exports
 from tests.support.exports import SAMPLES, manifest, read_back, rows
 from tests.support.parquet_readers import READERS, plain
@@ -104,6 +104,21 @@ def test_spark_reads_the_facts_of_the_scan(spark: SparkSession, exported: Path, 
     assert set(frame.columns) == set(FACTS[fact].schema.names)
     wanted = [f"CAST({name} AS STRING) AS {name}" if name in ("topic", "broker") else name for name in FACTS[fact].schema.names]
     assert rows(frame.selectExpr(*wanted).toArrow().cast(plain(fact))) == rows(result.facts(fact))
+
+
+def test_what_names_of_directories_look_like_is_no_matter(spark: SparkSession, tmp_path: Path) -> None:
+    sample = tmp_path / "copies" / "007"
+    shutil.copytree(SAMPLES / "unclean-election" / "broker-1" / "orders-0", sample / "2024-01-01-0")
+    assert exports.export(tmp_path / "out", f"007={sample}", "--fact", "records", "--fact", "findings") == 0
+    guessed = spark.read.parquet(str(tmp_path / "out" / "records"))
+    assert {name: kind for name, kind in guessed.dtypes if name in ("topic", "broker")} == {"topic": "date", "broker": "int"}
+    frame = read_export(spark, f"{tmp_path}/out/", "records")
+    assert frame.columns == FACTS["records"].schema.names
+    assert frame.dtypes[:3] == [("topic", "string"), ("partition", "int"), ("broker", "string")]
+    wanted = kf.scan(f"007={sample}").facts("records").drop_columns(["key", "value", "headers"])
+    assert rows(frame.drop("key", "value", "headers").toArrow()) == rows(wanted)
+    assert frame.select("topic", "broker").distinct().collect() == [("2024-01-01", "7")]
+    assert read_export(spark, str(tmp_path / "out"), "findings").count() == len(kf.scan(f"007={sample}").findings)
 
 
 def test_only_what_is_asked_for(spark: SparkSession, tmp_path: Path) -> None:

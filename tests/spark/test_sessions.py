@@ -6,14 +6,18 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from py4j.protocol import Py4JError
 
 from kafka_forensics.cli.main import outcome
 from kafka_forensics.errors import ForensicsError, UsageError
+from kafka_forensics.evidence.inputs import Inputs
+from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.spark import default_builder, session, sessions
-from kafka_forensics.spark.sessions import failures_told, shown
+from kafka_forensics.spark.job import probe
+from kafka_forensics.spark.sessions import failures_told, newer_than_server, require_server_of_client, shown
 
 pytestmark = pytest.mark.spark
 
@@ -111,3 +115,42 @@ def test_failures_are_told_by_their_cause() -> None:
         failures_told("sc://h:1/;token=SECRET"),
     ):
         raise Py4JError("x sc://h:1/;token=SECRET")
+
+
+class ConnectSession:
+    """A session of a Connect server, as far as its version is asked for."""
+
+    def __init__(self, version: str) -> None:
+        self.version = version
+
+
+ConnectSession.__module__ = "pyspark.sql.connect.session"
+
+
+VERSIONS = [("4.0.1", True), ("4.2.9", True), ("4.3.0", False), ("4.3.7", False), ("4.10.0", False)]
+
+
+@pytest.mark.parametrize(("server", "is_older"), VERSIONS)
+def test_a_client_newer_than_its_server_is_told_both_versions(server: str, is_older: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A real 4.3.0 client of a 4.0.1 server reads rows of the data source, and its scans fail for a setting that server lacks."""
+    monkeypatch.setattr("pyspark.__version__", "4.3.0")
+    spark: Any = ConnectSession(server)
+    sentence = f"this client is of Spark 4.3.0, and the Connect server of Spark {server}: a client must not be the newer one"
+    assert newer_than_server(spark) == (sentence if is_older else None)
+    if not is_older:
+        require_server_of_client(spark)
+        return
+    with pytest.raises(UsageError) as caught:
+        probe(spark, Inputs(), ScanOptions())
+    assert (str(caught.value), caught.value.hint) == (sentence, f"pip install 'pyspark=={server}' here, or run a newer Spark there")
+
+
+def test_a_full_disk_of_spark_is_told_with_the_worker_it_is_on() -> None:
+    lost = "Lost task 0.3 in stage 1.0 (TID 7) (host-3 executor 1): java.io.IOException: No space left on device\n\tat x"
+    plain = "java.io.IOException: No space left on device"
+    for text, where in ((lost, "on the worker host-3"), (plain, "on the driver or a worker")):
+        with pytest.raises(ForensicsError) as caught, failures_told():
+            raise Py4JError(text)
+        assert str(caught.value).endswith(
+            f"; the disk of Spark's local directories is full {where} (spark.local.dir or SPARK_LOCAL_DIRS, /tmp unless set)"
+        )

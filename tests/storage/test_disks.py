@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from kafka_forensics.analysis.compaction import ROW_WIDTH
 from kafka_forensics.cli.main import outcome
 from kafka_forensics.errors import SourceError
-from kafka_forensics.folding.keys import question
-from kafka_forensics.storage import disks
+from kafka_forensics.folding.keys.question import KeyRuns
 from kafka_forensics.storage.disks import disk_of, why
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -22,7 +22,7 @@ NO_SPACE = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 def mounted(monkeypatch: pytest.MonkeyPatch, *places: Path) -> None:
     """Let disks be mounted at these places, beside the root."""
-    monkeypatch.setattr(disks.os.path, "ismount", lambda path: path in {"/", *map(str, places)})
+    monkeypatch.setattr("kafka_forensics.storage.disks.os.path.ismount", lambda path: path in {"/", *map(str, places)})
 
 
 def test_the_disk_is_named_by_its_mount(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -76,9 +76,9 @@ def test_temporary_files_on_a_full_disk(monkeypatch: pytest.MonkeyPatch, tmp_pat
     def full(**_: object) -> None:
         raise NO_SPACE
 
-    monkeypatch.setattr(question.tempfile, "TemporaryFile", full)
-    rows = np.arange(64 * question.ROW_WIDTH, dtype=np.int64).reshape(-1, question.ROW_WIDTH)
+    monkeypatch.setattr("kafka_forensics.folding.keys.question.tempfile.TemporaryFile", full)
+    rows = np.arange(64 * ROW_WIDTH, dtype=np.int64).reshape(-1, ROW_WIDTH)
     wanted = f": no room for a temporary file in {tmp_path} (TMPDIR names another): No space left on device: the disk mounted at"
-    with question.KeyRuns(capacity=16) as sorted_rows, pytest.raises(SourceError) as caught:
+    with KeyRuns(capacity=16) as sorted_rows, pytest.raises(SourceError) as caught:
         sorted_rows.add(rows)
     assert str(caught.value).startswith(wanted)

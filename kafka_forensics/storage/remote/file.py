@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from kafka_forensics.errors import SourceError
-from kafka_forensics.storage.remote.errors import Failure, RequestFailedError, attempt, source_error
+from kafka_forensics.storage.remote.errors import Failure, RequestFailedError, attempt, once, source_error
 from kafka_forensics.storage.remote.options import StorageOptions
 
 if TYPE_CHECKING:
@@ -273,11 +273,14 @@ class ObjectReader:
         return data
 
     def _look(self, failure: Failure) -> Failure | None:
-        """What a failure really is: an object that is gone or shorter does not come back by asking again."""
+        """What a failure really is: an object that is gone or shorter does not come back by asking again, nor do rights.
+
+        The words of a refusal do not fit where a small object shall be, and then S3's client tells of its connection instead.
+        """
         try:
-            info = self._filesystem.get_file_info(self._full)
-        except OSError:
-            return None
+            info = once(lambda: self._filesystem.get_file_info(self._full), self._options)
+        except RequestFailedError as error:
+            return error.failure if error.failure.kind == "forbidden" else None
         if not info.is_file:
             return Failure("missing", failure.words)
         if info.size is not None and info.size < self.size_in_bytes:
