@@ -14,7 +14,8 @@ schema and file (`kf.schema_version`); columns are only added while the first nu
 
 - Names are Kafka's. `last_offset` is inclusive; ends, high watermarks and whatever is called `end` are exclusive. What commands
   say to people, in sentences and tables, names the first and the last of a range: offsets 300 to 369 are [300, 370).
-- Times are milliseconds since 1970 as the evidence has them; nothing is derived from them.
+- Times are milliseconds since 1970 as the evidence has them; nothing is derived from them. Spark's data source gives that of
+  `records` as a `TIMESTAMP`, and the number as `timestamp_ms` ([spark.md](spark.md#records-times-and-payloads)).
 - -1 is "none" where Kafka's own bytes say so. Null is what the column's line says.
 - `broker` is text: brokers have ids, or the names they were given. `log_dir` is the directory as it was named in the command.
 - What could not be read is no row of any table but `incomplete`, which every export has: a table that has no row of a replica says

@@ -6,16 +6,17 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+import pyarrow as pa
 import pytest
 from py4j.protocol import Py4JError
 
 from kafka_forensics.cli.main import outcome
-from kafka_forensics.errors import ForensicsError, UsageError
+from kafka_forensics.errors import STILL_FAILING, TRY_AGAIN, ForensicsError, PassingError, UsageError
 from kafka_forensics.evidence.inputs import Inputs
 from kafka_forensics.evidence.options import ScanOptions
-from kafka_forensics.spark import default_builder, session, sessions
+from kafka_forensics.spark import default_builder, export_job, job, session, sessions
 from kafka_forensics.spark.job import probe
 from kafka_forensics.spark.sessions import failures_told, newer_than_server, require_server_of_client, shown
 
@@ -154,3 +155,27 @@ def test_a_full_disk_of_spark_is_told_with_the_worker_it_is_on() -> None:
         assert str(caught.value).endswith(
             f"; the disk of Spark's local directories is full {where} (spark.local.dir or SPARK_LOCAL_DIRS, /tmp unless set)"
         )
+
+
+def test_what_a_worker_met_that_may_pass_is_no_wrong_question(monkeypatch: pytest.MonkeyPatch) -> None:
+    busy = f"cannot write to s3://bucket/out: {STILL_FAILING}; try again later; the service said: Slow Down"
+    for problem, kind in ((busy, PassingError), ("cannot write to s3://bucket/out: Access Denied", UsageError)):
+        with pytest.raises(kind, match=r"^a worker of Spark: cannot write to s3://bucket/out: "):
+            export_job._require_none([problem])
+
+    class Told:
+        """What a probing task tells."""
+
+        def coalesce(self, _: int) -> "Told":
+            return self
+
+        def mapInArrow(self, *_: object) -> "Told":  # noqa: N802 - Spark's own name
+            return self
+
+        def toArrow(self) -> pa.Table:  # noqa: N802 - Spark's own name
+            return pa.table({"problem": [f"a worker of Spark cannot read s3://bucket/x: s3://bucket/x: {STILL_FAILING} after 4"]})
+
+    monkeypatch.setattr(job, "small_table", lambda *_: Told())
+    with pytest.raises(PassingError, match=r"^a worker of Spark cannot read s3://bucket/x: ") as caught:
+        probe(cast("Any", None), Inputs(), ScanOptions())
+    assert caught.value.hint == TRY_AGAIN
