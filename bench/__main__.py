@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+from bench.deep import deep_scan
 from bench.limit import limit_seconds
 from bench.plans import many_plans
 from bench.records import exporting, exporting_others, listing, reading, searching
@@ -98,7 +99,14 @@ def records(workload: Workload, arguments: argparse.Namespace) -> None:
     small = next(workload for workload in workloads(arguments.scale / 4) if workload.name == "small")
     for row in exporting_others(small, WORK, arguments.scale, arguments.jobs):
         print(f"| {' | '.join(row)} |", flush=True)
-    print(f"\n{reading(workload, WORK)}", flush=True)
+    print(f"\n{reading(workload, WORK)}\n", flush=True)
+
+
+def deep(workload: Workload) -> None:
+    """A table of one row."""
+    print("| every record decoded | CPU s | start CPU s | inflating CPU s | reading and CRC CPU s | ratio | key placement % |")
+    print("|---|---:|---:|---:|---:|---:|---:|")
+    print(f"| {' | '.join(deep_scan(workload, WORK))} |\n", flush=True)
 
 
 def many_small(partitions: int, jobs: int) -> None:
@@ -137,7 +145,7 @@ def main() -> None:
     """Parse the flags, measure, print a Markdown table."""
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("--scale", type=float, default=1.0, help="multiply the sizes (1.0 needs about 20 GiB of disk)")
-    names = "large, packed, small, large-bare, small-bare, records, memory, many-partitions, many-producers, many-plans"
+    names = "large, packed, small, large-bare, small-bare, records, deep, memory, many-partitions, many-producers, many-plans"
     parser.add_argument("--only", action="append", metavar="NAME", help=f"of {names}")
     parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--no-kafka", action="store_true", help="leave kafka-dump-log out (no Java, no Maven)")
@@ -150,8 +158,11 @@ def main() -> None:
             continue
         print("| " + " | ".join(measure(workload, arguments.jobs, against_kafka=not arguments.no_kafka)) + " |", flush=True)
     print()
+    packed = next(workload for workload in workloads(arguments.scale / 4) if workload.name == "packed")
     if not arguments.only or "records" in arguments.only:
-        records(next(workload for workload in workloads(arguments.scale / 4) if workload.name == "packed"), arguments)
+        records(packed, arguments)
+    if not arguments.only or "deep" in arguments.only:
+        deep(packed)
     if not arguments.only or "memory" in arguments.only:
         for workload in workloads(arguments.scale):
             if workload.name in ("large", "small"):

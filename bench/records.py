@@ -13,7 +13,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 
 import kafka_forensics
-from bench.running import Run, run
+from bench.running import Run, best, run
 from bench.workloads import Workload, logs, make, make_index, make_transactions
 from kafka_forensics.compiled import use_compiled
 from kafka_forensics.export.parquet import COMPRESSION_LEVEL
@@ -38,7 +38,7 @@ def listing(workload: Workload, work: Path, *, against_kafka: bool) -> Iterator[
         ("--format kafka-dump-log --deep-iteration", "--deep-iteration"),
         ("--format kafka-dump-log --print-data-log", "--print-data-log"),
     ):
-        ours = _best([sys.executable, "-m", "kafka_forensics", "dump", largest, *how.split()])
+        ours = best([sys.executable, "-m", "kafka_forensics", "dump", largest, *how.split()])
         peer = theirs.get(flag)
         row = [f"`dump {how}`", f"{ours.cpu_seconds:.2f}", f"{ours.seconds:.2f}", f"{ours.peak_mib:.0f}"]
         if peer is None:
@@ -52,12 +52,12 @@ def searching(workload: Workload, work: Path) -> Iterator[list[str]]:
     almost nothing, those of inflating every batch, and how many times these the rest of the search is."""
     log_dir = make(workload, work)
     files = logs(log_dir)
-    inflating = min(_inflating(files) for _ in range(2))
+    inflating = min(inflating_seconds(files) for _ in range(2))
     key, timestamp = _some_record(files[0])
     nothing = work / "nothing" / "t-0"
     nothing.mkdir(parents=True, exist_ok=True)
     (nothing / f"{0:020d}.log").touch()
-    start = _best(_find(nothing.parent, "--key", "none"))
+    start = best(_find(nothing.parent, "--key", "none"))
     for how in (
         ("--key", "not-there"),
         ("--key", key),
@@ -66,7 +66,7 @@ def searching(workload: Workload, work: Path) -> Iterator[list[str]]:
         ("--timestamp", timestamp),
     ):
         fitting = len(subprocess.run(_find(log_dir, *how), capture_output=True, check=True).stdout.splitlines()) - 1
-        ours = _best(_find(log_dir, *how))
+        ours = best(_find(log_dir, *how))
         ratio = (ours.cpu_seconds - start.cpu_seconds) / inflating
         row = [f"`find {' '.join(how)}`", f"{fitting:,}", f"{ours.cpu_seconds:.2f}", f"{ours.seconds:.2f}"]
         yield [*row, f"{start.cpu_seconds:.2f}", f"{inflating:.2f}", f"{ratio:.1f}"]
@@ -87,7 +87,7 @@ def exporting(workload: Workload, work: Path, jobs: int) -> Iterator[list[str]]:
     """Rows of a table: an export without and with payloads, its CPU and wall seconds, peak MiB, those of inflating and of writing
     the same, and how many times the CPU is these together."""
     log_dir = make(workload, work)
-    inflating = min(_inflating(logs(log_dir)) for _ in range(2))
+    inflating = min(inflating_seconds(logs(log_dir)) for _ in range(2))
     for payloads in (False, True):
         ours, writing = _exported(log_dir, work, "records", jobs, *(["--show-payloads"] if payloads else []))
         row = [f"`export --fact records`{' with payloads' if payloads else ''}", f"{ours.cpu_seconds:.2f}", f"{ours.seconds:.2f}"]
@@ -141,12 +141,7 @@ def reading(workload: Workload, work: Path) -> str:
     return f"read_records: {' and '.join(rates)} million records a second of CPU"
 
 
-def _best(command: list[str]) -> Run:
-    run(command)
-    return min((run(command) for _ in range(3)), key=lambda measured: measured.seconds)
-
-
-def _inflating(files: Iterable[str]) -> float:
+def inflating_seconds(files: Iterable[str]) -> float:
     """Seconds of CPU to decompress every batch, its bytes at hand."""
     seconds = 0.0
     for name in files:

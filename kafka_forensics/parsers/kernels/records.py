@@ -48,6 +48,10 @@ _ALL: Final = True
 """Nothing follows the bytes at hand."""
 _SHORT: Final = -1
 _OVERLONG: Final = -2
+_SHORT_ROOM: Final = 3
+"""Bytes of the longest varint that `read_short` reads."""
+_USUAL_ROOM: Final = 16
+"""More than the numbers of a usual record up to the length of its key."""
 _POSITION: Final = int(RecordColumn.POSITION)
 _SIZE: Final = int(RecordColumn.SIZE_IN_BYTES)
 _ATTRIBUTES: Final = int(RecordColumn.ATTRIBUTES)
@@ -235,10 +239,85 @@ def decode_records(buffer: "Buffer", start: int, end: int, count: int, out: "Col
 
 
 @kernel
+def read_short(buffer: "Buffer", position: int) -> tuple[int, int]:
+    """Like `read_varint`, of at most three bytes, which must be there; the position is -1 of a longer one."""
+    byte = int(buffer[position])
+    if byte < 128:
+        return (byte >> 1) ^ -(byte & 1), position + 1
+    raw = byte & 0x7F
+    byte = int(buffer[position + 1])
+    raw |= (byte & 0x7F) << 7
+    if byte < 128:
+        return (raw >> 1) ^ -(raw & 1), position + 2
+    byte = int(buffer[position + 2])
+    raw |= (byte & 0x7F) << 14
+    if byte < 128:
+        return (raw >> 1) ^ -(raw & 1), position + 3
+    return 0, _SHORT
+
+
+@kernel
+def pass_usual(buffer: "Buffer", start: int, end: int) -> tuple[int, int]:
+    """Pass over records as nearly all are: right, without headers, of short numbers, not at the very end of `buffer[start:end]`.
+
+    Answers (records passed, position of the first that must be looked at closely); nothing but right records is passed.
+    """
+    position = start
+    records = 0
+    while end - position >= _USUAL_ROOM:
+        length, at = read_short(buffer, position)
+        if at < 0 or length < 0 or length > end - at:
+            break
+        behind = at + length
+        _, at = read_short(buffer, at + 1)
+        if at < 0:
+            break
+        _, at = read_short(buffer, at)
+        if at < 0:
+            break
+        length, at = read_short(buffer, at)
+        if at < 0 or length > end - at - _SHORT_ROOM:
+            break
+        length, at = read_short(buffer, at + max(length, 0))
+        if at < 0 or length > end - at - _SHORT_ROOM:
+            break
+        at += max(length, 0)
+        if int(buffer[at]) != 0 or at + 1 != behind:
+            break
+        position = behind
+        records += 1
+    return records, position
+
+
+@kernel
 def check_records(buffer: "Buffer", start: int, end: int, count: int, scratch: "Columns") -> tuple[int, int, int]:
     """Like `decode_records` but keeps nothing; `scratch` is a (RECORD_COLUMNS, 1) matrix."""
-    records, code, position = scan_records(buffer, start, end, _ALL, scratch, 0)
+    records, position = pass_usual(buffer, start, end)
+    code = OK
+    while position < end:
+        passed, code, position = scan_records(buffer, position, end, _ALL, scratch, 1)
+        records += passed
+        if code != FULL:
+            break
+        code = OK
+        passed, position = pass_usual(buffer, position, end)
+        records += passed
     return counted(records, code, position, count)
+
+
+@kernel
+def check_payloads(buffer: "Buffer", payloads: "Columns", count: int, scratch: "Columns", wrong: "NDArray[np.int64]") -> int:
+    """Check the records of the first `count` payloads that lie in `buffer`; how many are not right, whose numbers begin `wrong`.
+
+    `payloads` is a (3, n) matrix: where each one begins and ends, and how many records its header promises.
+    """
+    listed = 0
+    for index in range(count):
+        _, code, _ = check_records(buffer, int(payloads[0, index]), int(payloads[1, index]), int(payloads[2, index]), scratch)
+        if code != OK:
+            wrong[listed] = index
+            listed += 1
+    return listed
 
 
 @kernel

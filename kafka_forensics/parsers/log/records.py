@@ -1,5 +1,6 @@
 """What is inside a batch: its records one by one, or whether they are right (DefaultRecordBatch, AbstractLegacyRecordBatch)."""
 
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from struct import Struct
@@ -30,9 +31,9 @@ from kafka_forensics.model.constants import (
     control_record_name,
 )
 from kafka_forensics.model.json_objects import Json
-from kafka_forensics.parsers.kernels.partitioners import MOST_OF_A_BATCH, is_sampled, room_for, sample_batches, sample_payload
-from kafka_forensics.parsers.kernels.records import OK, RECORD_KINDS, check_batches, read_varint, readable
-from kafka_forensics.parsers.log.codecs import HELD_BYTES, PIECE_BYTES, Decompression, stream
+from kafka_forensics.parsers.kernels.partitioners import MOST_OF_A_BATCH, room_for, sample_batches, sample_payload
+from kafka_forensics.parsers.kernels.records import OK, RECORD_KINDS, check_batches, check_payloads, read_varint, readable
+from kafka_forensics.parsers.log.codecs import HELD_BYTES, PIECE_BYTES, Decompression, decompress, decompress_into, stream
 from kafka_forensics.parsers.log.legacy import LegacyWrapper, as_int64, open_wrapper
 from kafka_forensics.parsers.log.record_stream import RecordStream
 from kafka_forensics.parsers.log.segment import Inspector
@@ -99,6 +100,14 @@ _HEADER: Final = Struct(">qiibIhiqqqhii")
 assert _HEADER.size == RECORD_BATCH_OVERHEAD
 _MAGIC_AT: Final = 16
 _LOG_APPEND_TIME: Final = TIMESTAMP_TYPES[1]
+
+_TOGETHER_ROOM: Final = 1 << 20
+_TOGETHER_BYTES: Final = 256 << 10
+"""Of payloads that are checked by one call: enough that calls cost nothing, little enough to be in a core's cache still."""
+_TOGETHER_BATCHES: Final = 1024
+_COPIED_CODECS: Final = frozenset({1, 2})
+"""gzip and snappy."""
+_scratch: Final = threading.local()
 
 Detail = dict[str, int | str | bool | list[int]]
 Chooser = Callable[["BatchHeader", bytes | memoryview | None, "NDArray[np.int64]"], "NDArray[np.bool_]"]
@@ -241,24 +250,115 @@ def check_rows(
     columns: "NDArray[np.int64]",
     first: int,
     end: int,
-    opened: Callable[["NDArray[np.int64]", int, bytes | memoryview], None] | None = None,
+    keys: "KeySampler | None" = None,
 ) -> list[Damage]:
     """What is wrong inside the batches of rows `[first, end)` of a chunk, at most one row each; for millions of batches.
 
     `buffer[0]` is byte `position` of the file, and the bytes of every one of the batches are in `buffer`. Batches whose CRC is
-    wrong are passed over. `opened(columns, row, payload)` is shown what each batch holds that had to be opened for it.
+    wrong are passed over. `keys` looks at what some of those hold that had to be opened.
     """
     verdicts = np.empty((4, end - first), np.int64)
-    scratch = np.empty((RECORD_COLUMNS, 1), np.int64)
-    good = check_batches(readable(buffer), position, columns, first, end, scratch, verdicts)
+    good = check_batches(readable(buffer), position, columns, first, end, np.empty((RECORD_COLUMNS, 1), np.int64), verdicts)
+    rows = verdicts[0, :good]
+    if not rows.size:
+        return []
     damage: list[Damage] = []
-    for row in verdicts[0, :good].tolist():
-        start, size = (int(columns[column, row]) for column in (BatchColumn.POSITION, BatchColumn.SIZE_IN_BYTES))
-        decoded = decode_batch(buffer[start - position : start - position + size].data, position=start)
-        damage.extend(decoded.problems)
-        if opened is not None:
-            opened(columns, row, decoded.payload)
+    sampled = set() if keys is None else keys.among(columns, rows)
+    for row, payload in _looked_into(_Batches(buffer, position, columns), rows.tolist(), sampled, damage):
+        if keys is not None and row in sampled:
+            keys.opened(columns, row, payload)
     return damage
+
+
+class _Batches(NamedTuple):
+    """Batches whose bytes lie in `buffer`, from byte `position` of their file on."""
+
+    buffer: "NDArray[np.uint8]"
+    position: int
+    columns: "NDArray[np.int64]"
+
+    def bytes_of(self, row: int) -> memoryview:
+        """The whole batch."""
+        start = int(self.columns[BatchColumn.POSITION, row]) - self.position
+        return self.buffer.data[start : start + int(self.columns[BatchColumn.SIZE_IN_BYTES, row])]
+
+
+class _Together:
+    """Payloads of several batches, side by side in one buffer that a core's cache holds, so that one call checks them all."""
+
+    def __init__(self) -> None:
+        self.buffer = bytearray(_TOGETHER_ROOM)
+        self.spans = np.empty((3, _TOGETHER_BATCHES), np.int64)
+        """Where each payload begins and ends, and how many records its header promises."""
+        self._scratch = np.empty((RECORD_COLUMNS, 1), np.int64)
+        self._wrong = np.empty(_TOGETHER_BATCHES, np.int64)
+
+    def add(self, index: int, batches: _Batches, row: int) -> bool:
+        """Decompress a batch as payload `index`, behind the one before it; False of one that must be opened by itself."""
+        attributes = int(batches.columns[BatchColumn.ATTRIBUTES, row])
+        if batches.columns[BatchColumn.MAGIC, row] < 2 or attributes & CONTROL_MASK or not attributes & COMPRESSION_MASK:
+            return False
+        start = int(self.spans[1, index - 1]) if index else 0
+        stored = batches.bytes_of(row)[RECORD_BATCH_OVERHEAD:]
+        size = _decompress_to(memoryview(self.buffer)[start:], attributes & COMPRESSION_MASK, stored)
+        self.spans[:, index] = start, start + size, batches.columns[BatchColumn.RECORDS_COUNT, row]
+        return size > 0
+
+    def wrong(self, count: int) -> set[int]:
+        """Which of the first `count` payloads are not right."""
+        found = check_payloads(readable(self.buffer), self.spans, count, self._scratch, self._wrong)
+        return set(self._wrong[:found].tolist())
+
+
+def _decompress_to(output: memoryview, codec: int, stored: memoryview) -> int:
+    """`decompress_into`, with a copy where the codec knows no other way."""
+    if codec not in _COPIED_CODECS:
+        return decompress_into(codec, stored, output)
+    whole = decompress(codec, stored, limit=len(output))
+    if whole.problem is not None:
+        return -1
+    output[: len(whole.data)] = whole.data
+    return len(whole.data)
+
+
+def _looked_into(
+    batches: _Batches, rows: list[int], wanted: set[int], damage: list[Damage]
+) -> Iterator[tuple[int, bytes | memoryview]]:
+    """Look into the batches of `rows`, in order, and add to `damage`; (row, payload) of those that are wanted or opened alone."""
+    if not hasattr(_scratch, "together"):
+        _scratch.together = _Together()
+    together: _Together = _scratch.together
+    count = 0
+    for index, row in enumerate(rows):
+        is_held = together.add(count, batches, row)
+        count += is_held
+        held = rows[index + is_held - count : index + is_held]
+        if is_held and index + 1 < len(rows) and count < _TOGETHER_BATCHES and together.spans[1, count - 1] < _TOGETHER_BYTES:
+            continue
+        yield from _checked_together(batches, together, held, wanted, damage)
+        count = 0
+        if not is_held:
+            yield row, _opened_alone(batches, row, damage)
+
+
+def _checked_together(
+    batches: _Batches, together: _Together, held: list[int], wanted: set[int], damage: list[Damage]
+) -> Iterator[tuple[int, bytes | memoryview]]:
+    """Check the payloads of the rows `held`."""
+    wrong = together.wrong(len(held)) if held else set()
+    if not wrong and wanted.isdisjoint(held):
+        return
+    for index, row in enumerate(held):
+        if index in wrong:
+            yield row, _opened_alone(batches, row, damage)
+        elif row in wanted:
+            yield row, memoryview(together.buffer)[together.spans[0, index] : together.spans[1, index]]
+
+
+def _opened_alone(batches: _Batches, row: int, damage: list[Damage]) -> bytes | memoryview:
+    decoded = decode_batch(batches.bytes_of(row), position=int(batches.columns[BatchColumn.POSITION, row]))
+    damage.extend(decoded.problems)
+    return decoded.payload
 
 
 def check_batch_in_file(file: "ByteFile", position: int, size: int) -> list[Damage]:
@@ -412,14 +512,19 @@ class KeySampler:
         )
         self._keep(int(written))
 
+    def among(self, columns: "NDArray[np.int64]", rows: "NDArray[np.int64]") -> set[int]:
+        """Which of these rows are compressed batches of records that are looked at; ask about each batch once."""
+        attributes = columns[BatchColumn.ATTRIBUTES, rows]
+        grain = COMPRESSED_GRAINS * self._grain
+        to_go = -columns[BatchColumn.POSITION, rows] % grain  # as `is_sampled` says it of one
+        chosen = (to_go < columns[BatchColumn.SIZE_IN_BYTES, rows]) & (columns[BatchColumn.MAGIC, rows] >= 2)
+        chosen &= (attributes & COMPRESSION_MASK != 0) & (attributes & CONTROL_MASK == 0)
+        return set(rows[chosen].tolist())
+
     def opened(self, columns: "NDArray[np.int64]", row: int, payload: bytes | memoryview) -> None:
-        """Look at a batch that had to be opened, if it was a compressed one of records; `payload` is what it holds."""
-        attributes = int(columns[BatchColumn.ATTRIBUTES, row])
-        position, size = int(columns[BatchColumn.POSITION, row]), int(columns[BatchColumn.SIZE_IN_BYTES, row])
-        of_records = attributes & COMPRESSION_MASK and not attributes & CONTROL_MASK and columns[BatchColumn.MAGIC, row] >= 2
-        if of_records and is_sampled.interpreted(position, size, COMPRESSED_GRAINS * self._grain):
-            view = readable(payload)
-            self._keep(int(sample_payload(view, 0, len(payload), columns, row, self._every, self._scratch, self._out, 0)))
+        """Look at one of these batches; `payload` is what it holds."""
+        view = readable(payload)
+        self._keep(int(sample_payload(view, 0, len(payload), columns, row, self._every, self._scratch, self._out, 0)))
 
     def _keep(self, written: int) -> None:
         if written:
@@ -462,10 +567,8 @@ def read_unsigned(data: bytes, position: int) -> tuple[int, int]:
 
 def inspector(*, deep: bool, keys: KeySampler | None = None) -> Inspector:
     """The function a `SegmentReader` calls with each run of fresh rows; a deep one lets `keys` look at some records' keys."""
-    opened = None if keys is None else keys.opened
-
     def inspect(buffer: "NDArray[np.uint8]", position: int, columns: "NDArray[np.int64]", first: int, end: int) -> list[Damage]:
-        damage = check_rows(buffer, position, columns, first, end, opened) if deep else []
+        damage = check_rows(buffer, position, columns, first, end, keys) if deep else []
         if deep and keys is not None:
             keys.plain(buffer, position, columns, first, end)
         if int(columns[BatchColumn.MAGIC, first:end].min()) < 2:

@@ -1,5 +1,6 @@
 """Both hashes in both forms, against vectors of real clients; and which keys are looked at, in whatever bytes."""
 
+import itertools
 import zlib
 from typing import Any
 
@@ -23,6 +24,7 @@ from kafka_forensics.parsers.kernels.partitioners import (
 from kafka_forensics.parsers.kernels.records import readable
 from kafka_forensics.parsers.log.records import (
     BYTES_FOR_EACH,
+    COMPRESSED_GRAINS,
     LEAST_GRAIN,
     MOST_FOR_ONE_MORE,
     SAMPLED_BATCHES,
@@ -210,6 +212,24 @@ def test_the_first_records_of_batches_of_every_kind(monkeypatch: pytest.MonkeyPa
         assert rows == [expected(7 + n, BASE_TIMESTAMP + n, b"k%d" % n if n % 3 else None) for n in range(looked_at)]
     appended = long_batch(0, compression_type=codec, timestamp_type="LogAppendTime", max_timestamp=99)
     assert {row[1] for row in sampled(appended)} == {99}
+
+
+@pytest.mark.parametrize("codec", ["none", "lz4"])
+def test_among_batches_that_are_opened_together_the_same_ones_are_looked_at(codec: str) -> None:
+    """Whatever of them breaks, and wherever a group of them ends."""
+    made = [
+        write_batch(
+            [RecordToWrite(b"key-%d" % number, b"v" * 20)], base_offset=number, base_timestamp=number, compression_type=codec
+        )
+        for number in range(2500)
+    ]
+    made[1300] = write_batch(
+        [RecordToWrite(b"key-1300", b"v" * 20)], base_offset=1300, base_timestamp=1300, compression_type=codec, records_count=2
+    )
+    starts = itertools.accumulate((len(batch) for batch in made), initial=0)
+    grain = LEAST_GRAIN * (1 if codec == "none" else COMPRESSED_GRAINS)
+    chosen = [number for number, start in zip(range(2500), starts, strict=False) if -start % grain < len(made[number])]
+    assert sampled(b"".join(made)) == [expected(number, number, b"key-%d" % number) for number in chosen]
 
 
 def test_old_messages_are_looked_at_and_markers_and_damaged_batches_are_not() -> None:

@@ -18,6 +18,7 @@ from kafka_forensics.parsers.kernels.records import (
     OUT_OF_BOUNDS,
     VARINT_OVERLONG,
     check_batches,
+    check_payloads,
     check_records,
     decode_records,
     read_varint,
@@ -62,6 +63,48 @@ def both(payload: bytes, count: int) -> tuple[int, int, int]:
 @given(payload=payloads(), count=st.integers(-1, 5))
 def test_forms_and_spec_agree_on_any_bytes(payload: bytes, count: int) -> None:
     both(payload, count)
+
+
+@pytest.mark.properties
+@given(
+    records=st.lists(
+        st.tuples(
+            st.sampled_from([None, b"", b"k", b"key" * 40]),
+            st.sampled_from([None, b"", b"v" * 5, b"v" * 9000]),
+            st.integers(-(2**23), 2**23),
+            st.integers(-(2**14), 2**14),
+            st.booleans(),
+        ),
+        max_size=6,
+    ),
+    place=st.integers(0, 400),
+    byte=st.none() | st.integers(0, 255),
+    lie=st.sampled_from([0, 0, 0, 1, -1]),
+)
+def test_usual_records_are_passed_as_the_spec_passes_them(
+    records: list[tuple[bytes | None, bytes | None, int, int, bool]], place: int, byte: int | None, lie: int
+) -> None:
+    """Short numbers and long ones, with headers here and there, and often one byte that is wrong."""
+    data = b"".join(
+        write_record(RecordToWrite(key, value, [("h", b"x")] * with_headers), offset, timestamp)
+        for key, value, timestamp, offset, with_headers in records
+    )
+    if byte is not None and place < len(data):
+        data = data[:place] + bytes([byte]) + data[place + 1 :]
+    both(data, len(records) + lie)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_nothing_behind_a_payload_counts_for_it(form: str) -> None:
+    """Payloads lie side by side: what one lacks is not taken from the next."""
+    whole = b"".join(write_record(RecordToWrite(b"key", b"value" * 20), number, number) for number in range(4))
+    spans = [(start, end) for start in (0, len(whole) // 4) for end in range(start, len(whole) + 1)]
+    payloads = np.array([(start, end, 4 - 4 * start // len(whole)) for start, end in spans], np.int64).T.copy()
+    wrong = np.zeros(len(spans), np.int64)
+    buffer = readable(whole, compiled=form == "compiled")
+    found = int(form_of(check_payloads, form)(buffer, payloads, len(spans), matrix(1), wrong))
+    good = [index for index, (_, end) in enumerate(spans) if end == len(whole)]
+    assert wrong[:found].tolist() == [index for index in range(len(spans)) if index not in good]
 
 
 @pytest.mark.parametrize("form", FORMS)

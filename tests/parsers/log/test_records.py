@@ -262,6 +262,36 @@ def test_rows_with_hidden_faults(compiled: bool) -> None:
     assert kinds == [("RECORD_MALFORMED", starts[1]), ("CODEC_MALFORMED", starts[4]), ("BATCH_COUNT_LIE", starts[5])]
 
 
+@pytest.mark.parametrize("compiled", [False, True])
+def test_of_batches_that_are_opened_together_each_gets_what_it_gets_alone(compiled: bool) -> None:
+    """More than go together, with faults at the ends of groups, payloads that are large, and one too large for any group."""
+    large = RecordToWrite(b"k", b"v" * 200_000)
+    made = [batch_of(base_offset=100 * number, compression_type="lz4") for number in range(2100)]
+    for place, batch in {
+        0: raw(b"\x1f\x8b", 1, 1),
+        5: raw(compress("zstd", framed(body(rest=b"?"))), 1, 4),
+        700: batch_of(large, compression_type="zstd"),
+        701: batch_of(large, large, compression_type="snappy"),
+        702: batch_of(*[large] * 8, compression_type="gzip"),
+        703: batch_of(*[large] * 8, compression_type="lz4", records_count=9),
+        1000: batch_of(compression_type="lz4", records_count=4),
+        1727: raw(compress("lz4", framed(body()))[:-4], 1, 3),
+        1728: raw(b"", 0, 4),
+        2099: batch_of(compression_type="gzip", records_count=-1),
+    }.items():
+        made[place] = batch
+    data, before = b"".join(made), using_compiled()
+    use_compiled(compiled)
+    try:
+        found = [damage for chunk in SegmentReader(MemoryFile(data), inspect=check_rows).chunks() for damage in chunk.damage]
+    finally:
+        use_compiled(before)
+    starts = np.cumsum([0, *map(len, made)]).tolist()
+    expected = [damage for batch, start in zip(made, starts, strict=False) for damage in check_batch(batch, start)]
+    assert found == expected
+    assert [made_of.position for made_of in found] == [starts[place] for place in (0, 5, 703, 1000, 1727, 2099)]
+
+
 @pytest.mark.parametrize("codec", ["none", "gzip"])
 def test_batches_are_checked_in_their_file(codec: str) -> None:
     good = batch_of(RecordToWrite(b"k", b"v" * 600_000), RecordToWrite(b"k", b"w" * 600_000), compression_type=codec)
