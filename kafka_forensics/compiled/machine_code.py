@@ -19,7 +19,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from importlib.metadata import version
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, Literal, SupportsInt, TypeAlias
@@ -79,6 +79,7 @@ class MachineCode:
         self._kept = kept
         self._made_of = made_of
         self._forms: dict[tuple[Kind, ...], Callable[[list[int]], Answer]] = {}
+        self._not_kept: set[tuple[Kind, ...]] = set()
         self._bound: Callable[..., object] | None = None
         """numba's own form, once code turned out to need more than every process has: it cannot be kept."""
 
@@ -98,6 +99,24 @@ class MachineCode:
                 self._bound = self._dispatcher()
                 return self._bound(*arguments)
         return form(words)
+
+    def ready(self, arguments: tuple[Any, ...]) -> tuple[Callable[[], Any] | None, tuple[Kind, ...]]:
+        """(the call with these arguments if there is code for such, kept or made already in this process; their kinds)."""
+        if self._bound is not None:
+            return partial(self._bound, *arguments), ()
+        kinds: list[Kind] = []
+        words: list[int] = []
+        _flatten(arguments, kinds, words)
+        wanted = tuple(kinds)
+        if wanted not in self._forms and wanted not in self._not_kept:
+            with _lock:
+                kept = self._load(wanted)
+                if kept is None:
+                    self._not_kept.add(wanted)
+                else:
+                    self._forms.setdefault(wanted, _callable(kept, len(words), self._name))
+        form = self._forms.get(wanted)
+        return None if form is None else partial(form, words), wanted
 
     def _form(self, kinds: tuple[Kind, ...], words: int) -> Callable[[list[int]], Answer]:
         form = self._load(kinds) or self._make(kinds)

@@ -12,7 +12,7 @@ from itertools import chain, groupby, takewhile
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from kafka_forensics.analysis.internal_topics import Witnesses
-from kafka_forensics.compiled import use_compiled, using_compiled, worth_compiling
+from kafka_forensics.compiled import expect, use_compiled, worth_compiling, worth_threads
 from kafka_forensics.engine.serialization import pack, unpack
 from kafka_forensics.engine.task_values import Noticed, TopicPartition, notice
 from kafka_forensics.engine.work_plan import packed
@@ -66,7 +66,8 @@ def scan_inputs(
     witnesses: Witnesses | None = None,
 ) -> ScanResult:
     """Scan what was gathered; `look` is shown every partition, in this process; `witnesses` are read unless they have been."""
-    use_compiled(worth_compiling(max(sum(plan.bytes for plan in plans) for plans in (inputs.replicas, inputs.internal))))
+    work_bytes = max(sum(plan.bytes for plan in plans) for plans in (inputs.replicas, inputs.internal))
+    use_compiled(worth_compiling(work_bytes), work_bytes)
     running = Scan("local", inputs, options, read_witnesses(inputs) if witnesses is None else witnesses)
     running.findings += lone_leftovers(inputs)
     key = digest_key()
@@ -98,6 +99,7 @@ def answers_in_order(
     every = list(merge(*([(running, plan) for plan in running.inputs.replicas] for running in runs), key=_partition))
     parts = [(partition, list(of_partition)) for partition, of_partition in groupby(every, key=_partition)]
     report = _Report(progress, sum(running.bytes_total for running in runs))
+    expect(sum(map(_bytes_of, parts)))
     small = [part for part in parts if _is_small(part)] if jobs > 1 and not here and can_fork() else []
     if sum(len(planned) for _, planned in small) < MANY:
         yield from _answers_here(parts, key, jobs, answer, report)
@@ -105,7 +107,9 @@ def answers_in_order(
     by_copies = _answers_apart(runs, small, key, jobs, answer, report)
     by_threads = _answers_here([part for part in parts if not _is_small(part)], key, jobs, answer, report)
     with closing(by_copies), closing(by_threads):
+        expect(sum(map(_bytes_of, small)) // jobs)
         of_small = chain([next(by_copies)], by_copies)  # copies are made before there are threads
+        expect(sum(map(_bytes_of, parts)) - sum(map(_bytes_of, small)))
         for part in parts:
             yield next(of_small if _is_small(part) else by_threads)
 
@@ -121,8 +125,11 @@ def _answers_here(
 
 def _is_small(part: _Part) -> bool:
     """Whether most of what the partition costs is not its bytes; and whether copies of a process can read its files, too."""
-    plans = [plan for _, plan in part[1]]
-    return sum(plan.bytes for plan in plans) <= SMALL_BYTES and all(isinstance(plan.log_dir.source, LocalSource) for plan in plans)
+    return _bytes_of(part) <= SMALL_BYTES and all(isinstance(plan.log_dir.source, LocalSource) for _, plan in part[1])
+
+
+def _bytes_of(part: _Part) -> int:
+    return sum(plan.bytes for _, plan in part[1])
 
 
 def _answers_apart(
@@ -197,7 +204,7 @@ def _folded_replicas(
         return fold(split, never)
 
     splits = (split for index, plan in enumerate(plans) for split in [*splits_of(index, plan), None])
-    stretches = in_order(fold_once, splits, jobs if using_compiled() else 1, alone)
+    stretches = in_order(fold_once, splits, lambda: jobs if worth_threads() else 1, alone)
     for running, plan in every:
         of_replica = takewhile(lambda folded: folded is not None, stretches)
         show = partial(report.folded, running)

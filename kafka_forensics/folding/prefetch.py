@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from typing import Final
 
 from kafka_forensics.folding.fold_split import Folded, Pause
@@ -68,16 +69,27 @@ class _Begun:
     first: Future[Folded] | None
 
 
-def in_order(walk: Walk, splits: Iterator[Split | None], jobs: int, alone: Callable[[Split], bool]) -> Iterator[Folded | None]:
-    """The stretches of all splits in order, the first of each folded on one of `jobs` threads, a few splits ahead; None passes
-    through. Splits that are `alone` are folded only when it is their turn."""
-    if jobs <= 1:
-        for split in splits:
-            if split is None:
-                yield None
-            else:
-                yield from walk(split, never)
-        return
+def in_order(
+    walk: Walk, splits: Iterator[Split | None], jobs: Callable[[], int], alone: Callable[[Split], bool]
+) -> Iterator[Folded | None]:
+    """The stretches of all splits in order, the first of each folded on one of `jobs()` threads, a few splits ahead; None passes
+    through. Splits that are `alone` are folded only when it is their turn.
+
+    Of one thread none is made; how many there shall be is then asked again for the next split.
+    """
+    for split in splits:
+        if split is None:
+            yield None
+        elif jobs() <= 1:
+            yield from walk(split, never)
+        else:
+            yield from _in_order_ahead(walk, chain([split], splits), jobs(), alone)
+
+
+def _in_order_ahead(
+    walk: Walk, splits: Iterator[Split | None], jobs: int, alone: Callable[[Split], bool]
+) -> Iterator[Folded | None]:
+    """`in_order` on threads."""
     _give_large_blocks_back()
     room = Room()
     with ThreadPoolExecutor(jobs) as pool:

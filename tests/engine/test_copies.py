@@ -86,7 +86,7 @@ def test_real_logs_are_told_alike(
         sizes[plan.context.topic, plan.context.partition] += plan.bytes
     small = sorted(sizes.values())[: len(sizes) // 2] if mixed else [*sizes.values()]
     most = max(small, default=0)
-    monkeypatch.setattr(local, "worth_compiling", lambda _bytes: True)  # so that threads fold what is not small
+    monkeypatch.setenv("KAFKA_FORENSICS_KERNELS", "compiled")  # so that threads fold what is not small
     monkeypatch.setattr(local, "SMALL_BYTES", most)
     seen: list[tuple[int, int]] = []
     whole = text(local.scan([str(tmp_path)], ScanOptions(jobs=1)))

@@ -1,5 +1,6 @@
 """The samples that ship give what `expected.json` says, no matter how they are read."""
 
+import itertools
 import json
 import shutil
 import tarfile
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 
 from kafka_forensics.compiled import use_compiled, using_compiled
+from kafka_forensics.compiled.machine_code import MachineCode
 from kafka_forensics.engine import local
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.export.json_document import document
@@ -59,17 +61,37 @@ def test_both_forms_of_the_kernels_give_the_same_bytes(sample: str, monkeypatch:
     before = using_compiled()
     answers = []
     for compiled in (True, False):
-        monkeypatch.setattr(local, "worth_compiling", lambda _bytes, answer=compiled: answer)
+        monkeypatch.setenv("KAFKA_FORENSICS_KERNELS", "compiled" if compiled else "interpreted")
         answers.append(text(local.scan(brokers(sample), ScanOptions(jobs=2))))
         assert using_compiled() is compiled
     use_compiled(before)
     assert answers[0] == answers[1]
 
 
+@pytest.mark.parametrize("sample", sorted(EXPECTED))
+def test_forms_that_change_from_call_to_call_give_the_same_bytes(sample: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where code is made while a scan goes on."""
+    whole = text(local.scan(brokers(sample), ScanOptions(jobs=1)))
+    ready, calls = MachineCode.ready, itertools.count()
+
+    def now_and_then(code: MachineCode, arguments: tuple[Any, ...]) -> Any:
+        call, kinds = ready(code, arguments)
+        return (call if next(calls) % 3 else None), kinds
+
+    before = using_compiled()
+    monkeypatch.setattr(MachineCode, "ready", now_and_then)
+    monkeypatch.setattr(local, "worth_compiling", lambda _bytes: True)
+    monkeypatch.setattr(splits, "SPLIT_BYTES", 5000)
+    for jobs in (1, 2):
+        assert text(local.scan(brokers(sample), ScanOptions(jobs=jobs))) == whole
+    assert next(calls) > 20
+    use_compiled(before)
+
+
 def test_any_splits_and_any_jobs_give_the_same_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     paths = brokers("unclean-election")
     whole = text(local.scan(paths, ScanOptions(jobs=1)))
-    monkeypatch.setattr(local, "worth_compiling", lambda _bytes: True)
+    monkeypatch.setenv("KAFKA_FORENSICS_KERNELS", "compiled")
     for split_bytes in (600, 5000):
         monkeypatch.setattr(splits, "SPLIT_BYTES", split_bytes)
         for jobs in (1, 3):

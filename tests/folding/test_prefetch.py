@@ -2,6 +2,7 @@
 
 import tarfile
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -156,3 +157,20 @@ def test_who_holds_much_waits_for_room_or_its_turn() -> None:
     room.turn(1)
     assert passed.wait(5)
     thread.join()
+
+
+def test_threads_come_once_they_are_worth_it() -> None:
+    """Until then splits are walked by whoever asks for them, one by one."""
+    walked: list[tuple[int, bool]] = []
+    jobs = iter([1, 1, 2, 2])
+
+    def walk(split: Any, _pause: object) -> Iterator[Any]:
+        walked.append((split, threading.current_thread() is threading.main_thread()))
+        yield split
+
+    given: Any = iter([0, None, 1, 2, None, 3])
+    answers: Iterator[Any] = ahead.in_order(walk, given, lambda: next(jobs), lambda _split: False)
+    assert next(answers) == 0
+    assert walked == [(0, True)]
+    assert list(answers) == [None, 1, 2, None, 3]
+    assert sorted(walked) == [(0, True), (1, True), (2, False), (3, False)]

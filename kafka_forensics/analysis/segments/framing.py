@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from kafka_forensics.analysis.bounds import Sample
-from kafka_forensics.compiled import kernel
+from kafka_forensics.compiled import interpreted_by, kernel
 from kafka_forensics.model.batches import BatchChunk, BatchColumn, Damage
 from kafka_forensics.model.constants import (
     COMPRESSION_MASK,
@@ -74,7 +74,25 @@ def all_counts(columns: "NDArray[np.int64]") -> tuple[int, int, int]:
     return records, max_timestamp, odd
 
 
-@kernel
+def _look_over(columns: "NDArray[np.int64]") -> tuple[int, int, int, int, int, int, int]:
+    """`look_over` by whole columns."""
+    good = columns[_CRC] == columns[_CRC_COMPUTED]
+    wrong = not good.all()
+    base, last = columns[_BASE_OFFSET], columns[_LAST_OFFSET]
+    rough = base.min() < 0 or last.max() == INT64_MAX or (last < base).any() or (base[1:] - 1 != last[:-1]).any()
+    changes = int(np.count_nonzero(columns[_EPOCH] != columns[_EPOCH, 0]))
+    producers = int(np.count_nonzero(columns[_PRODUCER_ID] >= 0))
+    timed = int(np.bitwise_or.reduce(columns[_ATTRIBUTES])) & _BY_BROKER
+    sound = columns[:, good] if wrong else columns
+    count = sound[_RECORDS_COUNT]
+    believed = count.min(initial=0) >= 0 and count.max(initial=0) <= _MOST_RECORDS
+    records = int((count if believed else np.clip(count, 0, _MOST_RECORDS)).sum())
+    too_many = count * MIN_RECORD_SIZE > sound[_SIZE] - RECORD_BATCH_OVERHEAD
+    odd = int(np.count_nonzero((count < 0) | too_many | (count != sound[_DELTA] + 1)))
+    return int(wrong or rough), changes, producers, records, int(sound[_MAX_TIMESTAMP].max(initial=-1)), odd, timed
+
+
+@interpreted_by(_look_over)
 def look_over(columns: "NDArray[np.int64]") -> tuple[int, int, int, int, int, int, int]:
     """(rough, epoch changes, batches with a producer, records, largest timestamp, odd, timed) of a matrix of at least one batch.
 

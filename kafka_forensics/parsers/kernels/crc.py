@@ -6,6 +6,7 @@ Buffers are writable uint8 arrays; where bytes are only looked at, also what `re
 import zlib
 from functools import partial
 from importlib import import_module
+from struct import Struct
 from typing import TYPE_CHECKING, Any, Final
 
 import google_crc32c
@@ -18,6 +19,11 @@ if TYPE_CHECKING:
 
     Buffer = NDArray[np.uint8]
 
+_unpack_i64: Final[Any] = Struct(">q").unpack_from
+_unpack_i32: Final[Any] = Struct(">i").unpack_from
+_unpack_i16: Final[Any] = Struct(">h").unpack_from
+_TAKES_ARRAYS: Final = google_crc32c.implementation == "c"
+"""Whether bytes of an array need not be copied for it; its form in Python wants Python's own bytes."""
 _MASK: Final = 2**64 - 1
 _ODD: Final = 0xD6E8FEB86659FD93
 _OTHER_ODD: Final = 0x9E3779B97F4A7C15
@@ -30,31 +36,32 @@ def _native(name: str) -> Any:
 @primitive(partial(_native, "crc32c"))
 def crc32c(buffer: "Buffer", start: int, end: int, crc: int) -> int:
     """CRC-32C of `buffer[start:end]`, continuing from `crc` (0 to begin); unsigned."""
-    return google_crc32c.extend(crc, buffer[start:end].tobytes())
+    return google_crc32c.extend(crc, buffer[start:end] if _TAKES_ARRAYS else buffer[start:end].tobytes())
 
 
 @primitive(partial(_native, "crc32"))
 def crc32(buffer: "Buffer", start: int, end: int, crc: int) -> int:
     """CRC-32 (IEEE) of `buffer[start:end]`, continuing from `crc` (0 to begin); unsigned."""
-    return zlib.crc32(buffer[start:end].tobytes(), crc)
+    held: Any = buffer[start:end]
+    return zlib.crc32(held, crc)
 
 
 @primitive(partial(_native, "load_i64"))
 def load_i64(buffer: "Buffer", position: int) -> int:
     """Signed 64-bit big-endian integer at `position`; the caller has checked the bound."""
-    return int.from_bytes(buffer[position : position + 8].tobytes(), "big", signed=True)
+    return int(_unpack_i64(buffer, position)[0])
 
 
 @primitive(partial(_native, "load_i32"))
 def load_i32(buffer: "Buffer", position: int) -> int:
     """Signed 32-bit big-endian integer at `position`; the caller has checked the bound."""
-    return int.from_bytes(buffer[position : position + 4].tobytes(), "big", signed=True)
+    return int(_unpack_i32(buffer, position)[0])
 
 
 @primitive(partial(_native, "load_i16"))
 def load_i16(buffer: "Buffer", position: int) -> int:
     """Signed 16-bit big-endian integer at `position`; the caller has checked the bound."""
-    return int.from_bytes(buffer[position : position + 2].tobytes(), "big", signed=True)
+    return int(_unpack_i16(buffer, position)[0])
 
 
 @primitive(partial(_native, "byte_at"))

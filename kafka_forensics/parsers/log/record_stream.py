@@ -67,7 +67,8 @@ class RecordStream:
         self._count = count
         self._bytes = _PassingBytes(window, pieces)
         self._held_bytes = held_bytes
-        self._compiled = using_compiled() or pieces is not None
+        self._is_large = pieces is not None
+        self._compiled = using_compiled() or self._is_large
 
     def check(self) -> None:
         """Walk to the end, keeping nothing."""
@@ -117,7 +118,8 @@ class RecordStream:
     def _scan(self, out: "NDArray[np.int64]", step: int) -> tuple[int, int, int]:
         passing = self._bytes
         window = readable(passing.window, compiled=self._compiled)
-        scan = scan_records.compiled if self._compiled else scan_records.interpreted
+        plain = scan_records if self._compiled else scan_records.interpreted
+        scan = scan_records.compiled if self._is_large else plain
         records, code, at = scan(window, passing.at, len(passing.window), passing.is_last, out, step)
         return records, code, at
 

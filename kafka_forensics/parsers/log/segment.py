@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 import numpy as np
 
+from kafka_forensics.compiled import passed
 from kafka_forensics.model.batches import BATCH_COLUMNS, CHUNK_ROWS, BatchChunk, BatchColumn, Damage
 from kafka_forensics.model.constants import INT64_MAX
 from kafka_forensics.parsers.kernels.walk import DONE, FULL, MORE, walk
@@ -93,6 +94,7 @@ class SegmentReader:
             )
             position = window.position + int(stop)
             self._look_at(before)
+            passed(int(stop))
             if why == DONE:
                 break
             if why == FULL:

@@ -290,7 +290,7 @@ def changes(given: Given, options: ScanOptions, progress: Progress | None = None
 def compared(gathered: Mapping[str, Inputs], options: ScanOptions, progress: Progress | None = None) -> ComparedSnapshots:
     """Scan every snapshot that was gathered and compare each with the next, by the local engine."""
     largest = max(sum(plan.bytes for plan in plans) for inputs in gathered.values() for plans in (inputs.replicas, inputs.internal))
-    use_compiled(worth_compiling(largest))
+    use_compiled(worth_compiling(largest), largest)
     snapshots = []
     for name, inputs in gathered.items():
         witnesses = read_witnesses(inputs)

@@ -102,10 +102,12 @@ def test_stepping_does_not_touch_the_chunk() -> None:
 @given(st.lists(st.tuples(st.integers(0, 5 * BLOCK), INT64, INT64), max_size=10))
 def test_both_forms_of_the_kernel_agree(batches: list[Batch]) -> None:
     columns = columns_of(rows(batches))
-    interpreted, compiled = np.zeros((6, 5), np.int64), np.zeros((6, 5), np.int64)
-    add_batches.interpreted(columns, 0, 16, interpreted)
-    add_batches.compiled(columns, 0, 16, compiled)
-    assert np.array_equal(interpreted, compiled)
+    forms = (add_batches.interpreted, add_batches.compiled, add_batches.source)
+    sums = [np.zeros((6, 5), np.int64) for _ in forms]
+    for form, own in zip(forms, sums, strict=True):
+        form(columns, 0, 16, own)
+    assert np.array_equal(sums[0], sums[1])
+    assert np.array_equal(sums[1], sums[2])
 
 
 @pytest.mark.properties

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_forensics.analysis.segments.indexes import BadEntry, IndexFold
+from kafka_forensics.analysis.segments.indexes import BadEntry, IndexFold, entries_agree
 from kafka_forensics.model.batches import BatchColumn, Damage
 from kafka_forensics.model.files import OffsetIndex, TimeIndex
 from tests.support.folds import folded
@@ -255,3 +255,23 @@ def test_indexes_as_a_broker_builds_them_are_sound_at_any_cut(rows: Rows, draw: 
         len(rows),
     )
     assert state.finish() == []
+
+
+@pytest.mark.properties
+@given(
+    rows=st.lists(st.tuples(st.integers(1, 3), st.integers(0, 9), st.integers(0, 9)), max_size=6),
+    entries=st.lists(st.tuples(st.integers(0, 12), st.integers(0, 12)), max_size=4),
+    before=st.integers(-1, 9),
+    chosen=st.data(),
+)
+def test_all_forms_of_the_kernel_agree(rows: Rows, entries: list[Entry], before: int, chosen: st.DataObject) -> None:
+    """Batches of positions that rise, as they do in any file; entries in any order."""
+    columns = columns_of([{BatchColumn.BASE_OFFSET: base, BatchColumn.LAST_OFFSET: last} for _, base, last in rows])
+    columns[BatchColumn.POSITION] = np.cumsum([size for size, _, _ in rows], dtype=np.int64)
+    positions, offsets = (np.array([entry[part] for entry in entries], np.int64) for part in (0, 1))
+    if chosen.draw(st.booleans()):
+        positions.sort()
+        offsets.sort()
+    numbers = np.array(chosen.draw(st.lists(st.sampled_from(range(len(entries))), unique=True)) if entries else [], np.int64)
+    forms = (entries_agree.source, entries_agree.interpreted, entries_agree.compiled)
+    assert len({bool(form(columns, positions, offsets, numbers, before)) for form in forms}) == 1

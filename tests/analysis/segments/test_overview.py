@@ -85,7 +85,7 @@ def naive(columns: "np.ndarray[Any, np.dtype[np.int64]]") -> tuple[int, ...]:
 @given(chunks())
 def test_both_forms_see_what_a_naive_look_sees(columns: "np.ndarray[Any, np.dtype[np.int64]]") -> None:
     expected = naive(columns)
-    for form in (look_over.interpreted, look_over.compiled):
+    for form in (look_over.interpreted, look_over.compiled, look_over.source):
         *counts, timed = (int(each) for each in form(columns))
         assert (*counts, timed != 0) == expected
     rough, changes, producers, *others = expected
