@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from bench.deep import deep_scan
+from bench.first import first_scan
 from bench.limit import limit_seconds
 from bench.plans import many_plans
 from bench.records import exporting, exporting_others, listing, reading, searching
@@ -109,6 +110,17 @@ def deep(workload: Workload) -> None:
     print(f"| {' | '.join(deep_scan(workload, WORK))} |\n", flush=True)
 
 
+def first_scans(jobs: int) -> None:
+    """A table of scans without kept kernels, of 1 GiB each whatever the scale."""
+    print("| first scan | s | CPU s | later s | CPU s | compiling s | CPU s | first / later | CPU | CPU / (compiling + later) |")
+    print("|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|")
+    for workload in workloads(1.0):
+        if workload.name in ("large", "small"):
+            row = first_scan(replace(workload, total_bytes=GIB), WORK, jobs)
+            print(f"| {' | '.join(row)} |", flush=True)
+    print()
+
+
 def many_small(partitions: int, jobs: int) -> None:
     """What a replica of a few batches costs, start-up taken off: three brokers with `partitions` partitions each."""
     brokers, one = make_many(partitions, WORK), make_many(1, WORK)
@@ -145,7 +157,8 @@ def main() -> None:
     """Parse the flags, measure, print a Markdown table."""
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("--scale", type=float, default=1.0, help="multiply the sizes (1.0 needs about 20 GiB of disk)")
-    names = "large, packed, small, large-bare, small-bare, records, deep, memory, many-partitions, many-producers, many-plans"
+    names = "large, packed, small, large-bare, small-bare, records, deep, first, memory, "
+    names += "many-partitions, many-producers, many-plans"
     parser.add_argument("--only", action="append", metavar="NAME", help=f"of {names}")
     parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--no-kafka", action="store_true", help="leave kafka-dump-log out (no Java, no Maven)")
@@ -163,6 +176,8 @@ def main() -> None:
         records(packed, arguments)
     if not arguments.only or "deep" in arguments.only:
         deep(packed)
+    if not arguments.only or "first" in arguments.only:
+        first_scans(arguments.jobs)
     if not arguments.only or "memory" in arguments.only:
         for workload in workloads(arguments.scale):
             if workload.name in ("large", "small"):

@@ -241,10 +241,10 @@ def decode_records(buffer: "Buffer", start: int, end: int, count: int, out: "Col
 @kernel
 def read_short(buffer: "Buffer", position: int) -> tuple[int, int]:
     """Like `read_varint`, of at most three bytes, which must be there; the position is -1 of a longer one."""
-    byte = int(buffer[position])
-    if byte < 128:
-        return (byte >> 1) ^ -(byte & 1), position + 1
-    raw = byte & 0x7F
+    raw = int(buffer[position])
+    if raw < 128:
+        return (raw >> 1) ^ -(raw & 1), position + 1
+    raw &= 0x7F
     byte = int(buffer[position + 1])
     raw |= (byte & 0x7F) << 7
     if byte < 128:
