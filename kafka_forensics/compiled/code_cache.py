@@ -85,6 +85,14 @@ class CodeCache:
         except (NoPlaceError, OSError):
             return []
 
+    def can_keep(self) -> bool:
+        """Whether there is a place for it, or one can be made."""
+        try:
+            with self._opened(make=True):
+                return True
+        except (NoPlaceError, OSError):
+            return False
+
     def read(self, name: str) -> bytes | None:
         """The content of a file that this user wrote and nobody else can; None if there is no such file."""
         try:

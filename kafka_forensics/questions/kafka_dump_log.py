@@ -199,31 +199,37 @@ class PeerLog:
     """Batches of one file in order; `end` is the first byte behind the last batch."""
 
     def __init__(self, file: "ByteFile", name: str, position: int = 0) -> None:
+        self.name = name
+        self.size_in_bytes = file.size_in_bytes
+        self.most: int | None = None
+        """Batches after which it ends, None for no bound."""
         self._file = file
-        self._name = name
-        self._size = file.size_in_bytes
         self._window = b""
         self._window_position = 0
         self.end = position
 
     def batches(self) -> Iterator[PeerBatch]:
         """Every batch up to the file's end or a cut one (FileLogInputStream). Raises PeerGivesUpError, SourceError."""
-        while self.end < self._size - HEADER_UP_TO_MAGIC:
+        while self.end < self.size_in_bytes - HEADER_UP_TO_MAGIC:
             start = self._bytes(self.end, HEADER_UP_TO_MAGIC)
             if len(start) < HEADER_UP_TO_MAGIC:
                 return
             _, length = _START.unpack_from(start)
             if length < LEGACY_V0_OVERHEAD:
                 raise PeerGivesUpError(
-                    f"Found record size {length} smaller than minimum record overhead ({LEGACY_V0_OVERHEAD}) in file {self._name}."
+                    f"Found record size {length} smaller than minimum record overhead ({LEGACY_V0_OVERHEAD}) in file {self.name}."
                 )
-            if self.end > self._size - LOG_OVERHEAD - length:
+            if self.end > self.size_in_bytes - LOG_OVERHEAD - length:
                 return
             size = length + LOG_OVERHEAD
             magic = start[16] - ((start[16] & 0x80) << 1)
             batch = self._batch(size) if magic >= 2 else self._entry(size, magic)
             self.end += size
             yield batch
+            if self.most is not None:
+                self.most -= 1
+                if not self.most:
+                    return
 
     def records(self, batch: PeerBatch) -> Iterator[PeerRecord]:
         """The records of `batch` as Kafka's iterators give them. Raises PeerGivesUpError where they throw, SourceError."""

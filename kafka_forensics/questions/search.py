@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from kafka_forensics.compiled import use_compiled, using_compiled, worth_compiling
+from kafka_forensics.engine.compiling import compiled_meanwhile
 from kafka_forensics.errors import SourceError
 from kafka_forensics.evidence.inputs import LogDir, ReplicaPlan, broker_order, gather, typed_path
 from kafka_forensics.evidence.options import ScanOptions, fits
@@ -316,6 +317,13 @@ class _Piece:
         return typed_path(self.source, self.path)
 
 
+_KERNELS: Final = ("parsers.kernels.walk.walk", "parsers.kernels.matching.match_records")
+
+
+def _look_nowhere() -> None:
+    """Kernels are what they are."""
+
+
 def _replica(piece: _Piece) -> str:
     return f"{piece.topic}-{piece.partition} on broker {piece.log_dir.broker}"
 
@@ -343,6 +351,8 @@ class Search:
     _begun: int = 0
     _done: int = 0
     _progress: Progress | None = None
+    _is_rehearsal: bool = False
+    _look: Callable[[], None] = field(default=_look_nowhere)
     _plan_of: dict[int, ReplicaPlan] = field(init=False)
     """Plans by the identity of their directories."""
 
@@ -383,6 +393,19 @@ class Search:
         """The same rows, many that follow each other as columns where kernels found them."""
         self._progress = progress
         use_compiled(worth_compiling(sum(map(self._bytes_to_read, self.pieces))))
+        first = next((piece.source for piece in self.pieces), None)
+        with compiled_meanwhile(_KERNELS, self._rehearse, first) as self._look:
+            yield from self._runs()
+
+    def _rehearse(self) -> None:
+        """Look for what is asked, and for anything, in the first portion of the first file."""
+        for asked in (self.asked, Conditions()):
+            rehearsal = Search(asked, self.pieces[:1], self.payloads, plans=self.plans)
+            rehearsal._is_rehearsal = True
+            for _ in rehearsal._runs():
+                pass
+
+    def _runs(self) -> "Iterator[Row | FoundRecords]":
         packed = self._rows_of_packed()
         for piece in self.pieces:
             if self.stopped:
@@ -476,6 +499,9 @@ class Search:
                 data = log.read_at(position, size) if held is None else held
                 yield from self._rows_of_batch(piece, column, moved[position].rewritten(data) if position in moved else data)
             self._report(piece, reader.landed)
+            if self._is_rehearsal:
+                break
+            self._look()
 
     def _placing(self, piece: _Piece, log: "ByteFile", before: int | None) -> Placing:
         """What tells which batches of a file are misplaced; no other file speaks for the end of a leftover."""

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from kafka_forensics.compiled import using_compiled
 from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.parsers.indexes import parse_offset_index, parse_time_index
 from kafka_forensics.parsers.log import SegmentReader, inspector
@@ -17,8 +18,9 @@ if TYPE_CHECKING:
 _SEARCHED_BYTES: Final = 1 << 20
 """How far behind its offset-index entry the batch that a time-index entry speaks of may begin."""
 FIRST_RANGE_BYTES: Final = 64 << 10
+SLOW_RANGE_BYTES: Final = 256 << 10
 LAST_RANGE_BYTES: Final = 4 << 20
-"""The first batches are to be seen at once; later ones come in larger ranges."""
+"""The first batches are to be seen at once; later ones come in larger ranges, of which interpreted kernels take long."""
 
 
 def start_position(log: "ByteFile", index: "ByteFile", base_offset: int, offset: int) -> int:
@@ -72,4 +74,4 @@ def chunks_until(reader: SegmentReader, position: int, size: int, offset_end: in
         if reader.landed <= position:
             return  # the file became shorter
         position = reader.landed
-        length = min(length * 2, LAST_RANGE_BYTES)
+        length = min(length * 2, LAST_RANGE_BYTES if using_compiled() else SLOW_RANGE_BYTES)

@@ -5,8 +5,10 @@ readers refuse; so do the lines of that file, with a complaint, and the dump goe
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Final, NoReturn
 
 import numpy as np
@@ -14,6 +16,7 @@ import numpy as np
 from kafka_forensics.cli.options import PeerOptions
 from kafka_forensics.cli.streams import printable
 from kafka_forensics.compiled import using_compiled
+from kafka_forensics.engine.compiling import compiled_meanwhile
 from kafka_forensics.errors import SourceError
 from kafka_forensics.model.constants import COMPRESSION_MASK, DELETE_HORIZON_MASK, MAX_SEQUENCE, NO_SEQUENCE, TRANSACTIONAL_MASK
 from kafka_forensics.parsers.indexes import parse_producer_snapshot
@@ -45,7 +48,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from kafka_forensics.questions.dump import DumpFile
-    from kafka_forensics.storage.source import ByteFile
+    from kafka_forensics.storage.source import ByteFile, ByteSource
 
 
 ENOUGH_RECORDS: Final = 16 << 10
@@ -88,20 +91,47 @@ class Complaints:
             noted.append(line)
 
 
-def log_lines(file: "ByteFile", name: str, shown: str, options: PeerOptions, complaints: Complaints) -> Iterator[str | memoryview]:
+def log_lines(
+    file: "ByteFile", name: str, shown: str, options: PeerOptions, complaints: Complaints, source: "ByteSource | None" = None
+) -> Iterator[str | memoryview]:
     """The tool's lines for a segment or a KRaft snapshot, without ends; many at once, with theirs, as UTF-8.
 
-    `shown` is its path. Raises PeerGivesUpError, SourceError.
+    `shown` is its path, `source` where it lies. Raises PeerGivesUpError, SourceError.
     """
     yield from _opening(name)
-    log = PeerLog(file, name)
-    previous = -1
     by_columns = options.deep and using_compiled() and decoder_of(options) is None and not options.skip_record_metadata
+    rehearse = partial(_rehearse, file, name, shown, options)
+    with compiled_meanwhile(_KERNELS, rehearse, source) if by_columns else nullcontext(_look_nowhere) as look:
+        yield from _lines(PeerLog(file, name), shown, options, complaints, by_columns=by_columns, look=look)
+
+
+_KERNELS: Final = ("parsers.kernels.records.scan_records",)
+_REHEARSED: Final = 4
+
+
+def _look_nowhere() -> None:
+    """Kernels are what they are."""
+
+
+def _rehearse(file: "ByteFile", name: str, shown: str, options: PeerOptions) -> None:
+    """The lines of the first batches, which nobody wants."""
+    log = PeerLog(file, name)
+    log.most = _REHEARSED
+    with suppress(PeerGivesUpError, SourceError):
+        for _ in _lines(log, shown, options, Complaints(), by_columns=True, look=_look_nowhere):
+            pass
+
+
+def _lines(
+    log: PeerLog, shown: str, options: PeerOptions, complaints: Complaints, *, by_columns: bool, look: Callable[[], None]
+) -> Iterator[str | memoryview]:
+    previous = -1
     held = _Held(options)
     try:
         for batch in log.batches():
+            look()
             line = batch_line(batch)
-            many = log.many_records(batch) if by_columns and batch.compression_type is not None else None
+            many = log.many_records(batch) if by_columns and using_compiled() and batch.compression_type is not None else None
             if many is not None:
                 _note_gaps(many.offsets, previous, shown, complaints)
                 previous = int(many.offsets[-1])
@@ -121,8 +151,8 @@ def log_lines(file: "ByteFile", name: str, shown: str, options: PeerOptions, com
         yield from held.take()
         raise
     yield from held.take()
-    if trailing := file.size_in_bytes - log.end:
-        yield f"Found {trailing} invalid bytes at the end of {name}"
+    if trailing := log.size_in_bytes - log.end:
+        yield f"Found {trailing} invalid bytes at the end of {log.name}"
 
 
 def _refuse_codec(batch: PeerBatch) -> NoReturn:
@@ -325,7 +355,7 @@ def peer_lines(file: "DumpFile", options: PeerOptions, complaints: Complaints) -
     with file.open() as data:
         match file.kind:
             case FileKind.LOG | FileKind.METADATA_CHECKPOINT:
-                yield from log_lines(data, file.name, shown, options, complaints)
+                yield from log_lines(data, file.name, shown, options, complaints, file.source)
             case FileKind.INDEX | FileKind.TIME_INDEX:
                 of_time = file.kind is FileKind.TIME_INDEX
                 index = file.sibling(".index") if of_time else None

@@ -567,6 +567,7 @@ def read_unsigned(data: bytes, position: int) -> tuple[int, int]:
 
 def inspector(*, deep: bool, keys: KeySampler | None = None) -> Inspector:
     """The function a `SegmentReader` calls with each run of fresh rows; a deep one lets `keys` look at some records' keys."""
+
     def inspect(buffer: "NDArray[np.uint8]", position: int, columns: "NDArray[np.int64]", first: int, end: int) -> list[Damage]:
         damage = check_rows(buffer, position, columns, first, end, keys) if deep else []
         if deep and keys is not None:

@@ -1,16 +1,21 @@
 """Rows of a dump for files that hold batches: each batch, or each record in them, and each damaged place, in file order."""
 
 from collections.abc import Iterator
-from itertools import pairwise
+from contextlib import suppress
+from functools import partial
+from itertools import islice, pairwise
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from kafka_forensics.compiled import using_compiled
+from kafka_forensics.engine.compiling import compiled_meanwhile
+from kafka_forensics.errors import SourceError
 from kafka_forensics.model.batches import (
     NO_TIMESTAMP_TYPE,
     RECORD_TIMESTAMP_TYPES,
     TIMESTAMP_TYPES,
+    BatchChunk,
     BatchColumn,
     Damage,
     Record,
@@ -133,25 +138,47 @@ def log_runs(file: DumpFile, options: DumpOptions) -> "Iterator[Row | pa.RecordB
     if not using_compiled() or not file.source.seekable or teller(file.topic) is not None:
         yield from log_rows(file, options)
         return
-    with file.open() as log:
+    meanwhile = compiled_meanwhile(_KERNELS, partial(_rehearse, file, options), file.source)
+    with file.open() as log, meanwhile as look:
         judge = _Judge(log, file)
-        reader = SegmentReader(log, next_base_offset=file.reach, inspect=inspector(deep=False))
-        for chunk in chunks_until(reader, _start(log, file, options), log.size_in_bytes, options.offset_end):
-            first = 0
-            for damaged in sorted(chunk.damage, key=lambda damaged: damaged.position):
-                behind = int(np.searchsorted(chunk.columns[BatchColumn.POSITION], damaged.position, side="right"))
-                yield from _runs(log, chunk.columns[:, first:behind], options, judge)
-                first = behind
-                if damaged.base_offset < 0 or options.overlaps(damaged.base_offset, damaged.last_offset):
-                    yield damage_row(damaged, options)
-            yield from _runs(log, chunk.columns[:, first:], options, judge)
+        for chunk in _chunks(log, file, options):
+            yield from _runs_of_chunk(log, chunk, options, judge)
+            look()
+
+
+_KERNELS: Final = ("parsers.kernels.walk.walk", "parsers.kernels.records.gather_records")
+
+
+def _rehearse(file: DumpFile, options: DumpOptions) -> None:
+    """The runs of the first portion of a file, which nobody wants."""
+    with suppress(SourceError), file.open() as log:
+        judge = _Judge(log, file)
+        for chunk in islice(_chunks(log, file, options), 1):
+            for _ in _runs_of_chunk(log, chunk, options, judge):
+                pass
+
+
+def _chunks(log: "ByteFile", file: DumpFile, options: DumpOptions) -> Iterator[BatchChunk]:
+    reader = SegmentReader(log, next_base_offset=file.reach, inspect=inspector(deep=False))
+    return chunks_until(reader, _start(log, file, options), log.size_in_bytes, options.offset_end)
+
+
+def _runs_of_chunk(log: "ByteFile", chunk: BatchChunk, options: DumpOptions, judge: "_Judge") -> "Iterator[Row | pa.RecordBatch]":
+    first = 0
+    for damaged in sorted(chunk.damage, key=lambda damaged: damaged.position):
+        behind = int(np.searchsorted(chunk.columns[BatchColumn.POSITION], damaged.position, side="right"))
+        yield from _runs(log, chunk.columns[:, first:behind], options, judge)
+        first = behind
+        if damaged.base_offset < 0 or options.overlaps(damaged.base_offset, damaged.last_offset):
+            yield damage_row(damaged, options)
+    yield from _runs(log, chunk.columns[:, first:], options, judge)
 
 
 def _runs(log: "ByteFile", batches: "NDArray[np.int64]", options: DumpOptions, judge: "_Judge") -> "Iterator[Row | pa.RecordBatch]":
     """Rows of the records of these batches that are asked for."""
     wanted = options.overlapping(batches[BatchColumn.BASE_OFFSET], batches[BatchColumn.LAST_OFFSET])
     is_control = (batches[BatchColumn.MAGIC] >= 2) & (batches[BatchColumn.ATTRIBUTES] & CONTROL_MASK != 0)
-    alone = is_control | (batches[BatchColumn.SIZE_IN_BYTES] > MAX_BATCH_BYTES)
+    alone = is_control | (batches[BatchColumn.SIZE_IN_BYTES] > MAX_BATCH_BYTES) | (not using_compiled())
     edges = [0, *(np.flatnonzero(np.diff(alone)) + 1).tolist(), batches.shape[1]]
     for first, behind in pairwise(edges):
         rows = np.flatnonzero(wanted[first:behind]) + first
