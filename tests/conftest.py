@@ -13,6 +13,8 @@ import pytest
 from hypothesis import settings
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from xdist.remote import Producer
     from xdist.scheduler import LoadScopeScheduling
 
@@ -120,6 +122,14 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     terminalreporter.write_line(f"seconds by folder: {longest}")
     if empty := config.stash[EMPTY]:
         terminalreporter.write_line(f"groups selected that ran no test: {', '.join(empty)}", red=True)
+
+
+@pytest.fixture(scope="module")
+def kernels_at_once() -> "Iterator[None]":
+    """Where a test chooses compiled kernels they are compiled there and then, whatever is kept of them from before."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("kafka_forensics.engine.compiling._are_kept", lambda _: True)
+        yield
 
 
 @pytest.fixture(scope="session")

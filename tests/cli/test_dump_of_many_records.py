@@ -23,6 +23,8 @@ from tests.support.memory import MemoryFile
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+pytestmark = pytest.mark.usefixtures("kernels_at_once")
+
 FORMATS = ("tsv", "jsonl")
 Headers = list[tuple[str, bytes | None]]
 OF_BATCHES: list[tuple[bytes | None, Headers, int, str]] = [

@@ -20,7 +20,7 @@ from tests.support.segments import BASE_TIMESTAMP, changed
 SAMPLES = Path(__file__).resolve().parents[2] / "sample_logs"
 FORMATS = ("table", "tsv", "json", "jsonl", "markdown")
 HOSTILE = EVIL.encode("utf-8", "surrogatepass") + b"\xff"
-pytestmark = pytest.mark.usefixtures("wide")
+pytestmark = pytest.mark.usefixtures("wide", "kernels_at_once")
 
 
 @pytest.fixture

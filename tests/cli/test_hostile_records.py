@@ -20,7 +20,7 @@ from tests.support.any_batches import CODECS
 from tests.support.changed_bytes import MUTATIONS
 from tests.support.replicas import put_replica
 
-pytestmark = pytest.mark.properties
+pytestmark = [pytest.mark.properties, pytest.mark.usefixtures("kernels_at_once")]
 
 PARTS = 40
 CASES_A_PART = 250

@@ -25,6 +25,8 @@ from tests.support.any_batches import LOG
 from tests.support.replicas import put_replica
 from tests.support.segments import BASE_TIMESTAMP, changed, legacy_entry, starts
 
+pytestmark = pytest.mark.usefixtures("kernels_at_once")
+
 Found = dict[str, Any]
 KEYS = [None, b"", b"a", b"ab", b"abc", b"\xff\x00"]
 HEADERS: list[tuple[tuple[str, bytes | None], ...]] = [(), (("h", b"1"),), (("h", None), ("trace", b"x")), (("trace", b""),)]
