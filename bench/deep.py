@@ -55,14 +55,15 @@ def placement_share(log_dir: Path) -> float:
 
 @contextmanager
 def _clocked() -> Iterator[list[float]]:
-    """Seconds of CPU of each call of what is done for the placement of keys."""
+    """Seconds of CPU of each call of what is done for the placement of keys; looking at the clock is taken off."""
     spent: list[float] = []
+    looking = min(-(time.thread_time() - time.thread_time()) for _ in range(1000))
 
     def clocked(function: Callable[..., Any]) -> Callable[..., Any]:
         def run(*arguments: Any, **named: Any) -> Any:
             begin = time.thread_time()
             answer = function(*arguments, **named)
-            spent.append(time.thread_time() - begin)
+            spent.append(time.thread_time() - begin - looking)
             return answer
 
         return run

@@ -153,7 +153,7 @@ def _flatten(arguments: tuple[Argument, ...], kinds: list[Kind], words: list[int
             contiguous = flags.c_contiguous
             plain = contiguous and flags.writeable and argument.size
             address = (
-                ctypes.addressof(_Byte.from_buffer(argument.data)) if plain else argument.ctypes.data
+                ctypes.addressof(_Byte.from_buffer(argument.data)) if plain else argument.__array_interface__["data"][0]
             )  # the same, four times as fast
             kinds.append((argument.dtype.char, argument.ndim, contiguous))
             words += (0, 0, argument.size, argument.itemsize, address, *argument.shape, *argument.strides)

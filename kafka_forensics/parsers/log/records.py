@@ -32,7 +32,15 @@ from kafka_forensics.model.constants import (
 )
 from kafka_forensics.model.json_objects import Json
 from kafka_forensics.parsers.kernels.partitioners import MOST_OF_A_BATCH, room_for, sample_batches, sample_payload
-from kafka_forensics.parsers.kernels.records import OK, RECORD_KINDS, check_batches, check_payloads, read_varint, readable
+from kafka_forensics.parsers.kernels.records import (
+    NOT_PLAIN,
+    OK,
+    RECORD_KINDS,
+    check_batches,
+    check_payloads,
+    read_varint,
+    readable,
+)
 from kafka_forensics.parsers.log.codecs import HELD_BYTES, PIECE_BYTES, Decompression, decompress, decompress_into, stream
 from kafka_forensics.parsers.log.legacy import LegacyWrapper, as_int64, open_wrapper
 from kafka_forensics.parsers.log.record_stream import RecordStream
@@ -105,6 +113,8 @@ _TOGETHER_ROOM: Final = 1 << 20
 _TOGETHER_BYTES: Final = 256 << 10
 """Of payloads that are checked by one call: enough that calls cost nothing, little enough to be in a core's cache still."""
 _TOGETHER_BATCHES: Final = 1024
+_POSITION: Final = int(BatchColumn.POSITION)
+_SIZE: Final = int(BatchColumn.SIZE_IN_BYTES)
 _COPIED_CODECS: Final = frozenset({1, 2})
 """gzip and snappy."""
 _scratch: Final = threading.local()
@@ -255,18 +265,17 @@ def check_rows(
     """What is wrong inside the batches of rows `[first, end)` of a chunk, at most one row each; for millions of batches.
 
     `buffer[0]` is byte `position` of the file, and the bytes of every one of the batches are in `buffer`. Batches whose CRC is
-    wrong are passed over. `keys` looks at what some of those hold that had to be opened.
+    wrong are passed over. `keys` looks at some of the others, too.
     """
     verdicts = np.empty((4, end - first), np.int64)
     good = check_batches(readable(buffer), position, columns, first, end, np.empty((RECORD_COLUMNS, 1), np.int64), verdicts)
-    rows = verdicts[0, :good]
-    if not rows.size:
-        return []
     damage: list[Damage] = []
-    sampled = set() if keys is None else keys.among(columns, rows)
-    for row, payload in _looked_into(_Batches(buffer, position, columns), rows.tolist(), sampled, damage):
-        if keys is not None and row in sampled:
+    wanted = keys.among(columns, first, end) if keys is not None and good else set()
+    for row, payload in _look_into(_Batches(buffer, position, columns), verdicts[0, :good].tolist(), wanted, damage):
+        if keys is not None and row in wanted and _holds_compressed_records(columns, row):
             keys.opened(columns, row, payload)
+    if keys is not None and (good < end - first or np.any(verdicts[1, :good] != NOT_PLAIN)):
+        keys.plain(buffer, position, columns, first, end)
     return damage
 
 
@@ -304,6 +313,10 @@ class _Together:
         self.spans[:, index] = start, start + size, batches.columns[BatchColumn.RECORDS_COUNT, row]
         return size > 0
 
+    def payload(self, index: int) -> memoryview:
+        """What one of them holds."""
+        return memoryview(self.buffer)[self.spans[0, index] : self.spans[1, index]]
+
     def wrong(self, count: int) -> set[int]:
         """Which of the first `count` payloads are not right."""
         found = check_payloads(readable(self.buffer), self.spans, count, self._scratch, self._wrong)
@@ -321,24 +334,25 @@ def _decompress_to(output: memoryview, codec: int, stored: memoryview) -> int:
     return len(whole.data)
 
 
-def _looked_into(
+def _look_into(
     batches: _Batches, rows: list[int], wanted: set[int], damage: list[Damage]
 ) -> Iterator[tuple[int, bytes | memoryview]]:
-    """Look into the batches of `rows`, in order, and add to `damage`; (row, payload) of those that are wanted or opened alone."""
+    """Look into the batches of `rows`, in order, and add to `damage`: (row, payload) of those that are wanted or opened alone."""
     if not hasattr(_scratch, "together"):
         _scratch.together = _Together()
     together: _Together = _scratch.together
-    count = 0
-    for index, row in enumerate(rows):
-        is_held = together.add(count, batches, row)
-        count += is_held
-        held = rows[index + is_held - count : index + is_held]
-        if is_held and index + 1 < len(rows) and count < _TOGETHER_BATCHES and together.spans[1, count - 1] < _TOGETHER_BYTES:
+    held: list[int] = []
+    for row in rows:
+        if together.add(len(held), batches, row):
+            held.append(row)
+            if len(held) == _TOGETHER_BATCHES or together.spans[1, len(held) - 1] >= _TOGETHER_BYTES:
+                yield from _checked_together(batches, together, held, wanted, damage)
+                held = []
             continue
         yield from _checked_together(batches, together, held, wanted, damage)
-        count = 0
-        if not is_held:
-            yield row, _opened_alone(batches, row, damage)
+        held = []
+        yield row, _opened_alone(batches, row, damage)
+    yield from _checked_together(batches, together, held, wanted, damage)
 
 
 def _checked_together(
@@ -352,7 +366,13 @@ def _checked_together(
         if index in wrong:
             yield row, _opened_alone(batches, row, damage)
         elif row in wanted:
-            yield row, memoryview(together.buffer)[together.spans[0, index] : together.spans[1, index]]
+            yield row, together.payload(index)
+
+
+def _holds_compressed_records(columns: "NDArray[np.int64]", row: int) -> bool:
+    attributes = int(columns[BatchColumn.ATTRIBUTES, row])
+    of_records = attributes & COMPRESSION_MASK != 0 and attributes & CONTROL_MASK == 0
+    return of_records and bool(columns[BatchColumn.MAGIC, row] >= 2)
 
 
 def _opened_alone(batches: _Batches, row: int, damage: list[Damage]) -> bytes | memoryview:
@@ -497,6 +517,7 @@ class KeySampler:
 
     def __init__(self, log_bytes: int) -> None:
         self._grain = max(LEAST_GRAIN, log_bytes // SAMPLED_BATCHES)
+        self._compressed_grain = COMPRESSED_GRAINS * self._grain
         self._every = min(max(log_bytes // BYTES_FOR_EACH, 1), MOST_FOR_ONE_MORE)
         self._scratch = np.empty((RECORD_COLUMNS, 1), np.int64)
         self._out = np.empty((KEY_SAMPLE_COLUMNS, MOST_OF_A_BATCH), np.int64)
@@ -512,17 +533,14 @@ class KeySampler:
         )
         self._keep(int(written))
 
-    def among(self, columns: "NDArray[np.int64]", rows: "NDArray[np.int64]") -> set[int]:
-        """Which of these rows are compressed batches of records that are looked at; ask about each batch once."""
-        attributes = columns[BatchColumn.ATTRIBUTES, rows]
-        grain = COMPRESSED_GRAINS * self._grain
-        to_go = -columns[BatchColumn.POSITION, rows] % grain  # as `is_sampled` says it of one
-        chosen = (to_go < columns[BatchColumn.SIZE_IN_BYTES, rows]) & (columns[BatchColumn.MAGIC, rows] >= 2)
-        chosen &= (attributes & COMPRESSION_MASK != 0) & (attributes & CONTROL_MASK == 0)
-        return set(rows[chosen].tolist())
+    def among(self, columns: "NDArray[np.int64]", first: int, end: int) -> set[int]:
+        """Which rows of `[first, end)` are looked at, if they are of compressed batches of records."""
+        to_go = -columns[_POSITION, first:end] % self._compressed_grain
+        chosen: list[int] = (to_go < columns[_SIZE, first:end]).nonzero()[0].tolist()  # as `is_sampled` says it of one
+        return {first + row for row in chosen}
 
     def opened(self, columns: "NDArray[np.int64]", row: int, payload: bytes | memoryview) -> None:
-        """Look at one of these batches; `payload` is what it holds."""
+        """Look at a batch; `payload` is what it holds."""
         view = readable(payload)
         self._keep(int(sample_payload(view, 0, len(payload), columns, row, self._every, self._scratch, self._out, 0)))
 
@@ -570,8 +588,6 @@ def inspector(*, deep: bool, keys: KeySampler | None = None) -> Inspector:
 
     def inspect(buffer: "NDArray[np.uint8]", position: int, columns: "NDArray[np.int64]", first: int, end: int) -> list[Damage]:
         damage = check_rows(buffer, position, columns, first, end, keys) if deep else []
-        if deep and keys is not None:
-            keys.plain(buffer, position, columns, first, end)
         if int(columns[BatchColumn.MAGIC, first:end].min()) < 2:
             _open_wrappers(buffer, position, columns, first, end)
         return damage
