@@ -11,7 +11,7 @@ import stat
 import threading
 from collections import deque
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from operator import attrgetter
 from types import TracebackType
@@ -283,10 +283,9 @@ class LocalSource:
         above, name = _parted(path)
         held = _held.directories.get((self, above)) if path else None
         if held is not None:
-            try:
-                return _open(name, _LIST_FLAGS, held), None
-            except OSError:
-                pass  # a link, maybe
+            with suppress(OSError):  # told below
+                if stat.S_ISDIR(os.stat(name, dir_fd=held, follow_symlinks=False).st_mode):
+                    return _open(name, _LIST_FLAGS, held), None
         with self._at(path) as place:
             if not path and not stat.S_ISDIR(place.info.st_mode):
                 return None, None

@@ -20,6 +20,8 @@ from kafka_forensics.spark.data_source import KafkaLogReader, NoStream
 from kafka_forensics.writers.batches import RecordToWrite, fix_crc, write_batch
 from tests.support.source_facts import read, source, time_of
 
+pytestmark = pytest.mark.spark
+
 SAMPLE = Path(__file__).resolve().parents[2] / "sample_logs" / "unclean-election"
 OF_SPARK = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers")
 EDGES = (-(1 << 63), (1 << 63) - 1, -1, 0, -2, -62_135_596_800_000, 253_402_300_799_999, 253_402_214_399_999, 253_402_214_400_000)
@@ -126,7 +128,6 @@ def test_streams_and_writes_are_refused_in_one_sentence() -> None:
             write(made.schema(), overwrite=True)
 
 
-@pytest.mark.spark
 def test_spark_shows_times_whatever_they_are(spark: SparkSession, tmp_path: Path) -> None:
     """Those that no TIMESTAMP can be, one that is none, the last one that can be, and a header whose key is no text."""
     directory = tmp_path / "t-0"
@@ -149,7 +150,6 @@ def test_spark_shows_times_whatever_they_are(spark: SparkSession, tmp_path: Path
     assert [header["key"] for row in rows for header in row["headers"]] == ["k\ufffd\ufffd"] * len(times)
 
 
-@pytest.mark.spark
 def test_a_stream_is_refused_in_one_sentence(spark: SparkSession) -> None:
     query = spark.readStream.format("kafka_log").load(str(SAMPLE)).writeStream.format("memory").queryName("refused").start()
     with pytest.raises(StreamingQueryException, match="kafka_log has no readStream, for the log directories it reads are copies"):
