@@ -364,6 +364,17 @@ class LocalSource:
             self.roots_used.add(way.root)
         return _Place(way.descriptor, way.name, way.info, way.expected, way.target, way)
 
+    def is_directory(self, path: str) -> bool:
+        """Whether `path` is a directory, without opening it. Raises OSError, or SourceError for a path that leads elsewhere."""
+        above, name = _parted(path)
+        directory = self.walk_to(above)
+        if directory is None:
+            return False
+        try:
+            return stat.S_ISDIR(os.stat(name, dir_fd=directory, follow_symlinks=False).st_mode) if path else True
+        finally:
+            os.close(directory)
+
     def walk_to(self, path: str) -> int | None:
         """Directory `path`, open; None if the way there is not of directories alone. Raises OSError."""
         return _plain(self._root, path.split("/") if path else [])
@@ -387,8 +398,8 @@ def holding(source: ByteSource, directory: str) -> Iterator[None]:
     descriptor = None
     if isinstance(source, LocalSource) and (source, directory) not in held:
         try:
-            descriptor = source.walk_to(directory)
-        except OSError:
+            descriptor = source.walk_to(directory) if source.is_directory(directory) else None
+        except (OSError, SourceError):
             descriptor = None
     if descriptor is None or not isinstance(source, LocalSource):
         yield
