@@ -151,8 +151,8 @@ def find_bytes(buffer: "Buffer", start: int, end: int, text: "Bytes", spans: "Co
 
 
 @inlined_kernel
-def small_or_varint(buffer: "Buffer", position: int, end: int) -> tuple[int, int]:
-    """As `read_varint`, whose answers of one and two bytes it gives sooner."""
+def small_varint(buffer: "Buffer", position: int, end: int) -> tuple[int, int]:
+    """(value, position behind it) of a varint or varlong of one or two bytes; a position of -1 for any other."""
     if position + 1 < end:
         byte = byte_at(buffer, position)
         if byte < 128:
@@ -161,21 +161,21 @@ def small_or_varint(buffer: "Buffer", position: int, end: int) -> tuple[int, int
         if above < 128:
             raw = (byte & 0x7F) | (above << 7)
             return (raw >> 1) ^ -(raw & 1), position + 2
-    return read_varint(buffer, position, end)
+    return 0, -1
+
+
+@inlined_kernel
+def small_or_varint(buffer: "Buffer", position: int, end: int) -> tuple[int, int]:
+    """As `read_varint`, whose answers of one and two bytes it gives sooner."""
+    value, behind = small_varint(buffer, position, end)
+    return (value, behind) if behind >= 0 else read_varint(buffer, position, end)
 
 
 @inlined_kernel
 def small_or_varlong(buffer: "Buffer", position: int, end: int) -> tuple[int, int]:
     """As `read_varlong`, whose answers of one and two bytes it gives sooner."""
-    if position + 1 < end:
-        byte = byte_at(buffer, position)
-        if byte < 128:
-            return (byte >> 1) ^ -(byte & 1), position + 1
-        above = byte_at(buffer, position + 1)
-        if above < 128:
-            raw = (byte & 0x7F) | (above << 7)
-            return (raw >> 1) ^ -(raw & 1), position + 2
-    return read_varlong(buffer, position, end)
+    value, behind = small_varint(buffer, position, end)
+    return (value, behind) if behind >= 0 else read_varlong(buffer, position, end)
 
 
 @kernel
