@@ -284,7 +284,7 @@ class LocalSource:
         held = _held.directories.get((self, above)) if path else None
         if held is not None:
             with suppress(OSError):  # told below
-                if stat.S_ISDIR(os.stat(name, dir_fd=held, follow_symlinks=False).st_mode):
+                if _is_directory(name, held):
                     return _open(name, _LIST_FLAGS, held), None
         with self._at(path) as place:
             if not path and not stat.S_ISDIR(place.info.st_mode):
@@ -305,7 +305,7 @@ class LocalSource:
     def stat_all(self, directory: str, names: Sequence[str]) -> Sequence[Entry | None]:
         """Of files in a directory below the root, which is opened once, what `stat` gives; None for what it cannot tell."""
         try:
-            opened = _plain(self._root, directory.split("/"))
+            opened = self.walk_to(directory)
         except OSError:
             return [None] * len(names)
         if opened is None:
@@ -364,17 +364,6 @@ class LocalSource:
             self.roots_used.add(way.root)
         return _Place(way.descriptor, way.name, way.info, way.expected, way.target, way)
 
-    def is_directory(self, path: str) -> bool:
-        """Whether `path` is a directory, without opening it. Raises OSError, or SourceError for a path that leads elsewhere."""
-        above, name = _parted(path)
-        directory = self.walk_to(above)
-        if directory is None:
-            return False
-        try:
-            return stat.S_ISDIR(os.stat(name, dir_fd=directory, follow_symlinks=False).st_mode) if path else True
-        finally:
-            os.close(directory)
-
     def walk_to(self, path: str) -> int | None:
         """Directory `path`, open; None if the way there is not of directories alone. Raises OSError."""
         return _plain(self._root, path.split("/") if path else [])
@@ -398,7 +387,7 @@ def holding(source: ByteSource, directory: str) -> Iterator[None]:
     descriptor = None
     if isinstance(source, LocalSource) and (source, directory) not in held:
         try:
-            descriptor = source.walk_to(directory) if source.is_directory(directory) else None
+            descriptor = source.walk_to("/".join(filter(None, _parted(directory))))
         except (OSError, SourceError):
             descriptor = None
     if descriptor is None or not isinstance(source, LocalSource):
@@ -481,8 +470,10 @@ def _plain(root: str, parts: list[str]) -> int | None:
     directory = os.open(root, _PASS_FLAGS)
     try:
         for part in parts:
-            deeper = os.open(part, _PASS_FLAGS, dir_fd=directory)
+            deeper = os.open(part, _PASS_FLAGS, dir_fd=directory) if _is_directory(part, directory) else None
             os.close(directory)
+            if deeper is None:
+                return None
             directory = deeper
     except OSError as error:
         os.close(directory)
@@ -490,6 +481,11 @@ def _plain(root: str, parts: list[str]) -> int | None:
             return None
         raise
     return directory
+
+
+def _is_directory(name: str, directory: int) -> bool:
+    """Whether it is one, and no link to one: nothing else is opened to be passed through. Raises OSError."""
+    return stat.S_ISDIR(os.stat(name, dir_fd=directory, follow_symlinks=False).st_mode)
 
 
 class _LocalFile:
