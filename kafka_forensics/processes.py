@@ -50,6 +50,27 @@ def forked(task: Task, count: int, jobs: int) -> Generator[bytes, None, None]:
         yield from _dealt_out(task, count, copies)
 
 
+def copy_at_work(work: Callable[..., object], *arguments: object) -> "ForkProcess | None":
+    """A copy of this process that does `work` and says nothing of it; None where the system refuses one. It ends with this process,
+    which alone hears of interruptions."""
+    process = multiprocessing.get_context("fork").Process(target=_work, args=(os.getpid(), work, arguments), daemon=True)
+    with suppress(OSError), warnings.catch_warnings(action="ignore", category=DeprecationWarning):
+        process.start()
+        return process
+    return None
+
+
+def _work(parent: int, work: Callable[..., object], arguments: tuple[object, ...]) -> None:
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        return
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    logging.disable()
+    with open(os.devnull, "w", encoding="utf-8") as nowhere:
+        sys.stdout = sys.stderr = nowhere
+        work(*arguments)
+
+
 @dataclass(slots=True, eq=False)
 class _Copy:
     process: "ForkProcess"
@@ -67,16 +88,15 @@ class _Copy:
 @contextmanager
 def _copies(task: Task, count: int) -> Iterator[list[_Copy]]:
     """So many copies, or fewer where the system refuses more; they end with the block."""
-    context = multiprocessing.get_context("fork")
     copies: list[_Copy] = []
     gc.collect()
     gc.freeze()  # a collector that looks at what they share would have it copied
     try:
         for _ in range(count):
-            ours, theirs = context.Pipe()
-            process = context.Process(target=_serve, args=(task, theirs, os.getpid()), daemon=True)
-            with suppress(OSError), theirs, warnings.catch_warnings(action="ignore", category=DeprecationWarning):
-                process.start()
+            ours, theirs = multiprocessing.Pipe()
+            with theirs:
+                process = copy_at_work(_serve, task, theirs)
+            if process is not None:
                 copies.append(_Copy(process, ours))
         yield copies
     finally:
@@ -115,15 +135,8 @@ def _dealt_out(task: Task, count: int, copies: list[_Copy]) -> Iterator[bytes]:
         yield answers.pop(number)
 
 
-def _serve(task: Task, connection: Connection, parent: int) -> None:
-    """In a copy: do what numbers are sent for. Says nothing: what goes wrong is done again, and told, by the process it is of."""
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:
-        return
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    logging.disable()
-    with open(os.devnull, "w", encoding="utf-8") as nowhere:
-        sys.stdout = sys.stderr = nowhere
-        with suppress(EOFError):
-            while True:
-                connection.send_bytes(task(cast("int", connection.recv())))
+def _serve(task: Task, connection: Connection) -> None:
+    """In a copy: do what numbers are sent for. What goes wrong is done again, and told, by the process it is of."""
+    with suppress(EOFError):
+        while True:
+            connection.send_bytes(task(cast("int", connection.recv())))

@@ -3,18 +3,13 @@
 Who lists or searches wants the first line at once, and compiling takes seconds; who wanted no more than that must not wait for it.
 """
 
-import ctypes
-import logging
-import multiprocessing
 import os
-import signal
-import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Final
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from kafka_forensics.compiled import kernel_cache, use_compiled, using_compiled
-from kafka_forensics.processes import can_fork
+from kafka_forensics.processes import can_fork, copy_at_work
 from kafka_forensics.storage.local import LocalSource
 
 if TYPE_CHECKING:
@@ -22,7 +17,6 @@ if TYPE_CHECKING:
 
     from kafka_forensics.storage.source import ByteSource
 
-_PR_SET_PDEATHSIG: Final = 1
 Look = Callable[[], None]
 """To be called where kernels may change their form: where no buffer is held that was made for one of them."""
 
@@ -74,20 +68,11 @@ def _copy(rehearse: Callable[[], None]) -> "ForkProcess | None":
     use_compiled(compiled=True)
     if is_forced or not can_fork():
         return None
-    process = multiprocessing.get_context("fork").Process(target=_rehearse, args=(rehearse, os.getpid()), daemon=True)
-    with suppress(OSError), warnings.catch_warnings(action="ignore", category=DeprecationWarning):
-        process.start()
-        return process
-    return None
+    return copy_at_work(_rehearse, rehearse)
 
 
-def _rehearse(rehearse: Callable[[], None], parent: int) -> None:
-    """In the copy: says nothing, for the process it is of does the same work."""
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:
-        return
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    logging.disable()
+def _rehearse(rehearse: Callable[[], None]) -> None:
+    """In the copy, of whose work nothing is told, for the process it is of does the same, whatever stream it holds."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 1)
     os.dup2(nowhere, 2)
