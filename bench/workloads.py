@@ -81,10 +81,7 @@ def make(workload: Workload, root: Path) -> Path:
         else:
             ends[("bench", partition)] = _link_logs(workload, root, partition, directory, template)
         (directory / "leader-epoch-checkpoint").write_bytes(write_leader_epochs([EpochEntry(0, 0)]))
-    for name in ("replication-offset-checkpoint", "recovery-point-offset-checkpoint"):
-        (log_dir / name).write_bytes(write_offset_checkpoint(ends))
-    (log_dir / "meta.properties").write_bytes(write_meta_properties(version=1, node_id=1, cluster_id="bench"))
-    return log_dir
+    return _with_checkpoints(log_dir, ends)
 
 
 def _log_dir(workload: Workload, root: Path) -> Path:
@@ -121,8 +118,7 @@ def _blocks(template: bytes, first: int, count: int, records: int) -> Iterator[m
     block = np.tile(np.frombuffer(template, np.uint8), (min(BLOCK_BATCHES, count), 1))
     for start in range(first, first + count, BLOCK_BATCHES):
         part = block[: min(BLOCK_BATCHES, first + count - start)]
-        offsets = np.arange(start, start + len(part), dtype=np.int64) * records
-        part[:, :8] = offsets.astype(">i8").view(np.uint8).reshape(-1, 8)
+        part[:, :8] = _big_endian(np.arange(start, start + len(part), dtype=np.int64) * records)
         yield part.data
 
 
@@ -143,19 +139,16 @@ def make_many(partitions: int, root: Path) -> list[Path]:
                 with open(directory / f"{0:020d}{suffix}", "wb") as file:
                     file.truncate((10 << 20) // entry * entry)
             (directory / "leader-epoch-checkpoint").write_bytes(write_leader_epochs([EpochEntry(0, 0)]))
-        for name in ("replication-offset-checkpoint", "recovery-point-offset-checkpoint"):
-            (broker / name).write_bytes(write_offset_checkpoint(ends))
-        (broker / "meta.properties").write_bytes(write_meta_properties(version=1, node_id=number, cluster_id="bench"))
+        _with_checkpoints(broker, ends, number)
     return brokers
 
 
 def make_producers(producers: int, root: Path) -> Path:
     """A log of one small batch from each of `producers` idempotent producers, each with a right CRC; its log directory."""
     log_dir = root / f"producers-{producers}" / "broker-1"
-    if (log_dir / "meta.properties").exists():
+    directory = _one_partition(log_dir)
+    if directory is None:
         return log_dir
-    directory = log_dir / "bench-0"
-    directory.mkdir(parents=True, exist_ok=True)
     use_compiled(True)
     template = write_batch(
         [RecordToWrite(b"k", b"v")],
@@ -172,13 +165,13 @@ def make_producers(producers: int, root: Path) -> Path:
                 _one_a_producer(template, start, min(BLOCK_BATCHES, first + a_segment - start, producers - start)).data
                 for start in range(first, min(first + a_segment, producers), BLOCK_BATCHES)
             )
-    return _with_checkpoints(log_dir, producers)
+    return _with_checkpoints(log_dir, {("bench", 0): producers})
 
 
 def _one_a_producer(template: bytes, start: int, count: int) -> "np.ndarray":
     """`count` batches from offset `start` on, each of a producer named after its offset."""
     block = np.tile(np.frombuffer(template, np.uint8), (count, 1))
-    numbers = np.arange(start, start + count, dtype=np.int64).astype(">i8").view(np.uint8).reshape(-1, 8)
+    numbers = _big_endian(np.arange(start, start + count, dtype=np.int64))
     block[:, :8] = numbers
     block[:, 43:51] = numbers
     for row in block:
@@ -194,10 +187,9 @@ def logs(log_dir: Path) -> list[str]:
 def make_transactions(count: int, root: Path) -> Path:
     """A log of `count` transactions of one record each, each with its marker behind it; its log directory."""
     log_dir = root / f"transactions-{count}" / "broker-1"
-    if (log_dir / "meta.properties").exists():
+    directory = _one_partition(log_dir)
+    if directory is None:
         return log_dir
-    directory = log_dir / "bench-0"
-    directory.mkdir(parents=True, exist_ok=True)
     data = write_batch(
         [RecordToWrite(b"k", b"v")],
         base_offset=0,
@@ -215,19 +207,17 @@ def make_transactions(count: int, root: Path) -> Path:
         for start in range(0, count, BLOCK_BATCHES):
             block = np.tile(both, (min(BLOCK_BATCHES, count - start), 1))
             for at, first in ((0, 0), (len(data), 1)):
-                offsets = np.arange(start, start + len(block), dtype=np.int64) * 2 + first
-                block[:, at : at + 8] = offsets.astype(">i8").view(np.uint8).reshape(-1, 8)
+                block[:, at : at + 8] = _big_endian(np.arange(start, start + len(block), dtype=np.int64) * 2 + first)
             file.write(block.data)
-    return _with_checkpoints(log_dir, 2 * count)
+    return _with_checkpoints(log_dir, {("bench", 0): 2 * count})
 
 
 def make_index(entries: int, root: Path) -> Path:
     """A segment of one batch with an offset index and a time index of so many entries; its log directory."""
     log_dir = root / f"index-{entries}" / "broker-1"
-    if (log_dir / "meta.properties").exists():
+    directory = _one_partition(log_dir)
+    if directory is None:
         return log_dir
-    directory = log_dir / "bench-0"
-    directory.mkdir(parents=True, exist_ok=True)
     batch = write_batch([RecordToWrite(b"k", b"v")], base_offset=0, base_timestamp=1_700_000_000_000)
     (directory / f"{0:020d}.log").write_bytes(batch)
     numbers = np.arange(1, entries + 1)
@@ -236,13 +226,27 @@ def make_index(entries: int, root: Path) -> Path:
     times = np.empty(entries, [("timestamp", ">i8"), ("offset", ">i4")])
     times["timestamp"], times["offset"] = 1_700_000_000_000 + numbers, numbers
     (directory / f"{0:020d}.timeindex").write_bytes(times.tobytes())
-    return _with_checkpoints(log_dir, 1)
+    return _with_checkpoints(log_dir, {("bench", 0): 1})
 
 
-def _with_checkpoints(log_dir: Path, end_offset: int) -> Path:
-    """The log directory of one partition, with what a broker keeps beside it."""
-    (log_dir / "bench-0" / "leader-epoch-checkpoint").write_bytes(write_leader_epochs([EpochEntry(0, 0)]))
+def _one_partition(log_dir: Path) -> Path | None:
+    """The directory of the only partition of a log directory, to be written; None if the log directory is whole already."""
+    if (log_dir / "meta.properties").exists():
+        return None
+    directory = log_dir / "bench-0"
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / "leader-epoch-checkpoint").write_bytes(write_leader_epochs([EpochEntry(0, 0)]))
+    return directory
+
+
+def _with_checkpoints(log_dir: Path, ends: dict[tuple[str, int], int], node_id: int = 1) -> Path:
+    """The log directory, with what a broker keeps beside its partitions; that it is whole shows in the last of it."""
     for name in ("replication-offset-checkpoint", "recovery-point-offset-checkpoint"):
-        (log_dir / name).write_bytes(write_offset_checkpoint({("bench", 0): end_offset}))
-    (log_dir / "meta.properties").write_bytes(write_meta_properties(version=1, node_id=1, cluster_id="bench"))
+        (log_dir / name).write_bytes(write_offset_checkpoint(ends))
+    (log_dir / "meta.properties").write_bytes(write_meta_properties(version=1, node_id=node_id, cluster_id="bench"))
     return log_dir
+
+
+def _big_endian(numbers: "np.ndarray") -> "np.ndarray":
+    """Eight bytes for each."""
+    return numbers.astype(">i8").view(np.uint8).reshape(-1, 8)
