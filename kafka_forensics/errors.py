@@ -21,11 +21,13 @@ _LONGEST_NAME: Final = 249
 
 
 class ForensicsError(Exception):
-    """Base of every error this package raises on purpose."""
+    """Base of every error this package raises on purpose; `hint` names the next step, where there is one."""
+
+    hint: str | None = None
 
 
 class UsageError(ForensicsError):
-    """The question itself is wrong; `hint` names the next step."""
+    """The question itself is wrong."""
 
     def __init__(self, message: str, *, hint: str | None = None) -> None:
         super().__init__(message)
@@ -43,17 +45,13 @@ class SourceError(ForensicsError):
         super().__init__(f"{path}: {reason}")
         self.path = path
         self.reason = reason
-
-    @property
-    def hint(self) -> str | None:
-        """The next step, where the reason may pass."""
-        return TRY_AGAIN if may_pass(self.reason) else None
+        self.hint = TRY_AGAIN if may_pass(reason) else None
 
 
 class PassingError(ForensicsError):
     """Something failed for a reason that may pass; `hint` says to try again."""
 
-    hint: Final = TRY_AGAIN
+    hint = TRY_AGAIN
 
 
 class FormatError(ForensicsError):

@@ -221,19 +221,15 @@ def _status_of(error: BaseException, arguments: list[str], *, debug: bool) -> in
     """The exit status that `error` means; the user is told on stderr, unless the reader of our output went away."""
     if debug:
         _say_where(error)
-    if isinstance(error, UsageError):
+    if isinstance(error, ForensicsError):
         _tell(f"error: {error}", *([f"hint: {error.hint}"] if error.hint else []))
-        return EXIT_USAGE
+        return EXIT_USAGE if isinstance(error, UsageError) else EXIT_INCOMPLETE
     if isinstance(error, _COMMAND_LINE_ERROR):
         _tell(
             f"error: {_sentence(error)}",
             f"hint: {_meant(error) or f'`{_command_path(error, arguments)} --help` shows how it is used'}",
         )
         return EXIT_USAGE
-    if isinstance(error, ForensicsError):
-        hint = getattr(error, "hint", None)
-        _tell(f"error: {error}", *([f"hint: {hint}"] if hint else []))
-        return EXIT_INCOMPLETE
     if isinstance(error, KeyboardInterrupt | typer.Abort):
         _say("interrupted")
         return EXIT_INTERRUPTED
