@@ -16,6 +16,8 @@ from kafka_forensics.parsers.kernels.records import (
     MALFORMED,
     OK,
     OUT_OF_BOUNDS,
+    SHORT_ROOM,
+    read_short,
     read_varint,
     read_varlong,
     skip_headers,
@@ -151,31 +153,23 @@ def find_bytes(buffer: "Buffer", start: int, end: int, text: "Bytes", spans: "Co
 
 
 @inlined_kernel
-def small_varint(buffer: "Buffer", position: int, end: int) -> tuple[int, int]:
-    """(value, position behind it) of a varint or varlong of one or two bytes; a position of -1 for any other."""
-    if position + 1 < end:
-        byte = byte_at(buffer, position)
-        if byte < 128:
-            return (byte >> 1) ^ -(byte & 1), position + 1
-        above = byte_at(buffer, position + 1)
-        if above < 128:
-            raw = (byte & 0x7F) | (above << 7)
-            return (raw >> 1) ^ -(raw & 1), position + 2
-    return 0, -1
-
-
-@inlined_kernel
 def small_or_varint(buffer: "Buffer", position: int, end: int) -> tuple[int, int]:
-    """As `read_varint`, whose answers of one and two bytes it gives sooner."""
-    value, behind = small_varint(buffer, position, end)
-    return (value, behind) if behind >= 0 else read_varint(buffer, position, end)
+    """As `read_varint`, whose answers of few bytes it gives sooner."""
+    if end - position >= SHORT_ROOM:
+        value, behind = read_short(buffer, position)
+        if behind >= 0:
+            return value, behind
+    return read_varint(buffer, position, end)
 
 
 @inlined_kernel
 def small_or_varlong(buffer: "Buffer", position: int, end: int) -> tuple[int, int]:
-    """As `read_varlong`, whose answers of one and two bytes it gives sooner."""
-    value, behind = small_varint(buffer, position, end)
-    return (value, behind) if behind >= 0 else read_varlong(buffer, position, end)
+    """As `read_varlong`, whose answers of few bytes it gives sooner."""
+    if end - position >= SHORT_ROOM:
+        value, behind = read_short(buffer, position)
+        if behind >= 0:
+            return value, behind
+    return read_varlong(buffer, position, end)
 
 
 @kernel

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from kafka_forensics.compiled import kernel, using_compiled
+from kafka_forensics.compiled import inlined_kernel, kernel, using_compiled
 from kafka_forensics.model.batches import BatchColumn, RecordColumn
-from kafka_forensics.parsers.kernels.crc import crc32, load_i32, load_i64
+from kafka_forensics.parsers.kernels.crc import byte_at, crc32, load_i32, load_i64
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -48,7 +48,7 @@ _ALL: Final = True
 """Nothing follows the bytes at hand."""
 _SHORT: Final = -1
 _OVERLONG: Final = -2
-_SHORT_ROOM: Final = 3
+SHORT_ROOM: Final = 3
 """Bytes of the longest varint that `read_short` reads."""
 _USUAL_ROOM: Final = 16
 """More than the numbers of a usual record up to the length of its key."""
@@ -238,18 +238,18 @@ def decode_records(buffer: "Buffer", start: int, end: int, count: int, out: "Col
     return counted(records, code, position, count)
 
 
-@kernel
+@inlined_kernel
 def read_short(buffer: "Buffer", position: int) -> tuple[int, int]:
     """Like `read_varint`, of at most three bytes, which must be there; the position is -1 of a longer one."""
-    raw = int(buffer[position])
+    raw = byte_at(buffer, position)
     if raw < 128:
         return (raw >> 1) ^ -(raw & 1), position + 1
     raw &= 0x7F
-    byte = int(buffer[position + 1])
+    byte = byte_at(buffer, position + 1)
     raw |= (byte & 0x7F) << 7
     if byte < 128:
         return (raw >> 1) ^ -(raw & 1), position + 2
-    byte = int(buffer[position + 2])
+    byte = byte_at(buffer, position + 2)
     raw |= (byte & 0x7F) << 14
     if byte < 128:
         return (raw >> 1) ^ -(raw & 1), position + 3
@@ -276,10 +276,10 @@ def pass_usual(buffer: "Buffer", start: int, end: int) -> tuple[int, int]:
         if at < 0:
             break
         length, at = read_short(buffer, at)
-        if at < 0 or length > end - at - _SHORT_ROOM:
+        if at < 0 or length > end - at - SHORT_ROOM:
             break
         length, at = read_short(buffer, at + max(length, 0))
-        if at < 0 or length > end - at - _SHORT_ROOM:
+        if at < 0 or length > end - at - SHORT_ROOM:
             break
         at += max(length, 0)
         if int(buffer[at]) != 0 or at + 1 != behind:
