@@ -13,16 +13,15 @@ from lab.house import circles, doors_passed, modules_of
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = "kafka_forensics"
 
-FACTS = "errors version compiled processes model storage parsers"
+FACTS = "errors version compiled model storage parsers"
 SUMMARIES = f"{FACTS} replication evidence analysis folding"
 FINDINGS = f"{SUMMARIES} rereading witnesses judging"
 MAY_IMPORT = {
     "errors": "",
     "version": "",
     "compiled": "errors",
-    "processes": "",
     "model": "errors compiled",
-    "storage": "errors compiled processes model",
+    "storage": "errors compiled model",
     "parsers": "errors compiled model storage",
     "writers": FACTS,
     "replication": "errors compiled model",

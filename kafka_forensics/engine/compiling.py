@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from kafka_forensics.compiled import kernel_cache, use_compiled, using_compiled
-from kafka_forensics.processes import can_fork, copy_at_work
+from kafka_forensics.engine.processes import can_fork, copy_at_work
 from kafka_forensics.storage.local import LocalSource
 
 if TYPE_CHECKING:

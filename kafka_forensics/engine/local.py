@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from kafka_forensics.analysis.internal_topics import Witnesses
 from kafka_forensics.compiled import expect, use_compiled, worth_compiling, worth_threads
+from kafka_forensics.engine.processes import can_fork, forked
 from kafka_forensics.engine.serialization import pack, unpack
 from kafka_forensics.engine.task_values import Noticed, TopicPartition, notice
 from kafka_forensics.engine.work_plan import packed
@@ -24,7 +25,6 @@ from kafka_forensics.folding.splits import Split, splits_of
 from kafka_forensics.judging.recovery_files import lone_leftovers
 from kafka_forensics.judging.scanning import Look, PartitionAnswer, Scan, digest_key, judged
 from kafka_forensics.model.results import ScanResult
-from kafka_forensics.processes import can_fork, forked
 from kafka_forensics.rereading.logs_in_order import with_right_offsets
 from kafka_forensics.storage.archives import reading_order
 from kafka_forensics.storage.local import LocalSource

@@ -167,7 +167,7 @@ def gather(paths: list[str], options: ScanOptions, *, elsewhere: bool = False) -
     Raises UsageError for paths that make no sense (`open_paths`), for a name given to several brokers, and unless the answer may
     lie `elsewhere` (in the log of an internal topic), where no partition is what `options` ask for.
     """
-    inputs = gather_log_dirs(paths, options.storage_options, options.jobs)
+    inputs = gather_log_dirs(paths, options.storage_options)
     if not elsewhere:
         _require_or_note(inputs, options)
     compacted = {key for log_dir in inputs.log_dirs for key in _compacted(log_dir)}
@@ -193,14 +193,14 @@ def _require_or_note(inputs: Inputs, options: ScanOptions) -> None:
         raise_unless_hidden(error, hidden=bool(inputs.incomplete))
 
 
-def gather_log_dirs(paths: list[str], storage_options: tuple[tuple[str, str], ...] = (), jobs: int = 1) -> Inputs:
+def gather_log_dirs(paths: list[str], storage_options: tuple[tuple[str, str], ...] = ()) -> Inputs:
     """Open every path and read the small files of all log directories, but nothing of any partition: `replicas` is empty.
 
     Raises UsageError for paths that make no sense (`open_paths`), and for a name given to several brokers.
     """
     inputs = Inputs()
     named: dict[int | str, list[LogDir]] = {}
-    every = open_paths(paths, storage_options=storage_options, jobs=jobs)
+    every = open_paths(paths, storage_options=storage_options)
     note_strangers(every)
     for opened in every:
         given, source, discovery = opened.given, opened.source, opened.discovery

@@ -58,9 +58,7 @@ class OpenedPath:
     discovery: Discovery
 
 
-def open_paths(
-    paths: list[str], *, logs_only: bool = True, storage_options: tuple[tuple[str, str], ...] = (), jobs: int = 1
-) -> list[OpenedPath]:
+def open_paths(paths: list[str], *, logs_only: bool = True, storage_options: tuple[tuple[str, str], ...] = ()) -> list[OpenedPath]:
     """Open every path, what is reached by several of them once only, and note that. Patterns in URIs are matched here.
 
     Of several paths, those that hold nothing of Kafka's are left out with a note, and one that cannot be opened is incomplete.
@@ -79,7 +77,7 @@ def open_paths(
         opened.append(opened_path)
     share_roots([opened_path.source for opened_path in opened])
     for opened_path in opened:
-        opened_path.discovery = _discovered(opened_path.source, jobs)
+        opened_path.discovery = _discovered(opened_path.source)
     opened = _without_strangers(opened, logs_only=logs_only)
     if len(opened) > 1 or any(opened_path.discovery.repeated or _has_links(opened_path.discovery) for opened_path in opened):
         return _read_once(opened)
@@ -191,10 +189,10 @@ def lone_file_name(source: ByteSource) -> FileName | None:
     return parsed
 
 
-def _discovered(source: ByteSource, jobs: int) -> Discovery:
+def _discovered(source: ByteSource) -> Discovery:
     """What the source holds; if its root cannot even be listed, that."""
     try:
-        return discover(source, jobs)
+        return discover(source)
     except SourceError as error:
         return Discovery(incomplete=[Incomplete(error.path, error.reason)])
 

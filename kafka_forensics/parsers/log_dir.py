@@ -7,16 +7,14 @@ files and directories that cannot be read.
 
 import os
 import re
-from contextlib import closing
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import Final
 
 from kafka_forensics.errors import SourceError
 from kafka_forensics.model.constants import INT64_MAX
 from kafka_forensics.model.results import Incomplete
-from kafka_forensics.storage.listings import listings
 from kafka_forensics.storage.local import holding
 from kafka_forensics.storage.source import ByteSource, Entry, EntryKind
 
@@ -252,12 +250,11 @@ class Discovery:
         self.repeated.extend(other.repeated)
 
 
-def discover(source: ByteSource, jobs: int = 1) -> Discovery:
+def discover(source: ByteSource) -> Discovery:
     """Find what `source` holds: a log directory, folders of them to depth 3, a partition directory, or one file.
 
     A log directory holds `meta.properties`, an offset checkpoint or `.kafka_cleanshutdown`, or directories that are partitions by
     name and content. Raises SourceError if the root cannot be listed; what cannot be listed below it is `incomplete`.
-    Very many directories are listed by `jobs` processes.
     """
     root = source.stat("")
     if root.kind is EntryKind.FILE:
@@ -266,15 +263,7 @@ def discover(source: ByteSource, jobs: int = 1) -> Discovery:
         return Discovery(irregular=[root])
     last = source.name.rstrip("/").rpartition("/")[2]
     name = os.path.basename(os.path.abspath(source.name)) if last in {".", ".."} else _ARCHIVE_SUFFIX.sub("", last)
-    return _search(_Search(source, jobs, {directory_key(root)}), _folder(root, name, source.list("")), 0)
-
-
-class _Search(NamedTuple):
-    """What a search is of; `seen` are the directories met so far."""
-
-    source: ByteSource
-    jobs: int
-    seen: set[object]
+    return _search(source, _folder(root, name, source.list("")), 0, {directory_key(root)})
 
 
 def directory_key(entry: Entry) -> object:
@@ -318,8 +307,8 @@ def _folder(of: Entry, name: str, entries: list[Entry]) -> _Folder:
     return _Folder(of, name, files, directories, irregular, is_log_directory, is_partition)
 
 
-def _search(search: _Search, folder: _Folder, depth: int) -> Discovery:
-    """What `folder`, `depth` levels below the root, is or holds; a link to one of the directories seen is not searched again."""
+def _search(source: ByteSource, folder: _Folder, depth: int, seen: set[object]) -> Discovery:
+    """What `folder`, `depth` levels below the root, is or holds; a link to one of the directories `seen` is not searched again."""
     if folder.is_partition:
         return _alone(folder)
     discovery = Discovery()
@@ -327,7 +316,7 @@ def _search(search: _Search, folder: _Folder, depth: int) -> Discovery:
         discovery.unsearched.extend([entry for entry, _ in folder.files if entry.unreadable is None] + folder.directories)
         discovery.irregular.extend(folder.irregular)
         return discovery
-    children = _children(search, folder, depth, discovery)
+    children = _children(source, folder, depth, seen, discovery)
     holds_partitions = any(child.is_partition and parse_partition_name(child.name) for child, _ in children)
     if folder.is_log_directory or holds_partitions:
         _take_log_directory(discovery, folder, children)
@@ -336,22 +325,20 @@ def _search(search: _Search, folder: _Folder, depth: int) -> Discovery:
     return discovery
 
 
-def _children(search: _Search, folder: _Folder, depth: int, discovery: Discovery) -> list[tuple[_Folder, Discovery]]:
+def _children(
+    source: ByteSource, folder: _Folder, depth: int, seen: set[object], discovery: Discovery
+) -> list[tuple[_Folder, Discovery]]:
     """The directories of a folder that can be listed, each with what is below it, if it is no partition's."""
     children = []
-    source, jobs, seen = search
-    plain = [entry.path for entry in folder.directories if entry.link is None and entry.name not in _SYSTEM_DIRECTORIES]
-    with closing(listings(source, folder.path, plain, jobs)) as listed, holding(source, folder.path):
+    with holding(source, folder.path):
         for entry in folder.directories:
             if entry.link is not None and directory_key(entry) in seen:
                 discovery.repeated.append(entry)
                 continue
             seen.add(directory_key(entry))
-            if entry.name in _SYSTEM_DIRECTORIES:
-                continue
-            child = _listed(source, entry, next(listed) if entry.link is None else None, discovery)
+            child = None if entry.name in _SYSTEM_DIRECTORIES else _listed(source, entry, discovery)
             if child is not None:
-                children.append((child, Discovery() if child.is_partition else _search(search, child, depth + 1)))
+                children.append((child, Discovery() if child.is_partition else _search(source, child, depth + 1, seen)))
     return children
 
 
@@ -395,10 +382,10 @@ def _perhaps_directories(folder: _Folder, *, beside: bool) -> list[Incomplete]:
     return incompletes
 
 
-def _listed(source: ByteSource, entry: Entry, entries: list[Entry] | None, discovery: Discovery) -> _Folder | None:
-    """The directory `entry` with its listing, `entries` unless None; None, and a row in `incomplete`, if it has none to give."""
+def _listed(source: ByteSource, entry: Entry, discovery: Discovery) -> _Folder | None:
+    """The directory `entry` with its listing; None, and a row in `incomplete`, if it has none to give."""
     try:
-        return _folder(entry, entry.name, source.list(entry.path) if entries is None else entries)
+        return _folder(entry, entry.name, source.list(entry.path))
     except SourceError as error:
         discovery.incomplete.append(Incomplete(entry.path, error.reason))
         return None

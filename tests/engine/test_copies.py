@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from kafka_forensics import processes
-from kafka_forensics.engine import local
+from kafka_forensics.engine import local, processes
 from kafka_forensics.evidence.inputs import gather
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.export.json_document import document

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from kafka_forensics.processes import can_fork, forked
+from kafka_forensics.engine.processes import can_fork, forked
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="processes are copied on Linux alone")
 
@@ -100,7 +100,7 @@ def test_copies_end_with_the_process_they_are_of(tmp_path: Path) -> None:
     script = tmp_path / "scan.py"
     script.write_text(
         "import os, time\n"
-        "from kafka_forensics.processes import forked\n"
+        "from kafka_forensics.engine.processes import forked\n"
         "def task(number):\n"
         "    if number:\n"
         "        os.write(1, f'{os.getpid()}\\n'.encode())\n"

@@ -1,35 +1,15 @@
-"""Many directories listed by copies of the process: what this process lists, whatever lies in them."""
+"""Directories that are held while they are read: what is found in them without, whatever lies there."""
 
 import os
-from collections.abc import Generator
-from contextlib import closing
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
+from kafka_forensics.parsers import log_dir
 from kafka_forensics.parsers.log_dir import discover
-from kafka_forensics.processes import Task, can_fork, forked
-from kafka_forensics.storage import listings
 from kafka_forensics.storage.local import LocalSource, holding
-from kafka_forensics.storage.source import EntryKind
 from tests.storage.trees import make_tree
-
-pytestmark = pytest.mark.skipif(not can_fork(), reason="processes are copied on Linux alone")
-
-
-@pytest.fixture
-def counts(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Every directory listed by a copy; how many tasks there were."""
-    tasks: list[int] = []
-
-    def counted(task: Task, count: int, jobs: int) -> Generator[bytes, None, None]:
-        tasks.append(count)
-        return forked(task, count, jobs)
-
-    monkeypatch.setattr(listings, "forked", counted)
-    monkeypatch.setattr(listings, "MANY", 1)
-    monkeypatch.setattr(listings, "TOGETHER", 2)
-    return tasks
 
 
 def odd_tree(root: Path) -> Path:
@@ -47,33 +27,15 @@ def odd_tree(root: Path) -> Path:
     return broker
 
 
-def test_a_search_finds_the_same(tmp_path: Path, counts: list[int]) -> None:
+def test_a_search_finds_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     broker = odd_tree(tmp_path)
     for root in (broker, tmp_path):
         here, there = LocalSource(str(root)), LocalSource(str(root))
-        assert discover(there, jobs=3) == discover(here)
+        held = discover(there)
+        with monkeypatch.context() as patched:
+            patched.setattr(log_dir, "holding", lambda *_: nullcontext())
+            assert held == discover(here)
         assert there.roots_used == here.roots_used
-    assert counts
-    assert max(counts) > 2
-
-
-def test_a_directory_that_is_gone_is_left_to_its_source(tmp_path: Path, counts: list[int]) -> None:
-    odd_tree(tmp_path)
-    source = LocalSource(str(tmp_path))
-    paths = [entry.path for entry in source.list("broker-1") if entry.kind is EntryKind.DIRECTORY]
-    with closing(listings.listings(source, "broker-1", [*paths, "broker-1/gone-0"], 2)) as listed:
-        every = list(listed)
-    assert every[-1] is None
-    assert every[paths.index("broker-1/linked-0")] is None
-    plain = [(path, entries) for path, entries in zip(paths, every, strict=False) if entries is not None]
-    assert len(plain) >= 5
-    assert all(entries == source.list(path) for path, entries in plain)
-
-
-def test_one_job_asks_the_source(tmp_path: Path, counts: list[int]) -> None:
-    odd_tree(tmp_path)
-    assert list(listings.listings(LocalSource(str(tmp_path)), "", ["broker-1"], 1)) == [None]
-    assert counts == []
 
 
 def test_a_held_directory_is_what_it_was(tmp_path: Path) -> None:
