@@ -2,23 +2,38 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from types import SimpleNamespace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
+import numpy as np
 import pyarrow as pa
 
 from kafka_forensics.analysis.internal_topics import Witnesses
+from kafka_forensics.analysis.transactions import TransactionColumn
 from kafka_forensics.evidence.options import ScanOptions, fits
 from kafka_forensics.facts.log import FactReading
-from kafka_forensics.facts.rows import json_text, record_batches, rows_of
+from kafka_forensics.facts.rows import json_text, own_batch, record_batches, rows_of, text
+from kafka_forensics.model.arrow import few_words, numbers, one_word, plain
 from kafka_forensics.model.changes import CHANGE_COLUMNS, Change, change_values
-from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
+from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC, CONTROL_ABORT, CONTROL_COMMIT
 from kafka_forensics.model.coordinators import Committed, GroupLog, OffsetCommit, PendingCommit
 from kafka_forensics.model.findings import Finding
 from kafka_forensics.model.json_objects import Columns, Json, attributes
 from kafka_forensics.model.results import Incomplete, PartitionSummary, ReplicaSummary
 from kafka_forensics.model.schemas import CHANGES_FACT, FACTS, SNAPSHOT
 from kafka_forensics.questions.metadata import event_rows
-from kafka_forensics.questions.transactions import KnownTransactions, replica_transactions
+from kafka_forensics.questions.transactions import (
+    ENDED,
+    MARKERS,
+    KnownTransactions,
+    TransactionRow,
+    paired_transactions,
+    row_of,
+)
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from kafka_forensics.model.schemas import ArrowArray
 
 _REPLICA: Final[Columns] = {
     **attributes("log_dir directory log_start_offset log_end_offset", of="replica"),
@@ -59,19 +74,66 @@ def transaction_facts(reading: FactReading, last_stable_offset: int | None, know
     if reading.plan.context.topic == CLUSTER_METADATA_TOPIC:
         reading.passed(reading.plan.bytes)
         return iter(())
-    return record_batches(FACTS["transactions"].own, _transaction_rows(reading, last_stable_offset, known))
+    return _transaction_batches(reading, last_stable_offset, known)
 
 
-def _transaction_rows(
+def _transaction_batches(
     reading: FactReading, last_stable_offset: int | None, known: KnownTransactions
-) -> Iterator[tuple[object, ...]]:
+) -> Iterator[pa.RecordBatch]:
     incomplete: list[Incomplete] = []
-    _, *names = FACTS["transactions"].own.names
-    rows = replica_transactions(reading.plan, last_stable_offset, known, incomplete)
-    yield from ((reading.plan.log_dir.name, *row) for row in rows_of(attributes(" ".join(names)), rows))
+    for paired, ended in paired_transactions(reading.plan, incomplete):
+        if not paired.size:
+            continue
+        plain_ones = np.full(paired.shape[1], ended) & ~known.speaks_of(paired[TransactionColumn.PRODUCER_ID])
+        others = paired[:, ~plain_ones].T.tolist()
+        rows = (row_of(reading.plan.context, values, ended=ended) for values in others)
+        told = (known.ended(row) if ended else known.still_open(row, last_stable_offset) for row in rows)
+        batches = list(record_batches(FACTS["transactions"].own, _rows_of_transactions(reading, told)))
+        if not batches:
+            yield own_batch(FACTS["transactions"], _ended_columns(reading, paired))
+        elif not plain_ones.any():
+            yield from batches
+        else:
+            columns = [plain(column) for column in _ended_columns(reading, paired[:, plain_ones])]
+            batches.insert(0, pa.RecordBatch.from_arrays(columns, schema=FACTS["transactions"].own))
+            places = np.concatenate([np.flatnonzero(plain_ones), np.flatnonzero(~plain_ones)])
+            yield from pa.Table.from_batches(batches).take(numbers(np.argsort(places))).to_batches()
     reading.passed(reading.plan.bytes)
     for gap in incomplete:
         reading.incomplete(gap)
+
+
+def _rows_of_transactions(reading: FactReading, rows: Iterable[TransactionRow]) -> Iterator[tuple[object, ...]]:
+    _, *names = FACTS["transactions"].own.names
+    return ((reading.plan.log_dir.name, *row) for row in rows_of(attributes(" ".join(names)), rows))
+
+
+def _ended_columns(reading: FactReading, paired: "NDArray[np.int64]") -> "list[ArrowArray]":
+    """Columns of transactions that have ended and of which only the log speaks; what it does not tell is null."""
+    rows = paired.shape[1]
+    without_data = paired[TransactionColumn.BATCHES] == 0
+    marker = paired[TransactionColumn.MARKER_TYPE]
+    unread = ~np.isin(marker, list(MARKERS))
+    states = np.where(without_data, 3, np.where(unread, 2, marker))
+    columns: dict[str, ArrowArray] = {
+        "log_dir": one_word(text(reading.plan.log_dir.name), rows),
+        "state": few_words(states, [ENDED[CONTROL_ABORT], ENDED[CONTROL_COMMIT], "unknown", "empty"]),
+        "marker": few_words(marker, [MARKERS[CONTROL_ABORT], MARKERS[CONTROL_COMMIT]], null=unread),
+        "coordinator_epoch": numbers(paired[TransactionColumn.COORDINATOR_EPOCH].astype(np.int32), null=unread),
+        "holds_last_stable_offset": numbers(np.zeros(rows, bool)),
+    }
+    schema = FACTS["transactions"].own
+    for field in schema:
+        if field.name in columns:
+            continue
+        column = TransactionColumn.__members__.get(field.name.upper())
+        if column is None:
+            columns[field.name] = pa.nulls(rows, field.type)
+        else:
+            of_data = TransactionColumn.FIRST_OFFSET <= column <= TransactionColumn.LAST_TIMESTAMP
+            values = paired[column].astype(field.type.to_pandas_dtype())
+            columns[field.name] = numbers(values, null=without_data if of_data else None)
+    return [columns[name] for name in schema.names]
 
 
 def metadata_facts(witnesses: Witnesses, options: ScanOptions) -> Iterator[pa.RecordBatch]:

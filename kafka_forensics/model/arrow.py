@@ -32,11 +32,13 @@ def words(values: Sequence[str]) -> "ArrowArray":
     return pa.Array.from_buffers(pa.string(), len(held), [None, pa.py_buffer(ends.data), pa.py_buffer(b"".join(held))])
 
 
-def few_words(indices: "NDArray[Any]", spelled: Sequence[str]) -> "pa.Array[Any]":
-    """The word of each number, as a dictionary: a column of a few words that come again and again costs a number a row."""
-    if len(indices) and (indices == indices[0]).all():
+def few_words(indices: "NDArray[Any]", spelled: Sequence[str], *, null: "NDArray[np.bool_] | None" = None) -> "pa.Array[Any]":
+    """The word of each number, as a dictionary: a column of a few words that come again and again costs a number a row. Those of
+    `null` are null, whatever their numbers."""
+    known = null is None or not null.any()
+    if known and len(indices) and (indices == indices[0]).all():
         return one_word(spelled[int(indices[0])], len(indices))
-    return pa.DictionaryArray.from_arrays(numbers(indices.astype(np.int32)), words(spelled))
+    return pa.DictionaryArray.from_arrays(numbers(indices.astype(np.int32), null=null), words(spelled))
 
 
 def one_word(word: str, rows: int) -> "pa.Array[Any]":

@@ -8,15 +8,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+import numpy as np
+
 from kafka_forensics.analysis.replica import Replica
-from kafka_forensics.analysis.transactions import OpenTransaction
+from kafka_forensics.analysis.transactions import OpenTransaction, Pairing
 from kafka_forensics.analysis.transactions_across import SKEW_MS, TV2, DamagedLog, best_copy, damage_of, hidden_by_damage
 from kafka_forensics.engine.local import Progress, scan_inputs
 from kafka_forensics.errors import SourceError
 from kafka_forensics.evidence.inputs import ReplicaPlan, gather, typed_path
 from kafka_forensics.evidence.options import ScanOptions
-from kafka_forensics.model.batches import BatchColumn
-from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC, CONTROL_MASK, DELETE_HORIZON_MASK, TIMESTAMP_TYPE_MASK
+from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC, CONTROL_ABORT, CONTROL_COMMIT
 from kafka_forensics.model.coordinators import DEFAULT_MAX_TIMEOUT_MS, LATE_BUFFER_MS, Decision, TopicPartition, TransactionLog
 from kafka_forensics.model.findings import Evidence, Finding
 from kafka_forensics.model.results import Incomplete, ScanResult
@@ -24,6 +25,9 @@ from kafka_forensics.rereading.logs_in_order import transactional_batches
 from kafka_forensics.witnesses.coordinators import read_transaction_log
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from kafka_forensics.evidence.context import ReplicaContext
     from kafka_forensics.judging.partitions import PartitionResult
     from kafka_forensics.model.json_objects import Json
     from kafka_forensics.rereading.reader import LogReader
@@ -95,9 +99,10 @@ STATES: Final = ("committed", "aborted", "open", "hanging", "torn", "empty", "un
 """`empty` is a marker that ended nothing in this copy, `unknown` a transaction whose marker cannot be read, `torn` one that the
 coordinator decided otherwise, `lost` one that was committed and is in no copy of the partition, `damaged` offsets of which nothing
 can be told."""
-MAX_OPEN: Final = 1 << 20
-"""Transactions that are open at once in a partition; those that begin when there are so many are passed over: none of them holds
-readers back while the others are open."""
+MARKERS: Final = {CONTROL_ABORT: "ABORT", CONTROL_COMMIT: "COMMIT"}
+"""Type of a marker that can be read → its name."""
+ENDED: Final = {CONTROL_ABORT: "aborted", CONTROL_COMMIT: "committed"}
+"""The same → the state of the transaction that it ended."""
 
 
 @dataclass(slots=True)
@@ -236,19 +241,6 @@ def _partition_transactions(best: Replica, replicas: list[Replica], plans: dict[
     )
 
 
-@dataclass(slots=True)
-class _Span:
-    """The data of an open transaction while the log is walked."""
-
-    epoch: int
-    first_offset: int
-    first_timestamp: int
-    last_offset: int = -1
-    last_timestamp: int = -1
-    batches: int = 0
-    records: int = 0
-
-
 def _rows(
     where: TopicPartition, partition: PartitionTransactions | None, known: "KnownTransactions", result: ScanResult
 ) -> Iterator[TransactionRow]:
@@ -278,47 +270,36 @@ def replica_transactions(
 
     A log that cannot be read (further) is noted in `incomplete`.
     """
-    opened: dict[int, _Span] = {}
-    where, broker = (plan.context.topic, plan.context.partition), plan.context.broker
+    for paired, ended in paired_transactions(plan, incomplete):
+        for numbers in paired.T.tolist():
+            row = row_of(plan.context, numbers, ended=ended)
+            yield known.ended(row) if ended else known.still_open(row, last_stable_offset)
+
+
+def paired_transactions(plan: ReplicaPlan, incomplete: list[Incomplete]) -> "Iterator[tuple[NDArray[np.int64], bool]]":
+    """The same as numbers (columns by `TransactionColumn`), any number at a time, with whether they have ended."""
+    pairing = Pairing()
     try:
-        for batch in transactional_batches(plan):
-            producer_id, span = batch[BatchColumn.PRODUCER_ID], opened.get(batch[BatchColumn.PRODUCER_ID])
-            if batch[BatchColumn.ATTRIBUTES] & CONTROL_MASK:
-                yield known.ended(_ended(where, broker, batch, opened.pop(producer_id, None)))
-                continue
-            if span is None:
-                if len(opened) >= MAX_OPEN:
-                    continue
-                by_maximum = batch[BatchColumn.ATTRIBUTES] & (TIMESTAMP_TYPE_MASK | DELETE_HORIZON_MASK)
-                first = batch[BatchColumn.MAX_TIMESTAMP if by_maximum else BatchColumn.BASE_TIMESTAMP]
-                span = opened[producer_id] = _Span(batch[BatchColumn.PRODUCER_EPOCH], batch[BatchColumn.BASE_OFFSET], first)
-            span.last_offset, span.last_timestamp = batch[BatchColumn.LAST_OFFSET], batch[BatchColumn.MAX_TIMESTAMP]
-            span.batches += 1
-            span.records += batch[BatchColumn.LAST_OFFSET] - batch[BatchColumn.BASE_OFFSET] + 1
+        for batches in transactional_batches(plan):
+            yield pairing.take(batches), True
     except SourceError as error:
         incomplete.append(Incomplete(typed_path(plan.log_dir.source, error.path), error.reason))
-    for producer_id, span in sorted(opened.items(), key=lambda item: (item[1].first_offset, item[0])):
-        yield known.still_open(_row(where, broker, "open", producer_id, span), last_stable_offset)
+    yield pairing.still_open(), False
 
 
-def _row(where: TopicPartition, broker: int | str, state: str, producer_id: int, span: _Span) -> TransactionRow:
-    extent = span.first_offset, span.last_offset, span.first_timestamp, span.last_timestamp
-    return TransactionRow(*where, broker, state, producer_id, span.epoch, *extent, span.batches, span.records)
-
-
-def _ended(where: TopicPartition, broker: int | str, marker: list[int], span: _Span | None) -> TransactionRow:
-    control = marker[BatchColumn.CONTROL_RECORD_TYPE]
-    name = {0: "ABORT", 1: "COMMIT"}.get(control)
-    state = {0: "aborted", 1: "committed"}.get(control, "unknown")
-    producer_id, epoch = marker[BatchColumn.PRODUCER_ID], marker[BatchColumn.PRODUCER_EPOCH]
-    row = (
-        TransactionRow(*where, broker, "empty", producer_id, epoch)
-        if span is None
-        else _row(where, broker, state, producer_id, span)
-    )
-    row.marker, row.marker_offset, row.marker_epoch = name, marker[BatchColumn.BASE_OFFSET], epoch
-    row.marker_timestamp = marker[BatchColumn.MAX_TIMESTAMP]
-    row.coordinator_epoch = None if name is None else marker[BatchColumn.COORDINATOR_EPOCH]
+def row_of(context: "ReplicaContext", numbers: Sequence[int], *, ended: bool) -> TransactionRow:
+    """A transaction's numbers (by `TransactionColumn`) as a row; nothing but the log speaks in it."""
+    producer_id, epoch, first_offset, first_timestamp, last_offset, last_timestamp, batches, records, *marker = numbers
+    row = TransactionRow(context.topic, context.partition, context.broker, "open", producer_id, epoch)
+    if batches:
+        row.first_offset, row.last_offset = first_offset, last_offset
+        row.first_timestamp, row.last_timestamp = first_timestamp, last_timestamp
+        row.batches, row.records = batches, records
+    if ended:
+        control, row.marker_offset, row.marker_timestamp, row.marker_epoch, coordinator_epoch = marker
+        row.state = ENDED.get(control, "unknown") if batches else "empty"
+        row.marker = MARKERS.get(control)
+        row.coordinator_epoch = None if row.marker is None else coordinator_epoch
     return row
 
 
@@ -351,6 +332,12 @@ class KnownTransactions:
                 self.lost.setdefault(where, []).append(finding)
             elif finding.kind == "TXN_TORN":
                 self._torn[where, producer_id, place.offset_start] = finding
+        producers = {producer_id for producer_id, _, _ in self._decisions} | {producer_id for _, producer_id, _ in self._torn}
+        self._producers = np.fromiter(producers.union(() if log is None else log.ids_of_producer), np.int64)
+
+    def speaks_of(self, producer_ids: "NDArray[np.int64]") -> "NDArray[np.bool_]":
+        """Of which of these producers there may be a word on transactions that have ended."""
+        return np.isin(producer_ids, self._producers)
 
     def ended(self, row: TransactionRow) -> TransactionRow:
         """An ended transaction with its transactional id, and the coordinator's decision where that can be told."""

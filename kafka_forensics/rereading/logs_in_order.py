@@ -278,8 +278,8 @@ def _good(segment: int, chunk: BatchChunk, lost: list[tuple[int, int]]) -> "NDAr
 # The batches of a log that belong to transactions, in file order.
 
 
-def transactional_batches(plan: ReplicaPlan) -> Iterator[list[int]]:
-    """The transactional batches and markers of a log in file order, good ones, as lists by BatchColumn, with the offsets that
+def transactional_batches(plan: ReplicaPlan) -> "Iterator[NDArray[np.int64]]":
+    """The transactional batches and markers of a log in file order, good ones, as columns by BatchColumn, with the offsets that
     belong to their places. Raises SourceError."""
     for segment, log, behind in logs_of(plan):
         with plan.log_dir.source.open(log.path) as file:
@@ -289,4 +289,4 @@ def transactional_batches(plan: ReplicaPlan) -> Iterator[list[int]]:
                 is_marker = (attributes & CONTROL_MASK != 0) & (control <= CONTROL_COMMIT)
                 is_data = attributes & (CONTROL_MASK | TRANSACTIONAL_MASK) == TRANSACTIONAL_MASK
                 good = (columns[BatchColumn.CRC] == columns[BatchColumn.CRC_COMPUTED]) & (columns[BatchColumn.PRODUCER_ID] >= 0)
-                yield from columns[:, np.flatnonzero(good & (is_marker | is_data))].T.tolist()
+                yield columns[:, np.flatnonzero(good & (is_marker | is_data))]

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from kafka_forensics.analysis.transactions import pairing
 from kafka_forensics.cli.commands import transactions as command
 from kafka_forensics.cli.main import outcome
 from kafka_forensics.model.coordinators import Decision, TransactionLog
@@ -230,7 +231,7 @@ def test_an_overdue_transaction_is_told_with_its_age_and_its_timeout(run: Run, t
 def test_of_very_many_open_ones_those_are_told_that_hold_readers_back(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(transactions_listing, "MAX_OPEN", 2)
+    monkeypatch.setattr(pairing, "MAX_OPEN", 2)
     log = DataLog()
     for number in range(5):
         log.data(number, 3000 + number)
