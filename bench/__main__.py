@@ -95,8 +95,8 @@ def records(workload: Workload, arguments: argparse.Namespace) -> None:
     print("|---|---:|---:|---:|---:|---:|---:|")
     for row in exporting(workload, WORK, arguments.jobs):
         print("| " + " | ".join(row) + " |", flush=True)
-    print("\n| other facts exported | CPU s | s | peak MiB | scan CPU s | writing CPU s | (CPU - scan) / writing |")
-    print("|---|---:|---:|---:|---:|---:|---:|")
+    print("\n| other facts exported | CPU s | s | peak MiB | scan CPU s | reading, CRC s | writing CPU s | (CPU - scan) / both |")
+    print("|---|---:|---:|---:|---:|---:|---:|---:|")
     small = next(workload for workload in workloads(arguments.scale / 4) if workload.name == "small")
     for row in exporting_others(small, WORK, arguments.scale, arguments.jobs):
         print(f"| {' | '.join(row)} |", flush=True)
