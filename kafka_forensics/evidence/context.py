@@ -31,7 +31,7 @@ class ReplicaContext:
     live: bool = False
     """The copy was taken from a running broker (`--live`)."""
     leader_epochs: LeaderEpochs | None = None
-    """None if there is no `leader-epoch-checkpoint`."""
+    """None if there is no `leader-epoch-checkpoint`, and until the replica is folded (`read_leader_epochs`)."""
     control: PartitionControl | None = None
     """The controller's last word on the partition."""
     node_id: int | str | None = None

@@ -31,7 +31,7 @@ from kafka_forensics.parsers.log_dir import (
     parse_file_name,
     parse_partition_name,
 )
-from kafka_forensics.storage.local import LocalSource, holding
+from kafka_forensics.storage.local import LocalSource
 from kafka_forensics.storage.open import Manifest
 from kafka_forensics.storage.source import ByteFile, ByteSource, Entry, EntryKind
 
@@ -45,6 +45,7 @@ __all__ = [
     "gather",
     "gather_log_dirs",
     "misnamed",
+    "read_leader_epochs",
     "require_asked",
     "typed_path",
 ]
@@ -492,14 +493,10 @@ def _plan(
     inputs: Inputs, log_dir: LogDir, directory: PartitionDirectory, compacted: set[tuple[str, int]], options: ScanOptions
 ) -> ReplicaPlan:
     context = _context(log_dir, directory, compacted, options)
-    with holding(log_dir.source, directory.path):
-        entry = directory.entries.get("leader-epoch-checkpoint")
-        if entry is not None:
-            context.leader_epochs = inputs.read(log_dir.source, entry, parse_leader_epochs)
-        entry = directory.entries.get("partition.metadata")
-        if entry is not None:
-            metadata = inputs.read(log_dir.source, entry, parse_partition_metadata)
-            context.topic_id = None if metadata is None else metadata.topic_id
+    entry = directory.entries.get("partition.metadata")
+    if entry is not None:
+        metadata = inputs.read(log_dir.source, entry, parse_partition_metadata)
+        context.topic_id = None if metadata is None else metadata.topic_id
     _note_files(inputs, log_dir, directory)
     context.segments_being_deleted = [
         leftover_file.base_offset
@@ -509,7 +506,18 @@ def _plan(
     logs = [(segment.base_offset, segment.log) for segment in directory.segments if segment.log is not None]
     context.segment_base_offsets = [base_offset for base_offset, _ in logs]
     context.not_followed = [base_offset for base_offset, log in logs if log.unreadable]
-    return ReplicaPlan(log_dir, directory, context, sum([log.size_in_bytes for _, log in logs]))
+    plan = ReplicaPlan(log_dir, directory, context, sum([log.size_in_bytes for _, log in logs]))
+    if directory.topic in WITNESS_TOPICS:
+        read_leader_epochs(inputs, plan)
+    return plan
+
+
+def read_leader_epochs(inputs: Inputs, plan: ReplicaPlan) -> None:
+    """Read the `leader-epoch-checkpoint` of a replica unless it has been: where it is folded, for nobody asks about it before; of
+    witnesses' logs when they are gathered."""
+    entry = plan.directory.entries.get("leader-epoch-checkpoint")
+    if entry is not None and plan.context.leader_epochs is None:
+        plan.context.leader_epochs = inputs.read(plan.log_dir.source, entry, parse_leader_epochs)
 
 
 def _context(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from kafka_forensics.analysis.replica import Replica, ReplicaState, whole
 from kafka_forensics.analysis.segments import Misplaced
 from kafka_forensics.errors import SourceError
-from kafka_forensics.evidence.inputs import Inputs, ReplicaPlan, typed_path
+from kafka_forensics.evidence.inputs import Inputs, ReplicaPlan, read_leader_epochs, typed_path
 from kafka_forensics.folding.index_files import SnapshotCheck
 from kafka_forensics.folding.splits import Split
 from kafka_forensics.model.files import OffsetIndex, TimeIndex
@@ -159,13 +159,14 @@ def merge_replica(
     show: Callable[[Folded], None],
     misplaced: tuple[Misplaced, ...] = (),
 ) -> tuple[Replica, SnapshotCheck]:
-    """The whole replica from its stretches in file order, with its snapshots and `.txnindex` files read on the way.
+    """The whole replica from its stretches in file order, with its epochs, snapshots and `.txnindex` files read on the way.
 
     Where a walk landed beyond the start of the next split, or before it, that one is folded again from there. `show` is shown every
     stretch that is merged. `misplaced` are batches that were folded where they belong, and not where their base offsets say.
     """
     snapshot = SnapshotCheck(plan, inputs)
     with holding(plan.log_dir.source, plan.directory.path):
+        read_leader_epochs(inputs, plan)
         merged = _merged(stretches, refold, show, snapshot)
         state = merged or ReplicaState(0, compacted=plan.context.compacted)
         replica = whole(plan.context, state, misplaced)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Final
 
 from kafka_forensics.analysis.catalogue import finding, on_premises
 from kafka_forensics.analysis.replicas import electable
-from kafka_forensics.evidence.inputs import Inputs, LogDir
+from kafka_forensics.evidence.inputs import Inputs, LogDir, read_leader_epochs
 from kafka_forensics.evidence.ledger import (
     CONTROLLER,
     HIGH_WATERMARKS,
@@ -346,7 +346,10 @@ def _all_empty(inputs: Inputs, partitions: Sequence[PartitionSummary]) -> list[F
     if any(replica.log_end_offset != 0 for partition in looked_at for replica in partition.replicas):
         return []
     keys = {(partition.topic, partition.partition) for partition in looked_at}
-    contexts = [plan.context for plan in inputs.replicas if (plan.context.topic, plan.context.partition) in keys]
+    plans = [plan for plan in inputs.replicas if (plan.context.topic, plan.context.partition) in keys]
+    for plan in plans:
+        read_leader_epochs(inputs, plan)  # those that were folded elsewhere
+    contexts = [plan.context for plan in plans]
     begun = [entry for context in contexts if context.leader_epochs for entry in context.leader_epochs.entries]
     epoch = max((entry.leader_epoch for entry in begun), default=0)
     if epoch <= 0:
