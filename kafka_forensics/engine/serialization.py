@@ -141,6 +141,8 @@ class _Packer:
         self._careful = careful
         self._objects: dict[int, tuple[int, object]] = {}
         """id → (number, the object, so that the id stays its own)."""
+        self._constants: dict[int, tuple[object, list[object]]] = {}
+        """id → (a source or a member of an enumeration met before, what it is packed as)."""
 
     def plain(self, value: Any) -> object:
         of = type(value)
@@ -171,13 +173,15 @@ class _Packer:
         return value
 
     def _classed(self, value: Any, of: type) -> object:
+        if (constant := self._constants.get(id(value))) is not None:
+            return constant[1]
         shape = _shape_of(of)
         if SERIALIZABLE.get(shape.name) is not of:
-            if isinstance(value, ByteSource):
-                return [_Kind.SOURCE, self.plain(value.name), self.plain(address_of(value))]
-            _refuse(f"{of.__module__}.{shape.name}")
+            if not isinstance(value, ByteSource):
+                _refuse(f"{of.__module__}.{shape.name}")
+            return self._constant(value, [_Kind.SOURCE, self.plain(value.name), self.plain(address_of(value))])
         if isinstance(value, Enum):
-            return [shape.name, self.plain(value.value)]
+            return self._constant(value, [shape.name, self.plain(value.value)])
         if isinstance(value, tuple):
             return [shape.name, *self._all(value)]
         if (known := self._objects.get(id(value))) is not None:
@@ -190,6 +194,10 @@ class _Packer:
         if not shape.has_dict:
             return [shape.name, *fields]
         return [shape.name, *fields, *vars(value), *self._all(vars(value).values())]
+
+    def _constant(self, value: object, packed: list[object]) -> list[object]:
+        self._constants[id(value)] = value, packed
+        return packed
 
 
 def _sortable(values: Iterable[object]) -> bool:
