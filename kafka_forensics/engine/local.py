@@ -16,7 +16,7 @@ from kafka_forensics.compiled import expect, use_compiled, worth_compiling, wort
 from kafka_forensics.engine.processes import can_fork, forked
 from kafka_forensics.engine.serialization import pack, unpack
 from kafka_forensics.engine.task_values import Noticed, TopicPartition, notice
-from kafka_forensics.engine.work_plan import packed
+from kafka_forensics.engine.work_plan import is_small, packed
 from kafka_forensics.evidence.inputs import Inputs, ReplicaPlan, gather
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.folding.fold_split import Folded, Folding, Merged, Pause, RecentIndexes, fold_split, merge_replica
@@ -45,8 +45,6 @@ Answering = Callable[[TopicPartition, Iterable[tuple[Scan, Merged]]], Answer]
 _Planned = tuple[Scan, ReplicaPlan]
 _Part = tuple[TopicPartition, list[_Planned]]
 
-SMALL_BYTES: Final = 16 << 20
-"""Of the logs of a small partition's replicas together."""
 MANY: Final = 512
 """Replicas of small partitions that are worth copies of this process."""
 TASK_REPLICAS: Final = 192
@@ -125,7 +123,8 @@ def _answers_here(
 
 def _is_small(part: _Part) -> bool:
     """Whether most of what the partition costs is not its bytes; and whether copies of a process can read its files, too."""
-    return _bytes_of(part) <= SMALL_BYTES and all(isinstance(plan.log_dir.source, LocalSource) for _, plan in part[1])
+    plans = [plan for _, plan in part[1]]
+    return is_small(plans) and all(isinstance(plan.log_dir.source, LocalSource) for plan in plans)
 
 
 def _bytes_of(part: _Part) -> int:

@@ -1,8 +1,9 @@
 """The steps of a scan as tasks that any process can run: bytes in, bytes out, whoever carries them.
 
 A task is given what all of them have in common (`Common`, packed) and its own packed work: `WitnessWork` gives the witnesses,
-`FoldWork` the states of stretches of logs, and a `Slice` with the states of all its replicas the answer about a partition. What an
-task gives depends on the files alone, so that any attempt gives the same.
+`FoldWork` the states of stretches of logs, and a `Slice` with the states of all its replicas the answer about a partition. Slices
+of small logs are folded where they are judged, many of them by one task. What a task gives depends on the files alone, so that any
+attempt gives the same.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -37,7 +38,7 @@ from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.folding.fold_split import Folded, Folding, Merged, RecentIndexes, fold_split, merge_replica, read_indexes
 from kafka_forensics.folding.keys import KeyAnswer, KeysApart
 from kafka_forensics.folding.prefetch import never
-from kafka_forensics.folding.splits import Split, numbered_range
+from kafka_forensics.folding.splits import Split, numbered_range, whole_segments
 from kafka_forensics.judging.recovery_files import with_leftovers
 from kafka_forensics.judging.scanning import judged
 from kafka_forensics.model.results import Incomplete
@@ -190,21 +191,34 @@ def judge(common: bytes, rows: Iterator[StretchRow], *, strict: bool = False) ->
     return pack(answer)
 
 
+def judge_whole(common: bytes, work: bytes, *, strict: bool = False) -> Iterator[bytes]:
+    """Fold and judge every slice of a packed list of them: a packed `SliceAnswer` each. `strict` as for `judge`."""
+    known = common_of(common)
+    use_compiled(known.compiled)
+    parts: list[Slice] = unpack(work, opener(known))
+    for part in parts:
+        yield pack(answered(part, known, None, None, strict=strict)[0])
+
+
 def keys_apart(known: Common, plans: list[ReplicaPlan], answers: list[KeyAnswer] | None) -> KeysApart | None:
     """Who answers questions about the keys of a partition, None where they are answered at once."""
     return None if known.keys_apart_bytes is None else KeysApart(known.keys_apart_bytes, plans, answers)
 
 
 def answered(
-    part: Slice, known: Common, stretches: "SliceRows", apart: KeysApart | None, first: int = 0, *, strict: bool = False
+    part: Slice, known: Common, stretches: "SliceRows | None", apart: KeysApart | None, first: int = 0, *, strict: bool = False
 ) -> tuple[SliceAnswer, list[Merged]]:
-    """The answer about a slice, and its replicas, whose rows are numbered from `first` on; none yet where `apart` is waiting."""
+    """The answer about a slice, and its replicas, whose rows are numbered from `first` on; none yet where `apart` is waiting.
+
+    Without `stretches`, its logs are folded here.
+    """
     inputs = inputs_of(part, known.around)
     incomplete: list[Incomplete] = []
     when_folded: set[Incomplete] = set()
     merged: list[Merged] = []
     for number, plan in enumerate(part.replicas, first):
-        merged.append(_replica(plan, inputs, stretches.of(number), known, (incomplete, when_folded)))
+        rows = None if stretches is None else stretches.of(number)
+        merged.append(_replica(plan, inputs, rows, known, (incomplete, when_folded)))
     merged = with_right_offsets(merged, known.key, deep=known.deep)
     if merged:
         answer = SliceAnswer(judged(merged, known.key, known.options, apart=apart), [], incomplete, Noticed())
@@ -236,11 +250,12 @@ class SliceRows:
 def _replica(
     plan: ReplicaPlan,
     inputs: Inputs,
-    rows: Iterator[StretchRow],
+    rows: Iterator[StretchRow] | None,
     known: Common,
     gaps: tuple[list[Incomplete], set[Incomplete]],
 ) -> Merged:
-    """One replica put together; `gaps` takes what could not be read, and what of it could not when it was folded."""
+    """One replica put together of its rows, or folded here; `gaps` takes what could not be read, and what of it could not when it
+    was folded elsewhere."""
 
     def told(folded: Folded) -> None:
         if folded.incomplete is not None:
@@ -249,7 +264,10 @@ def _replica(
     def refold(split: Split) -> Iterator[Folded]:
         return fold_split(plan, split, Folding(known.key, known.deep), read_indexes(plan, split.segment), never)
 
-    return plan, *merge_replica(plan, inputs, _folded(plan, rows, refold, gaps[1]), refold, told)
+    if rows is not None:
+        return plan, *merge_replica(plan, inputs, _folded(plan, rows, refold, gaps[1]), refold, told)
+    here = (folded for split in whole_segments(plan) for folded in refold(split))
+    return plan, *merge_replica(plan, inputs, here, refold, told)
 
 
 def _folded(

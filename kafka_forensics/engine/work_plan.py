@@ -1,17 +1,34 @@
 """Dividing a scan into works of about equal size, each for one task."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import Final, TypeVar
+from typing import Final, Protocol, TypeVar
 
 from kafka_forensics.engine.task_values import FoldPart, FoldWork, NumberedSplit, Slice, WitnessWork, thin_plans
 from kafka_forensics.evidence.inputs import Inputs, LogDir, ReplicaPlan
 from kafka_forensics.folding.splits import segments_of, split_count
 from kafka_forensics.parsers.log_dir import LogDirectory
+from kafka_forensics.storage.local import LocalSource
 
 FILE_COST_BYTES: Final = 256 << 10
 """What opening a file costs beside its bytes, as so many bytes, so that thousands of tiny ones do not end up in one task."""
+SMALL_BYTES: Final = 16 << 20
+"""Of the logs of a small partition's replicas together: most of what it costs is not its bytes."""
+REPLICA_COST_BYTES: Final = 2 << 20
+"""What a replica costs beside its bytes, as so many bytes: a millisecond."""
+REQUEST_COST_BYTES: Final = 16 << 20
+"""The same of a file that is on no disk here, but in a storage service: eight milliseconds."""
 _Unit = TypeVar("_Unit")
+
+
+class _OfReplicas(Protocol):
+    """A slice of any kind."""
+
+    @property
+    def replicas(self) -> list[ReplicaPlan]: ...
+
+
+_Slice = TypeVar("_Slice", bound=_OfReplicas)
 
 
 def packed(units: Iterable[tuple[_Unit, int]], limit: int) -> Iterator[list[_Unit]]:
@@ -28,30 +45,50 @@ def packed(units: Iterable[tuple[_Unit, int]], limit: int) -> Iterator[list[_Uni
         yield together
 
 
-def fold_works(parts: Iterable[Slice], split_bytes: int, work_bytes: int) -> Iterator[FoldWork]:
-    """What is to be folded, packed together to about `work_bytes`; an archive that cannot seek is one work."""
+def fold_works(parts: Iterable[tuple[int, Slice]], split_bytes: int, work_bytes: int) -> Iterator[FoldWork]:
+    """What is to be folded of numbered slices, packed together to at most `work_bytes` unless a piece alone is more.
+
+    An archive that cannot seek is one work.
+    """
     alone: dict[int, FoldWork] = {}
     work = FoldWork()
-    for number, partition_slice in enumerate(parts):
+    for number, partition_slice in parts:
         for replica, plan in enumerate(partition_slice.replicas):
             source = plan.log_dir.source
+            part = _part(number, replica, plan)
             if not source.seekable:
-                part = _part(number, replica, plan)
                 part.pieces = list(_pieces(plan, split_bytes))
                 alone.setdefault(id(source), FoldWork()).parts.append(part)
                 continue
-            part = _part(number, replica, plan)
             for piece in _pieces(plan, split_bytes):
+                added = piece.size_in_bytes + (0 if piece.number else FILE_COST_BYTES)
+                if work.parts and work.size_in_bytes + added > work_bytes:
+                    yield work
+                    work, part = FoldWork(), _part(number, replica, plan)
                 if not part.pieces:
                     work.parts.append(part)
                 part.pieces.append(piece)
-                work.size_in_bytes += piece.size_in_bytes + (0 if piece.number else FILE_COST_BYTES)
-                if work.size_in_bytes >= work_bytes:
-                    yield work
-                    work, part = FoldWork(), _part(number, replica, plan)
+                work.size_in_bytes += added
     if work.parts:
         yield work
     yield from alone.values()
+
+
+def is_small(plans: Sequence[ReplicaPlan], most_bytes: int = SMALL_BYTES) -> bool:
+    """Whether the replicas of a partition are folded where they are judged; an archive that cannot seek is read by one task."""
+    return sum(plan.bytes for plan in plans) <= most_bytes and all(plan.log_dir.source.seekable for plan in plans)
+
+
+def whole_works(parts: Iterable[tuple[int, _Slice]], limit: int) -> Iterator[list[tuple[int, _Slice]]]:
+    """Numbered slices that are small, packed together so that each task costs about as much as reading `limit` bytes."""
+    return packed(((numbered, sum(map(_cost, numbered[1].replicas))) for numbered in parts), limit)
+
+
+def _cost(plan: ReplicaPlan) -> int:
+    """What folding and judging a replica costs, as bytes."""
+    here = isinstance(plan.log_dir.source, LocalSource)
+    files = 1 + len(plan.directory.entries) + 3 * len(plan.directory.segments)
+    return plan.bytes + REPLICA_COST_BYTES + (0 if here else REQUEST_COST_BYTES * files)
 
 
 def _pieces(plan: ReplicaPlan, split_bytes: int) -> Iterator[NumberedSplit]:

@@ -1,14 +1,15 @@
 """The scan as a Spark job: the tasks of `engine.tasks`, carried by Spark, for the answer that the local engine gives.
 
-Two stages. Each task of the first folds some pieces of logs and gives their states, kilobytes each; these are shuffled to the slice
-they belong to, put in order there, and judged by the tasks of the second, which read again only what differs. The driver lists
-files, reads checkpoints, and takes the answers. DataFrames alone, so it runs on Spark Connect as well.
+Partitions of small logs are folded and judged by one stage, many in a task. All others take two: each task of the first folds some
+pieces of logs and gives their states, kilobytes each; these are shuffled to the slice they belong to, put in order there, and
+judged by the tasks of the second, which read again only what differs. The driver lists files, reads checkpoints, and takes the
+answers. DataFrames alone, so it runs on Spark Connect as well.
 """
 
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import partial, reduce
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final
 
@@ -17,8 +18,8 @@ from kafka_forensics.analysis.internal_topics import Witnesses
 from kafka_forensics.compiled import worth_compiling
 from kafka_forensics.engine.serialization import pack, unpack
 from kafka_forensics.engine.task_values import Common, Slice, SliceAnswer, StretchRow, WitnessAnswer, notice, slices, surroundings
-from kafka_forensics.engine.tasks import fold, judge, tell_witnesses
-from kafka_forensics.engine.work_plan import fold_works, witness_work
+from kafka_forensics.engine.tasks import fold, judge, judge_whole, tell_witnesses
+from kafka_forensics.engine.work_plan import SMALL_BYTES, fold_works, is_small, whole_works, witness_work
 from kafka_forensics.errors import ForensicsError, PassingError, UsageError, may_pass
 from kafka_forensics.evidence.inputs import Inputs, gather
 from kafka_forensics.evidence.options import ScanOptions, without_secrets
@@ -39,6 +40,7 @@ from kafka_forensics.questions.changes import (
     disks_of,
     finished,
     judge_changes,
+    judge_whole_changes,
 )
 from kafka_forensics.spark.keys import Batches, attempts_of, is_strict, small_table
 from kafka_forensics.spark.sessions import require_server_of_client
@@ -75,6 +77,8 @@ MOST_WORK: Final = 1 << 30
 WORKS_SOUGHT: Final = 64
 MOST_WORKS: Final = 100_000
 """Of a scan, so that Spark's scheduler keeps up."""
+WHOLE_WORK: Final = 256 << 20
+"""Bytes that judging the partitions of a task costs as much as reading, where they are folded in it: an eighth of a second."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +93,8 @@ class TaskSizes:
     """Partitions that one task judges, where there are many."""
     keys_apart_bytes: int = 512 << 20
     """From how many bytes of logs on the keys of a compacted partition whose replicas differ are compared by many tasks."""
+    small_bytes: int = SMALL_BYTES
+    """Up to how many bytes of logs a partition is folded where it is judged; -1: none is."""
 
 
 USUAL: Final = TaskSizes()
@@ -142,52 +148,88 @@ def witnesses_of(spark: "SparkSession", inputs: Inputs, common: Common) -> Witne
 def _answers(spark: "SparkSession", inputs: Inputs, parts: list[Slice], common: Common, sizes: TaskSizes) -> Iterator[SliceAnswer]:
     """The answers about all slices, in their order."""
     packed = pack(common)
-    states, works = states_of(spark, packed, parts, sizes, deep=common.deep)
-    judge_there = partial(_judge, judge, packed, attempts_of(spark))
-    yield from judged_slices(spark, parts, states, works, Judging(judge_there, packed, inputs, sizes))
+    there = _There(partial(judge, packed), partial(judge_whole, packed), packed)
+
+    def states(numbers: Sequence[int]) -> "tuple[DataFrame, int]":
+        return states_of(spark, packed, [(number, parts[number]) for number in numbers], sizes, deep=common.deep)
+
+    yield from judged_slices(spark, parts, states, there, inputs, sizes)
 
 
 @dataclass(frozen=True, slots=True)
-class Judging:
-    """How slices are judged: the task that does it, the packed `Common` to read keys with, and inputs to unpack answers for."""
+class _There:
+    """What workers do with slices: judge one by the states of its logs, or fold and judge several. `common` is the packed `Common`
+    with which keys are read."""
 
-    there: Task
+    judge: Callable[..., bytes]
+    judge_whole: Callable[..., Iterator[bytes]]
     common: bytes
-    inputs: Inputs
-    sizes: TaskSizes
 
 
 def judged_slices(
-    spark: "SparkSession", parts: "Sequence[Slice | ChangeSlice]", states: "DataFrame", works: int, judging: Judging
+    spark: "SparkSession",
+    parts: "Sequence[Slice | ChangeSlice]",
+    states_of_numbers: "Callable[[Sequence[int]], tuple[DataFrame, int]]",
+    there: _There,
+    inputs: Inputs,
+    sizes: TaskSizes,
 ) -> Iterator[Any]:
-    """The answers about all slices, in their order, from the states that so many `works` fold; what they ask is answered first."""
-    sizes = judging.sizes
-    tasks = max(1, min(len(parts), max(-(-len(parts) // sizes.slices_a_task), works)))
+    """The answers about all slices, in their order; what they ask is answered first.
+
+    `states_of_numbers` gives what the logs of some slices fold to, and how many works that comes of.
+    """
     asking = [number for number, part in enumerate(parts) if _may_ask(part, sizes)]
-    states = states.persist() if asking else states
+    small = {number for number, part in enumerate(parts) if is_small(part.replicas, sizes.small_bytes)}.difference(asking)
+    others = [number for number in range(len(parts)) if number not in small]
+    attempts = attempts_of(spark)
+    judge_there = partial(_judge, there.judge, attempts)
+    states, works = states_of_numbers(others) if others else (None, 0)
+    states = states.persist() if asking and states is not None else states
     try:
-        every = range(len(parts))
-        packed = list(put_together(heads_of(spark, every, map(pack, parts)), states, tasks, judging.there, every))
-        answers = {number: unpacked(judging.inputs, packed[number]) for number in asking}
+        tables = []
+        if small:
+            tables.append(_judged_whole(spark, [(number, parts[number]) for number in sorted(small)], there, attempts))
+        if states is not None:
+            tasks = max(1, min(len(others), max(-(-len(others) // sizes.slices_a_task), works)))
+            heads = heads_of(spark, others, [pack(parts[number]) for number in others])
+            tables.append(put_together(heads, states, tasks, judge_there))
+        every = tables[0] if len(tables) == 1 else tables[0].unionByName(tables[1])
+        packed = list(in_order(every, range(len(parts))))
+        answers = {number: unpacked(inputs, packed[number]) for number in asking}
         waiting = [number for number in asking if answers[number].questions]
-        if waiting:
+        if waiting and states is not None:
             from kafka_forensics.spark.keys import answered_keys  # few scans pay for it
 
             questions = [(number, question) for number in waiting for question in answers[number].questions]
             with_plans = [(parts[number].replicas, question) for number, question in questions]
-            key_answers = answered_keys(spark, judging.common, with_plans, sizes.work_bytes or LEAST_WORK)
+            key_answers = answered_keys(spark, there.common, with_plans, sizes.work_bytes or LEAST_WORK)
             keys: dict[int, list[KeyAnswer]] = {number: [] for number in waiting}
             for (number, _), key_answer in zip(questions, key_answers, strict=True):
                 keys[number].append(key_answer)
-            heads = heads_of(spark, waiting, (pack(replace(parts[number], keys=keys[number])) for number in waiting))
+            heads = heads_of(spark, waiting, [pack(replace(parts[number], keys=keys[number])) for number in waiting])
             of_waiting = states.filter(states["slice"].isin(waiting))
-            again = put_together(heads, of_waiting, len(waiting), judging.there, waiting)
-            answers |= {number: unpacked(judging.inputs, answer) for number, answer in zip(waiting, again, strict=True)}
+            again = in_order(put_together(heads, of_waiting, len(waiting), judge_there), waiting)
+            answers |= {number: unpacked(inputs, answer) for number, answer in zip(waiting, again, strict=True)}
     finally:
-        if asking:
+        if asking and states is not None:
             states.unpersist()
     for number, packed_answer in enumerate(packed):
-        yield answers[number] if number in answers else unpacked(judging.inputs, packed_answer)
+        yield answers[number] if number in answers else unpacked(inputs, packed_answer)
+
+
+def _judged_whole(
+    spark: "SparkSession", parts: "Iterable[tuple[int, Slice | ChangeSlice]]", there: _There, attempts: int
+) -> "DataFrame":
+    """Answers about small slices, as `ANSWER_SCHEMA` says, many of a task."""
+    works = list(whole_works(parts, WHOLE_WORK))
+    columns: dict[str, Sequence[object]] = {
+        "work": list(range(len(works))),
+        "numbers": [pack([number for number, _ in work]) for work in works],
+        "packed": [pack([part for _, part in work]) for work in works],
+    }
+    listed = small_table(spark, columns, "work bigint, numbers binary, packed binary")
+    spread = listed.repartitionByRange(len(works), "work")
+    return spread.mapInArrow(partial(_judge_whole, there.judge_whole, attempts), ANSWER_SCHEMA)
 
 
 def _may_ask(part: "Slice | ChangeSlice", sizes: TaskSizes) -> bool:
@@ -198,10 +240,10 @@ def _may_ask(part: "Slice | ChangeSlice", sizes: TaskSizes) -> bool:
 
 
 def states_of(
-    spark: "SparkSession", common: bytes, parts: Sequence[Slice], sizes: TaskSizes, *, deep: bool
+    spark: "SparkSession", common: bytes, parts: Sequence[tuple[int, Slice]], sizes: TaskSizes, *, deep: bool
 ) -> "tuple[DataFrame, int]":
-    """Rows of the states of all stretches, and how many works they come of; `common` is the packed `Common`."""
-    total = sum(plan.bytes for part in parts for plan in part.replicas)
+    """Rows of the states of all stretches of numbered slices, and how many works they come of; `common` is the packed `Common`."""
+    total = sum(plan.bytes for _, part in parts for plan in part.replicas)
     suitable = max(LEAST_WORK if deep else min(max(total // WORKS_SOUGHT, LEAST_WORK), MOST_WORK), total // MOST_WORKS)
     works = [pack(work) for work in fold_works(parts, sizes.split_bytes, sizes.work_bytes or suitable)]
     listed = small_table(spark, {"work": list(range(len(works))), "packed": works}, "work bigint, packed binary")
@@ -222,18 +264,15 @@ def heads_of(spark: "SparkSession", numbers: Collection[int], packed: Iterable[b
     return small_table(spark, columns, ROW_SCHEMA)
 
 
-def put_together(
-    heads: "DataFrame", states: "DataFrame", tasks: int, judge_there: Task, numbers: Sequence[int]
-) -> "Iterator[pa.BinaryScalar]":
-    """What the slices of these ascending numbers give with their states: packed, in their order."""
-    answers = (
-        heads.unionByName(states)
-        .repartition(tasks, "slice")
-        .sortWithinPartitions("slice", "replica", "segment", "start")
-        .mapInArrow(judge_there, ANSWER_SCHEMA)
-        .toArrow()
-    )
-    ordered = answers.sort_by("slice")
+def put_together(heads: "DataFrame", states: "DataFrame", tasks: int, judge_there: Task) -> "DataFrame":
+    """What slices give with their states, as `ANSWER_SCHEMA` says."""
+    rows = heads.unionByName(states).repartition(tasks, "slice")
+    return rows.sortWithinPartitions("slice", "replica", "segment", "start").mapInArrow(judge_there, ANSWER_SCHEMA)
+
+
+def in_order(answers: "DataFrame", numbers: Sequence[int]) -> "Iterator[pa.BinaryScalar]":
+    """The packed answers about the slices of these ascending numbers, in their order."""
+    ordered = answers.toArrow().sort_by("slice")
     if ordered.column("slice").to_pylist() != list(numbers):
         raise ForensicsError("Spark did not give every partition's answer once")
     yield from ordered.column("packed")
@@ -287,14 +326,25 @@ def _as_batch(rows: list[StretchRow], schema: "pa.Schema") -> "pa.RecordBatch":
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _judge(judge_slice: Callable[..., bytes], common: bytes, attempts: int, batches: Batches) -> Batches:
+def _judge(judge_slice: Callable[..., bytes], attempts: int, batches: Batches) -> Batches:
     """On a worker: judge slice after slice, from rows in their order, the slice itself before its states."""
-    import pyarrow as pa
-
     strict = is_strict(attempts)
     for number, rows in groupby(stretch_rows(batches), key=lambda row: row.slice):
-        packed = judge_slice(common, rows, strict=strict)
-        yield pa.record_batch({"slice": pa.array([number], pa.int64()), "packed": pa.array([packed], pa.binary())})
+        yield _answer_batch([number], [judge_slice(rows, strict=strict)])
+
+
+def _judge_whole(judge_slices: Callable[..., Iterator[bytes]], attempts: int, batches: Batches) -> Batches:
+    """On a worker: fold and judge the slices of each row."""
+    strict = is_strict(attempts)
+    for batch in batches:
+        for numbers, work in zip(batch.column("numbers"), batch.column("packed"), strict=True):
+            yield _answer_batch(unpack(numbers.as_py()), list(judge_slices(work.as_py(), strict=strict)))
+
+
+def _answer_batch(numbers: list[int], packed: list[bytes]) -> "pa.RecordBatch":
+    import pyarrow as pa
+
+    return pa.record_batch({"slice": pa.array(numbers, pa.int64()), "packed": pa.array(packed, pa.binary())})
 
 
 def stretch_rows(batches: Batches) -> Iterator[StretchRow]:
@@ -421,20 +471,21 @@ def _changes_answers(
     """The answers about all partitions, in their order. States of all snapshots are folded side by side."""
     from pyspark.sql.functions import col, lit
 
-    states: DataFrame | None = None
-    works = 0
-    for number, common in enumerate(known.scans):
-        folded_states, count = states_of(
-            spark, pack(common), [change_slice.parts[number] for change_slice in parts], sizes, deep=common.deep
-        )
-        numbered = (col("replica") + lit(number * REPLICAS_A_SNAPSHOT)).cast("int")
-        folded_states = folded_states.withColumn("replica", numbered)
-        states = folded_states if states is None else states.unionByName(folded_states)
-        works += count
-    assert states is not None
+    def states(numbers: Sequence[int]) -> "tuple[DataFrame, int]":
+        tables: list[DataFrame] = []
+        works = 0
+        for snapshot, common in enumerate(known.scans):
+            of_snapshot = [(number, parts[number].parts[snapshot]) for number in numbers]
+            folded_states, count = states_of(spark, pack(common), of_snapshot, sizes, deep=common.deep)
+            numbered = (col("replica") + lit(snapshot * REPLICAS_A_SNAPSHOT)).cast("int")
+            tables.append(folded_states.withColumn("replica", numbered))
+            works += count
+        return reduce(lambda left, right: left.unionByName(right), tables), works
+
     packed = pack(replace(known.scans[0], around=surroundings(everything)))
-    judge_there = partial(_judge, judge_changes, pack(known), attempts_of(spark))
-    yield from judged_slices(spark, parts, states, works, Judging(judge_there, packed, everything, sizes))
+    packed_changes = pack(known)
+    there = _There(partial(judge_changes, packed_changes), partial(judge_whole_changes, packed_changes), packed)
+    yield from judged_slices(spark, parts, states, there, everything, sizes)
 
 
 # The answer of a scan on Spark: what the local engine gives, and every fact as a DataFrame as well.

@@ -86,7 +86,7 @@ def test_real_logs_are_told_alike(
     small = sorted(sizes.values())[: len(sizes) // 2] if mixed else [*sizes.values()]
     most = max(small, default=0)
     monkeypatch.setenv("KAFKA_FORENSICS_KERNELS", "compiled")  # so that threads fold what is not small
-    monkeypatch.setattr(local, "SMALL_BYTES", most)
+    monkeypatch.setattr(local, "is_small", lambda plans: sum(plan.bytes for plan in plans) <= most)
     seen: list[tuple[int, int]] = []
     whole = text(local.scan([str(tmp_path)], ScanOptions(jobs=1)))
     again = local.scan([str(tmp_path)], ScanOptions(jobs=3), lambda done, total: seen.append((done, total)))

@@ -35,7 +35,9 @@ def scanned(paths: list[str], spark: FakeSession, **sizes: int) -> ScanResult:
     return job.scan_inputs(spark, gather(paths, options), options, job.TaskSizes(**sizes))[0]  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("sizes", [{}, {"split_bytes": 1000, "work_bytes": 3000, "slices_a_task": 2, "keys_apart_bytes": 0}])
+@pytest.mark.parametrize(
+    "sizes", [{}, {"split_bytes": 1000, "work_bytes": 3000, "slices_a_task": 2, "keys_apart_bytes": 0, "small_bytes": -1}]
+)
 def test_a_sample_is_judged_alike(sizes: dict[str, int]) -> None:
     paths = [str(path) for path in sorted((SAMPLES / "silent-divergence").iterdir())]
     spark = FakeSession()
@@ -43,13 +45,14 @@ def test_a_sample_is_judged_alike(sizes: dict[str, int]) -> None:
     assert spark.kept == 0
 
 
-@pytest.mark.parametrize("split_bytes", [700, 1 << 28])
-def test_several_partitions_are_judged_in_their_order(tmp_path: Path, split_bytes: int) -> None:
+@pytest.mark.parametrize(("split_bytes", "small_bytes"), [(700, -1), (1 << 28, -1), (1 << 28, 1000), (1 << 28, 1 << 24)])
+def test_several_partitions_are_judged_in_their_order(tmp_path: Path, split_bytes: int, small_bytes: int) -> None:
+    """Those of up to 1000 bytes are two of them."""
     for number, broker in itertools.product(range(5), (1, 2)):
         folder = tmp_path / f"{number}"
         put_replica(folder, broker, b"".join(log(4 + number, value=b"%d" % number)), partition=f"orders-{number}")
     paths = [str(path) for path in sorted(tmp_path.rglob("broker-*"))]
-    result = scanned(paths, FakeSession(), split_bytes=split_bytes, slices_a_task=2)
+    result = scanned(paths, FakeSession(), split_bytes=split_bytes, slices_a_task=2, small_bytes=small_bytes)
     assert text(result) == text(local.scan(paths, ScanOptions()))
     assert [partition.partition for partition in result.partitions] == [0, 1, 2, 3, 4]
 
@@ -58,7 +61,7 @@ def test_what_is_wrong_on_one_broker_is_found_there(tmp_path: Path) -> None:
     brokers = healthy(tmp_path)
     brokers.flip(2, brokers.log.batches[3], 70)
     paths = [str(path) for path in brokers.log_dirs]
-    result = scanned(paths, FakeSession(), split_bytes=3000)
+    result = scanned(paths, FakeSession(), split_bytes=3000, small_bytes=-1)
     assert text(result) == text(local.scan(paths, ScanOptions()))
     assert {replica.log_end_offset for replica in result.partitions[0].replicas} == {LOG_END}
 
@@ -202,7 +205,7 @@ def test_an_answer_too_few_or_too_many_is_no_scan(answered: list[int]) -> None:
             )
 
     with pytest.raises(ForensicsError, match="once"):
-        list(job.put_together(heads, states, 1, judge, range(3)))
+        list(job.in_order(job.put_together(heads, states, 1, judge), range(3)))
 
 
 def test_what_was_noticed_there_is_remembered_here(tmp_path: Path) -> None:
@@ -235,7 +238,7 @@ def test_only_large_compacted_partitions_may_ask_for_keys(
 def test_small_logs_are_one_work_unless_asked_otherwise(tmp_path: Path, deep: bool, work_bytes: int | None, works: int) -> None:
     for broker in (1, 2):
         put_replica(tmp_path, broker, b"".join(log(40)))
-    parts = list(slices(gather([str(tmp_path / f"broker-{broker}") for broker in (1, 2)], ScanOptions())))
+    parts = list(enumerate(slices(gather([str(tmp_path / f"broker-{broker}") for broker in (1, 2)], ScanOptions()))))
     spark: Any = FakeSession()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(job, "fold_works_there", lambda *_: iter(()))

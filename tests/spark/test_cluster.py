@@ -18,10 +18,10 @@ SAMPLES = Path(__file__).resolve().parents[2] / "sample_logs"
 PARTITIONS, BATCHES, RECORDS = 8, 1000, 50
 TASKS = {
     1: {"work_bytes": 1 << 40},
-    2: {"work_bytes": 72 << 20},
-    8: {"split_bytes": 1 << 20, "work_bytes": 17 << 20, "slices_a_task": 1},
+    2: {"work_bytes": 72 << 20, "small_bytes": -1},
+    8: {"split_bytes": 1 << 20, "work_bytes": 17 << 20, "slices_a_task": 1, "small_bytes": -1},
 }
-"""Sizes that make so many tasks of `logs`."""
+"""Sizes that make so many tasks of `logs`; the one judges all partitions where it folds them."""
 SCANS_SENT = 5
 """At most, until a worker is seen reading."""
 

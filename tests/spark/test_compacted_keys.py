@@ -1,7 +1,7 @@
 """Keys of large compacted partitions, compared by Spark's own sorting and shuffling, give what the local engine gives."""
 
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from contextlib import redirect_stdout
 from dataclasses import dataclass, field
 from io import StringIO
@@ -83,10 +83,10 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> Seen:
     made = Seen()
     put_together = job.put_together
 
-    def noting(heads: DataFrame, states: DataFrame, tasks: int, there: job.Task, numbers: Sequence[int]) -> Iterator[Any]:
-        made.slices.append(list(numbers))
+    def noting(heads: DataFrame, states: DataFrame, tasks: int, there: job.Task) -> DataFrame:
+        made.slices.append([row.slice for row in heads.select("slice").collect()])
         made.states.append(states)
-        return put_together(heads, states, tasks, there, numbers)
+        return put_together(heads, states, tasks, there)
 
     monkeypatch.setattr(job, "put_together", noting)
     return made

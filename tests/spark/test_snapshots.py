@@ -59,7 +59,7 @@ def test_on_compacted_logs_in_small_pieces(spark: SparkSession, tmp_path: Path) 
     compacted(tmp_path / "b", {broker: history().left({0, 1}, roll=CLEANED) for broker in brokers}, dict.fromkeys(brokers, CLEANED))
     options = ScanOptions()
     gathered = gather_snapshots(snapshot_paths(str(tmp_path), options, (), []), options)
-    there = compare_inputs(spark, gathered, options, TaskSizes(64, 512, 1)).result
+    there = compare_inputs(spark, gathered, options, TaskSizes(64, 512, 1, small_bytes=-1)).result
     here = changes(str(tmp_path), options).result
     assert there.changes == here.changes
     assert there.findings == here.findings

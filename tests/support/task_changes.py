@@ -95,7 +95,7 @@ def changes(given: Given, options: ScanOptions, *, keys_apart_bytes: int | None)
 def _rows(parts: list[ChangeSlice], known: ChangesCommon) -> list[StretchRow]:
     stretch_rows = []
     for number, common in enumerate(known.scans):
-        for work in fold_works([change_slice.parts[number] for change_slice in parts], SPLIT_BYTES, 1):
+        for work in fold_works(enumerate(change_slice.parts[number] for change_slice in parts), SPLIT_BYTES, 1):
             rows = fold(pack(common), pack(work), strict=False)
             stretch_rows += [replace(row, replica=row.replica + number * REPLICAS_A_SNAPSHOT) for row in rows]
     return stretch_rows

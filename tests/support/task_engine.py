@@ -1,6 +1,7 @@
 """The tasks of a scan carried by nobody but a shuffled list: what Spark does, without Spark."""
 
 import random
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -11,8 +12,8 @@ from kafka_forensics.engine import local
 from kafka_forensics.engine.key_tasks import KeyRows, QuestionsUnderWay, read_keys, sweep_keys
 from kafka_forensics.engine.serialization import pack, unpack
 from kafka_forensics.engine.task_values import Common, Slice, SliceAnswer, StretchRow, WitnessAnswer, notice, slices, surroundings
-from kafka_forensics.engine.tasks import fold, judge, tell_witnesses
-from kafka_forensics.engine.work_plan import fold_works, witness_work
+from kafka_forensics.engine.tasks import fold, judge, judge_whole, tell_witnesses
+from kafka_forensics.engine.work_plan import REPLICA_COST_BYTES, fold_works, is_small, whole_works, witness_work
 from kafka_forensics.evidence.inputs import Inputs, gather
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.export import json_document
@@ -29,6 +30,7 @@ class Sizes:
     work_bytes: int = 1 << 28
     seed: int = 0
     keys_apart_bytes: int | None = None
+    small_bytes: int = -1
 
 
 def scan(paths: list[str], options: ScanOptions, **sizes: int) -> ScanResult:
@@ -56,7 +58,10 @@ def scan_inputs(inputs: Inputs, options: ScanOptions, sizes: Sizes) -> ScanResul
     running = Scan("local", inputs, options, witness_answer.witnesses)
     common.deep, common.around, common.keys_apart_bytes = running.deep, surroundings(inputs), sizes.keys_apart_bytes
     packed, parts = pack(common), list(slices(inputs))
-    works = [pack(fold_work) for fold_work in fold_works(parts, sizes.split_bytes, sizes.work_bytes)]
+    small = [(number, one) for number, one in enumerate(parts) if is_small(one.replicas, sizes.small_bytes)]
+    answers = dict(_judged_whole(packed, small, order))
+    others = [(number, one) for number, one in enumerate(parts) if number not in answers]
+    works = [pack(fold_work) for fold_work in fold_works(others, sizes.split_bytes, sizes.work_bytes)]
     order.shuffle(works)
     rows = [row for work in works for row in fold(packed, work, strict=False)]
     rows.sort(key=lambda row: (row.slice, row.replica, row.segment, row.start))
@@ -67,7 +72,7 @@ def scan_inputs(inputs: Inputs, options: ScanOptions, sizes: Sizes) -> ScanResul
         return answer
 
     for number, one in enumerate(parts):
-        answer = judged(number, one)
+        answer = unpack(answers[number], lambda name, _: by_name[name]) if number in answers else judged(number, one)
         if answer.questions:
             under_way = QuestionsUnderWay([(one.replicas, question) for question in answer.questions])
             answer = judged(number, replace(one, keys=answered(packed, under_way, sizes.work_bytes, order)))
@@ -77,6 +82,14 @@ def scan_inputs(inputs: Inputs, options: ScanOptions, sizes: Sizes) -> ScanResul
         if answer.answer is not None:
             running.take(answer.answer)
     return running.finish()
+
+
+def _judged_whole(common: bytes, small: list[tuple[int, Slice]], order: random.Random) -> Iterator[tuple[int, bytes]]:
+    """Numbers of small slices with the packed answers about them, a few of a task."""
+    works = list(whole_works(small, 3 * REPLICA_COST_BYTES))
+    order.shuffle(works)
+    for work in works:
+        yield from zip((number for number, _ in work), judge_whole(common, pack([part for _, part in work])), strict=True)
 
 
 def answered(common: bytes, under_way: QuestionsUnderWay, work_bytes: int, order: random.Random) -> list[KeyAnswer]:

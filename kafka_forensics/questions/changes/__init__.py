@@ -9,6 +9,7 @@ from kafka_forensics.questions.changes.partition import (
     change_slices,
     disks_of,
     judge_changes,
+    judge_whole_changes,
 )
 from kafka_forensics.questions.changes.snapshots import (
     ComparedSnapshots,
@@ -38,6 +39,7 @@ __all__ = [
     "finished",
     "gather_snapshots",
     "judge_changes",
+    "judge_whole_changes",
     "named_snapshots",
     "reached_apart",
     "require_several",

@@ -444,8 +444,21 @@ def judge_changes(common: bytes, rows: Iterator[StretchRow], *, strict: bool = F
     known = _common(common)
     use_compiled(known.scans[0].compiled)
     change_slice: ChangeSlice = unpack(next(rows).packed, opener(known.scans[0]))
-    stretches = SliceRows(rows)
-    apart = keys_apart(known.scans[0], change_slice.replicas, change_slice.keys)
+    return pack(_changes_of(change_slice, known, SliceRows(rows), strict=strict))
+
+
+def judge_whole_changes(common: bytes, work: bytes, *, strict: bool = False) -> Iterator[bytes]:
+    """The same of every `ChangeSlice` of a packed list of them, whose logs are folded here: a packed `ChangeAnswer` each."""
+    known = _common(common)
+    use_compiled(known.scans[0].compiled)
+    change_slices: list[ChangeSlice] = unpack(work, opener(known.scans[0]))
+    for change_slice in change_slices:
+        yield pack(_changes_of(change_slice, known, None, strict=strict))
+
+
+def _changes_of(change_slice: ChangeSlice, known: ChangesCommon, stretches: SliceRows | None, *, strict: bool) -> ChangeAnswer:
+    """The answer about a partition in every snapshot, folded here where there are no `stretches`."""
+    apart = None if stretches is None else keys_apart(known.scans[0], change_slice.replicas, change_slice.keys)
     answers: list[SliceAnswer | None] = []
     times = []
     for part, scan, disks, word in zip(change_slice.parts, known.scans, known.disks, change_slice.words, strict=True):
@@ -459,10 +472,10 @@ def judge_changes(common: bytes, rows: Iterator[StretchRow], *, strict: bool = F
         times.append(At(disks, word, merged, summary, inputs_of(part, scan.around).evidence))
     compared = partition_changes(times, known.scans[0].key, apart)
     if apart is not None and apart.is_waiting:
-        return pack(ChangeAnswer([], PartitionChanges(), apart.questions))
+        return ChangeAnswer([], PartitionChanges(), apart.questions)
     seen = {gap for answer in answers if answer is not None for gap in (*answer.incomplete, *answer.noticed.incomplete)}
     seen.update(() if apart is None else apart.gaps())
     for gap in compared.incomplete if strict else ():
         if gap not in seen:
             raise SourceError(gap.path, gap.reason)
-    return pack(ChangeAnswer(answers, compared))
+    return ChangeAnswer(answers, compared)
