@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from bench.spark_clusters import GIB, make_cluster, one_log, total_bytes, warm
+from bench.workloads import make_many
 from kafka_forensics.model.json_objects import Json
 
 ROOT: Final = Path(__file__).resolve().parents[1]
@@ -58,6 +59,25 @@ def against_local(name: str, size_in_bytes: int, partitions: int, *, deep: bool)
     print("| " + " | ".join(row) + " |", flush=True)
 
 
+def many_small(partitions: int) -> None:
+    """One row: partitions of three small replicas each, local engine and Spark, and what Spark's driver does for them in Python."""
+    brokers = make_many(partitions, WORK)
+    here = min((run("none", 2, brokers, deep=True) for _ in range(2)), key=lambda measured: float(measured["seconds"]))
+    there = run("local[2]", 0, brokers, deep=True)
+    assert here["findings"] == there["findings"], (here, there)
+    row = [
+        f"{partitions:,}",
+        f"{here['seconds']:.1f}",
+        f"{there['seconds']:.1f}",
+        f"{there['seconds'] / here['seconds']:.2f}",
+        f"{1000 * there['driver_cpu'] / partitions:.2f}",
+        str(there["tasks"]),
+        f"{there['shuffled']:,}",
+        f"{there['peak_worker_mib']:.0f}",
+    ]
+    print("| " + " | ".join(row) + " |", flush=True)
+
+
 def shuffled(size_in_bytes: int, partitions: int, blocks: int) -> None:
     """One row: bytes shuffled at so many blocks that differ."""
     workload = one_log("small", size_in_bytes)
@@ -82,12 +102,12 @@ def main() -> None:
     """Parse the flags, measure, print Markdown tables."""
     parser = argparse.ArgumentParser(prog="python -m bench.spark", description=__doc__)
     parser.add_argument("--scale", type=float, default=1.0, help="multiply the sizes of logs (1.0 needs about 8 GiB of disk)")
-    parser.add_argument("--only", action="append", choices=("zstd", "small", "shuffle"))
+    parser.add_argument("--only", action="append", choices=("zstd", "small", "shuffle", "many"))
     arguments = parser.parse_args()
-    only = arguments.only or ["zstd", "small", "shuffle"]
+    only = arguments.only or ["zstd", "small", "shuffle", "many"]
     gib = int(arguments.scale * GIB)
     print(f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}\n")
-    if only != ["shuffle"]:
+    if {"zstd", "small"} & set(only):
         head("workload", "GiB", "local --jobs 2 s", *("local[2] s", "local[1] s"), *RATIOS, "tasks", "peak worker MiB")
     if "zstd" in only:
         against_local("zstd", gib, 3, deep=True)
@@ -109,6 +129,16 @@ def main() -> None:
             shuffled(2 * gib, partitions, 0)
         for blocks in (1, 100):
             shuffled(2 * gib, 3, blocks)
+    if "many" in only:
+        print()
+        head(
+            "partitions of 3 small replicas",
+            *("local --jobs 2 s", "local[2] s", RATIOS[0]),
+            "driver's Python, CPU s a 1,000 partitions",
+            *("tasks", "bytes shuffled", "peak worker MiB"),
+        )
+        for partitions in (1000, 5000):
+            many_small(int(arguments.scale * partitions))
 
 
 main()

@@ -49,12 +49,18 @@ def _spark(master: str, events: str, paths: list[str], options: ScanOptions) -> 
     scanned(spark, [paths[0]], options)
     watch = _Watch()
     watch.start()
-    started, begin = time.time() * 1000, time.perf_counter()
+    started, begin, cpu_begin = time.time() * 1000, time.perf_counter(), time.process_time()
     result = scanned(spark, paths, options)
     seconds, ended = time.perf_counter() - begin, time.time() * 1000
+    driver_cpu = time.process_time() - cpu_begin
     watch.done.set()
     spark.stop()
-    figures = {"seconds": seconds, "findings": _findings(result), "peak_worker_mib": watch.peak_kib / 1024}
+    figures = {
+        "seconds": seconds,
+        "findings": _findings(result),
+        "peak_worker_mib": watch.peak_kib / 1024,
+        "driver_cpu": driver_cpu,
+    }
     return figures | _metrics(Path(events) / str(application), started, ended)
 
 
