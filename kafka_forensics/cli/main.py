@@ -61,7 +61,7 @@ GROUPS: Final[dict[str, tuple[dict[str, tuple[Callable[..., int], str]], str]]] 
 """Name → commands of its own, and what the list of commands says of them."""
 
 _OBJECTS_BETWEEN_COLLECTIONS: Final = 20_000
-"""Python's own 700 cost a scan a tenth of its start and free nothing there."""
+"""Python's own 700 cost a scan a tenth of its start and free nothing there (`engine.garbage`)."""
 EXIT_USAGE: Final = 2
 EXIT_INCOMPLETE: Final = 3
 EXIT_BUG: Final = 70

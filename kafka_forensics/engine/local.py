@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from kafka_forensics.analysis.internal_topics import Witnesses
 from kafka_forensics.compiled import expect, use_compiled, worth_compiling, worth_threads
+from kafka_forensics.engine.garbage import rarely_collected
 from kafka_forensics.engine.processes import can_fork, forked
 from kafka_forensics.engine.serialization import pack, unpack
 from kafka_forensics.engine.task_values import Noticed, TopicPartition, notice
@@ -53,7 +54,8 @@ TASK_REPLICAS: Final = 192
 
 def scan(paths: list[str], options: ScanOptions, progress: Progress | None = None) -> ScanResult:
     """Scan log directories, archives and files. Raises UsageError for paths that make no sense; bad bytes are findings."""
-    return scan_inputs(gather(paths, options), options, progress)
+    with rarely_collected():
+        return scan_inputs(gather(paths, options), options, progress)
 
 
 def scan_inputs(
@@ -64,6 +66,13 @@ def scan_inputs(
     witnesses: Witnesses | None = None,
 ) -> ScanResult:
     """Scan what was gathered; `look` is shown every partition, in this process; `witnesses` are read unless they have been."""
+    with rarely_collected():
+        return _scan_gathered(inputs, options, progress, look, witnesses)
+
+
+def _scan_gathered(
+    inputs: Inputs, options: ScanOptions, progress: Progress | None, look: Look | None, witnesses: Witnesses | None
+) -> ScanResult:
     work_bytes = max(sum(plan.bytes for plan in plans) for plans in (inputs.replicas, inputs.internal))
     use_compiled(worth_compiling(work_bytes), work_bytes)
     running = Scan("local", inputs, options, read_witnesses(inputs) if witnesses is None else witnesses)

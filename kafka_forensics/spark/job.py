@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kafka_forensics import json_document
 from kafka_forensics.analysis.internal_topics import Witnesses
 from kafka_forensics.compiled import worth_compiling
+from kafka_forensics.engine.garbage import rarely_collected
 from kafka_forensics.engine.serialization import pack, unpack
 from kafka_forensics.engine.task_values import Common, Slice, SliceAnswer, StretchRow, WitnessAnswer, notice, slices, surroundings
 from kafka_forensics.engine.tasks import fold, judge, judge_whole, tell_witnesses
@@ -297,9 +298,10 @@ def _tell(common: bytes, attempts: int, batches: Batches) -> Batches:
 def fold_works_there(common: bytes, attempts: int, batches: Batches) -> Batches:
     """On a worker: fold."""
     strict = is_strict(attempts)
-    for batch in batches:
-        for work in batch.column("packed"):
-            yield from _rows_as_batches(fold(common, work.as_py(), strict=strict))
+    with rarely_collected():
+        for batch in batches:
+            for work in batch.column("packed"):
+                yield from _rows_as_batches(fold(common, work.as_py(), strict=strict))
 
 
 def _rows_as_batches(rows: Iterator[StretchRow]) -> Batches:
@@ -329,16 +331,18 @@ def _as_batch(rows: list[StretchRow], schema: "pa.Schema") -> "pa.RecordBatch":
 def _judge(judge_slice: Callable[..., bytes], attempts: int, batches: Batches) -> Batches:
     """On a worker: judge slice after slice, from rows in their order, the slice itself before its states."""
     strict = is_strict(attempts)
-    for number, rows in groupby(stretch_rows(batches), key=lambda row: row.slice):
-        yield _answer_batch([number], [judge_slice(rows, strict=strict)])
+    with rarely_collected():
+        for number, rows in groupby(stretch_rows(batches), key=lambda row: row.slice):
+            yield _answer_batch([number], [judge_slice(rows, strict=strict)])
 
 
 def _judge_whole(judge_slices: Callable[..., Iterator[bytes]], attempts: int, batches: Batches) -> Batches:
     """On a worker: fold and judge the slices of each row."""
     strict = is_strict(attempts)
-    for batch in batches:
-        for numbers, work in zip(batch.column("numbers"), batch.column("packed"), strict=True):
-            yield _answer_batch(unpack(numbers.as_py()), list(judge_slices(work.as_py(), strict=strict)))
+    with rarely_collected():
+        for batch in batches:
+            for numbers, work in zip(batch.column("numbers"), batch.column("packed"), strict=True):
+                yield _answer_batch(unpack(numbers.as_py()), list(judge_slices(work.as_py(), strict=strict)))
 
 
 def _answer_batch(numbers: list[int], packed: list[bytes]) -> "pa.RecordBatch":
@@ -523,8 +527,9 @@ def scanned(spark: "SparkSession", paths: list[str], options: ScanOptions, input
     Raises UsageError for paths that make no sense, and where the workers cannot do the work.
     """
     paths, options = without_secrets(paths, options)
-    inputs = gather(paths, options) if inputs is None else inputs
-    plain, witnesses = scan_inputs(spark, inputs, options)
+    with rarely_collected():
+        inputs = gather(paths, options) if inputs is None else inputs
+        plain, witnesses = scan_inputs(spark, inputs, options)
     selection = {
         "topics": options.topic_glob,
         "partitions": None if options.partition is None else str(options.partition),
