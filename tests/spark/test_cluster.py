@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from kafka_forensics.evidence.options import ScanOptions
+from tests.support.nightly import nightly_but
 from tests.support.repeated_logs import RepeatedLogs, batch, moved
 from tests.support.spark_cluster import SECONDS_OF_A_SCAN, Cluster, Driver, has_open, processes, wait_until
 from tests.support.spark_driver import local_document
@@ -15,6 +16,7 @@ from tests.support.spark_driver import local_document
 pytestmark = pytest.mark.spark
 
 SAMPLES = Path(__file__).resolve().parents[2] / "sample_logs"
+SAMPLE_NAMES = sorted(path.name for path in SAMPLES.iterdir() if path.is_dir())
 PARTITIONS, BATCHES, RECORDS = 8, 1000, 50
 TASKS = {
     1: {"work_bytes": 1 << 40},
@@ -48,7 +50,7 @@ def judged(logs: RepeatedLogs) -> str:
     return answer
 
 
-@pytest.mark.parametrize("sample", sorted(path.name for path in SAMPLES.iterdir() if path.is_dir()))
+@pytest.mark.parametrize("sample", nightly_but(["unclean-election"], SAMPLE_NAMES))
 def test_samples_are_judged_as_by_the_local_engine(drives: Driver, sample: str) -> None:
     paths = [str(path) for path in sorted((SAMPLES / sample).iterdir())]
     assert drives.scan(*paths).document == local_document(paths, ScanOptions())
@@ -60,12 +62,12 @@ def test_a_real_brokers_archive_is_judged_as_by_the_local_engine(drives: Driver,
     assert drives.scan(archive).document == local_document([archive], ScanOptions())
 
 
-@pytest.mark.parametrize("tasks", TASKS)
+@pytest.mark.parametrize("tasks", nightly_but(["1", "8"], TASKS))
 def test_any_number_of_tasks_gives_the_same_bytes(drives: Driver, logs: RepeatedLogs, judged: str, tasks: int) -> None:
     assert drives.scan(*logs.log_dirs, **TASKS[tasks]).document == judged
 
 
-@pytest.mark.parametrize("tasks", TASKS)
+@pytest.mark.parametrize("tasks", nightly_but(["1", "8"], TASKS))
 def test_a_python_worker_killed_in_the_middle_changes_nothing(
     running: Cluster, drives: Driver, logs: RepeatedLogs, judged: str, tasks: int, request: pytest.FixtureRequest
 ) -> None:
@@ -76,7 +78,7 @@ def test_a_python_worker_killed_in_the_middle_changes_nothing(
     assert twice or drives.log.read_text().count("Python worker exited unexpectedly") > lost
 
 
-@pytest.mark.parametrize("tasks", [2, 8])
+@pytest.mark.parametrize("tasks", nightly_but(["8"], [2, 8]))
 def test_an_executor_killed_in_the_middle_changes_nothing(
     running: Cluster, drives: Driver, logs: RepeatedLogs, judged: str, tasks: int
 ) -> None:
