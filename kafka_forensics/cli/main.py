@@ -35,6 +35,7 @@ from kafka_forensics.cli.commands.simulate import SUBCOMMANDS as SIMULATE
 from kafka_forensics.cli.commands.transactions import transactions
 from kafka_forensics.cli.options import choose
 from kafka_forensics.cli.streams import destination, logging_to, printable
+from kafka_forensics.engine.garbage import OBJECTS_BETWEEN
 from kafka_forensics.errors import ForensicsError, UsageError, nearest
 from kafka_forensics.version import __version__
 
@@ -60,8 +61,6 @@ GROUPS: Final[dict[str, tuple[dict[str, tuple[Callable[..., int], str]], str]]] 
 }
 """Name → commands of its own, and what the list of commands says of them."""
 
-_OBJECTS_BETWEEN_COLLECTIONS: Final = 20_000
-"""Python's own 700 cost a scan a tenth of its start and free nothing there (`engine.garbage`)."""
 EXIT_USAGE: Final = 2
 EXIT_INCOMPLETE: Final = 3
 EXIT_BUG: Final = 70
@@ -174,7 +173,7 @@ def run(ready: Callable[[], object] = int) -> NoReturn:
 
     At once: taking numpy, LLVM and their threads apart in good order takes longer than many a command. Nothing is open by then.
     """
-    gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS)
+    gc.set_threshold(OBJECTS_BETWEEN)
     status = outcome(sys.argv[1:], ready)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # all is said
     for stream in (sys.stdout, sys.stderr):

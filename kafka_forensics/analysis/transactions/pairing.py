@@ -48,32 +48,54 @@ class Pairing:
 
     def __init__(self) -> None:
         self._open = np.empty((len(TransactionColumn), 0), np.int64)
+        """Transactions that are open, by producer."""
 
     def take(self, batches: "NDArray[np.int64]") -> "NDArray[np.int64]":
         """The transactions that these markers ended, columns by TransactionColumn, in the order of the markers.
 
         `batches` are columns by BatchColumn: transactional data and markers, nothing else.
         """
-        rows = np.concatenate([self._open, _as_transactions(batches)], axis=1)
-        ends = np.concatenate([np.zeros(self._open.shape[1], bool), batches[BatchColumn.ATTRIBUTES] & CONTROL_MASK != 0])
+        if not batches.shape[1]:
+            return np.empty((len(TransactionColumn), 0), np.int64)
+        begun = self._taken_from_open(batches[BatchColumn.PRODUCER_ID])
+        rows = np.concatenate([begun, _as_transactions(batches)], axis=1)
+        ends = np.concatenate([np.zeros(begun.shape[1], bool), batches[BatchColumn.ATTRIBUTES] & CONTROL_MASK != 0])
         order = np.argsort(rows[TransactionColumn.PRODUCER_ID], kind="stable")
         rows, ends = rows[:, order], ends[order]
         first_of_one = np.ones(len(ends), bool)
         first_of_one[1:] = (np.diff(rows[TransactionColumn.PRODUCER_ID]) != 0) | ends[:-1]
         first = np.flatnonzero(first_of_one)
-        last = np.append(first[1:], len(ends))[: len(first)] - 1
+        last = np.append(first[1:], len(ends)) - 1
         ended = ends[last]
         last_of_data = np.maximum(last - ended, first)
         paired = rows[:, first]
         for column in (TransactionColumn.LAST_OFFSET, TransactionColumn.LAST_TIMESTAMP):
             paired[column] = rows[column, last_of_data]
         for column in (TransactionColumn.BATCHES, TransactionColumn.RECORDS):
-            paired[column] = np.add.reduceat(rows[column], first) if len(first) else 0
+            paired[column] = np.add.reduceat(rows[column], first)
         paired[TransactionColumn.MARKER_TYPE :] = rows[TransactionColumn.MARKER_TYPE :, last]
-        still_open = paired[:, ~ended]
-        began = np.argsort(still_open[TransactionColumn.FIRST_OFFSET], kind="stable")
-        self._open = still_open[:, began[:MAX_OPEN]]
+        self._keep_open(paired[:, ~ended])
         return paired[:, ended][:, np.argsort(order[last[ended]])]
+
+    def _taken_from_open(self, producer_ids: "NDArray[np.int64]") -> "NDArray[np.int64]":
+        """The open transactions of these producers, which are no more among the others."""
+        known, asked = self._open[TransactionColumn.PRODUCER_ID], np.unique(producer_ids)
+        places = np.searchsorted(known, asked)
+        places = places[known[np.minimum(places, len(known) - 1)] == asked] if len(known) else places[:0]
+        taken = self._open[:, places]
+        if len(places):
+            self._open = np.delete(self._open, places, axis=1)
+        return taken
+
+    def _keep_open(self, transactions: "NDArray[np.int64]") -> None:
+        """Take in transactions, by producer; of too many, those that begin first."""
+        if not transactions.shape[1]:
+            return
+        places = np.searchsorted(self._open[TransactionColumn.PRODUCER_ID], transactions[TransactionColumn.PRODUCER_ID])
+        self._open = np.insert(self._open, places, transactions, axis=1)
+        if self._open.shape[1] > MAX_OPEN:
+            began = np.argsort(self._open[TransactionColumn.FIRST_OFFSET], kind="stable")
+            self._open = self._open[:, np.sort(began[:MAX_OPEN])]
 
     def still_open(self) -> "NDArray[np.int64]":
         """The transactions that no marker has ended, by first offset and producer."""
