@@ -79,9 +79,11 @@ def is_small(plans: Sequence[ReplicaPlan], most_bytes: int = SMALL_BYTES) -> boo
     return sum(plan.bytes for plan in plans) <= most_bytes and all(plan.log_dir.source.seekable for plan in plans)
 
 
-def whole_works(parts: Iterable[tuple[int, _Slice]], limit: int) -> Iterator[list[tuple[int, _Slice]]]:
-    """Numbered slices that are small, packed together so that each task costs about as much as reading `limit` bytes."""
-    return packed(((numbered, sum(map(_cost, numbered[1].replicas))) for numbered in parts), limit)
+def whole_works(parts: Iterable[tuple[int, _Slice]], limit: int, most_works: int) -> Iterator[list[tuple[int, _Slice]]]:
+    """Numbered slices that are small, packed together so that each task costs about as much as reading `limit` bytes, or more where
+    there would be very many."""
+    costs = [(numbered, sum(map(_cost, numbered[1].replicas))) for numbered in parts]
+    return packed(costs, max(limit, sum(cost for _, cost in costs) // most_works))
 
 
 def _cost(plan: ReplicaPlan) -> int:

@@ -222,7 +222,7 @@ def _judged_whole(
     spark: "SparkSession", parts: "Iterable[tuple[int, Slice | ChangeSlice]]", there: _There, attempts: int
 ) -> "DataFrame":
     """Answers about small slices, as `ANSWER_SCHEMA` says, many of a task."""
-    works = list(whole_works(parts, WHOLE_WORK))
+    works = list(whole_works(parts, WHOLE_WORK, MOST_WORKS))
     columns: dict[str, Sequence[object]] = {
         "work": list(range(len(works))),
         "numbers": [pack([number for number, _ in work]) for work in works],

@@ -62,9 +62,10 @@ def test_works_of_real_segments_are_of_one_size(part: Slice, size_in_bytes: int,
 
 def test_small_partitions_are_dealt_out_by_what_they_cost(part: Slice) -> None:
     parts = [(number, part) for number in range(100)]
-    works = list(whole_works(parts, 32 * REPLICA_COST_BYTES))
+    works = list(whole_works(parts, 32 * REPLICA_COST_BYTES, 1000))
     assert [numbered for work in works for numbered in work] == parts
     assert {len(work) for work in works[:-1]} == {10}, "three replicas of two MiB and some bytes each"
+    assert len(list(whole_works(parts, 32 * REPLICA_COST_BYTES, 4))) == 4
 
 
 @pytest.mark.parametrize(("most_bytes", "small"), [(-1, False), (0, False), (1 << 24, True)])

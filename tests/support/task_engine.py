@@ -86,7 +86,7 @@ def scan_inputs(inputs: Inputs, options: ScanOptions, sizes: Sizes) -> ScanResul
 
 def _judged_whole(common: bytes, small: list[tuple[int, Slice]], order: random.Random) -> Iterator[tuple[int, bytes]]:
     """Numbers of small slices with the packed answers about them, a few of a task."""
-    works = list(whole_works(small, 3 * REPLICA_COST_BYTES))
+    works = list(whole_works(small, 3 * REPLICA_COST_BYTES, 1000))
     order.shuffle(works)
     for work in works:
         yield from zip((number for number, _ in work), judge_whole(common, pack([part for _, part in work])), strict=True)
