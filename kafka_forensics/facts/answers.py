@@ -87,8 +87,8 @@ def _transaction_batches(
         plain_ones = np.full(paired.shape[1], ended) & ~known.speaks_of(paired[TransactionColumn.PRODUCER_ID])
         others = paired[:, ~plain_ones].T.tolist()
         rows = (row_of(reading.plan.context, values, ended=ended) for values in others)
-        told = (known.ended(row) if ended else known.still_open(row, last_stable_offset) for row in rows)
-        batches = list(record_batches(FACTS["transactions"].own, _rows_of_transactions(reading, told)))
+        judged = (known.ended(row) if ended else known.still_open(row, last_stable_offset) for row in rows)
+        batches = list(record_batches(FACTS["transactions"].own, _rows_of_transactions(reading, judged)))
         if not batches:
             yield own_batch(FACTS["transactions"], _ended_columns(reading, paired))
         elif not plain_ones.any():

@@ -180,15 +180,15 @@ def _markers(chunk: LogChunk, rows: "NDArray[np.int64]") -> "list[ArrowArray] | 
     batches = chunk.chunk.columns
     if (batches[BatchColumn.SIZE_IN_BYTES, rows] > MAX_BATCH_BYTES).any():
         return None
-    told: list[tuple[NDArray[np.int64], ...]] = []
+    markers: list[tuple[NDArray[np.int64], ...]] = []
     for block in sound_blocks(batches, rows, chunk.file.read_at):
         read = _read_markers(block) if isinstance(block, RecordBlock) else None
         if read is None:
             return None
-        told.append(read)
-    if not told:
+        markers.append(read)
+    if not markers:
         return None if rows.size else []
-    of_batch, offsets, timestamps, kinds, versions, epochs = (np.concatenate(parts) for parts in zip(*told, strict=True))
+    of_batch, offsets, timestamps, kinds, versions, epochs = (np.concatenate(parts) for parts in zip(*markers, strict=True))
     count = len(offsets)
     return [
         *place_columns(chunk.place, count),

@@ -399,8 +399,8 @@ class Search:
 
     def _rehearse(self) -> None:
         """Look for what is asked, and for anything, in the first portion of the first file."""
-        for asked in (self.asked, Conditions()):
-            rehearsal = Search(asked, self.pieces[:1], self.payloads, plans=self.plans)
+        for conditions in (self.asked, Conditions()):
+            rehearsal = Search(conditions, self.pieces[:1], self.payloads, plans=self.plans)
             rehearsal._is_rehearsal = True
             for _ in rehearsal._runs():
                 pass
@@ -486,11 +486,11 @@ class Search:
         for chunk in chunks_until(reader, start, log.size_in_bytes, self.asked.offset_end):
             self.damaged_places += sum(damage.kind not in _READ_NEVERTHELESS for damage in chunk.damage)
             right, moved = placing.put_right(chunk)
-            for found in candidates.of(chunk, right, moved):
-                if isinstance(found, RecordBlock):
-                    yield self._table(piece, right.columns, found)
+            for candidate in candidates.of(chunk, right, moved):
+                if isinstance(candidate, RecordBlock):
+                    yield self._table(piece, right.columns, candidate)
                     continue
-                column, held = found
+                column, held = candidate
                 position, size = column[BatchColumn.POSITION], column[BatchColumn.SIZE_IN_BYTES]
                 if held is None and size > MAX_BATCH_BYTES:
                     reason = f"batch of {size} bytes at byte {position} is too large to be searched"

@@ -79,9 +79,9 @@ class Pairing:
 
     def _taken_from_open(self, producer_ids: "NDArray[np.int64]") -> "NDArray[np.int64]":
         """The open transactions of these producers, which are no more among the others."""
-        known, asked = self._open[TransactionColumn.PRODUCER_ID], np.unique(producer_ids)
-        places = np.searchsorted(known, asked)
-        places = places[known[np.minimum(places, len(known) - 1)] == asked] if len(known) else places[:0]
+        known, wanted = self._open[TransactionColumn.PRODUCER_ID], np.unique(producer_ids)
+        places = np.searchsorted(known, wanted)
+        places = places[known[np.minimum(places, len(known) - 1)] == wanted] if len(known) else places[:0]
         taken = self._open[:, places]
         if len(places):
             self._open = np.delete(self._open, places, axis=1)

@@ -212,9 +212,9 @@ def _pair_mask(
         equal = []
         for place, wanted in ((address, arguments[3]), (builder.gep(address, [arguments[2]]), arguments[4])):
             held = builder.load(builder.bitcast(place, lanes.as_pointer()), align=1)
-            one = builder.insert_element(ir.Constant(lanes, ir.Undefined), builder.trunc(wanted, byte), ir.Constant(byte, 0))
+            first_lane = builder.insert_element(ir.Constant(lanes, ir.Undefined), builder.trunc(wanted, byte), ir.Constant(byte, 0))
             zeros = ir.Constant(ir.VectorType(ir.IntType(32), LANES), [0] * LANES)
-            everywhere = builder.shuffle_vector(one, ir.Constant(lanes, ir.Undefined), zeros)
+            everywhere = builder.shuffle_vector(first_lane, ir.Constant(lanes, ir.Undefined), zeros)
             equal.append(builder.icmp_unsigned("==", held, everywhere))
         mask = builder.bitcast(builder.and_(*equal), ir.IntType(LANES))
         return builder.zext(mask, ir.IntType(64))

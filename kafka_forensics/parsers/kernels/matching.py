@@ -180,7 +180,7 @@ def has_headers(buffer: "Buffer", position: int, end: int, count: int, headers: 
     """
     for wanted in range(headers.shape[1]):
         name, value = int(headers[0, wanted]), int(headers[1, wanted])
-        found = False
+        is_there = False
         at = position
         for _ in range(count):
             length, at = read_varint(buffer, at, end)
@@ -190,9 +190,9 @@ def has_headers(buffer: "Buffer", position: int, end: int, count: int, headers: 
                 same = length == spans[1, value] and equal_bytes(buffer, at, text, spans[0, value], length) == length
             at += max(length, 0)
             if same:
-                found = True
+                is_there = True
                 break
-        if not found:
+        if not is_there:
             return False
     return True
 

@@ -319,8 +319,8 @@ class _Together:
 
     def wrong(self, count: int) -> set[int]:
         """Which of the first `count` payloads are not right."""
-        found = check_payloads(readable(self.buffer), self.spans, count, self._scratch, self._wrong)
-        return set(self._wrong[:found].tolist())
+        wrong = check_payloads(readable(self.buffer), self.spans, count, self._scratch, self._wrong)
+        return set(self._wrong[:wrong].tolist())
 
 
 def _decompress_to(output: memoryview, codec: int, stored: memoryview) -> int:
