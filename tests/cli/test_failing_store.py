@@ -55,6 +55,8 @@ COMMANDS = {
     "changes of a folder": ["changes", "s3://failing/days", "-q"],
     "export": ["export", PARTITION, "--fact", "batches", "-q"],
 }
+OF_NO_USE = ("find", "small files")
+"""A small log is searched without its index, and nobody asks for its leader epochs."""
 
 
 @pytest.fixture(scope="module")
@@ -94,8 +96,9 @@ def said(capsys: pytest.CaptureFixture[str]) -> str:
     return capsys.readouterr().err
 
 
-@pytest.mark.parametrize("moment", LISTING)
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize(
+    ("command", "moment"), [(command, moment) for command in COMMANDS for moment in LISTING if (command, moment) != OF_NO_USE]
+)
 def test_a_throttled_store_is_3_and_try_again(
     store: S3Proxy, tmp_path: Path, command: str, moment: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -113,6 +116,13 @@ def test_a_throttled_store_is_3_and_try_again(
     told = said(capsys)
     assert "access denied: check credentials and rights" in told
     assert "try again" not in told
+
+
+def test_what_is_not_read_cannot_fail(store: S3Proxy, capsys: pytest.CaptureFixture[str]) -> None:
+    command, moment = OF_NO_USE
+    store.fault = failing(SLOW_DOWN, LISTING[moment])
+    assert outcome(COMMANDS[command]) == 0
+    assert "found 1 record" in said(capsys)
 
 
 def test_a_refusal_that_does_not_fit_where_a_small_object_shall_be(store: S3Proxy, capsys: pytest.CaptureFixture[str]) -> None:
