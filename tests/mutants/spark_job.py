@@ -17,8 +17,8 @@ MUTANTS = [
         "engine/test_spark_job",
         ("if answer.answer is not None:", "if answer.answer is None:"),
         (
-            "tasks = max(1, min(len(parts), max(-(-len(parts) // sizes.slices_a_task), works)))",
-            "tasks = max(1, min(len(parts), min(-(-len(parts) // sizes.slices_a_task), works)))",
+            "tasks = max(1, min(len(others), max(-(-len(others) // sizes.slices_a_task), works)))",
+            "tasks = max(1, min(len(others), min(-(-len(others) // sizes.slices_a_task), works)))",
             "how many tasks judge changes no answer, only the time it takes",
         ),
         (

@@ -19,6 +19,8 @@ FACTS = ["batches", "records", "transactions", "findings"]
 """What tasks write, and what the driver does."""
 SPLIT_BYTES = {1: 1 << 40, 2: 5 << 20, 8: 1 << 20}
 """Sizes that make so many tasks of each fact of `logs`, of whole replicas each."""
+EXPORTS_SENT = 5
+"""At most, until a worker is seen writing."""
 
 
 @pytest.fixture(scope="module")
@@ -70,10 +72,10 @@ def test_a_python_worker_killed_in_the_middle_changes_nothing(
     running: Cluster, drives: Driver, logs: RepeatedLogs, expected: dict[str, str], tmp_path: Path
 ) -> None:
     lost = drives.log.read_text().count("Python worker exited unexpectedly")
-    drives.send_export(*logs.log_dirs, output=tmp_path / "out", facts=FACTS, split_bytes=SPLIT_BYTES[2])
-    os.kill(writer_of(running, drives, tmp_path / "out"), signal.SIGKILL)
+    writer, target = writer_of_an_export(running, drives, logs, tmp_path, SPLIT_BYTES[2])
+    os.kill(writer, signal.SIGKILL)
     drives.take().ok()
-    assert digests(tmp_path / "out") == expected
+    assert digests(target) == expected
     assert drives.log.read_text().count("Python worker exited unexpectedly") > lost
 
 
@@ -82,14 +84,13 @@ def test_an_executor_killed_in_the_middle_changes_nothing(
     running: Cluster, drives: Driver, logs: RepeatedLogs, expected: dict[str, str], tmp_path: Path
 ) -> None:
     lost = drives.log.read_text().count("Lost executor")
-    drives.send_export(*logs.log_dirs, output=tmp_path / "out", facts=FACTS, split_bytes=SPLIT_BYTES[8])
-    writer = writer_of(running, drives, tmp_path / "out")
+    writer, target = writer_of_an_export(running, drives, logs, tmp_path, SPLIT_BYTES[8])
     parents = {process.pid: process.parent for process in processes()}
     executor = parents[parents[writer]]
     assert executor in running.executors()
     os.kill(executor, signal.SIGKILL)
     drives.take().ok()
-    assert digests(tmp_path / "out") == expected
+    assert digests(target) == expected
     assert drives.log.read_text().count("Lost executor") > lost
 
 
@@ -97,26 +98,31 @@ def test_an_executor_killed_in_the_middle_changes_nothing(
 def test_a_worker_that_stands_still_is_overtaken_and_leaves_nothing(
     running: Cluster, drives: Driver, logs: RepeatedLogs, expected: dict[str, str], tmp_path: Path
 ) -> None:
-    drives.send_export(*logs.log_dirs, output=tmp_path / "out", facts=FACTS, split_bytes=SPLIT_BYTES[8])
-    writer = writer_of(running, drives, tmp_path / "out")
+    writer, target = writer_of_an_export(running, drives, logs, tmp_path, SPLIT_BYTES[8])
     os.kill(writer, signal.SIGSTOP)
     try:
         drives.take().ok()
-        assert digests(tmp_path / "out") == expected
+        assert digests(target) == expected
     finally:
         os.kill(writer, signal.SIGCONT)
     wait_until(lambda: not has_open(writer, tmp_path, ".parquet"), "the end of what it wrote", SECONDS_OF_A_SCAN)
-    assert digests(tmp_path / "out") == expected
+    assert digests(target) == expected
 
 
-def writer_of(there: Cluster, asked: Driver, target: Path) -> int:
-    """A Python worker that is just writing a file. Raises AssertionError if the export ends before one is seen."""
-    found: list[int] = []
+def writer_of_an_export(there: Cluster, drives: Driver, logs: RepeatedLogs, folder: Path, split_bytes: int) -> tuple[int, Path]:
+    """A Python worker that is just writing a file, and the target of its export below `folder`; an export that ends before one is
+    seen is asked for again. Raises AssertionError if none ever is."""
+    writers: list[int] = []
+    for number in range(EXPORTS_SENT):
+        target = folder / f"out-{number}"
+        drives.send_export(*logs.log_dirs, output=target, facts=FACTS, split_bytes=split_bytes)
 
-    def seen() -> bool:
-        found[:] = [pid for pid in there.python_workers() if has_open(pid, target, ".parquet")]
-        return bool(found) or asked.ready()
+        def seen(target: Path = target) -> bool:
+            writers[:] = [pid for pid in there.python_workers() if has_open(pid, target, ".parquet")]
+            return bool(writers) or drives.ready()
 
-    wait_until(seen, "a worker that writes", SECONDS_OF_A_SCAN, pause=0.002)
-    assert found, "the export ended before a worker was seen writing"
-    return found[0]
+        wait_until(seen, "a worker that writes", SECONDS_OF_A_SCAN, pause=0.002)
+        if writers:
+            return writers[0], target
+        drives.take().ok()
+    raise AssertionError(f"no worker was seen writing in {EXPORTS_SENT} exports")
