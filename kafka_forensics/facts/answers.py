@@ -27,7 +27,6 @@ from kafka_forensics.questions.transactions import (
     KnownTransactions,
     TransactionRow,
     paired_transactions,
-    row_of,
 )
 
 if TYPE_CHECKING:
@@ -85,10 +84,8 @@ def _transaction_batches(
         if not paired.size:
             continue
         plain_ones = np.full(paired.shape[1], ended) & ~known.speaks_of(paired[TransactionColumn.PRODUCER_ID])
-        others = paired[:, ~plain_ones].T.tolist()
-        rows = (row_of(reading.plan.context, values, ended=ended) for values in others)
-        judged = (known.ended(row) if ended else known.still_open(row, last_stable_offset) for row in rows)
-        batches = list(record_batches(FACTS["transactions"].own, _rows_of_transactions(reading, judged)))
+        rows = known.rows(reading.plan.context, paired[:, ~plain_ones], last_stable_offset, ended=ended)
+        batches = list(record_batches(FACTS["transactions"].own, _rows_of_transactions(reading, rows)))
         if not batches:
             yield own_batch(FACTS["transactions"], _ended_columns(reading, paired))
         elif not plain_ones.any():

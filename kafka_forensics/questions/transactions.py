@@ -17,7 +17,7 @@ from kafka_forensics.engine.local import Progress, scan_inputs
 from kafka_forensics.errors import SourceError
 from kafka_forensics.evidence.inputs import ReplicaPlan, gather, typed_path
 from kafka_forensics.evidence.options import ScanOptions
-from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC, CONTROL_ABORT, CONTROL_COMMIT
+from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC, CONTROL_ABORT, CONTROL_COMMIT, control_record_name
 from kafka_forensics.model.coordinators import DEFAULT_MAX_TIMEOUT_MS, LATE_BUFFER_MS, Decision, TopicPartition, TransactionLog
 from kafka_forensics.model.findings import Evidence, Finding
 from kafka_forensics.model.results import Incomplete, ScanResult
@@ -99,7 +99,7 @@ STATES: Final = ("committed", "aborted", "open", "hanging", "torn", "empty", "un
 """`empty` is a marker that ended nothing in this copy, `unknown` a transaction whose marker cannot be read, `torn` one that the
 coordinator decided otherwise, `lost` one that was committed and is in no copy of the partition, `damaged` offsets of which nothing
 can be told."""
-MARKERS: Final = {CONTROL_ABORT: "ABORT", CONTROL_COMMIT: "COMMIT"}
+MARKERS: Final = {kind: control_record_name(kind) for kind in (CONTROL_ABORT, CONTROL_COMMIT)}
 """Type of a marker that can be read → its name."""
 ENDED: Final = {CONTROL_ABORT: "aborted", CONTROL_COMMIT: "committed"}
 """The same → the state of the transaction that it ended."""
@@ -271,9 +271,7 @@ def replica_transactions(
     A log that cannot be read (further) is noted in `incomplete`.
     """
     for paired, ended in paired_transactions(plan, incomplete):
-        for numbers in paired.T.tolist():
-            row = row_of(plan.context, numbers, ended=ended)
-            yield known.ended(row) if ended else known.still_open(row, last_stable_offset)
+        yield from known.rows(plan.context, paired, last_stable_offset, ended=ended)
 
 
 def paired_transactions(plan: ReplicaPlan, incomplete: list[Incomplete]) -> "Iterator[tuple[NDArray[np.int64], bool]]":
@@ -287,7 +285,7 @@ def paired_transactions(plan: ReplicaPlan, incomplete: list[Incomplete]) -> "Ite
     yield pairing.still_open(), False
 
 
-def row_of(context: "ReplicaContext", numbers: Sequence[int], *, ended: bool) -> TransactionRow:
+def _row_of(context: "ReplicaContext", numbers: Sequence[int], *, ended: bool) -> TransactionRow:
     """A transaction's numbers (by `TransactionColumn`) as a row; nothing but the log speaks in it."""
     producer_id, epoch, first_offset, first_timestamp, last_offset, last_timestamp, batches, records, *marker = numbers
     row = TransactionRow(context.topic, context.partition, context.broker, "open", producer_id, epoch)
@@ -338,6 +336,14 @@ class KnownTransactions:
     def speaks_of(self, producer_ids: "NDArray[np.int64]") -> "NDArray[np.bool_]":
         """Of which of these producers there may be a word on transactions that have ended."""
         return np.isin(producer_ids, self._producers)
+
+    def rows(
+        self, context: "ReplicaContext", paired: "NDArray[np.int64]", last_stable_offset: int | None, *, ended: bool
+    ) -> Iterator[TransactionRow]:
+        """Transactions of one replica, columns by `TransactionColumn`, as rows with what is known of each."""
+        for numbers in paired.T.tolist():
+            row = _row_of(context, numbers, ended=ended)
+            yield self.ended(row) if ended else self.still_open(row, last_stable_offset)
 
     def ended(self, row: TransactionRow) -> TransactionRow:
         """An ended transaction with its transactional id, and the coordinator's decision where that can be told."""
