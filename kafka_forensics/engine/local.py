@@ -52,12 +52,13 @@ TASK_REPLICAS: Final = 192
 """Replicas that one of them is given at once: a tenth of a second."""
 
 
+@rarely_collected()
 def scan(paths: list[str], options: ScanOptions, progress: Progress | None = None) -> ScanResult:
     """Scan log directories, archives and files. Raises UsageError for paths that make no sense; bad bytes are findings."""
-    with rarely_collected():
-        return scan_inputs(gather(paths, options), options, progress)
+    return scan_inputs(gather(paths, options), options, progress)
 
 
+@rarely_collected()
 def scan_inputs(
     inputs: Inputs,
     options: ScanOptions,
@@ -66,13 +67,6 @@ def scan_inputs(
     witnesses: Witnesses | None = None,
 ) -> ScanResult:
     """Scan what was gathered; `look` is shown every partition, in this process; `witnesses` are read unless they have been."""
-    with rarely_collected():
-        return _scan_gathered(inputs, options, progress, look, witnesses)
-
-
-def _scan_gathered(
-    inputs: Inputs, options: ScanOptions, progress: Progress | None, look: Look | None, witnesses: Witnesses | None
-) -> ScanResult:
     work_bytes = max(sum(plan.bytes for plan in plans) for plans in (inputs.replicas, inputs.internal))
     use_compiled(worth_compiling(work_bytes), work_bytes)
     running = Scan("local", inputs, options, read_witnesses(inputs) if witnesses is None else witnesses)

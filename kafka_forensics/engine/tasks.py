@@ -38,7 +38,7 @@ from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.folding.fold_split import Folded, Folding, Merged, RecentIndexes, fold_split, merge_replica, read_indexes
 from kafka_forensics.folding.keys import KeyAnswer, KeysApart
 from kafka_forensics.folding.prefetch import never
-from kafka_forensics.folding.splits import Split, numbered_range, whole_segments
+from kafka_forensics.folding.splits import Split, numbered_range, splits_of
 from kafka_forensics.judging.recovery_files import with_leftovers
 from kafka_forensics.judging.scanning import judged
 from kafka_forensics.model.results import Incomplete
@@ -191,13 +191,13 @@ def judge(common: bytes, rows: Iterator[StretchRow], *, strict: bool = False) ->
     return pack(answer)
 
 
-def judge_whole(common: bytes, work: bytes, *, strict: bool = False) -> Iterator[bytes]:
-    """Fold and judge every slice of a packed list of them: a packed `SliceAnswer` each. `strict` as for `judge`."""
+def judge_whole(common: bytes, work: bytes, *, strict: bool = False) -> Iterator[tuple[int, bytes]]:
+    """Fold and judge every slice of a packed list of numbered ones: its number, a packed `SliceAnswer`. `strict` as for `judge`."""
     known = common_of(common)
     use_compiled(known.compiled)
-    parts: list[Slice] = unpack(work, opener(known))
-    for part in parts:
-        yield pack(answered(part, known, None, None, strict=strict)[0])
+    parts: list[tuple[int, Slice]] = unpack(work, opener(known))
+    for number, part in parts:
+        yield number, pack(answered(part, known, None, None, strict=strict)[0])
 
 
 def keys_apart(known: Common, plans: list[ReplicaPlan], answers: list[KeyAnswer] | None) -> KeysApart | None:
@@ -266,7 +266,7 @@ def _replica(
 
     if rows is not None:
         return plan, *merge_replica(plan, inputs, _folded(plan, rows, refold, gaps[1]), refold, told)
-    here = (folded for split in whole_segments(plan) for folded in refold(split))
+    here = (folded for split in splits_of(0, plan) for folded in refold(split))
     return plan, *merge_replica(plan, inputs, here, refold, told)
 
 

@@ -49,13 +49,6 @@ def splits_of(replica: int, plan: ReplicaPlan) -> list[Split]:
     return splits
 
 
-def whole_segments(plan: ReplicaPlan) -> Iterator[Split]:
-    """Every segment of one replica, undivided."""
-    for segment, following in segments_of(plan):
-        assert segment.log is not None
-        yield Split(0, segment, 0, segment.log.size_in_bytes, following, first=True)
-
-
 def segments_of(plan: ReplicaPlan) -> list[tuple[SegmentFiles, int | None]]:
     """The segments with a log, each with the base offset of the one that follows."""
     logs = [segment for segment in plan.directory.segments if segment.log is not None]

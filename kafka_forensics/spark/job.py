@@ -163,7 +163,7 @@ class _There:
     with which keys are read."""
 
     judge: Callable[..., bytes]
-    judge_whole: Callable[..., Iterator[bytes]]
+    judge_whole: Callable[..., Iterator[tuple[int, bytes]]]
     common: bytes
 
 
@@ -222,15 +222,14 @@ def _judged_whole(
     spark: "SparkSession", parts: "Iterable[tuple[int, Slice | ChangeSlice]]", there: _There, attempts: int
 ) -> "DataFrame":
     """Answers about small slices, as `ANSWER_SCHEMA` says, many of a task."""
-    works = list(whole_works(parts, WHOLE_WORK, MOST_WORKS))
-    columns: dict[str, Sequence[object]] = {
-        "work": list(range(len(works))),
-        "numbers": [pack([number for number, _ in work]) for work in works],
-        "packed": [pack([part for _, part in work]) for work in works],
-    }
-    listed = small_table(spark, columns, "work bigint, numbers binary, packed binary")
-    spread = listed.repartitionByRange(len(works), "work")
-    return spread.mapInArrow(partial(_judge_whole, there.judge_whole, attempts), ANSWER_SCHEMA)
+    works = [pack(work) for work in whole_works(parts, WHOLE_WORK, MOST_WORKS)]
+    return _spread(spark, works).mapInArrow(partial(_judge_whole, there.judge_whole, attempts), ANSWER_SCHEMA)
+
+
+def _spread(spark: "SparkSession", works: list[bytes]) -> "DataFrame":
+    """Packed works as rows, each for a task of its own."""
+    listed = small_table(spark, {"work": list(range(len(works))), "packed": works}, "work bigint, packed binary")
+    return listed.repartitionByRange(max(len(works), 1), "work")
 
 
 def _may_ask(part: "Slice | ChangeSlice", sizes: TaskSizes) -> bool:
@@ -247,9 +246,7 @@ def states_of(
     total = sum(plan.bytes for _, part in parts for plan in part.replicas)
     suitable = max(LEAST_WORK if deep else min(max(total // WORKS_SOUGHT, LEAST_WORK), MOST_WORK), total // MOST_WORKS)
     works = [pack(work) for work in fold_works(parts, sizes.split_bytes, sizes.work_bytes or suitable)]
-    listed = small_table(spark, {"work": list(range(len(works))), "packed": works}, "work bigint, packed binary")
-    spread = listed.repartitionByRange(max(len(works), 1), "work")
-    return spread.mapInArrow(partial(fold_works_there, common, attempts_of(spark)), ROW_SCHEMA), len(works)
+    return _spread(spark, works).mapInArrow(partial(fold_works_there, common, attempts_of(spark)), ROW_SCHEMA), len(works)
 
 
 def heads_of(spark: "SparkSession", numbers: Collection[int], packed: Iterable[bytes]) -> "DataFrame":
@@ -333,22 +330,23 @@ def _judge(judge_slice: Callable[..., bytes], attempts: int, batches: Batches) -
     strict = is_strict(attempts)
     with rarely_collected():
         for number, rows in groupby(stretch_rows(batches), key=lambda row: row.slice):
-            yield _answer_batch([number], [judge_slice(rows, strict=strict)])
+            yield _answer_batch(number, judge_slice(rows, strict=strict))
 
 
-def _judge_whole(judge_slices: Callable[..., Iterator[bytes]], attempts: int, batches: Batches) -> Batches:
+def _judge_whole(judge_slices: Callable[..., Iterator[tuple[int, bytes]]], attempts: int, batches: Batches) -> Batches:
     """On a worker: fold and judge the slices of each row."""
     strict = is_strict(attempts)
     with rarely_collected():
         for batch in batches:
-            for numbers, work in zip(batch.column("numbers"), batch.column("packed"), strict=True):
-                yield _answer_batch(unpack(numbers.as_py()), list(judge_slices(work.as_py(), strict=strict)))
+            for work in batch.column("packed"):
+                for number, packed in judge_slices(work.as_py(), strict=strict):
+                    yield _answer_batch(number, packed)
 
 
-def _answer_batch(numbers: list[int], packed: list[bytes]) -> "pa.RecordBatch":
+def _answer_batch(number: int, packed: bytes) -> "pa.RecordBatch":
     import pyarrow as pa
 
-    return pa.record_batch({"slice": pa.array(numbers, pa.int64()), "packed": pa.array(packed, pa.binary())})
+    return pa.record_batch({"slice": pa.array([number], pa.int64()), "packed": pa.array([packed], pa.binary())})
 
 
 def stretch_rows(batches: Batches) -> Iterator[StretchRow]:

@@ -26,8 +26,8 @@ MUTANTS = [
             "return compacted and len(plans) > 1 or sum(plan.bytes for plan in plans) >= sizes.keys_apart_bytes",
         ),
         (
-            'spread = listed.repartitionByRange(max(len(works), 1), "work")',
-            'spread = listed.repartitionByRange(min(len(works), 1), "work")',
+            'return listed.repartitionByRange(max(len(works), 1), "work")',
+            'return listed.repartitionByRange(min(len(works), 1), "work")',
             "how many tasks fold changes no answer, only the time it takes",
         ),
         ('if ordered.column("slice").to_pylist() != list(numbers):', 'if ordered.column("slice").to_pylist() == list(numbers):'),

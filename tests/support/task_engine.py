@@ -89,7 +89,7 @@ def _judged_whole(common: bytes, small: list[tuple[int, Slice]], order: random.R
     works = list(whole_works(small, 3 * REPLICA_COST_BYTES, 1000))
     order.shuffle(works)
     for work in works:
-        yield from zip((number for number, _ in work), judge_whole(common, pack([part for _, part in work])), strict=True)
+        yield from judge_whole(common, pack(work))
 
 
 def answered(common: bytes, under_way: QuestionsUnderWay, work_bytes: int, order: random.Random) -> list[KeyAnswer]:

@@ -447,13 +447,14 @@ def judge_changes(common: bytes, rows: Iterator[StretchRow], *, strict: bool = F
     return pack(_changes_of(change_slice, known, SliceRows(rows), strict=strict))
 
 
-def judge_whole_changes(common: bytes, work: bytes, *, strict: bool = False) -> Iterator[bytes]:
-    """The same of every `ChangeSlice` of a packed list of them, whose logs are folded here: a packed `ChangeAnswer` each."""
+def judge_whole_changes(common: bytes, work: bytes, *, strict: bool = False) -> Iterator[tuple[int, bytes]]:
+    """The same of every `ChangeSlice` of a packed list of numbered ones, whose logs are folded here: its number and a packed
+    `ChangeAnswer`."""
     known = _common(common)
     use_compiled(known.scans[0].compiled)
-    change_slices: list[ChangeSlice] = unpack(work, opener(known.scans[0]))
-    for change_slice in change_slices:
-        yield pack(_changes_of(change_slice, known, None, strict=strict))
+    numbered: list[tuple[int, ChangeSlice]] = unpack(work, opener(known.scans[0]))
+    for number, change_slice in numbered:
+        yield number, pack(_changes_of(change_slice, known, None, strict=strict))
 
 
 def _changes_of(change_slice: ChangeSlice, known: ChangesCommon, stretches: SliceRows | None, *, strict: bool) -> ChangeAnswer:
