@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka_forensics.model.files import EpochEntry
-from kafka_forensics.replication.planner.order import StartOrder, Wish, start_order, wish_of
-from kafka_forensics.replication.planner.plan_steps import steps
+from kafka_forensics.replication.planner.plan_steps import StartOrder, Wish, start_order, steps, wish_of
 from kafka_forensics.replication.planner.planner import plan_partition
 from kafka_forensics.replication.planner.plans import Broker, PlanControl, PlanPartition, PlanReplica
 
