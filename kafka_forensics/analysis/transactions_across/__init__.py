@@ -1,6 +1,6 @@
 """Transactions as all partitions and the coordinators' log show them together."""
 
-from kafka_forensics.analysis.transactions_across.across import TransactionsAcross
+from kafka_forensics.analysis.transactions_across.across import TransactionsAcross, completed, proven_by
 from kafka_forensics.analysis.transactions_across.decided import SKEW_MS, TV2
 from kafka_forensics.analysis.transactions_across.facts import (
     DamagedLog,
@@ -10,7 +10,6 @@ from kafka_forensics.analysis.transactions_across.facts import (
     hidden_by_damage,
     partition_transactions,
 )
-from kafka_forensics.analysis.transactions_across.marker_witness import completed, proven_by
 
 __all__ = [
     "SKEW_MS",
