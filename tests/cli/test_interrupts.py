@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from kafka_forensics.cli import interrupts
-from kafka_forensics.cli.interrupts import Children
+from kafka_forensics.cli import spark_session
+from kafka_forensics.cli.spark_session import Children
 
 ROOT = Path(__file__).resolve().parents[2]
 WHILE_LOADING = """
@@ -52,7 +52,7 @@ def test_ignored_interruptions_stay_ignored() -> None:
 
 
 def test_children_and_theirs_are_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(interrupts, "_SECONDS_TO_END", 0.2)
+    monkeypatch.setattr(spark_session, "_SECONDS_TO_END", 0.2)
     started: list[subprocess.Popen[str]] = []
     with pytest.raises(KeyboardInterrupt), Children():
         interrupt_after(lambda: started.append(shell_with_a_child()))
