@@ -1,7 +1,9 @@
 """One partition, from folded replicas to findings and a summary; the same for every engine."""
 
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 
+from kafka_forensics.analysis import catalogue
 from kafka_forensics.analysis.incidents import SIGNATURES, Case, ReplicaFacts, matches
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.analysis.replicas import (
@@ -22,9 +24,10 @@ from kafka_forensics.folding.index_files import SnapshotCheck, transaction_findi
 from kafka_forensics.judging.absence import nodes_given
 from kafka_forensics.judging.environment import missing_epochs, replica_file_findings
 from kafka_forensics.judging.recovery_files import with_leftovers, with_lone_indexes, with_recovery
-from kafka_forensics.judging.topic_ids import identity_groups
 from kafka_forensics.model.batches import BatchColumn
-from kafka_forensics.model.findings import Finding, Severity
+from kafka_forensics.model.controller import ControllerHistory, TopicHistory
+from kafka_forensics.model.findings import Finding, Place, Severity
+from kafka_forensics.model.json_objects import Json
 from kafka_forensics.model.results import Agreement, Incomplete, PartitionSummary, Read, ReplicaSummary, TransactionCounts
 from kafka_forensics.rereading.reader import LogReader, repeated_batches
 from kafka_forensics.witnesses.controller import cleanup_policy, last_word, present_topic
@@ -33,12 +36,12 @@ from kafka_forensics.witnesses.controller import cleanup_policy, last_word, pres
 
 
 def partition_matches(
-    plans: "list[ReplicaPlan]",
-    replicas: "list[Replica]",
-    snapshots: "list[SnapshotCheck]",
-    reader: "LogReader",
-    findings: "list[Finding]",
-) -> "list[Finding]":
+    plans: list[ReplicaPlan],
+    replicas: list[Replica],
+    snapshots: list[SnapshotCheck],
+    reader: LogReader,
+    findings: list[Finding],
+) -> list[Finding]:
     """The incidents that a partition matches, given all its findings; the first three lists go together, one each a replica."""
     every = zip(plans, replicas, snapshots, strict=True)
     facts = [_facts(*replica, reader) for replica in every if replica[1].read is not Read.NONE]
@@ -46,7 +49,7 @@ def partition_matches(
     return matches(Case(findings, facts, features), [signature for signature in SIGNATURES if not signature.whole_scan])
 
 
-def scan_matches(findings: "list[Finding]", inputs: "Inputs") -> "list[Finding]":
+def scan_matches(findings: list[Finding], inputs: Inputs) -> list[Finding]:
     """The incidents that partitions match by findings made when all partitions were judged."""
     by_partition: dict[tuple[str | None, int | None], list[Finding]] = {}
     for finding in findings:
@@ -59,7 +62,7 @@ def scan_matches(findings: "list[Finding]", inputs: "Inputs") -> "list[Finding]"
     ]
 
 
-def _facts(plan: "ReplicaPlan", replica: "Replica", snapshots: "SnapshotCheck", reader: "LogReader") -> ReplicaFacts:
+def _facts(plan: ReplicaPlan, replica: Replica, snapshots: SnapshotCheck, reader: LogReader) -> ReplicaFacts:
     directory, log_dir = plan.directory, plan.log_dir
     inputs, context, meta = snapshots.inputs, plan.context, plan.log_dir.meta
     forgotten = {
@@ -86,7 +89,7 @@ def _facts(plan: "ReplicaPlan", replica: "Replica", snapshots: "SnapshotCheck", 
     )
 
 
-def _ends_in_old_format(replica: "Replica", reader: "LogReader") -> bool:
+def _ends_in_old_format(replica: Replica, reader: LogReader) -> bool:
     """Whether the last batch has message format 0 or 1; only logs with batches that have no epoch are read again for that."""
     end = replica.log_end_offset
     if not replica.state.epochs.batches_without_epoch or replica.state.unread:
@@ -342,3 +345,68 @@ def _capped(finding: Finding) -> Finding:
     if finding.kind in _TAIL_OF_LIVE_COPY and finding.severity.rank > 0:
         return replace(finding.with_evidence(capped_by="--live"), severity=Severity.INFO)
     return finding
+
+
+# Which copies of a partition are of one topic, by its id: those are compared with each other, and no others.
+
+
+def identity_groups(plans: list[ReplicaPlan], controller: ControllerHistory | None = None) -> tuple[list[list[int]], list[Finding]]:
+    """The replicas of one partition, by their numbers, in groups of one topic in one cluster by their ids; the finding if topics
+    are more than one. A replica that tells no id belongs to the only topic and cluster there is, and to none of several.
+
+    `controller` says which topic is the present one, and whose the other ids are.
+    """
+    topics = [plan.context.topic_id for plan in plans]
+    clusters = [None if plan.log_dir.meta is None else plan.log_dir.meta.cluster_id for plan in plans]
+    groups: dict[tuple[object, object], list[int]] = {}
+    for number, ids in enumerate(zip(_among(topics), _among(clusters), strict=True)):
+        groups.setdefault(ids, []).append(number)
+    topic_of = {str(plan.context.broker): topic for plan, topic in zip(plans, topics, strict=True) if topic is not None}
+    if len(set(topic_of.values())) < 2:
+        return list(groups.values()), []
+    place = Place(plans[0].context.topic, plans[0].context.partition)
+    evidence = {"topic_ids": topic_of} | ({} if controller is None else topic_ids_explained(plans, controller))
+    return list(groups.values()), [catalogue.finding("TOPIC_ID_MISMATCH", place, evidence)]
+
+
+def _among(ids: list[str | None]) -> list[object]:
+    """The ids, an unknown one as one of its own if several are known, else as the one known."""
+    known = set(ids) - {None}
+    if len(known) < 2:
+        return [None] * len(ids)
+    return [number if topic_id is None else topic_id for number, topic_id in enumerate(ids)]
+
+
+def topic_ids_explained(plans: list[ReplicaPlan], controller: ControllerHistory) -> Json:
+    """Evidence on the copies of one partition that carry different topic ids; empty where the log does not know the partition.
+
+    `present_topic_id` and the brokers that have it, `other_ids` (id → what it is), and `misplaced_on`: brokers whose copy has the
+    id of a topic that exists under another name.
+    """
+    name = plans[0].context.topic
+    present = controller.partitions.get((name, plans[0].context.partition))
+    if present is None or present.topic_id is None:
+        return {}
+    evidence: Json = {"present_topic_id": present.topic_id, "present_on": [], "other_ids": {}}
+    misplaced = []
+    for plan in plans:
+        context = plan.context
+        if context.topic_id == present.topic_id:
+            evidence["present_on"].append(context.broker)
+        elif context.topic_id is not None:
+            other = controller.topics.get(context.topic_id)
+            evidence["other_ids"][context.topic_id] = _told(other)
+            if other is not None and other.deleted_offset is None and other.topic not in ("", name):
+                misplaced.append(context.broker)
+    return evidence | ({"misplaced_on": misplaced} if misplaced else {})
+
+
+def _told(topic: TopicHistory | None) -> str:
+    if topic is None or not topic.topic:
+        return "no topic it knows"
+    if topic.deleted_offset is None:
+        return f"topic {topic.topic}"
+    time_ms = topic.deleted_ms
+    if time_ms is None or not 0 <= time_ms < 253_402_300_800_000:
+        return f"{topic.topic}, deleted"
+    return f"{topic.topic}, deleted {datetime.fromtimestamp(time_ms // 1000, UTC):%Y-%m-%dT%H:%M:%SZ}"

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from kafka_forensics.questions.plan.planning import Planned
+from kafka_forensics.questions.plan import Planned
 from lab.elections import FORCE, TOPICS, Held, Round
 from lab.settings import LOOPBACK
 from tests.broker.conftest import ROUNDS

@@ -6,7 +6,7 @@ import pytest
 
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.results import ScanResult
-from kafka_forensics.questions.plan.planning import PlanOptions, make_plans
+from kafka_forensics.questions.plan import PlanOptions, make_plans
 from lab.settings import LOOPBACK
 from lab.silent_divergence import AFTER, BROKERS, PAID, TOPIC
 from lab.watermark_truncation import History

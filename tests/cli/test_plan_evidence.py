@@ -5,7 +5,7 @@ import shutil
 from pathlib import Path
 
 from kafka_forensics.cli.outputs.plan_words import election
-from kafka_forensics.questions.plan.planning import Planned
+from kafka_forensics.questions.plan import Planned
 from kafka_forensics.replication.planner.planner import plan_partition
 from kafka_forensics.replication.planner.plans import PlanControl, PlanPartition, PlanReplica
 from tests.support.plan_runs import SAMPLES, Run, validated

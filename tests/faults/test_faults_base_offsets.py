@@ -9,7 +9,7 @@ from kafka_forensics.engine.local import scan as scan_once
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.results import PartitionSummary, ScanResult
 from kafka_forensics.questions.compare import compare
-from kafka_forensics.questions.plan.planning import PlanOptions, make_plans
+from kafka_forensics.questions.plan import PlanOptions, make_plans
 from kafka_forensics.questions.search import Conditions, search
 from kafka_forensics.writers.batches import write_batch
 from tests.support.faults import HEALTHY, LOG_END, Brokers, Log, Written, healthy, histories, write_base, write_checkpoint

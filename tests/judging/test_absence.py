@@ -13,7 +13,7 @@ from kafka_forensics.engine.local import scan
 from kafka_forensics.evidence.ledger import Extent
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.files import EpochEntry
-from kafka_forensics.questions.plan.planning import Planned, PlanOptions, make_plans
+from kafka_forensics.questions.plan import Planned, PlanOptions, make_plans
 from kafka_forensics.replication.planner.plans import costs_of
 from kafka_forensics.wording import message
 from kafka_forensics.writers.files import write_leader_epochs

@@ -6,7 +6,7 @@ import pytest
 
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.findings import Finding
-from kafka_forensics.questions.plan.planning import PlanOptions, make_plans
+from kafka_forensics.questions.plan import PlanOptions, make_plans
 from kafka_forensics.wording import message
 from kafka_forensics.writers.files import write_offset_checkpoint
 from tests.support.controller_log import CONTROLLER, ControllerLog, partition, topic

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from kafka_forensics.evidence.options import ScanOptions
-from kafka_forensics.questions.plan.planning import PlanOptions, make_plans
+from kafka_forensics.questions.plan import PlanOptions, make_plans
 from kafka_forensics.simulation.actions import checkpoint_high_watermarks
 from kafka_forensics.simulation.cluster import Cluster
 from kafka_forensics.simulation.history import History

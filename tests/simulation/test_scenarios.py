@@ -9,7 +9,7 @@ import pytest
 from kafka_forensics.errors import UsageError
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.findings import Finding
-from kafka_forensics.questions.plan.planning import PlanOptions, Plans, make_plans
+from kafka_forensics.questions.plan import PlanOptions, Plans, make_plans
 from kafka_forensics.simulation.cluster import Truncating
 from kafka_forensics.simulation.history import Expected, History
 from kafka_forensics.simulation.materialise import materialise

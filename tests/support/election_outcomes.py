@@ -6,7 +6,7 @@ from itertools import chain
 from pathlib import Path
 
 from kafka_forensics.evidence.options import ScanOptions
-from kafka_forensics.questions.plan.planning import Planned, PlanOptions, make_plans
+from kafka_forensics.questions.plan import Planned, PlanOptions, make_plans
 from kafka_forensics.replication.elections import Candidates, Elected, elect
 from lab.elections import FORCE, Round
 from lab.fault_base import read_log

@@ -11,7 +11,7 @@ from kafka_forensics import scan_snapshots
 from kafka_forensics.engine.local import scan
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.questions.compare import compare
-from kafka_forensics.questions.plan.planning import PlanOptions, make_plans
+from kafka_forensics.questions.plan import PlanOptions, make_plans
 from kafka_forensics.questions.search import Conditions, search
 from kafka_forensics.replication.offset_ranges import normalised
 from kafka_forensics.replication.planner.plans import Loss

@@ -8,7 +8,7 @@ from typing import Any
 
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.findings import Finding, Severity
-from kafka_forensics.questions.plan.planning import PlanOptions, Plans, make_plans
+from kafka_forensics.questions.plan import PlanOptions, Plans, make_plans
 from kafka_forensics.questions.transactions import transactions
 from kafka_forensics.simulation.cluster import Cluster, Partition
 from kafka_forensics.simulation.materialise import materialise

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from kafka_forensics.model.findings import Severity
-from kafka_forensics.questions.plan.planning import Plans
+from kafka_forensics.questions.plan import Plans
 
 
 def broken_laws(plans: Plans) -> Iterator[str]:

@@ -13,7 +13,7 @@ from kafka_forensics.model.constants import CONTROL_MASK
 from kafka_forensics.model.coordinators import GroupLog
 from kafka_forensics.parsers.kernels.commits import Superseded
 from kafka_forensics.questions.metadata import controller_events
-from kafka_forensics.questions.plan.planning import PlanOptions, make_plans
+from kafka_forensics.questions.plan import PlanOptions, make_plans
 from kafka_forensics.questions.search import Conditions, search
 from kafka_forensics.questions.transactions import transactions
 from kafka_forensics.rereading.logs_in_order import Placing

@@ -6,7 +6,7 @@ import pytest
 
 from kafka_forensics.errors import SourceError
 from kafka_forensics.evidence.options import ScanOptions
-from kafka_forensics.questions.plan.planning import Amount, Planned, PlanOptions, make_plans
+from kafka_forensics.questions.plan import Amount, Planned, PlanOptions, make_plans
 from kafka_forensics.replication.planner.plans import Missing
 from kafka_forensics.storage.local import LocalSource
 from kafka_forensics.storage.source import ByteFile

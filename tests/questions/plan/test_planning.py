@@ -8,7 +8,7 @@ import pytest
 
 from kafka_forensics.errors import UsageError
 from kafka_forensics.evidence.options import ScanOptions
-from kafka_forensics.questions.plan.planning import Amount, Planned, PlanOptions, Plans, make_plans
+from kafka_forensics.questions.plan import Amount, Planned, PlanOptions, Plans, make_plans
 from kafka_forensics.replication.planner.plans import Missing, Witness
 from kafka_forensics.writers.files import write_offset_checkpoint
 from tests.support.controller_log import CONTROLLER, ControllerLog, setting, topic

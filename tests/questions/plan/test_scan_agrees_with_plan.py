@@ -7,7 +7,7 @@ import pytest
 
 from kafka_forensics.errors import UsageError
 from kafka_forensics.evidence.options import ScanOptions
-from kafka_forensics.questions.plan.planning import PlanOptions, make_plans
+from kafka_forensics.questions.plan import PlanOptions, make_plans
 from tests.support.gallery import SECTIONS
 from tests.support.gallery_case import Case
 from tests.support.plan_law import broken_laws

@@ -1,11 +1,11 @@
-"""Elections planned on copied directories: the scan's replicas as small values, the planner, and what is lost counted."""
+"""`plan`: elections planned on copied directories: the scan's replicas as small values, the planner, and what is lost counted."""
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, partial
-from itertools import combinations, pairwise
-from typing import TYPE_CHECKING, Final
+from itertools import combinations, pairwise, permutations
+from typing import Final
 
 from kafka_forensics.analysis.internal_topics import Witnesses
 from kafka_forensics.analysis.replica import Replica
@@ -13,30 +13,31 @@ from kafka_forensics.analysis.replicas import (
     BLOCK_OFFSETS,
     Differences,
     brokers_epochs,
+    damaged_by_headers,
     differences,
     last_leader,
     refused_at,
     walked,
 )
+from kafka_forensics.analysis.segments import MAX_RELATIVE_OFFSET
 from kafka_forensics.analysis.transactions_across import completed, proven_by
 from kafka_forensics.engine.local import Progress, scan_inputs
 from kafka_forensics.errors import SourceError, UsageError
 from kafka_forensics.evidence.context import ReplicaContext
-from kafka_forensics.evidence.inputs import Inputs, broker_order, gather, misnamed
+from kafka_forensics.evidence.inputs import Inputs, ReplicaPlan, broker_order, gather, misnamed
 from kafka_forensics.evidence.ledger import NOT_READ, ExpectedReplica, Presence
 from kafka_forensics.evidence.options import ScanOptions, listed
 from kafka_forensics.judging.absence import may_delete, unknown_to_controller, voters_end
-from kafka_forensics.judging.partitions import PartitionResult
-from kafka_forensics.judging.topic_ids import identity_groups
-from kafka_forensics.model.batches import HARMLESS_TAILS, BatchColumn
+from kafka_forensics.judging.partitions import PartitionResult, identity_groups
+from kafka_forensics.model.batches import HARMLESS_TAILS, BatchColumn, Damage
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
 from kafka_forensics.model.controller import ControllerHistory, PartitionControl
 from kafka_forensics.model.coordinators import TransactionLog
 from kafka_forensics.model.findings import Finding, Severity
 from kafka_forensics.model.results import Read, ScanResult
 from kafka_forensics.parsers.log import SegmentReader, believed_to
-from kafka_forensics.questions.plan.damage import damaged_offsets, has_unknown_bytes, unproven, unread_offsets
-from kafka_forensics.replication.offset_ranges import Ranges, clipped, counted, normalised, without
+from kafka_forensics.replication.epochs import epoch_at
+from kafka_forensics.replication.offset_ranges import Range, Ranges, clipped, counted, normalised, without
 from kafka_forensics.replication.planner import (
     NO_WORD,
     UNSAID,
@@ -62,10 +63,6 @@ from kafka_forensics.rereading.logs_in_order import logs_of
 from kafka_forensics.rereading.reader import LogReader
 from kafka_forensics.witnesses.controller import present_topic
 from kafka_forensics.witnesses.witnesses import read_witnesses
-
-if TYPE_CHECKING:
-    from kafka_forensics.evidence.inputs import ReplicaPlan
-
 
 # Who is who in a plan: brokers as copies, controllers and users name them, and the controller's last word on a partition.
 
@@ -143,7 +140,7 @@ def control_of(control: PartitionControl | None) -> PlanControl | None:
 # Why the controller's log says nothing of a partition: it is not here, it is damaged, or it is silent.
 
 
-def why_no_word(inputs: "Inputs", history: "ControllerHistory | None") -> str:
+def why_no_word(inputs: Inputs, history: ControllerHistory | None) -> str:
     """A kind of `Missing`; the copies of the log are read again, to tell damage from silence."""
     plans = [plan for plan in inputs.internal if plan.context.topic == CLUSTER_METADATA_TOPIC]
     if not plans:
@@ -153,7 +150,7 @@ def why_no_word(inputs: "Inputs", history: "ControllerHistory | None") -> str:
     return "controller_log_silent"
 
 
-def _is_damaged(plan: "ReplicaPlan") -> bool:
+def _is_damaged(plan: ReplicaPlan) -> bool:
     for segment, log, behind in logs_of(plan):
         try:
             with plan.log_dir.source.open(log.path) as file:
@@ -171,13 +168,13 @@ def _is_damaged(plan: "ReplicaPlan") -> bool:
 _COMMITS_TRIED: Final = 8
 
 
-def witnesses_of(replica: Replica, reader: "LogReader", log: TransactionLog | None, *, conflicts: bool) -> list[Witness]:
+def witnesses_of(replica: Replica, reader: LogReader, log: TransactionLog | None, *, conflicts: bool) -> list[Witness]:
     """The furthest of each kind for one replica's log; `conflicts`: other replicas hold other records."""
     witnesses = [_group_offset(replica, reader, conflicts=conflicts), None if log is None or conflicts else _marker(replica, log)]
     return [witness for witness in witnesses if witness is not None]
 
 
-def _group_offset(replica: Replica, reader: "LogReader", *, conflicts: bool) -> Witness | None:
+def _group_offset(replica: Replica, reader: LogReader, *, conflicts: bool) -> Witness | None:
     """A consumer reads what is committed, and commits the offset behind it. The record before it must be there and not younger than
     the commit; where replicas conflict the commit must also name that record's epoch, for it does not tell which log was read."""
     end, own_id = replica.log_end_offset, replica.context.topic_id
@@ -650,3 +647,129 @@ def _batches(replica: Replica, reader: LogReader, ranges: Ranges) -> Iterator[tu
                 whole = low <= base and behind <= high and count >= 0
                 held = count if whole else inside if count < 0 else min(count, inside)
                 yield held, int(rows[BatchColumn.SIZE_IN_BYTES, row]), inside
+
+
+# Damaged batches of replicas as a plan counts them: their offsets, and whether they are rotten copies of what another holds; and
+# what of a log could not be read, which is no damage.
+
+
+_HIDING: Final = ("FRAMING_LOST", "BUDGET_EXCEEDED", "SEG_HOLE")
+"""Damage that may hide whole batches; of the others the headers tell."""
+OFFSETS_COMPARED: Final = 1 << 20
+"""A damaged range of more offsets is not compared batch by batch."""
+
+_Batch = tuple[int, int]
+"""(first offset, last offset)."""
+
+
+def damaged_offsets(replica: Replica) -> Ranges:
+    """Offsets of bytes that are there and are not good batches: between good batches by these, behind the last by the headers.
+
+    In cleaned logs offsets are missing anyway, so there only the headers tell. Bytes that are all zero hold nothing.
+    """
+    spans = normalised([*_between(replica), *damaged_by_headers(replica)])
+    tail = replica.state.continuity.bad_tail
+    if tail is not None and 0 <= tail.start_offset < tail.end_offset:
+        spans = normalised([*spans, *without([(tail.start_offset, tail.end_offset)], _covered(replica))])
+    lies = [
+        damage for _, damage in replica.state.framing.damage.get("FRAMING_LOST", ()) if damage.detail.get("reason") == "length_lies"
+    ]
+    last = [(lie.base_offset, lie.last_offset + 1) for lie in lies if lie.base_offset == replica.course.end_offset]
+    return normalised([*spans, *last])
+
+
+def _between(replica: Replica) -> Iterator[Range]:
+    """What damage between good batches has eaten, unless it is nothing but zeros, or was never read."""
+    holes = {(segment, damage.position): damage for segment, damage in replica.state.framing.damage.get("SEG_HOLE", ())}
+    unread = unread_offsets(replica)
+    for place, offsets in replica.course.eaten.items():
+        if not _is_empty(holes.get(place)) and offsets[1] - offsets[0] <= MAX_RELATIVE_OFFSET and offsets not in unread:
+            yield offsets
+
+
+def unread_offsets(replica: Replica) -> Ranges:
+    """Offsets before the log's end that stood, if anywhere, in segments that could not be read, or not to their ends."""
+    eaten = []
+    for run in replica.state.continuity.runs if replica.state.unread else ():
+        place = run.after_damage
+        if place in replica.course.eaten and any(place[0] <= segment < run.segment for segment in replica.state.unread):
+            eaten.append(replica.course.eaten[place])
+    return tuple(eaten)
+
+
+def _is_empty(damage: Damage | None) -> bool:
+    return damage is not None and damage.detail.get("zero_bytes") == damage.size_in_bytes
+
+
+def _covered(replica: Replica) -> Ranges:
+    return normalised((run.start_offset, run.end_offset) for run in replica.state.continuity.runs)
+
+
+def has_unknown_bytes(replica: Replica) -> bool:
+    """Whether bytes behind the last good batch may hold records, and nothing tells their offsets."""
+    continuity = replica.state.continuity
+    if continuity.damage_at_end is None:
+        return False
+    if continuity.bad_tail is not None and continuity.bad_tail.closed:
+        return True
+    for kind in _HIDING:
+        for segment, damage in replica.state.framing.damage.get(kind, ()):
+            behind = (segment, damage.position) >= continuity.damage_at_end
+            if behind and damage.base_offset < 0 and not _is_empty(damage):
+                return True
+    return False
+
+
+def unproven(replicas: Sequence[Replica], reader: LogReader) -> dict[tuple[int, int], Ranges]:
+    """Damaged offsets that another replica has as well, and nothing proves that it was given the same records; by the numbers of
+    the two in ascending order."""
+    by_pair: dict[tuple[int, int], Ranges] = {}
+    damaged = [damaged_offsets(replica) for replica in replicas]
+    for i, j in permutations(range(len(replicas)), 2):
+        both = normalised([*_covered(replicas[j]), *damaged[j]]) if damaged[i] else ()
+        open_ones = [
+            span
+            for low, high in damaged[i]
+            for part in clipped(both, low, high)
+            for span in without([part], tuple(_same(replicas[i], replicas[j], reader, part)))
+        ]
+        if open_ones:
+            pair = (min(i, j), max(i, j))
+            by_pair[pair] = normalised((*by_pair.get(pair, ()), *open_ones))
+    return by_pair
+
+
+def _same(left: Replica, right: Replica, reader: LogReader, part: Range) -> list[Range]:
+    """What of `part` surely held the same batches in both: they stand in one leader epoch, or their headers keep one CRC."""
+    start, end = part
+    epochs = {epoch for replica in (left, right) for epoch in (_epoch_before(replica, start), epoch_at(replica.epochs, end))}
+    inside = end < min(left.course.end_offset, right.log_end_offset)
+    if inside and len(epochs) == 1 and min((epoch or 0) if epoch is not None else -1 for epoch in epochs) >= 0:
+        return [part]
+    if end - start > OFFSETS_COMPARED:
+        return []
+    ours, theirs = _headers(left, reader, part), _headers(right, reader, part)
+    return list(
+        normalised(
+            (base, last + 1)
+            for (base, last), (crc, epoch) in ours.items()
+            if (base, last) in theirs and (crc == theirs[base, last][0] or (0 <= epoch == theirs[base, last][1]))
+        )
+    )
+
+
+def _epoch_before(replica: Replica, start: int) -> int | None:
+    """Leader epoch in which a range begins: that of the good batch before it, or at its start; where the log begins damaged, by its
+    leader-epoch-checkpoint."""
+    batches, file = replica.epochs, replica.context.epoch_checkpoint or ()
+    tried = (epoch_at(batches, start - 1), epoch_at(batches, start), epoch_at(file, start))
+    return next((epoch for epoch in tried if epoch is not None), None)
+
+
+def _headers(replica: Replica, reader: LogReader, part: Range) -> dict[_Batch, tuple[int, int]]:
+    """Batches of a range → (CRC as stored, leader epoch)."""
+    rows = reader.batches(replica, *part)
+    columns = (BatchColumn.BASE_OFFSET, BatchColumn.LAST_OFFSET, BatchColumn.CRC, BatchColumn.PARTITION_LEADER_EPOCH)
+    return {
+        (base, last): (crc, epoch) for base, last, crc, epoch in zip(*(rows[column].tolist() for column in columns), strict=True)
+    }
