@@ -11,7 +11,6 @@ from heapq import merge
 from itertools import chain, groupby, takewhile
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from kafka_forensics.analysis.internal_topics import Witnesses
 from kafka_forensics.compiled import expect, use_compiled, worth_compiling, worth_threads
 from kafka_forensics.engine.garbage import rarely_collected
 from kafka_forensics.engine.processes import can_fork, forked
@@ -29,7 +28,7 @@ from kafka_forensics.model.results import ScanResult
 from kafka_forensics.rereading.logs_in_order import with_right_offsets
 from kafka_forensics.storage.archives import reading_order
 from kafka_forensics.storage.local import LocalSource
-from kafka_forensics.witnesses.witnesses import read_witnesses
+from kafka_forensics.witnesses.witnesses import Witnesses, read_witnesses
 
 if TYPE_CHECKING:
     import numpy as np

@@ -5,7 +5,6 @@ from types import ModuleType
 from typing import Final
 
 from kafka_forensics.analysis import bounds, compaction, epochs, placement, replica
-from kafka_forensics.analysis.internal_topics import witnesses
 from kafka_forensics.analysis.producers import producers
 from kafka_forensics.analysis.producers import rules as producer_rules
 from kafka_forensics.analysis.producers import runs as producer_runs
@@ -21,6 +20,7 @@ from kafka_forensics.judging import partitions, scanning
 from kafka_forensics.model import batches, changes, controller, coordinators, files, findings, results
 from kafka_forensics.parsers import log_dir as discovery
 from kafka_forensics.storage.source import Entry, EntryKind
+from kafka_forensics.witnesses import witnesses
 
 _MODULES: Final[tuple[ModuleType, ...]] = (
     *(compaction, key_question, ledger),

@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
-from kafka_forensics.analysis.internal_topics import Witnesses
 from kafka_forensics.analysis.segments import IndexFold
 from kafka_forensics.evidence.inputs import Inputs, LogDir, ReplicaPlan
 from kafka_forensics.evidence.options import ScanOptions
@@ -16,6 +15,7 @@ from kafka_forensics.model.results import Incomplete
 from kafka_forensics.parsers.log_dir import LogDirectory, PartitionDirectory, SegmentFiles
 from kafka_forensics.storage.local import LocalSource
 from kafka_forensics.storage.source import ByteSource, Entry, EntryKind, place_of
+from kafka_forensics.witnesses.witnesses import Witnesses
 
 if TYPE_CHECKING:
     import numpy as np

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import pyarrow as pa
 
-from kafka_forensics.analysis.internal_topics import Witnesses
 from kafka_forensics.analysis.transactions import TransactionColumn
 from kafka_forensics.evidence.options import ScanOptions, fits
 from kafka_forensics.facts.log import FactReading
@@ -28,6 +27,7 @@ from kafka_forensics.questions.transactions import (
     TransactionRow,
     paired_transactions,
 )
+from kafka_forensics.witnesses.witnesses import Witnesses
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

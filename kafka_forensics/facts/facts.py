@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import pyarrow as pa
 
-from kafka_forensics.analysis.internal_topics import Witnesses
 from kafka_forensics.compiled import use_compiled, worth_compiling
 from kafka_forensics.engine.local import Progress, scan_inputs
 from kafka_forensics.evidence.inputs import Inputs, ReplicaPlan, attributed, gather
@@ -29,7 +28,7 @@ from kafka_forensics.questions.transactions import KnownTransactions
 from kafka_forensics.rereading.record_columns import record_arrays
 from kafka_forensics.rereading.record_states import LateStates, RecordStates, base_offsets
 from kafka_forensics.storage.open import open_source
-from kafka_forensics.witnesses.witnesses import read_witnesses
+from kafka_forensics.witnesses.witnesses import Witnesses, read_witnesses
 
 if TYPE_CHECKING:
     from kafka_forensics.storage.remote import Given

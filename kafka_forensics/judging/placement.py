@@ -3,12 +3,12 @@
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
-from kafka_forensics.analysis.internal_topics import Witnesses
 from kafka_forensics.analysis.placement import PartitionKeys
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.evidence.inputs import Inputs
 from kafka_forensics.model.findings import Finding
 from kafka_forensics.model.results import KeyPlacement, PartitionSummary
+from kafka_forensics.witnesses.witnesses import Witnesses
 
 if TYPE_CHECKING:
     from kafka_forensics.analysis.placement import Placement

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from kafka_forensics.analysis.incidents import risky_settings
-from kafka_forensics.analysis.internal_topics import Witnesses
 from kafka_forensics.analysis.placement import PartitionKeys
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.analysis.transactions_across import PartitionTransactionFacts, TransactionsAcross, partition_transactions
@@ -23,8 +22,7 @@ from kafka_forensics.model.constants import WITNESS_TOPICS
 from kafka_forensics.model.findings import Confidence, Finding, Place, Severity
 from kafka_forensics.model.results import BrokerSummary, Incomplete, PartitionSummary, ScanResult, Totals
 from kafka_forensics.rereading.reader import LogReader
-from kafka_forensics.witnesses.controller import take_control
-from kafka_forensics.witnesses.witnesses import take_commits, take_decisions
+from kafka_forensics.witnesses.witnesses import Witnesses, take_commits, take_control, take_decisions
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -3,7 +3,6 @@
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 
-from kafka_forensics.analysis.internal_topics import Witnesses
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.analysis.replicas import Readable, readable, timestamps_of
 from kafka_forensics.compiled import use_compiled, worth_compiling
@@ -17,7 +16,7 @@ from kafka_forensics.model.findings import Finding
 from kafka_forensics.model.results import ScanResult
 from kafka_forensics.rereading.reader import LogReader
 from kafka_forensics.witnesses.coordinators import read_share_logs
-from kafka_forensics.witnesses.witnesses import read_witnesses
+from kafka_forensics.witnesses.witnesses import Witnesses, read_witnesses
 
 TopicPartition = tuple[str, int]
 _OWN_KINDS = frozenset({"GROUP_OFFSET_BEYOND_LOG", "READERS_HELD_BACK"})

@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from kafka_forensics.analysis.internal_topics import Witnesses
 from kafka_forensics.engine.local import Progress, scan_inputs
 from kafka_forensics.evidence.inputs import gather, require_asked
 from kafka_forensics.evidence.options import ScanOptions, fits
@@ -12,6 +11,7 @@ from kafka_forensics.model.controller import NO_LEADER, ControllerHistory, Parti
 from kafka_forensics.model.findings import Finding
 from kafka_forensics.model.results import Incomplete
 from kafka_forensics.witnesses.controller import read_controller
+from kafka_forensics.witnesses.witnesses import Witnesses
 
 DAMAGE_HIDES = "damage_hides"
 NO_COPY, PARTED, AGREE_AGAIN, SAME_LEADER, LOST = "no_copy", "parted", "agree_again", "same_leader", "lost"

@@ -7,7 +7,6 @@ from functools import cache, cached_property, partial
 from itertools import combinations, pairwise, permutations
 from typing import Final
 
-from kafka_forensics.analysis.internal_topics import Witnesses
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.analysis.replicas import (
     BLOCK_OFFSETS,
@@ -62,7 +61,7 @@ from kafka_forensics.replication.planner import (
 from kafka_forensics.rereading.logs_in_order import logs_of
 from kafka_forensics.rereading.reader import LogReader
 from kafka_forensics.witnesses.controller import present_topic
-from kafka_forensics.witnesses.witnesses import read_witnesses
+from kafka_forensics.witnesses.witnesses import Witnesses, read_witnesses
 
 # Who is who in a plan: brokers as copies, controllers and users name them, and the controller's last word on a partition.
 

@@ -14,7 +14,6 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final
 
 from kafka_forensics import json_document
-from kafka_forensics.analysis.internal_topics import Witnesses
 from kafka_forensics.compiled import worth_compiling
 from kafka_forensics.engine.garbage import rarely_collected
 from kafka_forensics.engine.serialization import pack, unpack
@@ -48,6 +47,7 @@ from kafka_forensics.spark.sessions import require_server_of_client
 from kafka_forensics.storage.open import address_of, open_address
 from kafka_forensics.storage.source import LostSource
 from kafka_forensics.version import __version__
+from kafka_forensics.witnesses.witnesses import Witnesses
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from kafka_forensics.analysis.catalogue import finding
-from kafka_forensics.analysis.internal_topics import AgreedLog, MetadataCopy, Replay, Witnesses, add_copy, agree
+from kafka_forensics.analysis.internal_topics import AgreedLog, MetadataCopy, Replay, add_copy, agree
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.errors import SourceError
 from kafka_forensics.evidence.context import ReplicaContext
@@ -86,25 +86,10 @@ def read_controller(inputs: Inputs) -> ControllerEvidence | None:
     return evidence
 
 
-def _node_id(plan: ReplicaPlan) -> int | str:
+def node_id(plan: ReplicaPlan) -> int | str:
     """What the controller calls the broker, whatever name it was given."""
     meta = plan.log_dir.meta
     return plan.context.broker if meta is None or meta.node_id is None else meta.node_id
-
-
-def take_control(plan: ReplicaPlan, witnesses: Witnesses) -> None:
-    """Give a replica the controller's last word on its partition, and what that says of compaction.
-
-    Internal topics stay compacted whatever their settings say. Where the controller does not know, the cleaner's checkpoint has
-    the word; and where the controller's copy does not know the same topic as compacted yet.
-    """
-    context = plan.context
-    context.node_id = _node_id(plan)
-    context.control = control = witnesses.control(context.topic, context.partition, context.topic_id)
-    if control is None or control.was_compacted is None or context.topic in INTERNAL_TOPICS:
-        return
-    cleaned = context.cleaner_checkpoint is not None and context.topic_id is not None and context.topic_id == control.topic_id
-    context.compacted = control.was_compacted or cleaned
 
 
 def cleanup_policy(contexts: list[ReplicaContext]) -> str:
@@ -177,7 +162,7 @@ def _read_copy(reading: _Reading, plan: ReplicaPlan) -> MetadataCopy:
     rising[1:] = columns[0, 1:] > np.maximum.accumulate(columns[1])[:-1]
     columns = columns[:, rising]
     epoch = int(columns[3].max()) if columns.shape[1] else -1
-    return MetadataCopy(_node_id(plan), columns[0], columns[1], columns[2], epoch)
+    return MetadataCopy(node_id(plan), columns[0], columns[1], columns[2], epoch)
 
 
 def _is_no_op(data: memoryview, attributes: int) -> bool:

@@ -1,11 +1,32 @@
-"""Reading the witnesses: logs whose records tell of other partitions. They are read whatever the scan was limited to."""
+"""The witnesses of a scan: what other logs in the same copies say of every partition. They are read whatever the scan was limited
+to."""
 
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 
-from kafka_forensics.analysis.internal_topics import Witnesses
 from kafka_forensics.evidence.inputs import Inputs, ReplicaPlan
-from kafka_forensics.model.constants import TRANSACTION_STATE_TOPIC
-from kafka_forensics.witnesses.controller import read_controller
+from kafka_forensics.model.constants import INTERNAL_TOPICS, TRANSACTION_STATE_TOPIC
+from kafka_forensics.model.controller import ControllerHistory, PartitionControl
+from kafka_forensics.model.coordinators import GroupHistory, TransactionLog
+from kafka_forensics.model.findings import Finding
+from kafka_forensics.witnesses.controller import node_id, read_controller
+
+
+@dataclass(slots=True)
+class Witnesses:
+    """Each is None where its log was not among the copies."""
+
+    controller: ControllerHistory | None = None
+    transaction_log: TransactionLog | None = None
+    groups: GroupHistory | None = None
+    findings: list[Finding] = field(default_factory=list)
+    """What is wrong with the records of these logs."""
+
+    def control(self, topic: str, partition: int, topic_id: str | None = None) -> PartitionControl | None:
+        """The controller's last word on a partition, None if there is none, or only of another topic of that name."""
+        partition_control = None if self.controller is None else self.controller.partitions.get((topic, partition))
+        is_other = partition_control is not None and topic_id is not None and partition_control.topic_id != topic_id
+        return None if is_other else partition_control
 
 
 def read_witnesses(inputs: Inputs) -> Witnesses:
@@ -28,6 +49,21 @@ def read_witnesses(inputs: Inputs) -> Witnesses:
     if witnesses.groups is not None:
         witnesses.findings += [finding for log in witnesses.groups.logs for finding in malformed_findings(log)]
     return witnesses
+
+
+def take_control(plan: ReplicaPlan, witnesses: Witnesses) -> None:
+    """Give a replica the controller's last word on its partition, and what that says of compaction.
+
+    Internal topics stay compacted whatever their settings say. Where the controller does not know, the cleaner's checkpoint has
+    the word; and where the controller's copy does not know the same topic as compacted yet.
+    """
+    context = plan.context
+    context.node_id = node_id(plan)
+    context.control = control = witnesses.control(context.topic, context.partition, context.topic_id)
+    if control is None or control.was_compacted is None or context.topic in INTERNAL_TOPICS:
+        return
+    cleaned = context.cleaner_checkpoint is not None and context.topic_id is not None and context.topic_id == control.topic_id
+    context.compacted = control.was_compacted or cleaned
 
 
 def take_commits(plan: ReplicaPlan, witnesses: Witnesses) -> None:

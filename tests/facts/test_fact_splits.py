@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafka_forensics.analysis.internal_topics.witnesses import Witnesses
 from kafka_forensics.engine.work_plan import FILE_COST_BYTES
 from kafka_forensics.errors import FormatError, SourceError, UsageError
 from kafka_forensics.evidence.inputs import gather
@@ -22,6 +21,7 @@ from kafka_forensics.facts.rows import FactQuery
 from kafka_forensics.facts.splits import decode, plan_tasks
 from kafka_forensics.model.results import ScanResult, Totals
 from kafka_forensics.model.schemas import FACTS
+from kafka_forensics.witnesses.witnesses import Witnesses
 from kafka_forensics.writers.files import write_offset_index, write_time_index
 from tests.support.mutations import batch_lists
 from tests.support.segments import BASE_TIMESTAMP, batch

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from kafka_forensics.analysis.internal_topics.witnesses import Witnesses
 from kafka_forensics.engine import local
 from kafka_forensics.evidence.inputs import gather
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.controller import ControllerHistory, PartitionControl
 from kafka_forensics.model.results import ScanResult
+from kafka_forensics.witnesses.witnesses import Witnesses
 from kafka_forensics.wording import message
 from tests.support.compacted import (
     CLEANED,

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 import kafka_forensics as kf
-from kafka_forensics.analysis.internal_topics.witnesses import Witnesses
 from kafka_forensics.errors import SourceError
 from kafka_forensics.evidence.inputs import gather
 from kafka_forensics.evidence.options import ScanOptions
@@ -17,6 +16,7 @@ from kafka_forensics.facts import splits as fact_splits
 from kafka_forensics.facts.facts import FactReader
 from kafka_forensics.model.results import ScanResult, Totals
 from kafka_forensics.model.schemas import FACTS
+from kafka_forensics.witnesses.witnesses import Witnesses
 from tests.support.gallery import SECTIONS
 from tests.support.gallery_case import Case
 from tests.support.nightly import named, nightly_but, one_of_each

@@ -4,7 +4,6 @@ from kafka_forensics.analysis.internal_topics.controller import AgreedLog, Metad
 from kafka_forensics.analysis.internal_topics.group_log import GroupReplay
 from kafka_forensics.analysis.internal_topics.share_log import ShareReplay
 from kafka_forensics.analysis.internal_topics.transaction_log import TransactionLogReplay, describes
-from kafka_forensics.analysis.internal_topics.witnesses import Witnesses
 
 __all__ = [
     "AgreedLog",
@@ -13,7 +12,6 @@ __all__ = [
     "Replay",
     "ShareReplay",
     "TransactionLogReplay",
-    "Witnesses",
     "add_copy",
     "agree",
     "describes",

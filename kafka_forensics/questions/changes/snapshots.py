@@ -9,7 +9,6 @@ from itertools import pairwise
 from typing import Final
 
 from kafka_forensics.analysis.catalogue import on_premises
-from kafka_forensics.analysis.internal_topics import Witnesses
 from kafka_forensics.compiled import use_compiled, worth_compiling
 from kafka_forensics.engine.local import Progress, answers_in_order
 from kafka_forensics.engine.task_values import TopicPartition
@@ -27,7 +26,7 @@ from kafka_forensics.questions.changes.partition import At, Disks, PartitionChan
 from kafka_forensics.rereading.logs_in_order import with_right_offsets
 from kafka_forensics.storage.open import ARCHIVES, OTHER_CONTAINERS, located, open_source
 from kafka_forensics.storage.source import ByteSource, Entry, EntryKind
-from kafka_forensics.witnesses.witnesses import read_witnesses
+from kafka_forensics.witnesses.witnesses import Witnesses, read_witnesses
 
 Given = str | Sequence[str] | Mapping[str, str | Sequence[str]]
 """A folder of snapshots; several snapshots, each a path that may be `NAME=PATH`; or the paths of each by its name."""
