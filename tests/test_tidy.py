@@ -44,7 +44,7 @@ ABOVE_ALL = {"cli", "__main__", "__init__"}
 
 WITHOUT_DOOR = tuple(f"{PACKAGE}.{name}." for name in ("parsers.spec", "parsers.kernels", "cli.commands", "cli.outputs"))
 """Where each file is one layout, one kernel, one command or one kind of answer: a door would load them all."""
-NAMES_MODULES = {f"{PACKAGE}.engine.serializable"}
+NAMES_MODULES = {f"{PACKAGE}.engine.serialization"}
 """It takes all classes of a module."""
 
 HOMES = {

@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka_forensics.engine import serialization
-from kafka_forensics.engine.serializable import SERIALIZABLE
-from kafka_forensics.engine.serialization import SerializationError, pack, unpack
+from kafka_forensics.engine.serialization import SERIALIZABLE, SerializationError, pack, unpack
 from kafka_forensics.engine.task_values import slices
 from kafka_forensics.evidence.inputs import gather
 from kafka_forensics.evidence.options import ScanOptions

@@ -12,8 +12,7 @@ from kafka_forensics.analysis.over_time import Between, LogChanges, Newer, Went,
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.analysis.replicas import Counts, is_compacted
 from kafka_forensics.compiled import use_compiled
-from kafka_forensics.engine.serializable import make_serializable
-from kafka_forensics.engine.serialization import pack, unpack
+from kafka_forensics.engine.serialization import make_serializable, pack, unpack
 from kafka_forensics.engine.task_values import Common, Slice, SliceAnswer, StretchRow, inputs_of, slices
 from kafka_forensics.engine.tasks import SliceRows, answered, keep_code_as, keys_apart, opener
 from kafka_forensics.errors import SourceError
