@@ -14,7 +14,7 @@ import stat
 import sys
 import traceback
 from collections.abc import Callable
-from typing import Annotated, Any, Final, NoReturn
+from typing import TYPE_CHECKING, Annotated, Final, NoReturn
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -38,6 +38,10 @@ from kafka_forensics.cli.streams import destination, logging_to, printable
 from kafka_forensics.engine.garbage import OBJECTS_BETWEEN
 from kafka_forensics.errors import ForensicsError, UsageError, nearest
 from kafka_forensics.version import __version__
+
+if TYPE_CHECKING:
+    from typer._click.core import Command as AnyCommand
+    from typer._click.core import Context, Parameter
 
 PROGRAM: Final = "kafka-forensics"
 COMMANDS: Final[dict[str, tuple[Callable[..., int], str]]] = {
@@ -75,18 +79,18 @@ _COMMAND_LINE_ERROR: Final = typer.BadParameter.__mro__[2]
 class Commands(TyperGroup):
     """The group of commands, which knows what a mistyped one was meant to be."""
 
-    def list_commands(self, ctx: Any) -> list[str]:
+    def list_commands(self, ctx: "Context") -> list[str]:
         """Names in the order of the tables above."""
         return sorted(super().list_commands(ctx), key=lambda name: name in GROUPS)
 
-    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+    def resolve_command(self, ctx: "Context", args: list[str]) -> "tuple[str | None, AnyCommand | None, list[str]]":
         """Find the command named by the first argument. Raises UsageError if there is none."""
         if not ctx.resilient_parsing and not args[0].startswith("-"):
             choose("command", args[0], self.list_commands(ctx))
         return super().resolve_command(ctx, args)
 
 
-def _require_one_of(option: Any, args: list[str]) -> None:
+def _require_one_of(option: "Parameter", args: list[str]) -> None:
     """Raise UsageError where an option that is on or off, such as `--whole/--partial`, was given both ways."""
     words = args[: args.index("--")] if "--" in args else args
     both = [next((name for name in names if name in words), None) for names in (option.opts, option.secondary_opts)]
@@ -97,7 +101,7 @@ def _require_one_of(option: Any, args: list[str]) -> None:
 class Command(TyperCommand):
     """A command that takes no option twice which can have one value: the parser would forget the first in silence."""
 
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+    def parse_args(self, ctx: "Context", args: list[str]) -> list[str]:
         """Parse the command line into `ctx`. Raises UsageError for an option given twice, and what the parser raises."""
         if not ctx.resilient_parsing:
             _, _, order = self.make_parser(ctx).parse_args(args=list(args))
@@ -158,7 +162,7 @@ def build_app() -> typer.Typer:
     return app
 
 
-def _without_types(command: Any) -> Any:
+def _without_types(command: "AnyCommand") -> "AnyCommand":
     """`command` and those below it, whose help calls an argument PATH, and not also by the type it has in this program."""
     for param in command.params:
         if param.param_type_name == "argument":

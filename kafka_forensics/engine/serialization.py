@@ -12,7 +12,7 @@ from enum import Enum, IntEnum, auto
 from functools import cache
 from operator import attrgetter
 from types import ModuleType
-from typing import Any, Final, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
 
 import msgspec
 import numpy as np
@@ -37,6 +37,9 @@ from kafka_forensics.storage.open import address_of
 from kafka_forensics.storage.source import ByteSource, Entry, EntryKind
 from kafka_forensics.version import __version__
 from kafka_forensics.witnesses import witnesses
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 Opener = Callable[[str, str], ByteSource]
 """Gives the source called by a name (first) that is found at a place (second)."""
@@ -88,7 +91,7 @@ _KINDS: Final[dict[type, _Kind]] = {
     Counter: _Kind.COUNTER,
     OrderedDict: _Kind.ORDERED_DICT,
 }
-_MAKERS: Final[dict[int, Callable[[Any], Any]]] = {kind: maker for maker, kind in _KINDS.items()}
+_MAKERS: Final[dict[int, type]] = {kind: maker for maker, kind in _KINDS.items()}
 _NOTHING: Final = object()
 
 
@@ -132,9 +135,9 @@ class _Shape(NamedTuple):
     name: str
     slots: tuple[str, ...]
     has_dict: bool
-    values: Callable[[Any], tuple[object, ...]]
+    values: Callable[[object], tuple[object, ...]]
     """Of all slots. Raises AttributeError where one has none."""
-    setters: tuple[Callable[[Any, object], None], ...]
+    setters: tuple[Callable[[object, object], None], ...]
 
 
 @cache
@@ -188,7 +191,7 @@ class _Packer:
             return [_Kind.ODD_TEXT, value.encode("utf-8", "surrogatepass")]
         return value
 
-    def _classed(self, value: Any, of: type) -> object:
+    def _classed(self, value: object, of: type) -> object:
         if (constant := self._constants.get(id(value))) is not None:
             return constant[1]
         shape = _shape_of(of)
@@ -247,7 +250,7 @@ class _Unpacker:
             return _array(*plain[1:])
         return self._rare(kind, plain)
 
-    def _all(self, plain: list[Any]) -> list[Any]:
+    def _all(self, plain: list[object]) -> list[object]:
         return [self.value(item) for item in plain]
 
     def _rare(self, kind: int, plain: list[Any]) -> object:
@@ -268,7 +271,7 @@ class _Unpacker:
             self._sources[where] = self._opener(*where)
         return self._sources[where]
 
-    def _classed(self, of: Any, plain: list[Any]) -> object:
+    def _classed(self, of: Any, plain: list[object]) -> object:
         if issubclass(of, Enum):
             return of(self.value(plain[1]))
         if issubclass(of, tuple):
@@ -288,7 +291,7 @@ class _Unpacker:
         return made
 
 
-def _array(kind: str, shape: list[int], data: bytes) -> "np.ndarray[Any, np.dtype[Any]]":
+def _array(kind: str, shape: list[int], data: bytes) -> "NDArray[np.generic]":
     if np.dtype(kind).kind not in _ARRAY_KINDS:
         _refuse(f"an array of {kind}")
     return np.frombuffer(data, kind).reshape(shape).copy()

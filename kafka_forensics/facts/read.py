@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Protocol, Unpack
+from typing import TYPE_CHECKING, Final, Protocol, Unpack
 
 import numpy as np
 import pyarrow as pa
@@ -286,19 +286,18 @@ def projected(batch: pa.RecordBatch, query: FactQuery) -> pa.RecordBatch:
     """The rows within the query's offsets and times, in its columns."""
     import pyarrow.compute as pc
 
-    compute: Any = pc
     keep: pa.BooleanArray | None = None
     if query.is_ranged:
         first, last, time = (batch.column(name) for name in RANGED[query.fact])
         for limit, rule, column in (
-            (query.offset_from, compute.greater_equal, last),
-            (query.offset_to, compute.less, first),
-            (query.timestamp_from, compute.greater_equal, time),
-            (query.timestamp_to, compute.less, time),
+            (query.offset_from, pc.greater_equal, last),
+            (query.offset_to, pc.less, first),
+            (query.timestamp_from, pc.greater_equal, time),
+            (query.timestamp_to, pc.less, time),
         ):
             if limit is not None:
-                fits = rule(column, limit)
-                keep = fits if keep is None else compute.and_(keep, fits)
+                fits = rule(column, pa.scalar(limit))
+                keep = fits if keep is None else pc.and_(keep, fits)
     columns: list[ArrowField] = [batch.schema.field(name) for name in query.columns]
     schema = pa.schema([field.remove_metadata() for field in columns])
     if not columns:

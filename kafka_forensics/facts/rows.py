@@ -38,9 +38,8 @@ def record_batches(schema: pa.Schema, rows: Iterable[tuple[object, ...]]) -> Ite
     for row in rows:
         added = fixed
         for index in words:
-            value: Any = row[index]
-            if value is not None:
-                added += len(value)
+            value = row[index]
+            added += len(value) if isinstance(value, str | bytes | memoryview) else 0
         for index in lists:
             added += size_of(row[index]) if row[index] else 0
         if pending and (len(pending) >= MAX_ROWS or size + added > MAX_BYTES):

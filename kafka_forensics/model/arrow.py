@@ -32,7 +32,7 @@ def words(values: Sequence[str]) -> "ArrowArray":
     return pa.Array.from_buffers(pa.string(), len(held), [None, pa.py_buffer(ends.data), pa.py_buffer(b"".join(held))])
 
 
-def few_words(indices: "NDArray[Any]", spelled: Sequence[str], *, null: "NDArray[np.bool_] | None" = None) -> "pa.Array[Any]":
+def few_words(indices: "NDArray[Any]", spelled: Sequence[str], *, null: "NDArray[np.bool_] | None" = None) -> "ArrowArray":
     """The word of each number, as a dictionary: a column of a few words that come again and again costs a number a row. Those of
     `null` are null, whatever their numbers."""
     known = null is None or not null.any()
@@ -41,12 +41,12 @@ def few_words(indices: "NDArray[Any]", spelled: Sequence[str], *, null: "NDArray
     return pa.DictionaryArray.from_arrays(numbers(indices.astype(np.int32), null=null), words(spelled))
 
 
-def one_word(word: str, rows: int) -> "pa.Array[Any]":
+def one_word(word: str, rows: int) -> "ArrowArray":
     """The same word in all `rows`, as a dictionary."""
     return pa.DictionaryArray.from_arrays(numbers(np.zeros(rows, np.int32)), words([word]))
 
 
-def plain(array: "pa.Array[Any]") -> "pa.Array[Any]":
+def plain(array: "ArrowArray") -> "ArrowArray":
     """The array without a dictionary."""
     if not isinstance(array, pa.DictionaryArray):
         return array
@@ -55,11 +55,11 @@ def plain(array: "pa.Array[Any]") -> "pa.Array[Any]":
     return array.dictionary_decode()
 
 
-def same_word(word: str, rows: int) -> "pa.Array[Any]":
+def same_word(word: str, rows: int) -> "ArrowArray":
     """The same word in all `rows`, as an array of strings."""
     held = word.encode()
-    ends: Any = np.arange(rows + 1, dtype=np.int32) * len(held)
-    return pa.Array.from_buffers(pa.string(), rows, [None, pa.py_buffer(ends), pa.py_buffer(held * rows)])
+    ends = np.arange(rows + 1, dtype=np.int32) * len(held)
+    return pa.Array.from_buffers(pa.string(), rows, [None, pa.py_buffer(ends.data), pa.py_buffer(held * rows)])
 
 
 def _bits(truths: "NDArray[np.bool_]") -> pa.Buffer:

@@ -3,9 +3,10 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
+from typing import TYPE_CHECKING, ClassVar, Final, Protocol
 
 from kafka_forensics.errors import UsageError
+from kafka_forensics.model.json_objects import JsonValue
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -60,7 +61,7 @@ class Place:
     offset_end: int | None = None
 
 
-Evidence = Mapping[str, Any]
+Evidence = Mapping[str, JsonValue]
 """Names and JSON values, in a stable order; `analysis.catalogue` declares a class for each kind."""
 
 

@@ -10,12 +10,14 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
-Json = dict[str, Any]
-"""Names, each with a value that JSON has, or that becomes one where it is written."""
-JsonArray = list[Any]
-"""Values in an order."""
 JsonValue = Any
-"""What stands in either."""
+"""A value that JSON has, or that becomes one where it is written."""
+Json = dict[str, JsonValue]
+"""Names, each with a value."""
+JsonArray = list[JsonValue]
+"""Values in an order."""
+JsonRow = tuple[JsonValue, ...]
+"""Values in the order of known columns."""
 Columns = Mapping[str, Callable[..., object]]
 """Names in their order → what they hold of an item."""
 

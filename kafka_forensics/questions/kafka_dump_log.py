@@ -13,7 +13,7 @@ import zlib
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 import google_crc32c
 import numpy as np
@@ -82,7 +82,27 @@ _FAR: Final = 1 << 61
 _LEAST_RECORD_BYTES: Final = 7
 
 
-def struct_of(fields: Iterable[Any]) -> struct.Struct:
+class _Integer(Protocol):
+    fmtstr: str
+
+
+class FixedField(Protocol):
+    """A named integer of a fixed size, as `parsers.spec` declares it."""
+
+    name: str
+    subcon: _Integer
+
+    def sizeof(self) -> int:
+        """Bytes it takes."""
+
+
+class FixedLayout(Protocol):
+    """Such fields one behind the other."""
+
+    subcons: Sequence[FixedField]
+
+
+def struct_of(fields: Iterable[FixedField]) -> struct.Struct:
     """Declared integer fields of a fixed size as a `struct.Struct`, for reading many."""
     return struct.Struct(">" + "".join(part.subcon.fmtstr[1:] for part in fields))
 

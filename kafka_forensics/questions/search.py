@@ -24,6 +24,7 @@ from kafka_forensics.model.batches import (
     RecordColumn,
 )
 from kafka_forensics.model.constants import COMPRESSION_MASK, CONTROL_MASK, NO_TIMESTAMP, TIMESTAMP_TYPE_MASK
+from kafka_forensics.model.json_objects import JsonRow
 from kafka_forensics.model.results import Incomplete
 from kafka_forensics.parsers.kernels.matching import mark_holding
 from kafka_forensics.parsers.log import (
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from kafka_forensics.analysis.segments import Misplaced
+    from kafka_forensics.model.arrow import ArrowArray
     from kafka_forensics.parsers.log import BatchHeader, DecodedBatch
     from kafka_forensics.storage.source import ByteFile, ByteSource
 
@@ -232,7 +234,6 @@ def may_hold(decoded: "DecodedBatch", needles: Sequence[bytes]) -> bool:
     return all(needle in payload for needle in needles)
 
 
-Row = tuple[Any, ...]
 Progress = Callable[[int, int], None]
 """Called as `progress(bytes_done, bytes_total)`."""
 
@@ -275,6 +276,10 @@ def found_columns(*, payloads: bool) -> tuple[str, ...]:
     return FOUND_COLUMNS + PAYLOAD_COLUMNS if payloads else FOUND_COLUMNS
 
 
+_Order = tuple[str, int, tuple[int, int, str, str, str, str], int, str, str]
+"""Topic, partition, replica, base offset, what a leftover is, file."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Piece:
     """One `.log` file to be searched: a segment of a live log (`leftover` None), or one on its way in or out."""
@@ -288,11 +293,11 @@ class _Piece:
     leftover: str | None
 
     @property
-    def order(self) -> tuple[Any, ...]:
+    def order(self) -> _Order:
         """Place in the answer: topic, partition, broker, offset; what is no part of the live log behind what is."""
         log_dir, directory = self.log_dir, self.directory
-        where = (broker_order(log_dir.broker), log_dir.name, directory.suffix or "", directory.name)
-        return (self.topic, self.partition, *where, self.segment.base_offset, self.leftover or "", self.path)
+        where = (*broker_order(log_dir.broker), log_dir.name, directory.suffix or "", directory.name)
+        return self.topic, self.partition, where, self.segment.base_offset, self.leftover or "", self.path
 
     @property
     def source(self) -> "ByteSource":
@@ -377,7 +382,7 @@ class Search:
         reached = {_replica(piece) for piece in self.pieces[: self._begun]}
         return [replica for replica in self.replicas if replica not in reached] if self.stopped else []
 
-    def rows(self, progress: Progress | None = None) -> Iterator[Row]:
+    def rows(self, progress: Progress | None = None) -> Iterator[JsonRow]:
         """Every record that fulfils the conditions, by topic, partition, broker and, within each file, as it stands there.
 
         Read while they are asked for. What could not be read stands in `incomplete` afterwards.
@@ -389,7 +394,7 @@ class Search:
             else:
                 yield run
 
-    def runs(self, progress: Progress | None = None) -> "Iterator[Row | FoundRecords]":
+    def runs(self, progress: Progress | None = None) -> "Iterator[JsonRow | FoundRecords]":
         """The same rows, many that follow each other as columns where kernels found them."""
         self._progress = progress
         use_compiled(worth_compiling(sum(map(self._bytes_to_read, self.pieces))))
@@ -405,7 +410,7 @@ class Search:
             for _ in rehearsal._runs():
                 pass
 
-    def _runs(self) -> "Iterator[Row | FoundRecords]":
+    def _runs(self) -> "Iterator[JsonRow | FoundRecords]":
         packed = self._rows_of_packed()
         for piece in self.pieces:
             if self.stopped:
@@ -425,19 +430,19 @@ class Search:
         few = conditions.offset_end is not None and conditions.offset_end - (conditions.offset_start or 0) <= _FEW_OFFSETS
         return min(piece.size_in_bytes, _BYTES_FOR_FEW) if few and piece.source.seekable else piece.size_in_bytes
 
-    def _rows_of_packed(self) -> "dict[tuple[Any, ...], list[Row | FoundRecords]]":
+    def _rows_of_packed(self) -> "dict[_Order, list[JsonRow | FoundRecords]]":
         """Rows of the files in sources that cannot seek, read as they lie there: one inflation each; without those of too many."""
         by_source: dict[int, tuple[ByteSource, dict[str, _Piece]]] = {}
         for piece in self.pieces:
             if not piece.source.seekable:
                 _, pieces = by_source.setdefault(id(piece.source), (piece.source, {}))
                 pieces[piece.path] = piece
-        packed: dict[tuple[Any, ...], list[Row | FoundRecords]] = {}
+        packed: dict[_Order, list[JsonRow | FoundRecords]] = {}
         room = HELD_ROWS_BYTES
         for source, pieces in by_source.values():
             for path in reading_order(source, pieces):
                 before = (len(self.incomplete), self.damaged_places, self._done)
-                held: list[Row | FoundRecords] = []
+                held: list[JsonRow | FoundRecords] = []
                 records = 0
                 for row in self._rows_of(pieces[path]):
                     held.append(row)
@@ -453,7 +458,7 @@ class Search:
                     room = 0
         return packed
 
-    def _rows_of(self, piece: _Piece) -> "Iterator[Row | FoundRecords]":
+    def _rows_of(self, piece: _Piece) -> "Iterator[JsonRow | FoundRecords]":
         """Rows of one file; one that cannot be read (further) gives what was read, and says so."""
         if not self._may_hold(piece):
             self._report(piece, piece.size_in_bytes)
@@ -477,7 +482,7 @@ class Search:
         if self._progress is not None:
             self._progress(self._done + min(position, piece.size_in_bytes), self.bytes_total)
 
-    def _rows_in(self, piece: _Piece, log: "ByteFile") -> "Iterator[Row | FoundRecords]":
+    def _rows_in(self, piece: _Piece, log: "ByteFile") -> "Iterator[JsonRow | FoundRecords]":
         candidates = _Candidates(self.asked)
         limit = believed_to(piece.segment.base_offset, piece.next_base_offset)
         reader = SegmentReader(log, next_base_offset=limit, inspect=candidates.inspect)
@@ -530,7 +535,7 @@ class Search:
         start = self.asked.timestamp_start_ms
         return 0 if start is None else start_position_for_time(log, index, time_index, base_offset, start)
 
-    def _rows_of_batch(self, piece: _Piece, column: list[int], batch: bytes) -> Iterator[Row]:
+    def _rows_of_batch(self, piece: _Piece, column: list[int], batch: bytes) -> Iterator[JsonRow]:
         position, conditions = column[BatchColumn.POSITION], self.asked
         decoded = decode_batch(batch, position=position, needles=conditions.needles)
         self.damaged_places += bool(decoded.problems)
@@ -557,7 +562,7 @@ class Search:
         assert block.payload is not None
         columns, own = block.columns, batches[:, block.batches]
         values = byte_strings(block.payload, columns[RecordColumn.VALUE_POSITION], columns[RecordColumn.VALUE_LENGTH])
-        made: dict[str, Any] = {
+        made: dict[str, ArrowArray] = {
             "offset": numbers(block.offsets),
             "timestamp": numbers(block.timestamps),
             "timestamp_type": words_by_number(block.timestamp_types, RECORD_TIMESTAMP_TYPES),
@@ -585,7 +590,7 @@ class Search:
         }
         return FoundRecords(same, pa.RecordBatch.from_pydict(made))
 
-    def _row(self, piece: _Piece, column: list[int], record: Record, *, is_valid: bool, control: str | None) -> Row:
+    def _row(self, piece: _Piece, column: list[int], record: Record, *, is_valid: bool, control: str | None) -> JsonRow:
         return (
             piece.topic,
             piece.partition,
@@ -620,7 +625,7 @@ class FoundRecords:
         """The first rows, at most so many."""
         return FoundRecords(self.same, self.table.slice(0, count))
 
-    def rows(self, columns: Sequence[str]) -> Iterator[Row]:
+    def rows(self, columns: Sequence[str]) -> Iterator[JsonRow]:
         """Each as its values by these columns."""
         count = self.table.num_rows
         values: list[list[Any]] = [
@@ -636,7 +641,7 @@ _DIGEST_BYTES: Final = 32
 _HEX: Final = np.frombuffer("".join(f"{byte:02x}" for byte in range(256)).encode(), np.uint16)
 
 
-def _digests(values: "pa.Array[Any]") -> "pa.Array[Any]":
+def _digests(values: "ArrowArray") -> "ArrowArray":
     """The SHA-256 of each of these binary values in hexadecimal, None for null."""
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -647,14 +652,14 @@ def _digests(values: "pa.Array[Any]") -> "pa.Array[Any]":
     held = memoryview(data or b"")
     sha256 = hashlib.sha256
     binary = b"".join([sha256(held[start:end]).digest() for start, end in pairwise(edges)])
-    digits: Any = _HEX[np.frombuffer(binary, np.uint8)]
-    places: Any = np.arange(0, (len(values) + 1) * 2 * _DIGEST_BYTES, 2 * _DIGEST_BYTES, dtype=np.int32)
+    digits = _HEX[np.frombuffer(binary, np.uint8)]
+    places = np.arange(0, (len(values) + 1) * 2 * _DIGEST_BYTES, 2 * _DIGEST_BYTES, dtype=np.int32)
     is_null = values.is_null() if values.null_count else None
-    digests = pa.Array.from_buffers(pa.string(), len(values), [None, pa.py_buffer(places), pa.py_buffer(digits)])
+    digests = pa.Array.from_buffers(pa.string(), len(values), [None, pa.py_buffer(places.data), pa.py_buffer(digits.data)])
     return digests if is_null is None else pc.if_else(is_null, None, digests)
 
 
-def _held_bytes(row: "Row | FoundRecords") -> int:
+def _held_bytes(row: "JsonRow | FoundRecords") -> int:
     """About how many bytes of memory a row takes, or several."""
     if isinstance(row, FoundRecords):
         return _ROW_BYTES + row.table.nbytes

@@ -80,11 +80,11 @@ def byte_strings(buffer: "Buffer", positions: "Ints", lengths: "Ints") -> "Arrow
     They are every other element of an array whose offsets are where they begin and end, and which needs no copy.
     """
     count = len(lengths)
-    edges: Any = np.empty(2 * count, np.int32)
+    edges = np.empty(2 * count, np.int32)
     edges[::2] = positions
     edges[1::2] = positions + np.maximum(lengths, 0)
     source: Any = buffer
-    pieces = pa.Array.from_buffers(pa.binary(), max(2 * count - 1, 0), [None, pa.py_buffer(edges), pa.py_buffer(source)])
+    pieces = pa.Array.from_buffers(pa.binary(), max(2 * count - 1, 0), [None, pa.py_buffer(edges.data), pa.py_buffer(source)])
     return pieces.take(numbers(np.arange(0, 2 * count, 2), null=lengths < 0))
 
 

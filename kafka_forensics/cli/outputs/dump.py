@@ -2,13 +2,16 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kafka_forensics.cli.outputs.rows import TIMES, WIDE, markdown, plain, table_lines, text_of
 from kafka_forensics.cli.streams import Destination, printable, write_pieces
-from kafka_forensics.model.json_objects import Json, json_text, rfc3339, with_twins
+from kafka_forensics.model.json_objects import Json, JsonRow, JsonValue, json_text, rfc3339, with_twins
 
-Row = tuple[Any, ...]
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from kafka_forensics.questions.search import FoundRecords
 
 _PAYLOADS: Final = frozenset({"key", "value", "headers"})
 _BATCH_TABLE: Final = ("position", "size_in_bytes", "base_offset", "last_offset", "records_count", "partition_leader_epoch")
@@ -117,16 +120,18 @@ def _json_lines(sections: Iterable[Section]) -> Iterator[str | memoryview]:
                 yield records_as_json_lines(table, section.file, section.columns, alike)
 
 
-def _parts(run: Any) -> tuple[dict[str, object], Any]:
+def _parts(run: "pa.RecordBatch | FoundRecords") -> "tuple[dict[str, object], pa.RecordBatch]":
     """What is alike in all rows of a run, and the rest as an Arrow record batch."""
-    return ({}, run) if hasattr(run, "schema") else (run.same, run.table)
+    import pyarrow as pa
+
+    return ({}, run) if isinstance(run, pa.RecordBatch) else (run.same, run.table)
 
 
-def _as_json(section: Section) -> Callable[[Row], str]:
+def _as_json(section: Section) -> Callable[[JsonRow], str]:
     """The function that makes an object of a row."""
     writers = [_json_writer(name) for name in section.columns]
 
-    def as_json(row: Row) -> str:
+    def as_json(row: JsonRow) -> str:
         document: Json = {"file": section.file}
         for write, value in zip(writers, row, strict=True):
             write(document, value)
@@ -135,7 +140,7 @@ def _as_json(section: Section) -> Callable[[Row], str]:
     return as_json
 
 
-def _json_writer(name: str) -> Callable[[Json, Any], None]:
+def _json_writer(name: str) -> Callable[[Json, JsonValue], None]:
     """How a column's value enters an object: times and wide integers with their twins, as the contract has it."""
     short = name.removesuffix("_ms")
 
@@ -186,14 +191,14 @@ def _shown(columns: tuple[str, ...]) -> tuple[str, ...]:
     return _RECORD_TABLE + tuple(name for name in columns if name in _PAYLOADS) if "headers_count" in columns else columns
 
 
-def _shape(columns: tuple[str, ...]) -> Callable[[Row], list[str]]:
+def _shape(columns: tuple[str, ...]) -> Callable[[JsonRow], list[str]]:
     """The function that makes the cells of a row."""
     shown = _shown(columns)
     places = [(columns.index(name), name in TIMES) for name in shown]
     others = [(index, name) for index, name in enumerate(columns) if name not in shown and name not in _SILENT]
     epoch = columns.index("producer_epoch") if "producer_epoch" in columns else 0
 
-    def cells(row: Row) -> list[str]:
+    def cells(row: JsonRow) -> list[str]:
         made = [_time(row[place]) if is_time else text_of(row[place]) for place, is_time in places]
         if shown is not columns:
             made.append(" ".join(_notes(row, others, epoch)))
@@ -206,7 +211,7 @@ def _time(value: int | None) -> str:
     return "" if value is None else rfc3339(value) or str(value)
 
 
-def _notes(row: Row, others: list[tuple[int, str]], epoch: int) -> Iterator[str]:
+def _notes(row: JsonRow, others: list[tuple[int, str]], epoch: int) -> Iterator[str]:
     """What is not usual about a batch or record, in words."""
     for index, name in others:
         value = row[index]
@@ -281,7 +286,7 @@ def write_found(columns: Sequence[str], rows: Iterable[Any], format_name: str, t
     write_sections([Section(_TITLE, tuple(columns), rows)], columns, format_name, to, several=False)
 
 
-def _found_lines(columns: Sequence[str], rows: Iterable[Row], width: int) -> Iterator[str]:
+def _found_lines(columns: Sequence[str], rows: Iterable[JsonRow], width: int) -> Iterator[str]:
     shown = [name for name in _PAYLOAD_HEADINGS if name in columns]
     sizes = [_SIZE_HEADINGS.get(name, name) for name in _PLAIN]
     heads = ["partition", *sizes, "value digest", "time", *(_PAYLOAD_HEADINGS[name] for name in shown), "notes", "file"]

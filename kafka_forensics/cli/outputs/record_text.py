@@ -130,9 +130,10 @@ def _plain_text(values: Column) -> list[Column]:
     return [_mapped(values, _text)]
 
 
-def _kind(values: Column) -> Any:
+def _kind(values: Column) -> pa.DataType:
     """What a column's values are, also where each is kept once."""
-    return values.type.value_type if isinstance(values, pa.DictionaryArray) else values.type
+    kind: pa.DataType = values.type.value_type if isinstance(values, pa.DictionaryArray) else values.type
+    return kind
 
 
 def _json_words(values: Column) -> list[Column]:

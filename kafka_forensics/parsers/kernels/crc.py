@@ -4,6 +4,7 @@ Buffers are writable uint8 arrays; where bytes are only looked at, also what `re
 """
 
 import zlib
+from collections.abc import Callable
 from functools import partial
 from importlib import import_module
 from struct import Struct
@@ -19,9 +20,9 @@ if TYPE_CHECKING:
 
     Buffer = NDArray[np.uint8]
 
-_unpack_i64: Final[Any] = Struct(">q").unpack_from
-_unpack_i32: Final[Any] = Struct(">i").unpack_from
-_unpack_i16: Final[Any] = Struct(">h").unpack_from
+_unpack_i64: Final[Callable[..., tuple[int]]] = Struct(">q").unpack_from
+_unpack_i32: Final[Callable[..., tuple[int]]] = Struct(">i").unpack_from
+_unpack_i16: Final[Callable[..., tuple[int]]] = Struct(">h").unpack_from
 _TAKES_ARRAYS: Final = google_crc32c.implementation == "c"
 """Whether bytes of an array need not be copied for it; its form in Python wants Python's own bytes."""
 _MASK: Final = 2**64 - 1
@@ -49,19 +50,19 @@ def crc32(buffer: "Buffer", start: int, end: int, crc: int) -> int:
 @primitive(partial(_native, "load_i64"))
 def load_i64(buffer: "Buffer", position: int) -> int:
     """Signed 64-bit big-endian integer at `position`; the caller has checked the bound."""
-    return int(_unpack_i64(buffer, position)[0])
+    return _unpack_i64(buffer, position)[0]
 
 
 @primitive(partial(_native, "load_i32"))
 def load_i32(buffer: "Buffer", position: int) -> int:
     """Signed 32-bit big-endian integer at `position`; the caller has checked the bound."""
-    return int(_unpack_i32(buffer, position)[0])
+    return _unpack_i32(buffer, position)[0]
 
 
 @primitive(partial(_native, "load_i16"))
 def load_i16(buffer: "Buffer", position: int) -> int:
     """Signed 16-bit big-endian integer at `position`; the caller has checked the bound."""
-    return int(_unpack_i16(buffer, position)[0])
+    return _unpack_i16(buffer, position)[0]
 
 
 @primitive(partial(_native, "byte_at"))

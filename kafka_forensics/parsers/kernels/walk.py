@@ -4,8 +4,9 @@ The walk stops at the first place it cannot explain by itself and says why; `seg
 are writable uint8 arrays, `columns` is a (BATCH_COLUMNS, n) int64 matrix. Layouts: `spec.record_batch`, `spec.legacy`.
 """
 
+from collections.abc import Callable
 from struct import Struct
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from kafka_forensics.compiled import interpreted_by, kernel
 from kafka_forensics.model.batches import BatchColumn
@@ -29,7 +30,7 @@ DONE: Final = 3
 """The walk reached the end of its range."""
 
 _INT64_MIN: Final = -(2**63)
-_unpack_header: Final[Any] = Struct(">qiiBIhiqqqhii").unpack_from
+_unpack_header: Final[Callable[..., tuple[int, ...]]] = Struct(">qiiBIhiqqqhii").unpack_from
 """The same fields as the loads below, at once."""
 _POSITION: Final = int(BatchColumn.POSITION)
 _SIZE: Final = int(BatchColumn.SIZE_IN_BYTES)

@@ -3,7 +3,7 @@
 import io
 from collections.abc import Iterator
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from kafka_forensics.model.batches import TIMESTAMP_TYPES, BatchColumn
 from kafka_forensics.model.constants import (
@@ -15,16 +15,16 @@ from kafka_forensics.model.constants import (
     TRANSACTIONAL_MASK,
     compression_name,
 )
-from kafka_forensics.model.json_objects import rfc3339
+from kafka_forensics.model.json_objects import JsonRow, rfc3339
 from kafka_forensics.parsers.bounded import DamageList, read_text
 from kafka_forensics.parsers.log import decode_batch
 from kafka_forensics.parsers.log_dir import FileKind
 from kafka_forensics.parsers.spec.indexes import ABORTED_TXN, OFFSET_INDEX_ENTRY, PRODUCER_ENTRY, SNAPSHOT_HEADER, TIME_INDEX_ENTRY
 from kafka_forensics.parsers.spec.record_batch import LEGACY_ENTRY_HEADER, LEGACY_MESSAGES, RECORD_BATCH_HEADER, RECORD_BODY, VARINT
-from kafka_forensics.questions.dump.inputs import LOG_KINDS, BytesOf, DumpFile, DumpOptions, Row
+from kafka_forensics.questions.dump.inputs import LOG_KINDS, BytesOf, DumpFile, DumpOptions
 from kafka_forensics.questions.dump.log import chunks_of
 from kafka_forensics.questions.dump.small_files import small_rows
-from kafka_forensics.questions.kafka_dump_log import struct_of
+from kafka_forensics.questions.kafka_dump_log import FixedLayout, struct_of
 
 if TYPE_CHECKING:
     from kafka_forensics.storage.source import ByteFile
@@ -121,7 +121,7 @@ _LAYOUTS: Final = {
 }
 
 
-def explained_rows(file: DumpFile, options: DumpOptions) -> Iterator[Row]:
+def explained_rows(file: DumpFile, options: DumpOptions) -> Iterator[JsonRow]:
     """Rows of EXPLAIN_COLUMNS for the first structures of one file; one of them says if there are more. Raises SourceError."""
     chosen = options.offset_start is not None or options.offset_end is not None
     limit = MAX_STRUCTURES if chosen else 1
@@ -134,12 +134,12 @@ def explained_rows(file: DumpFile, options: DumpOptions) -> Iterator[Row]:
             yield from _lines(data)
 
 
-def _more(noun: str, limit: int) -> Row:
+def _more(noun: str, limit: int) -> JsonRow:
     first = "first is" if limit == 1 else f"first {limit} are"
     return ("more", None, None, "", noun, None, f"only the {first} taken apart; --offset A:B chooses others")
 
 
-def _log(data: "ByteFile", file: DumpFile, options: DumpOptions, limit: int) -> Iterator[Row]:
+def _log(data: "ByteFile", file: DumpFile, options: DumpOptions, limit: int) -> Iterator[JsonRow]:
     """The first batches and damaged places of a log."""
     given = 0
     for columns, damage, bytes_of in chunks_of(data, file, options):
@@ -166,7 +166,7 @@ def _log(data: "ByteFile", file: DumpFile, options: DumpOptions, limit: int) -> 
             yield from _batch(data, position, size, options, batch)
 
 
-def _batch(data: "ByteFile", position: int, size: int, options: DumpOptions, bytes_of: BytesOf | None) -> Iterator[Row]:
+def _batch(data: "ByteFile", position: int, size: int, options: DumpOptions, bytes_of: BytesOf | None) -> Iterator[JsonRow]:
     """The header at `position`, and the records if `bytes_of` is there."""
     head = data.read_at(position, min(size, RECORD_BATCH_OVERHEAD))
     if len(head) > _MAGIC_AT and head[_MAGIC_AT] < 2:
@@ -183,7 +183,7 @@ def _batch(data: "ByteFile", position: int, size: int, options: DumpOptions, byt
         yield from _records(batch, position, options)
 
 
-def _hidden(structure: str, position: int, start: bytes, size: int, options: DumpOptions, field: str = "records") -> Row:
+def _hidden(structure: str, position: int, start: bytes, size: int, options: DumpOptions, field: str = "records") -> JsonRow:
     """The row of bytes that came out of records: shown on request only."""
     shown = _hex(start[:size], size) if options.show_payloads else ""
     return (structure, position, size, shown, field, None, f"{size} bytes" + ("" if shown else "; --show-payloads shows them"))
@@ -193,7 +193,7 @@ def _hex(raw: bytes, size: int) -> str:
     return raw[:MAX_HEX_BYTES].hex(" ") + (" .." if size > MAX_HEX_BYTES else "")
 
 
-def _fixed(layout: Any, data: bytes, position: int, structure: str) -> Iterator[Row]:
+def _fixed(layout: FixedLayout, data: bytes, position: int, structure: str) -> Iterator[JsonRow]:
     """The fields of `layout`, all of a fixed size, as far as `data` goes."""
     at = 0
     for part in layout.subcons:
@@ -207,7 +207,7 @@ def _fixed(layout: Any, data: bytes, position: int, structure: str) -> Iterator[
         at += size
 
 
-def _records(batch: bytes, position: int, options: DumpOptions) -> Iterator[Row]:
+def _records(batch: bytes, position: int, options: DumpOptions) -> Iterator[JsonRow]:
     """The fields of the first records of a magic 2 batch in which nothing is wrong."""
     decoded = decode_batch(batch, position=position)
     if decoded.header is None or decoded.problems:
@@ -236,13 +236,13 @@ def _records(batch: bytes, position: int, options: DumpOptions) -> Iterator[Row]
                 yield _field(structure, start, payload, (before, stream.tell()), part.name, value)
 
 
-def _field(structure: str, start: int, payload: bytes, span: tuple[int, int], name: str, value: int) -> Row:
+def _field(structure: str, start: int, payload: bytes, span: tuple[int, int], name: str, value: int) -> JsonRow:
     before, behind = span
     raw = payload[before:behind]
     return (structure, start + before, behind - before, raw.hex(" "), name, value, meaning(f"record.{name}", value))
 
 
-def _legacy(data: "ByteFile", position: int, size: int, options: DumpOptions) -> Iterator[Row]:
+def _legacy(data: "ByteFile", position: int, size: int, options: DumpOptions) -> Iterator[JsonRow]:
     """The fields of a magic 0 or 1 entry; key and value as their sizes."""
     entry = data.read_at(position, min(size, LOG_OVERHEAD + 64))
     yield from _fixed(LEGACY_ENTRY_HEADER, entry[:LOG_OVERHEAD], position, "entry")
@@ -266,7 +266,7 @@ def _legacy(data: "ByteFile", position: int, size: int, options: DumpOptions) ->
         at += width
 
 
-def _entries(data: "ByteFile", file: DumpFile, options: DumpOptions, limit: int) -> Iterator[Row]:
+def _entries(data: "ByteFile", file: DumpFile, options: DumpOptions, limit: int) -> Iterator[JsonRow]:
     """The first entries of an index or snapshot, and all that is damaged in it."""
     given = 0
     for span, position, size, *_, detail in small_rows(file, options):
@@ -282,7 +282,7 @@ def _entries(data: "ByteFile", file: DumpFile, options: DumpOptions, limit: int)
         given += span == "entry"
 
 
-def _lines(data: "ByteFile") -> Iterator[Row]:
+def _lines(data: "ByteFile") -> Iterator[JsonRow]:
     """The first lines of a text file."""
     noted = DamageList("CHECKPOINT_MALFORMED")
     for line in islice(read_text(data, noted, _TEXT_BYTES).lines(noted), MAX_LINES + 1):

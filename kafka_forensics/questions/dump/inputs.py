@@ -12,7 +12,6 @@ from kafka_forensics.errors import PathMissingError, SourceError, UsageError
 from kafka_forensics.evidence.options import ScanOptions, fits, nothing_there, raise_unless_hidden
 from kafka_forensics.evidence.paths import lone_file_name, members_left_out, not_listed, open_paths, typed_path
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
-from kafka_forensics.model.json_objects import JsonValue
 from kafka_forensics.model.results import Incomplete
 from kafka_forensics.parsers.log import believed_to
 from kafka_forensics.parsers.log_dir import (
@@ -31,8 +30,6 @@ if TYPE_CHECKING:
 
     from kafka_forensics.storage.source import ByteFile, ByteSource, Entry
 
-Row = tuple[JsonValue, ...]
-"""Values of a dump's columns."""
 BytesOf = Callable[[int, int], bytes | None]
 """The bytes of the batch at a position, of this size; None of one too large to be held."""
 LOG_KINDS = (FileKind.LOG, FileKind.METADATA_CHECKPOINT)

@@ -30,7 +30,7 @@ from kafka_forensics.model.constants import (
     compression_name,
     control_record_name,
 )
-from kafka_forensics.model.json_objects import Json
+from kafka_forensics.model.json_objects import Json, JsonRow
 from kafka_forensics.parsers.internal_topics import teller
 from kafka_forensics.parsers.log import (
     MAX_BATCH_BYTES,
@@ -41,7 +41,7 @@ from kafka_forensics.parsers.log import (
     parse_control_record,
     sound_blocks,
 )
-from kafka_forensics.questions.dump.inputs import BytesOf, DumpFile, DumpOptions, Row
+from kafka_forensics.questions.dump.inputs import BytesOf, DumpFile, DumpOptions
 from kafka_forensics.rereading.record_states import NONE, STATES, UNKNOWN, RecordStates, in_transactions, txn_facts
 from kafka_forensics.rereading.seeking import chunks_until, start_position
 
@@ -111,7 +111,7 @@ def log_columns(options: DumpOptions) -> tuple[str, ...]:
     return (*RECORD_COLUMNS, *PAYLOAD_COLUMNS) if options.show_payloads else RECORD_COLUMNS
 
 
-def log_rows(file: DumpFile, options: DumpOptions) -> Iterator[Row]:
+def log_rows(file: DumpFile, options: DumpOptions) -> Iterator[JsonRow]:
     """Rows of one file, read as they are asked for. Raises SourceError."""
     with file.open() as log:
         judge = _Judge(log, file)
@@ -129,7 +129,7 @@ def log_rows(file: DumpFile, options: DumpOptions) -> Iterator[Row]:
                     yield from _record_rows(piece, bytes_of(position, size), options, judge)
 
 
-def log_runs(file: DumpFile, options: DumpOptions) -> "Iterator[Row | pa.RecordBatch]":
+def log_runs(file: DumpFile, options: DumpOptions) -> "Iterator[JsonRow | pa.RecordBatch]":
     """The rows of `log_rows`, of records, many that follow each other in sound batches as one record batch of the same columns.
 
     Only rows, where that is not worth its start, the file cannot be read at any place, or Kafka itself knows what records mean.
@@ -163,7 +163,9 @@ def _chunks(log: "ByteFile", file: DumpFile, options: DumpOptions) -> Iterator[B
     return chunks_until(reader, _start(log, file, options), log.size_in_bytes, options.offset_end)
 
 
-def _runs_of_chunk(log: "ByteFile", chunk: BatchChunk, options: DumpOptions, judge: "_Judge") -> "Iterator[Row | pa.RecordBatch]":
+def _runs_of_chunk(
+    log: "ByteFile", chunk: BatchChunk, options: DumpOptions, judge: "_Judge"
+) -> "Iterator[JsonRow | pa.RecordBatch]":
     first = 0
     for damaged in sorted(chunk.damage, key=lambda damaged: damaged.position):
         behind = int(np.searchsorted(chunk.columns[BatchColumn.POSITION], damaged.position, side="right"))
@@ -174,7 +176,9 @@ def _runs_of_chunk(log: "ByteFile", chunk: BatchChunk, options: DumpOptions, jud
     yield from _runs(log, chunk.columns[:, first:], options, judge)
 
 
-def _runs(log: "ByteFile", batches: "NDArray[np.int64]", options: DumpOptions, judge: "_Judge") -> "Iterator[Row | pa.RecordBatch]":
+def _runs(
+    log: "ByteFile", batches: "NDArray[np.int64]", options: DumpOptions, judge: "_Judge"
+) -> "Iterator[JsonRow | pa.RecordBatch]":
     """Rows of the records of these batches that are asked for."""
     wanted = options.overlapping(batches[BatchColumn.BASE_OFFSET], batches[BatchColumn.LAST_OFFSET])
     is_control = (batches[BatchColumn.MAGIC] >= 2) & (batches[BatchColumn.ATTRIBUTES] & CONTROL_MASK != 0)
@@ -299,7 +303,7 @@ def _asked_for(column: list[int], options: DumpOptions) -> bool:
     return options.overlaps(column[BatchColumn.BASE_OFFSET], column[BatchColumn.LAST_OFFSET])
 
 
-def batch_row(column: list[int]) -> Row:
+def batch_row(column: list[int]) -> JsonRow:
     """The row of a batch, given by BatchColumn."""
     (position, size, base_offset, last_offset, delta, epoch, magic, crc, crc_computed, attributes) = column[:10]
     (base_timestamp, max_timestamp, producer_id, producer_epoch, base_sequence, count, control_type, coordinator_epoch) = column[
@@ -339,7 +343,7 @@ def _timestamp_type(magic: int, attributes: int) -> str:
     return TIMESTAMP_TYPES[bool(attributes & TIMESTAMP_TYPE_MASK)] if magic else NO_TIMESTAMP_TYPE
 
 
-def damage_row(damage: Damage, options: DumpOptions) -> Row:
+def damage_row(damage: Damage, options: DumpOptions) -> JsonRow:
     """The row of a damaged place; among records its offsets stand in `detail`."""
     if not options.records:
         known = (damage.base_offset, damage.last_offset) if damage.base_offset >= 0 else (None, None)
@@ -389,7 +393,7 @@ class _Judge:
         return None if self._tell is None else self._tell(record.key, record.value, payloads)
 
 
-def _record_rows(column: list[int], batch: bytes | None, options: DumpOptions, judge: _Judge) -> Iterator[Row]:
+def _record_rows(column: list[int], batch: bytes | None, options: DumpOptions, judge: _Judge) -> Iterator[JsonRow]:
     """Rows of the records of one batch that are asked for, and of what is wrong inside it."""
     position = column[BatchColumn.POSITION]
     if batch is None:

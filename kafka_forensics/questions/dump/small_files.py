@@ -15,7 +15,7 @@ from kafka_forensics.model.constants import (
     TXN_INDEX_ENTRY_SIZE,
 )
 from kafka_forensics.model.files import ProducerEntry
-from kafka_forensics.model.json_objects import Json
+from kafka_forensics.model.json_objects import Json, JsonRow
 from kafka_forensics.parsers.bounded import DamageList, read_text
 from kafka_forensics.parsers.checkpoints import (
     parse_clean_shutdown,
@@ -26,7 +26,7 @@ from kafka_forensics.parsers.checkpoints import (
 )
 from kafka_forensics.parsers.indexes import parse_offset_index, parse_producer_snapshot, parse_time_index, parse_transaction_index
 from kafka_forensics.parsers.log_dir import OFFSET_CHECKPOINTS, FileKind
-from kafka_forensics.questions.dump.inputs import DumpFile, DumpOptions, Row
+from kafka_forensics.questions.dump.inputs import DumpFile, DumpOptions
 
 if TYPE_CHECKING:
     from kafka_forensics.storage.source import ByteFile
@@ -50,7 +50,7 @@ def small_columns(kind: FileKind) -> tuple[str, ...]:
     return (*_SPAN, *_OWN.get(kind, _PROPERTY), "detail")
 
 
-def small_rows(file: DumpFile, options: DumpOptions) -> Iterator[Row]:
+def small_rows(file: DumpFile, options: DumpOptions) -> Iterator[JsonRow]:
     """Rows of one file: its entries, then what is damaged. Raises SourceError."""
     kind = file.kind
     width = len(_OWN.get(kind, _PROPERTY))
@@ -69,7 +69,7 @@ def small_rows(file: DumpFile, options: DumpOptions) -> Iterator[Row]:
         yield (damaged.kind, damaged.position, damaged.size_in_bytes, *(None,) * width, damaged.detail)
 
 
-Entries = tuple[Iterator[Row], list[Damage], int]
+Entries = tuple[Iterator[JsonRow], list[Damage], int]
 _ENTRY_SIZES: Final = {FileKind.INDEX: INDEX_ENTRY_SIZE, FileKind.TIME_INDEX: TIME_INDEX_ENTRY_SIZE}
 
 
@@ -106,7 +106,7 @@ def _transaction_index(data: "ByteFile", _file: DumpFile, options: DumpOptions) 
 def _producer_snapshot(data: "ByteFile", file: DumpFile, _options: DumpOptions) -> Entries:
     snapshot = parse_producer_snapshot(data, file.base_offset)
 
-    def rows() -> Iterator[Row]:
+    def rows() -> Iterator[JsonRow]:
         if snapshot.version >= 0:
             detail = {"version": snapshot.version, "crc": snapshot.crc, "crc_computed": snapshot.crc_computed}
             yield ("header", 0, PRODUCER_SNAPSHOT_HEADER_SIZE, *(None,) * len(_OWN[FileKind.PRODUCER_SNAPSHOT]), detail)

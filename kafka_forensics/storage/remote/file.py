@@ -249,7 +249,7 @@ class ObjectReader:
             file.close()
             raise SourceError(self._path, _shorter(size, self.size_in_bytes))
         metadata: Any = attempt(file.metadata, self._options) if self._filesystem.type_name == "s3" else {}
-        etag = metadata.get("ETag")
+        etag = metadata.get("ETag")  # text, whatever its stubs say
         if etag is not None and not self._same(self._path, etag):
             file.close()
             raise SourceError(self._path, "replaced since it was first read: its ETag is another one")

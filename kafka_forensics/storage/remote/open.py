@@ -4,7 +4,7 @@ import os
 import re
 from fnmatch import fnmatchcase
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 from kafka_forensics.errors import PathMissingError, SourceError, UsageError, nearest
@@ -16,7 +16,10 @@ from kafka_forensics.storage.remote.uris import NATIVE, RemotePlace, remote_plac
 from kafka_forensics.storage.source import EntryKind
 
 if TYPE_CHECKING:
-    from pyarrow.fs import FileSystem
+    from collections.abc import Callable
+
+    from fsspec import AbstractFileSystem
+    from pyarrow.fs import FileSystem, FSSpecHandler
 
 MOST_MATCHES: Final = 10_000
 """Directories that a pattern may match."""
@@ -261,7 +264,7 @@ def _fsspec(place: RemotePlace, options: StorageOptions, _uploads: bool) -> "tup
     return PyFileSystem(_uncached(filesystem)), path
 
 
-def _uncached(filesystem: Any) -> Any:
+def _uncached(filesystem: "AbstractFileSystem") -> "FSSpecHandler":
     """The handler of one of fsspec's file systems, without a second cache behind ours: a ranged read asks for that range alone."""
     from pyarrow import PythonFile
     from pyarrow.fs import FSSpecHandler
@@ -272,7 +275,7 @@ def _uncached(filesystem: Any) -> Any:
                 raise FileNotFoundError(path)
             return PythonFile(filesystem.open(path, mode="rb", cache_type="none"), mode="r")
 
-    make: Any = Uncached  # all that it lacks by its type is written by its base without one
+    make: Callable[..., FSSpecHandler] = Uncached  # all that it lacks by its type is written by its base without one
     return make(filesystem)
 
 
