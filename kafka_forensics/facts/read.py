@@ -94,7 +94,7 @@ class PieceReading(FactReading):
 
         def read() -> RecordStates:
             try:
-                return RecordStates(file, goes_on=following is not None, next_base_offset=reach, start=start, end=self.piece.end)
+                return RecordStates(file, goes_on=following is not None, next_base_offset=reach, part=(start, self.piece.end))
             except SourceError as error:
                 self.missing(log, error)
                 raise

@@ -39,8 +39,8 @@ _STEP_BYTES: Final = 1 << 20
 class RecordStates:
     """The markers of one segment; `goes_on` says that the log has later segments.
 
-    With `start` and `end`, where batches begin, only records of batches in `[start, end)` can be asked for. What lies before is not
-    read then, and what lies behind only until their transactions are ended.
+    With a `part`, from where a batch begins to where another does (None: to the end), only records of its batches can be asked for.
+    What lies before it is not read then, and what lies behind only until their transactions are ended.
     """
 
     def __init__(
@@ -50,8 +50,7 @@ class RecordStates:
         goes_on: bool,
         next_base_offset: int | None = None,
         limit: int = MAX_MARKERS,
-        start: int = 0,
-        end: int | None = None,
+        part: tuple[int, int | None] = (0, None),
     ) -> None:
         """Read the segment once, `next_base_offset` as for `SegmentReader`. Raises SourceError."""
         producers: list[NDArray[np.int64]] = [np.empty(0, np.int64)]
@@ -61,7 +60,7 @@ class RecordStates:
         self._goes_on = goes_on
         self._cut = False
         unended = _Unended()
-        for chunk in _chunks(file, next_base_offset, start, end, unended):
+        for chunk in _chunks(file, next_base_offset, part, unended):
             columns = chunk.columns
             good = columns[BatchColumn.CRC] == columns[BatchColumn.CRC_COMPUTED]
             broken += [damage.position for damage in chunk.damage] + columns[BatchColumn.POSITION, ~good].tolist()
@@ -173,9 +172,12 @@ class _Unended:
         return bool(self._last)
 
 
-def _chunks(file: "ByteFile", next_base_offset: int | None, start: int, end: int | None, unended: _Unended) -> Iterator[BatchChunk]:
-    """Chunks of the whole file, or of `[start, end)` and then of what lies behind while there is something `unended`."""
+def _chunks(
+    file: "ByteFile", next_base_offset: int | None, part: tuple[int, int | None], unended: _Unended
+) -> Iterator[BatchChunk]:
+    """Chunks of the whole file, or of a part and then of what lies behind while there is something `unended`."""
     reader = SegmentReader(file, next_base_offset=next_base_offset)
+    start, end = part
     if end is None:
         yield from reader.chunks(start)
         return

@@ -151,27 +151,9 @@ class _Search:
         """Visit some states; the next to visit."""
         layout = self.layout
         while first < last:
-            first, self.count = search.explore(
-                first,
-                last,
-                self.count,
-                self.keys,
-                self.parents,
-                self.table,
-                layout.shape,
-                self.rules,
-                layout.word,
-                layout.shift,
-                layout.kind,
-                layout.mask,
-                layout.isr_map,
-                layout.leader_map,
-                self.row,
-                self.out,
-                self.trial,
-                self.key,
-                self.found,
-            )
+            known = self.keys, self.parents, self.table, self.found
+            room = self.row, self.out, self.trial, self.key
+            first, self.count = search.explore(first, last, self.count, known, (layout.shape, self.rules), layout.packing, room)
             if first < last and not self._grow():
                 self.complete = False
                 break
@@ -217,16 +199,7 @@ class _Search:
 def key_of(state: World, layout: Layout) -> "NDArray[np.int64]":
     """The key (words) that stands for a state and all that differ from it only in the replicas' names."""
     key = np.zeros(layout.words, np.int64)
-    search.pack.interpreted(
-        row_of(state, layout),
-        layout.word,
-        layout.shift,
-        layout.kind,
-        layout.isr_map,
-        layout.leader_map,
-        np.zeros(layout.words, np.int64),
-        key,
-    )
+    search.pack.interpreted(row_of(state, layout), layout.packing, np.zeros(layout.words, np.int64), key)
     return key
 
 

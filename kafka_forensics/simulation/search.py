@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     Row = NDArray[np.int64]
     Rows = NDArray[np.int64]
+    Arrays = tuple[NDArray[np.int64], ...]
 
 _LOW_BITS: Final = (1 << 31) - 1
 _FIRST_FACTOR: Final = 1540483477
@@ -38,10 +39,9 @@ _PLAIN: Final = PLAIN
 
 
 @kernel
-def pack(
-    row: "Row", word: "Rows", shift: "Rows", kind: "Row", isr_map: "Rows", leader_map: "Rows", trial: "Row", key: "Row"
-) -> None:
-    """The smallest key (words) of a row under all renamings of its replicas; `trial` is room for one more."""
+def pack(row: "Row", packing: "Arrays", trial: "Row", key: "Row") -> None:
+    """The smallest key (words) of a row under all renamings of its replicas; `trial` is room for one more. See `Layout.packing`."""
+    word, shift, kind, _, isr_map, leader_map = packing
     for renaming in range(word.shape[0]):
         for part in range(trial.shape[0]):
             trial[part] = 0
@@ -63,8 +63,9 @@ def pack(
 
 
 @kernel
-def unpack(keys: "Rows", index: int, word: "Rows", shift: "Rows", mask: "Row", row: "Row") -> None:
+def unpack(keys: "Rows", index: int, packing: "Arrays", row: "Row") -> None:
     """The row of a key."""
+    word, shift, _, mask, _, _ = packing
     for field in range(row.shape[0]):
         row[field] = (keys[index, word[0, field]] >> shift[0, field]) & mask[field]
 
@@ -100,36 +101,22 @@ def fill(keys: "Rows", count: int, table: "Row") -> None:
 
 @kernel
 def explore(
-    first: int,
-    last: int,
-    count: int,
-    keys: "Rows",
-    parents: "Row",
-    table: "Row",
-    shape: "Row",
-    rules: "Row",
-    word: "Rows",
-    shift: "Rows",
-    kind: "Row",
-    mask: "Row",
-    isr_map: "Rows",
-    leader_map: "Rows",
-    row: "Row",
-    out: "Rows",
-    trial: "Row",
-    key: "Row",
-    breakers: "Row",
+    first: int, last: int, count: int, known: "Arrays", model: "Arrays", packing: "Arrays", room: "Arrays"
 ) -> tuple[int, int]:
     """Visit the states from `first` up to `last`: put every new next state behind the `count` that are known.
 
-    Returns (next to visit, known states), early where `keys` or half of `table` is full. `found` gets for each invariant the
-    first state that breaks it (-1: none yet).
+    Returns (next to visit, known states), early where the keys or half of the table is full. `known` is (keys, parents, table,
+    for each invariant the first state that breaks it, -1: none yet), `model` (shape, rules), `room` (a row, rows of successors, two
+    keys).
     """
+    keys, parents, table, breakers = known
+    shape, rules = model
+    row, out, trial, key = room
     while first < last and count + out.shape[0] < keys.shape[0] and 2 * count < table.shape[0]:
-        unpack(keys, first, word, shift, mask, row)
+        unpack(keys, first, packing, row)
         made = successors(row, shape, rules, out)
         for successor in range(made):
-            pack(out[successor], word, shift, kind, isr_map, leader_map, trial, key)
+            pack(out[successor], packing, trial, key)
             for part in range(key.shape[0]):
                 keys[count, part] = key[part]
             slot = slot_of(keys, count, table)

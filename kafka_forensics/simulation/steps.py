@@ -378,6 +378,11 @@ class Layout:
         """Integers of a row."""
         return len(self.kind)
 
+    @property
+    def packing(self) -> "tuple[NDArray[np.int64], ...]":
+        """As the kernels of `search` take it."""
+        return self.word, self.shift, self.kind, self.mask, self.isr_map, self.leader_map
+
 
 def layout_of(sizes: Sizes, *, history: bool) -> Layout:
     """The layout for states of these sizes."""

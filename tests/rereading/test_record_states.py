@@ -60,14 +60,14 @@ def test_of_a_part_is_read_what_its_records_need() -> None:
     whole = RecordStates(MemoryFile(data), goes_on=False)
     asked = [(APP_ID, 0), (OTHER_ID, 2), (APP_ID, 5), (APP_ID, 9)]
     for start, end in ((0, position_of(4)), (position_of(2), position_of(7)), (position_of(4), len(data))):
-        part = RecordStates(MemoryFile(data), goes_on=False, start=start, end=end)
+        part = RecordStates(MemoryFile(data), goes_on=False, part=(start, end))
         inside = [(producer_id, place) for producer_id, offset in asked if start <= (place := position_of(offset)) < end]
         assert inside
         assert [part.state(TXN, *one) for one in inside] == [whole.state(TXN, *one) for one in inside]
     more = data + b"".join(batch(100 + number, value=bytes(1 << 20)) for number in range(8))
     closed, unclosed = MemoryFile(more), MemoryFile(more)
-    RecordStates(closed, goes_on=False, start=0, end=position_of(7))
-    RecordStates(unclosed, goes_on=False, start=0, end=len(data))
+    RecordStates(closed, goes_on=False, part=(0, position_of(7)))
+    RecordStates(unclosed, goes_on=False, part=(0, len(data)))
     assert closed.furthest_byte < 4 << 20
     assert unclosed.furthest_byte == len(more)
 

@@ -129,7 +129,7 @@ def test_a_key_does_not_know_names_and_gives_the_state_back(sizes: Sizes, choice
     key = key_of(state, layout)
     assert key_of(renamed(state, names), layout).tolist() == key.tolist()
     row = np.zeros(layout.fields, np.int64)
-    search.unpack.interpreted(key.reshape(1, -1), 0, layout.word, layout.shift, layout.mask, row)
+    search.unpack.interpreted(key.reshape(1, -1), 0, layout.packing, row)
     assert key_of(state_of(row, layout), layout).tolist() == key.tolist()
 
 

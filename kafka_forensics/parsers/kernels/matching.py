@@ -1,7 +1,8 @@
 """Looking for bytes, and for the records of payloads that fit what is asked, at the speed at which memory is read.
 
-Buffers as `records.readable` gives them. What is asked is numbers (`Wanted`), and pieces of bytes in one array `text`, of which
-`spans`, (4, n), says where each begins, how long it is, and which two of its bytes are looked for first.
+Buffers as `records.readable` gives them. What is asked is numbers (`Wanted`), headers, and pieces of bytes in one array `text`, of
+which `spans`, (4, n), says where each begins, how long it is, and which two of its bytes are looked for first; `headers`, (2, n),
+are pieces of name and value, NEVER where any value will do.
 """
 
 from enum import IntEnum
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
     Columns = NDArray[np.int64]
     Bytes = NDArray[np.uint8]
+    Sought = tuple[Columns, Columns, Bytes, Columns]
 
 NOT_THERE: Final = -1
 COSTLY: Final = -2
@@ -173,11 +175,9 @@ def small_or_varlong(buffer: "Buffer", position: int, end: int) -> tuple[int, in
 
 
 @kernel
-def has_headers(buffer: "Buffer", position: int, end: int, count: int, headers: "Columns", text: "Bytes", spans: "Columns") -> bool:
-    """Whether among the `count` headers at `position`, which a walk has proved to be there, each that is asked for is found.
-
-    `headers` is (2, n): pieces of name and value, NEVER where any value will do.
-    """
+def has_headers(buffer: "Buffer", position: int, end: int, count: int, asked: "Sought") -> bool:
+    """Whether among the `count` headers at `position`, which a walk has proved to be there, each that is asked for is found."""
+    _, headers, text, spans = asked
     for wanted in range(headers.shape[1]):
         name, value = int(headers[0, wanted]), int(headers[1, wanted])
         is_there = False
@@ -202,20 +202,18 @@ def match_records(  # noqa: C901 - one walk; a call for each step of it would co
     buffer: "Buffer",
     payloads: "Columns",
     first: int,
-    wanted: "Columns",
-    headers: "Columns",
-    text: "Bytes",
-    spans: "Columns",
+    asked: "Sought",
     out: "Columns",
     batch_of: "Columns",
 ) -> tuple[int, int, int]:
-    """Write the records of payloads `first` and following that are `wanted` to the columns of `out`: as `gather_records` does.
+    """Write the records of payloads `first` and following that are `asked` for to the columns of `out`: as `gather_records` does.
 
-    (payload it stopped at, records, code). `payloads` is (PAYLOAD_ROWS, n), `wanted` is by Wanted, `headers` as in `has_headers`;
+    (payload it stopped at, records, code). `payloads` is (PAYLOAD_ROWS, n);
     of a payload in which one of the pieces, all of which a record needs, stands nowhere nothing is looked at. It stops at a payload
     that is not right, with an error code, at one for which there is no room, with FULL, and with UNSURE at one about which it
     cannot tell; of these nothing is given.
     """
+    wanted, headers, text, spans = asked
     offset_start, offset_end = int(wanted[_OFFSET_START]), int(wanted[_OFFSET_END])
     asks_time, time_start, time_end = int(wanted[_ASKS_TIME]), int(wanted[_TIME_START]), int(wanted[_TIME_END])
     key, part = int(wanted[_KEY]), int(wanted[_VALUE_PART])
@@ -283,7 +281,7 @@ def match_records(  # noqa: C901 - one walk; a call for each step of it would co
                     return payload, given, UNSURE
                 fits = value_length >= 0 and at >= 0
             if fits and headers.shape[1] > 0:
-                fits = has_headers(buffer, headers_at, behind, count, headers, text, spans)
+                fits = has_headers(buffer, headers_at, behind, count, asked)
             if fits:
                 if listed >= room:
                     return payload, given, FULL

@@ -113,7 +113,7 @@ class RecordMatcher:
             buffer, payloads, owners = opened
             index = 0
             while index < len(owners):
-                stop, records, _ = match_records.compiled(buffer, payloads, index, *self._asked, self._matrix, self._batch_of)
+                stop, records, _ = match_records.compiled(buffer, payloads, index, self._asked, self._matrix, self._batch_of)
                 if records:
                     yield from self._given(batches, buffer, self._matrix[:, :records], owners[self._batch_of[:records]])
                 elif stop < len(owners):
@@ -161,8 +161,8 @@ class RecordMatcher:
                 continue
             if batches[BatchColumn.ATTRIBUTES, run[0]] & COMPRESSION_MASK == 0:
                 starts, sizes = places[run], batches[BatchColumn.SIZE_IN_BYTES, run]
-                held = np.frombuffer(data, np.uint8)
-                yield self._described(batches, run, held, starts, starts + sizes, RECORD_BATCH_OVERHEAD)
+                spans = np.stack((starts, starts + RECORD_BATCH_OVERHEAD, starts + sizes))
+                yield self._described(batches, run, np.frombuffer(data, np.uint8), spans)
             else:
                 yield from self._inflated(batches, run, data, places)
 
@@ -207,20 +207,17 @@ class RecordMatcher:
         self, batches: "Ints", rows: "Ints", ends: list[int], buffer: "Bytes | None" = None
     ) -> "tuple[Bytes, Ints, Ints]":
         edges = np.array(ends, np.int64)
-        return self._described(batches, rows, self._room if buffer is None else buffer, edges[:-1], edges[1:], 0)
+        spans = np.stack((edges[:-1], edges[:-1], edges[1:]))
+        return self._described(batches, rows, self._room if buffer is None else buffer, spans)
 
-    def _described(
-        self, batches: "Ints", rows: "Ints", buffer: "Bytes", starts: "Ints", ends: "Ints", header: int
-    ) -> "tuple[Bytes, Ints, Ints]":
-        """Payloads that lie `header` bytes behind `starts`, and end at `ends`."""
+    def _described(self, batches: "Ints", rows: "Ints", buffer: "Bytes", spans: "Ints") -> "tuple[Bytes, Ints, Ints]":
+        """Payloads by where each is searched from, where its records start, and where they end."""
         if not self._is_tuned:
             self._is_tuned = True
-            look_for_rare_bytes(self._asked, buffer[int(starts[0]) : int(ends[0])])
+            look_for_rare_bytes(self._asked, buffer[int(spans[0, 0]) : int(spans[2, 0])])
         payloads = np.empty((PAYLOAD_ROWS, len(rows)), np.int64)
         by_broker = batches[BatchColumn.ATTRIBUTES, rows] & TIMESTAMP_TYPE_MASK != 0
-        payloads[PayloadRow.SEARCHED] = starts
-        payloads[PayloadRow.START] = starts + header
-        payloads[PayloadRow.END] = ends
+        payloads[[PayloadRow.SEARCHED, PayloadRow.START, PayloadRow.END]] = spans
         payloads[PayloadRow.RECORDS_COUNT] = batches[BatchColumn.RECORDS_COUNT, rows]
         payloads[PayloadRow.BASE_OFFSET] = batches[BatchColumn.BASE_OFFSET, rows]
         payloads[PayloadRow.BASE_TIMESTAMP] = np.where(

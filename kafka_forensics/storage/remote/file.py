@@ -6,7 +6,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import CancelledError, Executor, Future
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Protocol, Self
 
 from kafka_forensics.errors import SourceError
 from kafka_forensics.storage.remote.errors import Failure, RequestFailedError, attempt, once, source_error
@@ -27,27 +27,34 @@ STREAM_AFTER: Final = 2 << 20
 """Bytes read one behind the other after which the rest of the file is read in blocks."""
 
 Data = bytes | bytearray
-Fetch = Callable[[int, int], Data]
-"""`fetch(position, size)`: those bytes, or fewer if the object has no more. Raises RequestFailedError."""
+
+
+class Fetched(Protocol):
+    """An object that is read by ranges."""
+
+    size_in_bytes: int
+
+    def fetch(self, position: int, size: int, /) -> Data:
+        """Those bytes, or fewer if the object has no more. Raises RequestFailedError."""
+
+    def close(self) -> None:
+        """Nothing more is asked for."""
 
 
 class RemoteFile:
-    """Bytes `[0, size_in_bytes)` behind `fetch`; any number of threads may read it at once.
+    """A fetched object as a file; any number of threads may read it at once.
 
     Sequential reads, and those within a range announced by `will_read`, are made in blocks of `block_bytes`, two of which are
     fetched ahead on `pool`; other reads fetch what they ask for. An object that has fewer bytes than it had when it was opened is
     an error, never an end of file.
     """
 
-    def __init__(
-        self, path: str, size_in_bytes: int, fetch: Fetch, pool: Executor, block_bytes: int, on_close: Callable[[], None]
-    ) -> None:
-        self.size_in_bytes = size_in_bytes
+    def __init__(self, path: str, fetched: Fetched, pool: Executor, block_bytes: int) -> None:
+        self.size_in_bytes = fetched.size_in_bytes
         self._path = path
-        self._fetch = fetch
+        self._fetched = fetched
         self._pool = pool
         self._block_bytes = block_bytes
-        self._on_close = on_close
         self._lock = threading.RLock()
         self._blocks: dict[int, Future[Data]] = {}
         self._first, self._last = 0, 0
@@ -96,7 +103,7 @@ class RemoteFile:
             self._drop_blocks()
             self._held = b""
         if not closed:
-            self._on_close()
+            self._fetched.close()
 
     def __enter__(self) -> Self:
         return self
@@ -159,7 +166,7 @@ class RemoteFile:
         return memoryview(data)[position - start : position - start + size]
 
     def _whole(self, position: int, size: int) -> Data:
-        data = self._fetch(position, size)
+        data = self._fetched.fetch(position, size)
         if len(data) < size:
             there = position + len(data)
             raise SourceError(self._path, f"shorter than when it was listed: {there} of {self.size_in_bytes} bytes")

@@ -135,7 +135,7 @@ class RemoteSource:
             data = self._small.bytes_of(path, entry.size_in_bytes)
             return MemberFile(path, len(data), HeldBytes(data), 0)
         reader = self._reader(path, entry.size_in_bytes)
-        return RemoteFile(path, reader.size_in_bytes, reader.fetch, self._pool, self._options.block_mib << 20, reader.close)
+        return RemoteFile(path, reader, self._pool, self._options.block_mib << 20)
 
     def forget_listings(self) -> None:
         """Look at everything again from now on; what was listed before is listed anew on threads.

@@ -191,7 +191,7 @@ def matched(form: str, batches: list[bytes], asked: Sought, room: int) -> tuple[
     index = 0
     while index < len(batches):
         buffer = readable(data, compiled=form == "compiled")
-        stop, records, code = getattr(match_records, form)(buffer, payloads, index, *asked, out, batch_of)
+        stop, records, code = getattr(match_records, form)(buffer, payloads, index, asked, out, batch_of)
         assert (stop == len(batches)) == (code == OK)
         for record in range(records):
             columns = out[:, record].copy()
@@ -265,7 +265,7 @@ def test_numbers_too_large_to_be_added_are_left_to_another_way(form: str, row: P
     for number, code in ((FAR, OK), (-FAR, OK), (FAR + 1, UNSURE), (-FAR - 1, UNSURE)):
         payloads[row] = number
         buffer = readable(batch, compiled=form == "compiled")
-        assert getattr(match_records, form)(buffer, payloads, 0, *asked, out, batch_of)[2] == code
+        assert getattr(match_records, form)(buffer, payloads, 0, asked, out, batch_of)[2] == code
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -275,7 +275,7 @@ def test_no_room_is_told_and_nothing_of_that_batch_given(form: str) -> None:
     buffer = readable(b"".join(batches), compiled=form == "compiled")
     for room, answer in ((2, (0, 0, FULL)), (3, (1, 3, FULL)), (5, (1, 3, FULL)), (6, (2, 6, OK))):
         out, batch_of = np.empty((RECORD_COLUMNS, room), np.int64), np.empty(room, np.int64)
-        assert getattr(match_records, form)(buffer, payloads, 0, *asked, out, batch_of) == answer
+        assert getattr(match_records, form)(buffer, payloads, 0, asked, out, batch_of) == answer
 
 
 @given(st.lists(st.tuples(st.binary(min_size=1, max_size=9), st.integers(0, 3)), max_size=5), st.integers(0, 9))

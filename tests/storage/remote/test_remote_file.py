@@ -20,17 +20,21 @@ BLOCK = 512 << 10
 
 
 class Asked:
-    """What a file asks of its service: (position, size) of every request."""
+    """What a file asks of its service: (position, size) of every request; `more` bytes were there when it was opened."""
 
-    def __init__(self, content: bytes = CONTENT) -> None:
+    def __init__(self, content: bytes = CONTENT, more: int = 0) -> None:
         self.content = content
+        self.size_in_bytes = len(content) + more
         self.requests: list[tuple[int, int]] = []
         self.lock = threading.Lock()
 
-    def __call__(self, position: int, size: int) -> bytes:
+    def fetch(self, position: int, size: int) -> bytes:
         with self.lock:
             self.requests.append((position, size))
         return self.content[position : position + size]
+
+    def close(self) -> None:
+        pass
 
     @property
     def bytes(self) -> int:
@@ -46,8 +50,8 @@ def pool() -> Iterator[ThreadPoolExecutor]:
         yield threads
 
 
-def opened(asked: Asked, pool: ThreadPoolExecutor, size: int | None = None) -> RemoteFile:
-    return RemoteFile("d/a.log", len(asked.content) if size is None else size, asked, pool, BLOCK, lambda: None)
+def opened(asked: Asked, pool: ThreadPoolExecutor) -> RemoteFile:
+    return RemoteFile("d/a.log", asked, pool, BLOCK)
 
 
 def test_a_file_read_from_left_to_right_is_fetched_once_in_blocks(pool: ThreadPoolExecutor) -> None:
@@ -142,7 +146,7 @@ def test_threads_may_read_one_file_at_different_places(pool: ThreadPoolExecutor)
 
 @pytest.mark.parametrize("position", [0, 5 * MIB])
 def test_fewer_bytes_than_were_listed_are_an_error_and_no_end(pool: ThreadPoolExecutor, position: int) -> None:
-    with opened(Asked(), pool, len(CONTENT) + 5) as file:
+    with opened(Asked(more=5), pool) as file:
         file.will_read(position, file.size_in_bytes)
         short = f"d/a.log: shorter than when it was listed: {len(CONTENT)} of {len(CONTENT) + 5} bytes"
         with pytest.raises(SourceError, match=short):
@@ -152,15 +156,16 @@ def test_fewer_bytes_than_were_listed_are_an_error_and_no_end(pool: ThreadPoolEx
 
 
 def test_what_fails_ahead_is_told_when_it_is_reached(pool: ThreadPoolExecutor) -> None:
-    def fails(position: int, size: int) -> bytes:
-        if position >= BLOCK:
-            raise RequestFailedError(Failure("forbidden", "no"))
-        return CONTENT[position : position + size]
+    class Fails(Asked):
+        def fetch(self, position: int, size: int) -> bytes:
+            if position >= BLOCK:
+                raise RequestFailedError(Failure("forbidden", "no"))
+            return super().fetch(position, size)
 
-    with RemoteFile("a", len(CONTENT), fails, pool, BLOCK, lambda: None) as file:
+    with opened(Fails(), pool) as file:
         file.will_read(0, len(CONTENT))
         assert file.read_at(0, BLOCK) == CONTENT[:BLOCK]
-        with pytest.raises(SourceError, match="a: access denied: check credentials and rights"):
+        with pytest.raises(SourceError, match=r"d/a.log: access denied: check credentials and rights"):
             file.read_at(BLOCK, 1)
 
 
