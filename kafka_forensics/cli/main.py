@@ -34,7 +34,7 @@ from kafka_forensics.cli.commands.scan import scan
 from kafka_forensics.cli.commands.simulate import SUBCOMMANDS as SIMULATE
 from kafka_forensics.cli.commands.transactions import transactions
 from kafka_forensics.cli.options import choose
-from kafka_forensics.cli.streams import destination, logging_to, printable
+from kafka_forensics.cli.streams import destination, logging_to, printable, say
 from kafka_forensics.engine.garbage import OBJECTS_BETWEEN
 from kafka_forensics.errors import ForensicsError, UsageError, nearest
 from kafka_forensics.version import __version__
@@ -295,7 +295,6 @@ def _reader_is_gone() -> bool:
 
 def _tell(*lines: str) -> None:
     """Lines for stderr in the columns of a terminal; lost in silence if nobody can read them."""
-    from kafka_forensics.cli.streams import say
 
     with contextlib.suppress(OSError):
         say(destination(sys.stderr, no_color=True), lines)

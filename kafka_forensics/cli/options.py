@@ -277,6 +277,11 @@ class Printing:
     quiet: Quiet = False
     debug: Debug = False
 
+    @property
+    def says_all(self) -> bool:
+        """Whether every finding is shown, and what is being done."""
+        return False
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerbosePrinting(Printing):

@@ -22,7 +22,7 @@ from kafka_forensics.cli.options import Workplace
 from kafka_forensics.cli.progress import Progress
 from kafka_forensics.cli.streams import Destination
 from kafka_forensics.errors import ForensicsError
-from kafka_forensics.spark.sessions import JavaWords
+from kafka_forensics.spark.sessions import JavaWords, failures_told, shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,7 +40,6 @@ def stopping(screen: Destination, place: Workplace, jobs: int, *, quiet: bool) -
     Raises UsageError where it cannot be had.
     """
     from kafka_forensics.spark import default_builder, session
-    from kafka_forensics.spark.sessions import failures_told, shown
 
     remote = place.spark_remote
     where = remote or place.spark_master or f"local[{jobs},4]"
@@ -65,7 +64,6 @@ def stopping(screen: Destination, place: Workplace, jobs: int, *, quiet: bool) -
 @contextmanager
 def _used(spark: "Session", children: "Children") -> "Iterator[None]":
     """Stop a session at the end; one that is gone already cannot be stopped, and that was told."""
-    from kafka_forensics.spark.sessions import failures_told
 
     children.listen()  # Spark has its own way with interruptions, which traces of its talk with Java come of
     try:

@@ -11,7 +11,7 @@ from pathlib import Path
 from textwrap import wrap
 from typing import TYPE_CHECKING, Final, TextIO
 
-from kafka_forensics.cli.options import FORMATS, choose
+from kafka_forensics.cli.options import FORMATS, Printing, choose
 from kafka_forensics.errors import UsageError
 
 if TYPE_CHECKING:
@@ -103,6 +103,14 @@ def destination(stream: TextIO, *, no_color: bool) -> Destination:
     """`stream` as it is: a terminal's own width, else `COLUMNS` or 80; colours only on a terminal that shows them."""
     colour = stream.isatty() and not no_color and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
     return Destination(stream, max(40, shutil.get_terminal_size((PLAIN_WIDTH, 24)).columns), colour)
+
+
+def screen_of(printing: Printing) -> Destination:
+    """Standard error for a command, to which from now on the log of what is done goes where all is said."""
+    screen = destination(sys.stderr, no_color=printing.no_color)
+    if printing.says_all:
+        log_to(screen)
+    return screen
 
 
 @contextmanager

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
-from kafka_forensics.analysis.placement import PartitionKeys
+from kafka_forensics.analysis.placement import PartitionKeys, judge_topic, placement_finding
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.evidence.inputs import Inputs
 from kafka_forensics.model.findings import Finding
@@ -65,7 +65,6 @@ class TopicPlacements:
         self._topic, self._partitions = None, {}
         if topic is None or not partitions or not self._is_worth(topic):
             return
-        from kafka_forensics.analysis.placement import judge_topic, placement_finding  # only deep scans come here
 
         exact = topic in self._exact
         placement = judge_topic(topic, partitions, self._count(topic), exact_count=exact)

@@ -1,6 +1,5 @@
 """`changes`: what became of each replica from one snapshot of the brokers to the next."""
 
-import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -8,7 +7,7 @@ import typer
 from kafka_forensics.cli import options
 from kafka_forensics.cli.commands.scan import say_left_out, status_of
 from kafka_forensics.cli.options import choose
-from kafka_forensics.cli.streams import Destination, check_output, chosen_format, destination, log_to, open_output
+from kafka_forensics.cli.streams import Destination, check_output, chosen_format, open_output, printable, say, screen_of
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.findings import without_payloads
 
@@ -58,9 +57,7 @@ def changes(
     choose("severity", fail_on, options.FAIL_ON)
     check_output(form.output, [*snapshots, *(given.partition("=")[2] for given in snapshots)])  # NAME=BROKER=PATH
     scan_options = reading.scan_options(selection, deep=deep, as_of=as_of)
-    screen = destination(sys.stderr, no_color=printing.no_color)
-    if printing.says_all:
-        log_to(screen)
+    screen = screen_of(printing)
     if spark:
         result = _run_on_spark(snapshots, scan_options, screen, snapshot or [], where, quiet=printing.quiet)
     else:
@@ -109,7 +106,6 @@ def _run_on_spark(
 def _say_summary(result: "SnapshotsResult", screen: Destination, *, quiet: bool) -> None:
     from kafka_forensics.cli.outputs.changes import summary_lines
     from kafka_forensics.cli.outputs.words import gap_hints
-    from kafka_forensics.cli.streams import printable, say
     from kafka_forensics.export.changes_document import incomplete_rows
 
     lines = [] if quiet else summary_lines(result)

@@ -1,6 +1,5 @@
 """`compare`: replicas of one partition side by side around their first difference, record by record."""
 
-import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,7 +8,7 @@ import typer
 from kafka_forensics.cli import options
 from kafka_forensics.cli.commands.scan import exit_status, say_left_out
 from kafka_forensics.cli.options import choose
-from kafka_forensics.cli.streams import Destination, check_output, chosen_format, destination, log_to, open_output
+from kafka_forensics.cli.streams import Destination, check_output, chosen_format, open_output, say, screen_of
 from kafka_forensics.errors import UsageError
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.findings import without_payloads
@@ -63,9 +62,7 @@ def compare(
     choose("severity", fail_on, options.FAIL_ON)
     check_output(form.output, paths)
     scan_options = reading.scan_options(selection, as_of=as_of)
-    screen = destination(sys.stderr, no_color=printing.no_color)
-    if printing.says_all:
-        log_to(screen)
+    screen = screen_of(printing)
     compared = _run(paths, scan_options, screen, context=context, payloads=show_payloads, quiet=printing.quiet)
     if not show_payloads:
         compared.result.findings = [without_payloads(finding) for finding in compared.result.findings]
@@ -91,7 +88,6 @@ def _run(
 def _say_summary(compared: "SideBySide", screen: Destination, *, quiet: bool, live: bool) -> None:
     from kafka_forensics.cli.outputs.compare import summary_line
     from kafka_forensics.cli.outputs.words import incomplete_lines, live_lines
-    from kafka_forensics.cli.streams import say
 
     lines = incomplete_lines(compared.result)
     hint = [] if live else live_lines(compared.result)

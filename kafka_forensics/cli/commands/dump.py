@@ -8,14 +8,22 @@ import typer
 
 from kafka_forensics.cli import options
 from kafka_forensics.cli.options import choose
-from kafka_forensics.cli.streams import check_output, chosen_format, destination, open_output, write_pieces
+from kafka_forensics.cli.streams import (
+    Destination,
+    check_output,
+    chosen_format,
+    destination,
+    open_output,
+    printable,
+    say,
+    write_pieces,
+)
 from kafka_forensics.errors import SourceError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from kafka_forensics.cli.outputs.dump import Section
-    from kafka_forensics.cli.streams import Destination
     from kafka_forensics.questions.dump import DumpFile, DumpInputs, DumpOptions
 
 
@@ -110,7 +118,7 @@ def offsets(text: str | None) -> tuple[int | None, int | None]:
     return first, last
 
 
-def _write(inputs: "DumpInputs", dump_options: "DumpOptions", wanted: str, to: "Destination", *, explain: bool) -> None:
+def _write(inputs: "DumpInputs", dump_options: "DumpOptions", wanted: str, to: Destination, *, explain: bool) -> None:
     from kafka_forensics.cli.outputs.dump import Section, write_sections
     from kafka_forensics.questions.dump import LOG_KINDS, log_columns, log_rows, log_runs, small_columns, small_rows
 
@@ -139,10 +147,9 @@ def _readable(inputs: "DumpInputs", file: "DumpFile", rows: "Iterator[object]") 
         inputs.incomplete.append(Incomplete(file.shown, error.reason))
 
 
-def _write_peer(inputs: "DumpInputs", peer: options.PeerOptions, to: "Destination", *, quiet: bool) -> None:
+def _write_peer(inputs: "DumpInputs", peer: options.PeerOptions, to: Destination, *, quiet: bool) -> None:
     """The lines of Kafka's tool for each file it knows, its complaints on stderr."""
     from kafka_forensics.cli.outputs.kafka_dump_log import Complaints, peer_lines
-    from kafka_forensics.cli.streams import printable
     from kafka_forensics.model.results import Incomplete
     from kafka_forensics.questions.kafka_dump_log import PeerGivesUpError, PeerLimitError
 
@@ -162,10 +169,9 @@ def _write_peer(inputs: "DumpInputs", peer: options.PeerOptions, to: "Destinatio
             sys.stderr.writelines(printable(line) + "\n" for line in (heading, *filter(None, lines)))
 
 
-def _say_rest(inputs: "DumpInputs", screen: "Destination", *, quiet: bool) -> None:
+def _say_rest(inputs: "DumpInputs", screen: Destination, *, quiet: bool) -> None:
     """What could not be read, and what is none of Kafka's files, on stderr."""
     from kafka_forensics.cli.outputs.words import gap_lines
-    from kafka_forensics.cli.streams import say
 
     lines = gap_lines(inputs.incomplete)
     if not quiet:

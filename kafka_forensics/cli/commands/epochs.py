@@ -1,17 +1,15 @@
 """`epochs`: leader epochs of every replica, as its checkpoint, its batches and the controller's log tell them."""
 
-import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from kafka_forensics.cli import options
 from kafka_forensics.cli.outputs.rows import Listing, cell
-from kafka_forensics.cli.streams import check_output, chosen_format, destination, open_output
+from kafka_forensics.cli.streams import Destination, check_output, chosen_format, open_output, printable, say, screen_of
 from kafka_forensics.model.json_objects import Columns, attributes, rfc3339, times
 
 if TYPE_CHECKING:
     from kafka_forensics.analysis.transactions_across import DamagedLog
-    from kafka_forensics.cli.streams import Destination
     from kafka_forensics.questions.epochs import EpochRow, Lineages
 
 
@@ -62,7 +60,7 @@ def epochs(
     wanted = chosen_format(form.format_name, form.output)
     check_output(form.output, paths)
     scan_options = reading.scan_options(selection, deep=False)
-    screen = destination(sys.stderr, no_color=printing.no_color)
+    screen = screen_of(printing)
 
     from kafka_forensics.cli.progress import Progress
     from kafka_forensics.questions.epochs import lineages
@@ -103,10 +101,9 @@ def _notes(row: "EpochRow") -> Iterator[str]:
         yield "UNKNOWN to the controller"
 
 
-def _say_rest(lineages: "Lineages", screen: "Destination", *, quiet: bool) -> None:
+def _say_rest(lineages: "Lineages", screen: Destination, *, quiet: bool) -> None:
     """What disagrees, in the words of a scan, and what could not be read, on stderr."""
     from kafka_forensics.cli.outputs.words import finding_lines, incomplete_lines, plural
-    from kafka_forensics.cli.streams import printable, say
 
     lines = [] if quiet else [*finding_lines(lineages.findings)]
     if not lineages.rows or not (quiet or lineages.findings):

@@ -9,7 +9,7 @@ import typer
 
 from kafka_forensics.cli import options
 from kafka_forensics.cli.options import choose
-from kafka_forensics.cli.streams import Destination, destination
+from kafka_forensics.cli.streams import Destination, destination, printable
 
 if TYPE_CHECKING:
     from kafka_forensics.analysis.incidents import Signature
@@ -77,8 +77,6 @@ def write_page(page: str, to: Destination) -> None:
     """Write a page of Markdown as a terminal shows it: headings, paragraphs and commands, without the marks around them."""
     from rich.markdown import Markdown
     from rich.theme import Theme
-
-    from kafka_forensics.cli.streams import printable
 
     safe = "\n".join(map(printable, page.split("\n")))
     if not to.colour:  # nothing else would tell names and commands from words

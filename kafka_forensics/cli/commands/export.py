@@ -1,6 +1,5 @@
 """`export`: every fact and finding as Parquet datasets."""
 
-import sys
 from threading import Lock
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -10,8 +9,8 @@ from kafka_forensics.cli import options
 from kafka_forensics.cli.commands.scan import exit_status
 from kafka_forensics.cli.options import choose
 from kafka_forensics.cli.outputs.rows import Listing
-from kafka_forensics.cli.streams import Destination, chosen_format, destination, log_to, open_output
-from kafka_forensics.evidence.options import ScanOptions
+from kafka_forensics.cli.streams import Destination, chosen_format, open_output, say, screen_of
+from kafka_forensics.evidence.options import ScanOptions, without_secrets
 from kafka_forensics.model.findings import without_payloads
 from kafka_forensics.model.json_objects import attributes
 
@@ -104,9 +103,7 @@ def export(
     if deep is None and fail_on == "none" and OF_RECORDS.isdisjoint(names):
         deep = False  # nobody would see what was decoded for
     scan_options = reading.scan_options(selection, deep=deep, as_of=as_of)
-    screen = destination(sys.stderr, no_color=printing.no_color)
-    if printing.says_all:
-        log_to(screen)
+    screen = screen_of(printing)
 
     from kafka_forensics.export.datasets import ExportOrder
     from kafka_forensics.export.places import inputs_named, opened_place
@@ -157,7 +154,6 @@ def _run_on_spark(
 ) -> "tuple[FactReader, list[Dataset]]":
     from kafka_forensics.cli.spark_session import stopping
     from kafka_forensics.evidence.inputs import gather
-    from kafka_forensics.evidence.options import without_secrets
     from kafka_forensics.spark.export_job import exported
     from kafka_forensics.spark.sessions import require_pyspark
 
@@ -174,7 +170,6 @@ def _cells(dataset: "Dataset") -> list[str]:
 
 def _say_rest(reader: "FactReader", names: list[str], screen: Destination, *, quiet: bool) -> None:
     from kafka_forensics.cli.outputs.words import incomplete_lines
-    from kafka_forensics.cli.streams import say
 
     lines = incomplete_lines(reader.result)
     if not quiet and not reader.payloads and {"records", "group_offsets"} & set(names):

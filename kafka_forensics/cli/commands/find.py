@@ -1,7 +1,6 @@
 """`find`: which replicas hold these records, by key, offset, time, producer, header or a part of the value."""
 
 import os
-import sys
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
@@ -9,11 +8,10 @@ import typer
 from kafka_forensics.cli import options
 from kafka_forensics.cli.commands.dump import offsets
 from kafka_forensics.cli.options import time_ms
-from kafka_forensics.cli.streams import check_output, chosen_format, destination, open_output
+from kafka_forensics.cli.streams import Destination, check_output, chosen_format, open_output, printable, say, screen_of
 from kafka_forensics.errors import UsageError
 
 if TYPE_CHECKING:
-    from kafka_forensics.cli.streams import Destination
     from kafka_forensics.questions.search import Conditions, Search
 
 
@@ -89,7 +87,7 @@ def find(
     from kafka_forensics.questions.search import found_columns, search
 
     answer = search(paths, access.scope(selection), conditions, payloads=show_payloads, limit=limit)
-    screen = destination(sys.stderr, no_color=printing.no_color)
+    screen = screen_of(printing)
     with (
         open_output(form.output, no_color=printing.no_color) as to,
         Progress(screen, quiet=printing.quiet or _shares_screen(to)) as progress,
@@ -100,7 +98,7 @@ def find(
     return 3 if answer.incomplete else 0
 
 
-def _shares_screen(to: "Destination") -> bool:
+def _shares_screen(to: Destination) -> bool:
     """Whether rows come on the terminal on which a bar would be drawn over them."""
     return to.stream.isatty() and os.isatty(2)
 
@@ -149,11 +147,10 @@ def times(text: str | None) -> tuple[int | None, int | None]:
     return first, last
 
 
-def _say_rest(answer: "Search", screen: "Destination", *, quiet: bool) -> None:
+def _say_rest(answer: "Search", screen: Destination, *, quiet: bool) -> None:
     """How many were found or that none was, and what could not be searched, on stderr."""
     from kafka_forensics.cli.outputs.words import gap_lines, plural
     from kafka_forensics.cli.progress import size
-    from kafka_forensics.cli.streams import say
 
     lines = []
     searched = f"{plural(len(answer.pieces), 'segment')}, {size(answer.bytes_total)}"
@@ -176,7 +173,6 @@ def _say_rest(answer: "Search", screen: "Destination", *, quiet: bool) -> None:
 def _not_reached(answer: "Search") -> list[str]:
     """Which replicas the limit kept from being looked at: what was shown says nothing of them."""
     from kafka_forensics.cli.outputs.words import plural
-    from kafka_forensics.cli.streams import printable
 
     names = answer.not_reached
     if not names:

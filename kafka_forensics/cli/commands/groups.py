@@ -1,6 +1,5 @@
 """`groups`: what groups committed, against the logs; and why the newest records of a partition cannot be read."""
 
-import sys
 from collections.abc import Callable, Iterator
 from fnmatch import fnmatchcase
 from functools import partial
@@ -12,7 +11,7 @@ from kafka_forensics.cli import options
 from kafka_forensics.cli.commands.scan import exit_status
 from kafka_forensics.cli.options import choose
 from kafka_forensics.cli.outputs.rows import Listing, cell
-from kafka_forensics.cli.streams import check_output, chosen_format, destination, log_to, open_output
+from kafka_forensics.cli.streams import Destination, absent, check_output, chosen_format, open_output, printable, say, screen_of
 from kafka_forensics.model.constants import (
     CONSUMER_OFFSETS_TOPIC,
     DELIVERY_STATES,
@@ -24,7 +23,6 @@ from kafka_forensics.model.json_objects import Columns, Json, attribute, attribu
 
 if TYPE_CHECKING:
     from kafka_forensics.analysis.replicas import Readable
-    from kafka_forensics.cli.streams import Destination
     from kafka_forensics.model.coordinators import ShareState, StateBatch
     from kafka_forensics.questions.groups import GroupRow, GroupsAnswer
 
@@ -112,9 +110,7 @@ def groups(
     choose("severity", fail_on, options.FAIL_ON)
     check_output(form.output, paths)
     scan_options = reading.scan_options(selection, deep=False)
-    screen = destination(sys.stderr, no_color=printing.no_color)
-    if printing.says_all:
-        log_to(screen)
+    screen = screen_of(printing)
 
     from kafka_forensics.cli.progress import Progress
     from kafka_forensics.questions.groups import groups as all_groups
@@ -219,10 +215,9 @@ def _nobody(answer: "GroupsAnswer", group: str | None) -> str:
     return "no group that is asked for committed anything on the partitions asked for"
 
 
-def _say_rest(answer: "GroupsAnswer", screen: "Destination", group: str | None, *, every_partition: bool, quiet: bool) -> None:
+def _say_rest(answer: "GroupsAnswer", screen: Destination, group: str | None, *, every_partition: bool, quiet: bool) -> None:
     """What was found, in the words of a scan, a summary, and what could not be read, on stderr."""
     from kafka_forensics.cli.outputs.words import finding_lines, incomplete_lines
-    from kafka_forensics.cli.streams import absent, say
 
     lines = [] if quiet else [*finding_lines(answer.result.findings)]
     if not answer.has_log:
@@ -251,7 +246,6 @@ def _summary(rows: "list[GroupRow]") -> str:
 
 def _not_whole(answer: "GroupsAnswer") -> Iterator[str]:
     """The logs of groups of which not all could be read."""
-    from kafka_forensics.cli.streams import printable
 
     for log in answer.logs:
         if not log.complete or log.limited:

@@ -1,16 +1,14 @@
 """`metadata`: leader, ISR, ELR and leader epoch of every partition over time, from the controller's log."""
 
-import sys
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from kafka_forensics.cli import options
 from kafka_forensics.cli.outputs.rows import Listing, cell
-from kafka_forensics.cli.streams import check_output, chosen_format, destination, open_output
+from kafka_forensics.cli.streams import Destination, absent, check_output, chosen_format, open_output, say, screen_of
 from kafka_forensics.model.json_objects import Columns, attributes, rfc3339, times
 
 if TYPE_CHECKING:
-    from kafka_forensics.cli.streams import Destination
     from kafka_forensics.model.controller import PartitionState
     from kafka_forensics.questions.metadata import ControllerEvents, EventRow
 
@@ -56,7 +54,7 @@ def metadata(
     wanted = chosen_format(form.format_name, form.output)
     check_output(form.output, paths)
     scan_options = reading.scan_options(selection)
-    screen = destination(sys.stderr, no_color=printing.no_color)
+    screen = screen_of(printing)
 
     from kafka_forensics.cli.progress import Progress
     from kafka_forensics.questions.metadata import controller_events
@@ -150,10 +148,9 @@ def _difference(now: tuple[int, ...], then: tuple[int, ...]) -> Iterator[tuple[s
         yield "+", come
 
 
-def _say_rest(events: "ControllerEvents", screen: "Destination", *, quiet: bool) -> None:
+def _say_rest(events: "ControllerEvents", screen: Destination, *, quiet: bool) -> None:
     """How far the log reaches, what is wrong in it, and what could not be read, on stderr."""
     from kafka_forensics.cli.outputs.words import gap_lines, plural
-    from kafka_forensics.cli.streams import absent, say
     from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
     from kafka_forensics.wording import message, offset_range
 

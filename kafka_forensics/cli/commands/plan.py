@@ -1,6 +1,5 @@
 """`plan`: what each possible election would cut and lose, whom to elect, and how."""
 
-import sys
 from typing import TYPE_CHECKING, Annotated, Final, Literal, cast
 
 import typer
@@ -8,11 +7,10 @@ import typer
 from kafka_forensics.cli import options
 from kafka_forensics.cli.commands.scan import say_left_out
 from kafka_forensics.cli.options import choose
-from kafka_forensics.cli.streams import check_output, chosen_format, destination, open_output
+from kafka_forensics.cli.streams import Destination, check_output, chosen_format, open_output, say, screen_of
 from kafka_forensics.errors import UsageError
 
 if TYPE_CHECKING:
-    from kafka_forensics.cli.streams import Destination
     from kafka_forensics.questions.plan import Plans
 
 
@@ -57,7 +55,7 @@ def plan(
     rule = None if truncate_by is None else cast('Literal["epochs", "high-watermark"]', choose("rule", truncate_by, TRUNCATE_BY))
     check_output(form.output, paths)
     scan_options = reading.scan_options(selection, deep=False, as_of=as_of)
-    screen = destination(sys.stderr, no_color=printing.no_color)
+    screen = screen_of(printing)
 
     from kafka_forensics.cli.progress import Progress
     from kafka_forensics.questions.plan import PlanOptions, make_plans
@@ -86,11 +84,10 @@ def _check_elect(plans: "Plans", elect: str | None) -> None:
         raise UsageError(f"broker {elect} cannot lead on these copies", hint=can)
 
 
-def _say_rest(plans: "Plans", screen: "Destination", *, quiet: bool, absent: bool) -> None:
+def _say_rest(plans: "Plans", screen: Destination, *, quiet: bool, absent: bool) -> None:
     """What stdout does not say; `absent`: whose copies are not here among it."""
     from kafka_forensics.cli.outputs.plan import summary_line, unseen_lines
     from kafka_forensics.cli.outputs.words import incomplete_lines
-    from kafka_forensics.cli.streams import say
 
     lines = [] if quiet else [summary_line(plans)]
     if absent and not quiet and plans.partitions != 1:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from kafka_forensics.cli import options
 from kafka_forensics.cli.options import choose
-from kafka_forensics.cli.streams import Destination, check_output, chosen_format, destination, log_to, open_output
+from kafka_forensics.cli.streams import Destination, check_output, chosen_format, open_output, say, screen_of
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.findings import Finding, Severity, without_payloads
 from kafka_forensics.model.results import ScanResult
@@ -40,9 +40,7 @@ def scan(
     choose("severity", fail_on, options.FAIL_ON)
     check_output(form.output, paths)
     scan_options = reading.scan_options(selection, deep=deep, as_of=as_of)
-    screen = destination(sys.stderr, no_color=printing.no_color)
-    if printing.says_all:
-        log_to(screen)
+    screen = screen_of(printing)
     if spark:
         result = _run_on_spark(paths, scan_options, screen, where, quiet=printing.quiet)
     else:
@@ -83,8 +81,6 @@ def _run_on_spark(
 def say_left_out(shape: "Shape", screen: Destination) -> None:
     """Say what an earlier schema could not say."""
     if shape.left_out:
-        from kafka_forensics.cli.streams import say
-
         say(screen, [f"incomplete: schema {shape.version} has no words for this, which is left out: {'; '.join(shape.left_out)}"])
 
 
@@ -104,7 +100,6 @@ def status_of(findings: list[Finding], fail_on: str, *, incomplete: bool) -> int
 
 def _say_summary(result: ScanResult, screen: Destination, *, quiet: bool, live: bool) -> None:
     from kafka_forensics.cli.outputs.words import incomplete_lines, live_lines, summary_lines
-    from kafka_forensics.cli.streams import say
 
     lines = incomplete_lines(result)
     if not quiet or not result.totals.partitions:  # that nothing was judged must not look like an answer

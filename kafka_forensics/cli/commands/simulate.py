@@ -15,13 +15,12 @@ import typer
 from kafka_forensics.cli import options
 from kafka_forensics.cli.options import choose
 from kafka_forensics.cli.outputs.rows import write_items, write_rows
-from kafka_forensics.cli.streams import check_output, chosen_format, destination, open_output
+from kafka_forensics.cli.streams import Destination, check_output, chosen_format, destination, open_output, say
 from kafka_forensics.errors import UsageError
 from kafka_forensics.model.json_objects import Json, attributes, object_of
 from kafka_forensics.storage.disks import why
 
 if TYPE_CHECKING:
-    from kafka_forensics.cli.streams import Destination
     from kafka_forensics.simulation.checker import Checked, Verdict
     from kafka_forensics.simulation.history import History
 
@@ -78,7 +77,6 @@ def run(
     wanted = chosen_format(format_name, None)
     choose("scenario", scenario, scenario_names())
 
-    from kafka_forensics.cli.streams import say
     from kafka_forensics.simulation.cluster import PROTOCOLS
     from kafka_forensics.simulation.scenarios import play
 
@@ -129,7 +127,7 @@ def scenario_names() -> list[str]:
     return list(SCENARIOS)
 
 
-def _write_history(history: "History", name: str, wanted: str, to: "Destination") -> None:
+def _write_history(history: "History", name: str, wanted: str, to: Destination) -> None:
     from kafka_forensics.cli.outputs import simulate
 
     if wanted == "table":
@@ -224,7 +222,6 @@ def check(
     check_output(output, [])
     choose("protocol", protocol, protocol_names())
 
-    from kafka_forensics.cli.streams import say
     from kafka_forensics.evidence.options import keep_code_below
     from kafka_forensics.simulation import checker
     from kafka_forensics.simulation.model import PROTOCOLS, Sizes
@@ -249,7 +246,7 @@ def protocol_names() -> list[str]:
     return list(PROTOCOLS)
 
 
-def _reporter(screen: "Destination", clock: Callable[[], float] = time.monotonic) -> Callable[[int, int, int], None]:
+def _reporter(screen: Destination, clock: Callable[[], float] = time.monotonic) -> Callable[[int, int, int], None]:
     """Says every few seconds how far the search has come; there is no telling how much is left."""
     shown = [clock()]
 
@@ -262,7 +259,7 @@ def _reporter(screen: "Destination", clock: Callable[[], float] = time.monotonic
     return report
 
 
-def _write(checked: "Checked", wanted: str, to: "Destination") -> None:
+def _write(checked: "Checked", wanted: str, to: Destination) -> None:
     if wanted == "table":
         to.stream.writelines(line + "\n" for line in _page(checked))
     else:

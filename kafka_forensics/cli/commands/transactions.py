@@ -1,6 +1,5 @@
 """`transactions`: every transaction of the copies, what holds the last stable offset, and whether it is safe to end it."""
 
-import sys
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -10,12 +9,11 @@ from kafka_forensics.cli import options
 from kafka_forensics.cli.commands.scan import exit_status
 from kafka_forensics.cli.options import choose
 from kafka_forensics.cli.outputs.rows import Listing, cell
-from kafka_forensics.cli.streams import check_output, chosen_format, destination, log_to, open_output
+from kafka_forensics.cli.streams import Destination, absent, check_output, chosen_format, open_output, printable, say, screen_of
 from kafka_forensics.model.json_objects import Columns, attributes, rfc3339, times
 
 if TYPE_CHECKING:
     from kafka_forensics.analysis.transactions_across import DamagedLog
-    from kafka_forensics.cli.streams import Destination
     from kafka_forensics.questions.transactions import PartitionTransactions, TransactionRow, TransactionsAnswer
 
 
@@ -86,9 +84,7 @@ def transactions(
         choose("state", state, STATES)
     check_output(form.output, paths)
     scan_options = reading.scan_options(selection, deep=False, as_of=as_of)
-    screen = destination(sys.stderr, no_color=printing.no_color)
-    if printing.says_all:
-        log_to(screen)
+    screen = screen_of(printing)
 
     from kafka_forensics.cli.progress import Progress
     from kafka_forensics.questions.transactions import transactions as list_transactions
@@ -177,13 +173,12 @@ def _whether_to_abort(row: "TransactionRow") -> str:
     return "cannot tell whether it is safe to abort: add __transaction_state of every broker to the copies"
 
 
-def _say_rest(answer: "TransactionsAnswer", screen: "Destination", nothing: str | None, *, quiet: bool) -> None:
+def _say_rest(answer: "TransactionsAnswer", screen: Destination, nothing: str | None, *, quiet: bool) -> None:
     """What was found about transactions in the words of a scan, a line a partition, and what could not be read, on stderr.
 
     `nothing`: no row was shown of what was asked for in these words.
     """
     from kafka_forensics.cli.outputs.words import finding_lines, incomplete_lines
-    from kafka_forensics.cli.streams import absent, printable, say
     from kafka_forensics.model.constants import TRANSACTION_STATE_TOPIC
 
     findings = [finding for finding in answer.result.findings if finding.kind.startswith("TXN") and finding.severity.rank > 0]
