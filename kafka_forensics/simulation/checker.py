@@ -153,7 +153,8 @@ class _Search:
         while first < last:
             known = self.keys, self.parents, self.table, self.found
             room = self.row, self.out, self.trial, self.key
-            first, self.count = search.explore(first, last, self.count, known, (layout.shape, self.rules), layout.packing, room)
+            model = layout.shape, self.rules, layout.packing
+            first, self.count = search.explore(first, last, self.count, known, model, room)
             if first < last and not self._grow():
                 self.complete = False
                 break

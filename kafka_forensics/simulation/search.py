@@ -101,16 +101,16 @@ def fill(keys: "Rows", count: int, table: "Row") -> None:
 
 @kernel
 def explore(
-    first: int, last: int, count: int, known: "Arrays", model: "Arrays", packing: "Arrays", room: "Arrays"
+    first: int, last: int, count: int, known: "Arrays", model: "tuple[Row, Row, Arrays]", room: "Arrays"
 ) -> tuple[int, int]:
     """Visit the states from `first` up to `last`: put every new next state behind the `count` that are known.
 
     Returns (next to visit, known states), early where the keys or half of the table is full. `known` is (keys, parents, table,
-    for each invariant the first state that breaks it, -1: none yet), `model` (shape, rules), `room` (a row, rows of successors, two
-    keys).
+    for each invariant the first state that breaks it, -1: none yet), `model` (shape, rules, packing), `room` (a row, rows of
+    successors, two keys).
     """
     keys, parents, table, breakers = known
-    shape, rules = model
+    shape, rules, packing = model
     row, out, trial, key = room
     while first < last and count + out.shape[0] < keys.shape[0] and 2 * count < table.shape[0]:
         unpack(keys, first, packing, row)

@@ -175,9 +175,9 @@ def small_or_varlong(buffer: "Buffer", position: int, end: int) -> tuple[int, in
 
 
 @kernel
-def has_headers(buffer: "Buffer", position: int, end: int, count: int, asked: "Sought") -> bool:
+def has_headers(buffer: "Buffer", position: int, end: int, count: int, sought: "Sought") -> bool:
     """Whether among the `count` headers at `position`, which a walk has proved to be there, each that is asked for is found."""
-    _, headers, text, spans = asked
+    _, headers, text, spans = sought
     for wanted in range(headers.shape[1]):
         name, value = int(headers[0, wanted]), int(headers[1, wanted])
         is_there = False
@@ -202,18 +202,18 @@ def match_records(  # noqa: C901 - one walk; a call for each step of it would co
     buffer: "Buffer",
     payloads: "Columns",
     first: int,
-    asked: "Sought",
+    sought: "Sought",
     out: "Columns",
     batch_of: "Columns",
 ) -> tuple[int, int, int]:
-    """Write the records of payloads `first` and following that are `asked` for to the columns of `out`: as `gather_records` does.
+    """Write the records of payloads `first` and following that are `sought` to the columns of `out`: as `gather_records` does.
 
     (payload it stopped at, records, code). `payloads` is (PAYLOAD_ROWS, n);
     of a payload in which one of the pieces, all of which a record needs, stands nowhere nothing is looked at. It stops at a payload
     that is not right, with an error code, at one for which there is no room, with FULL, and with UNSURE at one about which it
     cannot tell; of these nothing is given.
     """
-    wanted, headers, text, spans = asked
+    wanted, headers, text, spans = sought
     offset_start, offset_end = int(wanted[_OFFSET_START]), int(wanted[_OFFSET_END])
     asks_time, time_start, time_end = int(wanted[_ASKS_TIME]), int(wanted[_TIME_START]), int(wanted[_TIME_END])
     key, part = int(wanted[_KEY]), int(wanted[_VALUE_PART])
@@ -281,7 +281,7 @@ def match_records(  # noqa: C901 - one walk; a call for each step of it would co
                     return payload, given, UNSURE
                 fits = value_length >= 0 and at >= 0
             if fits and headers.shape[1] > 0:
-                fits = has_headers(buffer, headers_at, behind, count, asked)
+                fits = has_headers(buffer, headers_at, behind, count, sought)
             if fits:
                 if listed >= room:
                     return payload, given, FULL

@@ -29,7 +29,7 @@ STREAM_AFTER: Final = 2 << 20
 Data = bytes | bytearray
 
 
-class Fetched(Protocol):
+class RangedObject(Protocol):
     """An object that is read by ranges."""
 
     size_in_bytes: int
@@ -42,17 +42,17 @@ class Fetched(Protocol):
 
 
 class RemoteFile:
-    """A fetched object as a file; any number of threads may read it at once.
+    """An object as a file; any number of threads may read it at once.
 
     Sequential reads, and those within a range announced by `will_read`, are made in blocks of `block_bytes`, two of which are
     fetched ahead on `pool`; other reads fetch what they ask for. An object that has fewer bytes than it had when it was opened is
     an error, never an end of file.
     """
 
-    def __init__(self, path: str, fetched: Fetched, pool: Executor, block_bytes: int) -> None:
-        self.size_in_bytes = fetched.size_in_bytes
+    def __init__(self, path: str, ranged: RangedObject, pool: Executor, block_bytes: int) -> None:
+        self.size_in_bytes = ranged.size_in_bytes
         self._path = path
-        self._fetched = fetched
+        self._object = ranged
         self._pool = pool
         self._block_bytes = block_bytes
         self._lock = threading.RLock()
@@ -103,7 +103,7 @@ class RemoteFile:
             self._drop_blocks()
             self._held = b""
         if not closed:
-            self._fetched.close()
+            self._object.close()
 
     def __enter__(self) -> Self:
         return self
@@ -166,7 +166,7 @@ class RemoteFile:
         return memoryview(data)[position - start : position - start + size]
 
     def _whole(self, position: int, size: int) -> Data:
-        data = self._fetched.fetch(position, size)
+        data = self._object.fetch(position, size)
         if len(data) < size:
             there = position + len(data)
             raise SourceError(self._path, f"shorter than when it was listed: {there} of {self.size_in_bytes} bytes")
