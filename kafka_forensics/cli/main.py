@@ -40,7 +40,7 @@ from kafka_forensics.errors import ForensicsError, UsageError, nearest
 from kafka_forensics.version import __version__
 
 if TYPE_CHECKING:
-    from typer._click.core import Command as AnyCommand
+    from typer._click.core import Command as AnyCommand  # its parser, whose place is another in other versions
     from typer._click.core import Context, Parameter
 
 PROGRAM: Final = "kafka-forensics"
