@@ -49,7 +49,8 @@ _SIZE: Final = struct.Struct("<q")
 _MOST_BYTES: Final = 1 << 31
 _LEAST, _MOST = -(2**63), 2**63 - 1
 _ARRAY_KINDS: Final = "biuf"
-_PLAIN: Final = frozenset({type(None), bool, int, float, str, bytes})
+_AS_THEY_ARE: Final = frozenset({type(None), bool, int, float, bytes})
+_PLAIN: Final = _AS_THEY_ARE | {str}
 _NO_VALUE: Final = (IndexError, KeyError, ValueError, TypeError, AttributeError, OSError, RecursionError, MemoryError)
 """What bytes that no value became lead to."""
 
@@ -168,7 +169,7 @@ class _Packer:
         if of in _PLAIN:
             return self._checked(value) if self._careful else value
         if of in (list, tuple):
-            return [_KINDS[of], *self._all(value)]
+            return [_KINDS[of], *self._all(value)] if value else [_KINDS[of]]
         if of in (set, frozenset):
             return [_KINDS[of], *self._all(sorted(value) if _sortable(value) else value)]
         if of in _KINDS:
@@ -182,7 +183,10 @@ class _Packer:
         return self._classed(value, of)
 
     def _all(self, values: Collection[object]) -> Iterable[object]:
-        return list(values) if not self._careful and _PLAIN.issuperset(map(type, values)) else list(map(self.plain, values))
+        plain = self.plain
+        if self._careful:
+            return [plain(value) for value in values]
+        return [value if type(value) in _PLAIN else plain(value) for value in values]
 
     def _checked(self, value: object) -> object:
         if isinstance(value, int) and not _LEAST <= value <= _MOST:
@@ -251,7 +255,8 @@ class _Unpacker:
         return self._rare(kind, plain)
 
     def _all(self, plain: list[object]) -> list[object]:
-        return [self.value(item) for item in plain]
+        value = self.value
+        return [value(item) if type(item) not in _AS_THEY_ARE else item for item in plain]
 
     def _rare(self, kind: int, plain: list[Any]) -> object:
         if kind == _Kind.KNOWN_OBJECT:

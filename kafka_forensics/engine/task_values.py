@@ -14,7 +14,7 @@ from kafka_forensics.model.findings import Finding
 from kafka_forensics.model.results import Incomplete
 from kafka_forensics.parsers.log_dir import LogDirectory, PartitionDirectory, SegmentFiles
 from kafka_forensics.storage.local import LocalSource
-from kafka_forensics.storage.source import ByteSource, Entry, EntryKind, place_of
+from kafka_forensics.storage.source import ByteSource, Entry, place_of
 from kafka_forensics.witnesses.witnesses import Witnesses
 
 if TYPE_CHECKING:
@@ -120,11 +120,14 @@ def _trimmed(whole: Slice, controller: ControllerHistory | None) -> Slice:
 
 
 def _thin(log_dir: LogDir, directories: list[PartitionDirectory]) -> LogDir:
+    """The log directory with these partitions alone; of its files the one that was changed last, whose time is the copy's, and the
+    damage of its checkpoints."""
     directory = log_dir.found
-    entries = {name: entry for name, entry in directory.entries.items() if entry.kind is not EntryKind.DIRECTORY}
     youngest = max(directory.entries.values(), key=lambda entry: entry.mtime_ns, default=None)
-    entries |= {} if youngest is None else {youngest.name: youngest}  # its time is the copy's
-    checkpoints = {name: OffsetCheckpoint({}, checkpoint.damage) for name, checkpoint in log_dir.checkpoints.items()}
+    entries = {} if youngest is None else {youngest.name: youngest}
+    checkpoints = {
+        name: OffsetCheckpoint({}, checkpoint.damage) for name, checkpoint in log_dir.checkpoints.items() if checkpoint.damage
+    }
     return replace(log_dir, found=LogDirectory(directory.path, entries, directories, [], []), checkpoints=checkpoints)
 
 
