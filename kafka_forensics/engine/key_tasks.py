@@ -16,7 +16,7 @@ from kafka_forensics.compiled import use_compiled
 from kafka_forensics.engine.serialization import pack, unpack
 from kafka_forensics.engine.task_values import KeyReading, KeyWork
 from kafka_forensics.engine.tasks import common_of, opener
-from kafka_forensics.engine.work_plan import FILE_COST_BYTES, bare_plan
+from kafka_forensics.engine.work_plan import bare_plan, file_cost
 from kafka_forensics.errors import SourceError
 from kafka_forensics.evidence.inputs import ReplicaPlan
 from kafka_forensics.folding.keys import Decided, KeyAnswer, KeyCounts, KeyPart, KeyQuestion, KeyReader, KeyRuns, below
@@ -100,7 +100,7 @@ class QuestionsUnderWay:
             for number, log in question.logs.items():
                 plan, log_number = plans[log.plan], next(logs)
                 bare, seekable = bare_plan(plan), plan.log_dir.source.seekable
-                for segments, following in _stretches(plan.directory.segments, int(cuts[0]), work_bytes if seekable else None):
+                for segments, following in _stretches(plan, int(cuts[0]), work_bytes if seekable else None):
                     part = replace(bare, directory=replace(bare.directory, segments=segments))
                     kept = question.delete_retention_ms
                     first = segments[0].base_offset
@@ -133,9 +133,10 @@ class QuestionsUnderWay:
         return key_answers
 
 
-def _stretches(segments: list[SegmentFiles], start: int, work_bytes: int | None) -> Iterator[tuple[list[SegmentFiles], int | None]]:
-    """Segments with a log that reach beyond offset `start`, some at a time, and the base offset of the one behind them."""
-    logs = [segment for segment in segments if segment.log is not None]
+def _stretches(plan: ReplicaPlan, start: int, work_bytes: int | None) -> Iterator[tuple[list[SegmentFiles], int | None]]:
+    """Segments of a replica with a log that reach beyond offset `start`, some at a time, and the base offset of the next."""
+    logs = [segment for segment in plan.directory.segments if segment.log is not None]
+    cost_of_file = file_cost(plan.log_dir.source)
     held: list[SegmentFiles] = []
     size = 0
     for segment, following in zip_longest(logs, logs[1:]):
@@ -144,7 +145,7 @@ def _stretches(segments: list[SegmentFiles], start: int, work_bytes: int | None)
             continue
         assert segment.log is not None
         held.append(segment)
-        size += segment.log.size_in_bytes + FILE_COST_BYTES
+        size += segment.log.size_in_bytes + cost_of_file
         if following is None or (work_bytes is not None and size >= work_bytes):
             yield held, next_base_offset
             held, size = [], 0

@@ -8,16 +8,19 @@ from kafka_forensics.engine.task_values import FoldPart, FoldWork, NumberedSplit
 from kafka_forensics.evidence.inputs import Inputs, LogDir, ReplicaPlan
 from kafka_forensics.folding.splits import segments_of, split_count
 from kafka_forensics.parsers.log_dir import LogDirectory
-from kafka_forensics.storage.local import LocalSource
+from kafka_forensics.storage.source import ByteSource, DistantSource
 
 FILE_COST_BYTES: Final = 256 << 10
-"""What opening a file costs beside its bytes, as so many bytes, so that thousands of tiny ones do not end up in one task."""
+"""What a file costs beside its bytes, as so many bytes, so that thousands of tiny ones do not end up in one task: what is
+read in an eighth of a millisecond."""
+BYTES_A_SECOND: Final = 2 << 30
+"""Of logs that a core reads."""
+REQUESTS_AT_ONCE: Final = 6
+"""That are under way together, more or less, where a storage service is asked for many small files."""
+LONGEST_REQUEST: Final = 0.25
+"""Seconds; what took longer was tried several times."""
 SMALL_BYTES: Final = 16 << 20
 """Of the logs of a small partition's replicas together: most of what it costs is not its bytes."""
-REPLICA_COST_BYTES: Final = 2 << 20
-"""What a replica costs beside its bytes, as so many bytes: a millisecond."""
-REQUEST_COST_BYTES: Final = 16 << 20
-"""The same of a file that is on no disk here, but in a storage service: eight milliseconds."""
 _Unit = TypeVar("_Unit")
 
 
@@ -45,6 +48,13 @@ def packed(units: Iterable[tuple[_Unit, int]], limit: int) -> Iterator[list[_Uni
         yield together
 
 
+def file_cost(source: ByteSource) -> int:
+    """What a file of this source costs beside its bytes, as bytes: of a storage service by how long it takes to answer."""
+    if not isinstance(source, DistantSource):
+        return FILE_COST_BYTES
+    return FILE_COST_BYTES + int(min(source.request_seconds, LONGEST_REQUEST) / REQUESTS_AT_ONCE * BYTES_A_SECOND)
+
+
 def fold_works(parts: Iterable[tuple[int, Slice]], split_bytes: int, work_bytes: int) -> Iterator[FoldWork]:
     """What is to be folded of numbered slices, packed together to at most `work_bytes` unless a piece alone is more.
 
@@ -55,13 +65,14 @@ def fold_works(parts: Iterable[tuple[int, Slice]], split_bytes: int, work_bytes:
     for number, partition_slice in parts:
         for replica, plan in enumerate(partition_slice.replicas):
             source = plan.log_dir.source
+            cost_of_file = file_cost(source)
             part = _part(number, replica, plan)
             if not source.seekable:
                 part.pieces = list(_pieces(plan, split_bytes))
                 alone.setdefault(id(source), FoldWork()).parts.append(part)
                 continue
             for piece in _pieces(plan, split_bytes):
-                added = piece.size_in_bytes + (0 if piece.number else FILE_COST_BYTES)
+                added = piece.size_in_bytes + (0 if piece.number else cost_of_file)
                 if work.parts and work.size_in_bytes + added > work_bytes:
                     yield work
                     work, part = FoldWork(), _part(number, replica, plan)
@@ -87,10 +98,9 @@ def whole_works(parts: Iterable[tuple[int, _Slice]], limit: int, most_works: int
 
 
 def _cost(plan: ReplicaPlan) -> int:
-    """What folding and judging a replica costs, as bytes."""
-    here = isinstance(plan.log_dir.source, LocalSource)
+    """What folding and judging a whole replica costs, as bytes."""
     files = 1 + len(plan.directory.entries) + 3 * len(plan.directory.segments)
-    return plan.bytes + REPLICA_COST_BYTES + (0 if here else REQUEST_COST_BYTES * files)
+    return plan.bytes + file_cost(plan.log_dir.source) * files
 
 
 def _pieces(plan: ReplicaPlan, split_bytes: int) -> Iterator[NumberedSplit]:

@@ -15,7 +15,7 @@ from kafka_forensics.compiled import use_compiled
 from kafka_forensics.compiled.code_cache import keep_in, keep_out_of
 from kafka_forensics.engine.serialization import pack, unpack
 from kafka_forensics.engine.task_values import thin_plans
-from kafka_forensics.engine.work_plan import FILE_COST_BYTES, packed
+from kafka_forensics.engine.work_plan import file_cost, packed
 from kafka_forensics.errors import PassingError, PathMissingError, SourceError, UsageError
 from kafka_forensics.evidence.inputs import ReplicaPlan, broker_order
 from kafka_forensics.export.datasets import Written, folder_of, name_of, write_part
@@ -119,7 +119,7 @@ def _transaction_tasks(reader: FactReader, split_bytes: int) -> Iterator[bytes]:
     for plan in reader.inputs.replicas:
         source = plan.log_dir.source
         if source.seekable:
-            seekable.append((plan, plan.bytes + FILE_COST_BYTES * len(plan.directory.segments)))
+            seekable.append((plan, plan.bytes + file_cost(source) * len(plan.directory.segments)))
         else:
             alone.setdefault(id(source), []).append(plan)
     for plans in (*packed(seekable, split_bytes), *alone.values()):

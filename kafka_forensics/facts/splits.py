@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
-from kafka_forensics.engine.work_plan import FILE_COST_BYTES, packed
+from kafka_forensics.engine.work_plan import file_cost, packed
 from kafka_forensics.errors import SourceError, UsageError, perhaps_meant
 from kafka_forensics.evidence.inputs import CHECKPOINTS, Inputs, LogDir, ReplicaPlan, broker_order, gather_log_dirs
 from kafka_forensics.evidence.options import listed
@@ -261,7 +261,7 @@ def _checkpoints(log_dir: LogDir) -> Unit:
     """The checkpoints of a log directory, as a piece without a partition."""
     nobody = PartitionDirectory("", "", None, None)
     entries = {name: log_dir.found.entries[name] for name in CHECKPOINTS if name in log_dir.found.entries}
-    return _piece(log_dir, nobody)(entries=entries), _weight(entries.values())
+    return _piece(log_dir, nobody)(entries=entries), _weight(log_dir.source, entries.values())
 
 
 def _units(log_dir: LogDir, directory: PartitionDirectory, query: FactQuery) -> Iterator[Unit]:
@@ -276,13 +276,13 @@ def _units(log_dir: LogDir, directory: PartitionDirectory, query: FactQuery) -> 
             files = [entry for entry in (segment.index, segment.time_index, segment.transaction_index) if entry is not None]
             if files:
                 indexes = SegmentFiles(segment.base_offset, None, segment.index, segment.time_index, segment.transaction_index)
-                yield _piece(log_dir, directory)(segments=[indexes]), _weight(files)
+                yield _piece(log_dir, directory)(segments=[indexes]), _weight(log_dir.source, files)
     if query.fact == "epoch_entries" and "leader-epoch-checkpoint" in directory.entries:
         entry = directory.entries["leader-epoch-checkpoint"]
-        yield _piece(log_dir, directory)(entries={entry.name: entry}), _weight([entry])
+        yield _piece(log_dir, directory)(entries={entry.name: entry}), _weight(log_dir.source, [entry])
     if query.fact in ("producer_states", "spans"):
         for offset, entry in directory.snapshots:
-            yield _piece(log_dir, directory)(snapshots=[(offset, entry)]), _weight([entry])
+            yield _piece(log_dir, directory)(snapshots=[(offset, entry)]), _weight(log_dir.source, [entry])
 
 
 def _of_segment(
@@ -296,7 +296,8 @@ def _of_segment(
     files = segment if every else SegmentFiles(segment.base_offset, segment.log)
     if query.is_ranged:
         files = SegmentFiles(segment.base_offset, segment.log, segment.index, segment.time_index)
-    weight = _weight(entry for entry in (segment.log, *((segment.index, segment.time_index) if every else ())) if entry is not None)
+    of_weight = (segment.log, *((segment.index, segment.time_index) if every else ()))
+    weight = _weight(log_dir.source, [entry for entry in of_weight if entry is not None])
     points = _points(log_dir.source, segment, query)
     if len(points) == 1:
         yield _piece(log_dir, directory)(segments=[files], next_base_offset=following), weight
@@ -311,7 +312,7 @@ def _of_segment(
                 part_index=segment.index,
                 part_time_index=segment.time_index if query.is_ranged else None,
             ),
-            _size(segment.log) // len(points) + FILE_COST_BYTES,
+            _size(segment.log) // len(points) + file_cost(log_dir.source),
         )
 
 
@@ -335,8 +336,8 @@ def _size(entry: Entry | None) -> int:
     return 0 if entry is None else entry.size_in_bytes
 
 
-def _weight(files: Iterable[Entry]) -> int:
-    return sum(entry.size_in_bytes + FILE_COST_BYTES for entry in files)
+def _weight(source: ByteSource, files: Iterable[Entry]) -> int:
+    return sum(entry.size_in_bytes + file_cost(source) for entry in files)
 
 
 def _joined(pieces: list[Piece]) -> list[Piece]:

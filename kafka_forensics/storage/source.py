@@ -95,6 +95,14 @@ class ListedSource(Protocol):
 
 
 @runtime_checkable
+class DistantSource(Protocol):
+    """A source whose every file costs requests."""
+
+    request_seconds: float
+    """How long one takes."""
+
+
+@runtime_checkable
 class ByteSource(Protocol):
     """A tree of evidence: a directory, a file, an archive."""
 

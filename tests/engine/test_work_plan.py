@@ -8,10 +8,11 @@ from statistics import median
 import pytest
 
 from kafka_forensics.engine.task_values import Slice, slices
-from kafka_forensics.engine.work_plan import FILE_COST_BYTES, REPLICA_COST_BYTES, fold_works, is_small, whole_works
+from kafka_forensics.engine.work_plan import FILE_COST_BYTES, file_cost, fold_works, is_small, whole_works
 from kafka_forensics.evidence.inputs import gather
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.parsers.log_dir import SegmentFiles
+from kafka_forensics.storage.local import LocalSource
 from kafka_forensics.storage.source import Entry, EntryKind
 from tests.support.replicas import put_replica
 from tests.support.segments import log
@@ -61,11 +62,31 @@ def test_works_of_real_segments_are_of_one_size(part: Slice, size_in_bytes: int,
 
 
 def test_small_partitions_are_dealt_out_by_what_they_cost(part: Slice) -> None:
+    of_one = sum(4 + len(plan.directory.entries) for plan in part.replicas)
     parts = [(number, part) for number in range(100)]
-    works = list(whole_works(parts, 32 * REPLICA_COST_BYTES, 1000))
+    works = list(whole_works(parts, (10 * of_one + 1) * FILE_COST_BYTES, 1000))
     assert [numbered for work in works for numbered in work] == parts
-    assert {len(work) for work in works[:-1]} == {10}, "three replicas of two MiB and some bytes each"
-    assert len(list(whole_works(parts, 32 * REPLICA_COST_BYTES, 4))) == 4
+    assert {len(work) for work in works[:-1]} == {10}, "files of some bytes each"
+    assert len(list(whole_works(parts, (10 * of_one + 1) * FILE_COST_BYTES, 4))) == 4
+
+
+class Distant(LocalSource):
+    """A directory of which every file costs a request."""
+
+    request_seconds = 0.05
+
+
+def test_what_answers_slowly_is_dealt_out_to_more_tasks(part: Slice, tmp_path: Path) -> None:
+    """Whichever way it is read: whole partitions, pieces of logs, facts, keys."""
+    here, there = LocalSource(str(tmp_path)), Distant(str(tmp_path))
+    assert file_cost(here) == FILE_COST_BYTES
+    assert file_cost(there) > 50 * FILE_COST_BYTES
+    plans = [replace(plan, log_dir=replace(plan.log_dir, source=there)) for plan in part.replicas]
+    distant = replace(part, replicas=plans)
+    for limit in (512 * FILE_COST_BYTES, 2048 * FILE_COST_BYTES):
+        near, far = ([(number, one) for number in range(100)] for one in (part, distant))
+        assert len(list(whole_works(far, limit, 1000))) > 3 * len(list(whole_works(near, limit, 1000)))
+        assert len(list(fold_works(far, PIECE, limit))) > 3 * len(list(fold_works(near, PIECE, limit)))
 
 
 @pytest.mark.parametrize(("most_bytes", "small"), [(-1, False), (0, False), (1 << 24, True)])

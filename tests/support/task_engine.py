@@ -13,7 +13,7 @@ from kafka_forensics.engine.key_tasks import KeyRows, QuestionsUnderWay, read_ke
 from kafka_forensics.engine.serialization import pack, unpack
 from kafka_forensics.engine.task_values import Common, Slice, SliceAnswer, StretchRow, WitnessAnswer, notice, slices, surroundings
 from kafka_forensics.engine.tasks import fold, judge, judge_whole, tell_witnesses
-from kafka_forensics.engine.work_plan import REPLICA_COST_BYTES, fold_works, is_small, whole_works, witness_work
+from kafka_forensics.engine.work_plan import FILE_COST_BYTES, fold_works, is_small, whole_works, witness_work
 from kafka_forensics.evidence.inputs import Inputs, gather
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.export import json_document
@@ -86,7 +86,7 @@ def scan_inputs(inputs: Inputs, options: ScanOptions, sizes: Sizes) -> ScanResul
 
 def _judged_whole(common: bytes, small: list[tuple[int, Slice]], order: random.Random) -> Iterator[tuple[int, bytes]]:
     """Numbers of small slices with the packed answers about them, a few of a task."""
-    works = list(whole_works(small, 3 * REPLICA_COST_BYTES, 1000))
+    works = list(whole_works(small, 24 * FILE_COST_BYTES, 1000))
     order.shuffle(works)
     for work in works:
         yield from judge_whole(common, pack(work))

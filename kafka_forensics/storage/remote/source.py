@@ -6,6 +6,7 @@ directory is listed once, those below it ahead on threads; sizes and times are t
 
 import logging
 import threading
+import time
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -92,7 +93,10 @@ class RemoteSource:
         self._small = SmallObjects(self._pool, self._read_small)
         self._etags: dict[str, bytes] = {}
         self._count = 0
+        begin = time.monotonic()
         self._stat_root: Entry | None = self._root_entry()
+        self.request_seconds = time.monotonic() - begin
+        """What the first request took."""
 
     @property
     def is_missing(self) -> bool:
