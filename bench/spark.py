@@ -9,6 +9,8 @@ import sys
 from pathlib import Path
 from typing import Final
 
+import numpy as np
+
 from bench.spark_clusters import GIB, make_cluster, one_log, total_bytes, warm
 from bench.workloads import make_many
 from kafka_forensics.model.json_objects import Json
@@ -17,6 +19,8 @@ ROOT: Final = Path(__file__).resolve().parents[1]
 WORK: Final = Path(__file__).parent / "work"
 TIMEOUT_SECONDS: Final = 1800
 TIB: Final = 1 << 40
+MANY: Final = (1_000, 5_000, 10_000, 30_000)
+"""Partitions of three small replicas each; the last is foretold by a line through the others."""
 RATIOS: Final = ("local[2] / local", "local[1] / local[2]")
 
 
@@ -59,8 +63,11 @@ def against_local(name: str, size_in_bytes: int, partitions: int, *, deep: bool)
     print("| " + " | ".join(row) + " |", flush=True)
 
 
-def many_small(partitions: int) -> None:
-    """One row: partitions of three small replicas each, local engine and Spark, and what Spark's driver does for them in Python."""
+def many_small(partitions: int) -> tuple[float, float]:
+    """One row: partitions of three small replicas each, local engine and Spark, and what Spark's driver does for them in Python.
+
+    Gives the seconds of both.
+    """
     brokers = make_many(partitions, WORK)
     here = min((run("none", 2, brokers, deep=True) for _ in range(2)), key=lambda measured: float(measured["seconds"]))
     there = run("local[2]", 0, brokers, deep=True)
@@ -71,11 +78,21 @@ def many_small(partitions: int) -> None:
         f"{there['seconds']:.1f}",
         f"{there['seconds'] / here['seconds']:.2f}",
         f"{1000 * there['driver_cpu'] / partitions:.2f}",
+        f"{there['driver_mib']:.0f}",
         str(there["tasks"]),
         f"{there['shuffled']:,}",
         f"{there['peak_worker_mib']:.0f}",
     ]
     print("| " + " | ".join(row) + " |", flush=True)
+    return here["seconds"], there["seconds"]
+
+
+def model(sizes: list[int], seconds: list[float]) -> str:
+    """A line through all sizes but the last, and what it says of that."""
+    slope, start = np.polyfit(sizes[:-1], seconds[:-1], 1)
+    foretold = start + slope * sizes[-1]
+    line = f"{start:.1f} s + {1000 * slope:.2f} ms a partition"
+    return f"{line}: {foretold:.0f} s foretold for {sizes[-1]:,}, {seconds[-1]:.0f} measured ({seconds[-1] / foretold:.2f})"
 
 
 def shuffled(size_in_bytes: int, partitions: int, blocks: int) -> None:
@@ -135,10 +152,12 @@ def main() -> None:
             "partitions of 3 small replicas",
             *("local --jobs 2 s", "local[2] s", RATIOS[0]),
             "driver's Python, CPU s a 1,000 partitions",
-            *("tasks", "bytes shuffled", "peak worker MiB"),
+            *("driver MiB", "tasks", "bytes shuffled", "peak worker MiB"),
         )
-        for partitions in (1000, 5000):
-            many_small(int(arguments.scale * partitions))
+        sizes = [int(arguments.scale * partitions) for partitions in MANY]
+        here, there = zip(*map(many_small, sizes), strict=True)
+        for engine, seconds in (("local engine", here), ("Spark", there)):
+            print(f"\n{engine}: {model(sizes, list(seconds))}", flush=True)
 
 
 main()

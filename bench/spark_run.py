@@ -4,6 +4,7 @@ MASTER is `local[N]`, or `none` for the local engine with the jobs that EVENTS t
 """
 
 import json
+import resource
 import sys
 import threading
 import time
@@ -60,6 +61,7 @@ def _spark(master: str, events: str, paths: list[str], options: ScanOptions) -> 
         "findings": _findings(result),
         "peak_worker_mib": watch.peak_kib / 1024,
         "driver_cpu": driver_cpu,
+        "driver_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
     }
     return figures | _metrics(Path(events) / str(application), started, ended)
 
