@@ -60,12 +60,12 @@ test: $(VENV)/.installed-dev $(SPARK40)/.installed java
 	$(BIN)/pytest --require-groups -n auto --dist loadscope --no-loadscope-reorder
 
 test-broker: $(VENV)/.installed-dev
-	$(BIN)/pytest --broker -m broker
+	$(BIN)/pytest --broker -m broker -n 2 --dist loadscope --no-loadscope-reorder
 
 mutants: $(VENV)/.installed-dev
 	$(BIN)/python -m tests.mutants
 
-nightly: $(VENV)/.installed-dev java
+nightly: $(VENV)/.installed-dev $(SPARK40)/.installed java
 	$(BIN)/pytest --nightly -n auto --dist loadscope --no-loadscope-reorder -m nightly
 	$(BIN)/pytest --nightly tests/engine/test_hostile.py tests/simulation/test_random_histories.py tests/simulation/test_random_histories_on_disk.py
 

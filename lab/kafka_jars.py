@@ -1,8 +1,11 @@
 """Kafka's own jars, fetched once from Maven Central into `lab/work/` by the `mvn` client: `python -m lab.kafka_jars`."""
 
+import fcntl
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -27,19 +30,13 @@ def kafka_jars(version: str = KAFKA_VERSION, pom: Path = LAB / "pom.xml", name: 
     if maven is None:
         raise LabError("the laboratory needs Maven (`mvn`) to fetch Kafka")
     WORK.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=WORK, prefix="fetch-") as scratch:
+    with _one_at_a_time(), tempfile.TemporaryDirectory(dir=WORK, prefix="fetch-") as scratch:
+        if directory.is_dir():
+            return directory
         target = Path(scratch) / "jars"
+        asked = ["dependency:copy-dependencies", f"-Dkafka.version={version}", f"-DoutputDirectory={target}"]
         done = subprocess.run(
-            [
-                maven,
-                "-B",
-                "-q",
-                "-f",
-                str(pom),
-                f"-Dkafka.version={version}",
-                "dependency:copy-dependencies",
-                f"-DoutputDirectory={target}",
-            ],
+            [maven, "-B", "-q", "-f", str(pom), *asked],
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -50,6 +47,14 @@ def kafka_jars(version: str = KAFKA_VERSION, pom: Path = LAB / "pom.xml", name: 
             raise LabError(f"Maven could not fetch Kafka {version}: {(done.stdout + done.stderr)[-1000:]}")
         target.rename(directory)
     return directory
+
+
+@contextmanager
+def _one_at_a_time() -> Iterator[None]:
+    """Keep other processes from fetching meanwhile."""
+    with (WORK / "fetching").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 import os
 import pwd
+import re
 import signal
 import subprocess
 from collections import Counter
@@ -23,6 +24,8 @@ pytest_plugins = ("pytester", "tests.support.evidence_law")
 CORPORA = Path(__file__).resolve().parents[2] / "shared" / "corpora"
 SHIPPED = Path(__file__).resolve().parent / "archives"
 GROUPS = ("faults", "properties", "corpora", "spark", "broker", "two_users")
+OF_ALL_BROKERS = ("real_base", "broker_story", "broker_copies", "elections", "old_history", "new_history", "moving")
+"""Fixtures of `broker/conftest.py`."""
 RAN: Counter[str] = Counter()
 MILLISECONDS: Counter[str] = Counter()
 """That tests took, by their folder."""
@@ -83,13 +86,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: "Producer") -> "LoadScopeScheduling":
-    """Over worker processes go whole modules, so that what one shares is made once; and all that starts Spark goes to one."""
+    """Over worker processes go whole modules, so that what one shares is made once; all that starts Spark goes to
+    one, and all that looks at the brokers of `broker/conftest.py`."""
     from xdist.scheduler import LoadScopeScheduling
 
     class ByModule(LoadScopeScheduling):  # type: ignore[misc]  # it has no types
         def _split_scope(self, nodeid: str) -> str:
             module = nodeid.split("::", 1)[0]
-            return "spark" if starts_spark(module) else module
+            if starts_spark(module):
+                return "spark"
+            return "brokers" if shares_brokers(module) else module
 
     return ByModule(config, log)
 
@@ -98,6 +104,15 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: "Producer") -> "Load
 def starts_spark(module: str) -> bool:
     """Whether the tests of a module, by its path, are marked `spark`."""
     return "pytestmark = pytest.mark.spark" in (Path(__file__).resolve().parents[1] / module).read_text()
+
+
+@cache
+def shares_brokers(module: str) -> bool:
+    """Whether a module, by its path, asks for what brokers did for all of its folder."""
+    if not module.startswith("tests/broker/"):
+        return False
+    text = (Path(__file__).resolve().parents[1] / module).read_text()
+    return any(re.search(rf"\b{name}: ", text) for name in OF_ALL_BROKERS)
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:

@@ -1,12 +1,17 @@
 """One Spark session for all tests of a run, and one cluster."""
 
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
 from kafka_forensics.spark import default_builder, register
 from tests.support.spark_cluster import QUICK_JAVA, Cluster, Driver, cluster, driver
+
+NEWEST, OLDEST = sys.executable, str(Path(__file__).resolve().parents[2] / ".venv-spark40" / "bin" / "python")
+"""Interpreters with the Sparks that are supported; `make` makes the older one's."""
 
 
 @pytest.fixture(scope="session")
@@ -18,10 +23,10 @@ def spark() -> Iterator[SparkSession]:
     session.stop()
 
 
-@pytest.fixture(scope="session")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """The one cluster of these tests; who has a session there has all of it."""
-    with cluster(tmp_path_factory.mktemp("cluster")) as made:
+@pytest.fixture(scope="session", params=[pytest.param(NEWEST, id="4.3"), pytest.param(OLDEST, id="4.0", marks=pytest.mark.nightly)])
+def running(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[Cluster]:
+    """The one cluster of these tests, of the newest Spark or the oldest; who has a session there has all of it."""
+    with cluster(tmp_path_factory.mktemp("cluster"), request.param) as made:
         yield made
 
 
@@ -29,7 +34,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 def driven(running: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Driver]:
     """The one driver of a module, ended before the cluster is."""
     assert running.workers
-    with driver(tmp_path_factory.mktemp("driver")) as made:
+    with driver(tmp_path_factory.mktemp("driver"), running.python) as made:
         yield made
 
 

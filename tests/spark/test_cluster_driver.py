@@ -29,7 +29,7 @@ def begin(asked: Driver, master: str) -> None:
 def test_a_driver_killed_in_the_middle_leaves_nothing_behind(running: Cluster, tmp_path: Path) -> None:
     logs = RepeatedLogs(tmp_path / "evidence", "orders", partitions=8, batches=1000, batch=batch(50, 100, "zstd"), records=50)
     before = listed(logs.folder)
-    with driver(tmp_path / "killed") as killed:
+    with driver(tmp_path / "killed", running.python) as killed:
         begin(killed, running.url)
         killed.send_scan(*logs.log_dirs, work_bytes=17 << 20)
         wait_until(
@@ -45,7 +45,7 @@ def test_a_driver_killed_in_the_middle_leaves_nothing_behind(running: Cluster, t
         wait_until(lambda: not running.executors() and not running.python_workers(), "the end of executors", SECONDS_TO_CLEAN_UP)
     assert listed(logs.folder) == before
     assert os.listdir(tmp_path / "killed" / "local") == []
-    with driver(tmp_path / "next") as following:
+    with driver(tmp_path / "next", running.python) as following:
         begin(following, running.url)
         paths = [str(path) for path in sorted(SAMPLE.iterdir())]
         assert following.scan(*paths).document == local_document(paths, ScanOptions())

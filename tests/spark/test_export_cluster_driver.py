@@ -26,7 +26,7 @@ def test_a_driver_killed_in_the_middle_leaves_no_export(
     logs = RepeatedLogs(tmp_path / "evidence", "orders", partitions=4, batches=300, batch=batch(50, 100, "zstd"), records=50)
     evidence = listed(logs.folder)
     target = tmp_path / "out"
-    with driver(tmp_path / "killed") as killed:
+    with driver(tmp_path / "killed", running.python) as killed:
         killed.session(running.url, spark_executor_memory="512m", spark_executor_extraJavaOptions=QUICK_JAVA)
         killed.send_export(*logs.log_dirs, output=target, facts=["records", "findings"], split_bytes=1 << 20)
         wait_until(

@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import IO, Any, Final
 
@@ -113,14 +114,19 @@ def end(process: "subprocess.Popen[Any]") -> None:
     process.wait(SECONDS_TO_STOP)
 
 
-def spark_environment(folder: Path) -> dict[str, str]:
-    """The environment of Spark's processes: the pip package, loopback, and no other directory than `folder`."""
-    import pyspark
+@cache
+def spark_home(python: str) -> str:
+    """Where the pip package of Spark lies that an interpreter has."""
+    asked = [python, "-c", "import os, pyspark; print(os.path.dirname(pyspark.__file__))"]
+    return subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip()
 
+
+def spark_environment(folder: Path, python: str = sys.executable) -> dict[str, str]:
+    """The environment of Spark's processes: the pip package of `python`, loopback, and no other directory than `folder`."""
     (folder / "conf").mkdir(parents=True, exist_ok=True)
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))}
     return kept | {
-        "SPARK_HOME": os.path.dirname(pyspark.__file__),
+        "SPARK_HOME": spark_home(python),
         "SPARK_CONF_DIR": str(folder / "conf"),
         "SPARK_LOG_DIR": str(folder / "log"),
         "SPARK_PID_DIR": str(folder / "pid"),
@@ -129,17 +135,19 @@ def spark_environment(folder: Path) -> dict[str, str]:
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_DAEMON_MEMORY": "256m",
         "SPARK_DAEMON_JAVA_OPTS": QUICK_JAVA,
-        "PYSPARK_PYTHON": sys.executable,
-        "PYSPARK_DRIVER_PYTHON": sys.executable,
+        "PYSPARK_PYTHON": python,
+        "PYSPARK_DRIVER_PYTHON": python,
     }
 
 
 @dataclass
 class Cluster:
-    """A running cluster: `url` is its master's, `workers` are processes that lead their sessions."""
+    """A running cluster: `url` is its master's, `python` what its workers and drivers run, `workers` are processes that lead their
+    sessions."""
 
     url: str
     folder: Path
+    python: str
     master: "subprocess.Popen[bytes]"
     workers: "list[subprocess.Popen[bytes]]" = field(default_factory=list)
 
@@ -157,13 +165,13 @@ class Cluster:
 
 
 @contextlib.contextmanager
-def cluster(folder: Path) -> Iterator[Cluster]:
-    """A cluster with a core at each of two workers, up when the block begins and ended with it.
+def cluster(folder: Path, python: str = sys.executable) -> Iterator[Cluster]:
+    """A cluster of the Spark that `python` has, with a core at each of two workers, up when the block begins and ended with it.
 
     Each worker has a loopback address of its own: a host gets no second attempt of a task that it already tries.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    environment = spark_environment(folder)
+    environment = spark_environment(folder, python)
     spark_class = os.path.join(environment["SPARK_HOME"], "bin", "spark-class")
     started: list[subprocess.Popen[bytes]] = []
 
@@ -185,7 +193,7 @@ def cluster(folder: Path) -> Iterator[Cluster]:
     try:
         log = start("master", _MASTER)
         url = _said(log, started, re.compile(r"Starting Spark master at (spark://\S+)"))
-        running = Cluster(url, folder, started[0])
+        running = Cluster(url, folder, python, started[0])
         each = ("--cores", "1", "--memory", "1g", url)
         logs = [start(f"worker-{number}", _WORKER, *each, host=f"127.0.0.{number}") for number in range(1, WORKERS + 1)]
         for log in logs:
@@ -209,23 +217,25 @@ def _said(log: Path, started: "list[subprocess.Popen[bytes]]", wanted: re.Patter
 class Driver:
     """A process with a session of Spark, which does what it is asked: `tests.support.spark_driver`."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, python: str = sys.executable) -> None:
         folder.mkdir(parents=True, exist_ok=True)
+        self._python = python
         self.log = folder / "driver.log"
         with self.log.open("wb") as written:
             self.process = subprocess.Popen(
-                [sys.executable, "-W", "ignore", "-c", _DRIVE, str(ROOT)],
+                [python, "-W", "ignore", "-c", _DRIVE, str(ROOT)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=written,
                 cwd=folder,
-                env=spark_environment(folder),
+                env=spark_environment(folder, python),
                 start_new_session=True,
             )
 
-    def session(self, master: str, *, python: str = sys.executable, **settings: str) -> None:
-        """Begin a new session whose workers run `python`, after the end of the one before; settings with `_` for `.`."""
-        self.ask({"do": "session", "master": master, "python": python, "settings": settings}).ok()
+    def session(self, master: str, *, python: str | None = None, **settings: str) -> None:
+        """Begin a new session after the end of the one before, whose workers run `python` or what the driver does; settings with
+        `_` for `.`."""
+        self.ask({"do": "session", "master": master, "python": python or self._python, "settings": settings}).ok()
 
     def scan(self, *paths: Path | str, seconds: float = SECONDS_OF_A_SCAN, **asked: Any) -> "Answer":
         """What `send_scan` and `take` give."""
@@ -317,9 +327,9 @@ class Answer:
 
 
 @contextlib.contextmanager
-def driver(folder: Path) -> Iterator[Driver]:
-    """A driver, ended with the block."""
-    made = Driver(folder)
+def driver(folder: Path, python: str = sys.executable) -> Iterator[Driver]:
+    """A driver with the Spark that `python` has, ended with the block."""
+    made = Driver(folder, python)
     try:
         yield made
     finally:

@@ -6,7 +6,7 @@ import shutil
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -23,7 +23,7 @@ from kafka_forensics.facts.facts import FactReader
 from kafka_forensics.facts.rows import SPLIT_BYTES
 from kafka_forensics.model.results import ScanResult
 from kafka_forensics.spark import export_job, job
-from kafka_forensics.spark.sessions import builder
+from kafka_forensics.spark.sessions import builder, failures_told
 from tests.support.spark_cluster import QUICK_JAVA
 
 if TYPE_CHECKING:
@@ -159,7 +159,8 @@ def main() -> None:
             if asked["do"] == "session":
                 spark = _started(spark, asked)
             elif spark is not None:
-                answer = (_exported if asked["do"] == "export" else _scanned)(spark, asked)
+                with failures_told() if asked.get("as_the_command") else nullcontext():
+                    answer = (_exported if asked["do"] == "export" else _scanned)(spark, asked)
         except (ForensicsError, PySparkException) as error:
             answer = {"error": type(error).__name__, "text": str(error), "hint": getattr(error, "hint", None)}
         answers.write(json.dumps(answer) + "\n")
