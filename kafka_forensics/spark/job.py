@@ -8,6 +8,7 @@ answers. DataFrames alone, so it runs on Spark Connect as well.
 
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial, reduce
 from itertools import groupby
@@ -42,7 +43,7 @@ from kafka_forensics.questions.changes import (
     judge_changes,
     judge_whole_changes,
 )
-from kafka_forensics.spark.keys import Batches, attempts_of, is_strict, small_table
+from kafka_forensics.spark.keys import Batches, attempts_of, is_strict, kept, small_table
 from kafka_forensics.spark.sessions import require_server_of_client
 from kafka_forensics.storage.open import address_of, open_address
 from kafka_forensics.storage.source import LostSource
@@ -184,21 +185,20 @@ def judged_slices(
     others = [number for number in range(len(parts)) if number not in small]
     attempts = attempts_of(spark)
     judge_there = partial(_judge, there.judge, attempts)
-    states, works = states_of_numbers(others) if others else (None, 0)
-    states = states.persist() if asking and states is not None else states
-    try:
-        tables = []
+    tables = []
+    with ExitStack() as lasting:
         if small:
             tables.append(_judged_whole(spark, [(number, parts[number]) for number in sorted(small)], there, attempts))
-        if states is not None:
+        if others:
+            states, works = states_of_numbers(others)
+            states = lasting.enter_context(kept(states)) if asking else states
             tasks = max(1, min(len(others), max(-(-len(others) // sizes.slices_a_task), works)))
             heads = heads_of(spark, others, [pack(parts[number]) for number in others])
             tables.append(put_together(heads, states, tasks, judge_there))
         every = tables[0] if len(tables) == 1 else tables[0].unionByName(tables[1])
         packed = list(in_order(every, range(len(parts))))
         answers = {number: unpacked(inputs, packed[number]) for number in asking}
-        waiting = [number for number in asking if answers[number].questions]
-        if waiting and states is not None:
+        if waiting := [number for number in asking if answers[number].questions]:
             from kafka_forensics.spark.keys import answered_keys  # few scans pay for it
 
             questions = [(number, question) for number in waiting for question in answers[number].questions]
@@ -211,9 +211,6 @@ def judged_slices(
             of_waiting = states.filter(states["slice"].isin(waiting))
             again = in_order(put_together(heads, of_waiting, len(waiting), judge_there), waiting)
             answers |= {number: unpacked(inputs, answer) for number, answer in zip(waiting, again, strict=True)}
-    finally:
-        if asking and states is not None:
-            states.unpersist()
     for number, packed_answer in enumerate(packed):
         yield answers[number] if number in answers else unpacked(inputs, packed_answer)
 

@@ -3,8 +3,10 @@
 That is a sort-merge join of all replicas by key: a task of the second stage gets every row of its keys, in their order.
 """
 
+import logging
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
     from kafka_forensics.folding.keys import KeyAnswer, KeyQuestion
 
 
-# Tasks on Spark's workers: the small tables they are given, and how often one is tried.
+# Tasks on Spark's workers: the small tables they are given, how often one is tried, and what is kept between them.
 
 
 Batches = Iterator["pa.RecordBatch"]
@@ -63,6 +65,25 @@ def attempts_of(spark: "SparkSession") -> int:
         return 1
 
 
+@contextmanager
+def kept(rows: "DataFrame") -> "Iterator[DataFrame]":
+    """The rows, worked out once as long as the block lasts; on serverless compute, which keeps none, as often as they are used."""
+    from pyspark.errors import PySparkException
+
+    try:
+        held = rows.persist()
+    except PySparkException as error:
+        if "PERSIST" not in str(error):
+            raise
+        logging.getLogger(__name__).warning("note: Spark keeps no rows here, so large compacted logs are read twice")
+        yield rows
+        return
+    try:
+        yield held
+    finally:
+        held.unpersist()
+
+
 _FACTS: Final = tuple(column.name.lower() for column in Row)
 _SORTED_BY: Final = ("question", "key_high", "key_low", "place", "offset")
 KEY_SCHEMA: Final = ", ".join(["question bigint", *(f"{name} bigint" for name in _FACTS), "packed binary"])
@@ -86,21 +107,18 @@ def answered_keys(
         .join(broadcast(decided), "log")
         .select("packed", "decided")
         .mapInArrow(partial(_read, common, attempts_of(spark)), KEY_SCHEMA)
-        .persist()
     )
-    try:
-        readings = given.filter("packed is not null").select("packed").toArrow()
+    with kept(given) as rows:
+        readings = rows.filter("packed is not null").select("packed").toArrow()
         under_way.take_readings(unpack(reading.as_py()) for reading in readings.column("packed"))
         tallies = (
-            given.filter("packed is null")
+            rows.filter("packed is null")
             .drop("packed")
             .repartitionByRange(len(works), *_SORTED_BY[:3])
             .sortWithinPartitions(*_SORTED_BY)
             .mapInArrow(partial(_sweep, under_way.comparisons()), "question bigint, packed binary")
             .toArrow()
         )
-    finally:
-        given.unpersist()
     for number, tally in zip(tallies.column("question"), tallies.column("packed"), strict=True):
         under_way.take_tally(number.as_py(), unpack(tally.as_py()))
     return under_way.answers()

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
 from kafka_forensics.engine import local
@@ -112,6 +113,33 @@ def test_states_are_kept_for_the_slices_that_asked(
     assert seen.slices == [[0, 1], [0, 1]]
     assert "InMemoryTableScan" in plans[0]
     assert not seen.states[0].is_cached
+
+
+REFUSED = "[NOT_SUPPORTED_WITH_SERVERLESS] PERSIST TABLE is not supported on serverless compute."
+
+
+def test_where_spark_keeps_no_rows_they_are_worked_out_again(
+    spark: SparkSession, tmp_path: Path, seen: Seen, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuse(_: object) -> None:
+        raise AnalysisException(REFUSED)
+
+    paths, options = two_partitions(tmp_path), ScanOptions()
+    monkeypatch.setattr(type(spark.range(1)), "persist", refuse)
+    result, _ = scan_inputs(spark, gather(paths, options), options, APART)
+    assert written(result) == written(local.scan(paths, options))
+    assert seen.slices == [[0, 1], [0, 1]]
+    assert "large compacted logs are read twice" in caplog.text
+
+
+def test_any_other_refusal_ends_the_scan(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: object) -> None:
+        raise AnalysisException("no such session")
+
+    paths, options = two_partitions(tmp_path), ScanOptions()
+    monkeypatch.setattr(type(spark.range(1)), "persist", refuse)
+    with pytest.raises(AnalysisException, match="no such session"):
+        scan_inputs(spark, gather(paths, options), options, APART)
 
 
 def test_small_logs_are_compared_where_they_are_judged(spark: SparkSession, tmp_path: Path, seen: Seen) -> None:
