@@ -23,6 +23,13 @@ ROOT = Path(__file__).resolve().parents[2]
 SAMPLE = ROOT / "sample_logs" / "unclean-election"
 NEWEST, OLDEST = ROOT / ".venv" / "bin" / "python", ROOT / ".venv-spark40" / "bin" / "python"
 SECONDS = 300
+WORDS = {
+    "unknown_option": "UsageError: there is no option 'topic' of kafka_log: did you mean topics?",
+    "unknown_fact": "UsageError: there is no fact 'batchs': did you mean batches?",
+    "missing_path": f"PathMissingError: {SAMPLE}-x: no such file or directory: did you mean {SAMPLE}?",
+    "unknown_snapshot": "UsageError: there is no snapshot befor: did you mean before? snapshots here: ",
+    "unknown_column": "UsageError: the fact batches has no column 'ofset': did you mean ",
+}
 
 
 @pytest.fixture(scope="module")
@@ -56,21 +63,17 @@ def assert_right(told: dict[str, Any], local: ScanResult, times: SnapshotsResult
     two = [row for row in wanted["batches"].to_pylist() if row["broker"] in {"1", "2"}]
     assert told["subset"] == [["last_offset", "topic"], len(two), max(row["last_offset"] for row in two)]
     assert told["tasks"] > 1
-    for name, words in (
-        ("unknown_option", "UsageError: there is no option 'topic' of kafka_log: did you mean topics?"),
-        ("unknown_fact", "UsageError: there is no fact 'batchs': did you mean batches?"),
-        ("missing_path", f"PathMissingError: {SAMPLE}-x: no such file or directory: did you mean {SAMPLE}?"),
-        ("unknown_snapshot", "UsageError: there is no snapshot befor: did you mean before? snapshots here: "),
-        ("unknown_column", "UsageError: the fact batches has no column 'ofset': did you mean "),
-    ):
-        first, _, behind = told[name].partition("\n")
-        assert words in first, "our sentence stands in the first line"
+    assert told["mistakes"]
+    for name, said in told["mistakes"].items():
+        first, _, behind = said.partition("\n")
+        assert WORDS[name] in first, "our sentence stands in the first line"
         assert "Traceback" not in behind
 
 
 def test_in_this_spark(spark: SparkSession, local: ScanResult, times: SnapshotsResult) -> None:
     told = answers(spark, SAMPLE)
     assert (tuple(told["digests"]), tuple(told["snapshots"])) == (FACTS, OF_SNAPSHOTS)
+    assert told["mistakes"].keys() == WORDS.keys()
     assert_right(told, local, times)
     assert told["version"].startswith("4.3.")
 

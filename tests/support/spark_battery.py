@@ -18,7 +18,12 @@ FACTS = ("batches", "records", "spans", "epoch_entries", "transactions", "findin
 """One for each way in which facts are read."""
 OF_SNAPSHOTS = ("batches", "replicas", "findings", "changes")
 """The same of several snapshots."""
-ELSEWHERE, OF_SNAPSHOTS_ELSEWHERE = ("records", "findings"), ("batches", "changes")
+MISTAKES = ("unknown_option", "unknown_fact", "missing_path", "unknown_snapshot", "unknown_column")
+ELSEWHERE, OF_SNAPSHOTS_ELSEWHERE, MISTAKES_ELSEWHERE = (
+    ("records", "findings"),
+    ("batches", "changes"),
+    ("missing_path", "unknown_column"),
+)
 """Those that another Spark is asked for: what it may do otherwise is how it loads, plans and moves rows, whatever rows they are."""
 
 
@@ -44,7 +49,11 @@ def wrong(action: Callable[[], object]) -> str:
 
 
 def answers(
-    spark: Any, sample: Path, facts: tuple[str, ...] = FACTS, of_snapshots: tuple[str, ...] = OF_SNAPSHOTS
+    spark: Any,
+    sample: Path,
+    facts: tuple[str, ...] = FACTS,
+    of_snapshots: tuple[str, ...] = OF_SNAPSHOTS,
+    mistakes: tuple[str, ...] = MISTAKES,
 ) -> dict[str, Any]:
     """Rows of facts, of a DataFrame that is used again, of a subset of columns, of small tasks; and words about mistakes."""
     kafka_forensics.spark.register(spark)
@@ -79,13 +88,19 @@ def answers(
         .schema("last_offset bigint, topic string")
         .load([str(sample / f"broker-{n}") for n in (1, 2)])
     )
+    possible = {
+        "unknown_option": lambda: load(topic="orders").count(),
+        "unknown_fact": lambda: load(fact="batchs").count(),
+        "missing_path": lambda: spark.read.format("kafka_log").load(f"{sample}-x").count(),
+        "unknown_snapshot": lambda: load_times(order="befor").count(),
+        "unknown_column": lambda: spark.read.format("kafka_log").schema("ofset bigint").load(str(sample)).count(),
+    }
     return {
         "version": spark.version,
         "digests": {fact: digest(table) for fact, table in tables.items()},
         "snapshots": {fact: digest(load_times(fact=fact).toArrow()) for fact in of_snapshots},
         "snapshots_in_parts": digest(load_times(split_bytes=4096).toArrow()),
         "snapshots_subset": [of_times.columns, sorted(map(tuple, of_times.groupBy("snapshot").count().collect()))],
-        "unknown_snapshot": wrong(lambda: load_times(order="befor").count()),
         "again": digest(load().toArrow()),
         "union": sorted(map(tuple, orders.union(payments).groupBy("topic").count().collect())),
         "union_once_more": sorted(map(tuple, orders.union(payments).groupBy("topic").count().collect())),
@@ -93,10 +108,7 @@ def answers(
         "filtered": orders.count(),
         "tasks": parts,
         "subset": [some.columns, some.count(), some.selectExpr("max(last_offset)").collect()[0][0]],
-        "unknown_option": wrong(lambda: load(topic="orders").count()),
-        "unknown_fact": wrong(lambda: load(fact="batchs").count()),
-        "missing_path": wrong(lambda: spark.read.format("kafka_log").load(f"{sample}-x").count()),
-        "unknown_column": wrong(lambda: spark.read.format("kafka_log").schema("ofset bigint").load(str(sample)).count()),
+        "mistakes": {name: wrong(made) for name, made in possible.items() if name in mistakes},
     }
 
 
@@ -107,7 +119,7 @@ def main(where: str, sample: str) -> None:
     else:
         spark = kafka_forensics.spark.default_builder(where).getOrCreate()
     try:
-        told = answers(spark, Path(sample).resolve(), ELSEWHERE, OF_SNAPSHOTS_ELSEWHERE)
+        told = answers(spark, Path(sample).resolve(), ELSEWHERE, OF_SNAPSHOTS_ELSEWHERE, MISTAKES_ELSEWHERE)
     finally:
         spark.stop()
     sys.stdout.write(json.dumps(told) + "\n")
