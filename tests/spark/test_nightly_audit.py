@@ -1,0 +1,143 @@
+"""`examples/nightly_audit.py`, by a real `spark-submit` on this machine and on a cluster, and with the session of these tests."""
+
+import os
+import runpy
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+import kafka_forensics as kf
+from kafka_forensics.spark import read_export
+from tests.support.nightly import nightly_but
+from tests.support.spark_cluster import Cluster, spark_environment
+
+pytestmark = pytest.mark.spark
+
+ROOT = Path(__file__).resolve().parents[2]
+AUDIT = ROOT / "examples" / "nightly_audit.py"
+SAMPLES = ROOT / "sample_logs"
+SETTINGS = (
+    "driver.bindAddress=127.0.0.1",
+    "driver.host=127.0.0.1",
+    "log.level=WARN",
+    "ui.enabled=false",
+    "sql.shuffle.partitions=2",
+)
+Audited = Callable[..., int]
+
+
+def submitted(
+    folder: Path, master: str, *arguments: Path | str, python: str = sys.executable
+) -> "subprocess.CompletedProcess[str]":
+    """What `spark-submit` of the audit did, of the Spark that `python` has, which keeps what it needs in `folder`."""
+    environment = spark_environment(folder, python)
+    submit = os.path.join(environment["SPARK_HOME"], "bin", "spark-submit")
+    settings = [word for setting in SETTINGS for word in ("--conf", f"spark.{setting}")]
+    memory = ("--driver-memory", "512m", "--executor-memory", "512m")
+    command = [submit, "--master", master, *memory, *settings, str(AUDIT), *map(str, arguments)]
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300, check=False)
+
+
+@pytest.fixture
+def audited(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Audited:
+    """The status of an audit in this process, whose session it takes."""
+    main = runpy.run_path(str(AUDIT))["main"]
+
+    def run(*arguments: Path | str) -> int:
+        monkeypatch.setattr(sys, "argv", ["nightly_audit.py", *map(str, arguments)])
+        return int(main())
+
+    return run
+
+
+def kinds(rows: list[dict[str, Any]]) -> list[tuple[str, str | None, int | None]]:
+    return sorted((row["kind"], row["topic"] or "", -1 if row["partition"] is None else row["partition"]) for row in rows)
+
+
+def damaged(folder: Path) -> Path:
+    """A copy of the healthy sample in which one byte of a batch is another, and one log is a pipe."""
+    copied = Path(shutil.copytree(SAMPLES / "healthy", folder / "damaged"))
+    log = copied / "broker-1" / "orders-0" / "00000000000000000000.log"
+    data = bytearray(log.read_bytes())
+    data[len(data) // 2] ^= 1
+    log.write_bytes(data)
+    unreadable = copied / "broker-2" / "payments-0" / "00000000000000000000.log"
+    unreadable.unlink()
+    os.mkfifo(unreadable)
+    return copied
+
+
+def test_on_a_cluster_findings_are_written_and_end_it_with_1(running: Cluster, spark: SparkSession, tmp_path: Path) -> None:
+    tonight, last_night, lake = SAMPLES / "unclean-election", SAMPLES / "healthy", tmp_path / "lake"
+    since = f"2026-11-24={last_night}"
+    asked = (tonight, "--output", lake, "--snapshot", "2026-11-25", "--since", since)
+    done = submitted(tmp_path, running.url, *asked, python=running.python)
+    assert done.returncode == 1, done.stderr[-4000:]
+    assert "2026-11-25: critical; 14 partitions, 351,864 bytes\nchanged: 36 unchanged, 3 appended, 3 created\n" in done.stdout
+    assert "  critical  UNCLEAN_LOSS  audit-0\n" in done.stdout
+    written = read_export(spark, str(lake / "2026-11-25"), "findings").toArrow().to_pylist()
+    assert kinds(written) == kinds(kf.scan(str(tonight)).to_arrow().to_pylist())
+    assert {path.name for path in (lake / "2026-11-25").iterdir()} >= {"_SUCCESS", "replicas", "transactions", "incomplete"}
+    changes = pq.read_table(lake / "changes" / "2026-11-25" / "changes.parquet").to_pylist()
+    assert {(row["topic"], row["from_snapshot"]) for row in changes if row["kind"] == "created"} == {("audit", "2026-11-24")}
+
+
+def test_on_this_machine_what_cannot_be_read_ends_it_with_3(spark: SparkSession, tmp_path: Path) -> None:
+    done = submitted(tmp_path, "local[2,4]", damaged(tmp_path), "--output", "lake", "--snapshot", "today", "--fact", "spans")
+    assert done.returncode == 3, done.stderr[-4000:]
+    assert "broker-2/payments-0/00000000000000000000.log: " in done.stdout
+    assert "  error     BATCH_CRC_MISMATCH  orders-0\n" in done.stdout
+    there = tmp_path / "lake" / "today"
+    assert {path.name for path in there.iterdir()} == {"_INCOMPLETE", "_manifest.json", "spans", "findings", "incomplete"}
+    assert read_export(spark, str(there), "spans").filter("topic = 'orders' and kind = 'damaged'").count() == 1
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(("path", "status"), [(SAMPLES / "healthy", 0), ("there-is-no-such-path", 2)])
+def test_the_status_reaches_who_submits(tmp_path: Path, path: Path | str, status: int) -> None:
+    done = submitted(tmp_path, "local[2,4]", path, "--output", "lake", "--snapshot", "today")
+    assert done.returncode == status, done.stderr[-4000:]
+
+
+def test_a_healthy_cluster_ends_it_with_0_and_is_audited_once(
+    audited: Audited, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = (SAMPLES / "healthy", "--output", tmp_path, "--snapshot", "today", "--whole")
+    assert audited(*asked) == 0
+    assert "today: info; " in capsys.readouterr().out
+    seal = (tmp_path / "today" / "_SUCCESS").stat()
+    assert audited(*asked) == 2
+    assert f"error: {tmp_path}/today" in capsys.readouterr().err
+    assert (tmp_path / "today" / "_SUCCESS").stat() == seal
+
+
+@pytest.mark.parametrize("older", [True, False], ids=["older", "newer"])
+def test_of_a_path_that_is_not_there_nothing_is_written(
+    audited: Audited, tmp_path: Path, capsys: pytest.CaptureFixture[str], older: bool
+) -> None:
+    absent, sample = str(tmp_path / "absent"), str(SAMPLES / "healthy")
+    asked = [sample, "--since", f"before={absent}"] if older else [absent]
+    assert audited(*asked, "--output", tmp_path / "lake") == 2
+    assert f"error: {absent}: no such file or directory" in capsys.readouterr().err
+    assert not (tmp_path / "lake").exists()
+
+
+@pytest.mark.parametrize(
+    "asked",
+    nightly_but(
+        ["--snapshot ../x", "--since today=x"],
+        ["--snapshot ../x", "--snapshot changes", "--since x", "--since =x", "--since today=x", "--since a=x --since b=x"],
+    ),
+)
+def test_names_that_cannot_be_are_refused(audited: Audited, tmp_path: Path, asked: str) -> None:
+    with pytest.raises(SystemExit) as end:
+        audited(SAMPLES / "healthy", "--output", tmp_path / "lake", "--snapshot", "today", *asked.split())
+    assert end.value.code == 2
+    assert not (tmp_path / "lake").exists()
