@@ -3,12 +3,15 @@
 PYTHON ?= python3
 VENV := .venv
 SPARK40 := .venv-spark40
+AIRFLOW := .venv-airflow
+PACKED := .venv-packed
+PACKED_PREFIX :=
 BIN := $(VENV)/bin
 KAFKA_FORENSICS := $(BIN)/kafka-forensics
 CODE := kafka_forensics tests lab bench
 
 .DEFAULT_GOAL := help
-.PHONY: help demo java test test-broker nightly mutants check format bench bench-spark lab lab-versions clean
+.PHONY: help demo java test test-broker nightly mutants check format bench bench-spark packed-environment lab lab-versions clean
 
 help:
 	@echo 'make demo         install into $(VENV) and scan two sample clusters that lost data'
@@ -20,6 +23,7 @@ help:
 	@echo 'make format       let ruff format and mend what it can'
 	@echo 'make bench        measure against the peers'
 	@echo 'make bench-spark  measure the scan on Spark against the local engine'
+	@echo 'make packed-environment  dist/environment.tar.gz, by which Spark takes the package to its workers (docs/clusters.md)'
 	@echo 'make lab-versions every state of seven Kafka versions, and what a scan makes of it: a table (nightly, an hour)'
 	@echo 'make lab          make the sample log directories again, hold a scan of them to what must be found, and list them'
 
@@ -53,6 +57,24 @@ $(SPARK40)/.installed: $(VENV)/.installed-dev
 	  > "$$($(SPARK40)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/zz_shared.pth"
 	@touch $@
 
+# The scheduler of examples/airflow_dag.py, whose packages would not go with ours.
+$(AIRFLOW)/.installed: | $(VENV)/.installed-dev
+	$(BIN)/python -m venv $(AIRFLOW)
+	$(AIRFLOW)/bin/pip install --quiet 'apache-airflow==3.3.*' 'apache-airflow-providers-apache-spark>=6.3,<7'
+	@touch $@
+
+# The package with what it needs, but without pyspark, which clusters bring. The archive has a link to Python, whose prefix on the
+# workers is PACKED_PREFIX, where that is another than here: theirs must be of the same version.
+packed-environment: dist/environment.tar.gz
+
+dist/environment.tar.gz: pyproject.toml $(shell find kafka_forensics -type f -not -name '*.pyc') | $(BIN)/python
+	rm -rf $(PACKED)
+	$(BIN)/python -m venv $(PACKED)
+	$(PACKED)/bin/pip install --quiet '.[cluster]'
+	$(BIN)/pip install --quiet 'venv-pack>=0.2'
+	@mkdir -p $(@D)
+	$(BIN)/venv-pack --quiet --force --prefix $(PACKED) $(if $(PACKED_PREFIX),--python-prefix $(PACKED_PREFIX)) --output $@
+
 java:
 	@sh tests/spark/java.sh
 
@@ -65,7 +87,7 @@ test-broker: $(VENV)/.installed-dev
 mutants: $(VENV)/.installed-dev
 	$(BIN)/python -m tests.mutants
 
-nightly: $(VENV)/.installed-dev $(SPARK40)/.installed java
+nightly: $(VENV)/.installed-dev $(SPARK40)/.installed $(AIRFLOW)/.installed packed-environment java
 	$(BIN)/pytest --nightly -n auto --dist loadscope --no-loadscope-reorder -m nightly
 	$(BIN)/pytest --nightly tests/engine/test_hostile.py tests/simulation/test_random_histories.py tests/simulation/test_random_histories_on_disk.py
 
@@ -91,4 +113,4 @@ lab-versions: $(VENV)/.installed-dev
 	$(BIN)/python -m lab.version_table
 
 clean:
-	rm -rf $(VENV) $(SPARK40) .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(SPARK40) $(AIRFLOW) $(PACKED) dist/environment.tar.gz .mypy_cache .pytest_cache .ruff_cache .hypothesis
