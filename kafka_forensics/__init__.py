@@ -2,7 +2,8 @@
 
 ``scan(paths)`` gives a `ScanResult`: findings, partitions, replicas, and every fact behind them as Arrow tables;
 ``scan_snapshots(root)`` scans several snapshots, and compares each replica with itself over time;
-``read_batches(path)`` and ``read_records(path)`` give the facts of one `.log` file a chunk at a time.
+``read_batches(path)`` and ``read_records(path)`` give the facts of one `.log` file a chunk at a time;
+``open_dataset(path, fact)`` opens what `export --append` has gathered of many nights.
 """
 
 from kafka_forensics.version import __version__
@@ -12,11 +13,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     import pyarrow as pa
+    import pyarrow.dataset as ds
 
     from kafka_forensics.model.changes import SnapshotsResult
     from kafka_forensics.model.results import ScanResult
 
-__all__ = ["__version__", "read_batches", "read_records", "scan", "scan_snapshots"]
+__all__ = ["__version__", "open_dataset", "read_batches", "read_records", "scan", "scan_snapshots"]
 
 
 def scan(
@@ -130,3 +132,14 @@ def read_records(path: str, storage_options: "Mapping[str, str] | None" = None) 
     from kafka_forensics.facts import facts
 
     return facts.read_records(path, storage_options)
+
+
+def open_dataset(path: str, fact: str, storage_options: "Mapping[str, str] | None" = None) -> "ds.Dataset":
+    """A fact of a dataset that `export --append` has made, a directory or a URI, as its manifest has it: each snapshot once.
+
+    Columns that a row is older than are null; a filter on cluster, snapshot and run leaves other files closed (docs/datasets.md).
+    Raises UsageError if there is no such dataset or fact, its manifest is damaged, or its tables are Delta's or Iceberg's own.
+    """
+    from kafka_forensics.export import append
+
+    return append.open_dataset(path, fact, storage_options)

@@ -54,6 +54,9 @@ HOMES = {
     "rich": ("cli/",),
     "jinja2": ("wording/",),
     "msgspec": ("engine/",),
+    "deltalake": ("export/delta.py",),
+    "pyiceberg": ("export/iceberg.py",),
+    "sqlalchemy": ("export/iceberg.py",),
     "numba": ("compiled/", "parsers/kernels/crc_native.py"),
     "llvmlite": ("compiled/", "parsers/kernels/crc_native.py"),
 }

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from itertools import chain, count, groupby
 from threading import Event
 from typing import Any, Final, cast
@@ -21,6 +22,7 @@ from urllib.parse import quote
 import pyarrow as pa
 
 from kafka_forensics.compiled import using_compiled
+from kafka_forensics.export.dataset_manifest import Label
 from kafka_forensics.export.parquet import alike, parquet_writer
 from kafka_forensics.export.places import ExportPlace
 from kafka_forensics.export.target import MANIFEST, HashedFile
@@ -97,6 +99,10 @@ class Written:
         return json.dumps(described, ensure_ascii=True)
 
 
+Work = Callable[[Event], Iterator[Written]]
+"""Writes some files, and raises CancelledError once what it is given is set."""
+
+
 @dataclass(slots=True)
 class _Manifest:
     """`_manifest.json`, written line by line while files become whole."""
@@ -107,20 +113,8 @@ class _Manifest:
 
     def begin(self, reader: FactReader) -> None:
         """What made it, and of what."""
-        scan_options = reader.options
-        options = {
-            "topic": scan_options.topic_glob,
-            "partition": scan_options.partition,
-            "broker": scan_options.broker,
-            "as_of_ms": scan_options.as_of_ms,
-            "live": scan_options.live,
-            "copied": None if scan_options.copied is None else scan_options.copied.value,
-            "deep": reader.result.totals.records_decoded,
-            "payloads": reader.payloads,
-        }
-        tool = {"name": "kafka-forensics", "version": __version__, "engine": reader.result.engine}
-        self._put(f'{{"schema_version": {json.dumps(FACT_SCHEMA_VERSION)},\n "tool": {json.dumps(tool)},\n')
-        self._put(f' "options": {json.dumps(options)},\n "files": [')
+        self._put(f'{{"schema_version": {json.dumps(FACT_SCHEMA_VERSION)},\n "tool": {json.dumps(tool_of(reader))},\n')
+        self._put(f' "options": {json.dumps(options_of(reader))},\n "files": [')
 
     def add(self, file: Written) -> None:
         """A file that is whole."""
@@ -140,6 +134,26 @@ class _Manifest:
         self.file.write(piece.encode("ascii"))
 
 
+def tool_of(reader: FactReader) -> Json:
+    """What made an export."""
+    return {"name": "kafka-forensics", "version": __version__, "engine": reader.result.engine}
+
+
+def options_of(reader: FactReader) -> Json:
+    """Of what it was made."""
+    options = reader.options
+    return {
+        "topic": options.topic_glob,
+        "partition": options.partition,
+        "broker": options.broker,
+        "as_of_ms": options.as_of_ms,
+        "live": options.live,
+        "copied": None if options.copied is None else options.copied.value,
+        "deep": reader.result.totals.records_decoded,
+        "payloads": reader.payloads,
+    }
+
+
 @dataclass(frozen=True, slots=True)
 class ExportOrder:
     """What is to be exported where: the facts `names` to `target`.
@@ -155,13 +169,20 @@ class ExportOrder:
     allow_incomplete: bool = False
     split_bytes: int = SPLIT_BYTES
     """Of logs that a task reads, where there are tasks."""
+    label: Label | None = None
+    """Of the snapshot that is added to a dataset; None where the export is a new one."""
+
+
+def threads_of(reader: FactReader) -> int:
+    """How many files are written at once."""
+    return reader.options.jobs if using_compiled() and all(source.seekable for source in reader.inputs.sources) else 1
 
 
 def export_facts(reader: FactReader, order: ExportOrder, written: Mapping[str, Sequence[Written]] | None = None) -> list[Dataset]:
     """Write a dataset for each fact, what could not be read, then the manifest, then the seal; of facts in `written` the files are
     there. Raises UsageError where it cannot be written."""
     target, names = order.target, order.names
-    jobs = reader.options.jobs if using_compiled() and all(source.seekable for source in reader.inputs.sources) else 1
+    jobs = threads_of(reader)
     with target.file(MANIFEST) as file:
         manifest = _Manifest(file)
         manifest.begin(reader)
@@ -187,26 +208,30 @@ def name_of(folder: str, number: int) -> str:
 
 
 def _dataset_files(fact: Fact, parts: Iterable[Part], target: ExportPlace, jobs: int) -> Iterator[Written]:
-    """The files of a dataset in the order of its parts; those of several directories are written at once on `jobs` threads.
+    """The files of a dataset in the order of its parts; those of several directories are written at once on `jobs` threads."""
+    folders = groupby(_placed(fact, parts), key=lambda placed: placed[:2])
+    works = (
+        partial(_folder_files, fact, folder, keys, [part for *_, part in of_folder], target)
+        for (folder, keys), of_folder in folders
+    )
+    yield from written_by(works, jobs if fact.by_replica else 1)
+
+
+def written_by(works: Iterable[Work], jobs: int) -> Iterator[Written]:
+    """The files of each work, in order; they are written at once on `jobs` threads.
 
     Parsing, compressing and writing hold no interpreter lock.
     """
-    folders = groupby(_placed(fact, parts), key=lambda placed: placed[:2])
-    works = ((folder, keys, [part for *_, part in of_folder]) for (folder, keys), of_folder in folders)
-    if jobs <= 1 or not fact.by_replica:
+    if jobs <= 1:
         for work in works:
-            yield from _folder_files(fact, *work, target, Event())
+            yield from work(Event())
         return
     ended = Event()
-
-    def write(folder: str, keys: Json, of_folder: list[Part]) -> list[Written]:
-        return list(_folder_files(fact, folder, keys, of_folder, target, ended))
-
     with ThreadPoolExecutor(jobs) as pool:
         ahead: deque[Future[list[Written]]] = deque()
         try:
             for work in works:
-                ahead.append(pool.submit(write, *work))
+                ahead.append(pool.submit(_all_written, work, ended))
                 while len(ahead) > 2 * jobs:
                     yield from ahead.popleft().result()
             while ahead:
@@ -214,6 +239,10 @@ def _dataset_files(fact: Fact, parts: Iterable[Part], target: ExportPlace, jobs:
         finally:
             ended.set()
             pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _all_written(work: Work, ended: Event) -> list[Written]:
+    return list(work(ended))
 
 
 def _placed(fact: Fact, parts: Iterable[Part]) -> Iterator[tuple[str, Json, Part]]:
@@ -234,10 +263,11 @@ def _folder_files(
     """The files of one directory; raises CancelledError once the export has `ended`."""
     names = (name_of(folder, number) for number in count())
     for part in parts:
-        yield from write_part(fact.own, _unless(ended, part.batches), target.file, names, keys)
+        yield from write_part(fact.own, unless(ended, part.batches), target.file, names, keys)
 
 
-def _unless(ended: Event, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def unless(ended: Event, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The batches, as long as nothing has `ended`; raises CancelledError then."""
     for batch in batches:
         if ended.is_set():
             raise CancelledError

@@ -5,7 +5,7 @@ import os
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Self, TypeVar
 
 from kafka_forensics.errors import STILL_FAILING, ForensicsError, PassingError, SourceError, UsageError, may_pass
 from kafka_forensics.export.target import (
@@ -104,10 +104,7 @@ class RemoteTarget:
     @classmethod
     def open(cls, uri: str, inputs: list[str], storage: tuple[tuple[str, str], ...]) -> "RemoteTarget":
         """Take an empty prefix. Raises UsageError if something is there, it lies in an input, or cannot be written to."""
-        place = remote_place(uri)
-        _refuse_inside(place, inputs)
-        with _no_source(place.name):
-            target = cls(place, storage_options(storage, uri=place.name).with_options(place.options), uuid.uuid4().hex)
+        target = cls.opened(uri, inputs, storage, uuid.uuid4().hex)
         refuse_names(target.path, target._names())
         with target._writing(f"{target._root}/{UNFINISHED}") as file:
             file.write(mark_of(target.token).encode())
@@ -116,11 +113,17 @@ class RemoteTarget:
         return target
 
     @classmethod
+    def opened(cls, uri: str, inputs: list[str], storage: tuple[tuple[str, str], ...], token: str) -> Self:
+        """The prefix, of which nothing is known yet. Raises UsageError if it lies in an input, or cannot be opened."""
+        place = remote_place(uri)
+        _refuse_inside(place, inputs)
+        with _no_source(place.name):
+            return cls(place, storage_options(storage, uri=place.name).with_options(place.options), token)
+
+    @classmethod
     def join(cls, uri: str, token: str, storage: tuple[tuple[str, str], ...]) -> "RemoteTarget":
         """Take part in the export with this token. Raises UsageError if it is not what is at `uri`."""
-        place = remote_place(uri)
-        with _no_source(place.name):
-            target = cls(place, storage_options(storage, uri=place.name).with_options(place.options), token)
+        target = cls.opened(uri, [], storage, token)
         if target._mark() != mark_of(token):
             raise UsageError(f"{target.path}: another export is there")
         return target
@@ -199,14 +202,21 @@ class RemoteTarget:
         infos, _ = self._ask(lambda: children(self._fs, self._root, allow_not_found=True))
         return sorted(info.base_name for info in infos)
 
+    def content(self, name: str) -> bytes | None:
+        """The bytes of a small file below the prefix; None if it is not there."""
+
+        def read() -> bytes | None:
+            try:
+                with self._fs.open_input_file(f"{self._root}/{name}") as file:
+                    return bytes(file.read())
+            except FileNotFoundError:
+                return None
+
+        return self._ask(read)
+
     def _mark(self) -> str:
-        """What `_UNFINISHED` says."""
-
-        def read() -> bytes:
-            with self._fs.open_input_file(f"{self._root}/{UNFINISHED}") as file:
-                return bytes(file.read(_MARK_BYTES))
-
-        return self._ask(read).decode("ascii", "replace")
+        """What `_UNFINISHED` says; nothing where it is not there."""
+        return (self.content(UNFINISHED) or b"")[:_MARK_BYTES].decode("ascii", "replace")
 
     def _make_above(self, path: str) -> None:
         if not self._is_flat:

@@ -23,12 +23,19 @@ SUCCESS: Final = "_SUCCESS"
 INCOMPLETE: Final = "_INCOMPLETE"
 """The seal of an export of less than was given: everything that could be read was written."""
 MANIFEST: Final = "_manifest.json"
+DATASET: Final = "_dataset.json"
+"""The manifest of what snapshots are added to."""
 UNFINISHED: Final = "_UNFINISHED"
 TEMPORARY: Final = "_temporary"
 """Where processes that take part write."""
 _CLEARINGS: Final = 100
 """How often at most `_temporary` is cleared, if others still write there; what is left is no part of any dataset."""
 _UNFINISHED_TEXT: Final = "This export has not finished. If no export is running, remove this directory and export again.\n"
+APPEND: Final = "append-"
+"""How the token of an export begins that adds a snapshot to what is there; the rest is the name of its run."""
+_APPEND_TEXT: Final = (
+    "A snapshot is being added to this dataset. If no export is running, add it again: what this one left is taken away then.\n"
+)
 
 
 class HashedFile:
@@ -80,7 +87,7 @@ class HashedFile:
 
 def mark_of(token: str) -> str:
     """What `_UNFINISHED` says."""
-    return f"{_UNFINISHED_TEXT}{token}\n"
+    return f"{_APPEND_TEXT if token.startswith(APPEND) else _UNFINISHED_TEXT}{token}\n"
 
 
 class Target:
@@ -172,14 +179,18 @@ class Target:
 
     def finish(self, *, whole: bool = True) -> None:
         """Say that the export has ended, and whether it is `whole`."""
-        with self.explained():
-            for folder in sorted({*self._changed, *(os.path.dirname(path) for path in self._made)}):
-                _sync(folder)
+        self.put_names_on_disk()
         with self.file(SUCCESS if whole else INCOMPLETE):
             pass
         with self.explained():
-            _sync(self.path)
+            sync(self.path)
             os.unlink(os.path.join(self.path, UNFINISHED))
+
+    def put_names_on_disk(self) -> None:
+        """Wait until the names of all that was written are on disk."""
+        with self.explained():
+            for folder in sorted({*self._changed, *(os.path.dirname(path) for path in self._made)}):
+                sync(folder)
 
     def withdraw(self) -> None:
         """Take the mark back, and the directory if it was made here, unless something has been written to it."""
@@ -258,6 +269,8 @@ def refuse_names(path: str, names: list[str]) -> None:
         raise UsageError(
             f"{path} holds an export of which some input could not be read", hint="choose a new directory, or remove that one first"
         )
+    if DATASET in names:
+        raise UsageError(f"{path} holds a dataset to which snapshots are added", hint="add --append, or choose a new directory")
     if UNFINISHED in names:
         raise UsageError(
             f"{path} holds an export that did not finish, or one that is running",
@@ -266,7 +279,7 @@ def refuse_names(path: str, names: list[str]) -> None:
     raise UsageError(f"{path} is not empty: it holds {names[0]}", hint="choose a directory that is empty or does not exist yet")
 
 
-def _sync(folder: str) -> None:
+def sync(folder: str) -> None:
     """Put the names in a directory on disk, where its file system knows how."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:

@@ -18,6 +18,7 @@ from kafka_forensics.engine.task_values import thin_plans
 from kafka_forensics.engine.work_plan import file_cost, packed
 from kafka_forensics.errors import PassingError, PathMissingError, SourceError, UsageError
 from kafka_forensics.evidence.inputs import ReplicaPlan, broker_order
+from kafka_forensics.export.dataset_manifest import Label, labelled, labelled_schema
 from kafka_forensics.export.datasets import Written, folder_of, name_of, write_part
 from kafka_forensics.export.places import ExportPlace, join_place
 from kafka_forensics.facts.answers import transaction_facts
@@ -69,6 +70,8 @@ class ExportCommon:
     compiled: bool = False
     cache_dir: str | None = None
     """Where compiled kernels are kept, None: where it is usual."""
+    label: Label | None = None
+    """Of the snapshot that is added to a dataset; None where the export is a new one."""
 
     def packed(self) -> str:
         """As JSON."""
@@ -78,17 +81,19 @@ class ExportCommon:
     def unpacked(cls, packed: str) -> "ExportCommon":
         """Of JSON."""
         fields = json.loads(packed)
-        return cls(**fields | {"storage": tuple(map(tuple, fields["storage"]))})
+        label = None if fields["label"] is None else Label(**fields["label"])
+        return cls(**fields | {"storage": tuple(map(tuple, fields["storage"])), "label": label})
 
     def target(self) -> ExportPlace:
         """The target. Raises UsageError if it is not what is there."""
         return join_place(self.path, self.token, self.storage)
 
 
-def common(reader: FactReader, token: str, path: str, *, compiled: bool) -> ExportCommon:
+def common(reader: FactReader, token: str, path: str, *, compiled: bool, label: Label | None = None) -> ExportCommon:
     """What tasks about the reader's facts have in common; workers find the target at `path`."""
     names = {address_of(source): source.name for source in reader.inputs.sources}
-    return ExportCommon(path, token, reader.options.storage_options, names, reader.payloads, compiled, reader.options.cache_dir)
+    options = reader.options
+    return ExportCommon(path, token, options.storage_options, names, reader.payloads, compiled, options.cache_dir, label)
 
 
 def known_transactions(reader: FactReader) -> bytes:
@@ -147,8 +152,12 @@ def write_task(packed: str, known: bytes, task: Task, *, strict: bool) -> Iterat
     names = (f"{attempt}-{number}.parquet" for number in count())
     read = _transactions if task.fact == "transactions" else _pieces
     fact = FACTS[task.fact]
-    for keys, batches in read(shared, known, task, gaps, strict=strict):
-        for file in write_part(fact.own, batches, target.temporary_file, names, keys):
+    rows = read(shared, known, task, gaps, strict=strict)
+    if shared.label is not None:
+        rows = iter([(asdict(shared.label), labelled(fact, shared.label, rows))])
+    schema = fact.own if shared.label is None else labelled_schema(fact)
+    for keys, batches in rows:
+        for file in write_part(schema, batches, target.temporary_file, names, keys):
             yield json.dumps(asdict(file))
     yield from (json.dumps({"gap": [incomplete.path, incomplete.reason]}) for incomplete in gaps)
 
@@ -209,10 +218,12 @@ def _transactions(shared: ExportCommon, known: bytes, task: Task, gaps: list[Inc
         gaps += missing
 
 
-def told(answers: Iterable[tuple[Task, list[str]]], target: ExportPlace) -> tuple[dict[str, list[Written]], list[Incomplete]]:
+def told(
+    answers: Iterable[tuple[Task, list[str]]], target: ExportPlace, label: Label | None = None
+) -> tuple[dict[str, list[Written]], list[Incomplete]]:
     """Give the files of each task's one attempt that counts their names: the files of each fact, and what could not be read.
 
-    Tasks are in their order. Raises UsageError where a file cannot be had.
+    Tasks are in their order, and so are the files of a snapshot with its `label`. Raises UsageError where a file cannot be had.
     """
     written: dict[str, list[Written]] = {}
     gaps: dict[Incomplete, None] = {}
@@ -224,10 +235,11 @@ def told(answers: Iterable[tuple[Task, list[str]]], target: ExportPlace) -> tupl
             else:
                 files.append(Written(**line))
     for name, files in written.items():
-        files.sort(key=_order)
+        if label is None:
+            files.sort(key=_order)
         used: dict[str, Iterator[int]] = {}
         for file in files:
-            folder, _ = folder_of(FACTS[name], **file.keys)
+            folder = folder_of(FACTS[name], **file.keys)[0] if label is None else f"{name}/{label.run}"
             path = name_of(folder, next(used.setdefault(folder, count())))
             target.adopt(file.path, path)
             file.path = path

@@ -14,6 +14,7 @@ from kafka_forensics.compiled import worth_compiling
 from kafka_forensics.errors import ForensicsError, PassingError, UsageError, may_pass
 from kafka_forensics.evidence.inputs import Inputs, gather
 from kafka_forensics.evidence.options import ScanOptions, without_secrets
+from kafka_forensics.export.append import Appending, append_facts
 from kafka_forensics.export.datasets import Dataset, ExportOrder, export_facts
 from kafka_forensics.export.places import absolute, inputs_named, opened_place
 from kafka_forensics.export.tasks import BY_TASKS, ExportCommon, Task, common, known_transactions, look, tasks, told, write_task
@@ -48,8 +49,12 @@ class Exported:
     result: ScanResult
 
 
-def exported(spark: "SparkSession", inputs: Inputs, options: ScanOptions, order: ExportOrder) -> tuple[FactReader, list[Dataset]]:
+def exported(
+    spark: "SparkSession", inputs: Inputs, options: ScanOptions, order: ExportOrder, appending: Appending | None = None
+) -> tuple[FactReader, list[Dataset]]:
     """Scan what was gathered, and write the facts that are ordered; what was written of each.
+
+    Where a snapshot is added to a dataset, the driver alone lets the files count that tasks have written.
 
     Raises UsageError where workers cannot do the work, and where nothing can be written.
     """
@@ -64,14 +69,17 @@ def exported(spark: "SparkSession", inputs: Inputs, options: ScanOptions, order:
         result.findings = [without_payloads(finding) for finding in result.findings]
     compiled = worth_compiling(sum(plan.bytes for plan in inputs.replicas))
     given = tasks(reader, order.names, order.split_bytes)
-    shared = common(reader, target.token, where, compiled=compiled)
-    written, gaps = told(_answers(spark, shared, reader, given), target)
+    shared = common(reader, target.token, where, compiled=compiled, label=order.label)
+    written, gaps = told(_answers(spark, shared, reader, given), target, order.label)
     reader.incomplete += gaps
     target.clear()
     for name in order.names:
         if name in BY_TASKS:
             written.setdefault(name, [])
-    datasets = export_facts(reader, order, written)
+    if appending is None:
+        datasets = export_facts(reader, order, written)
+    else:
+        datasets = append_facts(reader, order, appending, written)
     result.incomplete = reader.gaps()
     return reader, datasets
 

@@ -1,5 +1,7 @@
-"""`export`: every fact and finding as Parquet datasets."""
+"""`export`: every fact and finding as Parquet datasets, or as a snapshot added to such, to Delta tables or to Iceberg tables."""
 
+from contextlib import contextmanager
+from dataclasses import dataclass
 from threading import Lock
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -10,12 +12,17 @@ from kafka_forensics.cli.commands.scan import exit_status
 from kafka_forensics.cli.options import choose
 from kafka_forensics.cli.outputs.rows import Listing
 from kafka_forensics.cli.streams import Destination, chosen_format, open_output, say, screen_of
+from kafka_forensics.errors import UsageError
 from kafka_forensics.evidence.options import ScanOptions, without_secrets
 from kafka_forensics.model.findings import without_payloads
 from kafka_forensics.model.json_objects import attributes
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from kafka_forensics.export.append import Appending
     from kafka_forensics.export.datasets import Dataset, ExportOrder
+    from kafka_forensics.export.places import ExportPlace
     from kafka_forensics.facts.facts import FactReader
 
 
@@ -44,8 +51,8 @@ Directory = Annotated[
     typer.Option(
         "--output",
         metavar="DIR",
-        help="An empty or new directory for the datasets, never inside an input, or a URI such as s3://bucket/export. With --engine"
-        " spark every worker must see it.",
+        help="An empty or new directory for the datasets, never inside an input, or a URI such as s3://bucket/export; with --append"
+        " the dataset to add to. With --engine spark every worker must see it.",
     ),
 ]
 FactNames = Annotated[
@@ -70,6 +77,79 @@ ListFormat = Annotated[
         help="Of the list of datasets that is printed at the end.",
     ),
 ]
+TABLE_FORMATS: Final = ("parquet", "delta", "iceberg")
+Append = Annotated[
+    bool,
+    typer.Option("--append", help="Add a snapshot to the dataset at --output, or begin one; one of the same name is replaced."),
+]
+Cluster = Annotated[str | None, typer.Option("--cluster", metavar="NAME", help="With --append: of which cluster the snapshot is.")]
+Snapshot = Annotated[
+    str | None, typer.Option("--snapshot", metavar="NAME", help="With --append: what the snapshot is called, e.g. 2026-03-01.")
+]
+TableFormatName = Annotated[
+    str | None,
+    typer.Option(
+        "--table-format",
+        metavar="FORMAT",
+        autocompletion=lambda: list(TABLE_FORMATS),
+        help="With --append: parquet (default; files with a manifest), delta or iceberg (tables, for which the extra lakehouse is"
+        " needed).",
+    ),
+]
+IcebergCatalog = Annotated[
+    str | None,
+    typer.Option(
+        "--iceberg-catalog",
+        metavar="NAME",
+        help="With --table-format iceberg: a catalogue by its name in PyIceberg's configuration [default: an SQLite file in the"
+        " dataset].",
+    ),
+]
+IcebergNamespace = Annotated[
+    str | None,
+    typer.Option(
+        "--iceberg-namespace",
+        metavar="NAME",
+        help="With --table-format iceberg: where in the catalogue the tables are [default: kafka_forensics].",
+    ),
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Adding:
+    """Whether a snapshot is added to a dataset, which, and how it is kept."""
+
+    append: Append = False
+    cluster: Cluster = None
+    snapshot: Snapshot = None
+    table_format: TableFormatName = None
+    iceberg_catalog: IcebergCatalog = None
+    iceberg_namespace: IcebergNamespace = None
+
+    def check(self) -> None:
+        """Raise UsageError for options that do not go together."""
+        given = {
+            "--cluster": self.cluster,
+            "--snapshot": self.snapshot,
+            "--table-format": self.table_format,
+            "--iceberg-catalog": self.iceberg_catalog,
+            "--iceberg-namespace": self.iceberg_namespace,
+        }
+        if not self.append:
+            for name, value in given.items():
+                if value is not None:
+                    raise UsageError(f"{name} goes with --append", hint="add --append")
+            return
+        for name in ("--cluster", "--snapshot"):
+            if given[name] is None:
+                raise UsageError(f"--append needs {name}", hint=f"name it, for example {_NAMED[name]}")
+        if choose("table format", self.table_format or TABLE_FORMATS[0], TABLE_FORMATS) != "iceberg":
+            for name in ("--iceberg-catalog", "--iceberg-namespace"):
+                if given[name] is not None:
+                    raise UsageError(f"{name} goes with --table-format iceberg", hint="add --table-format iceberg")
+
+
+_NAMED: Final = {"--cluster": "--cluster payments", "--snapshot": "--snapshot 2026-03-01"}
 
 
 @options.flat
@@ -86,6 +166,7 @@ def export(
     as_of: options.AsOf = None,
     deep: options.Deep = None,
     allow_incomplete: AllowIncomplete = False,
+    adding: Adding,
     show_payloads: options.ShowPayloads = False,
     printing: options.VerbosePrinting,
 ) -> int:
@@ -93,11 +174,17 @@ def export(
 
     `_SUCCESS` is written last, `_manifest.json` names every file with its rows, bytes and SHA-256. What could not be read is in the
     dataset `incomplete`, and `_INCOMPLETE` stands instead of `_SUCCESS` unless --allow-incomplete is given. Keys and values of
-    records stay out unless --show-payloads is given. Ends with status 0, 1 from --fail-on upwards, 2 for a wrong command line or a
-    directory that holds something else, 3 if some input could not be read.
+    records stay out unless --show-payloads is given.
+
+    With --append the rows come to those of other snapshots instead, with columns for cluster, snapshot and run, and
+    `_dataset.json` names the files that count (docs/datasets.md).
+
+    Ends with status 0, 1 from --fail-on upwards, 2 for a wrong command line or a directory that holds something else, 3 if some
+    input could not be read.
     """
     spark = where.on_spark()
     wanted = chosen_format(format_name, None)
+    adding.check()
     choose("severity", fail_on, options.FAIL_ON)
     names = [name for name in FACT_NAMES if not fact or name in [choose("fact", given, FACT_NAMES) for given in fact]]
     if deep is None and fail_on == "none" and OF_RECORDS.isdisjoint(names):
@@ -105,25 +192,53 @@ def export(
     scan_options = reading.scan_options(selection, deep=deep, as_of=as_of)
     screen = screen_of(printing)
 
-    from kafka_forensics.export.datasets import ExportOrder
-    from kafka_forensics.export.places import inputs_named, opened_place
+    with _begun(paths, output, scan_options, adding) as (target, appending):
+        from kafka_forensics.export.datasets import ExportOrder
 
-    with opened_place(output, inputs_named(paths), scan_options.storage_options) as target:
-        order = ExportOrder(target, names, output, show_payloads, allow_incomplete)
+        label = None if appending is None else appending.label
+        order = ExportOrder(target, names, output, show_payloads, allow_incomplete, label=label)
         if spark:
-            reader, datasets = _run_on_spark(paths, scan_options, order, screen, where, quiet=printing.quiet)
+            reader, datasets = _run_on_spark(paths, scan_options, order, appending, screen, where, quiet=printing.quiet)
         else:
-            reader, datasets = _run(paths, scan_options, order, screen, quiet=printing.quiet)
+            reader, datasets = _run(paths, scan_options, order, appending, screen, quiet=printing.quiet)
     with open_output(None, no_color=printing.no_color) as to:
         Listing(COLUMNS, [*COLUMNS], [*COLUMNS][1:], _cells).write(datasets, wanted, to)
     _say_rest(reader, names, screen, quiet=printing.quiet)
     return exit_status(reader.result, fail_on)
 
 
+@contextmanager
+def _begun(
+    paths: list[str], output: str, scan_options: ScanOptions, adding: Adding
+) -> "Iterator[tuple[ExportPlace, Appending | None]]":
+    """Where the export goes, and what it is added to."""
+    from kafka_forensics.export.places import inputs_named, opened_place
+
+    inputs, storage = inputs_named(paths), scan_options.storage_options
+    if not adding.append:
+        with opened_place(output, inputs, storage) as target:
+            yield target, None
+        return
+    from kafka_forensics.export.append import TableFormat, opened_appending
+
+    assert adding.cluster is not None
+    assert adding.snapshot is not None
+    form = TableFormat(adding.table_format or TABLE_FORMATS[0], adding.iceberg_catalog, adding.iceberg_namespace)
+    with opened_appending(output, inputs, storage, adding.cluster, adding.snapshot, form) as appending:
+        yield appending.place, appending
+
+
 def _run(
-    paths: list[str], scan_options: ScanOptions, order: "ExportOrder", screen: Destination, *, quiet: bool
+    paths: list[str],
+    scan_options: ScanOptions,
+    order: "ExportOrder",
+    appending: "Appending | None",
+    screen: Destination,
+    *,
+    quiet: bool,
 ) -> "tuple[FactReader, list[Dataset]]":
     from kafka_forensics.cli.progress import Progress
+    from kafka_forensics.export.append import append_facts
     from kafka_forensics.export.datasets import export_facts
     from kafka_forensics.export.views import words
     from kafka_forensics.facts.facts import LOG_FACTS, scan_for_facts
@@ -144,13 +259,20 @@ def _run(
                 progress(min(done, total * passes), total * passes)
 
         reader.passed = passed
-        datasets = export_facts(reader, order)
+        datasets = export_facts(reader, order) if appending is None else append_facts(reader, order, appending)
     reader.result.incomplete = reader.gaps()
     return reader, datasets
 
 
 def _run_on_spark(
-    paths: list[str], scan_options: ScanOptions, order: "ExportOrder", screen: Destination, where: options.Workplace, *, quiet: bool
+    paths: list[str],
+    scan_options: ScanOptions,
+    order: "ExportOrder",
+    appending: "Appending | None",
+    screen: Destination,
+    where: options.Workplace,
+    *,
+    quiet: bool,
 ) -> "tuple[FactReader, list[Dataset]]":
     from kafka_forensics.cli.spark_session import stopping
     from kafka_forensics.evidence.inputs import gather
@@ -161,7 +283,7 @@ def _run_on_spark(
     paths, scan_options = without_secrets(paths, scan_options)
     inputs = gather(paths, scan_options)
     with stopping(screen, where, scan_options.jobs, quiet=quiet) as spark:
-        return exported(spark, inputs, scan_options, order)
+        return exported(spark, inputs, scan_options, order, appending)
 
 
 def _cells(dataset: "Dataset") -> list[str]:

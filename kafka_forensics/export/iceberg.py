@@ -1,0 +1,157 @@
+"""Iceberg tables of a dataset, one a fact, by PyIceberg: what is added and what it replaces are one transaction of a table.
+
+The files are those that this tool writes itself, and the transaction names them; so nothing of a table is in memory. The catalogue
+is an SQLite file in the dataset, or one that PyIceberg's own configuration names.
+"""
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote
+
+from kafka_forensics.errors import UsageError
+from kafka_forensics.export.dataset_manifest import Label
+from kafka_forensics.export.datasets import Written
+from kafka_forensics.storage.open import local_path
+from kafka_forensics.storage.remote import StorageOptions, remote_place, storage_options
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyiceberg.catalog import Catalog
+
+    from kafka_forensics.export.places import Storage
+
+CATALOG: Final = "_catalog.sqlite"
+NAMESPACE: Final = "kafka_forensics"
+
+
+class IcebergTables:
+    """The tables at one place, in one namespace of a catalogue."""
+
+    def __init__(self, catalog: str | None, namespace: str | None, output: str, path: str, storage: "Storage") -> None:
+        from pyiceberg.catalog import load_catalog
+
+        self._namespace = namespace or NAMESPACE
+        self._path = path
+        here = local_path(output)
+        properties: dict[str, str | None] = {}
+        if here is not None:
+            folder = os.path.abspath(here)
+            self._root = f"file://{folder}" if quote(folder) == folder else folder
+        else:
+            place = remote_place(output)
+            self._root = f"{place.scheme}://{place.root}"
+            properties = _service_options(place.scheme, storage_options(storage, uri=place.name).with_options(place.options))
+        if catalog is None:
+            if here is None:
+                raise UsageError(
+                    f"Iceberg tables at {path} need a catalogue that does not lie there itself",
+                    hint="name one of PyIceberg's configuration by --iceberg-catalog",
+                )
+            properties |= {"type": "sql", "uri": f"sqlite:///{quote(os.path.join(folder, CATALOG))}", "warehouse": self._root}
+        with self._explained("catalogue"):
+            self._catalog: Catalog = load_catalog(catalog or NAMESPACE, **properties)
+            self._catalog.create_namespace_if_not_exists(self._namespace)
+
+    def exists(self, fact: str) -> bool:
+        """Whether there is a table of a fact."""
+        with self._explained(fact):
+            return self._catalog.table_exists((self._namespace, fact))
+
+    def commit(self, fact: str, schema: "pa.Schema", label: Label, files: Sequence[Written]) -> None:
+        """Let these files be all that counts of a snapshot, in one transaction. Raises UsageError if another came between."""
+        from pyiceberg.expressions import And
+
+        of_snapshot = And(_equal("cluster", label.cluster), _equal("snapshot", label.snapshot))
+        paths = [f"{self._root}/{file.path}" for file in files]
+        said = {"kafka_forensics.run": label.run}
+        identifier = (self._namespace, fact)
+        with self._explained(fact):
+            if not self._catalog.table_exists(identifier):
+                with self._catalog.create_table_transaction(identifier, schema, f"{self._root}/{fact}") as creation:
+                    with creation.update_spec() as spec:
+                        spec.add_identity("cluster")
+                        spec.add_identity("snapshot")
+                    if paths:
+                        creation.add_files(paths, said, check_duplicate_files=False)
+                return
+            table = self._catalog.load_table(identifier)
+            with table.transaction() as transaction:
+                with transaction.update_schema() as columns:
+                    columns.union_by_name(schema)
+                if any(True for _ in table.scan(row_filter=of_snapshot).plan_files()):
+                    transaction.delete(of_snapshot, said)
+                if paths:
+                    transaction.add_files(paths, said, check_duplicate_files=False)
+
+    def holds(self, fact: str, run: str) -> bool:
+        """Whether files of a run count."""
+        if not self.exists(fact):
+            return False
+        with self._explained(fact):
+            tasks = self._catalog.load_table((self._namespace, fact)).scan(row_filter=_equal("run", run)).plan_files()
+            return any(f"/{run}/" in task.file.file_path for task in tasks)
+
+    def close(self) -> None:
+        """Let go of the catalogue."""
+        self._catalog.close()
+
+    @contextmanager
+    def _explained(self, what: str) -> Iterator[None]:
+        """Errors of the library as UsageError."""
+        from pyiceberg import exceptions
+        from sqlalchemy.exc import SQLAlchemyError
+
+        try:
+            yield
+        except (exceptions.CommitFailedException, exceptions.TableAlreadyExistsError) as error:
+            raise UsageError(
+                f"the Iceberg table {self._namespace}.{what} was changed by another at the same time: {_line(error)}",
+                hint="add this snapshot again",
+            ) from error
+        except (SQLAlchemyError, exceptions.RESTError, exceptions.NoSuchTableError, OSError, ValueError) as error:
+            raise UsageError(
+                f"the Iceberg tables of {self._path} cannot be read or written ({what}): {_line(error)}",
+                hint="check the catalogue (--iceberg-catalog), and the rights to write there",
+            ) from error
+
+
+def opened_iceberg(catalog: str | None, namespace: str | None) -> Callable[[str, str, "Storage"], IcebergTables]:
+    """What opens the tables of a dataset. Raises UsageError if the library is not installed."""
+    for package in ("pyiceberg", "sqlalchemy"):
+        if find_spec(package) is None:
+            raise UsageError(
+                f"--table-format iceberg needs the package {package}, which is not installed",
+                hint="pip install 'kafka-forensics[lakehouse]'",
+            )
+    return partial(IcebergTables, catalog, namespace)
+
+
+def _service_options(scheme: str, options: StorageOptions) -> dict[str, str | None]:
+    """How PyIceberg reaches the same service; what is not given it finds in the environment."""
+    if scheme != "s3":
+        return {}
+    given = {
+        "s3.region": options.region,
+        "s3.access-key-id": options.access_key,
+        "s3.secret-access-key": options.secret_key,
+        "s3.session-token": options.session_token,
+        "s3.anonymous": "true" if options.anonymous else None,
+        "s3.endpoint": None if options.endpoint is None else f"{options.scheme or 'https'}://{options.endpoint}",
+    }
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def _equal(name: str, value: str) -> Any:
+    """Rows in which a column is that; the library's own types know only how it reads such a thing from JSON."""
+    from pyiceberg.expressions import EqualTo
+
+    equal: Any = EqualTo
+    return equal(name, value)
+
+
+def _line(error: Exception) -> str:
+    return " ".join(str(error).split())
