@@ -244,7 +244,7 @@ def open_dataset(path: str, fact: str, storage_options: "Given" = None) -> "ds.D
     if manifest.table_format != PARQUET:
         raise UsageError(
             f"{path} is a dataset of the table format {manifest.table_format}, which keeps its own account of files",
-            hint="read it by that format's library (docs/facts.md)",
+            hint="read it by that format's library (docs/datasets.md)",
         )
     if fact not in manifest.schemas:
         fact_named(fact)

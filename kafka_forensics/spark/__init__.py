@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from kafka_forensics.spark.export_job import Exported
     from kafka_forensics.spark.job import SparkScanResult
 
-__all__ = ["default_builder", "export", "read_export", "register", "scan", "scan_snapshots", "session"]
+__all__ = ["append", "default_builder", "export", "read_export", "register", "scan", "scan_snapshots", "session"]
 
 
 def register(spark: "SparkSession") -> None:
@@ -164,6 +164,60 @@ def export(
     )
     given = [paths] if isinstance(paths, str) else paths
     return export_paths(spark, given, output, facts, options, payloads=payloads, allow_incomplete=allow_incomplete)
+
+
+def append(
+    spark: "SparkSession",
+    paths: str | list[str],
+    output: str,
+    cluster: str,
+    snapshot: str,
+    facts: "Sequence[str] | None" = None,
+    *,
+    table_format: str = "parquet",
+    iceberg_catalog: str | None = None,
+    iceberg_namespace: str | None = None,
+    payloads: bool = False,
+    allow_incomplete: bool = False,
+    topic: str | None = None,
+    partition: int | None = None,
+    broker: str | int | None = None,
+    live: bool = False,
+    whole: bool | None = None,
+    deep: bool | None = None,
+    as_of_ms: int | None = None,
+    storage_options: "Mapping[str, str] | None" = None,
+    cache_dir: str | None = None,
+) -> "Exported":
+    """Add a snapshot of a cluster to the dataset at `output`, or begin one, by Spark's workers; one of the same name is replaced.
+
+    The rest is as for `export`. The dataset is kept as `table_format` says: parquet, delta or iceberg (docs/datasets.md); the
+    driver alone lets the files count that tasks have written. Raises UsageError as `export` does, and where another run is adding
+    to the same dataset.
+    """
+    register(spark)
+    from kafka_forensics.errors import UsageError
+    from kafka_forensics.evidence.options import scan_options
+    from kafka_forensics.export.append import TableFormat
+    from kafka_forensics.export.dataset_manifest import TABLE_FORMATS
+    from kafka_forensics.spark.export_job import AddedSnapshot, export_paths
+
+    if table_format not in TABLE_FORMATS:
+        raise UsageError(f"there is no table format {table_format!r}", hint=f"choose from {', '.join(TABLE_FORMATS)}")
+    options = scan_options(
+        topic,
+        partition,
+        broker,
+        live=live,
+        whole=whole,
+        deep=deep,
+        as_of_ms=as_of_ms,
+        storage_options=storage_options,
+        cache_dir=cache_dir,
+    )
+    given = [paths] if isinstance(paths, str) else paths
+    added = AddedSnapshot(cluster, snapshot, TableFormat(table_format, iceberg_catalog, iceberg_namespace))
+    return export_paths(spark, given, output, facts, options, added, payloads=payloads, allow_incomplete=allow_incomplete)
 
 
 def read_export(spark: "SparkSession", output: str, fact: str) -> "DataFrame":

@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
 
 MEASURED = """
@@ -32,15 +34,17 @@ def write_log(folder: Path, batches: int) -> None:
             log.write((number * RECORDS).to_bytes(8, "big") + batch[8:])
 
 
-def peak_mib(folder: Path, batches: int) -> float:
+def peak_mib(folder: Path, batches: int, *more: str) -> float:
     write_log(folder / "copies", batches)
     environment = os.environ | {"KAFKA_FORENSICS_KERNELS": "compiled"}
-    command = [sys.executable, "-c", MEASURED, str(folder / "copies"), "--output", str(folder / "out")]
+    command = [sys.executable, "-c", MEASURED, str(folder / "copies"), "--output", str(folder / "out"), *more]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True, env=environment)
     assert f"records\t{batches * RECORDS}\t" in done.stdout
     return int(done.stderr.split()[-1]) / 1024
 
 
-def test_memory_holds_row_groups_and_not_the_log(tmp_path: Path) -> None:
-    small, large = peak_mib(tmp_path / "small", 16), peak_mib(tmp_path / "large", 16 + MIB_MORE)
+@pytest.mark.parametrize("form", ["", "parquet", "delta", "iceberg"])
+def test_memory_holds_row_groups_and_not_the_log(tmp_path: Path, form: str) -> None:
+    more = ["--append", "--cluster", "a", "--snapshot", "n1", "--table-format", form] if form else []
+    small, large = peak_mib(tmp_path / "small", 16, *more), peak_mib(tmp_path / "large", 16 + MIB_MORE, *more)
     assert large - small < MIB_MORE / 2
