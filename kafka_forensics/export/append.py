@@ -29,7 +29,7 @@ from kafka_forensics.export.dataset_manifest import (
     merged_schema,
     require_name,
 )
-from kafka_forensics.export.dataset_places import DatasetPlace, begin_at, manifest_at
+from kafka_forensics.export.dataset_places import DatasetPlace, begin_at, manifest_at, taken
 from kafka_forensics.export.datasets import (
     Dataset,
     ExportOrder,
@@ -50,6 +50,7 @@ from kafka_forensics.model.schemas import FACT_SCHEMA_VERSION, FACTS, INCOMPLETE
 
 if TYPE_CHECKING:
     import pyarrow.dataset as ds
+    from pyarrow.fs import FileSystem
 
     from kafka_forensics.storage.remote import Given
 
@@ -108,17 +109,26 @@ class Appending:
         schemas = {name: self._schema(name) for name in written}
         files = [_file(name, file, fingerprint(labelled_schema(FACTS[name]))) for name in written for file in written[name]]
         self.place.put_names_on_disk()
+        self.place.require_own(self.before)
+        for name, of_fact in written.items():
+            if of_fact and self.label.run not in self.place.runs(name):
+                raise taken(self.place.path)  # by one that gave this one up, and took its files away
         if self.tables is not None:
-            others = [name for name in self.manifest.schemas if name not in written and self.tables.exists(name)]
+            if self.before is None:  # before the first of the tables something must say whose they are
+                self._swap()
+            others = [name for name in FACTS if name not in written and self.tables.exists(name)]
             for name in (*written, *others):
-                schema = schemas.get(name, self.manifest.schemas.get(name))
-                assert schema is not None
-                self.tables.commit(name, schema, self.label, written.get(name, ()))
+                self.tables.commit(name, self._schema(name), self.label, written.get(name, ()))
         self.manifest = self.manifest.replaced(entry, files if self.tables is None else (), schemas)
-        self.place.swap(self.manifest.data(), self.before)
+        self._swap()
         if self.tables is None:
             self._remove(lambda fact, run: not self.manifest.holds(fact, run))
         self.place.end()
+
+    def _swap(self) -> None:
+        data = self.manifest.data()
+        self.place.swap(data, self.before)
+        self.before = data
 
     def give_up(self) -> None:
         """Take away what this run has written and nothing refers to, and let another begin."""
@@ -237,6 +247,17 @@ def open_dataset(path: str, fact: str, storage_options: "Given" = None) -> "ds.D
     """
     import pyarrow.dataset as ds
 
+    manifest, root, filesystem = manifest_to_read(path, fact, storage_options)
+    parquet = ds.ParquetFileFormat()
+    fragments = [
+        parquet.make_fragment(f"{root}/{file.path}", filesystem, partition_expression=_expression(file))
+        for file in manifest.files_of(fact)
+    ]
+    return ds.FileSystemDataset(fragments, manifest.schemas[fact], parquet, filesystem)
+
+
+def manifest_to_read(path: str, fact: str, storage_options: "Given" = None) -> "tuple[DatasetManifest, str, FileSystem]":
+    """(manifest, root, file system) of the dataset at `path`, which has the fact. Raises UsageError as `open_dataset` does."""
     data, root, filesystem = manifest_at(path, storage_options)
     if data is None:
         raise UsageError(f"{path} is no dataset to which snapshots were added", hint="export --append makes one")
@@ -249,13 +270,7 @@ def open_dataset(path: str, fact: str, storage_options: "Given" = None) -> "ds.D
     if fact not in manifest.schemas:
         fact_named(fact)
         raise UsageError(f"{path} has no fact {fact}", hint=f"it has {', '.join(manifest.schemas) or 'none'}")
-    schema = manifest.schemas[fact]
-    parquet = ds.ParquetFileFormat()
-    fragments = [
-        parquet.make_fragment(f"{root}/{file.path}", filesystem, partition_expression=_expression(file))
-        for file in manifest.files_of(fact)
-    ]
-    return ds.FileSystemDataset(fragments, schema, parquet, filesystem)
+    return manifest, root, filesystem
 
 
 def _expression(file: DatasetFile) -> "ds.Expression":

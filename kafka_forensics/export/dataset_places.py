@@ -60,6 +60,9 @@ RENEWED_SECONDS: Final = 60.0
 DEAD_SECONDS: Final = 900.0
 """A mark that has not been written anew for so long is nobody's."""
 _RUN: Final = re.compile(r"[0-9a-f]{32}", re.ASCII)
+_AT_WORK: Final = threading.Lock()
+"""Held while a mark is written anew. Copies of the process are made in between, so that none has a lock of a request for ever."""
+os.register_at_fork(before=_AT_WORK.acquire, after_in_parent=_AT_WORK.release, after_in_child=_AT_WORK.release)
 _NO_LOCKS: Final = frozenset({errno.ENOTSUP, errno.ENOSYS, errno.ENOLCK, errno.EINVAL})
 _MARK_BYTES: Final = 1 << 10
 
@@ -131,12 +134,16 @@ class LocalDataset(Target):
             except FileNotFoundError:
                 return None
 
+    def require_own(self, before: bytes | None) -> None:
+        """Raise UsageError if the manifest is no longer the one that was there `before`, or another run has taken the directory."""
+        _require_unchanged(self.path, self.mark, self.token, is_same=self.manifest() == before)
+
     def swap(self, data: bytes, before: bytes | None) -> None:
         """Put a manifest in place of the one that was there `before`; all that it names is on disk (`put_names_on_disk`).
 
-        Raises UsageError if it is no longer that one, or another run has taken the directory.
+        Raises UsageError as `require_own` does.
         """
-        _require_unchanged(self.path, self.mark, self.token, is_same=self.manifest() == before)
+        self.require_own(before)
         with self.file(DATASET) as file:
             file.write(data)
         with self.explained():
@@ -172,7 +179,7 @@ class LocalDataset(Target):
                 with contextlib.suppress(OSError):
                     os.rmdir(os.path.join(self.path, name))
             os.unlink(os.path.join(self.path, UNFINISHED))
-            if self._made and set(os.listdir(self.path)) == {LOCK}:
+            if set(os.listdir(self.path)) == {LOCK}:
                 os.unlink(os.path.join(self.path, LOCK))
                 for folder in self._made:
                     os.rmdir(folder)
@@ -278,12 +285,16 @@ class RemoteDataset(RemoteTarget):
     def put_names_on_disk(self) -> None:
         """A service keeps what it has taken."""
 
+    def require_own(self, before: bytes | None) -> None:
+        """Raise UsageError if the manifest is no longer the one that was there `before`, or another run has taken the prefix."""
+        _require_unchanged(self.path, self.mark, self.token, is_same=self.manifest() == before)
+
     def swap(self, data: bytes, before: bytes | None) -> None:
         """Put a manifest in place of the one that was there `before`: as one object, written under another name and copied.
 
-        Raises UsageError if it is no longer that one, or another run has taken the prefix.
+        Raises UsageError as `require_own` does.
         """
-        _require_unchanged(self.path, self.mark, self.token, is_same=self.manifest() == before)
+        self.require_own(before)
         with self.file(DATASET) as file:
             file.write(data)
 
@@ -348,7 +359,7 @@ class RemoteDataset(RemoteTarget):
     def _renew(self) -> None:
         """Write the mark anew until the run ends, or another has taken its place. What fails now is tried again in a minute."""
         while not self._ended.wait(RENEWED_SECONDS):
-            with contextlib.suppress(ForensicsError):
+            with _AT_WORK, contextlib.suppress(ForensicsError):
                 if self.mark != mark_of(self.token):
                     return
                 with self.file(UNFINISHED) as file:
@@ -420,9 +431,14 @@ def _refuse_what_is_no_dataset(path: str, names: list[str], mark: Callable[[], s
     refuse_names(path, [name for name in names if name not in (LOCK, TEMPORARY, f".{UNFINISHED}.tmp")])
 
 
+def taken(path: str) -> UsageError:
+    """The error of a run that was overtaken."""
+    return UsageError(f"another run has taken {path} meanwhile, and this one has added nothing", hint="add this snapshot again")
+
+
 def _require_unchanged(path: str, mark: str, token: str, *, is_same: bool) -> None:
     if mark != mark_of(token):
-        raise UsageError(f"another run has taken {path} meanwhile, and this one has added nothing", hint="add this snapshot again")
+        raise taken(path)
     if not is_same:
         raise UsageError(
             f"the manifest of {path} was changed while this run was adding to it, and it has added nothing",

@@ -32,34 +32,40 @@ class IcebergTables:
     """The tables at one place, in one namespace of a catalogue."""
 
     def __init__(self, catalog: str | None, namespace: str | None, output: str, path: str, storage: "Storage") -> None:
-        from pyiceberg.catalog import load_catalog
-
         self._namespace = namespace or NAMESPACE
         self._path = path
+        self._name = catalog or NAMESPACE
+        self._file: str | None = None
+        """Of the catalogue in the dataset, if that is it."""
+        self._opened: Catalog | None = None
+        self._properties: dict[str, str | None] = {}
         here = local_path(output)
-        properties: dict[str, str | None] = {}
         if here is not None:
             folder = os.path.abspath(here)
             self._root = f"file://{folder}" if quote(folder) == folder else folder
         else:
             place = remote_place(output)
             self._root = f"{place.scheme}://{place.root}"
-            properties = _service_options(place.scheme, storage_options(storage, uri=place.name).with_options(place.options))
+            options = storage_options(storage, uri=place.name).with_options(place.options)
+            self._properties = _service_options(place.scheme, options)
         if catalog is None:
             if here is None:
                 raise UsageError(
                     f"Iceberg tables at {path} need a catalogue that does not lie there itself",
                     hint="name one of PyIceberg's configuration by --iceberg-catalog",
                 )
-            properties |= {"type": "sql", "uri": f"sqlite:///{quote(os.path.join(folder, CATALOG))}", "warehouse": self._root}
-        with self._explained("catalogue"):
-            self._catalog: Catalog = load_catalog(catalog or NAMESPACE, **properties)
-            self._catalog.create_namespace_if_not_exists(self._namespace)
+            self._file = os.path.join(folder, CATALOG)
+            self._properties = {"type": "sql", "uri": f"sqlite:///{quote(self._file)}", "warehouse": self._root}
+        else:
+            with self._explained("catalogue"):
+                self._opened = self._open()
 
     def exists(self, fact: str) -> bool:
         """Whether there is a table of a fact."""
+        if self._opened is None and self._file is not None and not os.path.lexists(self._file):
+            return False  # it is made with the first table
         with self._explained(fact):
-            return self._catalog.table_exists((self._namespace, fact))
+            return self._catalog().table_exists((self._namespace, fact))
 
     def commit(self, fact: str, schema: "pa.Schema", label: Label, files: Sequence[Written]) -> None:
         """Let these files be all that counts of a snapshot, in one transaction. Raises UsageError if another came between."""
@@ -70,15 +76,17 @@ class IcebergTables:
         said = {"kafka_forensics.run": label.run}
         identifier = (self._namespace, fact)
         with self._explained(fact):
-            if not self._catalog.table_exists(identifier):
-                with self._catalog.create_table_transaction(identifier, schema, f"{self._root}/{fact}") as creation:
+            catalog = self._catalog()
+            if not catalog.table_exists(identifier):
+                catalog.create_namespace_if_not_exists(self._namespace)
+                with catalog.create_table_transaction(identifier, schema, f"{self._root}/{fact}") as creation:
                     with creation.update_spec() as spec:
                         spec.add_identity("cluster")
                         spec.add_identity("snapshot")
                     if paths:
                         creation.add_files(paths, said, check_duplicate_files=False)
                 return
-            table = self._catalog.load_table(identifier)
+            table = catalog.load_table(identifier)
             with table.transaction() as transaction:
                 with transaction.update_schema() as columns:
                     columns.union_by_name(schema)
@@ -92,12 +100,24 @@ class IcebergTables:
         if not self.exists(fact):
             return False
         with self._explained(fact):
-            tasks = self._catalog.load_table((self._namespace, fact)).scan(row_filter=_equal("run", run)).plan_files()
+            tasks = self._catalog().load_table((self._namespace, fact)).scan(row_filter=_equal("run", run)).plan_files()
             return any(f"/{run}/" in task.file.file_path for task in tasks)
 
     def close(self) -> None:
         """Let go of the catalogue."""
-        self._catalog.close()
+        if self._opened is not None:
+            self._opened.close()
+            self._opened = None
+
+    def _catalog(self) -> "Catalog":
+        if self._opened is None:
+            self._opened = self._open()
+        return self._opened
+
+    def _open(self) -> "Catalog":
+        from pyiceberg.catalog import load_catalog
+
+        return load_catalog(self._name, **self._properties)
 
     @contextmanager
     def _explained(self, what: str) -> Iterator[None]:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from kafka_forensics.spark.export_job import Exported
     from kafka_forensics.spark.job import SparkScanResult
 
-__all__ = ["append", "default_builder", "export", "read_export", "register", "scan", "scan_snapshots", "session"]
+__all__ = ["append", "default_builder", "export", "read_dataset", "read_export", "register", "scan", "scan_snapshots", "session"]
 
 
 def register(spark: "SparkSession") -> None:
@@ -235,6 +235,24 @@ def read_export(spark: "SparkSession", output: str, fact: str) -> "DataFrame":
     columns = declared_columns(fact_named(fact).schema)
     frame = spark.read.schema(struct_of(columns)).parquet(f"{output.rstrip('/')}/{fact}")
     return frame.select([column.name for column in columns])
+
+
+def read_dataset(spark: "SparkSession", path: str, fact: str, storage_options: "Mapping[str, str] | None" = None) -> "DataFrame":
+    """A fact of a dataset that `export --append` has made of Parquet files, as its manifest has it: each snapshot once.
+
+    This process reads the manifest, and Spark the files that it names, by the same path. Raises UsageError as
+    `kafka_forensics.open_dataset` does.
+    """
+    from kafka_forensics.export.append import manifest_to_read
+    from kafka_forensics.spark.sessions import require_pyspark
+
+    require_pyspark()
+    from kafka_forensics.spark.columns import declared_columns, struct_of
+
+    manifest, _, _ = manifest_to_read(path, fact, storage_options)
+    schema = struct_of(declared_columns(manifest.schemas[fact]))
+    files = [f"{path.rstrip('/')}/{file.path}" for file in manifest.files_of(fact)]
+    return spark.read.schema(schema).parquet(*files) if files else spark.createDataFrame([], schema)
 
 
 def default_builder(master: str = "local[*]") -> "SparkSession.Builder":

@@ -28,3 +28,13 @@ def test_what_is_missing_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "fsspec", None)
     rows = {name: (status, needed) for name, (status, _, needed) in storage_rows().items() if status == "absent"}
     assert rows["storage gs://"] == ("absent", False)
+
+
+def test_libraries_of_tables_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    check = doctor.lakehouse()
+    assert (check.status, check.needed) == ("ok", False)
+    assert check.detail.startswith("deltalake 1.")
+    monkeypatch.setattr(doctor, "find_spec", lambda name: None if name == "pyiceberg" else object())
+    check = doctor.lakehouse()
+    assert (check.status, check.needed) == ("absent", False)
+    assert check.detail.startswith("no pyiceberg: pip install 'kafka-forensics[lakehouse]'")

@@ -187,6 +187,13 @@ def test_a_question_that_cannot_be_asked_leaves_all_as_it_was(tmp_path: Path) ->
     assert sorted(tmp_path.rglob("*")) == before
 
 
+def test_an_empty_directory_is_taken_and_left_as_it_was(tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    assert append(tmp_path / "out", "a", "n1", path=tmp_path / "nothing") == 2
+    assert list((tmp_path / "out").iterdir()) == []
+    assert append(tmp_path / "out", "a", "n1", *FEW) == 0
+
+
 def flipped(data: bytes) -> bytes:
     """The number of rows of the last file is another."""
     place = data.rindex(b'"rows": ') + 8

@@ -1,5 +1,6 @@
 """Snapshots added to a dataset on a storage service: one object is the swap, and a mark that grows old is the lock."""
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -115,6 +116,24 @@ def test_a_run_that_was_overtaken_adds_nothing(
     assert (f"out/{UNFINISHED}" in keys(s3, bucket)) == (overtaken == "mark")
 
 
+def test_a_run_whose_files_another_took_away_adds_nothing(
+    s3: S3Server, bucket: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Even if its mark is back: it was given up for dead, and wrote the mark anew at the same moment."""
+    uri = f"s3://{bucket}/out"
+    assert append(s3, uri, "n1", *FEW) == 0
+    names = RemoteDataset.put_names_on_disk
+
+    def gone(self: RemoteDataset) -> None:
+        names(self)
+        self.remove_run("batches", self.run)
+
+    monkeypatch.setattr(RemoteDataset, "put_names_on_disk", gone)
+    assert append(s3, uri, "n2", *FEW) == 2
+    assert "another run has taken" in capsys.readouterr().err
+    assert set(runs(read(s3, uri, "batches"))) == {("a", "n1")}
+
+
 def test_a_mark_is_written_anew_as_long_as_it_is_ones_own(s3: S3Server, bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dataset_places, "RENEWED_SECONDS", 0.02)
     place = RemoteDataset.begin(f"s3://{bucket}/out", [], tuple(storage(s3).items()))
@@ -131,12 +150,30 @@ def test_a_mark_is_written_anew_as_long_as_it_is_ones_own(s3: S3Server, bucket: 
 
     wait_for_another(written())
     assert place.mark == mark_of(place.token)
-    put(s3, bucket, f"out/{UNFINISHED}", mark_of(f"{APPEND}{DEAD}").encode())
     assert place._renewing is not None
-    place._renewing.join(20)
+    for _ in range(50):  # one that is put between its look and its writing is written over
+        put(s3, bucket, f"out/{UNFINISHED}", mark_of(f"{APPEND}{DEAD}").encode())
+        place._renewing.join(0.5)
+        if not place._renewing.is_alive():
+            break
     assert not place._renewing.is_alive()
     place.withdraw()
     assert keys(s3, bucket) == {f"out/{UNFINISHED}"}
+
+
+def test_copies_of_the_process_are_made_between_two_writings(s3: S3Server, bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A copy has only the thread that made it: what another held at that moment it would wait for for ever."""
+    monkeypatch.setattr(dataset_places, "RENEWED_SECONDS", 0.0)
+    place = RemoteDataset.begin(f"s3://{bucket}/out", [], tuple(storage(s3).items()))
+    try:
+        for _ in range(20):
+            child = os.fork()
+            if child == 0:
+                held = dataset_places._AT_WORK.acquire(timeout=20)
+                os._exit(0 if held else 1)
+            assert os.waitpid(child, 0)[1] == 0
+    finally:
+        place.withdraw()
 
 
 @pytest.fixture

@@ -11,7 +11,8 @@ from deltalake import DeltaTable
 from pyiceberg.catalog import load_catalog
 
 from kafka_forensics.errors import UsageError
-from kafka_forensics.export.dataset_manifest import Label, labelled_schema
+from kafka_forensics.export.append import Appending
+from kafka_forensics.export.dataset_manifest import DatasetManifest, Label, labelled_schema
 from kafka_forensics.export.datasets import Written
 from kafka_forensics.export.delta import DeltaTables
 from kafka_forensics.export.iceberg import CATALOG, NAMESPACE, IcebergTables
@@ -86,6 +87,34 @@ def test_a_rerun_of_other_facts_leaves_nothing_of_the_first(tmp_path: Path, form
     assert append(tmp_path, "a", "n2", *FEW, "--table-format", form) == 0
     assert append(tmp_path, "a", "n1", "--fact", "replicas", "--table-format", form) == 0
     assert set(runs(read(tmp_path, "batches", form))) == {("a", "n2")}
+    assert set(runs(read(tmp_path, "replicas", form))) == {("a", "n1")}
+
+
+@pytest.mark.parametrize("form", TABLES)
+def test_a_question_that_cannot_be_asked_leaves_all_as_it_was(tmp_path: Path, form: str) -> None:
+    assert append(tmp_path / "out" / "deep", "a", "n1", "--table-format", form, path=tmp_path / "nothing") == 2
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("form", TABLES)
+def test_tables_that_no_manifest_knows_yet_are_replaced_too(tmp_path: Path, form: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A first run that ends between its tables and its manifest, and a rerun of other facts."""
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    commit = Appending.commit
+
+    def interrupted(*given: object) -> None:
+        monkeypatch.setattr(DatasetManifest, "replaced", killed)
+        commit(*given)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Appending, "commit", interrupted)
+    assert append(tmp_path, "a", "n1", *FEW, "--table-format", form) == 130
+    monkeypatch.undo()
+    assert read(tmp_path, "batches", form).num_rows > 0
+    assert append(tmp_path, "a", "n1", "--fact", "replicas", "--table-format", form) == 0
+    assert read(tmp_path, "batches", form).num_rows == 0
     assert set(runs(read(tmp_path, "replicas", form))) == {("a", "n1")}
 
 

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 import kafka_forensics as kf
 from kafka_forensics.errors import UsageError
 from kafka_forensics.model.schemas import FACTS
-from kafka_forensics.spark import append
+from kafka_forensics.spark import append, read_dataset
 from tests.support import datasets
 from tests.support.datasets import FORMS, NAMES, ONE, OTHER, left_over, manifest_of, read, runs, unlabelled
 from tests.support.exports import rows
@@ -45,6 +45,23 @@ def test_workers_add_what_the_local_engine_adds(spark: SparkSession, tmp_path: P
     if form == "parquet":
         assert left_over(target) == []
         assert rows(read(target, "batches").drop_columns(NAMES)) == sorted(2 * rows(kf.scan(str(OTHER)).facts("batches")))
+
+
+def test_spark_reads_what_the_manifest_names(spark: SparkSession, tmp_path: Path) -> None:
+    target = tmp_path / "out"
+    for snapshot, path in (("2024", OTHER), ("2025", ONE), ("2024", ONE)):
+        assert datasets.append(target, "1", snapshot, path=path) == 0
+    (target / "batches" / ("d" * 32)).mkdir()
+    (target / "batches" / ("d" * 32) / "part-00000-000.parquet").write_bytes(b"of a run that was killed")
+    for fact in ("batches", "findings", "group_offsets"):
+        frame = read_dataset(spark, f"{target}/", fact)
+        assert frame.columns == kf.open_dataset(str(target), fact).schema.names
+        assert rows(frame.toArrow()) == rows(read(target, fact))
+    assert read_dataset(spark, str(target), "batches").dtypes[:6] == [
+        *((name, "string") for name in ("cluster", "snapshot", "run", "topic")), ("partition", "int"), ("broker", "string"),
+    ]  # fmt: skip
+    with pytest.raises(UsageError, match="is no dataset"):
+        read_dataset(spark, str(tmp_path), "batches")
 
 
 def test_what_makes_no_sense_is_said_before_anything_runs(spark: SparkSession, tmp_path: Path) -> None:

@@ -58,7 +58,7 @@ class Check:
 
 def run_checks() -> list[Check]:
     """Every check, in the order in which things depend on each other."""
-    return [*_software(), *_codecs(), *_speeds(), cached_kernels(), *_storage(), java(), spark()]
+    return [*_software(), *_codecs(), *_speeds(), cached_kernels(), *_storage(), lakehouse(), java(), spark()]
 
 
 def _software() -> Iterator[Check]:
@@ -168,6 +168,16 @@ def _other_schemes() -> Check:
     there = [f"{scheme}://" for scheme, package in _FSSPEC_PACKAGES.items() if find_spec(package) is not None]
     extra = f", {', '.join(there)}" if there else f"; sftp:// needs {_FSSPEC_PACKAGES['sftp']}, https:// needs aiohttp"
     return Check("storage, other schemes", "ok", f"fsspec {_version_of('fsspec')}: ftp://, memory://{extra}", needed=False)
+
+
+def lakehouse() -> Check:
+    """Whether there are the libraries of the tables that `export --append` can keep."""
+    packages = ("deltalake", "pyiceberg", "sqlalchemy")
+    absent = [package for package in packages if find_spec(package) is None]
+    if absent:
+        hint = f"no {' and no '.join(absent)}: pip install 'kafka-forensics[lakehouse]'"
+        return Check("lakehouse", "absent", f"{hint}, needed only for export --table-format delta and iceberg", needed=False)
+    return Check("lakehouse", "ok", ", ".join(f"{package} {_version_of(package)}" for package in packages[:2]), needed=False)
 
 
 def java() -> Check:
