@@ -98,7 +98,7 @@ class Appending:
         """Take away what runs have left that ended without a word."""
         self.place.clear()
         if self.tables is None:
-            self._remove(lambda fact, run: not self.manifest.holds(fact, run))
+            self._remove_what_is_not_held()
         for run in self.place.left:
             self._forget(run)
             self.place.forget(run)
@@ -122,7 +122,7 @@ class Appending:
         self.manifest = self.manifest.replaced(entry, files if self.tables is None else (), schemas)
         self._swap()
         if self.tables is None:
-            self._remove(lambda fact, run: not self.manifest.holds(fact, run))
+            self._remove_what_is_not_held()
         self.place.end()
 
     def _swap(self) -> None:
@@ -151,8 +151,13 @@ class Appending:
     def _schema(self, name: str) -> pa.Schema:
         return merged_schema(name, self.manifest.schemas.get(name), labelled_schema(FACTS[name]))
 
+    def _remove_what_is_not_held(self) -> None:
+        held = self.manifest.held
+        self._remove(lambda fact, run: (fact, run) not in held)
+
     def _forget(self, run: str) -> None:
-        holds = self.manifest.holds if self.tables is None else self.tables.holds
+        tables, held = self.tables, self.manifest.held
+        holds = tables.holds if tables is not None else lambda fact, there: (fact, there) in held
         self._remove(lambda fact, there: there == run and not holds(fact, run))
 
     def _remove(self, is_left: Callable[[str, str], bool]) -> None:

@@ -179,9 +179,10 @@ class DatasetManifest:
         """Those that count."""
         return [file for file in self.files if file.fact == fact]
 
-    def holds(self, fact: str, run: str) -> bool:
-        """Whether files of a run count."""
-        return any(file.fact == fact and file.run == run for file in self.files)
+    @property
+    def held(self) -> set[tuple[str, str]]:
+        """(fact, run) of the files that count."""
+        return {(file.fact, file.run) for file in self.files}
 
     def data(self) -> bytes:
         """As it is written: JSON, a line a file."""

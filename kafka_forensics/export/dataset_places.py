@@ -149,6 +149,11 @@ class LocalDataset(Target):
         with self.explained():
             sync(self.path)
 
+    def clear(self) -> None:
+        """Take away what no file came of, unless another run has taken the directory."""
+        if self.mark == mark_of(self.token):
+            super().clear()
+
     def runs(self, fact: str) -> list[str]:
         """Runs of which there are files of a fact."""
         with self.explained():
@@ -174,7 +179,10 @@ class LocalDataset(Target):
 
     def withdraw(self) -> None:
         """Let go of the directory, in which nothing of this run is; take it away if it was made here and nothing counts in it."""
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, UsageError):
+            if self.mark != mark_of(self.token):
+                self.release()  # another run has taken it, where there are no locks
+                return
             for name in (*FACTS, TEMPORARY):
                 with contextlib.suppress(OSError):
                     os.rmdir(os.path.join(self.path, name))
@@ -297,6 +305,11 @@ class RemoteDataset(RemoteTarget):
         self.require_own(before)
         with self.file(DATASET) as file:
             file.write(data)
+
+    def clear(self) -> None:
+        """Take away what no file came of, unless another run has taken the prefix."""
+        if self.mark == mark_of(self.token):
+            super().clear()
 
     def runs(self, fact: str) -> list[str]:
         """Runs of which there are files of a fact."""
