@@ -17,6 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow.fs import FileSystem
 from pyspark.errors import PySparkException
@@ -59,12 +60,13 @@ def audit(asked: argparse.Namespace) -> int:
     output = asked.output if "://" in asked.output else str(Path(asked.output).absolute())
     target, whole = f"{output.rstrip('/')}/{asked.snapshot}", asked.whole or None
     changed = changes_since(spark, asked, whole) if asked.since else None  # first: a path that is not there writes nothing
+    if changed is not None:
+        write_changes(changed, f"{output.rstrip('/')}/changes/{asked.snapshot}")
     done = kf_spark.export(spark, asked.paths, target, sorted({*(asked.fact or FACTS), "findings"}), whole=whole)
     result = done.result
     findings, missing = list(result.findings), list(result.incomplete)
     print(f"{asked.snapshot}: {result.verdict}; {result.totals.partitions:,} partitions, {result.totals.bytes_total:,} bytes")
     if changed is not None:
-        write_changes(changed, f"{output.rstrip('/')}/changes/{asked.snapshot}")
         print(counted("changed", (change.kind.value for change in changed.changes)))
         findings += changed.findings
         missing += [*(gap for scan in changed.snapshots.values() for gap in scan.incomplete), *changed.incomplete]
@@ -116,6 +118,9 @@ def main() -> int:
         return 2 if isinstance(error, UsageError) else 3
     except PySparkException as error:
         print(f"error: Spark did not finish: {error}", file=sys.stderr)
+        return 3
+    except (OSError, pa.ArrowException) as error:
+        print(f"error: cannot write: {error}", file=sys.stderr)
         return 3
 
 

@@ -17,7 +17,7 @@ BYTES_A_SECOND: Final = 2 << 30
 """Of logs that a core reads."""
 REQUESTS_AT_ONCE: Final = 6
 """That are under way together, more or less, where a storage service is asked for many small files."""
-LONGEST_REQUEST: Final = 0.25
+LONGEST_REQUEST: Final = 0.1
 """Seconds; what took longer was tried several times."""
 SMALL_BYTES: Final = 16 << 20
 """Of the logs of a small partition's replicas together: most of what it costs is not its bytes."""

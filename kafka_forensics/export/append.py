@@ -111,13 +111,14 @@ class Appending:
         self.place.put_names_on_disk()
         self.place.require_own(self.before)
         for name, of_fact in written.items():
-            if of_fact and self.label.run not in self.place.runs(name):
+            if not {file.path.rpartition("/")[2] for file in of_fact} <= self.place.files(name, self.label.run):
                 raise taken(self.place.path)  # by one that gave this one up, and took its files away
         if self.tables is not None:
             if self.before is None:  # before the first of the tables something must say whose they are
                 self._swap()
             others = [name for name in FACTS if name not in written and self.tables.exists(name)]
             for name in (*written, *others):
+                self.place.require_own(self.before)
                 self.tables.commit(name, self._schema(name), self.label, written.get(name, ()))
         self.manifest = self.manifest.replaced(entry, files if self.tables is None else (), schemas)
         self._swap()
@@ -171,9 +172,10 @@ class Appending:
 def opened_appending(
     output: str, inputs: list[str], storage: Storage, cluster: str, snapshot: str, table_format: TableFormat | None = None
 ) -> Iterator[Appending]:
-    """Begin to add a snapshot to the dataset at `output`, or to a new one there; if it fails, the dataset is what it was.
+    """Begin to add a snapshot to the dataset at `output`, or to a new one there; if it fails, the dataset is what it was, but for
+    tables that were committed already.
 
-    Raises UsageError if that is no dataset, one of another format, damaged, or another run is adding to it.
+    Raises UsageError if that is no dataset, one of another format or catalogue, damaged, or another run is adding to it.
     """
     wanted = table_format or TableFormat()
     require_name("--cluster", cluster)
@@ -183,7 +185,7 @@ def opened_appending(
     tables, appending = None, None
     try:
         before = place.manifest()
-        manifest = _manifest(place, before, wanted.name)
+        manifest = _manifest(place, before, wanted)
         tables = open_tables(output, place.path, storage)
         opened = Appending(place, Label(cluster, snapshot, place.run), manifest, tables, before)
         opened.require_schemas()
@@ -203,13 +205,22 @@ def opened_appending(
             tables.close()
 
 
-def _manifest(place: DatasetPlace, data: bytes | None, table_format: str) -> DatasetManifest:
-    """What the dataset's manifest says. Raises UsageError if it is damaged, or of another format."""
-    manifest = DatasetManifest(table_format) if data is None else DatasetManifest.read(data, f"{place.path}/{DATASET}")
-    if manifest.table_format != table_format:
+def _manifest(place: DatasetPlace, data: bytes | None, wanted: TableFormat) -> DatasetManifest:
+    """What the dataset's manifest says. Raises UsageError if it is damaged, or its tables are kept in another way."""
+    if data is None:
+        return DatasetManifest(wanted.name, catalog=wanted.catalog, namespace=wanted.namespace)
+    manifest = DatasetManifest.read(data, f"{place.path}/{DATASET}")
+    if manifest.table_format != wanted.name:
         raise UsageError(
             f"{place.path} is a dataset of the table format {manifest.table_format}",
             hint=f"give --table-format {manifest.table_format}, or choose another directory",
+        )
+    if (manifest.catalog, manifest.namespace) != (wanted.catalog, wanted.namespace):
+        named = {"--iceberg-catalog": manifest.catalog, "--iceberg-namespace": manifest.namespace}
+        given = " and ".join(f"{option} {value}" for option, value in named.items() if value is not None)
+        raise UsageError(
+            f"the tables of {place.path} are kept in another catalogue or namespace",
+            hint=f"give {given or 'neither --iceberg-catalog nor --iceberg-namespace'}, or choose another directory",
         )
     return manifest
 

@@ -7,9 +7,11 @@ damage; a file's entry has its size and SHA-256, its rows, and the fingerprint o
 import base64
 import hashlib
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
-from typing import Any, Final
+from dataclasses import asdict, dataclass, field, replace
+from dataclasses import fields as fields_of
+from typing import Any, Final, TypeVar, cast, get_origin
 
 import pyarrow as pa
 
@@ -30,6 +32,8 @@ LABELS: Final = [CLUSTER, SNAPSHOT, RUN]
 """The first columns of every fact in such a dataset; cluster and snapshot are its key."""
 MAX_NAME_CHARACTERS: Final = 200
 _FINGERPRINT_DIGITS: Final = 16
+Value = TypeVar("Value")
+Entry = TypeVar("Entry")
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +164,10 @@ class DatasetManifest:
     schemas: dict[str, pa.Schema] = field(default_factory=dict)
     snapshots: tuple[SnapshotEntry, ...] = ()
     files: tuple[DatasetFile, ...] = ()
+    catalog: str | None = None
+    """Of Iceberg tables: what the catalogue is called, None for the one in the dataset,"""
+    namespace: str | None = None
+    """and where they are in it."""
 
     def replaced(self, entry: SnapshotEntry, files: Iterable[DatasetFile], schemas: Mapping[str, pa.Schema]) -> "DatasetManifest":
         """The next version: with the snapshot of `entry`, whatever there was of it before."""
@@ -167,12 +175,12 @@ class DatasetManifest:
         snapshots = [there for there in self.snapshots if (there.cluster, there.snapshot) != key]
         kept = [there for there in self.files if (there.cluster, there.snapshot) != key]
         every = {name: schemas.get(name, self.schemas.get(name)) for name in (*FACTS, *self.schemas)}
-        return DatasetManifest(
-            self.table_format,
-            self.version + 1,
-            {name: schema for name, schema in every.items() if schema is not None},
-            tuple(sorted([*snapshots, entry], key=lambda there: (there.cluster, there.snapshot))),
-            tuple(sorted([*kept, *files], key=lambda there: (there.fact, there.cluster, there.snapshot, there.path))),
+        return replace(
+            self,
+            version=self.version + 1,
+            schemas={name: schema for name, schema in every.items() if schema is not None},
+            snapshots=tuple(sorted([*snapshots, entry], key=lambda there: (there.cluster, there.snapshot))),
+            files=tuple(sorted([*kept, *files], key=lambda there: (there.fact, there.cluster, there.snapshot, there.path))),
         )
 
     def files_of(self, fact: str) -> list[DatasetFile]:
@@ -190,6 +198,8 @@ class DatasetManifest:
             "format": FORMAT,
             "format_version": FORMAT_VERSION,
             "table_format": self.table_format,
+            "catalog": self.catalog,
+            "namespace": self.namespace,
             "version": self.version,
             "schemas": {name: _spelled(schema) for name, schema in self.schemas.items()},
         }
@@ -212,15 +222,41 @@ class DatasetManifest:
                 raise UsageError(f"{name} is of version {fields['format_version']}, which this version cannot read", hint=hint)
             if digest != _digest(fields):
                 raise _damaged(name, "it does not have the SHA-256 that it names")
-            return cls(
-                fields["table_format"],
-                fields["version"],
+            read = cls(
+                _of_type(str, fields["table_format"]),
+                _of_type(int, fields["version"]),
                 {fact: _schema(spelled) for fact, spelled in fields["schemas"].items()},
-                tuple(SnapshotEntry(**entry) for entry in fields["snapshots"]),
-                tuple(DatasetFile(**entry) for entry in fields["files"]),
+                tuple(_entry(SnapshotEntry, entry) for entry in fields["snapshots"]),
+                tuple(_entry(DatasetFile, entry) for entry in fields["files"]),
+                *(None if fields[place] is None else _of_type(str, fields[place]) for place in ("catalog", "namespace")),
             )
-        except (ValueError, TypeError, KeyError, AttributeError, pa.ArrowException) as error:
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError, pa.ArrowException) as error:
             raise _damaged(name, "it is not the JSON of one") from error
+        if read.table_format not in TABLE_FORMATS or not all(map(_is_in_its_run, read.files)):
+            raise _damaged(name, "it names files that are no run's")
+        return read
+
+
+def _of_type(kind: type[Value], value: object) -> Value:
+    """Raises TypeError for a value of another type."""
+    if type(value) is not kind:
+        raise TypeError(f"no {kind.__name__}")
+    return value
+
+
+def _entry(kind: type[Entry], entry: Json) -> Entry:
+    """Raises TypeError for other fields, or values of other types."""
+    made = kind(**entry)
+    for declared in fields_of(cast("Any", kind)):
+        _of_type(cast("type", get_origin(declared.type) or declared.type), getattr(made, declared.name))
+    return made
+
+
+def _is_in_its_run(file: DatasetFile) -> bool:
+    """Whether a file's path is one that its run may have given it."""
+    return re.fullmatch(r"[0-9a-f]{32}", file.run) is not None and (
+        re.fullmatch(rf"{re.escape(file.fact)}/{file.run}/part-[0-9a-z-]+\.parquet", file.path) is not None
+    )
 
 
 def _damaged(name: str, why: str) -> UsageError:

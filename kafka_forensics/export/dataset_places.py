@@ -96,8 +96,10 @@ class LocalDataset(Target):
         while not os.path.lexists(above):
             place._made.append(above)
             above = os.path.dirname(above)
-        names = _listed(path)
-        _refuse_what_is_no_dataset(path, names, lambda: place.mark)
+        try:
+            _refuse_what_is_no_dataset(path, _listed(path), lambda: place.mark)
+        except UsageError:  # a run may have ended between the one look and the other
+            _refuse_what_is_no_dataset(path, _listed(path), lambda: place.mark)
         with place.explained():
             os.makedirs(path, exist_ok=True)
             place._take_lock()
@@ -159,10 +161,18 @@ class LocalDataset(Target):
         with self.explained():
             return sorted(filter(_RUN.fullmatch, _listed(os.path.join(self.path, fact))))
 
+    def files(self, fact: str, run: str) -> set[str]:
+        """Names of a run's files of a fact."""
+        with self.explained():
+            return set(_listed(os.path.join(self.path, fact, run)))
+
     def remove_run(self, fact: str, run: str) -> None:
         """Take away a run's files of a fact."""
         assert _RUN.fullmatch(run)
         with self.explained(), contextlib.suppress(FileNotFoundError):
+            if os.path.islink(os.path.join(self.path, fact, run)):
+                os.unlink(os.path.join(self.path, fact, run))
+                return
             shutil.rmtree(os.path.join(self.path, fact, run))
 
     def forget(self, run: str) -> None:
@@ -196,6 +206,8 @@ class LocalDataset(Target):
     def release(self) -> None:
         """Let another run begin."""
         if self._lock is not None:
+            with contextlib.suppress(OSError):
+                fcntl.flock(self._lock, fcntl.LOCK_UN)  # a forked process may hold it open, too
             os.close(self._lock)
             self._lock = None
 
@@ -219,7 +231,8 @@ class LocalDataset(Target):
             if self.mark:
                 raise UsageError(
                     f"another run is adding a snapshot to {self.path}, or ended without a word; there are no locks there to tell",
-                    hint=f"if none is running, remove {os.path.join(self.path, UNFINISHED)} and add this one again",
+                    hint=f"if none is running, remove {os.path.join(self.path, UNFINISHED)} (or all, if there is no {DATASET} yet)"
+                    " and add this one again",
                 ) from error
             return
         held = os.fstat(descriptor)
@@ -315,6 +328,11 @@ class RemoteDataset(RemoteTarget):
         """Runs of which there are files of a fact."""
         infos, _ = self._ask(lambda: children(self._fs, f"{self._root}/{fact}", allow_not_found=True))
         return sorted({info.base_name for info in infos if _RUN.fullmatch(info.base_name)})
+
+    def files(self, fact: str, run: str) -> set[str]:
+        """Names of a run's files of a fact."""
+        infos, _ = self._ask(lambda: children(self._fs, f"{self._root}/{fact}/{run}", allow_not_found=True))
+        return {info.base_name for info in infos}
 
     def remove_run(self, fact: str, run: str) -> None:
         """Take away a run's files of a fact."""

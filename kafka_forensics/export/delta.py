@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final
+from urllib.parse import unquote
 
 from kafka_forensics.errors import UsageError
 from kafka_forensics.export.dataset_manifest import Label
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
     from kafka_forensics.export.places import Storage
 
+_ELSEWHERE: Final = "choose a directory without it, or another --table-format"
 PARTITION_BY: Final = ["cluster", "snapshot"]
 
 
@@ -34,6 +36,8 @@ class DeltaTables:
         self._options: dict[str, str] = {}
         if here is not None:
             self._root = os.path.abspath(here)
+            if unquote(self._root) != self._root:
+                raise UsageError(f"delta-rs cannot read below {path}, which has a % that reads as an escape", hint=_ELSEWHERE)
         else:
             place = remote_place(output)
             self._root = f"{place.scheme}://{place.root}"

@@ -118,7 +118,7 @@ def last_word(replicas: list[Replica]) -> LastWord:
 
 
 def present_topic(groups: Sequence[Sequence[int]], replicas: Sequence[Replica]) -> tuple[int, bool]:
-    """Of groups of replicas by topic id (`topic_ids.identity_groups`): which is of the present topic, and whether that is known.
+    """Of groups of replicas by topic id (`partitions.identity_groups`): which is of the present topic, and whether that is known.
 
     It is the one whose id is the controller's, or the only one of which the controller's log can speak; else that of most copies.
     """

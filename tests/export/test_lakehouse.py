@@ -247,6 +247,20 @@ def test_a_catalogue_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert not (tmp_path / "out" / CATALOG).exists()
 
 
+def test_tables_stay_in_the_catalogue_and_namespace_they_began_in(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A run that was killed there may have files that only that catalogue knows."""
+    target = tmp_path / "out"
+    assert append(target, "a", "n1", *FEW, "--table-format", "iceberg") == 0
+    before = {path: path.read_bytes() for path in target.rglob("*.parquet")}
+    capsys.readouterr()
+    assert append(target, "a", "n2", *FEW, "--table-format", "iceberg", "--iceberg-namespace", "other") == 2
+    said = capsys.readouterr().err
+    assert "are kept in another catalogue or namespace" in said
+    assert "hint: give neither --iceberg-catalog nor --iceberg-namespace" in said
+    assert {path: path.read_bytes() for path in target.rglob("*.parquet")} == before
+    assert set(runs(read(target, "batches", "iceberg"))) == {("a", "n1")}
+
+
 def test_a_catalogue_nobody_knows_is_a_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert append(tmp_path / "out", "a", "n1", *FEW, "--table-format", "iceberg", "--iceberg-catalog", "nowhere") == 2
     assert "hint: check the catalogue (--iceberg-catalog)" in capsys.readouterr().err
