@@ -117,14 +117,24 @@ class Appending:
             if self.before is None:  # before the first of the tables something must say whose they are
                 self._swap()
             others = [name for name in FACTS if name not in written and self.tables.exists(name)]
-            for name in (*written, *others):
-                self.place.require_own(self.before)
+            for number, name in enumerate((*written, *others)):
+                self._require_own(number)
                 self.tables.commit(name, self._schema(name), self.label, written.get(name, ()))
         self.manifest = self.manifest.replaced(entry, files if self.tables is None else (), schemas)
         self._swap()
         if self.tables is None:
             self._remove_what_is_not_held()
         self.place.end()
+
+    def _require_own(self, committed: int) -> None:
+        """Raise UsageError if another run has taken the place, with how many tables have this run's rows by now."""
+        try:
+            self.place.require_own(self.before)
+        except UsageError as error:
+            if not committed:
+                raise
+            said = f"another run has taken {self.place.path} meanwhile; of the tables {committed} have the rows of this one already"
+            raise UsageError(said, hint="add this snapshot again") from error
 
     def _swap(self) -> None:
         data = self.manifest.data()

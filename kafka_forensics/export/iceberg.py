@@ -132,7 +132,16 @@ class IcebergTables:
                 f"the Iceberg table {self._namespace}.{what} was changed by another at the same time: {_line(error)}",
                 hint="add this snapshot again",
             ) from error
-        except (SQLAlchemyError, exceptions.RESTError, exceptions.NoSuchTableError, OSError, ValueError) as error:
+        except (
+            exceptions.RESTError,
+            exceptions.NoSuchTableError,
+            exceptions.NoSuchNamespaceError,
+            exceptions.ValidationError,
+            exceptions.ValidationException,
+            SQLAlchemyError,
+            OSError,
+            ValueError,
+        ) as error:
             raise UsageError(
                 f"the Iceberg tables of {self._path} cannot be read or written ({what}): {_line(error)}",
                 hint="check the catalogue (--iceberg-catalog), and the rights to write there",

@@ -84,7 +84,7 @@ def test_what_answers_slowly_is_dealt_out_to_more_tasks(part: Slice, tmp_path: P
     plans = [replace(plan, log_dir=replace(plan.log_dir, source=there)) for plan in part.replicas]
     distant = replace(part, replicas=plans)
     for limit in (512 * FILE_COST_BYTES, 2048 * FILE_COST_BYTES):
-        near, far = ([(number, one) for number in range(100)] for one in (part, distant))
+        near, far = ([(number, made) for number in range(100)] for made in (part, distant))
         assert len(list(whole_works(far, limit, 1000))) > 3 * len(list(whole_works(near, limit, 1000)))
         assert len(list(fold_works(far, PIECE, limit))) > 3 * len(list(fold_works(near, PIECE, limit)))
 

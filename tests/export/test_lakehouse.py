@@ -1,7 +1,7 @@
 """Datasets as Delta and Iceberg tables: the rows of the Parquet form, one transaction a snapshot, and what is said if it fails."""
 
 import importlib.util
-from itertools import pairwise
+from itertools import count, pairwise
 from pathlib import Path
 
 import pyarrow as pa
@@ -13,6 +13,7 @@ from pyiceberg.catalog import load_catalog
 from kafka_forensics.errors import UsageError
 from kafka_forensics.export.append import Appending
 from kafka_forensics.export.dataset_manifest import DatasetManifest, Label, labelled_schema
+from kafka_forensics.export.dataset_places import LocalDataset, taken
 from kafka_forensics.export.datasets import Written
 from kafka_forensics.export.delta import DeltaTables
 from kafka_forensics.export.iceberg import CATALOG, NAMESPACE, IcebergTables
@@ -204,6 +205,28 @@ def test_a_commit_that_fails_is_a_sentence_and_nothing_stays(
     monkeypatch.undo()
     assert append(tmp_path, "a", "n2", *FEW, "--table-format", form) == 0
     assert set(runs(read(tmp_path, "batches", form))) == {("a", "n1"), ("a", "n2")}
+
+
+@pytest.mark.parametrize("form", TABLES)
+def test_who_is_overtaken_between_two_tables_says_that_some_have_its_rows(
+    tmp_path: Path, form: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    target = tmp_path / "out"
+    assert append(target, "a", "n1", *FEW, "--table-format", form) == 0
+    own, calls = LocalDataset.require_own, count()
+
+    def overtaken(self: LocalDataset, before: bytes | None) -> None:
+        if next(calls) == 2:  # once before all tables, then before each
+            raise taken(self.path)
+        own(self, before)
+
+    monkeypatch.setattr(LocalDataset, "require_own", overtaken)
+    assert append(target, "a", "n2", *FEW, "--table-format", form) == 2
+    assert "of the tables 1 have the rows of this one already" in capsys.readouterr().err
+    monkeypatch.undo()
+    assert append(target, "a", "n2", *FEW, "--table-format", form) == 0
+    for fact in ("batches", "findings"):
+        assert set(runs(read(target, fact, form))) == {("a", "n1"), ("a", "n2")}
 
 
 @pytest.mark.parametrize("form", TABLES)
