@@ -64,6 +64,9 @@ class Tables(Protocol):
     def exists(self, fact: str) -> bool:
         """Whether there is a table of a fact."""
 
+    def check(self, fact: str) -> None:
+        """Raise UsageError if a table that should be there is not, or its files lie elsewhere."""
+
     def commit(self, fact: str, schema: pa.Schema, label: Label, files: Sequence[Written]) -> None:
         """Let these files be all that counts of a snapshot, in one transaction. Raises UsageError if another came between."""
 
@@ -76,9 +79,10 @@ class Tables(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class TableFormat:
-    """As what a dataset is kept; what an Iceberg catalogue is called, None: a file in the dataset."""
+    """As what a dataset is kept, None: as it is, a new one as Parquet; what an Iceberg catalogue is called, None: a file in the
+    dataset."""
 
-    name: str = PARQUET
+    name: str | None = None
     catalog: str | None = None
     namespace: str | None = None
 
@@ -93,6 +97,8 @@ class Appending:
     tables: Tables | None
     before: bytes | None
     """The manifest as it was at the beginning."""
+    replaced: SnapshotEntry | None = None
+    """What there was of the snapshot before."""
 
     def clean(self) -> None:
         """Take away what runs have left that ended without a word."""
@@ -120,6 +126,9 @@ class Appending:
             for number, name in enumerate((*written, *others)):
                 self._require_own(number)
                 self.tables.commit(name, self._schema(name), self.label, written.get(name, ()))
+        self.replaced = next(
+            (there for there in self.manifest.snapshots if (there.cluster, there.snapshot) == self.label.key), None
+        )
         self.manifest = self.manifest.replaced(entry, files if self.tables is None else (), schemas)
         self._swap()
         if self.tables is None:
@@ -190,13 +199,16 @@ def opened_appending(
     wanted = table_format or TableFormat()
     require_name("--cluster", cluster)
     require_name("--snapshot", snapshot)
-    open_tables = _opener(wanted)
+    _opener(wanted)
     place = begin_at(output, inputs, storage)
     tables, appending = None, None
     try:
         before = place.manifest()
         manifest = _manifest(place, before, wanted)
-        tables = open_tables(output, place.path, storage)
+        tables = _opener(TableFormat(manifest.table_format, manifest.catalog, manifest.namespace))(output, place.path, storage)
+        if tables is not None:
+            for name in manifest.schemas:
+                tables.check(name)
         opened = Appending(place, Label(cluster, snapshot, place.run), manifest, tables, before)
         opened.require_schemas()
         opened.clean()
@@ -218,8 +230,10 @@ def opened_appending(
 def _manifest(place: DatasetPlace, data: bytes | None, wanted: TableFormat) -> DatasetManifest:
     """What the dataset's manifest says. Raises UsageError if it is damaged, or its tables are kept in another way."""
     if data is None:
-        return DatasetManifest(wanted.name, catalog=wanted.catalog, namespace=wanted.namespace)
+        return DatasetManifest(wanted.name or PARQUET, catalog=wanted.catalog, namespace=wanted.namespace)
     manifest = DatasetManifest.read(data, f"{place.path}/{DATASET}")
+    if wanted.name is None:
+        return manifest
     if manifest.table_format != wanted.name:
         raise UsageError(
             f"{place.path} is a dataset of the table format {manifest.table_format}",

@@ -11,7 +11,6 @@ What a dead run has left is known by its name: `_left-RUN` keeps it until all is
 import contextlib
 import errno
 import fcntl
-import json
 import os
 import re
 import shutil
@@ -221,7 +220,7 @@ class LocalDataset(Target):
             holder = os.pread(descriptor, _MARK_BYTES, 0).decode("ascii", "replace").strip()
             os.close(descriptor)
             raise UsageError(
-                f"another run is adding a snapshot to {self.path}{f' ({holder})' if holder.isprintable() and holder else ''}",
+                f"another run is adding a snapshot to {self.path}{f': {holder}' if holder.isprintable() and holder else ''}",
                 hint="add this one when that has ended",
             ) from None
         except OSError as error:
@@ -478,4 +477,4 @@ def _require_unchanged(path: str, mark: str, token: str, *, is_same: bool) -> No
 
 
 def _who() -> str:
-    return json.dumps({"pid": os.getpid(), "host": socket.gethostname(), "since": datetime.now(UTC).isoformat(timespec="seconds")})
+    return f"process {os.getpid()} on {socket.gethostname()}, since {datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC"

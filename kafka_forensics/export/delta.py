@@ -51,6 +51,13 @@ class DeltaTables:
         with self._explained(fact):
             return DeltaTable.is_deltatable(f"{self._root}/{fact}", self._options)
 
+    def check(self, fact: str) -> None:
+        """Raise UsageError if a table that should be there is not."""
+        if not self.exists(fact):
+            raise UsageError(
+                f"the Delta table {self._path}/{fact}, which the dataset names, is not there", hint="put its _delta_log back"
+            )
+
     def commit(self, fact: str, schema: "pa.Schema", label: Label, files: Sequence[Written]) -> None:
         """Let these files be all that counts of a snapshot, in one transaction. Raises UsageError if another came between."""
         from deltalake import CommitProperties, Schema

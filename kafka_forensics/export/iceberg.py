@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 CATALOG: Final = "_catalog.sqlite"
 NAMESPACE: Final = "kafka_forensics"
+_BOUND: Final = "Iceberg's tables name whole paths and do not move or copy with their directory: append where they were made"
 
 
 class IcebergTables:
@@ -66,6 +67,25 @@ class IcebergTables:
             return False  # it is made with the first table
         with self._explained(fact):
             return self._catalog().table_exists((self._namespace, fact))
+
+    def check(self, fact: str) -> None:
+        """Raise UsageError if a table that should be there is not, or its files lie elsewhere."""
+        from pyiceberg.exceptions import NoSuchTableError
+
+        try:
+            with self._explained(fact):
+                location = self._catalog().load_table((self._namespace, fact)).location()
+        except UsageError as error:
+            if isinstance(error.__cause__, NoSuchTableError):
+                named = f"{self._namespace}.{fact}, which the dataset at {self._path} names"
+                hint = "put the catalogue back, or choose another directory"
+                raise UsageError(f"the Iceberg table {named}, is not in the catalogue", hint=hint) from error
+            if isinstance(error.__cause__, FileNotFoundError):
+                said = f"the Iceberg tables of {self._path} are not where they were made: {_line(error.__cause__)}"
+                raise UsageError(said, hint=_BOUND) from error
+            raise
+        if location.rstrip("/") != f"{self._root}/{fact}":
+            raise UsageError(f"the Iceberg table of {self._path}/{fact} lies at {location}", hint=_BOUND)
 
     def commit(self, fact: str, schema: "pa.Schema", label: Label, files: Sequence[Written]) -> None:
         """Let these files be all that counts of a snapshot, in one transaction. Raises UsageError if another came between."""

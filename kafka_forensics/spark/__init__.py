@@ -174,7 +174,7 @@ def append(
     snapshot: str,
     facts: "Sequence[str] | None" = None,
     *,
-    table_format: str = "parquet",
+    table_format: str | None = None,
     iceberg_catalog: str | None = None,
     iceberg_namespace: str | None = None,
     payloads: bool = False,
@@ -191,9 +191,9 @@ def append(
 ) -> "Exported":
     """Add a snapshot of a cluster to the dataset at `output`, or begin one, by Spark's workers; one of the same name is replaced.
 
-    The rest is as for `export`. The dataset is kept as `table_format` says: parquet, delta or iceberg (docs/datasets.md); the
-    driver alone lets the files count that tasks have written. Raises UsageError as `export` does, and where another run is adding
-    to the same dataset.
+    The rest is as for `export`. The dataset is kept as `table_format` says: parquet, delta or iceberg (docs/datasets.md), None: as
+    it is, a new one as parquet; the driver alone lets the files count that tasks have written. Raises UsageError as `export` does,
+    and where another run is adding to the same dataset.
     """
     register(spark)
     from kafka_forensics.errors import UsageError
@@ -202,7 +202,7 @@ def append(
     from kafka_forensics.export.dataset_manifest import TABLE_FORMATS
     from kafka_forensics.spark.export_job import AddedSnapshot, export_paths
 
-    if table_format not in TABLE_FORMATS:
+    if table_format is not None and table_format not in TABLE_FORMATS:
         raise UsageError(f"there is no table format {table_format!r}", hint=f"choose from {', '.join(TABLE_FORMATS)}")
     options = scan_options(
         topic,

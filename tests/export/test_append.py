@@ -327,7 +327,7 @@ def test_one_run_at_a_time(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     assert append(target, "a", "n2", *FEW) == 2
     err = capsys.readouterr().err
     assert f"another run is adding a snapshot to {target}" in err
-    assert f'"pid": {os.getpid()}' in err
+    assert f"process {os.getpid()} on " in err
     assert "hint: add this one when that has ended" in err
     held.withdraw()
     assert append(target, "a", "n2", *FEW) == 0

@@ -1,6 +1,7 @@
 """Datasets as Delta and Iceberg tables: the rows of the Parquet form, one transaction a snapshot, and what is said if it fails."""
 
 import importlib.util
+import shutil
 from itertools import count, pairwise
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 from deltalake import DeltaTable
 from pyiceberg.catalog import load_catalog
 
+from kafka_forensics.cli.main import outcome
 from kafka_forensics.errors import UsageError
 from kafka_forensics.export.append import Appending
 from kafka_forensics.export.dataset_manifest import DatasetManifest, Label, labelled_schema
@@ -282,6 +284,44 @@ def test_tables_stay_in_the_catalogue_and_namespace_they_began_in(tmp_path: Path
     assert "hint: give neither --iceberg-catalog nor --iceberg-namespace" in said
     assert {path: path.read_bytes() for path in target.rglob("*.parquet")} == before
     assert set(runs(read(target, "batches", "iceberg"))) == {("a", "n1")}
+
+
+@pytest.mark.parametrize("form", TABLES)
+def test_a_table_that_is_lost_is_not_begun_again(tmp_path: Path, form: str, capsys: pytest.CaptureFixture[str]) -> None:
+    target = tmp_path / "out"
+    assert append(target, "a", "n1", *FEW, "--table-format", form) == 0
+    lost = target / ("batches/_delta_log" if form == "delta" else CATALOG)
+    lost.rename(tmp_path / "lost")
+    assert append(target, "a", "n2", *FEW) == 2
+    said = capsys.readouterr().err
+    assert "is not there" in said or "is not in the catalogue" in said
+    lost.unlink(missing_ok=True)
+    (tmp_path / "lost").rename(lost)
+    assert append(target, "a", "n2", *FEW) == 0
+    assert set(runs(read(target, "batches", form))) == {("a", "n1"), ("a", "n2")}
+
+
+@pytest.mark.parametrize("moved", [True, False], ids=["moved", "copied"])
+def test_iceberg_tables_stay_where_they_were_made(tmp_path: Path, moved: bool, capsys: pytest.CaptureFixture[str]) -> None:
+    target, other = tmp_path / "out", tmp_path / "other"
+    assert append(target, "a", "n1", *FEW, "--table-format", "iceberg") == 0
+    (shutil.move if moved else shutil.copytree)(target, other)
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*.*")}
+    assert append(other, "a", "n2", *FEW) == 2
+    said = capsys.readouterr().err
+    assert ("are not where they were made" if moved else f"lies at file://{target}/batches") in said
+    assert "hint: Iceberg's tables name whole paths" in said
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*.*")} == before
+
+
+def test_what_became_of_a_dataset_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    asked = ["export", str(ONE), "--append", "--output", str(tmp_path / "out"), "--cluster", "a", "--snapshot", "n1"]
+    assert outcome([*asked, *FEW, "--table-format", "delta"]) == 0
+    assert "added snapshot n1 of a, run " in capsys.readouterr().err
+    assert outcome([*asked, "--fact", "findings"]) == 0, "as the dataset is kept"
+    said = " ".join(capsys.readouterr().err.split())
+    assert "replaced snapshot n1 of a, run " in said
+    assert ", which had batches too" in said
 
 
 def test_a_catalogue_nobody_knows_is_a_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -92,8 +92,8 @@ TableFormatName = Annotated[
         "--table-format",
         metavar="FORMAT",
         autocompletion=lambda: list(TABLE_FORMATS),
-        help="With --append: parquet (default; files with a manifest), delta or iceberg (tables, for which the extra lakehouse is"
-        " needed).",
+        help="With --append: parquet (files with a manifest), delta or iceberg (tables, for which the extra lakehouse is needed)"
+        " [default: as the dataset is kept; a new one as parquet].",
     ),
 ]
 IcebergCatalog = Annotated[
@@ -203,7 +203,7 @@ def export(
             reader, datasets = _run(paths, scan_options, order, appending, screen, quiet=printing.quiet)
     with open_output(None, no_color=printing.no_color) as to:
         Listing(COLUMNS, [*COLUMNS], [*COLUMNS][1:], _cells).write(datasets, wanted, to)
-    _say_rest(reader, names, screen, quiet=printing.quiet)
+    _say_rest(reader, names, screen, appending, quiet=printing.quiet)
     return exit_status(reader.result, fail_on)
 
 
@@ -223,7 +223,7 @@ def _begun(
 
     assert adding.cluster is not None
     assert adding.snapshot is not None
-    form = TableFormat(adding.table_format or TABLE_FORMATS[0], adding.iceberg_catalog, adding.iceberg_namespace)
+    form = TableFormat(adding.table_format, adding.iceberg_catalog, adding.iceberg_namespace)
     with opened_appending(output, inputs, storage, adding.cluster, adding.snapshot, form) as appending:
         yield appending.place, appending
 
@@ -290,7 +290,18 @@ def _cells(dataset: "Dataset") -> list[str]:
     return [dataset.fact, f"{dataset.rows:,}", str(dataset.files), f"{dataset.size_in_bytes:,}"]
 
 
-def _say_rest(reader: "FactReader", names: list[str], screen: Destination, *, quiet: bool) -> None:
+def _added(appending: "Appending") -> str:
+    """What became of the dataset."""
+    label, before = appending.label, appending.replaced
+    added = f"snapshot {label.snapshot} of {label.cluster}, run {label.run}, version {appending.manifest.version} of the dataset"
+    if before is None:
+        return f"added {added}"
+    now = next(entry for entry in appending.manifest.snapshots if entry.run == label.run)
+    gone = [name for name in before.datasets if name not in now.datasets]
+    return f"replaced {added}; it was run {before.run}" + (f", which had {', '.join(gone)} too" if gone else "")
+
+
+def _say_rest(reader: "FactReader", names: list[str], screen: Destination, appending: "Appending | None", *, quiet: bool) -> None:
     from kafka_forensics.cli.outputs.words import incomplete_lines
 
     lines = incomplete_lines(reader.result)
@@ -298,4 +309,6 @@ def _say_rest(reader: "FactReader", names: list[str], screen: Destination, *, qu
         lines.insert(0, "keys, values, headers and what clients keep with offsets are left out; --show-payloads exports them")
     if not reader.result.totals.partitions:
         lines.insert(0, "no partition was found in these paths")
+    if appending is not None and not quiet:
+        lines.insert(0, _added(appending))
     say(screen, lines)
