@@ -13,7 +13,6 @@ import kafka_forensics as kf
 from kafka_forensics.errors import UsageError
 from kafka_forensics.export import tasks
 from kafka_forensics.export.tasks import ExportCommon
-from kafka_forensics.facts.facts import FactReader
 from kafka_forensics.model.results import ScanResult
 from kafka_forensics.model.schemas import FACTS
 from kafka_forensics.spark import export, export_job, job, read_export
@@ -175,9 +174,9 @@ def test_workers_that_do_not_see_the_target(spark: SparkSession, tmp_path: Path,
 
 
 def test_workers_that_lose_the_target_in_the_middle(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def removed(reader: FactReader, token: str, path: str, *, compiled: bool) -> ExportCommon:
+    def removed(*given: Any, **named: Any) -> ExportCommon:
         shutil.rmtree(tmp_path / "out" / "_temporary")
-        return tasks.common(reader, token, path, compiled=compiled)
+        return tasks.common(*given, **named)
 
     monkeypatch.setattr(export_job, "common", removed)
     with pytest.raises(UsageError, match="a worker of Spark: cannot write to"):

@@ -75,9 +75,11 @@ def test_what_makes_no_sense_is_said_before_anything_runs(spark: SparkSession, t
 
 
 def test_the_command_adds_by_spark_too(tmp_path: Path) -> None:
-    more = ("--engine", "spark", "--spark-master", "local[2]")
-    assert datasets.append(tmp_path / "out", "a", "n1", *datasets.FEW, *more) == 0
-    assert datasets.append(tmp_path / "out", "a", "n1", *datasets.FEW, *more) == 0
+    where = ("--engine", "spark", "--spark-master", "local[2]", "--output", str(tmp_path / "out"), "-q")
+    asked = ("export", str(ONE), "--append", "--cluster", "a", "--snapshot", "n1", *datasets.FEW, *where)
+    for _ in range(2):  # in processes of their own, for a command ends its session
+        done = subprocess.run([sys.executable, "-m", "kafka_forensics", *asked], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
     assert set(runs(read(tmp_path / "out", "batches"))) == {("a", "n1")}
     assert manifest_of(tmp_path / "out").version == 2
     assert left_over(tmp_path / "out") == []
