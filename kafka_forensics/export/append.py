@@ -19,6 +19,7 @@ import pyarrow as pa
 from kafka_forensics.errors import ForensicsError, UsageError
 from kafka_forensics.export.dataset_manifest import (
     PARQUET,
+    TABLE_FORMATS,
     DatasetFile,
     DatasetManifest,
     Label,
@@ -34,6 +35,7 @@ from kafka_forensics.export.datasets import (
     Dataset,
     ExportOrder,
     Written,
+    export_facts,
     options_of,
     threads_of,
     tool_of,
@@ -41,7 +43,7 @@ from kafka_forensics.export.datasets import (
     write_part,
     written_by,
 )
-from kafka_forensics.export.places import ExportPlace, Storage
+from kafka_forensics.export.places import ExportPlace, Storage, opened_place
 from kafka_forensics.export.target import DATASET
 from kafka_forensics.facts.facts import FactReader, Part
 from kafka_forensics.facts.rows import SPLIT_BYTES
@@ -85,6 +87,15 @@ class TableFormat:
     name: str | None = None
     catalog: str | None = None
     namespace: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AddedSnapshot:
+    """Which snapshot is added to a dataset, and how that is kept."""
+
+    cluster: str
+    snapshot: str
+    table_format: TableFormat
 
 
 @dataclass(slots=True)
@@ -188,6 +199,19 @@ class Appending:
 
 
 @contextmanager
+def begun(
+    output: str, inputs: list[str], storage: Storage, added: AddedSnapshot | None
+) -> Iterator[tuple[ExportPlace, Appending | None]]:
+    """Where an export goes, and what it is added to, as `opened_appending`; without a snapshot as `opened_place`."""
+    if added is None:
+        with opened_place(output, inputs, storage) as target:
+            yield target, None
+        return
+    with opened_appending(output, inputs, storage, added.cluster, added.snapshot, added.table_format) as appending:
+        yield appending.place, appending
+
+
+@contextmanager
 def opened_appending(
     output: str, inputs: list[str], storage: Storage, cluster: str, snapshot: str, table_format: TableFormat | None = None
 ) -> Iterator[Appending]:
@@ -247,6 +271,13 @@ def _manifest(place: DatasetPlace, data: bytes | None, wanted: TableFormat) -> D
             hint=f"give {given or 'neither --iceberg-catalog nor --iceberg-namespace'}, or choose another directory",
         )
     return manifest
+
+
+def write_facts(
+    reader: FactReader, order: ExportOrder, appending: Appending | None, written: Mapping[str, Sequence[Written]] | None = None
+) -> list[Dataset]:
+    """Write the facts that are ordered as `export_facts` does, or as `append_facts` where a snapshot is added."""
+    return export_facts(reader, order, written) if appending is None else append_facts(reader, order, appending, written)
 
 
 def append_facts(
@@ -321,7 +352,7 @@ def _expression(file: DatasetFile) -> "ds.Expression":
 
 
 def _opener(wanted: TableFormat) -> "Callable[[str, str, Storage], Tables | None]":
-    """What opens the tables of a format. Raises UsageError if its library is not installed."""
+    """What opens the tables of a format. Raises UsageError if there is no such format, or its library is not installed."""
     if wanted.name == "delta":
         from kafka_forensics.export.delta import opened_delta
 
@@ -330,6 +361,8 @@ def _opener(wanted: TableFormat) -> "Callable[[str, str, Storage], Tables | None
         from kafka_forensics.export.iceberg import opened_iceberg
 
         return opened_iceberg(wanted.catalog, wanted.namespace)
+    if wanted.name not in (None, PARQUET):
+        raise UsageError(f"there is no table format {wanted.name!r}", hint=f"choose from {', '.join(TABLE_FORMATS)}")
     return lambda *_: None
 
 

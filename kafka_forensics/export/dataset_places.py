@@ -22,7 +22,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 from kafka_forensics.errors import ForensicsError, SourceError, UsageError
-from kafka_forensics.export.places import RemoteTarget, Storage
+from kafka_forensics.export.places import RemoteTarget, Storage, content_of, service_at
 from kafka_forensics.export.target import (
     APPEND,
     DATASET,
@@ -45,9 +45,7 @@ from kafka_forensics.storage.remote import (
     attempt,
     children,
     open_filesystem,
-    remote_place,
     source_error,
-    storage_options,
 )
 
 if TYPE_CHECKING:
@@ -420,19 +418,10 @@ def manifest_at(path: str, storage: Given = None) -> "tuple[bytes | None, str, F
             return None, root, LocalFileSystem()
         except OSError as error:
             raise SourceError(os.path.join(root, DATASET), error.strerror or str(error)) from error
-    place = remote_place(path)
-    options = storage_options(storage, uri=place.name).with_options(place.options)
+    place, options = service_at(path, storage)
     filesystem, root = open_filesystem(place, options)
-
-    def read() -> bytes | None:
-        try:
-            with filesystem.open_input_file(f"{root}/{DATASET}") as file:
-                return bytes(file.read())
-        except FileNotFoundError:
-            return None
-
     try:
-        return attempt(read, options), root, filesystem
+        return attempt(lambda: content_of(filesystem, f"{root}/{DATASET}"), options), root, filesystem
     except RequestFailedError as error:
         raise source_error(f"{place.name}/{DATASET}", error.failure) from None
 

@@ -15,8 +15,9 @@ from urllib.parse import unquote
 from kafka_forensics.errors import UsageError
 from kafka_forensics.export.dataset_manifest import Label
 from kafka_forensics.export.datasets import Written
+from kafka_forensics.export.places import one_line, service_at
 from kafka_forensics.storage.open import local_path
-from kafka_forensics.storage.remote import StorageOptions, remote_place, storage_options
+from kafka_forensics.storage.remote import StorageOptions
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -39,9 +40,9 @@ class DeltaTables:
             if unquote(self._root) != self._root:
                 raise UsageError(f"delta-rs cannot read below {path}, which has a % that reads as an escape", hint=_ELSEWHERE)
         else:
-            place = remote_place(output)
+            place, options = service_at(output, storage)
             self._root = f"{place.scheme}://{place.root}"
-            self._options = _service_options(place.scheme, storage_options(storage, uri=place.name).with_options(place.options))
+            self._options = _service_options(place.scheme, options)
         self._path = path
 
     def exists(self, fact: str) -> bool:
@@ -116,12 +117,12 @@ class DeltaTables:
             yield
         except CommitFailedError as error:
             raise UsageError(
-                f"the Delta table {self._path}/{fact} was changed by another at the same time: {_line(error)}",
+                f"the Delta table {self._path}/{fact} was changed by another at the same time: {one_line(error)}",
                 hint="add this snapshot again",
             ) from error
         except (DeltaError, OSError) as error:
             raise UsageError(
-                f"the Delta table {self._path}/{fact} cannot be read or written: {_line(error)}",
+                f"the Delta table {self._path}/{fact} cannot be read or written: {one_line(error)}",
                 hint="check its _delta_log, and the rights to write there",
             ) from error
 
@@ -151,7 +152,3 @@ def _service_options(scheme: str, options: StorageOptions) -> dict[str, str]:
         scheme_of = options.scheme or "https"
         given |= {"AWS_ENDPOINT_URL": f"{scheme_of}://{options.endpoint}", "AWS_ALLOW_HTTP": str(scheme_of == "http").lower()}
     return {name: value for name, value in given.items() if value is not None}
-
-
-def _line(error: Exception) -> str:
-    return " ".join(str(error).split())

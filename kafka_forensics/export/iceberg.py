@@ -15,8 +15,9 @@ from urllib.parse import quote
 from kafka_forensics.errors import UsageError
 from kafka_forensics.export.dataset_manifest import Label
 from kafka_forensics.export.datasets import Written
+from kafka_forensics.export.places import one_line, service_at
 from kafka_forensics.storage.open import local_path
-from kafka_forensics.storage.remote import StorageOptions, remote_place, storage_options
+from kafka_forensics.storage.remote import StorageOptions
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -45,9 +46,8 @@ class IcebergTables:
             folder = os.path.abspath(here)
             self._root = f"file://{folder}" if quote(folder) == folder else folder
         else:
-            place = remote_place(output)
+            place, options = service_at(output, storage)
             self._root = f"{place.scheme}://{place.root}"
-            options = storage_options(storage, uri=place.name).with_options(place.options)
             self._properties = _service_options(place.scheme, options)
         if catalog is None:
             if here is None:
@@ -81,7 +81,7 @@ class IcebergTables:
                 hint = "put the catalogue back, or choose another directory"
                 raise UsageError(f"the Iceberg table {named}, is not in the catalogue", hint=hint) from error
             if isinstance(error.__cause__, FileNotFoundError):
-                said = f"the Iceberg tables of {self._path} are not where they were made: {_line(error.__cause__)}"
+                said = f"the Iceberg tables of {self._path} are not where they were made: {one_line(error.__cause__)}"
                 raise UsageError(said, hint=_BOUND) from error
             raise
         if location.rstrip("/") != f"{self._root}/{fact}":
@@ -149,7 +149,7 @@ class IcebergTables:
             yield
         except (exceptions.CommitFailedException, exceptions.TableAlreadyExistsError) as error:
             raise UsageError(
-                f"the Iceberg table {self._namespace}.{what} was changed by another at the same time: {_line(error)}",
+                f"the Iceberg table {self._namespace}.{what} was changed by another at the same time: {one_line(error)}",
                 hint="add this snapshot again",
             ) from error
         except (
@@ -163,7 +163,7 @@ class IcebergTables:
             ValueError,
         ) as error:
             raise UsageError(
-                f"the Iceberg tables of {self._path} cannot be read or written ({what}): {_line(error)}",
+                f"the Iceberg tables of {self._path} cannot be read or written ({what}): {one_line(error)}",
                 hint="check the catalogue (--iceberg-catalog), and the rights to write there",
             ) from error
 
@@ -200,7 +200,3 @@ def _equal(name: str, value: str) -> Any:
 
     equal: Any = EqualTo
     return equal(name, value)
-
-
-def _line(error: Exception) -> str:
-    return " ".join(str(error).split())

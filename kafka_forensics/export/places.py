@@ -22,6 +22,7 @@ from kafka_forensics.storage.open import local_path
 from kafka_forensics.storage.remote import (
     NATIVE,
     Failure,
+    Given,
     RemotePlace,
     RequestFailedError,
     StorageOptions,
@@ -61,6 +62,26 @@ def join_place(path: str, token: str, storage: Storage = ()) -> "ExportPlace":
     if here is not None:
         return Target.join(here, token)
     return RemoteTarget.join(path, token, storage)
+
+
+def service_at(uri: str, storage: Given = None) -> tuple[RemotePlace, StorageOptions]:
+    """The place that a URI names in a storage service, and how it is reached: as is given, as the URI says, as is found around."""
+    place = remote_place(uri)
+    return place, storage_options(storage, uri=place.name).with_options(place.options)
+
+
+def content_of(filesystem: Any, path: str) -> bytes | None:
+    """The bytes of a small file; None if it is not there."""
+    try:
+        with filesystem.open_input_file(path) as file:
+            return bytes(file.read())
+    except FileNotFoundError:
+        return None
+
+
+def one_line(error: BaseException) -> str:
+    """What a library says, which may be many lines."""
+    return " ".join(str(error).split())
 
 
 def absolute(output: str) -> str:
@@ -204,15 +225,7 @@ class RemoteTarget:
 
     def content(self, name: str) -> bytes | None:
         """The bytes of a small file below the prefix; None if it is not there."""
-
-        def read() -> bytes | None:
-            try:
-                with self._fs.open_input_file(f"{self._root}/{name}") as file:
-                    return bytes(file.read())
-            except FileNotFoundError:
-                return None
-
-        return self._ask(read)
+        return self._ask(lambda: content_of(self._fs, f"{self._root}/{name}"))
 
     def _mark(self) -> str:
         """What `_UNFINISHED` says; nothing where it is not there."""

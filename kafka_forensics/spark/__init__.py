@@ -196,14 +196,10 @@ def append(
     and where another run is adding to the same dataset.
     """
     register(spark)
-    from kafka_forensics.errors import UsageError
     from kafka_forensics.evidence.options import scan_options
-    from kafka_forensics.export.append import TableFormat
-    from kafka_forensics.export.dataset_manifest import TABLE_FORMATS
-    from kafka_forensics.spark.export_job import AddedSnapshot, export_paths
+    from kafka_forensics.export.append import AddedSnapshot, TableFormat
+    from kafka_forensics.spark.export_job import export_paths
 
-    if table_format is not None and table_format not in TABLE_FORMATS:
-        raise UsageError(f"there is no table format {table_format!r}", hint=f"choose from {', '.join(TABLE_FORMATS)}")
     options = scan_options(
         topic,
         partition,

@@ -6,7 +6,6 @@ their names, takes away whatever else was written, and puts manifest and seal la
 
 import json
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -15,9 +14,9 @@ from kafka_forensics.compiled import worth_compiling
 from kafka_forensics.errors import ForensicsError, PassingError, UsageError, may_pass
 from kafka_forensics.evidence.inputs import Inputs, gather
 from kafka_forensics.evidence.options import ScanOptions, without_secrets
-from kafka_forensics.export.append import Appending, TableFormat, append_facts, opened_appending
-from kafka_forensics.export.datasets import Dataset, ExportOrder, export_facts
-from kafka_forensics.export.places import ExportPlace, absolute, inputs_named, opened_place
+from kafka_forensics.export.append import AddedSnapshot, Appending, begun, write_facts
+from kafka_forensics.export.datasets import Dataset, ExportOrder
+from kafka_forensics.export.places import absolute, inputs_named
 from kafka_forensics.export.tasks import BY_TASKS, ExportCommon, Task, common, known_transactions, look, tasks, told, write_task
 from kafka_forensics.export.views import words
 from kafka_forensics.facts.facts import FactReader
@@ -77,21 +76,9 @@ def exported(
     for name in order.names:
         if name in BY_TASKS:
             written.setdefault(name, [])
-    if appending is None:
-        datasets = export_facts(reader, order, written)
-    else:
-        datasets = append_facts(reader, order, appending, written)
+    datasets = write_facts(reader, order, appending, written)
     result.incomplete = reader.gaps()
     return reader, datasets
-
-
-@dataclass(frozen=True, slots=True)
-class AddedSnapshot:
-    """Which snapshot is added to a dataset, and how that is kept."""
-
-    cluster: str
-    snapshot: str
-    table_format: TableFormat
 
 
 def export_paths(
@@ -105,26 +92,12 @@ def export_paths(
 ) -> Exported:
     """See `spark.export` and `spark.append`; `how` is the rest of an `ExportOrder`."""
     wanted = {fact_named(name).name for name in facts or FACTS}
-    with _begun(output, inputs_named(paths), options, added) as (target, appending):
+    with begun(output, inputs_named(paths), options.storage_options, added) as (target, appending):
         label = None if appending is None else appending.label
         order = ExportOrder(target, [name for name in FACTS if name in wanted], output, label=label, **how)
         paths, options = without_secrets(paths, options)
         reader, datasets = exported(spark, gather(paths, options), options, order, appending)
     return Exported(datasets, reader.result)
-
-
-@contextmanager
-def _begun(
-    output: str, inputs: list[str], options: ScanOptions, added: AddedSnapshot | None
-) -> Iterator[tuple[ExportPlace, Appending | None]]:
-    """Where the export goes, and what it is added to."""
-    storage = options.storage_options
-    if added is None:
-        with opened_place(output, inputs, storage) as target:
-            yield target, None
-        return
-    with opened_appending(output, inputs, storage, added.cluster, added.snapshot, added.table_format) as appending:
-        yield appending.place, appending
 
 
 def _look_at_target(spark: "SparkSession", shared: ExportCommon) -> None:

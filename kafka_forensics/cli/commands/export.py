@@ -1,6 +1,5 @@
 """`export`: every fact and finding as Parquet datasets, or as a snapshot added to such, to Delta tables or to Iceberg tables."""
 
-from contextlib import contextmanager
 from dataclasses import dataclass
 from threading import Lock
 from typing import TYPE_CHECKING, Annotated, Final
@@ -18,11 +17,8 @@ from kafka_forensics.model.findings import without_payloads
 from kafka_forensics.model.json_objects import attributes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from kafka_forensics.export.append import Appending
+    from kafka_forensics.export.append import AddedSnapshot, Appending
     from kafka_forensics.export.datasets import Dataset, ExportOrder
-    from kafka_forensics.export.places import ExportPlace
     from kafka_forensics.facts.facts import FactReader
 
 
@@ -148,6 +144,18 @@ class Adding:
                 if given[name] is not None:
                     raise UsageError(f"{name} goes with --table-format iceberg", hint="add --table-format iceberg")
 
+    def snapshot_added(self) -> "AddedSnapshot | None":
+        """What `check` has let pass."""
+        from kafka_forensics.export.append import AddedSnapshot, TableFormat
+
+        if not self.append:
+            return None
+        assert self.cluster is not None
+        assert self.snapshot is not None
+        return AddedSnapshot(
+            self.cluster, self.snapshot, TableFormat(self.table_format, self.iceberg_catalog, self.iceberg_namespace)
+        )
+
 
 _NAMED: Final = {"--cluster": "--cluster payments", "--snapshot": "--snapshot 2026-03-01"}
 
@@ -192,9 +200,11 @@ def export(
     scan_options = reading.scan_options(selection, deep=deep, as_of=as_of)
     screen = screen_of(printing)
 
-    with _begun(paths, output, scan_options, adding) as (target, appending):
-        from kafka_forensics.export.datasets import ExportOrder
+    from kafka_forensics.export.append import begun
+    from kafka_forensics.export.datasets import ExportOrder
+    from kafka_forensics.export.places import inputs_named
 
+    with begun(output, inputs_named(paths), scan_options.storage_options, adding.snapshot_added()) as (target, appending):
         label = None if appending is None else appending.label
         order = ExportOrder(target, names, output, show_payloads, allow_incomplete, label=label)
         if spark:
@@ -207,27 +217,6 @@ def export(
     return exit_status(reader.result, fail_on)
 
 
-@contextmanager
-def _begun(
-    paths: list[str], output: str, scan_options: ScanOptions, adding: Adding
-) -> "Iterator[tuple[ExportPlace, Appending | None]]":
-    """Where the export goes, and what it is added to."""
-    from kafka_forensics.export.places import inputs_named, opened_place
-
-    inputs, storage = inputs_named(paths), scan_options.storage_options
-    if not adding.append:
-        with opened_place(output, inputs, storage) as target:
-            yield target, None
-        return
-    from kafka_forensics.export.append import TableFormat, opened_appending
-
-    assert adding.cluster is not None
-    assert adding.snapshot is not None
-    form = TableFormat(adding.table_format, adding.iceberg_catalog, adding.iceberg_namespace)
-    with opened_appending(output, inputs, storage, adding.cluster, adding.snapshot, form) as appending:
-        yield appending.place, appending
-
-
 def _run(
     paths: list[str],
     scan_options: ScanOptions,
@@ -238,8 +227,7 @@ def _run(
     quiet: bool,
 ) -> "tuple[FactReader, list[Dataset]]":
     from kafka_forensics.cli.progress import Progress
-    from kafka_forensics.export.append import append_facts
-    from kafka_forensics.export.datasets import export_facts
+    from kafka_forensics.export.append import write_facts
     from kafka_forensics.export.views import words
     from kafka_forensics.facts.facts import LOG_FACTS, scan_for_facts
 
@@ -259,7 +247,7 @@ def _run(
                 progress(min(done, total * passes), total * passes)
 
         reader.passed = passed
-        datasets = export_facts(reader, order) if appending is None else append_facts(reader, order, appending)
+        datasets = write_facts(reader, order, appending)
     reader.result.incomplete = reader.gaps()
     return reader, datasets
 
