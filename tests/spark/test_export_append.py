@@ -16,11 +16,9 @@ from tests.support import datasets
 from tests.support.datasets import FORMS, NAMES, ONE, OTHER, left_over, manifest_of, read, runs, unlabelled
 from tests.support.exports import rows
 from tests.support.repeated_logs import RepeatedLogs, batch
-from tests.support.spark_cluster import SECONDS_OF_A_SCAN, end, wait_until
+from tests.support.spark_cluster import kill_while_writing
 
 pytestmark = pytest.mark.spark
-
-_COMMAND = "import sys; from kafka_forensics.cli.main import outcome; sys.exit(outcome(sys.argv[1:]))"
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -92,20 +90,7 @@ def test_a_killed_driver_leaves_what_was_there_and_the_next_goes_on(tmp_path: Pa
     before = runs(read(target, "batches"))
     where = ["--engine", "spark", "--spark-master", "local[2]", "--output", str(target), "-q"]
     asked = ["export", *map(str, logs.log_dirs), "--append", "--cluster", "a", "--snapshot", "n1", *where]
-    with (tmp_path / "said").open("wb") as said:
-        killed = subprocess.Popen([sys.executable, "-c", _COMMAND, *asked], stdout=said, stderr=said, start_new_session=True)
-    try:
-        wait_until(
-            lambda: killed.poll() is not None or any((target / "_temporary").glob("*.parquet")),
-            "a file that a worker writes",
-            SECONDS_OF_A_SCAN,
-            pause=0.005,
-        )
-        assert killed.poll() is None, (tmp_path / "said").read_text()
-        killed.kill()
-        killed.wait(SECONDS_OF_A_SCAN)
-    finally:
-        end(killed)
+    kill_while_writing(asked, target, tmp_path / "said")
     assert runs(read(target, "batches")) == before
     assert {"_UNFINISHED", "_temporary"} <= set(os.listdir(target))
     assert datasets.append(target, "a", "n1", *datasets.FEW, path=OTHER) == 0

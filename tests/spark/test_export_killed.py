@@ -1,19 +1,15 @@
 """An export on Spark whose driver is killed in the middle: it says that it is unfinished, and the evidence is what it was."""
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from kafka_forensics.cli.main import outcome
 from tests.support.repeated_logs import RepeatedLogs, batch
-from tests.support.spark_cluster import SECONDS_OF_A_SCAN, end, wait_until
+from tests.support.spark_cluster import kill_while_writing
 
 pytestmark = pytest.mark.spark
-
-_COMMAND = "import sys; from kafka_forensics.cli.main import outcome; sys.exit(outcome(sys.argv[1:]))"
 
 
 def listed(folder: Path) -> dict[str, tuple[int, int]]:
@@ -27,20 +23,7 @@ def test_a_killed_export_says_that_it_is_unfinished(tmp_path: Path, capsys: pyte
     before = listed(logs.folder)
     target = tmp_path / "out"
     asked = ["export", *map(str, logs.log_dirs), "--engine", "spark", "--spark-master", "local[2]", "--output", str(target), "-q"]
-    with (tmp_path / "said").open("wb") as said:
-        killed = subprocess.Popen([sys.executable, "-c", _COMMAND, *asked], stdout=said, stderr=said, start_new_session=True)
-    try:
-        wait_until(
-            lambda: killed.poll() is not None or any((target / "_temporary").glob("*.parquet")),
-            "a file that a worker writes",
-            SECONDS_OF_A_SCAN,
-            pause=0.005,
-        )
-        assert killed.poll() is None, (tmp_path / "said").read_text()
-        killed.kill()
-        killed.wait(SECONDS_OF_A_SCAN)
-    finally:
-        end(killed)
+    kill_while_writing(asked, target, tmp_path / "said")
     assert listed(logs.folder) == before
     left = set(os.listdir(target))
     assert {"_UNFINISHED", "_temporary"} <= left

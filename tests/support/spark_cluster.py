@@ -27,6 +27,7 @@ QUICK_JAVA: Final = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 """Options with which a JVM that lives for seconds starts sooner and leaves the cores to others."""
 _DRIVE: Final = "import sys; sys.path.append(sys.argv[1]); from tests.support.spark_driver import main; main()"
 """Run elsewhere than in the project, whose package would be found there by workers that do not have it."""
+_COMMAND: Final = "import sys; from kafka_forensics.cli.main import outcome; sys.exit(outcome(sys.argv[1:]))"
 _MASTER: Final = "org.apache.spark.deploy.master.Master"
 _WORKER: Final = "org.apache.spark.deploy.worker.Worker"
 EXECUTOR: Final = "CoarseGrainedExecutorBackend"
@@ -112,6 +113,26 @@ def end(process: "subprocess.Popen[Any]") -> None:
         time.sleep(0.05)
         process.poll()
     process.wait(SECONDS_TO_STOP)
+
+
+def kill_while_writing(arguments: list[str], target: Path, said: Path) -> None:
+    """Run a command that exports by Spark, and kill it once a worker writes a file; `said` takes what it said."""
+    with said.open("wb") as written:
+        killed = subprocess.Popen(
+            [sys.executable, "-c", _COMMAND, *arguments], stdout=written, stderr=written, start_new_session=True
+        )
+    try:
+        wait_until(
+            lambda: killed.poll() is not None or any((target / "_temporary").glob("*.parquet")),
+            "a file that a worker writes",
+            SECONDS_OF_A_SCAN,
+            pause=0.005,
+        )
+        assert killed.poll() is None, said.read_text()
+        killed.kill()
+        killed.wait(SECONDS_OF_A_SCAN)
+    finally:
+        end(killed)
 
 
 @cache
