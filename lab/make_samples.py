@@ -1,8 +1,8 @@
 """Makes `sample_logs/` with real brokers: `python -m lab.make_samples`, two and a half minutes; names of samples make only those.
 
 The structure is the same on every run: topics, records, batches, who leads, who is lost. Ids, times and ports are new. Old trees
-are replaced once a scan of the new ones finds what it must. `--list` says what there is and makes nothing; `--into DIR` leaves
-`sample_logs/` as it is.
+are replaced once a scan of the new ones finds what it must, and with them their archive in the package (`lab/sample_archive.py`).
+`--list` says what there is and makes nothing; `--into DIR` leaves `sample_logs/` as it is.
 """
 
 import argparse
@@ -23,6 +23,7 @@ from lab.errors import LabError
 from lab.files import trim_indexes
 from lab.kafka_jars import KAFKA_VERSION, LAB, WORK
 from lab.processes import mentioning
+from lab.sample_archive import write_archive
 from lab.silent_divergence import AFTERWARDS, OLD_VERSION, make_silent_divergence
 from lab.unclean_election import OLD_LEADER, STALE, STOPPED, make_unclean_election
 
@@ -138,6 +139,8 @@ def main() -> None:
         if left := mentioning(str(work)):
             raise LabError(f"processes are left: {left}")
         shutil.rmtree(work)
+        if arguments.into == SAMPLE_LOGS:
+            write_archive()
     print("\n".join(listing(arguments.into)))
 
 

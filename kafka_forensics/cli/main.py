@@ -21,6 +21,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from kafka_forensics.cli.commands.changes import changes
 from kafka_forensics.cli.commands.compare import compare
+from kafka_forensics.cli.commands.demo import demo
 from kafka_forensics.cli.commands.doctor import doctor
 from kafka_forensics.cli.commands.dump import dump
 from kafka_forensics.cli.commands.epochs import epochs
@@ -57,6 +58,7 @@ COMMANDS: Final[dict[str, tuple[Callable[..., int], str]]] = {
     "transactions": (transactions, "List transactions, and say what holds the last stable offset."),
     "export": (export, "Write every fact and finding as Parquet datasets."),
     "explain": (explain, "Say what a finding means and what to do about it."),
+    "demo": (demo, "Write sample log directories, and say what to run on them."),
     "doctor": (doctor, "Check this installation."),
 }
 """Name → the function, and what the list of commands says of it."""

@@ -146,6 +146,23 @@ def check_output(output: Path | None, inputs: list[str]) -> None:
     refuse_output_inside(str(output), [path for given in inputs for path in (given, given.partition("=")[2]) if path])
 
 
+def check_new_directory(directory: Path, name: str) -> None:
+    """Raise UsageError unless `directory`, which the command line calls `name`, is an empty directory, or could be made one."""
+    hint = "choose a directory that is empty or does not exist yet"
+    if str(directory) == "-":
+        raise UsageError(f"{name} - names no directory", hint=f"{hint}; one of that name is ./-")
+    try:
+        names = sorted(os.listdir(directory))
+    except FileNotFoundError:
+        if not directory.parent.is_dir():
+            raise UsageError(f"cannot write to {directory}: its directory does not exist") from None
+        return
+    except OSError as error:
+        raise UsageError(f"cannot write to {directory}: {error.strerror}", hint=hint) from error
+    if names:
+        raise UsageError(f"{directory} is not empty: it holds {names[0]}", hint=hint)
+
+
 def chosen_format(name: str | None, output: Path | None) -> str:
     """The format asked for, or what fits the destination. Raises UsageError for an unknown one."""
     if name is not None:

@@ -3,7 +3,6 @@ in `simulate_run`.
 """
 
 import json
-import os
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -15,7 +14,7 @@ import typer
 from kafka_forensics.cli import options
 from kafka_forensics.cli.options import choose
 from kafka_forensics.cli.outputs.rows import write_items, write_rows
-from kafka_forensics.cli.streams import Destination, check_output, chosen_format, destination, open_output, say
+from kafka_forensics.cli.streams import Destination, check_new_directory, check_output, chosen_format, destination, open_output, say
 from kafka_forensics.errors import UsageError
 from kafka_forensics.model.json_objects import Json, attributes, object_of
 from kafka_forensics.storage.disks import why
@@ -90,7 +89,7 @@ def run(
         hint = f"name it {svg.with_suffix('.svg')}; a browser or rsvg-convert makes other pictures of it"
         raise UsageError(f"{svg} would be no {svg.suffix[1:]} file: --svg draws SVG", hint=hint)
     if output is not None:
-        _refuse_what_is_there(output)
+        check_new_directory(output, "--output")
     history = play(scenario, chosen)
     title = f"{scenario} under {history.cluster.protocol}"
     if svg is not None:
@@ -143,23 +142,6 @@ def _draw(history: "History", title: str, path: Path) -> None:
         path.write_text(svg(history, title), encoding="utf-8", newline="\n")
     except OSError as error:
         raise UsageError(f"cannot write to {path}: {why(error, str(path))}") from error
-
-
-def _refuse_what_is_there(output: Path) -> None:
-    """Raise UsageError unless `output` is an empty directory, or could be made one."""
-    hint = "choose a directory that is empty or does not exist yet"
-    if str(output) == "-":
-        raise UsageError("--output - names no directory", hint=f"{hint}; the steps go to standard output without it")
-    try:
-        names = sorted(os.listdir(output))
-    except FileNotFoundError:
-        if not output.parent.is_dir():
-            raise UsageError(f"cannot write to {output}: its directory does not exist") from None
-        return
-    except OSError as error:
-        raise UsageError(f"cannot write to {output}: {error.strerror}", hint=hint) from error
-    if names:
-        raise UsageError(f"{output} is not empty: it holds {names[0]}", hint=hint)
 
 
 def _write_tree(history: "History", name: str, output: Path) -> list[Path]:
@@ -216,7 +198,7 @@ def check(
     """Every history of a replication protocol in a small world: which promises hold, and the shortest way to break each.
 
     A row for each invariant; `states` and `depth` are those of the whole search, states that differ only in replicas' names
-    counted once. Ends with status 0 whatever is found, 2 for a wrong command line, 3 if the world was too large to finish.
+    counted once.
     """
     wanted = chosen_format(format_name, output)
     check_output(output, [])

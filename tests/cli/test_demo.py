@@ -1,0 +1,102 @@
+"""`demo`: the samples from the package, whole, in a directory that held nothing; and commands that run as printed."""
+
+import io
+import re
+import shlex
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from kafka_forensics.cli.commands.demo import ARCHIVE, TO_RUN
+from lab.sample_archive import files, write_archive
+from tests.support.plan_runs import Run
+
+ROOT = Path(__file__).resolve().parents[2]
+HINT = "hint: choose a directory that is empty or does not exist yet"
+
+
+def written(directory: Path) -> dict[str, bytes]:
+    return {path.relative_to(directory).as_posix(): path.read_bytes() for path in directory.rglob("*") if path.is_file()}
+
+
+def printed(out: str) -> list[str]:
+    return re.findall(r"^    (kafka-forensics .+)$", out, re.MULTILINE)
+
+
+def test_the_archive_is_the_samples_and_small(tmp_path: Path) -> None:
+    with tarfile.open(ARCHIVE) as archive:
+        held = {member.name: stream.read() for member in archive if (stream := archive.extractfile(member)) is not None}
+    assert held == dict(files()), "make it again: python -m lab.sample_archive"
+    assert {"README.md", "expected.json", "silent-divergence/broker-1/ledger-0/00000000000000000000.log"} <= held.keys()
+    assert ARCHIVE.stat().st_size < 64 << 10
+    write_archive(tmp_path / "a.tar.gz")
+    write_archive(tmp_path / "b.tar.gz")
+    assert (tmp_path / "a.tar.gz").read_bytes() == (tmp_path / "b.tar.gz").read_bytes()
+
+
+@pytest.mark.parametrize("there", [False, True])
+def test_the_samples_are_written_whole(there: bool, run: Run, tmp_path: Path) -> None:
+    to = tmp_path / "samples"
+    if there:
+        to.mkdir()
+    status, out, err = run("demo", to)
+    assert (status, err) == (0, "")
+    assert written(to) == dict(files())
+    assert out.startswith(f"{len(dict(files()))} files of three clusters are in {to}. What to run:\n")
+
+
+@pytest.mark.parametrize("name", ["samples", "two words", "it's", "-x", "ünder"])
+def test_each_command_runs_as_printed(name: str, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    _, out, _ = run("demo", "--", name)
+    lines = printed(out)
+    assert len(lines) == sum(len(commands) for _, commands in TO_RUN)
+    for line in lines if name == "samples" else lines[:1]:
+        _, *words = shlex.split(line)
+        status, answer, err = run(*words)
+        lost = words[0] in ("scan", "compare") and "healthy" not in words[1]
+        assert (status, bool(answer)) == (int(lost), True), (line, err)
+
+
+def test_the_shell_takes_what_is_printed(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    _, out, _ = run("demo", "a $HOME 'b'")
+    script = f'kafka-forensics() {{ "{sys.executable}" -m kafka_forensics "$@"; }}\n{printed(out)[0]} --format json\n'
+    done = subprocess.run(["bash", "-c", script], cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode, '"verdict": "critical"' in done.stdout) == (1, True), done.stderr
+
+
+def test_a_directory_that_holds_anything_is_refused(run: Run, tmp_path: Path) -> None:
+    (tmp_path / ".hidden").touch()
+    assert run("demo", tmp_path) == (2, "", f"error: {tmp_path} is not empty: it holds .hidden\n{HINT}\n")
+    assert [path.name for path in tmp_path.iterdir()] == [".hidden"]
+
+
+@pytest.mark.parametrize(
+    ("directory", "said"),
+    [
+        ("file", f"error: cannot write to file: Not a directory\n{HINT}\n"),
+        ("a/b", "error: cannot write to a/b: its directory does not exist\n"),
+        ("-", f"error: DIR - names no directory\n{HINT}; one of that name is ./-\n"),
+    ],
+)
+def test_what_is_no_directory_is_refused(
+    directory: str, said: str, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").touch()
+    assert run("demo", directory) == (2, "", said)
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_a_full_disk_is_told(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(self: Path, *_: object, **__: object) -> io.BytesIO:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "open", full)
+    status, out, err = run("demo", tmp_path / "new")
+    assert (status, out) == (2, "")
+    assert err.startswith(f"error: cannot write to {tmp_path / 'new'}: No space left on device: the disk mounted at ")
