@@ -43,6 +43,7 @@ from kafka_forensics.version import __version__
 if TYPE_CHECKING:
     from typer._click.core import Command as AnyCommand  # its parser, whose place is another in other versions
     from typer._click.core import Context, Parameter
+    from typer._click.formatting import HelpFormatter
 
 PROGRAM: Final = "kafka-forensics"
 COMMANDS: Final[dict[str, tuple[Callable[..., int], str]]] = {
@@ -91,6 +92,12 @@ class Commands(TyperGroup):
             choose("command", args[0], self.list_commands(ctx))
         return super().resolve_command(ctx, args)
 
+    def format_epilog(self, ctx: "Context", formatter: "HelpFormatter") -> None:
+        """Write the end of the help."""
+        from kafka_forensics.cli.manual import write_end
+
+        write_end(ctx, formatter)
+
 
 def _require_one_of(option: "Parameter", args: list[str]) -> None:
     """Raise UsageError where an option that is on or off, such as `--whole/--partial`, was given both ways."""
@@ -119,6 +126,12 @@ class Command(TyperCommand):
                 _require_one_of(parameter, args)
         parsed: list[str] = super().parse_args(ctx, args)
         return parsed
+
+    def format_epilog(self, ctx: "Context", formatter: "HelpFormatter") -> None:
+        """Write the end of the help."""
+        from kafka_forensics.cli.manual import write_end
+
+        write_end(ctx, formatter)
 
 
 def _print_version(wanted: bool) -> None:

@@ -48,8 +48,7 @@ def changes(
     """What became of each replica from one snapshot to the next: appended, cut off, cleaned, deleted, moved, damaged.
 
     Scans every snapshot and compares each broker's replicas with themselves over time. Committed records that were cut off are
-    findings; `scan` tells what is wrong within a snapshot. Ends with status 0 if nothing was found from --fail-on upwards, neither
-    between them nor in the newest by itself, 1 if something was, 2 for a wrong command line, 3 if some input could not be read.
+    findings; `scan` tells what is wrong within a snapshot.
     """
     spark = where.on_spark()
     wanted = chosen_format(form.format_name, form.output)

@@ -52,8 +52,7 @@ def compare(
     """Two or more replicas of one partition side by side around their first difference, record by record.
 
     Shows what each replica holds before, at and after the first offset where they differ: numbers, sizes and digests; keys and
-    values themselves with --show-payloads. Ends with status 0 if nothing was found from --fail-on upwards, 1 if something was, 2
-    for a wrong command line, 3 if some input could not be read.
+    values themselves with --show-payloads.
     """
     if choose("engine", engine, options.ENGINES) == "spark":
         raise UsageError("compare runs on this machine only", hint="leave out --engine")

@@ -22,10 +22,7 @@ from kafka_forensics.version import __version__
 
 
 def doctor(format_name: options.Format = None, cache_dir: options.CacheDir = None, no_color: options.NoColor = False) -> int:
-    """Java, Spark, codecs, CRC speed, storage back ends: what works, what is missing and how to get it.
-
-    Ends with status 0 if the local engine works; Java and Spark are not needed for it.
-    """
+    """Java, Spark, codecs, CRC speed, storage back ends: what works, what is missing and how to get it."""
     from kafka_forensics.cli.outputs.rows import write_rows
 
     to = destination(sys.stdout, no_color=no_color)

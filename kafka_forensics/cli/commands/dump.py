@@ -75,8 +75,7 @@ def dump(
     """What is in these files: batches or records, index entries, checkpoints, snapshots; damage as rows among them.
 
     Reads on behind damage. Keys, values and headers are shown with --show-payloads only; of Kafka's
-    own topics' records --records takes them apart into fields. Ends with status 0, 2 for a wrong
-    command line, 3 if some input could not be read.
+    own topics' records --records takes them apart into fields.
     """
     own_options = {"--records": records, "--offset": offset is not None, "--explain": explain, "--show-payloads": show_payloads}
     if form.format_name is not None:

@@ -54,8 +54,7 @@ def epochs(
 ) -> int:
     """Which leader epochs each replica has: its checkpoint against its batches, and against the controller's history.
 
-    Shows where a follower would be cut where checkpoint and batches disagree. Ends with status 0, 2 for a wrong command line, 3
-    if some input could not be read.
+    Shows where a follower would be cut where checkpoint and batches disagree.
     """
     wanted = chosen_format(form.format_name, form.output)
     check_output(form.output, paths)

@@ -186,9 +186,6 @@ def export(
 
     With --append the rows come to those of other snapshots instead, with columns for cluster, snapshot and run, and
     `_dataset.json` names the files that count (docs/datasets.md).
-
-    Ends with status 0, 1 from --fail-on upwards, 2 for a wrong command line or a directory that holds something else, 3 if some
-    input could not be read.
     """
     spark = where.on_spark()
     wanted = chosen_format(format_name, None)

@@ -71,8 +71,7 @@ def find(
     """Which replicas still hold a record: every copy that fulfils all conditions given, on whatever broker.
 
     Searches the logs and files that are on their way in or out (.deleted, .swap, -delete and the like). Bytes are shown with
-    --show-payloads only. Ends with status 0 whether something was found or not, 2 for a wrong command line, 3 if some input could
-    not be read.
+    --show-payloads only.
     """
     given = (key, offset, timestamp, producer_id, header or None, value_contains)
     if all(option is None for option in given):

@@ -103,8 +103,7 @@ def groups(
     Of share groups, which commit no offsets: from where they take each partition's records, and what became of those they took.
 
     Says for every partition why consumers cannot read its newest records: the high watermark is held back (by whom, since when),
-    or the last stable offset (by which producer's open transaction), or nothing holds them back. Ends with status 0, 1 from
-    --fail-on upwards, 2 for a wrong command line, 3 if some input could not be read.
+    or the last stable offset (by which producer's open transaction), or nothing holds them back.
     """
     wanted = chosen_format(form.format_name, form.output)
     choose("severity", fail_on, options.FAIL_ON)

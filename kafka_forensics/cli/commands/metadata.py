@@ -48,8 +48,7 @@ def metadata(
     """Who led each partition, who was in sync, in which leader epoch and since when, from the controller's log.
 
     Reads every copy of `__cluster_metadata` there is, on controllers and brokers, and marks unclean elections with what they
-    cost as far as the partitions' own logs show it. Ends with status 0, 2 for a wrong command line, 3 if some input could not be
-    read.
+    cost as far as the partitions' own logs show it.
     """
     wanted = chosen_format(form.format_name, form.output)
     check_output(form.output, paths)

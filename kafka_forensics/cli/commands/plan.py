@@ -46,7 +46,7 @@ def plan(
     """What each possible election would cut and lose, whom to elect, and the order in which to start brokers.
 
     Of one partition: every candidate, and the steps to the one that loses least. Of several: those where an election would lose
-    something. Ends with status 0, 2 for a wrong command line, 3 if some input could not be read.
+    something.
     """
     if choose("engine", engine, options.ENGINES) == "spark":
         raise UsageError("plan runs on this machine only", hint="leave out --engine")

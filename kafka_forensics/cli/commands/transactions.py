@@ -76,7 +76,7 @@ def transactions(
     """Every transaction: state, transactional id, producer, epoch, offsets, marker, and how its coordinator decided it.
 
     Says for every partition what holds the last stable offset, whether it is safe to end that transaction, and the command that
-    ends it. Ends with status 0, 1 from --fail-on upwards, 2 for a wrong command line, 3 if some input could not be read.
+    ends it.
     """
     wanted = chosen_format(form.format_name, form.output)
     choose("severity", fail_on, options.FAIL_ON)

@@ -1,0 +1,111 @@
+"""What the help of each command says at its end, and the man page with it: examples that run, and exit statuses."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from typer._click.core import Context  # its parser, whose place is another in other versions
+    from typer._click.formatting import HelpFormatter
+
+PROGRAM: Final = "kafka-forensics"
+
+_DONE: Final = "ran to the end"
+_LINE: Final = "wrong command line"
+_PATHS: Final = "wrong command line, or a PATH that does not exist or holds no Kafka log"
+_NOT_ALL: Final = "incomplete: some input could not be read; what was found is still printed"
+
+_JUDGED: Final = {0: f"{_DONE}, no finding at or above --fail-on", 1: "at least one such finding", 2: _PATHS, 3: _NOT_ALL}
+_LISTED: Final = {0: _DONE, 2: _PATHS, 3: _NOT_ALL}
+_ANSWERED: Final = {0: _DONE, 2: _LINE}
+
+
+@dataclass(frozen=True, slots=True)
+class Manual:
+    """The end of one command's help: what follows `kafka-forensics` in each example, as a shell takes it; status → meaning."""
+
+    examples: tuple[str, ...]
+    exit_statuses: dict[int, str]
+
+
+MAKE_SAMPLES: Final = "demo sample_logs"
+UNCLEAN: Final = "sample_logs/unclean-election"
+
+MANUAL: Final = {
+    "": Manual(
+        (MAKE_SAMPLES, f"scan {UNCLEAN}"),
+        _JUDGED
+        | {
+            70: "a bug in this tool; --debug shows the traceback",
+            130: "interrupted",
+            141: "the reader of the pipe went away",
+        },
+    ),
+    "scan": Manual(
+        (
+            f"scan {UNCLEAN}",
+            f"scan --topic audit {UNCLEAN}",
+            "scan sample_logs/healthy --output healthy.json",
+        ),
+        _JUDGED,
+    ),
+    "compare": Manual((f"compare {UNCLEAN} --topic audit", "compare --context 1 sample_logs/silent-divergence"), _JUDGED),
+    "changes": Manual(
+        ("changes sample_logs/healthy sample_logs/unclean-election",),
+        _JUDGED | {0: f"{_DONE}, no finding at or above --fail-on, neither between the snapshots nor in the newest"},
+    ),
+    "dump": Manual(
+        (
+            "dump --offset 10:20 sample_logs/healthy/broker-1/orders-0",
+            "dump --records sample_logs/healthy/broker-1/orders-1",
+            "dump --explain sample_logs/healthy/broker-1/orders-1",
+        ),
+        _LISTED,
+    ),
+    "epochs": Manual((f"epochs {UNCLEAN} --topic audit",), _LISTED),
+    "find": Manual(
+        (
+            f"find {UNCLEAN} --topic audit --offset 345",
+            "find sample_logs/healthy --timestamp 2020-01-01..2100-01-01",
+        ),
+        _LISTED | {0: "ran to the end, whether anything was found or not"},
+    ),
+    "groups": Manual(("groups sample_logs/healthy", "groups sample_logs/healthy --group billing"), _JUDGED),
+    "metadata": Manual((f"metadata {UNCLEAN} --topic audit",), _LISTED),
+    "plan": Manual((f"plan {UNCLEAN}", f"plan {UNCLEAN} --topic audit --elect 1"), _LISTED),
+    "transactions": Manual(("transactions sample_logs/healthy", "transactions sample_logs/healthy --topic payments"), _JUDGED),
+    "export": Manual(
+        ("export sample_logs/healthy --output facts --fact batches",),
+        _JUDGED | {2: f"{_PATHS}, or a directory for the output that holds something else"},
+    ),
+    "explain": Manual(("explain", "explain UNCLEAN_LOSS", "explain KAFKA-1211"), _ANSWERED),
+    "demo": Manual(
+        (MAKE_SAMPLES,),
+        {0: "the samples are written", 2: "wrong command line, a directory that holds anything, or no room for them"},
+    ),
+    "doctor": Manual(("doctor",), {0: "the local engine works, which needs neither Java nor Spark", 1: "it does not", 2: _LINE}),
+    "simulate": Manual(
+        ("simulate list", "simulate run unclean-election"), {0: _DONE, 2: _LINE, 3: "incomplete: see `simulate check`"}
+    ),
+    "simulate run": Manual(("simulate run unclean-election", "simulate run hw-lag-divergence --output made"), _ANSWERED),
+    "simulate list": Manual(("simulate list",), _ANSWERED),
+    "simulate check": Manual(
+        ("simulate check kip-101 --replicas 2",),
+        {
+            0: "every history was looked at, whether promises hold or not",
+            2: _LINE,
+            3: "incomplete: the world was too large to finish",
+        },
+    ),
+}
+"""Words of a command → the end of its help; of none, that of the list of commands."""
+
+
+def write_end(context: "Context", formatter: "HelpFormatter") -> None:
+    """Write the examples and exit statuses of the command that `context` is of. An example is never broken."""
+    manual = MANUAL[context.command_path.partition(" ")[2]]
+    samples = any("sample_logs" in example for example in manual.examples)
+    with formatter.section(f"Examples, after `{PROGRAM} {MAKE_SAMPLES}`" if samples and context.parent is not None else "Examples"):
+        for example in manual.examples:
+            formatter.write(f"  {PROGRAM} {example}\n")
+    with formatter.section("Exit status"):
+        formatter.write_dl([(str(status), meaning) for status, meaning in manual.exit_statuses.items()])
