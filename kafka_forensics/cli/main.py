@@ -177,6 +177,11 @@ def build_app() -> typer.Typer:
     return app
 
 
+def parser() -> "AnyCommand":
+    """The command line as this process parses it: all commands, with their options, below one."""
+    return _without_types(typer.main.get_command(build_app()))
+
+
 def _without_types(command: "AnyCommand") -> "AnyCommand":
     """`command` and those below it, whose help calls an argument PATH, and not also by the type it has in this program."""
     for param in command.params:
@@ -215,7 +220,7 @@ def _outcome(arguments: list[str], ready: Callable[[], object]) -> int:
     stdout = sys.stdout
     try:
         ready()
-        status = _without_types(typer.main.get_command(build_app())).main(arguments, prog_name=PROGRAM, standalone_mode=False)
+        status = parser().main(arguments, prog_name=PROGRAM, standalone_mode=False)
         sys.stdout.flush()  # a closed pipe shows here at the latest
     except SystemExit as end:
         if not isinstance(end.__context__, BrokenPipeError):
