@@ -1,0 +1,124 @@
+"""Wheel and sdist, installed into a clean environment of every Python that is found, away from the repository (`make nightly`)."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import tarfile
+import tomllib
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from kafka_forensics.version import __version__
+from lab.installed_files import files
+from tests.support.pythons import pythons
+
+ROOT = Path(__file__).resolve().parents[2]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+VERSIONS = list(pythons())
+LARGEST_WHEEL = 3 << 20
+ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "VIRTUAL_ENV", "KAFKA_"))}
+"""Nothing by which this repository would be found."""
+
+
+def run(*command: str | Path, cwd: Path, status: int = 0) -> str:
+    """stdout of a command that ends with `status`."""
+    done = subprocess.run(command, cwd=cwd, env=ENVIRONMENT, capture_output=True, text=True, timeout=1200, check=False)
+    assert done.returncode == status, f"{command}: {done.returncode}\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
+    return done.stdout
+
+
+def environment(python: Path, place: Path) -> Path:
+    """The `bin` of a new virtual environment."""
+    run(python, "-m", "venv", place, cwd=place.parent)
+    return place / "bin"
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    wheel: Path
+    sdist: Path
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
+    place = tmp_path_factory.mktemp("built")
+    bin_ = environment(next(iter(pythons().values())), place / "builder")
+    run(bin_ / "pip", "install", "--quiet", *_requires(), cwd=place)
+    run(bin_ / "hatchling", "build", "--directory", place / "dist", cwd=ROOT)
+    (wheel,), (sdist,) = (place / "dist").glob("*.whl"), (place / "dist").glob("*.tar.gz")
+    return Built(wheel, sdist)
+
+
+def _requires() -> list[str]:
+    requires: list[str] = tomllib.loads((ROOT / "pyproject.toml").read_text())["build-system"]["requires"]
+    return requires
+
+
+def test_this_python_is_among_those_found() -> None:
+    assert VERSIONS
+    assert all(tuple(map(int, version.split("."))) >= (3, 11) for version in VERSIONS)
+
+
+def test_the_readme_says_which_pythons_are_tested() -> None:
+    """Those that the classifiers name; a machine with fewer of them tests fewer."""
+    named = [line.rpartition(" ")[2] for line in PROJECT["classifiers"] if re.fullmatch(r".*:: 3\.\d+", line)]
+    sentence = re.search(r"Tested with Python ([\d.,\sand]+);", (ROOT / "README.md").read_text())
+    assert sentence is not None
+    assert re.findall(r"3\.\d+", sentence[1]) == named
+    assert named[0] == PROJECT["requires-python"].removeprefix(">=")
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(1800)
+def test_the_wheel_holds_the_package_and_nothing_else(built: Built) -> None:
+    with zipfile.ZipFile(built.wheel) as wheel:
+        names = set(wheel.namelist())
+    data = f"kafka_forensics-{__version__}.data/data/share/"
+    assert {name for name in names if ".data/" in name} == {f"{data}{place}" for place in files()}
+    assert {name.split("/")[0] for name in names} == {
+        "kafka_forensics",
+        f"kafka_forensics-{__version__}.data",
+        f"kafka_forensics-{__version__}.dist-info",
+    }
+    assert {"kafka_forensics/py.typed", "kafka_forensics/cli/commands/samples.tar.gz"} <= names
+    assert built.wheel.stat().st_size < LARGEST_WHEEL
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(1800)
+def test_the_sdist_holds_what_the_tests_need(built: Built) -> None:
+    with tarfile.open(built.sdist) as sdist:
+        tops = {name.split("/")[1] for name in sdist.getnames()}
+    assert tops >= {"kafka_forensics", "tests", "sample_logs", "lab", "docs", "share", "README.md", "LICENSE", "pyproject.toml"}
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("kind", ["wheel", "sdist"])
+def test_it_works_where_it_was_installed(kind: str, version: str, built: Built, tmp_path: Path) -> None:
+    bin_ = environment(pythons()[version], tmp_path / "env")
+    run(bin_ / "pip", "install", "--quiet", getattr(built, kind), cwd=tmp_path)
+    program = bin_ / "kafka-forensics"
+    run(bin_ / "pip", "check", cwd=tmp_path)
+    assert run(program, "--version", cwd=tmp_path) == f"kafka-forensics {__version__}\n"
+    where = run(bin_ / "python", "-c", "import kafka_forensics as kf; print(kf.__file__)", cwd=tmp_path)
+    assert Path(where.strip()).is_relative_to(tmp_path / "env")
+    assert f"python{version}" in where
+
+    shown = run(program, "demo", "samples", cwd=tmp_path)
+    assert f"kafka-forensics scan {Path('samples/unclean-election')}\n" in shown
+    found = json.loads(run(program, "scan", "samples/unclean-election", "--format", "json", cwd=tmp_path, status=1))
+    assert "UNCLEAN_LOSS" in {finding["kind"] for finding in found["findings"] if finding["severity"] == "critical"}
+    assert found["incomplete"] == []
+    run(program, "scan", "--deep", "samples/healthy", cwd=tmp_path)
+    run(program, "doctor", cwd=tmp_path)
+
+    share = tmp_path / "env" / "share"
+    assert {place: (share / place).read_text() for place in files()} == files()
+    shutil.rmtree(tmp_path / "env")  # half a gigabyte

@@ -1,0 +1,40 @@
+"""The Pythons of this machine for which the package is made: one of each minor version from 3.11 on."""
+
+import os
+import re
+import sys
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+OLDEST: Final = (3, 11)
+
+
+@cache
+def pythons() -> dict[str, Path]:
+    """Minor version, such as `3.12`, → an interpreter of it; the oldest first."""
+    found: dict[tuple[int, int], Path] = {}
+    for path in _candidates():
+        name = re.fullmatch(r"python(\d)\.(\d+)", path.name)
+        if name is not None and (version := (int(name[1]), int(name[2]))) >= OLDEST and _makes_environments(path):
+            found.setdefault(version, path)
+    return {f"{major}.{minor}": path for (major, minor), path in sorted(found.items())}
+
+
+def _candidates() -> list[Path]:
+    """Whatever is called as an interpreter is, in the places where these are installed; that of this process first."""
+    pyenv = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv") / "versions"
+    places = [
+        str(Path(sys.base_prefix) / "bin"),
+        *os.environ.get("PATH", "").split(os.pathsep),
+        "/usr/bin",
+        "/usr/local/bin",
+        *map(str, sorted(pyenv.glob("*/bin"))),
+    ]
+    return [path for place in dict.fromkeys(filter(None, places)) for path in sorted(Path(place).glob("python3.*"))]
+
+
+def _makes_environments(python: Path) -> bool:
+    """Whether it is an installation, not a script that looks for one, and has all that a virtual environment is made of."""
+    real = python.resolve()
+    return (real.parents[1] / "lib" / python.name / "ensurepip").is_dir()
