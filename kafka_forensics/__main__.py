@@ -3,6 +3,9 @@
 import os
 import signal
 
+_NEEDED = ("pread", "O_NOFOLLOW", "O_DIRECTORY")
+"""Of `os`: what reads evidence and neither follows links nor changes a file. Linux and macOS have it, Windows does not."""
+
 TYPE_CHECKING = False  # as in the package: nothing is loaded before the first interruption could be heard of
 if TYPE_CHECKING:
     from types import FrameType
@@ -11,6 +14,10 @@ if TYPE_CHECKING:
 
 def run() -> "NoReturn":
     """Run the command line of this process. Until all is loaded, an interruption ends it at once, in a line and with its status."""
+    if not all(hasattr(os, name) for name in _NEEDED):
+        os.write(2, b"error: kafka-forensics runs on Linux and macOS: this system lacks calls that read evidence unchanged\n")
+        os.write(2, b"hint: on Windows run it in WSL 2 or in a container (docs/platforms.md)\n")
+        os._exit(3)
     before = signal.getsignal(signal.SIGINT)
     if before is signal.default_int_handler:
         signal.signal(signal.SIGINT, _end)

@@ -23,7 +23,7 @@ pytest_plugins = ("pytester", "tests.support.evidence_law")
 
 CORPORA = Path(__file__).resolve().parents[2] / "shared" / "corpora"
 SHIPPED = Path(__file__).resolve().parent / "archives"
-GROUPS = ("faults", "properties", "corpora", "spark", "broker", "two_users")
+GROUPS = ("faults", "properties", "corpora", "spark", "broker", "two_users", "containers")
 OF_ALL_BROKERS = ("real_base", "broker_story", "broker_copies", "elections", "old_history", "new_history", "moving")
 """Fixtures of `broker/conftest.py`."""
 RAN: Counter[str] = Counter()
@@ -56,9 +56,27 @@ def second_user() -> int | None:
     return others[0]
 
 
+@cache
+def container_engine() -> str | None:
+    """The program that builds and runs images here: podman, or a docker whose service answers."""
+    for name in ("podman", "docker"):
+        try:
+            subprocess.run([name, "info"], capture_output=True, timeout=60, check=True)
+        except (OSError, subprocess.SubprocessError):
+            continue
+        return name
+    return None
+
+
 def selected_groups(config: pytest.Config) -> list[str]:
-    """The marker groups this run takes: `corpora` exactly when the folder exists, `broker` only on request, `two_users` as root."""
-    left_out = {"corpora": not CORPORA.is_dir(), "broker": not config.getoption("--broker"), "two_users": second_user() is None}
+    """The marker groups this run takes: `corpora` exactly when the folder exists, `broker` only on request, `two_users` as root,
+    `containers` with --nightly where there is an engine."""
+    left_out = {
+        "corpora": not CORPORA.is_dir(),
+        "broker": not config.getoption("--broker"),
+        "two_users": second_user() is None,
+        "containers": not config.getoption("--nightly") or container_engine() is None,
+    }
     return [group for group in GROUPS if not left_out.get(group, False)]
 
 

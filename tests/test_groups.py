@@ -14,6 +14,7 @@ markers =
     spark: s
     broker: b
     two_users: t
+    containers: n
 """
 ONE_OF_EACH = """
 import pytest
@@ -101,3 +102,29 @@ def test_root_who_can_become_another_selects_the_tests_of_two_users(suite: pytes
     without = run(suite, ONE_OF_EACH.replace("@pytest.mark.two_users", ""), "--require-groups", corpora=False)
     without.stdout.fnmatch_lines(["groups selected that ran no test: two_users", "*passed*"])
     assert without.ret == 1
+
+
+CONTAINER = """
+import pytest
+
+@pytest.mark.containers
+@pytest.mark.nightly
+def test_image(): pass
+"""
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_images_are_built_where_an_engine_answers(suite: pytest.Pytester, there: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = suite.path / "bin" / "podman"
+    program.parent.mkdir()
+    program.write_text(f"#!/bin/sh\nexit {int(not there)}\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(program.parent))
+    result = run(suite, CONTAINER, "--nightly", corpora=False)
+    result.assert_outcomes(passed=int(there), deselected=int(not there))
+    assert ("containers" in result.stdout.str().partition("groups selected:")[2].partition("\n")[0]) is there
+
+
+def test_images_are_built_nightly_only(suite: pytest.Pytester) -> None:
+    result = run(suite, CONTAINER, corpora=False)
+    result.assert_outcomes(deselected=1)

@@ -108,6 +108,11 @@ Format = Annotated[
 ]
 
 
+def cores() -> int:
+    """Those that this process may use; where the system does not say it, as macOS, those that there are."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def file_path(given: str) -> Path:
     """The path of a file to be written. Raises UsageError for what names a directory, or standard output."""
     if given.endswith(os.sep):
@@ -253,7 +258,7 @@ class Reading(Access):
         """
         return replace(
             self.scope(selection),
-            jobs=self.jobs or len(os.sched_getaffinity(0)),
+            jobs=self.jobs or cores(),
             copied=None if self.copied_whole is None else ledger.Extent.WHOLE if self.copied_whole else ledger.Extent.PARTIAL,
             live=self.live,
             deep=deep,

@@ -226,6 +226,7 @@ _NO_ACCESS_TIME: Final[int] = getattr(os, "O_NOATIME", 0)
 _ONE_READ: Final = 1 << 30
 """Most bytes asked of one system call."""
 _HAS_PREADV: Final = hasattr(os, "preadv")
+_TELLS_HOLES: Final = hasattr(os, "SEEK_DATA")
 _NO_HOLES_KNOWN: Final = frozenset({errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOTTY, errno.ENOSYS})
 
 
@@ -535,11 +536,13 @@ class _LocalFile:
         return done
 
     def data_ranges(self) -> list[tuple[int, int]]:
-        """(start, end) of the ranges that are not holes; the whole file where the file system cannot tell.
+        """(start, end) of the ranges that are not holes; the whole file where the system or its file system cannot tell.
 
         Asks with `lseek`, which moves the descriptor's own position; nothing here reads from that position.
         """
         size = self.size_in_bytes
+        if not _TELLS_HOLES:
+            return [(0, size)]
         ranges = []
         position = 0
         while position < size:

@@ -60,7 +60,7 @@ def run_checks() -> list[Check]:
 
 def _software() -> Iterator[Check]:
     yield Check("kafka-forensics", "ok", __version__)
-    python = f"{platform.python_version()} on {platform.system()} {platform.machine()}, {len(os.sched_getaffinity(0))} cores"
+    python = f"{platform.python_version()} on {platform.system()} {platform.machine()}, {options.cores()} cores"
     yield Check("python", "ok" if sys.version_info >= (3, 11) else "broken", python)
     for library in LIBRARIES:
         version = _version_of(library)

@@ -1,0 +1,74 @@
+"""`Containerfile`: a user without rights, nothing of the repository but the package; and, where an engine is, that it runs so."""
+
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kafka_forensics.version import __version__
+from tests.conftest import container_engine
+
+ROOT = Path(__file__).resolve().parents[2]
+TEXT = (ROOT / "Containerfile").read_text()
+LINES = [line for line in TEXT.splitlines() if line and not line.startswith("#")]
+IMAGE = "kafka-forensics-test"
+RUN = re.search(r"podman run (.*?) kafka-forensics scan", (ROOT / "docs" / "platforms.md").read_text(), re.DOTALL)
+
+
+def test_it_runs_as_a_user_without_rights() -> None:
+    users = [line for line in LINES if line.startswith("USER ")]
+    assert users == ["USER 10001:10001"]
+    after = LINES[LINES.index(users[0]) :]
+    assert [line for line in after if line.startswith(("RUN", "COPY", "ADD"))] == []
+    assert after[-2:] == ['ENTRYPOINT ["kafka-forensics"]', 'CMD ["--help"]']
+    assert "VOLUME" not in TEXT
+    assert "WORKDIR /evidence" in after
+
+
+def test_it_takes_the_package_and_nothing_else() -> None:
+    copied = {word for line in LINES if line.startswith("COPY ") and "--from" not in line for word in line.split()[1:-1]}
+    sent = {line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
+    assert copied == sent == {"pyproject.toml", "README.md", "LICENSE", "share", "kafka_forensics"}
+    assert all((ROOT / name).exists() for name in copied)
+    assert not any(line.startswith("ADD") for line in LINES)
+
+
+def test_its_python_is_one_that_is_tested() -> None:
+    versions = set(re.findall(r"^FROM python:(3\.\d+)-slim", TEXT, re.MULTILINE))
+    assert len(versions) == 1
+    assert f'"Programming Language :: Python :: {versions.pop()}"' in (ROOT / "pyproject.toml").read_text()
+
+
+def test_the_page_runs_it_without_rights_network_or_disk() -> None:
+    assert RUN is not None
+    words = RUN[1].replace("\\\n", "").split()
+    assert {"--rm", "--read-only", "no-new-privileges"} <= set(words)
+    assert words[words.index("--network") + 1] == "none"
+    assert words[words.index("--cap-drop") + 1] == "all"
+    assert words[words.index("--volume") + 1].endswith(':/evidence:ro"')
+
+
+@pytest.fixture(scope="module")
+def image() -> Iterator[list[str]]:
+    """A command that runs the image as the page says, but for the volume and what follows."""
+    engine = container_engine()
+    assert engine is not None
+    assert RUN is not None
+    subprocess.run([engine, "build", "--tag", IMAGE, "--file", "Containerfile", "."], cwd=ROOT, timeout=1500, check=True)
+    yield [engine, "run", *RUN[1].partition("--volume")[0].replace("\\\n", "").split()]
+    subprocess.run([engine, "rmi", "--force", IMAGE], timeout=60, check=True)
+
+
+@pytest.mark.nightly
+@pytest.mark.containers
+@pytest.mark.timeout(1800)
+def test_the_image_scans(image: list[str]) -> None:
+    version = subprocess.run([*image, IMAGE, "--version"], capture_output=True, text=True, timeout=120, check=True)
+    assert version.stdout == f"kafka-forensics {__version__}\n"
+    samples = f"{ROOT / 'sample_logs' / 'unclean-election'}:/evidence:ro"
+    done = subprocess.run(
+        [*image, "--volume", samples, IMAGE, "scan", "/evidence"], capture_output=True, text=True, timeout=300, check=False
+    )
+    assert (done.returncode, "UNCLEAN_LOSS" in done.stdout) == (1, True), done.stderr
