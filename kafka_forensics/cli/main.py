@@ -89,6 +89,9 @@ class Commands(TyperGroup):
     def resolve_command(self, ctx: "Context", args: list[str]) -> "tuple[str | None, AnyCommand | None, list[str]]":
         """Find the command named by the first argument. Raises UsageError if there is none."""
         if not ctx.resilient_parsing and not args[0].startswith("-"):
+            if args[0] == "help":
+                hint = f"`{PROGRAM} --help` lists the commands, `{PROGRAM} scan --help` shows one"
+                raise UsageError("there is no command 'help'", hint=hint)
             choose("command", args[0], self.list_commands(ctx))
         return super().resolve_command(ctx, args)
 

@@ -61,6 +61,7 @@ PLAIN_WIDTH: Final = 80
 """Columns where no terminal says how many there are."""
 _FORMAT_OF_ENDING: Final = {".json": "json", ".jsonl": "jsonl", ".md": "markdown", ".tsv": "tsv", ".txt": "table"}
 
+MAKE_IT_FIRST: Final = "make that directory first, or choose another place"
 _URI: Final = re.compile(r"([a-z][a-z0-9+.-]+):/+(.*)", re.IGNORECASE)
 """As a path has it, in which two slashes are one."""
 
@@ -126,7 +127,7 @@ def open_output(output: Path | None, *, no_color: bool) -> Iterator[Destination]
     except OSError as error:
         from kafka_forensics.storage.disks import why
 
-        raise UsageError(f"cannot write to {output}: {why(error, str(output))}") from error
+        raise UsageError(f"cannot write to {output}: {why(error, str(output))}", hint="give --output another place") from error
 
 
 def check_output(output: Path | None, inputs: list[str]) -> None:
@@ -137,10 +138,10 @@ def check_output(output: Path | None, inputs: list[str]) -> None:
     if uri is not None and not output.parent.is_dir():
         hint = "write a file here and copy it there; only datasets of `kafka-forensics export` can go to a URI at once"
         raise UsageError(f"cannot write to {uri[1]}://{uri[2]}: --output is a file of this machine", hint=hint)
-    if output.is_dir() or not output.parent.is_dir():
-        raise UsageError(
-            f"cannot write to {output}: " + ("it is a directory" if output.is_dir() else "its directory does not exist")
-        )
+    if output.is_dir():
+        raise UsageError(f"cannot write to {output}: it is a directory", hint="name a file in it")
+    if not output.parent.is_dir():
+        raise UsageError(f"cannot write to {output}: its directory does not exist", hint=MAKE_IT_FIRST)
     from kafka_forensics.storage.open import refuse_output_inside
 
     refuse_output_inside(str(output), [path for given in inputs for path in (given, given.partition("=")[2]) if path])
@@ -155,7 +156,7 @@ def check_new_directory(directory: Path, name: str) -> None:
         names = sorted(os.listdir(directory))
     except FileNotFoundError:
         if not directory.parent.is_dir():
-            raise UsageError(f"cannot write to {directory}: its directory does not exist") from None
+            raise UsageError(f"cannot write to {directory}: its directory does not exist", hint=MAKE_IT_FIRST) from None
         return
     except OSError as error:
         raise UsageError(f"cannot write to {directory}: {error.strerror}", hint=hint) from error

@@ -122,7 +122,7 @@ class LocalDataset(Target):
         except FileNotFoundError:
             return ""
         except OSError as error:
-            raise UsageError(f"{self.path}: {error.strerror}") from error
+            raise UsageError(f"{self.path}: {error.strerror}", hint="choose another directory, or let this one be read") from error
 
     def manifest(self) -> bytes | None:
         """The manifest as it stands; None where there is none yet."""

@@ -107,6 +107,7 @@ Answer = TypeVar("Answer")
 _FLAT: Final = frozenset({"s3", "gs", "abfs"})
 """Schemes without directories: nothing is made above a file, and a file is renamed by copying it."""
 _MARK_BYTES: Final = 1 << 10
+_LOOK: Final = "check the name, the rights, and how the service is reached: --storage-option, docs/storage.md"
 
 
 class RemoteTarget:
@@ -146,7 +147,7 @@ class RemoteTarget:
         """Take part in the export with this token. Raises UsageError if it is not what is at `uri`."""
         target = cls.opened(uri, [], storage, token)
         if target._mark() != mark_of(token):
-            raise UsageError(f"{target.path}: another export is there")
+            raise UsageError(f"{target.path}: another export is there", hint="run this one again, to a prefix of its own")
         return target
 
     @contextmanager
@@ -301,7 +302,7 @@ def _no_source(name: str) -> Iterator[None]:
         yield
     except SourceError as error:
         words = f"cannot write to {name}: {error.reason}"
-        raise (PassingError(words) if may_pass(error.reason) else UsageError(words)) from error
+        raise (PassingError(words) if may_pass(error.reason) else UsageError(words, hint=_LOOK)) from error
 
 
 def _refuse_inside(place: RemotePlace, inputs: list[str]) -> None:

@@ -26,6 +26,7 @@ MANIFEST: Final = "_manifest.json"
 DATASET: Final = "_dataset.json"
 """The manifest of what snapshots are added to."""
 UNFINISHED: Final = "_UNFINISHED"
+_SHARED: Final = "workers must see the directory that the driver made: name one that they share, or a URI"
 TEMPORARY: Final = "_temporary"
 """Where processes that take part write."""
 _CLEARINGS: Final = 100
@@ -130,9 +131,9 @@ class Target:
             with open(os.path.join(path, UNFINISHED), encoding="ascii", errors="replace") as marker:
                 mark = marker.read(1 << 10)
         except OSError as error:
-            raise UsageError(f"{path}: {error.strerror}") from error
+            raise UsageError(f"{path}: {error.strerror}", hint=_SHARED) from error
         if mark != mark_of(token):
-            raise UsageError(f"{path} is another directory here")
+            raise UsageError(f"{path} is another directory here", hint=_SHARED)
         return cls(path, token)
 
     @contextmanager

@@ -73,7 +73,8 @@ def open_source(path: str, storage_options: "Given" = None) -> ByteSource:
     UsageError for a URI that nothing here opens; SourceError for what cannot be read.
     """
     if not path or "\0" in path:
-        raise UsageError("an empty path" if not path else "a path with a NUL character in it")
+        hint = "name a log directory, a folder of them, a partition directory, a file, an archive or a URI"
+        raise UsageError("an empty path" if not path else "a path with a NUL character in it", hint=hint)
     path = spelled_out(path)
     uri = _URI.match(path)
     if uri is not None and not os.path.lexists(path):
@@ -233,14 +234,15 @@ def _path_of_file_uri(uri: str) -> str:
     """The path in `file:///path` (RFC 8089). Raises UsageError if it names another host."""
     host, slash, path = uri[len("file://") :].partition("/")
     if host not in {"", "localhost"} or not slash:
-        raise UsageError(f"{uri}: a file URI looks like file:///directory/file")
+        raise UsageError(f"{uri}: a file URI looks like file:///directory/file", hint="three slashes and no host")
     return "/" + unquote(path, errors="surrogateescape")
 
 
 def _missing(path: str) -> PathMissingError:
     """The error for a path that is not there, with the nearest thing that is."""
     if os.path.islink(path):
-        return PathMissingError(f"{path}: a symbolic link to {os.readlink(path)}, which does not exist")
+        dangling = f"{path}: a symbolic link to {os.readlink(path)}, which does not exist"
+        return PathMissingError(dangling, hint="give the place at which its target is now")
     missing = path.rstrip("/") or path
     while (parent := os.path.dirname(missing)) and parent != missing and not os.path.isdir(parent):
         missing = parent

@@ -79,7 +79,10 @@ def test_a_directory_that_holds_anything_is_refused(run: Run, tmp_path: Path) ->
     ("directory", "said"),
     [
         ("file", f"error: cannot write to file: Not a directory\n{HINT}\n"),
-        ("a/b", "error: cannot write to a/b: its directory does not exist\n"),
+        (
+            "a/b",
+            "error: cannot write to a/b: its directory does not exist\nhint: make that directory first, or choose another place\n",
+        ),
         ("-", f"error: DIR - names no directory\n{HINT}; one of that name is ./-\n"),
     ],
 )

@@ -210,7 +210,7 @@ def test_ctrl_c_is_130_in_one_line() -> None:
 def test_full_disk_is_told_in_a_line(scan: Scan) -> None:
     status, _, err = scan(unclean_result, "--output", "/dev/full")
     assert status == 2
-    assert re.fullmatch(r"error: cannot write to /dev/full: .*\n", err)
+    assert re.fullmatch(r"error: cannot write to /dev/full: .*\nhint: give --output another place\n", err)
 
 
 @pytest.mark.parametrize("both", [("--whole", "--partial"), ("--partial", "--whole"), ("--deep", "--no-deep")])

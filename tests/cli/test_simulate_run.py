@@ -15,6 +15,7 @@ from kafka_forensics.simulation.cluster import PROTOCOLS
 from kafka_forensics.simulation.scenarios import SCENARIOS, play
 
 ROOT = Path(__file__).resolve().parents[2]
+MAKE_IT_FIRST = "hint: make that directory first, or choose another place\n"
 RUN = ("simulate", "run")
 
 
@@ -113,7 +114,11 @@ def test_a_directory_that_is_not_empty_is_refused(capsys: pytest.CaptureFixture[
     status, out, err = ran(capsys, *RUN, "txn-torn", "--output", str(tmp_path / "mine"))
     assert (status, out, err) == (2, "", f"error: cannot write to {tmp_path / 'mine'}: Not a directory\n{hint}")
     status, out, err = ran(capsys, *RUN, "txn-torn", "--output", str(tmp_path / "a" / "b"))
-    assert (status, out, err) == (2, "", f"error: cannot write to {tmp_path / 'a' / 'b'}: its directory does not exist\n")
+    assert (status, out, err) == (
+        2,
+        "",
+        f"error: cannot write to {tmp_path / 'a' / 'b'}: its directory does not exist\n{MAKE_IT_FIRST}",
+    )
 
 
 def test_an_empty_directory_is_taken_and_q_says_nothing(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -128,7 +133,7 @@ def test_a_picture_goes_where_it_is_told(capsys: pytest.CaptureFixture[str], tmp
     missing = tmp_path / "no" / "x.svg"
     status, out, err = ran(capsys, *RUN, "slow-follower", "--svg", str(missing))
     assert (status, out) == (2, "")
-    assert err == f"error: cannot write to {missing}: its directory does not exist\n"
+    assert err == f"error: cannot write to {missing}: its directory does not exist\n{MAKE_IT_FIRST}"
 
 
 @pytest.mark.parametrize(

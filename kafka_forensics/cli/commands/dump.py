@@ -85,7 +85,8 @@ def dump(
     for name, given in (own_options if is_peer else peer.given()).items():
         if given:
             with_or_without = "does not go with" if is_peer else "needs"
-            raise UsageError(f"{name} {with_or_without} --format {options.PEER_FORMAT}")
+            hint = f"leave out {name}, or --format" if is_peer else f"add --format {options.PEER_FORMAT}"
+            raise UsageError(f"{name} {with_or_without} --format {options.PEER_FORMAT}", hint=hint)
     start, end = offsets(offset)
     check_output(form.output, paths)
 

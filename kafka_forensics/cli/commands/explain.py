@@ -10,12 +10,15 @@ import typer
 from kafka_forensics.cli import options
 from kafka_forensics.cli.options import choose
 from kafka_forensics.cli.streams import Destination, destination, printable
+from kafka_forensics.errors import UsageError, nearest
 
 if TYPE_CHECKING:
     from kafka_forensics.analysis.incidents import Signature
 
 _CODE: Final = re.compile(r"(?<!`)`([^`]+)`(?!`)")
 """Code within a paragraph."""
+_LIKE: Final = 0.8
+"""How like a known issue a name must be: most of them begin alike."""
 
 Kind = Annotated[
     str | None,
@@ -53,6 +56,8 @@ def explain(kind: Kind = None, format_name: options.Format = None, no_color: opt
     incident = None
     if name not in CATALOGUE:
         incident = incident_page(kind)
+        if incident is None:
+            _refuse_mistyped(kind)
     page = explain_page(kind) if incident is None else incident
     if wanted == "table":
         write_page(page, to)
@@ -101,6 +106,17 @@ def incident_page(name: str) -> str | None:
     wanted = _plain(name.strip().removeprefix("row "))
     signatures = [signature for signature in SIGNATURES if wanted in _names(signature)]
     return "\n\n".join("\n\n".join(_blocks(signature)) for signature in signatures) + "\n" if signatures else None
+
+
+def _refuse_mistyped(name: str) -> None:
+    """Raise UsageError if `name` is like an issue that is known, and less like a kind of finding."""
+    from kafka_forensics.analysis.catalogue import CATALOGUE
+    from kafka_forensics.analysis.incidents import SIGNATURES
+
+    issues = [signature.issue.split(" ")[0] for signature in SIGNATURES if signature.issue is not None]
+    near = nearest(name, [*CATALOGUE, *issues], cutoff=_LIKE)
+    if near in issues:
+        raise UsageError(f"there is no finding kind and no known incident {name!r}", hint=f"did you mean {near}?")
 
 
 def _names(signature: "Signature") -> Iterator[str]:

@@ -141,7 +141,7 @@ def _draw(history: "History", title: str, path: Path) -> None:
     try:
         path.write_text(svg(history, title), encoding="utf-8", newline="\n")
     except OSError as error:
-        raise UsageError(f"cannot write to {path}: {why(error, str(path))}") from error
+        raise UsageError(f"cannot write to {path}: {why(error, str(path))}", hint="give --svg another place") from error
 
 
 def _write_tree(history: "History", name: str, output: Path) -> list[Path]:
@@ -155,7 +155,7 @@ def _write_tree(history: "History", name: str, output: Path) -> list[Path]:
         text = json.dumps(truth(history, name), indent=1, ensure_ascii=True) + "\n"
         (output / TRUTH).write_text(text, encoding="ascii", newline="\n")
     except OSError as error:
-        raise UsageError(f"cannot write to {output}: {why(error, str(output))}") from error
+        raise UsageError(f"cannot write to {output}: {why(error, str(output))}", hint="choose another directory") from error
     return paths
 
 

@@ -208,7 +208,8 @@ def _require_apart(paths_by_name: dict[str, list[str]]) -> None:
             bare = split_name(path)[1]
             place = os.path.realpath(bare) if os.path.lexists(bare) else bare.rstrip("/")
             if holders.setdefault(place, name) != name:
-                raise UsageError(f"{bare} is given as snapshot {holders[place]} and as snapshot {name}")
+                both = f"{bare} is given as snapshot {holders[place]} and as snapshot {name}"
+                raise UsageError(both, hint="give each path to one snapshot")
 
 
 def _gathered(paths: Mapping[str, list[str]], options: ScanOptions) -> dict[str, Inputs]:

@@ -25,6 +25,7 @@ MOST_MATCHES: Final = 10_000
 """Directories that a pattern may match."""
 _PATTERN: Final = frozenset("*?[")
 _MOST_SIBLINGS: Final = 10_000
+_BUCKETS: Final = "check its name, and what the credentials may see (docs/storage.md)"
 """Names looked at for a hint."""
 
 
@@ -85,11 +86,11 @@ def _missing(place: RemotePlace, source: RemoteSource) -> PathMissingError:
     """The error for a URI at which nothing is, with the nearest name that is there."""
     above, slash, name = place.name.rpartition("/")
     if place.scheme in {"s3", "gs", "abfs"} and above.endswith("/"):
-        return PathMissingError(f"{place.name}: no such bucket, or no right to see it")
+        return PathMissingError(f"{place.name}: no such bucket, or no right to see it", hint=_BUCKETS)
     bucket = place.root.partition("/")[0]
     try:
         if place.scheme in {"s3", "gs"} and source.at(bucket).is_missing:
-            return PathMissingError(f"{place.name}: no such bucket: {bucket}")
+            return PathMissingError(f"{place.name}: no such bucket: {bucket}", hint=_BUCKETS)
     except SourceError:
         pass  # who may read a path need not see its bucket
     hint = None
@@ -162,7 +163,10 @@ def _s3(place: RemotePlace, options: StorageOptions, uploads: bool) -> "tuple[Fi
 
     _require_known(place, options, ("role_arn", "external_id", "force_virtual_addressing"))
     if (options.secret_key is None) != (options.access_key is None):
-        raise UsageError(f"{place.name}: access_key and secret_key go together")
+        only = "access_key" if options.secret_key is None else "secret_key"
+        raise UsageError(
+            f"{place.name}: access_key and secret_key go together", hint=f"only {only} is given: give both, or neither"
+        )
     given: Json = {"access_key": options.access_key, "secret_key": options.secret_key}
     given |= {
         "session_token": options.session_token,

@@ -149,7 +149,7 @@ def _pairs_of(options: StorageOptions) -> Iterable[tuple[str, str]]:
 def _endpoint(text: str | None, scheme: str | None) -> tuple[str | None, str | None]:
     """(host and port, scheme) of an endpoint as it was given."""
     if scheme not in {None, "http", "https"}:
-        raise UsageError("the storage option scheme is http or https")
+        raise UsageError("the storage option scheme is http or https", hint="give scheme=http or scheme=https")
     if text is None:
         return None, scheme
     parts = urlsplit(text if "://" in text else f"{scheme or 'https'}://{text}")
@@ -163,11 +163,12 @@ def _endpoint(text: str | None, scheme: str | None) -> tuple[str | None, str | N
 
 def _flag(name: str, text: str) -> bool:
     if text.lower() not in _YES | _NO:
-        raise UsageError(f"the storage option {name} is true or false")
+        raise UsageError(f"the storage option {name} is true or false", hint=f"give {name}=true or {name}=false")
     return text.lower() in _YES
 
 
 def _block_mib(text: str) -> int:
     if not (text.isascii() and text.isdigit() and len(text) < 4 and MIN_BLOCK_MIB <= int(text) <= MAX_BLOCK_MIB):
-        raise UsageError(f"the storage option block_mib is a number of MiB from {MIN_BLOCK_MIB} to {MAX_BLOCK_MIB}")
+        wanted = f"a number of MiB from {MIN_BLOCK_MIB} to {MAX_BLOCK_MIB}"
+        raise UsageError(f"the storage option block_mib is {wanted}", hint="give, for example, block_mib=8")
     return int(text)

@@ -103,11 +103,12 @@ def test_names_that_make_no_safe_path_are_rejected(bucket: Bucket, proxy: S3Prox
 
 def test_what_is_not_there_is_one_line_with_the_nearest_name(bucket: Bucket, proxy: S3Proxy) -> None:
     name = bucket({"snapshots/broker-1/x": b"1"})
+    buckets = "check its name, and what the credentials may see (docs/storage.md)"
     for uri, said, hint in (
         (f"s3://{name}/snapshots/broker-2", "no such object or directory", f"did you mean s3://{name}/snapshots/broker-1?"),
         (f"s3://{name}/other/broker-2", "no such object or directory", f"nothing is at s3://{name}/other either"),
-        (f"s3://no-{name}/snapshots", f"no such bucket: no-{name}", None),
-        (f"s3://no-{name}", "no such bucket, or no right to see it", None),
+        (f"s3://no-{name}/snapshots", f"no such bucket: no-{name}", buckets),
+        (f"s3://no-{name}", "no such bucket, or no right to see it", buckets),
         (f"s3://{ACCESS_KEY}:{SECRET_KEY}@{name}/y", "no such object or directory", None),
     ):
         with pytest.raises(PathMissingError) as caught:
