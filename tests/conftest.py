@@ -23,7 +23,7 @@ pytest_plugins = ("pytester", "tests.support.evidence_law")
 
 CORPORA = Path(__file__).resolve().parents[2] / "shared" / "corpora"
 SHIPPED = Path(__file__).resolve().parent / "archives"
-GROUPS = ("faults", "properties", "corpora", "spark", "broker", "two_users", "containers")
+GROUPS = ("faults", "properties", "corpora", "spark", "broker", "two_users", "isolated", "containers")
 OF_ALL_BROKERS = ("real_base", "broker_story", "broker_copies", "elections", "old_history", "new_history", "moving")
 """Fixtures of `broker/conftest.py`."""
 RAN: Counter[str] = Counter()
@@ -57,6 +57,16 @@ def second_user() -> int | None:
 
 
 @cache
+def can_isolate() -> bool:
+    """Whether a process can be given a disk that is read-only as a whole, and no network: as root, where the system lets it."""
+    try:
+        subprocess.run(["unshare", "--mount", "--net", "mount", "-o", "remount,bind,ro", "/"], capture_output=True, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return False
+    return True
+
+
+@cache
 def container_engine() -> str | None:
     """The program that builds and runs images here: podman, or a docker whose service answers."""
     for name in ("podman", "docker"):
@@ -70,11 +80,12 @@ def container_engine() -> str | None:
 
 def selected_groups(config: pytest.Config) -> list[str]:
     """The marker groups this run takes: `corpora` exactly when the folder exists, `broker` only on request, `two_users` as root,
-    `containers` with --nightly where there is an engine."""
+    `isolated` where a process can be, `containers` with --nightly where there is an engine."""
     left_out = {
         "corpora": not CORPORA.is_dir(),
         "broker": not config.getoption("--broker"),
         "two_users": second_user() is None,
+        "isolated": not can_isolate(),
         "containers": not config.getoption("--nightly") or container_engine() is None,
     }
     return [group for group in GROUPS if not left_out.get(group, False)]

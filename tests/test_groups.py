@@ -14,6 +14,7 @@ markers =
     spark: s
     broker: b
     two_users: t
+    isolated: i
     containers: n
 """
 ONE_OF_EACH = """
@@ -45,7 +46,9 @@ def suite(pytester: pytest.Pytester) -> pytest.Pytester:
     pytester.makeini(MARKERS)
     tests = pytester.mkdir("tests")
     own = re.sub(r"pytest_plugins = .*", "", (Path(__file__).parent / "conftest.py").read_text())
-    (tests / "conftest.py").write_text(own.replace("parents[2]", "parents[1]").replace("os.geteuid()", "1000"))
+    (tests / "conftest.py").write_text(
+        own.replace("parents[2]", "parents[1]").replace("os.geteuid()", "1000").replace('"unshare"', '"false"')
+    )
     return pytester
 
 

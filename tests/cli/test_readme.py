@@ -22,13 +22,24 @@ def words(command: str) -> list[str]:
     return found
 
 
+@pytest.fixture(scope="module")
+def newcomer(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where somebody stands who has installed the package, and asked for the samples."""
+    place = tmp_path_factory.mktemp("newcomer")
+    assert outcome(["demo", str(place / "sample_logs")]) == 0
+    return place
+
+
 def test_commands_are_shown() -> None:
     assert len(COMMANDS) == 5
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_what_is_shown_runs(command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.chdir(ROOT)
+def test_what_is_shown_runs(
+    command: str, newcomer: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(newcomer)
+    capsys.readouterr()
     status = outcome([*words(command), "--format", "table"])
     shown = f"$ kafka-forensics {command}\n" in TEXT
     assert status == (1 if shown else 0)

@@ -1,0 +1,64 @@
+"""As the container runs it, without one: every disk read-only but one directory, no network, no home directory."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from lab.sample_archive import files
+
+ROOT = Path(__file__).resolve().parents[2]
+pytestmark = pytest.mark.isolated
+KEPT = """
+set -e
+mount --make-rprivate /
+findmnt --list --noheadings --output TARGET | while read -r target; do mount -o remount,bind,ro "$target" 2>/dev/null || true; done
+mount -t tmpfs tmpfs "$WRITABLE"
+! touch "$ROOT/written" "$HOME_BEFORE/written" 2>/dev/null
+cd "$WRITABLE"
+"""
+"""What a shell does before the command; fails where anything else could still be written to."""
+
+
+def run(writable: Path, command: str, status: int = 0) -> str:
+    """stdout of the commands, of which the last ends with `status`, in a directory that is empty and gone afterwards."""
+    script = f'{KEPT}kafka_forensics() {{ "{sys.executable}" -m kafka_forensics "$@"; }}\n{command}'
+    environment = {
+        "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+        "PYTHONPATH": str(ROOT),
+        "ROOT": str(ROOT),
+        "WRITABLE": str(writable),
+        "HOME_BEFORE": str(Path.home()),
+        "HOME": "/nonexistent",
+    }
+    done = subprocess.run(
+        ["unshare", "--mount", "--net", "bash", "-c", script],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == status, done.stderr
+    assert "Traceback" not in done.stderr
+    return done.stdout
+
+
+def test_demo_and_scan_need_no_network_no_home_and_no_other_disk(tmp_path: Path) -> None:
+    out = run(tmp_path, "kafka_forensics demo samples; kafka_forensics scan --deep --format json samples/unclean-election", 1)
+    assert f"{len(dict(files()))} files of three clusters" in out
+    assert '"UNCLEAN_LOSS"' in out
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_evidence_on_a_read_only_disk_is_read(tmp_path: Path) -> None:
+    out = run(tmp_path, 'kafka_forensics scan --format json "$ROOT/sample_logs/silent-divergence"', 1)
+    assert '"FORK_BELOW_HW"' in out
+
+
+def test_doctor_has_nothing_against_it(tmp_path: Path) -> None:
+    rows = dict(re.findall(r"^(\w[^\t]*)\t(ok|absent|broken)", run(tmp_path, "kafka_forensics doctor --format tsv"), re.MULTILINE))
+    assert "kernel cache" in rows
+    assert "broken" not in {status for name, status in rows.items() if name not in ("java", "spark")}
