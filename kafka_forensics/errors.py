@@ -16,6 +16,12 @@ from typing import Final
 STILL_FAILING: Final = "still failing"
 """How the reason begins for which a storage service gave nothing, where it may give it the next time."""
 TRY_AGAIN: Final = "try again later: the storage service was too busy, or could not be reached"
+_NEXT: Final = {
+    "permission denied": "read it as a user who may, or have such a user copy it and give the copy",
+    "an unsupported container": "unpack it, and give the directory",
+    "nothing can be read of this archive": "take it again from where it was made, and compare the checksums of both",
+}
+"""What to do next, by how the reason begins."""
 _LONGEST_NAME: Final = 249
 """Characters of a mistyped name that are looked at: those of Kafka's longest topic."""
 
@@ -45,7 +51,7 @@ class SourceError(ForensicsError):
         super().__init__(f"{path}: {reason}")
         self.path = path
         self.reason = reason
-        self.hint = TRY_AGAIN if may_pass(reason) else None
+        self.hint = TRY_AGAIN if may_pass(reason) else next((step for why, step in _NEXT.items() if reason.startswith(why)), None)
 
 
 class PassingError(ForensicsError):

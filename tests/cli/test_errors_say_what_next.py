@@ -71,3 +71,24 @@ def test_a_mistyped_topic_is_told_the_nearest(run: Run, monkeypatch: pytest.Monk
     for command in ("scan", "compare", "dump", "epochs", "groups", "metadata", "plan", "transactions"):
         status, _, err = run(command, SAMPLE, "--topic", "ordres")
         assert (status, "did you mean --topic orders" in err) == (2, True), (command, err)
+
+
+@pytest.mark.parametrize(
+    ("name", "reason", "hint"),
+    [
+        ("bundle.7z", "an unsupported container; ", "unpack it, and give the directory"),
+        (
+            "bundle.tar.gz",
+            "nothing can be read of this archive: ",
+            "take it again from where it was made, and compare the checksums",
+        ),
+    ],
+)
+def test_what_cannot_be_read_is_named_with_the_next_step(name: str, reason: str, hint: str, run: Run, tmp_path: Path) -> None:
+    path = tmp_path / name
+    path.write_bytes(b"nothing of the kind" * 100)
+    status, out, err = run("scan", path)
+    assert (status, out) == (3, "")
+    said, next_step = err.splitlines()
+    assert said.startswith(f"error: {path}: {reason}")
+    assert next_step.startswith(f"hint: {hint}")

@@ -122,7 +122,11 @@ def test_incomplete_is_3_outranks_1_and_prints_what_was_found(scan: Scan) -> Non
     [
         (UsageError("output inside an input", hint="move it"), 2, "error: output inside an input\nhint: move it\n"),
         (PathMissingError("no such path: copies"), 2, "error: no such path: copies\n"),
-        (SourceError("broker-1", "permission denied"), 3, "error: broker-1: permission denied\n"),
+        (
+            SourceError("broker-1", "permission denied"),
+            3,
+            "error: broker-1: permission denied\nhint: read it as a user who may, or have such a user copy it and give the copy\n",
+        ),
         (FormatError("no tar", path="a.tar", position=0), 3, "error: a.tar: no tar at byte 0\n"),
         (KeyboardInterrupt(), 130, "interrupted\n"),
         (
