@@ -25,8 +25,8 @@ MOST_MATCHES: Final = 10_000
 """Directories that a pattern may match."""
 _PATTERN: Final = frozenset("*?[")
 _MOST_SIBLINGS: Final = 10_000
-_BUCKETS: Final = "check its name, and what the credentials may see (docs/storage.md)"
 """Names looked at for a hint."""
+_BUCKETS: Final = "check its name, and what the credentials may see (docs/storage.md)"
 
 
 def open_remote(uri: str, options: StorageOptions) -> RemoteSource:
