@@ -2,6 +2,7 @@
 
 import os
 import shutil
+from base64 import urlsafe_b64encode
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,7 +15,13 @@ from kafka_forensics.model.constants import CRC_START
 from kafka_forensics.model.files import EpochEntry
 from kafka_forensics.parsers.kernels.crc import crc32c
 from kafka_forensics.writers.batches import RecordToWrite, write_batch, write_marker
-from kafka_forensics.writers.files import write_leader_epochs, write_meta_properties, write_offset_checkpoint, write_offset_index
+from kafka_forensics.writers.files import (
+    write_leader_epochs,
+    write_meta_properties,
+    write_offset_checkpoint,
+    write_offset_index,
+    write_partition_metadata,
+)
 
 GIB: Final = 1 << 30
 SEGMENT_BYTES: Final = GIB - (1 << 20)
@@ -139,8 +146,14 @@ def make_many(partitions: int, root: Path) -> list[Path]:
                 with open(directory / f"{0:020d}{suffix}", "wb") as file:
                     file.truncate((10 << 20) // entry * entry)
             (directory / "leader-epoch-checkpoint").write_bytes(write_leader_epochs([EpochEntry(0, 0)]))
+            (directory / "partition.metadata").write_bytes(write_partition_metadata(_topic_id(topic)))
         _with_checkpoints(broker, ends, number)
     return brokers
+
+
+def _topic_id(topic: str) -> str:
+    """An id for a topic of this name."""
+    return urlsafe_b64encode(topic.encode().ljust(16, b".")).decode().rstrip("=")
 
 
 def make_producers(producers: int, root: Path) -> Path:

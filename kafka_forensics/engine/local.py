@@ -1,6 +1,7 @@
 """The local engine: this machine's cores, no Java.
 
-Threads, because kernels and reads hold no interpreter lock; but for many small partitions, which cost little else, processes.
+Threads, because kernels and reads hold no interpreter lock; but for many small partitions, which cost little else, processes, and
+for those on storage services more threads than there are cores.
 """
 
 from collections.abc import Callable, Generator, Iterable, Iterator
@@ -16,7 +17,8 @@ from kafka_forensics.engine.garbage import rarely_collected
 from kafka_forensics.engine.processes import can_fork, forked
 from kafka_forensics.engine.serialization import pack, unpack
 from kafka_forensics.engine.task_values import Noticed, TopicPartition, notice
-from kafka_forensics.engine.work_plan import is_small, packed
+from kafka_forensics.engine.waiting import at_once
+from kafka_forensics.engine.work_plan import is_small, mostly_waits, packed
 from kafka_forensics.evidence.inputs import Inputs, ReplicaPlan, gather
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.folding.fold_split import Folded, Folding, Merged, Pause, RecentIndexes, fold_split, merge_replica
@@ -101,17 +103,21 @@ def answers_in_order(
     report = _Report(progress, sum(running.bytes_total for running in runs))
     expect(sum(map(_bytes_of, parts)))
     small = [part for part in parts if _is_small(part)] if jobs > 1 and not here and can_fork() else []
-    if sum(len(planned) for _, planned in small) < MANY:
-        yield from _answers_here(parts, key, jobs, answer, report)
-        return
+    small = small if sum(len(planned) for _, planned in small) >= MANY else []
+    distant = [part for part in parts if mostly_waits([plan for _, plan in part[1]])]
+    elsewhere = {partition for partition, _ in [*small, *distant]}
     by_copies = _answers_apart(runs, small, key, jobs, answer, report)
-    by_threads = _answers_here([part for part in parts if not _is_small(part)], key, jobs, answer, report)
-    with closing(by_copies), closing(by_threads):
-        expect(sum(map(_bytes_of, small)) // jobs)
-        of_small = chain([next(by_copies)], by_copies)  # copies are made before there are threads
-        expect(sum(map(_bytes_of, parts)) - sum(map(_bytes_of, small)))
-        for part in parts:
-            yield next(of_small if _is_small(part) else by_threads)
+    by_waiting = _answers_of_distant(distant, key, answer, report)
+    by_threads = _answers_here([part for part in parts if part[0] not in elsewhere], key, jobs, answer, report)
+    with closing(by_copies), closing(by_waiting), closing(by_threads):
+        answers: dict[TopicPartition, Iterator[Answer]] = {partition: by_waiting for partition, _ in distant}
+        if small:
+            expect(sum(map(_bytes_of, small)) // jobs)
+            of_small = chain([next(by_copies)], by_copies)  # copies are made before there are threads
+            answers |= {partition: of_small for partition, _ in small}
+            expect(sum(map(_bytes_of, parts)) - sum(map(_bytes_of, small)))
+        for partition, _ in parts:
+            yield next(answers.get(partition, by_threads))
 
 
 def _answers_here(
@@ -121,6 +127,21 @@ def _answers_here(
     every = [planned for _, of_partition in parts for planned in of_partition]
     for partition, folded in groupby(_folded_replicas(every, key, jobs, report), key=_partition_of):
         yield answer(partition, folded)
+
+
+def _answers_of_distant(
+    parts: list[_Part], key: "NDArray[np.int64]", answer: Answering[Answer], report: "_Report"
+) -> Generator[Answer, None, None]:
+    """Answers about small partitions on storage services, folded many at once and judged in turn."""
+    silent = _Report(None, 0)
+
+    def folded(part: _Part) -> list[tuple[Scan, Merged]]:
+        return list(_folded_replicas(part[1], key, 1, silent))
+
+    with closing(at_once(folded, parts)) as every:
+        for part, replicas in zip(parts, every, strict=True):
+            report.read(_bytes_of(part))
+            yield answer(part[0], replicas)
 
 
 def _is_small(part: _Part) -> bool:

@@ -32,6 +32,8 @@ from kafka_forensics.engine.task_values import (
     inputs_of,
     noticed,
 )
+from kafka_forensics.engine.waiting import at_once
+from kafka_forensics.engine.work_plan import mostly_waits
 from kafka_forensics.errors import PathMissingError, SourceError
 from kafka_forensics.evidence.inputs import Inputs, ReplicaPlan
 from kafka_forensics.evidence.options import ScanOptions
@@ -42,10 +44,11 @@ from kafka_forensics.folding.splits import Split, numbered_range, splits_of
 from kafka_forensics.judging.recovery_files import with_leftovers
 from kafka_forensics.judging.scanning import judged
 from kafka_forensics.model.results import Incomplete
+from kafka_forensics.parsers.checkpoints import parse_partition_metadata
 from kafka_forensics.rereading.logs_in_order import with_right_offsets
 from kafka_forensics.storage.archives import reading_order
 from kafka_forensics.storage.open import open_address
-from kafka_forensics.storage.source import ByteSource, LostSource
+from kafka_forensics.storage.source import ByteSource, Entry, EntryKind, ListedSource, LostSource
 from kafka_forensics.witnesses.witnesses import read_witnesses
 
 if TYPE_CHECKING:
@@ -106,6 +109,38 @@ def tell_witnesses(common: bytes, work: bytes, *, strict: bool = False) -> bytes
     if strict:
         _refuse(inputs.incomplete, inputs)
     return pack(WitnessAnswer(witnesses, noticed(inputs)))
+
+
+def topic_ids(
+    common: bytes, files: Iterable[tuple[int, str, int]], *, strict: bool = False
+) -> Iterator[tuple[str | None, str | None]]:
+    """What `partition.metadata` files say, each given by the number of its source among the surroundings', its path and its size:
+    the topic's id, or why it could not be read.
+
+    With `strict`, raises SourceError where one cannot be read.
+    """
+    known = common_of(common)
+    opened = opener(known)
+    sources = [opened(*named) for named in zip(known.around.source_names, known.around.places, strict=True)]
+
+    def read(file: tuple[int, str, int]) -> tuple[str | None, str | None]:
+        number, path, size_in_bytes = file
+        _believe(sources[number], [Entry(path, EntryKind.FILE, size_in_bytes, 0, None)])
+        try:
+            with sources[number].open(path) as metadata:
+                return parse_partition_metadata(metadata).topic_id, None
+        except SourceError as error:
+            if strict:
+                raise
+            return None, error.reason
+
+    yield from at_once(read, files)
+
+
+def _believe(source: ByteSource, files: Iterable[Entry]) -> None:
+    """Let a source that lists by requests open what was listed where the scan was planned."""
+    if isinstance(source, ListedSource):
+        source.believe(files)
 
 
 def _refuse(gaps: Iterable[Incomplete], inputs: Inputs) -> None:
@@ -196,8 +231,15 @@ def judge_whole(common: bytes, work: bytes, *, strict: bool = False) -> Iterator
     known = common_of(common)
     use_compiled(known.compiled)
     parts: list[tuple[int, Slice]] = unpack(work, opener(known))
-    for number, part in parts:
-        yield number, pack(answered(part, known, None, None, strict=strict)[0])
+    for _, part in parts:
+        for plan in part.replicas:
+            _believe(plan.log_dir.source, plan.directory.files())
+
+    def packed_answer(numbered: tuple[int, Slice]) -> tuple[int, bytes]:
+        return numbered[0], pack(answered(numbered[1], known, None, None, strict=strict)[0])
+
+    waits = all(mostly_waits(part.replicas) for _, part in parts)
+    yield from at_once(packed_answer, parts) if waits else map(packed_answer, parts)
 
 
 def keys_apart(known: Common, plans: list[ReplicaPlan], answers: list[KeyAnswer] | None) -> KeysApart | None:

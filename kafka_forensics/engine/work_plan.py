@@ -21,6 +21,8 @@ LONGEST_REQUEST: Final = 0.1
 """Seconds; what took longer was tried several times."""
 SMALL_BYTES: Final = 16 << 20
 """Of the logs of a small partition's replicas together: most of what it costs is not its bytes."""
+AT_ONCE: Final = 24
+"""Small partitions on storage services that a process has under way at once: a client of S3 has 25 connections."""
 _Unit = TypeVar("_Unit")
 
 
@@ -90,11 +92,19 @@ def is_small(plans: Sequence[ReplicaPlan], most_bytes: int = SMALL_BYTES) -> boo
     return sum(plan.bytes for plan in plans) <= most_bytes and all(plan.log_dir.source.seekable for plan in plans)
 
 
+def mostly_waits(plans: Sequence[ReplicaPlan]) -> bool:
+    """Whether a partition is small and all that is read of it comes from storage services."""
+    return bool(plans) and is_small(plans) and all(isinstance(plan.log_dir.source, DistantSource) for plan in plans)
+
+
 def whole_works(parts: Iterable[tuple[int, _Slice]], limit: int, most_works: int) -> Iterator[list[tuple[int, _Slice]]]:
     """Numbered slices that are small, packed together so that each task costs about as much as reading `limit` bytes, or more where
-    there would be very many."""
+    there would be very many. Of those that wait for answers most of the time a task has at the least twice as many as it can have
+    under way at once."""
     costs = [(numbered, sum(map(_cost, numbered[1].replicas))) for numbered in parts]
-    return packed(costs, max(limit, sum(cost for _, cost in costs) // most_works))
+    limit = max(limit, sum(cost for _, cost in costs) // most_works)
+    most = limit // (2 * AT_ONCE)
+    return packed(((part, min(cost, most) if mostly_waits(part[1].replicas) else cost) for part, cost in costs), limit)
 
 
 def _cost(plan: ReplicaPlan) -> int:

@@ -33,10 +33,11 @@ from kafka_forensics.parsers.log_dir import (
 )
 from kafka_forensics.storage.local import LocalSource
 from kafka_forensics.storage.open import Manifest
-from kafka_forensics.storage.source import ByteFile, ByteSource, Entry, EntryKind
+from kafka_forensics.storage.source import ByteFile, ByteSource, DistantSource, Entry, EntryKind
 
 __all__ = [
     "CHECKPOINTS",
+    "METADATA",
     "Inputs",
     "LogDir",
     "NotRead",
@@ -59,6 +60,8 @@ CHECKPOINTS = (
     "log-start-offset-checkpoint",
     "cleaner-offset-checkpoint",
 )
+METADATA: Final = "partition.metadata"
+"""The file with the topic's id."""
 _READ_AS: Final = "read as partition 0 of a topic of that name, as no partition has it"
 
 
@@ -143,6 +146,8 @@ class Inputs:
     """Names of sources that the scan reads elsewhere."""
     not_read: list[NotRead] = field(default_factory=list)
     """Links that are not followed, and what else is no file or directory where one of Kafka's should be, whatever was asked for."""
+    without_ids: list[ReplicaPlan] = field(default_factory=list)
+    """Replicas whose topic ids are yet to be read, each from a file of its own (`gather`)."""
     around: dict[str, LogDir] = field(default_factory=dict)
     """Path → small files of a log directory around partition directories that were given by themselves."""
 
@@ -162,8 +167,8 @@ class Inputs:
             return None
 
 
-def gather(paths: list[str], options: ScanOptions, *, elsewhere: bool = False) -> Inputs:
-    """Open every path and read the small files of all log directories.
+def gather(paths: list[str], options: ScanOptions, *, elsewhere: bool = False, ids_later: bool = False) -> Inputs:
+    """Open every path and read the small files of all log directories; with `ids_later` not the topic ids that cost a request each.
 
     Raises UsageError for paths that make no sense (`open_paths`), for a name given to several brokers, and unless the answer may
     lie `elsewhere` (in the log of an internal topic), where no partition is what `options` ask for.
@@ -175,7 +180,7 @@ def gather(paths: list[str], options: ScanOptions, *, elsewhere: bool = False) -
     for log_dir in inputs.log_dirs:
         for directory in log_dir.found.partitions:
             if directory.legal:
-                _take_partition(inputs, log_dir, directory, compacted, options)
+                _take_partition(inputs, log_dir, directory, compacted, options, ids_later=ids_later)
         for directory in _unlisted(log_dir):
             if _wanted(log_dir, directory, options):
                 context = _context(log_dir, directory, compacted, options)
@@ -227,7 +232,13 @@ def gather_log_dirs(paths: list[str], storage_options: tuple[tuple[str, str], ..
 
 
 def _take_partition(
-    inputs: Inputs, log_dir: LogDir, directory: PartitionDirectory, compacted: set[tuple[str, int]], options: ScanOptions
+    inputs: Inputs,
+    log_dir: LogDir,
+    directory: PartitionDirectory,
+    compacted: set[tuple[str, int]],
+    options: ScanOptions,
+    *,
+    ids_later: bool,
 ) -> None:
     """Take a partition's directory: as a replica, as evidence, or for what was set aside in it."""
     wanted, internal = _wanted(log_dir, directory, options), directory.topic in WITNESS_TOPICS
@@ -237,6 +248,7 @@ def _take_partition(
         inputs.aside.setdefault((directory.topic or "", directory.partition or 0), []).append((log_dir, directory))
     if directory.suffix is None and (wanted or internal):
         plan = _plan(inputs, log_dir, directory, compacted, options)
+        _take_topic_id(inputs, plan, later=ids_later and not internal and isinstance(log_dir.source, DistantSource))
         inputs.replicas += [plan] if wanted else []
         inputs.internal += [plan] if internal else []
 
@@ -493,10 +505,6 @@ def _plan(
     inputs: Inputs, log_dir: LogDir, directory: PartitionDirectory, compacted: set[tuple[str, int]], options: ScanOptions
 ) -> ReplicaPlan:
     context = _context(log_dir, directory, compacted, options)
-    entry = directory.entries.get("partition.metadata")
-    if entry is not None:
-        metadata = inputs.read(log_dir.source, entry, parse_partition_metadata)
-        context.topic_id = None if metadata is None else metadata.topic_id
     _note_files(inputs, log_dir, directory)
     context.segments_being_deleted = [
         leftover_file.base_offset
@@ -510,6 +518,17 @@ def _plan(
     if directory.topic in WITNESS_TOPICS:
         read_leader_epochs(inputs, plan)
     return plan
+
+
+def _take_topic_id(inputs: Inputs, plan: ReplicaPlan, *, later: bool) -> None:
+    """Read the topic's id from the replica's `partition.metadata`, or leave that for `later`."""
+    entry = plan.directory.entries.get(METADATA)
+    if entry is not None and later:
+        inputs.manifest.record(plan.log_dir.source, entry)
+        inputs.without_ids.append(plan)
+    elif entry is not None:
+        metadata = inputs.read(plan.log_dir.source, entry, parse_partition_metadata)
+        plan.context.topic_id = None if metadata is None else metadata.topic_id
 
 
 def read_leader_epochs(inputs: Inputs, plan: ReplicaPlan) -> None:

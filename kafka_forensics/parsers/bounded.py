@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from kafka_forensics.model.batches import Damage
-from kafka_forensics.storage.source import ByteFile
+from kafka_forensics.storage.source import ByteFile, range_reader
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -23,6 +23,8 @@ MAX_INDEX_BYTES: Final = 64 << 20
 MAX_SCANNED_BYTES: Final = 2**31 - 1
 """Beyond the entries, zeros are looked at up to here: Kafka maps an index whole, so none is longer."""
 _WINDOW: Final = 1 << 20
+FETCHED_BYTES: Final = 64 << 10
+"""So much of an index is fetched at a time from where every byte travels."""
 _LINE: Final = re.compile(rb"([^\r\n]*)(\r\n|\r|\n)?")
 
 
@@ -162,11 +164,29 @@ def _windows_with_data(file: ByteFile, ranges: list[tuple[int, int]], end: int, 
     """Windows (position, bytes without trailing zeros) that start below `limit`, and the end of the last byte not zero."""
     windows: list[tuple[int, bytes]] = []
     data_end = 0
+    for position, read in _windows(file, ranges, end) if range_reader(file) is None else _fetched_windows(file, end):
+        if data := read.rstrip(b"\0"):
+            data_end = max(data_end, position + len(data))
+            if position < limit:
+                windows.append((position, data))
+    return windows, data_end
+
+
+def _windows(file: ByteFile, ranges: list[tuple[int, int]], end: int) -> Iterator[tuple[int, bytes]]:
     for start, stop in ranges:
         for position in range(start, min(stop, end), _WINDOW):
-            data = file.read_at(position, min(_WINDOW, min(stop, end) - position)).rstrip(b"\0")
-            if data:
-                data_end = position + len(data)
-                if position < limit:
-                    windows.append((position, data))
-    return windows, data_end
+            yield position, file.read_at(position, min(_WINDOW, min(stop, end) - position))
+
+
+def _fetched_windows(file: ByteFile, end: int) -> Iterator[tuple[int, bytes]]:
+    """Windows of a file that is fetched, the last one first. Of one that ends in zeros, as an index that was preallocated does (ten
+    megabytes), nothing is fetched between them and the first window of zeros, which are believed to go on."""
+    tail = max(0, end - FETCHED_BYTES)
+    last = file.read_at(tail, end - tail)
+    yield tail, last
+    ends_in_zeros = not last.strip(b"\0")
+    for position in range(0, tail, FETCHED_BYTES):
+        window = file.read_at(position, min(FETCHED_BYTES, tail - position))
+        yield position, window
+        if ends_in_zeros and not window.strip(b"\0"):
+            return

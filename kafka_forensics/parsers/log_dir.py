@@ -7,6 +7,7 @@ files and directories that cannot be read.
 
 import os
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import lru_cache
@@ -203,6 +204,15 @@ class PartitionDirectory:
     legal: bool = False
     entry: Entry | None = None
     """The directory as it was listed; None for what is no directory."""
+
+    def files(self) -> Iterator[Entry]:
+        """Its files that may be opened."""
+        for segment in self.segments:
+            yield from filter(None, (segment.log, segment.index, segment.time_index, segment.transaction_index))
+        yield from self.entries.values()
+        yield from (entry for _, entry in self.snapshots)
+        yield from (entry for _, _, entry in self.metadata_snapshots)
+        yield from (file.entry for file in self.leftovers)
 
 
 @dataclass(frozen=True, slots=True)

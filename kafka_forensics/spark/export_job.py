@@ -96,7 +96,7 @@ def export_paths(
         label = None if appending is None else appending.label
         order = ExportOrder(target, [name for name in FACTS if name in wanted], output, label=label, **how)
         paths, options = without_secrets(paths, options)
-        reader, datasets = exported(spark, gather(paths, options), options, order, appending)
+        reader, datasets = exported(spark, gather(paths, options, ids_later=True), options, order, appending)
     return Exported(datasets, reader.result)
 
 

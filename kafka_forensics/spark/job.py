@@ -19,15 +19,15 @@ from kafka_forensics.compiled import worth_compiling
 from kafka_forensics.engine.garbage import rarely_collected
 from kafka_forensics.engine.serialization import pack, unpack
 from kafka_forensics.engine.task_values import Common, Slice, SliceAnswer, StretchRow, WitnessAnswer, notice, slices, surroundings
-from kafka_forensics.engine.tasks import fold, judge, judge_whole, tell_witnesses
+from kafka_forensics.engine.tasks import fold, judge, judge_whole, tell_witnesses, topic_ids
 from kafka_forensics.engine.work_plan import SMALL_BYTES, fold_works, is_small, whole_works, witness_work
 from kafka_forensics.errors import ForensicsError, PassingError, UsageError, may_pass
-from kafka_forensics.evidence.inputs import Inputs, gather
+from kafka_forensics.evidence.inputs import METADATA, Inputs, gather, typed_path
 from kafka_forensics.evidence.options import ScanOptions, without_secrets
 from kafka_forensics.export.views import ScanViews, words
 from kafka_forensics.facts.facts import FactReader
 from kafka_forensics.judging.scanning import Scan, digest_key
-from kafka_forensics.model.results import ScanResult
+from kafka_forensics.model.results import Incomplete, ScanResult
 from kafka_forensics.model.schemas import fact_named
 from kafka_forensics.questions.changes import (
     REPLICAS_A_SNAPSHOT,
@@ -59,7 +59,6 @@ if TYPE_CHECKING:
     from kafka_forensics.folding.keys import KeyAnswer
     from kafka_forensics.model.changes import Change
     from kafka_forensics.model.findings import Finding
-    from kafka_forensics.model.results import Incomplete
 
 
 Task = Callable[[Batches], Batches]
@@ -79,6 +78,8 @@ MOST_WORK: Final = 1 << 30
 WORKS_SOUGHT: Final = 64
 MOST_WORKS: Final = 100_000
 """Of a scan, so that Spark's scheduler keeps up."""
+IDS_A_TASK: Final = 1024
+"""Topic ids that one task reads, of small files that cost requests."""
 WHOLE_WORK: Final = 256 << 20
 """Bytes that judging the partitions of a task costs as much as reading, where they are folded in it: an eighth of a second."""
 
@@ -120,6 +121,7 @@ def scan_probed(
     """`scan_inputs` where workers have been asked already whether they can do the work (`probe`)."""
     total = sum(plan.bytes for plan in [*inputs.replicas, *inputs.internal])
     common = Common(options, digest_key(), worth_compiling(total), sizes.split_bytes, surroundings(inputs))
+    read_topic_ids(spark, inputs, common)
     witnesses = witnesses_of(spark, inputs, common)
     running = Scan("spark", inputs, options, witnesses)
     common.deep, common.around = running.deep, surroundings(inputs)
@@ -132,6 +134,30 @@ def scan_probed(
         if answer.answer is not None:
             running.take(answer.answer)
     return running.finish(), witnesses
+
+
+def read_topic_ids(spark: "SparkSession", inputs: Inputs, common: Common) -> None:
+    """Let replicas have the topic ids that were left to be read (`gather`): a file each, many by a task."""
+    plans, inputs.without_ids = inputs.without_ids, []
+    if not plans:
+        return
+    numbers = {id(source): number for number, source in enumerate(inputs.sources)}
+    entries = [plan.directory.entries[METADATA] for plan in plans]
+    columns: dict[str, Sequence[object]] = {
+        "number": range(len(plans)),
+        "source": [numbers[id(plan.log_dir.source)] for plan in plans],
+        "path": [entry.path for entry in entries],
+        "size": [entry.size_in_bytes for entry in entries],
+    }
+    files = small_table(spark, columns, "number bigint, source bigint, path string, size bigint")
+    spread = files.repartitionByRange(-(-len(plans) // IDS_A_TASK), "number")
+    told = spread.mapInArrow(partial(_topic_ids, pack(common), attempts_of(spark)), "number bigint, topic_id string, reason string")
+    for row in told.toArrow().to_pylist():
+        plan = plans[row["number"]]
+        plan.context.topic_id = row["topic_id"]
+        if row["reason"] is not None:
+            path = typed_path(plan.log_dir.source, plan.directory.entries[METADATA].path)
+            inputs.incomplete.append(Incomplete(path, row["reason"]))
 
 
 def witnesses_of(spark: "SparkSession", inputs: Inputs, common: Common) -> Witnesses:
@@ -277,6 +303,18 @@ def unpacked(inputs: Inputs, packed: "pa.BinaryScalar") -> Any:
     """A value that came back, an Arrow scalar; its sources are those that are open here."""
     by_name = {source.name: source for source in inputs.sources}
     return unpack(packed.as_py(), lambda name, _: by_name[name])
+
+
+def _topic_ids(common: bytes, attempts: int, batches: Batches) -> Batches:
+    """On a worker: read topic ids."""
+    import pyarrow as pa
+
+    strict = is_strict(attempts)
+    for batch in batches:
+        columns = [batch.column(name).to_pylist() for name in ("source", "path", "size")]
+        told = list(topic_ids(common, zip(*columns, strict=True), strict=strict))
+        ids, reasons = (pa.array([row[column] for row in told], pa.string()) for column in (0, 1))
+        yield pa.record_batch({"number": batch.column("number"), "topic_id": ids, "reason": reasons})
 
 
 def _tell(common: bytes, attempts: int, batches: Batches) -> Batches:
@@ -523,7 +561,7 @@ def scanned(spark: "SparkSession", paths: list[str], options: ScanOptions, input
     """
     paths, options = without_secrets(paths, options)
     with rarely_collected():
-        inputs = gather(paths, options) if inputs is None else inputs
+        inputs = gather(paths, options, ids_later=True) if inputs is None else inputs
         plain, witnesses = scan_inputs(spark, inputs, options)
     selection = {
         "topics": options.topic_glob,

@@ -1,9 +1,11 @@
 """What a source of evidence can do; every room above sees only this."""
 
 import os
+from collections.abc import Iterable
 from enum import StrEnum
+from functools import cache
 from types import TracebackType
-from typing import Final, NamedTuple, NoReturn, Protocol, Self, runtime_checkable
+from typing import Final, NamedTuple, NoReturn, Protocol, Self, cast, runtime_checkable
 
 from kafka_forensics.errors import ForensicsError, PathMissingError, SourceError
 
@@ -86,9 +88,23 @@ class RangeReader(Protocol):
         """Announce that `[start, end)` is going to be read from left to right."""
 
 
+def range_reader(file: ByteFile) -> RangeReader | None:
+    """The file as one whose bytes are fetched range by range; None for one that is not."""
+    return cast("RangeReader", file) if _reads_ranges(type(file)) else None
+
+
+@cache
+def _reads_ranges(kind: type) -> bool:
+    """Whether files of this class want to know what will be read; asked once, as protocols are slow to compare."""
+    return issubclass(kind, RangeReader)
+
+
 @runtime_checkable
 class ListedSource(Protocol):
     """A source that answers `stat` from listings it keeps."""
+
+    def believe(self, entries: Iterable[Entry]) -> None:
+        """Files were listed elsewhere as these entries: to open one nothing need be listed here."""
 
     def forget_listings(self) -> None:
         """Look at everything again from now on."""

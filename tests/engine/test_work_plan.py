@@ -8,7 +8,7 @@ from statistics import median
 import pytest
 
 from kafka_forensics.engine.task_values import Slice, slices
-from kafka_forensics.engine.work_plan import FILE_COST_BYTES, file_cost, fold_works, is_small, whole_works
+from kafka_forensics.engine.work_plan import AT_ONCE, FILE_COST_BYTES, file_cost, fold_works, is_small, whole_works
 from kafka_forensics.evidence.inputs import gather
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.parsers.log_dir import SegmentFiles
@@ -76,17 +76,31 @@ class Distant(LocalSource):
     request_seconds = 0.05
 
 
-def test_what_answers_slowly_is_dealt_out_to_more_tasks(part: Slice, tmp_path: Path) -> None:
-    """Whichever way it is read: whole partitions, pieces of logs, facts, keys."""
-    here, there = LocalSource(str(tmp_path)), Distant(str(tmp_path))
-    assert file_cost(here) == FILE_COST_BYTES
-    assert file_cost(there) > 50 * FILE_COST_BYTES
-    plans = [replace(plan, log_dir=replace(plan.log_dir, source=there)) for plan in part.replicas]
-    distant = replace(part, replicas=plans)
+@pytest.fixture
+def distant(part: Slice, tmp_path: Path) -> Slice:
+    """The partition on a storage service."""
+    there = Distant(str(tmp_path))
+    return replace(part, replicas=[replace(plan, log_dir=replace(plan.log_dir, source=there)) for plan in part.replicas])
+
+
+def test_what_answers_slowly_is_dealt_out_to_more_tasks(part: Slice, distant: Slice) -> None:
+    """Pieces of logs, and by the same cost facts and keys."""
+    assert file_cost(part.replicas[0].log_dir.source) == FILE_COST_BYTES
+    assert file_cost(distant.replicas[0].log_dir.source) > 50 * FILE_COST_BYTES
     for limit in (512 * FILE_COST_BYTES, 2048 * FILE_COST_BYTES):
         near, far = ([(number, made) for number in range(100)] for made in (part, distant))
-        assert len(list(whole_works(far, limit, 1000))) > 3 * len(list(whole_works(near, limit, 1000)))
         assert len(list(fold_works(far, PIECE, limit))) > 3 * len(list(fold_works(near, PIECE, limit)))
+
+
+@pytest.mark.parametrize("limit", [FILE_COST_BYTES, 512 * FILE_COST_BYTES])
+def test_a_task_that_waits_has_its_hands_full(part: Slice, distant: Slice, limit: int) -> None:
+    """However slow the service is: what a task has under way at once decides how long it takes."""
+    parts = [(number, distant) for number in range(5 * AT_ONCE)]
+    works = list(whole_works(parts, limit, 100_000))
+    assert [numbered for work in works for numbered in work] == parts
+    assert [len(work) for work in works] == [2 * AT_ONCE, 2 * AT_ONCE, AT_ONCE]
+    of_both = [*parts, *((number, part) for number in range(1000, 1100))]
+    assert [numbered for work in whole_works(of_both, limit, 100_000) for numbered in work] == of_both
 
 
 @pytest.mark.parametrize(("most_bytes", "small"), [(-1, False), (0, False), (1 << 24, True)])

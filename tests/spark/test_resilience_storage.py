@@ -19,6 +19,8 @@ SAMPLE = Path(__file__).resolve().parents[2] / "sample_logs" / "unclean-election
 EVIDENCE = "s3://evidence/snapshots/2026-11-20"
 LOG = max((SAMPLE / "broker-1").rglob("*.log"), key=lambda path: path.stat().st_size)
 SNAPSHOT = max((SAMPLE / "broker-1" / "orders-0").glob("*.snapshot"))
+TOPIC_ID = SAMPLE / "broker-1" / "orders-0" / "partition.metadata"
+READ_BY_WORKERS = pytest.mark.parametrize("file", [LOG, SNAPSHOT, TOPIC_ID], ids=["log", "snapshot", "topic-id"])
 FAILED = "ERROR Executor: Exception in task"
 FORBIDDEN = 403
 
@@ -74,7 +76,7 @@ def refuse(storage: S3Proxy, file: Path, times: int) -> None:
     storage.fault = fault
 
 
-@pytest.mark.parametrize("file", [LOG, SNAPSHOT], ids=["log", "snapshot"])
+@READ_BY_WORKERS
 def test_what_can_be_read_again_later_changes_nothing(storage: S3Proxy, scans: Driver, judged: str, file: Path) -> None:
     before = len(scans.log.read_text())
     refuse(storage, file, times=2)
@@ -86,7 +88,7 @@ def test_what_can_be_read_again_later_changes_nothing(storage: S3Proxy, scans: D
     assert SECRET_KEY not in scans.log.read_text()
 
 
-@pytest.mark.parametrize("file", [LOG, SNAPSHOT], ids=["log", "snapshot"])
+@READ_BY_WORKERS
 def test_what_stays_unreadable_is_said_and_the_rest_is_judged(storage: S3Proxy, scans: Driver, file: Path) -> None:
     before = len(scans.log.read_text())
     refuse(storage, file, times=-1)

@@ -266,7 +266,7 @@ def _run_on_spark(
 
     require_pyspark()
     paths, scan_options = without_secrets(paths, scan_options)
-    inputs = gather(paths, scan_options)
+    inputs = gather(paths, scan_options, ids_later=True)
     with stopping(screen, where, scan_options.jobs, quiet=quiet) as spark:
         return exported(spark, inputs, scan_options, order, appending)
 

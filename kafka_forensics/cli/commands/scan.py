@@ -73,7 +73,7 @@ def _run_on_spark(
     from kafka_forensics.spark.sessions import require_pyspark
 
     require_pyspark()
-    inputs = gather(paths, scan_options)
+    inputs = gather(paths, scan_options, ids_later=True)
     with stopping(screen, where, scan_options.jobs, quiet=quiet) as spark:
         return scanned(spark, paths, scan_options, inputs)
 

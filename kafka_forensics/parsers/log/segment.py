@@ -5,8 +5,7 @@ batch is the next header that proves itself by its CRC (`damage`).
 """
 
 from collections.abc import Callable, Iterator
-from functools import cache
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -15,7 +14,7 @@ from kafka_forensics.model.batches import BATCH_COLUMNS, CHUNK_ROWS, BatchChunk,
 from kafka_forensics.model.constants import INT64_MAX
 from kafka_forensics.parsers.kernels.walk import DONE, FULL, MORE, walk
 from kafka_forensics.parsers.log.damage import MAX_CHAIN, MAX_WINDOW_BYTES, Trouble, Window, contained_damage
-from kafka_forensics.storage.source import RangeReader
+from kafka_forensics.storage.source import range_reader
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -82,8 +81,8 @@ class SegmentReader:
         window = self._window
         position = self._chunk_start = start
         needed = 61
-        if end is not None and _reads_ranges(type(window.file)):
-            cast("RangeReader", window.file).will_read(start, end)
+        if end is not None and (fetched := range_reader(window.file)) is not None:
+            fetched.will_read(start, end)
         end = window.size if end is None else end
         while True:
             window.move(position, needed)
@@ -171,12 +170,6 @@ def find_batch(file: "ByteFile", start: int, end: int, base_offset: int) -> int 
     trouble.legacy = window.move(0, 17) < 17 or int(window.buffer[16]) < 2
     position, _, _ = trouble.next_batch(start, end)
     return position if 0 <= position < end else None
-
-
-@cache
-def _reads_ranges(kind: type) -> bool:
-    """Whether files of this class want to know what will be read; asked once, as protocols are slow to compare."""
-    return issubclass(kind, RangeReader)
 
 
 _SKIPPED: Final = frozenset({"SEG_ZERO_TAIL", "BUDGET_EXCEEDED"})

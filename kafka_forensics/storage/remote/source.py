@@ -1,16 +1,18 @@
 """Directories and objects of a storage service as evidence, through any file system of `pyarrow.fs`.
 
 Names of objects come from outside and are believed in nothing: what makes no safe path is `rejected`, as in archives. Every
-directory is listed once, those below it ahead on threads; sizes and times are those of the listing until it is forgotten.
+directory is listed once, those below it ahead on threads, and all that lies below a log directory at once; sizes and times are
+those of the listing until it is forgotten.
 """
 
 import logging
 import threading
 import time
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, suppress
+from functools import partial
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Final
 
@@ -55,6 +57,35 @@ def children(filesystem: "FileSystem", directory: str, *, allow_not_found: bool)
     return [*direct, *(FileInfo(path, FileType.Directory) for path in directories)], len(infos)
 
 
+def below(filesystem: "FileSystem", directory: str, *, allow_not_found: bool) -> "tuple[dict[str, list[FileInfo]], int]":
+    """What lies directly in `directory` ("") and in every directory below it, by its path from there, and of how many objects.
+
+    One listing, whatever number of directories: services list by names, a thousand an answer. Raises OSError, as the file system
+    does.
+    """
+    from pyarrow.fs import FileInfo, FileSelector, FileType
+
+    prefix = directory.rstrip("/") + "/"
+    found: dict[str, list[FileInfo]] = {"": []}
+    infos = filesystem.get_file_info(FileSelector(directory, recursive=True, allow_not_found=allow_not_found))
+    for info in infos:
+        path = info.path.removeprefix(prefix)
+        above = path if info.type == FileType.Directory else _above(path)
+        while above not in found:  # a service does not tell of all directories
+            found[above] = []
+            above = _above(above)
+        if info.type != FileType.Directory:
+            found[_above(path)].append(info)
+    for path in [path for path in found if path]:
+        found[_above(path)].append(FileInfo(prefix + path, FileType.Directory))
+    return found, len(infos)
+
+
+def _above(path: str) -> str:
+    """The directory of `path`; of a name that begins with a slash one without a name, which is none that is read."""
+    return path.rpartition("/")[0] or ("/" if path.startswith("/") and path != "/" else "")
+
+
 THREADS: Final = 16
 """Requests under way at once for one source."""
 LISTED_AHEAD: Final = 4
@@ -88,6 +119,7 @@ class RemoteSource:
         self._lock = threading.Lock()
         self._listings: dict[str, Future[dict[str, Entry]]] = {}
         self._known: dict[str, dict[str, Entry]] = {}
+        self._believed: dict[str, Entry] = {}
         self._directories: dict[str, Sequence[str]] = {}
         self._refused: dict[str, list[str]] = {}
         self._small = SmallObjects(self._pool, self._read_small)
@@ -131,7 +163,7 @@ class RemoteSource:
 
     def open(self, path: str) -> ByteFile:
         """Open object `path` ("" is a root that is one). Raises SourceError for anything else, and if it became shorter."""
-        entry = self.stat(path)
+        entry = self._believed.get(path) or self.stat(path)
         if entry.kind is EntryKind.DIRECTORY:
             raise SourceError(path, "is a directory")
         if entry.size_in_bytes <= SMALL_OBJECT:
@@ -140,6 +172,10 @@ class RemoteSource:
             return MemberFile(path, len(data), HeldBytes(data), 0)
         reader = self._reader(path, entry.size_in_bytes)
         return RemoteFile(path, reader, self._pool, self._options.block_mib << 20)
+
+    def believe(self, entries: Iterable[Entry]) -> None:
+        """Files were listed elsewhere as these entries: to open one nothing need be listed here."""
+        self._believed.update((entry.path, entry) for entry in entries)
 
     def forget_listings(self) -> None:
         """Look at everything again from now on; what was listed before is listed anew on threads.
@@ -152,7 +188,10 @@ class RemoteSource:
             self._listings = {}
             self._directories = {}
             self._count = 0
+        self._believed = {}
         self._small.forget()
+        for path, entries in self._known.items():
+            self._begin_all(path, [entry for entry in entries.values() if entry.path in self._known or not _is_directory(entry)])
         for path in self._known:
             self._begin(path)
         if self._stat_root is not None and self._stat_root.kind is EntryKind.FILE:
@@ -180,9 +219,7 @@ class RemoteSource:
                 note(self.rejected, name)
         depth = path.count("/") + 2 if path else 1
         if depth <= self._ahead and not self._known:
-            for entry in list(entries.values()):
-                if entry.kind is EntryKind.DIRECTORY:
-                    self._begin(entry.path)
+            self._begin_all(path, entries.values())
         return entries
 
     def _begin(self, path: str) -> "Future[dict[str, Entry]]":
@@ -191,14 +228,60 @@ class RemoteSource:
                 self._listings[path] = self._pool.submit(self._list_now, path)
             return self._listings[path]
 
+    def _begin_all(self, path: str, entries: Iterable[Entry]) -> None:
+        """List the directories among the entries of directory `path`; those of a log directory, which may be thousands, at once."""
+        directories = [entry.path for entry in entries if _is_directory(entry)]
+        if len(directories) < 2 or not any(map(_is_of_log_directory, entries)):
+            for directory in directories:
+                self._begin(directory)
+            return
+        with self._lock:
+            waiting: dict[str, Future[dict[str, Entry]]] = {
+                directory: Future() for directory in directories if directory not in self._listings
+            }
+            self._listings.update(waiting)
+        if waiting:
+            self._pool.submit(self._list_below, path, waiting)
+
+    def _list_below(self, path: str, waiting: "dict[str, Future[dict[str, Entry]]]") -> None:
+        """List all that lies below directory `path`, for directories in it that are waited for. Where that fails, and what it does
+        not tell of, each is asked for by itself, and then has an error of its own."""
+        try:
+            with suppress(SourceError):
+                for directory, entries in self._below_now(path).items():
+                    if directory in waiting:
+                        waiting[directory].set_result(entries)
+        finally:
+            for directory, future in waiting.items():
+                if not future.done():
+                    self._pool.submit(self._list_now, directory).add_done_callback(partial(_hand_on, future))
+
+    def _below_now(self, path: str) -> dict[str, dict[str, Entry]]:
+        """Entries of all directories below `path`, by the directory's path."""
+        full = self._full(path)
+        found, count = self._answer(path, lambda: below(self._filesystem, full, allow_not_found=bool(self._known)))
+        self._count_in(path, count, count)
+        inside = f"{path}/" if path else ""
+        return {inside + name: self._entries(inside + name, infos) for name, infos in found.items() if name}
+
     def _list_now(self, path: str) -> dict[str, Entry]:
         full, begin = self._full(path), time.monotonic()
         infos, entry_count = self._answer(path, lambda: children(self._filesystem, full, allow_not_found=bool(self._known)))
         with self._lock:
             self.request_seconds = min(self.request_seconds, time.monotonic() - begin)
-            self._count += len(infos)
-            if max(self._count, entry_count) > MAX_MEMBERS:  # not added up: each level tells again of what lies below
+        self._count_in(path, len(infos), entry_count)
+        return self._entries(path, infos)
+
+    def _count_in(self, path: str, count: int, told: int) -> None:
+        """Count what was listed. Raises SourceError where that, or what the service `told` of for it, is too much."""
+        with self._lock:
+            self._count += count
+            if max(self._count, told) > MAX_MEMBERS:  # not added up: each level may tell again of what lies below
                 raise SourceError(path, f"more than {MAX_MEMBERS:,} objects: give the log directories as paths themselves")
+
+    def _entries(self, path: str, infos: "Iterable[FileInfo]") -> dict[str, Entry]:
+        """What was listed of directory `path` as entries by path; what has no safe name, or one that is there, is refused."""
+        full = self._full(path)
         entries: dict[str, Entry] = {}
         refused = self._refused[path] = []
         for info in sorted(infos, key=lambda info_listed: (info_listed.path, info_listed.is_file)):
@@ -293,6 +376,24 @@ def _child_name(directory: str, path: str) -> str | None:
     if not name or name in {".", ".."} or "/" in name or "\0" in name or len(name) > MAX_NAME:
         return None
     return name
+
+
+def _is_directory(entry: Entry) -> bool:
+    return entry.kind is EntryKind.DIRECTORY
+
+
+def _is_of_log_directory(entry: Entry) -> bool:
+    """Whether such a file lies in log directories alone."""
+    return entry.kind is EntryKind.FILE and (entry.name == "meta.properties" or entry.name.endswith("-offset-checkpoint"))
+
+
+def _hand_on(future: "Future[dict[str, Entry]]", done: "Future[dict[str, Entry]]") -> None:
+    """Let whoever waits for `future` have what `done` gave."""
+    error = done.exception()
+    if error is None:
+        future.set_result(done.result())
+    else:
+        future.set_exception(error)
 
 
 def _require_inside(path: str) -> None:

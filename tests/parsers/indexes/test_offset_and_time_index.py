@@ -1,5 +1,6 @@
 import struct
 from collections.abc import Callable
+from dataclasses import fields
 
 import numpy as np
 import pytest
@@ -94,6 +95,59 @@ def test_entries_past_the_limit_are_said_to_be_unread(monkeypatch: pytest.Monkey
     assert (len(index.offsets), index.zero_tail_bytes) == (100, 200)
     assert [(row.kind, row.position, row.size_in_bytes) for row in index.damage] == [("BUDGET_EXCEEDED", 1000, 7192)]
     assert beyond.furthest_byte <= 1000
+
+
+class FetchedFile(MemoryFile):
+    """A file that is fetched range by range."""
+
+    def will_read(self, start: int, end: int) -> None:
+        raise AssertionError(f"nobody reads an index from {start} to {end}")
+
+
+A_FETCH = bounded.FETCHED_BYTES
+
+
+@pytest.mark.parametrize("entries", [0, 1, 500, A_FETCH // 8, A_FETCH // 8 + 1, 3 * A_FETCH // 8 - 1])
+@pytest.mark.parametrize(("write", "parse"), [(write_offset_index, parse_offset_index), (write_time_index, parse_time_index)])
+def test_of_a_preallocated_index_little_is_fetched(
+    entries: int, write: Callable[..., bytes], parse: Callable[[MemoryFile, int], OffsetIndex | TimeIndex]
+) -> None:
+    written = write([(BASE + number, number) for number in range(1, entries + 1)], BASE)
+    width = 8 if write is write_offset_index else 12
+    data = written + bytes((10 << 20) // width * width - len(written))
+    fetched, whole = FetchedFile(data), MemoryFile(data)
+    assert_equal(parse(fetched, BASE), parse(whole, BASE))
+    assert fetched.bytes_read <= len(written) + 3 * A_FETCH
+    assert whole.bytes_read == len(data)
+
+
+@pytest.mark.parametrize("zeros", [1, A_FETCH, 5 * A_FETCH])
+def test_an_index_that_does_not_end_in_zeros_is_fetched_whole(zeros: int) -> None:
+    data = b"\1" * 80 + bytes(zeros * 8) + b"\1" * 16
+    assert_equal(parse_offset_index(FetchedFile(data), BASE), parse_offset_index(MemoryFile(data), BASE))
+
+
+@pytest.mark.properties
+@given(data=bytes_with_zeros, window=st.integers(1, 30))
+def test_a_fetched_index_is_the_index_up_to_a_window_of_zeros(data: bytes, window: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(bounded, "FETCHED_BYTES", window)
+        fetched = parse_offset_index(FetchedFile(data), BASE)
+    whole = parse_offset_index(MemoryFile(data), BASE)
+    assert tiles(fetched, 8, len(data))
+    count = len(fetched.offsets)
+    assert fetched.offsets.tolist() == whole.offsets[:count].tolist()
+    if count < len(whole.offsets):
+        scanned = data[: len(data) - len(data) % 8]
+        tail = len(scanned) - window
+        assert not any(scanned[tail:])
+        assert any(not any(scanned[at : min(at + window, tail)]) for at in range(0, tail, window))
+
+
+def assert_equal(index: OffsetIndex | TimeIndex, other: OffsetIndex | TimeIndex) -> None:
+    """The same in every field."""
+    for field in fields(index):
+        assert np.array_equal(getattr(index, field.name), getattr(other, field.name)), field.name
 
 
 def without_zero_tail(entries: list[dict[str, int]]) -> list[dict[str, int]]:

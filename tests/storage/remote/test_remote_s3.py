@@ -15,7 +15,7 @@ from kafka_forensics.storage.remote.options import StorageOptions, storage_optio
 from kafka_forensics.storage.remote.source import RemoteSource
 from kafka_forensics.storage.source import EntryKind
 from tests.storage.trees import LOG, SPARSE, files_of, walk
-from tests.support.s3_server import ACCESS_KEY, SECRET_KEY, S3Proxy, S3Server
+from tests.support.s3_server import ACCESS_DENIED, ACCESS_KEY, SECRET_KEY, S3Proxy, S3Server
 
 MIB = 1 << 20
 Bucket = Callable[..., str]
@@ -79,10 +79,12 @@ def test_a_tree_on_s3_is_the_tree(s3: S3Server, proxy: S3Proxy, tree: Path) -> N
     ]
 
 
-def test_names_that_make_no_safe_path_are_rejected(bucket: Bucket, proxy: S3Proxy) -> None:
+@pytest.mark.parametrize("of_kafka", [(), ("a/meta.properties",)], ids=["folder", "log-directory"])
+def test_names_that_make_no_safe_path_are_rejected(bucket: Bucket, proxy: S3Proxy, of_kafka: tuple[str, ...]) -> None:
     odd = ["a/ x %41\x01?", "a/ü", "a/dir/"]
     unsafe = ["a//b", "a/../c", "a/./d", "../e"]
-    name = bucket({key: b"" if key.endswith("/") else b"1" for key in [*odd, *unsafe, "a/both", "a/both/inner"]})
+    objects = [*odd, *unsafe, *of_kafka, "a/both", "a/both/inner", "a/both//deep", "a/dir/../up"]
+    name = bucket({key: b"" if key.endswith("/") else b"1" for key in objects})
     source = opened(f"s3://{name}", proxy)
     entries = {entry.path: entry.kind for entry in walk(source)}
     assert entries == {
@@ -92,13 +94,60 @@ def test_names_that_make_no_safe_path_are_rejected(bucket: Bucket, proxy: S3Prox
         "a/dir": EntryKind.DIRECTORY,
         "a/both": EntryKind.DIRECTORY,
         "a/both/inner": EntryKind.FILE,
-    }
-    assert sorted(source.rejected) == ["..", "a/.", "a/..", "a//", "a/both"]
+    } | dict.fromkeys(of_kafka, EntryKind.FILE)
+    assert sorted(source.rejected) == ["..", "a/.", "a/..", "a//", "a/both", "a/both//", "a/dir/.."]
     with source.open("a/ x %41\x01?") as file:
         assert file.read_at(0, 9) == b"1"
     for path in ("a/../c", "../e", "a//b", "a/./d", "nothing", "a"):
         with pytest.raises(SourceError):
             source.open(path)
+
+
+@pytest.fixture
+def many(bucket: Bucket) -> str:
+    """A log directory of forty partitions and a directory with another in it; its URI."""
+    partitions = {f"broker/t-{number}/{0:020d}.log": b"1" * number for number in range(40)}
+    return f"s3://{bucket(partitions | {'broker/meta.properties': b'version=1', 'broker/other/deep/er': b'2'})}"
+
+
+def test_a_log_directory_is_listed_at_once(many: str, proxy: S3Proxy) -> None:
+    source = opened(many, proxy)
+    before = {entry.path: entry for entry in walk(source)}
+    assert len(before) == 40 * 2 + 5
+    assert [before[f"broker/t-{number}/{0:020d}.log"].size_in_bytes for number in range(40)] == list(range(40))
+    assert "broker/other/deep/er" in before
+    listings = proxy.of("GET", "list-type=2")
+    assert len(listings) < 8
+    source.forget_listings()
+    assert {entry.path: entry for entry in walk(source)} == before
+    assert len(proxy.of("GET", "list-type=2")) < 20
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["first", "at-the-end"])
+def test_where_all_at_once_cannot_be_had_each_directory_is_listed(many: str, proxy: S3Proxy, again: bool) -> None:
+    plain = {entry.path: entry for entry in walk(opened(many, proxy))}
+    source = opened(many, proxy)
+    if again:
+        assert len(list(walk(source))) == len(plain)
+
+    def no_more_than_a_directory(method: str, path: str, _: int) -> tuple[int, bytes] | None:
+        listed = "list-type=2" in path
+        refused = (listed and "delimiter" not in path) or "prefix=broker%2Ft-7%2F" in path
+        return ACCESS_DENIED if method == "GET" and refused else None
+
+    proxy.fault = no_more_than_a_directory
+    if again:
+        source.forget_listings()
+    listed = source.list("broker")
+    assert [entry.path for entry in listed] == sorted(path for path in plain if path.count("/") == 1)
+    for entry in listed:
+        if entry.path == "broker/t-7" and not again:
+            with pytest.raises(SourceError, match="access denied"):
+                source.list(entry.path)
+        elif entry.kind is EntryKind.DIRECTORY:
+            assert [below.path for below in source.list(entry.path)] == [
+                path for path in sorted(plain) if path.startswith(f"{entry.path}/") and path.count("/") == 2
+            ]
 
 
 def test_what_is_not_there_is_one_line_with_the_nearest_name(bucket: Bucket, proxy: S3Proxy) -> None:

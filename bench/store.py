@@ -1,0 +1,134 @@
+"""`python -m bench.store FOLDER MILLISECONDS`: a folder as bucket `bench` of a storage service that takes so long for a request.
+
+It reads alone, and speaks as much of S3 as a scan asks for, so that hundreds of thousands of objects cost little beside the time
+that is waited. Prints its port, and ends with its input.
+"""
+
+import asyncio
+import os
+import sys
+from bisect import bisect_left
+from email.utils import formatdate
+from http import HTTPStatus
+from pathlib import Path
+from typing import Final
+from urllib.parse import parse_qs, unquote, urlsplit
+from xml.sax.saxutils import escape
+
+BUCKET: Final = "bench"
+A_PAGE: Final = 1000
+_LAST: Final = "\U0010ffff"
+
+
+class Store:
+    """The objects of a folder, as they were when it was made; `requests` counts what was asked by method."""
+
+    def __init__(self, folder: Path, seconds: float) -> None:
+        self.folder, self.seconds = folder, seconds
+        found = []
+        for directory, _, names in os.walk(folder):
+            for name in names:
+                path = os.path.join(directory, name)
+                found.append((os.path.relpath(path, folder), os.stat(path)))
+        found.sort(key=lambda row: row[0])
+        self.keys = [key for key, _ in found]
+        self.files = dict(found)
+        self.requests: dict[str, int] = {}
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Answer the requests of one connection."""
+        try:
+            while head := await reader.readuntil(b"\r\n\r\n"):
+                method, target, _ = head.split(b"\r\n", 1)[0].decode("ascii").split(" ")
+                asked = next(
+                    (line[6:].strip() for line in head.decode("latin-1").split("\r\n") if line.lower().startswith("range:")), ""
+                )
+                await asyncio.sleep(self.seconds)
+                writer.write(self.answer(method, target, asked))
+                await writer.drain()
+        except (asyncio.IncompleteReadError, ConnectionError):
+            pass  # the client has gone
+        finally:
+            writer.close()
+
+    def answer(self, method: str, target: str, asked: str) -> bytes:
+        """The whole answer to a request; `asked` is the range, "" for all bytes."""
+        url = urlsplit(target)
+        key = unquote(url.path).removeprefix(f"/{BUCKET}").lstrip("/")
+        query = {name: values[0] for name, values in parse_qs(url.query, keep_blank_values=True).items()}
+        kind = "LIST" if "list-type" in query else "COUNT" if key == ".requests" else method
+        self.requests[kind] = self.requests.get(kind, 0) + 1
+        if kind == "COUNT":
+            return _answer(HTTPStatus.OK, " ".join(f"{name}={count}" for name, count in self.requests.items()).encode())
+        if kind == "LIST":
+            return _answer(HTTPStatus.OK, self.page(query).encode(), {"Content-Type": "application/xml"})
+        if not key:
+            return _answer(HTTPStatus.OK, b"")
+        info = self.files.get(key)
+        if info is None:
+            return _answer(HTTPStatus.NOT_FOUND, b"", {"Content-Type": "application/xml"})
+        about = {
+            "ETag": f'"{info.st_mtime_ns:x}-{info.st_size:x}"',
+            "Last-Modified": formatdate(info.st_mtime, usegmt=True),
+            "Accept-Ranges": "bytes",
+        }
+        if method == "HEAD":
+            return _answer(HTTPStatus.OK, b"", about, info.st_size)
+        first, last = 0, info.st_size - 1
+        if asked:
+            start, _, end = asked.removeprefix("bytes=").partition("-")
+            first, last = int(start), min(last, int(end) if end else last)
+            about["Content-Range"] = f"bytes {first}-{last}/{info.st_size}"
+        with open(self.folder / key, "rb") as file:
+            data = os.pread(file.fileno(), last - first + 1, first)
+        return _answer(HTTPStatus.PARTIAL_CONTENT if asked else HTTPStatus.OK, data, about)
+
+    def page(self, query: dict[str, str]) -> str:
+        """A page of a listing, as ListObjectsV2 gives it."""
+        prefix, delimiter = query.get("prefix", ""), query.get("delimiter", "")
+        after = query.get("continuation-token", "")
+        at = bisect_left(self.keys, max(prefix, after))
+        rows: list[str] = []
+        most = int(query.get("max-keys", A_PAGE))
+        while at < len(self.keys) and len(rows) < most and (key := self.keys[at]).startswith(prefix):
+            cut = key.find(delimiter, len(prefix)) if delimiter else -1
+            if cut < 0:
+                info = self.files[key]
+                rows.append(
+                    f"<Contents><Key>{escape(key)}</Key><Size>{info.st_size}</Size>"
+                    "<LastModified>2026-01-01T00:00:00.000Z</LastModified><StorageClass>STANDARD</StorageClass></Contents>"
+                )
+                at += 1
+            else:
+                common = key[: cut + 1]
+                rows.append(f"<CommonPrefixes><Prefix>{escape(common)}</Prefix></CommonPrefixes>")
+                at = bisect_left(self.keys, common + _LAST, at)
+        more = at < len(self.keys) and self.keys[at].startswith(prefix)
+        rows.append(f"<IsTruncated>{str(more).lower()}</IsTruncated><KeyCount>{len(rows)}</KeyCount>")
+        if more:
+            rows.append(f"<NextContinuationToken>{escape(self.keys[at])}</NextContinuationToken>")
+        name = "http://s3.amazonaws.com/doc/2006-03-01/"
+        return f'<?xml version="1.0"?><ListBucketResult xmlns="{name}"><Name>{BUCKET}</Name>{"".join(rows)}</ListBucketResult>'
+
+
+def _answer(status: HTTPStatus, body: bytes, headers: dict[str, str] | None = None, size: int | None = None) -> bytes:
+    lines = [f"HTTP/1.1 {status.value} {status.phrase}", f"Content-Length: {len(body) if size is None else size}"]
+    lines += [f"{name}: {value}" for name, value in (headers or {}).items()]
+    return "\r\n".join([*lines, "", ""]).encode("latin-1") + body
+
+
+async def _run(folder: Path, seconds: float) -> None:
+    server = await asyncio.start_server(Store(folder, seconds).serve, "127.0.0.1", 0)
+    print(server.sockets[0].getsockname()[1], flush=True)
+    await asyncio.to_thread(sys.stdin.read)
+    server.close()
+
+
+def main() -> None:
+    """Serve."""
+    folder, milliseconds = sys.argv[1:]
+    asyncio.run(_run(Path(folder), float(milliseconds) / 1000))
+
+
+if __name__ == "__main__":
+    main()
