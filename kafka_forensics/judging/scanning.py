@@ -147,6 +147,7 @@ class Scan:
     """A scan under way: what is known before the logs are read, and what comes together of its partitions."""
 
     def __init__(self, engine: str, inputs: Inputs, options: ScanOptions, witnesses: Witnesses) -> None:
+        assert not inputs.without_ids, "topic ids are read before anything is judged"
         self.engine, self.inputs, self.options, self.witnesses = engine, inputs, options, witnesses
         self.bytes_total = sum(plan.bytes for plan in inputs.replicas)
         self.deep = self.bytes_total <= DEEP_BELOW_BYTES if options.deep is None else options.deep

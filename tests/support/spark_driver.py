@@ -95,7 +95,7 @@ def _scanned(spark: "SparkSession", asked: dict[str, Any]) -> dict[str, Any]:
     """The answer to `scan`, while `meanwhile` happens `when` the paths are "listed", or the workers "probed"."""
     paths, options = without_secrets(asked["paths"], _options(asked))
     sizes = replace(job.USUAL, **_chosen(asked, job.TaskSizes))
-    inputs = gather(paths, options)
+    inputs = gather(paths, options, ids_later=True)
     meanwhile = asked.get("meanwhile")
     if meanwhile is not None and asked["when"] == "listed":
         change(meanwhile)
