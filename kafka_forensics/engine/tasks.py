@@ -35,7 +35,7 @@ from kafka_forensics.engine.task_values import (
 from kafka_forensics.engine.waiting import at_once
 from kafka_forensics.engine.work_plan import mostly_waits
 from kafka_forensics.errors import PathMissingError, SourceError
-from kafka_forensics.evidence.inputs import Inputs, ReplicaPlan
+from kafka_forensics.evidence.inputs import Inputs, ReplicaPlan, typed_path
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.folding.fold_split import Folded, Folding, Merged, RecentIndexes, fold_split, merge_replica, read_indexes
 from kafka_forensics.folding.keys import KeyAnswer, KeysApart
@@ -131,7 +131,7 @@ def topic_ids(
                 return parse_partition_metadata(metadata).topic_id, None
         except SourceError as error:
             if strict:
-                raise
+                raise SourceError(typed_path(sources[number], path), error.reason) from error
             return None, error.reason
 
     yield from at_once(read, files)
