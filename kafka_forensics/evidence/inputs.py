@@ -60,6 +60,8 @@ CHECKPOINTS = (
     "log-start-offset-checkpoint",
     "cleaner-offset-checkpoint",
 )
+MANY_PARTITIONS: Final = 512
+"""Of a log directory whose topic ids are worth a task of their own."""
 METADATA: Final = "partition.metadata"
 """The file with the topic's id."""
 _READ_AS: Final = "read as partition 0 of a topic of that name, as no partition has it"
@@ -168,7 +170,8 @@ class Inputs:
 
 
 def gather(paths: list[str], options: ScanOptions, *, elsewhere: bool = False, ids_later: bool = False) -> Inputs:
-    """Open every path and read the small files of all log directories; with `ids_later` not the topic ids that cost a request each.
+    """Open every path and read the small files of all log directories; with `ids_later` no topic ids where they cost much: of very
+    many replicas, and where each is a request.
 
     Raises UsageError for paths that make no sense (`open_paths`), for a name given to several brokers, and unless the answer may
     lie `elsewhere` (in the log of an internal topic), where no partition is what `options` ask for.
@@ -248,7 +251,7 @@ def _take_partition(
         inputs.aside.setdefault((directory.topic or "", directory.partition or 0), []).append((log_dir, directory))
     if directory.suffix is None and (wanted or internal):
         plan = _plan(inputs, log_dir, directory, compacted, options)
-        _take_topic_id(inputs, plan, later=ids_later and not internal and isinstance(log_dir.source, DistantSource))
+        _take_topic_id(inputs, plan, later=ids_later and not internal and _costs_much(log_dir))
         inputs.replicas += [plan] if wanted else []
         inputs.internal += [plan] if internal else []
 
@@ -518,6 +521,11 @@ def _plan(
     if directory.topic in WITNESS_TOPICS:
         read_leader_epochs(inputs, plan)
     return plan
+
+
+def _costs_much(log_dir: LogDir) -> bool:
+    """Whether reading a file of every partition is work for many."""
+    return isinstance(log_dir.source, DistantSource) or len(log_dir.found.partitions) >= MANY_PARTITIONS
 
 
 def _take_topic_id(inputs: Inputs, plan: ReplicaPlan, *, later: bool) -> None:
