@@ -6,12 +6,14 @@ import os
 import platform
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
 import numpy as np
 
 from bench.spark_clusters import GIB, make_cluster, one_log, total_bytes, warm
+from bench.store import BUCKET, served
 from bench.workloads import make_many
 from kafka_forensics.model.json_objects import Json
 
@@ -21,6 +23,8 @@ TIMEOUT_SECONDS: Final = 1800
 TIB: Final = 1 << 40
 MANY: Final = (1_000, 5_000, 10_000, 30_000)
 """Partitions of three small replicas each; the last is foretold by a line through the others."""
+STORED: Final = (1_000, 30_000)
+"""The same on a storage service."""
 RATIOS: Final = ("local[2] / local", "local[1] / local[2]")
 
 
@@ -29,12 +33,28 @@ def head(*columns: str) -> None:
     print(f"| {' | '.join(columns)} |\n|{'---|' * len(columns)}", flush=True)
 
 
-def run(where: str, jobs: int, paths: list[Path], *, deep: bool) -> Json:
-    """One measured scan in a process of its own."""
+def run(
+    where: str,
+    jobs: int,
+    paths: Sequence[Path | str],
+    *,
+    deep: bool,
+    warm: str | None = None,
+    environment: dict[str, str] | None = None,
+) -> Json:
+    """One measured scan in a process of its own, after one of `warm`, or else of the first path."""
     place = str(jobs) if where == "none" else str(WORK / "events")
-    command = [sys.executable, "-m", "bench.spark_run", where, place, "deep" if deep else "shallow", *map(str, paths)]
+    depth = "deep" if deep else "shallow"
+    command = [sys.executable, "-m", "bench.spark_run", where, place, depth, warm or str(paths[0]), *map(str, paths)]
     done = subprocess.run(
-        command, cwd=ROOT, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=TIMEOUT_SECONDS, check=False
+        command,
+        cwd=ROOT,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_SECONDS,
+        check=False,
+        env=os.environ | (environment or {}),
     )
     if done.returncode:
         raise SystemExit(f"{' '.join(command[:6])} ended with {done.returncode}:\n{done.stderr[-2000:]}")
@@ -87,6 +107,30 @@ def many_small(partitions: int) -> tuple[float, float]:
     return here["seconds"], there["seconds"]
 
 
+def on_store(partitions: int, milliseconds: int) -> None:
+    """Two rows: the same partitions on a storage service that takes so long for every request, by the local engine and by Spark."""
+    brokers = make_many(partitions, WORK)
+    uris = [f"s3://{BUCKET}/{broker.name}" for broker in brokers]
+    with served(brokers[0].parent, milliseconds) as service:
+        before, answers = service.requests(), []
+        for where in ("none", "local[2]"):
+            measured = run(where, 2, uris, deep=True, warm=f"{uris[0]}/topic-0-0", environment=service.environment)
+            answers.append(measured["findings"])
+            asked = service.requests()
+            row = [
+                f"{partitions:,}",
+                "local `--jobs 2`" if where == "none" else where,
+                f"{measured['seconds']:.0f}",
+                *(f"{asked.get(kind, 0) - before.get(kind, 0):,}" for kind in ("LIST", "HEAD", "GET")),
+                "" if where == "none" else f"{1000 * measured['driver_cpu'] / partitions:.2f}",
+                f"{measured['peak_mib' if where == 'none' else 'driver_mib']:.0f}",
+                str(measured.get("tasks", "")),
+            ]
+            before = asked
+            print("| " + " | ".join(row) + " |", flush=True)
+        assert answers[0] == answers[1], answers
+
+
 def model(sizes: list[int], seconds: list[float]) -> str:
     """A line through all sizes but the last, and what it says of that."""
     slope, start = np.polyfit(sizes[:-1], seconds[:-1], 1)
@@ -119,9 +163,10 @@ def main() -> None:
     """Parse the flags, measure, print Markdown tables."""
     parser = argparse.ArgumentParser(prog="python -m bench.spark", description=__doc__)
     parser.add_argument("--scale", type=float, default=1.0, help="multiply the sizes of logs (1.0 needs about 8 GiB of disk)")
-    parser.add_argument("--only", action="append", choices=("zstd", "small", "shuffle", "many"))
+    parser.add_argument("--only", action="append", choices=("zstd", "small", "shuffle", "many", "store"))
+    parser.add_argument("--milliseconds", type=int, default=20, help="what a request to the store takes")
     arguments = parser.parse_args()
-    only = arguments.only or ["zstd", "small", "shuffle", "many"]
+    only = arguments.only or ["zstd", "small", "shuffle", "many", "store"]
     gib = int(arguments.scale * GIB)
     print(f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}\n")
     if {"zstd", "small"} & set(only):
@@ -158,6 +203,16 @@ def main() -> None:
         here, there = zip(*map(many_small, sizes), strict=True)
         for engine, seconds in (("local engine", here), ("Spark", there)):
             print(f"\n{engine}: {model(sizes, list(seconds))}", flush=True)
+    if "store" in only:
+        print()
+        head(
+            "partitions of 3 small replicas",
+            *("engine", "s", "listings", "HEAD", "GET"),
+            "driver's Python, CPU s a 1,000 partitions",
+            *("driver MiB", "tasks"),
+        )
+        for partitions in STORED:
+            on_store(int(arguments.scale * partitions), arguments.milliseconds)
 
 
 main()

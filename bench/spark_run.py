@@ -1,4 +1,4 @@
-"""`python -m bench.spark_run MASTER EVENTS PATH...`: one scan after a warm-up in one session, measured, as a line of JSON.
+"""`python -m bench.spark_run MASTER EVENTS DEPTH WARM PATH...`: one scan after one of WARM, measured, as a line of JSON.
 
 MASTER is `local[N]`, or `none` for the local engine with the jobs that EVENTS then says.
 """
@@ -20,19 +20,24 @@ _POLL_SECONDS = 0.2
 
 def main() -> None:
     """Run, measure, print."""
-    where, place, deep, *paths = sys.argv[1:]
+    where, place, deep, warm, *paths = sys.argv[1:]
     options = ScanOptions(jobs=int(place) if where == "none" else 1, deep=deep == "deep")
-    print(json.dumps(_local(paths, options) if where == "none" else _spark(where, place, paths, options)))
+    print(json.dumps(_local(warm, paths, options) if where == "none" else _spark(where, place, warm, paths, options)))
 
 
-def _local(paths: list[str], options: ScanOptions) -> Json:
-    local.scan([paths[0]], options)
+def _local(warm: str, paths: list[str], options: ScanOptions) -> Json:
+    local.scan([warm], options)
     begin = time.perf_counter()
     result = local.scan(paths, options)
-    return {"seconds": time.perf_counter() - begin, "findings": _findings(result)}
+    seconds = time.perf_counter() - begin
+    return {
+        "seconds": seconds,
+        "findings": _findings(result),
+        "peak_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+    }
 
 
-def _spark(master: str, events: str, paths: list[str], options: ScanOptions) -> Json:
+def _spark(master: str, events: str, warm: str, paths: list[str], options: ScanOptions) -> Json:
     from kafka_forensics.spark import default_builder
     from kafka_forensics.spark.job import scanned
 
@@ -47,7 +52,7 @@ def _spark(master: str, events: str, paths: list[str], options: ScanOptions) -> 
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
     application = spark.conf.get("spark.app.id")
-    scanned(spark, [paths[0]], options)
+    scanned(spark, [warm], options)
     watch = _Watch()
     watch.start()
     started, begin, cpu_begin = time.time() * 1000, time.perf_counter(), time.process_time()

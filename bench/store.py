@@ -6,13 +6,18 @@ that is waited. Prints its port, and ends with its input.
 
 import asyncio
 import os
+import subprocess
 import sys
 from bisect import bisect_left
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from email.utils import formatdate
 from http import HTTPStatus
 from pathlib import Path
 from typing import Final
 from urllib.parse import parse_qs, unquote, urlsplit
+from urllib.request import urlopen
 from xml.sax.saxutils import escape
 
 BUCKET: Final = "bench"
@@ -122,6 +127,37 @@ async def _run(folder: Path, seconds: float) -> None:
     print(server.sockets[0].getsockname()[1], flush=True)
     await asyncio.to_thread(sys.stdin.read)
     server.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """A running service: its address, and what a client's environment must hold."""
+
+    endpoint: str
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """For whoever is to find it."""
+        of_aws = {"ACCESS_KEY_ID": "bench", "SECRET_ACCESS_KEY": "bench", "REGION": "us-east-1", "EC2_METADATA_DISABLED": "true"}
+        return {f"AWS_{name}": value for name, value in (of_aws | {"ENDPOINT_URL": self.endpoint}).items()}
+
+    def requests(self) -> dict[str, int]:
+        """How many there were so far, by kind."""
+        with urlopen(f"{self.endpoint}/{BUCKET}/.requests") as answer:  # noqa: S310 - our own
+            return {name: int(count) for name, _, count in (part.partition("=") for part in answer.read().decode().split())}
+
+
+@contextmanager
+def served(folder: Path, milliseconds: int) -> Iterator[Service]:
+    """A service of the folder as long as the block lasts."""
+    command = [sys.executable, "-m", "bench.store", str(folder), str(milliseconds)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            yield Service(f"http://127.0.0.1:{int(process.stdout.readline())}")
+        finally:
+            process.stdin.close()
 
 
 def main() -> None:
