@@ -25,6 +25,8 @@ MAX_SCANNED_BYTES: Final = 2**31 - 1
 _WINDOW: Final = 1 << 20
 FETCHED_BYTES: Final = 64 << 10
 """So much of an index is fetched at a time from where every byte travels."""
+ZEROS_BELIEVED: Final = FETCHED_BYTES // 2
+"""Zeros at the end of what was fetched after which an index that ends in zeros is believed to hold nothing else."""
 _LINE: Final = re.compile(rb"([^\r\n]*)(\r\n|\r|\n)?")
 
 
@@ -180,7 +182,7 @@ def _windows(file: ByteFile, ranges: list[tuple[int, int]], end: int) -> Iterato
 
 def _fetched_windows(file: ByteFile, end: int) -> Iterator[tuple[int, bytes]]:
     """Windows of a file that is fetched, the last one first. Of one that ends in zeros, as an index that was preallocated does (ten
-    megabytes), nothing is fetched between them and the first window of zeros, which are believed to go on."""
+    megabytes), nothing is fetched between them and the first window that ends in many, which are believed to go on."""
     tail = max(0, end - FETCHED_BYTES)
     last = file.read_at(tail, end - tail)
     yield tail, last
@@ -188,5 +190,5 @@ def _fetched_windows(file: ByteFile, end: int) -> Iterator[tuple[int, bytes]]:
     for position in range(0, tail, FETCHED_BYTES):
         window = file.read_at(position, min(FETCHED_BYTES, tail - position))
         yield position, window
-        if ends_in_zeros and not window.strip(b"\0"):
+        if ends_in_zeros and len(window.rstrip(b"\0")) <= len(window) - ZEROS_BELIEVED:
             return

@@ -231,14 +231,14 @@ class ObjectReader:
         """Those bytes, or fewer if the object has no more. Raises RequestFailedError, and SourceError if it was replaced."""
         return attempt(lambda: self._read(position, size), self._options, self._look)
 
-    def whole(self, listed: int) -> bytes:
-        """The first `listed` bytes. Raises SourceError if there are fewer."""
+    def part(self, position: int, size: int) -> bytes:
+        """All of those bytes, which were listed. Raises SourceError if there are fewer."""
         try:
-            data = bytes(self.fetch(0, listed))
+            data = bytes(self.fetch(position, size))
         except RequestFailedError as error:
             raise source_error(self._path, error.failure) from None
-        if len(data) < listed:
-            raise SourceError(self._path, _shorter(len(data), listed))
+        if len(data) < size:
+            raise SourceError(self._path, _shorter(position + len(data), self.size_in_bytes))
         return data
 
     def close(self) -> None:
@@ -310,7 +310,39 @@ def _shorter(there: int, listed: int) -> str:
     return f"shorter than when it was listed: {there} of {listed} bytes"
 
 
-# Small objects of a storage service, held once they were read: a scan opens them several times, each time a journey.
+EDGE: Final = SMALL_READ
+"""Bytes at either end of a large index that are fetched ahead: of one that was preallocated nearly always all that is asked for."""
+
+
+class EdgedObject:
+    """An object of `size_in_bytes` whose first and last `EDGE` bytes are at hand, in `edges`; `reader` opens it for all others."""
+
+    def __init__(self, size_in_bytes: int, edges: bytes, reader: "Callable[[], ObjectReader]") -> None:
+        self.size_in_bytes = size_in_bytes
+        self._edges = edges
+        self._open = reader
+        self._lock = threading.Lock()
+        self._reader: ObjectReader | None = None
+
+    def fetch(self, position: int, size: int) -> Data:
+        """Those bytes, or fewer if the object has no more. Raises as `ObjectReader` and its `fetch` do."""
+        if position + size <= EDGE:
+            return self._edges[position : position + size]
+        before_last = self.size_in_bytes - EDGE
+        if position >= before_last:
+            return self._edges[EDGE + position - before_last :][:size]
+        with self._lock:
+            self._reader = self._reader or self._open()
+        return self._reader.fetch(position, size)
+
+    def close(self) -> None:
+        """Give the handles back."""
+        if self._reader is not None:
+            self._reader.close()
+
+
+# Small objects of a storage service, and edges of indexes, held once they were read: a scan opens them several times, each time a
+# journey.
 
 
 SMALL_OBJECT: Final = 1 << 20
@@ -320,7 +352,8 @@ ROOM: Final = 64 << 20
 
 
 class SmallObjects:
-    """Bytes of small objects by path, fetched on `pool` by `fetch(path, size)`; everybody who waits for an object gets its error.
+    """Bytes of small objects by path, of larger ones their edges, fetched on `pool` by `fetch(path, size)`; everybody who waits for
+    an object gets its error.
 
     An object whose fetching failed is not remembered: the next one to ask begins anew. Threads may share it.
     """
@@ -339,15 +372,16 @@ class SmallObjects:
                 self._held.move_to_end(path)
                 return self._held[path][1]
             future = self._pool.submit(self._fetch, path, size_in_bytes)
-            self._held[path] = size_in_bytes, future
-            self._size += size_in_bytes
+            held = size_in_bytes if size_in_bytes <= SMALL_OBJECT else 2 * EDGE
+            self._held[path] = held, future
+            self._size += held
             while self._size > ROOM and len(self._held) > 1:
                 _, (size, _) = self._held.popitem(last=False)
                 self._size -= size
             return future
 
     def bytes_of(self, path: str, size_in_bytes: int) -> bytes:
-        """The whole object. Raises what `fetch` raises."""
+        """The whole object, or its edges. Raises what `fetch` raises."""
         future = self.begin(path, size_in_bytes)
         if future.exception() is not None:
             self._drop(path, future)

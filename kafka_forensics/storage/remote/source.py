@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 from kafka_forensics.errors import SourceError
 from kafka_forensics.storage.archives import MAX_MEMBERS, MAX_NAME, HeldBytes, MemberFile, note
 from kafka_forensics.storage.remote.errors import Answer, RequestFailedError, attempt, source_error
-from kafka_forensics.storage.remote.file import SMALL_OBJECT, ObjectReader, RemoteFile, SmallObjects
+from kafka_forensics.storage.remote.file import EDGE, SMALL_OBJECT, EdgedObject, ObjectReader, RemoteFile, SmallObjects
 from kafka_forensics.storage.remote.options import StorageOptions
 from kafka_forensics.storage.source import ByteFile, Entry, EntryKind
 
@@ -166,12 +166,15 @@ class RemoteSource:
         entry = self._believed.get(path) or self.stat(path)
         if entry.kind is EntryKind.DIRECTORY:
             raise SourceError(path, "is a directory")
-        if entry.size_in_bytes <= SMALL_OBJECT:
+        size = entry.size_in_bytes
+        if _is_fetched_ahead(entry):
             self._begin_neighbours(path)
-            data = self._small.bytes_of(path, entry.size_in_bytes)
-            return MemberFile(path, len(data), HeldBytes(data), 0)
-        reader = self._reader(path, entry.size_in_bytes)
-        return RemoteFile(path, reader, self._pool, self._options.block_mib << 20)
+            data = self._small.bytes_of(path, size)
+            if size <= SMALL_OBJECT:
+                return MemberFile(path, len(data), HeldBytes(data), 0)
+            edges = EdgedObject(size, data, partial(self._reader, path, size))
+            return RemoteFile(path, edges, self._pool, self._options.block_mib << 20)
+        return RemoteFile(path, self._reader(path, size), self._pool, self._options.block_mib << 20)
 
     def believe(self, entries: Iterable[Entry]) -> None:
         """Files were listed elsewhere as these entries: to open one nothing need be listed here."""
@@ -323,14 +326,16 @@ class RemoteSource:
         return self._etags.setdefault(path, etag) == etag
 
     def _read_small(self, path: str, listed: int) -> bytes:
-        """All bytes of an object, as many as were listed; one that has grown since gives those only."""
+        """All bytes of an object, as many as were listed; one that has grown since gives those only. Of a large one its edges."""
         if not listed:
             return b""
         with closing(self._reader(path, listed)) as reader:
-            return reader.whole(listed)
+            if listed <= SMALL_OBJECT:
+                return reader.part(0, listed)
+            return reader.part(0, EDGE) + reader.part(listed - EDGE, EDGE)
 
     def _begin_neighbours(self, path: str) -> None:
-        """Fetch the small objects of the same name in the next directories ahead."""
+        """Fetch the objects of the same name in the next directories ahead, if they are small, or of indexes the edges."""
         directory, _, name = path.rpartition("/")
         if not directory:
             return
@@ -340,7 +345,7 @@ class RemoteSource:
             if listed is None or not listed.done() or listed.exception() is not None:
                 continue
             entry = listed.result().get(f"{neighbour}/{name}")
-            if entry is not None and entry.kind is EntryKind.FILE and 0 < entry.size_in_bytes <= SMALL_OBJECT:
+            if entry is not None and _is_fetched_ahead(entry) and entry.size_in_bytes:
                 self._small.begin(entry.path, entry.size_in_bytes)
 
     def _next_directories(self, above: str, directory: str) -> "Sequence[str]":
@@ -380,6 +385,11 @@ def _child_name(directory: str, path: str) -> str | None:
 
 def _is_directory(entry: Entry) -> bool:
     return entry.kind is EntryKind.DIRECTORY
+
+
+def _is_fetched_ahead(entry: Entry) -> bool:
+    """Whether it is a file that is held once it was fetched: all of a small one, the edges of an index."""
+    return entry.kind is EntryKind.FILE and (entry.size_in_bytes <= SMALL_OBJECT or entry.path.endswith("index"))
 
 
 def _is_of_log_directory(entry: Entry) -> bool:

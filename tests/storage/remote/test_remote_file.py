@@ -4,6 +4,7 @@ import random
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import cast
 
 import pytest
 from hypothesis import given
@@ -11,7 +12,17 @@ from hypothesis import strategies as st
 
 from kafka_forensics.errors import SourceError
 from kafka_forensics.storage.remote.errors import Failure, RequestFailedError
-from kafka_forensics.storage.remote.file import ROOM, SMALL_FILE, SMALL_READ, RemoteFile, SmallObjects
+from kafka_forensics.storage.remote.file import (
+    EDGE,
+    ROOM,
+    SMALL_FILE,
+    SMALL_OBJECT,
+    SMALL_READ,
+    EdgedObject,
+    ObjectReader,
+    RemoteFile,
+    SmallObjects,
+)
 
 MIB = 1 << 20
 CONTENT = random.Random(7).randbytes(5 * MIB + 4321)
@@ -184,9 +195,49 @@ def test_small_objects_are_held_within_bounds_and_failures_are_not(pool: ThreadP
         small.bytes_of("bad", 3)
     assert small.bytes_of("bad", 3) == bytes(3)
     assert asked == ["a", "bad", "bad"]
-    small.bytes_of("large", ROOM)
+    others = [str(number) for number in range(ROOM // SMALL_OBJECT)]
+    for other in others:
+        small.bytes_of(other, SMALL_OBJECT)
     small.bytes_of("a", 3)
-    assert asked[3:] == ["large", "a"]
+    assert asked[3:] == [*others, "a"]
     small.forget()
     small.bytes_of("a", 3)
-    assert asked[5:] == ["a"]
+    assert asked[3:] == [*others, "a", "a"]
+
+
+def edged(asked: Asked) -> EdgedObject:
+    edges = asked.content[:EDGE] + asked.content[-EDGE:]
+    return EdgedObject(len(asked.content), edges, lambda: cast("ObjectReader", asked))
+
+
+@given(st.lists(st.tuples(st.integers(0, len(CONTENT) + 10), st.integers(0, 3 * EDGE)), max_size=12))
+def test_an_object_with_its_edges_at_hand_is_the_object(pool: ThreadPoolExecutor, reads: list[tuple[int, int]]) -> None:
+    with RemoteFile("d/a.index", edged(Asked()), pool, BLOCK) as file:
+        for position, size in reads:
+            assert file.read_at(position, size) == CONTENT[position : position + size]
+
+
+def test_edges_at_hand_are_asked_for_no_more(pool: ThreadPoolExecutor) -> None:
+    asked = Asked()
+    with RemoteFile("d/a.index", edged(asked), pool, BLOCK) as file:
+        last = len(CONTENT) - EDGE
+        for position in (last, 0, last + 17, 0):
+            assert file.read_at(position, EDGE) == CONTENT[position : position + EDGE]
+        assert asked.requests == []
+        assert file.read_at(EDGE - 1, 2) == CONTENT[EDGE - 1 : EDGE + 1]
+        assert len(asked.requests) == 1
+
+
+def test_of_large_objects_edges_are_what_is_held(pool: ThreadPoolExecutor) -> None:
+    begun: list[str] = []
+
+    def fetch(path: str, size: int) -> bytes:
+        begun.append(path)
+        return path.encode() + bytes(size // 100)
+
+    held = SmallObjects(pool, fetch)
+    many = ROOM // (2 * EDGE)
+    for _ in range(2):
+        for number in range(many):
+            held.bytes_of(f"{number}.index", 10 << 20)
+    assert len(begun) == many, "so many edges have room, though so many indexes would not"

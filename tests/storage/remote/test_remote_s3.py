@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from kafka_forensics.errors import PathMissingError, SourceError, UsageError
+from kafka_forensics.parsers.indexes import parse_offset_index
 from kafka_forensics.storage.open import Manifest, located, open_beside, open_source
 from kafka_forensics.storage.remote import errors as remote_errors
 from kafka_forensics.storage.remote.options import StorageOptions, storage_options
@@ -121,6 +122,20 @@ def test_a_log_directory_is_listed_at_once(many: str, proxy: S3Proxy) -> None:
     source.forget_listings()
     assert {entry.path: entry for entry in walk(source)} == before
     assert len(proxy.of("GET", "list-type=2")) < 20
+
+
+def test_edges_of_indexes_are_fetched_ahead(bucket: Bucket, proxy: S3Proxy) -> None:
+    index = b"\1" * 800 + bytes((10 << 20) - 800)
+    objects = {f"broker/t-{number}/{0:020d}.index": index for number in range(6)}
+    source = opened(f"s3://{bucket(objects | {'broker/meta.properties': b'version=1'})}", proxy)
+    list(walk(source))
+    for path in sorted(objects):
+        with source.open(path) as file:
+            assert parse_offset_index(file, 0).zero_tail_bytes == len(index) - 800
+    assert (len(proxy.of("HEAD", ".index")), len(proxy.of("GET", ".index"))) == (6, 12)
+    assert sum(request.answered for request in proxy.of("GET", ".index")) == 12 << 16
+    with source.open(min(objects)) as file:
+        assert file.read_at(700, 200_000) == index[700:200_700]
 
 
 @pytest.mark.parametrize("again", [False, True], ids=["first", "at-the-end"])
