@@ -99,7 +99,7 @@ def exporting(workload: Workload, work: Path, jobs: int) -> Iterator[list[str]]:
 def exporting_others(workload: Workload, work: Path, scale: float, jobs: int) -> Iterator[list[str]]:
     """Rows of a table: facts of which there can be very many, CPU and wall seconds and peak MiB of their export, CPU seconds of the
     scan before it (an export of nothing but what could not be read), those of reading the logs once more and of writing the same
-    tables, and how many times both together the rest of the export is."""
+    tables, and how many times both together the rest of the export is. No scan decodes records."""
     in_transactions, indexed = make_transactions(int(1_000_000 * scale), work), make_index(int(1_300_000 * scale), work)
     for fact, log_dir in (
         ("batches", make(workload, work)),
@@ -107,8 +107,8 @@ def exporting_others(workload: Workload, work: Path, scale: float, jobs: int) ->
         ("control_records", in_transactions),
         ("transactions", in_transactions),
     ):
-        scan, _ = _exported(log_dir, work, "incomplete", jobs)
-        ours, writing = _exported(log_dir, work, fact, jobs)
+        scan, _ = _exported(log_dir, work, "incomplete", jobs, "--no-deep")
+        ours, writing = _exported(log_dir, work, fact, jobs, "--no-deep")
         reading_logs = min(limit_seconds(str(log_dir), 1) for _ in range(3))
         ratio = (ours.cpu_seconds - scan.cpu_seconds) / (reading_logs + writing)
         row = [f"`export --fact {fact}`", f"{ours.cpu_seconds:.2f}", f"{ours.seconds:.2f}", f"{ours.peak_mib:.0f}"]

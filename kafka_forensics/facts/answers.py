@@ -10,7 +10,7 @@ import pyarrow as pa
 from kafka_forensics.analysis.transactions import TransactionColumn
 from kafka_forensics.evidence.options import ScanOptions, fits
 from kafka_forensics.facts.log import FactReading
-from kafka_forensics.facts.rows import json_text, own_batch, record_batches, rows_of, text
+from kafka_forensics.facts.rows import MAX_ROWS, json_text, own_batch, record_batches, rows_of, text
 from kafka_forensics.model.arrow import few_words, numbers, one_word, plain
 from kafka_forensics.model.changes import CHANGE_COLUMNS, Change, change_values
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC, CONTROL_ABORT, CONTROL_COMMIT
@@ -80,7 +80,7 @@ def _transaction_batches(
     reading: FactReading, last_stable_offset: int | None, known: KnownTransactions
 ) -> Iterator[pa.RecordBatch]:
     incomplete: list[Incomplete] = []
-    for paired, ended in paired_transactions(reading.plan, incomplete):
+    for paired, ended in _many_at_once(paired_transactions(reading.plan, incomplete)):
         if not paired.size:
             continue
         plain_ones = np.full(paired.shape[1], ended) & ~known.speaks_of(paired[TransactionColumn.PRODUCER_ID])
@@ -100,6 +100,23 @@ def _transaction_batches(
         reading.incomplete(gap)
 
 
+def _many_at_once(parts: "Iterable[tuple[NDArray[np.int64], bool]]") -> "Iterator[tuple[NDArray[np.int64], bool]]":
+    """The same, of those that have ended as many together as a record batch may hold."""
+    held: list[NDArray[np.int64]] = []
+    rows = 0
+    for paired, ended in parts:
+        if held and not (ended and rows + paired.shape[1] <= MAX_ROWS):
+            yield np.concatenate(held, axis=1), True
+            held, rows = [], 0
+        if ended:
+            held.append(paired)
+            rows += paired.shape[1]
+        else:
+            yield paired, False
+    if held:
+        yield np.concatenate(held, axis=1), True
+
+
 def _rows_of_transactions(reading: FactReading, rows: Iterable[TransactionRow]) -> Iterator[tuple[object, ...]]:
     _, *names = FACTS["transactions"].own.names
     return ((reading.plan.log_dir.name, *row) for row in rows_of(attributes(" ".join(names)), rows))
@@ -110,7 +127,7 @@ def _ended_columns(reading: FactReading, paired: "NDArray[np.int64]") -> "list[A
     rows = paired.shape[1]
     without_data = paired[TransactionColumn.BATCHES] == 0
     marker = paired[TransactionColumn.MARKER_TYPE]
-    unread = ~np.isin(marker, list(MARKERS))
+    unread = (marker != CONTROL_ABORT) & (marker != CONTROL_COMMIT)
     states = np.where(without_data, 3, np.where(unread, 2, marker))
     columns: dict[str, ArrowArray] = {
         "log_dir": one_word(text(reading.plan.log_dir.name), rows),

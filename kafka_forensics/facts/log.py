@@ -13,7 +13,7 @@ from kafka_forensics.errors import SourceError
 from kafka_forensics.evidence.inputs import ReplicaPlan, typed_path
 from kafka_forensics.facts.rows import json_text, own_batch, place_columns, record_batches
 from kafka_forensics.model.arrow import few_words, numbers
-from kafka_forensics.model.batches import BatchChunk, BatchColumn, RecordColumn
+from kafka_forensics.model.batches import BatchChunk, BatchColumn, MarkerColumn
 from kafka_forensics.model.constants import (
     CONTROL_ABORT,
     CONTROL_COMMIT,
@@ -26,16 +26,13 @@ from kafka_forensics.model.constants import (
 from kafka_forensics.model.results import Incomplete
 from kafka_forensics.model.schemas import BATCHES, FACTS, batch_arrays
 from kafka_forensics.parsers.log import (
-    MARKER_VALUE_SIZE,
     MAX_BATCH_BYTES,
-    MIN_CONTROL_KEY_SIZE,
-    RecordBlock,
     SegmentReader,
     believed_to,
     decode_batch,
     inspector,
+    marker_block,
     parse_control_record,
-    sound_blocks,
 )
 from kafka_forensics.parsers.log_dir import SegmentFiles
 from kafka_forensics.rereading.record_columns import record_arrays
@@ -180,55 +177,27 @@ def _markers(chunk: LogChunk, rows: "NDArray[np.int64]") -> "list[ArrowArray] | 
     batches = chunk.chunk.columns
     if (batches[BatchColumn.SIZE_IN_BYTES, rows] > MAX_BATCH_BYTES).any():
         return None
-    markers: list[tuple[NDArray[np.int64], ...]] = []
-    for block in sound_blocks(batches, rows, chunk.file.read_at):
-        read = _read_markers(block) if isinstance(block, RecordBlock) else None
-        if read is None:
-            return None
-        markers.append(read)
-    if not markers:
-        return None if rows.size else []
-    of_batch, offsets, timestamps, kinds, versions, epochs = (np.concatenate(parts) for parts in zip(*markers, strict=True))
-    count = len(offsets)
+    if not rows.size:
+        return []
+    markers = marker_block(batches, rows, chunk.file.read_at)
+    if markers is None:
+        return None
+    kinds = markers.columns[MarkerColumn.CONTROL_RECORD_TYPE]
     return [
-        *place_columns(chunk.place, count),
-        numbers(batches[BatchColumn.POSITION, of_batch]),
-        numbers(offsets),
-        numbers(timestamps),
-        numbers(batches[BatchColumn.PARTITION_LEADER_EPOCH, of_batch].astype(np.int32)),
-        numbers(batches[BatchColumn.PRODUCER_ID, of_batch]),
-        numbers(batches[BatchColumn.PRODUCER_EPOCH, of_batch].astype(np.int16)),
+        *place_columns(chunk.place, len(rows)),
+        numbers(batches[BatchColumn.POSITION, rows]),
+        numbers(markers.offsets),
+        numbers(markers.timestamps),
+        numbers(batches[BatchColumn.PARTITION_LEADER_EPOCH, rows].astype(np.int32)),
+        numbers(batches[BatchColumn.PRODUCER_ID, rows]),
+        numbers(batches[BatchColumn.PRODUCER_EPOCH, rows].astype(np.int16)),
         numbers(kinds.astype(np.int16)),
         few_words(kinds, [control_record_name(kind) for kind in (CONTROL_ABORT, CONTROL_COMMIT)]),
-        numbers(versions.astype(np.int16)),
-        numbers(epochs.astype(np.int32)),
-        pa.nulls(count, pa.string()),
-        pa.nulls(count, pa.string()),
+        numbers(markers.columns[MarkerColumn.VERSION].astype(np.int16)),
+        numbers(markers.columns[MarkerColumn.COORDINATOR_EPOCH].astype(np.int32)),
+        pa.nulls(len(rows), pa.string()),
+        pa.nulls(len(rows), pa.string()),
     ]
-
-
-def _read_markers(block: RecordBlock) -> "tuple[NDArray[np.int64], ...] | None":
-    """(row of its batch, offset, timestamp, type, version, coordinator epoch) of each record, as `parse_control_record` reads them;
-    None if one is no plain marker."""
-    if block.payload is None:
-        return None
-    columns, data = block.columns, np.frombuffer(block.payload, np.uint8)
-    sizes = (columns[RecordColumn.KEY_LENGTH] >= MIN_CONTROL_KEY_SIZE) & (columns[RecordColumn.VALUE_LENGTH] >= MARKER_VALUE_SIZE)
-    if not sizes.all():
-        return None
-    key, value = columns[RecordColumn.KEY_POSITION], columns[RecordColumn.VALUE_POSITION]
-    kinds, versions, epochs = _big_endian(data, key + 2, 2), _big_endian(data, value, 2), _big_endian(data, value + 2, 4)
-    if (data[key] & 0x80).any() or (data[value] & 0x80).any() or not np.isin(kinds, (CONTROL_ABORT, CONTROL_COMMIT)).all():
-        return None
-    return block.batches, block.offsets, block.timestamps, kinds, versions, epochs.astype(np.int32).astype(np.int64)
-
-
-def _big_endian(data: "NDArray[np.uint8]", positions: "NDArray[np.int64]", width: int) -> "NDArray[np.int64]":
-    """The unsigned numbers of `width` bytes at these positions."""
-    answer = np.zeros(len(positions), np.int64)
-    for at in range(width):
-        answer = answer << 8 | data[positions + at]
-    return answer
 
 
 def _control_rows(reading: FactReading, chunk: LogChunk, rows: "NDArray[np.int64]") -> Iterator[tuple[object, ...]]:

@@ -134,6 +134,21 @@ class RecordColumn(IntEnum):
 RECORD_COLUMNS: Final = len(RecordColumn)
 
 
+class MarkerColumn(IntEnum):
+    """Row of the int64 matrix that holds what each marker of a transaction says, beside its batch."""
+
+    OFFSET_DELTA = 0
+    TIMESTAMP_DELTA = 1
+    CONTROL_RECORD_TYPE = 2
+    """`CONTROL_ABORT` or `CONTROL_COMMIT`."""
+    VERSION = 3
+    """Of the value."""
+    COORDINATOR_EPOCH = 4
+
+
+MARKER_COLUMNS: Final = len(MarkerColumn)
+
+
 @dataclass(frozen=True, slots=True)
 class Record:
     """One record with everything its batch says about it; -1 is "none" in every number.

@@ -40,15 +40,9 @@ class Fact:
     name: str
     about: str
     schema: pa.Schema
+    own: pa.Schema
+    """The schema without the keys of the replica, where rows are read replica by replica; else all of it."""
     by_replica: bool = True
-
-    @property
-    def own(self) -> pa.Schema:
-        """The schema without the keys of the replica, where rows are read replica by replica; else all of it."""
-        if not self.by_replica:
-            return self.schema
-        fields: list[ArrowField] = [field for field in self.schema if field.name not in PARTITION_KEYS]
-        return pa.schema(fields).with_metadata(self.schema.metadata)
 
 
 def column(name: str, kind: pa.DataType, about: str, *, nullable: bool = False) -> "ArrowField":
@@ -64,7 +58,9 @@ def maybe(name: str, kind: pa.DataType, about: str) -> "ArrowField":
 def fact(name: str, about: str, columns: "list[ArrowField]", *, by_replica: bool = True) -> Fact:
     """A fact with its schema, which carries the version."""
     schema = pa.schema(columns, metadata={FACT_KEY: name, VERSION_KEY: FACT_SCHEMA_VERSION})
-    return Fact(name, about, schema, by_replica)
+    others = [field for field in schema if field.name not in PARTITION_KEYS]
+    own = pa.schema(others).with_metadata(schema.metadata) if by_replica else schema
+    return Fact(name, about, schema, own, by_replica)
 
 
 def about(field: "ArrowField") -> str:

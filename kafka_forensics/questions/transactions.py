@@ -335,7 +335,7 @@ class KnownTransactions:
 
     def speaks_of(self, producer_ids: "NDArray[np.int64]") -> "NDArray[np.bool_]":
         """Of which of these producers there may be a word on transactions that have ended."""
-        return np.isin(producer_ids, self._producers)
+        return np.isin(producer_ids, self._producers) if len(self._producers) else np.zeros(len(producer_ids), np.bool_)
 
     def rows(
         self, context: "ReplicaContext", paired: "NDArray[np.int64]", last_stable_offset: int | None, *, ended: bool

@@ -280,7 +280,7 @@ def _good(segment: int, chunk: BatchChunk, lost: list[tuple[int, int]]) -> "NDAr
 
 def transactional_batches(plan: ReplicaPlan) -> "Iterator[NDArray[np.int64]]":
     """The transactional batches and markers of a log in file order, good ones, as columns by BatchColumn, with the offsets that
-    belong to their places. Raises SourceError."""
+    belong to their places; the matrix is used again for the next. Raises SourceError."""
     for segment, log, behind in logs_of(plan):
         with plan.log_dir.source.open(log.path) as file:
             for chunk, _ in rightly_placed(plan, segment, file, behind):
@@ -289,4 +289,5 @@ def transactional_batches(plan: ReplicaPlan) -> "Iterator[NDArray[np.int64]]":
                 is_marker = (attributes & CONTROL_MASK != 0) & (control <= CONTROL_COMMIT)
                 is_data = attributes & (CONTROL_MASK | TRANSACTIONAL_MASK) == TRANSACTIONAL_MASK
                 good = (columns[BatchColumn.CRC] == columns[BatchColumn.CRC_COMPUTED]) & (columns[BatchColumn.PRODUCER_ID] >= 0)
-                yield columns[:, np.flatnonzero(good & (is_marker | is_data))]
+                wanted = good & (is_marker | is_data)
+                yield columns if wanted.all() else columns[:, np.flatnonzero(wanted)]

@@ -85,17 +85,19 @@ def by_neighbours(columns: "NDArray[np.int64]", segment: int, before: int | None
     `before` is where the batch in front of the matrix ends, `behind` where the one behind it begins, both int64; None where that is
     not known. No offset follows the largest of int64.
     """
-    good = np.flatnonzero(columns[BatchColumn.CRC] == columns[BatchColumn.CRC_COMPUTED])
-    if not good.size:
+    good = columns[BatchColumn.CRC] == columns[BatchColumn.CRC_COMPUTED]
+    if not good.all():
+        columns = columns[:, good]
+    if not columns.shape[1]:
         return []
-    base, last = columns[BatchColumn.BASE_OFFSET, good], columns[BatchColumn.LAST_OFFSET, good]
+    base, last = columns[BatchColumn.BASE_OFFSET], columns[BatchColumn.LAST_OFFSET]
     size = last - base + 1
     ends, begins = np.empty_like(base), np.empty_like(base)
     ends[1:], begins[:-1] = last[:-1] + 1, base[1:]
     ends[:1] = base[:1] if before is None else before
     begins[-1:] = last[-1:] + 1 if behind is None else behind
     wrong = np.flatnonzero((base != ends) & (ends + size == begins) & (size > 0) & (ends >= 0) & (begins > ends))
-    position = columns[BatchColumn.POSITION, good]
+    position = columns[BatchColumn.POSITION]
     facts = zip(*(column[wrong].tolist() for column in (position, size, base, ends, ends)), strict=True)
     return [Misplaced(segment, *fact) for fact in facts]
 

@@ -38,6 +38,9 @@ class TransactionColumn(IntEnum):
     COORDINATOR_EPOCH = 12
 
 
+_OF_THE_BEGINNING: Final = (TransactionColumn.PRODUCER_EPOCH, TransactionColumn.FIRST_OFFSET, TransactionColumn.FIRST_TIMESTAMP)
+_OF_THE_END: Final = (TransactionColumn.LAST_OFFSET, TransactionColumn.LAST_TIMESTAMP)
+_SUMS: Final = (TransactionColumn.BATCHES, TransactionColumn.RECORDS)
 MAX_OPEN: Final = 1 << 20
 """Transactions that are kept open in a partition; those that begin when there are so many are passed over: none of them holds
 readers back while the others are open."""
@@ -57,35 +60,42 @@ class Pairing:
         """
         if not batches.shape[1]:
             return np.empty((len(TransactionColumn), 0), np.int64)
-        begun = self._taken_from_open(batches[BatchColumn.PRODUCER_ID])
-        rows = np.concatenate([begun, _as_transactions(batches)], axis=1)
-        ends = np.concatenate([np.zeros(begun.shape[1], bool), batches[BatchColumn.ATTRIBUTES] & CONTROL_MASK != 0])
-        order = np.argsort(rows[TransactionColumn.PRODUCER_ID], kind="stable")
-        rows, ends = rows[:, order], ends[order]
+        producers = batches[BatchColumn.PRODUCER_ID]
+        order = np.argsort(producers, kind="stable")
+        producers, ends = producers[order], (batches[BatchColumn.ATTRIBUTES] & CONTROL_MASK != 0)[order]
         first_of_one = np.ones(len(ends), bool)
-        first_of_one[1:] = (np.diff(rows[TransactionColumn.PRODUCER_ID]) != 0) | ends[:-1]
+        first_of_one[1:] = (producers[1:] != producers[:-1]) | ends[:-1]
         first = np.flatnonzero(first_of_one)
         last = np.append(first[1:], len(ends)) - 1
         ended = ends[last]
-        last_of_data = np.maximum(last - ended, first)
-        paired = rows[:, first]
-        for column in (TransactionColumn.LAST_OFFSET, TransactionColumn.LAST_TIMESTAMP):
-            paired[column] = rows[column, last_of_data]
-        for column in (TransactionColumn.BATCHES, TransactionColumn.RECORDS):
-            paired[column] = np.add.reduceat(rows[column], first)
-        paired[TransactionColumn.MARKER_TYPE :] = rows[TransactionColumn.MARKER_TYPE :, last]
-        self._keep_open(paired[:, ~ended])
-        return paired[:, ended][:, np.argsort(order[last[ended]])]
+        paired = _as_transactions(batches, order, first, last, ended)
+        self._join_open(paired)
+        if not ended.all():
+            self._keep_open(paired[:, ~ended])
+        places = np.flatnonzero(ended)
+        answer: NDArray[np.int64] = paired[:, places[np.argsort(order[last[places]])]]
+        return answer
 
-    def _taken_from_open(self, producer_ids: "NDArray[np.int64]") -> "NDArray[np.int64]":
-        """The open transactions of these producers, which are no more among the others."""
-        known, wanted = self._open[TransactionColumn.PRODUCER_ID], np.unique(producer_ids)
-        places = np.searchsorted(known, wanted)
-        places = places[known[np.minimum(places, len(known) - 1)] == wanted] if len(known) else places[:0]
-        taken = self._open[:, places]
-        if len(places):
-            self._open = np.delete(self._open, places, axis=1)
-        return taken
+    def _join_open(self, transactions: "NDArray[np.int64]") -> None:
+        """Let the first transaction of each producer go on where it had one open; `transactions` are by producer."""
+        known, producers = self._open[TransactionColumn.PRODUCER_ID], transactions[TransactionColumn.PRODUCER_ID]
+        if not len(known):
+            return
+        firsts = np.flatnonzero(np.append(True, producers[1:] != producers[:-1]))
+        places = np.searchsorted(known, producers[firsts])
+        met = known[np.minimum(places, len(known) - 1)] == producers[firsts]
+        firsts, places = firsts[met], places[met]
+        if not len(places):
+            return
+        begun = self._open[:, places]
+        self._open = np.delete(self._open, places, axis=1)
+        without_data = transactions[TransactionColumn.BATCHES, firsts] == 0
+        for column in _OF_THE_BEGINNING:
+            transactions[column, firsts] = begun[column]
+        for column in _OF_THE_END:
+            transactions[column, firsts] = np.where(without_data, begun[column], transactions[column, firsts])
+        for column in _SUMS:
+            transactions[column, firsts] += begun[column]
 
     def _keep_open(self, transactions: "NDArray[np.int64]") -> None:
         """Take in transactions, by producer; of too many, those that begin first."""
@@ -103,25 +113,32 @@ class Pairing:
         return self._open[:, np.lexsort(by_producer)]
 
 
-def _as_transactions(batches: "NDArray[np.int64]") -> "NDArray[np.int64]":
-    """Each batch as a transaction of its own: data without a marker, a marker without data."""
-    attributes = batches[BatchColumn.ATTRIBUTES]
-    by_maximum = attributes & (TIMESTAMP_TYPE_MASK | DELETE_HORIZON_MASK) != 0
-    rows = np.empty((len(TransactionColumn), batches.shape[1]), np.int64)
-    rows[TransactionColumn.PRODUCER_ID] = batches[BatchColumn.PRODUCER_ID]
-    rows[TransactionColumn.PRODUCER_EPOCH] = batches[BatchColumn.PRODUCER_EPOCH]
-    rows[TransactionColumn.FIRST_OFFSET] = batches[BatchColumn.BASE_OFFSET]
+def _as_transactions(
+    batches: "NDArray[np.int64]",
+    order: "NDArray[np.int64]",
+    first: "NDArray[np.int64]",
+    last: "NDArray[np.int64]",
+    ended: "NDArray[np.bool_]",
+) -> "NDArray[np.int64]":
+    """Transactions of what batches `first` to `last` of the `order` are, the last being a marker where it `ended`."""
+    firsts, lasts, last_of_data = order[first], order[last], order[np.maximum(last - ended, first)]
+    by_maximum = batches[BatchColumn.ATTRIBUTES, firsts] & (TIMESTAMP_TYPE_MASK | DELETE_HORIZON_MASK) != 0
+    offsets = batches[BatchColumn.LAST_OFFSET] - batches[BatchColumn.BASE_OFFSET] + 1
+    offsets[batches[BatchColumn.ATTRIBUTES] & CONTROL_MASK != 0] = 0
+    rows = np.empty((len(TransactionColumn), len(first)), np.int64)
+    rows[TransactionColumn.PRODUCER_ID] = batches[BatchColumn.PRODUCER_ID, firsts]
+    rows[TransactionColumn.PRODUCER_EPOCH] = batches[BatchColumn.PRODUCER_EPOCH, firsts]
+    rows[TransactionColumn.FIRST_OFFSET] = batches[BatchColumn.BASE_OFFSET, firsts]
     rows[TransactionColumn.FIRST_TIMESTAMP] = np.where(
-        by_maximum, batches[BatchColumn.MAX_TIMESTAMP], batches[BatchColumn.BASE_TIMESTAMP]
+        by_maximum, batches[BatchColumn.MAX_TIMESTAMP, firsts], batches[BatchColumn.BASE_TIMESTAMP, firsts]
     )
-    rows[TransactionColumn.LAST_OFFSET] = batches[BatchColumn.LAST_OFFSET]
-    rows[TransactionColumn.LAST_TIMESTAMP] = batches[BatchColumn.MAX_TIMESTAMP]
-    is_data = attributes & CONTROL_MASK == 0
-    rows[TransactionColumn.BATCHES] = is_data
-    rows[TransactionColumn.RECORDS] = np.where(is_data, batches[BatchColumn.LAST_OFFSET] - batches[BatchColumn.BASE_OFFSET] + 1, 0)
-    rows[TransactionColumn.MARKER_TYPE] = batches[BatchColumn.CONTROL_RECORD_TYPE]
-    rows[TransactionColumn.MARKER_OFFSET] = batches[BatchColumn.BASE_OFFSET]
-    rows[TransactionColumn.MARKER_TIMESTAMP] = batches[BatchColumn.MAX_TIMESTAMP]
-    rows[TransactionColumn.MARKER_EPOCH] = batches[BatchColumn.PRODUCER_EPOCH]
-    rows[TransactionColumn.COORDINATOR_EPOCH] = batches[BatchColumn.COORDINATOR_EPOCH]
+    rows[TransactionColumn.LAST_OFFSET] = batches[BatchColumn.LAST_OFFSET, last_of_data]
+    rows[TransactionColumn.LAST_TIMESTAMP] = batches[BatchColumn.MAX_TIMESTAMP, last_of_data]
+    rows[TransactionColumn.BATCHES] = last - first + 1 - ended
+    rows[TransactionColumn.RECORDS] = np.add.reduceat(offsets[order], first)
+    rows[TransactionColumn.MARKER_TYPE] = batches[BatchColumn.CONTROL_RECORD_TYPE, lasts]
+    rows[TransactionColumn.MARKER_OFFSET] = batches[BatchColumn.BASE_OFFSET, lasts]
+    rows[TransactionColumn.MARKER_TIMESTAMP] = batches[BatchColumn.MAX_TIMESTAMP, lasts]
+    rows[TransactionColumn.MARKER_EPOCH] = batches[BatchColumn.PRODUCER_EPOCH, lasts]
+    rows[TransactionColumn.COORDINATOR_EPOCH] = batches[BatchColumn.COORDINATOR_EPOCH, lasts]
     return rows

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from kafka_forensics.compiled import inlined_kernel, kernel, using_compiled
-from kafka_forensics.model.batches import BatchColumn, RecordColumn
-from kafka_forensics.parsers.kernels.crc import byte_at, crc32, load_i32, load_i64
+from kafka_forensics.model.batches import BatchColumn, MarkerColumn, RecordColumn
+from kafka_forensics.model.constants import CONTROL_ABORT, CONTROL_COMMIT
+from kafka_forensics.parsers.kernels.crc import byte_at, crc32, load_i16, load_i32, load_i64
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -63,6 +64,11 @@ _VALUE_POSITION: Final = int(RecordColumn.VALUE_POSITION)
 _VALUE_LENGTH: Final = int(RecordColumn.VALUE_LENGTH)
 _HEADERS_POSITION: Final = int(RecordColumn.HEADERS_POSITION)
 _HEADERS_COUNT: Final = int(RecordColumn.HEADERS_COUNT)
+_OFFSETS: Final = int(MarkerColumn.OFFSET_DELTA)
+_TIMES: Final = int(MarkerColumn.TIMESTAMP_DELTA)
+_TYPES: Final = int(MarkerColumn.CONTROL_RECORD_TYPE)
+_VERSIONS: Final = int(MarkerColumn.VERSION)
+_COORDINATORS: Final = int(MarkerColumn.COORDINATOR_EPOCH)
 _BATCH_POSITION: Final = int(BatchColumn.POSITION)
 _BATCH_SIZE: Final = int(BatchColumn.SIZE_IN_BYTES)
 _BATCH_MAGIC: Final = int(BatchColumn.MAGIC)
@@ -442,6 +448,39 @@ def gather_records(
             batch_of[record] = index
         records += gathered
     return payloads.shape[1], records, OK
+
+
+@kernel
+def read_markers(
+    buffer: "Buffer", payloads: "Columns", min_key_size: int, value_size: int, scratch: "Columns", out: "Columns"
+) -> int:
+    """Write what the markers of transactions say to the columns of `out`, by MarkerColumn: how many payloads were read.
+
+    `payloads` is a (2, n) matrix: where in `buffer` (see `readable`) each one begins and ends. It stops at one that is anything but
+    a single right record without headers, whose key of `min_key_size` bytes or more and value of `value_size` or more are those of
+    an ABORT or a COMMIT. `scratch` is a (RECORD_COLUMNS, 1) matrix.
+    """
+    for index in range(payloads.shape[1]):
+        end = int(payloads[1, index])
+        length, body = read_varint(buffer, int(payloads[0, index]), end)
+        if body < 0 or length != end - body:
+            return index
+        code, at = read_fields(buffer, body, end, scratch, 0)
+        if code != OK or at != end or scratch[_HEADERS_COUNT, 0] != 0:
+            return index
+        if scratch[_KEY_LENGTH, 0] < min_key_size or scratch[_VALUE_LENGTH, 0] < value_size:
+            return index
+        key, value = int(scratch[_KEY_POSITION, 0]), int(scratch[_VALUE_POSITION, 0])
+        kind = load_i16(buffer, key + 2)
+        version = load_i16(buffer, value)
+        if load_i16(buffer, key) < 0 or version < 0 or (kind != CONTROL_ABORT and kind != CONTROL_COMMIT):
+            return index
+        out[_OFFSETS, index] = scratch[_OFFSET_DELTA, 0]
+        out[_TIMES, index] = scratch[_TIMESTAMP_DELTA, 0]
+        out[_TYPES, index] = kind
+        out[_VERSIONS, index] = version
+        out[_COORDINATORS, index] = load_i32(buffer, value + 2)
+    return payloads.shape[1]
 
 
 @kernel

@@ -1,6 +1,6 @@
 """A `.log` file: segments as chunks of batches, the records in them, codecs, and damage as rows."""
 
-from kafka_forensics.parsers.log.blocks import RecordBlock, record_blocks, sound_blocks
+from kafka_forensics.parsers.log.blocks import RecordBlock, marker_block, record_blocks, sound_blocks
 from kafka_forensics.parsers.log.codecs import HELD_BYTES, decompress, decompress_into, last_entry, read_next_offset
 from kafka_forensics.parsers.log.damage import Window
 from kafka_forensics.parsers.log.matching import RecordMatcher, Sought, sought
@@ -44,6 +44,7 @@ __all__ = [
     "find_batch",
     "inspector",
     "last_entry",
+    "marker_block",
     "parse_control_record",
     "plain_records",
     "read_next_offset",

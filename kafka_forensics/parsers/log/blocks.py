@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from kafka_forensics.model.batches import RECORD_COLUMNS, BatchColumn, RecordColumn
+from kafka_forensics.model.batches import MARKER_COLUMNS, RECORD_COLUMNS, BatchColumn, MarkerColumn, RecordColumn
 from kafka_forensics.model.constants import (
     COMPRESSION_MASK,
     MAX_SEQUENCE,
@@ -17,9 +17,9 @@ from kafka_forensics.model.constants import (
     RECORD_BATCH_OVERHEAD,
     TIMESTAMP_TYPE_MASK,
 )
-from kafka_forensics.parsers.kernels.records import gather_records, readable
+from kafka_forensics.parsers.kernels.records import gather_records, read_markers, readable
 from kafka_forensics.parsers.log.codecs import HELD_BYTES, decompress, decompress_into
-from kafka_forensics.parsers.log.records import decode_batch
+from kafka_forensics.parsers.log.records import MARKER_VALUE_SIZE, MIN_CONTROL_KEY_SIZE, decode_batch
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -94,15 +94,16 @@ def sound_blocks(batches: "Ints", rows: "Ints", read: Read) -> Iterator[RecordBl
 
 def _read_together(batches: "Ints", rows: "Ints") -> "Iterator[Ints]":
     """`rows` in pieces whose batches lie near each other and are read at once."""
-    first = 0
-    starts = batches[BatchColumn.POSITION, rows].tolist()
-    ends = (batches[BatchColumn.POSITION, rows] + batches[BatchColumn.SIZE_IN_BYTES, rows]).tolist()
-    for index in range(1, len(rows)):
-        if ends[index] - starts[first] > READ_BYTES or starts[index] - ends[index - 1] > _GAP_BYTES:
-            yield rows[first:index]
-            first = index
-    if len(rows):
-        yield rows[first:]
+    starts = batches[BatchColumn.POSITION, rows]
+    ends = starts + batches[BatchColumn.SIZE_IN_BYTES, rows]
+    gaps = (np.flatnonzero(starts[1:] - ends[:-1] > _GAP_BYTES) + 1).tolist()
+    for near, behind in pairwise([0, *gaps, len(rows)]):
+        first = near
+        while first < behind:
+            fitting = first + int(np.searchsorted(ends[first:behind], starts[first] + READ_BYTES, side="right"))
+            stop = max(fitting, first + 1)
+            yield rows[first:stop]
+            first = stop
 
 
 class _Reading(NamedTuple):
@@ -255,15 +256,59 @@ def _one_batch(batches: "Ints", row: int, batch: memoryview) -> Iterator[RecordB
 def block_of(batches: "Ints", payload: "Buffer | None", columns: "Ints", rows: "Ints") -> RecordBlock:
     """A block of records of magic 2."""
     deltas = columns[RecordColumn.OFFSET_DELTA]
-    by_broker = batches[BatchColumn.ATTRIBUTES][rows] & TIMESTAMP_TYPE_MASK != 0
-    stamped = batches[BatchColumn.BASE_TIMESTAMP][rows] + columns[RecordColumn.TIMESTAMP_DELTA]
+    timestamps, by_broker = _timestamps(batches, rows, columns[RecordColumn.TIMESTAMP_DELTA])
     sequences = batches[BatchColumn.BASE_SEQUENCE][rows]
     return RecordBlock(
         payload,
         columns,
         rows,
         batches[BatchColumn.BASE_OFFSET][rows] + deltas,
-        np.where(by_broker, batches[BatchColumn.MAX_TIMESTAMP][rows], stamped),
+        timestamps,
         by_broker.astype(np.int8),
         np.where(sequences >= 0, (sequences + deltas) & MAX_SEQUENCE, NO_SEQUENCE),
     )
+
+
+# Markers of transactions, which are batches of one record each: what they say is read without a column for every field.
+
+
+class MarkerBlock(NamedTuple):
+    """What markers say, one entry for each; offsets and times are absolute, `columns` is (MARKER_COLUMNS, n)."""
+
+    columns: "Ints"
+    offsets: "Ints"
+    timestamps: "Ints"
+
+
+def marker_block(batches: "Ints", rows: "Ints", read: Read) -> MarkerBlock | None:
+    """What the control batches of these rows, rising, say; None if they hold anything but a marker that can be read.
+
+    `batches` and `read` are those of `record_blocks`.
+    """
+    columns = np.empty((MARKER_COLUMNS, len(rows)), np.int64)
+    scratch = np.empty((RECORD_COLUMNS, 1), np.int64)
+    done = 0
+    for group in _read_together(batches, rows):
+        start = int(batches[BatchColumn.POSITION, group[0]])
+        end = int(batches[BatchColumn.POSITION, group[-1]] + batches[BatchColumn.SIZE_IN_BYTES, group[-1]])
+        reading = _Reading(batches, memoryview(read(start, end - start)), start)
+        if not (reading.plain(group) & (batches[BatchColumn.RECORDS_COUNT, group] == 1)).all():
+            return None
+        positions = batches[BatchColumn.POSITION, group] - start
+        payloads = np.stack([positions + RECORD_BATCH_OVERHEAD, positions + batches[BatchColumn.SIZE_IN_BYTES, group]])
+        markers = np.empty((MARKER_COLUMNS, len(group)), np.int64)
+        least = MIN_CONTROL_KEY_SIZE, MARKER_VALUE_SIZE
+        if read_markers(readable(reading.data), payloads, *least, scratch, markers) < len(group):
+            return None
+        columns[:, done : done + len(group)] = markers
+        done += len(group)
+    offsets = batches[BatchColumn.BASE_OFFSET][rows] + columns[MarkerColumn.OFFSET_DELTA]
+    timestamps, _ = _timestamps(batches, rows, columns[MarkerColumn.TIMESTAMP_DELTA])
+    return MarkerBlock(columns, offsets, timestamps)
+
+
+def _timestamps(batches: "Ints", rows: "Ints", deltas: "Ints") -> "tuple[Ints, NDArray[np.bool_]]":
+    """Times of records of magic 2 by those of their batches, and whether each is the broker's."""
+    by_broker = batches[BatchColumn.ATTRIBUTES][rows] & TIMESTAMP_TYPE_MASK != 0
+    stamped = batches[BatchColumn.BASE_TIMESTAMP][rows] + deltas
+    return np.where(by_broker, batches[BatchColumn.MAX_TIMESTAMP][rows], stamped), by_broker
