@@ -30,7 +30,7 @@ from kafka_forensics.parsers.kernels.matching import mark_holding
 from kafka_forensics.parsers.log import (
     HELD_BYTES,
     MAX_BATCH_BYTES,
-    RecordBlock,
+    FoundBlock,
     RecordMatcher,
     SegmentReader,
     Sought,
@@ -267,6 +267,8 @@ _HEADER_BYTES: Final = 1 << 7
 _FEW_OFFSETS: Final = 1 << 16
 _BYTES_FOR_FEW: Final = 256 << 10
 _LEAST_HELD: Final = 256 << 10
+_SHOWN_BYTES: Final = 32 << 20
+"""What is found in as much is given at the latest; at the beginning of a file sooner."""
 _READ_NEVERTHELESS: Final = frozenset({"SEG_ZERO_TAIL", "BATCH_CRC_MISMATCH", "INDEX_MISMATCH"})
 """Kinds of damage that keep no record from being read."""
 
@@ -463,11 +465,13 @@ class Search:
         if not self._may_hold(piece):
             self._report(piece, piece.size_in_bytes)
         else:
+            candidates = _Candidates(self.asked)
             try:
                 with piece.source.open(piece.path) as log:
-                    yield from self._rows_in(piece, log)
+                    yield from self._rows_in(piece, log, candidates)
             except SourceError as error:
                 self.incomplete.append(Incomplete(piece.shown, error.reason))
+            yield from self._waiting(piece, candidates)
             self._report(piece, piece.size_in_bytes)
         self._done += piece.size_in_bytes
 
@@ -482,31 +486,42 @@ class Search:
         if self._progress is not None:
             self._progress(self._done + min(position, piece.size_in_bytes), self.bytes_total)
 
-    def _rows_in(self, piece: _Piece, log: "ByteFile") -> "Iterator[JsonRow | FoundRecords]":
-        candidates = _Candidates(self.asked)
+    def _rows_in(self, piece: _Piece, log: "ByteFile", candidates: "_Candidates") -> "Iterator[JsonRow | FoundRecords]":
         limit = believed_to(piece.segment.base_offset, piece.next_base_offset)
         reader = SegmentReader(log, next_base_offset=limit, inspect=candidates.inspect)
-        start = self._start(piece, log)
+        start = shown = self._start(piece, log)
         placing = self._placing(piece, log, None if start else piece.segment.base_offset)
         for chunk in chunks_until(reader, start, log.size_in_bytes, self.asked.offset_end):
             self.damaged_places += sum(damage.kind not in _READ_NEVERTHELESS for damage in chunk.damage)
             right, moved = placing.put_right(chunk)
             for candidate in candidates.of(chunk, right, moved):
-                if isinstance(candidate, RecordBlock):
-                    yield self._table(piece, right.columns, candidate)
-                    continue
-                column, held = candidate
-                position, size = column[BatchColumn.POSITION], column[BatchColumn.SIZE_IN_BYTES]
-                if held is None and size > MAX_BATCH_BYTES:
-                    reason = f"batch of {size} bytes at byte {position} is too large to be searched"
-                    self.incomplete.append(Incomplete(piece.shown, reason))
-                    continue
-                data = log.read_at(position, size) if held is None else held
-                yield from self._rows_of_batch(piece, column, moved[position].rewritten(data) if position in moved else data)
+                if isinstance(candidate, FoundBlock):
+                    yield self._table(piece, candidate)
+                else:
+                    yield from self._rows_of_candidate(piece, log, candidate, moved)
+            if self._is_rehearsal or self.limit is not None or reader.landed - shown >= min(shown - start, _SHOWN_BYTES):
+                yield from self._waiting(piece, candidates)
+                shown = reader.landed
             self._report(piece, reader.landed)
             if self._is_rehearsal:
                 break
             self._look()
+
+    def _waiting(self, piece: _Piece, candidates: "_Candidates") -> "Iterator[FoundRecords]":
+        """What was found and not yet given."""
+        return (self._table(piece, found) for found in candidates.rest())
+
+    def _rows_of_candidate(
+        self, piece: _Piece, log: "ByteFile", candidate: "Candidate", moved: "dict[int, Misplaced]"
+    ) -> Iterator[JsonRow]:
+        column, held = candidate
+        position, size = column[BatchColumn.POSITION], column[BatchColumn.SIZE_IN_BYTES]
+        if held is None and size > MAX_BATCH_BYTES:
+            reason = f"batch of {size} bytes at byte {position} is too large to be searched"
+            self.incomplete.append(Incomplete(piece.shown, reason))
+            return
+        data = log.read_at(position, size) if held is None else held
+        yield from self._rows_of_batch(piece, column, moved[position].rewritten(data) if position in moved else data)
 
     def _placing(self, piece: _Piece, log: "ByteFile", before: int | None) -> Placing:
         """What tells which batches of a file are misplaced; no other file speaks for the end of a leftover."""
@@ -552,15 +567,16 @@ class Search:
                 control = parse_control_record(record.key, record.value).name if is_control else None
                 yield self._row(piece, column, record, is_valid=is_valid, control=control)
 
-    def _table(self, piece: _Piece, batches: "NDArray[np.int64]", block: RecordBlock) -> "FoundRecords":
+    def _table(self, piece: _Piece, found: FoundBlock) -> "FoundRecords":
         """The records of a block, whose bytes may be written over later; of magic 2, and no control records."""
         import pyarrow as pa
 
         from kafka_forensics.model.arrow import numbers
         from kafka_forensics.rereading.record_columns import byte_strings, header_lists, words_by_number
 
+        own, block = found
         assert block.payload is not None
-        columns, own = block.columns, batches[:, block.batches]
+        columns = block.columns
         values = byte_strings(block.payload, columns[RecordColumn.VALUE_POSITION], columns[RecordColumn.VALUE_LENGTH])
         made: dict[str, ArrowArray] = {
             "offset": numbers(block.offsets),
@@ -734,26 +750,35 @@ class _Candidates:
         self._places[rows] = self._used + starts - low
         self._used = used
 
-    def of(self, chunk: BatchChunk, right: BatchChunk, moved: "dict[int, Misplaced]") -> Iterator[RecordBlock | Candidate]:
-        """What of a chunk is to be looked into, in order, then forget it: records that fit, where they can be told at once, and
-        batches. `right` is the chunk with the offsets that belong there, `moved` the batches where others are written."""
+    def of(self, chunk: BatchChunk, right: BatchChunk, moved: "dict[int, Misplaced]") -> Iterator[FoundBlock | Candidate]:
+        """What of a chunk is to be looked into, in order, then forget it: batches, and records that fit where they can be told at
+        once, of which some may wait for `rest`. `right` is the chunk with the offsets that belong there, `moved` the batches where
+        others are written."""
         columns = right.columns
         places = self._places[: chunk.rows]
         is_moved = np.isin(columns[BatchColumn.POSITION], list(moved)) if moved else np.zeros(chunk.rows, np.bool_)
         is_unseen = ~self._looked[: chunk.rows] | is_moved
-        rows = np.flatnonzero((places >= 0) & ~is_moved | (is_unseen & self._asked.batches(columns)))
+        is_wanted = (places >= 0) & ~is_moved
+        if is_unseen.any():
+            is_wanted |= is_unseen & self._asked.batches(columns)
+        rows = np.flatnonzero(is_wanted)
         is_control = columns[BatchColumn.ATTRIBUTES] & CONTROL_MASK != 0
         alone = (is_unseen | is_control | (columns[BatchColumn.MAGIC] < 2) | (not using_compiled()))[rows]
         for run in np.split(rows, np.flatnonzero(np.diff(alone)) + 1):
             if run.size and alone[np.searchsorted(rows, run[0])]:
+                yield from self.rest()
                 for row in run.tolist():
                     yield self._candidate(columns, row, None if is_unseen[row] else places[row])
             elif run.size:
                 for piece in self._matcher.blocks(columns, run, self._held, places):
-                    yield piece if isinstance(piece, RecordBlock) else self._candidate(columns, piece[0], places[piece[0]])
+                    yield piece if isinstance(piece, FoundBlock) else self._candidate(columns, piece[0], places[piece[0]])
         self._used = 0
         self._places[:] = -1
         self._looked[:] = False
+
+    def rest(self) -> Iterator[FoundBlock]:
+        """The records found that wait."""
+        return self._matcher.rest()
 
     def _candidate(self, columns: "NDArray[np.int64]", row: int, place: int | None) -> Candidate:
         size = int(columns[BatchColumn.SIZE_IN_BYTES, row])

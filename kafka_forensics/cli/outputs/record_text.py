@@ -5,7 +5,7 @@ spelled.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -15,8 +15,10 @@ from kafka_forensics.cli.outputs.rows import TIMES, WIDE, plain, text_of
 from kafka_forensics.model.arrow import numbers, words
 from kafka_forensics.model.batches import RecordColumn
 from kafka_forensics.model.json_objects import LAST_TIME_MS, json_text
-from kafka_forensics.questions.kafka_dump_log import PeerRecords
 from kafka_forensics.rereading.record_columns import byte_strings, header_lists
+
+if TYPE_CHECKING:
+    from kafka_forensics.questions.kafka_dump_log import PeerRecords
 
 Column = Any
 """A column of Arrow, whose stubs know too little of it, or one word that stands in all rows."""
@@ -49,7 +51,7 @@ def records_as_json_lines(table: pa.RecordBatch, file: str, columns: Sequence[st
 
 
 def records_as_peer_lines(
-    records: PeerRecords, opening: Sequence[str], timestamp_type: str, text: Callable[[bytes], str], *, payloads: bool
+    records: "PeerRecords", opening: Sequence[str], timestamp_type: str, text: Callable[[bytes], str], *, payloads: bool
 ) -> memoryview:
     """What Kafka's tool says of batches and their records, a line each; `text` makes text of bytes.
 

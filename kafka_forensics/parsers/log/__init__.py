@@ -3,7 +3,7 @@
 from kafka_forensics.parsers.log.blocks import RecordBlock, marker_block, record_blocks, sound_blocks
 from kafka_forensics.parsers.log.codecs import HELD_BYTES, decompress, decompress_into, last_entry, read_next_offset
 from kafka_forensics.parsers.log.damage import Window
-from kafka_forensics.parsers.log.matching import RecordMatcher, Sought, sought
+from kafka_forensics.parsers.log.matching import FoundBlock, RecordMatcher, Sought, sought
 from kafka_forensics.parsers.log.record_stream import PlainRecord, plain_records
 from kafka_forensics.parsers.log.records import (
     MARKER_VALUE_SIZE,
@@ -28,6 +28,7 @@ __all__ = [
     "MIN_CONTROL_KEY_SIZE",
     "BatchHeader",
     "DecodedBatch",
+    "FoundBlock",
     "KeySampler",
     "PlainRecord",
     "RecordBlock",

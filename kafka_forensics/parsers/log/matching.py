@@ -85,8 +85,18 @@ def look_for_rare_bytes(asked: Sought, sample: "Bytes") -> None:
             asked.spans[2:, piece] = pairs[int(np.argmin(together))]
 
 
+class FoundBlock(NamedTuple):
+    """Records that fit, and of each the column of its batch: `block.batches` are the columns of `batches`."""
+
+    batches: "Ints"
+    block: RecordBlock
+
+
 class RecordMatcher:
-    """Gives the records that are `asked` for, compiled kernels only; a block is to be used before the next is asked for."""
+    """Gives the records that are `asked` for, compiled kernels only; a block is to be used before the next is asked for.
+
+    Those that fit wait until there are many; `rest` gives what waits, in which other matrices of batches may have a part.
+    """
 
     def __init__(self, asked: Sought) -> None:
         self._asked = asked
@@ -98,16 +108,14 @@ class RecordMatcher:
         self._waiting: list[tuple[Ints, Ints]] = []
         self._waiting_bytes = 0
 
-    def blocks(
-        self, batches: "Ints", rows: "Ints", data: "Bytes", places: "Ints"
-    ) -> Iterator[RecordBlock | tuple[int, memoryview]]:
+    def blocks(self, batches: "Ints", rows: "Ints", data: "Bytes", places: "Ints") -> Iterator[FoundBlock | tuple[int, memoryview]]:
         """Records of the batches of these rows, rising and of magic 2, of a (BATCH_COLUMNS, n) matrix; (row, bytes) of one that may
         be broken, is large or can only be judged by itself. Each batch begins in `data` at its row's of `places`."""
         self._make_room()
         view = data.data
         for opened in self._opened(batches, rows, view, places):
             if isinstance(opened, int):
-                yield from self._take(batches)
+                yield from self.rest()
                 yield opened, _bytes_of(batches, opened, view, places)
                 continue
             buffer, payloads, owners = opened
@@ -115,13 +123,13 @@ class RecordMatcher:
             while index < len(owners):
                 stop, records, _ = match_records.compiled(buffer, payloads, index, self._asked, self._matrix, self._batch_of)
                 if records:
-                    yield from self._given(batches, buffer, self._matrix[:, :records], owners[self._batch_of[:records]])
+                    own = batches[:, owners[self._batch_of[:records]]]
+                    yield from self._given(own, buffer, self._matrix[:, :records])
                 elif stop < len(owners):
-                    yield from self._take(batches)
+                    yield from self.rest()
                     yield int(owners[stop]), _bytes_of(batches, int(owners[stop]), view, places)
                     stop += 1
                 index = stop
-        yield from self._take(batches)
 
     def _make_room(self) -> None:
         """Take what is needed, once."""
@@ -131,24 +139,24 @@ class RecordMatcher:
             self._matrix = np.empty((RECORD_COLUMNS, BLOCK_RECORDS), np.int64)
             self._batch_of = np.empty(BLOCK_RECORDS, np.int64)
 
-    def _given(self, batches: "Ints", buffer: "Bytes", columns: "Ints", rows: "Ints") -> Iterator[RecordBlock]:
-        """Records that were found, now or together with later ones."""
-        size = int(columns[RecordColumn.SIZE_IN_BYTES].sum())
-        if self._waiting_bytes + size > _GATHERED_BYTES:
-            yield from self._take(batches)
-        if size > _GATHERED_BYTES:
-            yield block_of(batches, buffer, columns, rows)
-            return
-        kept = columns.copy()
-        self._waiting_bytes = int(move_records.compiled(buffer, kept, self._gathered, self._waiting_bytes))
-        self._waiting.append((kept, rows))
-
-    def _take(self, batches: "Ints") -> Iterator[RecordBlock]:
+    def rest(self) -> Iterator[FoundBlock]:
         """The records that wait."""
         waiting, self._waiting, self._waiting_bytes = self._waiting, [], 0
         if waiting:
-            columns = np.concatenate([columns for columns, _ in waiting], axis=1)
-            yield block_of(batches, self._gathered, columns, np.concatenate([rows for _, rows in waiting]))
+            columns, batches = (np.concatenate(parts, axis=1) for parts in zip(*waiting, strict=True))
+            yield FoundBlock(batches, block_of(batches, self._gathered, columns, np.arange(batches.shape[1])))
+
+    def _given(self, batches: "Ints", buffer: "Bytes", columns: "Ints") -> Iterator[FoundBlock]:
+        """Records that were found, each with its batch, now or together with later ones."""
+        size = int(columns[RecordColumn.SIZE_IN_BYTES].sum())
+        if self._waiting_bytes + size > _GATHERED_BYTES:
+            yield from self.rest()
+        if size > _GATHERED_BYTES:
+            yield FoundBlock(batches, block_of(batches, buffer, columns, np.arange(batches.shape[1])))
+            return
+        kept = columns.copy()
+        self._waiting_bytes = int(move_records.compiled(buffer, kept, self._gathered, self._waiting_bytes))
+        self._waiting.append((kept, batches))
 
     def _opened(
         self, batches: "Ints", rows: "Ints", data: memoryview, places: "Ints"
@@ -172,17 +180,17 @@ class RecordMatcher:
         """The same of compressed batches."""
         room = self._room.data
         ends: list[int] = [0]
-        first = 0
-        facts = zip(
-            batches[BatchColumn.ATTRIBUTES, rows].tolist(),
-            places[rows].tolist(),
-            batches[BatchColumn.SIZE_IN_BYTES, rows].tolist(),
-            strict=True,
-        )
-        for index, (attributes, place, size) in enumerate(facts):
-            codec, stored = attributes & COMPRESSION_MASK, data[place + RECORD_BATCH_OVERHEAD : place + size]
-            at = ends[-1]
+        at = first = 0
+        codecs = (batches[BatchColumn.ATTRIBUTES, rows] & COMPRESSION_MASK).tolist()
+        starts = places[rows] + RECORD_BATCH_OVERHEAD
+        stops = places[rows] + batches[BatchColumn.SIZE_IN_BYTES, rows]
+        for index, (codec, start, stop) in enumerate(zip(codecs, starts.tolist(), stops.tolist(), strict=True)):
+            stored = data[start:stop]
             given = decompress_into(codec, stored, room[at:])
+            if given >= 0 and at + given < OPENED_BYTES:
+                at += given
+                ends.append(at)
+                continue
             alone = b""
             if given < 0:
                 opened = decompress(codec, stored)
@@ -200,6 +208,7 @@ class RecordMatcher:
                 first = index + 1
                 row = rows[index : index + 1]
                 yield self._together(batches, row, [0, len(alone)], np.frombuffer(alone, np.uint8)) if alone else int(row[0])
+            at = ends[-1]
         if len(ends) > 1:
             yield self._together(batches, rows[first:], ends)
 
