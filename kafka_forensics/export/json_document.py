@@ -3,7 +3,6 @@
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict
 from typing import Final, TypeVar
 
 from kafka_forensics.model.findings import Finding, Severity
@@ -159,18 +158,23 @@ _TOTALS: Final = attributes(
     "brokers partitions replicas segments batches records bytes_total bytes_decoded bytes_damaged bytes_skipped"
 )
 _AGREEMENT: Final = attributes("kind common_end_offset fork_epochs")
+_KEY_PLACEMENT: Final = attributes("partitioner partition_count agreeing_percent keyless_percent")
+_TRANSACTIONS: Final = attributes("committed aborted open hanging")
+_RECOVERY: Final = attributes("starts log_start_offset log_end_offset checks steps")
 _PARTITION: Final[Columns] = {
     **attributes("topic partition topic_id cleanup_policy verdict leader leader_epoch isr replica_assignment"),
     **attributes("high_watermark_at_least high_watermark_witness"),
     "agreement": lambda partition: object_of(_AGREEMENT, partition.agreement),
-    "key_placement": lambda partition: None if partition.key_placement is None else asdict(partition.key_placement),
+    "key_placement": lambda partition: (
+        None if partition.key_placement is None else object_of(_KEY_PLACEMENT, partition.key_placement)
+    ),
     **attributes("read=read.value not_read"),
 }
 _REPLICA: Final[Columns] = {
     **attributes("broker log_dir log_start_offset log_end_offset high_watermark last_stable_offset recovery_point leader_epochs"),
     **attributes("segments batches records bytes missing_offsets"),
-    "transactions": lambda replica: asdict(replica.transactions),
-    "recovery": lambda replica: None if replica.recovery is None else asdict(replica.recovery),
+    "transactions": lambda replica: object_of(_TRANSACTIONS, replica.transactions),
+    "recovery": lambda replica: None if replica.recovery is None else object_of(_RECOVERY, replica.recovery),
     **attributes("read=read.value read_end_offset"),
 }
 _FINDING: Final[Columns] = {

@@ -192,13 +192,12 @@ class ContinuityFold:
     def _run(self, placed: "_Placed", rows: tuple[int, int], after: tuple[int, int] | None, counted: int | None) -> Run:
         """The run that the batches of rows `[start, end)` are."""
         (start, end), (base, end_offset, position) = rows, placed
-        run = Run(int(base[start]), int(end_offset[end - 1]), self._segment, int(position[start]), end - start, after, counted)
+        of_all = int(base[start]), int(end_offset[end - 1]), self._segment, int(position[start]), end - start, after, counted
         if end - start == 1:
-            return run
-        last = (self._segment, int(position[end - 1]), int(base[end - 1]))
-        return replace(
-            run,
-            last=last,
+            return Run(*of_all)
+        return Run(
+            *of_all,
+            last=(self._segment, int(position[end - 1]), int(base[end - 1])),
             end_before_last=int(end_offset[end - 2]),
             second_start=int(base[start + 1]),
             first_end=int(end_offset[start]),

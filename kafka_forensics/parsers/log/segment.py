@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 MAX_TROUBLES: Final = 4096
 """Damaged places after which the rest of a segment is given up, so that hostile bytes cannot make a scan endless."""
 
+_LEAST_BATCH_BYTES: Final = 26
+"""Of magic 0, without key and value: a file has no more batches than so many bytes go into it."""
 SEARCH_WINDOW_BYTES: Final = 64 << 10
 """Window of a search for a split point: a batch begins nearby in any sound log."""
 
@@ -67,7 +69,7 @@ class SegmentReader:
         self._key = no_key() if key is None else key
         self._inspect = inspect
         self._inspect_alone = inspect_alone
-        self._columns = np.empty((BATCH_COLUMNS, CHUNK_ROWS), np.int64)
+        self._columns = np.empty((BATCH_COLUMNS, min(CHUNK_ROWS, file.size_in_bytes // _LEAST_BATCH_BYTES + 1)), np.int64)
         self._damage: list[Damage] = []
         self._rows = 0
         self._chunk_start = 0
