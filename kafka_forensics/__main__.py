@@ -18,6 +18,7 @@ def run() -> "NoReturn":
         os.write(2, b"error: kafka-forensics runs on Linux and macOS: this system lacks calls that read evidence unchanged\n")
         os.write(2, b"hint: on Windows run it in WSL 2 or in a container (docs/platforms.md)\n")
         os._exit(3)
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # else numpy begins a thread for each core, which spin and have no work
     before = signal.getsignal(signal.SIGINT)
     if before is signal.default_int_handler:
         signal.signal(signal.SIGINT, _end)

@@ -27,7 +27,7 @@ from kafka_forensics.folding.splits import Split, splits_of
 from kafka_forensics.judging.recovery_files import lone_leftovers
 from kafka_forensics.judging.scanning import Look, PartitionAnswer, Scan, digest_key, judged
 from kafka_forensics.model.results import ScanResult
-from kafka_forensics.rereading.logs_in_order import with_right_offsets
+from kafka_forensics.rereading.right_offsets import with_right_offsets
 from kafka_forensics.storage.archives import reading_order
 from kafka_forensics.storage.local import LocalSource
 from kafka_forensics.witnesses.witnesses import Witnesses, read_witnesses

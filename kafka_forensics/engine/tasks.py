@@ -37,15 +37,16 @@ from kafka_forensics.engine.work_plan import mostly_waits
 from kafka_forensics.errors import PathMissingError, SourceError
 from kafka_forensics.evidence.inputs import Inputs, ReplicaPlan, typed_path
 from kafka_forensics.evidence.options import ScanOptions
-from kafka_forensics.folding.fold_split import Folded, Folding, Merged, RecentIndexes, fold_split, merge_replica, read_indexes
+from kafka_forensics.folding.fold_split import Folded, Folding, Merged, RecentIndexes, fold_split, merge_replica
 from kafka_forensics.folding.keys import KeyAnswer, KeysApart
 from kafka_forensics.folding.prefetch import never
+from kafka_forensics.folding.segment_indexes import read_indexes
 from kafka_forensics.folding.splits import Split, numbered_range, splits_of
 from kafka_forensics.judging.recovery_files import with_leftovers
 from kafka_forensics.judging.scanning import judged
 from kafka_forensics.model.results import Incomplete
 from kafka_forensics.parsers.checkpoints import parse_partition_metadata
-from kafka_forensics.rereading.logs_in_order import with_right_offsets
+from kafka_forensics.rereading.right_offsets import with_right_offsets
 from kafka_forensics.storage.archives import reading_order
 from kafka_forensics.storage.open import open_address
 from kafka_forensics.storage.source import ByteSource, Entry, EntryKind, ListedSource, LostSource

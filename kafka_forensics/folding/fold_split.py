@@ -11,10 +11,9 @@ from kafka_forensics.analysis.segments import Misplaced
 from kafka_forensics.errors import SourceError
 from kafka_forensics.evidence.inputs import Inputs, ReplicaPlan, read_leader_epochs, typed_path
 from kafka_forensics.folding.index_files import SnapshotCheck
+from kafka_forensics.folding.segment_indexes import SegmentIndexes, read_indexes
 from kafka_forensics.folding.splits import Split
-from kafka_forensics.model.files import OffsetIndex, TimeIndex
 from kafka_forensics.model.results import Incomplete
-from kafka_forensics.parsers.indexes import parse_offset_index, parse_time_index
 from kafka_forensics.parsers.log import KeySampler, SegmentReader, believed_to, check_batch_in_file, inspector
 from kafka_forensics.parsers.log_dir import SegmentFiles
 from kafka_forensics.storage.local import holding
@@ -39,33 +38,6 @@ class Folded:
     state: ReplicaState
     landed: int
     incomplete: Incomplete | None = None
-
-
-@dataclass(slots=True)
-class SegmentIndexes:
-    """Both indexes of a segment as parsed; None where the file is absent or unreadable, with the reason for the latter."""
-
-    index: OffsetIndex | None = None
-    time_index: TimeIndex | None = None
-    incomplete: Incomplete | None = None
-
-
-def read_indexes(plan: ReplicaPlan, segment: SegmentFiles) -> SegmentIndexes:
-    """Parse the indexes of a segment; of two that cannot be read, the second is named."""
-    source, base_offset = plan.log_dir.source, segment.base_offset
-    indexes = SegmentIndexes()
-    for entry in (segment.index, segment.time_index):
-        if entry is None:
-            continue
-        try:
-            with source.open(entry.path) as file:
-                if entry is segment.index:
-                    indexes.index = parse_offset_index(file, base_offset)
-                else:
-                    indexes.time_index = parse_time_index(file, base_offset)
-        except SourceError as error:
-            indexes.incomplete = Incomplete(typed_path(source, entry.path), error.reason)
-    return indexes
 
 
 class RecentIndexes:

@@ -23,7 +23,7 @@ from kafka_forensics.model.changes import Change, ChangeKind, SnapshotsResult
 from kafka_forensics.model.findings import Confidence, Finding, Severity
 from kafka_forensics.model.results import Incomplete, ScanResult
 from kafka_forensics.questions.changes.partition import At, Disks, PartitionChanges, Words, disks_of, partition_changes
-from kafka_forensics.rereading.logs_in_order import with_right_offsets
+from kafka_forensics.rereading.right_offsets import with_right_offsets
 from kafka_forensics.storage.open import ARCHIVES, OTHER_CONTAINERS, located, open_source
 from kafka_forensics.storage.source import ByteSource, Entry, EntryKind
 from kafka_forensics.witnesses.witnesses import Witnesses, read_witnesses
