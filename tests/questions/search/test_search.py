@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kafka_forensics.compiled import use_compiled, using_compiled
-from kafka_forensics.errors import UsageError
+from kafka_forensics.errors import SourceError, UsageError
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.constants import NO_TIMESTAMP
 from kafka_forensics.parsers.log import matching
@@ -182,11 +182,17 @@ def conditions_on_any_bytes(draw: st.DrawFn) -> Conditions:
     )
 
 
+def in_ranges(patch: pytest.MonkeyPatch, size_in_bytes: int) -> None:
+    """Logs are read in ranges of about so many bytes."""
+    for name in ("FIRST_RANGE_BYTES", "SLOW_RANGE_BYTES", "LAST_RANGE_BYTES"):
+        patch.setattr(seeking, name, size_in_bytes)
+
+
 @pytest.mark.properties
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=200)
-@given(data=LOG, asked=conditions_on_any_bytes(), least=st.sampled_from([1, 1 << 20]))
+@given(data=LOG, asked=conditions_on_any_bytes(), least=st.sampled_from([1, 1 << 20]), ranges=st.sampled_from([64, 1 << 20]))
 def test_records_found_as_columns_are_those_found_one_by_one_whatever_the_bytes(
-    tmp_path_factory: pytest.TempPathFactory, data: bytes, asked: Conditions, least: int
+    tmp_path_factory: pytest.TempPathFactory, data: bytes, asked: Conditions, least: int, ranges: int
 ) -> None:
     folder = tmp_path_factory.mktemp("cluster")
     put_replica(folder, 1, data)
@@ -194,6 +200,7 @@ def test_records_found_as_columns_are_those_found_one_by_one_whatever_the_bytes(
     for _ in both_forms():
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(matching, "OPENED_BYTES", least)
+            in_ranges(patch, ranges)
             looked = search([str(folder)], ScanOptions(), asked, payloads=True)
             answers.append((list(looked.rows()), looked.damaged_places, looked.incomplete, looked.found))
     assert answers[0] == answers[1]
@@ -208,6 +215,32 @@ def test_many_found_come_together_up_to_the_limit(tmp_path: Path) -> None:
         sizes = [run.table.num_rows if isinstance(run, FoundRecords) else 1 for run in runs]
         assert sizes == ([17] if compiled else [1] * 17)
         assert (looked.found, looked.stopped) == (17, True)
+
+
+def test_what_is_found_in_many_ranges_comes_together_and_the_first_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file that cannot be read further gives what was found in it before, too."""
+    log = [keyed(offset, b"k", compression_type="lz4") for offset in range(40)]
+    put_replica(tmp_path / "cluster", 1, b"".join(log))
+    in_ranges(monkeypatch, len(log[0]))
+    broken_behind: list[int] = []
+
+    def until(*given: Any) -> Iterator[Any]:
+        for number, chunk in enumerate(seeking.chunks_until(*given), 1):
+            yield chunk
+            if number in broken_behind:
+                raise SourceError("", "broken")
+
+    monkeypatch.setattr(finding, "chunks_until", until)
+    for compiled in both_forms():
+        for behind, sizes in ([], [1, 1, 2, 4, 8, 16, 8]), ([3], [1, 1, 1]):
+            broken_behind[:] = behind
+            looked = search([str(tmp_path)], ScanOptions(), Conditions(key=b"k"))
+            runs = list(looked.runs())
+            rows = [row for run in runs for row in (run.rows(FOUND_COLUMNS) if isinstance(run, FoundRecords) else [run])]
+            assert [row[3] for row in rows] == list(range(sum(sizes)))
+            assert [gap.reason for gap in looked.incomplete] == ["broken"] * len(behind)
+            if compiled:
+                assert [run.table.num_rows for run in runs if isinstance(run, FoundRecords)] == sizes
 
 
 def test_many_bytes_found_are_given_as_they_come(tmp_path: Path) -> None:
