@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Final, TypeVar
 
 from kafka_forensics.model.findings import Finding, Severity
-from kafka_forensics.model.json_objects import Columns, Json, attributes, json_text, object_of, with_twins
+from kafka_forensics.model.incidents import Incident
+from kafka_forensics.model.json_objects import Columns, Json, attributes, json_text, object_of, times, with_twins
 from kafka_forensics.model.results import (
     SCHEMA_VERSION,
     BrokerSummary,
@@ -17,7 +18,7 @@ from kafka_forensics.model.results import (
     verdict_of,
 )
 from kafka_forensics.version import __version__
-from kafka_forensics.wording import advice, message
+from kafka_forensics.wording import advice, incident_advice, incident_message, message
 
 # Answers in the shape of an earlier schema: what that has no words for is left out, and it is known that something was.
 
@@ -97,6 +98,10 @@ class Shape:
                 self._leave_out(_WITNESSES["replica_absent"] if replica.get("is_absent") else _NOT_READ)
             else:
                 yield {name: value for name, value in replica.items() if name not in _NEW}
+
+    def incidents(self, incidents: Iterable[Json]) -> Iterable[Json] | None:
+        """The findings' incidents, which say nothing that these do not; 1.0 has no list of them."""
+        return None if self._is_first else incidents
 
     def gaps(self, gaps: Iterable[Json]) -> Iterator[Json]:
         """What could not be read; 1.0 has the path and the reason of it."""
@@ -186,6 +191,17 @@ _FINDING: Final[Columns] = {
 }
 FINDING_COLUMNS: Final = tuple(_FINDING)
 _INCOMPLETE: Final = attributes("path reason topic partition broker")
+_INCIDENT: Final[Columns] = {
+    **attributes("cause=cause.value severity=severity.value confidence=confidence.value known_as"),
+    **times("from", "from_ms"),
+    **times("to", "to_ms"),
+    **attributes("brokers lost_at_least lost_at_most held_by"),
+    "partitions_count": lambda incident: len(incident.partitions),
+    "message": incident_message,
+    "advice": incident_advice,
+    "partitions": lambda incident: [asdict(partition) for partition in incident.partitions],
+    **attributes("kinds findings"),
+}
 
 
 def document(result: ScanResult, shape: Shape | None = None) -> Iterator[str]:
@@ -200,6 +216,8 @@ def document(result: ScanResult, shape: Shape | None = None) -> Iterator[str]:
     )
     yield from json_list(' "partitions"', shape.partitions(partitions))
     yield from json_list(' "findings"', map(finding_object, result.findings))
+    if incidents := shape.incidents(map(incident_object, result.incidents)):
+        yield from json_list(' "incidents"', incidents)
     yield from json_list(' "incomplete"', shape.gaps(map(incomplete_object, result.incomplete)), "}\n")
 
 
@@ -222,6 +240,8 @@ def lines(result: ScanResult, shape: Shape | None = None) -> Iterator[str]:
                     yield json_line("replica", {"topic": partition.topic, "partition": partition.partition, **replica})
         for finding in findings.get(key, ()):
             yield json_line("finding", finding_object(finding))
+    for incident in shape.incidents(map(incident_object, result.incidents)) or ():
+        yield json_line("incident", incident)
     for gap in shape.gaps(map(incomplete_object, result.incomplete)):
         yield json_line("incomplete", gap)
     yield json_line("summary", {"schema_version": shape.version, "tool": tool(result.engine), **summary_object(result, shape)})
@@ -277,6 +297,11 @@ def replica_object(replica: ReplicaSummary) -> Json:
 def finding_object(finding: Finding) -> Json:
     """An element of `findings`."""
     return object_of(_FINDING, finding)
+
+
+def incident_object(incident: Incident) -> Json:
+    """An element of `incidents`."""
+    return object_of(_INCIDENT, incident)
 
 
 def incomplete_object(gap: Incomplete) -> Json:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from kafka_forensics.analysis.incidents import risky_settings
+from kafka_forensics.analysis.incidents import incidents, risky_settings
 from kafka_forensics.analysis.placement import PartitionKeys
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.analysis.transactions_across import PartitionTransactionFacts, TransactionsAcross, partition_transactions
@@ -199,7 +199,7 @@ class Scan:
         not_read = {read.path for read in inputs.not_read}
         ordered = sorted(seen, key=lambda key: (key[0] not in not_read, key))
         incomplete = attributed([seen[key] for key in ordered], inputs.log_dirs)
-        return ScanResult(self.engine, brokers, self.partitions, findings, self._totals, incomplete)
+        return ScanResult(self.engine, brokers, self.partitions, findings, self._totals, incomplete, incidents=incidents(findings))
 
     # The stages from the findings of partitions to those of the scan, in the order in which `finish` names them.
 

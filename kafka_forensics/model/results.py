@@ -6,6 +6,7 @@ from enum import StrEnum
 from typing import ClassVar, Final
 
 from kafka_forensics.model.findings import Answer, Finding, Views
+from kafka_forensics.model.incidents import Incident
 
 SCHEMA_VERSION: Final = "1.1"
 VERDICTS: Final = ("clean", "info", "unknown", "warning", "error", "critical")
@@ -207,6 +208,8 @@ class ScanResult(Answer):
     incomplete: list[Incomplete] = field(default_factory=list)
     views: Views | None = field(default=None, repr=False, compare=False)
     """Set by `kafka_forensics.scan`; None: this answer only has its rows."""
+    incidents: list[Incident] = field(default_factory=list)
+    """What the findings above `info` are, the worst first."""
 
     def __repr__(self) -> str:
         totals = f"{len(self.partitions)} partitions, {len(self.replicas)} replicas, {len(self.findings)} findings"

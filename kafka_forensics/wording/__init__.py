@@ -2,6 +2,7 @@
 
 from kafka_forensics.wording.changes import CHANGE_HEADS, change_cells, change_words
 from kafka_forensics.wording.findings import advice, explain_page, message, title
+from kafka_forensics.wording.incidents import incident_advice, incident_message, incident_title, when
 from kafka_forensics.wording.prose import Prose, prose
 from kafka_forensics.wording.values import damaged_bytes, duration, offset_range
 
@@ -14,8 +15,12 @@ __all__ = [
     "damaged_bytes",
     "duration",
     "explain_page",
+    "incident_advice",
+    "incident_message",
+    "incident_title",
     "message",
     "offset_range",
     "prose",
     "title",
+    "when",
 ]

@@ -15,7 +15,8 @@ from kafka_forensics.analysis.catalogue import CATALOGUE, finding
 from kafka_forensics.cli.options import FORMATS
 from kafka_forensics.cli.outputs.scan import write_result
 from kafka_forensics.cli.streams import Destination
-from kafka_forensics.export.json_document import FINDING_COLUMNS, json_schema
+from kafka_forensics.export import json_document
+from kafka_forensics.export.json_document import FINDING_COLUMNS, Shape, json_schema
 from kafka_forensics.model.findings import Place
 from kafka_forensics.model.json_objects import with_twins
 from kafka_forensics.model.results import Incomplete, ScanResult
@@ -58,7 +59,7 @@ def test_json_lines_obey_the_schema(name: str, line_schema: jsonschema.Draft2020
         line_schema.validate(json.loads(line))
 
 
-@pytest.mark.parametrize("name", ["broker", "summary", "partition", "replica", "finding", "incomplete"])
+@pytest.mark.parametrize("name", ["broker", "summary", "partition", "replica", "finding", "incident", "incomplete"])
 def test_the_schema_demands_what_is_always_written(name: str) -> None:
     described = json_schema()["$defs"][name]
     assert set(described["required"]) == set(described["properties"])
@@ -69,6 +70,9 @@ def test_the_schema_demands_what_is_always_written(name: str) -> None:
     [
         lambda document: document.update(extra=1),
         lambda document: document["findings"][0].update(extra=1),
+        lambda document: document["incidents"][0].update(extra=1),
+        lambda document: document["incidents"][0]["partitions"][0].update(extra=1),
+        lambda document: document["incidents"][0].update(findings=[]),
         lambda document: document["partitions"][0].update(extra=1),
         lambda document: document["partitions"][0]["replicas"][0].update(extra=1),
         lambda document: document["summary"].pop("records"),
@@ -84,7 +88,7 @@ def test_the_schema_can_refuse(spoil: Callable[[Any], object], document_schema: 
 
 def test_json_has_the_contract_s_keys_in_its_order() -> None:
     document = json.loads(rendered(unclean_result(), "json"))
-    assert list(document) == ["schema_version", "tool", "input", "summary", "partitions", "findings", "incomplete"]
+    assert list(document) == ["schema_version", "tool", "input", "summary", "partitions", "findings", "incidents", "incomplete"]
     assert document["tool"]["engine"] == "local"
     assert list(document["summary"]["findings"].items()) == [("critical", 1), ("error", 5), ("warning", 1), ("info", 2)]
     audit = document["partitions"][0]
@@ -105,6 +109,26 @@ def test_json_lines_go_partition_by_partition() -> None:
     assert [line["topic"] for line in lines if line["type"] == "partition"] == sorted(
         line["topic"] for line in lines if line["type"] == "partition"
     )
+
+
+def test_incidents_name_their_findings_by_place_in_json_and_json_lines() -> None:
+    document = json.loads(rendered(unclean_result(), "json"))
+    lines = [json.loads(line) for line in rendered(unclean_result(), "jsonl").splitlines()]
+    findings = [line for line in lines if line["type"] == "finding"]
+    of_lines = [line for line in lines if line["type"] == "incident"]
+    for incidents, of_findings in ((document["incidents"], document["findings"]), (of_lines, findings)):
+        assert [incident["cause"] for incident in incidents] == ["replicas_diverge", "damaged_log", "mixed_copies"]
+        kinds = [sorted({of_findings[place]["kind"] for place in incident["findings"]}) for incident in incidents]
+        assert kinds == [sorted(incident["kinds"]) for incident in incidents]
+        assert incidents[0]["partitions"][0]["lost_at_least"] == incidents[0]["lost_at_least"] == 70
+    assert [{**incident, "type": "incident"} for incident in document["incidents"]] == of_lines
+
+
+def test_schema_1_0_has_no_incidents_and_nothing_is_left_out_of_it_for_that() -> None:
+    shape = Shape("1.0")
+    assert "incidents" not in json.loads("".join(json_document.document(unclean_result(), shape)))
+    assert not any(json.loads(line)["type"] == "incident" for line in json_document.lines(unclean_result(), shape))
+    assert shape.left_out == []
 
 
 def test_times_and_wide_numbers_have_twins() -> None:

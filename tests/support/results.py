@@ -1,6 +1,7 @@
 """Hand-made answers of a scan, for tests of everything that shows one."""
 
 from kafka_forensics.analysis.catalogue import finding
+from kafka_forensics.analysis.incidents import incidents
 from kafka_forensics.model.findings import Finding, Place, Severity
 from kafka_forensics.model.results import (
     Agreement,
@@ -113,7 +114,7 @@ def unclean_result() -> ScanResult:
     ]
     replicas = [each for one in partitions for each in one.replicas]
     size = sum(each.bytes or 0 for each in replicas)
-    return ScanResult(
+    result = ScanResult(
         engine="local",
         brokers=[BrokerSummary(each, "5L6g3nShT-eMCtK--X86sw", [f"copies/broker-{each}"], each != 2) for each in (1, 2, 3)],
         partitions=partitions,
@@ -131,11 +132,18 @@ def unclean_result() -> ScanResult:
             bytes_skipped=0,
         ),
     )
+    return folded(result)
 
 
 def result_of(*findings: Finding, incomplete: tuple[Incomplete, ...] = ()) -> ScanResult:
     """An answer with just these findings."""
-    return ScanResult("local", [], [], list(findings), Totals(), list(incomplete))
+    return folded(ScanResult("local", [], [], list(findings), Totals(), list(incomplete)))
+
+
+def folded(result: ScanResult) -> ScanResult:
+    """The answer with the incidents that its findings are."""
+    result.incidents = incidents(result.findings)
+    return result
 
 
 def clean_result() -> ScanResult:
@@ -159,4 +167,4 @@ def hostile_result() -> ScanResult:
     other = partition(EVIL, 7, Agreement("identical"), [replica(EVIL, 5)], findings)
     brokers = [BrokerSummary(EVIL, EVIL, [EVIL, EVIL + "2"], clean_shutdown=False)]
     totals = Totals(brokers=1, partitions=2, replicas=3)
-    return ScanResult("local", brokers, [one, other], findings, totals, [Incomplete(EVIL, EVIL)])
+    return folded(ScanResult("local", brokers, [one, other], findings, totals, [Incomplete(EVIL, EVIL)]))

@@ -1,17 +1,21 @@
-"""Known incidents by their signatures, and settings that allow them."""
+"""Known incidents by their signatures, settings that allow them, and findings folded into the incidents of a scan."""
 
 from typing import Final
 
 from kafka_forensics.analysis.incidents.file_rules import FILES, RECORDS, TRANSACTIONS
 from kafka_forensics.analysis.incidents.replication_rules import HISTORIES, risky_settings
+from kafka_forensics.analysis.incidents.roll_up import CAUSE_OF, SAME_TIME_MS, incidents
 from kafka_forensics.analysis.incidents.signatures import Case, ReplicaFacts, Signature, Weight, matches, signature_key
 
 __all__ = [
+    "CAUSE_OF",
+    "SAME_TIME_MS",
     "SIGNATURES",
     "Case",
     "ReplicaFacts",
     "Signature",
     "Weight",
+    "incidents",
     "matches",
     "risky_settings",
     "signature_key",

@@ -1,0 +1,216 @@
+"""An incident in words: what it is called, what happened, what to do first. Of one partition the findings' words say more."""
+
+from typing import Final, NamedTuple
+
+from kafka_forensics.model.incidents import Broker, Cause, Incident
+from kafka_forensics.wording.prose import Value, filled
+from kafka_forensics.wording.values import amount, listed, moment, named_brokers
+
+
+class _Words(NamedTuple):
+    """A noun phrase, a sentence of what happened, and a first step that is always safe; the last two are templates."""
+
+    title: str
+    message: str
+    advice: str
+
+
+_KEEP: Final = "{{ guard }}"
+_REPAIR: Final = (
+    "{% if holders %} To repair a replica, stop its broker while one that has a good copy leads the partition, move (never delete)"
+    " the partition's directory out of its log directory, and let it copy the partition again.{% endif %}"
+)
+
+WORDS: Final[dict[Cause, _Words]] = {
+    Cause.UNCLEAN_ELECTION: _Words(
+        "unclean election",
+        "an unclean election passed over {{ brokers or 'the leader' }}; the leader elected instead lacks committed records of"
+        " {{ partitions }}",
+        f"{_KEEP} Then weigh what each election would cost.",
+    ),
+    Cause.LAST_REPLICA_ELECTED: _Words(
+        "last replica elected without its records",
+        "{{ brokers or 'a broker' }} came back without committed records of {{ partitions }} and"
+        " was elected as the last of the ISR",
+        f"{_KEEP} Then weigh what each election would cost.",
+    ),
+    Cause.REPLICAS_DIVERGE: _Words(
+        "replicas diverge",
+        "the replicas of {{ partitions }} diverge, and no file says which election did it",
+        f"{_KEEP} Then weigh what each election would cost.",
+    ),
+    Cause.LOG_DIRECTORY_GONE: _Words(
+        "log directory empty or gone",
+        "replicas of {{ partitions }} are gone from {{ brokers or 'their log directory' }}",
+        "Do not start {{ brokers or 'this broker' }} before the other replicas are copied elsewhere: it would begin with empty"
+        " logs. If the directory was copied in part, say --partial.",
+    ),
+    Cause.SHORT_REPLICA: _Words(
+        "replica lacks committed records",
+        "{{ brokers or 'a broker' }} lacks committed records of {{ partitions }}, as an older copy of its disk would",
+        f"{_KEEP}{{% if brokers and holders %}} Start {{{{ brokers }}}} last, once one that has the records leads.{{% endif %}}",
+    ),
+    Cause.UNCLEAN_SHUTDOWN: _Words(
+        "unclean stop",
+        "{{ brokers or 'a broker' }} stopped in the middle of its work, and a start would change its logs of {{ partitions }}",
+        "Copy the log directories of {{ brokers or 'this broker' }} elsewhere before it starts.",
+    ),
+    Cause.DAMAGED_LOG: _Words(
+        "damaged segments",
+        "segments of {{ partitions }} are damaged{% if brokers %} on {{ brokers }}{% endif %}",
+        "Copy the log directories of {{ brokers or 'this broker' }} elsewhere before it starts: a start may cut its logs at"
+        " the damage." + _REPAIR,
+    ),
+    Cause.DAMAGED_FILES: _Words(
+        "damaged index, snapshot or checkpoint",
+        "small files of {{ partitions }} are damaged{% if brokers %} on {{ brokers }}{% endif %}; no segment is",
+        "Copy the log directories of {{ brokers or 'this broker' }} elsewhere before it starts; each finding says what its"
+        " file costs.",
+    ),
+    Cause.TOPIC_RECREATED: _Words(
+        "topic ids disagree",
+        "directories of {{ partitions }} are of another topic of the same name{% if brokers %} ({{ brokers }}){% endif %}",
+        "Copy the directories of every id elsewhere before any broker starts, and find out which of them the cluster uses.",
+    ),
+    Cause.HANGING_TRANSACTION: _Words(
+        "hanging transactions",
+        "transactions in {{ partitions }} are open, or go on behind their end, and no coordinator will end them",
+        "On the running cluster (Kafka 3.0 or later) let kafka-transactions.sh find-hanging confirm each before you abort it.",
+    ),
+    Cause.TORN_TRANSACTION: _Words(
+        "transactions that ended in two ways",
+        "transactions in {{ partitions }} ended otherwise than their coordinator decided",
+        "Keep every log directory and backup as it is; the coordinator's word is in __transaction_state.",
+    ),
+    Cause.PRODUCER_SEQUENCE: _Words(
+        "producer sequences with gaps or repeats",
+        "sequences of producers do not follow each other in {{ partitions }}",
+        "Compare with the other replicas, then with what the producers logged at that time.",
+    ),
+    Cause.READERS_HELD_BACK: _Words(
+        "consumers cannot read the newest records",
+        "the high watermark of {{ partitions }} does not move, and consumers wait for it",
+        "Find out which member of the ISR does not fetch, and why.",
+    ),
+    Cause.COMMITTED_LOST: _Words(
+        "committed records are gone",
+        "no copy holds committed records of {{ partitions }}, and no file says why",
+        "Look for further copies: other replicas, other log directories, backups, files ending in .deleted. Scan them together.",
+    ),
+    Cause.MIXED_COPIES: _Words(
+        "copies that do not belong together",
+        "what was given is of different clusters, nodes or moments, or not all of it Kafka's",
+        "Settle which copies belong together before you trust the rest.",
+    ),
+    Cause.UNREADABLE_RECORDS: _Words(
+        "records that could not be read",
+        "records of {{ partitions }} could not be read, so what they say is not known",
+        "Scan again with the newest version of this tool and every replica of these partitions.",
+    ),
+    Cause.SETTINGS: _Words(
+        "risky settings",
+        "settings of {{ partitions }} allow losses",
+        "Compare the settings with what the topic is for.",
+    ),
+}
+
+
+def incident_title(incident: Incident) -> str:
+    """A short noun phrase."""
+    return WORDS[incident.cause].title
+
+
+def incident_message(incident: Incident) -> str:
+    """What happened, and what it costs, in two or three sentences."""
+    return " ".join(part for part in (_filled(WORDS[incident.cause].message, incident), loss(incident), copies(incident)) if part)
+
+
+def incident_advice(incident: Incident) -> str:
+    """What to do first."""
+    return _filled(WORDS[incident.cause].advice, incident)
+
+
+def when(incident: Incident) -> str | None:
+    """`2026-11-21T03:56:10Z`, or from when to when; None where no file tells."""
+    if incident.from_ms is None or incident.to_ms is None:
+        return None
+    first, last = moment(incident.from_ms), moment(incident.to_ms)
+    return first if first == last else f"{first} to {last}"
+
+
+_HISTORIES: Final = frozenset({Cause.UNCLEAN_ELECTION, Cause.LAST_REPLICA_ELECTED, Cause.REPLICAS_DIVERGE})
+
+
+def loss(incident: Incident) -> str:
+    """How many committed offsets it costs, or may cost, the number first; nothing where it costs none."""
+    least, most = incident.lost_at_least, incident.lost_at_most
+    if not most:
+        return ""
+    if not least:
+        return f"At most {amount(most, 'committed offset')} {'is' if most == 1 else 'are'} at risk; no loss is proven."
+    number = amount(least, "committed offset")
+    if least < most:
+        number = f"At least {least} and at most {amount(most, 'committed offset')}"
+    one = most == 1
+    holders = _common_holders(incident)
+    if incident.cause in _HISTORIES and holders:
+        there = f"survive{'s' if one else ''} only on {named_brokers(holders)}"
+        return f"{number} {there}, and Kafka would truncate {'it' if one else 'them'} there to match the new leader."
+    if not incident.held_by:
+        return f"{number} {'is' if one else 'are'} in no copy that was given."
+    return f"{number} {'is' if one else 'are'} lost unless a replica with a good copy leads."
+
+
+def copies(incident: Incident) -> str:
+    """Who holds good copies, of all or of some of the partitions; nothing where `loss` says it, or none is needed."""
+    holders = _common_holders(incident)
+    if holders:
+        said = incident.cause in _HISTORIES and incident.lost_at_least
+        return "" if said else f"Good copies are on {named_brokers(holders)}{' alone' if len(holders) == 1 else ''}."
+    if incident.held_by:
+        without = sum(not partition.held_by for partition in incident.partitions)
+        rest = f"; of {amount(without, 'partition')} no good copy is known" if without else ""
+        return f"Good copies are on {named_brokers(incident.held_by)}, each of some partitions{rest}."
+    return "No good copy is known." if incident.lost_at_most and not incident.lost_at_least else ""
+
+
+def _common_holders(incident: Incident) -> list[Broker]:
+    """Brokers with a good copy of every partition."""
+    every = [partition.held_by for partition in incident.partitions]
+    return [broker for broker in (every[0] if every else []) if all(broker in held_by for held_by in every)]
+
+
+def _guard(incident: Incident) -> str:
+    """What to leave alone, and to copy, before any broker starts."""
+    holders = _common_holders(incident)
+    if len(holders) == 1:
+        return (
+            f"Leave {named_brokers(holders)} stopped until its log directories are copied elsewhere. Copy those of the other"
+            " brokers, too, before any of them starts."
+        )
+    if not incident.held_by:
+        return "Keep every log directory and every backup as it is. Copy them all elsewhere before any broker starts."
+    return f"Copy the log directories of {named_brokers(incident.held_by)} elsewhere before any broker starts."
+
+
+def _partitions(incident: Incident) -> str:
+    """`audit-0`, `3 partitions`, or what they are called where none is known."""
+    if not incident.partitions:
+        return "partitions"
+    first = incident.partitions[0]
+    return f"{first.topic}-{first.partition}" if len(incident.partitions) == 1 else f"{len(incident.partitions)} partitions"
+
+
+def _filled(template: str, incident: Incident) -> str:
+    known: dict[str, str | bool | None] = {
+        "brokers": named_brokers(incident.brokers),
+        "guard": _guard(incident),
+        "holders": listed(incident.held_by),
+        "partitions": None,
+    }
+
+    def value_of(name: str) -> Value | str | bool | None:
+        return Value(_partitions(incident)) if name == "partitions" else known[name]
+
+    text = filled(template, value_of)
+    return f"{text[:1].upper()}{text[1:]}" + ("" if text.endswith(".") else ".")
