@@ -53,6 +53,7 @@ def time_ms(text: str) -> int:
 FORMATS: Final = ("table", "tsv", "json", "jsonl", "markdown")
 FAIL_ON: Final = ("none", "info", "warning", "error", "critical")
 ENGINES: Final = ("local", "spark")
+VIEWS: Final = ("incident", "partition")
 SCHEMAS: Final = ("1.0", "1.1")
 SCHEMA: Final = SCHEMAS[-1]
 
@@ -161,6 +162,15 @@ Deep = Annotated[
     typer.Option("--deep/--no-deep", help="Decode every record, or judge batches only [default: by size]."),
 ]
 ShowPayloads = Annotated[bool, typer.Option("--show-payloads", help="Show bytes of keys, values and headers.")]
+By = Annotated[
+    str,
+    typer.Option(
+        "--by",
+        metavar="VIEW",
+        autocompletion=lambda: list(VIEWS),
+        help="Of a table or report: incident (what happened, and to which partitions) or partition (each with all its findings).",
+    ),
+]
 NoColor = Annotated[bool, typer.Option("--no-color", help="No colours; so do NO_COLOR and TERM=dumb.")]
 Schema = Annotated[
     str,

@@ -9,7 +9,7 @@ from typing import Any, Final, TypeVar
 from kafka_forensics.compiled.code_cache import keep_out_of
 from kafka_forensics.errors import SourceError, UsageError
 from kafka_forensics.evidence.context import ReplicaContext
-from kafka_forensics.evidence.options import ScanOptions, fits, listed, raise_unless_hidden, require_match
+from kafka_forensics.evidence.options import ScanOptions, fits, listed, raise_unless_hidden, require_match, without_secrets
 from kafka_forensics.evidence.paths import members_left_out, not_listed, note_strangers, open_paths, typed_path
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC, INTERNAL_TOPICS, WITNESS_TOPICS
 from kafka_forensics.model.controller import ControllerHistory
@@ -150,6 +150,8 @@ class Inputs:
     """Links that are not followed, and what else is no file or directory where one of Kafka's should be, whatever was asked for."""
     without_ids: list[ReplicaPlan] = field(default_factory=list)
     """Replicas whose topic ids are yet to be read, each from a file of its own (`gather`)."""
+    given: tuple[str, ...] = ()
+    """The paths, as the user typed them but for credentials in URIs."""
     around: dict[str, LogDir] = field(default_factory=dict)
     """Path → small files of a log directory around partition directories that were given by themselves."""
 
@@ -177,6 +179,7 @@ def gather(paths: list[str], options: ScanOptions, *, elsewhere: bool = False, i
     lie `elsewhere` (in the log of an internal topic), where no partition is what `options` ask for.
     """
     inputs = gather_log_dirs(paths, options.storage_options)
+    inputs.given = tuple(without_secrets(paths, options)[0] if any("://" in path for path in paths) else paths)
     if not elsewhere:
         _require_or_note(inputs, options)
     compacted = {key for log_dir in inputs.log_dirs for key in _compacted(log_dir)}

@@ -49,6 +49,15 @@ def without_secrets(paths: Sequence[str], options: ScanOptions) -> tuple[list[st
     return bare, replace(options, storage_options=reached)
 
 
+def shown_storage_options(options: ScanOptions) -> list[tuple[str, str]]:
+    """Those that may be told to anyone: none that is, or holds, a secret."""
+    if not options.storage_options:
+        return []
+    from kafka_forensics.storage.remote import SHOWN  # not where files are local
+
+    return [(name, value) for name, value in options.storage_options if name in SHOWN and "@" not in value]
+
+
 def scan_options(
     topic: str | None,
     partition: int | None,

@@ -12,14 +12,14 @@ from kafka_forensics.analysis.placement import PartitionKeys
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.analysis.transactions_across import PartitionTransactionFacts, TransactionsAcross, partition_transactions
 from kafka_forensics.evidence.inputs import Inputs, attributed, broker_order, may_hide_log_directory
-from kafka_forensics.evidence.options import ScanOptions, concerns
+from kafka_forensics.evidence.options import ScanOptions, concerns, shown_storage_options
 from kafka_forensics.folding.fold_split import Merged
 from kafka_forensics.judging.absence import absence_findings, ledger_of, take_expectations
 from kafka_forensics.judging.environment import changed_findings, environment_findings
 from kafka_forensics.judging.partitions import PartitionResult, judge_partition, scan_matches
 from kafka_forensics.judging.placement import TopicPlacements, partition_keys
-from kafka_forensics.model.constants import WITNESS_TOPICS
-from kafka_forensics.model.findings import Confidence, Finding, Place, Severity
+from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC, WITNESS_TOPICS
+from kafka_forensics.model.findings import Asked, Confidence, Finding, Place, Severity
 from kafka_forensics.model.results import BrokerSummary, Incomplete, PartitionSummary, ScanResult, Totals
 from kafka_forensics.rereading.reader import LogReader
 from kafka_forensics.witnesses.witnesses import Witnesses, take_commits, take_control, take_decisions
@@ -103,6 +103,51 @@ def _called(place: Place) -> str:
     return str(place.file or place.log_dir or place.broker)
 
 
+# What a command must be given to look at the same copies again.
+
+
+PATHS_SHOWN: Final = 2000
+"""Characters of paths in a command; where all of them are longer, a command about a partition is given those that it needs."""
+
+
+class AskedAgain:
+    """The words of command lines that look at the same copies again."""
+
+    def __init__(self, inputs: Inputs, options: ScanOptions) -> None:
+        copied = () if options.copied is None else (f"--{options.copied.value}",)
+        shown = shown_storage_options(options)
+        self._all = Asked(
+            inputs.given,
+            tuple(word for name, value in shown for word in ("--storage-option", f"{name}={value}")),
+            (*copied, *(("--live",) if options.live else ())),
+        )
+        self._few: dict[tuple[str, int], Asked] = {}
+        if sum(len(path) + 1 for path in inputs.given) > PATHS_SHOWN:
+            self._few = self._paths_of_partitions(inputs)
+
+    def of(self, place: Place) -> Asked:
+        """What to give a command about a place; about all of it, if it is of no partition."""
+        if place.topic is None or place.partition is None:
+            return self._all
+        return self._few.get((place.topic, place.partition), self._all)
+
+    def _paths_of_partitions(self, inputs: Inputs) -> dict[tuple[str, int], Asked]:
+        """Of every partition the paths that hold a replica of it, and those with a controllers' log; names that were given stay."""
+        given = {path.partition("=")[2]: path for path in inputs.given if "=" in path} | {path: path for path in inputs.given}
+        order = {path: number for number, path in enumerate(inputs.given)}
+        paths: dict[tuple[str, int], set[str]] = {}
+        controllers: set[str] = set()
+        for plan in (*inputs.replicas, *inputs.internal):
+            path = given.get(plan.log_dir.source.name)
+            if path is not None:
+                paths.setdefault((plan.context.topic, plan.context.partition), set()).add(path)
+                controllers |= {path} if plan.context.topic == CLUSTER_METADATA_TOPIC else set()
+        return {
+            partition: replace(self._all, paths=tuple(sorted(own | controllers, key=order.__getitem__)))
+            for partition, own in paths.items()
+        }
+
+
 DEEP_BELOW_BYTES: Final = 256 << 20
 """Logs of at most this many bytes in all are decoded to records unless the user says otherwise."""
 Look = Callable[[list[Replica], LogReader, PartitionResult], None]
@@ -167,6 +212,7 @@ class Scan:
             witnesses.transaction_log, options.as_of_ms, None if controller is None else controller.last_ms
         )
         self._placements = TopicPlacements(inputs, witnesses)
+        self._asked = AskedAgain(inputs, options)
 
     def take(self, answer: PartitionAnswer) -> None:
         """Add a partition; they come by topic and partition."""
@@ -190,6 +236,7 @@ class Scan:
             self._with_changed_files,
             self._with_incidents,
             self._counted,
+            self._with_what_was_asked,
         ):
             findings = stage(findings)
         inputs, brokers = self.inputs, _brokers(self.inputs)
@@ -199,7 +246,16 @@ class Scan:
         not_read = {read.path for read in inputs.not_read}
         ordered = sorted(seen, key=lambda key: (key[0] not in not_read, key))
         incomplete = attributed([seen[key] for key in ordered], inputs.log_dirs)
-        return ScanResult(self.engine, brokers, self.partitions, findings, self._totals, incomplete, incidents=incidents(findings))
+        return ScanResult(
+            self.engine,
+            brokers,
+            self.partitions,
+            findings,
+            self._totals,
+            incomplete,
+            incidents=incidents(findings),
+            asked=self._asked.of(Place()),
+        )
 
     # The stages from the findings of partitions to those of the scan, in the order in which `finish` names them.
 
@@ -210,8 +266,15 @@ class Scan:
         gaps = [*inputs.incomplete, *self.incomplete]
         hidden = may_hide_log_directory(inputs)
         absent = absence_findings(inputs, self.ledger, self.partitions, self.options, gaps, hidden=hidden)
-        findings = [*around, *absent, *self.witnesses.findings, *findings]
+        findings = [*around, *absent, *map(self._with_copies, self.witnesses.findings), *findings]
         return [_unless_hidden(finding) for finding in findings] if hidden else findings
+
+    def _with_copies(self, finding: Finding) -> Finding:
+        """What is said of a witness's log, which may be the only copy of it."""
+        place = finding.place
+        if place.topic is None or place.partition is None:
+            return finding
+        return replace(finding, alone=self.ledger.copies((place.topic, place.partition)) < 2)
 
     def _across_partitions(self, findings: list[Finding]) -> list[Finding]:
         """Transactions as all their partitions and the coordinators' log show them together."""
@@ -240,6 +303,10 @@ class Scan:
         """Sorted, and very many of one kind as one."""
         read = {(partition.topic, partition.partition) for partition in self.partitions}
         return counted(sorted(findings, key=Finding.sort_key), read)
+
+    def _with_what_was_asked(self, findings: list[Finding]) -> list[Finding]:
+        """Each with what a command must be given to look at it again."""
+        return [replace(finding, asked=self._asked.of(finding.place)) for finding in findings]
 
     def _count(self, result: PartitionResult) -> None:
         totals = self._totals

@@ -61,6 +61,18 @@ class Place:
     offset_end: int | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a command must be given to look at the same copies again, as words of a command line, not quoted."""
+
+    paths: tuple[str, ...]
+    """As the user typed them, without credentials."""
+    access: tuple[str, ...] = ()
+    """Options by which they are reached: every command that reads copies has them."""
+    reading: tuple[str, ...] = ()
+    """Options by which they are judged: those commands have them that judge logs."""
+
+
 Evidence = Mapping[str, JsonValue]
 """Names and JSON values, in a stable order; `analysis.catalogue` declares a class for each kind."""
 
@@ -80,6 +92,8 @@ class Finding:
     evidence: Evidence = field(default_factory=dict)
     alone: bool = False
     """Whether one copy of the partition was given, so that there is nothing to compare it with."""
+    asked: Asked | None = field(default=None, repr=False, compare=False)
+    """How to look at it again; None where it was not read from copies."""
 
     def with_evidence(self, **more: object) -> "Finding":
         """The finding with more evidence, behind its own or in its place."""

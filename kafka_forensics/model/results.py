@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import ClassVar, Final
 
-from kafka_forensics.model.findings import Answer, Finding, Views
+from kafka_forensics.model.findings import Answer, Asked, Finding, Views
 from kafka_forensics.model.incidents import Incident
 
 SCHEMA_VERSION: Final = "1.1"
@@ -210,6 +210,8 @@ class ScanResult(Answer):
     """Set by `kafka_forensics.scan`; None: this answer only has its rows."""
     incidents: list[Incident] = field(default_factory=list)
     """What the findings above `info` are, the worst first."""
+    asked: Asked | None = field(default=None, repr=False, compare=False)
+    """How to look at the same copies again; None where they are not known."""
 
     def __repr__(self) -> str:
         totals = f"{len(self.partitions)} partitions, {len(self.replicas)} replicas, {len(self.findings)} findings"

@@ -1,8 +1,8 @@
 """Findings and changes in words; the one room with prose. What is said of each kind of finding stands in `kinds/KIND.md`."""
 
 from kafka_forensics.wording.changes import CHANGE_HEADS, change_cells, change_words
-from kafka_forensics.wording.findings import advice, explain_page, message, title
-from kafka_forensics.wording.incidents import incident_advice, incident_message, incident_title, when
+from kafka_forensics.wording.findings import advice, asked_command, explain_page, message, title
+from kafka_forensics.wording.incidents import incident_advice, incident_command, incident_message, incident_title, when
 from kafka_forensics.wording.prose import Prose, prose
 from kafka_forensics.wording.values import damaged_bytes, duration, offset_range
 
@@ -10,12 +10,14 @@ __all__ = [
     "CHANGE_HEADS",
     "Prose",
     "advice",
+    "asked_command",
     "change_cells",
     "change_words",
     "damaged_bytes",
     "duration",
     "explain_page",
     "incident_advice",
+    "incident_command",
     "incident_message",
     "incident_title",
     "message",

@@ -5,13 +5,13 @@ Evidence may be incomplete or hostile: nothing here raises for it.
 
 import re
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from kafka_forensics.analysis.catalogue import CATALOGUE
 from kafka_forensics.errors import UsageError, did_you_mean
 from kafka_forensics.model.files import typed_words
-from kafka_forensics.model.findings import Finding, Severity
+from kafka_forensics.model.findings import Asked, Finding, Severity
 from kafka_forensics.model.json_objects import Json
 from kafka_forensics.wording.prose import Value, filled, prose
 from kafka_forensics.wording.values import (
@@ -29,6 +29,8 @@ from kafka_forensics.wording.values import (
 )
 
 _ONLY: Final = "Only one copy was looked at: if others exist, give their log directories, too."
+_OPTION: Final = re.compile(r"--?[a-z]")
+_LONGEST_WORD: Final = 4096
 _NAME_FIRST: Final = re.compile(r"\{\{ (file|log_dirs)\b")
 _CODES: Final = frozenset(
     (
@@ -195,7 +197,8 @@ def _not_read(finding: Finding) -> str:
 
 def _dump(finding: Finding) -> str | None:
     words = typed_words(finding.place)
-    return f"`kafka-forensics dump {shlex.join(clean(word, 4096) for word in words)} --explain`." if words else None
+    access = () if finding.asked is None else finding.asked.access
+    return f"`{command_line('dump', (*words, *access, '--explain'))}`." if words else None
 
 
 def _compare(finding: Finding) -> str | None:
@@ -210,8 +213,37 @@ def _looked_at_by(command: str, finding: Finding) -> str:
     """The command on the partition that a finding is of."""
     place = finding.place
     if place.topic is None or place.partition is None:
-        return f"`kafka-forensics {command} PATH...`."
-    return f"`kafka-forensics {command} PATH... --topic {shlex.quote(clean(place.topic))} --partition {clean(place.partition)}`."
+        return f"`{asked_command(command, finding.asked)}`."
+    return f"`{asked_command(command, finding.asked, '--topic', place.topic, '--partition', str(place.partition))}`."
+
+
+def _groups(finding: Finding) -> str:
+    return f"`{asked_command('groups', finding.asked, '--all-partitions')}`."
+
+
+def _transactions(finding: Finding) -> str:
+    return f"`{asked_command('transactions', finding.asked)}`."
+
+
+def asked_command(command: str, asked: Asked | None, *options: str) -> str:
+    """The command line that looks at the same copies again; `PATH...` stands for them where it is not known which they were."""
+    if asked is None or not asked.paths:
+        return f"kafka-forensics {command} PATH... {command_words(options)}".rstrip()
+    return command_line(command, (*asked.paths, *asked.access, *asked.reading, *options))
+
+
+def command_line(command: str, words: Iterable[str]) -> str:
+    """`kafka-forensics COMMAND WORD...` as a shell takes it."""
+    return f"kafka-forensics {command} {command_words(words)}"
+
+
+def command_words(words: Iterable[str]) -> str:
+    """Words as a shell takes them. A word like an option that is none, such as a path -1, is told apart from options."""
+    return shlex.join(f"./{word}" if word.startswith("-") and not _OPTION.match(word) else word for word in map(_whole, words))
+
+
+def _whole(word: str) -> str:
+    return clean(word, _LONGEST_WORD)
 
 
 def _only(_finding: Finding) -> str:
@@ -348,8 +380,23 @@ DERIVED: Final[Mapping[str, Callable[[Finding], str | bool | None]]] = {
 } | {
     function.__name__.removeprefix("_"): function
     for function in (
-        *(_among, _batch, _bytes, _compare, _dump, _end_transaction, _file, _harmless, _held, _look, _not_read, _offsets, _only),
-        *(_others, _plan, _stops, _topic, _weigh, defect, kept_by, not_whole, rivals, successor, without),
+        *(
+            _among,
+            _batch,
+            _bytes,
+            _compare,
+            _dump,
+            _end_transaction,
+            _file,
+            _groups,
+            _harmless,
+            _held,
+            _look,
+            _not_read,
+            _offsets,
+            _only,
+        ),
+        *(_others, _plan, _stops, _topic, _transactions, _weigh, defect, kept_by, not_whole, rivals, successor, without),
     )
 }
 """Names in templates that are not simply numbers of the evidence, and what they stand for."""

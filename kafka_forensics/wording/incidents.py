@@ -2,6 +2,7 @@
 
 from typing import Final, NamedTuple
 
+from kafka_forensics.model.findings import Confidence
 from kafka_forensics.model.incidents import Broker, Cause, Incident
 from kafka_forensics.wording.prose import Value, filled
 from kafka_forensics.wording.values import amount, listed, moment, named_brokers
@@ -40,8 +41,8 @@ WORDS: Final[dict[Cause, _Words]] = {
         f"{_KEEP} Then weigh what each election would cost.",
     ),
     Cause.LOG_DIRECTORY_GONE: _Words(
-        "log directory empty or gone",
-        "replicas of {{ partitions }} are gone from {{ brokers or 'their log directory' }}",
+        "replicas that are not there",
+        "{{ brokers or 'a broker' }} holds nothing of {{ partitions }}, which other files expect there",
         "Do not start {{ brokers or 'this broker' }} before the other replicas are copied elsewhere: it would begin with empty"
         " logs. If the directory was copied in part, say --partial.",
     ),
@@ -115,6 +116,14 @@ WORDS: Final[dict[Cause, _Words]] = {
 }
 
 
+_COMMANDS: Final = {
+    **dict.fromkeys((Cause.UNCLEAN_ELECTION, Cause.LAST_REPLICA_ELECTED, Cause.REPLICAS_DIVERGE), "plan"),
+    **dict.fromkeys((Cause.LOG_DIRECTORY_GONE, Cause.SHORT_REPLICA, Cause.COMMITTED_LOST), "plan"),
+    **dict.fromkeys((Cause.HANGING_TRANSACTION, Cause.TORN_TRANSACTION), "transactions"),
+    Cause.READERS_HELD_BACK: "groups",
+}
+
+
 def incident_title(incident: Incident) -> str:
     """A short noun phrase."""
     return WORDS[incident.cause].title
@@ -122,12 +131,20 @@ def incident_title(incident: Incident) -> str:
 
 def incident_message(incident: Incident) -> str:
     """What happened, and what it costs, in two or three sentences."""
-    return " ".join(part for part in (_filled(WORDS[incident.cause].message, incident), loss(incident), copies(incident)) if part)
+    sentences = [_filled(WORDS[incident.cause].message, incident), loss(incident), copies(incident)]
+    if incident.confidence is Confidence.SUSPECTED:
+        sentences.append("This is suspected: something harmless may look the same.")
+    return " ".join(sentence for sentence in sentences if sentence)
 
 
 def incident_advice(incident: Incident) -> str:
     """What to do first."""
     return _filled(WORDS[incident.cause].advice, incident)
+
+
+def incident_command(incident: Incident) -> str | None:
+    """The command that shows more of it, for all its partitions at once; None where each has its own."""
+    return _COMMANDS.get(incident.cause)
 
 
 def when(incident: Incident) -> str | None:

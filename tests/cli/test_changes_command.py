@@ -61,14 +61,14 @@ def test_the_samples_of_one_cluster_at_two_times(run: Run) -> None:
     assert (document["findings"], document["notes"]) == ([], [])
     assert err.splitlines()[0] == (
         "critical: nothing new between 2 snapshots, healthy and unclean-election; unclean-election by itself is critical"
-        " (1 critical, 12 info): `kafka-forensics scan PATH...` of that snapshot shows it"
+        f" (1 critical, 12 info): `kafka-forensics scan {AFTER}` shows it"
     )
     assert document["summary"]["verdict"] == "critical"
     status, _, err = run(AFTER, BEFORE, "--format", "tsv")
     assert status == 0
     assert err.splitlines()[0] == (
         "info: nothing new between 2 snapshots, unclean-election and healthy; healthy by itself is info (6 info):"
-        " `kafka-forensics scan PATH...` of that snapshot shows it"
+        f" `kafka-forensics scan {BEFORE}` shows it"
     )
 
 

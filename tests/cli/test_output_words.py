@@ -109,7 +109,7 @@ def test_the_gravest_come_first_in_tables_and_rows() -> None:
         ("UNCLEAN_ELECTION", "a"),
     ]
     page = io.StringIO()
-    write_result(result, "table", Destination(page, 80, colour=False))
+    write_result(result, "table", Destination(page, 80, colour=False), by="partition")
     heads = [line.split()[:2] for line in page.getvalue().splitlines() if line[:1].isalpha()]
     assert heads == [["CRITICAL", "d-0"], ["CRITICAL", "b-0"], ["INFO", "c-0"], ["info", "-v"]]
     assert [each.place.topic for each in by_kind(findings)[0]] == ["d", "b"]

@@ -26,6 +26,7 @@ def scan(
     deep: options.Deep = None,
     schema: options.Schema = options.SCHEMA,
     show_payloads: options.ShowPayloads = False,
+    by: options.By = "incident",
     form: options.Form,
     printing: options.VerbosePrinting,
 ) -> int:
@@ -38,6 +39,7 @@ def scan(
     wanted = chosen_format(form.format_name, form.output)
     shape = options.schema_shape(schema, wanted)
     choose("severity", fail_on, options.FAIL_ON)
+    choose("view", by, options.VIEWS)
     check_output(form.output, paths)
     scan_options = reading.scan_options(selection, deep=deep, as_of=as_of)
     screen = screen_of(printing)
@@ -50,7 +52,7 @@ def scan(
     with open_output(form.output, no_color=printing.no_color) as to:
         from kafka_forensics.cli.outputs.scan import write_result
 
-        write_result(result, wanted, to, verbose=printing.says_all, shape=shape)
+        write_result(result, wanted, to, verbose=printing.says_all, by=by, shape=shape)
     _say_summary(result, screen, quiet=printing.quiet, live=reading.live)
     say_left_out(shape, screen)
     return 3 if shape.left_out else exit_status(result, fail_on)

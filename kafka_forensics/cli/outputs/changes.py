@@ -9,7 +9,7 @@ from kafka_forensics.cli.streams import Destination, printable, wrapped
 from kafka_forensics.export.changes_document import document, lines
 from kafka_forensics.export.json_document import Shape
 from kafka_forensics.model.changes import CHANGE_COLUMNS, ChangeKind, SnapshotsResult, change_values
-from kafka_forensics.wording import CHANGE_HEADS, advice, change_cells, message
+from kafka_forensics.wording import CHANGE_HEADS, advice, asked_command, change_cells, message
 
 
 def write_changes(
@@ -56,7 +56,7 @@ def _within_newest(result: SnapshotsResult) -> str:
     if not scan.findings:
         return ""
     sentence = f"{printable(name)} by itself is {scan.verdict} ({by_severity(scan.findings)})"
-    return f"; {sentence}: `kafka-forensics scan PATH...` of that snapshot shows it"
+    return f"; {sentence}: `{asked_command('scan', scan.asked)}` shows it"
 
 
 def _table(result: SnapshotsResult, width: int, *, verbose: bool) -> Iterator[str]:

@@ -26,9 +26,16 @@ from kafka_forensics.wording import advice, message, title
 
 
 def write_result(
-    result: ScanResult, format_name: str, to: Destination, *, verbose: bool = False, shape: Shape | None = None
+    result: ScanResult,
+    format_name: str,
+    to: Destination,
+    *,
+    verbose: bool = False,
+    by: str = "incident",
+    shape: Shape | None = None,
 ) -> None:
-    """Write `result` to `to` in one of the formats of `options.FORMATS`; `verbose` leaves nothing out of a table.
+    """Write `result` to `to` in one of the formats of `options.FORMATS`; `verbose` leaves nothing out of a table, which goes `by`
+    incident or partition.
 
     `shape` is that of JSON.
     """
@@ -36,7 +43,7 @@ def write_result(
         case "table":
             from kafka_forensics.cli.outputs.scan_table import write_table
 
-            write_table(result, to, verbose=verbose)
+            write_table(result, to, verbose=verbose, by=by)
         case "tsv":
             gravest_first = sorted(result.findings, key=gravity)
             to.stream.writelines(tsv_lines(json_document.FINDING_COLUMNS, map(json_document.finding_object, gravest_first)))

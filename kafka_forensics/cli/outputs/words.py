@@ -1,5 +1,6 @@
 """What the formats for people share: where a finding is, how replicas agree, what a summary says. All of it safe to print."""
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import groupby
@@ -13,7 +14,7 @@ from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
 from kafka_forensics.model.findings import Finding, Place, Severity
 from kafka_forensics.model.results import Incomplete, PartitionSummary, Read, ReplicaSummary, ScanResult
 from kafka_forensics.storage.local import OUTSIDE
-from kafka_forensics.wording import message
+from kafka_forensics.wording import asked_command, message
 
 _TOLD_FINDINGS: Final = 20
 _NAMED_PARTITIONS: Final = 3
@@ -53,6 +54,10 @@ _OF_MOMENTS: Final = frozenset(
     }
 )
 """Kinds that files of different moments look like: logs and their small files, one replica's head or end and another's."""
+_SHELL_WORD: Final = re.compile(r"""(?:'[^']*'|"[^"]*"|[^\s'"])+""")
+_TAKES_VALUE: Final = re.compile(r"--(?!live$|whole$|partial$|explain$|all-partitions$|verbose$)[a-z-]+")
+"""Of the options that stand in commands of ours those that take a value."""
+_GOES_ON: Final = " \\"
 _AGREEMENTS: Final = {
     "identical": "the replicas are identical",
     "prefix": "the replicas agree as far as they go",
@@ -99,10 +104,20 @@ def place_words(place: Place, crowded: Iterable[str]) -> str:
 
 
 def span(noun: str, start: int | None, end: int | None) -> str:
-    """`offset 5` for [5, 6), `offsets 5 to 9` for [5, 10), `offset 5` where the end is not known."""
+    """`offset 5` for [5, 6), `offsets 5 to 9` for [5, 10), `offset 5` where the end is not known; without a
+    noun the numbers alone."""
     if start is None:
         return ""
-    return f"{noun}s {start} to {end - 1}" if end is not None and end > start + 1 else f"{noun} {start}"
+    several = end is not None and end > start + 1
+    words = f"{start} to {end - 1}" if end is not None and several else f"{start}"
+    return f"{noun}{'s' if several else ''} {words}" if noun else words
+
+
+def lost_words(least: int, most: int) -> str:
+    """`70`, `30 to 70`, `up to 70`, nothing for none: how many offsets are lost."""
+    if not most:
+        return ""
+    return str(most) if least == most else f"{least} to {most}" if least else f"up to {most}"
 
 
 def crowded_brokers(result: ScanResult) -> frozenset[str]:
@@ -273,6 +288,27 @@ def gap_hints(gaps: Iterable[Incomplete]) -> list[str]:
     return [*hints, f"hint: {TRY_AGAIN}"] if any(map(may_pass, reasons)) else hints
 
 
+def command_lines(command: str, width: int) -> list[str]:
+    r"""A command line for a shell in lines of at most `width`: each but the last ends in ` \`, and no option is parted from its
+    value. A word that is longer stays whole."""
+    words = _SHELL_WORD.findall(command)
+    pieces: list[str] = []
+    for word in words:
+        if pieces and _TAKES_VALUE.fullmatch(pieces[-1]) and not word.startswith("--"):
+            pieces[-1] += f" {word}"
+        else:
+            pieces.append(word)
+    lines = [" ".join(pieces[:2])]
+    for number, piece in enumerate(pieces[2:], 3):
+        ending = 0 if number == len(pieces) else len(_GOES_ON)
+        if len(lines[-1]) + 1 + len(piece) + ending <= width:
+            lines[-1] += f" {piece}"
+        else:
+            lines[-1] += _GOES_ON
+            lines.append(f"    {piece}")
+    return lines
+
+
 def is_harmless(findings: Iterable[Finding]) -> bool:
     """Whether nothing is worse than info."""
     return all(finding.severity is Severity.INFO for finding in findings)
@@ -282,4 +318,4 @@ def finding_lines(findings: list[Finding]) -> Iterator[str]:
     """The first findings in a sentence each, and how many more there are, for commands that are not about findings."""
     yield from (f"{finding.severity.value}: {printable(message(finding))}" for finding in findings[:_TOLD_FINDINGS])
     if len(findings) > _TOLD_FINDINGS:
-        yield f"and {len(findings) - _TOLD_FINDINGS} more; `kafka-forensics scan` tells all"
+        yield f"and {len(findings) - _TOLD_FINDINGS} more; `{asked_command('scan', findings[0].asked)}` tells all"

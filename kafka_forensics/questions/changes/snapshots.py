@@ -345,6 +345,7 @@ def finished(
             findings = [
                 _doubted(finding, notes[-1]) if finding.evidence.get("from_snapshot") == older else finding for finding in findings
             ]
+    findings = [replace(finding, asked=scans[finding.evidence["to_snapshot"]].asked) for finding in findings]
     findings.sort(key=lambda finding: (*finding.sort_key(), order[finding.evidence["from_snapshot"]]))
     return SnapshotsResult(
         scans,

@@ -2,12 +2,13 @@
 
 from kafka_forensics.storage.remote.errors import Failure, RequestFailedError, attempt, once, source_error
 from kafka_forensics.storage.remote.open import expand, open_filesystem, open_remote
-from kafka_forensics.storage.remote.options import Given, StorageOptions, option_pair, storage_options
+from kafka_forensics.storage.remote.options import SHOWN, Given, StorageOptions, option_pair, storage_options
 from kafka_forensics.storage.remote.source import RemoteSource, children
 from kafka_forensics.storage.remote.uris import NATIVE, RemotePlace, apart, remote_place
 
 __all__ = [
     "NATIVE",
+    "SHOWN",
     "Failure",
     "Given",
     "RemotePlace",

@@ -16,7 +16,8 @@ HIDDEN: Final = "***"
 
 _YES: Final = frozenset({"1", "true", "yes"})
 _NO: Final = frozenset({"0", "false", "no"})
-_SHOWN: Final = frozenset({"endpoint", "region", "scheme", "anonymous", "block_mib"})
+SHOWN: Final = frozenset({"endpoint", "region", "scheme", "anonymous", "block_mib"})
+"""Options whose values may be told."""
 _HARMLESS: Final = frozenset({"account_name", "host", "port", "user", "project", "tenant_id", "client_id", "kerb_ticket"})
 """Further options whose values may stand in an error; of all others they may not."""
 _SHORTEST_SECRET: Final = 4
@@ -67,7 +68,7 @@ class StorageOptions:
             value = getattr(self, option.name)
             if option.name in {"other", "environment_secrets"} or value == option.default:
                 continue
-            said.append(f"{option.name}={value!r}" if option.name in _SHOWN else f"{option.name}={HIDDEN}")
+            said.append(f"{option.name}={value!r}" if option.name in SHOWN else f"{option.name}={HIDDEN}")
         said += [f"{name}={value!r}" if name in _HARMLESS else f"{name}={HIDDEN}" for name, value in self.other]
         return f"StorageOptions({', '.join(said)})"
 

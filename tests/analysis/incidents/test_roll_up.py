@@ -184,10 +184,10 @@ ANY = st.builds(
 )
 
 
-def told(found: list[Incident], findings: list[Finding]) -> list[object]:
+def told(found: list[Incident], findings: list[Finding]) -> list[str]:
     """Incidents without the places of their findings in the list: those are of one order."""
     return sorted(
-        repr(replace(incident, findings=sorted(repr(findings[index]) for index in incident.findings))) for incident in found
+        f"{replace(incident, findings=[])} {sorted(repr(findings[index]) for index in incident.findings)}" for incident in found
     )
 
 

@@ -59,7 +59,7 @@ def test_the_latest_record_of_a_key_is_never_taken(tmp_path: Path) -> None:
     )
     assert advice(result.findings[0]) == (
         f"Keep snapshot {OLD} as it is, since it has these records, and look for them on the other replicas of the newer one with"
-        " `kafka-forensics compare PATH... --topic t --partition 0`."
+        f" `kafka-forensics compare {tmp_path / NEW} --topic t --partition 0`."
     )
     within = [finding for scan in result.snapshots.values() for finding in scan.findings if finding.severity.rank > 0]
     assert within == []  # all replicas of a snapshot agree: only time tells

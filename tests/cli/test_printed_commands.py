@@ -1,0 +1,144 @@
+"""Every command that a scan prints runs as it is printed: real paths, quoted; no option parted from its value."""
+
+import json
+import re
+import shlex
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kafka_forensics.cli.main import outcome
+from kafka_forensics.cli.outputs.words import command_lines
+from kafka_forensics.judging.scanning import PATHS_SHOWN
+from kafka_forensics.model.findings import Asked, Place
+from kafka_forensics.wording import asked_command
+from tests.support.archives import SHIPPED
+from tests.support.gallery_case import Case
+from tests.support.incident_trees import Tree
+from tests.support.incidents import TREES
+from tests.support.many_partitions import old_directory, unclean_election
+from tests.support.nightly import one_of_each_fault
+from tests.support.plan_runs import Run
+
+SAMPLES = Path(__file__).resolve().parents[2] / "sample_logs"
+FORMATS = ("json", "tsv", "markdown", "table")
+PRINTED = re.compile(r"`(kafka-forensics [^`]+)`|\$ (kafka-forensics (?:.*\\\n)*.*)")
+
+
+def printed(text: str) -> Iterator[str]:
+    """Commands in an output, as a shell would take them."""
+    for inline, alone in PRINTED.findall(text):
+        yield (inline or alone).replace("\\\n", " ")
+
+
+def commands_of(run: Run, *arguments: object) -> set[tuple[str, ...]]:
+    """Commands that every format of a scan prints, by their words."""
+    found: set[tuple[str, ...]] = set()
+    for format_name in FORMATS:
+        status, out, err = run("scan", *arguments, "--format", format_name, "-v", "--jobs", "1")
+        assert status in (0, 1, 3)
+        assert "PATH..." not in out + err
+        if format_name == "json":
+            document = json.loads(out)
+            out = "\n".join(row["advice"] or "" for row in document["findings"] + document["incidents"])
+        found |= {tuple(shlex.split(command)) for command in printed(out)}
+    return found
+
+
+def assert_all_run(run: Run, commands: set[tuple[str, ...]]) -> None:
+    for program, *words in sorted(commands):
+        status, _, err = run(*words)
+        assert program == "kafka-forensics"
+        assert status in (0, 1, 3), f"{shlex.join(words)}: {err}"
+
+
+@pytest.mark.parametrize("sample", ["unclean-election", "silent-divergence", "healthy"])
+def test_those_of_the_samples(sample: str, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(SAMPLES)
+    commands = commands_of(run, *sorted(Path(sample).iterdir()))
+    assert (len(commands) > 2) == (sample != "healthy")
+    assert_all_run(run, commands)
+
+
+@pytest.mark.parametrize("archive", sorted(SHIPPED.glob("*.tar.xz")), ids=lambda path: path.name)
+def test_those_of_archives(archive: Path, run: Run) -> None:
+    assert_all_run(run, commands_of(run, archive))
+
+
+@pytest.mark.parametrize("tree", TREES, ids=lambda tree: tree.key)
+def test_those_of_known_incidents(tree: Tree, run: Run, tmp_path: Path) -> None:
+    commands = commands_of(run, *tree.make(tmp_path / "a folder").log_dirs)
+    assert commands
+    assert_all_run(run, commands)
+
+
+@pytest.mark.parametrize("case", one_of_each_fault())
+def test_those_of_faults(case: Case, run: Run, tmp_path: Path) -> None:
+    assert_all_run(run, commands_of(run, case.make(tmp_path / "brokers").root))
+
+
+@pytest.mark.parametrize("options", [["--live"], ["--whole"], ["--partial"], ["--by", "incident"]], ids=" ".join)
+def test_how_copies_are_read_is_part_of_them(options: list[str], run: Run, tmp_path: Path) -> None:
+    named = [f"{path.name.removeprefix('broker-')}={path}" for path in unclean_election(tmp_path / "it's a folder", 2)]
+    commands = commands_of(run, *named[:3], *options)
+    asked = {command for command in commands if command[1] in ("plan", "compare")}
+    assert asked
+    for command in asked:
+        assert set(named[:3]) <= set(command)
+        assert [word for word in command if word in ("--live", "--whole", "--partial")] == options[:1][: options[0] != "--by"]
+    assert_all_run(run, commands)
+
+
+def test_those_of_many_partitions(run: Run, tmp_path: Path) -> None:
+    commands = commands_of(run, *old_directory(tmp_path / "copies", 3))
+    assert ("kafka-forensics", "plan", *map(str, sorted((tmp_path / "copies").iterdir())), "--topic", "audit") in commands
+    assert_all_run(run, commands)
+
+
+def test_of_very_many_paths_a_command_has_those_that_its_partition_needs(run: Run, tmp_path: Path) -> None:
+    log_dirs = unclean_election(tmp_path / "copies", 1)
+    others = [tmp_path / ("long" * 40) / f"broker-{number}" for number in range(10, 22)]
+    for number, other in enumerate(others):
+        shutil.copytree(log_dirs[0] / "audit-0", other / f"other-{number}")
+        (other / "meta.properties").write_text(f"version=1\nnode.id={10 + number}\ncluster.id=MkU3OEVBNTcwNTJENDM2Qk\n")
+    assert sum(len(str(path)) for path in others) > PATHS_SHOWN
+    commands = commands_of(run, *others[:6], *log_dirs, *others[6:])
+    plans = [command for command in commands if command[1] == "plan" and "audit" in command]
+    assert plans == [("kafka-forensics", "plan", *map(str, log_dirs), "--topic", "audit", "--partition", "0")]
+    assert_all_run(run, set(plans))
+
+
+def test_credentials_in_paths_and_options_are_in_no_command() -> None:
+    asked = Asked(("s3://bucket/b1",), ("--storage-option", "endpoint=http://127.0.0.1:9000"), ("--live",))
+    assert asked_command("plan", asked, "--topic", "t") == (
+        "kafka-forensics plan s3://bucket/b1 --storage-option endpoint=http://127.0.0.1:9000 --live --topic t"
+    )
+
+
+@pytest.mark.parametrize("width", [20, 40, 70, 200])
+def test_a_command_is_broken_between_words_and_never_behind_an_option(width: int) -> None:
+    words = ["kafka-forensics", "plan", "copies/a b", "it's", "--live", "--topic", "orders two", "--partition", "0"]
+    command = shlex.join(words)
+    lines = command_lines(command, width)
+    assert shlex.split(" ".join(lines).replace("\\ ", " ") if width == 200 else "\n".join(lines).replace("\\\n", " ")) == words
+    assert all(line.endswith(" \\") for line in lines[:-1])
+    assert not any(re.search(r"--(topic|partition) \\$", line) for line in lines)
+    assert all(len(line) <= width or len(line.split()) <= 6 for line in lines)
+
+
+def test_a_place_without_copies_says_so() -> None:
+    assert Place().topic is None
+    assert asked_command("plan", None) == "kafka-forensics plan PATH..."
+
+
+def test_what_is_run_is_what_stands_there(capsys: pytest.CaptureFixture[str]) -> None:
+    """The reader of this test's own pattern: a command that goes on in the next line is read whole."""
+    assert outcome(["explain", "UNCLEAN_LOSS"]) == 0
+    capsys.readouterr()
+    text = "  $ kafka-forensics plan a \\\n        b --topic t\n  See `kafka-forensics explain d6`.\n"
+    assert [shlex.split(command) for command in printed(text)] == [
+        ["kafka-forensics", "plan", "a", "b", "--topic", "t"],
+        ["kafka-forensics", "explain", "d6"],
+    ]
