@@ -34,7 +34,7 @@ from kafka_forensics.cli.commands.plan import plan
 from kafka_forensics.cli.commands.scan import scan
 from kafka_forensics.cli.commands.simulate import SUBCOMMANDS as SIMULATE
 from kafka_forensics.cli.commands.transactions import transactions
-from kafka_forensics.cli.options import choose
+from kafka_forensics.cli.options import choose, with_companions
 from kafka_forensics.cli.streams import destination, logging_to, printable, say
 from kafka_forensics.engine.garbage import OBJECTS_BETWEEN
 from kafka_forensics.errors import ForensicsError, UsageError, nearest
@@ -170,12 +170,12 @@ def build_app() -> typer.Typer:
     )
     app.callback(invoke_without_command=True)(root)
     for name, (command, short_help) in COMMANDS.items():
-        app.command(name, cls=Command, short_help=short_help)(command)
+        app.command(name, cls=Command, short_help=short_help)(with_companions(command))
     for name, (commands, short_help) in GROUPS.items():
         group = typer.Typer(cls=Commands, rich_markup_mode=None)
         group.callback()(lambda: None)
         for own_name, (command, own_help) in commands.items():
-            group.command(own_name, cls=Command, short_help=own_help)(command)
+            group.command(own_name, cls=Command, short_help=own_help)(with_companions(command))
         app.add_typer(group, name=name, help=short_help)
     return app
 

@@ -4,14 +4,14 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from textwrap import wrap
 from typing import TYPE_CHECKING, Final, TextIO
 
-from kafka_forensics.cli.options import FORMATS, Printing, choose
+from kafka_forensics.cli.options import FORMATS, Printing, choose, colours_forced
 from kafka_forensics.errors import UsageError
 
 if TYPE_CHECKING:
@@ -91,6 +91,7 @@ class Destination:
             file=self.stream,
             width=self.width,
             color_system="standard" if self.colour else None,
+            no_color=not self.colour,
             force_terminal=self.stream.isatty(),
             legacy_windows=False,
             markup=False,
@@ -101,8 +102,9 @@ class Destination:
 
 
 def destination(stream: TextIO, *, no_color: bool) -> Destination:
-    """`stream` as it is: a terminal's own width, else `COLUMNS` or 80; colours only on a terminal that shows them."""
-    colour = stream.isatty() and not no_color and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    """`stream` as it is: a terminal's own width, else `COLUMNS` or 80; colours on a terminal that shows them, or if forced."""
+    shown = stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    colour = not no_color and (shown or colours_forced.get())
     return Destination(stream, max(40, shutil.get_terminal_size((PLAIN_WIDTH, 24)).columns), colour)
 
 
@@ -164,10 +166,10 @@ def check_new_directory(directory: Path, name: str) -> None:
         raise UsageError(f"{directory} is not empty: it holds {names[0]}", hint=hint)
 
 
-def chosen_format(name: str | None, output: Path | None) -> str:
-    """The format asked for, or what fits the destination. Raises UsageError for an unknown one."""
+def chosen_format(name: str | None, output: Path | None, formats: Sequence[str] = FORMATS) -> str:
+    """The format asked for, one of `formats`, or what fits the destination. Raises UsageError for an unknown one."""
     if name is not None:
-        return choose("format", name, FORMATS)
+        return choose("format", name, formats)
     if output is not None:
         ending = output.suffix.lower()
         if ending and ending not in _FORMAT_OF_ENDING:

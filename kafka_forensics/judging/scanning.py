@@ -1,5 +1,6 @@
 """A scan from what was gathered to the answer, but for the folding between: the same for every engine."""
 
+import logging
 import secrets
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -11,6 +12,7 @@ from kafka_forensics.analysis.incidents import incidents, risky_settings
 from kafka_forensics.analysis.placement import PartitionKeys
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.analysis.transactions_across import PartitionTransactionFacts, TransactionsAcross, partition_transactions
+from kafka_forensics.compiled import using_compiled, worth_threads
 from kafka_forensics.evidence.inputs import Inputs, attributed, broker_order, may_hide_log_directory
 from kafka_forensics.evidence.options import ScanOptions, concerns, shown_storage_options
 from kafka_forensics.folding.fold_split import Merged
@@ -22,6 +24,7 @@ from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC, WITNESS_TOPI
 from kafka_forensics.model.findings import Asked, Confidence, Finding, Place, Severity
 from kafka_forensics.model.results import BrokerSummary, Incomplete, PartitionSummary, ScanResult, Totals
 from kafka_forensics.rereading.reader import LogReader
+from kafka_forensics.storage.open import storage_words
 from kafka_forensics.witnesses.witnesses import Witnesses, take_commits, take_control, take_decisions
 
 if TYPE_CHECKING:
@@ -213,6 +216,7 @@ class Scan:
         )
         self._placements = TopicPlacements(inputs, witnesses)
         self._asked = AskedAgain(inputs, options)
+        logging.getLogger(__name__).info("engine %s; storage: %s", engine, ", ".join(storage_words(inputs.sources)) or "none")
 
     def take(self, answer: PartitionAnswer) -> None:
         """Add a partition; they come by topic and partition."""
@@ -240,6 +244,7 @@ class Scan:
         ):
             findings = stage(findings)
         inputs, brokers = self.inputs, _brokers(self.inputs)
+        logging.getLogger(__name__).info("kernels here: %s", "compiled" if using_compiled() and worth_threads() else "interpreted")
         self._totals.brokers = sum(self.options.broker in (None, str(broker_summary.broker)) for broker_summary in brokers)
         broken = [Incomplete(source.name, problem) for source in inputs.sources for problem in source.problems]
         seen = {(gap.path, gap.reason): gap for gap in [*inputs.incomplete, *self.incomplete, *broken]}

@@ -7,6 +7,7 @@ import os
 import re
 import stat
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 from operator import itemgetter
@@ -276,6 +277,23 @@ def _identity(path: str) -> tuple[int, int] | None:
     except OSError:
         return None
     return info.st_dev, info.st_ino
+
+
+def storage_words(sources: Iterable[ByteSource]) -> list[str]:
+    """By which back ends these are read, each once and how many by it: `local files (3)`, `tar.xz archives (1)`."""
+    counts = Counter(map(_backend, sources))
+    return [f"{name} ({count})" for name, count in sorted(counts.items())]
+
+
+def _backend(source: ByteSource) -> str:
+    if isinstance(source, LocalSource):
+        return "local files"
+    if isinstance(source, ArchiveSource):
+        ending = next((ending for ending in sorted(ARCHIVES, key=len, reverse=True) if source.name.lower().endswith(ending)), "")
+        return f"{ending.lstrip('.')} archives".lstrip()
+    backend = getattr(source, "backend", None)
+    scheme = source.name.partition("://")[0] if "://" in source.name else "what could not be opened"
+    return scheme if backend is None else f"{scheme} by {backend}"
 
 
 # What the evidence was when it was first seen, so that a change meanwhile is noticed.

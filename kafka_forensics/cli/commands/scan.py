@@ -27,7 +27,7 @@ def scan(
     schema: options.Schema = options.SCHEMA,
     show_payloads: options.ShowPayloads = False,
     by: options.By = "incident",
-    form: options.Form,
+    form: options.ScanForm,
     printing: options.VerbosePrinting,
 ) -> int:
     """What is wrong with these log directories, on which replica, what was lost, which copy to keep.
@@ -36,7 +36,7 @@ def scan(
     was found from --fail-on upwards, 1 if something was, 2 for a wrong command line, 3 if some input could not be read.
     """
     spark = where.on_spark()
-    wanted = chosen_format(form.format_name, form.output)
+    wanted = chosen_format(form.format_name, form.output, options.SCAN_FORMATS)
     shape = options.schema_shape(schema, wanted)
     choose("severity", fail_on, options.FAIL_ON)
     choose("view", by, options.VIEWS)
@@ -53,7 +53,8 @@ def scan(
         from kafka_forensics.cli.outputs.scan import write_result
 
         write_result(result, wanted, to, verbose=printing.says_all, by=by, shape=shape)
-    _say_summary(result, screen, quiet=printing.quiet, live=reading.live)
+    told = wanted == "report" and form.output is None  # at its end
+    _say_summary(result, screen, quiet=printing.quiet, live=reading.live, told=told)
     say_left_out(shape, screen)
     return 3 if shape.left_out else exit_status(result, fail_on)
 
@@ -100,12 +101,13 @@ def status_of(findings: list[Finding], fail_on: str, *, incomplete: bool) -> int
     return int(any(finding.severity.rank >= Severity(fail_on).rank for finding in findings))
 
 
-def _say_summary(result: ScanResult, screen: Destination, *, quiet: bool, live: bool) -> None:
+def _say_summary(result: ScanResult, screen: Destination, *, quiet: bool, live: bool, told: bool) -> None:
+    """Say on stderr what was read and what came of it; not again where it was `told` with the answer."""
     from kafka_forensics.cli.outputs.words import incomplete_lines, live_lines, summary_lines
 
-    lines = incomplete_lines(result)
+    lines = [] if told else incomplete_lines(result)
     if not quiet or not result.totals.partitions:  # that nothing was judged must not look like an answer
-        lines = [*summary_lines(result), *([] if live or quiet else live_lines(result)), *lines]
+        lines = [*([] if told else summary_lines(result)), *([] if live or quiet else live_lines(result)), *lines]
     if lines and sys.stdout.isatty() and screen.stream.isatty():
         lines.insert(0, "")  # both on one screen
     say(screen, lines)

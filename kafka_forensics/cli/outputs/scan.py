@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Final
 
 from kafka_forensics.cli.outputs.rows import markdown, tsv_lines
@@ -18,7 +19,7 @@ from kafka_forensics.cli.outputs.words import (
     replica_words,
     summary_lines,
 )
-from kafka_forensics.cli.streams import Destination, printable
+from kafka_forensics.cli.streams import Destination, printable, wrapped
 from kafka_forensics.export import json_document
 from kafka_forensics.export.json_document import Shape
 from kafka_forensics.model.results import VERDICTS, PartitionSummary, ScanResult
@@ -34,8 +35,8 @@ def write_result(
     by: str = "incident",
     shape: Shape | None = None,
 ) -> None:
-    """Write `result` to `to` in one of the formats of `options.FORMATS`; `verbose` leaves nothing out of a table, which goes `by`
-    incident or partition.
+    """Write `result` to `to` in one of the formats of `options.SCAN_FORMATS`; `verbose` leaves nothing out of a table, which
+    goes `by` incident or partition.
 
     `shape` is that of JSON.
     """
@@ -44,6 +45,12 @@ def write_result(
             from kafka_forensics.cli.outputs.scan_table import write_table
 
             write_table(result, to, verbose=verbose, by=by)
+        case "report":
+            from kafka_forensics.cli.outputs.scan_table import write_table
+
+            write_table(result, replace(to, colour=False), verbose=verbose, by=by)
+            lines = wrapped([*summary_lines(result), *incomplete_lines(result)], to.width)
+            to.stream.writelines(f"{line}\n" for line in (*[""][: bool(result.partitions or result.findings)], *lines))
         case "tsv":
             gravest_first = sorted(result.findings, key=gravity)
             to.stream.writelines(tsv_lines(json_document.FINDING_COLUMNS, map(json_document.finding_object, gravest_first)))

@@ -135,6 +135,11 @@ class RemoteSource:
         """Whether nothing is at the root."""
         return self._stat_root is None
 
+    @property
+    def backend(self) -> str:
+        """The name of the file system's class: pyarrow's own, or the adapter of fsspec's."""
+        return type(self._filesystem).__name__
+
     def beside(self) -> "RemoteSource":
         """The directory in which the root lies. Raises SourceError."""
         return RemoteSource(_parent(self.name), self._filesystem, _parent(self._root), self._options, ahead=0)
