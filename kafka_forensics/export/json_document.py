@@ -3,6 +3,7 @@
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, replace
 from typing import Final, TypeVar
 
 from kafka_forensics.model.findings import Finding, Severity
@@ -18,7 +19,7 @@ from kafka_forensics.model.results import (
     verdict_of,
 )
 from kafka_forensics.version import __version__
-from kafka_forensics.wording import advice, incident_advice, incident_message, message
+from kafka_forensics.wording import advice, gravity, incident_advice, incident_message, message
 
 # Answers in the shape of an earlier schema: what that has no words for is left out, and it is known that something was.
 
@@ -205,7 +206,8 @@ _INCIDENT: Final[Columns] = {
 
 
 def document(result: ScanResult, shape: Shape | None = None) -> Iterator[str]:
-    """The JSON document in pieces: the contract's order of keys, a line a row; in another `shape` than the present one if asked."""
+    """The JSON document in pieces: the contract's order of keys, a line a row, the gravest findings first; in another `shape` than
+    the present one if asked."""
     shape = shape or Shape()
     yield head(shape, result.engine)
     yield from json_list(' "input": {"brokers"', map(broker_object, result.brokers), "},\n")
@@ -215,8 +217,11 @@ def document(result: ScanResult, shape: Shape | None = None) -> Iterator[str]:
         for partition in result.partitions
     )
     yield from json_list(' "partitions"', shape.partitions(partitions))
-    yield from json_list(' "findings"', map(finding_object, result.findings))
-    if incidents := shape.incidents(map(incident_object, result.incidents)):
+    order = sorted(range(len(result.findings)), key=lambda number: gravity(result.findings[number]))
+    yield from json_list(' "findings"', (finding_object(result.findings[number]) for number in order))
+    places = {number: place for place, number in enumerate(order)}
+    placed = (replace(incident, findings=sorted(places[number] for number in incident.findings)) for incident in result.incidents)
+    if incidents := shape.incidents(map(incident_object, placed)):
         yield from json_list(' "incidents"', incidents)
     yield from json_list(' "incomplete"', shape.gaps(map(incomplete_object, result.incomplete)), "}\n")
 

@@ -20,7 +20,7 @@ from kafka_forensics.export.json_document import FINDING_COLUMNS, Shape, json_sc
 from kafka_forensics.model.findings import Place
 from kafka_forensics.model.json_objects import with_twins
 from kafka_forensics.model.results import Incomplete, ScanResult
-from tests.support.results import clean_result, hostile_result, result_of, unclean_result
+from tests.support.results import EVIL, clean_result, hostile_result, result_of, unclean_result
 
 RESULTS: dict[str, Callable[[], ScanResult]] = {
     "unclean": unclean_result,
@@ -121,7 +121,16 @@ def test_incidents_name_their_findings_by_place_in_json_and_json_lines() -> None
         kinds = [sorted({of_findings[place]["kind"] for place in incident["findings"]}) for incident in incidents]
         assert kinds == [sorted(incident["kinds"]) for incident in incidents]
         assert incidents[0]["partitions"][0]["lost_at_least"] == incidents[0]["lost_at_least"] == 70
-    assert [{**incident, "type": "incident"} for incident in document["incidents"]] == of_lines
+    ranks = [["critical", "error", "warning", "info"].index(finding["severity"]) for finding in document["findings"]]
+    assert ranks == sorted(ranks)
+    told = [{**incident, "type": "incident", "findings": len(incident["findings"])} for incident in document["incidents"]]
+    assert told == [{**incident, "findings": len(incident["findings"])} for incident in of_lines]
+
+
+def test_json_and_tsv_have_findings_in_one_order() -> None:
+    of_json = [finding["message"] for finding in json.loads(rendered(unclean_result(), "json"))["findings"]]
+    rows = [line.split("\t") for line in rendered(unclean_result(), "tsv").splitlines()]
+    assert of_json == [row[rows[0].index("message")] for row in rows[1:]]
 
 
 def test_schema_1_0_has_no_incidents_and_nothing_is_left_out_of_it_for_that() -> None:
@@ -196,7 +205,9 @@ def test_markdown_shows_hostile_text_literally() -> None:
 
 def test_json_gives_hostile_text_back_unchanged() -> None:
     result = hostile_result()
-    assert json.loads(rendered(result, "json"))["findings"][0]["topic"] == result.findings[0].place.topic
+    topics = [finding["topic"] for finding in json.loads(rendered(result, "json"))["findings"]]
+    assert sorted(map(str, topics)) == sorted(str(finding.place.topic) for finding in result.findings)
+    assert EVIL in topics
 
 
 @pytest.mark.parametrize("width", [40, 80, 132])

@@ -14,7 +14,6 @@ from kafka_forensics.cli.outputs.words import (
     aligned,
     crowded_brokers,
     incomplete_lines,
-    is_background,
     is_harmless,
     name,
     place_words,
@@ -29,7 +28,7 @@ from kafka_forensics.model.findings import Finding, Severity
 from kafka_forensics.model.json_objects import Columns, Json, attributes, json_text, object_of, rfc3339, times
 from kafka_forensics.model.results import Read, ReplicaSummary
 from kafka_forensics.questions.compare import CONFLICTS, Held, HeldRecord, OffsetRow, OffsetState, SideBySide
-from kafka_forensics.wording import message
+from kafka_forensics.wording import is_background, message
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -9,7 +9,6 @@ from kafka_forensics.cli.outputs.rows import markdown, tsv_lines
 from kafka_forensics.cli.outputs.words import (
     by_kind,
     crowded_brokers,
-    gravity,
     headline,
     incomplete_lines,
     name,
@@ -23,7 +22,7 @@ from kafka_forensics.cli.streams import Destination, printable, wrapped
 from kafka_forensics.export import json_document
 from kafka_forensics.export.json_document import Shape
 from kafka_forensics.model.results import VERDICTS, PartitionSummary, ScanResult
-from kafka_forensics.wording import advice, message, title
+from kafka_forensics.wording import advice, gravity, message, title
 
 
 def write_result(

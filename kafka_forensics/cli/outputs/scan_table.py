@@ -13,9 +13,7 @@ from kafka_forensics.cli.outputs.words import (
     by_kind,
     command_lines,
     crowded_brokers,
-    gravity,
     headline,
-    is_background,
     is_harmless,
     kinds_and_places,
     lost_words,
@@ -33,10 +31,12 @@ from kafka_forensics.model.results import VERDICTS, PartitionSummary, ScanResult
 from kafka_forensics.wording import (
     advice,
     asked_command,
+    gravity,
     incident_advice,
     incident_command,
     incident_message,
     incident_title,
+    is_background,
     message,
     when,
 )

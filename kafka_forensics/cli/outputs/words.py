@@ -14,7 +14,7 @@ from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
 from kafka_forensics.model.findings import Finding, Place, Severity
 from kafka_forensics.model.results import Incomplete, PartitionSummary, Read, ReplicaSummary, ScanResult
 from kafka_forensics.storage.local import OUTSIDE
-from kafka_forensics.wording import asked_command, message
+from kafka_forensics.wording import asked_command, gravity, message
 
 _TOLD_FINDINGS: Final = 20
 _NAMED_PARTITIONS: Final = 3
@@ -246,22 +246,6 @@ def aligned(rows: Iterable[list[str]], width: int) -> list[str]:
         for row in table
     ]
     return [line for first, rest in apart for line in ([first, f"  {rest}"] if rest else [first])]
-
-
-def is_background(finding: Finding) -> bool:
-    """Whether a finding of info is told in words all the same: an incident it looks like, an unclean election of another leader,
-    which cost what only the one before had."""
-    costly = finding.kind == "UNCLEAN_ELECTION" and "same_leader" not in finding.evidence
-    return costly or finding.kind == "INCIDENT_SIGNATURE"
-
-
-def gravity(finding: Finding) -> tuple[int, bool, int]:
-    """Sort key, the gravest first: the worst, then what is told though it is of info, then what costs the most offsets."""
-    place = finding.place
-    lost = 0
-    if finding.severity is Severity.CRITICAL and place.offset_start is not None and place.offset_end is not None:
-        lost = place.offset_end - place.offset_start
-    return -finding.severity.rank, not is_background(finding), -lost
 
 
 def nothing_found(result: ScanResult) -> str:
