@@ -25,7 +25,7 @@ from kafka_forensics.folding.fold_split import Folded, Folding, Merged, Pause, R
 from kafka_forensics.folding.prefetch import LARGE, ROOM, Walk, in_order, never
 from kafka_forensics.folding.splits import Split, splits_of
 from kafka_forensics.judging.recovery_files import lone_leftovers
-from kafka_forensics.judging.scanning import Look, PartitionAnswer, Scan, digest_key, judged
+from kafka_forensics.judging.scanning import Look, PartitionAnswer, Scan, ScanInterruptedError, digest_key, judged
 from kafka_forensics.model.results import ScanResult
 from kafka_forensics.rereading.right_offsets import with_right_offsets
 from kafka_forensics.storage.archives import reading_order
@@ -78,8 +78,11 @@ def scan_inputs(
         merged = with_right_offsets([replica for _, replica in folded], key, deep=running.deep)
         return judged(merged, key, options, look)
 
-    for partition_answer in answers_in_order([running], key, options.jobs, answer, progress, here=look is not None):
-        running.take(partition_answer)
+    try:
+        for partition_answer in answers_in_order([running], key, options.jobs, answer, progress, here=look is not None):
+            running.take(partition_answer)
+    except KeyboardInterrupt as interruption:
+        raise ScanInterruptedError(running.so_far()) from interruption
     return running.finish()
 
 

@@ -191,6 +191,14 @@ def judged(
     return PartitionAnswer(result, partition_transactions(replicas), partition_keys(replicas))
 
 
+class ScanInterruptedError(KeyboardInterrupt):
+    """The user ended a scan; `result` is what was judged so far."""
+
+    def __init__(self, result: ScanResult) -> None:
+        super().__init__()
+        self.result = result
+
+
 class Scan:
     """A scan under way: what is known before the logs are read, and what comes together of its partitions."""
 
@@ -260,6 +268,22 @@ class Scan:
             incomplete,
             incidents=incidents(findings),
             asked=self._asked.of(Place()),
+        )
+
+    def so_far(self) -> ScanResult:
+        """What is said of the partitions that have been taken, and nothing of what only all of them together tell: incomplete."""
+        partitions = self.partitions[: self._totals.partitions]  # the last may have been half taken
+        taken = {(partition.topic, partition.partition) for partition in partitions}
+        own = [finding for finding in self.findings if (finding.place.topic, finding.place.partition) in taken]
+        findings = self._with_what_was_asked(self._counted(own))
+        planned = {(plan.context.topic, plan.context.partition) for plan in self.inputs.replicas}
+        given = self.inputs.given
+        path = given[0] if len(given) == 1 else f"{len(given)} paths"
+        gap = Incomplete(path, f"interrupted after {len(taken)} of {len(planned)} partitions")
+        brokers, folded = _brokers(self.inputs), incidents(findings)
+        self._totals.brokers = len(brokers)
+        return ScanResult(
+            self.engine, brokers, partitions, findings, self._totals, [gap], incidents=folded, asked=self._asked.of(Place())
         )
 
     # The stages from the findings of partitions to those of the scan, in the order in which `finish` names them.

@@ -1,5 +1,6 @@
 """Ctrl-C at any moment: a line, status 130, and no process left that was started for a command."""
 
+import json
 import os
 import select
 import signal
@@ -10,10 +11,15 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
+import jsonschema
 import pytest
 
+from kafka_forensics import scan
 from kafka_forensics.cli import spark_session
 from kafka_forensics.cli.spark_session import Children
+from kafka_forensics.engine import local
+from kafka_forensics.export.json_document import json_schema
+from kafka_forensics.judging.scanning import ScanInterruptedError
 
 ROOT = Path(__file__).resolve().parents[2]
 WHILE_LOADING = """
@@ -30,6 +36,25 @@ run()
 """
 
 
+WHILE_JUDGING = """
+import os, signal, sys
+from kafka_forensics.engine import local
+from kafka_forensics.__main__ import run
+
+judged, taken = local.judged, []
+
+def interrupting(*arguments):
+    taken.append(1)
+    if len(taken) == 4:
+        os.kill(os.getpid(), signal.SIGINT)
+    return judged(*arguments)
+
+local.judged = interrupting
+run()
+"""
+SAMPLE = ROOT / "sample_logs" / "unclean-election"
+
+
 def alive(pid: int) -> bool:
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
@@ -41,6 +66,47 @@ def alive(pid: int) -> bool:
 def test_while_the_program_is_loaded() -> None:
     done = subprocess.run([sys.executable, "-c", WHILE_LOADING], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "interrupted\n")
+
+
+def judged_so_far(format_name: str) -> "subprocess.CompletedProcess[str]":
+    """A scan that is interrupted in its fourth partition."""
+    arguments = ["scan", str(SAMPLE), "--topic", "[!_]*", "--jobs", "1", "--format", format_name]
+    return subprocess.run(
+        [sys.executable, "-c", WHILE_JUDGING, *arguments], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
+    )
+
+
+def test_a_scan_prints_what_was_judged_so_far_marked_incomplete() -> None:
+    done = judged_so_far("json")
+    assert done.returncode == 130
+    document = json.loads(done.stdout)
+    jsonschema.Draft202012Validator(json_schema()).validate(document)
+    assert [partition["topic"] for partition in document["partitions"]] == ["append-time", "audit", "codec-gzip"]
+    assert document["incomplete"] == [
+        {"path": str(SAMPLE), "reason": "interrupted after 3 of 11 partitions", "topic": None, "partition": None, "broker": None}
+    ]
+    assert [incident["cause"] for incident in document["incidents"]] == ["unclean_election"]
+    assert {finding["topic"] for finding in document["findings"]} == {"audit"}
+    assert done.stderr.splitlines()[-2:] == [f"incomplete: {SAMPLE}: interrupted after 3 of 11 partitions", "interrupted"]
+
+
+def test_an_interrupted_table_says_so_too() -> None:
+    done = judged_so_far("report")
+    assert done.returncode == 130
+    assert done.stdout.startswith("CRITICAL  audit-0  ")
+    assert "interrupted after 3 of 11" in " ".join(done.stdout.split())
+    assert "2 partitions, 6 replicas: nothing found where readable" in done.stdout
+
+
+def test_a_caller_of_the_package_is_interrupted_as_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(local, "judged", interrupted)
+    with pytest.raises(KeyboardInterrupt) as raised:
+        scan(str(SAMPLE))
+    assert isinstance(raised.value, ScanInterruptedError)
+    assert (raised.value.result.partitions, raised.value.result.verdict) == ([], "unknown")
 
 
 def test_ignored_interruptions_stay_ignored() -> None:

@@ -1,7 +1,7 @@
 """`scan`: what is wrong with these log directories, on which replica, what was lost, which copy to keep."""
 
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from kafka_forensics.cli import options
 from kafka_forensics.cli.options import choose
@@ -12,6 +12,9 @@ from kafka_forensics.model.results import ScanResult
 
 if TYPE_CHECKING:
     from kafka_forensics.export.json_document import Shape
+
+
+INTERRUPTED: Final = 130
 
 
 @options.flat
@@ -33,7 +36,8 @@ def scan(
     """What is wrong with these log directories, on which replica, what was lost, which copy to keep.
 
     Reads every PATH, compares the replicas of each partition, and never writes to what it reads. Ends with status 0 if nothing
-    was found from --fail-on upwards, 1 if something was, 2 for a wrong command line, 3 if some input could not be read.
+    was found from --fail-on upwards, 1 if something was, 2 for a wrong command line, 3 if some input could not be read. Ctrl-C ends
+    it with what was judged so far, and status 130.
     """
     spark = where.on_spark()
     wanted = chosen_format(form.format_name, form.output, options.SCAN_FORMATS)
@@ -43,10 +47,11 @@ def scan(
     check_output(form.output, paths)
     scan_options = reading.scan_options(selection, deep=deep, as_of=as_of)
     screen = screen_of(printing)
+    interrupted = False
     if spark:
         result = _run_on_spark(paths, scan_options, screen, where, quiet=printing.quiet)
     else:
-        result = _run(paths, scan_options, screen, quiet=printing.quiet)
+        result, interrupted = _run(paths, scan_options, screen, quiet=printing.quiet)
     if not show_payloads:
         result.findings = [without_payloads(finding) for finding in result.findings]
     with open_output(form.output, no_color=printing.no_color) as to:
@@ -56,15 +61,22 @@ def scan(
     told = wanted == "report" and form.output is None  # at its end
     _say_summary(result, screen, quiet=printing.quiet, live=reading.live, told=told)
     say_left_out(shape, screen)
+    if interrupted:
+        return INTERRUPTED
     return 3 if shape.left_out else exit_status(result, fail_on)
 
 
-def _run(paths: list[str], scan_options: ScanOptions, screen: Destination, *, quiet: bool) -> ScanResult:
+def _run(paths: list[str], scan_options: ScanOptions, screen: Destination, *, quiet: bool) -> tuple[ScanResult, bool]:
+    """The answer, and whether the user ended the scan before it was whole."""
     from kafka_forensics.cli.progress import Progress
     from kafka_forensics.engine import local
+    from kafka_forensics.judging.scanning import ScanInterruptedError
 
-    with Progress(screen, quiet=quiet) as progress:
-        return local.scan(paths, scan_options, progress)
+    try:
+        with Progress(screen, quiet=quiet) as progress:
+            return local.scan(paths, scan_options, progress), False
+    except ScanInterruptedError as interruption:
+        return interruption.result, True
 
 
 def _run_on_spark(
