@@ -71,7 +71,7 @@ class Incident:
     severity: Severity
     """The worst of its findings."""
     confidence: Confidence
-    """The least of its worst findings."""
+    """The least of the worst findings that are of its cause by themselves; what follows of them may be less sure."""
     known_as: str | None
     """The issue of a known incident that explains all of its findings, such as KAFKA-10751."""
     from_ms: int | None

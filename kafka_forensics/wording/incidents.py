@@ -37,7 +37,7 @@ WORDS: Final[dict[Cause, _Words]] = {
     ),
     Cause.REPLICAS_DIVERGE: _Words(
         "replicas diverge",
-        "the replicas of {{ partitions }} diverge, and no file says which election did it",
+        "the replicas of {{ partitions }} hold different records at the same offsets, and no file says why",
         f"{_KEEP} Then weigh what each election would cost.",
     ),
     Cause.LOG_DIRECTORY_GONE: _Words(

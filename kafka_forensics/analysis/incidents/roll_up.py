@@ -90,17 +90,29 @@ _OF_HISTORIES: Final = (
 _FOLLOWS: Final[tuple[dict[str, tuple[Cause, ...]], ...]] = (
     {
         **dict.fromkeys(("RECOVERY_WOULD_TRUNCATE", "SEG_TORN_TAIL", "SEG_ZERO_TAIL"), (Cause.DAMAGED_LOG,)),
-        **dict.fromkeys(("ISR_MEMBER_MISSING_COMMITTED", "LRS_RISK", "REPLICA_DIFFERS"), _OF_HISTORIES),
-        **dict.fromkeys(CAUSES[Cause.TORN_TRANSACTION], _OF_HISTORIES),
+        **dict.fromkeys(("ISR_MEMBER_MISSING_COMMITTED", "LRS_RISK"), _OF_HISTORIES),
+        **dict.fromkeys(CAUSES[Cause.TORN_TRANSACTION], (*_OF_HISTORIES, Cause.DAMAGED_LOG)),
+        "REPLICA_DIFFERS": (Cause.DAMAGED_LOG, *_OF_HISTORIES),
+        "COMMITTED_LOST_EVERYWHERE": (Cause.LOG_DIRECTORY_GONE, Cause.DAMAGED_LOG),
     },
     {
-        **dict.fromkeys(CAUSES[Cause.DAMAGED_FILES], _OF_LOGS),
+        "GROUP_OFFSET_BEYOND_LOG": (*_OF_HISTORIES, Cause.COMMITTED_LOST, Cause.DAMAGED_LOG, Cause.UNCLEAN_SHUTDOWN),
         **dict.fromkeys(CAUSES[Cause.PRODUCER_SEQUENCE], _OF_LOGS),
         **dict.fromkeys(("HW_BEYOND_LEO", "CHECKPOINT_OUT_OF_ORDER"), (*_OF_LOGS, Cause.SHORT_REPLICA)),
+        **dict.fromkeys(
+            ("TXN_LATE_WRITE", "TXN_COORDINATOR_EPOCH_REGRESSION"), (Cause.HANGING_TRANSACTION, Cause.TORN_TRANSACTION)
+        ),
     },
+    dict.fromkeys(CAUSES[Cause.DAMAGED_FILES], (*_OF_LOGS, Cause.SHORT_REPLICA)),
 )
-"""Kinds that may follow of something else, in two steps: part of an incident of such a cause, the first of these that the partition
-has. What stands in the second step may follow of the first."""
+"""Kinds that may follow of something else, step by step: part of an incident of such a cause, the first of these that the partition
+has. What stands in a later step may follow of what stands in an earlier one."""
+_WHEREVER: Final = frozenset({*CAUSES[Cause.DAMAGED_FILES], "TXN_LATE_WRITE", "TXN_COORDINATOR_EPOCH_REGRESSION"})
+"""Of these the kinds that follow of what lies at other offsets of the log, too."""
+_WHOEVER: Final = frozenset({"TXN_LATE_WRITE", "TXN_COORDINATOR_EPOCH_REGRESSION"})
+"""And those that follow of what was found on another replica."""
+_ALIKE: Final = frozenset({Cause.DAMAGED_LOG, Cause.PRODUCER_SEQUENCE, Cause.UNREADABLE_RECORDS})
+"""Causes of what was written so and replicated, if it is found at the same offsets of several replicas."""
 
 _TIMES: Final = {
     Cause.HANGING_TRANSACTION: ("transaction_start_timestamp", "first_timestamp"),
@@ -173,6 +185,7 @@ def incidents(findings: Sequence[Finding]) -> list[Incident]:
     members = [
         _member(index, finding, background) for index, finding in enumerate(findings) if finding.severity is not Severity.INFO
     ]
+    _join_replicas(members)
     _put_together(members)
     groups: dict[_Group, list[_Member]] = {}
     for member in members:
@@ -304,13 +317,26 @@ def _range(finding: Finding) -> tuple[int, int] | None:
     return (start, end) if start is not None and end is not None and start < end else None
 
 
+def _join_replicas(members: Iterable[_Member]) -> None:
+    """What is found alike at the same offsets of several replicas happened to all of these brokers."""
+    alike: dict[tuple[_Partition, str, tuple[int, int]], list[_Member]] = {}
+    for member in members:
+        offsets = _range(member.finding)
+        if member.cause in _ALIKE and member.partition is not None and offsets is not None:
+            alike.setdefault((member.partition, member.finding.kind, offsets), []).append(member)
+    for of_place in alike.values():
+        brokers = _ordered(broker for member in of_place for broker in member.brokers)
+        for member in of_place:
+            member.brokers = brokers
+
+
 # Putting together: by cause and brokers, by time, and what follows of something else with it.
 
 
 def _put_together(members: list[_Member]) -> None:
     """Give every member its group: those that follow of nothing first, and of each step those that do with what they follow of."""
     near: dict[_Partition, dict[_Group, _Near]] = {}
-    steps: list[list[_Member]] = [[], [], []]
+    steps: list[list[_Member]] = [[] for _ in range(len(_FOLLOWS) + 1)]
     for member in members:
         follows = (number for number, kinds in enumerate(_FOLLOWS, 1) if member.finding.kind in kinds)
         steps[next(follows, 0)].append(member)
@@ -360,9 +386,9 @@ class _Near:
     def concerns(self, finding: Finding) -> bool:
         """Whether a finding is of a broker among them, and of offsets among them where both tell some."""
         offsets, broker = _range(finding), finding.place.broker
-        if broker is not None and not self.brokers & {None, broker}:
+        if broker is not None and finding.kind not in _WHOEVER and not self.brokers & {None, broker}:
             return False
-        if offsets is None or self.start is None or self.end is None:
+        if finding.kind in _WHEREVER or offsets is None or self.start is None or self.end is None:
             return True
         return offsets[0] < self.end and self.start < offsets[1]
 
@@ -379,6 +405,8 @@ def _followed(member: _Member, follows: dict[str, tuple[Cause, ...]], near: dict
 
 def _incident(group: _Group, members: list[_Member], background: dict[_Partition, _Background]) -> Incident:
     worst = max((member.finding.severity for member in members), key=lambda severity: severity.rank)
+    of_cause = [member.finding for member in members if member.cause is group[0]]
+    gravest = max((finding.severity for finding in of_cause), key=lambda severity: severity.rank)
     sureness = tuple(Confidence)
     times = [member.time_ms for member in members if member.time_ms is not None and member.cause is group[0]]
     by_partition: dict[_Partition, list[Finding]] = {}
@@ -393,7 +421,7 @@ def _incident(group: _Group, members: list[_Member], background: dict[_Partition
     return Incident(
         cause=group[0],
         severity=worst,
-        confidence=max((member.finding.confidence for member in members if member.finding.severity is worst), key=sureness.index),
+        confidence=max((finding.confidence for finding in of_cause if finding.severity is gravest), key=sureness.index),
         known_as=_known_as(by_partition, members, background),
         from_ms=min(times, default=None),
         to_ms=max(times, default=None),

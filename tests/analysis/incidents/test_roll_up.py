@@ -114,6 +114,34 @@ def test_a_checkpoint_beyond_the_end_follows_of_what_cuts_the_log() -> None:
     assert (incident.cause, incident.findings) == (Cause.UNCLEAN_SHUTDOWN, [0, 1])
 
 
+def test_what_is_damaged_alike_on_every_replica_is_one_incident() -> None:
+    alike = [of("BATCH_CRC_MISMATCH", 0, broker, 10, 13, held_by=[]) for broker in (1, 2, 3)]
+    assert (only(alike).brokers, only(alike).lost_at_most) == ([1, 2, 3], 3)
+    apart = [of("BATCH_CRC_MISMATCH", 0, broker, broker, broker + 1) for broker in (1, 2, 3)]
+    assert [incident.brokers for incident in incidents(apart)] == [[1], [2], [3]]
+
+
+def test_a_batch_that_differs_where_it_is_damaged_is_part_of_the_damage() -> None:
+    differs = of("REPLICA_DIFFERS", 0, None, 10, 13, minority=[2], held_by=[1, 3])
+    assert only([of("BATCH_CRC_MISMATCH", 0, 2, 10, 13, held_by=[1, 3]), differs]).cause is Cause.DAMAGED_LOG
+    assert len(incidents([of("BATCH_CRC_MISMATCH", 0, 2, 50, 53, held_by=[1, 3]), differs])) == 2
+
+
+def test_late_writes_are_part_of_the_transaction_that_hangs_on_any_replica() -> None:
+    late = [of("TXN_LATE_WRITE", 0, broker, 20, 21) for broker in (1, 2, 3)]
+    incident = only([of("TXN_HANGING", 0, 1, 5, 21, first_timestamp=NOON), *late])
+    assert (incident.cause, incident.from_ms, incident.kinds) == (
+        Cause.HANGING_TRANSACTION,
+        NOON,
+        {"TXN_HANGING": 1, "TXN_LATE_WRITE": 3},
+    )
+
+
+def test_hanging_transactions_of_other_times_are_other_incidents() -> None:
+    hanging = [of("TXN_HANGING", number, 1, first_timestamp=NOON + number * 2 * SAME_TIME_MS) for number in range(3)]
+    assert len(incidents(hanging)) == 3
+
+
 def test_a_directory_that_is_gone_is_one_incident_with_what_it_cost() -> None:
     wiped = finding("LOG_DIR_WIPED", Place(broker=2), {"may_have_held": 3})
     empty = [of("EMPTY_REPLICA_MAY_LEAD", number, 2, 0, 10, absent=True, wiped=True, held_by=[1, 3]) for number in range(3)]
@@ -133,6 +161,21 @@ def test_an_old_copy_of_a_broker_is_one_incident() -> None:
 def test_offsets_that_several_findings_tell_count_once() -> None:
     twice = [of("GROUP_OFFSET_BEYOND_LOG", 0, None, 10, 30), of("COMMITTED_LOST_EVERYWHERE", 0, None, 20, 40)]
     assert (only(twice).lost_at_least, only(twice).lost_at_most) == (30, 30)
+
+
+def test_how_sure_it_is_hangs_on_its_cause_and_not_on_what_follows() -> None:
+    torn = replace(of("TXN_PARTLY_LOST", 0, None, 10, 13, held_by=[]), confidence=Confidence.SUSPECTED)
+    gap = of("OFFSET_GAP", 0, 2, 10, 13, held_by=[])
+    assert only([gap, torn]).confidence is Confidence.PROVEN
+    assert only([gap, of("SEGMENT_MISSING", 0, 2, 10, 13)]).confidence is Confidence.INFERRED
+
+
+def test_what_no_copy_holds_since_its_segment_is_gone_everywhere_is_one_incident() -> None:
+    gone = [of("SEGMENT_MISSING", 0, broker, 10, 20, held_by=[]) for broker in (1, 2)]
+    lost = [of("COMMITTED_LOST_EVERYWHERE", 0, None, 10, 20, held_by=[]), of("GROUP_OFFSET_BEYOND_LOG", 0, None, 15, 20)]
+    incident = only([*gone, *lost])
+    assert (incident.cause, incident.lost_at_least, incident.lost_at_most) == (Cause.DAMAGED_LOG, 10, 10)
+    assert len(incidents([*gone, of("GROUP_OFFSET_BEYOND_LOG", 0, None, 30, 40)])) == 2
 
 
 def test_what_is_not_proven_is_not_lost_at_least() -> None:
