@@ -25,7 +25,7 @@ def test_where_damaged_batches_are_is_left_to_the_findings() -> None:
     damaged = partition("orders", 0, Agreement("content", 79), [replica(1, 79), replica(2, 79)], [])
     assert headline(damaged).startswith("the replicas differ in batches of one leader epoch; ")
     conflict = partition("orders", 0, Agreement("conflict", 79), [replica(1, 90), replica(2, 90)], [])
-    assert headline(conflict).startswith("the replicas conflict from offset 79 on; ")
+    assert headline(conflict).startswith("the replicas diverge at offset 79; ")
 
 
 def test_a_count_is_not_taken_for_an_epoch() -> None:

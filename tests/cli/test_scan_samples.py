@@ -42,7 +42,7 @@ def test_same_bytes_at_any_number_of_jobs(capsys: pytest.CaptureFixture[str], fo
 
 def test_fully_decoded_table_of_the_unclean_election(capsys: pytest.CaptureFixture[str]) -> None:
     _, text = scanned(capsys, "unclean-election", "--format", "table")
-    assert text.startswith("CRITICAL  audit-0  the replicas conflict from offset 300 on; ")
+    assert text.startswith("CRITICAL  audit-0  the replicas diverge at offset 300; ")
     assert "offsets 300 to 369" in text
     commands = re.sub(r" \\\n +", " ", text)
     paths = " ".join(str(SAMPLES / "unclean-election" / f"broker-{broker}") for broker in (1, 2, 3))

@@ -17,7 +17,7 @@ def test_both_ends_are_named() -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["scan", "--topic", "audit"], "offsets 300 to 369, once committed"),
+        (["scan", "--topic", "audit"], "committed records at offsets 300 to 369 survive"),
         (["plan", "--topic", "audit", "--partition", "0"], "300 to 369"),
         (["metadata", "--topic", "audit"], "cost offsets 300 to 369"),
         (["epochs", "--topic", "audit"], "0 to 299"),

@@ -75,13 +75,13 @@ def test_unclean_loss_reads_like_a_colleague() -> None:
     }
     loss = finding("UNCLEAN_LOSS", Place("audit", 0, offset_start=300, offset_end=370), evidence)
     assert wording.message(loss) == (
-        "audit-0: offsets 300 to 369, once committed, can be had only from broker 2 and would be cut off at offset 300 when that"
-        " copy follows the new leader (epoch 2 on broker 1 against epoch 0 on broker 2)."
+        "audit-0: committed records at offsets 300 to 369 survive only on broker 2, and Kafka will truncate them at offset 300 to"
+        " match the new leader (epoch 2 on broker 1 against epoch 0 on broker 2)."
     )
     evidence["truncation_offsets"] = [{"follower": 2, "leader": 1, "from_checkpoint": 370, "from_batches": 300}]
     assert wording.message(finding("UNCLEAN_LOSS", loss.place, evidence)).endswith(
-        " would be cut off at offset 300 when that copy follows the new leader (epoch 2 on broker 1 against epoch 0 on broker 2);"
-        " by the leader-epoch-checkpoint Kafka does not cut there, and that copy would keep other records than the leader for good."
+        " will truncate them at offset 300 to match the new leader (epoch 2 on broker 1 against epoch 0 on broker 2); by the"
+        " leader-epoch-checkpoint Kafka does not truncate there, and that copy would hold other records than the leader for good."
     )
     assert wording.advice(loss) == (
         "Leave broker 2 stopped until its log directory is copied elsewhere: no other good copy is known. Copy those of the other"
@@ -120,8 +120,8 @@ def test_a_fork_without_epochs_and_holders_admits_that_nobody_can_tell() -> None
     evidence = {"offset": 0, "held_by": [], "versions": [{"brokers": [1], "epoch": -1}, {"brokers": [2, 3], "epoch": -1}]}
     fork = finding("FORK_BELOW_HW", Place("ledger", 0, offset_start=0, offset_end=3), evidence)
     assert wording.message(fork) == (
-        "ledger-0: the logs part at offset 0 (broker 1 against brokers 2 and 3), below what was committed, and differ in offsets 0"
-        " to 2; which version was acknowledged is unknown."
+        "ledger-0: the replicas diverge at offset 0 (broker 1 against brokers 2 and 3), below the high watermark, and differ in"
+        " offsets 0 to 2; which version was acknowledged is unknown."
     )
     assert (wording.advice(fork) or "").startswith("No good copy is known: keep every log directory")
 

@@ -61,7 +61,7 @@ _GOES_ON: Final = " \\"
 _AGREEMENTS: Final = {
     "identical": "the replicas are identical",
     "prefix": "the replicas agree as far as they go",
-    "conflict": "the replicas conflict",
+    "conflict": "the replicas diverge",
     "missing": "some replicas lack records that others have",
     "compacted": "the replicas were compacted differently and hold the same values",
     "content": "the replicas differ in batches of one leader epoch",
@@ -79,7 +79,7 @@ def headline(partition: PartitionSummary) -> str:
     if len(partition.replicas) > 1 and agreement.kind == "identical" and partition.verdict in {"error", "critical"}:
         text = _HELD  # what damage or loss hides was not compared
     if agreement.common_end_offset is not None and agreement.kind == "conflict":
-        text += f" from offset {agreement.common_end_offset} on"
+        text += f" at offset {agreement.common_end_offset}"
     if (high_watermark := partition.high_watermark_at_least) is not None:
         witness = f" ({printable(partition.high_watermark_witness)})" if partition.high_watermark_witness else ""
         text += f"; offsets below {high_watermark} were committed{witness}"

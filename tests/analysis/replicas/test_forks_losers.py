@@ -115,7 +115,7 @@ def test_a_loss_names_the_leader_of_the_latest_epoch_and_where_it_cuts() -> None
             {"follower": holder, "leader": 3, "from_batches": 1, "from_checkpoint": 1},
         ]
     assert wording.message(findings[0]) == (
-        "t-0: offsets 1 to 3, once committed, can be had only from broker 1 and would be cut off at offset 1 when that copy follows"
+        "t-0: committed records at offsets 1 to 3 survive only on broker 1, and Kafka will truncate them at offset 1 to match"
         " the new leader, broker 3 in epoch 7 (epoch 0 on broker 1 against epoch 1 on broker 2); other records are committed at"
         " offsets 2 to 3 on broker 2."
     )
