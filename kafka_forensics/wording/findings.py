@@ -279,6 +279,28 @@ def _others(finding: Finding) -> bool:
     return guarded and finding.severity is not Severity.INFO
 
 
+RISKS: Final = (
+    (
+        re.compile(r"min\.insync\.replicas 1 with (.+) replicas"),
+        r"with min.insync.replicas=1 one failed replica of \1 can lose them",
+    ),
+    (re.compile(r"unclean elections on"), "unclean.leader.election.enable=true lets a replica lead that lacks them"),
+    (re.compile(r"one replica only"), "there is one replica only"),
+    (re.compile(r"retention shorter than an open transaction"), "retention is shorter than a transaction has been open"),
+)
+"""What a setting does, instead of how evidence calls it."""
+
+
+def _risks_told(finding: Finding) -> str | None:
+    """What makes a loss possible, in sentences."""
+    risks = finding.evidence.get("risks")
+    told = []
+    for risk in risks if isinstance(risks, list) else []:
+        text = clean(risk)
+        told.append(next((match.expand(words) for pattern, words in RISKS if (match := pattern.fullmatch(text))), text))
+    return listed(told) if told else None
+
+
 def _stops(finding: Finding) -> bool:
     """Whether a broker does not start."""
     return finding.evidence.get("starts") is False
@@ -396,7 +418,21 @@ DERIVED: Final[Mapping[str, Callable[[Finding], str | bool | None]]] = {
             _offsets,
             _only,
         ),
-        *(_others, _plan, _stops, _topic, _transactions, _weigh, defect, kept_by, not_whole, rivals, successor, without),
+        *(
+            _others,
+            _plan,
+            _risks_told,
+            _stops,
+            _topic,
+            _transactions,
+            _weigh,
+            defect,
+            kept_by,
+            not_whole,
+            rivals,
+            successor,
+            without,
+        ),
     )
 }
 """Names in templates that are not simply numbers of the evidence, and what they stand for."""

@@ -84,7 +84,7 @@ def test_what_an_election_cost_is_told_though_it_is_info() -> None:
     assert "an unclean election" not in table({"same_leader": True})
     told = table({"cost_finding": "UNCLEAN_LOSS"})
     assert "background  audit-0: an unclean election made broker 1 the leader" in told
-    assert "info, -v explains: TXN_OPEN" in told
+    assert "more with -v: TXN_OPEN" in told
     assert "harmless" not in told
 
 
@@ -111,7 +111,7 @@ def test_the_gravest_come_first_in_tables_and_rows() -> None:
     page = io.StringIO()
     write_result(result, "table", Destination(page, 80, colour=False), by="partition")
     heads = [line.split()[:2] for line in page.getvalue().splitlines() if line[:1].isalpha()]
-    assert heads == [["CRITICAL", "d-0"], ["CRITICAL", "b-0"], ["INFO", "c-0"], ["info", "-v"]]
+    assert heads == [["CRITICAL", "d-0"], ["CRITICAL", "b-0"], ["INFO", "c-0"], ["info", "more"]]
     assert [each.place.topic for each in by_kind(findings)[0]] == ["d", "b"]
 
 

@@ -126,6 +126,15 @@ def test_a_fork_without_epochs_and_holders_admits_that_nobody_can_tell() -> None
     assert (wording.advice(fork) or "").startswith("No good copy is known: keep every log directory")
 
 
+def test_a_risky_setting_says_what_it_does() -> None:
+    risks = ["unclean elections on", "min.insync.replicas 1 with 2 to 3 replicas"]
+    assert wording.message(finding("RISKY_CONFIG", Place("audit"), {"topics": ["audit"], "risks": risks})) == (
+        "Records of audit can be lost, since unclean.leader.election.enable=true lets a replica lead that lacks them and with"
+        " min.insync.replicas=1 one failed replica of 2 to 3 can lose them."
+    )
+    assert wording.message(finding("RISKY_CONFIG", Place("audit"), {})) == "Records of some topics can be lost."
+
+
 def test_single_offsets_and_bytes_are_singular() -> None:
     place = replace(PLACE, byte_start=7, byte_end=8, offset_start=3, offset_end=4)
     lost = wording.message(finding("FRAMING_LOST", place, {"batches_recovered": 1, "first_recovered_offset": 5}))

@@ -415,7 +415,7 @@ class _Page:
         if brief:
             self._console.print()
             kinds = ", ".join(sorted({finding.kind for finding in brief}))
-            self._hanging(Text(), Text(f"info, -v explains: {kinds}", "dim"), 2)
+            self._hanging(Text(), Text(f"more with -v: {kinds}", "dim"), 2)
 
     def _finding(self, finding: Finding, crowded: Iterable[str]) -> None:
         self._hanging(Text(), Text(printable(message(finding))), _INDENT)

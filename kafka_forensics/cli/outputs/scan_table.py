@@ -347,7 +347,7 @@ class _Page:
         if brief:
             self._console.print()
             counts = ", ".join(f"{group[0].kind}{f' {len(group)}' if len(group) > 1 else ''}" for group in by_kind(brief))
-            self._hanging(Text("  info, -v explains:", "dim"), Text(f"{counts}", "dim"), 21)
+            self._hanging(Text("  more with -v:", "dim"), Text(f"{counts}", "dim"), 16)
 
     def _kind(self, findings: list[Finding]) -> None:
         first = findings[0]
@@ -385,7 +385,7 @@ class _Page:
         """What needs no attention, in a line or two."""
         if brief:
             words = kinds_and_places(finding for _, _, findings in brief for finding in findings)
-            self._hanging(Text("info", STYLES["info"]), Text(f"-v explains: {words}"), _GUTTER)
+            self._hanging(Text("info", STYLES["info"]), Text(f"more with -v: {words}"), _GUTTER)
         if clean:
             replicas = sum(len(partition.replicas) for partition, _, _ in clean if partition is not None)
             text = f"{plural(len(clean), 'partition')}, {plural(replicas, 'replica')}: {nothing}"
