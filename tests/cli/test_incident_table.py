@@ -184,5 +184,14 @@ def test_every_incident_of_a_scan_is_in_its_table_and_json(tmp_path: Path, capsy
     assert (incident["partitions_count"], incident["lost_at_least"], incident["held_by"]) == (2, 140, [2])
 
 
+def test_markdown_tells_incidents_before_partitions() -> None:
+    stream = io.StringIO()
+    write_result(result_of(lost(0, 10), lost(1, 30)), "markdown", Destination(stream, 80, colour=False))
+    text = stream.getvalue()
+    assert "\n## Incidents\n\n### replicas diverge: 2 partitions, 40 committed offsets (critical, proven)\n\n" in text
+    assert "\nFirst: Leave broker 2 stopped until its log directories are copied elsewhere." in text
+    assert text.index("## Incidents") < text.index("## Findings")
+
+
 def test_an_answer_of_nothing_is_empty_either_way() -> None:
     assert table(folded(result_of())) == table(result_of(), by="partition")

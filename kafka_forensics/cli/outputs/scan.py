@@ -11,6 +11,7 @@ from kafka_forensics.cli.outputs.words import (
     crowded_brokers,
     headline,
     incomplete_lines,
+    lost_words,
     name,
     nothing_found,
     place_words,
@@ -21,8 +22,9 @@ from kafka_forensics.cli.outputs.words import (
 from kafka_forensics.cli.streams import Destination, printable, wrapped
 from kafka_forensics.export import json_document
 from kafka_forensics.export.json_document import Shape
+from kafka_forensics.model.incidents import Incident
 from kafka_forensics.model.results import VERDICTS, PartitionSummary, ScanResult
-from kafka_forensics.wording import advice, gravity, message, title
+from kafka_forensics.wording import advice, gravity, incident_advice, incident_message, incident_title, message, title, when
 
 
 def write_result(
@@ -74,6 +76,11 @@ def report_lines(result: ScanResult) -> Iterator[str]:
     verdict, *totals = summary_lines(result)
     yield f"# kafka-forensics: {markdown(verdict)}\n\n"
     yield from (f"{markdown(line)}  \n" for line in [*totals, *incomplete_lines(result)])
+    if result.incidents:
+        yield "\n## Incidents\n"
+    for incident in result.incidents:
+        yield f"\n### {markdown(_called(incident))} ({incident.severity.value}, {incident.confidence.value})\n\n"
+        yield f"{markdown(incident_message(incident))}  \nFirst: {markdown(incident_advice(incident))}\n"
     partitions = [partition for partition in result.partitions if partition.verdict != "clean" or partition.not_read]
     if partitions:
         yield "\n## Partitions\n\n| partition | verdict | replicas |\n| --- | --- | --- |\n"
@@ -101,6 +108,14 @@ def report_lines(result: ScanResult) -> Iterator[str]:
                 yield f"  Where: {markdown(where)}  \n"
             if step := advice(finding):
                 yield f"  Advice: {_with_code(step)}\n"
+
+
+def _called(incident: Incident) -> str:
+    """What happened, when, and to how many partitions."""
+    moment, name = when(incident), f" ({incident.known_as})" if incident.known_as is not None else ""
+    lost = lost_words(incident.lost_at_least, incident.lost_at_most)
+    words = f"{incident_title(incident)}{f', {moment}' if moment else ''}{name}: {plural(len(incident.partitions), 'partition')}"
+    return words + (f", {lost} committed offset{'s' if incident.lost_at_most > 1 else ''}" if lost else "")
 
 
 def _with_code(step: str) -> str:
