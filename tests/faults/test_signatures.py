@@ -110,7 +110,7 @@ def test_a_match_says_what_fits_in_one_sentence(tmp_path: Path) -> None:
     )
     advice = wording.advice(finding) or ""
     assert advice.startswith("Affected: 0.11.0.0 to 1.1.1; fixed in 2.0.0. ")
-    assert advice.endswith(" `kafka-forensics explain d3` says more.")
+    assert advice.endswith(" See more with `kafka-forensics explain d3`.")
 
 
 @pytest.mark.parametrize("client", [0, 2])
