@@ -25,8 +25,8 @@ _REPAIR: Final = (
 WORDS: Final[dict[Cause, _Words]] = {
     Cause.UNCLEAN_ELECTION: _Words(
         "unclean election",
-        "an unclean election passed over {{ brokers or 'the leader' }}; the leader elected instead lacks committed records of"
-        " {{ partitions }}",
+        "an unclean election passed over {{ brokers or 'the leader' }}; the leader elected instead"
+        " {% if proven %}lacks{% else %}may lack{% endif %} committed records of {{ partitions }}",
         f"{_KEEP} Then weigh what each election would cost.",
     ),
     Cause.LAST_REPLICA_ELECTED: _Words(
@@ -224,6 +224,7 @@ def _filled(template: str, incident: Incident) -> str:
         "guard": _guard(incident),
         "holders": listed(incident.held_by),
         "partitions": None,
+        "proven": incident.lost_at_least > 0,
     }
 
     def value_of(name: str) -> Value | str | bool | None:

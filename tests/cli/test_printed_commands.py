@@ -11,8 +11,11 @@ import pytest
 
 from kafka_forensics.cli.main import outcome
 from kafka_forensics.cli.outputs.words import command_lines
-from kafka_forensics.judging.scanning import PATHS_SHOWN
-from kafka_forensics.model.findings import Asked, Place
+from kafka_forensics.evidence.inputs import Inputs
+from kafka_forensics.evidence.ledger import Extent
+from kafka_forensics.evidence.options import ScanOptions
+from kafka_forensics.judging.scanning import PATHS_SHOWN, AskedAgain
+from kafka_forensics.model.findings import Place
 from kafka_forensics.wording import asked_command
 from tests.support.archives import SHIPPED
 from tests.support.gallery_case import Case
@@ -110,11 +113,14 @@ def test_of_very_many_paths_a_command_has_those_that_its_partition_needs(run: Ru
     assert_all_run(run, set(plans))
 
 
-def test_credentials_in_paths_and_options_are_in_no_command() -> None:
-    asked = Asked(("s3://bucket/b1",), ("--storage-option", "endpoint=http://127.0.0.1:9000"), ("--live",))
+def test_secrets_among_options_are_in_no_command() -> None:
+    given = (("endpoint", "http://127.0.0.1:9000"), ("secret_key", "hush"), ("endpoint", "http://me:hush@host"))
+    options = ScanOptions(storage_options=given, live=True, copied=Extent.WHOLE)
+    asked = AskedAgain(Inputs(given=("s3://bucket/b1",)), options).of(Place())
     assert asked_command("plan", asked, "--topic", "t") == (
-        "kafka-forensics plan s3://bucket/b1 --storage-option endpoint=http://127.0.0.1:9000 --live --topic t"
+        "kafka-forensics plan s3://bucket/b1 --storage-option endpoint=http://127.0.0.1:9000 --whole --live --topic t"
     )
+    assert "hush" not in repr(asked)
 
 
 @pytest.mark.parametrize("width", [20, 40, 70, 200])

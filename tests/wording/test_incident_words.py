@@ -1,0 +1,98 @@
+"""Incidents in words: each cause has them for one partition, for many and for none, and what is not proven is not said."""
+
+import re
+from dataclasses import replace
+from itertools import product
+
+import pytest
+
+from kafka_forensics import wording
+from kafka_forensics.model.findings import Confidence, Severity
+from kafka_forensics.model.incidents import Broker, Cause, Incident, IncidentPartition
+from kafka_forensics.wording.incidents import WORDS
+
+
+def incident(cause: Cause, least: int = 0, most: int = 0, *held_by: list[Broker], brokers: tuple[Broker, ...] = (2,)) -> Incident:
+    """An incident with a partition for each list of holders."""
+    partitions = [IncidentPartition("audit", number, 0, 0, None, None, holders) for number, holders in enumerate(held_by)]
+    holders = sorted({broker for own in held_by for broker in own}, key=str)
+    return Incident(
+        cause,
+        Severity.CRITICAL,
+        Confidence.PROVEN,
+        None,
+        None,
+        None,
+        list(brokers),
+        least,
+        most,
+        holders,
+        partitions,
+        [0],
+        {"X": 1},
+    )
+
+
+HOLE = re.compile(r"[{}\[\]<>]|\bNone\b|  | [,;:]| \.\W|\.\.|\b1 (?:committed )?\w+s\b(?! only)")
+"""What a template leaves that was not filled, and a plural of one."""
+BROKERS: list[tuple[Broker, ...]] = [(), (2,), (1, 2), ("old",)]
+HOLDERS: list[tuple[list[Broker], ...]] = [(), ([],), ([1],), ([1], []), ([1, 3], [3])]
+LOSSES = [(0, 0), (0, 1), (0, 9), (1, 1), (3, 9)]
+
+
+@pytest.mark.parametrize("cause", Cause)
+def test_every_cause_has_words(cause: Cause) -> None:
+    for brokers, held_by, loss in product(BROKERS, HOLDERS, LOSSES):
+        told = incident(cause, *loss, *held_by, brokers=brokers)
+        for text in (wording.incident_message(told), wording.incident_advice(told)):
+            assert text.endswith("."), text
+            assert re.match(r"[A-Z0-9]", text), text
+            assert not HOLE.search(text), text
+    assert re.fullmatch(r"[a-z][\w ,-]{5,60}", wording.incident_title(told))
+
+
+def test_every_cause_is_told_and_titles_differ() -> None:
+    assert set(WORDS) == set(Cause)
+    assert len({words.title for words in WORDS.values()}) == len(Cause)
+
+
+def test_no_loss_is_claimed_that_is_not_proven() -> None:
+    doubted = wording.incident_message(incident(Cause.UNCLEAN_ELECTION, 0, 9, [2]))
+    assert "may lack committed records" in doubted
+    assert "At most 9 committed offsets are at risk; no loss is proven. Good copies are on broker 2 alone." in doubted
+    proven = wording.incident_message(incident(Cause.UNCLEAN_ELECTION, 9, 9, [2]))
+    assert "lacks committed records" in proven
+    assert "9 committed offsets survive only on broker 2, and Kafka would truncate them there" in proven
+    suspected = replace(incident(Cause.SHORT_REPLICA, 0, 9, [1]), confidence=Confidence.SUSPECTED)
+    assert wording.incident_message(suspected).endswith("This is suspected: something harmless may look the same.")
+
+
+def test_copies_of_some_partitions_are_not_called_copies_of_all() -> None:
+    told = wording.incident_message(incident(Cause.SHORT_REPLICA, 0, 9, [1], [3], []))
+    assert "Good copies are on brokers 1 and 3, each of some partitions; of 1 partition no good copy is known." in told
+    assert "is known" not in wording.incident_message(incident(Cause.SHORT_REPLICA, 0, 9, [1], [1, 3]))
+    assert wording.incident_message(incident(Cause.COMMITTED_LOST, 4, 4, [])).endswith(
+        "4 committed offsets are in no copy that was given."
+    )
+
+
+def test_the_first_step_never_costs_the_last_copy() -> None:
+    alone = wording.incident_advice(incident(Cause.UNCLEAN_ELECTION, 9, 9, [2], [2]))
+    assert alone.startswith("Leave broker 2 stopped until its log directories are copied elsewhere.")
+    nowhere = wording.incident_advice(incident(Cause.REPLICAS_DIVERGE, 0, 9, [], []))
+    assert nowhere.startswith("Keep every log directory and every backup as it is.")
+
+
+def test_times_are_told_once_where_they_are_one() -> None:
+    one = replace(incident(Cause.UNCLEAN_ELECTION), from_ms=1_795_233_370_014, to_ms=1_795_233_370_900)
+    assert wording.when(one) == "2026-11-21T03:56:10Z"
+    assert wording.when(replace(one, to_ms=1_795_233_371_000)) == "2026-11-21T03:56:10Z to 2026-11-21T03:56:11Z"
+    assert wording.when(replace(one, from_ms=None, to_ms=None)) is None
+
+
+def test_hostile_names_are_shown_and_do_nothing() -> None:
+    told = incident(Cause.DAMAGED_LOG, 0, 0, [1], brokers=("\x1b[31m{{ 7 * 7 }}",))
+    told.partitions[0] = replace(told.partitions[0], topic="\x1b]0;x\x07{{ 7 * 7 }}")
+    for text in (wording.incident_message(told), wording.incident_advice(told)):
+        assert text.isprintable()
+        assert "49" not in text
