@@ -166,7 +166,7 @@ def test_numbers_of_checkpoints_are_no_payloads(scan: Scan) -> None:
 
 def test_terminal_gets_a_coloured_table() -> None:
     text = on_terminal()
-    assert "CRITICAL\x1b[0m  \x1b[1maudit-0\x1b[0m  the replicas conflict" in text
+    assert "CRITICAL\x1b[0m  \x1b[1maudit-0\x1b[0m  the replicas diverge" in text
     assert "kind\tseverity" not in text
 
 
