@@ -1,0 +1,121 @@
+"""What mkdocs does besides, when it builds the site (`mkdocs.yml`, `make docs`): a hook of it.
+
+- Every kind of finding gets a page, the one that `explain` prints, under Findings; every page of docs/decisions is in the menu.
+- A link out of docs/, as it is right in a checkout, leads to that page or to a copy of the file on the site: `../examples/x.py`.
+- A small script of ours lets the search work on pages that are opened as files, for which browsers allow no workers.
+"""
+
+import posixpath
+import re
+from pathlib import Path
+from typing import Any, Final
+
+from mkdocs.structure.files import File, Files
+
+from kafka_forensics.analysis.catalogue import CATALOGUE
+from kafka_forensics.wording import explain_page
+
+ROOT: Final = Path(__file__).resolve().parents[1]
+KINDS: Final = "kafka_forensics/wording/kinds"
+"""Where a checkout has the page of each kind; `findings/` on the site."""
+COPIES: Final = "files"
+"""Where the site has files that stand outside docs/."""
+WORKER_SHIM: Final = "assets/iframe-worker.js"
+_LINK: Final = re.compile(r"(?<=\]\()(?!https?:|#)([^)\s#]+)(?=[)#])")
+
+_SHIM: Final = """\
+// On pages opened as files browsers start no workers: the script runs in a hidden frame instead, with the same messages.
+if (location.protocol === "file:") {
+  window.Worker = class extends EventTarget {
+    constructor(url) {
+      super();
+      this.waiting = [];
+      this.frame = document.createElement("iframe");
+      this.frame.hidden = true;
+      document.body.appendChild(this.frame);
+      const inside = this.frame.contentWindow;
+      inside.postMessage = data => this.dispatchEvent(new MessageEvent("message", {data}));
+      inside.importScripts = (...names) => names.reduce((before, name) => before.then(() => this.load(name)), Promise.resolve());
+      this.base = new URL(url, location.href);
+      this.load(this.base.href).then(() => {
+        this.ready = true;
+        this.waiting.splice(0).forEach(data => this.deliver(data));
+      });
+      this.addEventListener("message", event => this.onmessage && this.onmessage(event));
+    }
+    load(name) {
+      return new Promise((done, failed) => {
+        const script = this.frame.contentDocument.createElement("script");
+        script.src = new URL(name, this.base).href;
+        script.onload = done;
+        script.onerror = failed;
+        this.frame.contentDocument.body.appendChild(script);
+      });
+    }
+    deliver(data) {
+      this.frame.contentWindow.dispatchEvent(new MessageEvent("message", {data}));
+    }
+    postMessage(data) {
+      if (this.ready) this.deliver(data); else this.waiting.push(data);
+    }
+    terminate() {
+      this.frame.remove();
+    }
+  };
+}
+"""
+
+
+def on_config(config: Any) -> Any:
+    """Put what is not listed in mkdocs.yml into the menu."""
+    config.nav.append({"Findings": [{kind: f"findings/{kind}.md"} for kind in sorted(CATALOGUE)]})
+    decisions = sorted((ROOT / "docs" / "decisions").glob("*.md"))
+    config.nav.append({"Decisions": [f"decisions/{path.name}" for path in decisions]})
+    return config
+
+
+def on_files(files: Files, config: Any) -> Files:
+    """Add the pages of the kinds, the files that pages link to, and the script."""
+    for kind in CATALOGUE:
+        files.append(File.generated(config, f"findings/{kind}.md", content=explain_page(kind)))
+    outside: set[str] = set()
+    for page in files.documentation_pages():
+        if page.abs_src_path is not None:
+            text = Path(page.abs_src_path).read_text()
+            outside.update(target for target in map(_target, _links(page, text)) if target.startswith("../"))
+    for target in sorted(outside):
+        path = target.removeprefix("../")
+        if not path.startswith(f"{KINDS}/") and (ROOT / path).is_file():
+            files.append(File.generated(config, f"{COPIES}/{_on_site(path)}", abs_src_path=str(ROOT / path)))
+    files.append(File.generated(config, WORKER_SHIM, content=_SHIM))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str:
+    """Let links out of docs/ lead to what the site has of them."""
+    folder = posixpath.dirname(page.file.src_uri)
+
+    def on_the_site(link: re.Match[str]) -> str:
+        target = posixpath.normpath(posixpath.join(folder, link[1]))
+        if not target.startswith("../"):
+            return link[1]
+        path = target.removeprefix("../")
+        kind = re.fullmatch(rf"{KINDS}/([A-Z_0-9]+)\.md", path)
+        found = f"findings/{kind[1]}.md" if kind else f"{COPIES}/{_on_site(path)}"
+        return posixpath.relpath(found, folder or ".")
+
+    return _LINK.sub(on_the_site, markdown)
+
+
+def _links(page: Any, text: str) -> list[tuple[str, str]]:
+    return [(posixpath.dirname(page.src_uri), link) for link in _LINK.findall(text)]
+
+
+def _target(link: tuple[str, str]) -> str:
+    """Where a link of a page leads to, from docs/ on."""
+    return posixpath.normpath(posixpath.join(*link))
+
+
+def _on_site(path: str) -> str:
+    """A page of Markdown that is not the site's is shown as text."""
+    return f"{path}.txt" if path.endswith(".md") else path
