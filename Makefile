@@ -11,7 +11,7 @@ KAFKA_FORENSICS := $(BIN)/kafka-forensics
 CODE := kafka_forensics tests lab bench
 
 .DEFAULT_GOAL := help
-.PHONY: help demo java test test-broker nightly mutants check format bench bench-spark packed-environment lab lab-versions clean
+.PHONY: help demo java test test-broker nightly mutants check format docs bench bench-spark packed-environment lab lab-versions clean
 
 help:
 	@echo 'make demo         install into $(VENV) and scan two sample clusters that lost data'
@@ -21,6 +21,7 @@ help:
 	@echo 'make mutants      200 small changes of the code, of which tests must notice 92 in 100 (nightly, up to 50 minutes)'
 	@echo 'make check        formatting, lint, types'
 	@echo 'make format       let ruff format and mend what it can'
+	@echo 'make docs         the documentation as a site with search, in build/site'
 	@echo 'make bench        measure against the peers'
 	@echo 'make bench-spark  measure the scan on Spark against the local engine'
 	@echo 'make packed-environment  dist/environment.tar.gz, by which Spark takes the package to its workers (docs/clusters.md)'
@@ -99,6 +100,11 @@ check: $(VENV)/.installed-dev
 format: $(VENV)/.installed-dev
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+# The theme prints a notice about its successor, which concerns nobody who reads the pages.
+docs: $(VENV)/.installed-dev
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+	@echo 'build/site/index.html'
 
 bench: $(VENV)/.installed-dev
 	$(BIN)/python -m bench

@@ -1,4 +1,4 @@
-"""The code blocks of README.md, docs/ and sample_logs/README.md: run, and what they print written below the commands.
+"""The code blocks of README.md and docs/: run, and what they print written below the commands.
 
 `python -m lab.doc_blocks [PAGE ...]` runs the blocks of these pages, of all of them if none is named, and writes into each block
 what its commands print now; the tests hold every page to that. Blocks are run in a directory that holds `sample_logs`, one
@@ -156,7 +156,7 @@ class Desk:
 def pages() -> list[str]:
     """Every page whose blocks are held to what they print, below the root."""
     found = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").rglob("*.md"))
-    return ["README.md", *found, "sample_logs/README.md"]
+    return ["README.md", *found]
 
 
 def blocks(page: str, text: str) -> Iterator[tuple[re.Match[str], Block]]:

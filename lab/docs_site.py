@@ -91,7 +91,7 @@ def on_files(files: Files, config: Any) -> Files:
     return files
 
 
-def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str:
+def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     """Let links out of docs/ lead to what the site has of them."""
     folder = posixpath.dirname(page.file.src_uri)
 

@@ -25,7 +25,7 @@ schema and file (`kf.schema_version`); columns are only added while the first nu
 
 ## Datasets
 
-```
+```text
 DIR/_manifest.json       every file with its rows, bytes and SHA-256; tool, options, and what could not be read
 DIR/_SUCCESS             written last; without it the export is not whole: `_UNFINISHED` says that it has not ended, and
                          `_INCOMPLETE` that it has and some input could not be read (with `--allow-incomplete`, `_SUCCESS`)
@@ -45,6 +45,7 @@ Many readers guess the types of such columns, and take a topic called 2024 for a
 long for a directory are cut there; the metadata of every file has them whole (`kf.topic`, `kf.partition`, `kf.broker`), and so has
 the manifest. `checkpoints`, `metadata_history`, `group_offsets`, `findings` and `incomplete` have all columns in one directory.
 
+<!-- run by: tests/export/test_read_back.py -->
 ```python
 import duckdb, pandas, polars, pyarrow, pyarrow.dataset
 

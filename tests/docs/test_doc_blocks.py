@@ -1,0 +1,130 @@
+"""Every code block of README.md and docs/ runs and prints what its page says; what is not run says why, and is listed here."""
+
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from lab.doc_blocks import RUN, SHOWN, Block, Desk, DocumentError, blocks, blocks_of, holds_a_command, made_anew, pages
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = pages()
+STORAGE = "it needs object storage; tests/storage/remote reads from a server on loopback"
+SPARK_COMMANDS = "it needs Spark; tests/spark runs such commands"
+SPARK_CALLS = "it needs Spark; tests/spark runs such calls"
+ACCOUNT = "it needs an account of the service"
+
+NOT_RUN = {
+    ("README.md", "it installs into .venv, and runs the tests"): 1,
+    ("docs/changes.md", STORAGE): 1,
+    ("docs/clusters.md", ACCOUNT): 1,
+    ("docs/clusters.md", "it needs a container engine and an account"): 1,
+    (
+        "docs/clusters.md",
+        "it builds an environment of 200 MB; tests/spark/test_packed_environment.py runs it in make nightly",
+    ): 1,
+    ("docs/datasets.md", STORAGE): 1,
+    ("docs/datasets.md", SPARK_COMMANDS): 1,
+    ("docs/protocols.md", "each takes some seconds; tests/simulation counts the states of every protocol"): 1,
+    ("docs/quick-start.md", "it installs into the environment that runs it"): 1,
+    ("docs/spark.md", SPARK_CALLS): 4,
+    ("docs/spark.md", SPARK_COMMANDS): 2,
+    ("docs/storage.md", STORAGE): 2,
+}
+"""(page, reason) → how many of its blocks are not run for it. A block that is not run anywhere else stands here, or fails."""
+RUN_BY = {
+    ("docs/clusters.md", "tests/examples/test_clusters_page.py"): 6,
+    ("docs/datasets.md", "tests/export/test_datasets_page.py"): 5,
+    ("docs/facts.md", "tests/export/test_read_back.py"): 1,
+    ("docs/platforms.md", "tests/packaging/test_container.py"): 1,
+}
+"""(page, test) → how many of its blocks that test runs."""
+
+ALL = [block for page in PAGES for block in blocks_of(page)]
+
+
+def counted(name: str) -> dict[tuple[str, str], int]:
+    found: dict[tuple[str, str], int] = {}
+    for block in ALL:
+        note = block.note(name)
+        if note is not None:
+            found[block.page, note] = found.get((block.page, note), 0) + 1
+    return found
+
+
+def test_what_is_not_run_says_why() -> None:
+    assert counted("not run") == NOT_RUN
+
+
+def test_what_another_test_runs_is_run_there() -> None:
+    assert counted("run by") == RUN_BY
+    for page, test in RUN_BY:
+        assert f'"{Path(page).name}"' in (ROOT / test).read_text()
+
+
+def test_every_fence_is_a_block() -> None:
+    """An indented fence, or one of a language that nobody knows, would be passed over."""
+    for page in PAGES:
+        text = (ROOT / page).read_text()
+        assert len(re.findall(r"^\s*(?:```|~~~)", text, re.MULTILINE)) == 2 * len(blocks_of(page)), page
+
+
+def test_every_block_is_of_a_known_language() -> None:
+    assert [block.place for block in ALL if block.language not in (*RUN, *SHOWN)] == []
+
+
+def test_no_command_hides_in_a_block_that_is_only_shown() -> None:
+    assert [block.place for block in ALL if block.language in SHOWN and holds_a_command(block)] == []
+
+
+def test_most_blocks_are_run() -> None:
+    assert sum(block.is_run for block in ALL) > 60
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if any(block.is_run for block in blocks_of(page))])
+def test_a_page_shows_what_its_commands_print(page: str, tmp_path: Path) -> None:
+    text = (ROOT / page).read_text()
+    shutil.copytree(ROOT / "sample_logs", tmp_path / "sample_logs")
+    assert made_anew(page, text, Desk(tmp_path)) == text, f"python -m lab.doc_blocks {page}"
+
+
+def block(text: str) -> Block:
+    [(_, only)] = blocks("page.md", text)
+    return only
+
+
+def test_notes_are_read() -> None:
+    made = block("<!-- given: mkdir a -->\n<!-- given: mkdir b -->\n<!-- exit: 1 -->\n```console\n$ true\n```\n")
+    assert (made.notes, made.line) == ({"given": ["mkdir a", "mkdir b"], "exit": ["1"]}, 4)
+
+
+def test_what_is_printed_is_written_below_the_command(tmp_path: Path) -> None:
+    text = "```console\n$ echo a; echo b\nold\n$ echo c\n```\n"
+    assert made_anew("page.md", text, Desk(tmp_path)) == "```console\n$ echo a; echo b\na\nb\n$ echo c\nc\n```\n"
+
+
+def test_lines_are_left_out_whole(tmp_path: Path) -> None:
+    text = "<!-- from: 2 -->\n<!-- until: 4 -->\n```console\n$ seq 1 5\n```\n"
+    assert made_anew("page.md", text, Desk(tmp_path)).endswith("$ seq 1 5\n…\n2\n3\n…\n```\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("```console\n$ false\n```\n", "ended with 1 instead of 0"),
+        ("<!-- exit: 1 -->\n```sh\ntrue\n```\n", "ended with 0 instead of 1"),
+        ("```console\n$ kafka-forensics scan nowhere\n```\n", "ended with 2 instead of 0"),
+        ("<!-- from: 9 -->\n```console\n$ seq 1 5\n```\n", "no line holds '9'"),
+        ("```console\noutput\n```\n", "begins with"),
+        ("```sh\nkafka-forensics scan a --engine spark\n```\n", "Spark runs in tests/spark alone"),
+    ],
+)
+def test_a_block_that_does_not_hold_is_refused(text: str, said: str, tmp_path: Path) -> None:
+    with pytest.raises(DocumentError, match=said):
+        made_anew("page.md", text, Desk(tmp_path))
+
+
+def test_a_python_block_that_fails_is_seen(tmp_path: Path) -> None:
+    with pytest.raises(AssertionError):
+        made_anew("page.md", "```python\nx = 1\n```\n\n```python\nassert x == 2\n```\n", Desk(tmp_path))

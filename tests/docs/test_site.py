@@ -1,0 +1,135 @@
+"""The site of `make docs`: built without a warning, whole, and without a word from another host."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from kafka_forensics.analysis.catalogue import CATALOGUE
+from kafka_forensics.cli.main import COMMANDS, GROUPS
+from lab.doc_blocks import pages
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCS = ROOT / "docs"
+INCIDENTS = (
+    "lost-data",
+    "replicas-differ",
+    "lso-stuck",
+    "newest-records",
+    "broker-does-not-start",
+    "unclean-election",
+    "disk-replaced",
+    "backup-restored",
+)
+SECTIONS = ("## What to copy", "## Run", "## How to read it", "## Do first", "## Do not", "## What it cannot prove")
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+LOADED = {("script", "src"), ("img", "src"), ("link", "href"), ("iframe", "src"), ("source", "src"), ("object", "data")}
+
+
+class Loaded(HTMLParser):
+    """What a browser loads by itself for a page."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.places: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.places += [value for name, value in attrs if (tag, name) in LOADED and value]
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The site, built as `make docs` builds it, but elsewhere."""
+    place = tmp_path_factory.mktemp("site") / "site"
+    path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+    done = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(place)],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": path, "NO_MKDOCS_2_WARNING": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, "WARNING" in done.stderr, "ERROR" in done.stderr) == (0, False, False), done.stderr
+    return place
+
+
+def html(site: Path) -> list[Path]:
+    return sorted(site.rglob("*.html"))
+
+
+def test_every_page_is_on_the_site(site: Path) -> None:
+    made = {path.relative_to(site).as_posix() for path in html(site)}
+    expected = {page.removeprefix("docs/").replace(".md", ".html") for page in pages() if page.startswith("docs/")}
+    expected = {page.replace("README.html", "index.html") for page in expected} | {f"findings/{kind}.html" for kind in CATALOGUE}
+    assert made == expected | {"404.html"}
+
+
+def test_nothing_is_loaded_from_another_host(site: Path) -> None:
+    for path in html(site):
+        parser = Loaded()
+        parser.feed(path.read_text())
+        assert parser.places, path
+        assert [place for place in parser.places if re.match(r"(?:[a-z]+:)?//", place)] == [], path
+    for path in [*site.rglob("*.css"), *site.rglob("*.svg")]:
+        assert re.findall(r"(?:url\(|@import )[\"']?(?:https?:)?//", path.read_text()) == [], path
+
+
+def test_no_script_names_another_host_to_load_from(site: Path) -> None:
+    """The theme's own script would load drawings by mermaid and the numbers of a repository, of which no page has any, and what
+    browsers of before 2020 lack (ResizeObserver)."""
+    places = re.compile(r"[\"'`](?:https?:)?//([a-z0-9-]+(?:\.[a-z0-9-]+)+(?:/\w+)?)", re.IGNORECASE)
+    named = {place for path in site.rglob("*.js") if path.parent.name != "search" for place in places.findall(path.read_text())}
+    of_the_forge = {place for place in named if place.partition("/")[0] in ("api.github.com", "github.com", "gitlab.com")}
+    assert named - of_the_forge <= {"www.w3.org/1999", "www.w3.org/2000", "unpkg.com/mermaid", "unpkg.com/resize"}
+    for path in html(site):
+        text = path.read_text()
+        assert 'class="mermaid"' not in text
+        assert 'data-md-component="source"' not in text
+
+
+def test_it_can_be_searched_without_a_server(site: Path) -> None:
+    index = json.loads((site / "search" / "search_index.json").read_text())
+    titles = {document["title"] for document in index["docs"]}
+    assert {"My broker lost data", "UNCLEAN_LOSS", "Glossary"} <= titles
+    assert (site / "search" / "search_index.js").read_text().startswith("var __index = ")
+    assert 'location.protocol === "file:"' in (site / "assets" / "iframe-worker.js").read_text()
+
+
+def test_links_lead_to_the_site_itself(site: Path) -> None:
+    """Those of pages and of files that stand outside docs/ in a checkout, too."""
+    for path in html(site):
+        links = re.findall(r'<a [^>]*href="([^"#?]+)', path.read_text())
+        gone = [link for link in links if "://" not in link and path.name != "404.html" and not (path.parent / link).exists()]
+        assert gone == [], path
+
+
+@pytest.mark.parametrize("page", pages())
+def test_links_lead_to_files_of_a_checkout(page: str) -> None:
+    links = [link.partition("#")[0] for link in LINK.findall((ROOT / page).read_text()) if "://" not in link]
+    assert [link for link in links if not (ROOT / page).parent.joinpath(link).exists()] == []
+
+
+@pytest.mark.parametrize("name", INCIDENTS)
+def test_a_page_of_an_incident_answers_every_question(name: str) -> None:
+    text = (DOCS / "when" / f"{name}.md").read_text()
+    assert "**You see:**" in text
+    places = [text.index(f"\n{section}\n") for section in SECTIONS]
+    assert places == sorted(places)
+    assert f"(when/{name}.md)" in (DOCS / "README.md").read_text()
+
+
+def test_there_is_a_page_for_each_incident() -> None:
+    assert {path.stem for path in (DOCS / "when").iterdir()} == set(INCIDENTS)
+
+
+def test_the_page_of_commands_has_them_all() -> None:
+    text = (DOCS / "commands.md").read_text()
+    names = [*COMMANDS, *(f"{group} {name}" for group, (commands, _) in GROUPS.items() for name in commands)]
+    assert re.findall(r"^## (.+)$", text, re.MULTILINE) == names
+    assert [name for name in names if f"\n$ kafka-forensics {name} --help\n" not in text] == []
