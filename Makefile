@@ -119,4 +119,4 @@ lab-versions: $(VENV)/.installed-dev
 	$(BIN)/python -m lab.version_table
 
 clean:
-	rm -rf $(VENV) $(SPARK40) $(AIRFLOW) $(PACKED) dist/environment.tar.gz .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(SPARK40) $(AIRFLOW) $(PACKED) dist/environment.tar.gz build/site .mypy_cache .pytest_cache .ruff_cache .hypothesis

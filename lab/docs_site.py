@@ -2,7 +2,8 @@
 
 - Every kind of finding gets a page, the one that `explain` prints, under Findings; every page of docs/decisions is in the menu.
 - A link out of docs/, as it is right in a checkout, leads to that page or to a copy of the file on the site: `../examples/x.py`.
-- A small script of ours lets the search work on pages that are opened as files, for which browsers allow no workers.
+- A small script of ours lets the search work on pages that are opened as files, for which browsers allow no workers. A style lets
+  the copy button take commands without what they print.
 """
 
 import posixpath
@@ -21,6 +22,7 @@ KINDS: Final = "kafka_forensics/wording/kinds"
 COPIES: Final = "files"
 """Where the site has files that stand outside docs/."""
 WORKER_SHIM: Final = "assets/iframe-worker.js"
+STYLE: Final = "assets/site.css"
 _LINK: Final = re.compile(r"(?<=\]\()(?!https?:|#)([^)\s#]+)(?=[)#])")
 
 _SHIM: Final = """\
@@ -66,6 +68,15 @@ if (location.protocol === "file:") {
 """
 
 
+_STYLE: Final = """\
+/* What is copied from a console block are its commands, without the prompt and without what they print. */
+.highlight .gp, .highlight .go { user-select: none; }
+[data-md-copying] .gp, [data-md-copying] .go { display: none; }
+/* Drawings are on white paper, in the dark, too. */
+.md-typeset img { background: #fff; }
+"""
+
+
 def on_config(config: Any) -> Any:
     """Put what is not listed in mkdocs.yml into the menu."""
     config.nav.append({"Findings": [{kind: f"findings/{kind}.md"} for kind in sorted(CATALOGUE)]})
@@ -88,6 +99,7 @@ def on_files(files: Files, config: Any) -> Files:
         if not path.startswith(f"{KINDS}/") and (ROOT / path).is_file():
             files.append(File.generated(config, f"{COPIES}/{_on_site(path)}", abs_src_path=str(ROOT / path)))
     files.append(File.generated(config, WORKER_SHIM, content=_SHIM))
+    files.append(File.generated(config, STYLE, content=_STYLE))
     return files
 
 
