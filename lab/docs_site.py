@@ -14,7 +14,7 @@ from typing import Any, Final
 from mkdocs.structure.files import File, Files
 
 from kafka_forensics.analysis.catalogue import CATALOGUE
-from kafka_forensics.wording import explain_page
+from kafka_forensics.wording import explain_page, title
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 KINDS: Final = "kafka_forensics/wording/kinds"
@@ -79,7 +79,8 @@ _STYLE: Final = """\
 
 def on_config(config: Any) -> Any:
     """Put what is not listed in mkdocs.yml into the menu."""
-    config.nav.append({"Findings": [{kind: f"findings/{kind}.md"} for kind in sorted(CATALOGUE)]})
+    kinds = [{kind: f"findings/{kind}.md"} for kind in sorted(CATALOGUE)]
+    config.nav.append({"Findings": ["findings/index.md", *kinds]})
     decisions = sorted((ROOT / "docs" / "decisions").glob("*.md"))
     config.nav.append({"Decisions": [f"decisions/{path.name}" for path in decisions]})
     return config
@@ -87,6 +88,7 @@ def on_config(config: Any) -> Any:
 
 def on_files(files: Files, config: Any) -> Files:
     """Add the pages of the kinds, the files that pages link to, and the script."""
+    files.append(File.generated(config, "findings/index.md", content=_all_kinds()))
     for kind in CATALOGUE:
         files.append(File.generated(config, f"findings/{kind}.md", content=explain_page(kind)))
     outside: set[str] = set()
@@ -117,6 +119,17 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
         return posixpath.relpath(found, folder or ".")
 
     return _LINK.sub(on_the_site, markdown)
+
+
+def _all_kinds() -> str:
+    """The page above those of the kinds, the worst first."""
+    worst_first = sorted(CATALOGUE.items(), key=lambda item: (-item[1].severity.rank, item[0]))
+    rows = [
+        f"| [`{kind}`]({kind}.md) | {usual.severity.value} | {usual.confidence.value} | {title(kind)} |"
+        for kind, usual in worst_first
+    ]
+    heads = "| kind | severity, usually | confidence, usually | what it is |\n|---|---|---|---|"
+    return "\n".join(["# Findings", "", "What `kafka-forensics explain KIND` says, page by page.", "", heads, *rows, ""])
 
 
 def _links(page: Any, text: str) -> list[tuple[str, str]]:
