@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
@@ -85,8 +86,10 @@ def open_paths(paths: list[str], *, logs_only: bool = True, storage_options: tup
 
 
 def note_strangers(opened: Iterable[OpenedPath]) -> None:
-    """Tell in one line what lies beside log directories and is nothing of Kafka's."""
+    """Tell in one line what lies beside log directories and is nothing of Kafka's, and in another which archives do: they are not
+    opened, whatever they hold."""
     names: list[str] = []
+    archives: list[str] = []
     for opened_path in opened:
         above = {""}
         for directory in opened_path.discovery.log_directories:
@@ -96,7 +99,12 @@ def note_strangers(opened: Iterable[OpenedPath]) -> None:
             *opened_path.discovery.unknown,
             *(entry for entry in opened_path.discovery.irregular if entry.kind is EntryKind.OTHER),
         ]
-        names += sorted({typed_path(opened_path.source, _topmost(entry.path, above)) for entry in skipped})
+        packed = {entry.path for entry in skipped if entry.name.lower().endswith(tuple(ARCHIVES))}
+        archives += [typed_path(opened_path.source, path) for path in sorted(packed)]
+        others = {_topmost(entry.path, above) for entry in skipped if entry.path not in packed}
+        names += [typed_path(opened_path.source, path) for path in sorted(others)]
+    if archives:
+        _note(f"not opened: {_counted(archives)}; give archives as paths themselves if they hold copies, too")
     if names:
         _note(f"skipped beside the log directories, as nothing of Kafka's is in them: {_counted(names)}")
 
@@ -221,7 +229,7 @@ def _require_kafka_file(source: ByteSource, *, logs_only: bool) -> None:
         hint = "a renamed copy is read if its name ends in .log, .index, ..."
         raise StrangerError(f"{source.name}: no file of Kafka's has such a name", hint=hint)
     if logs_only and not source.name.endswith(".log"):
-        hint = f"`kafka-forensics dump {source.name}` shows what is in it"
+        hint = f"`kafka-forensics dump {shlex.quote(source.name)}` shows what is in it"
         raise StrangerError(f"there is no Kafka log in {source.name}, a file of kind {parsed.kind.value}", hint=hint)
 
 

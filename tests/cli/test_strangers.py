@@ -95,6 +95,19 @@ def test_a_container_that_is_not_read_may_hold_something(run: Run, copies: Path)
     assert run("scan", copies / "more.7z")[0] == 3
 
 
+@pytest.mark.parametrize("command", [name for name in COMMANDS if name != "dump"])
+def test_an_archive_in_a_folder_may_be_another_broker(run: Run, copies: Path, command: str) -> None:
+    """It is not opened, and said to be that, not to hold nothing of Kafka's."""
+    (copies / "logs").mkdir()
+    for path in (copies / "broker-4.tar", copies / "logs" / "more.TGZ"):
+        path.write_bytes(b"")
+    (copies / "truth.json").touch()
+    err = run(command, copies, *COMMANDS[command])[2]
+    places = f"{copies}/broker-4.tar, {copies}/logs/more.TGZ"
+    assert f"not opened: {places}; give archives as paths themselves if they hold copies, too\n" in err
+    assert f"skipped beside the log directories, as nothing of Kafka's is in them: {copies}/truth.json\n" in err
+
+
 def test_what_lies_inside_is_named_by_its_highest_folder(run: Run, tmp_path: Path) -> None:
     shutil.copytree(HEALTHY / "broker-1", tmp_path / "site" / "disks" / "broker-1")
     for path in ("site/notes/a", "site/notes/b", "site/disks/c", "other/d/e"):

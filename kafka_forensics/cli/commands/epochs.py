@@ -110,7 +110,7 @@ def _say_rest(lineages: "Lineages", screen: Destination, *, quiet: bool) -> None
     if not quiet:
         lines += [printable(_damaged(*damage)) for damage in lineages.damaged[:_MESSAGES]]
     if len(lineages.damaged) > _MESSAGES and not quiet:
-        lines.append(f"and {plural(len(lineages.damaged) - _MESSAGES, 'more damaged log')}; `kafka-forensics scan` tells all")
+        lines.append(f"and {plural(len(lineages.damaged) - _MESSAGES, 'more damaged log')}; a scan of the same paths tells all")
     if lineages.result is not None:
         lines += incomplete_lines(lineages.result)
     say(screen, lines)

@@ -164,7 +164,7 @@ def _say_rest(answer: "Search", screen: Destination, *, quiet: bool) -> None:
         lines.append(f"found {plural(answer.found, 'record')} in {searched}")
     if answer.damaged_places:
         places = plural(answer.damaged_places, "damaged place")
-        lines.append(f"{places} could not be searched, or not to the end; `kafka-forensics scan` tells of them")
+        lines.append(f"{places} could not be searched, or not to the end; a scan of the same paths tells of them")
     lines += gap_lines(answer.incomplete)
     say(screen, lines)
 

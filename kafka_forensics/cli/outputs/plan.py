@@ -116,7 +116,7 @@ def _scan_found(plans: Plans) -> str:
     findings = () if plans.result is None else plans.result.findings
     kinds = Counter(finding.kind for finding in findings if finding.severity is not Severity.INFO)
     listed = ", ".join(f"{kind} ({count})" if count > 1 else kind for kind, count in kinds.most_common())
-    return f"; `kafka-forensics scan` tells of {listed}" if listed else ""
+    return f"; a scan of the same paths tells of {listed}" if listed else ""
 
 
 def summary_line(plans: Plans) -> str:

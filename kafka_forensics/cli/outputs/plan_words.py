@@ -300,7 +300,7 @@ def notes(planned: Planned, shown: Sequence[Candidate], *, every_follower: bool)
         f"Contradiction: {finding.kind}: {printable(message(finding))}" for finding in contradictions[:CONTRADICTIONS_SHOWN]
     )
     if len(contradictions) > CONTRADICTIONS_SHOWN:
-        yield f"Contradiction: {len(contradictions) - CONTRADICTIONS_SHOWN} more, which `kafka-forensics scan` tells."
+        yield f"Contradiction: {len(contradictions) - CONTRADICTIONS_SHOWN} more, which a scan of the same paths tells."
 
 
 def _recovered(finding: Finding) -> bool:
@@ -565,7 +565,7 @@ def unstartable(planned: Planned, *, movable: bool | None = None, until: str = "
             yield lead + (
                 f"directories, move that file out of them (never delete it), copy again and plan again before {until}."
                 if replica.refused_at in NEEDED_FILES
-                else "directories; `kafka-forensics scan` tells what is wrong there."
+                else "directories; a scan of the same paths tells what is wrong there."
             )
 
 
