@@ -45,6 +45,8 @@ MANUAL: Final = {
             f"scan {UNCLEAN}",
             f"scan --topic audit {UNCLEAN}",
             "scan sample_logs/healthy --output healthy.json",
+            "scan sample_logs/healthy --output kafka.prom",
+            "scan sample_logs/healthy --redact --redact-map names.json",
         ),
         _JUDGED,
     ),

@@ -58,7 +58,7 @@ VIEWS: Final = ("incident", "partition")
 SCHEMAS: Final = ("1.0", "1.1")
 SCHEMA: Final = SCHEMAS[-1]
 
-SCAN_FORMATS: Final = (*FORMATS, "report")
+SCAN_FORMATS: Final = (*FORMATS, "report", "sarif", "prometheus")
 """A report is a table for a pipe or a pager, with the summary at its end."""
 
 Paths = Annotated[
@@ -301,11 +301,10 @@ class Form:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ScanForm:
-    """The same of a scan, which has one more form."""
+class ScanForm(Form):
+    """The same of a scan, which has more forms."""
 
     format_name: ScanFormat = None
-    output: Output = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -332,6 +331,33 @@ class VerbosePrinting(Printing):
     def says_all(self) -> bool:
         """Whether every finding is shown, and what is being done."""
         return self.verbose or self.debug
+
+
+Redact = Annotated[
+    bool,
+    typer.Option(
+        "--redact",
+        help="Show pseudonyms for the names of topics, groups, clients, transactional ids, hosts and clusters; needs --redact-map.",
+    ),
+]
+RedactMap = Annotated[
+    Path | None,
+    typer.Option(
+        "--redact-map",
+        metavar="FILE",
+        parser=file_path,
+        help="With --redact: the private file with the key and the names that pseudonyms stand for. Made if it is not there; given"
+        " again, pseudonyms are the same.",
+    ),
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Privacy:
+    """Whether names from the evidence are shown."""
+
+    redact: Redact = False
+    redact_map: RedactMap = None
 
 
 PEER_FORMAT: Final = "kafka-dump-log"

@@ -3,8 +3,9 @@
 import os
 import re
 import shutil
+import stat
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -59,7 +60,15 @@ def _escaped(letter: str) -> str:
 
 PLAIN_WIDTH: Final = 80
 """Columns where no terminal says how many there are."""
-_FORMAT_OF_ENDING: Final = {".json": "json", ".jsonl": "jsonl", ".md": "markdown", ".tsv": "tsv", ".txt": "table"}
+_FORMAT_OF_ENDING: Final = {
+    ".json": "json",
+    ".jsonl": "jsonl",
+    ".md": "markdown",
+    ".tsv": "tsv",
+    ".txt": "table",
+    ".sarif": "sarif",
+    ".prom": "prometheus",
+}
 
 MAKE_IT_FIRST: Final = "make that directory first, or choose another place"
 _URI: Final = re.compile(r"([a-z][a-z0-9+.-]+):/+(.*)", re.IGNORECASE)
@@ -117,19 +126,44 @@ def screen_of(printing: Printing) -> Destination:
 
 
 @contextmanager
-def open_output(output: Path | None, *, no_color: bool) -> Iterator[Destination]:
-    """stdout, or the file `output`. Raises UsageError if the file cannot be written."""
+def open_output(output: Path | None, *, no_color: bool, whole: bool = False) -> Iterator[Destination]:
+    """stdout, or the file `output`; `whole`: which is replaced once all is written, so that nobody ever reads a part of it.
+
+    Raises UsageError if the file cannot be written.
+    """
     if output is None:
         yield destination(sys.stdout, no_color=no_color)
         sys.stdout.flush()
         return
     try:
-        with output.open("w", encoding="utf-8", newline="\n") as stream:
+        with _replacing(output) if whole else output.open("w", encoding="utf-8", newline="\n") as stream:
             yield destination(stream, no_color=True)
     except OSError as error:
         from kafka_forensics.storage.disks import why
 
         raise UsageError(f"cannot write to {output}: {why(error, str(output))}", hint="give --output another place") from error
+
+
+@contextmanager
+def _replacing(output: Path) -> Iterator[TextIO]:
+    """A new file beside `output` that takes its place at the end, with its rights; gone if anything failed. What is no file, such
+    as a pipe, is written to as it is."""
+    target = Path(os.path.realpath(output))  # a link stays one
+    if target.exists() and not target.is_file():
+        with target.open("w", encoding="utf-8", newline="\n") as stream:
+            yield stream
+        return
+    beside = target.with_name(f".{target.name}.{os.getpid()}.part")
+    try:
+        with beside.open("x", encoding="utf-8", newline="\n") as stream:
+            yield stream
+            stream.flush()
+            os.fsync(stream.fileno())
+        if target.exists():
+            beside.chmod(stat.S_IMODE(target.stat().st_mode))
+        beside.replace(target)
+    finally:
+        beside.unlink(missing_ok=True)
 
 
 def check_output(output: Path | None, inputs: list[str]) -> None:
@@ -172,10 +206,11 @@ def chosen_format(name: str | None, output: Path | None, formats: Sequence[str] 
         return choose("format", name, formats)
     if output is not None:
         ending = output.suffix.lower()
-        if ending and ending not in _FORMAT_OF_ENDING:
-            known = ", ".join(f"{name} ({meant})" for name, meant in _FORMAT_OF_ENDING.items())
+        meant = {known: format_name for known, format_name in _FORMAT_OF_ENDING.items() if format_name in formats}
+        if ending and ending not in meant:
+            known = ", ".join(f"{name} ({format_name})" for name, format_name in meant.items())
             raise UsageError(f"no format goes with the ending {ending} of {output}", hint=f"give --format, or one of {known}")
-        return _FORMAT_OF_ENDING.get(ending, "tsv")
+        return meant.get(ending, "tsv")
     return "table" if sys.stdout.isatty() else "tsv"
 
 
@@ -200,9 +235,37 @@ _TOGETHER: Final = re.compile(r"`[^`]*`|\d (?=\w)")
 """Spaces at which no line is broken: in commands, and between a number and what it counts."""
 
 
+@dataclass(slots=True)
+class _Telling:
+    """What becomes of what is said on stderr: with names as they are, or as `--redact` wants them."""
+
+    held: list[str] | None = None
+    """Lines of the log that are held back."""
+    reword: Callable[[str], str] = str
+
+
+_TELLING = _Telling()
+"""Of the process: other threads than that of the command log, too."""
+
+
+@contextmanager
+def holding_back(held: list[str], reword: Callable[[str], str]) -> Iterator[None]:
+    """Hold back the lines of the log in `held`, and say everything else as `reword` puts it."""
+    _TELLING.held, _TELLING.reword = held, reword
+    try:
+        yield
+    finally:
+        _TELLING.held, _TELLING.reword = None, str
+
+
+def tell_held(lines: Iterable[str]) -> None:
+    """Write lines of the log that were held back."""
+    sys.stderr.writelines(printable(line) + "\n" for line in lines)
+
+
 def say(screen: Destination, lines: Iterable[str]) -> None:
     """Write `lines`, whatever evidence is in them, to a terminal or a pipe."""
-    shown = map(printable, lines)
+    shown = map(printable, map(_TELLING.reword, lines))
     folded = wrapped(shown, screen.width) if screen.stream.isatty() else shown
     screen.stream.writelines(line + "\n" for line in folded)
     screen.stream.flush()
@@ -231,7 +294,14 @@ def log_to(screen: Destination, level: str = "INFO") -> None:
         def format(self, record: logging.LogRecord) -> str:
             return printable(record.getMessage())
 
-    handler = logging.StreamHandler(screen.stream)
+    class Handler(logging.StreamHandler["TextIO"]):
+        def emit(self, record: logging.LogRecord) -> None:
+            if _TELLING.held is None:
+                super().emit(record)
+            else:
+                _TELLING.held.append(record.getMessage())
+
+    handler = Handler(screen.stream)
     handler.setFormatter(PlainFormatter())
     logger = logging.getLogger("kafka_forensics")
     logger.handlers = [handler]

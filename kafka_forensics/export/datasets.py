@@ -143,7 +143,7 @@ def options_of(reader: FactReader) -> Json:
     """Of what it was made."""
     options = reader.options
     return {
-        "topic": options.topic_glob,
+        "topic": reader.asked_topic,
         "partition": options.partition,
         "broker": options.broker,
         "as_of_ms": options.as_of_ms,

@@ -160,7 +160,7 @@ def test_debug_shows_the_traceback_of_a_bug_without_its_escapes(scan: Scan) -> N
         (["scam", "x"], "error: there is no command 'scam'\nhint: did you mean scan?\n"),
         (["salvage", "x"], "error: there is no command 'salvage'\nhint: choose from scan, "),
         (["scan", "x", "--format", "jsno"], "error: there is no format 'jsno'\nhint: did you mean json?\n"),
-        (["scan", "x", "--format", "sarif"], "error: there is no format 'sarif'\nhint: choose from table, tsv, json, "),
+        (["scan", "x", "--format", "xml"], "error: there is no format 'xml'\nhint: choose from table, tsv, json, "),
         (["scan", "x", "--fail-on", "eror"], "error: there is no severity 'eror'\nhint: did you mean error?\n"),
         (["scan", "x", "--spark-remote", "sc://h"], "error: --spark-remote and --spark-master go with --engine spark\n"),
         (["scan", "x", "--engine", "sprak"], "error: there is no engine 'sprak'\nhint: did you mean spark?\n"),

@@ -8,6 +8,7 @@ import typer
 from kafka_forensics.cli import options
 from kafka_forensics.cli.commands.scan import exit_status, say_left_out
 from kafka_forensics.cli.options import choose
+from kafka_forensics.cli.redacting import redactable, redacted
 from kafka_forensics.cli.streams import Destination, check_output, chosen_format, open_output, say, screen_of
 from kafka_forensics.errors import UsageError
 from kafka_forensics.evidence.options import ScanOptions
@@ -35,6 +36,7 @@ class OnePartition(options.BrokerSelection):
 
 
 @options.flat
+@redactable
 def compare(
     paths: options.Paths,
     selection: OnePartition,
@@ -65,6 +67,7 @@ def compare(
     compared = _run(paths, scan_options, screen, context=context, payloads=show_payloads, quiet=printing.quiet)
     if not show_payloads:
         compared.result.findings = [without_payloads(finding) for finding in compared.result.findings]
+    compared = redacted(compared)
     with open_output(form.output, no_color=printing.no_color) as to:
         from kafka_forensics.cli.outputs.compare import write_comparison
 

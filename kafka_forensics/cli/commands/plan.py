@@ -7,6 +7,7 @@ import typer
 from kafka_forensics.cli import options
 from kafka_forensics.cli.commands.scan import say_left_out
 from kafka_forensics.cli.options import choose
+from kafka_forensics.cli.redacting import redactable, redacted
 from kafka_forensics.cli.streams import Destination, check_output, chosen_format, open_output, say, screen_of
 from kafka_forensics.errors import UsageError
 
@@ -29,6 +30,7 @@ TruncateBy = Annotated[
 
 
 @options.flat
+@redactable
 def plan(
     paths: options.Paths,
     selection: options.Selection,
@@ -63,6 +65,7 @@ def plan(
     with Progress(screen, quiet=printing.quiet) as progress:
         plans = make_plans(paths, scan_options, PlanOptions(rule, frozenset(dead or ())), progress)
     _check_elect(plans, elect)
+    plans = redacted(plans)
     with open_output(form.output, no_color=printing.no_color) as to:
         from kafka_forensics.cli.outputs.plan import write_plans
 

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Final
 
 from kafka_forensics.cli import options
 from kafka_forensics.cli.options import choose
+from kafka_forensics.cli.redacting import redactable, redacted
 from kafka_forensics.cli.streams import Destination, check_output, chosen_format, open_output, say, screen_of
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.findings import Finding, Severity, without_payloads
@@ -15,9 +16,12 @@ if TYPE_CHECKING:
 
 
 INTERRUPTED: Final = 130
+_FOR_PROGRAMS: Final = ("sarif", "prometheus")
+"""Formats of files that other programs watch and read as soon as they are there."""
 
 
 @options.flat
+@redactable
 def scan(
     paths: options.Paths,
     selection: options.BrokerSelection,
@@ -54,16 +58,17 @@ def scan(
         result, interrupted = _run(paths, scan_options, screen, quiet=printing.quiet)
     if not show_payloads:
         result.findings = [without_payloads(finding) for finding in result.findings]
-    with open_output(form.output, no_color=printing.no_color) as to:
+    status = INTERRUPTED if interrupted else exit_status(result, fail_on)
+    result = redacted(result)
+    with open_output(form.output, no_color=printing.no_color, whole=wanted in _FOR_PROGRAMS) as to:
         from kafka_forensics.cli.outputs.scan import write_result
 
-        write_result(result, wanted, to, verbose=printing.says_all, by=by, shape=shape)
+        as_of_ms = scan_options.as_of_ms
+        write_result(result, wanted, to, verbose=printing.says_all, by=by, shape=shape, status=status, as_of_ms=as_of_ms)
     told = wanted == "report" and form.output is None  # at its end
     _say_summary(result, screen, quiet=printing.quiet, live=reading.live, told=told)
     say_left_out(shape, screen)
-    if interrupted:
-        return INTERRUPTED
-    return 3 if shape.left_out else exit_status(result, fail_on)
+    return 3 if shape.left_out and not interrupted else status
 
 
 def _run(paths: list[str], scan_options: ScanOptions, screen: Destination, *, quiet: bool) -> tuple[ScanResult, bool]:

@@ -35,11 +35,13 @@ def write_result(
     verbose: bool = False,
     by: str = "incident",
     shape: Shape | None = None,
+    status: int = 0,
+    as_of_ms: int | None = None,
 ) -> None:
     """Write `result` to `to` in one of the formats of `options.SCAN_FORMATS`; `verbose` leaves nothing out of a table, which
     goes `by` incident or partition.
 
-    `shape` is that of JSON.
+    `shape` is that of JSON. `status`, with which the command will end, and `as_of_ms`, which it was given, are among the metrics.
     """
     match format_name:
         case "table":
@@ -61,6 +63,14 @@ def write_result(
             to.stream.writelines(json_document.lines(result, shape))
         case "markdown":
             to.stream.writelines(report_lines(result))
+        case "sarif":
+            from kafka_forensics.cli.outputs import sarif
+
+            to.stream.writelines(sarif.lines(result, status))
+        case "prometheus":
+            from kafka_forensics.cli.outputs import prometheus
+
+            to.stream.writelines(prometheus.lines(result, status, as_of_ms))
         case _:
             raise AssertionError(format_name)
 

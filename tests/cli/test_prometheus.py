@@ -1,0 +1,174 @@
+"""Metrics: what Prometheus' own parser makes of them, how many there may be, and that a file is whole or not there."""
+
+import os
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from kafka_forensics.analysis.catalogue import CATALOGUE, finding
+from kafka_forensics.cli.main import outcome
+from kafka_forensics.cli.outputs import prometheus
+from kafka_forensics.model.findings import Confidence, Place
+from kafka_forensics.model.results import Incomplete, ScanResult
+from kafka_forensics.version import __version__
+from tests.support.results import EVIL, clean_result, hostile_result, result_of, unclean_result
+
+SAMPLES = Path(__file__).resolve().parents[2] / "sample_logs"
+Key = tuple[str, frozenset[tuple[str, str]]]
+
+
+def samples(text: str) -> dict[Key, float]:
+    """Every sample by name and labels; fails where one is there twice, or a metric without help or type."""
+    read: dict[Key, float] = {}
+    for family in text_string_to_metric_families(text):
+        assert family.type == "gauge"
+        assert family.documentation
+        assert family.name.startswith("kafka_forensics_")
+        for sample in family.samples:
+            key = sample.name, frozenset(sample.labels.items())
+            assert key not in read
+            assert sample.timestamp is None
+            read[key] = sample.value
+    return read
+
+
+def metrics(result: ScanResult, status: int = 0, as_of_ms: int | None = None) -> dict[Key, float]:
+    return samples("".join(prometheus.lines(result, status, as_of_ms)))
+
+
+def of(read: dict[Key, float], name: str, /, **labels: str) -> float:
+    return read[f"kafka_forensics_{name}", frozenset(labels.items())]
+
+
+def test_metrics_say_what_a_scan_found() -> None:
+    result = unclean_result()
+    result.incomplete.append(Incomplete("broker-9", "permission denied"))
+    read = metrics(result, 3, 1_767_225_600_500)
+    assert of(read, "info", version=__version__, engine="local") == 1
+    assert of(read, "scan_as_of_timestamp_seconds") == 1_767_225_600.5
+    assert of(read, "scan_exit_status") == 3
+    assert of(read, "scan_incomplete_inputs") == 1
+    verdicts = ("clean", "info", "unknown", "warning", "error", "critical")
+    assert [of(read, "scan_verdict", verdict=each) for each in verdicts] == [0, 0, 0, 0, 0, 1]
+    assert [of(read, "partitions", verdict=each) for each in verdicts] == [2, 1, 0, 0, 1, 1]
+    assert of(read, "replicas", read="whole") == 14
+    assert of(read, "read_bytes", outcome="damaged") == 500
+    severities = ("critical", "error", "warning", "info")
+    assert [of(read, "findings", severity=each) for each in severities] == [1, 5, 1, 2]
+    assert of(read, "findings_by_kind", kind="BATCH_CRC_MISMATCH", severity="error") == 5
+    assert of(read, "lost_records_at_least") == 70
+    assert of(read, "lost_records_at_most") == 70  # what is damaged is held by others
+    assert of(read, "topic_findings", topic="orders", severity="error") == 5
+    assert not any(("topic", "clicks") in labels for _, labels in read)  # nothing worse than info
+
+
+def test_losses_count_each_offset_once_and_what_is_only_at_risk_apart() -> None:
+    def at(start: int, end: int, partition: int = 0) -> Place:
+        return Place("t", partition, 1, offset_start=start, offset_end=end)
+
+    found = [
+        finding("UNCLEAN_LOSS", at(10, 20)),
+        finding("COMMITTED_LOST_EVERYWHERE", at(15, 30)),
+        finding("COMMITTED_LOST_EVERYWHERE", at(0, 5, 1), confidence=Confidence.SUSPECTED),
+        finding("FORK_BELOW_HW", at(28, 40)),
+        finding("BATCH_CRC_MISMATCH", at(100, 110), {"held_by": []}),
+        finding("BATCH_CRC_MISMATCH", at(110, 120), {"held_by": [2]}),
+        finding("TXN_HANGING", at(500, 600)),
+    ]
+    read = metrics(result_of(*found))
+    assert of(read, "topic_lost_records_at_least", topic="t") == of(read, "lost_records_at_least") == 20
+    assert of(read, "topic_lost_records_at_most", topic="t") == of(read, "lost_records_at_most") == 30 + 5 + 10
+
+
+def test_very_many_topics_are_told_as_one_but_for_the_worst() -> None:
+    found = [finding("UNCLEAN_LOSS", Place(f"t{n}", 0, offset_start=0, offset_end=n + 1)) for n in range(500)]
+    found += [finding("INDEX_MISMATCH", Place(f"w{n}", 0)) for n in range(500)]
+    read = metrics(result_of(*found))
+    topics = {dict(labels)["topic"] for _, labels in read if "topic" in dict(labels)}
+    assert len(topics) == prometheus.MOST_TOPICS + 1 == 201
+    assert "t499" in topics
+    assert "t299" not in topics
+    assert of(read, "topic_findings", topic="(other)", severity="critical") == 300
+    assert of(read, "topic_findings", topic="(other)", severity="warning") == 500
+    by_topic = [value for (name, _), value in read.items() if name == "kafka_forensics_topic_lost_records_at_least"]
+    assert sum(by_topic) == of(read, "lost_records_at_least") == 500 * 501 / 2
+
+
+def test_hostile_names_are_labels_like_any_other() -> None:
+    result = hostile_result()
+    text = "".join(prometheus.lines(result, 1))
+    assert all(line.isprintable() for line in text.splitlines())
+    text.encode()
+    topics = {dict(labels)["topic"] for _, labels in samples(text) if "topic" in dict(labels)}
+    assert len(topics) == 1
+    assert "pwned" in topics.pop()
+    quoted = result_of(finding("UNCLEAN_LOSS", Place('a"b\\c', 0)))
+    assert of(metrics(quoted), "topic_lost_records_at_least", topic='a"b\\\\c'.replace("\\\\", "\\")) == 0
+    assert EVIL not in text
+
+
+@pytest.mark.parametrize(
+    "make", [clean_result, result_of, lambda: result_of(*[finding(kind, Place("t", 0)) for kind in CATALOGUE])]
+)
+def test_every_answer_is_valid_and_always_the_same(make: Callable[[], ScanResult]) -> None:
+    text = "".join(prometheus.lines(make(), 0))
+    assert samples(text)
+    assert text.endswith("\n")
+    assert "".join(prometheus.lines(make(), 0)) == text
+
+
+def test_a_scan_writes_them_whole_into_the_place_of_those_before(tmp_path: Path) -> None:
+    target = tmp_path / "kafka.prom"
+    target.write_text("before")
+    target.chmod(0o640)
+    kept = os.open(target, os.O_RDONLY)  # as a collector that reads just now
+    assert outcome(["scan", str(SAMPLES / "unclean-election"), "--output", str(target), "-q"]) == 1
+    assert os.pread(kept, 100, 0) == b"before"
+    os.close(kept)
+    read = samples(target.read_text())
+    assert of(read, "scan_exit_status") == 1
+    assert of(read, "lost_records_at_least") == of(read, "topic_lost_records_at_least", topic="audit") == 70
+    assert target.stat().st_mode & 0o777 == 0o640
+    assert [path.name for path in tmp_path.iterdir()] == ["kafka.prom"]
+
+
+def test_a_failure_leaves_what_was_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    target = tmp_path / "kafka.prom"
+    target.write_text("before")
+
+    def failing(*_: object) -> list[str]:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(prometheus, "lines", failing)
+    assert outcome(["scan", str(SAMPLES / "healthy"), "--output", str(target), "-q"]) == 2
+    assert target.read_text() == "before"
+    assert [path.name for path in tmp_path.iterdir()] == ["kafka.prom"]
+
+
+def test_a_link_stays_a_link_and_a_pipe_a_pipe(tmp_path: Path) -> None:
+    (tmp_path / "real.prom").write_text("before")
+    link = tmp_path / "link.prom"
+    link.symlink_to("real.prom")
+    assert outcome(["scan", str(SAMPLES / "healthy"), "--output", str(link), "-q"]) == 0
+    assert link.is_symlink()
+    assert samples((tmp_path / "real.prom").read_text())
+    pipe = tmp_path / "pipe.prom"
+    os.mkfifo(pipe)
+    got: list[str] = []
+    reader = threading.Thread(target=lambda: got.append(pipe.read_text()))
+    reader.start()
+    assert outcome(["scan", str(SAMPLES / "healthy"), "--output", str(pipe), "-q"]) == 0
+    reader.join(30)
+    assert samples(got[0])
+
+
+def test_the_moment_is_told_only_where_it_was_given(capsys: pytest.CaptureFixture[str]) -> None:
+    name = "kafka_forensics_scan_as_of_timestamp_seconds"
+    assert outcome(["scan", str(SAMPLES / "healthy"), "--format", "prometheus", "-q"]) == 0
+    assert name not in capsys.readouterr().out
+    given = ["--as-of", "2026-12-01T00:00:00Z"]
+    assert outcome(["scan", str(SAMPLES / "healthy"), "--format", "prometheus", "-q", *given]) == 0
+    assert of(samples(capsys.readouterr().out), "scan_as_of_timestamp_seconds") == 1_796_083_200
