@@ -39,7 +39,7 @@ ROOT: Final = Path(__file__).resolve().parents[1]
 PROGRAM: Final = "kafka-forensics"
 LEFT_OUT: Final = "…"
 RUN: Final = ("console", "sh", "python")
-SHOWN: Final = ("text", "json", "sql", "dockerfile")
+SHOWN: Final = ("text", "json", "sql", "yaml", "dockerfile")
 _NOTES: Final = ("given", "exit", "from", "until", "not run", "run by")
 _BLOCK: Final = re.compile(
     r"(?P<notes>(?:^<!-- (?:" + "|".join(_NOTES) + r"): .*? -->\n\n?)*)"
