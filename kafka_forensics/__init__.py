@@ -15,8 +15,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.dataset as ds
 
+    from kafka_forensics.facts.facts import FactReader
     from kafka_forensics.model.changes import SnapshotsResult
-    from kafka_forensics.model.results import ScanResult
+    from kafka_forensics.model.results import Drawing, ScanResult
 
 __all__ = ["__version__", "open_dataset", "read_batches", "read_records", "scan", "scan_snapshots"]
 
@@ -62,7 +63,7 @@ def scan(
         cache_dir=cache_dir,
     )
     reader = scan_for_facts([paths] if isinstance(paths, str) else paths, options, words)
-    reader.result.views = ScanViews(reader, json_document)
+    reader.result.views = ScanViews(reader, json_document, lanes_of)
     return reader.result
 
 
@@ -111,6 +112,13 @@ def json_document(result: "ScanResult") -> "Iterable[str]":
     from kafka_forensics.export.json_document import document
 
     return document(result)
+
+
+def lanes_of(reader: "FactReader", topic: str, partition: int) -> "Drawing":
+    """The lanes of a partition, whose module is not loaded before they are asked for."""
+    from kafka_forensics.report.drawn import lanes_of as drawn
+
+    return drawn(reader, topic, partition)
 
 
 def changes_document(result: "SnapshotsResult") -> "Iterable[str]":

@@ -3,6 +3,7 @@
 import os
 import pwd
 import re
+import shutil
 import signal
 import subprocess
 from collections import Counter
@@ -23,7 +24,7 @@ pytest_plugins = ("pytester", "tests.support.evidence_law")
 
 CORPORA = Path(__file__).resolve().parents[2] / "shared" / "corpora"
 SHIPPED = Path(__file__).resolve().parent / "archives"
-GROUPS = ("faults", "properties", "corpora", "spark", "broker", "two_users", "isolated", "containers")
+GROUPS = ("faults", "properties", "corpora", "spark", "broker", "two_users", "isolated", "containers", "browser")
 OF_ALL_BROKERS = ("real_base", "broker_story", "broker_copies", "elections", "old_history", "new_history", "moving")
 """Fixtures of `broker/conftest.py`."""
 RAN: Counter[str] = Counter()
@@ -78,15 +79,23 @@ def container_engine() -> str | None:
     return None
 
 
+@cache
+def browser() -> str | None:
+    """A Chromium, where npm is as well: it brings what judges how a page is made."""
+    found = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    return found if shutil.which("npm") else None
+
+
 def selected_groups(config: pytest.Config) -> list[str]:
     """The marker groups this run takes: `corpora` exactly when the folder exists, `broker` only on request, `two_users` as root,
-    `isolated` where a process can be, `containers` with --nightly where there is an engine."""
+    `isolated` where a process can be; with --nightly `containers` where there is an engine, `browser` where a Chromium is."""
     left_out = {
         "corpora": not CORPORA.is_dir(),
         "broker": not config.getoption("--broker"),
         "two_users": second_user() is None,
         "isolated": not can_isolate(),
         "containers": not config.getoption("--nightly") or container_engine() is None,
+        "browser": not config.getoption("--nightly") or browser() is None,
     }
     return [group for group in GROUPS if not left_out.get(group, False)]
 

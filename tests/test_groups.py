@@ -16,6 +16,7 @@ markers =
     two_users: t
     isolated: i
     containers: n
+    browser: w
 """
 ONE_OF_EACH = """
 import pytest
@@ -126,6 +127,23 @@ def test_images_are_built_where_an_engine_answers(suite: pytest.Pytester, there:
     result = run(suite, CONTAINER, "--nightly", corpora=False)
     result.assert_outcomes(passed=int(there), deselected=int(not there))
     assert ("containers" in result.stdout.str().partition("groups selected:")[2].partition("\n")[0]) is there
+
+
+BROWSER = CONTAINER.replace("containers", "browser").replace("image", "page")
+
+
+@pytest.mark.parametrize("names", [("chromium", "npm"), ("chromium",), ("npm",)])
+def test_pages_are_opened_where_a_browser_is(
+    suite: pytest.Pytester, names: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in names:
+        program = suite.path / "bin" / name
+        program.parent.mkdir(exist_ok=True)
+        program.write_text("#!/bin/sh\n")
+        program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(suite.path / "bin"))
+    there = len(names) == 2
+    run(suite, BROWSER, "--nightly", corpora=False).assert_outcomes(passed=int(there), deselected=int(not there))
 
 
 def test_images_are_built_nightly_only(suite: pytest.Pytester) -> None:

@@ -31,6 +31,7 @@ from kafka_forensics.cli.commands.find import find
 from kafka_forensics.cli.commands.groups import groups
 from kafka_forensics.cli.commands.metadata import metadata
 from kafka_forensics.cli.commands.plan import plan
+from kafka_forensics.cli.commands.report import report
 from kafka_forensics.cli.commands.scan import scan
 from kafka_forensics.cli.commands.simulate import SUBCOMMANDS as SIMULATE
 from kafka_forensics.cli.commands.transactions import transactions
@@ -58,6 +59,7 @@ COMMANDS: Final[dict[str, tuple[Callable[..., int], str]]] = {
     "plan": (plan, "Plan elections: what each would cut and lose, whom to elect, and how."),
     "transactions": (transactions, "List transactions, and say what holds the last stable offset."),
     "export": (export, "Write every fact and finding as Parquet datasets."),
+    "report": (report, "Write one HTML page about an incident, to be sent to people."),
     "explain": (explain, "Say what a finding means and what to do about it."),
     "demo": (demo, "Write sample log directories, and say what to run on them."),
     "doctor": (doctor, "Check this installation."),

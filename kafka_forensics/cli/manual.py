@@ -79,6 +79,13 @@ MANUAL: Final = {
         ("export sample_logs/healthy --output facts --fact batches",),
         _JUDGED | {2: f"{_PATHS}, or a directory for the output that holds something else"},
     ),
+    "report": Manual(
+        (
+            f"report {UNCLEAN} --output incident.html",
+            "report sample_logs/healthy --hashes --output healthy.html",
+        ),
+        _JUDGED,
+    ),
     "explain": Manual(("explain", "explain UNCLEAN_LOSS", "explain KAFKA-1211"), _ANSWERED),
     "demo": Manual(
         (MAKE_SAMPLES,),

@@ -11,7 +11,7 @@ from kafka_forensics.facts.facts import FactReader
 from kafka_forensics.facts.rows import repeated
 from kafka_forensics.model.changes import ChangeKind, SnapshotsResult
 from kafka_forensics.model.findings import Finding, Severity
-from kafka_forensics.model.results import PartitionSummary, ReplicaSummary, ScanResult
+from kafka_forensics.model.results import Drawing, PartitionSummary, ReplicaSummary, ScanResult
 from kafka_forensics.questions.changes import ComparedSnapshots
 from kafka_forensics.wording import CHANGE_HEADS, advice, change_cells, message
 
@@ -33,11 +33,17 @@ _COLOURS: Final = {
 
 
 class ScanViews:
-    """The `Views` of an answer, over the reader of its facts; `document` makes the JSON."""
+    """The `DrawingViews` of an answer, over the reader of its facts; `document` makes the JSON, `draw` the lanes of a partition."""
 
-    def __init__(self, reader: FactReader, document: Callable[[ScanResult], Iterable[str]]) -> None:
+    def __init__(
+        self,
+        reader: FactReader,
+        document: Callable[[ScanResult], Iterable[str]],
+        draw: Callable[[FactReader, str, int], Drawing] | None = None,
+    ) -> None:
         self._reader = reader
         self._document = document
+        self._draw = draw
 
     def table(self, fact: str) -> "pa.Table":
         """A fact as one table. Raises UsageError if there is no such fact."""
@@ -53,6 +59,12 @@ class ScanViews:
     def json(self) -> str:
         """The document that `scan --format json` prints."""
         return "".join(self._document(self._reader.result))
+
+    def lanes(self, topic: str, partition: int) -> Drawing:
+        """The lanes of a partition. Raises UsageError if there is no such partition, or nothing that draws."""
+        if self._draw is None:
+            raise UsageError("nothing here draws lanes", hint="`kafka-forensics report` draws them, from to_json() as well")
+        return self._draw(self._reader, topic, partition)
 
     def html(self) -> str:
         """Verdict, sums, partitions that are not clean, the worst findings; fewer of them if they would not fit."""

@@ -3,8 +3,9 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import ClassVar, Final
+from typing import ClassVar, Final, Protocol
 
+from kafka_forensics.errors import UsageError
 from kafka_forensics.model.findings import Answer, Asked, Finding, Views
 from kafka_forensics.model.incidents import Incident
 
@@ -194,6 +195,23 @@ class Incomplete:
         return self.topic is None and self.broker is None
 
 
+class Drawing(Protocol):
+    """A picture as notebooks show it."""
+
+    def _repr_svg_(self) -> str:
+        """The picture alone."""
+
+    def _repr_html_(self) -> str:
+        """The picture, and what it cannot show in words."""
+
+
+class DrawingViews(Views, Protocol):
+    """What shows a scan's answer, and draws partitions of it."""
+
+    def lanes(self, topic: str, partition: int) -> Drawing:
+        """The lanes of a partition. Raises UsageError if there is no such partition, or nothing that draws."""
+
+
 @dataclass(slots=True, repr=False)
 class ScanResult(Answer):
     """The whole answer, sorted as it is printed: partitions by (topic, partition), findings by `Finding.sort_key`."""
@@ -206,7 +224,7 @@ class ScanResult(Answer):
     findings: list[Finding]
     totals: Totals
     incomplete: list[Incomplete] = field(default_factory=list)
-    views: Views | None = field(default=None, repr=False, compare=False)
+    views: DrawingViews | None = field(default=None, repr=False, compare=False)
     """Set by `kafka_forensics.scan`; None: this answer only has its rows."""
     incidents: list[Incident] = field(default_factory=list)
     """What the findings above `info` are, the worst first."""
@@ -223,6 +241,15 @@ class ScanResult(Answer):
         what could not be read."""
         hidden = "unknown" if any(gap.hides_partitions for gap in self.incomplete) else "clean"
         return worst(hidden, verdict_of(self.findings), *(partition.verdict for partition in self.partitions))
+
+    def lanes(self, topic: str, partition: int) -> Drawing:
+        """The replicas of a partition over its offsets, and what each election would cut, as a picture for notebooks.
+
+        The partition's logs are read once more for that (docs/report.md). Raises UsageError if there is no such partition.
+        """
+        if self.views is None:
+            raise UsageError("this answer does not know where its facts are", hint=f"take the one that {self._made_by} gives")
+        return self.views.lanes(topic, partition)
 
     @property
     def replicas(self) -> list[ReplicaSummary]:

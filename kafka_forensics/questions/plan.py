@@ -328,7 +328,7 @@ def make_plans(paths: list[str], options: ScanOptions, plan_options: PlanOptions
     witnesses = read_witnesses(inputs)
     check_names(inputs)
     check_dead(plan_options.dead, inputs, witnesses.controller)
-    maker = _PlanMaker(inputs, witnesses, plan_options)
+    maker = PlanMaker(inputs, witnesses, plan_options)
     maker.plans.result = scan_inputs(inputs, options, progress, maker.look, witnesses)
     if maker.plans.partitions == 1:
         for planned in maker.plans.planned:
@@ -346,7 +346,7 @@ def _partitions_there(inputs: Inputs) -> set[tuple[str | None, int | None]]:
     }
 
 
-class _PlanMaker:
+class PlanMaker:
     """Plans a partition whenever the scan has judged one."""
 
     def __init__(self, inputs: Inputs, witnesses: Witnesses, plan_options: PlanOptions) -> None:
@@ -364,6 +364,12 @@ class _PlanMaker:
         if replicas[0].context.topic == CLUSTER_METADATA_TOPIC:
             self.plans.by_raft += 1
             return
+        planned = self.plan_of(replicas, reader, result)
+        self._count(planned)
+        self._keep(planned)
+
+    def plan_of(self, replicas: list[Replica], reader: LogReader, result: PartitionResult) -> Planned:
+        """The plan of one partition, which was judged, and is not the controllers'."""
         groups, _ = identity_groups([self._plan_of[id(replica.context)] for replica in replicas])
         present, topic_known = present_topic(groups, replicas)
         chosen = [replicas[number] for number in groups[present]]
@@ -376,8 +382,7 @@ class _PlanMaker:
             missing.append(Missing("topic_undecided"))
         missing += [Missing("other_topic", replica.broker) for replica in others]
         planned.plan = _with_not_read(replace(planned.plan, missing=tuple(missing)), planned.not_read)
-        self._count(planned)
-        self._keep(planned)
+        return planned
 
     def _explained(self, missing: Missing, control: PartitionControl | None) -> Missing:
         """What is missing; where no controller says what replicas there are, with the reason."""

@@ -33,6 +33,7 @@ COMMAND_LINES: dict[str, list[list[str]]] = {
     "dump": [["--offset", "0:100"], ["--records", "--offset", "0:20"]],
     "find": [["--offset", "0:3"]],
     "export": [],
+    "report": [],
 }
 """Command → what it is given beside the paths; those that are given something else have tests of their own."""
 
@@ -131,6 +132,19 @@ def test_changes_name_nothing(format_name: str, archived: Path, tmp_path: Path, 
     assert status in (0, 1), captured.err
     assert captured.out
     assert (leaks(captured.out, names), leaks(captured.err, names)) == ({}, {})
+
+
+def test_a_report_of_a_redacted_answer_names_nothing(
+    evidence: tuple[list[str], Names, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    paths, names, _ = evidence
+    answer, page = tmp_path / "scan.json", tmp_path / "page.html"
+    assert outcome(["scan", *paths, "--output", str(answer), *private(tmp_path)]) in (0, 1)
+    assert outcome(["report", str(answer), "--output", str(page)]) == 0
+    captured = capsys.readouterr()
+    text = page.read_text()
+    assert "topic-" in text
+    assert (leaks(text, names), leaks(captured.out, names), leaks(captured.err, names)) == ({}, {}, {})
 
 
 def test_an_export_names_nothing(

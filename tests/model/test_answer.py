@@ -6,7 +6,7 @@ import pytest
 from kafka_forensics.errors import UsageError
 from kafka_forensics.model.changes import SnapshotsResult
 from kafka_forensics.model.findings import Answer
-from kafka_forensics.model.results import ScanResult, Totals
+from kafka_forensics.model.results import Drawing, ScanResult, Totals
 
 
 class Named:
@@ -20,6 +20,9 @@ class Named:
 
     def html(self) -> str:
         return "<p>"
+
+    def lanes(self, topic: str, partition: int) -> Drawing:
+        raise UsageError(f"{topic}-{partition} is not drawn here")
 
 
 def scan(views: Named | None = None) -> ScanResult:
@@ -41,6 +44,9 @@ def test_each_has_its_own_table() -> None:
 @pytest.mark.parametrize(("one", "hint"), [(scan(), "kafka_forensics.scan"), (snapshots(), "scan_snapshots")])
 def test_one_without_views_says_who_gives_one_with(one: Answer, hint: str) -> None:
     assert one._repr_html_() is None
+    if isinstance(one, ScanResult):
+        with pytest.raises(UsageError, match="does not know where its facts are"):
+            one.lanes("audit", 0)
     for ask in (one.to_arrow, one.to_json):
         with pytest.raises(UsageError, match="does not know where its facts are") as caught:
             ask()

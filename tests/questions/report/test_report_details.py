@@ -1,0 +1,126 @@
+"""What a report knows of partitions beyond a scan: elections, transactions, bytes of the first difference, times, hashes."""
+
+import hashlib
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from kafka_forensics.evidence.options import ScanOptions
+from kafka_forensics.questions import report as report_module
+from kafka_forensics.questions.report import Reported, ReportOptions, TransactionSpan, gravity, report
+from tests.support.replicas import put_replica
+from tests.support.segments import batch
+
+SAMPLE: Final = Path(__file__).resolve().parents[3] / "sample_logs" / "unclean-election"
+
+
+@pytest.fixture(scope="module")
+def reported() -> Reported:
+    return report([str(SAMPLE)], ScanOptions(), ReportOptions(payloads=True, hashes=True))
+
+
+def test_elections_and_histories_are_those_of_the_plan_and_of_the_controllers_log(reported: Reported) -> None:
+    details = reported.details["audit", 0]
+    assert details.planned is not None
+    assert details.planned.plan.recommended == 2
+    assert details.control is not None
+    assert details.control.history is not None
+    assert [event.is_unclean for event in details.control.history.events] == [False, False, False, False, True]
+    assert reported.details["__cluster_metadata", 0].planned is None
+
+
+def test_open_and_aborted_transactions_by_first_offset(reported: Reported) -> None:
+    known = reported.details["payments", 0].transactions
+    assert known is not None
+    assert known.spans == [
+        TransactionSpan(1, 0, 0, 4, 5),
+        TransactionSpan(1, 0, 12, 16, 17),
+        TransactionSpan(2, 0, 36, 40, 41),
+        TransactionSpan(3, 0, 60, 64, 65),
+        TransactionSpan(4, 0, 72, 74),
+    ]
+    assert known.left_out == 0
+    assert reported.details["orders", 0].transactions is None
+
+
+def test_of_many_transactions_the_newest_aborted_are_kept_and_the_rest_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(report_module, "TRANSACTIONS_KEPT", 2)
+    known = (
+        report([str(SAMPLE)], ScanOptions(topic_glob="payments", partition=0), ReportOptions()).details["payments", 0].transactions
+    )
+    assert known is not None
+    assert [span.first_offset for span in known.spans] == [36, 60, 72]
+    assert known.left_out == 2
+
+
+def test_the_bytes_of_both_sides_at_the_fork(reported: Reported) -> None:
+    difference = reported.details["audit", 0].difference
+    assert difference is not None
+    assert (difference.offset, [side.broker for side in difference.sides]) == (300, [1, 2])
+    first, second = difference.sides
+    assert [first.rows[number][4] for number in sorted(first.differing)][:3] == [
+        "batch_length",
+        "partition_leader_epoch",
+        "crc",
+    ]
+    assert first.rows[0][:6] == second.rows[0][:6] == ("batch header", 19105, 8, "00 00 00 00 00 00 01 2c", "base_offset", 300)
+    assert 0 not in first.differing
+    assert reported.details["orders", 0].difference is None
+
+
+def test_equal_sides_of_a_difference_are_one() -> None:
+    found = report([str(SAMPLE.parent / "silent-divergence")], ScanOptions(), ReportOptions(payloads=True))
+    difference = found.details["ledger", 0].difference
+    assert difference is not None
+    assert [(side.broker, side.alike) for side in difference.sides] == [(1, ()), (2, (3,))]
+    assert {side.rows[0][0] for side in difference.sides} == {"entry"}
+
+
+def test_bytes_and_hashes_only_when_asked_for() -> None:
+    plain = report([str(SAMPLE)], ScanOptions(topic_glob="audit"), ReportOptions())
+    assert plain.hashes is None
+    assert plain.details["audit", 0].difference is None
+
+
+def test_every_file_is_hashed_once_by_path(reported: Reported) -> None:
+    assert reported.hashes is not None
+    paths = [file.path for file in reported.hashes]
+    assert paths == sorted(set(paths))
+    log = SAMPLE / "broker-2" / "audit-0" / "00000000000000000000.log"
+    found = next(file for file in reported.hashes if file.path == str(log))
+    assert found.sha256 == hashlib.sha256(log.read_bytes()).hexdigest()
+    assert found.size_in_bytes == log.stat().st_size
+
+
+def test_the_range_of_times_is_that_of_the_batches(reported: Reported) -> None:
+    assert (reported.oldest_ms, reported.newest_ms) == (1_795_233_325_689, 1_795_233_374_386)
+
+
+def test_no_more_partitions_are_kept_than_may_be_drawn_and_the_worst_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(report_module, "DRAWN", 1)
+    few = report([str(SAMPLE)], ScanOptions(), ReportOptions())
+    assert sorted(few.details) == [("__cluster_metadata", 0), ("audit", 0)]
+    assert few.details["audit", 0].planned is not None
+
+
+@pytest.mark.parametrize(
+    ("worse", "better"),
+    [
+        (("critical", [], "identical"), ("error", [(0, 9)], "conflict")),
+        (("critical", [(300, 370)], "prefix"), ("critical", [(300, 345)], "conflict")),
+        (("critical", [(300, 370), (5, 6)], "prefix"), ("critical", [(300, 370), (5, None)], "prefix")),
+        (("unknown", [], "conflict"), ("unknown", [], "compacted")),
+    ],
+)
+def test_the_worst_by_verdict_then_loss_then_disagreement(worse: tuple[str, Any, str], better: tuple[str, Any, str]) -> None:
+    assert gravity(*worse) > gravity(*better)
+
+
+def test_a_file_that_is_nearly_all_hole_is_not_read_to_its_end(tmp_path: Path) -> None:
+    log = put_replica(tmp_path, 1, batch(0, 5)) / "orders-0" / "00000000000000000000.log"
+    with log.open("r+b") as file:
+        file.truncate(8 << 40)
+    hashes = report([str(tmp_path)], ScanOptions(), ReportOptions(hashes=True)).hashes
+    assert hashes is not None
+    assert [file.sha256 is None for file in hashes if file.path.endswith(".log")] == [True]

@@ -1,0 +1,129 @@
+"""What the lanes of a partition show, and what they say they cannot show."""
+
+from dataclasses import replace
+
+from kafka_forensics.analysis.catalogue import finding
+from kafka_forensics.model.findings import Finding, Place
+from kafka_forensics.model.results import Agreement, Read, ReplicaSummary
+from kafka_forensics.questions.plan import Planned
+from kafka_forensics.replication.planner import plan_partition
+from kafka_forensics.report.document import partition_of
+from kafka_forensics.report.lanes import cuts, lanes
+from kafka_forensics.report.picture import Picture
+from tests.support import plan_values
+from tests.support.results import lost_records, partition, replica
+
+CONFLICT = Agreement("conflict", 300, {"1": 2, "2": 0})
+
+
+def drawn(agreement: Agreement, replicas: list[ReplicaSummary], *findings: Finding, planned: Planned | None = None) -> Picture:
+    row, rows = partition_of(partition("audit", 0, agreement, replicas, list(findings)), findings)
+    return lanes(row, rows, planned)
+
+
+def boxes(picture: Picture, style: str) -> list[str]:
+    return [rect.title for rect in picture.rects if rect.style == style]
+
+
+def unclean() -> tuple[list[ReplicaSummary], Planned]:
+    given = plan_values.partition(
+        plan_values.replica(1, 345, (0, 0), (2, 300), hw=345),
+        plan_values.replica(2, 370, (0, 0), hw=370),
+        plan_values.replica(3, 300, (0, 0), hw=300),
+        differing={(0, 1): ((300, 345),)},
+    )
+    return [replica(1, 345, [(0, 0), (2, 300)]), replica(2, 370), replica(3, 300)], Planned(given, plan_partition(given))
+
+
+def test_replicas_over_offsets_in_the_colours_of_their_epochs() -> None:
+    replicas, planned = unclean()
+    picture = drawn(CONFLICT, replicas, lost_records(), planned=planned)
+    assert boxes(picture, "e0") == ["epoch 0: offsets 0 to 299", "epoch 0: offsets 0 to 369", "epoch 0: offsets 0 to 299"]
+    assert boxes(picture, "e1") == ["epoch 2: offsets 300 to 344"]
+    words = [text.text for text in picture.texts]
+    assert {"fork 300", "high watermark ≥ 370", "broker 1", "broker 2", "broker 3"} <= set(words)
+    assert picture.notes == []
+    assert "they part at offset 300; high watermark at least 370" in picture.label
+
+
+def test_what_each_election_would_cut_is_what_its_plan_says() -> None:
+    replicas, planned = unclean()
+    picture = drawn(CONFLICT, replicas, planned=planned)
+    assert [(cut.leader, cut.follower, cut.truncation_offset, list(cut.lost)) for cut in cuts(planned)] == [
+        (1, 2, 300, [(300, 370)]),
+        (2, 1, 300, [(300, 345)]),
+        (3, 1, 300, [(300, 345)]),
+        (3, 2, 300, [(300, 370)]),
+    ]
+    assert boxes(picture, "lo") == [f"lost: offsets 300 to {last}" for last in (369, 344, 344, 369)]
+    assert "cut at 300: 70 offsets lost" in [text.text for text in picture.texts]
+    assert boxes(drawn(CONFLICT, replicas), "lo") == []
+
+
+def test_what_differs_and_is_not_cut_is_told_as_kept() -> None:
+    given = plan_values.partition(plan_values.replica(1, 3, hw=3), plan_values.replica(2, 3, hw=3), differing={(0, 1): ((0, 3),)})
+    picture = drawn(
+        Agreement("conflict", 0), [replica(1, 3, leader_epochs=[]), replica(2, 3)], planned=Planned(given, plan_partition(given))
+    )
+    assert [text.text for text in picture.texts if text.style == "ctt"] == [
+        "not cut: 3 offsets lost, 3 offsets still on its disk",
+        "not cut: 3 offsets lost, 3 offsets still on its disk",
+    ]
+
+
+def test_damage_and_gaps_stand_on_the_lane_of_their_replica() -> None:
+    where = "audit-0/00000000000000000000.log"
+    damaged = finding("BATCH_CRC_MISMATCH", Place("audit", 0, 2, "copies/broker-2", where, 0, 10, 40, 50))
+    missing = finding("OFFSET_GAP", Place("audit", 0, 1, "copies/broker-1", where, 0, 10, 60, 80))
+    elsewhere = finding("BATCH_CRC_MISMATCH", Place("audit", 0, 2, "copies/other", where, 0, 10, 90, 95))
+    harmless = finding("BATCHES_REENCODED", Place("audit", 0, 2, "copies/broker-2", where, 0, 10, 10, 20))
+    nowhere = finding("FRAMING_LOST", Place("audit", 0, 2, "copies/broker-2", where, 0, 10))
+    picture = drawn(Agreement("identical", 100), [replica(1, 100), replica(2, 100)], damaged, missing, elsewhere, harmless, nowhere)
+    lane = {text.text: text.y for text in picture.texts}
+    assert [(rect.title, lane["broker 2"] - rect.y) for rect in picture.rects if rect.style == "dm"] == [
+        ("damaged: offsets 40 to 49", 15)
+    ]
+    assert [(rect.title, lane["broker 1"] - rect.y) for rect in picture.rects if rect.style == "ms"] == [
+        ("missing: offsets 60 to 79", 15)
+    ]
+    assert picture.notes == ["1 damaged or missing places are not drawn: their offsets are not known, or they are too many."]
+
+
+def test_what_was_not_read_is_drawn_as_not_known() -> None:
+    unread = replica(1, 0, read=Read.NONE, log_start_offset=None, log_end_offset=None, leader_epochs=None, high_watermark=None)
+    part = replica(2, 0, read=Read.PART, log_end_offset=None, read_end_offset=40, high_watermark=None)
+    picture = drawn(Agreement("not_compared"), [unread, part, replica(3, 100, high_watermark=None)])
+    assert boxes(picture, "nr") == ["", "not read from offset 40 on"]
+    assert "not read: where its log starts and ends is not known" in [text.text for text in picture.texts]
+    assert picture.notes == ["The high watermark is not known: no file tells one."]
+    assert "broker 1 not read, broker 2 offsets 0 to 40, broker 3 offsets 0 to 100" in picture.label
+
+
+def test_batches_without_epoch_and_empty_logs() -> None:
+    picture = drawn(Agreement("prefix", 0), [replica(1, 9, [(3, 5)]), replica(2, 0, leader_epochs=[])])
+    assert boxes(picture, "en") == ["no epoch: offsets 0 to 4"]
+    assert boxes(picture, "e0") == ["epoch 3: offsets 5 to 8"]
+    assert "empty" in [text.text for text in picture.texts]
+
+
+def test_a_fork_at_the_end_of_a_long_log_can_be_seen() -> None:
+    end = 4_000_000_000
+    replicas = [replica(1, end + 3, [(0, 0), (2, end)]), replica(2, end + 5)]
+    picture = drawn(replace(CONFLICT, common_end_offset=end), replicas)
+    widths = [rect.width for rect in picture.rects if rect.style == "e1"]
+    assert widths
+    assert min(widths) >= 13
+    assert picture.notes == ["Distances between marks are not to scale: marks that stand close are drawn apart."]
+
+
+def test_very_many_epochs_and_damaged_places_are_bounded_and_told() -> None:
+    place = Place("audit", 0, 1, "copies/broker-1", "audit-0/00000000000000000000.log", 0, 10)
+    damage = [
+        finding("BATCH_CRC_MISMATCH", replace(place, offset_start=10 * number, offset_end=10 * number + 5)) for number in range(500)
+    ]
+    picture = drawn(Agreement("identical", 9000), [replica(1, 9000, [(each, 3 * each) for each in range(2000)])], *damage)
+    assert len(picture.rects) < 80
+    assert picture.notes[-2:] == [
+        "476 damaged or missing places are not drawn: their offsets are not known, or they are too many.",
+        "Of each log the last 32 leader epochs are drawn.",
+    ]

@@ -1,0 +1,252 @@
+"""The page: how large it is, what it says, that it is the same every time, and that evidence in it is only ever text."""
+
+import base64
+import hashlib
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafka_forensics.errors import UsageError
+from kafka_forensics.export.json_document import document
+from kafka_forensics.model.results import Incomplete, ScanResult
+from kafka_forensics.questions.report import (
+    DRAWN,
+    DifferenceSide,
+    FirstDifference,
+    HashedFile,
+    PartitionDetails,
+    PartitionTransactions,
+    TransactionSpan,
+)
+from kafka_forensics.report.document import Document, document_of, read_document
+from kafka_forensics.report.page import LARGE, SMALL, Provenance, allowed, page
+from tests.support.report_pages import Page, control, lossy
+from tests.support.results import EVIL, clean_result, hostile_result, unclean_result
+
+HARMFUL = frozenset(
+    {"script", "iframe", "object", "embed", "img", "link", "base", "form", "input", "image", "use", "foreignobject"}
+)
+FETCHING = frozenset({"src", "srcset", "action", "formaction", "poster", "data", "background", "xlink:href", "ping"})
+
+
+def given(result: ScanResult) -> dict[str, Any]:
+    """The document of an answer as it lies in a file."""
+    found: dict[str, Any] = json.loads("".join(document(result)))
+    return found
+
+
+def read(objects: dict[str, Any]) -> Document:
+    return read_document(json.dumps(objects).encode(), "scan.json")
+
+
+def assert_harmless(text: str) -> Page:
+    """Nothing but text of evidence: no tag that runs or loads anything, no handler, no way out but within the page."""
+    found = Page(text)
+    assert not HARMFUL & set(found.tags)
+    assert not FETCHING & {name for _, name, _ in found.attributes}
+    assert [(name, value) for _, name, value in found.attributes if name.startswith("on") or name == "style"] == []
+    assert [value for _, name, value in found.attributes if name == "href" and not re.fullmatch(r"#[a-z]+\d*", value)] == []
+    assert "url(" not in text
+    assert "@import" not in text
+    assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b\u2028\u202a-\u202e\u2066-\u2069\ud800-\udfff]", text)
+    return found
+
+
+@pytest.mark.parametrize(("count", "limit"), [(200, SMALL), (1_000, SMALL)])
+def test_a_page_of_a_thousand_partitions_is_less_than_a_megabyte(count: int, limit: int) -> None:
+    result, details = lossy(count)
+    text = page(document_of(result), details, Provenance())
+    assert len(text.encode()) <= limit == allowed(count)
+    found = assert_harmless(text)
+    assert len(re.findall('<section class="p"', text)) == DRAWN
+    assert text.count('<td class="v critical">') == count
+    assert ("The 200 worst are drawn below." in found.text) is (count > DRAWN)
+
+
+@pytest.mark.nightly
+def test_a_page_of_ten_thousand_partitions_is_less_than_five() -> None:
+    result, details = lossy(10_000)
+    text = page(document_of(result), details, Provenance())
+    assert SMALL < len(text.encode()) <= LARGE == allowed(10_000) == allowed(300_000)
+    assert len(re.findall('<section class="p"', text)) == DRAWN
+    assert text.count('<td class="v critical">') == 10_000
+
+
+def test_the_longest_names_make_a_page_no_larger() -> None:
+    result, details = lossy(1_000, topic="&" * 249)
+    text = page(document_of(result), details, Provenance())
+    assert len(text.encode()) <= SMALL
+    assert text.count('<td class="v critical">') == 1_000
+    assert len(re.findall('<section class="p"', text)) >= 20
+
+
+def test_the_worst_is_told_in_full_and_the_rest_as_there_is_room() -> None:
+    result, details = lossy(1_000)
+    sections = re.findall('<section class="p".*?</section>', page(document_of(result), details, Provenance()), re.DOTALL)
+    told = ["What each election would cut</summary>" in section for section in sections]
+    assert told[0]
+    assert told == sorted(told, reverse=True)
+    assert [("Shortened" in section) for section in sections].count(False) < 20
+    few, few_details = lossy(3)
+    assert "Shortened" not in page(document_of(few), few_details, Provenance())
+
+
+def test_the_worst_stand_first_by_their_losses() -> None:
+    result, details = lossy(60)
+    found = re.findall('<th scope="row"><a href="#p[0-9]+">[^<]*-([0-9]+)</a>', page(document_of(result), details, Provenance()))
+    assert found[:3] == ["49", "48", "47"]
+    assert len(found) == 60
+
+
+def test_the_same_answer_gives_the_same_bytes() -> None:
+    result, details = lossy(30)
+    assert page(document_of(result), details, Provenance()) == page(document_of(result), details, Provenance())
+
+
+@pytest.mark.parametrize("result", [hostile_result(), unclean_result(), clean_result()])
+def test_what_evidence_says_is_only_ever_text(result: ScanResult) -> None:
+    rows = [["record", 5, 9, EVIL, EVIL, EVIL, EVIL]]
+    sides = [DifferenceSide(EVIL, EVIL, [tuple(row) for row in rows], frozenset({0}), EVIL)] * 2
+    details = {
+        (partition.topic, partition.partition): PartitionDetails(
+            None, control(30), PartitionTransactions(EVIL, [TransactionSpan(1, 0, 2, 3)]), FirstDifference(3, sides)
+        )
+        for partition in result.partitions
+    }
+    hashes = [HashedFile(EVIL, 3, EVIL)]
+    text = page(document_of(result), details, Provenance(EVIL, (EVIL,), EVIL, hashes=hashes))
+    assert_harmless(text)
+    objects = given(result)
+    for incident in ({"cause": EVIL, "known_as": EVIL, "message": EVIL, "advice": EVIL, "brokers": [EVIL], "held_by": [EVIL]},):
+        partitions = [{"topic": EVIL, "partition": 0, "lost_at_least": 1, "lost_at_most": 2}]
+        whole = incident | {"severity": "critical", "confidence": EVIL, "lost_at_least": 1, "lost_at_most": 2, "kinds": {EVIL: 1}}
+        objects["incidents"] = [whole | {"partitions": partitions}]
+    assert_harmless(page(read(objects), details, Provenance()))
+
+
+def test_nothing_is_allowed_but_its_own_style() -> None:
+    text = page(document_of(unclean_result()), {}, Provenance())
+    styles = re.findall("<style>(.*?)</style>", text, re.DOTALL)
+    assert len(styles) == 1
+    digest = base64.b64encode(hashlib.sha256(styles[0].encode()).digest()).decode()
+    policy = next(value for tag, name, value in Page(text).attributes if tag == "meta" and name == "content" and "default" in value)
+    assert policy.startswith(f"default-src 'none'; style-src 'sha256-{digest}';")
+
+
+def test_what_is_not_known_is_told_as_that() -> None:
+    result = unclean_result()
+    for partition in result.partitions:
+        partition.high_watermark_at_least = partition.high_watermark_witness = None
+    result.incomplete = [Incomplete("broker-9", "permission denied")]
+    text = Page(page(document_of(result), {}, Provenance(document="scan.json"))).text
+    assert "high watermark not known" in text
+    assert "leader not known" in text
+    assert "ISR not known" in text
+    assert "5 partitions: no file tells a high watermark." in text
+    assert "5 partitions: no controller's log says who leads, and who is in sync." in text
+    assert "This page was made from a scan's document" in text
+    assert "1 input could not be read." in text
+    assert "broker-9" in text
+    assert "not asked for (--hashes)" in text
+
+
+def test_brokers_whose_copies_were_not_given_are_named() -> None:
+    result, details = lossy(2)
+    for partition in result.partitions:
+        partition.replica_assignment = [1, 2, 7]
+    text = Page(page(document_of(result), details, Provenance())).text
+    assert "No copy of broker 7 was given, which has replicas of 2 partitions." in text
+
+
+def test_commands_in_words_are_code_and_stay_text() -> None:
+    objects = given(unclean_result())
+    objects["findings"][0] |= {"message": "run `scan <b>` now", "advice": "an odd ` stays <i>"}
+    text = page(read(objects), {}, Provenance())
+    assert "run <code>scan &lt;b&gt;</code> now" in text
+    assert "an odd ` stays &lt;i&gt;" in text
+
+
+def test_incidents_of_a_document_are_told_first() -> None:
+    result, details = lossy(30)
+    objects = given(result)
+    kinds = Page(page(read(objects), details, Provenance())).text
+    assert "Findings by kind" not in kinds
+    assert "the first of them" in kinds
+    partitions = [
+        {"topic": row["topic"], "partition": row["partition"], "lost_at_least": 70, "lost_at_most": 80}
+        for row in objects["partitions"]
+    ]
+    objects["incidents"] = [
+        {
+            "cause": "unclean_election",
+            "severity": "critical",
+            "confidence": "proven",
+            "known_as": "KAFKA-10751",
+            "from_ms": 1_795_240_000_000,
+            "to_ms": 1_795_240_000_000,
+            "brokers": [2],
+            "lost_at_least": 2100,
+            "lost_at_most": 2400,
+            "held_by": [2],
+            "partitions_count": 30,
+            "message": "An unclean election passed over broker 2.",
+            "advice": "Leave broker 2 stopped.",
+            "partitions": partitions,
+            "kinds": {"UNCLEAN_LOSS": 30},
+            "findings": list(range(30)),
+        }
+    ]
+    text = " ".join(Page(page(read(objects), details, Provenance())).text.split())
+    assert "unclean election (KAFKA-10751): critical An unclean election passed over broker 2. Leave broker 2 stopped." in text
+    assert "When 2026-11-21T05:46:40.000Z Brokers 2 Committed offsets lost at least 2,100, at most 2,400" in text
+    assert "10 more in the table of all partitions." in text
+    assert "the first of them" not in text
+
+
+def test_hashes_can_be_checked_by_hand(tmp_path: Path) -> None:
+    hashes = [HashedFile("a", 1, "00" * 32), HashedFile("b", 2, "ff" * 32), HashedFile("c", 1 << 50, None)]
+    text = Page(page(document_of(clean_result()), {}, Provenance(hashes=hashes))).text
+    listing = "".join(f"{file.sha256}  {file.path}\n" for file in hashes[:2])
+    assert "not made: nearly all of it is a hole" in text
+    assert hashlib.sha256(listing.encode()).hexdigest() in text
+    assert "of the list of 2 files below" in text
+
+
+@pytest.mark.parametrize(
+    ("spoil", "why"),
+    [
+        (lambda _: [], "Expected `object`"),
+        (lambda found: found | {"partitions": 3}, "partitions"),
+        (lambda found: {key: value for key, value in found.items() if key != "summary"}, "summary"),
+        (lambda found: found | {"summary": found["summary"] | {"verdict": "x' onload='"}}, "no verdict"),
+        (lambda found: found | {"findings": [found["findings"][0] | {"severity": "grave"}]}, "no verdict or severity"),
+        (lambda found: found | {"findings": [found["findings"][0] | {"offset_end": 2**63}]}, "offset_end"),
+    ],
+)
+def test_another_document_is_refused_with_the_place(spoil: Any, why: str) -> None:
+    with pytest.raises(UsageError, match=why) as caught:
+        read(spoil(given(unclean_result())))
+    assert "scan PATH... --format json" in str(caught.value.hint)
+
+
+@pytest.mark.parametrize("data", [b"", b"{", b"\xff", b"[" * 100_000, b'{"a": ' + b"9" * 5_000 + b"}"])
+def test_what_is_no_json_is_refused(data: bytes) -> None:
+    with pytest.raises(UsageError, match="is no document of scan"):
+        read_document(data, "scan.json")
+
+
+def test_a_document_of_the_first_schema_is_read() -> None:
+    from kafka_forensics.export.json_document import Shape
+
+    found = read_document("".join(document(unclean_result(), Shape("1.0"))).encode(), "scan.json")
+    assert "critical" in Page(page(found, {}, Provenance())).text
+
+
+def test_a_document_and_the_answer_it_is_of_give_one_page() -> None:
+    result, details = lossy(5)
+    assert page(read(given(result)), details, Provenance()) == page(document_of(result), details, Provenance())
+    assert replace(Provenance(), document="x") != Provenance()

@@ -1,0 +1,66 @@
+"""Scales keep order and tell near marks apart; pictures are paths in whole units."""
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafka_forensics.report.picture import LEFT, RIGHT, Picture, Scale
+
+LARGEST = 2**63 - 1
+NUMBERS = st.integers(-(2**63), LARGEST)
+
+
+@pytest.mark.properties
+@given(st.lists(NUMBERS, max_size=40), st.lists(NUMBERS, max_size=20))
+def test_a_scale_keeps_the_order_of_all_numbers_and_their_bounds(marks: list[int], others: list[int]) -> None:
+    scale = Scale(marks)
+    numbers = sorted({*marks, *others})
+    places = [scale.place(number) for number in numbers]
+    assert all(left <= right for left, right in pairwise(places))
+    assert all(LEFT <= place <= RIGHT + 1e-6 for place in places)
+
+
+@pytest.mark.properties
+@given(st.lists(NUMBERS, min_size=2, max_size=20, unique=True))
+def test_marks_of_a_scale_can_be_told_apart(marks: list[int]) -> None:
+    scale = Scale(marks)
+    places = sorted(map(scale.place, marks))
+    assert min(right - left for left, right in pairwise(places)) >= 13.9
+
+
+@pytest.mark.parametrize(
+    ("marks", "is_true"), [([0, 300, 345, 370], True), ([0, 10**9, 10**9 + 70], False), ([7], True), ([], True)]
+)
+def test_a_scale_says_whether_distances_are_true(marks: list[int], *, is_true: bool) -> None:
+    assert Scale(marks).is_true is is_true
+
+
+def test_a_true_scale_is_in_proportion() -> None:
+    scale = Scale([0, 250, 1000])
+    assert scale.place(250) - LEFT == pytest.approx((RIGHT - LEFT) / 4)
+    assert scale.place(500) - LEFT == pytest.approx((RIGHT - LEFT) / 2)
+
+
+@pytest.mark.properties
+@given(st.lists(st.integers(0, LARGEST), min_size=1, max_size=24))
+def test_numbers_below_an_axis_do_not_touch(marks: list[int]) -> None:
+    ticks = Scale(marks).ticks()
+    for (left, first), (right, second) in pairwise(ticks):
+        assert right - left > (len(str(first)) + len(str(second))) / 2 * 6
+
+
+def test_boxes_of_one_style_are_one_path_and_what_stands_above_comes_later() -> None:
+    picture = Picture("")
+    picture.box("dm", (200, 300), 10, 20)
+    picture.box("e1", (132, 400.4), 10, 20)
+    picture.box("dm", (310, 310.2), 40, 20, "damaged")
+    picture.box("dm", (320, 330), 40, 20)
+    picture.upright("hw", 500.6, (0, 30))
+    assert list(picture.paths()) == [
+        ("e1", "", "M132 10h268v20H132z"),
+        ("dm", "damaged", "M310 40h2v20H310z"),
+        ("dm", "", "M200 10h100v20H200zM320 40h10v20H320z"),
+        ("hw", "", "M501 0v30"),
+    ]

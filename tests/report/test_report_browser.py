@@ -1,0 +1,205 @@
+"""Pages in a real Chromium: nothing is asked of any network, nothing in evidence runs, and axe-core finds nothing to object to."""
+
+import html
+import json
+import re
+import subprocess
+import tarfile
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import Any, Final
+
+import pytest
+
+from kafka_forensics.evidence.options import ScanOptions
+from kafka_forensics.questions.report import PartitionDetails, ReportOptions, report
+from kafka_forensics.report.document import document_of
+from kafka_forensics.report.page import Provenance, page
+from tests.conftest import browser
+from tests.report.test_page import given, read
+from tests.support.report_pages import Page, lossy
+from tests.support.results import hostile_result, partition, replica, unclean_result
+
+pytestmark = [pytest.mark.browser, pytest.mark.nightly]
+
+SAMPLE: Final = Path(__file__).resolve().parents[2] / "sample_logs" / "unclean-election"
+AXE: Final = "axe-core@4.14.1"
+MARK: Final = "document.documentElement.dataset.ran=1"
+ATTACKS: Final = (
+    f"<script>{MARK}</script>",
+    f"</style></svg></title><script>{MARK}</script>",
+    f'"><img src=http://evil.test/i onerror="{MARK}">',
+    f"' onmouseover='{MARK}' autofocus onfocus='{MARK}' tabindex='0",
+    f"<svg onload={MARK}><use href='http://evil.test/u#x'/></svg>",
+    f"javascript:{MARK}",
+    "<link rel=stylesheet href=http://evil.test/s><style>@import 'http://evil.test/c'</style>",
+    "<iframe src=http://evil.test/f></iframe><meta http-equiv=refresh content='0;url=http://evil.test/r'>",
+    "{{ 7 * 7 }}{% include 'page.css' %}",
+)
+DARK: Final = "--blink-settings=preferredColorScheme=0"
+
+
+class Asked(ThreadingHTTPServer):
+    """Every name on the network, and what was asked of it."""
+
+    def __init__(self) -> None:
+        self.paths: list[str] = []
+        super().__init__(("127.0.0.1", 0), Answering)
+
+
+class Answering(BaseHTTPRequestHandler):
+    """Notes every request and answers it."""
+
+    server: Asked
+
+    def do_GET(self) -> None:
+        self.server.paths.append(self.path)
+        self.send_response(200)
+        self.end_headers()
+
+    def log_message(self, *_: Any) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def network() -> Iterator[Asked]:
+    """A network of which all requests are known."""
+    server = Asked()
+    thread = Thread(target=server.serve_forever)
+    thread.start()
+    yield server
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+@pytest.fixture(scope="module")
+def axe(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The source of axe-core."""
+    folder = tmp_path_factory.mktemp("axe")
+    subprocess.run(["npm", "pack", AXE], cwd=folder, check=True, capture_output=True, timeout=300)
+    with tarfile.open(next(folder.glob("*.tgz"))) as packed:
+        source = packed.extractfile("package/axe.min.js")
+        assert source is not None
+        return source.read().decode()
+
+
+def opened(path: Path, *options: str, network: Asked | None = None) -> str:
+    """What Chromium makes of a page once it is loaded; all names lead to `network`."""
+    program = browser()
+    assert program is not None
+    names = [] if network is None else [f"--host-resolver-rules=MAP * 127.0.0.1:{network.server_address[1]}"]
+    quiet = ["--disable-background-networking", "--disable-component-update", "--disable-sync", "--no-first-run", "--disable-gpu"]
+    quiet.append("--disable-features=NetworkTimeServiceQuerying")  # its own question for the time
+    profile = f"--user-data-dir={path.parent / 'profile'}"
+    command = [
+        program,
+        "--headless",
+        "--no-sandbox",
+        profile,
+        *quiet,
+        *names,
+        "--virtual-time-budget=60000",
+        *options,
+        path.as_uri(),
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
+    return done.stdout
+
+
+def written(folder: Path, text: str) -> Path:
+    path = folder / "page.html"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def sample(*, payloads: bool = True) -> str:
+    reported = report([str(SAMPLE)], ScanOptions(), ReportOptions(payloads=payloads, hashes=True))
+    return page(document_of(reported.result), reported.details, Provenance(hashes=reported.hashes))
+
+
+def attacked() -> str:
+    """A page of evidence in which every name is an attack."""
+    result = unclean_result()
+    for number, attack in enumerate(ATTACKS):
+        own = replica(attack, 9, log_dir=attack)
+        made = partition(attack, number, result.partitions[0].agreement, [own, replica(2, 9)], [])
+        made.high_watermark_witness, made.topic_id, made.cleanup_policy = attack, attack, attack
+        result.partitions.append(made)
+    objects = given(result)
+    objects["findings"] += [
+        objects["findings"][0] | {"kind": attack, "message": attack, "advice": attack, "topic": attack, "partition": number}
+        for number, attack in enumerate(ATTACKS)
+    ]
+    objects["incomplete"] = [{"path": attack, "reason": attack} for attack in ATTACKS]
+    objects["input"]["brokers"] += [
+        {"broker": attack, "cluster_id": attack, "log_dirs": [attack], "clean_shutdown": True} for attack in ATTACKS
+    ]
+    return page(read(objects), {}, Provenance(command=" ".join(ATTACKS), document=ATTACKS[0]))
+
+
+def test_nothing_is_asked_of_the_network_and_nothing_runs(tmp_path: Path, network: Asked) -> None:
+    for text in (attacked(), sample()):
+        seen = opened(written(tmp_path, text), "--dump-dom", network=network)
+        assert network.paths == []
+        assert "data-ran" not in seen.partition("<head>")[0]
+        assert "What this does not prove" in seen
+    assert "{{ 7 * 7 }}" in Page(attacked()).text
+
+
+def test_that_both_would_be_noticed(tmp_path: Path, network: Asked) -> None:
+    bare = re.sub('<meta http-equiv="Content-Security-Policy".*?>', "", attacked())
+    spoilt = bare.replace("</main>", f'<img src="http://evil.test/i" alt="x"><script>{MARK}</script></main>')
+    seen = opened(written(tmp_path, spoilt), "--dump-dom", network=network)
+    assert network.paths == ["/i"]
+    assert "data-ran" in seen.partition("<head>")[0]
+
+
+def test_its_policy_stops_what_would_get_into_it(tmp_path: Path, network: Asked) -> None:
+    spoilt = attacked().replace("</main>", f'<img src="http://evil.test/i" alt="x"><script>{MARK}</script></main>')
+    seen = opened(written(tmp_path, spoilt), "--dump-dom", network=network)
+    assert network.paths == []
+    assert "data-ran" not in seen.partition("<head>")[0]
+
+
+def pages() -> dict[str, str]:
+    """Pages of several kinds of answers."""
+    few, details = lossy(4)
+    hostile = hostile_result()
+    return {
+        "sample": sample(),
+        "lossy": page(document_of(few), details, Provenance("kafka-forensics report x")),
+        "hostile": page(document_of(hostile), {("x", 0): PartitionDetails()}, Provenance()),
+    }
+
+
+@pytest.mark.parametrize("name", ["sample", "lossy", "hostile"])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_has_nothing_to_object_to(name: str, scheme: str, tmp_path: Path, axe: str) -> None:
+    text = re.sub('<meta http-equiv="Content-Security-Policy".*?>', "", pages()[name]).replace("<details>", "<details open>")
+    run = (
+        'axe.run({exclude: ["#axe"]}, {resultTypes: ["violations"]}).then(found => {'
+        'document.getElementById("axe").textContent = JSON.stringify('
+        "[found.passes.length, found.violations.map(rule => [rule.id, rule.nodes.length, rule.nodes[0].html])])})"
+    )
+    source = axe.replace("</script", "<\\/script")
+    judged = text.replace("</body>", f'<script>{source}</script><pre id="axe"></pre><script>{run}</script></body>')
+    seen = opened(written(tmp_path, judged), "--dump-dom", *([DARK] if scheme == "dark" else []))
+    found = re.search('<pre id="axe">(.*?)</pre>', seen, re.DOTALL)
+    assert found is not None
+    passed, violations = json.loads(html.unescape(found[1]))
+    assert violations == []
+    assert passed > 20
+
+
+def test_light_and_dark_are_two_pictures(tmp_path: Path) -> None:
+    path = written(tmp_path, sample(payloads=False))
+    taken = []
+    for scheme in ([], [DARK]):
+        picture = tmp_path / "picture.png"
+        opened(path, f"--screenshot={picture}", "--window-size=1300,3000", *scheme)
+        taken.append(picture.read_bytes())
+    assert min(map(len, taken)) > 50_000
+    assert taken[0] != taken[1]

@@ -1,0 +1,118 @@
+"""Pages of reports: answers of many partitions made of the package's own classes, and what a page holds once it is parsed.
+
+`python -m tests.support.report_pages` writes the golden lanes.
+"""
+
+from collections import Counter
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Final
+
+from kafka_forensics import scan
+from kafka_forensics.model.controller import PartitionControl, PartitionEvent, PartitionHistory, PartitionState
+from kafka_forensics.model.files import EpochEntry
+from kafka_forensics.model.findings import Finding, Place
+from kafka_forensics.model.results import Agreement, BrokerSummary, ScanResult, Totals
+from kafka_forensics.questions.plan import Planned
+from kafka_forensics.questions.report import PartitionDetails, PartitionTransactions, TopicPartition, TransactionSpan
+from kafka_forensics.replication.planner import PlanPartition, PlanReplica, plan_partition
+from tests.support.results import lost_records, partition, replica
+
+VOID: Final = frozenset({"meta", "link", "br", "hr", "img", "input"})
+START_MS: Final = 1_795_240_000_000
+GOLDEN: Final = Path(__file__).resolve().parents[1] / "golden" / "report"
+_SAMPLE: Final = Path(__file__).resolve().parents[2] / "sample_logs" / "unclean-election"
+
+
+def lossy(count: int, topic: str = "payments.settled.by-region") -> tuple[ScanResult, dict[TopicPartition, PartitionDetails]]:
+    """`count` partitions that an unclean election cost records, each with all that can be known of one."""
+    findings, partitions = [], []
+    template = lost_records()
+    details: dict[TopicPartition, PartitionDetails] = {}
+    for number in range(count):
+        end = 370 + number % 50
+        place = Place(topic, number, 2, "copies/broker-2", f"{topic}-{number}/00000000000000000000.log", 0, 99, 300, end)
+        found = Finding(template.kind, template.severity, template.confidence, place, template.evidence)
+        findings.append(found)
+        replicas = [replica(1, 345, [(0, 0), (2, 300)]), replica(2, end), replica(3, 300)]
+        made = partition(topic, number, Agreement("conflict", 300, {"1": 2, "2": 0}), replicas, [found])
+        made.leader, made.leader_epoch, made.isr, made.replica_assignment = 1, 2, [1], [1, 2, 3]
+        partitions.append(made)
+        details[topic, number] = _details(topic, number, end)
+    brokers = [BrokerSummary(each, "5L6g3nShT-eMCtK--X86sw", [f"copies/broker-{each}"], clean_shutdown=True) for each in (1, 2, 3)]
+    totals = Totals(brokers=3, partitions=count, replicas=3 * count)
+    return ScanResult("local", brokers, partitions, findings, totals), details
+
+
+def _details(topic: str, number: int, end: int) -> PartitionDetails:
+    epochs = ((EpochEntry(0, 0), EpochEntry(2, 300)), (EpochEntry(0, 0),), (EpochEntry(0, 0),))
+    logs = zip((1, 2, 3), (345, end, 300), epochs, strict=True)
+    replicas = [PlanReplica(broker, 0, log_end, log_end, held, held) for broker, log_end, held in logs]
+    given = PlanPartition(topic, number, replicas, {(0, 1): ((300, 345),)})
+    spans = [TransactionSpan(4000 + each, 0, 10 * each, 10 * each + 4, None if each > 8 else 10 * each + 5) for each in range(12)]
+    return PartitionDetails(Planned(given, plan_partition(given)), control(30), PartitionTransactions(1, spans, 3))
+
+
+def control(changes: int) -> PartitionControl:
+    """What a controller's log says of a partition whose leader changed so often."""
+    events = [
+        PartitionEvent(number, START_MS + 1000 * number, "changed", _state(number), is_unclean=number == changes - 1)
+        for number in range(changes)
+    ]
+    return PartitionControl(
+        1, changes, [1], None, [1, 2, 3], history=PartitionHistory(events), as_of_ms=START_MS + 1000 * changes + 500
+    )
+
+
+def _state(number: int) -> PartitionState:
+    leader = number % 3 + 1
+    return PartitionState(leader, number, number, (leader,), (), (), (1, 2, 3), (), (), (), 0)
+
+
+class Page(HTMLParser):
+    """A page taken apart: tags with how often they stand, all attributes, the text, and what was never closed."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.tags: Counter[str] = Counter()
+        self.attributes: list[tuple[str, str, str]] = []
+        """(tag, name, value)."""
+        self.words: list[str] = []
+        self._open: list[str] = []
+        self._raw = ""
+        self.feed(text)
+        self.close()
+        assert self._open == []
+
+    @property
+    def text(self) -> str:
+        """All words between tags, styles left out."""
+        return " ".join(self.words)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags[tag] += 1
+        self.attributes += [(tag, name, value or "") for name, value in attrs]
+        if tag not in VOID:
+            self._open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags[tag] += 1
+        self.attributes += [(tag, name, value or "") for name, value in attrs]
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self._open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if self._open[-1:] != ["style"]:
+            self.words.append(data)
+
+
+def golden_lanes() -> str:
+    """The lanes of the sample's partition that lost data, as notebooks show them."""
+    drawing = scan(str(_SAMPLE), topic="audit").lanes("audit", 0)
+    return drawing._repr_svg_() + "\n"
+
+
+if __name__ == "__main__":
+    GOLDEN.mkdir(exist_ok=True)
+    (GOLDEN / "audit-0.svg").write_text(golden_lanes(), encoding="utf-8")
