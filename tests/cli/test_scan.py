@@ -107,8 +107,10 @@ def test_an_unknown_ending_is_refused_with_those_known(scan: Scan, tmp_path: Pat
         2,
         [
             f"error: no format goes with the ending .xyz of {tmp_path / 'r.xyz'}",
-            "hint: give --format, or one of .json (json), .jsonl (jsonl), .md (markdown), .tsv (tsv), .txt (table),"
-            " .sarif (sarif), .prom (prometheus)",
+            (
+                "hint: give --format, or one of .json (json), .jsonl (jsonl), .md (markdown), .tsv (tsv), .txt (table),"
+                " .sarif (sarif), .prom (prometheus)"
+            ),
         ],
     )
     assert scan(unclean_result, "--output", str(tmp_path / "r.xyz"), "--format", "tsv")[0] == 1
