@@ -150,6 +150,8 @@ class Inputs:
     """Links that are not followed, and what else is no file or directory where one of Kafka's should be, whatever was asked for."""
     without_ids: list[ReplicaPlan] = field(default_factory=list)
     """Replicas whose topic ids are yet to be read, each from a file of its own (`gather`)."""
+    reached: tuple[tuple[str, str], ...] = ()
+    """Storage options that were given, those in URIs among them."""
     given: tuple[str, ...] = ()
     """The paths, as the user typed them but for credentials in URIs."""
     around: dict[str, LogDir] = field(default_factory=dict)
@@ -179,7 +181,10 @@ def gather(paths: list[str], options: ScanOptions, *, elsewhere: bool = False, i
     lie `elsewhere` (in the log of an internal topic), where no partition is what `options` ask for.
     """
     inputs = gather_log_dirs(paths, options.storage_options)
-    inputs.given = tuple(without_secrets(paths, options)[0] if any("://" in path for path in paths) else paths)
+    inputs.given = tuple(paths)
+    if any("://" in path for path in paths):
+        bare, reached = without_secrets(paths, options)
+        inputs.given, inputs.reached = tuple(bare), reached.storage_options
     if not elsewhere:
         _require_or_note(inputs, options)
     compacted = {key for log_dir in inputs.log_dirs for key in _compacted(log_dir)}

@@ -49,13 +49,18 @@ def without_secrets(paths: Sequence[str], options: ScanOptions) -> tuple[list[st
     return bare, replace(options, storage_options=reached)
 
 
-def shown_storage_options(options: ScanOptions) -> list[tuple[str, str]]:
-    """Those that may be told to anyone: none that is, or holds, a secret."""
-    if not options.storage_options:
+def shown_storage_options(storage_options: tuple[tuple[str, str], ...]) -> list[tuple[str, str]]:
+    """Those that may be told to anyone, none that is, or holds, a secret; with what URIs said (`without_secrets`), unless they
+    contradict each other."""
+    if not storage_options:
         return []
-    from kafka_forensics.storage.remote import SHOWN  # not where files are local
+    from kafka_forensics.storage.remote import SHOWN, of_places  # not where files are local
 
-    return [(name, value) for name, value in options.storage_options if name in SHOWN and "@" not in value]
+    every = dict.fromkeys((*storage_options, *of_places(storage_options)))
+    secrets = ["@", *(value for name, value in every if name not in SHOWN and value)]
+    shown = [(name, value) for name, value in every if name in SHOWN and not any(secret in value for secret in secrets)]
+    names = [name for name, _ in shown]
+    return [(name, value) for name, value in shown if names.count(name) == 1]
 
 
 def scan_options(

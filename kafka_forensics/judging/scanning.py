@@ -118,7 +118,7 @@ class AskedAgain:
 
     def __init__(self, inputs: Inputs, options: ScanOptions) -> None:
         copied = () if options.copied is None else (f"--{options.copied.value}",)
-        shown = shown_storage_options(options)
+        shown = shown_storage_options(inputs.reached)
         self._all = Asked(
             inputs.given,
             tuple(word for name, value in shown for word in ("--storage-option", f"{name}={value}")),

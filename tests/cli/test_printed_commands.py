@@ -116,7 +116,7 @@ def test_of_very_many_paths_a_command_has_those_that_its_partition_needs(run: Ru
 def test_secrets_among_options_are_in_no_command() -> None:
     given = (("endpoint", "http://127.0.0.1:9000"), ("secret_key", "hush"), ("endpoint", "http://me:hush@host"))
     options = ScanOptions(storage_options=given, live=True, copied=Extent.WHOLE)
-    asked = AskedAgain(Inputs(given=("s3://bucket/b1",)), options).of(Place())
+    asked = AskedAgain(Inputs(given=("s3://bucket/b1",), reached=given), options).of(Place())
     assert asked_command("plan", asked, "--topic", "t") == (
         "kafka-forensics plan s3://bucket/b1 --storage-option endpoint=http://127.0.0.1:9000 --whole --live --topic t"
     )

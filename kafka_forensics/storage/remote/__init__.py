@@ -4,7 +4,7 @@ from kafka_forensics.storage.remote.errors import Failure, RequestFailedError, a
 from kafka_forensics.storage.remote.open import expand, open_filesystem, open_remote
 from kafka_forensics.storage.remote.options import SHOWN, Given, StorageOptions, option_pair, storage_options
 from kafka_forensics.storage.remote.source import RemoteSource, children
-from kafka_forensics.storage.remote.uris import NATIVE, RemotePlace, apart, remote_place
+from kafka_forensics.storage.remote.uris import NATIVE, RemotePlace, apart, of_places, remote_place
 
 __all__ = [
     "NATIVE",
@@ -19,6 +19,7 @@ __all__ = [
     "attempt",
     "children",
     "expand",
+    "of_places",
     "once",
     "open_filesystem",
     "open_remote",

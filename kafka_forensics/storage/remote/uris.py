@@ -125,6 +125,16 @@ def apart(paths: Sequence[str], options: Iterable[tuple[str, str]]) -> tuple[lis
     return bare, (*rest_of, *((f"at_{number}", value) for number, value in enumerate(said)))
 
 
+def of_places(options: Iterable[tuple[str, str]]) -> Pairs:
+    """The options that URIs among the paths said (`apart`), of all of them together."""
+    return tuple(
+        (str(name), str(value))
+        for place, described in options
+        if _AT.fullmatch(place)
+        for name, value in json.loads(described)["options"]
+    )
+
+
 def holding_at(uri: str, options: Iterable[tuple[str, str]]) -> Pairs:
     """The options for everything, and behind them those that hold at `uri`, of the nearest place last. Raises UsageError."""
     every: list[tuple[str, str]] = []
