@@ -201,8 +201,9 @@ def test_incidents_of_a_document_are_told_first() -> None:
         }
     ]
     text = " ".join(Page(page(read(objects), details, Provenance())).text.split())
-    assert "unclean election (KAFKA-10751): critical An unclean election passed over broker 2. Leave broker 2 stopped." in text
-    assert "When 2026-11-21T05:46:40.000Z Brokers 2 Committed offsets lost at least 2,100, at most 2,400" in text
+    assert "Unclean election (KAFKA-10751): critical An unclean election passed over broker 2. Leave broker 2 stopped." in text
+    assert "When 2026-11-21T05:46:40.000Z Happened to broker 2 Committed offsets lost at least 2,100, at most 2,400" in text
+    assert "Good copies on broker 2" in text
     assert "10 more in the table of all partitions." in text
     assert "the first of them" not in text
 
