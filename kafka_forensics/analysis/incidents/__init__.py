@@ -4,17 +4,20 @@ from typing import Final
 
 from kafka_forensics.analysis.incidents.file_rules import FILES, RECORDS, TRANSACTIONS
 from kafka_forensics.analysis.incidents.replication_rules import HISTORIES, risky_settings
-from kafka_forensics.analysis.incidents.roll_up import CAUSE_OF, SAME_TIME_MS, incidents
+from kafka_forensics.analysis.incidents.roll_up import AT_RISK, CAUSE_OF, LOST, SAME_TIME_MS, covered, incidents
 from kafka_forensics.analysis.incidents.signatures import Case, ReplicaFacts, Signature, Weight, matches, signature_key
 
 __all__ = [
+    "AT_RISK",
     "CAUSE_OF",
+    "LOST",
     "SAME_TIME_MS",
     "SIGNATURES",
     "Case",
     "ReplicaFacts",
     "Signature",
     "Weight",
+    "covered",
     "incidents",
     "matches",
     "risky_settings",

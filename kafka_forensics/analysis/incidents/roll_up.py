@@ -120,11 +120,11 @@ _TIMES: Final = {
 }
 """Evidence that dates a finding, the first that it has."""
 
-_LOST: Final = frozenset(
+LOST: Final = frozenset(
     {"UNCLEAN_LOSS", "LRS_LOSS", "COMMITTED_LOST_EVERYWHERE", "COMMITTED_TRUNCATED_SINCE", "GROUP_OFFSET_BEYOND_LOG"}
 )
 """Kinds whose offsets are committed and lost, if that is proven."""
-_AT_RISK: Final = _LOST | {
+AT_RISK: Final = LOST | {
     *("FORK_BELOW_HW", "SAME_EPOCH_DIVERGENCE", "ISR_MEMBER_MISSING_COMMITTED", "LRS_RISK", "EMPTY_REPLICA_MAY_LEAD"),
     *("LOG_HEAD_MISSING", "TXN_PARTLY_LOST"),
 }
@@ -440,25 +440,25 @@ def _longest_first(partition: IncidentPartition) -> tuple[int, int, str, int]:
 
 
 def _partition(key: _Partition, findings: list[Finding], cause: Cause) -> IncidentPartition:
-    lost = [finding for finding in findings if finding.kind in _LOST and finding.confidence is Confidence.PROVEN]
+    lost = [finding for finding in findings if finding.kind in LOST and finding.confidence is Confidence.PROVEN]
     risked = [
         finding
         for finding in findings
-        if finding.kind in _AT_RISK
+        if finding.kind in AT_RISK
         or (cause in _IF_NOWHERE_ELSE and finding.severity.rank >= Severity.ERROR.rank and not _held_by(finding))
     ]
     told = [offsets for finding in risked or findings if (offsets := _range(finding)) is not None]
     return IncidentPartition(
         *key,
-        lost_at_least=_covered(lost),
-        lost_at_most=_covered(risked),
+        lost_at_least=covered(lost),
+        lost_at_most=covered(risked),
         offset_start=min((start for start, _ in told), default=None),
         offset_end=max((end for _, end in told), default=None),
         held_by=list(_ordered(broker for finding in risked or findings for broker in _held_by(finding))),
     )
 
 
-def _covered(findings: Iterable[Finding]) -> int:
+def covered(findings: Iterable[Finding]) -> int:
     """How many offsets lie in their ranges, each once."""
     covered, reached = 0, -1
     for start, end in sorted(offsets for finding in findings if (offsets := _range(finding)) is not None):

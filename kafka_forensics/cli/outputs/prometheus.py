@@ -16,6 +16,7 @@ from kafka_forensics.analysis.evidence_classes import (
     RecoveryEvidence,
     SegmentMissingEvidence,
 )
+from kafka_forensics.analysis.incidents import AT_RISK, LOST, covered
 from kafka_forensics.cli.streams import printable
 from kafka_forensics.export.json_document import severity_counts
 from kafka_forensics.model.findings import Confidence, Finding, Severity
@@ -27,15 +28,6 @@ MOST_TOPICS: Final = 200
 OTHER_TOPICS: Final = "(other)"
 """What the rest are called; no topic can be called so."""
 
-_LOST: Final = frozenset(
-    {"UNCLEAN_LOSS", "LRS_LOSS", "COMMITTED_LOST_EVERYWHERE", "COMMITTED_TRUNCATED_SINCE", "GROUP_OFFSET_BEYOND_LOG"}
-)
-"""Kinds whose offsets are committed and lost, if that is proven."""
-_AT_RISK: Final = _LOST | {
-    *("FORK_BELOW_HW", "SAME_EPOCH_DIVERGENCE", "ISR_MEMBER_MISSING_COMMITTED", "LRS_RISK", "EMPTY_REPLICA_MAY_LEAD"),
-    *("LOG_HEAD_MISSING", "TXN_PARTLY_LOST"),
-}
-"""Kinds whose offsets may come to be lost, whoever holds them now."""
 _DAMAGE: Final = (
     *(BatchDamageEvidence, FramingEvidence, HiddenBytesEvidence),
     *(OrderEvidence, SegmentMissingEvidence, RecoveryEvidence),
@@ -148,24 +140,15 @@ def _told_topics(findings: Iterable[Finding]) -> dict[str, _Topic]:
         if place.partition is not None:
             partitions.setdefault((place.topic, place.partition), []).append(finding)
     for (topic, _), own in partitions.items():
-        topics[topic].at_least += _covered(each for each in own if each.kind in _LOST and each.confidence is Confidence.PROVEN)
-        topics[topic].at_most += _covered(filter(_is_at_risk, own))
+        ranged = [finding for finding in own if finding.place.offset_start is None or finding.place.offset_start >= 0]
+        topics[topic].at_least += covered(each for each in ranged if each.kind in LOST and each.confidence is Confidence.PROVEN)
+        topics[topic].at_most += covered(filter(_is_at_risk, ranged))
     return topics
 
 
 def _is_at_risk(finding: Finding) -> bool:
     is_damage = CATALOGUE[finding.kind].evidence in _DAMAGE
-    return finding.kind in _AT_RISK or (is_damage and not finding.evidence.get("held_by"))
-
-
-def _covered(findings: Iterable[Finding]) -> int:
-    """How many offsets lie in their ranges, each once."""
-    ranges = [(finding.place.offset_start, finding.place.offset_end) for finding in findings]
-    covered, reached = 0, -1
-    for start, end in sorted((start, end) for start, end in ranges if start is not None and end is not None and start >= 0):
-        covered += max(0, end - max(start, reached))
-        reached = max(reached, end)
-    return covered
+    return finding.kind in AT_RISK or (is_damage and not finding.evidence.get("held_by"))
 
 
 def _metric(name: str, words: str, samples: Samples) -> Iterator[str]:
