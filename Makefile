@@ -45,8 +45,8 @@ $(VENV)/.installed-dev: pyproject.toml | $(BIN)/python
 # Both samples hold lost data, so a scan that works ends with exit status 1: anything else fails the demo.
 demo: $(VENV)/.installed
 	@for sample in unclean-election silent-divergence; do \
-	  printf '\n$$ kafka-forensics scan sample_logs/%s/*\n\n' "$$sample"; \
-	  status=0; $(KAFKA_FORENSICS) scan --format table sample_logs/$$sample/* || status=$$?; \
+	  printf '\n$$ kafka-forensics scan sample_logs/%s\n\n' "$$sample"; \
+	  status=0; $(KAFKA_FORENSICS) scan --format table sample_logs/$$sample || status=$$?; \
 	  test $$status -eq 1 || { echo "make: the scan of sample_logs/$$sample ended with $$status instead of 1" >&2; exit 1; }; \
 	done
 
