@@ -59,8 +59,8 @@ HOMES = {
     "deltalake": ("export/delta.py",),
     "pyiceberg": ("export/iceberg.py",),
     "sqlalchemy": ("export/iceberg.py",),
-    "numba": ("compiled/", "parsers/kernels/crc_native.py"),
-    "llvmlite": ("compiled/", "parsers/kernels/crc_native.py"),
+    "numba": ("compiled/", "parsers/kernels/crc_native.py", "parsers/kernels/content_native.py"),
+    "llvmlite": ("compiled/", "parsers/kernels/crc_native.py", "parsers/kernels/content_native.py"),
 }
 TOP_LEVEL = f"{PACKAGE}/cli/main.py"
 """Where every error ends, and the only place that may catch them all."""

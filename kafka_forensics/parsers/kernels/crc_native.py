@@ -89,7 +89,8 @@ def _load(width: int, result: types.Integer, *, swap: bool) -> "_Intrinsic":
 _load_be_i64: Final = _load(64, types.int64, swap=True)
 _load_be_i32: Final = _load(32, types.int64, swap=True)
 _load_be_i16: Final = _load(16, types.int64, swap=True)
-_load_le_u64: Final = _load(64, types.uint64, swap=False)
+load_le_u64: Final = _load(64, types.uint64, swap=False)
+"""Eight bytes as they lie; an intrinsic, for machine code only."""
 
 
 @intrinsic
@@ -109,7 +110,7 @@ def _by_tables(tables: "NDArray[np.uint32]", buffer: "Buffer", start: int, end: 
     """CRC register after `buffer[start:end]`, eight bytes a step."""
     position = start
     while position + 8 <= end:
-        word = _load_le_u64(buffer, position) ^ np.uint64(crc)
+        word = load_le_u64(buffer, position) ^ np.uint64(crc)
         crc = (
             tables[7, word & np.uint64(0xFF)]
             ^ tables[6, (word >> np.uint64(8)) & np.uint64(0xFF)]
@@ -146,14 +147,14 @@ def _crc32c_by_instruction(buffer: "Buffer", start: int, end: int, crc: int) -> 
         middle, right = np.uint64(0), np.uint64(0)
         stop = position + _LANE
         while position < stop:
-            register = _crc32c_step8(register, _load_le_u64(buffer, position))
-            middle = _crc32c_step8(middle, _load_le_u64(buffer, position + _LANE))
-            right = _crc32c_step8(right, _load_le_u64(buffer, position + 2 * _LANE))
+            register = _crc32c_step8(register, load_le_u64(buffer, position))
+            middle = _crc32c_step8(middle, load_le_u64(buffer, position + _LANE))
+            right = _crc32c_step8(right, load_le_u64(buffer, position + 2 * _LANE))
             position += 8
         register = _over_lane(_over_lane(register) ^ middle) ^ right
         position += 2 * _LANE
     while position + 8 <= end:
-        register = _crc32c_step8(register, _load_le_u64(buffer, position))
+        register = _crc32c_step8(register, load_le_u64(buffer, position))
         position += 8
     tail = _by_tables(_CASTAGNOLI_TABLES, buffer, position, end, np.uint32(register))
     return np.int64(tail ^ np.uint32(0xFFFFFFFF))

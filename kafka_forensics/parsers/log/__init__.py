@@ -2,6 +2,7 @@
 
 from kafka_forensics.parsers.log.blocks import RecordBlock, marker_block, record_blocks, sound_blocks
 from kafka_forensics.parsers.log.codecs import HELD_BYTES, decompress, decompress_into, last_entry, read_next_offset
+from kafka_forensics.parsers.log.content import ContentDigests
 from kafka_forensics.parsers.log.damage import Window
 from kafka_forensics.parsers.log.matching import FoundBlock, RecordMatcher, Sought, sought
 from kafka_forensics.parsers.log.record_stream import PlainRecord, plain_records
@@ -27,6 +28,7 @@ __all__ = [
     "MAX_BATCH_BYTES",
     "MIN_CONTROL_KEY_SIZE",
     "BatchHeader",
+    "ContentDigests",
     "DecodedBatch",
     "FoundBlock",
     "KeySampler",
