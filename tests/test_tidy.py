@@ -33,7 +33,7 @@ MAY_IMPORT = {
     "witnesses": f"{SUMMARIES} rereading",
     "judging": f"{SUMMARIES} rereading witnesses",
     "engine": FINDINGS,
-    "questions": f"{FINDINGS} engine",
+    "questions": f"{FINDINGS} engine writers",
     "facts": f"{FINDINGS} engine questions",
     "wording": "errors model replication evidence analysis",
     "export": f"{FINDINGS} engine questions facts wording",

@@ -12,6 +12,7 @@ from kafka_forensics.evidence.inputs import ReplicaPlan
 from kafka_forensics.parsers.indexes import parse_offset_index
 from kafka_forensics.parsers.log import find_batch
 from kafka_forensics.parsers.log_dir import SegmentFiles
+from kafka_forensics.storage.bundles import BundleSource
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -58,7 +59,7 @@ def segments_of(plan: ReplicaPlan) -> list[tuple[SegmentFiles, int | None]]:
 def split_count(plan: ReplicaPlan, segment: SegmentFiles, split_bytes: int) -> int:
     """How many splits a segment may have at most, by its size alone; at least one."""
     size = 0 if segment.log is None else segment.log.size_in_bytes
-    if size < 2 * split_bytes or not plan.log_dir.source.seekable:
+    if size < 2 * split_bytes or not plan.log_dir.source.seekable or isinstance(plan.log_dir.source, BundleSource):
         return 1
     return (size + split_bytes // 2 - 1) // split_bytes
 

@@ -35,6 +35,7 @@ from kafka_forensics.parsers.log import (
     decode_batch,
     last_entry,
     parse_control_record,
+    read_batch,
     read_next_offset,
 )
 from kafka_forensics.parsers.log_dir import FileKind, PartitionDirectory, SegmentFiles
@@ -155,7 +156,7 @@ def _marker(file: "ByteFile", column: "NDArray[np.int64]") -> Marker:
     if kind is not None and column[BatchColumn.COORDINATOR_EPOCH] >= 0:
         return kind
     position, size = int(column[BatchColumn.POSITION]), int(column[BatchColumn.SIZE_IN_BYTES])
-    batch = decode_batch(file.read_at(position, min(size, MAX_BATCH_BYTES)), position=position)
+    batch = decode_batch(read_batch(file, position, min(size, MAX_BATCH_BYTES)), position=position)
     record = next(batch.iter_records(), None)
     if record is None:
         return Marker.INVALID if batch.problems else Marker.EMPTY

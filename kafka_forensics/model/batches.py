@@ -74,6 +74,27 @@ class Damage:
     detail: dict[str, int | str | bool | list[int]] = field(default_factory=dict)
 
 
+LOG_DAMAGE: Final = frozenset(
+    {
+        "BATCH_COUNT_LIE",
+        "BATCH_CRC_MISMATCH",
+        "BATCH_MAGIC_REGRESSION",
+        "BATCH_MAGIC_UNKNOWN",
+        "BUDGET_EXCEEDED",
+        "CODEC_MALFORMED",
+        "CODEC_SIZE_LIE",
+        "DECOMP_LIMIT_EXCEEDED",
+        "FRAMING_LOST",
+        "LEGACY_NESTED_COMPRESSION",
+        "RECORD_LENGTH_OUT_OF_BOUNDS",
+        "RECORD_MALFORMED",
+        "RECORD_VARINT_OVERLONG",
+        "SEG_HOLE",
+        "SEG_TORN_TAIL",
+        "SEG_ZERO_TAIL",
+    }
+)
+"""Kinds of damage that reading a log gives."""
 HARMLESS_TAILS: Final = frozenset({"SEG_TORN_TAIL", "SEG_ZERO_TAIL"})
 """Damage that a broker's crash leaves at the end of a log, and that takes no whole batch with it."""
 

@@ -147,7 +147,7 @@ MAX_DEPTH: Final = 3
 _SYSTEM_FILES: Final = frozenset({".lock", ".DS_Store"})
 _SYSTEM_DIRECTORIES: Final = frozenset({"remote-log-index-cache", "lost+found"})
 _PARTITION_SHAPE: Final = re.compile(r".*-(?:[0-9]+|delete|future|stray)", re.DOTALL)
-_ARCHIVE_SUFFIX: Final = re.compile(r"\.(?:tar|tar\.gz|tgz|tar\.xz|txz|tar\.zst|zip)\Z", re.IGNORECASE)
+_ARCHIVE_SUFFIX: Final = re.compile(r"\.(?:tar|tar\.gz|tgz|tar\.xz|txz|tar\.zst|zip|kfb)\Z", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,17 @@ from kafka_forensics.evidence.inputs import ReplicaPlan
 from kafka_forensics.folding.segment_indexes import read_indexes
 from kafka_forensics.model.batches import HARMLESS_TAILS, BatchChunk, BatchColumn, Record
 from kafka_forensics.model.constants import CONTROL_COMMIT, CONTROL_MASK, TRANSACTIONAL_MASK
-from kafka_forensics.parsers.log import MAX_BATCH_BYTES, PlainRecord, SegmentReader, believed_to, decode_batch, plain_records
+from kafka_forensics.parsers.log import (
+    MAX_BATCH_BYTES,
+    PlainRecord,
+    SegmentReader,
+    believed_to,
+    decode_batch,
+    plain_records,
+    read_batch,
+    read_sizes,
+)
+from kafka_forensics.storage.bundles import CollectedLog
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -68,7 +78,7 @@ class Placing:
     def _behind_of(self, chunk: BatchChunk) -> tuple[int | None, bool]:
         """Base offset of the batch behind the chunk, None if it is not known, and whether the chunk's last batch is the file's."""
         end = _end_position(chunk.columns[:, -1])
-        header = self._file.read_at(end, _SIZES_END) if end < self._file.size_in_bytes else b""
+        header = read_sizes(self._file, end)
         kinds = {damage.kind for damage in chunk.damage if damage.position >= end}
         if kinds - HARMLESS_TAILS:
             return None, False
@@ -177,9 +187,14 @@ def logged_records(plan: ReplicaPlan, lost: list[tuple[int, int]]) -> Iterator[L
                 good = _good(segment.base_offset, chunk, lost)
                 start, window = 0, b""
                 for position, size in chunk.columns[: BatchColumn.SIZE_IN_BYTES + 1, good].T.tolist():
-                    if position + size > start + len(window):
-                        start, window = position, file.read_at(position, max(size, WINDOW_BYTES))
-                    data = window[position - start : position - start + size]
+                    if isinstance(file, CollectedLog):
+                        data = read_batch(file, position, size)
+                    else:
+                        if position + size > start + len(window):
+                            start, window = position, file.read_at(position, max(size, WINDOW_BYTES))
+                        data = window[position - start : position - start + size]
+                    if not data:
+                        continue
                     data = misplaced[position].rewritten(data) if position in misplaced else data
                     plain = plain_records(data)
                     if plain is not None:

@@ -1,6 +1,6 @@
 """Reading replicas a second time: only the offsets that the comparison asks for."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -19,17 +19,24 @@ from kafka_forensics.parsers.log import (
     DecodedBatch,
     SegmentReader,
     believed_to,
+    content_digest,
     decode_batch,
+    found_inside,
     inspector,
+    read_batch,
+    read_digest,
 )
 from kafka_forensics.parsers.log_dir import SegmentFiles
+from kafka_forensics.rereading.facts_alike import BatchFacts, hold_the_same, hold_the_same_as_written
 from kafka_forensics.rereading.seeking import start_position
+from kafka_forensics.storage.bundles import BundleSource, CollectedLog
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from kafka_forensics.analysis.producers import EpochBump
     from kafka_forensics.folding.keys import KeysApart
+    from kafka_forensics.storage.source import ByteFile, ByteSource
 
     Batches = NDArray[np.int64]
 
@@ -168,6 +175,9 @@ class LogReader:
         self, left: Replica, left_row: "NDArray[np.int64]", right: Replica, right_row: "NDArray[np.int64]", *, common: bool
     ) -> bool | None:
         """Whether two batches hold equal records, see `BatchReader`."""
+        told = self._told_alike(left, left_row, right, right_row, common=common)
+        if told is not None:
+            return told
         ours, theirs = self._sound(left, left_row), self._sound(right, right_row)
         if ours is None or theirs is None:
             return None
@@ -190,6 +200,54 @@ class LogReader:
         shared = left_records.keys() & right_records.keys()
         return min((offset for offset in shared if left_records[offset] != right_records[offset]), default=None)
 
+    def _told_alike(
+        self, left: Replica, a: "NDArray[np.int64]", right: Replica, b: "NDArray[np.int64]", *, common: bool
+    ) -> bool | None:
+        """What facts tell of two batches, of which one is of a collected log at least; None if nothing, or both can be opened."""
+        bundles = [source for replica in (left, right) if isinstance(source := self._source(replica), BundleSource)]
+        if not bundles or any(row[BatchColumn.CRC] != row[BatchColumn.CRC_COMPUTED] for row in (a, b)):
+            return None
+        facts = [BatchFacts(row, self._digest(replica, row, bundles)) for replica, row in ((left, a), (right, b))]
+        return hold_the_same(facts[0], facts[1], common=common)
+
+    def told_as_written(self, replica: Replica, a: "NDArray[np.int64]", b: "NDArray[np.int64]") -> bool | None:
+        """Whether facts tell that a batch of a collected log was written twice; None of a log that can be opened."""
+        source = self._source(replica)
+        if not isinstance(source, BundleSource):
+            return None
+        facts = [BatchFacts(row, self._digest(replica, row, [source])) for row in (a, b)]
+        return hold_the_same_as_written(facts[0], facts[1])
+
+    def _source(self, replica: Replica) -> "ByteSource":
+        return self._plans[id(replica.context)].log_dir.source
+
+    def _digest(self, replica: Replica, row: "NDArray[np.int64]", bundles: "Sequence[BundleSource]") -> bytes | None:
+        """The digest of a batch's content as all of `bundles` have it; None if they have it by several ways, or it is not known."""
+        ways = {bundle.about.digests for bundle in bundles}
+        if len(ways) > 1:
+            return None
+        position, size = int(row[BatchColumn.POSITION]), int(row[BatchColumn.SIZE_IN_BYTES])
+        way = next(iter(ways))
+        try:
+            with self._open_segment(replica, int(row[BATCH_COLUMNS])) as file:
+                if isinstance(file, CollectedLog):
+                    digest: bytes | None = read_digest(file, position)
+                    return digest
+                if size > MAX_BATCH_BYTES or (way.is_keyed and way.key is None):
+                    return None
+                return content_digest(file.read_at(position, size), way.key)
+        except SourceError as error:
+            self.incomplete.append(Incomplete(typed_path(self._source(replica), error.path), error.reason))
+            return None
+
+    def _open_segment(self, replica: Replica, base_offset: int) -> "ByteFile":
+        """The log of a segment. Raises SourceError."""
+        plan = self._plans[id(replica.context)]
+        segment = next(candidate for candidate in plan.directory.segments if candidate.base_offset == base_offset)
+        if segment.log is None:
+            raise SourceError(plan.directory.path, f"no log of segment {base_offset}")
+        return plan.log_dir.source.open(segment.log.path)
+
     def _sound(self, replica: Replica, row: "NDArray[np.int64]") -> DecodedBatch | None:
         """A batch opened; None if it cannot be, or there is something wrong inside, which is noted."""
         decoded = self.decoded(replica, row)
@@ -200,6 +258,15 @@ class LogReader:
 
     def undecodable(self, replica: Replica, row: "NDArray[np.int64]") -> bool:
         """Whether a batch was read and cannot be decoded, see `BatchReader`."""
+        if isinstance(self._source(replica), BundleSource):
+            try:
+                with self._open_segment(replica, int(row[BATCH_COLUMNS])) as file:
+                    inside = found_inside(file, int(row[BatchColumn.POSITION])) if isinstance(file, CollectedLog) else None
+            except SourceError as error:
+                self.incomplete.append(Incomplete(typed_path(self._source(replica), error.path), error.reason))
+                return False
+            if inside is not None:
+                return any(damage.kind not in _LYING_HEADERS for damage in inside)
         decoded = self.decoded(replica, row)
         return decoded is not None and any(damage.kind not in _LYING_HEADERS for damage in decoded.problems)
 
@@ -218,7 +285,9 @@ class LogReader:
         try:
             with source.open(segment.log.path) as file:
                 position = int(row[BatchColumn.POSITION])
-                data = file.read_at(position, size)
+                if isinstance(file, CollectedLog) and file.batch(position) is None:
+                    raise file.needs_records((int(row[BatchColumn.BASE_OFFSET]), int(row[BatchColumn.LAST_OFFSET]) + 1))
+                data = read_batch(file, position, size)
         except SourceError as error:
             self.incomplete.append(Incomplete(typed_path(source, segment.log.path), error.reason))
             return None
@@ -271,6 +340,9 @@ def _same(replica: "Replica", reader: "LogReader", row: "Batches", own: "list[Ba
         return False
     if (int(mine[BatchColumn.ATTRIBUTES]) | int(row[BatchColumn.ATTRIBUTES])) & TIMESTAMP_TYPE_MASK:
         return False
+    told = reader.told_as_written(replica, mine, row)
+    if told is not None:
+        return told
     ours, theirs = _records_written(replica, reader, mine), _records_written(replica, reader, row)
     return ours is not None and ours == theirs
 

@@ -17,6 +17,7 @@ from urllib.parse import unquote
 from kafka_forensics.compiled.code_cache import keep_out_of
 from kafka_forensics.errors import PathMissingError, SourceError, UsageError, nearest
 from kafka_forensics.storage.archives import ArchiveSource, TarSource, ZipSource, container_of
+from kafka_forensics.storage.bundles import SUFFIX, BundleSource
 from kafka_forensics.storage.local import LocalSource, Roots
 from kafka_forensics.storage.source import ByteSource, Entry, EntryKind, ListedSource, NotRegularError
 
@@ -35,6 +36,7 @@ ARCHIVES: Final[dict[str, Opener]] = {
     ".tar.zst": lambda path: TarSource(path, "zst"),
     ".tzst": lambda path: TarSource(path, "zst"),
     ".zip": ZipSource,
+    SUFFIX: BundleSource,
 }
 """How a regular file is opened, by the end of its name."""
 OTHER_CONTAINERS: Final = (
@@ -94,7 +96,8 @@ def open_source(path: str, storage_options: "Given" = None) -> ByteSource:
     name = os.path.basename(path).lower()
     for suffix, opener in ARCHIVES.items():
         if name.endswith(suffix):
-            _require_bytes_of(path, name)
+            if suffix != SUFFIX:
+                _require_bytes_of(path, name)
             return opener(path)
     if name.endswith(OTHER_CONTAINERS):
         raise SourceError(path, f"an unsupported container; supported are {', '.join(ARCHIVES)}")
@@ -288,6 +291,8 @@ def storage_words(sources: Iterable[ByteSource]) -> list[str]:
 def _backend(source: ByteSource) -> str:
     if isinstance(source, LocalSource):
         return "local files"
+    if isinstance(source, BundleSource):
+        return "bundles"
     if isinstance(source, ArchiveSource):
         ending = next((ending for ending in sorted(ARCHIVES, key=len, reverse=True) if source.name.lower().endswith(ending)), "")
         return f"{ending.lstrip('.')} archives".lstrip()

@@ -20,9 +20,10 @@ from kafka_forensics.model.findings import Finding
 from kafka_forensics.model.json_objects import Json
 from kafka_forensics.model.results import Incomplete
 from kafka_forensics.parsers.internal_topics import NO_OP_FRAME, decode_metadata_record
-from kafka_forensics.parsers.log import MAX_BATCH_BYTES, SegmentReader, decode_batch, parse_control_record
+from kafka_forensics.parsers.log import MAX_BATCH_BYTES, SegmentReader, decode_batch, parse_control_record, read_batch
 from kafka_forensics.rereading.logs_in_order import logs_of, rightly_placed
 from kafka_forensics.storage.archives import reading_order
+from kafka_forensics.storage.bundles import CollectedLog
 from kafka_forensics.witnesses.malformed_records import MalformedRecords, UnknownKinds
 
 if TYPE_CHECKING:
@@ -204,7 +205,12 @@ def _read_segment(
 
 
 def _batches(file: "ByteFile", columns: "NDArray[np.int64]") -> Iterator[tuple[int, memoryview]]:
-    """The bytes of every row's batch, read in blocks."""
+    """The bytes of every row's batch, read in blocks; of a collected log of those rows alone that tell anything."""
+    if isinstance(file, CollectedLog):
+        for row, (start, size) in enumerate(columns[[BatchColumn.POSITION, BatchColumn.SIZE_IN_BYTES]].T.tolist()):
+            if data := read_batch(file, start, size):
+                yield row, memoryview(data)
+        return
     starts = columns[BatchColumn.POSITION].tolist()
     sizes = columns[BatchColumn.SIZE_IN_BYTES].tolist()
     block, at = memoryview(b""), 0

@@ -45,7 +45,15 @@ from kafka_forensics.parsers.internal_topics import (
     read_share_value,
 )
 from kafka_forensics.parsers.kernels.commits import Superseded
-from kafka_forensics.parsers.log import MAX_BATCH_BYTES, PlainRecord, SegmentReader, believed_to, decode_batch, plain_records
+from kafka_forensics.parsers.log import (
+    MAX_BATCH_BYTES,
+    PlainRecord,
+    SegmentReader,
+    believed_to,
+    decode_batch,
+    plain_records,
+    read_batch,
+)
 from kafka_forensics.rereading.logs_in_order import LoggedRecords, Placing, logged_records, logs_of
 from kafka_forensics.witnesses.malformed_records import MalformedRecords
 
@@ -222,7 +230,8 @@ class _LogWalk:
             self._log.complete = False
             return []
         self._batch = (position, size)
-        self._open(self._rewritten(file.read_at(position, size), position), position)
+        if data := read_batch(file, position, size):
+            self._open(self._rewritten(data, position), position)
         return []
 
     def _rewritten(self, data: bytes, position: int) -> bytes:

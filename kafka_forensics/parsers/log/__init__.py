@@ -2,7 +2,16 @@
 
 from kafka_forensics.parsers.log.blocks import RecordBlock, marker_block, record_blocks, sound_blocks
 from kafka_forensics.parsers.log.codecs import HELD_BYTES, decompress, decompress_into, last_entry, read_next_offset
-from kafka_forensics.parsers.log.content import ContentDigests
+from kafka_forensics.parsers.log.collected import (
+    COLUMNS_HEAD,
+    PLANES_HEAD,
+    SECTION_HEAD,
+    CollectedBatches,
+    by_producer,
+    contradiction,
+    read_batches,
+)
+from kafka_forensics.parsers.log.content import ContentDigests, content_digest
 from kafka_forensics.parsers.log.damage import Window
 from kafka_forensics.parsers.log.matching import FoundBlock, RecordMatcher, Sought, sought
 from kafka_forensics.parsers.log.record_stream import PlainRecord, plain_records
@@ -20,14 +29,28 @@ from kafka_forensics.parsers.log.records import (
     parse_control_record,
     read_unsigned,
 )
-from kafka_forensics.parsers.log.segment import SegmentReader, believed_to, find_batch
+from kafka_forensics.parsers.log.segment import (
+    BatchChecks,
+    SegmentReader,
+    believed_to,
+    find_batch,
+    found_inside,
+    read_batch,
+    read_digest,
+    read_sizes,
+)
 
 __all__ = [
+    "COLUMNS_HEAD",
     "HELD_BYTES",
     "MARKER_VALUE_SIZE",
     "MAX_BATCH_BYTES",
     "MIN_CONTROL_KEY_SIZE",
+    "PLANES_HEAD",
+    "SECTION_HEAD",
+    "BatchChecks",
     "BatchHeader",
+    "CollectedBatches",
     "ContentDigests",
     "DecodedBatch",
     "FoundBlock",
@@ -40,17 +63,25 @@ __all__ = [
     "UnsignedVarintError",
     "Window",
     "believed_to",
+    "by_producer",
     "check_batch_in_file",
+    "content_digest",
+    "contradiction",
     "decode_batch",
     "decompress",
     "decompress_into",
     "find_batch",
+    "found_inside",
     "inspector",
     "last_entry",
     "marker_block",
     "parse_control_record",
     "plain_records",
+    "read_batch",
+    "read_batches",
+    "read_digest",
     "read_next_offset",
+    "read_sizes",
     "read_unsigned",
     "record_blocks",
     "sought",

@@ -13,6 +13,7 @@ import numpy as np
 from kafka_forensics.model.batches import BatchColumn, Damage
 from kafka_forensics.model.constants import RECORD_BATCH_OVERHEAD
 from kafka_forensics.parsers.kernels.content import LEGACY_CONTENT, WORD_BYTES, content_keys, digest_rows, finished, polynomial
+from kafka_forensics.parsers.kernels.records import readable
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -24,6 +25,16 @@ _PIECE_BYTES: Final = (16 << 20) // WORD_BYTES * WORD_BYTES
 _MAGIC_POSITION: Final = 16
 _KEYED_BYTES: Final = 8
 _UNKEYED_BYTES: Final = 16
+
+
+def content_digest(batch: bytes | memoryview, key: bytes | None) -> bytes:
+    """The digest of one batch, as `ContentDigests` takes it."""
+    content = memoryview(batch)[RECORD_BATCH_OVERHEAD if batch[_MAGIC_POSITION] >= 2 else LEGACY_CONTENT :]
+    if key is None:
+        return hashlib.blake2b(content, digest_size=_UNKEYED_BYTES).digest()
+    keys = content_keys(key)
+    value = polynomial(readable(content), 0, len(content), keys, 0)
+    return np.int64(finished(value, len(content), keys)).tobytes()
 
 
 class ContentDigests:

@@ -44,7 +44,7 @@ from kafka_forensics.parsers.kernels.records import (
 from kafka_forensics.parsers.log.codecs import HELD_BYTES, PIECE_BYTES, Decompression, decompress, decompress_into, stream
 from kafka_forensics.parsers.log.legacy import LegacyWrapper, as_int64, open_wrapper
 from kafka_forensics.parsers.log.record_stream import RecordStream
-from kafka_forensics.parsers.log.segment import Inspector
+from kafka_forensics.parsers.log.segment import BatchChecks
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -583,16 +583,26 @@ def read_unsigned(data: bytes, position: int) -> tuple[int, int]:
 # Looking inside batches while their bytes are at hand: legacy wrappers always, every record when a scan is deep.
 
 
-def inspector(*, deep: bool, keys: KeySampler | None = None) -> Inspector:
-    """The function a `SegmentReader` calls with each run of fresh rows; a deep one lets `keys` look at some records' keys."""
+class _Inspection(BatchChecks):
+    """Opens legacy wrappers, and every batch if it is deep."""
 
-    def inspect(buffer: "NDArray[np.uint8]", position: int, columns: "NDArray[np.int64]", first: int, end: int) -> list[Damage]:
-        damage = check_rows(buffer, position, columns, first, end, keys) if deep else []
+    def __init__(self, keys: KeySampler | None, *, deep: bool) -> None:
+        self.deep = deep
+        self._keys = keys
+
+    def __call__(
+        self, buffer: "NDArray[np.uint8]", position: int, columns: "NDArray[np.int64]", first: int, end: int
+    ) -> list[Damage]:
+        """What is wrong inside of the batches."""
+        damage = check_rows(buffer, position, columns, first, end, self._keys) if self.deep else []
         if int(columns[BatchColumn.MAGIC, first:end].min()) < 2:
             _open_wrappers(buffer, position, columns, first, end)
         return damage
 
-    return inspect
+
+def inspector(*, deep: bool, keys: KeySampler | None = None) -> BatchChecks:
+    """What a `SegmentReader` calls with each run of fresh rows; a deep one lets `keys` look at some records' keys."""
+    return _Inspection(keys, deep=deep)
 
 
 def _open_wrappers(buffer: "NDArray[np.uint8]", position: int, columns: "NDArray[np.int64]", first: int, end: int) -> None:

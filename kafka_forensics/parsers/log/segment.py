@@ -4,16 +4,21 @@ Kafka's readers stop at the first length that lies. This one goes on: what canno
 batch is the next header that proves itself by its CRC (`damage`).
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from kafka_forensics.compiled import passed
+from kafka_forensics.errors import FormatError
 from kafka_forensics.model.batches import BATCH_COLUMNS, CHUNK_ROWS, BatchChunk, BatchColumn, Damage
-from kafka_forensics.model.constants import INT64_MAX
+from kafka_forensics.model.constants import INT64_MAX, LOG_OVERHEAD
+from kafka_forensics.parsers.kernels.identities import fill_identities
 from kafka_forensics.parsers.kernels.walk import DONE, FULL, MORE, walk
+from kafka_forensics.parsers.log.collected import contradiction, read_batches
 from kafka_forensics.parsers.log.damage import MAX_CHAIN, MAX_WINDOW_BYTES, Trouble, Window, contained_damage
+from kafka_forensics.storage.bundles import CollectedLog, Section
 from kafka_forensics.storage.source import range_reader
 
 if TYPE_CHECKING:
@@ -28,6 +33,20 @@ _LEAST_BATCH_BYTES: Final = 26
 """Of magic 0, without key and value: a file has no more batches than so many bytes go into it."""
 SEARCH_WINDOW_BYTES: Final = 64 << 10
 """Window of a search for a split point: a batch begins nearby in any sound log."""
+
+
+class BatchChecks(ABC):
+    """An inspector that only tells what is wrong inside of batches, which facts tell where the bytes are not at hand."""
+
+    deep: bool
+    """Whether it opens every batch."""
+
+    @abstractmethod
+    def __call__(
+        self, buffer: "NDArray[np.uint8]", position: int, columns: "NDArray[np.int64]", first: int, end: int
+    ) -> list[Damage]:
+        """What is wrong in the batches of rows `[first, end)`."""
+
 
 Inspector = Callable[["NDArray[np.uint8]", int, "NDArray[np.int64]", int, int], list[Damage]]
 """Called as `inspect(buffer, buffer_position, columns, first_row, end_row)` while the batches' bytes are at hand."""
@@ -54,6 +73,9 @@ class SegmentReader:
     `inspect` sees the bytes of every good batch once (deep checks); `inspect_alone(file, position, size)` is asked about the good
     ones that were found behind damage or are too large for the window. The matrix of a chunk is used again for the next: copy what
     you keep.
+
+    Of a collected log the chunks are its facts. What `BatchChecks` would tell is among them; any other inspector needs the batches,
+    and `inspect_alone` is asked about every good one.
     """
 
     def __init__(
@@ -80,6 +102,9 @@ class SegmentReader:
 
     def chunks(self, start: int = 0, end: int | None = None) -> Iterator[BatchChunk]:
         """Chunks of the range, in file order. Raises SourceError if the file cannot be read."""
+        if isinstance(self._window.file, CollectedLog):
+            yield from self._facts(self._window.file, start, end)
+            return
         window = self._window
         position = self._chunk_start = start
         needed = 61
@@ -110,6 +135,51 @@ class SegmentReader:
                 needed = 61
         self.landed = position
         yield self._chunk(position)
+
+    def _facts(self, log: CollectedLog, start: int, end: int | None) -> Iterator[BatchChunk]:
+        """The chunks of a collected log."""
+        end = log.size_in_bytes if end is None else min(end, log.size_in_bytes)
+        deep = isinstance(self._inspect, BatchChecks) and self._inspect.deep and log.is_deep
+        opens = self._inspect is not None and not isinstance(self._inspect, BatchChecks)
+        position = start
+        for section, packed in log.batches(start, end):
+            columns, damage = self._section(log, section, packed, deep=deep)
+            if section.start < start or section.end > end:
+                columns, damage, until = _within(columns, damage, start, end)
+            else:
+                until = section.end
+            if opens:
+                self._open_all(log, columns)
+            passed(until - position)
+            yield _chunk_of(columns, damage, until - position)
+            position = until
+        self.landed = position
+        if position == start:
+            yield _chunk_of(np.empty((BATCH_COLUMNS, 0), np.int64), [], 0)
+
+    def _section(
+        self, log: CollectedLog, section: Section, packed: bytes, *, deep: bool
+    ) -> "tuple[NDArray[np.int64], list[Damage]]":
+        """The batches and the damage of a section. Raises SourceError where they contradict each other."""
+        try:
+            facts = read_batches(packed)
+        except FormatError as error:
+            raise log.broken(error.reason) from error
+        wrong = contradiction(facts, section.start, section.end)
+        if wrong is not None:
+            raise log.broken(wrong)
+        fill_identities(facts.columns, facts.written, self._key)
+        return facts.columns, [damage for damage, inside in facts.damage if deep or not inside]
+
+    def _open_all(self, log: CollectedLog, columns: "NDArray[np.int64]") -> None:
+        """Show every good batch of a collected log; what is found in them is among its facts. Raises SourceError if the batches are
+        wanted and not there."""
+        good = columns[BatchColumn.CRC] == columns[BatchColumn.CRC_COMPUTED]
+        rows = columns[[BatchColumn.POSITION, BatchColumn.SIZE_IN_BYTES, BatchColumn.BASE_OFFSET, BatchColumn.LAST_OFFSET]]
+        for position, size, base_offset, last_offset in rows[:, good].T.tolist():
+            if self._inspect_alone is None:
+                raise log.needs_records((base_offset, last_offset + 1))
+            self._inspect_alone(log, position, size)
 
     def _look_at(self, first: int) -> None:
         """Let the damage rules and the inspector see the rows added since `first`."""
@@ -152,12 +222,83 @@ class SegmentReader:
         total = position - self._chunk_start
         self._chunk_start = position
         self._rows = 0
-        if not damage:
-            return BatchChunk(columns, damage, total, 0, 0)
-        bad = columns[BatchColumn.CRC] != columns[BatchColumn.CRC_COMPUTED]
-        decoded = int(columns[BatchColumn.SIZE_IN_BYTES].sum()) - int(columns[BatchColumn.SIZE_IN_BYTES][bad].sum())
-        skipped = sum(damage_here.size_in_bytes for damage_here in damage if damage_here.kind in _SKIPPED)
-        return BatchChunk(columns, damage, decoded, total - decoded - skipped, skipped)
+        return _chunk_of(columns, damage, total)
+
+
+def _chunk_of(columns: "NDArray[np.int64]", damage: list[Damage], total: int) -> BatchChunk:
+    """The chunk of some batches and what is damaged between and in them, `total` bytes in all."""
+    if not damage:
+        return BatchChunk(columns, damage, total, 0, 0)
+    bad = columns[BatchColumn.CRC] != columns[BatchColumn.CRC_COMPUTED]
+    decoded = int(columns[BatchColumn.SIZE_IN_BYTES].sum()) - int(columns[BatchColumn.SIZE_IN_BYTES][bad].sum())
+    skipped = sum(damage_here.size_in_bytes for damage_here in damage if damage_here.kind in _SKIPPED)
+    return BatchChunk(columns, damage, decoded, total - decoded - skipped, skipped)
+
+
+def _within(
+    columns: "NDArray[np.int64]", damage: list[Damage], start: int, end: int
+) -> "tuple[NDArray[np.int64], list[Damage], int]":
+    """The batches and the damage that begin in `[start, end)`, and the byte behind the last of them."""
+    positions = columns[BatchColumn.POSITION]
+    columns = columns[:, (positions >= start) & (positions < end)]
+    damage = [found for found in damage if start <= found.position < end]
+    ends = (columns[BatchColumn.POSITION] + columns[BatchColumn.SIZE_IN_BYTES])[-1:].tolist()
+    return columns, damage, max([start, *ends, *(found.position + found.size_in_bytes for found in damage)])
+
+
+def read_batch(file: "ByteFile", position: int, size: int) -> bytes:
+    """The bytes of a batch, fewer where the file ends. Raises SourceError.
+
+    Of a collected log what the bundle holds in its place: another size is that of a batch that tells less, none of one that tells
+    nothing which is of use.
+    """
+    if not isinstance(file, CollectedLog):
+        return file.read_at(position, size)
+    data = file.batch(position)
+    if data is None:
+        raise file.needs_records()
+    return data
+
+
+def read_digest(log: CollectedLog, position: int) -> bytes | None:
+    """The digest of the content of the batch at a byte of a collected log; None if the bundle has none. Raises SourceError."""
+    for section, packed in log.batches(position, position + 1):
+        try:
+            facts = read_batches(packed)
+        except FormatError as error:
+            raise log.broken(error.reason) from error
+        rows = np.flatnonzero(facts.columns[BatchColumn.POSITION] == position)
+        if rows.size and section.start <= position:
+            digest = facts.digests[rows[0]].tobytes()
+            return digest if any(digest) else None
+    return None
+
+
+def found_inside(log: CollectedLog, position: int) -> list[Damage] | None:
+    """What is wrong inside the batch at a byte of a collected log; None where nobody looked. Raises SourceError."""
+    if not log.is_deep:
+        return None
+    for _, packed in log.batches(position, position + 1):
+        try:
+            facts = read_batches(packed)
+        except FormatError as error:
+            raise log.broken(error.reason) from error
+        return [damage for damage, inside in facts.damage if inside and damage.position == position]
+    return None
+
+
+def read_sizes(file: "ByteFile", position: int) -> bytes:
+    """Base offset and length of the batch at a byte, as they are written; fewer bytes where the file ends or nothing is known of
+    one. Raises SourceError."""
+    if position >= file.size_in_bytes:
+        return b""
+    if not isinstance(file, CollectedLog):
+        return file.read_at(position, LOG_OVERHEAD)
+    first = next(SegmentReader(file).chunks(position, position + 1))
+    if not first.rows or int(first.columns[BatchColumn.POSITION, 0]) != position:
+        return b""
+    base_offset, size = int(first.columns[BatchColumn.BASE_OFFSET, 0]), int(first.columns[BatchColumn.SIZE_IN_BYTES, 0])
+    return base_offset.to_bytes(8, "big", signed=True) + (size - LOG_OVERHEAD & 0xFFFFFFFF).to_bytes(4, "big")
 
 
 def find_batch(file: "ByteFile", start: int, end: int, base_offset: int) -> int | None:

@@ -2,14 +2,30 @@
 
 from kafka_forensics.storage.archives.archive import ArchiveSource, TarSource, ZipSource, reading_order
 from kafka_forensics.storage.archives.decoders import container_of
-from kafka_forensics.storage.archives.members import MAX_MEMBERS, MAX_NAME, HeldBytes, MemberFile, note
+from kafka_forensics.storage.archives.members import (
+    MAX_MEMBERS,
+    MAX_NAME,
+    Directory,
+    HeldBytes,
+    Member,
+    MemberFile,
+    MemberTree,
+    TarPlace,
+    note,
+)
+from kafka_forensics.storage.archives.tar import TarIndex
 
 __all__ = [
     "MAX_MEMBERS",
     "MAX_NAME",
     "ArchiveSource",
+    "Directory",
     "HeldBytes",
+    "Member",
     "MemberFile",
+    "MemberTree",
+    "TarIndex",
+    "TarPlace",
     "TarSource",
     "ZipSource",
     "container_of",

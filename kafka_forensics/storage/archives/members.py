@@ -76,6 +76,14 @@ class ZipPlace:
     crc: int
 
 
+class Place(Protocol):
+    """Where a regular member lies."""
+
+    @property
+    def position(self) -> int:
+        """In the archive: what lies further on is read later."""
+
+
 @dataclass(slots=True)
 class Member:
     """Anything but a directory; `place` is None for what is never opened."""
@@ -83,7 +91,7 @@ class Member:
     kind: EntryKind
     size_in_bytes: int
     mtime_ns: int
-    place: TarPlace | ZipPlace | None = None
+    place: "Place | None" = None
     target: str | None = None
     """Where a symbolic link leads, as it says; None where that is yet to be read."""
 

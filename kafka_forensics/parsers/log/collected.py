@@ -1,0 +1,219 @@
+"""Batches of a log as a bundle holds them: columns in few bytes, and back (`writers.bundle_columns` makes them).
+
+Each column is what is left of it once it is foretold by the rows before: where a batch begins, by the end of the one before; its
+sequence, by the last one of its producer. Of what is left the least value and the bytes above it are stored, byte by byte in
+planes, as few as the largest needs. A section speaks of at most `CHUNK_ROWS` batches and needs no other.
+"""
+
+import json
+import re
+import struct
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+
+from kafka_forensics.errors import FormatError
+from kafka_forensics.model.batches import BATCH_COLUMNS, CHUNK_ROWS, LOG_DAMAGE, BatchColumn, Damage
+from kafka_forensics.model.constants import MAX_SEQUENCE
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Ints = NDArray[np.int64]
+
+SECTION_HEAD: Final = struct.Struct("<IB")
+"""Bytes of the columns, and of each digest."""
+COLUMNS_HEAD: Final = struct.Struct("<Iqqq")
+"""Rows; byte, offset and time from which the first row is foretold."""
+PLANES_HEAD: Final = struct.Struct("<Bq")
+"""Bytes a value, and the least one."""
+STORED_COLUMNS: Final = 19
+DIGEST_SIZES: Final = (0, 8, 16)
+
+
+class CollectedBatches(NamedTuple):
+    """What a section tells: a (BATCH_COLUMNS, n) matrix without identities, the offsets that entries of magic 0 and 1 bear (1, n),
+    the digests of contents (n, 0 to 2) and what is damaged, each with whether only opening the batch tells."""
+
+    columns: "Ints"
+    written: "Ints"
+    digests: "NDArray[np.uint64]"
+    damage: list[tuple[Damage, bool]]
+
+
+def read_batches(section: bytes) -> CollectedBatches:
+    """A section of batches. Raises FormatError, whatever the bytes are, and holds no more than `CHUNK_ROWS` rows."""
+    if len(section) < SECTION_HEAD.size + COLUMNS_HEAD.size:
+        raise FormatError("a section of batches without a head")
+    size, digest_size = SECTION_HEAD.unpack_from(section)
+    if digest_size not in DIGEST_SIZES or size > len(section) - SECTION_HEAD.size:
+        raise FormatError("a section of batches that makes no sense")
+    end = SECTION_HEAD.size + size
+    stored, start, rows = _stored(section[SECTION_HEAD.size : end])
+    digests_end = end + digest_size * rows
+    if digests_end > len(section):
+        raise FormatError("a section of batches that is cut short")
+    digests = np.frombuffer(section, np.uint64, digest_size // 8 * rows, end).reshape(rows, digest_size // 8)
+    return CollectedBatches(*_restored(stored, start, rows), digests, _damage(section[digests_end:]))
+
+
+def _stored(data: bytes) -> tuple["list[Ints]", tuple[int, int, int], int]:
+    """The columns as they are stored; byte, offset and time of the start; the number of rows."""
+    rows, *start = COLUMNS_HEAD.unpack_from(data)
+    if rows > CHUNK_ROWS:
+        raise FormatError(f"a section of {rows} batches")
+    position, columns = COLUMNS_HEAD.size, []
+    for _ in range(STORED_COLUMNS):
+        if position + PLANES_HEAD.size > len(data):
+            raise FormatError("a column of batches without a head")
+        width, least = PLANES_HEAD.unpack_from(data, position)
+        position += PLANES_HEAD.size
+        if width > 8 or position + width * rows > len(data):
+            raise FormatError("a column of batches that is cut short")
+        planes = np.zeros((rows, 8), np.uint8)
+        planes[:, :width] = np.frombuffer(data, np.uint8, width * rows, position).reshape(width, rows).T
+        columns.append(planes.reshape(-1).view("<i8").astype(np.int64) + least)
+        position += width * rows
+    if position != len(data):
+        raise FormatError("bytes behind the columns of batches")
+    return columns, (start[0], start[1], start[2]), rows
+
+
+def _restored(stored: "list[Ints]", start: tuple[int, int, int], rows: int) -> tuple["Ints", "Ints"]:
+    """The matrix of batches, and the offsets written in old entries. Sums wrap around as they did when they were taken."""
+    size, gap, offset_gap, last_rest, delta_rest, count, epoch, magic, crc, crc_rest = stored[:10]
+    attributes, time_gap, time_span, producer_id, producer_epoch, sequence, control, coordinator_epoch, written_rest = stored[10:]
+    columns = np.zeros((BATCH_COLUMNS, rows), np.int64)
+    delta = delta_rest + count - 1
+    span = delta + last_rest + 1
+    base_offset = _summed(offset_gap, span, start[1])
+    base_timestamp = _summed(time_gap, time_span, start[2])
+    columns[BatchColumn.POSITION] = _summed(gap, size, start[0])
+    columns[BatchColumn.SIZE_IN_BYTES] = size
+    columns[BatchColumn.BASE_OFFSET] = base_offset
+    columns[BatchColumn.LAST_OFFSET] = base_offset + span - 1
+    columns[BatchColumn.LAST_OFFSET_DELTA] = delta
+    columns[BatchColumn.PARTITION_LEADER_EPOCH] = epoch
+    columns[BatchColumn.MAGIC] = magic
+    columns[BatchColumn.CRC] = crc
+    columns[BatchColumn.CRC_COMPUTED] = crc + crc_rest
+    columns[BatchColumn.ATTRIBUTES] = attributes
+    columns[BatchColumn.BASE_TIMESTAMP] = base_timestamp
+    columns[BatchColumn.MAX_TIMESTAMP] = base_timestamp + time_span
+    columns[BatchColumn.PRODUCER_ID] = producer_id
+    columns[BatchColumn.PRODUCER_EPOCH] = producer_epoch
+    columns[BatchColumn.BASE_SEQUENCE] = restored_sequences(sequence, producer_id, delta)
+    columns[BatchColumn.RECORDS_COUNT] = count
+    columns[BatchColumn.CONTROL_RECORD_TYPE] = control
+    columns[BatchColumn.COORDINATOR_EPOCH] = coordinator_epoch
+    return columns, (written_rest + columns[BatchColumn.LAST_OFFSET])[np.newaxis]
+
+
+def _summed(gaps: "Ints", spans: "Ints", start: int) -> "Ints":
+    """Where each row begins: a gap behind the end of the one before."""
+    begins: Ints = np.cumsum(gaps) + np.cumsum(spans) - spans + start
+    return begins
+
+
+def by_producer(producer_id: "Ints", known: "NDArray[np.bool_]") -> tuple["Ints", "NDArray[np.bool_]"]:
+    """The rows that are `known`, in order of producers and then as they come, and of each whether it is its producer's first."""
+    rows = np.flatnonzero(known)
+    rows = rows[np.argsort(producer_id[rows], kind="stable")]
+    first = np.ones(rows.size, np.bool_)
+    first[1:] = producer_id[rows][1:] != producer_id[rows][:-1]
+    return rows, first
+
+
+def restored_sequences(stored: "Ints", producer_id: "Ints", delta: "Ints") -> "Ints":
+    """Sequences, from what is left where the last one of the same producer foretells the next; negative ones as they are."""
+    rows, first = by_producer(producer_id, stored >= 0)
+    sequences = stored.copy()
+    if rows.size:
+        steps = stored[rows].copy()
+        steps[1:] += np.where(first[1:], 0, delta[rows][:-1] + 1)
+        sums = np.cumsum(steps)
+        starts = np.flatnonzero(first)
+        before = np.repeat(sums[starts] - steps[starts], np.diff(starts, append=rows.size))
+        sequences[rows] = (sums - before) & MAX_SEQUENCE
+    return sequences
+
+
+def _damage(data: bytes) -> list[tuple[Damage, bool]]:
+    """Damage from its JSON: kind, byte, size, offsets, detail, whether only opening the batch tells."""
+    if not data:
+        return []
+    try:
+        rows = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise FormatError("damage that is no JSON") from error
+    if not isinstance(rows, list):
+        raise FormatError("damage that is no list")
+    return [_damage_of(row) for row in rows]
+
+
+def _damage_of(row: object) -> tuple[Damage, bool]:
+    match row:
+        case [str(kind), int(position), int(size), int(base), int(last), dict(detail), bool(inside)]:
+            numbers = position, size, base, last
+            if kind in LOG_DAMAGE and all(map(_is_int64, numbers)) and position >= 0 and size >= 0:
+                return Damage(kind, position, size, base, last, dict(map(_detail, detail.items()))), inside
+    raise FormatError("damage that makes no sense")
+
+
+def _detail(item: tuple[object, object]) -> tuple[str, "int | str | bool | list[int]"]:
+    """A detail of damage: its name, and a number, a word or some numbers."""
+    match item:
+        case str(name), bool(value) if _NAME.fullmatch(name):
+            return name, value
+        case str(name), int(value) if _NAME.fullmatch(name) and _is_int64(value):
+            return name, value
+        case str(name), str(value) if _NAME.fullmatch(name) and name not in _NUMBERS and _WORDS.fullmatch(value):
+            return name, value
+        case str(name), list(value) if name == "candidates" and len(value) <= _MOST_CANDIDATES and all(map(_is_int64, value)):
+            return name, value
+    raise FormatError("a detail of damage that makes no sense")
+
+
+def _is_int64(number: object) -> bool:
+    return isinstance(number, int) and not isinstance(number, bool) and -(1 << 63) <= number < 1 << 63
+
+
+_NAME: Final = re.compile(r"[a-z_]{1,40}")
+_WORDS: Final = re.compile(r"[A-Za-z0-9_.,:;()' -]{1,200}")
+_NUMBERS: Final = frozenset({"magic", "declared_length", "zero_bytes"})
+"""Details that are counted with."""
+_MOST_CANDIDATES: Final = 1 << 10
+
+
+# What the columns of a batch can be: the types of the fields in its header, and where it can lie.
+
+
+_RANGES: Final = {
+    BatchColumn.SIZE_IN_BYTES: (1, 1 << 62),
+    BatchColumn.LAST_OFFSET_DELTA: (-(1 << 31), (1 << 31) - 1),
+    BatchColumn.PARTITION_LEADER_EPOCH: (-(1 << 31), (1 << 31) - 1),
+    BatchColumn.MAGIC: (0, 127),
+    BatchColumn.CRC: (0, (1 << 32) - 1),
+    BatchColumn.CRC_COMPUTED: (0, (1 << 32) - 1),
+    BatchColumn.ATTRIBUTES: (-(1 << 15), (1 << 15) - 1),
+    BatchColumn.PRODUCER_EPOCH: (-(1 << 15), (1 << 15) - 1),
+    BatchColumn.BASE_SEQUENCE: (-(1 << 31), (1 << 31) - 1),
+    BatchColumn.RECORDS_COUNT: (-(1 << 31), (1 << 31) - 1),
+    BatchColumn.CONTROL_RECORD_TYPE: (-(1 << 15), (1 << 15) - 1),
+    BatchColumn.COORDINATOR_EPOCH: (-(1 << 31), (1 << 31) - 1),
+}
+
+
+def contradiction(batches: CollectedBatches, start: int, end: int) -> str | None:
+    """Why these cannot be the batches and the damage of bytes `[start, end)` of any log; None if they can."""
+    columns = batches.columns
+    for column, (least, most) in _RANGES.items():
+        if ((columns[column] < least) | (columns[column] > most)).any():
+            return f"no batch has such a {column.name.lower()}"
+    positions = columns[BatchColumn.POSITION]
+    ends = positions + columns[BatchColumn.SIZE_IN_BYTES]
+    if positions.size and (int(positions[0]) < start or int(ends[-1]) > end or (positions[1:] < ends[:-1]).any()):
+        return "batches lie outside of their bytes, or over each other"
+    if any(not start <= damage.position <= damage.position + damage.size_in_bytes <= end for damage, _ in batches.damage):
+        return "damage lies outside of its bytes"
+    return None

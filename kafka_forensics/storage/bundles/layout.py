@@ -1,0 +1,154 @@
+"""How a bundle is laid out: a plain tar of parts, each a zstd frame of sections behind their index, a listing, and a seal.
+
+`bundle.json` comes first and says who made it, where and how. `parts/NNNNNN.zst` hold the sections, in the order in which files
+were read; a part is whole by itself. `listing.zst` names every file and where its sections are. `seal.json` comes last: the size
+and SHA-256 of every member before it. What is cut short has no seal, and is read by the indexes of the parts that are whole.
+"""
+
+import io
+import json
+import struct
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+from kafka_forensics.errors import FormatError
+
+ABOUT: Final = "bundle.json"
+LISTING: Final = "listing.zst"
+SEAL: Final = "seal.json"
+PARTS: Final = "parts"
+FORMAT: Final = "kafka-forensics bundle"
+VERSION: Final = 1
+SUFFIX: Final = ".kfb"
+
+PART_BYTES: Final = 4 << 20
+"""Sections are put into one part until they have so many bytes."""
+MAX_PART_BYTES: Final = 32 << 20
+"""A part that inflates to more is refused."""
+MAX_SECTION_BYTES: Final = 8 << 20
+MAX_LISTING_BYTES: Final = 512 << 20
+MAX_ABOUT_BYTES: Final = 1 << 20
+_HEAD: Final = struct.Struct("<4sI")
+_MAGIC: Final = b"KFP1"
+_HELD: Final = struct.Struct("<qI")
+_READ: Final = 1 << 20
+
+
+class SectionKind(StrEnum):
+    """What a section holds of its file."""
+
+    BYTES = "bytes"
+    """Bytes `[start, end)` as they are."""
+    BATCHES = "batches"
+    """Columns of the batches in `[start, end)`, and what is damaged there."""
+    KEPT = "kept"
+    """Batches as they are stored, by position."""
+    TOLD = "told"
+    """Batches with as much of their records as the analysis uses, by position."""
+    KEYS = "keys"
+    """Hashes of keys and values of the batches in `[start, end)`."""
+
+
+SECTION_KINDS: Final = frozenset(kind.value for kind in SectionKind)
+
+
+class Section(NamedTuple):
+    """A section of a file: its part, where it lies in that part's sections, and which bytes of the file it speaks of."""
+
+    part: int
+    position: int
+    size_in_bytes: int
+    kind: SectionKind
+    start: int
+    end: int
+
+
+def part_name(number: int) -> str:
+    """The member that holds a part."""
+    return f"{PARTS}/{number:06}.zst"
+
+
+def write_part(sections: list[tuple[str, SectionKind, int, int, bytes]]) -> bytes:
+    """A part of sections, not compressed yet: each with the path of its file, and the bytes of that it speaks of."""
+    index = json.dumps([[path, kind.value, start, end, len(data)] for path, kind, start, end, data in sections]).encode()
+    return b"".join([_HEAD.pack(_MAGIC, len(index)), index, *(data for *_, data in sections)])
+
+
+def read_index(part: bytes, number: int) -> list[tuple[str, Section]]:
+    """The sections of an inflated part, each with the path of its file. Raises FormatError."""
+    if len(part) < _HEAD.size:
+        raise FormatError("a part of a bundle without a head")
+    magic, size = _HEAD.unpack_from(part)
+    if magic != _MAGIC or size > len(part) - _HEAD.size:
+        raise FormatError("no part of a bundle")
+    position = _HEAD.size + size
+    sections = []
+    for row in _json_list(part[_HEAD.size : position]):
+        path, section = _section(row, number, position)
+        position += section.size_in_bytes
+        sections.append((path, section))
+    if position != len(part):
+        raise FormatError(f"the sections of a part have {position} bytes, and it has {len(part)}")
+    return sections
+
+
+def _section(row: object, number: int, position: int) -> tuple[str, Section]:
+    match row:
+        case [str(path), str(kind), int(start), int(end), int(size)] if kind in SECTION_KINDS:
+            if 0 <= start <= end < 1 << 62 and 0 <= size <= MAX_SECTION_BYTES:
+                return path, Section(number, position, size, SectionKind(kind), start, end)
+    raise FormatError("a section of a bundle that makes no sense")
+
+
+def _json_list(data: bytes) -> list[object]:
+    parsed = json_of(data)
+    if not isinstance(parsed, list):
+        raise FormatError("no list where a bundle has one")
+    return parsed
+
+
+def json_of(data: bytes) -> object:
+    """The JSON in these bytes. Raises FormatError if there is none, or it is nested without end."""
+    try:
+        parsed: object = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise FormatError("no JSON where a bundle has some") from error
+    return parsed
+
+
+def write_held(batches: list[tuple[int, bytes]]) -> bytes:
+    """A section of batches, each with its position in the file."""
+    return b"".join(piece for position, data in batches for piece in (_HELD.pack(position, len(data)), data))
+
+
+def read_held(section: bytes) -> dict[int, bytes]:
+    """Batches by position. Raises FormatError."""
+    held: dict[int, bytes] = {}
+    at = 0
+    while at < len(section):
+        if at + _HELD.size > len(section):
+            raise FormatError("a held batch without a head")
+        position, size = _HELD.unpack_from(section, at)
+        at += _HELD.size
+        if at + size > len(section):
+            raise FormatError("a held batch that is cut short")
+        held[position] = section[at : at + size]
+        at += size
+    return held
+
+
+def inflated(data: bytes, limit: int) -> bytes:
+    """What one or more zstd frames inflate to. Raises FormatError if that is more than `limit` bytes, or they are damaged."""
+    import pyarrow as pa  # a bundle is rare, and this takes a moment
+
+    stream = pa.CompressedInputStream(pa.BufferReader(data), "zstd")
+    pieces, size = io.BytesIO(), 0
+    try:
+        while piece := stream.read(min(_READ, limit + 1 - size)):
+            size += len(piece)
+            if size > limit:
+                raise FormatError(f"inflates to more than {limit} bytes")
+            pieces.write(piece)
+    except (OSError, ValueError) as error:
+        raise FormatError("a zstd frame that is damaged or cut short") from error
+    return pieces.getvalue()

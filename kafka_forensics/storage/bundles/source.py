@@ -1,0 +1,437 @@
+"""A bundle as a source: the tree of a broker's log directories, with small files as they were and facts in the place of logs."""
+
+import bisect
+import re
+import shlex
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from hashlib import sha256
+from types import TracebackType
+from typing import Any, Final, NoReturn, Self
+
+from kafka_forensics.errors import FormatError, SourceError
+from kafka_forensics.storage.archives import ArchiveSource, Directory, Member, MemberTree, TarIndex, TarPlace, note
+from kafka_forensics.storage.bundles.layout import (
+    ABOUT,
+    FORMAT,
+    LISTING,
+    MAX_ABOUT_BYTES,
+    MAX_LISTING_BYTES,
+    MAX_PART_BYTES,
+    PARTS,
+    SEAL,
+    SECTION_KINDS,
+    VERSION,
+    Section,
+    SectionKind,
+    inflated,
+    json_of,
+    part_name,
+    read_held,
+    read_index,
+)
+from kafka_forensics.storage.source import ByteFile, Entry, EntryKind
+
+KEPT_BYTES: Final = 96 << 20
+"""Of inflated parts that a bundle holds on to."""
+_KINDS: Final = {"f": EntryKind.FILE, "l": EntryKind.SYMLINK, "o": EntryKind.OTHER}
+_SEALED_MEMBERS: Final = 1 << 20
+_NOWHERE: Final = "\0"
+_MOST: Final = 1 << 62
+_KEY: Final = re.compile(r"[0-9a-f]{64}")
+
+
+@dataclass(slots=True)
+class BundlePlace:
+    """What a bundle holds of a file: its sections, ascending, or why there are none."""
+
+    sections: list[Section] = field(default_factory=list)
+    allocated_bytes: int | None = None
+    left_out: str | None = None
+    is_log: bool = False
+    refused: str | None = None
+    """Why a link was not followed."""
+
+    @property
+    def position(self) -> int:
+        """Where it lies in the bundle."""
+        return self.sections[0].part if self.sections else 0
+
+
+@dataclass(frozen=True, slots=True)
+class About:
+    """What a bundle says of itself; words come from outside."""
+
+    broker: int | str | None
+    paths: tuple[str, ...]
+    is_deep: bool
+    live: bool
+    digests: "Digests"
+    host: str
+    tool_version: str
+    started_ms: int
+    topics: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Digests:
+    """By which way contents were digested: those of one way can be compared. The `key` is None if it is no part of the bundle."""
+
+    is_keyed: bool = False
+    name: str = ""
+    """Of the key."""
+    key: bytes | None = None
+
+
+class BundleSource(ArchiveSource):
+    """The log directories in a bundle. Raises SourceError for what is none.
+
+    What is wrong with it is in `problems`: without a seal, or with members that are not as they were sealed, it is judged in part.
+    """
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path)
+        self._lock = threading.Lock()
+        self._parts: OrderedDict[int, bytes] = OrderedDict()
+        self._held_bytes = 0
+        members = MemberTree()
+        found: list[str] = []
+        TarIndex(self._file, members, found, None).run()
+        self._members = members
+        self._sealed = self._seal()
+        self.about = self._about()
+        for problem in found:
+            note(self.problems, problem)
+        self._read_listing()
+
+    def _member(self, name: str, limit: int) -> bytes:
+        """The bytes of a member of the tar. Raises SourceError if it is missing, too large, cut short, or not as it was sealed."""
+        member = self._members.find(name)
+        if not isinstance(member, Member) or not isinstance(member.place, TarPlace) or member.kind is not EntryKind.FILE:
+            raise SourceError(self.name, f"a bundle without {name}")
+        if member.size_in_bytes > limit:
+            raise SourceError(self.name, f"{name} in the bundle has {member.size_in_bytes:,} bytes, and at most {limit:,} are read")
+        data = self._file.read_at(member.place.position, member.size_in_bytes)
+        if len(data) < member.size_in_bytes:
+            raise SourceError(self.name, f"cut short in the data of {name}")
+        if name != SEAL and self._sealed is not None and self._sealed.get(name) != (len(data), sha256(data).hexdigest()):
+            raise SourceError(self.name, f"{name} is not what was sealed: the bundle was changed or damaged")
+        return data
+
+    def _seal(self) -> dict[str, tuple[int, str]] | None:
+        """Size and SHA-256 of every member; None without a seal that can be read."""
+        self._sealed = None
+        try:
+            sealed = json_of(self._member(SEAL, MAX_LISTING_BYTES))
+        except (SourceError, FormatError):
+            note(self.problems, "without a seal: it was cut short, or its making is not finished; what it holds is read")
+            return None
+        match sealed:
+            case {"members": dict(members)} if len(members) <= _SEALED_MEMBERS:
+                return {name: (row[0], row[1]) for name, row in members.items() if isinstance(row, list) and len(row) == 2}
+        note(self.problems, "its seal makes no sense: what it holds is read")
+        return None
+
+    def _about(self) -> About:
+        try:
+            said: Any = json_of(self._member(ABOUT, MAX_ABOUT_BYTES))
+        except FormatError as error:
+            raise SourceError(self.name, f"no bundle: {error.reason}") from error
+        match said:
+            case {"format": str(name), "version": int(version)} if name == FORMAT:
+                if version != VERSION:
+                    reason = f"a bundle of version {version}, and version {VERSION} is read: use the tool that made it"
+                    raise SourceError(self.name, reason)
+                return _about_of(said)
+        raise SourceError(self.name, "no bundle of facts: bundle.json says nothing of one")
+
+    def _read_listing(self) -> None:
+        """Fill the tree by the listing; by the indexes of all parts that are whole where there is none."""
+        try:
+            listing = json_of(inflated(self._member(LISTING, MAX_LISTING_BYTES), MAX_LISTING_BYTES))
+            self._take_listing(listing)
+        except (FormatError, SourceError) as error:
+            note(self.problems, f"its listing cannot be read ({error.reason}): files are known by what is in the parts")
+            self._list_parts()
+
+    def _take_listing(self, listing: object) -> None:
+        """Raises FormatError."""
+        match listing:
+            case {"directories": list(directories), "files": list(files)}:
+                for row in directories:
+                    match row:
+                        case [str(path), int(mtime_ns)] if abs(mtime_ns) < 1 << 62:
+                            self._tree.add_directory(path, mtime_ns)
+                        case _:
+                            raise FormatError("a directory that makes no sense")
+                for row in files:
+                    self._take_file(row)
+                return
+        raise FormatError("no listing of a bundle")
+
+    def _take_file(self, row: object) -> None:
+        match row:
+            case [
+                str(path),
+                str(kind),
+                int(size),
+                int(mtime_ns),
+                (None | int()) as allocated,
+                (None | str()) as refused,
+                (None | str()) as left_out,
+                bool(is_log),
+                list(sections),
+            ] if kind in _KINDS and 0 <= size < _MOST and abs(mtime_ns) < _MOST and 0 <= (allocated or 0) < _MOST:
+                place = BundlePlace([_section_of(section) for section in sections], allocated, left_out, is_log, refused)
+                self._tree.add(path, Member(_KINDS[kind], size, mtime_ns, place, target=_NOWHERE))
+                return
+        raise FormatError("a file that makes no sense")
+
+    def _list_parts(self) -> None:
+        """Files by the sections of all parts that can be read: sizes as far as sections go, and no times."""
+        parts = self._members.find(PARTS)
+        places: dict[str, BundlePlace] = {}
+        for name in sorted(parts.children) if isinstance(parts, Directory) else ():
+            number = name.removesuffix(".zst")
+            if not (number.isascii() and number.isdigit() and len(number) < 10):
+                continue
+            try:
+                for path, section in read_index(self._part(int(number)), int(number)):
+                    places.setdefault(path, BundlePlace()).sections.append(section)
+            except (FormatError, SourceError) as error:
+                note(self.problems, f"part {int(number)} cannot be read: {error.reason}")
+        for path, place in places.items():
+            place.is_log = any(section.kind is SectionKind.BATCHES for section in place.sections)
+            size = max(section.end for section in place.sections if section.kind in (SectionKind.BATCHES, SectionKind.BYTES))
+            self._tree.add(path, Member(EntryKind.FILE, size, 0, place))
+
+    def _part(self, number: int) -> bytes:
+        """A part, inflated. Raises SourceError and FormatError."""
+        with self._lock:
+            if number in self._parts:
+                self._parts.move_to_end(number)
+                return self._parts[number]
+        part = inflated(self._member(part_name(number), MAX_PART_BYTES), MAX_PART_BYTES)
+        with self._lock:
+            if number not in self._parts:
+                self._parts[number] = part
+                self._held_bytes += len(part)
+            while self._held_bytes > KEPT_BYTES and len(self._parts) > 1:
+                self._held_bytes -= len(self._parts.popitem(last=False)[1])
+        return part
+
+    def section(self, path: str, section: Section) -> bytes:
+        """The bytes of a section of the file at `path`. Raises SourceError."""
+        try:
+            part = self._part(section.part)
+        except FormatError as error:
+            raise SourceError(path, f"part {section.part} of the bundle: {error.reason}") from error
+        data = part[section.position : section.position + section.size_in_bytes]
+        if len(data) < section.size_in_bytes:
+            raise SourceError(path, f"part {section.part} of the bundle is shorter than its listing says")
+        return data
+
+    def _entry(self, path: str, node: Directory | Member) -> Entry:
+        """The entry of a node, links among them: none of a bundle leads anywhere."""
+        if isinstance(node, Directory):
+            return Entry(path, EntryKind.DIRECTORY, 0, node.mtime_ns, None)
+        place = node.place
+        assert isinstance(place, BundlePlace)
+        return Entry(path, node.kind, node.size_in_bytes, node.mtime_ns, None, place.allocated_bytes, refused=place.refused)
+
+    def _open_member(self, path: str, member: Member) -> ByteFile:
+        place = member.place
+        assert isinstance(place, BundlePlace)
+        if place.left_out is not None:
+            raise SourceError(path, place.left_out)
+        if place.is_log:
+            return CollectedLog(self, path, member.size_in_bytes, place.sections)
+        return CollectedFile(self, path, member.size_in_bytes, place.sections)
+
+    def needs_records(self, path: str, offsets: tuple[int, int] | None) -> SourceError:
+        """What to say where bytes of a log are asked for that the bundle does not hold, of these offsets."""
+        directory = path.rpartition("/")[0].rpartition("/")[2]
+        topic, _, partition = directory.rpartition("-")
+        where = "" if self.about.broker is None else f" on broker {self.about.broker}"
+        if offsets is None or not topic or not partition.isdigit():
+            return SourceError(path, f"needs the records, which are no part of a bundle: read the log itself{where}")
+        asked = f"{topic}:{partition}:{offsets[0]}-{offsets[1]}"
+        paths = " ".join(map(shlex.quote, self.about.paths)) or "LOG_DIR"
+        command = f"kafka-forensics collect {paths} --with-records {shlex.quote(asked)} --output FILE.kfb"
+        return SourceError(path, f"needs the records: run `{command}`{where}")
+
+
+class CollectedFile:
+    """A small file as it was; where a bundle holds no bytes of it there are zeros."""
+
+    def __init__(self, source: BundleSource, path: str, size_in_bytes: int, sections: list[Section]) -> None:
+        self.size_in_bytes = size_in_bytes
+        self._source, self._path = source, path
+        self._sections = sorted(
+            (section for section in sections if section.kind is SectionKind.BYTES), key=lambda section: section.start
+        )
+        if any(section.end - section.start != section.size_in_bytes for section in self._sections):
+            raise SourceError(path, "its sections in the bundle make no sense")
+
+    def read_at(self, position: int, size: int) -> bytes:
+        """Up to `size` bytes from `position`, fewer only at the end of the file. Raises SourceError."""
+        wanted = max(0, min(size, self.size_in_bytes - position))
+        buffer = bytearray(wanted)
+        for section in self._sections:
+            start, end = max(section.start, position), min(section.end, position + wanted)
+            if start < end:
+                data = self._source.section(self._path, section)
+                buffer[start - position : end - position] = data[start - section.start : end - section.start]
+        return bytes(buffer)
+
+    def read_into(self, position: int, buffer: memoryview) -> int:
+        """Fill `buffer` from `position`; the number of bytes read, short only at the end of the file. Raises SourceError."""
+        target = buffer.cast("B")
+        data = self.read_at(position, len(target))
+        target[: len(data)] = data
+        return len(data)
+
+    def data_ranges(self) -> list[tuple[int, int]]:
+        """(start, end) of what the bundle holds of it."""
+        ranges: list[tuple[int, int]] = []
+        for section in self._sections:
+            if ranges and ranges[-1][1] >= section.start:
+                ranges[-1] = ranges[-1][0], max(ranges[-1][1], section.end)
+            else:
+                ranges.append((section.start, section.end))
+        return ranges
+
+    def close(self) -> None:
+        """Nothing to give back."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+
+class CollectedLog:
+    """A log of which there are facts: no bytes but those of batches that were taken whole."""
+
+    def __init__(self, source: BundleSource, path: str, size_in_bytes: int, sections: list[Section]) -> None:
+        self.size_in_bytes = size_in_bytes
+        self.is_deep = source.about.is_deep
+        """Whether every batch was opened to tell what is damaged."""
+        self._source, self._path = source, path
+        by_kind: dict[SectionKind, list[Section]] = {kind: [] for kind in SectionKind}
+        for section in sorted(sections, key=lambda section: section.start):
+            by_kind[section.kind].append(section)
+        self._by_kind = by_kind
+        self._held: dict[Section, dict[int, bytes]] = {}
+
+    def batches(self, start: int, end: int) -> Iterator[tuple[Section, bytes]]:
+        """The sections of batches in `[start, end)`, in file order. Raises SourceError where one is missing or cannot be read."""
+        at = 0
+        for section in self._by_kind[SectionKind.BATCHES]:
+            if section.start != at:
+                raise SourceError(self._path, f"the bundle has no facts of bytes {at} to {section.start}")
+            at = section.end
+            if section.end > start and section.start < end:
+                yield section, self._source.section(self._path, section)
+        if at < min(end, self.size_in_bytes):
+            raise SourceError(self._path, f"the bundle has no facts of bytes {at} to {self.size_in_bytes}")
+
+    def batch(self, position: int) -> bytes | None:
+        """The batch at byte `position`, as it is stored or with as much of its records as the analysis uses, which may be nothing;
+        None if the bundle does not hold it. Raises SourceError."""
+        for kind in (SectionKind.KEPT, SectionKind.TOLD):
+            sections = self._by_kind[kind]
+            index = bisect.bisect_right(sections, position, key=lambda section: section.start) - 1
+            if index >= 0 and position < sections[index].end:
+                data = self._batches_of(sections[index]).get(position)
+                if data is not None or kind is SectionKind.TOLD:
+                    return data or b""
+        return None
+
+    def _batches_of(self, section: Section) -> dict[int, bytes]:
+        if section not in self._held:
+            self._held.clear()
+            try:
+                self._held[section] = read_held(self._source.section(self._path, section))
+            except FormatError as error:
+                raise SourceError(self._path, f"part {section.part} of the bundle: {error.reason}") from error
+        return self._held[section]
+
+    def broken(self, reason: str) -> SourceError:
+        """What to say where the facts make no sense."""
+        return SourceError(self._path, f"the bundle contradicts itself: {reason}")
+
+    def needs_records(self, offsets: tuple[int, int] | None = None) -> SourceError:
+        """What to say where records of these offsets are asked for."""
+        return self._source.needs_records(self._path, offsets)
+
+    def read_at(self, position: int, size: int) -> bytes:
+        """The batch that begins at `position`, if it was taken whole and has `size` bytes. Raises SourceError otherwise."""
+        if position >= self.size_in_bytes or not size:
+            return b""
+        data = self.batch(position)
+        if data is None or len(data) != size:
+            self._refuse()
+        return data
+
+    def read_into(self, position: int, buffer: memoryview) -> int:
+        """As `read_at`."""
+        target = buffer.cast("B")
+        data = self.read_at(position, len(target))
+        target[: len(data)] = data
+        return len(data)
+
+    def data_ranges(self) -> list[tuple[int, int]]:
+        """The whole file: nobody knows its holes."""
+        return [(0, self.size_in_bytes)] if self.size_in_bytes else []
+
+    def close(self) -> None:
+        """Nothing to give back."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def _refuse(self) -> NoReturn:
+        raise self.needs_records()
+
+
+def _section_of(row: object) -> Section:
+    match row:
+        case [int(part), int(position), int(size), str(kind), int(start), int(end)] if kind in SECTION_KINDS:
+            if min(part, position, size) >= 0 and 0 <= start <= end < 1 << 62 and max(part, position, size) < 1 << 40:
+                return Section(part, position, size, SectionKind(kind), start, end)
+    raise FormatError("a section that makes no sense")
+
+
+def _about_of(said: dict[str, Any]) -> About:
+    broker, paths = said.get("broker"), said.get("paths")
+    return About(
+        broker if isinstance(broker, int | str) and not isinstance(broker, bool) else None,
+        tuple(path for path in paths if isinstance(path, str)) if isinstance(paths, list) else (),
+        said.get("deep") is True,
+        said.get("live") is True,
+        _digests_of(said.get("digests")),
+        _text(said.get("host")),
+        _text(said.get("tool_version")),
+        started if isinstance(started := said.get("started_ms"), int) else 0,
+        tuple(topic for topic in topics if isinstance(topic, str)) if isinstance(topics := said.get("topics"), list) else (),
+    )
+
+
+def _digests_of(said: object) -> Digests:
+    match said:
+        case {"key": str(key), "name": str(name)} if _KEY.fullmatch(key):
+            return Digests(is_keyed=True, name=name, key=bytes.fromhex(key))
+        case {"name": str(name)}:
+            return Digests(is_keyed=True, name=name)
+    return Digests()
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""

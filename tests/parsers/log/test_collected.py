@@ -1,0 +1,128 @@
+"""Batches as a bundle holds them: what is written is read, whatever the columns hold, and any bytes give an answer."""
+
+from collections.abc import Sequence
+
+import cramjam
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafka_forensics.errors import FormatError
+from kafka_forensics.model.batches import BATCH_COLUMNS, CHUNK_ROWS, BatchColumn, Damage
+from kafka_forensics.parsers.log import contradiction, read_batches
+from kafka_forensics.writers.bundle_columns import write_batches
+
+INT16 = st.integers(-(1 << 15), (1 << 15) - 1)
+INT32 = st.integers(-(1 << 31), (1 << 31) - 1)
+INT64 = st.integers(-(1 << 63), (1 << 63) - 1)
+UINT32 = st.integers(0, (1 << 32) - 1)
+FEW = st.integers(-2, 6)
+
+
+def row() -> st.SearchStrategy[Sequence[int]]:
+    """A batch by columns but for its identity, ordinary or of a liar."""
+    fields = [INT64] * 2 + [INT64 | FEW] * 2 + [INT32 | FEW, INT32 | FEW, st.integers(0, 127), UINT32, UINT32, INT16]
+    fields += [INT64 | FEW] * 3 + [INT16, INT32 | FEW, INT32 | FEW, INT16, INT32, st.just(0), st.just(0)]
+    return st.tuples(*fields)
+
+
+@given(st.lists(row(), max_size=40), st.sampled_from([0, 1, 2]))
+def test_columns_come_back_as_they_were(rows: list[Sequence[int]], words: int) -> None:
+    columns = np.array(rows, np.int64).reshape(len(rows), BATCH_COLUMNS).T.copy()
+    written = columns[BatchColumn.LAST_OFFSET] ^ 5
+    digests = np.arange(len(rows) * words, dtype=np.uint64).reshape(len(rows), words) if words else None
+    facts = read_batches(write_batches(columns, written=written, digests=digests))
+    assert facts.columns.tolist() == columns.tolist()
+    assert facts.written.tolist() == [written.tolist()]
+    assert facts.digests.tolist() == ([[]] * len(rows) if digests is None else digests.tolist())
+    assert facts.damage == []
+
+
+def test_ordinary_batches_take_few_bytes() -> None:
+    columns = ordinary(CHUNK_ROWS)
+    section = write_batches(columns)
+    assert len(cramjam.zstd.compress(section, level=1)) < CHUNK_ROWS * 9
+    assert read_batches(section).columns.tolist() == columns.tolist()
+    assert contradiction(read_batches(section), 0, int(columns[BatchColumn.POSITION, -1]) + 1000) is None
+
+
+def ordinary(rows: int) -> "np.ndarray[tuple[int, int], np.dtype[np.int64]]":
+    """Batches of three idempotent producers in turn."""
+    random = np.random.default_rng(1)
+    columns = np.zeros((BATCH_COLUMNS, rows), np.int64)
+    counts, sizes = random.integers(1, 9, rows), random.integers(100, 900, rows)
+    columns[BatchColumn.SIZE_IN_BYTES] = sizes
+    columns[BatchColumn.POSITION] = np.cumsum(sizes) - sizes
+    columns[BatchColumn.BASE_OFFSET] = np.cumsum(counts) - counts
+    columns[BatchColumn.LAST_OFFSET] = np.cumsum(counts) - 1
+    columns[BatchColumn.LAST_OFFSET_DELTA] = counts - 1
+    columns[BatchColumn.RECORDS_COUNT] = counts
+    columns[BatchColumn.MAGIC] = 2
+    columns[BatchColumn.CRC] = columns[BatchColumn.CRC_COMPUTED] = random.integers(0, 1 << 32, rows)
+    columns[BatchColumn.PRODUCER_ID] = np.arange(rows) % 3
+    for producer in range(3):
+        of_one = counts[producer::3]
+        columns[BatchColumn.BASE_SEQUENCE, producer::3] = (2**31 - 100 + np.cumsum(of_one) - of_one) & (2**31 - 1)
+    columns[BatchColumn.BASE_TIMESTAMP] = 1_700_000_000_000 + np.arange(rows) * 3
+    columns[BatchColumn.MAX_TIMESTAMP] = columns[BatchColumn.BASE_TIMESTAMP] + counts
+    columns[BatchColumn.CONTROL_RECORD_TYPE] = columns[BatchColumn.COORDINATOR_EPOCH] = -1
+    return columns
+
+
+def test_damage_comes_back_as_it_was() -> None:
+    damage = [
+        (Damage("SEG_HOLE", 5, 7, -1, -1, {"zero_bytes": 3, "candidates": [1, 2], "runs_past_end": True}), False),
+        (Damage("RECORD_MALFORMED", 20, 90, 3, 4, {"reason": "control_key", "record_index": 0}), True),
+    ]
+    assert read_batches(write_batches(ordinary(3), damage)).damage == damage
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        Damage("NO_SUCH_KIND", 0, 1),
+        Damage("SEG_HOLE", -1, 1),
+        Damage("SEG_HOLE", 0, 1, detail={"reason": "\x1b[31m"}),
+        Damage("SEG_HOLE", 0, 1, detail={"Reason": 1}),
+        Damage("SEG_HOLE", 0, 1, detail={"magic": "2"}),
+        Damage("SEG_HOLE", 0, 1 << 70),
+    ],
+)
+def test_damage_that_no_log_has_is_refused(damage: Damage) -> None:
+    with pytest.raises(FormatError):
+        read_batches(write_batches(ordinary(1), [(damage, False)]))
+
+
+@given(st.binary(max_size=400))
+def test_any_bytes_give_an_answer(data: bytes) -> None:
+    answered(data)
+
+
+@given(st.data())
+def test_changed_sections_give_an_answer(data: st.DataObject) -> None:
+    damage = [(Damage("RECORD_MALFORMED", 20, 90, 3, 4, {"reason": "control_key"}), True)]
+    section = bytearray(write_batches(ordinary(20), damage, digests=np.ones((20, 2), np.uint64)))
+    for _ in range(data.draw(st.integers(1, 4))):
+        section[data.draw(st.integers(0, len(section) - 1))] = data.draw(st.integers(0, 255))
+    answered(bytes(section[: data.draw(st.integers(0, len(section)))]))
+
+
+def answered(data: bytes) -> None:
+    try:
+        facts = read_batches(data)
+    except FormatError:
+        return
+    assert facts.columns.shape[1] <= CHUNK_ROWS
+    contradiction(facts, 0, 1 << 20)
+
+
+def test_rows_are_not_believed_beyond_their_bytes() -> None:
+    columns = ordinary(4)
+    end = int(columns[BatchColumn.POSITION, -1] + columns[BatchColumn.SIZE_IN_BYTES, -1])
+    facts = read_batches(write_batches(columns))
+    assert contradiction(facts, 0, end) is None
+    assert contradiction(facts, 1, end) is not None
+    assert contradiction(facts, 0, end - 1) is not None
+    columns[BatchColumn.MAGIC, 2] = 128
+    assert contradiction(read_batches(write_batches(columns)), 0, end) == "no batch has such a magic"
