@@ -19,7 +19,7 @@ from kafka_forensics.model.controller import ControllerHistory, MetadataBatch, M
 from kafka_forensics.model.findings import Finding
 from kafka_forensics.model.json_objects import Json
 from kafka_forensics.model.results import Incomplete
-from kafka_forensics.parsers.internal_topics import NO_OP_FRAME, decode_metadata_record
+from kafka_forensics.parsers.internal_topics import decode_metadata_record, is_no_op_batch
 from kafka_forensics.parsers.log import MAX_BATCH_BYTES, SegmentReader, decode_batch, parse_control_record, read_batch
 from kafka_forensics.rereading.logs_in_order import logs_of, rightly_placed
 from kafka_forensics.storage.archives import reading_order
@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from kafka_forensics.storage.source import ByteFile, Entry
 
 BLOCK_BYTES: Final = 4 << 20
-NO_OP_BYTES: Final = 72
-"""Size of the batch that an idle controller appends; its record's value stands at bytes 67 to 71."""
 LEADER_CHANGE, SNAPSHOT_HEADER, SNAPSHOT_FOOTER, KRAFT_VOTERS = 2, 3, 4, 6
 NODES_NAMED: Final = 64
 REPLAYED: Final = frozenset({2, 3, 4, 5, 9, 12, 23, 24, 25, 28})
@@ -166,10 +164,6 @@ def _read_copy(reading: _Reading, plan: ReplicaPlan) -> MetadataCopy:
     return MetadataCopy(node_id(plan), columns[0], columns[1], columns[2], epoch)
 
 
-def _is_no_op(data: memoryview, attributes: int) -> bool:
-    return len(data) == NO_OP_BYTES and data[67:71] == NO_OP_FRAME and not attributes
-
-
 def _read_segment(
     reading: _Reading, plan: ReplicaPlan, file: "ByteFile", name: str, placed: Iterator[tuple[BatchChunk, dict[int, "Misplaced"]]]
 ) -> Iterator["NDArray[np.int64]"]:
@@ -192,7 +186,7 @@ def _read_segment(
             key = (int(bases[row]), int(identities[row]))
             if key in reading.opened and key not in reading.places:
                 continue
-            if _is_no_op(data, int(columns[BatchColumn.ATTRIBUTES, row])):
+            if is_no_op_batch(data, int(columns[BatchColumn.ATTRIBUTES, row])):
                 continue
             wrong = misplaced.get(int(columns[BatchColumn.POSITION, row]))
             batch = reading.opened.get(key) or open_batch(data if wrong is None else wrong.rewritten(bytes(data)))

@@ -9,7 +9,7 @@ from kafka_forensics.parsers.internal_topics.consumer_offsets import (
     read_offset_commit,
 )
 from kafka_forensics.parsers.internal_topics.internal_records import teller
-from kafka_forensics.parsers.internal_topics.metadata_log import NO_OP_FRAME, decode_metadata_record
+from kafka_forensics.parsers.internal_topics.metadata_log import decode_metadata_record, is_no_op_batch
 from kafka_forensics.parsers.internal_topics.share_state import (
     SHARE_RECORDS,
     SNAPSHOT,
@@ -21,11 +21,11 @@ from kafka_forensics.parsers.internal_topics.share_state import (
 
 __all__ = [
     "MAX_VALUE_BYTES",
-    "NO_OP_FRAME",
     "SHARE_RECORDS",
     "SNAPSHOT",
     "check_value",
     "decode_metadata_record",
+    "is_no_op_batch",
     "parse_transaction_log_key",
     "parse_transaction_log_value",
     "read_group_metadata",

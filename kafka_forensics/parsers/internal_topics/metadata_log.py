@@ -62,8 +62,14 @@ NAMES: Final = {
     29: "UNREGISTER_CONTROLLER_RECORD",
 }
 """apiKey → Kafka's name of the kind (MetadataRecordType)."""
-NO_OP_FRAME: Final = bytes((1, 20, 0, 0))
-"""What an idle controller appends twice a second."""
+_NO_OP_FRAME: Final = bytes((1, 20, 0, 0))
+_NO_OP_BYTES: Final = 72
+"""Size of a batch that holds nothing but that; the record's value stands at bytes 67 to 71."""
+
+
+def is_no_op_batch(batch: bytes | memoryview, attributes: int) -> bool:
+    """Whether a batch is what an idle controller appends twice a second, by its size, its `attributes` and its record's value."""
+    return len(batch) == _NO_OP_BYTES and batch[67:71] == _NO_OP_FRAME and not attributes
 
 
 def decode_metadata_record(value: bytes | None) -> MetadataRecord:

@@ -13,6 +13,7 @@ from kafka_forensics.parsers.log.collected import (
 )
 from kafka_forensics.parsers.log.content import ContentDigests, content_digest
 from kafka_forensics.parsers.log.damage import Window
+from kafka_forensics.parsers.log.legacy import LegacyWrapper
 from kafka_forensics.parsers.log.matching import FoundBlock, RecordMatcher, Sought, sought
 from kafka_forensics.parsers.log.record_stream import PlainRecord, plain_records
 from kafka_forensics.parsers.log.records import (
@@ -55,6 +56,7 @@ __all__ = [
     "DecodedBatch",
     "FoundBlock",
     "KeySampler",
+    "LegacyWrapper",
     "PlainRecord",
     "RecordBlock",
     "RecordMatcher",

@@ -9,7 +9,18 @@ from dataclasses import dataclass
 from io import BytesIO
 from typing import BinaryIO, Final
 
-from construct import Bytes, Construct, ConstructError, Container, ExprAdapter, Renamed, StringError, stream_read, stream_write
+from construct import (
+    Bytes,
+    Construct,
+    ConstructError,
+    Container,
+    ExprAdapter,
+    Renamed,
+    StringError,
+    Struct,
+    stream_read,
+    stream_write,
+)
 
 from kafka_forensics.model.json_objects import Json, JsonValue
 from kafka_forensics.parsers.spec.record_batch import LengthError, OverlongVarintError, encode_unsigned
@@ -284,6 +295,31 @@ def without_defaults(layout: Construct, value: JsonValue) -> JsonValue:
             return shown
         case _:
             return value
+
+
+def blank(layout: Construct) -> JsonValue:
+    """The least that can be built: 0, empty, null where that may be, and structures of these without tagged fields."""
+    match layout:
+        case Renamed():
+            return blank(layout.subcon)
+        case Struct():
+            return {field.name: blank(field) for field in layout.subcons}
+        case Flexible():
+            return {field.name: blank(field) for field in layout.fields if not isinstance(field, Tag)}
+        case ShortString() | CompactString():
+            return None if layout.nullable else ""
+        case CountedArray() | CompactArray():
+            return None if layout.nullable else []
+        case NullableStruct():
+            return None
+        case TaggedFields():
+            return {}
+        case Bytes():
+            return bytes(layout.sizeof())
+        case ExprAdapter():
+            return layout.parse(bytes(16)) if isinstance(layout.subcon, Bytes) else ""
+        case _:
+            return 0
 
 
 SHORT_STRING: Final = ShortString()

@@ -11,9 +11,11 @@ from hypothesis import strategies as st
 
 from kafka_forensics.model.controller import MetadataRecord
 from kafka_forensics.parsers.internal_topics.flexible_fields import uuid_text
-from kafka_forensics.parsers.internal_topics.metadata_log import NAMES, NO_OP_FRAME, decode_metadata_record
+from kafka_forensics.parsers.internal_topics.metadata_log import NAMES, decode_metadata_record, is_no_op_batch
 from kafka_forensics.parsers.log.records import decode_batch
+from kafka_forensics.parsers.spec.flexible import blank
 from kafka_forensics.parsers.spec.metadata_records import MESSAGES, read_metadata_record, write_metadata_record
+from kafka_forensics.writers.batches import RecordToWrite, write_batch
 from lab.mutations import batch_ranges
 
 GOLDEN = Path(__file__).resolve().parents[2] / "golden" / "dump"
@@ -132,7 +134,20 @@ def test_every_kind_and_version_is_read_as_it_was_written(api_key: int, version:
 
 
 def test_what_an_idle_controller_writes() -> None:
-    assert write_metadata_record(20, 0, {}) == NO_OP_FRAME
+    value = write_metadata_record(20, 0, {})
+    batch = write_batch([RecordToWrite(None, value)], base_offset=7, base_timestamp=1)
+    assert is_no_op_batch(memoryview(batch), 0)
+    assert not is_no_op_batch(batch, 1)
+    assert not is_no_op_batch(write_batch([RecordToWrite(b"k", value)], base_offset=7, base_timestamp=1), 0)
+    assert not is_no_op_batch(write_batch([RecordToWrite(None, b"\1\x14\0\1")], base_offset=7, base_timestamp=1), 0)
+
+
+@pytest.mark.parametrize(("api_key", "version"), [(kind, version) for kind in MESSAGES for version in range(len(MESSAGES[kind]))])
+def test_a_blank_record_is_a_whole_one(api_key: int, version: int) -> None:
+    body = MESSAGES[api_key][version].body
+    value = write_metadata_record(api_key, version, blank(body))
+    record = assert_twins_agree(value)
+    assert (record.api_key, record.version, record.problem) == (api_key, version, None)
 
 
 def test_tagged_fields_stand_by_number_and_unknown_ones_are_passed_over() -> None:

@@ -1,0 +1,554 @@
+"""Batches of the internal topics without what nobody may see: what the analysis reads of each record, and nothing else.
+
+A substitute has the header of the batch it stands for and its records by offset and timestamp, uncompressed, so that every reader
+takes it as it would take the original. Of keys and values it holds what is named here: a field that is not is blank, a kind that is
+not known keeps its frame alone, and a record that cannot be read becomes one that cannot be read for the same reason.
+"""
+
+import struct
+from base64 import urlsafe_b64decode
+from collections.abc import Callable, Iterable
+from functools import lru_cache
+from hashlib import sha256
+from typing import Final
+
+from kafka_forensics.model.batches import TIMESTAMP_TYPES, Record
+from kafka_forensics.model.constants import (
+    CLUSTER_METADATA_TOPIC,
+    COMPRESSION_MASK,
+    CONSUMER_OFFSETS_TOPIC,
+    CONTROL_COMMIT,
+    LOG_OVERHEAD,
+    NO_PARTITION_LEADER_EPOCH,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    RECORD_BATCH_OVERHEAD,
+    SHARE_GROUP_STATE_TOPIC,
+    TIMESTAMP_TYPE_MASK,
+    TRANSACTION_STATE_TOPIC,
+)
+from kafka_forensics.model.coordinators import (
+    GROUP_METADATA_TYPE,
+    METADATA_OF_GROUP,
+    METADATA_OF_MEMBER,
+    OFFSET_COMMIT_TYPES,
+    RECORD_TYPES,
+    SHARED_TOPICS,
+    STREAMS_TOPOLOGY,
+    TARGET_EPOCHS,
+    OffsetCommit,
+)
+from kafka_forensics.model.json_objects import Json
+from kafka_forensics.parsers.internal_topics import (
+    MAX_VALUE_BYTES,
+    SHARE_RECORDS,
+    check_value,
+    decode_metadata_record,
+    is_no_op_batch,
+    parse_transaction_log_key,
+    parse_transaction_log_value,
+    read_group_metadata,
+    read_group_value,
+    read_key,
+    read_offset_commit,
+    read_share_key,
+    read_share_value,
+)
+from kafka_forensics.parsers.log import (
+    MARKER_VALUE_SIZE,
+    MAX_BATCH_BYTES,
+    MIN_CONTROL_KEY_SIZE,
+    BatchHeader,
+    LegacyWrapper,
+    PlainRecord,
+    decode_batch,
+    parse_control_record,
+    plain_records,
+)
+from kafka_forensics.parsers.spec.consumer_offsets import (
+    EARLY_GROUP_VALUES,
+    GROUP_METADATA_VALUES,
+    GROUP_VALUES,
+    SHARE_STATE_VALUES,
+    key_layout,
+    write_value,
+)
+from kafka_forensics.parsers.spec.control import CONTROL_RECORD_VALUES
+from kafka_forensics.parsers.spec.flexible import blank
+from kafka_forensics.parsers.spec.metadata_records import FRAME, FRAME_VERSION, MESSAGES, write_metadata_record
+from kafka_forensics.parsers.spec.record_batch import encode_unsigned, encode_zigzag
+from kafka_forensics.writers.batches import fix_crc, write_transaction_log_value
+
+MAX_SUBSTITUTE_BYTES: Final = 32 << 20
+"""Records beyond are left out, and the batch counts as broken. No controller or coordinator writes a batch as large."""
+
+Kept = tuple[bytes | None, bytes | None]
+"""What a key and a value become."""
+Keeper = Callable[[bytes | None, bytes | None], Kept]
+
+_HEADER: Final = struct.Struct(">qiibIhiqqqhii")
+assert _HEADER.size == RECORD_BATCH_OVERHEAD
+_INT32, _INT64 = struct.Struct(">i"), struct.Struct(">q")
+_INT32_HALF: Final = 1 << 31
+_INT64_HALF: Final = 1 << 63
+_MAGIC: Final = 2
+_ATTRIBUTES_AT: Final = 21
+_BAD_VERSION: Final = b"\xff\xff"
+_OVERSIZED: Final = bytes(MAX_VALUE_BYTES + 1)
+"""A value of version 0 that readers only measure."""
+_zigzag: Final = lru_cache(maxsize=1 << 12)(encode_zigzag)
+_NULL: Final = encode_zigzag(-1)
+_CACHED_BYTES: Final = 256
+"""Keys up to this size are remembered."""
+
+
+def witness_batch(topic: str, batch: bytes | memoryview) -> bytes | None:
+    """The substitute of a whole stored batch of any magic: an uncompressed one of magic 2 that every reader takes in its place.
+
+    None if none is needed: of topics that are no witnesses, of what an idle controller appends, of what is larger than any reader
+    opens, and of bytes that are no batch. Any bytes give an answer, of at most `MAX_SUBSTITUTE_BYTES`, and of at most four times
+    the size of the records in `batch`, decompressed, and a header.
+    """
+    keep = _KEEPERS.get(topic)
+    if keep is None or len(batch) > MAX_BATCH_BYTES:
+        return None
+    is_metadata = topic == CLUSTER_METADATA_TOPIC
+    if is_metadata and is_no_op_batch(batch, int.from_bytes(batch[_ATTRIBUTES_AT : _ATTRIBUTES_AT + 2], "big")):
+        return None
+    data = bytes(batch)
+    plain = plain_records(data)
+    if plain is not None:
+        return _substitute(BatchHeader(*_HEADER.unpack_from(data)), plain, keep, broken=False)
+    decoded = decode_batch(data)
+    if decoded.header is not None:
+        keep = _control_record if decoded.header.is_control_batch else keep
+        return _substitute(decoded.header, decoded.iter_records(), keep, broken=bool(decoded.problems))
+    if decoded.legacy is None:
+        return None
+    header = _header_of_old(decoded.legacy)
+    if is_metadata:  # controllers never wrote the old formats, and nobody reads them in their logs
+        return _substitute(header, (), keep, broken=True)
+    return _substitute(header, decoded.iter_records(), keep, broken=bool(decoded.problems))
+
+
+def _header_of_old(legacy: LegacyWrapper) -> BatchHeader:
+    """The header a magic 2 batch of the messages of magic 0 or 1 would have."""
+    deltas = _signed(legacy.last_offset - legacy.base_offset)
+    return BatchHeader(
+        base_offset=legacy.base_offset,
+        batch_length=0,
+        partition_leader_epoch=NO_PARTITION_LEADER_EPOCH,
+        magic=_MAGIC,
+        crc=0,
+        attributes=TIMESTAMP_TYPE_MASK * (legacy.timestamp_type == TIMESTAMP_TYPES[1]),
+        last_offset_delta=deltas if -_INT32_HALF <= deltas < _INT32_HALF else 0,
+        base_timestamp=legacy.timestamp,
+        max_timestamp=legacy.timestamp,
+        producer_id=NO_PRODUCER_ID,
+        producer_epoch=NO_PRODUCER_EPOCH,
+        base_sequence=NO_SEQUENCE,
+        records_count=0,
+    )
+
+
+def _substitute(header: BatchHeader, records: Iterable[PlainRecord | Record], keep: Keeper, *, broken: bool) -> bytes:
+    """The batch; one that is `broken` promises a record more than it holds, so that its readers find it broken, too."""
+    payload = bytearray()
+    count = 0
+    by_broker = header.attributes & TIMESTAMP_TYPE_MASK
+    for record in records:
+        offset_delta = _signed(record.offset - header.base_offset)
+        timestamp_delta = 0 if by_broker else _signed(record.timestamp - header.base_timestamp)
+        if not -_INT32_HALF <= offset_delta < _INT32_HALF or (by_broker and record.timestamp != header.max_timestamp):
+            broken = True  # messages of an old format can stand anywhere
+            continue
+        key, value = keep(record.key, record.value)
+        written = _written(key, value, offset_delta, timestamp_delta)
+        if len(payload) + len(written) > MAX_SUBSTITUTE_BYTES:
+            broken = True
+            break
+        payload += written
+        count += 1
+    head = header._replace(
+        batch_length=RECORD_BATCH_OVERHEAD - LOG_OVERHEAD + len(payload),
+        magic=_MAGIC,
+        crc=0,
+        attributes=header.attributes & ~COMPRESSION_MASK,
+        records_count=count + broken,
+    )
+    return fix_crc(_HEADER.pack(*head) + payload)
+
+
+def _written(key: bytes | None, value: bytes | None, offset_delta: int, timestamp_delta: int) -> bytes:
+    """A record without headers: the fast twin of `batches.write_record`."""
+    body = b"".join(
+        (
+            b"\0",
+            _zigzag(timestamp_delta),
+            _zigzag(offset_delta),
+            *((_NULL,) if key is None else (_zigzag(len(key)), key)),
+            *((_NULL,) if value is None else (_zigzag(len(value)), value)),
+            b"\0",
+        )
+    )
+    return _zigzag(len(body)) + body
+
+
+def _signed(value: int) -> int:
+    """`value` as Java's long would hold it."""
+    return (value + _INT64_HALF) % (2 * _INT64_HALF) - _INT64_HALF
+
+
+# Control batches, of any topic: what a reader takes of each record. Voters stay, without the addresses they listen on.
+
+
+def _control_record(key: bytes | None, value: bytes | None) -> Kept:
+    control = parse_control_record(key, value)
+    kept_key = None if key is None else key[:MIN_CONTROL_KEY_SIZE]
+    if control.problem is not None or value is None or control.name == "UNKNOWN":
+        return kept_key, None
+    if 0 <= control.type <= CONTROL_COMMIT:
+        return kept_key, value[:MARKER_VALUE_SIZE]
+    voters = control.fields.get("voters", ())
+    fields = control.fields | {"version": control.version}
+    if voters and "endpoints" in voters[0]:
+        fields["voters"] = [voter | {"endpoints": []} for voter in voters]
+    return kept_key, CONTROL_RECORD_VALUES[control.type].build(fields)
+
+
+# `__cluster_metadata`: the kinds that a replay takes.
+
+
+KEPT_FIELDS: Final[dict[int, tuple[str, ...]]] = {
+    2: ("name", "topic_id"),
+    3: (
+        *("partition_id", "topic_id", "replicas", "isr", "removing_replicas", "adding_replicas", "leader", "leader_epoch"),
+        *("partition_epoch", "directories", "leader_recovery_state", "eligible_leader_replicas", "last_known_elr"),
+    ),
+    4: ("resource_type", "resource_name", "name", "value"),
+    5: (
+        *("partition_id", "topic_id", "replicas", "isr", "removing_replicas", "adding_replicas", "leader"),
+        *("directories", "leader_recovery_state", "eligible_leader_replicas", "last_known_elr"),
+    ),
+    9: ("topic_id",),
+    12: ("name", "feature_level"),
+    28: ("topic_name",),
+}
+"""Kinds and their fields; of the others that stand. Settings (4) and features (12) are kept by their names, too."""
+_SETTING, _FEATURE = 4, 12
+_TOPIC, _BROKER = 2, 4
+KEPT_SETTINGS: Final = {
+    _TOPIC: frozenset(
+        {
+            "cleanup.policy",
+            "delete.retention.ms",
+            "index.interval.bytes",
+            "message.timestamp.type",
+            "min.insync.replicas",
+            "remote.storage.enable",
+            "retention.bytes",
+            "retention.ms",
+            "unclean.leader.election.enable",
+        }
+    ),
+    _BROKER: frozenset(
+        {
+            "log.cleanup.policy",
+            "log.message.timestamp.type",
+            "log.retention.bytes",
+            "log.retention.ms",
+            "min.insync.replicas",
+            "unclean.leader.election.enable",
+        }
+    ),
+}
+"""Settings of topics, and of all brokers together, by the type of the resource."""
+KEPT_FEATURES: Final = frozenset(
+    {
+        "eligible.leader.replicas.version",
+        "group.version",
+        "kraft.version",
+        "metadata.version",
+        "share.version",
+        "streams.version",
+        "transaction.version",
+    }
+)
+_OTHER_KEY: Final = b"\0"
+"""Tells the record from the one that an idle controller appends, which readers pass over: controllers write no keys."""
+_FRAMED: Final = frozenset({"kind", "version", "fields"})
+
+
+def _metadata_record(_: bytes | None, value: bytes | None) -> Kept:
+    record = decode_metadata_record(value)
+    if record.fields is None:
+        frame = {"frame_version": FRAME_VERSION, "api_key": record.api_key, "version": record.version}
+        return None, FRAME.build(frame) if record.problem in _FRAMED else None if value is None else b""
+    kept = _kept_fields(record.api_key, record.fields)
+    if not kept:
+        return _OTHER_KEY, _blank_metadata(record.api_key, record.version)
+    layout = MESSAGES[record.api_key][record.version].body
+    return None, write_metadata_record(record.api_key, record.version, blank(layout) | kept)
+
+
+def _kept_fields(api_key: int, fields: Json) -> Json:
+    if api_key == _SETTING:
+        kind, name = fields["resource_type"], fields["name"]
+        is_of_all = kind == _BROKER and fields["resource_name"] == ""
+        if name not in KEPT_SETTINGS.get(kind, ()) or not (is_of_all or kind == _TOPIC):
+            return {}
+    if api_key == _FEATURE and fields["name"] not in KEPT_FEATURES:
+        return {}
+    kept: Json = {name: fields[name] for name in KEPT_FIELDS.get(api_key, ()) if name in fields}
+    if "topic_id" in kept:
+        kept["topic_id"] = _raw_id(kept["topic_id"])
+    if kept.get("directories") is not None:
+        kept["directories"] = [_raw_id(directory) for directory in kept["directories"]]
+    return kept
+
+
+def _raw_id(text: str) -> bytes:
+    return urlsafe_b64decode(f"{text}==")
+
+
+@lru_cache(maxsize=256)
+def _blank_metadata(api_key: int, version: int) -> bytes:
+    return write_metadata_record(api_key, version, blank(MESSAGES[api_key][version].body))
+
+
+# `__consumer_offsets`: who committed what, which groups there are, and how many members they have.
+
+
+_PARTITION_BYTES: Final = 4
+_DIGEST_CHARACTERS: Final = 16
+_COMMIT_HEADS: Final = (10, 10, 10, 14)
+"""Bytes before the metadata of a commit, by version; its length in 16 bits follows."""
+_COMMIT_TAILS: Final = (8, 16, 8, 8)
+"""Bytes behind it."""
+_FLEXIBLE_COMMIT: Final = struct.Struct(">hqi")
+_COMMIT_4: Final = _FLEXIBLE_COMMIT.pack(4, 0, 0)
+_BAD_COMMITS: Final = {
+    "length": bytes(_COMMIT_HEADS[0]) + b"\xff\xff",
+    "tag": _COMMIT_4 + b"\1" + bytes(8) + b"\2\1\0\1\0",
+    "text": bytes(_COMMIT_HEADS[0]) + b"\0\1\xff",
+    "topic_id": _COMMIT_4 + b"\1" + bytes(8) + b"\1\0\0",
+    "truncated": b"",
+    "varint": _COMMIT_4 + b"\xff" * 5,
+    "version": _BAD_VERSION,
+}
+_GROUP_4: Final = b"\0\4\1" + bytes(4) + b"\0\0" + bytes(8)
+"""A classic group of version 4 as far as its members."""
+_BAD_GROUPS: Final = {
+    "array": _GROUP_4 + b"\0",
+    "length": b"\0\0\xff\xff",
+    "tag": _GROUP_4 + b"\1\2\1\0\1\0",
+    "text": b"\0\0\0\1\xff",
+    "truncated": b"",
+    "varint": b"\0\4" + b"\xff" * 5,
+    "version": _BAD_VERSION,
+}
+_BAD_VALUES: Final = {"fields": b"\0\0", "truncated": b"", "version": _BAD_VERSION}
+"""Of new groups and of share groups' state; every layout has at least a byte behind the version."""
+_NOT_TAKEN_APART: Final = {"kind": b"\0\0", "oversized": _OVERSIZED}
+_FLEXIBLE_GROUP: Final = 4
+_NOBODY: Final[Json] = {
+    **dict.fromkeys(("member_id", "client_id", "client_host"), ""),
+    **dict.fromkeys(("rebalance_timeout", "session_timeout"), 0),
+    "group_instance_id": None,
+    "subscription": b"",
+    "assignment": b"",
+    "tagged_fields": {},
+}
+_EPOCHS: Final = (
+    dict.fromkeys(METADATA_OF_GROUP, "epoch") | dict.fromkeys(TARGET_EPOCHS, "assignment_epoch") | {STREAMS_TOPOLOGY: "epoch"}
+)
+"""Type of a key → the one field of its value that is kept."""
+_SHARED_KINDS: Final = ("initializing_topics", "initialized_topics", "deleting_topics")
+
+
+def _group_record(raw_key: bytes | None, value: bytes | None) -> Kept:
+    if raw_key is None:
+        return None, None
+    key, record_type = (_group_key if len(raw_key) <= _CACHED_BYTES else _group_key.__wrapped__)(raw_key)
+    if record_type is None or value is None:
+        return key, None
+    if record_type in OFFSET_COMMIT_TYPES:
+        return key, _commit_value(value)
+    return key, _classic_value(value) if record_type == GROUP_METADATA_TYPE else _group_value(record_type, value)
+
+
+@lru_cache(maxsize=1 << 14)
+def _group_key(raw: bytes) -> tuple[bytes, int | None]:
+    """What a key becomes, and its type, None where its value says nothing. Members are told apart by digests of their ids."""
+    key = read_key(raw)
+    if isinstance(key, str):
+        return b"", None
+    if key.record_type not in RECORD_TYPES:
+        return raw[:2], None
+    if key.record_type in OFFSET_COMMIT_TYPES:
+        return raw[: _behind_string(raw, _behind_string(raw, 2)) + _PARTITION_BYTES], key.record_type
+    fields = key._asdict()
+    if key.member_id is not None:
+        is_counted = key.record_type in METADATA_OF_MEMBER
+        fields["member_id"] = sha256(key.member_id.encode()).hexdigest()[:_DIGEST_CHARACTERS] if is_counted else ""
+    return key_layout(key.record_type).build(fields), key.record_type
+
+
+def _behind_string(data: bytes, position: int) -> int:
+    """Position behind a string that follows its length in 16 bits, both of which are there."""
+    return position + 2 + int.from_bytes(data[position : position + 2], "big")
+
+
+def _commit_value(value: bytes) -> bytes:
+    """A commit; of its metadata only the length stays."""
+    version = int.from_bytes(value[:2], "big")
+    if len(value) > 2 and version < len(_COMMIT_HEADS):
+        start = _COMMIT_HEADS[version] + 2
+        length = int.from_bytes(value[start - 2 : start], "big", signed=True)
+        end = start + length
+        stop = end + _COMMIT_TAILS[version]
+        if length == 0 and stop <= len(value):
+            return value[:stop]
+        if length > 0 and stop <= len(value) and _is_text(value[start:end]):
+            return value[:start] + _masked(length) + value[end:stop]
+    commit = read_offset_commit(value)
+    return _BAD_COMMITS[commit] if isinstance(commit, str) else _flexible_commit(commit)
+
+
+def _is_text(data: bytes) -> bool:
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _masked(length: int) -> bytes:
+    return b"*" * length
+
+
+def _flexible_commit(commit: OffsetCommit) -> bytes:
+    """Version 4, the only one that is not taken as it stands."""
+    length = len(commit.metadata.encode())
+    tags = b"\0" if commit.topic_id is None else b"\1\0\x10" + _raw_id(commit.topic_id)
+    head = _FLEXIBLE_COMMIT.pack(4, commit.offset, commit.leader_epoch)
+    return b"".join((head, encode_unsigned(length + 1), _masked(length), _INT64.pack(commit.commit_timestamp), tags))
+
+
+def _classic_value(value: bytes) -> bytes:
+    """A classic group: its generation, whether it has a protocol, and how many members; nothing of these."""
+    group = read_group_metadata(value)
+    if isinstance(group, str):
+        return _BAD_GROUPS[group]
+    version = int.from_bytes(value[:2], "big")
+    layout = GROUP_METADATA_VALUES[version]
+    kept = {"version": version, "generation": group.generation, "protocol": None if group.protocol is None else ""}
+    members = _blank_member(version) * group.members_count
+    whole = bytes(layout.build(blank(layout) | kept))
+    if version < _FLEXIBLE_GROUP:
+        return whole[: -_INT32.size] + _INT32.pack(group.members_count) + members
+    return whole[:-2] + encode_unsigned(group.members_count + 1) + members + whole[-1:]
+
+
+@lru_cache
+def _blank_member(version: int) -> bytes:
+    """A member of whom nothing is said, as it stands in the array at the end of a classic group."""
+    layout = GROUP_METADATA_VALUES[version]
+    group: Json = blank(layout) | {"version": version}
+    behind = 1 if version >= _FLEXIBLE_GROUP else 0
+    without, whole = bytes(layout.build(group)), bytes(layout.build(group | {"members": [_NOBODY]}))
+    return whole[len(without) - behind : len(whole) - behind]
+
+
+def _group_value(record_type: int, value: bytes) -> bytes:
+    """A value about a new group."""
+    fields = read_group_value(record_type, value)
+    if isinstance(fields, str):
+        problem = check_value(value) if fields in _NOT_TAKEN_APART else fields
+        return _NOT_TAKEN_APART[fields] if problem is None else _BAD_VALUES[problem]
+    if record_type == SHARED_TOPICS:
+        names = {kind: [topic | {"partitions": []} for topic in fields.get(kind, ())] for kind in _SHARED_KINDS}
+        return write_value(GROUP_VALUES[record_type], names)
+    name = _EPOCHS.get(record_type)
+    if name is None:
+        return _blank_group_value(record_type)
+    layout = GROUP_VALUES[record_type]
+    return write_value(layout, blank(layout) | {name: fields[name]})
+
+
+@lru_cache
+def _blank_group_value(record_type: int) -> bytes:
+    layout = GROUP_VALUES.get(record_type) or EARLY_GROUP_VALUES[record_type]
+    return write_value(layout, blank(layout))
+
+
+# `__share_group_state`: how far share groups are; when that was written stands in the batch.
+
+
+_ID_AND_PARTITION_BYTES: Final = 20
+_SHARE_FIELDS: Final = frozenset(
+    {"snapshot_epoch", "state_epoch", "leader_epoch", "start_offset", "state_batches", "delivery_complete_count"}
+)
+
+
+def _share_record(raw_key: bytes | None, value: bytes | None) -> Kept:
+    key = read_share_key(raw_key)
+    if raw_key is None or isinstance(key, str):
+        return None if raw_key is None else b"", None
+    if key.record_type not in SHARE_RECORDS:
+        return raw_key[:2], None
+    kept_key = raw_key[: _behind_string(raw_key, 2) + _ID_AND_PARTITION_BYTES]
+    if value is None:
+        return kept_key, None
+    fields = read_share_value(key.record_type, value)
+    if isinstance(fields, str):
+        return kept_key, _OVERSIZED if fields == "oversized" else _BAD_VALUES[fields]
+    layout = SHARE_STATE_VALUES[key.record_type]
+    kept = {name: field for name, field in fields.items() if name in _SHARE_FIELDS}
+    return kept_key, write_value(layout, blank(layout) | kept)
+
+
+# `__transaction_state`: every field of it is evidence.
+
+
+_MAX_PARTITIONS: Final = 1 << 16
+_TRANSACTION_HEAD: Final = struct.Struct(">hqhib")
+_TRANSACTION_1: Final = _TRANSACTION_HEAD.pack(1, 0, 0, 0, 0)
+_BAD_KEYS: Final = {"key_null": b"\0\0\xff\xff", "key_short": b"", "key_string": b"\0\0\0\1\xff", "key_version": _BAD_VERSION}
+_BAD_TRANSACTIONS: Final = {
+    "null": _TRANSACTION_1 + b"\2\0",
+    "short": b"",
+    "state": _TRANSACTION_HEAD.pack(0, 0, 0, 0, -1) + bytes(20),
+    "string": _TRANSACTION_1 + b"\2\2\xff",
+    "tag": _TRANSACTION_1 + b"\0" + bytes(16) + b"\1\0\0",
+    "varint": _TRANSACTION_1 + b"\xff" * 5,
+    "version": _BAD_VERSION,
+}
+
+
+def _transaction_record(raw_key: bytes | None, value: bytes | None) -> Kept:
+    name, problem = parse_transaction_log_key(raw_key)
+    if raw_key is None or name is None:
+        return None if raw_key is None else _BAD_KEYS[str(problem)], None
+    key = raw_key[: _behind_string(raw_key, 2)]
+    if value is None:
+        return key, None
+    metadata, problem = parse_transaction_log_value(value)
+    if metadata is not None:
+        return key, write_transaction_log_value(metadata, int.from_bytes(value[:2], "big"))
+    return key, _too_many_partitions() if problem == "partitions" else _BAD_TRANSACTIONS[str(problem)]
+
+
+def _too_many_partitions() -> bytes:
+    """A transaction in more partitions of one topic than can be believed."""
+    numbers = _MAX_PARTITIONS + 1
+    return _TRANSACTION_HEAD.pack(0, 0, 0, 0, 0) + _INT32.pack(1) + b"\0\0" + _INT32.pack(numbers) + bytes(4 * numbers)
+
+
+_KEEPERS: Final[dict[str, Keeper]] = {
+    CLUSTER_METADATA_TOPIC: _metadata_record,
+    CONSUMER_OFFSETS_TOPIC: _group_record,
+    SHARE_GROUP_STATE_TOPIC: _share_record,
+    TRANSACTION_STATE_TOPIC: _transaction_record,
+}
