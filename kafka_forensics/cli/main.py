@@ -20,6 +20,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from kafka_forensics.cli.commands.changes import changes
+from kafka_forensics.cli.commands.collect import collect
 from kafka_forensics.cli.commands.compare import compare
 from kafka_forensics.cli.commands.demo import demo
 from kafka_forensics.cli.commands.doctor import doctor
@@ -58,6 +59,7 @@ COMMANDS: Final[dict[str, tuple[Callable[..., int], str]]] = {
     "metadata": (metadata, "Show who led each partition and who was in sync, since when."),
     "plan": (plan, "Plan elections: what each would cut and lose, whom to elect, and how."),
     "transactions": (transactions, "List transactions, and say what holds the last stable offset."),
+    "collect": (collect, "Take facts of a broker's logs into one small file, to be judged anywhere."),
     "export": (export, "Write every fact and finding as Parquet datasets."),
     "report": (report, "Write one HTML page about an incident, to be sent to people."),
     "explain": (explain, "Say what a finding means and what to do about it."),

@@ -75,6 +75,13 @@ MANUAL: Final = {
     "metadata": Manual((f"metadata {UNCLEAN} --topic audit",), _LISTED),
     "plan": Manual((f"plan {UNCLEAN}", f"plan {UNCLEAN} --topic audit --elect 1"), _LISTED),
     "transactions": Manual(("transactions sample_logs/healthy", "transactions sample_logs/healthy --topic payments"), _JUDGED),
+    "collect": Manual(
+        (
+            "collect sample_logs/healthy/broker-1 --output broker-1.kfb",
+            "collect sample_logs/unclean-election/broker-2 --output broker-2.kfb --with-records audit:0:300-370",
+        ),
+        {0: "the bundle is made", 2: _PATHS, 3: "incomplete: some file could not be read, which the bundle says"},
+    ),
     "export": Manual(
         ("export sample_logs/healthy --output facts --fact batches",),
         _JUDGED | {2: f"{_PATHS}, or a directory for the output that holds something else"},

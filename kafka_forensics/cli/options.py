@@ -66,7 +66,7 @@ Paths = Annotated[
     typer.Argument(
         metavar="PATH",
         help="A broker's log directory, a folder of them, a partition directory, one file, or a .tar/.tar.gz/.tar.xz/.tar.zst/.zip"
-        " of those, or a URI such as s3://bucket/broker-1; NAME=PATH names the broker.",
+        " of those, a bundle (.kfb) that collect made, or a URI such as s3://bucket/broker-1; NAME=PATH names the broker.",
     ),
 ]
 StorageOption = Annotated[

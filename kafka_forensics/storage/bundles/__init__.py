@@ -4,6 +4,7 @@ from kafka_forensics.storage.bundles.layout import (
     ABOUT,
     FORMAT,
     LISTING,
+    MAX_PART_BYTES,
     MAX_SECTION_BYTES,
     PART_BYTES,
     SEAL,
@@ -11,17 +12,20 @@ from kafka_forensics.storage.bundles.layout import (
     VERSION,
     Section,
     SectionKind,
+    inflated,
+    json_of,
     part_name,
     read_index,
     write_held,
     write_part,
 )
-from kafka_forensics.storage.bundles.source import About, BundleSource, CollectedLog
+from kafka_forensics.storage.bundles.source import About, BundleSource, CollectedLog, Digests
 
 __all__ = [
     "ABOUT",
     "FORMAT",
     "LISTING",
+    "MAX_PART_BYTES",
     "MAX_SECTION_BYTES",
     "PART_BYTES",
     "SEAL",
@@ -30,8 +34,11 @@ __all__ = [
     "About",
     "BundleSource",
     "CollectedLog",
+    "Digests",
     "Section",
     "SectionKind",
+    "inflated",
+    "json_of",
     "part_name",
     "read_index",
     "write_held",

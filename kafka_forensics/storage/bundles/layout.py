@@ -68,28 +68,33 @@ def part_name(number: int) -> str:
     return f"{PARTS}/{number:06}.zst"
 
 
-def write_part(sections: list[tuple[str, SectionKind, int, int, bytes]]) -> bytes:
-    """A part of sections, not compressed yet: each with the path of its file, and the bytes of that it speaks of."""
-    index = json.dumps([[path, kind.value, start, end, len(data)] for path, kind, start, end, data in sections]).encode()
+def write_part(sections: list[tuple[str, SectionKind, int, int, bytes]], files: list[list[object]]) -> bytes:
+    """A part of sections, not compressed yet: each with the path of its file, and the bytes of that it speaks of; and the rows of
+    the files that end in it."""
+    rows = [[path, kind.value, start, end, len(data)] for path, kind, start, end, data in sections]
+    index = json.dumps({"sections": rows, "files": files}).encode()
     return b"".join([_HEAD.pack(_MAGIC, len(index)), index, *(data for *_, data in sections)])
 
 
-def read_index(part: bytes, number: int) -> list[tuple[str, Section]]:
-    """The sections of an inflated part, each with the path of its file. Raises FormatError."""
+def read_index(part: bytes, number: int) -> tuple[list[tuple[str, Section]], list[object]]:
+    """The sections of an inflated part, each with the path of its file; the rows of files that end in it. Raises FormatError."""
     if len(part) < _HEAD.size:
         raise FormatError("a part of a bundle without a head")
     magic, size = _HEAD.unpack_from(part)
     if magic != _MAGIC or size > len(part) - _HEAD.size:
         raise FormatError("no part of a bundle")
     position = _HEAD.size + size
-    sections = []
-    for row in _json_list(part[_HEAD.size : position]):
-        path, section = _section(row, number, position)
-        position += section.size_in_bytes
-        sections.append((path, section))
-    if position != len(part):
-        raise FormatError(f"the sections of a part have {position} bytes, and it has {len(part)}")
-    return sections
+    match json_of(part[_HEAD.size : position]):
+        case {"sections": list(rows), "files": list(files)}:
+            sections = []
+            for row in rows:
+                path, section = _section(row, number, position)
+                position += section.size_in_bytes
+                sections.append((path, section))
+            if position != len(part):
+                raise FormatError(f"the sections of a part have {position} bytes, and it has {len(part)}")
+            return sections, files
+    raise FormatError("a part of a bundle without an index")
 
 
 def _section(row: object, number: int, position: int) -> tuple[str, Section]:
@@ -98,13 +103,6 @@ def _section(row: object, number: int, position: int) -> tuple[str, Section]:
             if 0 <= start <= end < 1 << 62 and 0 <= size <= MAX_SECTION_BYTES:
                 return path, Section(number, position, size, SectionKind(kind), start, end)
     raise FormatError("a section of a bundle that makes no sense")
-
-
-def _json_list(data: bytes) -> list[object]:
-    parsed = json_of(data)
-    if not isinstance(parsed, list):
-        raise FormatError("no list where a bundle has one")
-    return parsed
 
 
 def json_of(data: bytes) -> object:

@@ -40,6 +40,8 @@ _KINDS: Final = {"f": EntryKind.FILE, "l": EntryKind.SYMLINK, "o": EntryKind.OTH
 _SEALED_MEMBERS: Final = 1 << 20
 _NOWHERE: Final = "\0"
 _MOST: Final = 1 << 62
+_PART_END: Final = ".zst"
+_PART_NAME: Final = re.compile(r"[0-9]{6,9}\.zst")
 _KEY: Final = re.compile(r"[0-9a-f]{64}")
 
 
@@ -53,6 +55,7 @@ class BundlePlace:
     is_log: bool = False
     refused: str | None = None
     """Why a link was not followed."""
+    sha256: str | None = None
 
     @property
     def position(self) -> int:
@@ -83,6 +86,8 @@ class Digests:
     name: str = ""
     """Of the key."""
     key: bytes | None = None
+    is_secret: bool = False
+    """Whether the key may not be put into a bundle."""
 
 
 class BundleSource(ArchiveSource):
@@ -182,30 +187,56 @@ class BundleSource(ArchiveSource):
                 (None | str()) as refused,
                 (None | str()) as left_out,
                 bool(is_log),
+                (None | str()) as hashed,
                 list(sections),
             ] if kind in _KINDS and 0 <= size < _MOST and abs(mtime_ns) < _MOST and 0 <= (allocated or 0) < _MOST:
-                place = BundlePlace([_section_of(section) for section in sections], allocated, left_out, is_log, refused)
+                known = [_section_of(section) for section in sections]
+                place = BundlePlace(known, allocated, left_out, is_log, refused, hashed)
                 self._tree.add(path, Member(_KINDS[kind], size, mtime_ns, place, target=_NOWHERE))
                 return
         raise FormatError("a file that makes no sense")
 
     def _list_parts(self) -> None:
-        """Files by the sections of all parts that can be read: sizes as far as sections go, and no times."""
+        """Files by the indexes of all parts that can be read; of those whose end is missing the sections that there are."""
         parts = self._members.find(PARTS)
-        places: dict[str, BundlePlace] = {}
-        for name in sorted(parts.children) if isinstance(parts, Directory) else ():
-            number = name.removesuffix(".zst")
-            if not (number.isascii() and number.isdigit() and len(number) < 10):
-                continue
+        sections: dict[str, list[Section]] = {}
+        rows: dict[str, list[object]] = {}
+        names = parts.children if isinstance(parts, Directory) else ()
+        for number in sorted(int(name[: -len(_PART_END)]) for name in names if _PART_NAME.fullmatch(name)):
             try:
-                for path, section in read_index(self._part(int(number)), int(number)):
-                    places.setdefault(path, BundlePlace()).sections.append(section)
+                of_part, ended = read_index(self._part(number), number)
             except (FormatError, SourceError) as error:
-                note(self.problems, f"part {int(number)} cannot be read: {error.reason}")
-        for path, place in places.items():
-            place.is_log = any(section.kind is SectionKind.BATCHES for section in place.sections)
-            size = max(section.end for section in place.sections if section.kind in (SectionKind.BATCHES, SectionKind.BYTES))
-            self._tree.add(path, Member(EntryKind.FILE, size, 0, place))
+                note(self.problems, f"part {number} cannot be read: {error.reason}")
+                continue
+            for path, section in of_part:
+                sections.setdefault(path, []).append(section)
+            rows |= {row[0]: row for row in ended if isinstance(row, list) and row and isinstance(row[0], str)}
+        for path in sections | rows:
+            known = sections.get(path, [])
+            try:
+                self._take_file(
+                    [
+                        *rows.get(path, _unended(path, known)),
+                        [[*section[:3], section.kind.value, *section[4:]] for section in known],
+                    ]
+                )
+            except FormatError as error:
+                note(self.problems, f"{path}: {error.reason}")
+
+    def sections_of(self, path: str, stamp: list[object], *, is_log: bool) -> list[tuple[Section, bytes]] | None:
+        """All sections of a file with their bytes, if it is known by the same kind, size and time; None if not, or not all of
+        it."""
+        member = self._tree.find(path)
+        if not isinstance(member, Member) or not isinstance(member.place, BundlePlace):
+            return None
+        place = member.place
+        known = [next(name for name, kind in _KINDS.items() if kind is member.kind), member.size_in_bytes, member.mtime_ns]
+        if known != stamp or place.is_log != is_log or place.left_out is not None:
+            return None
+        try:
+            return [(section, self.section(path, section)) for section in place.sections]
+        except SourceError:
+            return None
 
     def _part(self, number: int) -> bytes:
         """A part, inflated. Raises SourceError and FormatError."""
@@ -399,6 +430,13 @@ class CollectedLog:
 
     def _refuse(self) -> NoReturn:
         raise self.needs_records()
+
+
+def _unended(path: str, sections: list[Section]) -> list[object]:
+    """The row of a file whose end is missing."""
+    is_log = any(section.kind is SectionKind.BATCHES for section in sections)
+    size = max((section.end for section in sections), default=0)
+    return [path, "f", size, 0, None, None, None, is_log, None]
 
 
 def _section_of(row: object) -> Section:

@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 import kafka_forensics as kf
-from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.json_objects import Json
-from kafka_forensics.questions.collect import collect
+from kafka_forensics.questions.collect import CollectOptions, collect
 
 ROOT = Path(__file__).resolve().parents[3]
 SAMPLES = ROOT / "sample_logs"
@@ -23,8 +22,8 @@ def bundled(folder: Path, tmp_path: Path) -> list[str]:
     for number, log_dir in enumerate(log_dirs(folder)):
         path = tmp_path / str(number) / f"{log_dir.name}.kfb"
         path.parent.mkdir()
-        with path.open("wb") as file:
-            assert collect([str(log_dir)], file, ScanOptions()).incomplete == []
+        with path.open("w+b") as file:
+            assert collect([str(log_dir)], CollectOptions(), file).incomplete == []
         paths.append(str(path))
     return paths
 

@@ -1,0 +1,232 @@
+"""`collect`: an evidence bundle of a broker's log directories, made where they lie, judged anywhere."""
+
+import hashlib
+import os
+import re
+import secrets
+import shlex
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, BinaryIO, Final, cast
+
+import typer
+
+from kafka_forensics.cli import options
+from kafka_forensics.cli.streams import Destination, check_output, printable, say, screen_of
+from kafka_forensics.errors import UsageError
+
+if TYPE_CHECKING:
+    from kafka_forensics.questions.collect import Collected, CollectOptions, Estimate, RecordsAsked
+    from kafka_forensics.storage.bundles import BundleSource, Digests
+
+UNFINISHED: Final = ".unfinished"
+"""Behind the name of a bundle while it is being made."""
+KEY_BYTES: Final = 32
+_RECORDS: Final = re.compile(
+    r"(?P<topic>[a-zA-Z0-9._-]{1,249}):(?P<partition>[0-9]{1,10}):(?P<start>[0-9]{1,19})-(?P<end>[0-9]{1,19})"
+)
+_MEGA: Final = 1_000_000
+
+LogDirs = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="LOG_DIR",
+        help="A broker's log directories, all of them in one bundle; or a partition directory. NAME=LOG_DIR names the broker.",
+    ),
+]
+BundleOutput = Annotated[
+    Path,
+    typer.Option("--output", metavar="FILE.kfb", parser=options.file_path, help="The bundle, never inside a log directory."),
+]
+WithRecords = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--with-records",
+        metavar="TOPIC:PARTITION:FROM-TO",
+        help="Take the batches that hold these offsets whole, payloads and all (TO excluded); may be given again.",
+    ),
+]
+Since = Annotated[
+    Path | None,
+    typer.Option("--since", metavar="OLD.kfb", help="Read only what has changed since this bundle of the same log directories."),
+]
+Like = Annotated[
+    Path | None,
+    typer.Option("--like", metavar="OTHER.kfb", help="Key digests as another broker's bundle does, which holds the key."),
+]
+KeyFile = Annotated[
+    Path | None,
+    typer.Option("--key-file", metavar="FILE", help="Key digests with the 32 bytes in FILE (or 64 hex digits), which stay secret."),
+]
+NewKey = Annotated[
+    bool, typer.Option("--new-key", help="Draw a key for digests and put it into the bundle; give others this one by --like.")
+]
+Hash = Annotated[bool, typer.Option("--hash", help="Take the SHA-256 of every file, too: each is then read twice.")]
+MaxRate = Annotated[
+    float | None, typer.Option("--max-rate", metavar="MB/S", min=0.001, help="Read at most so many million bytes a second.")
+]
+EstimateOnly = Annotated[
+    bool, typer.Option("--estimate", help="Say how large the bundle will be and how long it takes; make none.")
+]
+
+
+@options.flat
+def collect(
+    log_dirs: LogDirs,
+    selection: options.Selection,
+    access: options.Access,
+    *,
+    output: BundleOutput,
+    live: options.Live = False,
+    deep: options.Deep = None,
+    with_records: WithRecords = None,
+    since: Since = None,
+    like: Like = None,
+    key_file: KeyFile = None,
+    new_key: NewKey = False,
+    hashes: Hash = False,
+    max_rate: MaxRate = None,
+    estimate: EstimateOnly = False,
+    printing: options.VerbosePrinting,
+) -> int:
+    """Take all that is needed to judge a broker's logs elsewhere, without any payload: a small file.
+
+    Run it on each broker, where the logs lie, running (--live) or stopped; carry the bundles to one place and give them to any
+    other command as PATHs. The same command goes on with a bundle that was interrupted.
+    """
+    from dataclasses import replace
+
+    from kafka_forensics.questions.collect import CollectOptions
+
+    check_output(output, log_dirs)
+    if not output.name.endswith(".kfb"):
+        raise UsageError(f"{output}: a bundle's name ends in .kfb", hint=f"write --output {output}.kfb")
+    wanted = CollectOptions(
+        replace(access.scope(selection), live=live, deep=deep),
+        _digests(like, key_file, drawn=new_key),
+        tuple(map(_records, with_records or ())),
+        None if since is None else _bundle(since, "--since"),
+        hashes,
+        None if max_rate is None else int(max_rate * _MEGA),
+    )
+    screen = screen_of(printing)
+    if estimate:
+        from kafka_forensics.questions.collect import estimate_of
+
+        say(screen, _estimate_lines(estimate_of(log_dirs, wanted)))
+        return 0
+    done = _made(log_dirs, wanted, output, screen, quiet=printing.quiet)
+    say(screen, [] if printing.quiet else _summary(done, output))
+    say(screen, [f"incomplete: {printable(gap.path)}: {printable(gap.reason)}" for gap in done.incomplete])
+    return 3 if done.incomplete else 0
+
+
+def _made(log_dirs: list[str], wanted: "CollectOptions", output: Path, screen: Destination, *, quiet: bool) -> "Collected":
+    """Make the bundle under another name, and give it its own once it is whole and on disk."""
+    from kafka_forensics.cli.progress import Progress
+    from kafka_forensics.questions.collect import collect as make
+    from kafka_forensics.storage.disks import why
+
+    beside = output.with_name(output.name + UNFINISHED)
+    try:
+        with _opened(beside) as file, Progress(screen, quiet=quiet) as progress:
+            done = make(log_dirs, wanted, file, progress)
+            os.fsync(file.fileno())
+        beside.replace(output)
+    except OSError as error:
+        raise UsageError(f"cannot write {output}: {why(error, str(output))}", hint="give --output another place") from error
+    return done
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[BinaryIO]:
+    """The unfinished bundle, read and written, which nobody else writes at the same time. Raises UsageError if somebody does."""
+    import fcntl
+
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    with os.fdopen(descriptor, "r+b", buffering=0) as raw:
+        try:
+            fcntl.flock(raw, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise UsageError(
+                f"{path} is being written by another process", hint="wait for it, or give --output another name"
+            ) from error
+        yield cast("BinaryIO", raw)
+
+
+def _records(text: str) -> "RecordsAsked":
+    from kafka_forensics.questions.collect import RecordsAsked
+
+    match = _RECORDS.fullmatch(text)
+    if match is None or int(match["start"]) >= int(match["end"]):
+        raise UsageError(f"--with-records {text} names no records", hint="write TOPIC:PARTITION:FROM-TO, such as orders:0:300-345")
+    return RecordsAsked(match["topic"], int(match["partition"]), int(match["start"]), int(match["end"]))
+
+
+def _digests(like: Path | None, key_file: Path | None, *, drawn: bool) -> "Digests":
+    """How contents are digested. Raises UsageError for more than one way, and for a key that cannot be read."""
+    from kafka_forensics.questions.collect import like as digests_like
+    from kafka_forensics.storage.bundles import Digests
+
+    if (like is not None) + (key_file is not None) + drawn > 1:
+        raise UsageError("--like, --key-file and --new-key contradict each other", hint="give one of them")
+    if like is not None:
+        return digests_like(_bundle(like, "--like"))
+    if key_file is not None:
+        key = _key(key_file)
+        return Digests(is_keyed=True, name=_name(key), key=key, is_secret=True)
+    if drawn:
+        key = secrets.token_bytes(KEY_BYTES)
+        return Digests(is_keyed=True, name=_name(key), key=key)
+    return Digests()
+
+
+def _key(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            data = file.read(2 * KEY_BYTES + 3)
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {(error.strerror or str(error)).lower()}", hint="name a file with a key") from error
+    text = data.strip()
+    if len(data) == KEY_BYTES:
+        return data
+    if re.fullmatch(rb"[0-9a-fA-F]{64}", text):
+        return bytes.fromhex(text.decode("ascii"))
+    raise UsageError(f"{path} holds no key", hint="put 32 bytes, or 64 hex digits, into it: openssl rand -hex 32 makes them")
+
+
+def _name(key: bytes) -> str:
+    """By which keys are told apart, and which tells nothing of them."""
+    return hashlib.blake2b(key, digest_size=8, person=b"name of a key").hexdigest()
+
+
+def _bundle(path: Path, option: str) -> "BundleSource":
+    from kafka_forensics.storage.bundles import BundleSource
+    from kafka_forensics.storage.open import open_source
+
+    source = open_source(str(path))
+    if not isinstance(source, BundleSource):
+        raise UsageError(f"{option} {path}: no bundle", hint="give a file that collect made, whose name ends in .kfb")
+    return source
+
+
+def _summary(done: "Collected", output: Path) -> list[str]:
+    from kafka_forensics.cli.progress import size
+
+    share = f" ({100 * done.bundle_bytes / done.bytes_in_all:.2g} %)" if done.bytes_in_all else ""
+    kept = f", {size(done.bytes_kept)} known already" if done.bytes_kept else ""
+    depth = "every record decoded" if done.is_deep else "batches only"
+    facts = f"{done.logs} logs, {done.batches} batches, {depth}{kept}"
+    lines = [f"{size(done.bundle_bytes)} of facts about {size(done.bytes_in_all)}{share}: {facts}"]
+    if done.left_out:
+        lines.append(f"{done.left_out} files are listed without their bytes: nothing of Kafka's, or not asked for")
+    return [*lines, f"judge it, together with those of other brokers: kafka-forensics scan {printable(shlex.quote(str(output)))}"]
+
+
+def _estimate_lines(estimate: "Estimate") -> list[str]:
+    from kafka_forensics.cli.progress import duration, size
+
+    of_what = f"{size(estimate.bytes_in_all)} in {estimate.files} files"
+    by_what = f"by {size(estimate.sampled_bytes)} that were read"
+    return [f"about {size(estimate.bundle_bytes)} for {of_what}, in about {duration(estimate.seconds)}; {by_what}"]

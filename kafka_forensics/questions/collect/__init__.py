@@ -1,0 +1,6 @@
+"""Bundles of evidence: facts of log directories, taken where these lie, to be judged anywhere."""
+
+from kafka_forensics.questions.collect.collect import Collected, CollectOptions, RecordsAsked, collect, like
+from kafka_forensics.questions.collect.estimate import Estimate, estimate_of
+
+__all__ = ["CollectOptions", "Collected", "Estimate", "RecordsAsked", "collect", "estimate_of", "like"]

@@ -1,0 +1,259 @@
+"""Collecting: of log directories all that is needed to judge them elsewhere, and no payload."""
+
+import os
+import socket
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, BinaryIO, Final
+
+from kafka_forensics.compiled import use_compiled, worth_compiling
+from kafka_forensics.errors import SourceError, UsageError
+from kafka_forensics.evidence.options import ScanOptions
+from kafka_forensics.evidence.paths import OpenedPath, open_paths, typed_path
+from kafka_forensics.judging.scanning import DEEP_BELOW_BYTES
+from kafka_forensics.model.constants import WITNESS_TOPICS
+from kafka_forensics.model.results import Incomplete
+from kafka_forensics.parsers.checkpoints import parse_meta_properties
+from kafka_forensics.parsers.log_dir import FileKind
+from kafka_forensics.questions.collect.files import CollectedEntry, Tree, tree_of
+from kafka_forensics.questions.collect.log_facts import FactsWanted, take_log
+from kafka_forensics.storage.bundles import BundleSource, Digests, SectionKind
+from kafka_forensics.storage.open import sha256
+from kafka_forensics.storage.source import EntryKind
+from kafka_forensics.version import __version__
+from kafka_forensics.writers.bundle_file import BundleWriter
+
+if TYPE_CHECKING:
+    from kafka_forensics.model.json_objects import Json
+    from kafka_forensics.storage.source import ByteFile
+
+PIECE_BYTES: Final = 1 << 20
+Progress = Callable[[int, int], None]
+"""Called with bytes done, and bytes in all."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecordsAsked:
+    """Records of a partition whose batches are to be taken whole: offsets [start, end)."""
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class CollectOptions:
+    """What is collected, and how; `scan` selects partitions, and says how deep and whether brokers run."""
+
+    scan: ScanOptions = field(default_factory=ScanOptions)
+    digests: Digests = field(default_factory=Digests)
+    records: tuple[RecordsAsked, ...] = ()
+    since: BundleSource | None = None
+    """An older bundle of the same log directories, whose facts are taken of files that have not changed."""
+    hashes: bool = False
+    """Whether the SHA-256 of every file is taken, too."""
+    max_rate: int | None = None
+    """Bytes a second that are read at most."""
+
+
+@dataclass(slots=True)
+class Collected:
+    """What came of it."""
+
+    files: int = 0
+    logs: int = 0
+    batches: int = 0
+    bytes_in_all: int = 0
+    bytes_read: int = 0
+    bytes_kept: int = 0
+    """Of files whose facts were known already."""
+    bundle_bytes: int = 0
+    is_deep: bool = False
+    left_out: int = 0
+    """Files whose bytes were not looked at."""
+    incomplete: list[Incomplete] = field(default_factory=list)
+
+
+def collect(paths: list[str], options: CollectOptions, output: BinaryIO, progress: Progress | None = None) -> Collected:
+    """Write a bundle of the log directories at `paths` to `output`, which may hold the beginning of the same one.
+
+    Raises UsageError for paths that hold no log directory, for options that make no sense, and for the beginning of another bundle.
+    """
+    return _Collecting(paths, options, output, progress or (lambda _done, _total: None)).run()
+
+
+class _Collecting:
+    """One bundle being made."""
+
+    def __init__(self, paths: list[str], options: CollectOptions, output: BinaryIO, progress: Progress) -> None:
+        self._opened = open_paths(paths, storage_options=options.scan.storage_options)
+        self._options = options
+        self._tree: Tree = tree_of(self._opened, options.scan)
+        self._progress = progress
+        self._require_records()
+        self._total = sum(entry.entry.size_in_bytes for entry in self._tree.entries if entry.left_out is None)
+        deep = options.scan.deep
+        self.collected = Collected(bytes_in_all=self._total, incomplete=self._tree.incomplete)
+        self.collected.is_deep = self._total <= DEEP_BELOW_BYTES if deep is None else deep
+        use_compiled(worth_compiling(self._total), self._total)
+        self._done = 0
+        self._started = time.monotonic()
+        self._writer = BundleWriter(output, self._about())
+
+    def run(self) -> Collected:
+        """Take every file."""
+        for entry in self._tree.entries:
+            finished = self._writer.finished.get(entry.path)
+            if finished is not None and finished[1:4] == _stamp(entry):
+                self._keep(entry)
+                continue
+            self._writer.begin_file(entry.path)
+            self._writer.end_file(self._take(entry))
+        paths = [entry.path for entry in self._tree.entries]
+        self._writer.finish(self._tree.directories, paths, {"ended_ms": int(time.time() * 1000)})
+        self.collected.bundle_bytes = self._writer.size_in_bytes
+        return self.collected
+
+    def _about(self) -> "Json":
+        """What the bundle says of itself; one that is begun is gone on with only if it says the same."""
+        digests = self._options.digests
+        told: Json = {
+            "tool_version": __version__,
+            "host": socket.gethostname(),
+            "broker": next(filter(None, map(_broker, self._opened)), None),
+            "paths": [os.path.abspath(opened_path.source.name) for opened_path in self._opened],
+            "live": self._options.scan.live,
+            "deep": self.collected.is_deep,
+            "hashes": self._options.hashes,
+            "digests": None,
+            "topics": self._options.scan.topic_glob,
+            "partition": self._options.scan.partition,
+            "records": [[asked.topic, asked.partition, asked.start, asked.end] for asked in self._options.records],
+            "started_ms": int(time.time() * 1000),
+        }
+        if digests.is_keyed:
+            told["digests"] = {"name": digests.name} | (
+                {} if digests.key is None or digests.is_secret else {"key": digests.key.hex()}
+            )
+        return told
+
+    def _require_records(self) -> None:
+        """Raise UsageError for records that may not be taken, or of partitions that are not there."""
+        there = {(entry.partition.topic, entry.partition.partition) for entry in self._tree.entries if entry.partition is not None}
+        for asked in self._options.records:
+            if asked.topic in WITNESS_TOPICS:
+                hint = "its records hold credentials and settings; what the analysis uses of them is always taken"
+                raise UsageError(f"records of {asked.topic} are no part of a bundle", hint=hint)
+            if (asked.topic, asked.partition) not in there:
+                hint = "write --with-records TOPIC:PARTITION:FROM-TO, and give the log directory that holds it"
+                raise UsageError(f"there is no partition {asked.topic}-{asked.partition} to take records of", hint=hint)
+
+    def _take(self, entry: CollectedEntry) -> list[object]:
+        """Add the sections of a file; its row in the listing."""
+        left_out, hashed = entry.left_out, None
+        if left_out is not None:
+            self.collected.left_out += 1
+        elif entry.entry.kind is EntryKind.FILE and not self._take_from_older(entry):
+            try:
+                with entry.source.open(entry.entry.path) as file:
+                    if entry.is_log:
+                        self.collected.logs += 1
+                        self.collected.batches += take_log(entry, file, self._writer, self._wanted(entry), self._passed)
+                    else:
+                        self._take_bytes(entry, file)
+                hashed = sha256(entry.source, entry.entry.path) if self._options.hashes else None
+                self.collected.files += 1
+            except SourceError as error:
+                self.collected.incomplete.append(Incomplete(typed_path(entry.source, entry.entry.path), error.reason))
+                left_out = f"could not be read when it was collected: {error.reason}"
+        return [entry.path, *_stamp(entry), entry.entry.allocated_bytes, entry.entry.refused, left_out, entry.is_log, hashed]
+
+    def _wanted(self, entry: CollectedEntry) -> FactsWanted:
+        records = tuple((asked.start, asked.end) for asked in self._options.records if _is_of(entry, asked))
+        return FactsWanted(self.collected.is_deep, self._options.digests.key, records)
+
+    def _take_from_older(self, entry: CollectedEntry) -> bool:
+        """Take the sections of a file from the older bundle, if it has not changed since; whether it did."""
+        older = self._options.since
+        if older is None or any(_is_of(entry, asked) for asked in self._options.records):
+            return False
+        if (older.about.is_deep, older.about.digests.name) != (self.collected.is_deep, self._options.digests.name):
+            return False
+        sections = older.sections_of(entry.path, _stamp(entry), is_log=entry.is_log)
+        if sections is None:
+            return False
+        for section, data in sections:
+            self._writer.add(entry.path, section.kind, section.start, section.end, data)
+        self._keep(entry)
+        return True
+
+    def _keep(self, entry: CollectedEntry) -> None:
+        """What is known of a file is kept."""
+        self.collected.files += entry.left_out is None
+        self.collected.logs += entry.is_log
+        self.collected.left_out += entry.left_out is not None
+        if entry.left_out is None:
+            self.collected.bytes_kept += entry.entry.size_in_bytes
+            self._done += entry.entry.size_in_bytes
+            self._progress(self._done, self._total)
+
+    def _take_bytes(self, entry: CollectedEntry, file: "ByteFile") -> None:
+        """Add a small file as it is, but for the zeros at its end."""
+        for start, end in file.data_ranges():
+            for position in range(start, end, PIECE_BYTES):
+                data = file.read_at(position, min(PIECE_BYTES, end - position))
+                self._passed(len(data))
+                kept = data if position + len(data) < end else data.rstrip(b"\0")
+                if kept:
+                    self._writer.add(entry.path, SectionKind.BYTES, position, position + len(kept), kept)
+
+    def _passed(self, size_in_bytes: int) -> None:
+        """So many more bytes are read: wait until that is no more than may be read a second."""
+        self._done += size_in_bytes
+        self.collected.bytes_read += size_in_bytes
+        self._progress(self._done, self._total)
+        if self._options.max_rate is not None:
+            ahead = self.collected.bytes_read / self._options.max_rate - (time.monotonic() - self._started)
+            if ahead > 0:
+                time.sleep(ahead)
+
+
+def _is_of(entry: CollectedEntry, asked: RecordsAsked) -> bool:
+    partition = entry.partition
+    return entry.is_log and partition is not None and (partition.topic, partition.partition) == (asked.topic, asked.partition)
+
+
+_KIND_NAMES: Final = {EntryKind.FILE: "f", EntryKind.SYMLINK: "l", EntryKind.OTHER: "o"}
+
+
+def _stamp(entry: CollectedEntry) -> list[object]:
+    """Kind, size and time of a file: of one that has the same at another time nothing is read again."""
+    return [_KIND_NAMES[entry.entry.kind], entry.entry.size_in_bytes, entry.entry.mtime_ns]
+
+
+def _broker(opened_path: OpenedPath) -> int | str | None:
+    """What the broker is called, by what was given or by its first `meta.properties`."""
+    if opened_path.given is not None:
+        return opened_path.given
+    for directory in opened_path.discovery.log_directories:
+        entry = directory.entries.get(FileKind.META_PROPERTIES)
+        if entry is not None:
+            try:
+                with opened_path.source.open(entry.path) as file:
+                    return parse_meta_properties(file).node_id
+            except SourceError:
+                continue
+    return None
+
+
+def like(other: BundleSource) -> Digests:
+    """The way in which another bundle has its digests, so that those of a new one can be compared with them.
+
+    Raises UsageError where its key is secret.
+    """
+    digests = other.about.digests
+    if digests.is_keyed and digests.key is None:
+        raise UsageError(f"the key of {other.name} is not in it", hint="give --key-file, with the file that it was made with")
+    return replace(digests, is_secret=False)

@@ -1,0 +1,85 @@
+"""How large a bundle will be, and how long it takes, by the beginnings of some logs."""
+
+import io
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+import cramjam
+
+from kafka_forensics.errors import SourceError
+from kafka_forensics.evidence.paths import open_paths
+from kafka_forensics.judging.scanning import DEEP_BELOW_BYTES
+from kafka_forensics.questions.collect.collect import CollectOptions
+from kafka_forensics.questions.collect.files import tree_of
+from kafka_forensics.questions.collect.log_facts import FactsWanted, take_log
+from kafka_forensics.storage.archives import MemberFile
+
+if TYPE_CHECKING:
+    from kafka_forensics.storage.bundles import SectionKind
+
+LOGS_SAMPLED: Final = 200
+"""The largest ones."""
+BYTES_SAMPLED: Final = 1 << 20
+"""Of each."""
+SMALL_FILE_BYTES: Final = 200
+"""About what a small file takes, with its row in the listing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """What is to be expected, and by how many bytes that is told."""
+
+    files: int
+    bytes_in_all: int
+    bundle_bytes: int
+    seconds: float
+    sampled_bytes: int
+
+
+@dataclass(slots=True)
+class _Weighing:
+    """In the place of a bundle: what its sections would take."""
+
+    buffer: io.BytesIO = field(default_factory=io.BytesIO)
+
+    def add(self, _path: str, _kind: "SectionKind", _start: int, _end: int, data: bytes) -> None:
+        """Weigh a section."""
+        self.buffer.write(data)
+
+    @property
+    def size_in_bytes(self) -> int:
+        """What all sections take, compressed."""
+        return len(cramjam.zstd.compress(self.buffer.getvalue(), level=1))
+
+
+def estimate_of(paths: list[str], options: CollectOptions) -> Estimate:
+    """What a bundle of these log directories will be. Raises UsageError as `collect` does."""
+    tree = tree_of(open_paths(paths, storage_options=options.scan.storage_options), options.scan)
+    taken = [entry for entry in tree.entries if entry.left_out is None]
+    total = sum(entry.entry.size_in_bytes for entry in taken)
+    deep = total <= DEEP_BELOW_BYTES if options.scan.deep is None else options.scan.deep
+    logs = sorted((entry for entry in taken if entry.is_log), key=lambda entry: -entry.entry.size_in_bytes)
+    started, sampled, facts = time.monotonic(), 0, 0.0
+    seen = 0
+    for entry in logs[:LOGS_SAMPLED]:
+        size = min(entry.entry.size_in_bytes, BYTES_SAMPLED)
+        if not size:
+            continue
+        weighing = _Weighing()
+        try:
+            with entry.source.open(entry.entry.path) as file:
+                part = MemberFile(entry.entry.path, size, file, 0)
+                take_log(entry, part, weighing, FactsWanted(deep, options.digests.key), lambda _: None)
+        except SourceError:
+            continue
+        sampled += size
+        seen += entry.entry.size_in_bytes
+        facts += weighing.size_in_bytes * entry.entry.size_in_bytes / size
+    log_bytes = sum(entry.entry.size_in_bytes for entry in logs)
+    bundle = facts * log_bytes / seen if seen else 0.0
+    spent = time.monotonic() - started
+    seconds = spent * log_bytes / sampled if sampled else 0.0
+    if options.max_rate is not None:
+        seconds = max(seconds, total / options.max_rate)
+    return Estimate(len(taken), total, int(bundle) + SMALL_FILE_BYTES * (len(taken) - len(logs)), seconds, sampled)

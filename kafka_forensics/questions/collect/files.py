@@ -1,0 +1,135 @@
+"""Which files a bundle is made of, and by which names it holds them."""
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from kafka_forensics.errors import SourceError, UsageError
+from kafka_forensics.evidence.options import ScanOptions, fits
+from kafka_forensics.evidence.paths import OpenedPath, is_alone, typed_path
+from kafka_forensics.model.constants import WITNESS_TOPICS
+from kafka_forensics.model.results import Incomplete
+from kafka_forensics.parsers.log_dir import FileKind, FileName, PartitionName, parse_file_name, parse_partition_name
+from kafka_forensics.storage.bundles import BundleSource
+from kafka_forensics.storage.source import ByteSource, Entry, EntryKind
+
+MAX_DEPTH: Final = 5
+"""Levels of directories below a path that are looked into: a folder of folders of log directories, and what is in those."""
+LOG_KINDS: Final = (FileKind.LOG, FileKind.METADATA_CHECKPOINT)
+"""Files of batches, of which facts are taken instead of bytes."""
+NOT_KAFKAS: Final = "no file of Kafka's: its bytes are not collected"
+NOT_ASKED: Final = "of a partition that was not asked for when it was collected"
+
+
+@dataclass(slots=True)
+class CollectedEntry:
+    """A file, link or pipe to be told of: `path` is its name in the bundle, `behind` the base offset of the segment behind it."""
+
+    source: ByteSource
+    entry: Entry
+    path: str
+    name: FileName | None
+    partition: PartitionName | None
+    """Whose directory it lies in."""
+    left_out: str | None = None
+    """Why its bytes are not looked at."""
+    behind: int | None = None
+
+    @property
+    def is_log(self) -> bool:
+        """Whether it holds batches."""
+        return self.name is not None and self.name.kind in LOG_KINDS
+
+
+@dataclass(slots=True)
+class Tree:
+    """All that the paths hold: directories with their times, entries in the order of paths, and what could not be listed."""
+
+    directories: list[tuple[str, int]]
+    entries: list[CollectedEntry]
+    incomplete: list[Incomplete]
+
+
+def tree_of(opened: Sequence[OpenedPath], options: ScanOptions) -> Tree:
+    """The tree of a bundle of these paths. Raises UsageError for a path that is no directory."""
+    for opened_path in opened:
+        if isinstance(opened_path.source, BundleSource):
+            raise UsageError(
+                f"{opened_path.source.name} is a bundle already", hint="bundles are given to the other commands as they are"
+            )
+        if opened_path.discovery.files:
+            hint = "give the broker's log directory, or the partition's directory in it"
+            raise UsageError(f"{opened_path.source.name} is a file, and a bundle is made of log directories", hint=hint)
+    tree = Tree([], [], [])
+    for prefix, opened_path in zip(prefixes(opened), opened, strict=True):
+        tree.directories += [(prefix, 0)] if prefix else []
+        _walk(opened_path.source, "", prefix, 0, tree)
+    for entry in tree.entries:
+        entry.left_out = _reason(entry, options)
+    _name_followers(tree.entries)
+    return tree
+
+
+def prefixes(opened: Sequence[OpenedPath]) -> list[str]:
+    """The directory of the bundle that each path is put in: its own name; none for the only one, unless that is a partition's."""
+    if len(opened) == 1 and not any(
+        is_alone(directory) and not directory.path for directory in opened[0].discovery.log_directories
+    ):
+        return [""]
+    names: list[str] = []
+    for opened_path in opened:
+        name = os.path.basename(os.path.abspath(opened_path.source.name)) or "logs"
+        names.append(next(unused for unused in _numbered(name) if unused not in names))
+    return names
+
+
+def _numbered(name: str) -> Iterator[str]:
+    yield name
+    number = 2
+    while True:
+        yield f"{name}.{number}"
+        number += 1
+
+
+def _walk(source: ByteSource, path: str, prefix: str, depth: int, tree: Tree) -> None:
+    """Take every entry below `path`."""
+    try:
+        entries = source.list(path)
+    except SourceError as error:
+        tree.incomplete.append(Incomplete(typed_path(source, path), error.reason))
+        return
+    directory = "/".join(filter(None, (prefix, path)))
+    partition = parse_partition_name(directory.rpartition("/")[2])
+    for entry in entries:
+        name = f"{directory}/{entry.name}" if directory else entry.name
+        if entry.kind is not EntryKind.DIRECTORY:
+            tree.entries.append(CollectedEntry(source, entry, name, parse_file_name(entry.name), partition))
+            continue
+        tree.directories.append((name, entry.mtime_ns))
+        if depth < MAX_DEPTH:
+            _walk(source, entry.path, prefix, depth + 1, tree)
+
+
+def _reason(entry: CollectedEntry, options: ScanOptions) -> str | None:
+    """Why the bytes of a file are not looked at; None if they are."""
+    if entry.entry.kind is not EntryKind.FILE:
+        return None
+    if entry.name is None:
+        return NOT_KAFKAS
+    partition = entry.partition
+    if partition is None or partition.topic in WITNESS_TOPICS or fits((partition.topic, partition.partition), options):
+        return None
+    return NOT_ASKED
+
+
+def _name_followers(entries: Sequence[CollectedEntry]) -> None:
+    """Tell every log of a directory where the next one begins."""
+    before: tuple[str, CollectedEntry] | None = None
+    for entry in entries:
+        if entry.name is None or entry.name.kind is not FileKind.LOG or entry.name.suffix is not None:
+            continue
+        directory = entry.path.rpartition("/")[0]
+        if before is not None and before[0] == directory:
+            before[1].behind = entry.name.offset
+        before = directory, entry

@@ -1,0 +1,182 @@
+"""The facts of one log, section by section, as a bundle takes them."""
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+
+import numpy as np
+
+from kafka_forensics.model.batches import BatchColumn, Damage
+from kafka_forensics.model.constants import CONTROL_COMMIT, CONTROL_MASK, WITNESS_TOPICS
+from kafka_forensics.parsers.log import (
+    MAX_BATCH_BYTES,
+    ContentDigests,
+    SegmentReader,
+    believed_to,
+    check_batch_in_file,
+    inspector,
+)
+from kafka_forensics.storage.bundles import SectionKind, write_held
+from kafka_forensics.writers.bundle_columns import write_batches
+from kafka_forensics.writers.witness_batches import witness_batch
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from kafka_forensics.questions.collect.files import CollectedEntry
+    from kafka_forensics.storage.source import ByteFile
+
+    Ints = NDArray[np.int64]
+
+SECTION_BYTES: Final = 1 << 20
+CONTROL_BYTES: Final = 4096
+"""A control batch of more bytes is no marker, whatever it says."""
+
+
+class TakesSections(Protocol):
+    """What sections are added to."""
+
+    def add(self, path: str, kind: SectionKind, start: int, end: int, data: bytes, /) -> None:
+        """Add a section of the file at `path`, of its bytes `[start, end)`."""
+
+
+class FactsWanted(NamedTuple):
+    """What is taken of every log: whether each batch is opened, the key of digests, and which offsets' batches are taken whole."""
+
+    deep: bool
+    key: bytes | None
+    records: tuple[tuple[int, int], ...] = ()
+    """Of this log: [start, end) each."""
+
+
+def take_log(
+    entry: "CollectedEntry", file: "ByteFile", writer: TakesSections, wanted: FactsWanted, passed: Callable[[int], None]
+) -> int:
+    """Add the sections of a log; how many batches it has. Raises SourceError where it cannot be read further."""
+    topic = None if entry.partition is None else entry.partition.topic
+    checks = _Checks(ContentDigests(wanted.key), deep=wanted.deep)
+    base_offset = 0 if entry.name is None or entry.name.offset is None else entry.name.offset
+    reader = SegmentReader(
+        file, next_base_offset=believed_to(base_offset, entry.behind), inspect=checks, inspect_alone=checks.alone
+    )
+    start, batches = 0, 0
+    for chunk in reader.chunks():
+        end = start + chunk.bytes_decoded + chunk.bytes_damaged + chunk.bytes_skipped
+        if end == start:
+            continue
+        columns = chunk.columns
+        section = write_batches(
+            columns, checks.told(chunk.damage), written=checks.written(columns), digests=checks.digests.take(columns)
+        )
+        writer.add(entry.path, SectionKind.BATCHES, start, end, section)
+        kept = _whole(columns, wanted.records)
+        if kept.any():
+            _take_whole(entry, file, writer, columns[:, kept], start, end)
+        if topic in WITNESS_TOPICS:
+            _take_told(entry, topic, file, writer, columns, start, end)
+        batches += chunk.rows
+        passed(end - start)
+        start = end
+    return batches
+
+
+def _whole(columns: "Ints", records: Sequence[tuple[int, int]]) -> "NDArray[np.bool_]":
+    """The batches that are taken whole: small control batches that are no marker which columns tell, and those asked for."""
+    control = columns[BatchColumn.CONTROL_RECORD_TYPE]
+    kept = (columns[BatchColumn.MAGIC] >= 2) & (columns[BatchColumn.ATTRIBUTES] & CONTROL_MASK != 0)
+    kept &= columns[BatchColumn.CRC] == columns[BatchColumn.CRC_COMPUTED]
+    kept &= (control < 0) | (control > CONTROL_COMMIT) | (columns[BatchColumn.COORDINATOR_EPOCH] < 0)
+    kept &= columns[BatchColumn.SIZE_IN_BYTES] <= CONTROL_BYTES
+    for first, end in records:
+        kept |= (columns[BatchColumn.LAST_OFFSET] >= first) & (columns[BatchColumn.BASE_OFFSET] < end)
+    wanted: NDArray[np.bool_] = kept & (columns[BatchColumn.SIZE_IN_BYTES] <= MAX_BATCH_BYTES)
+    return wanted
+
+
+def _take_whole(entry: "CollectedEntry", file: "ByteFile", writer: TakesSections, columns: "Ints", start: int, end: int) -> None:
+    """Add batches as they are stored."""
+    held = _Held(entry, writer, SectionKind.KEPT, start)
+    for position, size in columns[[BatchColumn.POSITION, BatchColumn.SIZE_IN_BYTES]].T.tolist():
+        held.add(position, file.read_at(position, size))
+    held.end(end)
+
+
+def _take_told(
+    entry: "CollectedEntry", topic: str, file: "ByteFile", writer: TakesSections, columns: "Ints", start: int, end: int
+) -> None:
+    """Add of the batches of an internal topic what the analysis uses of their records."""
+    held = _Held(entry, writer, SectionKind.TOLD, start)
+    good = (columns[BatchColumn.CRC] == columns[BatchColumn.CRC_COMPUTED]) & (columns[BatchColumn.SIZE_IN_BYTES] <= MAX_BATCH_BYTES)
+    block, at = b"", 0
+    for position, size in columns[[BatchColumn.POSITION, BatchColumn.SIZE_IN_BYTES]][:, good].T.tolist():
+        if not at <= position <= position + size <= at + len(block):
+            block, at = file.read_at(position, max(size, SECTION_BYTES)), position
+        batch = witness_batch(topic, block[position - at : position - at + size])
+        if batch is not None:
+            held.add(position, batch)
+    held.end(end)
+
+
+class _Held:
+    """Batches of a stretch of a log, in sections that are not too large."""
+
+    def __init__(self, entry: "CollectedEntry", writer: TakesSections, kind: SectionKind, start: int) -> None:
+        self._entry, self._writer, self._kind = entry, writer, kind
+        self._start = start
+        self._batches: list[tuple[int, bytes]] = []
+        self._size = 0
+
+    def add(self, position: int, batch: bytes) -> None:
+        """Add the batch at a byte."""
+        if self._batches and self._size + len(batch) > SECTION_BYTES:
+            self.end(position)
+        self._batches.append((position, batch))
+        self._size += len(batch)
+
+    def end(self, end: int) -> None:
+        """Nothing more up to this byte."""
+        self._writer.add(self._entry.path, self._kind, self._start, end, write_held(self._batches))
+        self._start, self._batches, self._size = end, [], 0
+
+
+class _Checks:
+    """The inspector of a log that is collected: it remembers digests, what only opening batches tells, and the offsets of old
+    entries."""
+
+    def __init__(self, digests: ContentDigests, *, deep: bool) -> None:
+        self.digests = digests
+        self._inner = inspector(deep=deep)
+        self._deep = deep
+        self._inside: list[Damage] = []
+        self._offsets: dict[int, int] = {}
+
+    def __call__(self, buffer: "NDArray[np.uint8]", position: int, columns: "Ints", first: int, end: int) -> list[Damage]:
+        old = np.flatnonzero(columns[BatchColumn.MAGIC, first:end] < 2) + first
+        self._offsets.update(
+            zip(columns[BatchColumn.POSITION, old].tolist(), columns[BatchColumn.BASE_OFFSET, old].tolist(), strict=True)
+        )
+        self.digests.inspect(buffer, position, columns, first, end)
+        found = self._inner(buffer, position, columns, first, end)
+        self._inside += found
+        return found
+
+    def alone(self, file: "ByteFile", position: int, size: int) -> list[Damage]:
+        """A batch behind damage, or a large one."""
+        self.digests.alone(file, position, size)
+        found = check_batch_in_file(file, position, size) if self._deep else []
+        self._inside += found
+        return found
+
+    def told(self, damage: Sequence[Damage]) -> list[tuple[Damage, bool]]:
+        """The damage of a chunk, each with whether only opening the batch tells."""
+        inside = {id(found) for found in self._inside}
+        self._inside = []
+        return [(found, id(found) in inside) for found in damage]
+
+    def written(self, columns: "Ints") -> "Ints":
+        """The offset that each entry of magic 0 and 1 bears; of others the last one."""
+        written: Ints = columns[BatchColumn.LAST_OFFSET].copy()
+        if self._offsets:
+            for row in np.flatnonzero(columns[BatchColumn.MAGIC] < 2).tolist():
+                written[row] = self._offsets.get(int(columns[BatchColumn.POSITION, row]), written[row])
+            self._offsets.clear()
+        return written
