@@ -244,7 +244,6 @@ KEPT_SETTINGS: Final = {
             "cleanup.policy",
             "delete.retention.ms",
             "index.interval.bytes",
-            "message.timestamp.type",
             "min.insync.replicas",
             "remote.storage.enable",
             "retention.bytes",
@@ -264,17 +263,7 @@ KEPT_SETTINGS: Final = {
     ),
 }
 """Settings of topics, and of all brokers together, by the type of the resource."""
-KEPT_FEATURES: Final = frozenset(
-    {
-        "eligible.leader.replicas.version",
-        "group.version",
-        "kraft.version",
-        "metadata.version",
-        "share.version",
-        "streams.version",
-        "transaction.version",
-    }
-)
+KEPT_FEATURES: Final = frozenset({"eligible.leader.replicas.version", "metadata.version", "transaction.version"})
 _OTHER_KEY: Final = b"\0"
 """Tells the record from the one that an idle controller appends, which readers pass over: controllers write no keys."""
 _FRAMED: Final = frozenset({"kind", "version", "fields"})

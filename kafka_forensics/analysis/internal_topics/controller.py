@@ -84,7 +84,7 @@ MAX_MALFORMED: Final = 256
 """Malformed records kept; all are counted."""
 TOPIC, BROKER = 2, 4
 """Resource types of settings (ConfigResource)."""
-_DEFAULTS: Final = {
+DEFAULTS: Final = {
     "log.cleanup.policy": "cleanup.policy",
     "log.retention.ms": "retention.ms",
     "log.retention.bytes": "retention.bytes",
@@ -219,7 +219,7 @@ class Replay:
         history.unknown_after = self._marks.after(-1)
         settings_known = self._setting_marks.after(-1) is None
         history.defaults = {
-            _DEFAULTS[name]: value for name, value in self._configs.get((BROKER, ""), {}).items() if name in _DEFAULTS
+            DEFAULTS[name]: value for name, value in self._configs.get((BROKER, ""), {}).items() if name in DEFAULTS
         }
         for topic in self._topics.values():
             name = topic.history.topic
@@ -307,7 +307,7 @@ class Replay:
 
     def _configured(self, fields: Json) -> None:
         kind, resource, name, value = (fields[field] for field in ("resource_type", "resource_name", "name", "value"))
-        if kind != TOPIC and not (kind == BROKER and resource == "" and name in _DEFAULTS):
+        if kind != TOPIC and not (kind == BROKER and resource == "" and name in DEFAULTS):
             return
         configs = self._configs.setdefault((kind, resource), {})
         if value is None:

@@ -17,77 +17,9 @@ from kafka_forensics.parsers.spec.flexible import blank
 from kafka_forensics.parsers.spec.metadata_records import MESSAGES, read_metadata_record, write_metadata_record
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
 from lab.mutations import batch_ranges
+from tests.support.metadata_records import FULL, ID, OWN
 
 GOLDEN = Path(__file__).resolve().parents[2] / "golden" / "dump"
-ID = bytes(range(16))
-NAMED = {"name": "a", "host": "b", "port": 65535, "security_protocol": 1}
-FULL: dict[str, Any] = {
-    "broker_id": 1,
-    "controller_id": 3000,
-    "id": 4,
-    "epoch": -1,
-    "is_migrating_zk_broker": True,
-    "incarnation_id": ID,
-    "broker_epoch": 2**40,
-    "end_points": [NAMED, NAMED],
-    "features": [{"name": "f", "min_supported_version": 0, "max_supported_version": 30}],
-    "rack": None,
-    "fenced": True,
-    "in_controlled_shutdown": True,
-    "log_dirs": [ID],
-    "cordoned_log_dirs": [],
-    "partition_id": 5,
-    "topic_id": ID,
-    "replicas": [1, 2, 3],
-    "isr": [1],
-    "removing_replicas": [2],
-    "adding_replicas": [],
-    "leader": 1,
-    "leader_epoch": 7,
-    "partition_epoch": 9,
-    "directories": [ID, ID, ID],
-    "leader_recovery_state": 1,
-    "eligible_leader_replicas": [2],
-    "last_known_elr": [],
-    "name": "orders",
-    "topic_name": "",
-    "feature_level": 30,
-    "resource_type": 2,
-    "resource_name": "orders",
-    "value": None,
-    "next_producer_id": 2**62,
-    "zk_migration_ready": False,
-    "reason": "why",
-}
-# where two kinds have a field of one name, but not of one type
-OWN: dict[int, dict[str, Any]] = {
-    14: {"value": 1e9},
-    18: {"id": ID},
-    19: {"id": ID},
-}
-FULL |= {
-    "owner": "User:a",
-    "requester": "User:b",
-    "renewers": ["User:c", "User:d"],
-    "token_id": "t",
-    "issue_timestamp": 1,
-    "max_timestamp": 2**41,
-    "expiration_timestamp": -1,
-    "mechanism": 1,
-    "salt": "c2FsdA==",
-    "stored_key": "",
-    "server_key": "AAAAAAAAAAAAAAAAAAAAAA==",
-    "iterations": 4096,
-    "entity": [{"entity_type": "user", "entity_name": None}],
-    "key": "producer_byte_rate",
-    "remove": True,
-    "pattern_type": 3,
-    "principal": "User:*",
-    "host": "*",
-    "operation": 2,
-    "permission_type": 3,
-    "zk_migration_state": 1,
-}
 KINDS = [(api_key, version) for api_key, versions in MESSAGES.items() for version in range(len(versions))]
 CHANGE = write_metadata_record(5, 2, FULL)
 

@@ -1,0 +1,682 @@
+"""Substitutes of batches of internal topics: the same answers, no secret, no bytes that were not asked for."""
+
+import re
+import shutil
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafka_forensics.analysis.internal_topics import GroupReplay, Replay
+from kafka_forensics.analysis.internal_topics.controller import DEFAULTS
+from kafka_forensics.evidence.inputs import gather
+from kafka_forensics.evidence.options import ScanOptions
+from kafka_forensics.model.constants import (
+    CLUSTER_METADATA_TOPIC,
+    CONSUMER_OFFSETS_TOPIC,
+    SHARE_GROUP_STATE_TOPIC,
+    TRANSACTION_STATE_TOPIC,
+    WITNESS_TOPICS,
+)
+from kafka_forensics.model.controller import MetadataBatch
+from kafka_forensics.model.coordinators import OFFSET_COMMIT_TYPES, RECORD_TYPES, GroupLog, TransactionMetadata
+from kafka_forensics.parsers.internal_topics import (
+    MAX_VALUE_BYTES,
+    SHARE_RECORDS,
+    check_value,
+    parse_transaction_log_key,
+    parse_transaction_log_value,
+    read_group_metadata,
+    read_group_value,
+    read_key,
+    read_offset_commit,
+    read_share_key,
+    read_share_value,
+)
+from kafka_forensics.parsers.log import decode_batch, parse_control_record, plain_records
+from kafka_forensics.parsers.spec.consumer_offsets import EARLY_SHARE_STATE_VALUES, GROUP_VALUES, write_value
+from kafka_forensics.parsers.spec.metadata_records import MESSAGES, write_metadata_record
+from kafka_forensics.questions.groups import groups
+from kafka_forensics.questions.metadata import controller_events
+from kafka_forensics.questions.transactions import transactions
+from kafka_forensics.witnesses.controller import REPLAYED, open_batch, parse_snapshot
+from kafka_forensics.witnesses.coordinators import read_share_logs
+from kafka_forensics.witnesses.witnesses import read_witnesses
+from kafka_forensics.writers.batches import (
+    RecordToWrite,
+    write_batch,
+    write_legacy_entry,
+    write_transaction_log_key,
+    write_transaction_log_value,
+)
+from kafka_forensics.writers.witness_batches import KEPT_FEATURES, KEPT_FIELDS, KEPT_SETTINGS, MAX_SUBSTITUTE_BYTES, witness_batch
+from tests.support.any_batches import CODECS, broken, of_old_format, written
+from tests.support.archives import SHIPPED, of_brokers
+from tests.support.controller_log import ControllerLog, change, control, partition, record, setting, snapshot, topic
+from tests.support.group_records import (
+    TOPIC_ID_BYTES,
+    TOPIC_ID_TEXT,
+    commit_key,
+    commit_value,
+    group_key,
+    group_value,
+    member,
+    new_value,
+    share_key,
+    share_value,
+)
+from tests.support.legacy import write_legacy_wrapper
+from tests.support.memory import MemoryFile
+from tests.support.metadata_records import FULL, OWN
+from tests.support.segments import BASE_TIMESTAMP
+from tests.support.witness_copies import rewrite_tree, rewritten, told
+
+SAMPLES = Path(__file__).resolve().parents[2] / "sample_logs"
+ARCHIVES = ("kafka-4.3.0-clean-end", "kafka-4.3.0-healthy", "kafka-4.3.0-lag", "kafka-4.3.0-unclean", "public-five-brokers")
+OF_WITNESSES = frozenset({"GROUP_OFFSET_BEYOND_LOG", "METADATA_RECORD_MALFORMED", "METADATA_RECORD_UNKNOWN", "READERS_HELD_BACK"})
+
+
+def witnessed(path: Path) -> Any:
+    """What the logs of internal topics testify."""
+    inputs = gather([str(path)], ScanOptions(), elsewhere=True)
+    return told([read_witnesses(inputs), read_share_logs(inputs), inputs.incomplete])
+
+
+def commanded(path: Path) -> Any:
+    """What the commands answer that read them."""
+    options = ScanOptions()
+    of_groups, of_metadata = groups([str(path)], options), controller_events([str(path)], options)
+    findings = [finding for finding in of_groups.result.findings if finding.kind in OF_WITNESSES]
+    return told([of_groups.rows, findings, of_metadata.rows, of_metadata.findings, list(transactions([str(path)], options).rows)])
+
+
+def assert_same_answers(name: str, root: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Rewrite `root`/original/`name`; the answers from both."""
+    original, copy = root / "original", root / "copy"
+    assert rewrite_tree(original / name, copy / name) >= 3
+    answers = []
+    for place in (original, copy):
+        monkeypatch.chdir(place)
+        answers.append((witnessed(Path(name)), commanded(Path(name))))
+    assert answers[0] == answers[1]
+    return answers[0]
+
+
+@pytest.mark.parametrize("name", ["healthy", "unclean-election"])
+def test_samples_testify_the_same(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shutil.copytree(SAMPLES / name, tmp_path / "original" / name)
+    [[witnesses, _, _], rows] = assert_same_answers(name, tmp_path, monkeypatch)
+    assert witnesses["controller"] is not None
+    assert all(rows[index] for index in (0, 2))
+
+
+@pytest.mark.parametrize("name", of_brokers(*ARCHIVES))
+def test_logs_of_real_brokers_testify_the_same(
+    name: str, tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shipped = SHIPPED / f"{name}.tar.xz"
+    archive = shipped if shipped.exists() else request.getfixturevalue("corpora") / shipped.name
+    with tarfile.open(archive) as opened:
+        opened.extractall(tmp_path / "original" / name, filter="data")
+    assert_same_answers(name, tmp_path, monkeypatch)
+
+
+# Records of every kind and version, and every way in which one cannot be read.
+
+
+Records = list[tuple[bytes | None, bytes | None]]
+TRANSACTION = TransactionMetadata(7, 1, 60_000, "PrepareCommit", (("t", 0), ("t", 3), ("u", 1)), 5, 6, 4, 8, 2, 3)
+AGAIN = TOPIC_ID_TEXT[::-1]
+"""Id of a topic that was created once more."""
+SHARED = {"topic_id": TOPIC_ID_TEXT, "topic_name": "orders", "partitions": [0, 1]}
+COMMIT_4 = b"\0\4" + bytes(11) + b"\7"
+TRANSACTION_1 = b"\0\1" + bytes(15)
+METADATA: Records = [
+    *(
+        (None, record(api_key, version, **FULL | OWN.get(api_key, {})))
+        for api_key in MESSAGES
+        for version in range(len(MESSAGES[api_key]))
+    ),
+    (None, topic("orders", AGAIN)),
+    (None, partition([1, 2], 1, topic_id=AGAIN, directories=[bytes([number]) * 16 for number in (1, 2)], leader_epoch=3)),
+    (None, change(topic_id=AGAIN, replicas=[3, 4], adding_replicas=[3], removing_replicas=[1], leader_recovery_state=1)),
+    (None, change(topic_id=AGAIN, directories=[bytes([number]) * 16 for number in (3, 4)])),
+    *((None, setting(name, f"compact {name}", "orders", kind)) for kind, names in KEPT_SETTINGS.items() for name in sorted(names)),
+    *((None, setting(name, f"delete {name}", "", 4)) for name in sorted(KEPT_SETTINGS[4])),
+    *((None, record(12, name=name, feature_level=3)) for name in sorted(KEPT_FEATURES)),
+    (None, record(23, name="began")),
+    (None, change(topic_id=AGAIN, leader=2, isr=[], eligible_leader_replicas=[1], last_known_elr=[2])),
+    (None, record(24)),
+    (None, None),
+    (None, b""),
+    (None, b"\1\xff\xff\xff\xff\xff"),
+    (None, bytes([1, 99, 7, 5, 5])),
+    (None, bytes([1, 3, 77, 5, 5])),
+    (None, bytes([1, 5, 0, 5, 5])),
+    (None, bytes([1, 11, 0, 5, 5])),
+]
+GROUPS: Records = [
+    *((commit_key(f"c{version}"), commit_value(9, version=version, metadata="kept", expire_timestamp=8)) for version in range(5)),
+    *((commit_key("empty", partition=version), commit_value(9, version=version) + b"more") for version in range(5)),
+    (commit_key("named"), commit_value(9, version=4, topic_id=TOPIC_ID_BYTES)),
+    (commit_key("old", record_type=0), commit_value(4, version=0)),
+    *((group_key(f"g{version}"), group_value(member(), member("m-2"), version=version)) for version in range(5)),
+    *((group_key(f"idle{version}"), group_value(version=version)) for version in range(5)),
+    *((group_key(f"n{kind}", kind, f"m{kind}"), new_value(kind)) for kind in sorted(GROUP_VALUES)),
+    *((group_key(f"e{kind}", kind), new_value(kind, epoch=kind)) for kind in (3, 11, 17, 23)),
+    *((group_key(f"t{kind}", kind), new_value(kind, assignment_epoch=kind)) for kind in (6, 12, 20)),
+    *((group_key("members", 5, f"m{number}"), new_value(5)) for number in (1, 2, 2)),
+    (group_key("members", 5, "m2"), None),
+    (group_key("rebalancing"), group_value(member(), protocol=None)),
+    (group_key("shares", 15), new_value(15, initializing_topics=[SHARED], initialized_topics=[SHARED], deleting_topics=[])),
+    (group_key("early", 15), b"\0\0\1\2" + TOPIC_ID_BYTES[::-1] + b"\7orders\1\0\0"),
+    (group_key("early", 9), b"\0\0\1\0"),
+    (group_key("large", 3), bytes(MAX_VALUE_BYTES + 1)),
+    (group_key("unheard", 24), b"\0\0anything"),
+    (group_key("unheard", 24), b"\0\1anything"),
+    (commit_key("gone"), None),
+    (b"\0\x63unknown", b"anything"),
+    (b"\0\1\0", b"anything"),
+    *(
+        (commit_key("bad", partition=number), value)
+        for number, value in enumerate(
+            (b"\0\x09", b"", b"\0\3", commit_value(1, metadata="a")[:-9] + b"\xff" + bytes(8), b"\0\3" + bytes(12) + b"\xff\xfe")
+        )
+    ),
+    *(
+        (commit_key("worse", partition=number), COMMIT_4 + value)
+        for number, value in enumerate(
+            (b"\xff" * 6, b"\1" + bytes(8) + b"\1\0\3abc", b"\1" + bytes(8) + b"\2\4\0\4\0", b"\2\xff", b"\0")
+        )
+    ),
+    *(
+        (group_key(f"bad{number}"), value)
+        for number, value in enumerate(
+            (b"\0\x09", b"", b"\0\3\0\1\xff", b"\0\3\xff\xfe", b"\0\4" + b"\xff" * 6, group_value(version=3)[:-4] + b"\xff" * 4)
+        )
+    ),
+    (group_key("bad tags"), group_value(version=4)[:-1] + b"\2\7\0\7\0"),
+    *((group_key(f"bad{kind}", kind), b"\0\0" + b"\xff" * 9) for kind in sorted(GROUP_VALUES)),
+    *((group_key("bad", 3), value) for value in (b"", b"\0\1")),
+]
+SHARES: Records = [
+    (share_key(), share_value(4, (5, 5, 0, 2), (6, 6, 4, 3))),
+    (share_key(record_type=1), share_value(5, (7, 9, 2, 1), record_type=1, delivery_complete_count=5)),
+    (
+        share_key(partition=1),
+        write_value(
+            EARLY_SHARE_STATE_VALUES[0],
+            {"snapshot_epoch": 65535, "state_epoch": 1, "leader_epoch": 2, "start_offset": 3, "state_batches": []},
+        ),
+    ),
+    (share_key(partition=2), share_value(1)),
+    (share_key(partition=2), None),
+    (b"\0\7unknown", b"anything"),
+    (b"\0\1\0", b"anything"),
+    *((share_key(), value) for value in (b"", b"\0\1", b"\0\0\1", bytes(MAX_VALUE_BYTES + 1))),
+]
+TRANSACTIONS: Records = [
+    *((write_transaction_log_key(f"app-{version}"), write_transaction_log_value(TRANSACTION, version)) for version in (0, 1)),
+    (write_transaction_log_key("idle"), write_transaction_log_value(TransactionMetadata(1, 2, 3, "Empty", (), 5, 6)) + b"more"),
+    (write_transaction_log_key("gone"), None),
+    *((key, b"anything") for key in (None, b"\0", b"\0\7\0\1a", b"\0\0\xff\xff", b"\0\0\0\2\xff\xfe")),
+    *(
+        (write_transaction_log_key(f"bad-{number}"), value)
+        for number, value in enumerate(
+            (
+                b"\0\7anything",
+                b"\0\0",
+                TRANSACTION_1 + b"\2\0",
+                TRANSACTION_1 + b"\2\3\xff\xfe",
+                TRANSACTION_1 + b"\xff" * 6,
+                b"\0\0" + bytes(14) + b"\x63" + bytes(20),
+                TRANSACTION_1 + b"\0" + bytes(16) + b"\1\2\1a",
+                b"\0\0" + bytes(15) + b"\0\0\0\1\0\1t\0\2\0\0" + bytes(4 << 17),
+            )
+        )
+    ),
+]
+ALL: dict[str, Records] = {
+    CLUSTER_METADATA_TOPIC: METADATA,
+    CONSUMER_OFFSETS_TOPIC: GROUPS,
+    SHARE_GROUP_STATE_TOPIC: SHARES,
+    TRANSACTION_STATE_TOPIC: TRANSACTIONS,
+}
+REASONS = {
+    CLUSTER_METADATA_TOPIC: {"value", "frame", "version", "fields"},
+    CONSUMER_OFFSETS_TOPIC: {"key", "version", "truncated", "text", "length", "varint", "topic_id", "tag", "array", "fields"},
+    SHARE_GROUP_STATE_TOPIC: {"key", "truncated", "version", "fields", "oversized"},
+    TRANSACTION_STATE_TOPIC: {
+        *("key_null", "key_short", "key_version", "key_string"),
+        *("version", "short", "null", "string", "varint", "state", "tag", "partitions"),
+    },
+}
+"""Every word for what cannot be read, but for records too large to be held, and kinds not known, which are no fault."""
+
+
+def put_logs(log_dir: Path, codec: str, headers: Any = ()) -> None:
+    """Every internal topic, a batch for every third record."""
+    for name, records in ALL.items():
+        directory = log_dir / f"{name}-0"
+        directory.mkdir(parents=True)
+        batches = [
+            write_batch(
+                [
+                    RecordToWrite(key, value, headers, timestamp_delta=place)
+                    for place, (key, value) in enumerate(records[at : at + 3])
+                ],
+                base_offset=at,
+                base_timestamp=BASE_TIMESTAMP + at,
+                compression_type=codec,
+                timestamp_type="LogAppendTime" if at % 2 else "CreateTime",
+            )
+            for at in range(0, len(records), 3)
+        ]
+        (directory / f"{0:020d}.log").write_bytes(b"".join(batches))
+
+
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("headers", [(), (("trace", b"id"),)], ids=["plain", "headers"])
+def test_every_kind_and_every_fault_testifies_the_same(
+    codec: str, headers: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put_logs(tmp_path / "original" / "b", codec, headers)
+    assert rewrite_tree(tmp_path / "original" / "b", tmp_path / "copy" / "b") == 4
+    answers = []
+    for place in ("original", "copy"):
+        monkeypatch.chdir(tmp_path / place)
+        answers.append(witnessed(Path("b")))
+    assert answers[0] == answers[1]
+    [witnesses, [_, share_findings], _] = answers[0]
+    reasons: dict[str, set[str]] = {}
+    for finding in [*witnesses["findings"], *share_findings]:
+        if finding["kind"] == "METADATA_RECORD_MALFORMED":
+            reasons.setdefault(finding["place"]["topic"], set()).add(finding["evidence"]["reason"])
+    assert reasons == REASONS
+    controller = witnesses["controller"]
+    assert controller["configs"]["orders"].keys() == KEPT_SETTINGS[2]
+    assert len(controller["defaults"]) == len(KEPT_SETTINGS[4])
+    assert controller["features"].keys() == KEPT_FEATURES
+
+
+def test_what_the_dump_samples_hold_testifies_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    inputs = SAMPLES.parent / "tests" / "golden" / "dump" / "inputs"
+    logs = {
+        "consumer-offsets": CONSUMER_OFFSETS_TOPIC,
+        "group-kinds": CONSUMER_OFFSETS_TOPIC,
+        "group-records": CONSUMER_OFFSETS_TOPIC,
+        "cluster-metadata": CLUSTER_METADATA_TOPIC,
+        "share-records": SHARE_GROUP_STATE_TOPIC,
+        "share-state": SHARE_GROUP_STATE_TOPIC,
+        "transaction-state": TRANSACTION_STATE_TOPIC,
+    }
+    for name, topic_name in logs.items():
+        shutil.copytree(inputs / name, tmp_path / "original" / name / f"{topic_name}-0")
+        assert rewrite_tree(tmp_path / "original" / name, tmp_path / "copy" / name) >= 1
+        answers = []
+        for place in ("original", "copy"):
+            monkeypatch.chdir(tmp_path / place)
+            answers.append(witnessed(Path(name)))
+        assert answers[0] == answers[1]
+
+
+# Snapshots, voters, what an idle controller appends.
+
+
+def test_a_snapshot_is_read_as_before() -> None:
+    data = snapshot(topic(), partition([1, 2], 1), setting("cleanup.policy", "compact"), record(11, **FULL))
+    copy = rewritten(CLUSTER_METADATA_TOPIC, data)
+    assert copy != data
+    original, substitute = (parse_snapshot(MemoryFile(log), 9) for log in (data, copy))
+    assert not isinstance(original, str)
+    assert not isinstance(substitute, str)
+    assert (substitute.offset, substitute.timestamp_ms) == (original.offset, original.timestamp_ms)
+    assert [of_metadata(batch) for batch in substitute.batches] == [of_metadata(batch) for batch in original.batches]
+
+
+def test_voters_stay_without_their_addresses() -> None:
+    voter = {
+        "voter_id": 3000,
+        "voter_directory_id": TOPIC_ID_BYTES,
+        "endpoints": [{"name": "CONTROLLER", "host": "secret.example.com", "port": 9093}],
+        "kraft_version_feature": {"min_supported_version": 0, "max_supported_version": 1},
+    }
+    batch = write_batch([control(6, voters=[voter])], base_offset=0, base_timestamp=1, is_control_batch=True)
+    substitute = witness_batch(CLUSTER_METADATA_TOPIC, batch)
+    assert substitute is not None
+    assert b"secret" not in substitute
+    assert open_batch(substitute).voters == (3000,)
+    [read] = decode_batch(substitute).iter_records()
+    assert parse_control_record(read.key, read.value).fields["voters"] == [voter | {"endpoints": []}]
+
+
+def test_none_where_nobody_needs_one() -> None:
+    idle = ControllerLog().append(record(20)).batches[0][1]
+    assert witness_batch(CLUSTER_METADATA_TOPIC, idle) is None
+    assert witness_batch("orders", idle) is None
+    assert witness_batch(CLUSTER_METADATA_TOPIC, b"") is None
+    compressed = write_batch([RecordToWrite(None, record(20))], base_offset=0, base_timestamp=1, compression_type="gzip")
+    substitute = witness_batch(CLUSTER_METADATA_TOPIC, compressed)
+    assert substitute is not None
+    assert witness_batch(CLUSTER_METADATA_TOPIC, substitute) is not None, "readers must not take it for an idle controller's"
+
+
+def test_what_is_kept_is_what_the_analysis_asks_for() -> None:
+    source = "".join(path.read_text() for path in sorted((SAMPLES.parent / "kafka_forensics").rglob("*.py")))
+    assert set(re.findall(r'(?:\.setting|\b(?:configs|settings)\.get)\("([a-z.]+)"', source)) == KEPT_SETTINGS[2]
+    assert set(re.findall(r'\bfeatures\.get\("([a-z.]+)"', source)) == KEPT_FEATURES
+    assert DEFAULTS.keys() == KEPT_SETTINGS[4]
+    assert REPLAYED - KEPT_FIELDS.keys() == {23, 24, 25}, "what begins and ends a transaction says nothing but that"
+    assert KEPT_FIELDS.keys() <= REPLAYED
+
+
+def test_of_topics_of_share_groups_only_ids_and_names_stay() -> None:
+    batch = write_batch(
+        [RecordToWrite(group_key("g", 15), new_value(15, initialized_topics=[SHARED]))], base_offset=0, base_timestamp=1
+    )
+    substitute = witness_batch(CONSUMER_OFFSETS_TOPIC, batch)
+    assert substitute is not None
+    [read] = decode_batch(substitute).iter_records()
+    assert read.value is not None
+    fields = read_group_value(15, read.value)
+    assert not isinstance(fields, str)
+    assert fields["initialized_topics"] == [SHARED | {"partitions": []}]
+
+
+# Secrets.
+
+
+PLANTED = "s3cr3t"
+HIDDEN = f"{PLANTED}-{PLANTED}-{PLANTED}"
+RAW = HIDDEN.encode()
+TEXTS = dict.fromkeys(("owner", "requester", "token_id", "principal", "host", "key", "reason"), HIDDEN)
+WITH_PLANTEDS: dict[str, Records] = {
+    CLUSTER_METADATA_TOPIC: [
+        (None, record(11, **FULL | {"name": HIDDEN, "salt": "czNjcjN0", "stored_key": "czNjcjN0", "server_key": "czNjcjN0"})),
+        *((None, record(kind, **FULL | OWN.get(kind, {}) | TEXTS | {"renewers": [HIDDEN]})) for kind in (10, 14, 18, 25, 26)),
+        (None, setting("follower.replication.throttled.replicas", HIDDEN)),
+        (None, setting("ssl.keystore.password", HIDDEN, "1", 4)),
+        (None, setting("listener.name.internal.ssl.key.password", HIDDEN, "", 4)),
+        (None, setting("min.insync.replicas", HIDDEN, "1", 4)),
+        (None, setting(HIDDEN, HIDDEN)),
+        (
+            None,
+            record(0, **FULL | {"rack": HIDDEN, "end_points": [{"name": "a", "host": HIDDEN, "port": 1, "security_protocol": 0}]}),
+        ),
+        (None, record(12, name=HIDDEN, feature_level=1)),
+        (None, record(23, name=HIDDEN)),
+        (None, write_metadata_record(5, 2, FULL)[:-1] + b"\7\7" + RAW),
+        (None, change(leader=2)[:-7] + b"\2\1\4\0\0\0\2\x63" + bytes([len(RAW)]) + RAW),
+        (RAW, bytes([1, 99, 0]) + RAW),
+        (RAW, b"\0" + RAW),
+    ],
+    CONSUMER_OFFSETS_TOPIC: [
+        *((commit_key(), commit_value(1, version=version, metadata=HIDDEN) + RAW) for version in range(5)),
+        (commit_key() + RAW, commit_value(1, version=4, tagged_fields={0: TOPIC_ID_BYTES, 9: RAW})),
+        *(
+            (
+                group_key(),
+                group_value(
+                    member(HIDDEN, client_id=HIDDEN, client_host=HIDDEN, subscription=RAW, assignment=RAW),
+                    version=version,
+                    protocol_type=HIDDEN,
+                    protocol=HIDDEN,
+                    leader=HIDDEN,
+                )
+                + RAW,
+            )
+            for version in range(5)
+        ),
+        (group_key("g", 5, HIDDEN), new_value(5, client_id=HIDDEN, client_host=HIDDEN, subscribed_topic_names=[HIDDEN])),
+        (group_key("g", 16, HIDDEN), new_value(16, topics=[HIDDEN])),
+        (group_key("g", 19, HIDDEN), new_value(19, process_id=HIDDEN, client_tags=[{"key": HIDDEN, "value": HIDDEN}])),
+        (
+            group_key("g", 17),
+            write_value(
+                GROUP_VALUES[17], {"epoch": 1, "metadata_hash": 0, "last_assignment_configs": [{"key": HIDDEN, "value": HIDDEN}]}
+            ),
+        ),
+        (group_key("g", 3), new_value(3) + RAW),
+        (group_key("g", 24), b"\0\0" + RAW),
+        (commit_key(), b"\0\x63" + RAW),
+        (b"\0\x63" + RAW, RAW),
+        (b"\0\1\0\1" + RAW, RAW),
+    ],
+    SHARE_GROUP_STATE_TOPIC: [
+        (share_key() + RAW, share_value(1) + RAW),
+        (b"\0\x63" + RAW, RAW),
+        (share_key(), b"\0\x63" + RAW),
+    ],
+    TRANSACTION_STATE_TOPIC: [
+        (write_transaction_log_key("app") + RAW, write_transaction_log_value(TRANSACTION, 0) + RAW),
+        (write_transaction_log_key("app"), write_transaction_log_value(TRANSACTION, 1) + RAW),
+        (write_transaction_log_key("app"), b"\0\x63" + RAW),
+        (b"\0\x63" + RAW, RAW),
+    ],
+}
+
+
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("name", sorted(WITH_PLANTEDS))
+def test_no_secret_gets_out(name: str, codec: str) -> None:
+    planted = [(key, value, headers) for key, value in WITH_PLANTEDS[name] for headers in ((), ((HIDDEN, RAW),))]
+    for key, value, headers in planted:
+        batch = write_batch([RecordToWrite(key, value, headers)], base_offset=5, base_timestamp=1, compression_type=codec)
+        assert codec != "none" or PLANTED.encode() in batch, "nothing to hide"
+        substitute = witness_batch(name, batch)
+        assert substitute is not None
+        assert PLANTED.encode() not in substitute
+        assert substitute[22] & 7 == 0
+
+
+def test_what_stands_behind_a_marker_and_in_control_records_of_unknown_types_does_not_get_out() -> None:
+    for key, value in ((b"\0\0\0\1" + RAW, bytes(6) + RAW), (b"\0\0\0\x63" + RAW, RAW), (b"\0\0\0\2", b"\0\0" + RAW), (b"\0", RAW)):
+        for name in sorted(WITNESS_TOPICS):
+            batch = write_batch([RecordToWrite(key, value)], base_offset=5, base_timestamp=1, is_control_batch=True)
+            substitute = witness_batch(name, batch)
+            assert substitute is not None
+            assert PLANTED.encode() not in substitute
+            assert of_batch(name, substitute) == of_batch(name, batch)
+
+
+# Any bytes: the same answer, and not many more bytes.
+
+
+def of_metadata(batch: MetadataBatch) -> Any:
+    """What a replay takes of a batch, and how each record is."""
+    replay = Replay(0)
+    replay.step(0, 0, open_batch(TOPIC_BATCH).records[0][1])
+    for offset, read in batch.records:
+        replay.step(offset, batch.timestamp_ms, read)
+    kinds = [(offset, read.api_key, read.name, read.version, read.problem) for offset, read in batch.records]
+    return told([batch.base_offset, batch.last_offset, batch.timestamp_ms, batch.voters, kinds, replay.finish(1 << 40)])
+
+
+TOPIC_BATCH = write_batch([RecordToWrite(None, topic("t", TOPIC_ID_TEXT))], base_offset=0, base_timestamp=1)
+
+
+def of_group(key: bytes | None, value: bytes | None) -> Any:
+    """What a reader of `__consumer_offsets` takes of a record."""
+    read = read_key(key)
+    if isinstance(read, str) or read.record_type not in RECORD_TYPES:
+        return read
+    read = read._replace(member_id=None)
+    if value is None:
+        return read, None
+    if read.record_type in OFFSET_COMMIT_TYPES:
+        commit = read_offset_commit(value)
+        return read, commit if isinstance(commit, str) else told(commit)
+    log = GroupLog(0, 1)
+    replay = GroupReplay(log)
+    if read.record_type == 2:
+        group = read_group_metadata(value)
+        if isinstance(group, str):
+            return read, group
+        replay.classic_group("g", group)
+        return read, told(log)
+    fields = read_group_value(read.record_type, value)
+    replay.new_group(read, {} if isinstance(fields, str) else fields)
+    return read, told(log), fields if isinstance(fields, str) else "", check_value(value)
+
+
+def of_share(key: bytes | None, value: bytes | None) -> Any:
+    """What a reader of `__share_group_state` takes of a record."""
+    read = read_share_key(key)
+    if isinstance(read, str) or read.record_type not in SHARE_RECORDS or value is None:
+        return read, None
+    fields = read_share_value(read.record_type, value)
+    if isinstance(fields, str):
+        return read, fields
+    return read, {name: value for name, value in fields.items() if name not in ("create_timestamp", "write_timestamp")}
+
+
+def of_transaction(key: bytes | None, value: bytes | None) -> Any:
+    """What a reader of `__transaction_state` takes of a record."""
+    name, problem = parse_transaction_log_key(key)
+    return name, problem, None if name is None or value is None else parse_transaction_log_value(value)
+
+
+READERS = {
+    CONSUMER_OFFSETS_TOPIC: of_group,
+    SHARE_GROUP_STATE_TOPIC: of_share,
+    TRANSACTION_STATE_TOPIC: of_transaction,
+}
+
+
+def of_batch(name: str, batch: bytes) -> Any:
+    """What a reader takes of a batch of an internal topic."""
+    decoded = decode_batch(batch)
+    if name == CLUSTER_METADATA_TOPIC:
+        if decoded.header is None:
+            return None
+        return of_metadata(open_batch(batch)), decoded.header[2], [of_control(decoded)], bool(decoded.problems)
+    records: list[Any] = of_control(decoded)
+    if decoded.header is None or not decoded.header.is_control_batch:
+        records = [(record.offset, record.timestamp, READERS[name](record.key, record.value)) for record in decoded.iter_records()]
+    plain = plain_records(batch)
+    assert plain is None or [(record.offset, record.timestamp) for record in plain] == [record[:2] for record in records]
+    if decoded.header is None:
+        return records, bool(decoded.problems)
+    header = decoded.header._replace(batch_length=0, magic=2, crc=0, attributes=decoded.header.attributes & ~7, records_count=0)
+    return records, bool(decoded.problems), header
+
+
+def of_control(decoded: Any) -> list[Any]:
+    """What a reader takes of a control batch."""
+    if decoded.header is None or not decoded.header.is_control_batch:
+        return []
+    read = [(record.offset, record.timestamp, parse_control_record(record.key, record.value)) for record in decoded.iter_records()]
+    for _, _, control_record in read:
+        for voter in control_record.fields.get("voters", ()):
+            voter.pop("endpoints", None)
+    return read
+
+
+def assert_the_same(name: str, batch: bytes) -> None:
+    """A substitute tells what the batch tells, and is not much larger."""
+    substitute = witness_batch(name, batch)
+    if substitute is None:
+        return
+    decoded = decode_batch(batch)
+    assert len(substitute) <= 4 * len(decoded.payload) + 61
+    assert len(substitute) <= MAX_SUBSTITUTE_BYTES + 61
+    told_of = of_batch(name, substitute)
+    if decoded.header is None and name == CLUSTER_METADATA_TOPIC:
+        assert open_batch(substitute).records[-1][1].problem == "batch"
+    elif decoded.header is None:
+        assert told_of[: len(of_batch(name, batch))] == of_batch(name, batch)
+    else:
+        assert told_of == of_batch(name, batch)
+
+
+@st.composite
+def changed(draw: st.DrawFn, sound: list[bytes | None]) -> bytes | None:
+    """One of these, or with some bytes that are others, cut short, or longer; or any bytes."""
+    data = draw(st.sampled_from(sound) | st.none() | st.binary(max_size=40))
+    if data is None or len(data) > 1000 or draw(st.booleans()):
+        return data
+    changing = bytearray(data)
+    for _ in range(draw(st.integers(0, 3)) if changing else 0):
+        changing[draw(st.integers(0, len(changing) - 1))] = draw(st.integers(0, 255))
+    return bytes(changing[: draw(st.none() | st.integers(0, len(changing)))]) + draw(st.binary(max_size=9))
+
+
+@pytest.mark.parametrize("name", sorted(ALL))
+@given(data=st.data())
+def test_any_keys_and_values_testify_the_same(name: str, data: st.DataObject) -> None:
+    keys, values = ([*{pair[part] for pair in ALL[name]}] for part in (0, 1))
+    records = data.draw(
+        st.lists(st.builds(RecordToWrite, changed(sorted(keys, key=str)), changed(sorted(values, key=str))), max_size=4)
+    )
+    in_control = data.draw(st.integers(0, 9)) == 0
+    codec = data.draw(st.sampled_from(CODECS))
+    assert_the_same(
+        name, write_batch(records, base_offset=7, base_timestamp=9, compression_type=codec, is_control_batch=in_control)
+    )
+
+
+@pytest.mark.parametrize("name", sorted(ALL))
+@given(batch=written() | broken() | of_old_format() | st.binary(max_size=90))
+def test_any_batch_testifies_the_same(name: str, batch: bytes) -> None:
+    assert_the_same(name, batch)
+
+
+def test_a_bomb_stays_small() -> None:
+    records = [RecordToWrite(group_key("g", 3), bytes(MAX_VALUE_BYTES + 1))] * 24
+    batch = write_batch(records, base_offset=0, base_timestamp=1, compression_type="zstd")
+    assert len(batch) < 100_000
+    substitute = witness_batch(CONSUMER_OFFSETS_TOPIC, batch)
+    assert substitute is not None
+    assert len(substitute) <= MAX_SUBSTITUTE_BYTES + 61
+    assert decode_batch(substitute).problems
+
+
+def test_a_record_too_large_to_hold_leaves_everything_in_doubt_as_before() -> None:
+    record_too_large = RecordToWrite(None, bytes(17 << 20))
+    batch = write_batch([record_too_large], base_offset=3, base_timestamp=1, compression_type="zstd")
+    for name in sorted(WITNESS_TOPICS):
+        substitute = witness_batch(name, batch)
+        assert substitute is not None
+        assert len(substitute) < 100
+        [read] = decode_batch(substitute).iter_records()
+        assert (read.offset, read.key, read.value) == (3, None, None)
+
+
+# Formats before magic 2.
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+@pytest.mark.parametrize("kind", ["CreateTime", "LogAppendTime"])
+@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4"])
+def test_messages_of_old_formats(magic: int, kind: str, codec: str) -> None:
+    if magic == 0 and kind == "LogAppendTime":
+        kind = "CreateTime"
+    pairs = [(commit_key("a"), commit_value(5, version=1, metadata=HIDDEN)), (commit_key("b"), commit_value(6, version=0))]
+    timestamp = BASE_TIMESTAMP if magic else -1
+    if codec == "none":
+        entries = [
+            write_legacy_entry(key, value, offset=40 + place, magic=magic, timestamp=timestamp, timestamp_type=kind)
+            for place, (key, value) in enumerate(pairs)
+        ]
+    else:
+        inner = [
+            write_legacy_entry(key, value, offset=place if magic else 40 + place, magic=magic, timestamp=timestamp)
+            for place, (key, value) in enumerate(pairs)
+        ]
+        entries = [
+            write_legacy_wrapper(inner, offset=41, magic=magic, compression_type=codec, timestamp=timestamp, timestamp_type=kind)
+        ]
+    read = []
+    for entry in entries:
+        assert_the_same(CONSUMER_OFFSETS_TOPIC, entry)
+        substitute = witness_batch(CONSUMER_OFFSETS_TOPIC, entry)
+        assert substitute is not None
+        assert PLANTED.encode() not in substitute
+        decoded = decode_batch(substitute)
+        assert decoded.header is not None
+        assert decoded.header.timestamp_type == kind
+        read += [(record.offset, record.timestamp, read_key(record.key)) for record in decoded.iter_records()]
+    assert read == [(40 + place, timestamp, read_key(key)) for place, (key, _) in enumerate(pairs)]
