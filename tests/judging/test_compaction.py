@@ -19,6 +19,7 @@ from kafka_forensics.folding.keys import reader as key_reader
 from kafka_forensics.folding.keys.question import KeyRuns
 from kafka_forensics.judging import compaction
 from kafka_forensics.model.results import ScanResult
+from kafka_forensics.parsers.log import hashed_records
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
 from tests.support.compacted import History, compacted
 from tests.support.faults import Brokers
@@ -145,7 +146,7 @@ def test_a_batch_too_large_to_be_held_gives_its_keys(codec: str, tmp_path: Path,
         (log_dirs[-1] / "cleaner-offset-checkpoint").write_text("0\n1\norders 0 0\n")
     scan = partial(with_keys_apart, [str(path) for path in log_dirs], ScanOptions())
     in_matrices = scan()
-    monkeypatch.setattr(key_reader, "HELD_BYTES", 1)
+    monkeypatch.setattr(hashed_records, "HELD_BYTES", 1)
     assert scan().findings == in_matrices.findings
     assert only(in_matrices, "COMPACTED_VALUE_DIFFERS").evidence["missing"] == 1
 

@@ -11,10 +11,11 @@ from kafka_forensics.folding.keys.question import (
     below,
     key_question,
 )
-from kafka_forensics.folding.keys.reader import KeyReader
+from kafka_forensics.folding.keys.reader import HoldsHashedRecords, KeyReader
 
 __all__ = [
     "Decided",
+    "HoldsHashedRecords",
     "KeyAnswer",
     "KeyCounts",
     "KeyPart",

@@ -1,37 +1,36 @@
 """A replica of a compacted partition read as rows of its keys: one pass, each batch opened while its bytes are at hand."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
 
 import numpy as np
-import xxhash
 
 from kafka_forensics.analysis.compaction import ROW_WIDTH, TOMBSTONE, TRANSACTIONAL, RecordState, Row, place
 from kafka_forensics.analysis.segments import Misplaced, move
 from kafka_forensics.errors import SourceError
 from kafka_forensics.evidence.inputs import ReplicaPlan, typed_path
 from kafka_forensics.folding.keys.question import Decided, KeyCounts, KeyPart, KeyRuns
-from kafka_forensics.model.batches import RECORD_COLUMNS, RECORD_ROWS, BatchChunk, BatchColumn, Damage, RecordColumn
+from kafka_forensics.model.batches import BATCH_COLUMNS, BatchChunk, BatchColumn, Damage
 from kafka_forensics.model.constants import (
     COMPRESSION_MASK,
-    CONTROL_MASK,
     DELETE_HORIZON_MASK,
     INT64_MAX,
     RECORD_BATCH_OVERHEAD,
-    TIMESTAMP_TYPE_MASK,
     TRANSACTIONAL_MASK,
 )
 from kafka_forensics.model.results import Incomplete
-from kafka_forensics.parsers.kernels.records import gather_records, readable
+from kafka_forensics.parsers.kernels.walk import fill_legacy_row, fill_row
 from kafka_forensics.parsers.log import (
-    HELD_BYTES,
     MAX_BATCH_BYTES,
-    DecodedBatch,
+    HashedRecords,
+    HashingReader,
+    SeededHasher,
     SegmentReader,
     believed_to,
     decode_batch,
     inspector,
+    plain_rows,
+    with_records,
 )
 
 if TYPE_CHECKING:
@@ -43,6 +42,19 @@ if TYPE_CHECKING:
 
 _EATING: Final = frozenset({"FRAMING_LOST", "SEG_HOLE", "BUDGET_EXCEEDED"})
 _open_legacy = inspector(deep=False)
+_MAGIC_POSITION: Final = 16
+
+
+@runtime_checkable
+class HoldsHashedRecords(Protocol):
+    """An open `.log` file of which no payload need be there: it has the records of its batches, hashed, beside their headers."""
+
+    def hashed_records(self, positions: "Ints") -> HashedRecords:
+        """Records of the good batches of records that begin at these byte positions, ascending; they are in that order.
+
+        Batches that could not be opened are among the unread ones: they count as damage. Hashes are by one hasher in all that is
+        compared with each other.
+        """
 
 
 @dataclass(slots=True)
@@ -68,17 +80,17 @@ class KeyReader:
     _bad: set[int] = field(default_factory=set)
     _moved: dict[tuple[int, int], Misplaced] = field(init=False)
     _segment: int = 0
-    _matrix: "Ints" = field(default_factory=lambda: np.empty((RECORD_COLUMNS, 0), np.int64))
-    _batch_of: "Ints" = field(default_factory=lambda: np.empty(0, np.int64))
+    _reader: HashingReader = field(init=False)
+    _held: HoldsHashedRecords | None = None
 
     def __post_init__(self) -> None:
         """Nothing is known yet."""
+        self._reader = HashingReader(SeededHasher(self.seed))
         self._moved = {misplaced.place: misplaced for misplaced in self.decided.misplaced}
         self.part = KeyPart(KeyCounts.none(len(self.cuts) + 1))
 
     def read(self) -> None:
         """Read the whole log. What cannot be read is told in the part's `incomplete`, and counts as damage."""
-        self._matrix, self._batch_of = np.empty((RECORD_COLUMNS, RECORD_ROWS), np.int64), np.empty(RECORD_ROWS, np.int64)
         logs = [segment for segment in self.plan.directory.segments if segment.log is not None]
         source = self.plan.log_dir.source
         for index, segment in enumerate(logs):
@@ -89,6 +101,7 @@ class KeyReader:
             self._segment = segment.base_offset
             try:
                 with source.open(segment.log.path) as file:
+                    self._held = file if isinstance(file, HoldsHashedRecords) else None
                     limit = believed_to(segment.base_offset, following)
                     reader = SegmentReader(file, next_base_offset=limit, inspect=self._inspect, inspect_alone=self._inspect_alone)
                     for chunk in reader.chunks():
@@ -101,7 +114,7 @@ class KeyReader:
             if self._bad:
                 self._bad.clear()
                 self.part.damage.step(bad=True, good=None)
-        self._matrix, self._batch_of = self._matrix[:, :0].copy(), self._batch_of[:0].copy()
+        self._reader.release()
 
     def _follow(self, chunk: BatchChunk, *, last: bool) -> None:
         """Note where damage ends: with the next batch that is good."""
@@ -125,88 +138,82 @@ class KeyReader:
         self, buffer: "NDArray[np.uint8]", position: int, columns: "NDArray[np.int64]", first: int, end: int
     ) -> list[Damage]:
         """Open the batches of rows `[first, end)` that hold records of the compared range, see `Inspector`."""
-        _open_legacy(buffer, position, columns, first, end)
-        for row in range(first, end) if self._moved else ():
-            if (wrong := self._moved.get((self._segment, int(columns[BatchColumn.POSITION, row])))) is not None:
-                move(columns[:, row], wrong.offset)
-        good = columns[BatchColumn.CRC, first:end] == columns[BatchColumn.CRC_COMPUTED, first:end]
-        wanted = good & (columns[BatchColumn.LAST_OFFSET, first:end] >= self.cuts[0])
-        control = columns[BatchColumn.ATTRIBUTES, first:end] & CONTROL_MASK != 0
-        control &= columns[BatchColumn.MAGIC, first:end] >= 2
-        marked = columns[BatchColumn.BASE_OFFSET, first:end][wanted & control]
+        if self._held is None:
+            _open_legacy(buffer, position, columns, first, end)
+        else:
+            _span_legacy(self._held, columns, first, end)
+        self._move(columns, first, end)
+        reaches = columns[BatchColumn.LAST_OFFSET, first:end] >= self.cuts[0]
+        wanted, control = with_records(columns, first, end)
+        marked = columns[BatchColumn.BASE_OFFSET, first:end][reaches & control]
         np.add.at(self.part.counts.markers, np.searchsorted(self.cuts, marked, side="right"), 1)
-        wanted &= ~control & (columns[BatchColumn.RECORDS_COUNT, first:end] != 0)
-        plain = np.zeros(columns.shape[1], bool)
-        plain[first:end] = wanted & (columns[BatchColumn.MAGIC, first:end] >= 2)
-        plain[first:end] &= columns[BatchColumn.ATTRIBUTES, first:end] & COMPRESSION_MASK == 0
-        alone = np.flatnonzero(wanted & ~plain[first:end]) + first
-        for row in [*alone.tolist(), *self._gather(buffer, position, columns, plain, (first, end))]:
+        rows = np.flatnonzero(wanted & reaches) + first
+        if self._held is not None:
+            self._take_held(self._held, columns, rows)
+            return []
+        plain, others = plain_rows(columns, rows)
+        alone = others.tolist()
+        for batch_of, records in self._reader.plain(buffer, position, columns, plain):
+            if records is None:
+                alone += batch_of.tolist()
+            else:
+                self._add_records(columns, batch_of, records)
+        for row in alone:
             start, size = int(columns[BatchColumn.POSITION, row]), int(columns[BatchColumn.SIZE_IN_BYTES, row])
             self._open(buffer[start - position : start - position + size].tobytes(), start)
         return []
 
-    def _gather(
-        self, buffer: "NDArray[np.uint8]", position: int, columns: "Ints", plain: "NDArray[np.bool_]", rows: tuple[int, int]
-    ) -> Iterator[int]:
-        """Add the records of plain batches, many at a time; gives those that must be opened by themselves."""
-        wanted = np.flatnonzero(plain[rows[0] : rows[1]]) + rows[0]
-        starts = columns[BatchColumn.POSITION, wanted] - position
-        payloads = np.stack(
-            [
-                starts + RECORD_BATCH_OVERHEAD,
-                starts + columns[BatchColumn.SIZE_IN_BYTES, wanted],
-                columns[BatchColumn.RECORDS_COUNT, wanted],
-            ]
-        )
-        readable_buffer = readable(buffer)
-        index = 0
-        while index < wanted.size:
-            stop, records, _ = gather_records(readable_buffer, payloads, index, self._matrix, self._batch_of)
-            if records:
-                self._add_gathered(buffer, columns, self._matrix[:, :records], wanted[self._batch_of[:records]])
-            elif stop < wanted.size:
-                yield int(wanted[stop])
-                stop += 1
-            index = stop
+    def _move(self, columns: "Ints", first: int, end: int) -> None:
+        """Give batches of rows `[first, end)` that bear a wrong base offset the right one."""
+        for row in range(first, end) if self._moved else ():
+            if (wrong := self._moved.get((self._segment, int(columns[BatchColumn.POSITION, row])))) is not None:
+                move(columns[:, row], wrong.offset)
 
-    def _add_gathered(self, buffer: "NDArray[np.uint8]", columns: "Ints", records: "Ints", batch_of: "Ints") -> None:
-        """Add records of several batches; their positions count in `buffer`."""
-        attributes, base = columns[BatchColumn.ATTRIBUTES], columns[BatchColumn.BASE_TIMESTAMP]
-        start, end = (
-            int(records[RecordColumn.POSITION, 0]),
-            int((records[RecordColumn.POSITION] + records[RecordColumn.SIZE_IN_BYTES])[-1]),
-        )
-        payload = buffer[start:end].tobytes()
-        keys = _pieces(payload, records[RecordColumn.KEY_POSITION] - start, records[RecordColumn.KEY_LENGTH])
-        values = _pieces(payload, records[RecordColumn.VALUE_POSITION] - start, records[RecordColumn.VALUE_LENGTH])
-        stamped = attributes[batch_of] & TIMESTAMP_TYPE_MASK != 0
-        deltas = records[RecordColumn.TIMESTAMP_DELTA]
-        transactional = attributes[batch_of] & TRANSACTIONAL_MASK != 0
+    def _add_records(self, columns: "Ints", batch_of: "Ints", records: HashedRecords) -> None:
+        """Add records of several batches, whose rows are given for each, with attributes as magic 2 has them."""
+        attributes = columns[BatchColumn.ATTRIBUTES][batch_of]
+        transactional = attributes & TRANSACTIONAL_MASK != 0
         states = np.zeros(len(batch_of), np.int64)
         batches, batch = np.unique(batch_of[transactional], return_inverse=True)
         owners = zip(
             columns[BatchColumn.PRODUCER_ID, batches].tolist(), columns[BatchColumn.BASE_OFFSET, batches].tolist(), strict=True
         )
         states[transactional] = np.array([self.decided.state(*owner) for owner in owners], np.int64)[batch]
-        self._add(
-            _Records(
-                records[RecordColumn.OFFSET_DELTA] + columns[BatchColumn.BASE_OFFSET][batch_of],
-                np.where(stamped, columns[BatchColumn.MAX_TIMESTAMP][batch_of], base[batch_of] + deltas),
-                _hashed(keys, self.seed),
-                records[RecordColumn.KEY_LENGTH],
-                _shown(keys),
-                _hashed(values, self.seed)[:, 0],
-                records[RecordColumn.VALUE_LENGTH],
-            ),
-            states,
-            TRANSACTIONAL * transactional,
-            np.where(attributes[batch_of] & DELETE_HORIZON_MASK != 0, base[batch_of], INT64_MAX),
-        )
+        has_horizon = attributes & DELETE_HORIZON_MASK != 0
+        horizons = np.where(has_horizon, columns[BatchColumn.BASE_TIMESTAMP][batch_of], INT64_MAX)
+        self._add(records, states, TRANSACTIONAL * transactional, horizons)
+
+    def _take_held(self, held: HoldsHashedRecords, columns: "Ints", rows: "Ints") -> None:
+        """Add the records of batches whose bytes are not opened."""
+        places = columns[BatchColumn.POSITION, rows]
+        records = held.hashed_records(places)
+        self._bad.update(records.unread.tolist())
+        batch_of = rows[np.searchsorted(places, records.positions)]
+        if self._moved:
+            records = replace(records, offsets=records.offsets + self._shifts(columns, rows)[np.searchsorted(rows, batch_of)])
+        legacy = columns[BatchColumn.MAGIC] < 2
+        if legacy.any():
+            columns = columns.copy()
+            columns[BatchColumn.ATTRIBUTES, legacy] = 0
+        self._add_records(columns, batch_of, records)
+
+    def _shifts(self, columns: "Ints", rows: "Ints") -> "Ints":
+        """By how much the records of rows' batches move with these; inside a wrapper of magic 0 they bear offsets of their own."""
+        shifts = np.zeros(len(rows), np.int64)
+        own = (columns[BatchColumn.MAGIC, rows] == 0) & (columns[BatchColumn.ATTRIBUTES, rows] & COMPRESSION_MASK != 0)
+        for index in np.flatnonzero(~own).tolist():
+            wrong = self._moved.get((self._segment, int(columns[BatchColumn.POSITION, rows[index]])))
+            if wrong is not None:
+                shifts[index : index + 1] = np.array([wrong.offset]) - wrong.written
+        return shifts
 
     def _inspect_alone(self, file: "ByteFile", position: int, size: int) -> list[Damage]:
         """Open a batch that stands behind damage or is large."""
         if size <= MAX_BATCH_BYTES:
-            self._open(file.read_at(position, size), position)
+            if self._held is None:
+                self._open(file.read_at(position, size), position)
+            else:
+                self._take_alone(self._held, _row_of(file, position))
             return []
         source, segment = self.plan.log_dir.source, self._segment
         path = next(
@@ -216,6 +223,15 @@ class KeyReader:
         self.part.incomplete.append(Incomplete(typed_path(source, path), reason))
         self._bad.add(position)
         return []
+
+    def _take_alone(self, held: HoldsHashedRecords, columns: "Ints") -> None:
+        """What `_open` does with a batch, here a single row, whose records are held."""
+        _span_legacy(held, columns, 0, 1)
+        self._move(columns, 0, 1)
+        wanted, control = with_records(columns, 0, 1)
+        intervals = np.searchsorted(self.cuts, columns[BatchColumn.BASE_OFFSET, control], side="right")
+        np.add.at(self.part.counts.markers, intervals, 1)
+        self._take_held(held, columns, np.flatnonzero(wanted))
 
     def _open(self, data: bytes, position: int) -> None:
         """Add the records of a batch, which is none that a log without damage holds if it cannot be opened."""
@@ -237,14 +253,12 @@ class KeyReader:
                 state = self.decided.state(header.producer_id, header.base_offset)
             if header.delete_horizon_ms is not None:
                 horizon = header.delete_horizon_ms
-        for records in _columns(batch, self.seed):
-            if records is None:
-                self._bad.add(position)
-                continue
+        for records in self._reader.opened(batch, position):
+            self._bad.update(records.unread.tolist())
             every = np.ones(len(records.offsets), np.int64)
             self._add(records, state * every, flags * every, horizon * every)
 
-    def _add(self, records: "_Records", states: "Ints", flags: "Ints", horizons: "Ints") -> None:
+    def _add(self, records: HashedRecords, states: "Ints", flags: "Ints", horizons: "Ints") -> None:
         """Add some records as rows, each with its `RecordState`, its flags but for TOMBSTONE, and its batch's delete horizon."""
         intervals = np.searchsorted(self.cuts, records.offsets, side="right")
         wanted = intervals > 0
@@ -271,66 +285,24 @@ class KeyReader:
         self.runs.add(rows)
 
 
-@dataclass(frozen=True, slots=True)
-class _Records:
-    """Records as arrays of one length; `keys` is (n, 2), of no meaning where a length is negative, as are `values`."""
-
-    offsets: "Ints"
-    timestamps: "Ints"
-    keys: "Ints"
-    key_lengths: "Ints"
-    shown: "Ints"
-    values: "Ints"
-    value_lengths: "Ints"
+def _span_legacy(held: HoldsHashedRecords, columns: "Ints", first: int, end: int) -> None:
+    """Give compressed messages of the old formats the offsets and the number of the messages inside them, where these are held."""
+    rows = columns[:, first:end]
+    wrappers = (rows[BatchColumn.MAGIC] < 2) & (rows[BatchColumn.ATTRIBUTES] & COMPRESSION_MASK != 0)
+    for row in np.flatnonzero(wrappers & (rows[BatchColumn.CRC] == rows[BatchColumn.CRC_COMPUTED])).tolist():
+        offsets = held.hashed_records(rows[BatchColumn.POSITION, row : row + 1]).offsets
+        if len(offsets):
+            rows[BatchColumn.BASE_OFFSET, row], rows[BatchColumn.LAST_OFFSET, row] = offsets.min(), offsets.max()
+            rows[BatchColumn.RECORDS_COUNT, row] = len(offsets)
 
 
-def _columns(batch: DecodedBatch, seed: int) -> Iterator[_Records | None]:
-    """Records of a batch, keys and values hashed; None for one that is too large to be held."""
-    header = batch.header
-    if header is None or (len(batch.payload) >= HELD_BYTES and header.codec != 0):
-        yield from _one_by_one(batch, seed)
-        return
-    payload = bytes(batch.payload)
-    stamped = header.timestamp_type == "LogAppendTime"
-    for columns in batch.iter_columns():
-        keys = _pieces(payload, columns[RecordColumn.KEY_POSITION], columns[RecordColumn.KEY_LENGTH])
-        values = _pieces(payload, columns[RecordColumn.VALUE_POSITION], columns[RecordColumn.VALUE_LENGTH])
-        deltas = columns[RecordColumn.TIMESTAMP_DELTA]
-        yield _Records(
-            columns[RecordColumn.OFFSET_DELTA] + header.base_offset,
-            np.full(len(keys), header.max_timestamp) if stamped else deltas + header.base_timestamp,
-            _hashed(keys, seed),
-            columns[RecordColumn.KEY_LENGTH].copy(),
-            _shown(keys),
-            _hashed(values, seed)[:, 0],
-            columns[RecordColumn.VALUE_LENGTH].copy(),
-        )
-
-
-def _one_by_one(batch: DecodedBatch, seed: int) -> Iterator[_Records | None]:
-    """The same for batches of the old formats, and those of which only a part is held at a time."""
-    for record in batch.iter_records():
-        if record.is_oversized or record.offset < 0:
-            yield None
-            continue
-        numbers = [record.offset, record.timestamp, record.key_length, record.value_length]
-        offset, timestamp, key_length, value_length = (np.array([number], np.int64) for number in numbers)
-        key, value = [record.key or b""], [record.value or b""]
-        yield _Records(offset, timestamp, _hashed(key, seed), key_length, _shown(key), _hashed(value, seed)[:, 0], value_length)
-
-
-def _pieces(payload: bytes, positions: "Ints", sizes: "Ints") -> list[bytes]:
-    """`payload[position : position + size]` for each; of null something that nobody looks at."""
-    return [payload[at : at + size] for at, size in zip(positions.tolist(), sizes.tolist(), strict=True)]
-
-
-def _hashed(pieces: list[bytes], seed: int) -> "Ints":
-    """128-bit hashes, (n, 2)."""
-    digest = xxhash.xxh3_128_digest
-    return np.frombuffer(b"".join([digest(piece, seed) for piece in pieces]), np.int64).reshape(-1, 2)
-
-
-def _shown(pieces: list[bytes]) -> "Ints":
-    """`Row.KEY_SHOWN` of keys."""
-    digest = xxhash.xxh3_64_digest
-    return np.frombuffer(b"".join([digest(piece) for piece in pieces]), ">i8").astype(np.int64)
+def _row_of(file: "ByteFile", position: int) -> "Ints":
+    """The row of a good batch by its header, (BATCH_COLUMNS, 1)."""
+    header = np.zeros(RECORD_BATCH_OVERHEAD, np.uint8)
+    data = file.read_at(position, RECORD_BATCH_OVERHEAD)
+    header[: len(data)] = np.frombuffer(data, np.uint8)
+    columns = np.zeros((BATCH_COLUMNS, 1), np.int64)
+    fill = fill_row if header[_MAGIC_POSITION] >= 2 else fill_legacy_row
+    fill.interpreted(header, 0, position, 0, np.zeros((1, 2), np.int64), columns, 0)
+    columns[BatchColumn.CRC_COMPUTED] = columns[BatchColumn.CRC]
+    return columns

@@ -19,8 +19,6 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from kafka_forensics.compiled import inlined_kernel, interpreted_by, kernel, primitive
-from kafka_forensics.model.batches import BatchColumn
-from kafka_forensics.model.constants import RECORD_BATCH_OVERHEAD
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -31,9 +29,8 @@ if TYPE_CHECKING:
 PRIME: Final = 2**61 - 1
 _PRIME_BITS: Final = 61
 WORD_BYTES: Final = 7
-LEGACY_CONTENT: Final = 17
-"""Where the content of a batch of magic 0 or 1 begins: behind its magic."""
 SECRET_BYTES: Final = 32
+_PURPOSE_BYTES: Final = 16
 
 _LANES: Final = 4
 """Words whose products are computed side by side: one takes several cycles, and one can begin in each."""
@@ -46,15 +43,15 @@ _MASK: Final = 2**64 - 1
 _FEW_WORDS: Final = 96
 """Fewer words than these are multiplied one by one sooner than as arrays."""
 _BLOCK_WORDS: Final = 2048
-_POSITION: Final = int(BatchColumn.POSITION)
-_SIZE: Final = int(BatchColumn.SIZE_IN_BYTES)
-_MAGIC: Final = int(BatchColumn.MAGIC)
 
 
-def content_keys(secret: bytes) -> "Ints":
-    """The keys of kernels by 32 secret bytes: four powers of the point, and the two halves of the seal's key."""
+def content_keys(secret: bytes, purpose: bytes = b"content digests") -> "Ints":
+    """The keys of kernels by 32 secret bytes: four powers of the point, and the two halves of the seal's key.
+
+    Those for different purposes, of at most 16 bytes, have nothing to do with each other.
+    """
     assert len(secret) == SECRET_BYTES
-    drawn = hashlib.blake2b(key=secret, digest_size=SECRET_BYTES, person=b"content digests").digest()
+    drawn = hashlib.blake2b(key=secret, digest_size=SECRET_BYTES, person=purpose.ljust(_PURPOSE_BYTES, b"\0")).digest()
     point = int.from_bytes(drawn[:16], "little") % PRIME
     powers = [pow(point, power, PRIME) for power in range(1, _LANES + 1)]
     return np.array([*powers, *(int.from_bytes(drawn[at : at + 8], "little", signed=True) for at in (16, 24))], np.int64)
@@ -196,32 +193,20 @@ def finished(value: int, size: int, keys: "Ints") -> int:
     return sealed(reduced(times(value, keys[0]) + size), keys[_SEAL], keys[_SEAL + 1])
 
 
-def _digest_rows(
-    buffer: "Buffer", buffer_position: int, columns: "Ints", first_row: int, end_row: int, keys: "Ints", digests: "Ints"
-) -> None:
-    """`digest_rows` with all seals at once."""
-    sizes, begins = columns[_SIZE, first_row:end_row], columns[_POSITION, first_row:end_row] - buffer_position
-    starts = begins + np.where(columns[_MAGIC, first_row:end_row] >= 2, RECORD_BATCH_OVERHEAD, LEGACY_CONTENT)
+def _digest_ranges(buffer: "Buffer", starts: "Ints", ends: "Ints", keys: "Ints", digests: "Ints") -> None:
+    """`digest_ranges` with all seals at once."""
     point = int(keys[0])
     values = [
         (_polynomial(buffer, start, end, keys, 0) * point + end - start) % PRIME
-        for start, end in zip(starts.tolist(), (begins + sizes).tolist(), strict=True)
+        for start, end in zip(starts.tolist(), ends.tolist(), strict=True)
     ]
     low, high = (int(key) & _MASK for key in keys[_SEAL:])
-    digests[: end_row - first_row] = _sip_hash(np.array(values, np.uint64), low, high).view(np.int64)
+    digests[:] = _sip_hash(np.array(values, np.uint64), low, high).view(np.int64)
 
 
-@interpreted_by(_digest_rows)
-def digest_rows(
-    buffer: "Buffer", buffer_position: int, columns: "Ints", first_row: int, end_row: int, keys: "Ints", digests: "Ints"
-) -> None:
-    """Write to `digests` the digest of the content of each batch of rows `[first_row, end_row)`, whose bytes are in `buffer`.
-
-    `buffer[0]` is byte `buffer_position` of the file. Content is what stands behind the header of 61 bytes of magic 2, and behind
-    the magic of older ones.
-    """
-    for row in range(first_row, end_row):
-        begin = columns[_POSITION, row] - buffer_position
-        start = begin + (RECORD_BATCH_OVERHEAD if columns[_MAGIC, row] >= 2 else LEGACY_CONTENT)
-        end = begin + columns[_SIZE, row]
-        digests[row - first_row] = finished(polynomial(buffer, start, end, keys, 0), end - start, keys)
+@interpreted_by(_digest_ranges)
+def digest_ranges(buffer: "Buffer", starts: "Ints", ends: "Ints", keys: "Ints", digests: "Ints") -> None:
+    """Write to `digests` the digest of `buffer[start:end]` for each start and end, which are one-dimensional arrays."""
+    for index in range(len(starts)):
+        start, end = starts[index], ends[index]
+        digests[index] = finished(polynomial(buffer, start, end, keys, 0), end - start, keys)

@@ -13,6 +13,17 @@ from kafka_forensics.parsers.log.collected import (
 )
 from kafka_forensics.parsers.log.content import ContentDigests, content_digest
 from kafka_forensics.parsers.log.damage import Window
+from kafka_forensics.parsers.log.hashed_records import (
+    HashedRecords,
+    HashingReader,
+    KeyedHasher,
+    RecordHasher,
+    SeededHasher,
+    SegmentHashes,
+    StrongHasher,
+    plain_rows,
+    with_records,
+)
 from kafka_forensics.parsers.log.legacy import LegacyWrapper
 from kafka_forensics.parsers.log.matching import FoundBlock, RecordMatcher, Sought, sought
 from kafka_forensics.parsers.log.record_stream import PlainRecord, plain_records
@@ -55,13 +66,20 @@ __all__ = [
     "ContentDigests",
     "DecodedBatch",
     "FoundBlock",
+    "HashedRecords",
+    "HashingReader",
     "KeySampler",
+    "KeyedHasher",
     "LegacyWrapper",
     "PlainRecord",
     "RecordBlock",
+    "RecordHasher",
     "RecordMatcher",
+    "SeededHasher",
+    "SegmentHashes",
     "SegmentReader",
     "Sought",
+    "StrongHasher",
     "UnsignedVarintError",
     "Window",
     "believed_to",
@@ -79,6 +97,7 @@ __all__ = [
     "marker_block",
     "parse_control_record",
     "plain_records",
+    "plain_rows",
     "read_batch",
     "read_batches",
     "read_digest",
@@ -88,4 +107,5 @@ __all__ = [
     "record_blocks",
     "sought",
     "sound_blocks",
+    "with_records",
 ]

@@ -12,7 +12,7 @@ import numpy as np
 
 from kafka_forensics.model.batches import BatchColumn, Damage
 from kafka_forensics.model.constants import RECORD_BATCH_OVERHEAD
-from kafka_forensics.parsers.kernels.content import LEGACY_CONTENT, WORD_BYTES, content_keys, digest_rows, finished, polynomial
+from kafka_forensics.parsers.kernels.content import WORD_BYTES, content_keys, digest_ranges, finished, polynomial
 from kafka_forensics.parsers.kernels.records import readable
 
 if TYPE_CHECKING:
@@ -23,13 +23,14 @@ if TYPE_CHECKING:
 _PIECE_BYTES: Final = (16 << 20) // WORD_BYTES * WORD_BYTES
 """Most bytes of a batch that are read at once by themselves; whole words."""
 _MAGIC_POSITION: Final = 16
+_LEGACY_CONTENT: Final = 17
 _KEYED_BYTES: Final = 8
 _UNKEYED_BYTES: Final = 16
 
 
 def content_digest(batch: bytes | memoryview, key: bytes | None) -> bytes:
     """The digest of one batch, as `ContentDigests` takes it."""
-    content = memoryview(batch)[RECORD_BATCH_OVERHEAD if batch[_MAGIC_POSITION] >= 2 else LEGACY_CONTENT :]
+    content = memoryview(batch)[RECORD_BATCH_OVERHEAD if batch[_MAGIC_POSITION] >= 2 else _LEGACY_CONTENT :]
     if key is None:
         return hashlib.blake2b(content, digest_size=_UNKEYED_BYTES).digest()
     keys = content_keys(key)
@@ -58,14 +59,15 @@ class ContentDigests:
         self, buffer: "NDArray[np.uint8]", buffer_position: int, columns: "NDArray[np.int64]", first_row: int, end_row: int
     ) -> list[Damage]:
         """Take the batches of rows `[first_row, end_row)`, see `Inspector`. There is no damage to be told."""
+        rows = columns[:, first_row:end_row]
+        begins = rows[BatchColumn.POSITION] - buffer_position
+        starts = begins + np.where(rows[BatchColumn.MAGIC] >= 2, RECORD_BATCH_OVERHEAD, _LEGACY_CONTENT)
+        ends = begins + rows[BatchColumn.SIZE_IN_BYTES]
         digests = np.empty((end_row - first_row, self.width // 8), np.int64)
         if self._keys is not None:
-            digest_rows(buffer, buffer_position, columns, first_row, end_row, self._keys, digests[:, 0])
+            digest_ranges(buffer, starts, ends, self._keys, digests[:, 0])
         else:
-            rows = columns[:, first_row:end_row]
-            begins = rows[BatchColumn.POSITION] - buffer_position
-            starts = begins + np.where(rows[BatchColumn.MAGIC] >= 2, RECORD_BATCH_OVERHEAD, LEGACY_CONTENT)
-            ranges = zip(starts.tolist(), (begins + rows[BatchColumn.SIZE_IN_BYTES]).tolist(), strict=True)
+            ranges = zip(starts.tolist(), ends.tolist(), strict=True)
             pieces = [hashlib.blake2b(buffer[start:end].data, digest_size=_UNKEYED_BYTES).digest() for start, end in ranges]
             digests.view(np.uint8).ravel()[:] = np.frombuffer(b"".join(pieces), np.uint8)
         self._note(columns[BatchColumn.POSITION, first_row:end_row].copy(), digests)
@@ -77,7 +79,7 @@ class ContentDigests:
         Raises SourceError if it cannot be read.
         """
         magic = file.read_at(position + _MAGIC_POSITION, 1)
-        header = RECORD_BATCH_OVERHEAD if magic >= b"\2" else LEGACY_CONTENT
+        header = RECORD_BATCH_OVERHEAD if magic >= b"\2" else _LEGACY_CONTENT
         buffer = np.empty(max(min(size - header, _PIECE_BYTES), 0), np.uint8)
         value, strong = 0, hashlib.blake2b(digest_size=_UNKEYED_BYTES)
         for start in range(header, size, _PIECE_BYTES):

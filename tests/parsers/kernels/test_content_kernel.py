@@ -8,12 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_forensics.model.batches import BATCH_COLUMNS, BatchColumn
 from kafka_forensics.parsers.kernels.content import (
     PRIME,
     WORD_BYTES,
     content_keys,
-    digest_rows,
+    digest_ranges,
     finished,
     load_last_word,
     polynomial,
@@ -123,36 +122,16 @@ def test_the_seal_is_the_same_in_both_forms(value: int, low: int, high: int) -> 
     assert int(sealed.compiled(value, low, high)) == sealed.interpreted(value, low, high)
 
 
-def columns_of(batches: list[tuple[int, bytes]], position: int) -> "NDArray[np.int64]":
-    """Rows of batches (magic, bytes) that follow each other from a position of the file."""
-    columns = np.full((BATCH_COLUMNS, len(batches)), -1, np.int64)
-    sizes = [len(data) for _, data in batches]
-    columns[BatchColumn.POSITION] = position + np.cumsum([0, *sizes])[:-1]
-    columns[BatchColumn.SIZE_IN_BYTES] = sizes
-    columns[BatchColumn.MAGIC] = [magic for magic, _ in batches]
-    return columns
-
-
 @pytest.mark.properties
-@given(
-    st.lists(st.tuples(st.sampled_from([0, 1, 2]), st.binary(min_size=61, max_size=200)), min_size=1, max_size=6),
-    st.binary(max_size=9),
-    st.integers(0, 2**40),
-    st.data(),
-)
-def test_rows_are_digested_behind_their_headers(
-    batches: list[tuple[int, bytes]], before: bytes, position: int, draw: st.DataObject
-) -> None:
-    first = draw.draw(st.integers(0, len(batches) - 1))
-    columns = columns_of(batches, position + len(before))
-    buffer = array(before + b"".join(data for _, data in batches))
-    expected = []
-    for magic, data in batches[first:]:
-        content = data[61 if magic == 2 else 17 :]
-        expected.append(int(sealed.interpreted(plain_value(content, POINT, len(content)), KEYS[4], KEYS[5])))
+@given(st.lists(st.binary(max_size=200), max_size=6), st.binary(max_size=9))
+def test_ranges_are_digested_one_by_one(pieces: list[bytes], before: bytes) -> None:
+    ends = len(before) + np.cumsum([len(piece) for piece in pieces], dtype=np.int64)
+    starts = ends - [len(piece) for piece in pieces]
+    buffer = array(before + b"".join(pieces))
+    expected = [int(sealed.interpreted(plain_value(piece, POINT, len(piece)), KEYS[4], KEYS[5])) for piece in pieces]
     for form in FORMS:
-        digests = np.zeros(len(batches) - first, np.int64)
-        getattr(digest_rows, form)(buffer, position, columns, first, len(batches), KEYS, digests)
+        digests = np.zeros(len(pieces), np.int64)
+        getattr(digest_ranges, form)(buffer, starts.astype(np.int64), ends, KEYS, digests)
         assert digests.tolist() == expected
 
 
@@ -171,8 +150,9 @@ def digest_of(content: bytes, secret: bytes) -> int:
     return int(finished.interpreted(polynomial.interpreted(array(content), 0, len(content), keys, 0), len(content), keys))
 
 
-def test_keys_are_drawn_from_all_of_the_secret() -> None:
+def test_keys_are_drawn_from_all_of_the_secret_and_for_one_purpose() -> None:
+    assert len({int(content_keys(SECRET, purpose)[0]) for purpose in (b"", b"a", b"aa", b"content digests")}) == 4
     drawn: list[Any] = [content_keys(SECRET[:at] + b"\xff" + SECRET[at + 1 :]).tolist() for at in range(32)]
     assert len({tuple(keys) for keys in drawn}) == 32
-    point = int.from_bytes(hashlib.blake2b(key=SECRET, digest_size=32, person=b"content digests").digest()[:16], "little") % PRIME
+    point = int.from_bytes(hashlib.blake2b(key=SECRET, digest_size=32, person=b"content digests\0").digest()[:16], "little") % PRIME
     assert KEYS[:4].tolist() == [pow(point, power, PRIME) for power in (1, 2, 3, 4)]

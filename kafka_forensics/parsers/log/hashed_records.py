@@ -1,0 +1,324 @@
+"""Records of which only hashes of keys and values are kept: what the comparison of compacted logs needs of them, and no payload."""
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field, fields
+from itertools import repeat
+from typing import TYPE_CHECKING, Final, Protocol, Self
+
+import numpy as np
+import xxhash
+
+from kafka_forensics.model.batches import RECORD_COLUMNS, RECORD_ROWS, BatchColumn, Damage, RecordColumn
+from kafka_forensics.model.constants import COMPRESSION_MASK, CONTROL_MASK, RECORD_BATCH_OVERHEAD, TIMESTAMP_TYPE_MASK
+from kafka_forensics.parsers.kernels.content import content_keys, digest_ranges
+from kafka_forensics.parsers.kernels.records import gather_records, readable
+from kafka_forensics.parsers.log.codecs import HELD_BYTES
+from kafka_forensics.parsers.log.records import MAX_BATCH_BYTES, DecodedBatch, decode_batch
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from kafka_forensics.storage.source import ByteFile
+
+    Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class HashedRecords:
+    """Records as int64 arrays of one length, in the order of the log.
+
+    `keys` is (n, 2), the two halves of a hash; of null, whose length is -1, it means nothing, as does that of a value.
+    """
+
+    positions: "Ints"
+    """Byte of the segment at which each record's batch begins."""
+    offsets: "Ints"
+    timestamps: "Ints"
+    """Those of LogAppendTime are their batch's."""
+    keys: "Ints"
+    key_lengths: "Ints"
+    shown: "Ints"
+    """64 bits that name the key to people."""
+    values: "Ints"
+    value_lengths: "Ints"
+    unread: "Ints"
+    """Positions of batches whose records are not all here: they could not be opened, or a record was too large to be held."""
+
+    @classmethod
+    def none(cls, *unread: int) -> Self:
+        """No records, of these batches."""
+        nothing, keys = np.empty(0, np.int64), np.empty((0, 2), np.int64)
+        return cls(nothing, nothing, nothing, keys, nothing, nothing, nothing, nothing, np.array(unread, np.int64))
+
+    @classmethod
+    def together(cls, parts: list["HashedRecords"]) -> "HashedRecords":
+        """All of the parts, by the positions of their batches."""
+        if not parts:
+            return HashedRecords.none()
+        joined = {part.name: np.concatenate([getattr(records, part.name) for records in parts]) for part in fields(cls)}
+        order, unread = np.argsort(joined["positions"], kind="stable"), np.unique(joined.pop("unread"))
+        return HashedRecords(**{name: column[order] for name, column in joined.items()}, unread=unread)
+
+    def of(self, positions: "Ints") -> "HashedRecords":
+        """Those of the batches at these positions, of records that are in the order of positions."""
+        positions = np.sort(positions)
+        starts = np.searchsorted(self.positions, positions, "left")
+        counts = np.searchsorted(self.positions, positions, "right") - starts
+        ends = np.cumsum(counts)
+        rows = np.arange(ends[-1] if len(ends) else 0) + np.repeat(starts - (ends - counts), counts)
+        chosen = {part.name: getattr(self, part.name)[rows] for part in fields(self) if part.name != "unread"}
+        return HashedRecords(**chosen, unread=self.unread[np.isin(self.unread, positions)])
+
+
+# Hashes. All take pieces of a payload: `payload[position : position + size]`, of which null has a size of -1.
+
+
+class RecordHasher(Protocol):
+    """Hashes keys and values. Only what one and the same hasher gave can be compared."""
+
+    def keys(self, payload: bytes, positions: "Ints", sizes: "Ints") -> "tuple[Ints, Ints]":
+        """(hashes, (n, 2); the 64 bits that name each key to people, (n,))."""
+
+    def values(self, payload: bytes, positions: "Ints", sizes: "Ints") -> "Ints":
+        """Hashes, (n,)."""
+
+
+class SeededHasher:
+    """XXH3 under a seed that is drawn for a scan and never written down: 128 bits of keys, 64 of values; the fastest.
+
+    Keys are shown by XXH3 without a seed, as in every scan.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
+
+    def keys(self, payload: bytes, positions: "Ints", sizes: "Ints") -> "tuple[Ints, Ints]":
+        """See `RecordHasher`."""
+        pieces, digest = _pieces(payload, positions, sizes), xxhash.xxh3_64_digest
+        shown = np.frombuffer(b"".join(map(digest, pieces)), ">i8").astype(np.int64)
+        return self._hashed(pieces), shown
+
+    def values(self, payload: bytes, positions: "Ints", sizes: "Ints") -> "Ints":
+        """See `RecordHasher`."""
+        return self._hashed(_pieces(payload, positions, sizes))[:, 0]
+
+    def _hashed(self, pieces: list[bytes]) -> "Ints":
+        digests = map(xxhash.xxh3_128_digest, pieces, repeat(self._seed))
+        return np.frombuffer(b"".join(digests), np.int64).reshape(-1, 2)
+
+
+class KeyedHasher:
+    """The keyed digest of `kernels.content`, 64 bits of keys and of values, under keys of their own drawn from 32 secret bytes.
+
+    A key is shown by its hash, as one without a key could be guessed.
+    """
+
+    def __init__(self, secret: bytes) -> None:
+        self._keys = content_keys(secret, b"record keys")
+        self._values = content_keys(secret, b"record values")
+
+    def keys(self, payload: bytes, positions: "Ints", sizes: "Ints") -> "tuple[Ints, Ints]":
+        """See `RecordHasher`; the second half of a hash is 0."""
+        shown = self._hashed(payload, positions, sizes, self._keys)
+        return np.stack((shown, np.zeros_like(shown)), axis=1), shown
+
+    def values(self, payload: bytes, positions: "Ints", sizes: "Ints") -> "Ints":
+        """See `RecordHasher`."""
+        return self._hashed(payload, positions, sizes, self._values)
+
+    @staticmethod
+    def _hashed(payload: bytes, positions: "Ints", sizes: "Ints", keys: "Ints") -> "Ints":
+        digests = np.empty(len(positions), np.int64)
+        ends = positions + np.maximum(sizes, 0)
+        digest_ranges(np.frombuffer(payload, np.uint8), np.ascontiguousarray(positions), ends, keys, digests)
+        return digests
+
+
+class StrongHasher:
+    """BLAKE2b without a key: 80 bits of keys, 64 of values.
+
+    Who tries 2^40 keys, or 2^32 values, finds two that collide; to find one that collides with a given one takes 2^80 or 2^64.
+    """
+
+    def keys(self, payload: bytes, positions: "Ints", sizes: "Ints") -> "tuple[Ints, Ints]":
+        """See `RecordHasher`; of the second half 48 bits are 0."""
+        hashes = np.zeros((len(positions), 2), "<i8")
+        digests = [hashlib.blake2b(piece, digest_size=STRONG_KEY_BYTES).digest() for piece in _pieces(payload, positions, sizes)]
+        hashes.view(np.uint8)[:, :STRONG_KEY_BYTES] = np.frombuffer(b"".join(digests), np.uint8).reshape(-1, STRONG_KEY_BYTES)
+        return hashes.astype(np.int64), hashes[:, 0].astype(np.int64)
+
+    def values(self, payload: bytes, positions: "Ints", sizes: "Ints") -> "Ints":
+        """See `RecordHasher`."""
+        digests = [hashlib.blake2b(piece, digest_size=VALUE_BYTES).digest() for piece in _pieces(payload, positions, sizes)]
+        return np.frombuffer(b"".join(digests), "<i8").astype(np.int64)
+
+
+STRONG_KEY_BYTES: Final = 10
+KEYED_KEY_BYTES: Final = 8
+VALUE_BYTES: Final = 8
+
+
+def _pieces(payload: bytes, positions: "Ints", sizes: "Ints") -> list[bytes]:
+    return [payload[start:end] for start, end in zip(positions.tolist(), (positions + sizes).tolist(), strict=True)]
+
+
+# Reading: plain batches many at a time, others one by one.
+
+
+@dataclass(slots=True)
+class HashingReader:
+    """Reads the records of batches, hashed; what it needs for many of them at a time it holds until it is released."""
+
+    hasher: RecordHasher
+    _matrix: "Ints" = field(default_factory=lambda: np.empty((RECORD_COLUMNS, 0), np.int64))
+    _batch_of: "Ints" = field(default_factory=lambda: np.empty(0, np.int64))
+
+    def release(self) -> None:
+        """Let go of the room for many records."""
+        self._matrix, self._batch_of = np.empty((RECORD_COLUMNS, 0), np.int64), np.empty(0, np.int64)
+
+    def plain(
+        self, buffer: "NDArray[np.uint8]", position: int, columns: "Ints", rows: "Ints"
+    ) -> "Iterator[tuple[Ints, HashedRecords | None]]":
+        """(row of each record's batch, records) of plain batches of magic 2, whose bytes are in `buffer`.
+
+        `buffer[0]` is byte `position` of the file. Offsets count from what `columns` say. A single row with None is of a batch that
+        must be opened by itself, see `opened`.
+        """
+        if not len(self._batch_of):
+            self._matrix, self._batch_of = np.empty((RECORD_COLUMNS, RECORD_ROWS), np.int64), np.empty(RECORD_ROWS, np.int64)
+        starts = columns[BatchColumn.POSITION, rows] - position
+        ends = starts + columns[BatchColumn.SIZE_IN_BYTES, rows]
+        payloads = np.stack([starts + RECORD_BATCH_OVERHEAD, ends, columns[BatchColumn.RECORDS_COUNT, rows]])
+        readable_buffer = readable(buffer)
+        index = 0
+        while index < rows.size:
+            stop, records, _ = gather_records(readable_buffer, payloads, index, self._matrix, self._batch_of)
+            if records:
+                batch_of = rows[self._batch_of[:records]]
+                yield batch_of, self._gathered(buffer, columns, self._matrix[:, :records], batch_of)
+            elif stop < rows.size:
+                yield rows[stop : stop + 1], None
+                stop += 1
+            index = stop
+
+    def _gathered(self, buffer: "NDArray[np.uint8]", columns: "Ints", records: "Ints", batch_of: "Ints") -> HashedRecords:
+        """Records of several batches; their positions count in `buffer`."""
+        start = int(records[RecordColumn.POSITION, 0])
+        end = int(records[RecordColumn.POSITION, -1] + records[RecordColumn.SIZE_IN_BYTES, -1])
+        stamped = columns[BatchColumn.ATTRIBUTES][batch_of] & TIMESTAMP_TYPE_MASK != 0
+        created = columns[BatchColumn.BASE_TIMESTAMP][batch_of] + records[RecordColumn.TIMESTAMP_DELTA]
+        return self._of_columns(
+            columns[BatchColumn.POSITION][batch_of],
+            records[RecordColumn.OFFSET_DELTA] + columns[BatchColumn.BASE_OFFSET][batch_of],
+            np.where(stamped, columns[BatchColumn.MAX_TIMESTAMP][batch_of], created),
+            (buffer[start:end].tobytes(), start),
+            records,
+        )
+
+    def _of_columns(
+        self, positions: "Ints", offsets: "Ints", timestamps: "Ints", payload: tuple[bytes, int], records: "Ints"
+    ) -> HashedRecords:
+        """`payload` is bytes, and where they begin in what the records' positions count in."""
+        data, start = payload
+        key_lengths, value_lengths = records[RecordColumn.KEY_LENGTH].copy(), records[RecordColumn.VALUE_LENGTH].copy()
+        keys, shown = self.hasher.keys(data, records[RecordColumn.KEY_POSITION] - start, key_lengths)
+        values = self.hasher.values(data, records[RecordColumn.VALUE_POSITION] - start, value_lengths)
+        unread = np.empty(0, np.int64)
+        return HashedRecords(positions, offsets, timestamps, keys, key_lengths, shown, values, value_lengths, unread)
+
+    def opened(self, batch: DecodedBatch, position: int) -> Iterator[HashedRecords]:
+        """The records of an opened batch of any magic, which begins at byte `position` of the segment."""
+        header = batch.header
+        if header is None or (len(batch.payload) >= HELD_BYTES and header.codec != 0):
+            yield from self._one_by_one(batch, position)
+            return
+        payload = bytes(batch.payload)
+        stamped = header.timestamp_type == "LogAppendTime"
+        for records in batch.iter_columns():
+            count, deltas = records.shape[1], records[RecordColumn.TIMESTAMP_DELTA]
+            yield self._of_columns(
+                np.full(count, position),
+                records[RecordColumn.OFFSET_DELTA] + header.base_offset,
+                np.full(count, header.max_timestamp) if stamped else deltas + header.base_timestamp,
+                (payload, 0),
+                records,
+            )
+
+    def _one_by_one(self, batch: DecodedBatch, position: int) -> Iterator[HashedRecords]:
+        """The same for batches of the old formats, and those of which only a part is held at a time."""
+        at, nothing = np.zeros(1, np.int64), np.empty(0, np.int64)
+        for record in batch.iter_records():
+            if record.is_oversized or record.offset < 0:
+                yield HashedRecords.none(position)
+                continue
+            key, value = record.key or b"", record.value or b""
+            keys, shown = self.hasher.keys(key, at, np.array([len(key)]))
+            values = self.hasher.values(value, at, np.array([len(value)]))
+            numbers = [position, record.offset, record.timestamp, record.key_length, record.value_length]
+            place, offset, timestamp, key_length, value_length = (np.array([number], np.int64) for number in numbers)
+            yield HashedRecords(place, offset, timestamp, keys, key_length, shown, values, value_length, nothing)
+
+
+def with_records(columns: "Ints", first: int, end: int) -> "tuple[NDArray[np.bool_], NDArray[np.bool_]]":
+    """Which rows `[first, end)` are good batches of records, no control batches; which of all are good control batches."""
+    rows = columns[:, first:end]
+    good = rows[BatchColumn.CRC] == rows[BatchColumn.CRC_COMPUTED]
+    control = (rows[BatchColumn.ATTRIBUTES] & CONTROL_MASK != 0) & (rows[BatchColumn.MAGIC] >= 2)
+    return good & ~control & (rows[BatchColumn.RECORDS_COUNT] != 0), good & control
+
+
+def plain_rows(columns: "Ints", rows: "Ints") -> "tuple[Ints, Ints]":
+    """(those of the rows that `HashingReader.plain` reads, the others)."""
+    plain = (columns[BatchColumn.MAGIC, rows] >= 2) & (columns[BatchColumn.ATTRIBUTES, rows] & COMPRESSION_MASK == 0)
+    return rows[plain], rows[~plain]
+
+
+class SegmentHashes:
+    """Takes the records of a segment's batches, hashed, as a `SegmentReader` passes them; what `KeyReader` reads, for all offsets.
+
+    A batch that cannot be opened, or is larger than any reader opens, is among those unread.
+    """
+
+    def __init__(self, hasher: RecordHasher) -> None:
+        self._reader = HashingReader(hasher)
+        self._parts: list[HashedRecords] = []
+
+    def inspect(
+        self, buffer: "NDArray[np.uint8]", buffer_position: int, columns: "Ints", first_row: int, end_row: int
+    ) -> list[Damage]:
+        """Take the batches of rows `[first_row, end_row)`, see `Inspector`. There is no damage to be told."""
+        wanted = np.flatnonzero(with_records(columns, first_row, end_row)[0]) + first_row
+        plain, others = plain_rows(columns, wanted)
+        alone = others.tolist()
+        for rows, records in self._reader.plain(buffer, buffer_position, columns, plain):
+            if records is None:
+                alone += rows.tolist()
+            else:
+                self._parts.append(records)
+        for row in alone:
+            position, size = int(columns[BatchColumn.POSITION, row]), int(columns[BatchColumn.SIZE_IN_BYTES, row])
+            start = position - buffer_position
+            self._open(buffer[start : start + size].tobytes(), position)
+        return []
+
+    def alone(self, file: "ByteFile", position: int, size: int) -> list[Damage]:
+        """Take the batch of `size` bytes at `position` by itself. Raises SourceError if it cannot be read."""
+        if size <= MAX_BATCH_BYTES:
+            self._open(file.read_at(position, size), position)
+        else:
+            self._parts.append(HashedRecords.none(position))
+        return []
+
+    def _open(self, data: bytes, position: int) -> None:
+        batch = decode_batch(data, position=position)
+        if batch.problems:
+            self._parts.append(HashedRecords.none(position))
+        elif batch.header is None or not batch.header.is_control_batch:
+            self._parts += self._reader.opened(batch, position)
+
+    def take(self) -> HashedRecords:
+        """All that was taken, by position, and forget it."""
+        parts, self._parts = self._parts, []
+        return HashedRecords.together(parts)
