@@ -31,6 +31,7 @@ from kafka_forensics.parsers.log_dir import (
     parse_file_name,
     parse_partition_name,
 )
+from kafka_forensics.storage.bundles import BundleSource
 from kafka_forensics.storage.local import LocalSource
 from kafka_forensics.storage.open import Manifest
 from kafka_forensics.storage.source import ByteFile, ByteSource, DistantSource, Entry, EntryKind
@@ -42,6 +43,7 @@ __all__ = [
     "LogDir",
     "NotRead",
     "ReplicaPlan",
+    "as_collected",
     "broker_order",
     "gather",
     "gather_log_dirs",
@@ -182,6 +184,7 @@ def gather(paths: list[str], options: ScanOptions, *, elsewhere: bool = False, i
     """
     inputs = gather_log_dirs(paths, options.storage_options)
     inputs.given = tuple(paths)
+    options = as_collected(inputs.sources, options)
     if any("://" in path for path in paths):
         bare, reached = without_secrets(paths, options)
         inputs.given, inputs.reached = tuple(bare), reached.storage_options
@@ -200,6 +203,15 @@ def gather(paths: list[str], options: ScanOptions, *, elsewhere: bool = False, i
     inputs.replicas.sort(key=_plan_order)
     inputs.internal.sort(key=_plan_order)
     return inputs
+
+
+def as_collected(sources: Iterable[ByteSource], options: ScanOptions) -> ScanOptions:
+    """The options as they hold for these sources: bundles of running brokers are live copies, and where one was collected without a
+    look into its batches, none is looked into."""
+    bundles = [source.about for source in sources if isinstance(source, BundleSource)]
+    live = options.live or any(about.live for about in bundles)
+    deep = options.deep if all(about.is_deep for about in bundles) else False
+    return replace(options, live=live, deep=deep)
 
 
 def _require_or_note(inputs: Inputs, options: ScanOptions) -> None:

@@ -33,10 +33,12 @@ from kafka_forensics.parsers.log import (
     inspector,
     marker_block,
     parse_control_record,
+    read_batch,
 )
 from kafka_forensics.parsers.log_dir import SegmentFiles
 from kafka_forensics.rereading.record_columns import record_arrays
 from kafka_forensics.rereading.record_states import LateStates, RecordStates
+from kafka_forensics.storage.bundles import CollectedLog
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -150,8 +152,12 @@ def record_facts(reading: FactReading) -> Iterator[pa.RecordBatch]:
         for row in rows[large]:
             position, size = int(columns[BatchColumn.POSITION, row]), int(columns[BatchColumn.SIZE_IN_BYTES, row])
             reading.incomplete(_too_large(chunk, position, size))
-        for arrays in record_arrays(chunk.file, columns, rows[~large], states, payloads=reading.payloads):
-            yield own_batch(FACTS["records"], [*place_columns(chunk.place, len(arrays[0])), *arrays])
+        try:
+            for arrays in record_arrays(chunk.file, columns, rows[~large], states, payloads=reading.payloads):
+                yield own_batch(FACTS["records"], [*place_columns(chunk.place, len(arrays[0])), *arrays])
+        except SourceError as error:
+            assert chunk.segment.log is not None
+            reading.missing(chunk.segment.log, error)
 
 
 def _too_large(chunk: LogChunk, position: int, size: int) -> Incomplete:
@@ -179,7 +185,7 @@ def _markers(chunk: LogChunk, rows: "NDArray[np.int64]") -> "list[ArrowArray] | 
         return None
     if not rows.size:
         return []
-    markers = marker_block(batches, rows, chunk.file.read_at)
+    markers = marker_block(batches, rows, chunk.file.read_kept if isinstance(chunk.file, CollectedLog) else chunk.file.read_at)
     if markers is None:
         return None
     kinds = markers.columns[MarkerColumn.CONTROL_RECORD_TYPE]
@@ -208,7 +214,12 @@ def _control_rows(reading: FactReading, chunk: LogChunk, rows: "NDArray[np.int64
         if size > MAX_BATCH_BYTES:
             reading.incomplete(_too_large(chunk, position, size))
             continue
-        batch = decode_batch(chunk.file.read_at(position, size), position=position)
+        try:
+            batch = decode_batch(read_batch(chunk.file, position, size), position=position)
+        except SourceError as error:
+            assert chunk.segment.log is not None
+            reading.missing(chunk.segment.log, error)
+            return
         header = batch.header
         of_batch = (
             (NO_PARTITION_LEADER_EPOCH, NO_PRODUCER_ID, NO_PRODUCER_EPOCH)

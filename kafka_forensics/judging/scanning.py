@@ -13,7 +13,7 @@ from kafka_forensics.analysis.placement import PartitionKeys
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.analysis.transactions_across import PartitionTransactionFacts, TransactionsAcross, partition_transactions
 from kafka_forensics.compiled import using_compiled, worth_threads
-from kafka_forensics.evidence.inputs import Inputs, attributed, broker_order, may_hide_log_directory
+from kafka_forensics.evidence.inputs import Inputs, as_collected, attributed, broker_order, may_hide_log_directory
 from kafka_forensics.evidence.options import ScanOptions, concerns, shown_storage_options
 from kafka_forensics.folding.fold_split import Merged
 from kafka_forensics.judging.absence import absence_findings, ledger_of, take_expectations
@@ -204,6 +204,7 @@ class Scan:
 
     def __init__(self, engine: str, inputs: Inputs, options: ScanOptions, witnesses: Witnesses) -> None:
         assert not inputs.without_ids, "topic ids are read before anything is judged"
+        options = as_collected(inputs.sources, options)
         self.engine, self.inputs, self.options, self.witnesses = engine, inputs, options, witnesses
         self.bytes_total = sum(plan.bytes for plan in inputs.replicas)
         self.deep = self.bytes_total <= DEEP_BELOW_BYTES if options.deep is None else options.deep

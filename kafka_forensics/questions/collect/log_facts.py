@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 import numpy as np
 
 from kafka_forensics.model.batches import BatchColumn, Damage
-from kafka_forensics.model.constants import CONTROL_COMMIT, CONTROL_MASK, WITNESS_TOPICS
+from kafka_forensics.model.constants import CONTROL_MASK, WITNESS_TOPICS
 from kafka_forensics.parsers.log import (
     MAX_BATCH_BYTES,
     ContentDigests,
@@ -68,11 +68,10 @@ def take_log(
             columns, checks.told(chunk.damage), written=checks.written(columns), digests=checks.digests.take(columns)
         )
         writer.add(entry.path, SectionKind.BATCHES, start, end, section)
-        kept = _whole(columns, wanted.records)
-        if kept.any():
-            _take_whole(entry, file, writer, columns[:, kept], start, end)
         if topic in WITNESS_TOPICS:
             _take_told(entry, topic, file, writer, columns, start, end)
+        elif (kept := _whole(columns, wanted.records)).any():
+            _take_whole(entry, file, writer, columns[:, kept], start, end)
         batches += chunk.rows
         passed(end - start)
         start = end
@@ -80,11 +79,9 @@ def take_log(
 
 
 def _whole(columns: "Ints", records: Sequence[tuple[int, int]]) -> "NDArray[np.bool_]":
-    """The batches that are taken whole: small control batches that are no marker which columns tell, and those asked for."""
-    control = columns[BatchColumn.CONTROL_RECORD_TYPE]
+    """The batches that are taken whole: small control batches, and those that were asked for."""
     kept = (columns[BatchColumn.MAGIC] >= 2) & (columns[BatchColumn.ATTRIBUTES] & CONTROL_MASK != 0)
     kept &= columns[BatchColumn.CRC] == columns[BatchColumn.CRC_COMPUTED]
-    kept &= (control < 0) | (control > CONTROL_COMMIT) | (columns[BatchColumn.COORDINATOR_EPOCH] < 0)
     kept &= columns[BatchColumn.SIZE_IN_BYTES] <= CONTROL_BYTES
     for first, end in records:
         kept |= (columns[BatchColumn.LAST_OFFSET] >= first) & (columns[BatchColumn.BASE_OFFSET] < end)

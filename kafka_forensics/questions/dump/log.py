@@ -44,6 +44,7 @@ from kafka_forensics.parsers.log import (
 from kafka_forensics.questions.dump.inputs import BytesOf, DumpFile, DumpOptions
 from kafka_forensics.rereading.record_states import NONE, STATES, UNKNOWN, RecordStates, in_transactions, txn_facts
 from kafka_forensics.rereading.seeking import chunks_until, start_position
+from kafka_forensics.storage.bundles import CollectedLog
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -277,7 +278,8 @@ def chunks_of(log: "ByteFile", file: DumpFile, options: DumpOptions) -> Iterator
             held = log.read_at(position, size)
         return held
 
-    reader = SegmentReader(log, next_base_offset=file.reach, inspect=inspect)
+    holds = options.records and not isinstance(log, CollectedLog)
+    reader = SegmentReader(log, next_base_offset=file.reach, inspect=inspect if holds else open_wrappers)
     for chunk in chunks_until(reader, _start(log, file, options), log.size_in_bytes, options.offset_end):
         columns = [column for column in chunk.columns.T.tolist() if _asked_for(column, options)]
         damage = [

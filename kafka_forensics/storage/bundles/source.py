@@ -408,6 +408,19 @@ class CollectedLog:
             self._refuse()
         return data
 
+    def read_kept(self, position: int, size: int) -> bytes:
+        """Bytes `[position, position + size)` with the batches that were taken whole, and zeros for all others. Raises
+        SourceError."""
+        buffer = bytearray(max(0, min(size, self.size_in_bytes - position)))
+        for section in self._by_kind[SectionKind.KEPT]:
+            if section.end <= position or section.start >= position + len(buffer):
+                continue
+            for at, data in self._batches_of(section).items():
+                start, end = at - position, at - position + len(data)
+                if 0 <= start <= end <= len(buffer):
+                    buffer[start:end] = data
+        return bytes(buffer)
+
     def read_into(self, position: int, buffer: memoryview) -> int:
         """As `read_at`."""
         target = buffer.cast("B")
