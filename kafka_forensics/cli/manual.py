@@ -78,7 +78,7 @@ MANUAL: Final = {
     "collect": Manual(
         (
             "collect sample_logs/healthy/broker-1 --output broker-1.kfb",
-            "collect sample_logs/unclean-election/broker-2 --output broker-2.kfb --with-records audit:0:300-370",
+            "collect --estimate sample_logs/healthy/broker-1 --output b.kfb",
         ),
         {0: "the bundle is made", 2: _PATHS, 3: "incomplete: some file could not be read, which the bundle says"},
     ),

@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[2]
 SAMPLE = ROOT / "sample_logs" / "unclean-election"
 ARCHIVE = ROOT / "tests" / "archives" / "kafka-4.3.0-healthy.tar.xz"
 _NAMED = frozenset({"group", "transactional_id", "client_id", "member_id", "client_host", "host", "resource_name", "process_id"})
-WITHOUT_EVIDENCE = {"explain", "demo", "doctor"}
+WITHOUT_EVIDENCE = {"collect", "explain", "demo", "doctor"}
 """Commands that print no names of any evidence."""
 COMMAND_LINES: dict[str, list[list[str]]] = {
     "scan": [[]],
