@@ -31,7 +31,6 @@ from kafka_forensics.model.constants import (
 from kafka_forensics.model.coordinators import (
     GROUP_METADATA_TYPE,
     METADATA_OF_GROUP,
-    METADATA_OF_MEMBER,
     OFFSET_COMMIT_TYPES,
     RECORD_TYPES,
     SHARED_TOPICS,
@@ -369,7 +368,10 @@ def _group_record(raw_key: bytes | None, value: bytes | None) -> Kept:
 
 @lru_cache(maxsize=1 << 14)
 def _group_key(raw: bytes) -> tuple[bytes, int | None]:
-    """What a key becomes, and its type, None where its value says nothing. Members are told apart by digests of their ids."""
+    """What a key becomes, and its type, None where its value says nothing.
+
+    Members are told apart by digests of their ids, so that other keys stay other keys: the cleaner's work can be followed still.
+    """
     key = read_key(raw)
     if isinstance(key, str):
         return b"", None
@@ -379,8 +381,7 @@ def _group_key(raw: bytes) -> tuple[bytes, int | None]:
         return raw[: _behind_string(raw, _behind_string(raw, 2)) + _PARTITION_BYTES], key.record_type
     fields = key._asdict()
     if key.member_id is not None:
-        is_counted = key.record_type in METADATA_OF_MEMBER
-        fields["member_id"] = sha256(key.member_id.encode()).hexdigest()[:_DIGEST_CHARACTERS] if is_counted else ""
+        fields["member_id"] = sha256(key.member_id.encode()).hexdigest()[:_DIGEST_CHARACTERS]
     return key_layout(key.record_type).build(fields), key.record_type
 
 

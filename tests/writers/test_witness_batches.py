@@ -373,6 +373,15 @@ def test_what_is_kept_is_what_the_analysis_asks_for() -> None:
     assert KEPT_FIELDS.keys() <= REPLAYED
 
 
+def test_other_keys_stay_other_keys() -> None:
+    for name in (CONSUMER_OFFSETS_TOPIC, SHARE_GROUP_STATE_TOPIC, TRANSACTION_STATE_TOPIC):
+        keys = {key for key, _ in ALL[name] if key is not None and READERS[name](key, None) != READERS[name](b"", None)}
+        batch = write_batch([RecordToWrite(key, None) for key in sorted(keys)], base_offset=0, base_timestamp=1)
+        substitute = witness_batch(name, batch)
+        assert substitute is not None
+        assert len({record.key for record in decode_batch(substitute).iter_records()}) == len(keys)
+
+
 def test_of_topics_of_share_groups_only_ids_and_names_stay() -> None:
     batch = write_batch(
         [RecordToWrite(group_key("g", 15), new_value(15, initialized_topics=[SHARED]))], base_offset=0, base_timestamp=1
