@@ -353,6 +353,22 @@ def test_voters_stay_without_their_addresses() -> None:
     assert parse_control_record(read.key, read.value).fields["voters"] == [voter | {"endpoints": []}]
 
 
+@given(
+    keys=st.lists(st.text(max_size=200), max_size=5),
+    base_offset=st.integers(0, 1 << 62),
+    times=st.lists(st.integers(-(1 << 40), 1 << 40), min_size=5, max_size=5),
+    by_broker=st.booleans(),
+)
+def test_what_holds_nothing_else_stays_as_it_is(keys: list[str], base_offset: int, times: list[int], by_broker: bool) -> None:
+    records = [
+        RecordToWrite(commit_key(key), commit_value(place), (), 0 if by_broker else times[place], place * 300)
+        for place, key in enumerate(keys)
+    ]
+    kind = "LogAppendTime" if by_broker else "CreateTime"
+    batch = write_batch(records, base_offset=base_offset, base_timestamp=1 << 41, timestamp_type=kind, delete_horizon_ms=1 << 41)
+    assert witness_batch(CONSUMER_OFFSETS_TOPIC, batch) == batch
+
+
 def test_none_where_nobody_needs_one() -> None:
     idle = ControllerLog().append(record(20)).batches[0][1]
     assert witness_batch(CLUSTER_METADATA_TOPIC, idle) is None
