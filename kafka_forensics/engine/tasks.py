@@ -47,7 +47,7 @@ from kafka_forensics.judging.scanning import judged
 from kafka_forensics.model.results import Incomplete
 from kafka_forensics.parsers.checkpoints import parse_partition_metadata
 from kafka_forensics.rereading.right_offsets import with_right_offsets
-from kafka_forensics.storage.archives import reading_order
+from kafka_forensics.storage.archives import ArchiveSource, reading_order
 from kafka_forensics.storage.open import open_address
 from kafka_forensics.storage.source import ByteSource, Entry, EntryKind, ListedSource, LostSource
 from kafka_forensics.witnesses.witnesses import read_witnesses
@@ -65,6 +65,8 @@ def _opened(name: str, place: str, options: ScanOptions, scan: bytes) -> ByteSou
     assert scan
     source = open_address(place, options.storage_options)
     vars(source)["name"] = name  # as the user typed it, wherever this process was started
+    if isinstance(source, ArchiveSource):
+        vars(source.container)["name"] = name
     return source
 
 

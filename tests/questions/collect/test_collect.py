@@ -1,17 +1,23 @@
 """Bundles of real brokers' log directories: judged like the directories themselves."""
 
 import json
+import os
+import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import kafka_forensics as kf
+from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.json_objects import Json
 from kafka_forensics.questions.collect import CollectOptions, collect
+from tests.support import task_engine
+from tests.support.archives import SHIPPED, of_brokers
 
 ROOT = Path(__file__).resolve().parents[3]
 SAMPLES = ROOT / "sample_logs"
+CORPORA = ROOT.parent / "shared" / "corpora"
 PLACE = ("kind", "severity", "confidence", "topic", "partition", "broker", "file")
 OFFSETS = ("byte_start", "byte_end", "offset_start", "offset_end")
 
@@ -53,3 +59,37 @@ def test_bundles_are_judged_like_the_directories(sample: str, tmp_path: Path) ->
     assert list(summaries(scanned)) == list(summaries(expected))
     assert scanned["summary"]["verdict"] == expected["summary"]["verdict"]
     assert scanned["incomplete"] == []
+
+
+@pytest.mark.parametrize(
+    "archive",
+    of_brokers(
+        "kafka-0.10.2.2-hw-divergence",
+        "kafka-0.10.2.2-hw-truncation",
+        "kafka-4.3.0-clean-end",
+        "kafka-4.3.0-healthy",
+        "kafka-4.3.0-lag",
+        "kafka-4.3.0-unclean",
+        "public-five-brokers",
+        "public-magic0-golden",
+    ),
+)
+def test_bundles_of_real_brokers_are_judged_like_the_directories(archive: str, tmp_path: Path) -> None:
+    folder = tmp_path / "unpacked"
+    shipped = SHIPPED / f"{archive}.tar.xz"
+    with tarfile.open(shipped if shipped.exists() else CORPORA / shipped.name) as packed:
+        packed.extractall(folder, filter="data")
+    directories = [str(path) for path in log_dirs(folder)]
+    expected: Json = json.loads(kf.scan(directories).to_json())
+    scanned: Json = json.loads(kf.scan(bundled(folder, tmp_path)).to_json())
+    assert told(scanned) == told(expected)
+    assert list(summaries(scanned)) == list(summaries(expected))
+    assert scanned["incomplete"] == expected["incomplete"] == []
+
+
+def test_tasks_judge_bundles_like_one_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where paths are relative: tasks open them by absolute ones, and call them as they were given."""
+    monkeypatch.chdir(tmp_path)
+    paths = [os.path.relpath(path) for path in bundled(SAMPLES / "unclean-election", tmp_path)]
+    of_tasks = task_engine.scan(paths, ScanOptions())
+    assert json.loads(of_tasks.to_json())["findings"] == json.loads(kf.scan(paths).to_json())["findings"]
