@@ -24,6 +24,7 @@ from kafka_forensics.parsers.log import (
     MAX_BATCH_BYTES,
     HashedRecords,
     HashingReader,
+    RecordHasher,
     SeededHasher,
     SegmentReader,
     believed_to,
@@ -64,7 +65,7 @@ class KeyReader:
     `seed` keys the hashes, drawn for the comparison: keys cannot be crafted to look alike. Tombstones expire `delete_retention_ms`
     after their timestamp or at their batch's horizon, whichever is earlier: no replica's clock is known. Where the plan has some of
     the replica's segments only, `next_base_offset` is that of the segment behind them. With `strict`, a log that cannot be read
-    raises SourceError.
+    raises SourceError. A log that is compared with one whose records are held hashed needs the `hasher` of these, else the seed's.
     """
 
     plan: ReplicaPlan
@@ -76,6 +77,7 @@ class KeyReader:
     runs: KeyRuns
     next_base_offset: int | None = None
     strict: bool = False
+    hasher: RecordHasher | None = None
     part: KeyPart = field(init=False)
     _bad: set[int] = field(default_factory=set)
     _moved: dict[tuple[int, int], Misplaced] = field(init=False)
@@ -85,7 +87,7 @@ class KeyReader:
 
     def __post_init__(self) -> None:
         """Nothing is known yet."""
-        self._reader = HashingReader(SeededHasher(self.seed))
+        self._reader = HashingReader(self.hasher or SeededHasher(self.seed))
         self._moved = {misplaced.place: misplaced for misplaced in self.decided.misplaced}
         self.part = KeyPart(KeyCounts.none(len(self.cuts) + 1))
 

@@ -104,15 +104,17 @@ class ContentDigests:
 
         To be asked about each chunk that the reader gives, before the next. Two words are the digest's bytes as they lie.
         """
-        taken = np.zeros((columns.shape[1], self.width // 8), np.uint64)
+        wanted = columns[BatchColumn.POSITION]
+        taken = np.zeros((len(wanted), self.width // 8), np.uint64)
         if self._positions:
             positions, digests = np.concatenate(self._positions), np.concatenate(self._digests)
-            order = np.argsort(positions, kind="stable")
-            wanted = columns[BatchColumn.POSITION]
-            found = np.minimum(np.searchsorted(positions, wanted, sorter=order), len(positions) - 1)
-            rows = order[found]
-            known = positions[rows] == wanted
-            taken[known] = digests[rows[known]]
+            if np.array_equal(positions, wanted):
+                taken = digests
+            else:
+                order = np.argsort(positions, kind="stable")
+                rows = order[np.minimum(np.searchsorted(positions, wanted, sorter=order), len(positions) - 1)]
+                known = positions[rows] == wanted
+                taken[known] = digests[rows[known]]
         self._positions.clear()
         self._digests.clear()
         return taken

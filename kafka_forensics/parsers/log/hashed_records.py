@@ -60,6 +60,10 @@ class HashedRecords:
         order, unread = np.argsort(joined["positions"], kind="stable"), np.unique(joined.pop("unread"))
         return HashedRecords(**{name: column[order] for name, column in joined.items()}, unread=unread)
 
+    def part(self, start: int, end: int) -> "HashedRecords":
+        """Records `[start, end)`, and of the unread batches those with these numbers."""
+        return HashedRecords(*(getattr(self, part.name)[start:end] for part in fields(self)))
+
     def of(self, positions: "Ints") -> "HashedRecords":
         """Those of the batches at these positions, of records that are in the order of positions."""
         positions = np.sort(positions)
