@@ -1,8 +1,10 @@
 """Compacted logs read from hashes of their records give what they give from bytes: rows, counts, damage and findings."""
 
+import re
 import tarfile
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,11 +17,15 @@ from kafka_forensics.analysis.segments import Misplaced
 from kafka_forensics.engine import local
 from kafka_forensics.evidence.inputs import ReplicaPlan, gather
 from kafka_forensics.evidence.options import ScanOptions
-from kafka_forensics.folding.keys import Decided, HoldsHashedRecords, KeyRuns
+from kafka_forensics.folding.keys import Decided, HoldsHashedRecords, KeyReader, KeyRuns
 from kafka_forensics.judging import compaction
-from kafka_forensics.parsers.log import SeededHasher, damage, segment
+from kafka_forensics.model.findings import Finding
+from kafka_forensics.parsers.log import HashedRecords, KeyedHasher, RecordHasher, SeededHasher, StrongHasher, damage, segment
+from kafka_forensics.parsers.record_hashes import parse_record_hashes
 from kafka_forensics.storage.local import LocalSource
+from kafka_forensics.storage.source import ByteFile
 from kafka_forensics.writers.batches import RecordToWrite, fix_crc, write_batch, write_legacy_entry
+from kafka_forensics.writers.record_hashes import write_record_hashes
 from tests.support.compacted import (
     CLEANED,
     History,
@@ -32,7 +38,7 @@ from tests.support.compacted import (
     three,
 )
 from tests.support.faults import Brokers
-from tests.support.held_records import Checked, HeldFile
+from tests.support.held_records import Checked, HeldFile, hashed, holding, opens_nothing
 from tests.support.legacy import write_legacy_wrapper
 from tests.support.replicas import put_replica
 from tests.support.simulated_cleaners import Replica, Told, clusters, written
@@ -211,3 +217,38 @@ def test_a_file_of_bytes_holds_no_hashes(tmp_path: Path) -> None:
     with LocalSource(str(tmp_path)).open("file") as file:
         assert not isinstance(file, HoldsHashedRecords)
         assert isinstance(HeldFile(file, SeededHasher(1)), HoldsHashedRecords)
+
+
+@pytest.mark.parametrize("case", [in_transactions, differing, hidden_by_damage])
+@pytest.mark.parametrize(("hasher", "key_bytes"), [(KeyedHasher(bytes(32)), 8), (StrongHasher(), 10)])
+def test_hashes_that_were_written_down_find_the_same(
+    case: Callable[[Path], Brokers], hasher: RecordHasher, key_bytes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All but the names of keys, which are their hashes; also where one of the logs is there with its bytes."""
+    paths = [str(path) for path in case(tmp_path).log_dirs]
+    from_bytes = nameless(local.scan(paths, ScanOptions(jobs=1)).findings)
+
+    def written_down(file: ByteFile, hasher: RecordHasher) -> HashedRecords:
+        blocks = write_record_hashes(hashed(file, hasher), key_bytes)
+        return HashedRecords.together([parse_record_hashes(block) for block in blocks])
+
+    def held(plan: ReplicaPlan, *rest: object) -> KeyReader:
+        return KeyReader(holding(plan, hasher), *rest)  # type: ignore[arg-type]
+
+    def but_one(plan: ReplicaPlan, *rest: object) -> KeyReader:
+        if plan.log_dir.broker == 1:
+            return partial(KeyReader, hasher=hasher)(plan, *rest)  # type: ignore[arg-type]
+        return held(plan, *rest)
+
+    monkeypatch.setattr("tests.support.held_records.hashed", written_down)
+    for reader in (but_one, held):
+        monkeypatch.setattr(compaction, "KeyReader", reader)
+        if reader is held:
+            opens_nothing(monkeypatch)
+        assert nameless(local.scan(paths, ScanOptions(jobs=1)).findings) == from_bytes
+    assert from_bytes
+
+
+def nameless(findings: list[Finding]) -> list[str]:
+    """What is said in findings, with a word for all hashes of keys."""
+    return [re.sub(r"\b[0-9a-f]{16}\b", "HASH", f"{finding.kind} {finding.place} {finding.evidence}") for finding in findings]

@@ -1,0 +1,122 @@
+"""Blocks of hashed records, as a log that is collected without payloads keeps them: some records of a segment, column by column.
+
+A header (`HEADER`), and one zstd stream of the columns one after the other. Their words of 64 bits stand as planes: first the
+lowest byte of every word, then the next, so that what is small or steady shrinks to nearly nothing. The columns are
+
+    of batches: position*, number of records
+    of records: offset*, timestamp*, length of the key + 1, length of the value + 1
+    of unread batches: position*
+    hashes of the keys, and of the values, that are not null: no words, but their bytes one after the other
+
+A column with a star holds the differences between neighbours, zigzag (0, -1, 1, -2 … as 0, 1, 2, 3 …), the first from 0.
+"""
+
+from struct import Struct
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+
+from kafka_forensics.errors import FormatError
+from kafka_forensics.parsers.log import HashedRecords, decompress
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Ints = NDArray[np.int64]
+    Words = NDArray[np.uint64]
+
+MAGIC: Final = b"KFRH"
+VERSION: Final = 1
+HEADER: Final = Struct("<4sBB5Q")
+"""Magic, version, bytes of a key's hash; then how many batches, records, keys and values that are not null, unread batches."""
+VALUE_BYTES: Final = 8
+KEY_WIDTHS: Final = (8, 10)
+"""Bytes of a key's hash by a `KeyedHasher` and by a `StrongHasher`."""
+BLOCK_RECORDS: Final = 1 << 18
+"""Records after which a writer begins another block."""
+MAX_BLOCK_BYTES: Final = 64 << 20
+"""Most bytes of a block's columns that are held: several times what so many records take."""
+_WORD: Final = 8
+_ZSTD: Final = 4
+
+
+class BlockSizes(NamedTuple):
+    """How many of each a block holds."""
+
+    batches: int
+    records: int
+    keys: int
+    values: int
+    unread: int
+
+    def columns_bytes(self, key_bytes: int) -> int:
+        """Size of the columns before they are compressed."""
+        words = 2 * self.batches + 4 * self.records + self.unread
+        return words * _WORD + self.keys * key_bytes + self.values * VALUE_BYTES
+
+
+def parse_record_hashes(block: bytes, *, limit: int = MAX_BLOCK_BYTES) -> HashedRecords:
+    """The records of a block, whose keys are shown by the first half of their hashes; hashes of null are 0.
+
+    Raises FormatError for bytes that are no block, and for one whose columns are of more than `limit` bytes.
+    """
+    if len(block) < HEADER.size or block[: len(MAGIC)] != MAGIC:
+        raise FormatError("no block of hashed records", position=0)
+    _, version, key_bytes, *numbers = HEADER.unpack_from(block)
+    sizes = BlockSizes(*numbers)
+    if version != VERSION or key_bytes not in KEY_WIDTHS:
+        raise FormatError(f"unknown version {version} of hashed records, or hashes of {key_bytes} bytes", position=len(MAGIC))
+    expected = sizes.columns_bytes(key_bytes)
+    if expected > limit:
+        raise FormatError(f"hashed records of {expected} bytes are more than {limit}", position=0)
+    plain = decompress(_ZSTD, memoryview(block)[HEADER.size :], limit=expected)
+    if plain.problem is not None or len(plain.data) != expected:
+        raise FormatError("hashed records that do not fill their columns", position=HEADER.size)
+    return _records(_Columns(plain.data), sizes, key_bytes)
+
+
+class _Columns:
+    """Gives the columns one after the other."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = np.frombuffer(data, np.uint8)
+        self._at = 0
+
+    def bytes(self, size: int) -> "NDArray[np.uint8]":
+        self._at += size
+        return self._data[self._at - size : self._at]
+
+    def words(self, count: int) -> "Words":
+        planes = self.bytes(count * _WORD).reshape(_WORD, count)
+        return np.ascontiguousarray(planes.T).view("<u8").ravel().astype(np.uint64)
+
+    def differences(self, count: int) -> "Ints":
+        zigzag = self.words(count)
+        return np.cumsum((zigzag >> np.uint64(1)) ^ (~(zigzag & np.uint64(1)) + np.uint64(1)), dtype=np.uint64).view(np.int64)
+
+    def lengths(self, count: int) -> "Ints":
+        return self.words(count).view(np.int64) - 1
+
+
+def _records(columns: _Columns, sizes: BlockSizes, key_bytes: int) -> HashedRecords:
+    positions, counts = columns.differences(sizes.batches), columns.words(sizes.batches)
+    offsets, timestamps = columns.differences(sizes.records), columns.differences(sizes.records)
+    key_lengths, value_lengths = columns.lengths(sizes.records), columns.lengths(sizes.records)
+    unread = columns.differences(sizes.unread)
+    for places in (positions, unread):
+        if (len(places) and places[0] < 0) or not np.all(places[1:] > places[:-1]):
+            raise FormatError("hashed records whose batches are not in order")
+    if np.any(counts > sizes.records) or int(counts.sum()) != sizes.records:
+        raise FormatError("hashed records of other batches")
+    has_key, has_value = key_lengths >= 0, value_lengths >= 0
+    if np.any(key_lengths < -1) or np.any(value_lengths < -1):
+        raise FormatError("hashed records with lengths below null")
+    if (int(has_key.sum()), int(has_value.sum())) != (sizes.keys, sizes.values):
+        raise FormatError("more or fewer hashes than keys and values")
+    keys = np.zeros((sizes.records, 2 * _WORD), np.uint8)
+    keys[has_key, :key_bytes] = columns.bytes(sizes.keys * key_bytes).reshape(-1, key_bytes)
+    hashes = keys.view("<i8").astype(np.int64)
+    values = np.zeros(sizes.records, np.int64)
+    values[has_value] = columns.bytes(sizes.values * VALUE_BYTES).view("<i8")
+    places = np.repeat(positions, counts.astype(np.int64))
+    return HashedRecords(places, offsets, timestamps, hashes, key_lengths, hashes[:, 0].copy(), values, value_lengths, unread)

@@ -1,0 +1,58 @@
+"""Blocks of hashed records, see `parsers.record_hashes`."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import cramjam
+import numpy as np
+
+from kafka_forensics.parsers.log import HashedRecords
+from kafka_forensics.parsers.record_hashes import BLOCK_RECORDS, HEADER, KEY_WIDTHS, MAGIC, VERSION, BlockSizes
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Ints = NDArray[np.int64]
+
+
+def write_record_hashes(records: HashedRecords, key_bytes: int) -> Iterator[bytes]:
+    """Blocks of these records, whose keys' hashes have so many bytes: 8 or 10. By what keys are shown is not kept.
+
+    A batch may go on in the next block; `HashedRecords.together` joins them.
+    """
+    for start in range(0, max(len(records.offsets), len(records.unread), 1), BLOCK_RECORDS):
+        yield _block(records.part(start, start + BLOCK_RECORDS), key_bytes)
+
+
+def _block(records: HashedRecords, key_bytes: int) -> bytes:
+    assert key_bytes in KEY_WIDTHS
+    positions, counts = np.unique(records.positions, return_counts=True)
+    has_key, has_value = records.key_lengths >= 0, records.value_lengths >= 0
+    keys = records.keys[has_key].astype("<i8").view(np.uint8).reshape(-1, 16)
+    assert not keys[:, key_bytes:].any()
+    sizes = BlockSizes(len(positions), len(records.offsets), len(keys), int(has_value.sum()), len(records.unread))
+    columns = [
+        _differences(positions),
+        _planes(counts.astype(np.uint64)),
+        _differences(records.offsets),
+        _differences(records.timestamps),
+        _planes((records.key_lengths + 1).view(np.uint64)),
+        _planes((records.value_lengths + 1).view(np.uint64)),
+        _differences(records.unread),
+        keys[:, :key_bytes].tobytes(),
+        records.values[has_value].astype("<i8").tobytes(),
+    ]
+    return HEADER.pack(MAGIC, VERSION, key_bytes, *sizes) + bytes(cramjam.zstd.compress(b"".join(columns)))
+
+
+def _differences(column: "Ints") -> bytes:
+    """Between neighbours, the first from 0, zigzag; they wrap around at the ends of int64."""
+    words = column.view(np.uint64)
+    differences = np.diff(words, prepend=np.uint64(0))
+    signs = (differences.view(np.int64) >> 63).view(np.uint64)
+    return _planes((differences << np.uint64(1)) ^ signs)
+
+
+def _planes(words: "NDArray[np.uint64]") -> bytes:
+    """Words as planes of bytes, the lowest first."""
+    return np.ascontiguousarray(words.astype("<u8").view(np.uint8).reshape(-1, 8).T).tobytes()
