@@ -50,6 +50,7 @@ def read_keys(common: bytes, work: bytes, decided: bytes, *, strict: bool) -> It
     with KeyRuns(known.around.source_names) as runs:
         cuts, seed, kept = key_work.cuts, key_work.seed, key_work.delete_retention_ms
         reader = KeyReader(key_work.plan, of_log, key_work.number, cuts, seed, kept, runs, key_work.next_base_offset, strict)
+        reader.hash_as(key_work.digests)
         try:
             reader.read()
             for block in runs.blocks():
@@ -104,7 +105,9 @@ class QuestionsUnderWay:
                     part = replace(bare, directory=replace(bare.directory, segments=segments))
                     kept = question.delete_retention_ms
                     first = segments[0].base_offset
-                    yield KeyWork(question_number, log_number, number, first, part, following, cuts, question.seed, kept)
+                    yield KeyWork(
+                        question_number, log_number, number, first, part, following, cuts, question.seed, kept, question.digests
+                    )
 
     def decided(self) -> list[Decided]:
         """What was decided in the log of each replica, by `KeyWork.log`."""

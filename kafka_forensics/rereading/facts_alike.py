@@ -2,11 +2,13 @@
 
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
+
 from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.constants import COMPRESSION_MASK, TIMESTAMP_TYPE_MASK
+from kafka_forensics.parsers.log import HashedRecords
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
     Row = NDArray[np.int64]
@@ -55,6 +57,21 @@ def hold_the_same_as_written(left: BatchFacts, right: BatchFacts) -> bool:
     columns = (BatchColumn.BASE_TIMESTAMP, BatchColumn.MAX_TIMESTAMP, BatchColumn.RECORDS_COUNT, BatchColumn.SIZE_IN_BYTES)
     alike = all(a[column] == b[column] for column in columns)
     return alike and left.digest is not None and left.digest == right.digest
+
+
+def same_hashes_where_both(left: HashedRecords, right: HashedRecords) -> bool | None:
+    """Whether every record whose offset both batches hold has the same time, key and value by hashes; None if a batch is not known
+    whole."""
+    if left.unread.size or right.unread.size:
+        return None
+    _, ours, theirs = np.intersect1d(left.offsets, right.offsets, return_indices=True)
+    alike = all(
+        np.array_equal(getattr(left, name)[ours], getattr(right, name)[theirs])
+        for name in ("timestamps", "key_lengths", "value_lengths")
+    )
+    keyed, valued = left.key_lengths[ours] >= 0, left.value_lengths[ours] >= 0
+    alike = alike and np.array_equal(left.keys[ours][keyed], right.keys[theirs][keyed])
+    return alike and np.array_equal(left.values[ours][valued], right.values[theirs][valued])
 
 
 def _is_whole(row: "Row") -> bool:

@@ -10,6 +10,7 @@ from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.analysis.segments import put_right
 from kafka_forensics.errors import SourceError
 from kafka_forensics.evidence.inputs import ReplicaPlan, typed_path
+from kafka_forensics.folding.keys import CollectedHashes, digests_of, hasher_of
 from kafka_forensics.model.batches import BATCH_COLUMNS, BatchColumn, Damage, Record, RecordColumn
 from kafka_forensics.model.constants import TIMESTAMP_TYPE_MASK
 from kafka_forensics.model.results import Incomplete
@@ -17,6 +18,8 @@ from kafka_forensics.parsers.log import (
     HELD_BYTES,
     MAX_BATCH_BYTES,
     DecodedBatch,
+    HashedRecords,
+    HashingReader,
     SegmentReader,
     believed_to,
     content_digest,
@@ -27,7 +30,12 @@ from kafka_forensics.parsers.log import (
     read_digest,
 )
 from kafka_forensics.parsers.log_dir import SegmentFiles
-from kafka_forensics.rereading.facts_alike import BatchFacts, hold_the_same, hold_the_same_as_written
+from kafka_forensics.rereading.facts_alike import (
+    BatchFacts,
+    hold_the_same,
+    hold_the_same_as_written,
+    same_hashes_where_both,
+)
 from kafka_forensics.rereading.seeking import start_position
 from kafka_forensics.storage.bundles import BundleSource, CollectedLog
 
@@ -208,7 +216,29 @@ class LogReader:
         if not bundles or any(row[BatchColumn.CRC] != row[BatchColumn.CRC_COMPUTED] for row in (a, b)):
             return None
         facts = [BatchFacts(row, self._digest(replica, row, bundles)) for replica, row in ((left, a), (right, b))]
-        return hold_the_same(facts[0], facts[1], common=common)
+        told = hold_the_same(facts[0], facts[1], common=common)
+        if told is not None or not common:
+            return told
+        hashes = [self._hashes(replica, row, (left, right)) for replica, row in ((left, a), (right, b))]
+        return None if hashes[0] is None or hashes[1] is None else same_hashes_where_both(hashes[0], hashes[1])
+
+    def _hashes(self, replica: Replica, row: "NDArray[np.int64]", pair: tuple[Replica, Replica]) -> HashedRecords | None:
+        """The records of a batch, hashed so that they can be compared with those of the other of a pair; None if they cannot."""
+        digests = digests_of(self._plans[id(of_pair.context)] for of_pair in pair)
+        hasher, source = hasher_of(digests, 0), self._source(replica)
+        position = int(row[BatchColumn.POSITION])
+        try:
+            with self._open_segment(replica, int(row[BATCH_COLUMNS])) as file:
+                if isinstance(file, CollectedLog):
+                    agrees = digests is not None and isinstance(source, BundleSource) and source.about.digests.agree(digests)
+                    return CollectedHashes(file).hashed_records(np.array([position])) if agrees and file.has_hashes else None
+        except SourceError as error:
+            self.incomplete.append(Incomplete(typed_path(source, error.path), error.reason))
+            return None
+        decoded = None if hasher is None else self._sound(replica, row)
+        if decoded is None or hasher is None:
+            return None
+        return HashedRecords.together(list(HashingReader(hasher).opened(decoded, position)))
 
     def told_as_written(self, replica: Replica, a: "NDArray[np.int64]", b: "NDArray[np.int64]") -> bool | None:
         """Whether facts tell that a batch of a collected log was written twice; None of a log that can be opened."""

@@ -17,8 +17,9 @@ from kafka_forensics.cli.streams import Destination, check_output, printable, sa
 from kafka_forensics.errors import UsageError
 
 if TYPE_CHECKING:
+    from kafka_forensics.model.bundles import Digests
     from kafka_forensics.questions.collect import Collected, CollectOptions, Estimate, RecordsAsked
-    from kafka_forensics.storage.bundles import BundleSource, Digests
+    from kafka_forensics.storage.bundles import BundleSource
 
 UNFINISHED: Final = ".unfinished"
 """Behind the name of a bundle while it is being made."""
@@ -62,6 +63,14 @@ KeyFile = Annotated[
 NewKey = Annotated[
     bool, typer.Option("--new-key", help="Draw a key for digests and put it into the bundle; give others this one by --like.")
 ]
+Compacted = Annotated[
+    str | None,
+    typer.Option(
+        "--compacted",
+        metavar="GLOB",
+        help="Hash keys of these topics, too: they are compacted, though no cleaner's checkpoint or controller's log here says so.",
+    ),
+]
 Hash = Annotated[bool, typer.Option("--hash", help="Take the SHA-256 of every file, too: each is then read twice.")]
 MaxRate = Annotated[
     float | None, typer.Option("--max-rate", metavar="MB/S", min=0.001, help="Read at most so many million bytes a second.")
@@ -85,6 +94,7 @@ def collect(
     like: Like = None,
     key_file: KeyFile = None,
     new_key: NewKey = False,
+    compacted: Compacted = None,
     hashes: Hash = False,
     max_rate: MaxRate = None,
     estimate: EstimateOnly = False,
@@ -107,6 +117,7 @@ def collect(
         _digests(like, key_file, drawn=new_key),
         tuple(map(_records, with_records or ())),
         None if since is None else _bundle(since, "--since"),
+        compacted,
         hashes,
         None if max_rate is None else int(max_rate * _MEGA),
     )
@@ -166,8 +177,8 @@ def _records(text: str) -> "RecordsAsked":
 
 def _digests(like: Path | None, key_file: Path | None, *, drawn: bool) -> "Digests":
     """How contents are digested. Raises UsageError for more than one way, and for a key that cannot be read."""
+    from kafka_forensics.model.bundles import Digests
     from kafka_forensics.questions.collect import like as digests_like
-    from kafka_forensics.storage.bundles import Digests
 
     if (like is not None) + (key_file is not None) + drawn > 1:
         raise UsageError("--like, --key-file and --new-key contradict each other", hint="give one of them")

@@ -1,5 +1,6 @@
 """The records of a compacted replica as rows of their keys, sorted in bounded memory."""
 
+from kafka_forensics.folding.keys.collected import CollectedHashes, digests_of, hasher_of
 from kafka_forensics.folding.keys.question import (
     Decided,
     KeyAnswer,
@@ -14,6 +15,7 @@ from kafka_forensics.folding.keys.question import (
 from kafka_forensics.folding.keys.reader import HoldsHashedRecords, KeyReader
 
 __all__ = [
+    "CollectedHashes",
     "Decided",
     "HoldsHashedRecords",
     "KeyAnswer",
@@ -24,5 +26,7 @@ __all__ = [
     "KeyRuns",
     "KeysApart",
     "below",
+    "digests_of",
+    "hasher_of",
     "key_question",
 ]

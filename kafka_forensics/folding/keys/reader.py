@@ -1,5 +1,6 @@
 """A replica of a compacted partition read as rows of its keys: one pass, each batch opened while its bytes are at hand."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
 
@@ -9,8 +10,10 @@ from kafka_forensics.analysis.compaction import ROW_WIDTH, TOMBSTONE, TRANSACTIO
 from kafka_forensics.analysis.segments import Misplaced, move
 from kafka_forensics.errors import SourceError
 from kafka_forensics.evidence.inputs import ReplicaPlan, typed_path
+from kafka_forensics.folding.keys.collected import CollectedHashes, hasher_of
 from kafka_forensics.folding.keys.question import Decided, KeyCounts, KeyPart, KeyRuns
 from kafka_forensics.model.batches import BATCH_COLUMNS, BatchChunk, BatchColumn, Damage
+from kafka_forensics.model.bundles import Digests
 from kafka_forensics.model.constants import (
     COMPRESSION_MASK,
     DELETE_HORIZON_MASK,
@@ -33,6 +36,7 @@ from kafka_forensics.parsers.log import (
     plain_rows,
     with_records,
 )
+from kafka_forensics.storage.bundles import BundleSource, CollectedLog
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -84,12 +88,39 @@ class KeyReader:
     _segment: int = 0
     _reader: HashingReader = field(init=False)
     _held: HoldsHashedRecords | None = None
+    _digests: Digests | None = None
 
     def __post_init__(self) -> None:
         """Nothing is known yet."""
         self._reader = HashingReader(self.hasher or SeededHasher(self.seed))
         self._moved = {misplaced.place: misplaced for misplaced in self.decided.misplaced}
         self.part = KeyPart(KeyCounts.none(len(self.cuts) + 1))
+
+    def hash_as(self, digests: Digests | None) -> None:
+        """Hash keys and values as in `digests`, the way of collected logs with which this one is compared."""
+        self._digests = digests
+        if self.hasher is None and (hasher := hasher_of(digests, self.seed)) is not None:
+            self._reader = HashingReader(hasher)
+
+    def _holding(self, file: "ByteFile") -> "HoldsHashedRecords | None":
+        """What holds the records of a file hashed; None where they are read from its bytes. Raises SourceError for those of a
+        collected log that are not there, or cannot be compared."""
+        source, digests = self.plan.log_dir.source, self._digests
+        if not isinstance(file, CollectedLog):
+            if digests is not None and digests.is_keyed and digests.key is None:
+                reason = "its keys cannot be compared with those of a bundle whose key is secret: collect it with that --key-file"
+                raise SourceError("" if isinstance(file, HoldsHashedRecords) else self._segment_path(), reason)
+            return file if isinstance(file, HoldsHashedRecords) else None
+        if not file.has_hashes:
+            raise file.needs_hashes()
+        if digests is not None and isinstance(source, BundleSource) and not source.about.digests.agree(digests):
+            reason = "its keys were hashed in another way than those it is compared with: collect one --like the other"
+            raise SourceError(self._segment_path(), reason)
+        return CollectedHashes(file)
+
+    def _segment_path(self) -> str:
+        logs = (files.log for files in self.plan.directory.segments if files.base_offset == self._segment)
+        return next(log.path for log in logs if log is not None)
 
     def read(self) -> None:
         """Read the whole log. What cannot be read is told in the part's `incomplete`, and counts as damage."""
@@ -103,10 +134,9 @@ class KeyReader:
             self._segment = segment.base_offset
             try:
                 with source.open(segment.log.path) as file:
-                    self._held = file if isinstance(file, HoldsHashedRecords) else None
+                    self._held = self._holding(file)
                     limit = believed_to(segment.base_offset, following)
-                    reader = SegmentReader(file, next_base_offset=limit, inspect=self._inspect, inspect_alone=self._inspect_alone)
-                    for chunk in reader.chunks():
+                    for chunk in self._chunks(file, limit):
                         self._follow(chunk, last=following is None)
             except SourceError as error:
                 if not error.path or self.strict:
@@ -117,6 +147,17 @@ class KeyReader:
                 self._bad.clear()
                 self.part.damage.step(bad=True, good=None)
         self._reader.release()
+
+    def _chunks(self, file: "ByteFile", limit: int) -> Iterator[BatchChunk]:
+        """The chunks of a file, whose records are taken on the way."""
+        if not isinstance(file, CollectedLog):
+            reader = SegmentReader(file, next_base_offset=limit, inspect=self._inspect, inspect_alone=self._inspect_alone)
+            yield from reader.chunks()
+            return
+        for chunk in SegmentReader(file, next_base_offset=limit, inspect=inspector(deep=False)).chunks():
+            if chunk.rows:
+                self._inspect(np.empty(0, np.uint8), 0, chunk.columns, 0, chunk.rows)
+            yield chunk
 
     def _follow(self, chunk: BatchChunk, *, last: bool) -> None:
         """Note where damage ends: with the next batch that is good."""

@@ -5,23 +5,28 @@ import socket
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, BinaryIO, Final
 
 from kafka_forensics.compiled import use_compiled, worth_compiling
 from kafka_forensics.errors import SourceError, UsageError
+from kafka_forensics.evidence.inputs import gather
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.evidence.paths import OpenedPath, open_paths, typed_path
 from kafka_forensics.judging.scanning import DEEP_BELOW_BYTES
+from kafka_forensics.model.bundles import Digests
 from kafka_forensics.model.constants import WITNESS_TOPICS
 from kafka_forensics.model.results import Incomplete
 from kafka_forensics.parsers.checkpoints import parse_meta_properties
 from kafka_forensics.parsers.log_dir import FileKind
 from kafka_forensics.questions.collect.files import CollectedEntry, Tree, tree_of
 from kafka_forensics.questions.collect.log_facts import FactsWanted, take_log
-from kafka_forensics.storage.bundles import BundleSource, Digests, SectionKind
+from kafka_forensics.storage.bundles import BundleSource, SectionKind
 from kafka_forensics.storage.open import sha256
 from kafka_forensics.storage.source import EntryKind
 from kafka_forensics.version import __version__
+from kafka_forensics.witnesses.controller import read_controller
+from kafka_forensics.witnesses.witnesses import Witnesses, take_control
 from kafka_forensics.writers.bundle_file import BundleWriter
 
 if TYPE_CHECKING:
@@ -52,6 +57,8 @@ class CollectOptions:
     records: tuple[RecordsAsked, ...] = ()
     since: BundleSource | None = None
     """An older bundle of the same log directories, whose facts are taken of files that have not changed."""
+    compacted: str | None = None
+    """Pattern of topics that are compacted though nothing here may tell."""
     hashes: bool = False
     """Whether the SHA-256 of every file is taken, too."""
     max_rate: int | None = None
@@ -93,6 +100,7 @@ class _Collecting:
         self._tree: Tree = tree_of(self._opened, options.scan)
         self._progress = progress
         self._require_records()
+        self._compacted = compacted_partitions(paths, options.scan)
         self._total = sum(entry.entry.size_in_bytes for entry in self._tree.entries if entry.left_out is None)
         deep = options.scan.deep
         self.collected = Collected(bytes_in_all=self._total, incomplete=self._tree.incomplete)
@@ -128,6 +136,7 @@ class _Collecting:
             "deep": self.collected.is_deep,
             "hashes": self._options.hashes,
             "digests": None,
+            "compacted": self._options.compacted,
             "topics": self._options.scan.topic_glob,
             "partition": self._options.scan.partition,
             "records": [[asked.topic, asked.partition, asked.start, asked.end] for asked in self._options.records],
@@ -172,17 +181,22 @@ class _Collecting:
 
     def _wanted(self, entry: CollectedEntry) -> FactsWanted:
         records = tuple((asked.start, asked.end) for asked in self._options.records if _is_of(entry, asked))
-        return FactsWanted(self.collected.is_deep, self._options.digests.key, records)
+        keys = entry.partition is not None and self._is_compacted(entry.partition.topic, entry.partition.partition)
+        return FactsWanted(self.collected.is_deep, self._options.digests.key, records, keys)
+
+    def _is_compacted(self, topic: str, partition: int) -> bool:
+        glob = self._options.compacted
+        return (topic, partition) in self._compacted or (glob is not None and fnmatchcase(topic, glob))
 
     def _take_from_older(self, entry: CollectedEntry) -> bool:
         """Take the sections of a file from the older bundle, if it has not changed since; whether it did."""
         older = self._options.since
         if older is None or any(_is_of(entry, asked) for asked in self._options.records):
             return False
-        if (older.about.is_deep, older.about.digests.name) != (self.collected.is_deep, self._options.digests.name):
+        if older.about.is_deep != self.collected.is_deep or not older.about.digests.agree(self._options.digests):
             return False
         sections = older.sections_of(entry.path, _stamp(entry), is_log=entry.is_log)
-        if sections is None:
+        if sections is None or (self._wanted(entry).keys and not any(section.kind is SectionKind.KEYS for section, _ in sections)):
             return False
         for section, data in sections:
             self._writer.add(entry.path, section.kind, section.start, section.end, data)
@@ -218,6 +232,17 @@ class _Collecting:
             ahead = self.collected.bytes_read / self._options.max_rate - (time.monotonic() - self._started)
             if ahead > 0:
                 time.sleep(ahead)
+
+
+def compacted_partitions(paths: list[str], options: ScanOptions) -> set[tuple[str, int]]:
+    """Partitions whose topics are compacted, by what the log directories at `paths` tell: checkpoints of the cleaner, and the
+    controller's log. Internal topics are."""
+    inputs = gather(paths, replace(options, topic_glob=None, partition=None, broker=None), elsewhere=True)
+    controller = read_controller(inputs)
+    witnesses = Witnesses(None if controller is None else controller.history)
+    for plan in inputs.replicas:
+        take_control(plan, witnesses)
+    return {(plan.context.topic, plan.context.partition) for plan in inputs.replicas if plan.context.compacted}
 
 
 def _is_of(entry: CollectedEntry, asked: RecordsAsked) -> bool:

@@ -10,13 +10,18 @@ from kafka_forensics.model.constants import CONTROL_MASK, WITNESS_TOPICS
 from kafka_forensics.parsers.log import (
     MAX_BATCH_BYTES,
     ContentDigests,
+    KeyedHasher,
+    SegmentHashes,
     SegmentReader,
+    StrongHasher,
     believed_to,
     check_batch_in_file,
     inspector,
 )
+from kafka_forensics.parsers.log.hashed_records import KEYED_KEY_BYTES, STRONG_KEY_BYTES
 from kafka_forensics.storage.bundles import SectionKind, write_held
 from kafka_forensics.writers.bundle_columns import write_batches
+from kafka_forensics.writers.record_hashes import write_record_hashes
 from kafka_forensics.writers.witness_batches import witness_batch
 
 if TYPE_CHECKING:
@@ -46,6 +51,8 @@ class FactsWanted(NamedTuple):
     key: bytes | None
     records: tuple[tuple[int, int], ...] = ()
     """Of this log: [start, end) each."""
+    keys: bool = False
+    """Whether keys and values are hashed."""
 
 
 def take_log(
@@ -53,7 +60,7 @@ def take_log(
 ) -> int:
     """Add the sections of a log; how many batches it has. Raises SourceError where it cannot be read further."""
     topic = None if entry.partition is None else entry.partition.topic
-    checks = _Checks(ContentDigests(wanted.key), deep=wanted.deep)
+    checks = _Checks(wanted)
     base_offset = 0 if entry.name is None or entry.name.offset is None else entry.name.offset
     reader = SegmentReader(
         file, next_base_offset=believed_to(base_offset, entry.behind), inspect=checks, inspect_alone=checks.alone
@@ -68,6 +75,9 @@ def take_log(
             columns, checks.told(chunk.damage), written=checks.written(columns), digests=checks.digests.take(columns)
         )
         writer.add(entry.path, SectionKind.BATCHES, start, end, section)
+        if checks.hashes is not None:
+            for block in write_record_hashes(checks.hashes.take(), KEYED_KEY_BYTES if wanted.key else STRONG_KEY_BYTES):
+                writer.add(entry.path, SectionKind.KEYS, start, end, block)
         if topic in WITNESS_TOPICS:
             _take_told(entry, topic, file, writer, columns, start, end)
         elif (kept := _whole(columns, wanted.records)).any():
@@ -139,10 +149,12 @@ class _Checks:
     """The inspector of a log that is collected: it remembers digests, what only opening batches tells, and the offsets of old
     entries."""
 
-    def __init__(self, digests: ContentDigests, *, deep: bool) -> None:
-        self.digests = digests
-        self._inner = inspector(deep=deep)
-        self._deep = deep
+    def __init__(self, wanted: FactsWanted) -> None:
+        self.digests = ContentDigests(wanted.key)
+        hasher = StrongHasher() if wanted.key is None else KeyedHasher(wanted.key)
+        self.hashes = SegmentHashes(hasher) if wanted.keys else None
+        self._inner = inspector(deep=wanted.deep)
+        self._deep = wanted.deep
         self._inside: list[Damage] = []
         self._offsets: dict[int, int] = {}
 
@@ -152,6 +164,8 @@ class _Checks:
             zip(columns[BatchColumn.POSITION, old].tolist(), columns[BatchColumn.BASE_OFFSET, old].tolist(), strict=True)
         )
         self.digests.inspect(buffer, position, columns, first, end)
+        if self.hashes is not None:
+            self.hashes.inspect(buffer, position, columns, first, end)
         found = self._inner(buffer, position, columns, first, end)
         self._inside += found
         return found
@@ -159,6 +173,8 @@ class _Checks:
     def alone(self, file: "ByteFile", position: int, size: int) -> list[Damage]:
         """A batch behind damage, or a large one."""
         self.digests.alone(file, position, size)
+        if self.hashes is not None:
+            self.hashes.alone(file, position, size)
         found = check_batch_in_file(file, position, size) if self._deep else []
         self._inside += found
         return found

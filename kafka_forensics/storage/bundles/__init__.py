@@ -19,7 +19,7 @@ from kafka_forensics.storage.bundles.layout import (
     write_held,
     write_part,
 )
-from kafka_forensics.storage.bundles.source import About, BundleSource, CollectedLog, Digests
+from kafka_forensics.storage.bundles.source import BundleSource, CollectedLog
 
 __all__ = [
     "ABOUT",
@@ -31,10 +31,8 @@ __all__ = [
     "SEAL",
     "SUFFIX",
     "VERSION",
-    "About",
     "BundleSource",
     "CollectedLog",
-    "Digests",
     "Section",
     "SectionKind",
     "inflated",

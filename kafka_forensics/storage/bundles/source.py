@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import Any, Final, NoReturn, Self
 
 from kafka_forensics.errors import FormatError, SourceError
+from kafka_forensics.model.bundles import About, Digests
 from kafka_forensics.storage.archives import ArchiveSource, Directory, Member, MemberTree, TarIndex, TarPlace, note
 from kafka_forensics.storage.bundles.layout import (
     ABOUT,
@@ -61,33 +62,6 @@ class BundlePlace:
     def position(self) -> int:
         """Where it lies in the bundle."""
         return self.sections[0].part if self.sections else 0
-
-
-@dataclass(frozen=True, slots=True)
-class About:
-    """What a bundle says of itself; words come from outside."""
-
-    broker: int | str | None
-    paths: tuple[str, ...]
-    is_deep: bool
-    live: bool
-    digests: "Digests"
-    host: str
-    tool_version: str
-    started_ms: int
-    topics: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Digests:
-    """By which way contents were digested: those of one way can be compared. The `key` is None if it is no part of the bundle."""
-
-    is_keyed: bool = False
-    name: str = ""
-    """Of the key."""
-    key: bytes | None = None
-    is_secret: bool = False
-    """Whether the key may not be put into a bundle."""
 
 
 class BundleSource(ArchiveSource):
@@ -382,6 +356,23 @@ class CollectedLog:
                     return data or b""
         return None
 
+    @property
+    def has_hashes(self) -> bool:
+        """Whether it was collected with hashes of its keys and values."""
+        return bool(self._by_kind[SectionKind.KEYS]) or not self._by_kind[SectionKind.BATCHES]
+
+    def hashes(self, start: int, end: int) -> Iterator[bytes]:
+        """The sections of hashes of the batches that begin in `[start, end)`. Raises SourceError."""
+        for section in self._by_kind[SectionKind.KEYS]:
+            if section.end > start and section.start < end:
+                yield self._source.section(self._path, section)
+
+    def needs_hashes(self) -> SourceError:
+        """What to say where keys are asked for, and it was collected without their hashes."""
+        topic = self._path.rpartition("/")[0].rpartition("/")[2].rpartition("-")[0]
+        command = f"kafka-forensics collect LOG_DIR --compacted {shlex.quote(topic)} --output FILE.kfb"
+        return SourceError(self._path, f"needs hashes of its keys, as the topic is compacted: run `{command}`")
+
     def _batches_of(self, section: Section) -> dict[int, bytes]:
         if section not in self._held:
             self._held.clear()
@@ -471,7 +462,6 @@ def _about_of(said: dict[str, Any]) -> About:
         _text(said.get("host")),
         _text(said.get("tool_version")),
         started if isinstance(started := said.get("started_ms"), int) else 0,
-        tuple(topic for topic in topics if isinstance(topic, str)) if isinstance(topics := said.get("topics"), list) else (),
     )
 
 

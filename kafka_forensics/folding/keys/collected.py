@@ -1,0 +1,52 @@
+"""Keys of logs that were collected: their records as hashes, and the hasher with which others can be compared with them."""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from kafka_forensics.errors import FormatError
+from kafka_forensics.evidence.inputs import ReplicaPlan
+from kafka_forensics.model.bundles import Digests
+from kafka_forensics.parsers.log import HashedRecords, KeyedHasher, RecordHasher, SeededHasher, StrongHasher
+from kafka_forensics.parsers.record_hashes import parse_record_hashes
+from kafka_forensics.storage.bundles import BundleSource, CollectedLog
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Ints = NDArray[np.int64]
+
+
+class CollectedHashes:
+    """The hashed records of a collected log, see `HoldsHashedRecords`."""
+
+    def __init__(self, log: CollectedLog) -> None:
+        self._log = log
+
+    def hashed_records(self, positions: "Ints") -> HashedRecords:
+        """Records of the batches at these positions. Raises SourceError where they cannot be read."""
+        if not positions.size:
+            return HashedRecords.none()
+        try:
+            sections = self._log.hashes(int(positions.min()), int(positions.max()) + 1)
+            return HashedRecords.together([parse_record_hashes(section) for section in sections]).of(positions)
+        except FormatError as error:
+            raise self._log.broken(error.reason) from error
+
+
+def digests_of(plans: Iterable[ReplicaPlan]) -> Digests | None:
+    """The way in which hashes of keys were taken of those of the replicas that were collected; None if none was.
+
+    Where there are several ways it is one of them: of the others' logs nothing can be compared.
+    """
+    ways = [plan.log_dir.source.about.digests for plan in plans if isinstance(plan.log_dir.source, BundleSource)]
+    return next((way for way in ways if way.key is not None), ways[0] if ways else None)
+
+
+def hasher_of(digests: Digests | None, seed: int) -> RecordHasher | None:
+    """What hashes keys so that they can be compared with those that were collected; None where the key for it is not known."""
+    if digests is None:
+        return SeededHasher(seed)
+    if not digests.is_keyed:
+        return StrongHasher()
+    return None if digests.key is None else KeyedHasher(digests.key)
