@@ -5,6 +5,7 @@ import os
 import re
 import secrets
 import shlex
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -125,7 +126,7 @@ def collect(
     if estimate:
         from kafka_forensics.questions.collect import estimate_of
 
-        say(screen, _estimate_lines(estimate_of(log_dirs, wanted)))
+        sys.stdout.write(_estimate_line(estimate_of(log_dirs, wanted)))
         return 0
     done = _made(log_dirs, wanted, output, screen, quiet=printing.quiet)
     say(screen, [] if printing.quiet else _summary(done, output))
@@ -235,9 +236,9 @@ def _summary(done: "Collected", output: Path) -> list[str]:
     return [*lines, f"judge it, together with those of other brokers: kafka-forensics scan {printable(shlex.quote(str(output)))}"]
 
 
-def _estimate_lines(estimate: "Estimate") -> list[str]:
+def _estimate_line(estimate: "Estimate") -> str:
     from kafka_forensics.cli.progress import duration, size
 
     of_what = f"{size(estimate.bytes_in_all)} in {estimate.files} files"
     by_what = f"by {size(estimate.sampled_bytes)} that were read"
-    return [f"about {size(estimate.bundle_bytes)} for {of_what}, in about {duration(estimate.seconds)}; {by_what}"]
+    return f"about {size(estimate.bundle_bytes)} for {of_what}, in about {duration(estimate.seconds)}; {by_what}\n"

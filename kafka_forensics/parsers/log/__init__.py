@@ -14,6 +14,8 @@ from kafka_forensics.parsers.log.collected import (
 from kafka_forensics.parsers.log.content import ContentDigests, content_digest
 from kafka_forensics.parsers.log.damage import Window
 from kafka_forensics.parsers.log.hashed_records import (
+    KEYED_KEY_BYTES,
+    STRONG_KEY_BYTES,
     HashedRecords,
     HashingReader,
     KeyedHasher,
@@ -55,11 +57,13 @@ from kafka_forensics.parsers.log.segment import (
 __all__ = [
     "COLUMNS_HEAD",
     "HELD_BYTES",
+    "KEYED_KEY_BYTES",
     "MARKER_VALUE_SIZE",
     "MAX_BATCH_BYTES",
     "MIN_CONTROL_KEY_SIZE",
     "PLANES_HEAD",
     "SECTION_HEAD",
+    "STRONG_KEY_BYTES",
     "BatchChecks",
     "BatchHeader",
     "CollectedBatches",

@@ -8,7 +8,9 @@ import numpy as np
 from kafka_forensics.model.batches import BatchColumn, Damage
 from kafka_forensics.model.constants import CONTROL_MASK, WITNESS_TOPICS
 from kafka_forensics.parsers.log import (
+    KEYED_KEY_BYTES,
     MAX_BATCH_BYTES,
+    STRONG_KEY_BYTES,
     ContentDigests,
     KeyedHasher,
     SegmentHashes,
@@ -18,7 +20,6 @@ from kafka_forensics.parsers.log import (
     check_batch_in_file,
     inspector,
 )
-from kafka_forensics.parsers.log.hashed_records import KEYED_KEY_BYTES, STRONG_KEY_BYTES
 from kafka_forensics.storage.bundles import SectionKind, write_held
 from kafka_forensics.writers.bundle_columns import write_batches
 from kafka_forensics.writers.record_hashes import write_record_hashes
