@@ -183,6 +183,8 @@ class LogReader:
         self, left: Replica, left_row: "NDArray[np.int64]", right: Replica, right_row: "NDArray[np.int64]", *, common: bool
     ) -> bool | None:
         """Whether two batches hold equal records, see `BatchReader`."""
+        if any([self._told_broken(left, left_row), self._told_broken(right, right_row)]):
+            return None
         told = self._told_alike(left, left_row, right, right_row, common=common)
         if told is not None:
             return told
@@ -248,6 +250,23 @@ class LogReader:
         facts = [BatchFacts(row, self._digest(replica, row, [source])) for row in (a, b)]
         return hold_the_same_as_written(facts[0], facts[1])
 
+    def _told_inside(self, replica: Replica, row: "NDArray[np.int64]") -> list[Damage] | None:
+        """What facts tell to be wrong inside a batch of a collected log; None if nobody looked, and of a log that can be opened."""
+        if not isinstance(self._source(replica), BundleSource):
+            return None
+        try:
+            with self._open_segment(replica, int(row[BATCH_COLUMNS])) as file:
+                return found_inside(file, int(row[BatchColumn.POSITION])) if isinstance(file, CollectedLog) else None
+        except SourceError as error:
+            self.incomplete.append(Incomplete(typed_path(self._source(replica), error.path), error.reason))
+            return None
+
+    def _told_broken(self, replica: Replica, row: "NDArray[np.int64]") -> bool:
+        """Whether facts tell that something is wrong inside a batch, which is noted."""
+        inside = self._told_inside(replica, row) or []
+        self.problems += [(replica, int(row[BATCH_COLUMNS]), damage) for damage in inside]
+        return bool(inside)
+
     def _source(self, replica: Replica) -> "ByteSource":
         return self._plans[id(replica.context)].log_dir.source
 
@@ -288,15 +307,9 @@ class LogReader:
 
     def undecodable(self, replica: Replica, row: "NDArray[np.int64]") -> bool:
         """Whether a batch was read and cannot be decoded, see `BatchReader`."""
-        if isinstance(self._source(replica), BundleSource):
-            try:
-                with self._open_segment(replica, int(row[BATCH_COLUMNS])) as file:
-                    inside = found_inside(file, int(row[BatchColumn.POSITION])) if isinstance(file, CollectedLog) else None
-            except SourceError as error:
-                self.incomplete.append(Incomplete(typed_path(self._source(replica), error.path), error.reason))
-                return False
-            if inside is not None:
-                return any(damage.kind not in _LYING_HEADERS for damage in inside)
+        inside = self._told_inside(replica, row)
+        if inside is not None:
+            return any(damage.kind not in _LYING_HEADERS for damage in inside)
         decoded = self.decoded(replica, row)
         return decoded is not None and any(damage.kind not in _LYING_HEADERS for damage in decoded.problems)
 

@@ -192,7 +192,7 @@ def _read_segment(
             batch = reading.opened.get(key) or open_batch(data if wrong is None else wrong.rewritten(bytes(data)))
             reading.opened[key] = batch
             if any(record.problem is not None for _, record in batch.records):
-                place = (plan, name, int(columns[BatchColumn.POSITION, row]), len(data))
+                place = (plan, name, *columns[[BatchColumn.POSITION, BatchColumn.SIZE_IN_BYTES], row].tolist())
                 held = reading.places.setdefault(key, [])
                 held += [place] if len(held) < NODES_NAMED else []
         yield np.stack([bases, columns[BatchColumn.LAST_OFFSET], identities, epochs])

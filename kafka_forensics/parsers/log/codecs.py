@@ -14,7 +14,11 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
+from kafka_forensics.errors import FormatError
+from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.constants import compression_name
+from kafka_forensics.parsers.log.collected import read_batches
+from kafka_forensics.storage.bundles import CollectedLog, Frame
 from kafka_forensics.storage.source import ByteFile
 
 if TYPE_CHECKING:
@@ -412,6 +416,13 @@ _HEADER: Final = struct.Struct(">qiib")
 """Base offset, length, and, if its magic is 2, the leader epoch before it."""
 _HEADER_UP_TO_MAGIC: Final = 17
 _DELTA: Final = struct.Struct(">i")
+_FRAME_COLUMNS: Final = [
+    BatchColumn.POSITION,
+    BatchColumn.BASE_OFFSET,
+    BatchColumn.SIZE_IN_BYTES,
+    BatchColumn.MAGIC,
+    BatchColumn.LAST_OFFSET_DELTA,
+]
 _DELTA_POSITION: Final = 23
 _LOG_OVERHEAD: Final = 12
 _SMALLEST_LENGTH: Final = 14
@@ -441,6 +452,9 @@ def read_next_offset(log: ByteFile, base_offset: int, entry: tuple[int, int]) ->
 
 def _frames(log: ByteFile, position: int) -> Iterator[tuple[int, int] | None]:
     """(base offset, next offset) of every batch from a position on that fits; None where a length throws."""
+    if isinstance(log, CollectedLog):
+        yield from _collected_frames(log, position)
+        return
     size = log.size_in_bytes
     window, start = b"", 0
     while position < size - _HEADER_UP_TO_MAGIC:
@@ -459,6 +473,30 @@ def _frames(log: ByteFile, position: int) -> Iterator[tuple[int, int] | None]:
             (delta,) = _DELTA.unpack_from(window, position - start + _DELTA_POSITION)
         yield offset, offset + delta + 1
         position += _LOG_OVERHEAD + length
+
+
+def _collected_frames(log: CollectedLog, position: int) -> Iterator[tuple[int, int] | None]:
+    """The same of a collected log, by its batches and by what stands where damage begins."""
+    frames = dict(log.frames())
+    for _, packed in log.batches(position, log.size_in_bytes):
+        try:
+            columns = read_batches(packed).columns
+        except FormatError as error:
+            raise log.broken(error.reason) from error
+        for at, base_offset, size, magic, delta in columns[_FRAME_COLUMNS].T.tolist():
+            frames.setdefault(at, Frame(at, base_offset, size - _LOG_OVERHEAD, magic, delta if magic >= 2 else 0))
+    while position < log.size_in_bytes - _HEADER_UP_TO_MAGIC:
+        frame = frames.get(position)
+        if frame is None:
+            raise log.needs_records()
+        if frame.batch_length < _SMALLEST_LENGTH:
+            yield None
+            return
+        if position > log.size_in_bytes - _LOG_OVERHEAD - frame.batch_length:
+            return
+        delta = frame.last_offset_delta if frame.magic >= 2 else 0
+        yield frame.base_offset, frame.base_offset + delta + 1
+        position += _LOG_OVERHEAD + frame.batch_length
 
 
 def last_entry(index: ByteFile, base_offset: int) -> tuple[int, int]:

@@ -1,5 +1,6 @@
 """The facts of one log, section by section, as a bundle takes them."""
 
+import struct
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
@@ -20,7 +21,7 @@ from kafka_forensics.parsers.log import (
     check_batch_in_file,
     inspector,
 )
-from kafka_forensics.storage.bundles import SectionKind, write_held
+from kafka_forensics.storage.bundles import Frame, SectionKind, write_frames, write_held
 from kafka_forensics.writers.bundle_columns import write_batches
 from kafka_forensics.writers.record_hashes import write_record_hashes
 from kafka_forensics.writers.witness_batches import witness_batch
@@ -36,6 +37,10 @@ if TYPE_CHECKING:
 SECTION_BYTES: Final = 1 << 20
 CONTROL_BYTES: Final = 4096
 """A control batch of more bytes is no marker, whatever it says."""
+
+
+_FRAME: Final = struct.Struct(">qiibihi")
+_FRAME_BYTES: Final = _FRAME.size
 
 
 class TakesSections(Protocol):
@@ -72,9 +77,11 @@ def take_log(
         if end == start:
             continue
         columns = chunk.columns
-        section = write_batches(
-            columns, checks.told(chunk.damage), written=checks.written(columns), digests=checks.digests.take(columns)
-        )
+        damage = checks.told(chunk.damage)
+        frames = [_frame(file, found.position) for found, inside in damage if not inside]
+        if frames:
+            writer.add(entry.path, SectionKind.FRAMES, start, end, write_frames(frames))
+        section = write_batches(columns, damage, written=checks.written(columns), digests=checks.digests.take(columns))
         writer.add(entry.path, SectionKind.BATCHES, start, end, section)
         if checks.hashes is not None:
             for block in write_record_hashes(checks.hashes.take(), KEYED_KEY_BYTES if wanted.key else STRONG_KEY_BYTES):
@@ -87,6 +94,13 @@ def take_log(
         passed(end - start)
         start = end
     return batches
+
+
+def _frame(file: "ByteFile", position: int) -> Frame:
+    """What the bytes at a place say if they are taken for a batch's header."""
+    data = file.read_at(position, _FRAME_BYTES).ljust(_FRAME_BYTES, b"\0")
+    base_offset, batch_length, _, magic, _, _, delta = _FRAME.unpack(data)
+    return Frame(position, base_offset, batch_length, magic, delta)
 
 
 def _whole(columns: "Ints", records: Sequence[tuple[int, int]]) -> "NDArray[np.bool_]":

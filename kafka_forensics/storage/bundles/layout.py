@@ -45,6 +45,8 @@ class SectionKind(StrEnum):
     """Batches as they are stored, by position."""
     TOLD = "told"
     """Batches with as much of their records as the analysis uses, by position."""
+    FRAMES = "frames"
+    """What a header would say at each place in `[start, end)` where damage begins."""
     KEYS = "keys"
     """Hashes of keys and values of the batches in `[start, end)`."""
 
@@ -112,6 +114,32 @@ def json_of(data: bytes) -> object:
     except (ValueError, RecursionError) as error:
         raise FormatError("no JSON where a bundle has some") from error
     return parsed
+
+
+class Frame(NamedTuple):
+    """What the bytes at a place say if they are taken for a batch's header, as they are written."""
+
+    position: int
+    base_offset: int
+    batch_length: int
+    magic: int
+    last_offset_delta: int
+    """0 where the file ends before it."""
+
+
+_FRAME: Final = struct.Struct("<qqibi")
+
+
+def write_frames(frames: list[Frame]) -> bytes:
+    """A section of frames."""
+    return b"".join(_FRAME.pack(*frame) for frame in frames)
+
+
+def read_frames(section: bytes) -> list[Frame]:
+    """The frames of a section. Raises FormatError."""
+    if len(section) % _FRAME.size:
+        raise FormatError("frames that are cut short")
+    return [Frame(*numbers) for numbers in _FRAME.iter_unpack(section)]
 
 
 def write_held(batches: list[tuple[int, bytes]]) -> bytes:

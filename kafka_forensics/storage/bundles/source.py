@@ -25,15 +25,17 @@ from kafka_forensics.storage.bundles.layout import (
     SEAL,
     SECTION_KINDS,
     VERSION,
+    Frame,
     Section,
     SectionKind,
     inflated,
     json_of,
     part_name,
+    read_frames,
     read_held,
     read_index,
 )
-from kafka_forensics.storage.source import ByteFile, Entry, EntryKind
+from kafka_forensics.storage.source import NOT_REGULAR, ByteFile, Entry, EntryKind
 
 KEPT_BYTES: Final = 96 << 20
 """Of inflated parts that a bundle holds on to."""
@@ -238,6 +240,14 @@ class BundleSource(ArchiveSource):
             raise SourceError(path, f"part {section.part} of the bundle is shorter than its listing says")
         return data
 
+    def _node(self, path: str) -> Directory | Member:
+        """What is at `path`. Raises SourceError, and for a link or a pipe for the reason it was not read then."""
+        node = self._tree.find(path)
+        if isinstance(node, Member) and node.kind is not EntryKind.FILE:
+            assert isinstance(node.place, BundlePlace)
+            raise SourceError(path, node.place.refused or NOT_REGULAR)
+        return super()._node(path)
+
     def _entry(self, path: str, node: Directory | Member) -> Entry:
         """The entry of a node, links among them: none of a bundle leads anywhere."""
         if isinstance(node, Directory):
@@ -355,6 +365,14 @@ class CollectedLog:
                 if data is not None or kind is SectionKind.TOLD:
                     return data or b""
         return None
+
+    def frames(self) -> dict[int, Frame]:
+        """What headers would say where damage begins, by position. Raises SourceError."""
+        try:
+            sections = [self._source.section(self._path, section) for section in self._by_kind[SectionKind.FRAMES]]
+            return {frame.position: frame for section in sections for frame in read_frames(section)}
+        except FormatError as error:
+            raise self.broken(error.reason) from error
 
     @property
     def has_hashes(self) -> bool:
