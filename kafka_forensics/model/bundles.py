@@ -13,6 +13,8 @@ class Digests:
     key: bytes | None = None
     is_secret: bool = False
     """Whether the key may not be put into a bundle."""
+    is_drawn: bool = False
+    """Whether the key was drawn for this bundle; one that is gone on with keeps its own."""
 
     def agree(self, other: "Digests") -> bool:
         """Whether what was digested by both can be compared."""
@@ -30,6 +32,5 @@ class About:
     """Whether every batch was opened to tell what is wrong inside."""
     live: bool
     digests: Digests
-    host: str
-    tool_version: str
-    started_ms: int
+    with_records: bool
+    """Whether batches of any partition were asked for whole, payloads and all."""

@@ -3,17 +3,19 @@
 import hashlib
 import json
 import tarfile
+from contextlib import suppress
 from typing import BinaryIO, Final
 
 import cramjam
 
-from kafka_forensics.errors import FormatError, UsageError
+from kafka_forensics.errors import FormatError, SourceError, UsageError
 from kafka_forensics.model.json_objects import Json
-from kafka_forensics.storage.archives import MemberTree, TarIndex, TarPlace
+from kafka_forensics.storage.archives import Member, MemberTree, TarIndex, TarPlace
 from kafka_forensics.storage.bundles import (
     ABOUT,
     FORMAT,
     LISTING,
+    MAX_ABOUT_BYTES,
     MAX_PART_BYTES,
     PART_BYTES,
     SEAL,
@@ -34,6 +36,18 @@ _OF_A_RUN: Final = frozenset({"started_ms"})
 """What a bundle says of itself that is another when its making is gone on with."""
 
 
+def begun(output: BinaryIO) -> Json | None:
+    """What the bundle that was begun in `output` says of itself; None if there is none."""
+    members = MemberTree()
+    with suppress(SourceError):  # too many members: then it is no bundle
+        TarIndex(_Read(output), members, [], None).run()
+    member = members.find(ABOUT)
+    if not isinstance(member, Member) or not isinstance(member.place, TarPlace) or member.size_in_bytes > MAX_ABOUT_BYTES:
+        return None
+    said = _said(_Read(output).read_at(member.place.position, member.size_in_bytes))
+    return said if isinstance(said, dict) else None
+
+
 class BundleWriter:
     """Writes a bundle; sections come file by file, between `begin_file` and `end_file`.
 
@@ -45,6 +59,7 @@ class BundleWriter:
         self._output = output
         self._sections: list[tuple[str, SectionKind, int, int, bytes]] = []
         self._rows: list[list[object]] = []
+        self._begun: list[str] = []
         self._waiting_bytes = 0
         self._parts = 0
         self._members: dict[str, tuple[int, str]] = {}
@@ -59,20 +74,21 @@ class BundleWriter:
 
     def begin_file(self, path: str) -> None:
         """What follows is of this file; what was there of an unfinished reading of it is no more."""
-        self._places.pop(path, None)
-        self.finished.pop(path, None)
+        known = self._places.pop(path, None), self.finished.pop(path, None)
+        if known != (None, None):
+            self._begun.append(path)
 
     def add(self, path: str, kind: SectionKind, start: int, end: int, data: bytes) -> None:
         """Add a section of the file, of its bytes `[start, end)`."""
         self._sections.append((path, kind, start, end, data))
-        self._waiting_bytes += len(data)
+        self._waiting_bytes += len(data) + len(path) + _ROW_BYTES
         if self._waiting_bytes >= PART_BYTES:
             self._flush()
 
     def end_file(self, row: list[object]) -> None:
         """A file is over; its row in the listing, without sections and beginning with its path."""
         self._rows.append(row)
-        self._waiting_bytes += _ROW_BYTES
+        self._waiting_bytes += len(str(row[0])) + _ROW_BYTES
         if self._waiting_bytes >= PART_BYTES:
             self._flush()
 
@@ -91,17 +107,20 @@ class BundleWriter:
         """Write what waits as a part."""
         if not self._sections and not self._rows:
             return
-        part = write_part(self._sections, self._rows)
+        part = write_part(self._sections, self._rows, self._begun)
         self._take_index(part)
         self._add_member(part_name(self._parts - 1), bytes(cramjam.zstd.compress(part, level=LEVEL)))
-        self._sections, self._rows, self._waiting_bytes = [], [], 0
+        self._sections, self._rows, self._begun, self._waiting_bytes = [], [], [], 0
 
     def _take_index(self, part: bytes) -> None:
         """Know the sections and rows of the next part."""
-        sections, rows = read_index(part, self._parts)
-        for path, section in sections:
+        index = read_index(part, self._parts)
+        for path in index.begun:
+            self._places.pop(path, None)
+            self.finished.pop(path, None)
+        for path, section in index.sections:
             self._places.setdefault(path, []).append(section)
-        self.finished |= {str(row[0]): row for row in rows if isinstance(row, list) and row}
+        self.finished |= {str(row[0]): row for row in index.files if isinstance(row, list) and row}
         self._parts += 1
 
     def _add_member(self, name: str, data: bytes) -> None:
@@ -112,18 +131,22 @@ class BundleWriter:
         self._output.flush()
 
     def _write(self, data: bytes) -> None:
-        self._output.write(data)
+        rest = memoryview(data)
+        while rest:  # a disk that is nearly full takes a part of it
+            rest = rest[self._output.write(rest) :]
         self.size_in_bytes += len(data)
 
     def _go_on(self, said: Json) -> bool:
         """Take what is there of a bundle that was begun, and stand behind its last whole part; whether there is any."""
         members = MemberTree()
-        TarIndex(_Read(self._output), members, [], None).run()
+        with suppress(SourceError):  # then what was begun there is no bundle
+            TarIndex(_Read(self._output), members, [], None).run()
         about = self._there(members, ABOUT)
         if about is None:
             self._output.seek(0)
+            self._output.truncate()
             return False
-        before = json_of(about)
+        before = _said(about)
         if not isinstance(before, dict) or _essence(before) != _essence(said):
             hint = "remove it, or give --output another place; it is gone on with by the options with which it was begun"
             raise UsageError("what was begun there is another bundle, or one made with other options", hint=hint)
@@ -168,6 +191,14 @@ class _Read:
         """Up to `size` bytes, fewer only where it ends."""
         self._output.seek(position)
         return self._output.read(size)
+
+
+def _said(about: bytes) -> object:
+    """What a bundle says of itself; nothing if that is no JSON."""
+    try:
+        return json_of(about)
+    except FormatError:
+        return None
 
 
 def _essence(said: Json) -> Json:

@@ -8,13 +8,15 @@ planes, as few as the largest needs. A section speaks of at most `CHUNK_ROWS` ba
 import json
 import re
 import struct
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
 from kafka_forensics.errors import FormatError
 from kafka_forensics.model.batches import BATCH_COLUMNS, CHUNK_ROWS, LOG_DAMAGE, BatchColumn, Damage
-from kafka_forensics.model.constants import MAX_SEQUENCE
+from kafka_forensics.model.constants import INT64_MAX, LOG_OVERHEAD, MAX_SEQUENCE, RECORD_BATCH_OVERHEAD
+from kafka_forensics.storage.bundles import SectionKind
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -29,6 +31,8 @@ PLANES_HEAD: Final = struct.Struct("<Bq")
 """Bytes a value, and the least one."""
 STORED_COLUMNS: Final = 19
 DIGEST_SIZES: Final = (0, 8, 16)
+LEAST_BATCH_BYTES: Final = 26
+"""Of magic 0, without key and value: a file has no more batches than so many bytes go into it."""
 
 
 class CollectedBatches(NamedTuple):
@@ -163,7 +167,7 @@ def _damage_of(row: object) -> tuple[Damage, bool]:
 def _detail(item: tuple[object, object]) -> tuple[str, "int | str | bool | list[int]"]:
     """A detail of damage: its name, and a number, a word or some numbers."""
     match item:
-        case str(name), bool(value) if _NAME.fullmatch(name):
+        case str(name), bool(value) if _NAME.fullmatch(name) and name not in _NUMBERS:
             return name, value
         case str(name), int(value) if _NAME.fullmatch(name) and _is_int64(value):
             return name, value
@@ -189,7 +193,7 @@ _MOST_CANDIDATES: Final = 1 << 10
 
 
 _RANGES: Final = {
-    BatchColumn.SIZE_IN_BYTES: (1, 1 << 62),
+    BatchColumn.SIZE_IN_BYTES: (LEAST_BATCH_BYTES, (1 << 31) - 1 + LOG_OVERHEAD),
     BatchColumn.LAST_OFFSET_DELTA: (-(1 << 31), (1 << 31) - 1),
     BatchColumn.PARTITION_LEADER_EPOCH: (-(1 << 31), (1 << 31) - 1),
     BatchColumn.MAGIC: (0, 127),
@@ -212,8 +216,50 @@ def contradiction(batches: CollectedBatches, start: int, end: int) -> str | None
             return f"no batch has such a {column.name.lower()}"
     positions = columns[BatchColumn.POSITION]
     ends = positions + columns[BatchColumn.SIZE_IN_BYTES]
-    if positions.size and (int(positions[0]) < start or int(ends[-1]) > end or (positions[1:] < ends[:-1]).any()):
+    outside = (positions < start) | (positions >= end) | (ends > end)
+    if outside.any() or (positions[1:] < ends[:-1]).any():
         return "batches lie outside of their bytes, or over each other"
+    base_offset, delta = columns[BatchColumn.BASE_OFFSET], columns[BatchColumn.LAST_OFFSET_DELTA]
+    beyond = (delta > 0) & (base_offset > INT64_MAX - delta)
+    last_offset = np.where(beyond, INT64_MAX, base_offset + delta)
+    last_offset = np.where((delta < 0) & (base_offset < -INT64_MAX - 1 - delta), -INT64_MAX - 1, last_offset)
+    if ((columns[BatchColumn.MAGIC] >= 2) & (columns[BatchColumn.LAST_OFFSET] != last_offset)).any():
+        return "a batch ends at another offset than its header says"
     if any(not start <= damage.position <= damage.position + damage.size_in_bytes <= end for damage, _ in batches.damage):
         return "damage lies outside of its bytes"
     return None
+
+
+def contradiction_of_held(batches: CollectedBatches, held: Iterable[tuple[SectionKind, int, bytes]]) -> str | None:
+    """Why these, whole or telling less, cannot be batches that the facts tell of, each with its byte; None if they can."""
+    rows: dict[int, int] | None = None
+    for kind, position, batch in held:
+        if rows is None:
+            rows = {begin: row for row, begin in enumerate(batches.columns[BatchColumn.POSITION].tolist())}
+        if position not in rows:
+            return "a batch is held where none begins"
+        facts = batches.columns[:, rows[position]]
+        if kind is SectionKind.KEPT:
+            alike = len(batch) == facts[BatchColumn.SIZE_IN_BYTES] and batch[_MAGIC_AT] == facts[BatchColumn.MAGIC]
+            alike = alike and (facts[BatchColumn.MAGIC] < 2 or _header_alike(batch, facts, crc=int(facts[BatchColumn.CRC])))
+        else:
+            whole = len(batch) >= RECORD_BATCH_OVERHEAD and _HEADER.unpack_from(batch)[1] == len(batch) - LOG_OVERHEAD
+            alike = whole and batch[_MAGIC_AT] == _MAGIC and (facts[BatchColumn.MAGIC] < _MAGIC or _header_alike(batch, facts))
+        if not alike:
+            return "a batch that is held is not the one that its facts tell of"
+    return None
+
+
+def _header_alike(batch: bytes, facts: "Ints", *, crc: int | None = None) -> bool:
+    """Whether a batch of magic 2 has the offsets, the epoch and, if it is given, the CRC of its facts."""
+    if len(batch) < RECORD_BATCH_OVERHEAD:
+        return False
+    base_offset, _, epoch, stored_crc, delta = _HEADER.unpack_from(batch)
+    told = facts[[BatchColumn.BASE_OFFSET, BatchColumn.PARTITION_LEADER_EPOCH, BatchColumn.LAST_OFFSET_DELTA]].tolist()
+    return told == [base_offset, epoch, delta] and crc in (None, stored_crc)
+
+
+_MAGIC: Final = 2
+_MAGIC_AT: Final = 16
+_HEADER: Final = struct.Struct(">qiixIxxi")
+"""Base offset, length, leader epoch, CRC and last offset delta of a batch of magic 2."""

@@ -38,6 +38,11 @@ def content_digest(batch: bytes | memoryview, key: bytes | None) -> bytes:
     return np.int64(finished(value, len(content), keys)).tobytes()
 
 
+def digest_size(*, is_keyed: bool) -> int:
+    """Bytes of a digest, with a key or without."""
+    return _KEYED_BYTES if is_keyed else _UNKEYED_BYTES
+
+
 class ContentDigests:
     """Takes the digests of batches as a `SegmentReader` passes them, and gives them chunk by chunk, see `take`.
 
@@ -53,7 +58,7 @@ class ContentDigests:
     @property
     def width(self) -> int:
         """Bytes of a digest: 8 or 16."""
-        return _UNKEYED_BYTES if self._keys is None else _KEYED_BYTES
+        return digest_size(is_keyed=self._keys is not None)
 
     def inspect(
         self, buffer: "NDArray[np.uint8]", buffer_position: int, columns: "NDArray[np.int64]", first_row: int, end_row: int

@@ -16,7 +16,8 @@ from kafka_forensics.model.batches import BATCH_COLUMNS, CHUNK_ROWS, BatchChunk,
 from kafka_forensics.model.constants import INT64_MAX, LOG_OVERHEAD
 from kafka_forensics.parsers.kernels.identities import fill_identities
 from kafka_forensics.parsers.kernels.walk import DONE, FULL, MORE, walk
-from kafka_forensics.parsers.log.collected import contradiction, read_batches
+from kafka_forensics.parsers.log.collected import LEAST_BATCH_BYTES, contradiction, contradiction_of_held, read_batches
+from kafka_forensics.parsers.log.content import digest_size
 from kafka_forensics.parsers.log.damage import MAX_CHAIN, MAX_WINDOW_BYTES, Trouble, Window, contained_damage
 from kafka_forensics.storage.bundles import CollectedLog, Section
 from kafka_forensics.storage.source import range_reader
@@ -29,8 +30,6 @@ if TYPE_CHECKING:
 MAX_TROUBLES: Final = 4096
 """Damaged places after which the rest of a segment is given up, so that hostile bytes cannot make a scan endless."""
 
-_LEAST_BATCH_BYTES: Final = 26
-"""Of magic 0, without key and value: a file has no more batches than so many bytes go into it."""
 SEARCH_WINDOW_BYTES: Final = 64 << 10
 """Window of a search for a split point: a batch begins nearby in any sound log."""
 
@@ -91,7 +90,7 @@ class SegmentReader:
         self._key = no_key() if key is None else key
         self._inspect = inspect
         self._inspect_alone = inspect_alone
-        self._columns = np.empty((BATCH_COLUMNS, min(CHUNK_ROWS, file.size_in_bytes // _LEAST_BATCH_BYTES + 1)), np.int64)
+        self._columns = np.empty((BATCH_COLUMNS, min(CHUNK_ROWS, file.size_in_bytes // LEAST_BATCH_BYTES + 1)), np.int64)
         self._damage: list[Damage] = []
         self._rows = 0
         self._chunk_start = 0
@@ -166,6 +165,11 @@ class SegmentReader:
         except FormatError as error:
             raise log.broken(error.reason) from error
         wrong = contradiction(facts, section.start, section.end)
+        if wrong is None:
+            wrong = contradiction_of_held(facts, log.held(section.start, section.end))
+        width = facts.digests.itemsize * facts.digests.shape[1]
+        if wrong is None and width not in {0, digest_size(is_keyed=log.is_keyed)}:
+            wrong = "digests of another width than their key gives"
         if wrong is not None:
             raise log.broken(wrong)
         fill_identities(facts.columns, facts.written, self._key)

@@ -4,6 +4,7 @@ from kafka_forensics.storage.bundles.layout import (
     ABOUT,
     FORMAT,
     LISTING,
+    MAX_ABOUT_BYTES,
     MAX_PART_BYTES,
     MAX_SECTION_BYTES,
     PART_BYTES,
@@ -21,12 +22,13 @@ from kafka_forensics.storage.bundles.layout import (
     write_held,
     write_part,
 )
-from kafka_forensics.storage.bundles.source import BundleSource, CollectedLog
+from kafka_forensics.storage.bundles.source import BundleSource, CollectedLog, digests_of
 
 __all__ = [
     "ABOUT",
     "FORMAT",
     "LISTING",
+    "MAX_ABOUT_BYTES",
     "MAX_PART_BYTES",
     "MAX_SECTION_BYTES",
     "PART_BYTES",
@@ -38,6 +40,7 @@ __all__ = [
     "Frame",
     "Section",
     "SectionKind",
+    "digests_of",
     "inflated",
     "json_of",
     "part_name",

@@ -8,6 +8,7 @@ and SHA-256 of every member before it. What is cut short has no seal, and is rea
 import io
 import json
 import struct
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import Final, NamedTuple
 
@@ -23,11 +24,20 @@ SUFFIX: Final = ".kfb"
 
 PART_BYTES: Final = 4 << 20
 """Sections are put into one part until they have so many bytes."""
-MAX_PART_BYTES: Final = 32 << 20
+MAX_PART_BYTES: Final = 48 << 20
 """A part that inflates to more is refused."""
-MAX_SECTION_BYTES: Final = 8 << 20
+MAX_SECTION_BYTES: Final = 36 << 20
 MAX_LISTING_BYTES: Final = 512 << 20
 MAX_ABOUT_BYTES: Final = 1 << 20
+MAX_SEAL_BYTES: Final = 128 << 20
+MAX_VALUES: Final = 1 << 20
+"""In the JSON of a part's index, or of what a bundle says of itself;"""
+MAX_SEALED_VALUES: Final = 4 << 20
+"""in a seal;"""
+MAX_LISTED_VALUES: Final = 24 << 20
+"""and in a listing, where as many files as a tree may have take some twenty each."""
+MAX_FILE_BYTES: Final = 1 << 62
+"""No file, and no time in nanoseconds, is beyond that."""
 _HEAD: Final = struct.Struct("<4sI")
 _MAGIC: Final = b"KFP1"
 _HELD: Final = struct.Struct("<qI")
@@ -70,16 +80,27 @@ def part_name(number: int) -> str:
     return f"{PARTS}/{number:06}.zst"
 
 
-def write_part(sections: list[tuple[str, SectionKind, int, int, bytes]], files: list[list[object]]) -> bytes:
-    """A part of sections, not compressed yet: each with the path of its file, and the bytes of that it speaks of; and the rows of
-    the files that end in it."""
+class PartIndex(NamedTuple):
+    """What an inflated part holds: the files that are read anew from it on, of which all that came before is no more; sections,
+    each with the path of its file; the rows of the files that end in it."""
+
+    begun: list[str]
+    sections: list[tuple[str, Section]]
+    files: list[object]
+
+
+def write_part(
+    sections: list[tuple[str, SectionKind, int, int, bytes]], files: list[list[object]], begun: Sequence[str] = ()
+) -> bytes:
+    """A part of sections, not compressed yet: each with the path of its file, and the bytes of that it speaks of; the rows of
+    the files that end in it; and the files of which all that came before is no more."""
     rows = [[path, kind.value, start, end, len(data)] for path, kind, start, end, data in sections]
-    index = json.dumps({"sections": rows, "files": files}).encode()
+    index = json.dumps({"begun": list(begun), "sections": rows, "files": files}).encode()
     return b"".join([_HEAD.pack(_MAGIC, len(index)), index, *(data for *_, data in sections)])
 
 
-def read_index(part: bytes, number: int) -> tuple[list[tuple[str, Section]], list[object]]:
-    """The sections of an inflated part, each with the path of its file; the rows of files that end in it. Raises FormatError."""
+def read_index(part: bytes, number: int) -> PartIndex:
+    """What an inflated part holds. Raises FormatError."""
     if len(part) < _HEAD.size:
         raise FormatError("a part of a bundle without a head")
     magic, size = _HEAD.unpack_from(part)
@@ -87,7 +108,7 @@ def read_index(part: bytes, number: int) -> tuple[list[tuple[str, Section]], lis
         raise FormatError("no part of a bundle")
     position = _HEAD.size + size
     match json_of(part[_HEAD.size : position]):
-        case {"sections": list(rows), "files": list(files)}:
+        case {"begun": list(begun), "sections": list(rows), "files": list(files)} if all(isinstance(path, str) for path in begun):
             sections = []
             for row in rows:
                 path, section = _section(row, number, position)
@@ -95,20 +116,28 @@ def read_index(part: bytes, number: int) -> tuple[list[tuple[str, Section]], lis
                 sections.append((path, section))
             if position != len(part):
                 raise FormatError(f"the sections of a part have {position} bytes, and it has {len(part)}")
-            return sections, files
+            return PartIndex(begun, sections, files)
     raise FormatError("a part of a bundle without an index")
 
 
 def _section(row: object, number: int, position: int) -> tuple[str, Section]:
     match row:
         case [str(path), str(kind), int(start), int(end), int(size)] if kind in SECTION_KINDS:
-            if 0 <= start <= end < 1 << 62 and 0 <= size <= MAX_SECTION_BYTES:
+            if all(map(is_number, (start, end, size))) and start <= end and size <= MAX_SECTION_BYTES:
                 return path, Section(number, position, size, SectionKind(kind), start, end)
     raise FormatError("a section of a bundle that makes no sense")
 
 
-def json_of(data: bytes) -> object:
-    """The JSON in these bytes. Raises FormatError if there is none, or it is nested without end."""
+def is_number(value: object, least: int = 0, end: int = MAX_FILE_BYTES) -> bool:
+    """Whether this is an integer of `[least, end)`, and not true or false."""
+    return isinstance(value, int) and not isinstance(value, bool) and least <= value < end
+
+
+def json_of(data: bytes, most: int = MAX_VALUES) -> object:
+    """The JSON in these bytes. Raises FormatError if there is none, it is nested without end, or it may have more than `most`
+    values, which would take many times the memory of their bytes."""
+    if data.count(b",") + data.count(b"[") + data.count(b"{") > most:
+        raise FormatError(f"JSON of more than {most:,} values")
     try:
         parsed: object = json.loads(data)
     except (ValueError, RecursionError) as error:
@@ -158,6 +187,8 @@ def read_held(section: bytes) -> dict[int, bytes]:
         at += _HELD.size
         if at + size > len(section):
             raise FormatError("a held batch that is cut short")
+        if position in held:
+            raise FormatError("two held batches at one byte")
         held[position] = section[at : at + size]
         at += size
     return held

@@ -19,8 +19,12 @@ from kafka_forensics.storage.bundles.layout import (
     FORMAT,
     LISTING,
     MAX_ABOUT_BYTES,
+    MAX_FILE_BYTES,
+    MAX_LISTED_VALUES,
     MAX_LISTING_BYTES,
     MAX_PART_BYTES,
+    MAX_SEAL_BYTES,
+    MAX_SEALED_VALUES,
     PARTS,
     SEAL,
     SECTION_KINDS,
@@ -29,6 +33,7 @@ from kafka_forensics.storage.bundles.layout import (
     Section,
     SectionKind,
     inflated,
+    is_number,
     json_of,
     part_name,
     read_frames,
@@ -40,11 +45,18 @@ from kafka_forensics.storage.source import NOT_REGULAR, ByteFile, Entry, EntryKi
 KEPT_BYTES: Final = 96 << 20
 """Of inflated parts that a bundle holds on to."""
 _KINDS: Final = {"f": EntryKind.FILE, "l": EntryKind.SYMLINK, "o": EntryKind.OTHER}
-_SEALED_MEMBERS: Final = 1 << 20
 _NOWHERE: Final = "\0"
-_MOST: Final = 1 << 62
 _PART_END: Final = ".zst"
 _PART_NAME: Final = re.compile(r"[0-9]{6,9}\.zst")
+_LOG_NAME: Final = re.compile(
+    r"([0-9]{20}(\.log|-[0-9]{10}(-[0-9]{1,20})?\.checkpoint)|bootstrap\.checkpoint)(\.(deleted|swap|cleaned|tmp|part))*"
+)
+"""Files of batches, by their names: `parsers.log_dir` says which they are, and no room below it may ask there."""
+_MAX_WORDS: Final = 4096
+"""Characters of a path, or a reason, that are taken from outside."""
+_MAX_PATHS: Final = 64
+CUT: Final = "the bundle was cut short before the end of this file"
+_WHOLE_PATH: Final = re.compile(r"/|[A-Za-z][A-Za-z0-9+.-]*://")
 _KEY: Final = re.compile(r"[0-9a-f]{64}")
 
 
@@ -59,6 +71,8 @@ class BundlePlace:
     refused: str | None = None
     """Why a link was not followed."""
     sha256: str | None = None
+    is_cut: bool = False
+    """Whether the bundle was cut short within it: its size is not known, and no less than what there is."""
 
     @property
     def position(self) -> int:
@@ -75,45 +89,75 @@ class BundleSource(ArchiveSource):
     def __init__(self, path: str) -> None:
         super().__init__(path)
         self._lock = threading.Lock()
-        self._parts: OrderedDict[int, bytes] = OrderedDict()
+        self._parts: OrderedDict[int, tuple[bytes, frozenset[tuple[str, Section]]]] = OrderedDict()
         self._held_bytes = 0
         members = MemberTree()
         found: list[str] = []
-        TarIndex(self._file, members, found, None).run()
+        try:
+            TarIndex(self._file, members, found, None).run()
+        except SourceError as error:
+            raise SourceError(path, error.reason) from error
+        found += [f"a member that no bundle has: {name}" for name in members.rejected]
+        found += [f"several members are called {name}: the last is read" for name in members.replaced]
         self._members = members
+        self._sealed: dict[str, object] | None = None
         self._sealed = self._seal()
         self.about = self._about()
         for problem in found:
             note(self.problems, problem)
-        self._read_listing()
+        self._require_sealed()
+        try:
+            self._read_listing()
+        except SourceError as error:
+            raise SourceError(path, error.reason) from error
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it is sealed, and nothing is wrong with it as far as it was looked at."""
+        return self._sealed is not None and not (self.problems or self.rejected or self.replaced)
 
     def _member(self, name: str, limit: int) -> bytes:
         """The bytes of a member of the tar. Raises SourceError if it is missing, too large, cut short, or not as it was sealed."""
         member = self._members.find(name)
-        if not isinstance(member, Member) or not isinstance(member.place, TarPlace) or member.kind is not EntryKind.FILE:
+        place = member.place if isinstance(member, Member) and member.kind is EntryKind.FILE else None
+        if not isinstance(member, Member) or not isinstance(place, TarPlace):
             raise SourceError(self.name, f"a bundle without {name}")
+        if place.extents is not None or place.unreadable:
+            raise SourceError(self.name, f"{name} is a sparse member, and no bundle has any")
         if member.size_in_bytes > limit:
             raise SourceError(self.name, f"{name} in the bundle has {member.size_in_bytes:,} bytes, and at most {limit:,} are read")
-        data = self._file.read_at(member.place.position, member.size_in_bytes)
+        data = self._file.read_at(place.position, member.size_in_bytes)
         if len(data) < member.size_in_bytes:
             raise SourceError(self.name, f"cut short in the data of {name}")
-        if name != SEAL and self._sealed is not None and self._sealed.get(name) != (len(data), sha256(data).hexdigest()):
+        if name != SEAL and self._sealed is not None and self._sealed.get(name) != [len(data), sha256(data).hexdigest()]:
             raise SourceError(self.name, f"{name} is not what was sealed: the bundle was changed or damaged")
         return data
 
-    def _seal(self) -> dict[str, tuple[int, str]] | None:
+    def _seal(self) -> dict[str, object] | None:
         """Size and SHA-256 of every member; None without a seal that can be read."""
-        self._sealed = None
         try:
-            sealed = json_of(self._member(SEAL, MAX_LISTING_BYTES))
+            sealed = json_of(self._member(SEAL, MAX_SEAL_BYTES), MAX_SEALED_VALUES)
         except (SourceError, FormatError):
             note(self.problems, "without a seal: it was cut short, or its making is not finished; what it holds is read")
             return None
         match sealed:
-            case {"members": dict(members)} if len(members) <= _SEALED_MEMBERS:
-                return {name: (row[0], row[1]) for name, row in members.items() if isinstance(row, list) and len(row) == 2}
+            case {"members": dict(members)}:
+                return members
         note(self.problems, "its seal makes no sense: what it holds is read")
         return None
+
+    def _require_sealed(self) -> None:
+        """Note members that are not those of which the seal tells."""
+        if self._sealed is None:
+            return
+        there = set(_names(self._members.root)) - {SEAL}
+        for names, words in (
+            (there - self._sealed.keys(), "that were not there when it was sealed"),
+            (self._sealed.keys() - there, "fewer than when it was sealed"),
+        ):
+            if names:
+                count = f"{len(names)} members" if len(names) > 1 else "1 member"
+                note(self.problems, f"{count} {words}, such as {min(names)[:_MAX_WORDS]}: the bundle was changed or damaged")
 
     def _about(self) -> About:
         try:
@@ -121,7 +165,7 @@ class BundleSource(ArchiveSource):
         except FormatError as error:
             raise SourceError(self.name, f"no bundle: {error.reason}") from error
         match said:
-            case {"format": str(name), "version": int(version)} if name == FORMAT:
+            case {"format": str(name), "version": version} if name == FORMAT and is_number(version, end=1 << 31):
                 if version != VERSION:
                     reason = f"a bundle of version {version}, and version {VERSION} is read: use the tool that made it"
                     raise SourceError(self.name, reason)
@@ -131,10 +175,12 @@ class BundleSource(ArchiveSource):
     def _read_listing(self) -> None:
         """Fill the tree by the listing; by the indexes of all parts that are whole where there is none."""
         try:
-            listing = json_of(inflated(self._member(LISTING, MAX_LISTING_BYTES), MAX_LISTING_BYTES))
-            self._take_listing(listing)
+            listing = inflated(self._member(LISTING, MAX_LISTING_BYTES), MAX_LISTING_BYTES)
+            self._take_listing(json_of(listing, MAX_LISTED_VALUES))
         except (FormatError, SourceError) as error:
             note(self.problems, f"its listing cannot be read ({error.reason}): files are known by what is in the parts")
+            self._tree = MemberTree()
+            self.rejected, self.replaced = self._tree.rejected, self._tree.replaced
             self._list_parts()
 
     def _take_listing(self, listing: object) -> None:
@@ -143,7 +189,7 @@ class BundleSource(ArchiveSource):
             case {"directories": list(directories), "files": list(files)}:
                 for row in directories:
                     match row:
-                        case [str(path), int(mtime_ns)] if abs(mtime_ns) < 1 << 62:
+                        case [str(path), int(mtime_ns)] if _is_time(mtime_ns) and _is_text(path):
                             self._tree.add_directory(path, mtime_ns)
                         case _:
                             raise FormatError("a directory that makes no sense")
@@ -152,7 +198,8 @@ class BundleSource(ArchiveSource):
                 return
         raise FormatError("no listing of a bundle")
 
-    def _take_file(self, row: object) -> None:
+    def _take_file(self, row: object, *, is_cut: bool = False) -> None:
+        """Put a file into the tree, by its row. Raises FormatError."""
         match row:
             case [
                 str(path),
@@ -165,9 +212,11 @@ class BundleSource(ArchiveSource):
                 bool(is_log),
                 (None | str()) as hashed,
                 list(sections),
-            ] if kind in _KINDS and 0 <= size < _MOST and abs(mtime_ns) < _MOST and 0 <= (allocated or 0) < _MOST:
+            ] if kind in _KINDS and _is_time(mtime_ns) and is_number(size) and (allocated is None or is_number(allocated)):
+                if not all(_is_text(text) for text in (path, refused, left_out, hashed)):
+                    raise FormatError("a file with a name that none can have")
                 known = [_section_of(section) for section in sections]
-                place = BundlePlace(known, allocated, left_out, is_log, refused, hashed)
+                place = BundlePlace(known, allocated, left_out, is_log, refused, hashed, is_cut)
                 self._tree.add(path, Member(_KINDS[kind], size, mtime_ns, place, target=_NOWHERE))
                 return
         raise FormatError("a file that makes no sense")
@@ -180,65 +229,73 @@ class BundleSource(ArchiveSource):
         names = parts.children if isinstance(parts, Directory) else ()
         for number in sorted(int(name[: -len(_PART_END)]) for name in names if _PART_NAME.fullmatch(name)):
             try:
-                of_part, ended = read_index(self._part(number), number)
+                index = read_index(self._inflate(number), number)
             except (FormatError, SourceError) as error:
                 note(self.problems, f"part {number} cannot be read: {error.reason}")
                 continue
-            for path, section in of_part:
+            for path in index.begun:
+                sections.pop(path, None)
+                rows.pop(path, None)
+            for path, section in index.sections:
                 sections.setdefault(path, []).append(section)
-            rows |= {row[0]: row for row in ended if isinstance(row, list) and row and isinstance(row[0], str)}
+            rows |= {row[0]: row for row in index.files if isinstance(row, list) and row and isinstance(row[0], str)}
         for path in sections | rows:
             known = sections.get(path, [])
+            row = rows.get(path, _unended(path, known))
             try:
                 self._take_file(
-                    [
-                        *rows.get(path, _unended(path, known)),
-                        [[*section[:3], section.kind.value, *section[4:]] for section in known],
-                    ]
+                    [*row, [[*section[:3], section.kind.value, *section[4:]] for section in known]], is_cut=path not in rows
                 )
             except FormatError as error:
-                note(self.problems, f"{path}: {error.reason}")
+                note(self.problems, f"{path[:_MAX_WORDS]}: {error.reason}")
 
-    def sections_of(self, path: str, stamp: list[object], *, is_log: bool) -> list[tuple[Section, bytes]] | None:
-        """All sections of a file with their bytes, if it is known by the same kind, size and time; None if not, or not all of
-        it."""
+    def taken(self, path: str, stamp: list[object], *, is_log: bool) -> tuple[list[tuple[Section, bytes]], str | None] | None:
+        """All sections of a file with their bytes, and its SHA-256 if that was taken, if it is known by the same kind, size and
+        time; None if not, or not all of it, or if anything is wrong with the bundle."""
         member = self._tree.find(path)
-        if not isinstance(member, Member) or not isinstance(member.place, BundlePlace):
+        if not self.is_whole or not isinstance(member, Member) or not isinstance(member.place, BundlePlace):
             return None
         place = member.place
         known = [next(name for name, kind in _KINDS.items() if kind is member.kind), member.size_in_bytes, member.mtime_ns]
         if known != stamp or place.is_log != is_log or place.left_out is not None:
             return None
         try:
-            return [(section, self.section(path, section)) for section in place.sections]
+            self._open_member(path, member)
+            return [(section, self.section(path, section)) for section in place.sections], place.sha256
         except SourceError:
             return None
 
-    def _part(self, number: int) -> bytes:
+    def _inflate(self, number: int) -> bytes:
         """A part, inflated. Raises SourceError and FormatError."""
+        return inflated(self._member(part_name(number), MAX_PART_BYTES), MAX_PART_BYTES)
+
+    def _part(self, number: int) -> tuple[bytes, frozenset[tuple[str, Section]]]:
+        """A part, inflated, and what is in it. Raises SourceError and FormatError."""
         with self._lock:
             if number in self._parts:
                 self._parts.move_to_end(number)
                 return self._parts[number]
-        part = inflated(self._member(part_name(number), MAX_PART_BYTES), MAX_PART_BYTES)
+        data = self._inflate(number)
+        part = data, frozenset(read_index(data, number).sections)
         with self._lock:
             if number not in self._parts:
                 self._parts[number] = part
-                self._held_bytes += len(part)
+                self._held_bytes += len(data)
             while self._held_bytes > KEPT_BYTES and len(self._parts) > 1:
-                self._held_bytes -= len(self._parts.popitem(last=False)[1])
+                self._held_bytes -= len(self._parts.popitem(last=False)[1][0])
         return part
 
     def section(self, path: str, section: Section) -> bytes:
         """The bytes of a section of the file at `path`. Raises SourceError."""
         try:
-            part = self._part(section.part)
+            part, sections = self._part(section.part)
         except FormatError as error:
             raise SourceError(path, f"part {section.part} of the bundle: {error.reason}") from error
-        data = part[section.position : section.position + section.size_in_bytes]
-        if len(data) < section.size_in_bytes:
-            raise SourceError(path, f"part {section.part} of the bundle is shorter than its listing says")
-        return data
+        except SourceError as error:
+            raise SourceError(path, error.reason) from error
+        if (path, section) not in sections:
+            raise SourceError(path, f"the listing of the bundle contradicts its part {section.part}")
+        return part[section.position : section.position + section.size_in_bytes]
 
     def _node(self, path: str) -> Directory | Member:
         """What is at `path`. Raises SourceError, and for a link or a pipe for the reason it was not read then."""
@@ -259,10 +316,16 @@ class BundleSource(ArchiveSource):
     def _open_member(self, path: str, member: Member) -> ByteFile:
         place = member.place
         assert isinstance(place, BundlePlace)
+        if member.kind is not EntryKind.FILE:
+            raise SourceError(path, NOT_REGULAR)
         if place.left_out is not None:
             raise SourceError(path, place.left_out)
+        if place.is_log is (_LOG_NAME.fullmatch(path.rpartition("/")[2]) is None):
+            raise SourceError(path, "the listing of the bundle contradicts its name")
         if place.is_log:
-            return CollectedLog(self, path, member.size_in_bytes, place.sections)
+            return CollectedLog(self, path, member.size_in_bytes, place.sections, is_cut=place.is_cut)
+        if place.is_cut:
+            raise SourceError(path, CUT)
         return CollectedFile(self, path, member.size_in_bytes, place.sections)
 
     def needs_records(self, path: str, offsets: tuple[int, int] | None) -> SourceError:
@@ -284,11 +347,13 @@ class CollectedFile:
     def __init__(self, source: BundleSource, path: str, size_in_bytes: int, sections: list[Section]) -> None:
         self.size_in_bytes = size_in_bytes
         self._source, self._path = source, path
-        self._sections = sorted(
-            (section for section in sections if section.kind is SectionKind.BYTES), key=lambda section: section.start
-        )
-        if any(section.end - section.start != section.size_in_bytes for section in self._sections):
-            raise SourceError(path, "its sections in the bundle make no sense")
+        self._sections = sections
+        at = 0
+        for section in sections:
+            whole = section.kind is SectionKind.BYTES and section.end - section.start == section.size_in_bytes
+            if not whole or not at <= section.start <= section.end <= size_in_bytes:
+                raise SourceError(path, "its sections in the bundle make no sense")
+            at = section.end
 
     def read_at(self, position: int, size: int) -> bytes:
         """Up to `size` bytes from `position`, fewer only at the end of the file. Raises SourceError."""
@@ -331,14 +396,23 @@ class CollectedFile:
 class CollectedLog:
     """A log of which there are facts: no bytes but those of batches that were taken whole."""
 
-    def __init__(self, source: BundleSource, path: str, size_in_bytes: int, sections: list[Section]) -> None:
+    def __init__(
+        self, source: BundleSource, path: str, size_in_bytes: int, sections: list[Section], *, is_cut: bool = False
+    ) -> None:
         self.size_in_bytes = size_in_bytes
         self.is_deep = source.about.is_deep
         """Whether every batch was opened to tell what is damaged."""
+        self.is_keyed = source.about.digests.is_keyed
+        """Whether digests were taken with a key."""
         self._source, self._path = source, path
+        self._is_cut = is_cut
         by_kind: dict[SectionKind, list[Section]] = {kind: [] for kind in SectionKind}
-        for section in sorted(sections, key=lambda section: section.start):
-            by_kind[section.kind].append(section)
+        for section in sections:
+            of_kind = by_kind[section.kind]
+            at = of_kind[-1].end if of_kind else 0
+            if section.kind is SectionKind.BYTES or not at <= section.start <= section.end <= size_in_bytes:
+                raise self.broken("its sections lie over each other, or beyond its size")
+            of_kind.append(section)
         self._by_kind = by_kind
         self._held: dict[Section, dict[int, bytes]] = {}
 
@@ -353,6 +427,17 @@ class CollectedLog:
                 yield section, self._source.section(self._path, section)
         if at < min(end, self.size_in_bytes):
             raise SourceError(self._path, f"the bundle has no facts of bytes {at} to {self.size_in_bytes}")
+        if self._is_cut and end >= self.size_in_bytes:
+            raise SourceError(self._path, CUT)
+
+    def held(self, start: int, end: int) -> Iterator[tuple[SectionKind, int, bytes]]:
+        """The batches that are held in `[start, end)`, each with its position, whole or telling less. Raises SourceError."""
+        for kind in (SectionKind.KEPT, SectionKind.TOLD):
+            for section in self._by_kind[kind]:
+                if section.end > start and section.start < end:
+                    for position, batch in self._batches_of(section).items():
+                        if start <= position < end:
+                            yield kind, position, batch
 
     def batch(self, position: int) -> bytes | None:
         """The batch at byte `position`, as it is stored or with as much of its records as the analysis uses, which may be nothing;
@@ -395,9 +480,12 @@ class CollectedLog:
         if section not in self._held:
             self._held.clear()
             try:
-                self._held[section] = read_held(self._source.section(self._path, section))
+                held = read_held(self._source.section(self._path, section))
             except FormatError as error:
                 raise SourceError(self._path, f"part {section.part} of the bundle: {error.reason}") from error
+            if not all(section.start <= position < section.end for position in held):
+                raise self.broken("a batch that is held lies outside of its bytes")
+            self._held[section] = held
         return self._held[section]
 
     def broken(self, reason: str) -> SourceError:
@@ -456,41 +544,64 @@ class CollectedLog:
 
 def _unended(path: str, sections: list[Section]) -> list[object]:
     """The row of a file whose end is missing."""
-    is_log = any(section.kind is SectionKind.BATCHES for section in sections)
-    size = max((section.end for section in sections), default=0)
-    return [path, "f", size, 0, None, None, None, is_log, None]
+    is_log = _LOG_NAME.fullmatch(path.rpartition("/")[2]) is not None
+    return [path, "f", max((section.end for section in sections), default=0), 0, None, None, None, is_log, None]
 
 
 def _section_of(row: object) -> Section:
     match row:
         case [int(part), int(position), int(size), str(kind), int(start), int(end)] if kind in SECTION_KINDS:
-            if min(part, position, size) >= 0 and 0 <= start <= end < 1 << 62 and max(part, position, size) < 1 << 40:
+            if all(map(is_number, (part, position, size, start, end))) and start <= end:
                 return Section(part, position, size, SectionKind(kind), start, end)
     raise FormatError("a section that makes no sense")
+
+
+def _names(directory: Directory, prefix: str = "") -> Iterator[str]:
+    """All that lies in a directory of the tar and in those in it; what lies deeper is no part of a bundle, and is told by where."""
+    for name, node in directory.children.items():
+        path = f"{prefix}{name}"
+        if isinstance(node, Directory) and not prefix:
+            yield from _names(node, f"{path}/")
+        else:
+            yield path
+
+
+def _is_time(value: object) -> bool:
+    return is_number(value, -MAX_FILE_BYTES)
+
+
+def _is_text(text: str | None) -> bool:
+    """Whether a name, or words, can be those of a file: of a bearable length, and no half of a character."""
+    if text is None or text.isascii():
+        return text is None or len(text) <= _MAX_WORDS
+    try:
+        return len(text.encode("utf-8", "surrogateescape")) <= _MAX_WORDS
+    except UnicodeEncodeError:
+        return False
 
 
 def _about_of(said: dict[str, Any]) -> About:
     broker, paths = said.get("broker"), said.get("paths")
     return About(
-        broker if isinstance(broker, int | str) and not isinstance(broker, bool) else None,
-        tuple(path for path in paths if isinstance(path, str)) if isinstance(paths, list) else (),
+        broker if is_number(broker, -1, 1 << 31) or (isinstance(broker, str) and _is_text(broker)) else None,
+        tuple(filter(_is_path, paths))[:_MAX_PATHS] if isinstance(paths, list) else (),
         said.get("deep") is True,
         said.get("live") is True,
-        _digests_of(said.get("digests")),
-        _text(said.get("host")),
-        _text(said.get("tool_version")),
-        started if isinstance(started := said.get("started_ms"), int) else 0,
+        digests_of(said.get("digests")),
+        said.get("records") != [],
     )
 
 
-def _digests_of(said: object) -> Digests:
+def _is_path(path: object) -> bool:
+    """Whether this may be given to a command as a path: it is whole, and no option."""
+    return isinstance(path, str) and _is_text(path) and _WHOLE_PATH.match(path) is not None
+
+
+def digests_of(said: object) -> Digests:
+    """By which way contents were digested, as a bundle says."""
     match said:
-        case {"key": str(key), "name": str(name)} if _KEY.fullmatch(key):
+        case {"key": str(key), "name": str(name)} if _KEY.fullmatch(key) and _is_text(name):
             return Digests(is_keyed=True, name=name, key=bytes.fromhex(key))
-        case {"name": str(name)}:
+        case {"name": str(name)} if _is_text(name):
             return Digests(is_keyed=True, name=name)
     return Digests()
-
-
-def _text(value: object) -> str:
-    return value if isinstance(value, str) else ""
