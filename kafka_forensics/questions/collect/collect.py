@@ -1,6 +1,6 @@
 """Collecting: of log directories all that is needed to judge them elsewhere, and no payload."""
 
-import os
+import hashlib
 import socket
 import time
 from collections.abc import Callable
@@ -21,13 +21,13 @@ from kafka_forensics.parsers.checkpoints import parse_meta_properties
 from kafka_forensics.parsers.log_dir import FileKind
 from kafka_forensics.questions.collect.files import CollectedEntry, Tree, tree_of
 from kafka_forensics.questions.collect.log_facts import FactsWanted, take_log
-from kafka_forensics.storage.bundles import BundleSource, SectionKind
-from kafka_forensics.storage.open import sha256
-from kafka_forensics.storage.source import EntryKind
+from kafka_forensics.questions.collect.pace import Pace
+from kafka_forensics.storage.bundles import BundleSource, Section, SectionKind, digests_of
+from kafka_forensics.storage.source import EntryKind, place_of
 from kafka_forensics.version import __version__
 from kafka_forensics.witnesses.controller import read_controller
 from kafka_forensics.witnesses.witnesses import Witnesses, take_control
-from kafka_forensics.writers.bundle_file import BundleWriter
+from kafka_forensics.writers.bundle_file import BundleWriter, begun
 
 if TYPE_CHECKING:
     from kafka_forensics.model.json_objects import Json
@@ -107,14 +107,15 @@ class _Collecting:
         self.collected.is_deep = self._total <= DEEP_BELOW_BYTES if deep is None else deep
         use_compiled(worth_compiling(self._total), self._total)
         self._done = 0
-        self._started = time.monotonic()
+        self._pace = Pace(options.max_rate)
+        self._digests = self._drawn_before(output) if options.digests.is_drawn else options.digests
         self._writer = BundleWriter(output, self._about())
 
     def run(self) -> Collected:
         """Take every file."""
         for entry in self._tree.entries:
             finished = self._writer.finished.get(entry.path)
-            if finished is not None and finished[1:4] == _stamp(entry):
+            if finished is not None and finished[1:4] == _stamp(entry) and finished[_LEFT_OUT] == entry.left_out:
                 self._keep(entry)
                 continue
             self._writer.begin_file(entry.path)
@@ -126,12 +127,12 @@ class _Collecting:
 
     def _about(self) -> "Json":
         """What the bundle says of itself; one that is begun is gone on with only if it says the same."""
-        digests = self._options.digests
+        digests = self._digests
         told: Json = {
             "tool_version": __version__,
             "host": socket.gethostname(),
             "broker": next(filter(None, map(_broker, self._opened)), None),
-            "paths": [os.path.abspath(opened_path.source.name) for opened_path in self._opened],
+            "paths": [place_of(opened_path.source) for opened_path in self._opened],
             "live": self._options.scan.live,
             "deep": self.collected.is_deep,
             "hashes": self._options.hashes,
@@ -148,6 +149,12 @@ class _Collecting:
             )
         return told
 
+    def _drawn_before(self, output: BinaryIO) -> Digests:
+        """The key that was drawn when this bundle was begun, or the new one."""
+        said = begun(output)
+        before = digests_of(said.get("digests")) if said is not None else Digests()
+        return self._options.digests if before.key is None else before
+
     def _require_records(self) -> None:
         """Raise UsageError for records that may not be taken, or of partitions that are not there."""
         there = {(entry.partition.topic, entry.partition.partition) for entry in self._tree.entries if entry.partition is not None}
@@ -161,47 +168,56 @@ class _Collecting:
 
     def _take(self, entry: CollectedEntry) -> list[object]:
         """Add the sections of a file; its row in the listing."""
-        left_out, hashed = entry.left_out, None
+        left_out, hashed, stamp = entry.left_out, None, _stamp(entry)
         if left_out is not None:
             self.collected.left_out += 1
-        elif entry.entry.kind is EntryKind.FILE and not self._take_from_older(entry):
+        elif entry.entry.kind is EntryKind.FILE and (taken := self._from_older(entry)) is not None:
+            sections, hashed = taken
+            for section, data in sections:
+                self._writer.add(entry.path, section.kind, section.start, section.end, data)
+            self._keep(entry)
+        elif entry.entry.kind is EntryKind.FILE:
             try:
-                with entry.source.open(entry.entry.path) as file:
-                    if entry.is_log:
-                        self.collected.logs += 1
-                        self.collected.batches += take_log(entry, file, self._writer, self._wanted(entry), self._passed)
-                    else:
-                        self._take_bytes(entry, file)
-                hashed = sha256(entry.source, entry.entry.path) if self._options.hashes else None
+                stamp[1], hashed = self._read(entry)
                 self.collected.files += 1
             except SourceError as error:
                 self.collected.incomplete.append(Incomplete(typed_path(entry.source, entry.entry.path), error.reason))
                 left_out = f"could not be read when it was collected: {error.reason}"
-        return [entry.path, *_stamp(entry), entry.entry.allocated_bytes, entry.entry.refused, left_out, entry.is_log, hashed]
+        return [entry.path, *stamp, entry.entry.allocated_bytes, entry.entry.refused, left_out, entry.is_log, hashed]
+
+    def _read(self, entry: CollectedEntry) -> tuple[int, str | None]:
+        """Add the sections of a file by reading it: its size as it was then, which of a live log is not that of its listing, and
+        its SHA-256 if that is asked for. Raises SourceError."""
+        with entry.source.open(entry.entry.path) as opened:
+            file = self._pace.of(opened)
+            if entry.is_log:
+                self.collected.logs += 1
+                self.collected.batches += take_log(entry, file, self._writer, self._wanted(entry), self._passed)
+            else:
+                self._take_bytes(entry, file)
+            return file.size_in_bytes, _sha256(file) if self._options.hashes else None
 
     def _wanted(self, entry: CollectedEntry) -> FactsWanted:
         records = tuple((asked.start, asked.end) for asked in self._options.records if _is_of(entry, asked))
         keys = entry.partition is not None and self._is_compacted(entry.partition.topic, entry.partition.partition)
-        return FactsWanted(self.collected.is_deep, self._options.digests.key, records, keys)
+        return FactsWanted(self.collected.is_deep, self._digests.key, records, keys)
 
     def _is_compacted(self, topic: str, partition: int) -> bool:
         glob = self._options.compacted
         return (topic, partition) in self._compacted or (glob is not None and fnmatchcase(topic, glob))
 
-    def _take_from_older(self, entry: CollectedEntry) -> bool:
-        """Take the sections of a file from the older bundle, if it has not changed since; whether it did."""
+    def _from_older(self, entry: CollectedEntry) -> tuple[list[tuple[Section, bytes]], str | None] | None:
+        """The sections of a file in the older bundle and its SHA-256, if it has not changed since and nothing else is asked of it
+        now; of a bundle with whole batches nothing, since it may hold payloads that are not asked for."""
         older = self._options.since
-        if older is None or any(_is_of(entry, asked) for asked in self._options.records):
-            return False
-        if older.about.is_deep != self.collected.is_deep or not older.about.digests.agree(self._options.digests):
-            return False
-        sections = older.sections_of(entry.path, _stamp(entry), is_log=entry.is_log)
-        if sections is None or (self._wanted(entry).keys and not any(section.kind is SectionKind.KEYS for section, _ in sections)):
-            return False
-        for section, data in sections:
-            self._writer.add(entry.path, section.kind, section.start, section.end, data)
-        self._keep(entry)
-        return True
+        if older is None or older.about.with_records or any(_is_of(entry, asked) for asked in self._options.records):
+            return None
+        if older.about.is_deep != self.collected.is_deep or not older.about.digests.agree(self._digests):
+            return None
+        taken = older.taken(entry.path, _stamp(entry), is_log=entry.is_log)
+        if taken is None or (self._wanted(entry).keys and not any(section.kind is SectionKind.KEYS for section, _ in taken[0])):
+            return None
+        return None if self._options.hashes and taken[1] is None else taken
 
     def _keep(self, entry: CollectedEntry) -> None:
         """What is known of a file is kept."""
@@ -224,14 +240,10 @@ class _Collecting:
                     self._writer.add(entry.path, SectionKind.BYTES, position, position + len(kept), kept)
 
     def _passed(self, size_in_bytes: int) -> None:
-        """So many more bytes are read: wait until that is no more than may be read a second."""
+        """So many more bytes are read."""
         self._done += size_in_bytes
         self.collected.bytes_read += size_in_bytes
         self._progress(self._done, self._total)
-        if self._options.max_rate is not None:
-            ahead = self.collected.bytes_read / self._options.max_rate - (time.monotonic() - self._started)
-            if ahead > 0:
-                time.sleep(ahead)
 
 
 def compacted_partitions(paths: list[str], options: ScanOptions) -> set[tuple[str, int]]:
@@ -250,6 +262,17 @@ def _is_of(entry: CollectedEntry, asked: RecordsAsked) -> bool:
     return entry.is_log and partition is not None and (partition.topic, partition.partition) == (asked.topic, asked.partition)
 
 
+def _sha256(file: "ByteFile") -> str:
+    """SHA-256 of a file, read piece by piece. Raises SourceError."""
+    digest, position = hashlib.sha256(), 0
+    while piece := file.read_at(position, PIECE_BYTES):
+        digest.update(piece)
+        position += len(piece)
+    return digest.hexdigest()
+
+
+_LEFT_OUT: Final = 6
+"""Where the row of a file says why its bytes were not looked at."""
 _KIND_NAMES: Final = {EntryKind.FILE: "f", EntryKind.SYMLINK: "l", EntryKind.OTHER: "o"}
 
 

@@ -21,7 +21,7 @@ from kafka_forensics.parsers.log import (
     check_batch_in_file,
     inspector,
 )
-from kafka_forensics.storage.bundles import Frame, SectionKind, write_frames, write_held
+from kafka_forensics.storage.bundles import MAX_SECTION_BYTES, Frame, SectionKind, write_frames, write_held
 from kafka_forensics.writers.bundle_columns import write_batches
 from kafka_forensics.writers.record_hashes import write_record_hashes
 from kafka_forensics.writers.witness_batches import witness_batch
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
 
 SECTION_BYTES: Final = 1 << 20
+MOST_WHOLE_BYTES: Final = MAX_SECTION_BYTES - 64
+"""A batch of more bytes is not taken whole."""
 CONTROL_BYTES: Final = 4096
 """A control batch of more bytes is no marker, whatever it says."""
 
@@ -110,7 +112,7 @@ def _whole(columns: "Ints", records: Sequence[tuple[int, int]]) -> "NDArray[np.b
     kept &= columns[BatchColumn.SIZE_IN_BYTES] <= CONTROL_BYTES
     for first, end in records:
         kept |= (columns[BatchColumn.LAST_OFFSET] >= first) & (columns[BatchColumn.BASE_OFFSET] < end)
-    wanted: NDArray[np.bool_] = kept & (columns[BatchColumn.SIZE_IN_BYTES] <= MAX_BATCH_BYTES)
+    wanted: NDArray[np.bool_] = kept & (columns[BatchColumn.SIZE_IN_BYTES] <= MOST_WHOLE_BYTES)
     return wanted
 
 

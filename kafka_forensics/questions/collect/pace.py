@@ -1,0 +1,67 @@
+"""Reading no faster than one may: a running broker wants its disks, too."""
+
+import time
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+if TYPE_CHECKING:
+    from kafka_forensics.storage.source import ByteFile
+
+
+class Pace:
+    """What is read by its files, all together, is at most `max_rate` bytes a second; as much as there is if that is None."""
+
+    def __init__(self, max_rate: int | None) -> None:
+        self._max_rate = max_rate
+        self._started = time.monotonic()
+        self._bytes = 0
+
+    def of(self, file: "ByteFile") -> "ByteFile":
+        """The file, read at this pace."""
+        return file if self._max_rate is None else _PacedFile(file, self)
+
+    def passed(self, size_in_bytes: int) -> None:
+        """So many more bytes are read: wait until that is no more than may be."""
+        assert self._max_rate is not None
+        self._bytes += size_in_bytes
+        ahead = self._bytes / self._max_rate - (time.monotonic() - self._started)
+        if ahead > 0:
+            time.sleep(ahead)
+
+
+class _PacedFile:
+    """A file that waits behind every read."""
+
+    def __init__(self, file: "ByteFile", pace: Pace) -> None:
+        self._file, self._pace = file, pace
+
+    @property
+    def size_in_bytes(self) -> int:
+        """Size when opened."""
+        return self._file.size_in_bytes
+
+    def read_at(self, position: int, size: int) -> bytes:
+        """Up to `size` bytes from `position`, fewer only at the end of the file. Raises SourceError."""
+        data = self._file.read_at(position, size)
+        self._pace.passed(len(data))
+        return data
+
+    def read_into(self, position: int, buffer: memoryview) -> int:
+        """Fill `buffer` from `position`; the number of bytes read, short only at the end of the file. Raises SourceError."""
+        count = self._file.read_into(position, buffer)
+        self._pace.passed(count)
+        return count
+
+    def data_ranges(self) -> list[tuple[int, int]]:
+        """(start, end) of what is no hole."""
+        return self._file.data_ranges()
+
+    def close(self) -> None:
+        """Give the descriptor back."""
+        self._file.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
