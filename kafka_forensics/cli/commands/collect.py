@@ -15,7 +15,7 @@ import typer
 
 from kafka_forensics.cli import options
 from kafka_forensics.cli.streams import Destination, check_output, printable, say, screen_of
-from kafka_forensics.errors import UsageError
+from kafka_forensics.errors import SourceError, UsageError
 
 if TYPE_CHECKING:
     from kafka_forensics.model.bundles import Digests
@@ -110,19 +110,20 @@ def collect(
 
     from kafka_forensics.questions.collect import CollectOptions
 
-    check_output(output, log_dirs)
+    for written in (output, _beside(output)):
+        check_output(written, log_dirs)
     if not output.name.endswith(".kfb"):
         raise UsageError(f"{output}: a bundle's name ends in .kfb", hint=f"write --output {output}.kfb")
+    screen = screen_of(printing)
     wanted = CollectOptions(
         replace(access.scope(selection), live=live, deep=deep),
         _digests(like, key_file, drawn=new_key),
         tuple(map(_records, with_records or ())),
-        None if since is None else _bundle(since, "--since"),
+        None if since is None else _older(since, screen),
         compacted,
         hashes,
         None if max_rate is None else int(max_rate * _MEGA),
     )
-    screen = screen_of(printing)
     if estimate:
         from kafka_forensics.questions.collect import estimate_of
 
@@ -138,17 +139,25 @@ def _made(log_dirs: list[str], wanted: "CollectOptions", output: Path, screen: D
     """Make the bundle under another name, and give it its own once it is whole and on disk."""
     from kafka_forensics.cli.progress import Progress
     from kafka_forensics.questions.collect import collect as make
-    from kafka_forensics.storage.disks import why
+    from kafka_forensics.storage.disks import FULL, why
 
-    beside = output.with_name(output.name + UNFINISHED)
+    beside = _beside(output)
     try:
         with _opened(beside) as file, Progress(screen, quiet=quiet) as progress:
             done = make(log_dirs, wanted, file, progress)
             os.fsync(file.fileno())
-        beside.replace(output)
+            beside.replace(output)
     except OSError as error:
-        raise UsageError(f"cannot write {output}: {why(error, str(output))}", hint="give --output another place") from error
+        hint = "give --output another place"
+        if error.errno in FULL:
+            hint = f"make room, and run the same command again: it goes on with {beside}"
+        raise UsageError(f"cannot write {output}: {why(error, str(output))}", hint=hint) from error
     return done
+
+
+def _beside(output: Path) -> Path:
+    """The bundle while it is being made."""
+    return output.with_name(output.name + UNFINISHED)
 
 
 @contextmanager
@@ -161,10 +170,14 @@ def _opened(path: Path) -> Iterator[BinaryIO]:
         try:
             fcntl.flock(raw, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            raise UsageError(
-                f"{path} is being written by another process", hint="wait for it, or give --output another name"
-            ) from error
+            raise _in_use(path) from error
+        if not os.path.samestat(os.fstat(raw.fileno()), path.lstat()):  # the other one has just finished it
+            raise _in_use(path)
         yield cast("BinaryIO", raw)
+
+
+def _in_use(path: Path) -> UsageError:
+    return UsageError(f"{path} is being written by another process", hint="wait for it, or give --output another name")
 
 
 def _records(text: str) -> "RecordsAsked":
@@ -190,7 +203,7 @@ def _digests(like: Path | None, key_file: Path | None, *, drawn: bool) -> "Diges
         return Digests(is_keyed=True, name=_name(key), key=key, is_secret=True)
     if drawn:
         key = secrets.token_bytes(KEY_BYTES)
-        return Digests(is_keyed=True, name=_name(key), key=key)
+        return Digests(is_keyed=True, name=_name(key), key=key, is_drawn=True)
     return Digests()
 
 
@@ -221,6 +234,15 @@ def _bundle(path: Path, option: str) -> "BundleSource":
     if not isinstance(source, BundleSource):
         raise UsageError(f"{option} {path}: no bundle", hint="give a file that collect made, whose name ends in .kfb")
     return source
+
+
+def _older(path: Path, screen: Destination) -> "BundleSource | None":
+    """The bundle that --since names; None, which costs reading, if it is damaged beyond use. Raises UsageError for what is none."""
+    try:
+        return _bundle(path, "--since")
+    except SourceError as error:
+        say(screen, [f"--since {printable(str(path))} cannot be read, so that everything is read: {printable(error.reason)}"])
+        return None
 
 
 def _summary(done: "Collected", output: Path) -> list[str]:
