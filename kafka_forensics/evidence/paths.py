@@ -24,7 +24,8 @@ from kafka_forensics.parsers.log_dir import (
     parse_partition_name,
 )
 from kafka_forensics.storage.archives import container_of
-from kafka_forensics.storage.local import OUTSIDE
+from kafka_forensics.storage.bundles import SUFFIX
+from kafka_forensics.storage.local import OUTSIDE, LocalSource
 from kafka_forensics.storage.open import ARCHIVES, located, open_source, share_roots, spelled_out
 from kafka_forensics.storage.source import ByteSource, Entry, EntryKind, LostSource
 
@@ -79,10 +80,33 @@ def open_paths(paths: list[str], *, logs_only: bool = True, storage_options: tup
     share_roots([opened_path.source for opened_path in opened])
     for opened_path in opened:
         opened_path.discovery = _discovered(opened_path.source)
+    opened = [each for opened_path in opened for each in _with_bundles(opened_path, storage_options, by_place)]
     opened = _without_strangers(opened, logs_only=logs_only)
     if len(opened) > 1 or any(opened_path.discovery.repeated or _has_links(opened_path.discovery) for opened_path in opened):
         return _read_once(opened)
     return opened
+
+
+def _with_bundles(
+    opened_path: OpenedPath, storage_options: tuple[tuple[str, str], ...], by_place: dict[str, OpenedPath]
+) -> list[OpenedPath]:
+    """A path that was given, if it is a folder with each of the bundles in it, unless they were given, too; without the folder if
+    it holds nothing else."""
+    source, discovery = opened_path.source, opened_path.discovery
+    if not isinstance(source, LocalSource) and "://" not in source.name:
+        return [opened_path]
+    found = [entry for entry in discovery.unknown if entry.name.endswith(SUFFIX)]
+    discovery.unknown[:] = [entry for entry in discovery.unknown if not entry.name.endswith(SUFFIX)]
+    bundles = []
+    for path in sorted(typed_path(source, entry.path) for entry in found):
+        place = os.path.realpath(path) if os.path.lexists(path) else path
+        if place in by_place:
+            continue
+        options = next(options for _, options in located(path, storage_options))
+        by_place[place] = bundle = OpenedPath(opened_path.given, _source(path, options, alone=False), Discovery())
+        bundle.discovery = _discovered(bundle.source)
+        bundles.append(bundle)
+    return bundles if found and discovery == Discovery() else [opened_path, *bundles]
 
 
 def note_strangers(opened: Iterable[OpenedPath]) -> None:

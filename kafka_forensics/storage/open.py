@@ -229,6 +229,8 @@ def _open_uri(uri: str, scheme: str, storage_options: "Given") -> ByteSource:
 
     source = open_remote(uri, gathered(storage_options, uri=uri))
     name = source.name.lower()
+    if name.endswith(SUFFIX) and source.stat("").kind is EntryKind.FILE:
+        return BundleSource(source.name, source)
     if name.endswith((*ARCHIVES, *OTHER_CONTAINERS)) and source.stat("").kind is EntryKind.FILE:
         raise UsageError(f"{source.name}: archives are read from local disks only", hint="copy it here first, or unpack it there")
     return source

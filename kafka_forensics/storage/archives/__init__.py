@@ -13,9 +13,10 @@ from kafka_forensics.storage.archives.members import (
     TarPlace,
     note,
 )
-from kafka_forensics.storage.archives.tar import TarIndex
+from kafka_forensics.storage.archives.tar import BLOCK, TarIndex, padded, parse_header
 
 __all__ = [
+    "BLOCK",
     "MAX_MEMBERS",
     "MAX_NAME",
     "ArchiveSource",
@@ -30,5 +31,7 @@ __all__ = [
     "ZipSource",
     "container_of",
     "note",
+    "padded",
+    "parse_header",
     "reading_order",
 ]

@@ -42,11 +42,11 @@ class ArchiveSource(ABC):
     still listed and read. Threads may share it; processes open their own.
     """
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, container: ByteSource | None = None) -> None:
         self.name = path
         self.problems: list[str] = []
         self.seekable = True
-        self.container = LocalSource(path)
+        self.container: ByteSource = LocalSource(path) if container is None else container
         """The archive as a plain file, for the manifest."""
         try:
             self.container_entry = self.container.stat("")

@@ -13,7 +13,18 @@ from typing import Any, Final, NoReturn, Self
 
 from kafka_forensics.errors import FormatError, SourceError
 from kafka_forensics.model.bundles import About, Digests
-from kafka_forensics.storage.archives import ArchiveSource, Directory, Member, MemberTree, TarIndex, TarPlace, note
+from kafka_forensics.storage.archives import (
+    BLOCK,
+    ArchiveSource,
+    Directory,
+    Member,
+    MemberTree,
+    TarIndex,
+    TarPlace,
+    note,
+    padded,
+    parse_header,
+)
 from kafka_forensics.storage.bundles.layout import (
     ABOUT,
     FORMAT,
@@ -40,11 +51,13 @@ from kafka_forensics.storage.bundles.layout import (
     read_held,
     read_index,
 )
-from kafka_forensics.storage.source import NOT_REGULAR, ByteFile, Entry, EntryKind
+from kafka_forensics.storage.source import NOT_REGULAR, ByteFile, ByteSource, Entry, EntryKind
 
 KEPT_BYTES: Final = 96 << 20
 """Of inflated parts that a bundle holds on to."""
 _KINDS: Final = {"f": EntryKind.FILE, "l": EntryKind.SYMLINK, "o": EntryKind.OTHER}
+_TAIL_BYTES: Final = 256 << 10
+_SEAL_NAME: Final = SEAL.encode() + b"\0"
 _NOWHERE: Final = "\0"
 _PART_END: Final = ".zst"
 _PART_NAME: Final = re.compile(r"[0-9]{6,9}\.zst")
@@ -86,15 +99,17 @@ class BundleSource(ArchiveSource):
     What is wrong with it is in `problems`: without a seal, or with members that are not as they were sealed, it is judged in part.
     """
 
-    def __init__(self, path: str) -> None:
-        super().__init__(path)
+    def __init__(self, path: str, container: ByteSource | None = None) -> None:
+        """`container` is the one file on a storage service that it is; None: it is a local file."""
+        super().__init__(path, container)
         self._lock = threading.Lock()
         self._parts: OrderedDict[int, tuple[bytes, frozenset[tuple[str, Section]]]] = OrderedDict()
         self._held_bytes = 0
         members = MemberTree()
         found: list[str] = []
         try:
-            TarIndex(self._file, members, found, None).run()
+            if container is None or not self._find_by_seal(members):
+                TarIndex(self._file, members, found, None).run()
         except SourceError as error:
             raise SourceError(path, error.reason) from error
         found += [f"a member that no bundle has: {name}" for name in members.rejected]
@@ -110,6 +125,40 @@ class BundleSource(ArchiveSource):
             self._read_listing()
         except SourceError as error:
             raise SourceError(path, error.reason) from error
+
+    def _find_by_seal(self, members: MemberTree) -> bool:
+        """Put members where the seal at the end says that they are; False where it does not say so of all.
+
+        Walking from header to header takes a request for each on a storage service. Contents are held to the seal in any case.
+        """
+        size = self._file.size_in_bytes
+        start = max(size - _TAIL_BYTES, 0) // BLOCK * BLOCK
+        tail = self._file.read_at(start, size - start)
+        for at in range(len(tail) // BLOCK * BLOCK - BLOCK, -1, -BLOCK):
+            header = parse_header(tail[at : at + BLOCK]) if tail.startswith(_SEAL_NAME, at) else None
+            if header is not None:
+                seal = tail[at + BLOCK : at + BLOCK + header.size_in_bytes]
+                return self._place_members(members, seal, start + at)
+        return False
+
+    @staticmethod
+    def _place_members(members: MemberTree, seal: bytes, end: int) -> bool:
+        """Add the members that a seal tells of, which lie one behind the other up to its own header at byte `end`."""
+        try:
+            sealed = json_of(seal, MAX_SEALED_VALUES)
+        except FormatError:
+            return False
+        rows = sealed.get("members") if isinstance(sealed, dict) else None
+        position = 0
+        for name, row in rows.items() if isinstance(rows, dict) else ():
+            match row:
+                case [size, str()] if is_number(size, 0, end):
+                    members.add(str(name), Member(EntryKind.FILE, size, 0, TarPlace(position + BLOCK)))
+                    position += BLOCK + padded(size)
+                case _:
+                    return False
+        members.add(SEAL, Member(EntryKind.FILE, len(seal), 0, TarPlace(end + BLOCK)))
+        return position == end and bool(rows)
 
     @property
     def is_whole(self) -> bool:
