@@ -14,7 +14,7 @@ import pwd
 import stat
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from functools import cache
 from typing import Final
 
@@ -100,7 +100,7 @@ class CodeCache:
                 descriptor = os.open(name, _READ_FLAGS, dir_fd=directory)
                 with open(descriptor, "rb") as file:
                     info = os.fstat(descriptor)
-                    return file.read() if stat.S_ISREG(info.st_mode) and _is_own(info) else None
+                    return file.read() if stat.S_ISREG(info.st_mode) and is_own(info) else None
         except (NoPlaceError, OSError):
             return None
 
@@ -123,20 +123,49 @@ class CodeCache:
     @contextmanager
     def _opened(self, *, make: bool) -> Iterator[int]:
         """The directory, held open. Raises NoPlaceError, and FileNotFoundError if it is not there and not to be made."""
-        start, base = _place()
-        way = _Way()
-        try:
-            way.descend(start, make=False, must_be=True)
-            for part in (base, _FOLDER, self._key):
-                if part == self._key and make:
-                    _forget_old(way.last, self._key)
-                way.descend(part, make=make, must_be=make)
-                way.require_not_above()
-                if part != base:
-                    way.require_own()
+        with _way_to(_FOLDER, make=make) as way:
+            if make:
+                _forget_old(way.last, self._key)
+            way.go_to_own(self._key, make=make)
             yield way.last
-        finally:
-            way.close()
+
+
+@contextmanager
+def own_directory(name: str) -> Iterator[tuple[int, str]]:
+    """The directory `name` where code may be kept, made if it is not there: held open, and its path without links.
+
+    Raises NoPlaceError.
+    """
+    with _way_to(name, make=True) as way:
+        yield way.last, way.path()
+
+
+def safe_path(directory: str) -> str:
+    """The path, without links, of a directory in which only this user and root can change what is this user's, and no input.
+
+    Raises NoPlaceError for any other, and for one that is not there.
+    """
+    assert os.path.isabs(directory)
+    with closing(_Way()) as way:
+        way.descend(directory, make=False, must_be=True)
+        return way.path()
+
+
+def is_own(info: os.stat_result) -> bool:
+    """Whether a file or directory is this user's, and nobody else may write to it."""
+    return info.st_uid == os.geteuid() and not info.st_mode & _OTHERS_WRITE
+
+
+@contextmanager
+def _way_to(folder: str, *, make: bool) -> "Iterator[_Way]":
+    """The way to a folder of the place. Raises as `CodeCache._opened`."""
+    start, base = _place()
+    with closing(_Way()) as way:
+        way.descend(start, make=False, must_be=True)
+        way.descend(base, make=make, must_be=make)
+        way.require_not_above()
+        way.go_to_own(folder, make=make)
+        yield way
 
 
 class _Way:
@@ -171,15 +200,17 @@ class _Way:
         except OSError as error:
             raise self._no_place(error) from error
 
-    def require_own(self) -> None:
-        """Raise NoPlaceError unless the last directory is this user's, and nobody else can write there."""
-        if not _is_own(os.fstat(self.last)):
-            raise NoPlaceError(f"{self._path()} is not this user's alone")
+    def go_to_own(self, name: str, *, make: bool) -> None:
+        """Go on to a directory that is this user's alone and above no input. Raises as `descend`."""
+        self.descend(name, make=make, must_be=make)
+        self.require_not_above()
+        if not is_own(os.fstat(self.last)):
+            raise NoPlaceError(f"{self.path()} is not this user's alone")
 
     def require_not_above(self) -> None:
         """Raise NoPlaceError if an input lies below the last directory."""
         if _is_still(_around, os.fstat(self.last)):
-            raise NoPlaceError(f"an input lies below {self._path()}")
+            raise NoPlaceError(f"an input lies below {self.path()}")
 
     def _descend(self, path: str, *, make: bool) -> None:
         todo = _parts(path)
@@ -195,7 +226,7 @@ class _Way:
             if not stat.S_ISLNK(info.st_mode):
                 self._hold(name, self.last)
                 continue
-            _require_trusted(info, self._path(name))
+            _require_trusted(info, self.path(name))
             self._links += 1
             if self._links > _MOST_LINKS:
                 raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
@@ -218,22 +249,23 @@ class _Way:
         self._held.append(os.open(name or "/", _PASS_FLAGS, dir_fd=directory))
         self._names.append(name)
         info = os.fstat(self.last)
-        _require_trusted(info, self._path())
+        _require_trusted(info, self.path())
         if info.st_mode & _OTHERS_WRITE and not info.st_mode & stat.S_ISVTX:
-            raise NoPlaceError(f"others can write to {self._path()}")
+            raise NoPlaceError(f"others can write to {self.path()}")
         if _is_still(_inputs, info):
-            raise NoPlaceError(f"it would lie inside the input {self._path()}")
+            raise NoPlaceError(f"it would lie inside the input {self.path()}")
 
     def _back_to(self, length: int) -> None:
         while len(self._held) > length:
             os.close(self._held.pop())
             self._names.pop()
 
-    def _path(self, *names: str) -> str:
+    def path(self, *names: str) -> str:
+        """Of the last one, or of what is in it, without links."""
         return "/".join([*self._names, *names]) or "/"
 
     def _no_place(self, error: OSError) -> NoPlaceError:
-        return NoPlaceError(f"below {self._path()}: {(error.strerror or str(error)).lower()}")
+        return NoPlaceError(f"below {self.path()}: {(error.strerror or str(error)).lower()}")
 
 
 def _require_trusted(info: os.stat_result, path: str) -> None:
@@ -258,10 +290,6 @@ def _place() -> tuple[str, str]:
     if not home.startswith("/"):
         raise NoPlaceError(f"the password database knows no home directory of user {os.geteuid()}")
     return home, ".cache"
-
-
-def _is_own(info: os.stat_result) -> bool:
-    return info.st_uid == os.geteuid() and not info.st_mode & _OTHERS_WRITE
 
 
 def _identity(path: str) -> Identity | None:
