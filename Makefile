@@ -11,7 +11,7 @@ KAFKA_FORENSICS := $(BIN)/kafka-forensics
 CODE := kafka_forensics tests lab bench
 
 .DEFAULT_GOAL := help
-.PHONY: help demo java test test-broker nightly mutants check format docs bench bench-spark packed-environment lab lab-versions clean
+.PHONY: help demo java test test-broker nightly mutants check format docs bench bench-spark packed-environment bundle-tool lab lab-versions clean
 
 help:
 	@echo 'make demo         install into $(VENV) and scan two sample clusters that lost data'
@@ -25,6 +25,7 @@ help:
 	@echo 'make bench        measure against the peers'
 	@echo 'make bench-spark  measure the scan on Spark against the local engine'
 	@echo 'make packed-environment  dist/environment.tar.gz, by which Spark takes the package to its workers (docs/clusters.md)'
+	@echo 'make bundle-tool  dist/kafka-forensics-VERSION-SYSTEM-PYTHON.pyz, one file that runs where only Python is (docs/bundle-tool.md)'
 	@echo 'make lab-versions every state of seven Kafka versions, and what a scan makes of it: a table (nightly, an hour)'
 	@echo 'make lab          make the sample log directories again, hold a scan of them to what must be found, and list them'
 
@@ -76,6 +77,10 @@ dist/environment.tar.gz: pyproject.toml $(shell find kafka_forensics -type f -no
 	@mkdir -p $(@D)
 	$(BIN)/venv-pack --quiet --force --prefix $(PACKED) $(if $(PACKED_PREFIX),--python-prefix $(PACKED_PREFIX)) --output $@
 
+# The same package with what it needs as one file, for brokers where nothing may be installed: for this system and this Python.
+bundle-tool: $(VENV)/.installed
+	$(BIN)/python -m lab.bundle_tool dist
+
 java:
 	@sh tests/spark/java.sh
 
@@ -119,4 +124,4 @@ lab-versions: $(VENV)/.installed-dev
 	$(BIN)/python -m lab.version_table
 
 clean:
-	rm -rf $(VENV) $(SPARK40) $(AIRFLOW) $(PACKED) dist/environment.tar.gz build/site .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(SPARK40) $(AIRFLOW) $(PACKED) dist/environment.tar.gz dist/kafka-forensics-*.pyz build/site .mypy_cache .pytest_cache .ruff_cache .hypothesis
