@@ -112,7 +112,7 @@ def write_tool(path: Path, wheels: list[Path]) -> Path:
         "files": files,
     }
     text = json.dumps(contents, indent=0, sort_keys=True).encode()
-    whole = _SHEBANG + _zipped({**modules, "contents.json": text, **packed}, zipfile.ZIP_STORED)
+    whole = _zipped({**modules, "contents.json": text, **packed}, zipfile.ZIP_STORED, _SHEBANG)
     path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = path.with_name(f"{path.name}.part")
     unfinished.write_bytes(whole)
@@ -145,8 +145,10 @@ def _with_compiled(members: dict[str, bytes]) -> dict[str, bytes]:
     return compiled
 
 
-def _zipped(members: Mapping[str, bytes], method: int) -> bytes:
+def _zipped(members: Mapping[str, bytes], method: int, before: bytes = b"") -> bytes:
+    """A zip file of members, with `before` in front of it."""
     written = io.BytesIO()
+    written.write(before)
     with zipfile.ZipFile(written, "w", method, compresslevel=9) as archive:
         for name, data in members.items():
             entry = zipfile.ZipInfo(name, _DATE)

@@ -23,6 +23,7 @@ import tempfile
 import time
 import zipfile
 from contextlib import suppress
+from itertools import pairwise
 from typing import TYPE_CHECKING, Final, NoReturn
 
 if TYPE_CHECKING:
@@ -292,7 +293,7 @@ def _unfinished(key: str) -> str:
 
 def _inputs(arguments: list[str]) -> list[str]:
     """What is named on the command line and may be evidence: words, what is behind a `=` in them, what is around a partition."""
-    words = [word for before, word in zip(["", *arguments], arguments, strict=False) if before != "--cache-dir"]
+    words = [word for before, word in pairwise(["", *arguments]) if before != "--cache-dir"]
     words = [word for word in words if not word.startswith("--cache-dir=")]
     named = [part for word in words for part in (word, word.partition("=")[2]) if part and "\0" not in part]
     directories = [os.path.realpath(path) for path in named if os.path.isdir(path)]
@@ -301,7 +302,7 @@ def _inputs(arguments: list[str]) -> list[str]:
 
 def _cache_dir(arguments: list[str]) -> str | None:
     """What --cache-dir says; None where it is not given, or no absolute path, of which the command will complain."""
-    for word, behind in zip(arguments, [*arguments[1:], ""], strict=True):
+    for word, behind in pairwise([*arguments, ""]):
         value = behind if word == "--cache-dir" else word.removeprefix("--cache-dir=") if word.startswith("--cache-dir=") else ""
         if os.path.isabs(value):
             return value
