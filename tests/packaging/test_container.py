@@ -14,7 +14,9 @@ ROOT = Path(__file__).resolve().parents[2]
 TEXT = (ROOT / "Containerfile").read_text()
 LINES = [line for line in TEXT.splitlines() if line and not line.startswith("#")]
 IMAGE = "kafka-forensics-test"
-RUN = re.search(r"podman run (.*?) kafka-forensics scan", (ROOT / "docs" / "platforms.md").read_text(), re.DOTALL)
+PAGE = (ROOT / "docs" / "platforms.md").read_text()
+RUN = re.search(r"podman run (.*?) kafka-forensics scan", PAGE, re.DOTALL)
+COLLECT = re.search(r"podman run ([^`]*?) kafka-forensics (collect [^`]*?)\n```", PAGE)
 
 
 def test_it_runs_as_a_user_without_rights() -> None:
@@ -50,6 +52,17 @@ def test_the_page_runs_it_without_rights_network_or_disk() -> None:
     assert words[words.index("--volume") + 1].endswith(':/evidence:ro"')
 
 
+def test_the_page_collects_with_one_directory_more() -> None:
+    assert RUN is not None
+    assert COLLECT is not None
+    alone, collecting = (match[1].replace("\\\n", "").split() for match in (RUN, COLLECT))
+    kept = alone[: alone.index("--volume")]
+    assert collecting[: len(kept)] == kept
+    volumes = [collecting[place + 1].strip('"') for place, word in enumerate(collecting) if word == "--volume"]
+    assert [volume.partition(":")[2] for volume in volumes] == ["/evidence:ro", "/bundles"]
+    assert COLLECT[2].split() == ["collect", "--live", "/evidence", "--output", "/bundles/broker-1.kfb"]
+
+
 @pytest.fixture(scope="module")
 def image() -> Iterator[list[str]]:
     """A command that runs the image as the page says, but for the volume and what follows."""
@@ -72,3 +85,17 @@ def test_the_image_scans(image: list[str]) -> None:
         [*image, "--volume", samples, IMAGE, "scan", "/evidence"], capture_output=True, text=True, timeout=300, check=False
     )
     assert (done.returncode, "UNCLEAN_LOSS" in done.stdout) == (1, True), done.stderr
+
+
+@pytest.mark.nightly
+@pytest.mark.containers
+@pytest.mark.timeout(1800)
+def test_the_image_collects_into_a_directory_of_its_own(image: list[str], tmp_path: Path) -> None:
+    assert COLLECT is not None
+    tmp_path.chmod(0o777)  # whoever the user is inside
+    volumes = ["--volume", f"{ROOT / 'sample_logs' / 'healthy' / 'broker-1'}:/evidence:ro", "--volume", f"{tmp_path}:/bundles"]
+    done = subprocess.run([*image, *volumes, IMAGE, *COLLECT[2].split()], capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["broker-1.kfb"]
+    scanned = [*image, "--volume", f"{tmp_path}:/evidence:ro", IMAGE, "scan", "/evidence/broker-1.kfb"]
+    assert subprocess.run(scanned, capture_output=True, timeout=300, check=False).returncode == 0

@@ -58,6 +58,14 @@ def test_evidence_on_a_read_only_disk_is_read(tmp_path: Path) -> None:
     assert '"FORK_BELOW_HW"' in out
 
 
+def test_a_bundle_of_evidence_on_a_read_only_disk_is_made_on_another(tmp_path: Path) -> None:
+    collected = 'kafka_forensics collect -q --live "$ROOT/sample_logs/unclean-election/broker-1" --output broker-1.kfb'
+    out = run(tmp_path, f"{collected} && ls; kafka_forensics scan --format tsv broker-1.kfb; ls", 0)
+    assert out.startswith("broker-1.kfb\n")
+    assert out.endswith("\nbroker-1.kfb\n")
+    assert "REPLICA_NOT_GIVEN" in out
+
+
 def test_doctor_has_nothing_against_it(tmp_path: Path) -> None:
     rows = dict(re.findall(r"^(\w[^\t]*)\t(ok|absent|broken)", run(tmp_path, "kafka_forensics doctor --format tsv"), re.MULTILINE))
     assert "kernel cache" in rows
