@@ -24,12 +24,12 @@ if __name__ == "__main__":
 
     wanted = ".".join(map(str, MADE_FOR["python"]))
     problem = ""
-    if MADE_FOR["system"] != SYSTEM:
-        problem = "this file runs on " + " ".join(MADE_FOR["system"]) + ", and this is " + " ".join(SYSTEM).strip()
-        hint = "make the file on a system like this one: make bundle-tool (docs/bundle-tool.md)"
-    elif MADE_FOR["python"] != PYTHON or "PyPy" in sys.version:
+    if MADE_FOR["python"] != PYTHON or "PyPy" in sys.version:
         problem = "this file runs with Python " + wanted + ", and this is " + sys.version.split()[0] + " (" + sys.executable + ")"
         hint = "run it as python" + wanted + " FILE, or make one for this Python (3.11 or newer): docs/bundle-tool.md"
+    elif MADE_FOR["system"] != SYSTEM:
+        problem = "this file runs on " + " ".join(MADE_FOR["system"]) + ", and this is " + " ".join(SYSTEM).strip()
+        hint = "make the file on a system like this one: make bundle-tool (docs/bundle-tool.md)"
     elif MADE_FOR["glibc"] and MADE_FOR["glibc"] > GLIBC:
         problem = (
             "this file needs glibc " + ".".join(map(str, MADE_FOR["glibc"])) + " or newer, and here is " + (C_LIBRARY or "none")

@@ -234,7 +234,7 @@ def _temporary(contents: Contents) -> str:
             reasons.append(_reason(error))
         else:
             return place
-    raise NoPlaceError("; ".join(reasons))
+    raise NoPlaceError("; ".join(dict.fromkeys(reasons)))
 
 
 def _remove_when_over(place: str) -> None:

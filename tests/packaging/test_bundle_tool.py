@@ -363,7 +363,7 @@ def test_what_runs_is_not_old(desk: Desk) -> None:
 def test_without_any_place_it_says_so(desk: Desk) -> None:
     done = desk.run("scan", "/", status=2)
     error, hint = done.stderr.splitlines()
-    assert error.startswith("error: the libraries in this file cannot be unpacked: it would lie inside the input /")
+    assert error == "error: the libraries in this file cannot be unpacked: it would lie inside the input /"
     assert hint.startswith("hint: set XDG_CACHE_HOME to a directory that is yours alone")
     assert list(desk.cache.iterdir()) == list(desk.temporary.iterdir()) == []
 
@@ -471,7 +471,7 @@ def test_it_collects_where_nothing_is_but_python(real_tool: Path, tmp_path: Path
     assert of_bundle == findings(desk.run("scan", "--format", "json", SAMPLES / "healthy" / "broker-1").stdout)
     assert of_bundle != []
     assert "--with-records" in desk.run("collect", "--help").stdout
-    assert "hint: " in desk.run("collect", tmp_path / "nothing", "--output", bundle, status=2).stderr
+    assert "no such file" in desk.run("collect", tmp_path / "nothing", "--output", bundle, status=2).stderr
     assert "UNCLEAN_LOSS" in desk.run("scan", SAMPLES / "unclean-election", status=1).stdout
     assert identities(desk.kept) == first
 
