@@ -8,7 +8,7 @@ planes, as few as the largest needs. A section speaks of at most `CHUNK_ROWS` ba
 import json
 import re
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
@@ -50,7 +50,7 @@ def read_batches(section: bytes) -> CollectedBatches:
     if len(section) < SECTION_HEAD.size + COLUMNS_HEAD.size:
         raise FormatError("a section of batches without a head")
     size, digest_size = SECTION_HEAD.unpack_from(section)
-    if digest_size not in DIGEST_SIZES or size > len(section) - SECTION_HEAD.size:
+    if digest_size not in DIGEST_SIZES or not COLUMNS_HEAD.size <= size <= len(section) - SECTION_HEAD.size:
         raise FormatError("a section of batches that makes no sense")
     end = SECTION_HEAD.size + size
     stored, start, rows = _stored(section[SECTION_HEAD.size : end])
@@ -160,20 +160,22 @@ def _damage_of(row: object) -> tuple[Damage, bool]:
         case [str(kind), int(position), int(size), int(base), int(last), dict(detail), bool(inside)]:
             numbers = position, size, base, last
             if kind in LOG_DAMAGE and all(map(_is_int64, numbers)) and position >= 0 and size >= 0:
-                return Damage(kind, position, size, base, last, dict(map(_detail, detail.items()))), inside
+                known = _DETAILS.get(kind, _OF_BATCHES)
+                return Damage(kind, position, size, base, last, dict(_detail(known, item) for item in detail.items())), inside
     raise FormatError("damage that makes no sense")
 
 
-def _detail(item: tuple[object, object]) -> tuple[str, "int | str | bool | list[int]"]:
-    """A detail of damage: its name, and a number, a word or some numbers."""
-    match item:
-        case str(name), bool(value) if _NAME.fullmatch(name) and name not in _NUMBERS:
+def _detail(known: Mapping[str, type], item: tuple[object, object]) -> tuple[str, "int | str | bool | list[int]"]:
+    """A detail of damage: its name, and a number, a word or some numbers, as damage of its kind has it."""
+    name, value = item
+    if isinstance(name, str) and (kind := known.get(name)) is not None:
+        if kind is bool and isinstance(value, bool):
             return name, value
-        case str(name), int(value) if _NAME.fullmatch(name) and _is_int64(value):
+        if kind is int and isinstance(value, int) and _is_int64(value):
             return name, value
-        case str(name), str(value) if _NAME.fullmatch(name) and name not in _NUMBERS and _WORDS.fullmatch(value):
+        if kind is str and isinstance(value, str) and _WORDS.fullmatch(value):
             return name, value
-        case str(name), list(value) if name == "candidates" and len(value) <= _MOST_CANDIDATES and all(map(_is_int64, value)):
+        if kind is list and isinstance(value, list) and len(value) <= _MOST_CANDIDATES and all(map(_is_int64, value)):
             return name, value
     raise FormatError("a detail of damage that makes no sense")
 
@@ -182,10 +184,27 @@ def _is_int64(number: object) -> bool:
     return isinstance(number, int) and not isinstance(number, bool) and -(1 << 63) <= number < 1 << 63
 
 
-_NAME: Final = re.compile(r"[a-z_]{1,40}")
+def _named(names: str, kind: type) -> dict[str, type]:
+    return dict.fromkeys(names.split(), kind)
+
+
 _WORDS: Final = re.compile(r"[A-Za-z0-9_.,:;()' -]{1,200}")
-_NUMBERS: Final = frozenset({"magic", "declared_length", "zero_bytes"})
-"""Details that are counted with."""
+_OF_BATCHES: Final = _named(
+    "stored_crc computed_crc magic crc_is_right_as_magic records_count records_found last_offset_delta record_index"
+    " payload_position inner_offset bytes_in bytes_out position declared available limit ratio",
+    int,
+) | _named("reason codec", str)
+_OF_FRAMES: Final = (
+    _named("stored_crc computed_crc magic declared_length found_at zero_bytes bytes_present", int)
+    | _named("reason", str)
+    | _named("runs_past_end", bool)
+    | _named("candidates", list)
+)
+_DETAILS: Final = {
+    **dict.fromkeys(("FRAMING_LOST", "SEG_HOLE", "SEG_TORN_TAIL", "SEG_ZERO_TAIL"), _OF_FRAMES),
+    "BUDGET_EXCEEDED": _named("limit", int) | _named("reason", str) | _named("crc_checked", bool),
+}
+"""By kind, of those that are not of batches: names of details, and what they are."""
 _MOST_CANDIDATES: Final = 1 << 10
 
 

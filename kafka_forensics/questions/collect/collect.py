@@ -190,12 +190,14 @@ class _Collecting:
         its SHA-256 if that is asked for. Raises SourceError."""
         with entry.source.open(entry.entry.path) as opened:
             file = self._pace.of(opened)
+            size_in_bytes = file.size_in_bytes
             if entry.is_log:
                 self.collected.logs += 1
-                self.collected.batches += take_log(entry, file, self._writer, self._wanted(entry), self._passed)
+                batches, size_in_bytes = take_log(entry, file, self._writer, self._wanted(entry), self._passed)
+                self.collected.batches += batches
             else:
                 self._take_bytes(entry, file)
-            return file.size_in_bytes, _sha256(file) if self._options.hashes else None
+            return size_in_bytes, _sha256(file) if self._options.hashes else None
 
     def _wanted(self, entry: CollectedEntry) -> FactsWanted:
         records = tuple((asked.start, asked.end) for asked in self._options.records if _is_of(entry, asked))

@@ -65,8 +65,9 @@ class FactsWanted(NamedTuple):
 
 def take_log(
     entry: "CollectedEntry", file: "ByteFile", writer: TakesSections, wanted: FactsWanted, passed: Callable[[int], None]
-) -> int:
-    """Add the sections of a log; how many batches it has. Raises SourceError where it cannot be read further."""
+) -> tuple[int, int]:
+    """Add the sections of a log; how many batches it has, and its size, which of one that is cut off meanwhile is less than when it
+    was opened. Raises SourceError where it cannot be read further."""
     topic = None if entry.partition is None else entry.partition.topic
     checks = _Checks(wanted)
     base_offset = 0 if entry.name is None or entry.name.offset is None else entry.name.offset
@@ -95,7 +96,7 @@ def take_log(
         batches += chunk.rows
         passed(end - start)
         start = end
-    return batches
+    return batches, start
 
 
 def _frame(file: "ByteFile", position: int) -> Frame:

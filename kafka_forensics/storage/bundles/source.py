@@ -86,6 +86,8 @@ class BundlePlace:
     sha256: str | None = None
     is_cut: bool = False
     """Whether the bundle was cut short within it: its size is not known, and no less than what there is."""
+    contradiction: str | None = None
+    """Why this cannot be what was collected of any file."""
 
     @property
     def position(self) -> int:
@@ -267,6 +269,11 @@ class BundleSource(ArchiveSource):
                 known = [_section_of(section) for section in sections]
                 place = BundlePlace(known, allocated, left_out, is_log, refused, hashed, is_cut)
                 self._tree.add(path, Member(_KINDS[kind], size, mtime_ns, place, target=_NOWHERE))
+                place.contradiction = (
+                    _contradiction(path, size, place) if left_out is None and _KINDS[kind] is EntryKind.FILE else None
+                )
+                if place.contradiction is not None:
+                    note(self.problems, f"it contradicts itself: of {path} {place.contradiction}")
                 return
         raise FormatError("a file that makes no sense")
 
@@ -369,8 +376,8 @@ class BundleSource(ArchiveSource):
             raise SourceError(path, NOT_REGULAR)
         if place.left_out is not None:
             raise SourceError(path, place.left_out)
-        if place.is_log is (_LOG_NAME.fullmatch(path.rpartition("/")[2]) is None):
-            raise SourceError(path, "the listing of the bundle contradicts its name")
+        if place.contradiction is not None:
+            raise SourceError(path, f"the bundle contradicts itself: {place.contradiction}")
         if place.is_log:
             return CollectedLog(self, path, member.size_in_bytes, place.sections, is_cut=place.is_cut)
         if place.is_cut:
@@ -397,12 +404,6 @@ class CollectedFile:
         self.size_in_bytes = size_in_bytes
         self._source, self._path = source, path
         self._sections = sections
-        at = 0
-        for section in sections:
-            whole = section.kind is SectionKind.BYTES and section.end - section.start == section.size_in_bytes
-            if not whole or not at <= section.start <= section.end <= size_in_bytes:
-                raise SourceError(path, "its sections in the bundle make no sense")
-            at = section.end
 
     def read_at(self, position: int, size: int) -> bytes:
         """Up to `size` bytes from `position`, fewer only at the end of the file. Raises SourceError."""
@@ -457,11 +458,7 @@ class CollectedLog:
         self._is_cut = is_cut
         by_kind: dict[SectionKind, list[Section]] = {kind: [] for kind in SectionKind}
         for section in sections:
-            of_kind = by_kind[section.kind]
-            at = of_kind[-1].end if of_kind else 0
-            if section.kind is SectionKind.BYTES or not at <= section.start <= section.end <= size_in_bytes:
-                raise self.broken("its sections lie over each other, or beyond its size")
-            of_kind.append(section)
+            by_kind[section.kind].append(section)
         self._by_kind = by_kind
         self._held: dict[Section, dict[int, bytes]] = {}
 
@@ -603,6 +600,26 @@ def _section_of(row: object) -> Section:
             if all(map(is_number, (part, position, size, start, end))) and start <= end:
                 return Section(part, position, size, SectionKind(kind), start, end)
     raise FormatError("a section that makes no sense")
+
+
+def _contradiction(path: str, size_in_bytes: int, place: BundlePlace) -> str | None:
+    """Why this cannot be what was collected of a file of this name and size; None if it can."""
+    if place.is_log is (_LOG_NAME.fullmatch(path.rpartition("/")[2]) is None):
+        return "the name says otherwise what it is"
+    ends = dict.fromkeys(SectionKind, 0)
+    for section in place.sections:
+        if (section.kind is SectionKind.BYTES) is place.is_log:
+            return "there is what only other files have"
+        if not ends[section.kind] <= section.start <= section.end <= size_in_bytes:
+            return "sections lie over each other, or beyond its size"
+        if section.kind is SectionKind.BYTES and section.end - section.start != section.size_in_bytes:
+            return "sections have other sizes than their bytes"
+        if section.kind is SectionKind.BATCHES and section.start != ends[section.kind]:
+            return f"there are no facts of bytes {ends[section.kind]} to {section.start}"
+        ends[section.kind] = section.end
+    if place.is_log and ends[SectionKind.BATCHES] < size_in_bytes:
+        return f"there are no facts of bytes {ends[SectionKind.BATCHES]} to {size_in_bytes}"
+    return None
 
 
 def _names(directory: Directory, prefix: str = "") -> Iterator[str]:
