@@ -1,0 +1,152 @@
+"""Bundles changed at every layer, and sealed again: a scan answers or refuses, soon and small, and calls nothing clean that it
+could not read."""
+
+import json
+import random
+import resource
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import kafka_forensics as kf
+from kafka_forensics.errors import FormatError, SourceError, UsageError
+from tests.support.bundles import bundle_of, inflated_members, members_of, put_broker, sealed, taken_apart, tar_of
+from tests.support.changed_bytes import MUTATIONS
+
+SECONDS: Final = 20
+MORE_KILOBYTES: Final = 500 << 10
+NUMBERS: Final = (
+    0,
+    1,
+    -1,
+    7,
+    8169,
+    1 << 20,
+    (1 << 31) - 1,
+    1 << 31,
+    (1 << 61),
+    (1 << 62) - 1,
+    1 << 62,
+    1 << 63,
+    -(1 << 63),
+    10**40,
+)
+TEXTS: Final = (
+    "",
+    "f",
+    "l",
+    "o",
+    "bytes",
+    "told",
+    "../../etc/passwd",
+    "/etc/passwd",
+    "\0",
+    "\x1b[2J",
+    "\ud800",
+    "\udcff",
+    "x" * 5000,
+)
+VALUES: Final[tuple[Any, ...]] = (*NUMBERS, *TEXTS, None, True, False, 1.5, float("nan"), [], {}, [[]], [0] * 9)
+Change = Callable[[random.Random, Path], bytes]
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A bundle with nothing wrong in it."""
+    folder = tmp_path_factory.mktemp("bundle")
+    return bundle_of(put_broker(folder), folder / "right.kfb")
+
+
+def changed_tar(rng: random.Random, bundle: Path) -> bytes:
+    return rng.choice(MUTATIONS)(rng, bundle.read_bytes())
+
+
+def changed_part(rng: random.Random, bundle: Path) -> bytes:
+    members = inflated_members(bundle)
+    part = rng.choice(MUTATIONS)(rng, members["parts/000000.zst"])
+    return tar_of(sealed(members_of(json.loads(members["bundle.json"]), [part], members["listing.zst"])))
+
+
+def changed_section(rng: random.Random, bundle: Path) -> bytes:
+    apart = taken_apart(bundle)
+    section = rng.choice(apart.parts[0].sections)
+    section[4] = rng.choice(MUTATIONS)(rng, section[4])
+    return tar_of(sealed(apart.relisted().members()))
+
+
+def changed_index(rng: random.Random, bundle: Path) -> bytes:
+    apart = taken_apart(bundle)
+    sections = apart.parts[0].sections
+    one, other = rng.choice(sections), rng.choice(sections)
+    match rng.randrange(4):
+        case 0:
+            one[2:4], other[2:4] = other[2:4], one[2:4]
+        case 1:
+            one[0] = other[0]
+        case 2:
+            one[1] = rng.choice(("bytes", "batches", "kept", "told", "keys"))
+        case _:
+            one[rng.choice((2, 3))] = rng.choice(NUMBERS)
+    with suppress(FormatError, KeyError):
+        apart.relisted()
+    return tar_of(sealed(apart.members()))
+
+
+def changed_listing(rng: random.Random, bundle: Path) -> bytes:
+    apart = taken_apart(bundle)
+    for _ in range(rng.choice((1, 1, 2, 5))):
+        change_value(rng, apart.listing["files" if rng.random() < 0.9 else "directories"])
+    members = apart.members()
+    if rng.random() < 0.2:  # and nothing but the rows in the parts
+        del members["listing.zst"]
+        change_value(rng, apart.parts[0].files)
+    return tar_of(sealed(members))
+
+
+def changed_about(rng: random.Random, bundle: Path) -> bytes:
+    apart = taken_apart(bundle)
+    apart.about[rng.choice(list(apart.about))] = rng.choice(VALUES)
+    return tar_of(sealed(apart.members()))
+
+
+def change_value(rng: random.Random, value: list[Any]) -> None:
+    """Change something in a list of lists."""
+    while value and isinstance(inner := rng.choice(value), list) and inner and rng.random() < 0.9:
+        value = inner
+    match rng.randrange(4):
+        case 0 if value:
+            value.append(value[rng.randrange(len(value))])
+        case 1 if value:
+            value.pop(rng.randrange(len(value)))
+        case _ if value:
+            value[rng.randrange(len(value))] = rng.choice(VALUES)
+        case _:
+            value.append(rng.choice(VALUES))
+
+
+CHANGES: Final[tuple[Change, ...]] = (changed_tar, changed_part, changed_section, changed_index, changed_listing, changed_about)
+
+
+@pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
+@given(seed=st.integers(0, (1 << 32) - 1))
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_what_cannot_be_read_is_never_called_clean(change: Change, bundle: Path, seed: int) -> None:
+    path = bundle.with_name("changed.kfb")
+    path.write_bytes(change(random.Random(seed), bundle))
+    began, before = time.monotonic(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    try:
+        result = kf.scan([str(path)])
+    except (SourceError, UsageError):
+        return
+    document = json.loads(result.to_json())
+    assert time.monotonic() - began < SECONDS
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < MORE_KILOBYTES
+    gaps = [gap for gap in document["incomplete"] if not gap["reason"].startswith("needs the records")]
+    hiding = [gap for gap in gaps if gap["broker"] is None or gap["path"].endswith(".log")]  # small files hide no records
+    assert not (hiding and result.verdict in {"clean", "info"}), hiding

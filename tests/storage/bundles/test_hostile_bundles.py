@@ -1,0 +1,466 @@
+"""Bundles that lie, each in one way and rightly sealed: what contradicts itself is told, and nothing is believed, read or kept for
+it."""
+
+import io
+import json
+import tarfile
+import tracemalloc
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import cramjam
+import pytest
+
+import kafka_forensics as kf
+from kafka_forensics.cli.main import outcome
+from kafka_forensics.errors import SourceError
+from kafka_forensics.model.batches import LOG_DAMAGE, BatchColumn, Damage
+from kafka_forensics.parsers.log import read_batches
+from kafka_forensics.parsers.log_dir import FileKind, classify_file
+from kafka_forensics.questions.collect import CollectOptions
+from kafka_forensics.storage.bundles import MAX_PART_BYTES, BundleSource, Digests, SectionKind, write_held
+from kafka_forensics.writers.bundle_columns import write_batches
+from tests.support.bundles import (
+    ALLOCATED,
+    CHECKPOINT,
+    IS_LOG,
+    LEFT_OUT,
+    MTIME,
+    OFFSETS,
+    ORDERS,
+    PAYMENTS,
+    SECTIONS,
+    SIZE,
+    TakenApart,
+    bundle_of,
+    inflated_members,
+    members_of,
+    put_broker,
+    sealed,
+    stored,
+    taken_apart,
+    tar_of,
+)
+
+HUGE: Final = 1 << 61
+FEW_BYTES: Final = 64 << 20
+Lie = Callable[[TakenApart], object]
+
+
+@pytest.fixture(scope="module")
+def right(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A bundle with nothing wrong in it."""
+    folder = tmp_path_factory.mktemp("bundle")
+    return bundle_of(put_broker(folder), folder / "right.kfb")
+
+
+def refused_or_told(path: Path) -> str:
+    """Why a bundle is refused, or what a scan of it says is incomplete; what it read is no reason to call it clean."""
+    try:
+        result = kf.scan([str(path)])
+    except SourceError as error:
+        return error.reason
+    assert result.verdict not in {"clean", "info"}
+    assert result.incomplete
+    return "; ".join(gap.reason for gap in result.incomplete)
+
+
+def told(apart: TakenApart, tmp_path: Path) -> str:
+    return refused_or_told(apart.write(tmp_path / "lies.kfb"))
+
+
+def of_row(path: str, place: int, value: Any) -> Lie:
+    """A row of the listing that says something else."""
+
+    def lie(apart: TakenApart) -> None:
+        apart.row(path)[place] = value
+
+    return lie
+
+
+def of_section(path: str, place: int, value: Any) -> Lie:
+    """The first section of a file, in the listing alone, that says something else."""
+
+    def lie(apart: TakenApart) -> None:
+        apart.row(path)[SECTIONS][0][place] = value
+
+    return lie
+
+
+def rewritten(path: str, change: Callable[[Any, list[tuple[Damage, bool]]], Any]) -> Lie:
+    """The batches of a log, and what is damaged there, changed."""
+
+    def lie(apart: TakenApart) -> None:
+        for section in apart.sections(path, SectionKind.BATCHES):
+            facts = read_batches(section[4])
+            columns, damage = facts.columns.copy(), list(facts.damage)
+            change(columns, damage)
+            section[4] = write_batches(columns, damage, written=facts.written[0], digests=facts.digests)
+        apart.relisted()
+
+    return lie
+
+
+def set_column(column: BatchColumn, row: int, value: int) -> Lie:
+    def change(columns: Any, _damage: Any) -> None:
+        columns[column, row] = value
+
+    return rewritten(ORDERS, change)
+
+
+def swapped(columns: Any, _damage: Any) -> None:
+    columns[:, [1, 2]] = columns[:, [2, 1]]
+
+
+def held(path: str, kind: SectionKind, batches: list[tuple[int, bytes]]) -> Lie:
+    def lie(apart: TakenApart) -> None:
+        apart.sections(path, kind)[0][4] = write_held(batches)
+        apart.relisted()
+
+    return lie
+
+
+def narrow_digests(apart: TakenApart) -> None:
+    section = apart.sections(ORDERS, SectionKind.BATCHES)[0]
+    facts = read_batches(section[4])
+    section[4] = write_batches(facts.columns, digests=facts.digests[:, :1].copy())
+    apart.relisted()
+
+
+def damaged(*found: Damage) -> Lie:
+    return rewritten(ORDERS, lambda _columns, damage: damage.extend((one, False) for one in found))
+
+
+def overlapping(apart: TakenApart) -> None:
+    section = apart.sections(CHECKPOINT, SectionKind.BYTES)[0]
+    apart.parts[0].sections.append(list(section))
+    apart.relisted()
+
+
+def without_facts(apart: TakenApart) -> None:
+    apart.row(ORDERS)[SECTIONS] = []
+
+
+def stolen(apart: TakenApart) -> None:
+    apart.row(ORDERS)[SECTIONS] = apart.row(PAYMENTS)[SECTIONS]
+    apart.row(ORDERS)[SIZE] = apart.row(PAYMENTS)[SIZE]
+
+
+def stretched(apart: TakenApart) -> None:
+    section = apart.sections(ORDERS, SectionKind.BATCHES)[0]
+    section[3] += 100
+    apart.relisted()
+
+
+LIES: Final[dict[str, tuple[Lie, str]]] = {
+    "size of 2^61": (of_row(ORDERS, SIZE, HUGE), "no facts of bytes"),
+    "smaller size": (of_row(ORDERS, SIZE, 3), "beyond its size"),
+    "negative size": (of_row(ORDERS, SIZE, -1), "makes no sense"),
+    "size beyond all": (of_row(ORDERS, SIZE, 1 << 80), "makes no sense"),
+    "size that is true": (of_row(ORDERS, SIZE, value=True), "makes no sense"),
+    "time beyond all": (of_row(ORDERS, MTIME, -(1 << 63)), "makes no sense"),
+    "allocated that is true": (of_row(ORDERS, ALLOCATED, value=True), "makes no sense"),
+    "no log": (of_row(ORDERS, IS_LOG, value=False), "says otherwise what it is"),
+    "a log": (of_row(CHECKPOINT, IS_LOG, value=True), "says otherwise what it is"),
+    "no boolean": (of_row(ORDERS, IS_LOG, 1), "makes no sense"),
+    "long words": (of_row(ORDERS, LEFT_OUT, "x" * 5000), "a name that none can have"),
+    "half a character": (of_row(ORDERS, 0, "orders-0/\ud800.log"), "a name that none can have"),
+    "outside by dots": (of_row(ORDERS, 0, "../orders-0/x.log"), "refused member"),
+    "outside by the root": (of_row(ORDERS, 0, "/etc/passwd"), "refused member"),
+    "NUL": (of_row(ORDERS, 0, "orders-0/\0"), "refused member"),
+    "twice the same path": (of_row(PAYMENTS, 0, ORDERS), "several members are called"),
+    "a file that is a directory": (of_row(PAYMENTS, 0, "orders-0"), "refused member"),
+    "part that is not there": (of_section(ORDERS, 0, 77), "without parts/000077.zst"),
+    "part beyond all": (of_section(ORDERS, 0, 1 << 61), "a bundle without parts/"),
+    "part that is false": (of_section(ORDERS, 0, value=False), "makes no sense"),
+    "outside of its part": (of_section(ORDERS, 1, 1 << 40), "contradicts its part"),
+    "larger than its part": (of_section(ORDERS, 2, 1 << 40), "contradicts its part"),
+    "of no kind": (of_section(ORDERS, 3, "class:os.system"), "makes no sense"),
+    "of another kind": (of_section(ORDERS, 3, "kept"), "no facts of bytes"),
+    "of another file": (stolen, "contradicts its part"),
+    "without sections": (without_facts, "no facts of bytes"),
+    "facts beyond the file": (stretched, "beyond its size"),
+    "bytes over each other": (overlapping, "over each other"),
+    "bytes beyond the file": (of_row(CHECKPOINT, SIZE, 1), "beyond its size"),
+    "batches out of order": (rewritten(ORDERS, swapped), "over each other"),
+    "batch beyond the file": (set_column(BatchColumn.SIZE_IN_BYTES, 5, 1 << 20), "outside of their bytes"),
+    "batch without bytes": (set_column(BatchColumn.SIZE_IN_BYTES, 5, 0), "size_in_bytes"),
+    "batch that ends elsewhere": (set_column(BatchColumn.LAST_OFFSET, 5, -9), "another offset"),
+    "CRC of 33 bits": (set_column(BatchColumn.CRC, 0, 1 << 32), "crc"),
+    "digests of another width": (narrow_digests, "another width"),
+    "damage outside": (damaged(Damage("SEG_HOLE", 0, 1 << 40)), "outside of its bytes"),
+    "damage of no kind": (damaged(Damage("os.system", 0, 1)), "damage that makes no sense"),
+    "damage that is told in escapes": (damaged(Damage("SEG_HOLE", 0, 1, detail={"reason": "\x1b[2J"})), "a detail of damage"),
+    "damage of another kind's detail": (damaged(Damage("SEG_HOLE", 0, 1, detail={"codec": "zstd"})), "a detail of damage"),
+    "damage with true for a number": (damaged(Damage("SEG_HOLE", 0, 1, detail={"magic": True})), "a detail of damage"),
+    "whole batch of another size": (held(PAYMENTS, SectionKind.KEPT, [(73, bytes(78))]), "a batch is held where none begins"),
+    "whole batch where none is": (held(PAYMENTS, SectionKind.KEPT, [(0, b"")]), "is not the one that its facts tell of"),
+    "whole batch twice": (held(PAYMENTS, SectionKind.KEPT, [(0, b""), (0, b"")]), "two held batches"),
+    "whole batch outside": (held(PAYMENTS, SectionKind.KEPT, [(-5, b"")]), "outside of its bytes"),
+    "less of another batch": (held(OFFSETS, SectionKind.TOLD, [(0, bytes(61))]), "is not the one that its facts tell of"),
+    "less that is nothing": (held(OFFSETS, SectionKind.TOLD, [(0, b"\0")]), "is not the one that its facts tell of"),
+}
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_lies_are_told(lie: str, right: Path, tmp_path: Path) -> None:
+    apart = taken_apart(right)
+    change, words = LIES[lie]
+    change(apart)
+    assert words in told(apart, tmp_path)
+
+
+@pytest.mark.parametrize("kind", sorted(LOG_DAMAGE))
+def test_damage_without_details_is_judged(kind: str, right: Path, tmp_path: Path) -> None:
+    apart = taken_apart(right)
+    damaged(Damage(kind, 73, 70, -1, -1))(apart)
+    result = kf.scan([str(apart.write(tmp_path / "lies.kfb"))])
+    json.loads(result.to_json())
+    assert result.verdict not in {"clean", "info"}
+
+
+def test_a_truth_is_believed(right: Path, tmp_path: Path) -> None:
+    again = taken_apart(right).relisted().write(tmp_path / "again.kfb")
+    result = kf.scan([str(again)])
+    assert (result.verdict, result.incomplete) == ("info", [])
+
+
+ABOUTS: Final[dict[str, Any]] = {
+    "broker": [True, 1 << 70, "\ud800", [], {"class": "os"}],
+    "paths": [7, ["\x1b[2J", 7, None], [["x"]], "x", {}],
+    "deep": ["true", 1],
+    "live": ["true", []],
+    "digests": [7, {"key": "zz", "name": 5}, {"key": "00" * 32}, {"name": ["\ud800"]}, []],
+    "topics": [{}, 7],
+    "records": [7, [[None]], {}],
+    "host": [["\x1b"], 7],
+    "started_ms": [True, "x", 1 << 80],
+}
+
+
+@pytest.mark.parametrize(("name", "value"), [(name, value) for name, values in ABOUTS.items() for value in values])
+def test_what_it_says_of_itself_may_be_of_any_type(name: str, value: Any, right: Path, tmp_path: Path) -> None:
+    apart = taken_apart(right)
+    apart.about[name] = value
+    assert kf.scan([str(apart.write(tmp_path / "lies.kfb"))]).verdict in {"info", "unknown"}
+
+
+@pytest.mark.parametrize(
+    ("about", "words"),
+    [
+        ({"version": 2}, "version 2, and version 1 is read"),
+        ({"version": True}, "no bundle of facts"),
+        ({"version": 10**400}, "no bundle of facts"),
+        ({"format": "pickle"}, "no bundle of facts"),
+    ],
+)
+def test_another_format_is_refused(about: dict[str, Any], words: str, right: Path, tmp_path: Path) -> None:
+    apart = taken_apart(right)
+    apart.about |= about
+    assert words in told(apart, tmp_path)
+
+
+# Bombs.
+
+
+def bomb(name: str, data: bytes) -> Callable[[dict[str, bytes]], None]:
+    def put(members: dict[str, bytes]) -> None:
+        members[name] = data
+
+    return put
+
+
+def index_of(text: bytes) -> bytes:
+    return b"KFP1" + len(text).to_bytes(4, "little") + text
+
+
+BOMBS: Final = {
+    "part of zeros": bomb("parts/000000.zst", bytes(cramjam.zstd.compress(bytes(4 * MAX_PART_BYTES)))),
+    "index of lists": bomb("parts/000000.zst", bytes(cramjam.zstd.compress(index_of(b'{"sections":[' + b"[]," * (8 << 20))))),
+    "listing of lists": bomb("listing.zst", bytes(cramjam.zstd.compress(b"[" + b"[]," * (30 << 20)))),
+    "listing of depth": bomb("listing.zst", bytes(cramjam.zstd.compress(b"[" * 100_000))),
+    "listing of one number": bomb("listing.zst", bytes(cramjam.zstd.compress(b'{"files":' + b"9" * (8 << 20) + b"}"))),
+    "listing that is none": bomb("listing.zst", b"\x28\xb5\x2f\xfd"),
+    "seal of lists": bomb("seal.json", b'{"members":{"a":[' + b"[]," * (8 << 20)),
+    "seal of depth": bomb("seal.json", b"[" * 100_000),
+}
+
+
+@pytest.mark.parametrize("name", BOMBS)
+def test_bombs_take_no_memory(name: str, right: Path, tmp_path: Path) -> None:
+    members = inflated_members(right)
+    small = members_of(json.loads(members["bundle.json"]), [members["parts/000000.zst"]], members["listing.zst"])
+    BOMBS[name](small)
+    path = tmp_path / "bomb.kfb"
+    path.write_bytes(tar_of(small if name.startswith("seal") else sealed(small)))
+    del members, small
+    tracemalloc.start()
+    said = refused_or_told(path)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert said
+    assert peak < 5 * FEW_BYTES
+
+
+def test_a_file_of_2_to_the_61_bytes_of_nothing_is_not_held(right: Path, tmp_path: Path) -> None:
+    apart = taken_apart(right)
+    names = [CHECKPOINT, "meta.properties", "orders-0/00000000000000000000.index", "orders-0/00000000000000000000.timeindex"]
+    names += [
+        "orders-0/00000000000000000009.snapshot",
+        "orders-0/leader-epoch-checkpoint",
+        "orders-0/00000000000000000000.txnindex",
+    ]
+    there = {row[0]: row for row in apart.listing["files"]}
+    for name in names:
+        there[name] = [name, "f", HUGE, 0, None, None, None, False, None, []]
+    apart.listing["files"] = list(there.values())
+    path = apart.write(tmp_path / "huge.kfb")
+    tracemalloc.start()
+    result = kf.scan([str(path)])
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 5 * FEW_BYTES
+    assert result.verdict not in {"clean", "info"}
+
+
+def test_a_million_files_are_refused_or_listed(right: Path, tmp_path: Path) -> None:
+    apart = taken_apart(right)
+    row = ["x", "f", 0, 0, None, None, None, False, None, []]
+    apart.listing["files"] += [[f"d/{number}", *row[1:]] for number in range(1_000_001)]
+    assert "more than 1,000,000 members" in told(apart, tmp_path)
+
+
+# The tar around it.
+
+
+def with_header(members: dict[str, bytes], name: str, change: Callable[[tarfile.TarInfo], object]) -> bytes:
+    """A tar of these members with the header of one of them changed."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as tar:
+        for own_name, data in members.items():
+            header = tarfile.TarInfo(own_name)
+            header.size = len(data)
+            if own_name == name:
+                change(header)
+            tar.addfile(header, io.BytesIO(data))
+    return buffer.getvalue()
+
+
+def as_link(header: tarfile.TarInfo) -> None:
+    header.type, header.linkname, header.size = tarfile.SYMTYPE, "/etc/passwd", 0
+
+
+def as_hard_link(header: tarfile.TarInfo) -> None:
+    header.type, header.linkname, header.size = tarfile.LNKTYPE, "../../etc/passwd", 0
+
+
+def as_pipe(header: tarfile.TarInfo) -> None:
+    header.type, header.size = tarfile.FIFOTYPE, 0
+
+
+def as_sparse(header: tarfile.TarInfo) -> None:
+    header.pax_headers = {"GNU.sparse.map": f"0,{header.size}", "GNU.sparse.size": str(HUGE), "GNU.sparse.numblocks": "1"}
+
+
+@pytest.mark.parametrize("member", ["bundle.json", "parts/000000.zst", "listing.zst", "seal.json"])
+@pytest.mark.parametrize("change", [as_link, as_hard_link, as_pipe, as_sparse], ids=lambda change: change.__name__)
+def test_members_are_plain_files(change: Callable[[tarfile.TarInfo], object], member: str, right: Path, tmp_path: Path) -> None:
+    path = tmp_path / "odd.kfb"
+    path.write_bytes(with_header(stored(right), member, change))
+    assert refused_or_told(path)
+
+
+def test_members_are_those_that_were_sealed(right: Path, tmp_path: Path) -> None:
+    path = tmp_path / "more.kfb"
+    members = stored(right)
+    path.write_bytes(tar_of({**members, "parts/000001.zst": members["parts/000000.zst"], "../x": b"", "y": b""}))
+    said = refused_or_told(path)
+    assert "2 members that were not there when it was sealed, such as parts/000001.zst" in said
+    assert "a member that no bundle has: ../x" in said
+    fewer = dict(members)
+    del fewer["parts/000000.zst"]
+    path.write_bytes(tar_of(fewer))
+    assert "1 member fewer than when it was sealed, such as parts/000000.zst" in refused_or_told(path)
+
+
+def test_the_last_of_two_members_is_told(right: Path, tmp_path: Path) -> None:
+    path = tmp_path / "twice.kfb"
+    members = {**stored(right), "listing": stored(right)["listing.zst"]}
+    path.write_bytes(with_header(members, "listing", lambda header: setattr(header, "name", "listing.zst")))
+    assert "several members are called listing.zst" in refused_or_told(path)
+
+
+# What it says reaches no terminal as it is.
+
+
+NASTY: Final = "/data/\x1b]0;owned\x07\u202e\x9b31m"
+
+
+@pytest.mark.parametrize("output_format", ["table", "tsv", "json", "jsonl", "markdown", "sarif"])
+def test_control_characters_reach_no_terminal(
+    output_format: str, right: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    apart = taken_apart(right)
+    apart.about |= {"paths": [NASTY], "host": NASTY, "broker": NASTY}
+    apart.row(CHECKPOINT)[LEFT_OUT] = NASTY
+    apart.row(CHECKPOINT)[0] = CHECKPOINT
+    apart.row(PAYMENTS)[LEFT_OUT] = NASTY
+    path = apart.write(tmp_path / "nasty.kfb")
+    assert outcome(["scan", str(path), "--format", output_format]) == 3
+    captured = capsys.readouterr()
+    assert "owned" in captured.out + captured.err
+    assert not any(letter in captured.out + captured.err for letter in "\x1b\x07\u202e\x9b")
+
+
+def test_the_command_that_it_asks_to_run_is_quoted(right: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    apart = taken_apart(right)
+    apart.about |= {"paths": ["--output=/etc/x", "/data/$(reboot)", NASTY, "relative"], "broker": NASTY}
+    path = apart.write(tmp_path / "nasty.kfb")
+    assert outcome(["dump", str(path), "--topic", "orders", "--records"]) == 3
+    said = capsys.readouterr()
+    text = said.out + said.err
+    assert "needs the records" in text
+    assert not any(letter in text for letter in "\x1b\x07\u202e\x9b")
+    assert "--output=/etc/x" not in text
+    assert " relative" not in text
+
+
+def test_nothing_is_written_or_read_beside_it(right: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    apart = taken_apart(right)
+    for number, name in enumerate(("../../x", "/etc/passwd", "a/../../b", "~/c")):
+        apart.listing["files"].append([name, "l" if number % 2 else "f", 5, 0, None, None, None, False, None, []])
+    path = apart.write(tmp_path / "paths.kfb")
+    monkeypatch.chdir(tmp_path)
+    refused_or_told(path)
+    assert [found.name for found in tmp_path.rglob("*")] == ["paths.kfb"]
+
+
+def test_names_of_logs_are_those_of_the_parsers(right: Path) -> None:
+    names = ["00000000000000000000.log", "00000000000000000000.log.deleted", "00000000000000000000-0000000001.checkpoint"]
+    names += ["bootstrap.checkpoint", "00000000000000000000-0000000001-7.checkpoint.part", "00000000000000000000.log.cleaned.swap"]
+    names += ["00000000000000000000.index", "0.log", "cleaner-offset-checkpoint", "x.log", "00000000000000000000.snapshot"]
+    of_batches = [name for name in names if classify_file(name) in {FileKind.LOG, FileKind.METADATA_CHECKPOINT}]
+    assert of_batches == names[:6]
+    for name in names:
+        apart = taken_apart(right)
+        apart.listing["files"].append([f"orders-0/{name}.deleted", "f", 0, 0, None, None, None, name in of_batches, None, []])
+        path = apart.write(right.with_name("names.kfb"))
+        assert BundleSource(str(path)).problems == []
+
+
+def test_a_pipe_in_it_is_not_opened(right: Path) -> None:
+    apart = taken_apart(right)
+    apart.row(CHECKPOINT)[1] = "o"
+    source = BundleSource(str(apart.write(right.with_name("pipe.kfb"))))
+    with pytest.raises(SourceError, match="not a regular file"):
+        source.open(CHECKPOINT)
+
+
+def test_digests_may_be_keyed(tmp_path: Path) -> None:
+    options = CollectOptions(digests=Digests(is_keyed=True, name="n", key=bytes(32)))
+    keyed = bundle_of(put_broker(tmp_path), tmp_path / "keyed.kfb", options)
+    assert kf.scan([str(keyed)]).incomplete == []
+    apart = taken_apart(keyed)
+    apart.about["digests"] = None
+    assert "another width" in told(apart, tmp_path)

@@ -1,0 +1,161 @@
+"""Bundles taken apart and put together again, as mail that is not to be believed; and a small broker to make one of."""
+
+import hashlib
+import io
+import json
+import tarfile
+from copy import deepcopy
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import cramjam
+
+from kafka_forensics.questions.collect import CollectOptions, collect
+from kafka_forensics.storage.bundles import SectionKind, inflated, read_index, write_part
+from kafka_forensics.writers.batches import RecordToWrite, write_batch, write_marker
+from tests.support.group_records import commit_key, commit_value, log_of, put_controller, put_offsets
+from tests.support.replicas import put_replica
+from tests.support.segments import BASE_TIMESTAMP, legacy_entry, log
+
+TOPIC_ID: Final = "AAAAAAAAAAAAAAAAAAAABw"
+LOG: Final = f"{0:020d}.log"
+ORDERS: Final = f"orders-0/{LOG}"
+PAYMENTS: Final = f"payments-0/{LOG}"
+OFFSETS: Final = f"__consumer_offsets-0/{LOG}"
+CHECKPOINT: Final = "replication-offset-checkpoint"
+SIZE, MTIME, ALLOCATED, REFUSED, LEFT_OUT, IS_LOG, HASHED, SECTIONS = range(2, 10)
+"""Places in the row of a file."""
+
+
+def put_broker(folder: Path, *, batches: int = 6, secret: bytes = b"value") -> Path:
+    """A log directory of every kind of log, nothing wrong with it."""
+    log_dir = put_replica(folder, 1, b"".join(log(batches, value=secret)), high_watermark=2 * batches)
+    transaction = write_batch(
+        [RecordToWrite(b"key", secret)],
+        base_offset=0,
+        base_timestamp=BASE_TIMESTAMP,
+        producer_id=7,
+        producer_epoch=0,
+        base_sequence=0,
+        is_transactional=True,
+    )
+    end = write_marker(True, base_offset=1, producer_id=7, producer_epoch=0, coordinator_epoch=0, timestamp=BASE_TIMESTAMP)  # noqa: FBT003
+    for partition, data in (("payments-0", transaction + end), ("old-0", legacy_entry(0) + legacy_entry(1))):
+        (log_dir / partition).mkdir()
+        (log_dir / partition / LOG).write_bytes(data)
+    put_offsets(log_dir, log_of((commit_key(topic="orders"), commit_value(3)), (commit_key("other", "orders"), commit_value(2))))
+    put_controller(log_dir, isr=[1], replicas=[1], leader=1, topic_id=bytes(15) + b"\7", topic="orders")
+    return log_dir
+
+
+def bundle_of(log_dir: Path, path: Path, options: CollectOptions | None = None) -> Path:
+    """The bundle of a log directory, at `path`."""
+    with path.open("w+b") as file:
+        collect([str(log_dir)], options or CollectOptions(), file)
+    return path
+
+
+@dataclass
+class Part:
+    """A part: its sections as [path, kind, start, end, bytes]."""
+
+    sections: list[list[Any]]
+    files: list[Any]
+    begun: list[str] = field(default_factory=list)
+
+    def data(self) -> bytes:
+        """The part, inflated."""
+        return write_part(
+            [(path, SectionKind(kind), start, end, data) for path, kind, start, end, data in self.sections], self.files, self.begun
+        )
+
+
+@dataclass
+class TakenApart:
+    """A bundle by what is in it."""
+
+    about: dict[str, Any]
+    parts: list[Part]
+    listing: dict[str, Any]
+
+    def copy(self) -> "TakenApart":
+        """Another one alike."""
+        return deepcopy(self)
+
+    def row(self, path: str) -> list[Any]:
+        """The row of a file in the listing."""
+        return next(row for row in self.listing["files"] if row[0] == path)
+
+    def sections(self, path: str, kind: SectionKind) -> list[list[Any]]:
+        """The sections of a file in the parts."""
+        return [section for part in self.parts for section in part.sections if section[:2] == [path, kind.value]]
+
+    def relisted(self) -> "TakenApart":
+        """The sections of every file as the parts have them now."""
+        for row in self.listing["files"]:
+            row[SECTIONS] = []
+        rows = {row[0]: row for row in self.listing["files"]}
+        for number, part in enumerate(self.parts):
+            for path, section in read_index(part.data(), number).sections:
+                rows[path][SECTIONS].append([*section[:3], section.kind.value, *section[4:]])
+        return self
+
+    def members(self) -> dict[str, bytes]:
+        """The members, without a seal."""
+        return members_of(self.about, [part.data() for part in self.parts], json.dumps(self.listing).encode())
+
+    def write(self, path: Path) -> Path:
+        """Put together, and sealed."""
+        path.write_bytes(tar_of(sealed(self.members())))
+        return path
+
+
+def members_of(about: object, parts: list[bytes], listing: bytes) -> dict[str, bytes]:
+    """The members of a bundle of these inflated parts and this JSON, without a seal."""
+    members = {"bundle.json": json.dumps(about).encode()}
+    members |= {f"parts/{number:06}.zst": bytes(cramjam.zstd.compress(part)) for number, part in enumerate(parts)}
+    return members | {"listing.zst": bytes(cramjam.zstd.compress(listing))}
+
+
+def sealed(members: dict[str, bytes]) -> dict[str, bytes]:
+    """These members and the seal of them."""
+    sums = {name: [len(data), hashlib.sha256(data).hexdigest()] for name, data in members.items() if name != "seal.json"}
+    return {**members, "seal.json": json.dumps({"members": sums}).encode()}
+
+
+def tar_of(members: dict[str, bytes]) -> bytes:
+    """A tar of these members."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.USTAR_FORMAT) as tar:
+        for name, data in members.items():
+            header = tarfile.TarInfo(name)
+            header.size = len(data)
+            tar.addfile(header, io.BytesIO(data))
+    return buffer.getvalue()
+
+
+def stored(path: Path) -> dict[str, bytes]:
+    """The members of a bundle."""
+    with tarfile.open(path) as tar:
+        return {member.name: opened.read() for member in tar if (opened := tar.extractfile(member)) is not None}
+
+
+def inflated_members(path: Path) -> dict[str, bytes]:
+    """The members of a bundle, inflated."""
+    return {name: inflated(data, 1 << 30) if name.endswith(".zst") else data for name, data in stored(path).items()}
+
+
+def taken_apart(path: Path) -> TakenApart:
+    """A bundle by what is in it."""
+    members = inflated_members(path)
+    parts = []
+    for number, name in enumerate(sorted(name for name in members if name.startswith("parts/"))):
+        data = members[name]
+        index = read_index(data, number)
+        sections = [
+            [of, section.kind.value, section.start, section.end, data[section.position : section.position + section.size_in_bytes]]
+            for of, section in index.sections
+        ]
+        parts.append(Part(sections, list(index.files), index.begun))
+    return TakenApart(json.loads(members["bundle.json"]), parts, json.loads(members["listing.zst"]))
