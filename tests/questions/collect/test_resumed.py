@@ -1,0 +1,259 @@
+"""Bundles whose making was stopped: gone on with from the last whole part, to the same facts; and those that may not be."""
+
+import io
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+import kafka_forensics as kf
+from kafka_forensics.errors import SourceError, UsageError
+from kafka_forensics.parsers.log import segment
+from kafka_forensics.questions.collect import CollectOptions, collect
+from kafka_forensics.storage.bundles import BundleSource, Digests
+from kafka_forensics.storage.local import LocalSource
+from kafka_forensics.writers import bundle_file
+from tests.support.bundles import LOG, OFFSETS, ORDERS, PAYMENTS, SECTIONS, bundle_of, put_broker, taken_apart, tar_of
+from tests.support.segments import log
+
+SMALL_PART: Final = 400
+FEW_ROWS: Final = 8
+MORE: Final = f"more-0/{LOG}"
+
+
+class StoppedError(Exception):
+    """What a kill is here."""
+
+
+class Dying(io.BytesIO):
+    """A file whose writer is killed at a write: half of that reaches it."""
+
+    left = 1 << 60
+
+    def write(self, data: Any, /) -> int:
+        self.left -= 1
+        if self.left < 0:
+            super().write(bytes(data)[: len(data) // 2])
+            raise StoppedError
+        return super().write(data)
+
+
+@pytest.fixture(autouse=True)
+def _small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bundle_file, "PART_BYTES", SMALL_PART)
+    monkeypatch.setattr(segment, "CHUNK_ROWS", FEW_ROWS)
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Path:
+    """A log directory with two logs of several parts."""
+    log_dir = put_broker(tmp_path, batches=40)
+    (log_dir / MORE).parent.mkdir()
+    (log_dir / MORE).write_bytes(b"".join(log(30)))
+    return log_dir
+
+
+def facts_of(path: Path) -> dict[str, list[Any]]:
+    """The row of every file, and its sections with their bytes, wherever they lie."""
+    apart = taken_apart(path)
+    facts = {}
+    for row in apart.listing["files"]:
+        held = [
+            section
+            for number, part in enumerate(apart.parts)
+            for section in part.sections
+            if section[0] == row[0] and any(listed[0] == number for listed in row[SECTIONS])
+        ]
+        kinds = [(listed[3], listed[4], listed[5]) for listed in row[SECTIONS]]
+        facts[row[0]] = [row[:SECTIONS], [section[4] for section in held if tuple(section[1:4]) in kinds]]
+    return facts
+
+
+def finished(broker: Path, file: io.BytesIO, path: Path, options: CollectOptions | None = None) -> Path:
+    """Go on with what is in `file`; the bundle."""
+    file.seek(0)
+    collect([str(broker)], options or CollectOptions(), file)
+    path.write_bytes(file.getvalue())
+    return path
+
+
+def test_it_goes_on_from_every_write(broker: Path, tmp_path: Path) -> None:
+    whole = bundle_of(broker, tmp_path / "whole.kfb")
+    expected = facts_of(whole)
+    assert len(taken_apart(whole).parts) > 4
+    stops = 0
+    while True:
+        file = Dying()
+        file.left = stops
+        try:
+            collect([str(broker)], CollectOptions(), file)
+            break
+        except StoppedError:
+            file.left = 1 << 60
+        path = finished(broker, file, tmp_path / "resumed.kfb")
+        assert facts_of(path) == expected, stops
+        assert BundleSource(str(path)).is_whole
+        stops += 1
+    assert stops > 8
+    assert kf.scan([str(path)]).to_json().replace("resumed", "whole") == kf.scan([str(whole)]).to_json()
+
+
+def test_it_goes_on_however_often_it_is_stopped(broker: Path, tmp_path: Path) -> None:
+    """What came of a file before each stop is dropped: with the facts of two readings it would contradict itself."""
+    expected = facts_of(bundle_of(broker, tmp_path / "whole.kfb"))
+    file = Dying()
+    for stop in (5, 6, 6):
+        file.seek(0)
+        file.left = stop
+        with pytest.raises(StoppedError):
+            collect([str(broker)], CollectOptions(), file)
+        file.left = 1 << 60
+        path = tmp_path / "cut.kfb"
+        path.write_bytes(file.getvalue())
+        result = kf.scan([str(path)])
+        assert not any("over each other" in gap.reason for gap in result.incomplete)
+        assert result.verdict not in {"clean", "info"}
+    resumed = finished(broker, file, tmp_path / "resumed.kfb")
+    assert sum(bool(part.begun) for part in taken_apart(resumed).parts) > 1
+    assert facts_of(resumed) == expected
+
+
+def test_it_goes_on_from_every_report_of_progress(broker: Path, tmp_path: Path) -> None:
+    expected = facts_of(bundle_of(broker, tmp_path / "whole.kfb"))
+    reports: list[int] = []
+    collect([str(broker)], CollectOptions(), io.BytesIO(), lambda done, _total: reports.append(done))
+    assert len(reports) > 5
+    for stop in range(len(reports)):
+        left = [stop]
+
+        def report(_done: int, _total: int, left: list[int] = left) -> None:
+            left[0] -= 1
+            if left[0] < 0:
+                raise StoppedError
+
+        file = io.BytesIO()
+        with pytest.raises(StoppedError):
+            collect([str(broker)], CollectOptions(), file, report)
+        assert facts_of(finished(broker, file, tmp_path / "resumed.kfb")) == expected
+
+
+def stopped(broker: Path, options: CollectOptions | None = None, writes: int = 6) -> Dying:
+    """The beginning of a bundle."""
+    file = Dying()
+    file.left = writes
+    with pytest.raises(StoppedError):
+        collect([str(broker)], options or CollectOptions(), file)
+    file.left = 1 << 60
+    return file
+
+
+def opened_by(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The files that are opened from now on."""
+    names: list[str] = []
+    right = LocalSource.open
+
+    def open_noted(self: LocalSource, path: str) -> Any:
+        names.append(path)
+        return right(self, path)
+
+    monkeypatch.setattr(LocalSource, "open", open_noted)
+    return names
+
+
+def test_a_file_that_changed_between_is_read_again(broker: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = stopped(broker, writes=10)
+    (broker / MORE).write_bytes(b"".join(log(31)))
+    (broker / ORDERS).write_bytes(b"".join(log(41)))
+    names = opened_by(monkeypatch)
+    path = finished(broker, file, tmp_path / "resumed.kfb")
+    assert ORDERS in names
+    assert MORE in names
+    assert OFFSETS not in names
+    assert facts_of(path) == facts_of(bundle_of(broker, tmp_path / "whole.kfb"))
+
+
+def test_a_file_that_could_not_be_read_is_tried_again(broker: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    right = LocalSource.open
+
+    def refuse(self: LocalSource, path: str) -> Any:
+        if path == f"old-0/{LOG}":
+            raise SourceError(path, "input/output error")
+        return right(self, path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(LocalSource, "open", refuse)
+        file = io.BytesIO()
+        done = collect([str(broker)], CollectOptions(), file)
+        assert [gap.reason for gap in done.incomplete] == ["input/output error"]
+    assert facts_of(finished(broker, file, tmp_path / "again.kfb")) == facts_of(bundle_of(broker, tmp_path / "whole.kfb"))
+
+
+@pytest.mark.parametrize("data", [b"", b"x" * 5000, bytes(2048), b"bundle.json" + bytes(501)])
+def test_what_is_no_bundle_is_written_over(data: bytes, broker: Path, tmp_path: Path) -> None:
+    expected = facts_of(bundle_of(broker, tmp_path / "whole.kfb"))
+    assert facts_of(finished(broker, io.BytesIO(data), tmp_path / "over.kfb")) == expected
+
+
+KEYED: Final = CollectOptions(digests=Digests(is_keyed=True, name="x", key=bytes(32)))
+
+
+@pytest.mark.parametrize("other", [CollectOptions(hashes=True), KEYED])
+def test_the_beginning_of_another_bundle_is_refused(other: CollectOptions, broker: Path) -> None:
+    file = stopped(broker)
+    before = file.getvalue()
+    file.seek(0)
+    with pytest.raises(UsageError, match="another bundle, or one made with other options") as caught:
+        collect([str(broker)], other, file)
+    assert "it is gone on with by the options with which it was begun" in (caught.value.hint or "")
+    assert file.getvalue() == before
+
+
+def test_a_drawn_key_is_drawn_once(broker: Path, tmp_path: Path) -> None:
+    def drawn(byte: int) -> CollectOptions:
+        return CollectOptions(digests=Digests(is_keyed=True, name=f"{byte}", key=bytes([byte]) * 32, is_drawn=True))
+
+    file = stopped(broker, drawn(1))
+    path = finished(broker, file, tmp_path / "resumed.kfb", drawn(2))
+    assert BundleSource(str(path)).about.digests.key == bytes([1]) * 32
+    assert facts_of(path) == facts_of(bundle_of(broker, tmp_path / "whole.kfb", drawn(1)))
+
+
+def test_a_disk_that_takes_a_part_is_asked_again(broker: Path, tmp_path: Path) -> None:
+    class Grudging(io.BytesIO):
+        def write(self, data: Any, /) -> int:
+            return super().write(bytes(data)[:100])
+
+    assert facts_of(finished(broker, Grudging(), tmp_path / "slow.kfb")) == facts_of(bundle_of(broker, tmp_path / "whole.kfb"))
+
+
+# Bundles that were cut.
+
+
+def test_a_cut_bundle_is_refused_or_judged_in_part(broker: Path, tmp_path: Path) -> None:
+    data = bundle_of(broker, tmp_path / "whole.kfb").read_bytes()
+    path = tmp_path / "cut.kfb"
+    for end in sorted({*range(0, len(data) - 1024, 512), *range(100, len(data) - 1024, 997)}):
+        path.write_bytes(data[:end])
+        try:
+            result = kf.scan([str(path)])
+        except SourceError:
+            continue
+        assert result.verdict not in {"clean", "info"}, end
+        assert result.incomplete, end
+
+
+def test_a_log_that_was_cut_is_judged_up_to_there(broker: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bundle_file, "PART_BYTES", 1)
+    whole = bundle_of(broker, tmp_path / "whole.kfb")
+    apart = taken_apart(whole)
+    number = next(number for number, part in enumerate(apart.parts) if any(section[0] == PAYMENTS for section in part.sections))
+    apart.parts = apart.parts[: number + 1]
+    apart.parts[number].files = []
+    members = apart.members()
+    del members["listing.zst"]
+    path = tmp_path / "cut.kfb"
+    path.write_bytes(tar_of(members))
+    result = kf.scan([str(path)])
+    assert any(gap.path.endswith(PAYMENTS) and "cut short before the end of this file" in gap.reason for gap in result.incomplete)
+    [payments] = [partition for partition in result.partitions if partition.topic == "payments"]
+    assert payments.verdict == "unknown"
