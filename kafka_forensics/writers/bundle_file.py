@@ -31,6 +31,9 @@ from kafka_forensics.storage.bundles import (
 
 LEVEL: Final = 1
 """Of compression: what is left after the columns are foretold hardly gets smaller by more."""
+PART_OF_BYTES: Final = 64 << 20
+"""A part is written behind the file with which it speaks of so many bytes, however few it has: so much is read again at most, with
+the file that was being read, where its making is stopped."""
 _BLOCK: Final = 512
 _OF_A_RUN: Final = frozenset({"started_ms"})
 """What a bundle says of itself that is another when its making is gone on with."""
@@ -61,6 +64,7 @@ class BundleWriter:
         self._rows: list[list[object]] = []
         self._begun: list[str] = []
         self._waiting_bytes = 0
+        self._told_bytes = 0
         self._parts = 0
         self._members: dict[str, tuple[int, str]] = {}
         self.size_in_bytes = 0
@@ -82,6 +86,8 @@ class BundleWriter:
         """Add a section of the file, of its bytes `[start, end)`."""
         self._sections.append((path, kind, start, end, data))
         self._waiting_bytes += len(data) + len(path) + _ROW_BYTES
+        if kind in _TELLING:
+            self._told_bytes += end - start
         if self._waiting_bytes >= PART_BYTES:
             self._flush()
 
@@ -89,7 +95,7 @@ class BundleWriter:
         """A file is over; its row in the listing, without sections and beginning with its path."""
         self._rows.append(row)
         self._waiting_bytes += len(str(row[0])) + _ROW_BYTES
-        if self._waiting_bytes >= PART_BYTES:
+        if self._waiting_bytes >= PART_BYTES or self._told_bytes >= PART_OF_BYTES:
             self._flush()
 
     def finish(self, directories: list[tuple[str, int]], paths: list[str], said: Json) -> None:
@@ -110,7 +116,7 @@ class BundleWriter:
         part = write_part(self._sections, self._rows, self._begun)
         self._take_index(part)
         self._add_member(part_name(self._parts - 1), bytes(cramjam.zstd.compress(part, level=LEVEL)))
-        self._sections, self._rows, self._begun, self._waiting_bytes = [], [], [], 0
+        self._sections, self._rows, self._begun, self._waiting_bytes, self._told_bytes = [], [], [], 0, 0
 
     def _take_index(self, part: bytes) -> None:
         """Know the sections and rows of the next part."""
@@ -177,6 +183,8 @@ class BundleWriter:
         self.size_in_bytes += _BLOCK + len(data) + -len(data) % _BLOCK
 
 
+_TELLING: Final = frozenset({SectionKind.BYTES, SectionKind.BATCHES})
+"""Of these every byte of a file has one at most."""
 _ROW_BYTES: Final = 100
 """About what a row of a file takes."""
 

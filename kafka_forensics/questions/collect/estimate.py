@@ -22,6 +22,8 @@ LOGS_SAMPLED: Final = 200
 """The largest ones."""
 BYTES_SAMPLED: Final = 1 << 20
 """Of each."""
+EMPTY_BYTES: Final = 4096
+"""Of a bundle of nothing: what it says of itself, the seal, and the frames of its members."""
 SMALL_FILE_BYTES: Final = 200
 """About what a small file takes, with its row in the listing."""
 
@@ -82,4 +84,5 @@ def estimate_of(paths: list[str], options: CollectOptions) -> Estimate:
     seconds = spent * log_bytes / sampled if sampled else 0.0
     if options.max_rate is not None:
         seconds = max(seconds, total / options.max_rate)
-    return Estimate(len(taken), total, int(bundle) + SMALL_FILE_BYTES * (len(taken) - len(logs)), seconds, sampled)
+    around = EMPTY_BYTES + SMALL_FILE_BYTES * (len(taken) - len(logs))
+    return Estimate(len(taken), total, int(bundle) + around, seconds, sampled)
