@@ -1,0 +1,265 @@
+"""`--since`, selections, digests' keys, rates and estimates."""
+
+import json
+from dataclasses import replace
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+import kafka_forensics as kf
+from kafka_forensics.errors import SourceError, UsageError
+from kafka_forensics.evidence.options import ScanOptions
+from kafka_forensics.model.json_objects import Json
+from kafka_forensics.questions.collect import CollectOptions, RecordsAsked, collect, estimate_of, like, pace
+from kafka_forensics.storage.bundles import BundleSource, Digests, SectionKind
+from kafka_forensics.storage.local import LocalSource
+from tests.support.bundles import (
+    HASHED,
+    LEFT_OUT,
+    LOG,
+    OFFSETS,
+    ORDERS,
+    PAYMENTS,
+    bundle_of,
+    put_broker,
+    stored,
+    taken_apart,
+    tar_of,
+)
+from tests.support.segments import log
+
+ROOT: Final = Path(__file__).resolve().parents[3]
+SAMPLES: Final = ROOT / "sample_logs"
+SECRET: Final = b"the-payload-of-a-record"
+KEY: Final = bytes(range(32))
+KEYED: Final = Digests(is_keyed=True, name="a", key=KEY)
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Path:
+    """A log directory whose records hold `SECRET`."""
+    return put_broker(tmp_path, secret=SECRET)
+
+
+@pytest.fixture
+def old(broker: Path, tmp_path: Path) -> Path:
+    """A bundle of it."""
+    return bundle_of(broker, tmp_path / "old.kfb")
+
+
+def since(broker: Path, old: Path, path: Path, options: CollectOptions | None = None) -> Path:
+    return bundle_of(broker, path, replace(options or CollectOptions(), since=BundleSource(str(old))))
+
+
+def judged(path: Path) -> Json:
+    """What a scan says, without the bundle's name."""
+    scanned: Json = json.loads(kf.scan([str(path)]).to_json().replace(path.name, "bundle"))
+    return scanned
+
+
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The files that are opened, by their paths in the log directory."""
+    names: list[str] = []
+    right = LocalSource.open
+
+    def open_noted(self: LocalSource, path: str) -> Any:
+        names.append(path)
+        return right(self, path)
+
+    monkeypatch.setattr(LocalSource, "open", open_noted)
+    return names
+
+
+def logs(opened: list[str]) -> list[str]:
+    return sorted(name for name in opened if name.endswith(".log"))
+
+
+def test_of_what_has_not_changed_nothing_is_read(broker: Path, old: Path, tmp_path: Path, opened: list[str]) -> None:
+    new = since(broker, old, tmp_path / "new.kfb")
+    assert [name for name in opened if name and name != "meta.properties"] == []
+    assert judged(new) == judged(old)
+    assert [row[:HASHED] for row in taken_apart(new).listing["files"]] == [
+        row[:HASHED] for row in taken_apart(old).listing["files"]
+    ]
+
+
+def test_what_has_changed_is_read(broker: Path, old: Path, tmp_path: Path, opened: list[str]) -> None:
+    grown = (broker / ORDERS).read_bytes() + b"".join(log(2, start=12))
+    (broker / ORDERS).write_bytes(grown)
+    (broker / PAYMENTS).write_bytes(b"".join(log(1)))
+    (broker / "new-0").mkdir()
+    (broker / "new-0" / LOG).write_bytes(b"".join(log(3)))
+    (broker / "old-0" / LOG).unlink()
+    opened.clear()
+    new = since(broker, old, tmp_path / "new.kfb")
+    assert logs(opened) == sorted([ORDERS, PAYMENTS, f"new-0/{LOG}"])
+    assert judged(new) == judged(bundle_of(broker, tmp_path / "full.kfb"))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        CollectOptions(ScanOptions(deep=False)),
+        CollectOptions(digests=KEYED),
+        CollectOptions(hashes=True),
+    ],
+    ids=["depth", "key", "hashes"],
+)
+def test_what_the_older_one_does_not_tell_is_read(
+    options: CollectOptions, broker: Path, old: Path, tmp_path: Path, opened: list[str]
+) -> None:
+    opened.clear()
+    new = since(broker, old, tmp_path / "new.kfb", options)
+    assert len(logs(opened)) == 5
+    assert judged(new) == judged(bundle_of(broker, tmp_path / "full.kfb", options))
+
+
+def test_hashes_of_the_older_one_are_taken(broker: Path, tmp_path: Path, opened: list[str]) -> None:
+    options = CollectOptions(hashes=True)
+    first = bundle_of(broker, tmp_path / "first.kfb", options)
+    opened.clear()
+    second = since(broker, first, tmp_path / "second.kfb", options)
+    assert logs(opened) == []
+    hashes = [row[HASHED] for row in taken_apart(second).listing["files"]]
+    assert hashes == [row[HASHED] for row in taken_apart(first).listing["files"]]
+    assert all(len(one) == 64 for one in hashes)
+
+
+def test_payloads_of_the_older_one_are_not_taken(broker: Path, tmp_path: Path) -> None:
+    first = bundle_of(broker, tmp_path / "first.kfb", CollectOptions(records=(RecordsAsked("orders", 0, 0, 99),)))
+    assert any(SECRET in part.data() for part in taken_apart(first).parts)
+    second = since(broker, first, tmp_path / "second.kfb")
+    assert not any(SECRET in part.data() for part in taken_apart(second).parts)
+
+
+@pytest.mark.parametrize("name", ["parts/000000.zst", "listing.zst", "seal.json"])
+def test_a_damaged_older_one_costs_reading(name: str, broker: Path, old: Path, tmp_path: Path, opened: list[str]) -> None:
+    members = stored(old)
+    middle = len(members[name]) // 2
+    members[name] = members[name][:middle] + bytes([members[name][middle] ^ 1]) + members[name][middle + 1 :]
+    damaged = tmp_path / "damaged.kfb"
+    damaged.write_bytes(tar_of(members))
+    opened.clear()
+    new = since(broker, damaged, tmp_path / "new.kfb")
+    assert len(logs(opened)) == 5
+    assert judged(new) == judged(old)
+
+
+# Records and selections.
+
+
+def test_records_that_are_asked_for_are_there(broker: Path, tmp_path: Path) -> None:
+    path = bundle_of(broker, tmp_path / "some.kfb", CollectOptions(records=(RecordsAsked("orders", 0, 3, 5),)))
+    kept = taken_apart(path).sections(ORDERS, SectionKind.KEPT)
+    log_bytes = (broker / ORDERS).read_bytes()
+    size = len(log_bytes) // 6
+    assert b"".join(section[4] for section in kept).count(SECRET) == 4
+    with BundleSource(str(path)).open(ORDERS) as file:
+        assert file.read_at(size, size) == log_bytes[size : 2 * size]
+        with pytest.raises(SourceError, match="needs the records"):
+            file.read_at(0, size)
+    assert judged(path)["incomplete"] == []
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        (RecordsAsked("__consumer_offsets", 0, 0, 9), "no part of a bundle"),
+        (RecordsAsked("__cluster_metadata", 0, 0, 9), "no part of a bundle"),
+        (RecordsAsked("orders", 7, 0, 9), "there is no partition orders-7"),
+    ],
+)
+def test_records_that_may_not_be_asked_for(asked: RecordsAsked, words: str, broker: Path, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=words):
+        bundle_of(broker, tmp_path / "no.kfb", CollectOptions(records=(asked,)))
+
+
+def test_what_was_not_asked_for_is_not_called_missing_or_damaged(broker: Path, tmp_path: Path) -> None:
+    path = bundle_of(broker, tmp_path / "some.kfb", CollectOptions(ScanOptions(topic_glob="payments")))
+    left_out = {row[0] for row in taken_apart(path).listing["files"] if row[LEFT_OUT] is not None}
+    assert ORDERS in left_out
+    assert not {PAYMENTS, OFFSETS} & left_out
+    result = kf.scan([str(path)])
+    full = kf.scan([str(broker)])
+    known = {(finding.kind, finding.place.topic) for finding in full.findings}
+    assert {(finding.kind, finding.place.topic) for finding in result.findings} <= known
+    reasons = {gap.reason for gap in result.incomplete if gap.topic == "orders"}
+    assert reasons == {"of a partition that was not asked for when it was collected"}
+    verdicts = {partition.topic: partition.verdict for partition in result.partitions}
+    assert (verdicts["orders"], verdicts["payments"]) == ("unknown", "clean")
+    asked = kf.scan([str(path)], topic="payments")
+    assert asked.incomplete == []
+
+
+# Keys.
+
+
+def test_a_secret_key_is_in_no_bundle(broker: Path, tmp_path: Path) -> None:
+    path = bundle_of(broker, tmp_path / "secret.kfb", CollectOptions(digests=replace(KEYED, is_secret=True)))
+    apart = taken_apart(path)
+    for data in [path.read_bytes(), *apart.members().values(), *(part.data() for part in apart.parts)]:
+        assert KEY not in data
+        assert KEY.hex().encode() not in data
+    with pytest.raises(UsageError, match="is not in it"):
+        like(BundleSource(str(path)))
+
+
+def test_a_key_is_taken_over(broker: Path, tmp_path: Path) -> None:
+    first = bundle_of(broker, tmp_path / "first.kfb", CollectOptions(digests=replace(KEYED, is_drawn=True)))
+    way = like(BundleSource(str(first)))
+    assert way.key == KEY
+    second = bundle_of(broker, tmp_path / "second.kfb", CollectOptions(digests=way))
+    assert taken_apart(second).sections(ORDERS, SectionKind.BATCHES) == taken_apart(first).sections(ORDERS, SectionKind.BATCHES)
+    plain = bundle_of(broker, tmp_path / "plain.kfb")
+    assert taken_apart(second).sections(ORDERS, SectionKind.BATCHES) != taken_apart(plain).sections(ORDERS, SectionKind.BATCHES)
+
+
+# Hashes, rates and estimates.
+
+
+def test_hashes_are_those_of_the_files(broker: Path, tmp_path: Path) -> None:
+    rows = taken_apart(bundle_of(broker, tmp_path / "hashed.kfb", CollectOptions(hashes=True))).listing["files"]
+    assert {row[0]: row[HASHED] for row in rows} == {row[0]: sha256((broker / row[0]).read_bytes()).hexdigest() for row in rows}
+
+
+class Clock:
+    """A clock that only sleeping moves."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.sleeps: list[float] = []
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.sleeps.append(seconds)
+        self.now += seconds
+
+
+@pytest.mark.parametrize("hashes", [False, True])
+def test_no_more_is_read_than_may_be(hashes: bool, broker: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock()
+    monkeypatch.setattr(pace, "time", clock)
+    (broker / ORDERS).write_bytes(b"".join(log(4000, value=bytes(1000))))
+    size = sum(path.stat().st_size for path in broker.rglob("*") if path.is_file())
+    with (tmp_path / "slow.kfb").open("w+b") as file:
+        collect([str(broker)], CollectOptions(max_rate=100_000, hashes=hashes), file)
+    assert clock.now >= (1 + hashes) * size / 100_000 * 0.99
+    assert max(clock.sleeps) < 30
+    clock.sleeps.clear()
+    with (tmp_path / "fast.kfb").open("w+b") as file:
+        collect([str(broker)], CollectOptions(hashes=hashes), file)
+    assert clock.sleeps == []
+
+
+@pytest.mark.parametrize("sample", ["healthy", "silent-divergence", "unclean-election"])
+@pytest.mark.parametrize("digests", [Digests(), KEYED], ids=["plain", "keyed"])
+def test_an_estimate_is_right_within_a_factor_of_two(sample: str, digests: Digests, tmp_path: Path) -> None:
+    for number, log_dir in enumerate(sorted(path.parent for path in (SAMPLES / sample).rglob("meta.properties"))):
+        options = CollectOptions(digests=digests)
+        size = bundle_of(log_dir, tmp_path / f"{number}.kfb", options).stat().st_size
+        assert size / 2 < estimate_of([str(log_dir)], options).bundle_bytes < 2 * size
