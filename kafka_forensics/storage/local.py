@@ -15,10 +15,13 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from operator import attrgetter
 from types import TracebackType
-from typing import Final, Self
+from typing import TYPE_CHECKING, Final, Self
 
 from kafka_forensics.errors import SourceError
 from kafka_forensics.storage.source import NOT_REGULAR, ByteFile, ByteSource, Entry, EntryKind
+
+if TYPE_CHECKING:
+    from kafka_forensics.storage.page_cache import PageCache
 
 # Where symbolic links lead: followed by us, name by name from a held directory, to what was given and nowhere else.
 #
@@ -247,6 +250,8 @@ class LocalSource:
         self.refused: dict[str, str] = {}
         self.roots_used: set[str] = set()
         """Of the other paths given, those to which links have led."""
+        self.page_cache: PageCache | None = None
+        """What leaves the page cache as it is while files are read; given by whoever wants that, in one thread."""
         self._root = os.path.realpath(path)
         self._roots = Roots([path]) if roots is None else roots
 
@@ -330,7 +335,12 @@ class LocalSource:
         with _Reasons(path), self._at(path) as place:
             _require_regular(place.info)
             descriptor, info = place.opened(_FILE_FLAGS)
-            file = _LocalFile(descriptor, path, info.st_size)
+            cache = self.page_cache
+            file = (
+                _LocalFile(descriptor, path, info.st_size)
+                if cache is None
+                else _LocalFileLeftUncached(descriptor, path, info.st_size, cache)
+            )
             _require_regular(info)
             return file
 
@@ -575,6 +585,30 @@ class _LocalFile:
 
     def __del__(self) -> None:
         self.close()
+
+
+class _LocalFileLeftUncached(_LocalFile):
+    """One of which no more is in the page cache once it is closed than was before; for one thread."""
+
+    def __init__(self, descriptor: int, path: str, size_in_bytes: int, cache: "PageCache") -> None:
+        super().__init__(descriptor, path, size_in_bytes)
+        self._pages = cache.brought_by(descriptor)
+
+    def read_at(self, position: int, size: int) -> bytes:
+        """See `_LocalFile`."""
+        self._pages.will_read(position, min(position + size, self.size_in_bytes))
+        return super().read_at(position, size)
+
+    def read_into(self, position: int, buffer: memoryview) -> int:
+        """See `_LocalFile`."""
+        self._pages.will_read(position, min(position + buffer.nbytes, self.size_in_bytes))
+        return super().read_into(position, buffer)
+
+    def close(self) -> None:
+        """Drop what was brought in, and give the descriptor back."""
+        if self._descriptor >= 0:
+            self._pages.drop()
+        super().close()
 
 
 def _open(name: str, flags: int, directory: int | None) -> int:

@@ -3,7 +3,7 @@
 import hashlib
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, BinaryIO, Final
@@ -23,6 +23,8 @@ from kafka_forensics.questions.collect.files import CollectedEntry, Tree, tree_o
 from kafka_forensics.questions.collect.log_facts import FactsWanted, take_log
 from kafka_forensics.questions.collect.pace import Pace
 from kafka_forensics.storage.bundles import BundleSource, Section, SectionKind, digests_of
+from kafka_forensics.storage.local import LocalSource
+from kafka_forensics.storage.page_cache import PageCache
 from kafka_forensics.storage.source import EntryKind, place_of
 from kafka_forensics.version import __version__
 from kafka_forensics.witnesses.controller import read_controller
@@ -97,6 +99,7 @@ class _Collecting:
     def __init__(self, paths: list[str], options: CollectOptions, output: BinaryIO, progress: Progress) -> None:
         self._opened = open_paths(paths, storage_options=options.scan.storage_options)
         self._options = options
+        _leave_page_cache(self._opened)
         self._tree: Tree = tree_of(self._opened, options.scan)
         self._progress = progress
         self._require_records()
@@ -257,6 +260,14 @@ def compacted_partitions(paths: list[str], options: ScanOptions) -> set[tuple[st
     for plan in inputs.replicas:
         take_control(plan, witnesses)
     return {(plan.context.topic, plan.context.partition) for plan in inputs.replicas if plan.context.compacted}
+
+
+def _leave_page_cache(opened: Sequence[OpenedPath]) -> None:
+    """Read in a way that leaves the page cache to the broker."""
+    cache = PageCache()
+    for opened_path in opened:
+        if isinstance(opened_path.source, LocalSource):
+            opened_path.source.page_cache = cache
 
 
 def _is_of(entry: CollectedEntry, asked: RecordsAsked) -> bool:

@@ -1,0 +1,198 @@
+"""Files read without a trace in the page cache: what was there stays, what was not is dropped, on a real disk."""
+
+import ctypes
+import errno
+import logging
+import mmap
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kafka_forensics.storage import page_cache
+from kafka_forensics.storage.local import LocalSource
+from kafka_forensics.storage.page_cache import PAGE_BYTES, PageCache
+
+PAGES = 96
+SIZE = PAGES * PAGE_BYTES - 1000
+CONTENT = bytes(range(251)) * (SIZE // 251 + 1)
+Reading = Callable[[LocalSource], None]
+
+
+def resident(path: Path) -> set[int]:
+    """The pages of a file that the cache holds, as mincore tells."""
+    with path.open("r+b") as file, mmap.mmap(file.fileno(), 0) as mapped:
+        flags = (ctypes.c_ubyte * -(-len(mapped) // PAGE_BYTES))()
+        start = ctypes.c_char.from_buffer(mapped)
+        failed = ctypes.CDLL(None).mincore(ctypes.c_void_p(ctypes.addressof(start)), ctypes.c_size_t(len(mapped)), flags)
+        del start
+    assert not failed
+    return {page for page, flag in enumerate(flags) if flag & 1}
+
+
+def hold(path: Path, pages: set[int]) -> None:
+    """Have exactly these pages of a file in the cache."""
+    descriptor = os.open(path, os.O_RDWR)
+    try:
+        os.fsync(descriptor)
+        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_RANDOM)
+        for page in pages:
+            os.pread(descriptor, 1, page * PAGE_BYTES)
+    finally:
+        os.close(descriptor)
+    assert resident(path) == pages
+
+
+@pytest.fixture(name="on_disk", scope="module")
+def file_on_a_disk() -> Iterator[Path]:
+    """A file of a file system whose pages can be dropped: the temporary directory's, or the repository's."""
+    for place in (None, Path(__file__).parent):
+        with TemporaryDirectory(dir=place) as folder:
+            path = Path(folder) / "file"
+            path.write_bytes(CONTENT[:SIZE])
+            descriptor = os.open(path, os.O_RDWR)
+            os.fsync(descriptor)
+            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+            os.close(descriptor)
+            if not resident(path):
+                yield path
+                return
+    pytest.fail("no place whose pages can be dropped: neither the temporary directory nor the repository lies on a disk")
+
+
+def polite(path: Path) -> LocalSource:
+    source = LocalSource(str(path))
+    source.page_cache = PageCache()
+    return source
+
+
+def read_whole(source: LocalSource) -> None:
+    with source.open("") as file:
+        assert file.read_at(0, 10 * SIZE) == CONTENT[:SIZE]
+
+
+def read_in_windows(source: LocalSource) -> None:
+    """Pieces that begin and end within pages, and reach beyond the end."""
+    read = bytearray()
+    buffer = memoryview(bytearray(3 * PAGE_BYTES + 123))
+    with source.open("") as file:
+        while count := file.read_into(len(read), buffer):
+            read += buffer[:count]
+        assert file.read_into(SIZE + PAGE_BYTES, buffer) == 0
+        assert file.read_at(SIZE + 3 * PAGE_BYTES, 5) == b""
+    assert read == CONTENT[:SIZE]
+
+
+BOTH = pytest.mark.parametrize("read", [read_whole, read_in_windows])
+
+
+@BOTH
+@pytest.mark.parametrize("pages", [set(), set(range(PAGES // 2)), set(range(PAGES // 2, PAGES)), set(range(PAGES)), {0, 7, 95}])
+def test_what_was_there_stays_and_nothing_else(read: Reading, pages: set[int], on_disk: Path) -> None:
+    hold(on_disk, pages)
+    read(polite(on_disk))
+    assert resident(on_disk) == pages
+
+
+@settings(max_examples=30, deadline=None)
+@given(pages=st.sets(st.integers(0, PAGES - 1)), start=st.integers(0, SIZE), size=st.integers(0, SIZE))
+def test_any_range_and_any_pages(on_disk: Path, pages: set[int], start: int, size: int) -> None:
+    hold(on_disk, pages)
+    with polite(on_disk).open("") as file:
+        assert file.read_at(start, size) == CONTENT[start : min(start + size, SIZE)]
+    assert resident(on_disk) == pages
+
+
+def test_others_read_as_ever(on_disk: Path) -> None:
+    hold(on_disk, set())
+    read_whole(LocalSource(str(on_disk)))
+    assert resident(on_disk) == set(range(PAGES))
+
+
+def test_pages_are_dropped_on_the_way(on_disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(page_cache, "MOST_BROUGHT_BYTES", 8 * PAGE_BYTES)
+    hold(on_disk, set())
+    with polite(on_disk).open("") as file:
+        for page in range(PAGES):
+            file.read_at(page * PAGE_BYTES, PAGE_BYTES)
+            assert len(resident(on_disk)) <= 8
+    assert resident(on_disk) == set()
+
+
+def test_a_file_that_is_not_closed_is_when_nobody_has_it(on_disk: Path) -> None:
+    hold(on_disk, {1})
+    polite(on_disk).open("").read_at(0, SIZE)
+    assert resident(on_disk) == {1}
+
+
+def test_holes_are_holes(on_disk: Path) -> None:
+    sparse = on_disk.with_name("sparse")
+    with sparse.open("wb") as file:
+        file.write(b"x" * PAGE_BYTES)
+        file.truncate(16 * PAGE_BYTES)
+    hold(sparse, {0})
+    with polite(sparse).open("") as file:
+        assert file.data_ranges() == [(0, PAGE_BYTES)]
+        assert file.read_at(0, 16 * PAGE_BYTES) == b"x" * PAGE_BYTES + bytes(15 * PAGE_BYTES)
+    assert resident(sparse) == {0}
+
+
+def without(monkeypatch: pytest.MonkeyPatch, *, nowait: bool) -> None:
+    """A system that has no cachestat, and a file system that does not know RWF_NOWAIT."""
+
+    def unknown(*_: object) -> int:
+        ctypes.set_errno(errno.ENOSYS)
+        return -1
+
+    def refused(*_: object) -> int:
+        raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP))
+
+    def begin(self: page_cache._Counting) -> None:
+        counting(self)
+        monkeypatch.setattr(self, "_call", unknown)
+
+    counting = page_cache._Counting.__init__
+    monkeypatch.setattr(page_cache._Counting, "__init__", begin)
+    if nowait:
+        monkeypatch.setattr(page_cache, "_read", refused)
+
+
+@BOTH
+def test_without_cachestat_reads_that_do_not_wait_tell(
+    read: Reading, on_disk: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A page whose bytes come before it is asked about may stay, so that no more than what was there is promised of these."""
+    caplog.set_level(logging.INFO)
+    without(monkeypatch, nowait=False)
+    half = set(range(PAGES // 2))
+    hold(on_disk, half)
+    read(polite(on_disk))
+    assert half <= resident(on_disk)
+    assert PAGES // 2 not in resident(on_disk)
+    assert caplog.messages == ["the page cache: RWF_NOWAIT tells what is in it; pages that were not are dropped again"]
+
+
+@BOTH
+def test_where_nothing_tells_nothing_is_dropped(
+    read: Reading, on_disk: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    without(monkeypatch, nowait=True)
+    hold(on_disk, set())
+    read(polite(on_disk))
+    assert resident(on_disk) == set(range(PAGES))
+    assert caplog.messages == [
+        "the page cache: RWF_NOWAIT fails here (Operation not supported), so nothing is dropped from it",
+    ]
+
+
+def test_on_a_system_that_drops_nothing(on_disk: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    monkeypatch.setattr(page_cache, "_CAN_DROP", False)
+    read_in_windows(polite(on_disk))
+    assert caplog.messages == ["the page cache: this system does not tell what is in it, so nothing is dropped from it"]
