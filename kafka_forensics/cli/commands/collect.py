@@ -108,7 +108,7 @@ def collect(
     """
     from dataclasses import replace
 
-    from kafka_forensics.questions.collect import CollectOptions
+    from kafka_forensics.questions.collect import CollectOptions, behind_all_others
 
     for written in (output, _beside(output)):
         check_output(written, log_dirs)
@@ -127,9 +127,12 @@ def collect(
     if estimate:
         from kafka_forensics.questions.collect import estimate_of
 
-        sys.stdout.write(_estimate_line(estimate_of(log_dirs, wanted)))
+        with behind_all_others():
+            estimated = estimate_of(log_dirs, wanted)
+        sys.stdout.write(_estimate_line(estimated))
         return 0
-    done = _made(log_dirs, wanted, output, screen, quiet=printing.quiet)
+    with behind_all_others():
+        done = _made(log_dirs, wanted, output, screen, quiet=printing.quiet)
     say(screen, [] if printing.quiet else _summary(done, output))
     say(screen, [f"incomplete: {printable(gap.path)}: {printable(gap.reason)}" for gap in done.incomplete])
     return 3 if done.incomplete else 0

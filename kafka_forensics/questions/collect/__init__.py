@@ -2,5 +2,6 @@
 
 from kafka_forensics.questions.collect.collect import Collected, CollectOptions, RecordsAsked, collect, like
 from kafka_forensics.questions.collect.estimate import Estimate, estimate_of
+from kafka_forensics.questions.collect.politeness import behind_all_others
 
-__all__ = ["CollectOptions", "Collected", "Estimate", "RecordsAsked", "collect", "estimate_of", "like"]
+__all__ = ["CollectOptions", "Collected", "Estimate", "RecordsAsked", "behind_all_others", "collect", "estimate_of", "like"]
