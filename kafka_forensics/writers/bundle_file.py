@@ -3,6 +3,7 @@
 import hashlib
 import json
 import tarfile
+from collections.abc import Callable
 from contextlib import suppress
 from typing import BinaryIO, Final
 
@@ -68,17 +69,27 @@ class BundleWriter:
         self._parts = 0
         self._members: dict[str, tuple[int, str]] = {}
         self.size_in_bytes = 0
-        self.finished: dict[str, list[object]] = {}
-        """The row of every file that has ended, by its path."""
         self._places: dict[str, list[Section]] = {}
+        """Sections of files that have not ended."""
+        self._listing = _Listing()
+        self._before: dict[str, bytes] = {}
+        """The rows of files that had ended when the bundle was left, as they are listed, by their paths."""
         said = {"format": FORMAT, "version": VERSION} | about
         self._mtime = int(about.get("started_ms", 0)) // 1000
         if not self._go_on(said):
             self._add_member(ABOUT, json.dumps(said, indent=1).encode())
 
+    def keep_file(self, path: str, is_same: Callable[[list[object]], bool]) -> bool:
+        """Leave a file as it is in what was there, if that is whole and its row `is_same`; whether it is."""
+        row = self._before.get(path)
+        if row is None or not is_same(json.loads(row)):
+            return False
+        self._listing.add(self._before.pop(path))
+        return True
+
     def begin_file(self, path: str) -> None:
-        """What follows is of this file; what was there of an unfinished reading of it is no more."""
-        known = self._places.pop(path, None), self.finished.pop(path, None)
+        """What follows is of this file; what was there of another reading of it is no more."""
+        known = self._places.pop(path, None), self._before.pop(path, None)
         if known != (None, None):
             self._begun.append(path)
 
@@ -98,12 +109,11 @@ class BundleWriter:
         if self._waiting_bytes >= PART_BYTES or self._told_bytes >= PART_OF_BYTES:
             self._flush()
 
-    def finish(self, directories: list[tuple[str, int]], paths: list[str], said: Json) -> None:
-        """Write the listing of the directories and of the files at `paths`, and the seal with what is `said` at the end."""
+    def finish(self, directories: list[tuple[str, int]], said: Json) -> None:
+        """Write the listing of the directories and of the files that were kept or taken, and the seal with what is `said` at the
+        end."""
         self._flush()
-        rows = [[*self.finished[path], [_numbers(section) for section in self._places.get(path, ())]] for path in paths]
-        listing = json.dumps({"directories": directories, "files": rows}).encode()
-        self._add_member(LISTING, bytes(cramjam.zstd.compress(listing, level=LEVEL)))
+        self._add_member(LISTING, self._listing.whole(directories))
         members = {name: list(member) for name, member in self._members.items()}
         self._add_member(SEAL, json.dumps({**said, "members": members}, indent=1).encode())
         self._write(bytes(2 * _BLOCK))
@@ -114,20 +124,26 @@ class BundleWriter:
         if not self._sections and not self._rows:
             return
         part = write_part(self._sections, self._rows, self._begun)
-        self._take_index(part)
+        for _, row in self._take_index(part):
+            self._listing.add(row)
         self._add_member(part_name(self._parts - 1), bytes(cramjam.zstd.compress(part, level=LEVEL)))
         self._sections, self._rows, self._begun, self._waiting_bytes, self._told_bytes = [], [], [], 0, 0
 
-    def _take_index(self, part: bytes) -> None:
-        """Know the sections and rows of the next part."""
+    def _take_index(self, part: bytes) -> list[tuple[str, bytes]]:
+        """Know the sections of the next part; the paths of the files that end in it, and their rows as they are listed."""
         index = read_index(part, self._parts)
         for path in index.begun:
             self._places.pop(path, None)
-            self.finished.pop(path, None)
+            self._before.pop(path, None)
         for path, section in index.sections:
             self._places.setdefault(path, []).append(section)
-        self.finished |= {str(row[0]): row for row in index.files if isinstance(row, list) and row}
         self._parts += 1
+        ended = []
+        for row in index.files:
+            if isinstance(row, list) and row:
+                known = [_numbers(section) for section in self._places.pop(str(row[0]), ())]
+                ended.append((str(row[0]), json.dumps([*row, known]).encode()))
+        return ended
 
     def _add_member(self, name: str, data: bytes) -> None:
         header = tarfile.TarInfo(name)
@@ -159,7 +175,7 @@ class BundleWriter:
         self._take_member(ABOUT, about)
         while (data := self._there(members, part_name(self._parts))) is not None:
             try:
-                self._take_index(inflated(data, MAX_PART_BYTES))
+                self._before.update(self._take_index(inflated(data, MAX_PART_BYTES)))
             except FormatError:
                 break
             self._take_member(part_name(self._parts - 1), data)
@@ -185,8 +201,39 @@ class BundleWriter:
 
 _TELLING: Final = frozenset({SectionKind.BYTES, SectionKind.BATCHES})
 """Of these every byte of a file has one at most."""
-_ROW_BYTES: Final = 100
-"""About what a row of a file takes."""
+_ROW_BYTES: Final = 400
+"""About what a row of a file takes that waits, and a section beside its bytes."""
+_LISTED_AT_ONCE: Final = 4096
+
+
+class _Listing:
+    """The listing while it grows: JSON in frames of zstd, one behind the other."""
+
+    def __init__(self) -> None:
+        self._frames: list[bytes] = []
+        self._rows: list[bytes] = []
+
+    def add(self, row: bytes) -> None:
+        """Add the row of a file."""
+        self._rows.append(row)
+        if len(self._rows) == _LISTED_AT_ONCE:
+            self._pack()
+
+    def whole(self, directories: list[tuple[str, int]]) -> bytes:
+        """All of it."""
+        self._pack()
+        self._frame(b'{"files": [' if not self._frames else b"")
+        self._frame(b'], "directories": ' + json.dumps(directories).encode() + b"}")
+        return b"".join(self._frames)
+
+    def _pack(self) -> None:
+        if self._rows:
+            self._frame((b", " if self._frames else b'{"files": [') + b", ".join(self._rows))
+            self._rows = []
+
+    def _frame(self, text: bytes) -> None:
+        if text:
+            self._frames.append(bytes(cramjam.zstd.compress(text, level=LEVEL)))
 
 
 class _Read:

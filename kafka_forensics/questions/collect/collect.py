@@ -18,7 +18,7 @@ from kafka_forensics.model.bundles import Digests
 from kafka_forensics.model.constants import WITNESS_TOPICS
 from kafka_forensics.model.results import Incomplete
 from kafka_forensics.parsers.checkpoints import parse_meta_properties
-from kafka_forensics.parsers.log_dir import FileKind
+from kafka_forensics.parsers.log_dir import Discovery, FileKind
 from kafka_forensics.questions.collect.files import CollectedEntry, Tree, tree_of
 from kafka_forensics.questions.collect.log_facts import FactsWanted, take_log
 from kafka_forensics.questions.collect.pace import Pace
@@ -101,12 +101,14 @@ class _Collecting:
         self._options = options
         _leave_page_cache(self._opened)
         self._tree: Tree = tree_of(self._opened, options.scan)
+        self._broker = next(filter(None, map(_broker, self._opened)), None)
+        for opened_path in self._opened:
+            opened_path.discovery = Discovery()  # it takes as much memory as all the rest
         self._progress = progress
-        self._require_records()
         self._compacted = compacted_partitions(paths, options.scan)
-        self._total = sum(entry.entry.size_in_bytes for entry in self._tree.entries if entry.left_out is None)
+        self._total = self._required()
         deep = options.scan.deep
-        self.collected = Collected(bytes_in_all=self._total, incomplete=self._tree.incomplete)
+        self.collected = Collected(bytes_in_all=self._total)
         self.collected.is_deep = self._total <= DEEP_BELOW_BYTES if deep is None else deep
         use_compiled(worth_compiling(self._total), self._total)
         self._done = 0
@@ -116,15 +118,14 @@ class _Collecting:
 
     def run(self) -> Collected:
         """Take every file."""
-        for entry in self._tree.entries:
-            finished = self._writer.finished.get(entry.path)
-            if finished is not None and finished[1:4] == _stamp(entry) and finished[_LEFT_OUT] == entry.left_out:
+        for entry in self._tree.entries():
+            if self._writer.keep_file(entry.path, lambda row: row[1:4] == _stamp(entry) and row[_LEFT_OUT] == entry.left_out):  # noqa: B023
                 self._keep(entry)
                 continue
             self._writer.begin_file(entry.path)
             self._writer.end_file(self._take(entry))
-        paths = [entry.path for entry in self._tree.entries]
-        self._writer.finish(self._tree.directories, paths, {"ended_ms": int(time.time() * 1000)})
+        self.collected.incomplete = self._tree.incomplete + self.collected.incomplete
+        self._writer.finish(self._tree.directories, {"ended_ms": int(time.time() * 1000)})
         self.collected.bundle_bytes = self._writer.size_in_bytes
         return self.collected
 
@@ -134,7 +135,7 @@ class _Collecting:
         told: Json = {
             "tool_version": __version__,
             "host": socket.gethostname(),
-            "broker": next(filter(None, map(_broker, self._opened)), None),
+            "broker": self._broker,
             "paths": [place_of(opened_path.source) for opened_path in self._opened],
             "live": self._options.scan.live,
             "deep": self.collected.is_deep,
@@ -158,9 +159,15 @@ class _Collecting:
         before = digests_of(said.get("digests")) if said is not None else Digests()
         return self._options.digests if before.key is None else before
 
-    def _require_records(self) -> None:
-        """Raise UsageError for records that may not be taken, or of partitions that are not there."""
-        there = {(entry.partition.topic, entry.partition.partition) for entry in self._tree.entries if entry.partition is not None}
+    def _required(self) -> int:
+        """Bytes of all files that are looked at. Raises UsageError for records that may not be taken, or of partitions that are not
+        there."""
+        total = 0
+        there: set[tuple[str, int]] = set()
+        for entry in self._tree.entries():
+            total += entry.entry.size_in_bytes if entry.left_out is None else 0
+            if entry.partition is not None:
+                there.add((entry.partition.topic, entry.partition.partition))
         for asked in self._options.records:
             if asked.topic in WITNESS_TOPICS:
                 hint = "its records hold credentials and settings; what the analysis uses of them is always taken"
@@ -168,6 +175,7 @@ class _Collecting:
             if (asked.topic, asked.partition) not in there:
                 hint = "write --with-records TOPIC:PARTITION:FROM-TO, and give the log directory that holds it"
                 raise UsageError(f"there is no partition {asked.topic}-{asked.partition} to take records of", hint=hint)
+        return total
 
     def _take(self, entry: CollectedEntry) -> list[object]:
         """Add the sections of a file; its row in the listing."""

@@ -1,5 +1,6 @@
 """How large a bundle will be, and how long it takes, by the beginnings of some logs."""
 
+import heapq
 import io
 import time
 from dataclasses import dataclass, field
@@ -58,13 +59,19 @@ class _Weighing:
 def estimate_of(paths: list[str], options: CollectOptions) -> Estimate:
     """What a bundle of these log directories will be. Raises UsageError as `collect` does."""
     tree = tree_of(open_paths(paths, storage_options=options.scan.storage_options), options.scan)
-    taken = [entry for entry in tree.entries if entry.left_out is None]
-    total = sum(entry.entry.size_in_bytes for entry in taken)
+    files, total, logs_count, log_bytes = 0, 0, 0, 0
+    for entry in tree.entries():
+        if entry.left_out is None:
+            files += 1
+            total += entry.entry.size_in_bytes
+            logs_count += entry.is_log
+            log_bytes += entry.entry.size_in_bytes if entry.is_log else 0
     deep = total <= DEEP_BELOW_BYTES if options.scan.deep is None else options.scan.deep
-    logs = sorted((entry for entry in taken if entry.is_log), key=lambda entry: -entry.entry.size_in_bytes)
+    logs = (entry for entry in tree.entries() if entry.left_out is None and entry.is_log)
+    largest = heapq.nlargest(LOGS_SAMPLED, logs, key=lambda entry: entry.entry.size_in_bytes)
     started, sampled, facts = time.monotonic(), 0, 0.0
     seen = 0
-    for entry in logs[:LOGS_SAMPLED]:
+    for entry in largest:
         size = min(entry.entry.size_in_bytes, BYTES_SAMPLED)
         if not size:
             continue
@@ -78,11 +85,10 @@ def estimate_of(paths: list[str], options: CollectOptions) -> Estimate:
         sampled += size
         seen += entry.entry.size_in_bytes
         facts += weighing.size_in_bytes * entry.entry.size_in_bytes / size
-    log_bytes = sum(entry.entry.size_in_bytes for entry in logs)
     bundle = facts * log_bytes / seen if seen else 0.0
     spent = time.monotonic() - started
     seconds = spent * log_bytes / sampled if sampled else 0.0
     if options.max_rate is not None:
         seconds = max(seconds, total / options.max_rate)
-    around = EMPTY_BYTES + SMALL_FILE_BYTES * (len(taken) - len(logs))
-    return Estimate(len(taken), total, int(bundle) + around, seconds, sampled)
+    around = EMPTY_BYTES + SMALL_FILE_BYTES * (files - logs_count)
+    return Estimate(files, total, int(bundle) + around, seconds, sampled)

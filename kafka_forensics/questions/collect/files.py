@@ -42,13 +42,58 @@ class CollectedEntry:
         return self.name is not None and self.name.kind in LOG_KINDS
 
 
-@dataclass(slots=True)
 class Tree:
-    """All that the paths hold: directories with their times, entries in the order of paths, and what could not be listed."""
+    """All that the paths hold, found directory by directory each time it is walked: a broker has more files than are kept in mind.
 
-    directories: list[tuple[str, int]]
-    entries: list[CollectedEntry]
-    incomplete: list[Incomplete]
+    What discovery found of the paths is needed no more.
+    """
+
+    def __init__(self, opened: Sequence[OpenedPath], options: ScanOptions) -> None:
+        self._options = options
+        self._roots = [(prefix, opened_path.source) for prefix, opened_path in zip(prefixes(opened), opened, strict=True)]
+        self.directories: list[tuple[str, int]] = []
+        """Those of the last walk with their times."""
+        self.incomplete: list[Incomplete] = []
+        """What could not be listed in it."""
+
+    def entries(self) -> Iterator[CollectedEntry]:
+        """Walk: files, links and pipes in the order of paths."""
+        self.directories.clear()
+        self.incomplete.clear()
+        for prefix, source in self._roots:
+            self.directories += [(prefix, 0)] if prefix else []
+            yield from self._walk(source, "", prefix, 0)
+
+    def _walk(self, source: ByteSource, path: str, prefix: str, depth: int) -> Iterator[CollectedEntry]:
+        """Every entry below `path`."""
+        try:
+            listed = source.list(path)
+        except SourceError as error:
+            self.incomplete.append(Incomplete(typed_path(source, path), error.reason))
+            return
+        directory = "/".join(filter(None, (prefix, path)))
+        partition = parse_partition_name(directory.rpartition("/")[2])
+        before: CollectedEntry | None = None
+        found: list[CollectedEntry | Entry] = []
+        for entry in listed:
+            if entry.kind is EntryKind.DIRECTORY:
+                found.append(entry)
+                continue
+            name = f"{directory}/{entry.name}" if directory else entry.name
+            collected = CollectedEntry(source, entry, name, parse_file_name(entry.name), partition)
+            collected.left_out = _reason(collected, self._options)
+            if collected.name is not None and collected.name.kind is FileKind.LOG and collected.name.suffix is None:
+                if before is not None:
+                    before.behind = collected.name.offset
+                before = collected
+            found.append(collected)
+        for item in found:
+            if isinstance(item, CollectedEntry):
+                yield item
+                continue
+            self.directories.append((f"{directory}/{item.name}" if directory else item.name, item.mtime_ns))
+            if depth < MAX_DEPTH:
+                yield from self._walk(source, item.path, prefix, depth + 1)
 
 
 def tree_of(opened: Sequence[OpenedPath], options: ScanOptions) -> Tree:
@@ -61,14 +106,7 @@ def tree_of(opened: Sequence[OpenedPath], options: ScanOptions) -> Tree:
         if opened_path.discovery.files:
             hint = "give the broker's log directory, or the partition's directory in it"
             raise UsageError(f"{opened_path.source.name} is a file, and a bundle is made of log directories", hint=hint)
-    tree = Tree([], [], [])
-    for prefix, opened_path in zip(prefixes(opened), opened, strict=True):
-        tree.directories += [(prefix, 0)] if prefix else []
-        _walk(opened_path.source, "", prefix, 0, tree)
-    for entry in tree.entries:
-        entry.left_out = _reason(entry, options)
-    _name_followers(tree.entries)
-    return tree
+    return Tree(opened, options)
 
 
 def prefixes(opened: Sequence[OpenedPath]) -> list[str]:
@@ -92,25 +130,6 @@ def _numbered(name: str) -> Iterator[str]:
         number += 1
 
 
-def _walk(source: ByteSource, path: str, prefix: str, depth: int, tree: Tree) -> None:
-    """Take every entry below `path`."""
-    try:
-        entries = source.list(path)
-    except SourceError as error:
-        tree.incomplete.append(Incomplete(typed_path(source, path), error.reason))
-        return
-    directory = "/".join(filter(None, (prefix, path)))
-    partition = parse_partition_name(directory.rpartition("/")[2])
-    for entry in entries:
-        name = f"{directory}/{entry.name}" if directory else entry.name
-        if entry.kind is not EntryKind.DIRECTORY:
-            tree.entries.append(CollectedEntry(source, entry, name, parse_file_name(entry.name), partition))
-            continue
-        tree.directories.append((name, entry.mtime_ns))
-        if depth < MAX_DEPTH:
-            _walk(source, entry.path, prefix, depth + 1, tree)
-
-
 def _reason(entry: CollectedEntry, options: ScanOptions) -> str | None:
     """Why the bytes of a file are not looked at; None if they are."""
     if entry.entry.kind is not EntryKind.FILE:
@@ -121,15 +140,3 @@ def _reason(entry: CollectedEntry, options: ScanOptions) -> str | None:
     if partition is None or partition.topic in WITNESS_TOPICS or fits((partition.topic, partition.partition), options):
         return None
     return NOT_ASKED
-
-
-def _name_followers(entries: Sequence[CollectedEntry]) -> None:
-    """Tell every log of a directory where the next one begins."""
-    before: tuple[str, CollectedEntry] | None = None
-    for entry in entries:
-        if entry.name is None or entry.name.kind is not FileKind.LOG or entry.name.suffix is not None:
-            continue
-        directory = entry.path.rpartition("/")[0]
-        if before is not None and before[0] == directory:
-            before[1].behind = entry.name.offset
-        before = directory, entry
