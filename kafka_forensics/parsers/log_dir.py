@@ -340,6 +340,7 @@ def _children(
 ) -> list[tuple[_Folder, Discovery]]:
     """The directories of a folder that can be listed, each with what is below it, if it is no partition's."""
     children = []
+    nothing = Discovery()  # one for all partitions, of which a broker has very many
     with holding(source, folder.path):
         for entry in folder.directories:
             if entry.link is not None and directory_key(entry) in seen:
@@ -348,7 +349,7 @@ def _children(
             seen.add(directory_key(entry))
             child = None if entry.name in _SYSTEM_DIRECTORIES else _listed(source, entry, discovery)
             if child is not None:
-                children.append((child, Discovery() if child.is_partition else _search(source, child, depth + 1, seen)))
+                children.append((child, nothing if child.is_partition else _search(source, child, depth + 1, seen)))
     return children
 
 

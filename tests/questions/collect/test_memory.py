@@ -1,0 +1,60 @@
+"""What collecting holds does not grow with the number of files."""
+
+import gc
+import tracemalloc
+from pathlib import Path
+
+import pytest
+
+from kafka_forensics.questions.collect import CollectOptions, collect
+from kafka_forensics.storage.bundles import BundleSource
+from kafka_forensics.writers import bundle_file
+from kafka_forensics.writers.batches import RecordToWrite, write_batch
+from kafka_forensics.writers.files import write_meta_properties, write_partition_metadata
+
+FEW, MANY = 100, 900
+BYTES_A_FILE = 250
+"""At most: half of them is what its directory takes in listings."""
+
+
+def broker_of(partitions: int, log_dir: Path) -> Path:
+    """A log directory with so many partitions of three files."""
+    batch = write_batch([RecordToWrite(b"key", b"value")], base_offset=0, base_timestamp=1_700_000_000_000)
+    metadata = write_partition_metadata("AAAAAAAAAAAAAAAAAAAAAQ")
+    for number in range(partitions):
+        directory = log_dir / f"orders-{number}"
+        directory.mkdir(parents=True)
+        (directory / f"{0:020d}.log").write_bytes(batch)
+        (directory / f"{0:020d}.index").write_bytes(bytes(8))
+        (directory / "partition.metadata").write_bytes(metadata)
+    (log_dir / "meta.properties").write_bytes(write_meta_properties(version=1, node_id=1, cluster_id="cluster"))
+    return log_dir
+
+
+def held_at_the_end(log_dir: Path, bundle: Path) -> int:
+    """Bytes that are held when the last file has been read."""
+    held = 0
+
+    def progress(done: int, total: int) -> None:
+        nonlocal held
+        if done == total:
+            gc.collect()
+            held = tracemalloc.get_traced_memory()[0]
+
+    with bundle.open("w+b") as file:
+        tracemalloc.start()
+        collect([str(log_dir)], CollectOptions(), file, progress)
+        tracemalloc.stop()
+    return held
+
+
+def test_files_are_not_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bundle_file, "PART_BYTES", 1 << 16)
+    monkeypatch.setattr(bundle_file, "_LISTED_AT_ONCE", 64)
+    few, many = broker_of(FEW, tmp_path / "few"), broker_of(MANY, tmp_path / "many")
+    held_at_the_end(few, tmp_path / "first.kfb")  # what is made once is made now
+    least = held_at_the_end(few, tmp_path / "few.kfb")
+    most = held_at_the_end(many, tmp_path / "many.kfb")
+    assert least > 0
+    assert most - least < BYTES_A_FILE * 3 * (MANY - FEW)
+    assert len(BundleSource(str(tmp_path / "many.kfb")).list("")) == MANY + 1
