@@ -88,7 +88,7 @@ def make(workload: Workload, root: Path) -> Path:
         else:
             ends[("bench", partition)] = _link_logs(workload, root, partition, directory, template)
         (directory / "leader-epoch-checkpoint").write_bytes(write_leader_epochs([EpochEntry(0, 0)]))
-    return _with_checkpoints(log_dir, ends)
+    return with_checkpoints(log_dir, ends)
 
 
 def _log_dir(workload: Workload, root: Path) -> Path:
@@ -147,7 +147,7 @@ def make_many(partitions: int, root: Path) -> list[Path]:
                     file.truncate((10 << 20) // entry * entry)
             (directory / "leader-epoch-checkpoint").write_bytes(write_leader_epochs([EpochEntry(0, 0)]))
             (directory / "partition.metadata").write_bytes(write_partition_metadata(_topic_id(topic)))
-        _with_checkpoints(broker, ends, number)
+        with_checkpoints(broker, ends, number)
     return brokers
 
 
@@ -178,7 +178,7 @@ def make_producers(producers: int, root: Path) -> Path:
                 _one_a_producer(template, start, min(BLOCK_BATCHES, first + a_segment - start, producers - start)).data
                 for start in range(first, min(first + a_segment, producers), BLOCK_BATCHES)
             )
-    return _with_checkpoints(log_dir, {("bench", 0): producers})
+    return with_checkpoints(log_dir, {("bench", 0): producers})
 
 
 def _one_a_producer(template: bytes, start: int, count: int) -> "np.ndarray":
@@ -222,7 +222,7 @@ def make_transactions(count: int, root: Path) -> Path:
             for at, first in ((0, 0), (len(data), 1)):
                 block[:, at : at + 8] = _big_endian(np.arange(start, start + len(block), dtype=np.int64) * 2 + first)
             file.write(block.data)
-    return _with_checkpoints(log_dir, {("bench", 0): 2 * count})
+    return with_checkpoints(log_dir, {("bench", 0): 2 * count})
 
 
 def make_index(entries: int, root: Path) -> Path:
@@ -239,7 +239,7 @@ def make_index(entries: int, root: Path) -> Path:
     times = np.empty(entries, [("timestamp", ">i8"), ("offset", ">i4")])
     times["timestamp"], times["offset"] = 1_700_000_000_000 + numbers, numbers
     (directory / f"{0:020d}.timeindex").write_bytes(times.tobytes())
-    return _with_checkpoints(log_dir, {("bench", 0): 1})
+    return with_checkpoints(log_dir, {("bench", 0): 1})
 
 
 def _one_partition(log_dir: Path) -> Path | None:
@@ -252,7 +252,7 @@ def _one_partition(log_dir: Path) -> Path | None:
     return directory
 
 
-def _with_checkpoints(log_dir: Path, ends: dict[tuple[str, int], int], node_id: int = 1) -> Path:
+def with_checkpoints(log_dir: Path, ends: dict[tuple[str, int], int], node_id: int = 1) -> Path:
     """The log directory, with what a broker keeps beside its partitions; that it is whole shows in the last of it."""
     for name in ("replication-offset-checkpoint", "recovery-point-offset-checkpoint"):
         (log_dir / name).write_bytes(write_offset_checkpoint(ends))
