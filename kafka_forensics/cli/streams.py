@@ -3,13 +3,16 @@
 import os
 import re
 import shutil
+import signal
 import stat
 import sys
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from textwrap import wrap
+from types import FrameType
 from typing import TYPE_CHECKING, Final, TextIO
 
 from kafka_forensics.cli.options import FORMATS, Printing, choose, colours_forced
@@ -164,6 +167,36 @@ def _replacing(output: Path) -> Iterator[TextIO]:
         beside.replace(target)
     finally:
         beside.unlink(missing_ok=True)
+
+
+@contextmanager
+def uninterrupted() -> Iterator[None]:
+    """An interruption is raised behind what is done within, which it would leave half written; a second one at once."""
+    if (
+        threading.current_thread() is not threading.main_thread()
+        or signal.getsignal(signal.SIGINT) is not signal.default_int_handler
+    ):
+        yield
+        return
+    came: list[int] = []
+
+    def note(number: int, frame: FrameType | None) -> None:
+        if came:
+            signal.default_int_handler(number, frame)
+        came.append(number)
+
+    signal.signal(signal.SIGINT, note)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    if came:
+        raise KeyboardInterrupt
+
+
+def shares_screen(output: Path | None) -> bool:
+    """Whether an answer that goes to `output` comes on the terminal on which a bar would be drawn over it."""
+    return output is None and sys.stdout.isatty() and sys.stderr.isatty()
 
 
 def check_output(output: Path | None, inputs: list[str]) -> None:

@@ -25,7 +25,7 @@ from kafka_forensics.folding.fold_split import Folded, Folding, Merged, Pause, R
 from kafka_forensics.folding.prefetch import LARGE, ROOM, Walk, in_order, never
 from kafka_forensics.folding.splits import Split, splits_of
 from kafka_forensics.judging.recovery_files import lone_leftovers
-from kafka_forensics.judging.scanning import Look, PartitionAnswer, Scan, ScanInterruptedError, digest_key, judged
+from kafka_forensics.judging.scanning import Listener, Look, PartitionAnswer, Scan, ScanInterruptedError, digest_key, judged
 from kafka_forensics.model.results import ScanResult
 from kafka_forensics.rereading.right_offsets import with_right_offsets
 from kafka_forensics.storage.archives import reading_order
@@ -54,9 +54,9 @@ TASK_REPLICAS: Final = 192
 
 
 @rarely_collected()
-def scan(paths: list[str], options: ScanOptions, progress: Progress | None = None) -> ScanResult:
+def scan(paths: list[str], options: ScanOptions, progress: Progress | None = None, listener: Listener | None = None) -> ScanResult:
     """Scan log directories, archives and files. Raises UsageError for paths that make no sense; bad bytes are findings."""
-    return scan_inputs(gather(paths, options), options, progress)
+    return scan_inputs(gather(paths, options), options, progress, listener=listener)
 
 
 @rarely_collected()
@@ -66,11 +66,12 @@ def scan_inputs(
     progress: Progress | None = None,
     look: Look | None = None,
     witnesses: Witnesses | None = None,
+    listener: Listener | None = None,
 ) -> ScanResult:
     """Scan what was gathered; `look` is shown every partition, in this process; `witnesses` are read unless they have been."""
     work_bytes = max(sum(plan.bytes for plan in plans) for plans in (inputs.replicas, inputs.internal))
     use_compiled(worth_compiling(work_bytes), work_bytes)
-    running = Scan("local", inputs, options, read_witnesses(inputs) if witnesses is None else witnesses)
+    running = Scan("local", inputs, options, read_witnesses(inputs) if witnesses is None else witnesses, listener)
     running.findings += lone_leftovers(inputs)
     key = digest_key()
 

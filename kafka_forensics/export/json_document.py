@@ -219,37 +219,73 @@ def document(result: ScanResult, shape: Shape | None = None) -> Iterator[str]:
     yield from json_list(' "partitions"', shape.partitions(partitions))
     order = sorted(range(len(result.findings)), key=lambda number: gravity(result.findings[number]))
     yield from json_list(' "findings"', (finding_object(result.findings[number]) for number in order))
-    places = {number: place for place, number in enumerate(order)}
-    placed = (replace(incident, findings=sorted(places[number] for number in incident.findings)) for incident in result.incidents)
-    if incidents := shape.incidents(map(incident_object, placed)):
+    if incidents := shape.incidents(map(incident_object, _placed(result.incidents, order))):
         yield from json_list(' "incidents"', incidents)
     yield from json_list(' "incomplete"', shape.gaps(map(incomplete_object, result.incomplete)), "}\n")
 
 
 def lines(result: ScanResult, shape: Shape | None = None) -> Iterator[str]:
-    """The same as JSON Lines, an object with its `type` each: brokers, every partition and what is its own, the summary."""
+    """The same as JSON Lines, an object with its `type` each: brokers, every partition and what is its own, the summary.
+
+    First the partitions that were settled before the scan was whole, then the others, and what else was found.
+    """
     shape = shape or Shape()
-    for broker_summary in result.brokers:
+    yield from broker_lines(result.brokers)
+    yield from lines_at_end(result, shape, 0)
+
+
+def broker_lines(brokers: Iterable[BrokerSummary]) -> Iterator[str]:
+    """The lines that are the first."""
+    for broker_summary in brokers:
         yield json_line("broker", broker_object(broker_summary))
-    partitions = {(partition.topic, partition.partition): partition for partition in result.partitions}
-    findings: dict[tuple[str, int], list[Finding]] = {}
-    for finding in result.findings:
-        place = finding.place
-        key = (place.topic or "", -1 if place.partition is None else place.partition)
-        findings.setdefault(key, []).append(finding)
+
+
+def partition_lines(partition: PartitionSummary, findings: Iterable[Finding], shape: Shape) -> Iterator[str]:
+    """The lines of a partition: itself, its replicas, what was found in it."""
+    for partition_line in shape.partitions([partition_object(partition)]):
+        yield json_line("partition", partition_line)
+        for replica in shape.replicas(map(replica_object, partition.replicas)):
+            yield json_line("replica", {"topic": partition.topic, "partition": partition.partition, **replica})
+    for finding in findings:
+        yield json_line("finding", finding_object(finding))
+
+
+def lines_at_end(result: ScanResult, shape: Shape, written: int) -> Iterator[str]:
+    """The lines behind those of the first `written` partitions that were settled."""
+    for number, of_partition in result.settled[written:]:
+        yield from partition_lines(result.partitions[number], [result.findings[place] for place in of_partition], shape)
+    told = {number for number, _ in result.settled}
+    order = [place for _, of_partition in result.settled for place in of_partition]
+    partitions = {
+        (partition.topic, partition.partition): partition
+        for number, partition in enumerate(result.partitions)
+        if number not in told
+    }
+    findings: dict[tuple[str, int], list[int]] = {}
+    known = frozenset(order)
+    for number, finding in enumerate(result.findings):
+        if number not in known:
+            place = finding.place
+            findings.setdefault((place.topic or "", -1 if place.partition is None else place.partition), []).append(number)
     for key in sorted(partitions.keys() | findings.keys()):
+        own = findings.get(key, [])
+        order += own
+        of_key = [result.findings[number] for number in own]
         if partition := partitions.get(key):
-            for partition_line in shape.partitions([partition_object(partition)]):
-                yield json_line("partition", partition_line)
-                for replica in shape.replicas(map(replica_object, partition.replicas)):
-                    yield json_line("replica", {"topic": partition.topic, "partition": partition.partition, **replica})
-        for finding in findings.get(key, ()):
-            yield json_line("finding", finding_object(finding))
-    for incident in shape.incidents(map(incident_object, result.incidents)) or ():
+            yield from partition_lines(partition, of_key, shape)
+        else:
+            yield from (json_line("finding", finding_object(finding)) for finding in of_key)
+    for incident in shape.incidents(map(incident_object, _placed(result.incidents, order))) or ():
         yield json_line("incident", incident)
     for gap in shape.gaps(map(incomplete_object, result.incomplete)):
         yield json_line("incomplete", gap)
     yield json_line("summary", {"schema_version": shape.version, "tool": tool(result.engine), **summary_object(result, shape)})
+
+
+def _placed(incidents: Iterable[Incident], order: Iterable[int]) -> Iterator[Incident]:
+    """Incidents that number findings by their places in this order."""
+    places = {number: place for place, number in enumerate(order)}
+    return (replace(incident, findings=sorted(places[number] for number in incident.findings)) for incident in incidents)
 
 
 def head(shape: Shape, engine: str) -> str:

@@ -126,6 +126,15 @@ def take_expectations(inputs: Inputs, ledger: Ledger) -> None:
         context.without_copy = without[key]
 
 
+def may_be_told_lost(inputs: Inputs, ledger: Ledger) -> frozenset[TopicPartition]:
+    """The partitions that `absence_findings` may bring up to date, as far as that is known before any log is read."""
+    by_key: dict[TopicPartition, list[ExpectedReplica]] = {}
+    for row in ledger.without_copy():
+        by_key.setdefault(row.key, []).append(row)
+    absent = {key for key, rows in by_key.items() if _proving(rows, inputs)}
+    return frozenset(absent | {(topic, partition) for topic, partition, _ in unknown_to_controller(inputs)})
+
+
 def absence_findings(
     inputs: Inputs,
     ledger: Ledger,

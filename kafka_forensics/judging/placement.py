@@ -30,7 +30,7 @@ class TopicPlacements:
         self._topic: str | None = None
         self._partitions: dict[int, PartitionKeys] = {}
         self._found: list[Finding] = []
-        self.placements: list[Placement] = []
+        self.placements: dict[str, Placement] = {}
         """Every topic judged, those that are as they should be included."""
 
     def _count(self, topic: str) -> int:
@@ -38,6 +38,10 @@ class TopicPlacements:
 
     def _is_worth(self, topic: str) -> bool:
         return not topic.startswith(_INTERNAL) and self._count(topic) > 1
+
+    def awaits(self, topic: str) -> bool:
+        """Whether what is said of the topic's partitions waits for its last one."""
+        return topic == self._topic and self._is_worth(topic)
 
     def take(self, topic: str, partition: int, keys: PartitionKeys | None) -> None:
         """Add a partition, and judge the topic before if this is of another."""
@@ -53,10 +57,9 @@ class TopicPlacements:
         return self._found
 
     def tell(self, partitions: Iterable[PartitionSummary]) -> None:
-        """Say of every partition how its topic's keys are placed, when `finish` has judged all topics."""
-        known = {placement.topic: placement for placement in self.placements}
+        """Say of every one of these partitions how its topic's keys are placed, when its topic is judged."""
         for summary in partitions:
-            placement = known.get(summary.topic)
+            placement = self.placements.get(summary.topic)
             if placement is not None:
                 summary.key_placement = KeyPlacement(*placement.last_rule, placement.keyless_share.get(summary.partition))
 
@@ -68,7 +71,7 @@ class TopicPlacements:
 
         exact = topic in self._exact
         placement = judge_topic(topic, partitions, self._count(topic), exact_count=exact)
-        self.placements.append(placement)
+        self.placements[topic] = placement
         finding = placement_finding(placement, partitions, _BY_CONTROLLER if exact else _BY_DIRECTORIES)
         self._found += [] if finding is None else [finding]
 

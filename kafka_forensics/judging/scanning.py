@@ -2,9 +2,10 @@
 
 import logging
 import secrets
+from collections import deque
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 import numpy as np
 
@@ -16,7 +17,7 @@ from kafka_forensics.compiled import using_compiled, worth_threads
 from kafka_forensics.evidence.inputs import Inputs, as_collected, attributed, broker_order, may_hide_log_directory
 from kafka_forensics.evidence.options import ScanOptions, concerns, shown_storage_options
 from kafka_forensics.folding.fold_split import Merged
-from kafka_forensics.judging.absence import absence_findings, ledger_of, take_expectations
+from kafka_forensics.judging.absence import absence_findings, ledger_of, may_be_told_lost, take_expectations
 from kafka_forensics.judging.environment import changed_findings, environment_findings
 from kafka_forensics.judging.partitions import PartitionResult, judge_partition, scan_matches
 from kafka_forensics.judging.placement import TopicPlacements, partition_keys
@@ -199,10 +200,22 @@ class ScanInterruptedError(KeyboardInterrupt):
         self.result = result
 
 
+class Listener(Protocol):
+    """Hears of a scan while it runs."""
+
+    def begun(self, brokers: list[BrokerSummary]) -> None:
+        """Before anything is judged."""
+
+    def settled(self, partition: PartitionSummary, findings: list[Finding]) -> None:
+        """Nothing of this will be said otherwise; what all partitions show together may add findings about it."""
+
+
 class Scan:
     """A scan under way: what is known before the logs are read, and what comes together of its partitions."""
 
-    def __init__(self, engine: str, inputs: Inputs, options: ScanOptions, witnesses: Witnesses) -> None:
+    def __init__(
+        self, engine: str, inputs: Inputs, options: ScanOptions, witnesses: Witnesses, listener: Listener | None = None
+    ) -> None:
         assert not inputs.without_ids, "topic ids are read before anything is judged"
         options = as_collected(inputs.sources, options)
         self.engine, self.inputs, self.options, self.witnesses = engine, inputs, options, witnesses
@@ -225,6 +238,10 @@ class Scan:
         )
         self._placements = TopicPlacements(inputs, witnesses)
         self._asked = AskedAgain(inputs, options)
+        self._settling = _Settling(may_be_told_lost(inputs, self.ledger))
+        self._listener = listener
+        if listener is not None:
+            listener.begun(_brokers(inputs))
         logging.getLogger(__name__).info("engine %s; storage: %s", engine, ", ".join(storage_words(inputs.sources)) or "none")
 
     def take(self, answer: PartitionAnswer) -> None:
@@ -232,11 +249,16 @@ class Scan:
         result = answer.result
         self.partitions.append(result.summary)
         several = self.ledger.copies((result.summary.topic, result.summary.partition)) > 1  # though --broker leaves one of them
-        self.findings += [replace(finding, alone=False) for finding in result.findings] if several else result.findings
+        findings = [replace(finding, alone=False) for finding in result.findings] if several else result.findings
+        self.findings += findings
         self.incomplete += result.incomplete
         self._across.take(answer.transactions)
         self._placements.take(result.summary.topic, result.summary.partition, answer.keys)
         self._count(result)
+        self._settling.take(
+            len(self.partitions) - 1, result.summary, findings, has_transactions=answer.transactions.facts is not None
+        )
+        self._settle()
 
     def finish(self) -> ScanResult:
         """The answer, once every partition has been taken."""
@@ -249,9 +271,10 @@ class Scan:
             self._with_changed_files,
             self._with_incidents,
             self._counted,
-            self._with_what_was_asked,
         ):
             findings = stage(findings)
+        settled = self._settling.numbers(findings)
+        findings = self._with_what_was_asked(findings)
         inputs, brokers = self.inputs, _brokers(self.inputs)
         logging.getLogger(__name__).info("kernels here: %s", "compiled" if using_compiled() and worth_threads() else "interpreted")
         self._totals.brokers = sum(self.options.broker in (None, str(broker_summary.broker)) for broker_summary in brokers)
@@ -269,6 +292,7 @@ class Scan:
             incomplete,
             incidents=incidents(findings),
             asked=self._asked.of(Place()),
+            settled=settled,
         )
 
     def so_far(self) -> ScanResult:
@@ -276,16 +300,28 @@ class Scan:
         partitions = self.partitions[: self._totals.partitions]  # the last may have been half taken
         taken = {(partition.topic, partition.partition) for partition in partitions}
         own = [finding for finding in self.findings if (finding.place.topic, finding.place.partition) in taken]
-        findings = self._with_what_was_asked(self._counted(own))
+        own = self._counted(own)
+        settled = self._settling.numbers(own)
+        findings = self._with_what_was_asked(own)
         planned = {(plan.context.topic, plan.context.partition) for plan in self.inputs.replicas}
         given = self.inputs.given
         path = given[0] if len(given) == 1 else f"{len(given)} paths"
         gap = Incomplete(path, f"interrupted after {len(taken)} of {len(planned)} partitions")
         brokers, folded = _brokers(self.inputs), incidents(findings)
         self._totals.brokers = len(brokers)
+        asked = self._asked.of(Place())
         return ScanResult(
-            self.engine, brokers, partitions, findings, self._totals, [gap], incidents=folded, asked=self._asked.of(Place())
+            self.engine, brokers, partitions, findings, self._totals, [gap], incidents=folded, asked=asked, settled=settled
         )
+
+    def _settle(self) -> None:
+        """Tell of the partitions of which nothing will be said otherwise, in their order."""
+        waits = self.deep and bool(self.partitions) and self._placements.awaits(self.partitions[-1].topic)
+        for number, findings in self._settling.settled(self.partitions[-1].topic if waits else None):
+            partition = self.partitions[number]
+            self._placements.tell([partition])
+            if self._listener is not None:
+                self._listener.settled(partition, self._with_what_was_asked(findings))
 
     # The stages from the findings of partitions to those of the scan, in the order in which `finish` names them.
 
@@ -351,6 +387,52 @@ class Scan:
         totals.bytes_damaged += damaged
         totals.bytes_skipped += skipped
         totals.bytes_total += decoded + damaged + skipped
+
+
+@dataclass(frozen=True, slots=True)
+class _Settled:
+    """A partition by its number, with its own findings."""
+
+    number: int
+    topic: str
+    findings: list[Finding]
+
+
+class _Settling:
+    """Which partitions, and which of their findings, nothing may change any more before the scan is whole.
+
+    What all partitions show together changes what is said of transactions; replicas without a copy may show that records are in no
+    copy; and how keys are placed is known with a topic's last partition. Whatever else comes later only adds findings.
+    """
+
+    def __init__(self, may_be_told_lost: frozenset[tuple[str, int]]) -> None:
+        self._may_be_told_lost = may_be_told_lost
+        self._waiting: deque[_Settled] = deque()
+        self._settled: list[_Settled] = []
+
+    def take(self, number: int, summary: PartitionSummary, findings: list[Finding], *, has_transactions: bool) -> None:
+        """Add a partition that was judged."""
+        key = (summary.topic, summary.partition)
+        if has_transactions or key in self._may_be_told_lost or any(map(_may_change, findings)):
+            return
+        own = [finding for finding in findings if (finding.place.topic, finding.place.partition) == key]
+        self._waiting.append(_Settled(number, summary.topic, own))
+
+    def settled(self, open_topic: str | None) -> Iterable[tuple[int, list[Finding]]]:
+        """Those that are settled since this was asked last, by their numbers, with their findings; none of a topic that goes on."""
+        while self._waiting and self._waiting[0].topic != open_topic:
+            self._settled.append(self._waiting.popleft())
+            yield self._settled[-1].number, self._settled[-1].findings
+
+    def numbers(self, findings: list[Finding]) -> list[tuple[int, list[int]]]:
+        """All that are settled as `ScanResult.settled` has them, by the places of their findings among all of them."""
+        places = {id(finding): place for place, finding in enumerate(findings)}
+        return [(partition.number, [places[id(finding)] for finding in partition.findings]) for partition in self._settled]
+
+
+def _may_change(finding: Finding) -> bool:
+    """Whether it may be said otherwise once all partitions are judged (`_across_partitions`, `_unless_hidden`)."""
+    return finding.kind.startswith("TXN_") or finding.kind == "COMMITTED_LOST_EVERYWHERE"
 
 
 def _unless_hidden(finding: Finding) -> Finding:

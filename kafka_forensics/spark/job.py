@@ -576,7 +576,7 @@ def scanned(spark: "SparkSession", paths: list[str], options: ScanOptions, input
     known |= {} if options.as_of_ms is None else {"as_of": f"{options.as_of_ms:09d}"}  # eight digits would be a date
     known |= {f"storage.{name}": value for name, value in options.storage_options}
     result = SparkScanResult(plain.engine, plain.brokers, plain.partitions, plain.findings, plain.totals, plain.incomplete)
-    result.incidents, result.asked = plain.incidents, plain.asked
+    result.incidents, result.asked, result.settled = plain.incidents, plain.asked, plain.settled
     result.spark, result.options, result.paths = spark, known, paths
     result.views = ScanViews(FactReader(inputs, options, result, witnesses, words), json_document)
     return result

@@ -22,7 +22,7 @@ class Engine:
         self.paths: list[str] = []
         self.options = ScanOptions()
 
-    def scan(self, paths: list[str], options: ScanOptions, progress: Callable[[int, int], None] | None) -> ScanResult:
+    def scan(self, paths: list[str], options: ScanOptions, progress: Callable[[int, int], None] | None, *_: object) -> ScanResult:
         self.paths, self.options = paths, options
         if isinstance(self.answer, BaseException):
             raise self.answer

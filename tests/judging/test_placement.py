@@ -62,9 +62,7 @@ def judged(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[list[Finding]
 
     def run(path: Path, options: ScanOptions | None = None) -> tuple[list[Finding], dict[str, Placement]]:
         result = local.scan([str(path)], options or ScanOptions(deep=True))
-        return [finding for finding in result.findings if finding.kind == "KEY_PLACEMENT"], {
-            placement.topic: placement for placement in seen[-1].placements
-        }
+        return [finding for finding in result.findings if finding.kind == "KEY_PLACEMENT"], seen[-1].placements
 
     return run
 

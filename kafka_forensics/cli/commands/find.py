@@ -9,7 +9,16 @@ from kafka_forensics.cli import options
 from kafka_forensics.cli.commands.dump import offsets
 from kafka_forensics.cli.options import time_ms
 from kafka_forensics.cli.redacting import redactable, redaction_asked_for
-from kafka_forensics.cli.streams import Destination, check_output, chosen_format, open_output, printable, say, screen_of
+from kafka_forensics.cli.streams import (
+    Destination,
+    check_output,
+    chosen_format,
+    open_output,
+    printable,
+    say,
+    screen_of,
+    shares_screen,
+)
 from kafka_forensics.errors import UsageError
 
 if TYPE_CHECKING:
@@ -91,7 +100,7 @@ def find(
     screen = screen_of(printing)
     with (
         open_output(form.output, no_color=printing.no_color) as to,
-        Progress(screen, quiet=printing.quiet or _shares_screen(to)) as progress,
+        Progress(screen, quiet=printing.quiet or shares_screen(form.output)) as progress,
     ):
         rows = answer.runs(progress) if wanted in AS_RUNS else answer.rows(progress)
         columns = found_columns(payloads=show_payloads)
@@ -99,11 +108,6 @@ def find(
         write_found(columns, rows if redaction is None else redaction.listed(columns, rows), wanted, to)
     _say_rest(answer, screen, quiet=printing.quiet)
     return 3 if answer.incomplete else 0
-
-
-def _shares_screen(to: Destination) -> bool:
-    """Whether rows come on the terminal on which a bar would be drawn over them."""
-    return to.stream.isatty() and os.isatty(2)
 
 
 def _conditions(

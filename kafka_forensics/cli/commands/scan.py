@@ -1,18 +1,21 @@
 """`scan`: what is wrong with these log directories, on which replica, what was lost, which copy to keep."""
 
 import sys
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Final
 
 from kafka_forensics.cli import options
 from kafka_forensics.cli.options import choose
-from kafka_forensics.cli.redacting import redactable, redacted
-from kafka_forensics.cli.streams import Destination, check_output, chosen_format, open_output, say, screen_of
+from kafka_forensics.cli.redacting import redactable, redacted, redaction_asked_for
+from kafka_forensics.cli.streams import Destination, check_output, chosen_format, open_output, say, screen_of, shares_screen
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.findings import Finding, Severity, without_payloads
 from kafka_forensics.model.results import ScanResult
 
 if TYPE_CHECKING:
+    from kafka_forensics.cli.outputs.scan import LinesAsSettled
     from kafka_forensics.export.json_document import Shape
+    from kafka_forensics.judging.scanning import Listener
 
 
 INTERRUPTED: Final = 130
@@ -51,27 +54,43 @@ def scan(
     check_output(form.output, paths)
     scan_options = reading.scan_options(selection, deep=deep, as_of=as_of)
     screen = screen_of(printing)
-    interrupted = False
-    if spark:
-        result = _run_on_spark(paths, scan_options, screen, where, quiet=printing.quiet)
-    else:
-        result, interrupted = _run(paths, scan_options, screen, quiet=printing.quiet)
-    if not show_payloads:
-        result.findings = [without_payloads(finding) for finding in result.findings]
-    status = INTERRUPTED if interrupted else exit_status(result, fail_on)
-    result = redacted(result)
-    with open_output(form.output, no_color=printing.no_color, whole=wanted in _FOR_PROGRAMS) as to:
-        from kafka_forensics.cli.outputs.scan import write_result
+    with ExitStack() as until_written:
+        lines = None
+        if wanted == "jsonl" and not spark and redaction_asked_for() is None:  # else names of what comes later are not known yet
+            lines = until_written.enter_context(_lines(form, shape, show_payloads=show_payloads))
+        interrupted = False
+        if spark:
+            result = _run_on_spark(paths, scan_options, screen, where, quiet=printing.quiet)
+        else:
+            quiet = printing.quiet or (lines is not None and shares_screen(form.output))
+            result, interrupted = _run(paths, scan_options, screen, lines, quiet=quiet)
+        if not show_payloads:
+            result.findings = [without_payloads(finding) for finding in result.findings]
+        status = INTERRUPTED if interrupted else exit_status(result, fail_on)
+        result = redacted(result)
+        if lines is not None:
+            lines.end(result)
+    if lines is None:
+        with open_output(form.output, no_color=printing.no_color, whole=wanted in _FOR_PROGRAMS) as to:
+            from kafka_forensics.cli.outputs.scan import write_result
 
-        as_of_ms = scan_options.as_of_ms
-        write_result(result, wanted, to, verbose=printing.says_all, by=by, shape=shape, status=status, as_of_ms=as_of_ms)
+            as_of_ms = scan_options.as_of_ms
+            write_result(result, wanted, to, verbose=printing.says_all, by=by, shape=shape, status=status, as_of_ms=as_of_ms)
     told = wanted == "report" and form.output is None  # at its end
     _say_summary(result, screen, quiet=printing.quiet, live=reading.live, told=told)
     say_left_out(shape, screen)
     return 3 if shape.left_out and not interrupted else status
 
 
-def _run(paths: list[str], scan_options: ScanOptions, screen: Destination, *, quiet: bool) -> tuple[ScanResult, bool]:
+def _lines(form: options.ScanForm, shape: "Shape", *, show_payloads: bool) -> "LinesAsSettled":
+    from kafka_forensics.cli.outputs.scan import LinesAsSettled
+
+    return LinesAsSettled(form.output, shape, show_payloads=show_payloads)
+
+
+def _run(
+    paths: list[str], scan_options: ScanOptions, screen: Destination, listener: "Listener | None", *, quiet: bool
+) -> tuple[ScanResult, bool]:
     """The answer, and whether the user ended the scan before it was whole."""
     from kafka_forensics.cli.progress import Progress
     from kafka_forensics.engine import local
@@ -79,7 +98,7 @@ def _run(paths: list[str], scan_options: ScanOptions, screen: Destination, *, qu
 
     try:
         with Progress(screen, quiet=quiet) as progress:
-            return local.scan(paths, scan_options, progress), False
+            return local.scan(paths, scan_options, progress, listener), False
     except ScanInterruptedError as interruption:
         return interruption.result, True
 

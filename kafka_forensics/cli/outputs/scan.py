@@ -1,9 +1,12 @@
 """A scan's answer in every format of the contract; a table for a terminal is made by `scan_table`."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
 from dataclasses import replace
-from typing import Final
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self, TextIO
 
 from kafka_forensics.cli.outputs.rows import markdown, tsv_lines
 from kafka_forensics.cli.outputs.words import (
@@ -19,11 +22,12 @@ from kafka_forensics.cli.outputs.words import (
     replica_words,
     summary_lines,
 )
-from kafka_forensics.cli.streams import Destination, printable, wrapped
+from kafka_forensics.cli.streams import Destination, open_output, printable, uninterrupted, wrapped
 from kafka_forensics.export import json_document
 from kafka_forensics.export.json_document import Shape
+from kafka_forensics.model.findings import Finding, without_payloads
 from kafka_forensics.model.incidents import Incident
-from kafka_forensics.model.results import VERDICTS, PartitionSummary, ScanResult
+from kafka_forensics.model.results import VERDICTS, BrokerSummary, PartitionSummary, ScanResult
 from kafka_forensics.wording import advice, gravity, incident_advice, incident_message, incident_title, message, title, when
 
 
@@ -73,6 +77,50 @@ def write_result(
             to.stream.writelines(prometheus.lines(result, status, as_of_ms))
         case _:
             raise AssertionError(format_name)
+
+
+class LinesAsSettled:
+    """JSON Lines of a scan while it runs: a `Listener` that writes every partition as soon as it is settled, and at the `end` the
+    rest. Nothing is opened, nor written, before the scan has begun.
+
+    What is written is what `write_result` writes of the whole answer.
+    """
+
+    def __init__(self, output: Path | None, shape: Shape, *, show_payloads: bool) -> None:
+        self._output, self._shape, self._show_payloads = output, shape, show_payloads
+        self._open = ExitStack()
+        self._stream: TextIO | None = None
+        self._written = 0
+
+    def __enter__(self) -> Self:
+        self._open.__enter__()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._open.__exit__(kind, error, trace)
+
+    def begun(self, brokers: list[BrokerSummary]) -> None:
+        """Write the brokers."""
+        self._stream = self._open.enter_context(open_output(self._output, no_color=True)).stream
+        self._write(json_document.broker_lines(brokers))
+
+    def settled(self, partition: PartitionSummary, findings: list[Finding]) -> None:
+        """Write a partition, whole or not at all."""
+        shown = findings if self._show_payloads else map(without_payloads, findings)
+        with uninterrupted():
+            self._write(json_document.partition_lines(partition, shown, self._shape))
+            self._written += 1
+
+    def end(self, result: ScanResult) -> None:
+        """Write what is left of the whole answer, all of it where no scan told of itself."""
+        if self._stream is None:
+            self.begun(result.brokers)
+        self._write(json_document.lines_at_end(result, self._shape, self._written))
+
+    def _write(self, lines: Iterable[str]) -> None:
+        assert self._stream is not None
+        self._stream.writelines(lines)
+        self._stream.flush()
 
 
 # A scan's answer as Markdown, for a ticket or a review: verdict, partitions worst first, every finding.

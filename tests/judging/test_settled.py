@@ -1,0 +1,94 @@
+"""What is told of a partition while a scan runs is what is said of it at the end."""
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from kafka_forensics.engine import local
+from kafka_forensics.evidence.options import ScanOptions
+from kafka_forensics.export.json_document import (
+    Shape,
+    broker_lines,
+    finding_object,
+    lines,
+    lines_at_end,
+    partition_lines,
+    partition_object,
+    replica_object,
+)
+from kafka_forensics.model.findings import Finding
+from kafka_forensics.model.results import BrokerSummary, PartitionSummary, ScanResult
+from tests.support.archives import SHIPPED
+from tests.support.gallery import SECTIONS
+
+SAMPLES = Path(__file__).resolve().parents[2] / "sample_logs"
+
+
+@dataclass
+class Heard:
+    """The lines of all that a scan told while it ran."""
+
+    text: str = ""
+    partitions: list[tuple[str, int]] = field(default_factory=list)
+
+    def begun(self, brokers: list[BrokerSummary]) -> None:
+        assert not self.text
+        self.text += "".join(broker_lines(brokers))
+
+    def settled(self, partition: PartitionSummary, findings: list[Finding]) -> None:
+        self.text += "".join(partition_lines(partition, findings, Shape()))
+        self.partitions.append((partition.topic, partition.partition))
+
+
+def heard_of(paths: Sequence[str], options: ScanOptions) -> tuple[Heard, ScanResult]:
+    heard = Heard()
+    result = local.scan(list(paths), options, None, heard)
+    written = heard.text + "".join(lines_at_end(result, Shape(), len(heard.partitions)))
+    assert written == "".join(lines(result))
+    assert heard.partitions == sorted(heard.partitions)
+    rows = [json.loads(line) for line in written.splitlines()]
+    assert rows[-1]["type"] == "summary"
+    every = [{"type": "partition", **partition_object(partition)} for partition in result.partitions]
+    every += [
+        {"type": "replica", "topic": partition.topic, "partition": partition.partition, **replica_object(replica)}
+        for partition in result.partitions
+        for replica in partition.replicas
+    ]
+    every += [{"type": "finding", **finding_object(finding)} for finding in result.findings]
+    told = [row for row in rows if row["type"] in ("partition", "replica", "finding")]
+    assert Counter(map(json.dumps, told)) == Counter(map(json.dumps, every))
+    findings = [row for row in rows if row["type"] == "finding"]
+    numbered = sorted(number for row in rows if row["type"] == "incident" for number in row["findings"])
+    assert numbered == [number for number, row in enumerate(findings) if row["severity"] != "info"]
+    return heard, result
+
+
+@pytest.mark.parametrize("sample", ["healthy", "silent-divergence", "unclean-election"])
+@pytest.mark.parametrize("deep", [True, False])
+def test_samples(sample: str, deep: bool) -> None:
+    heard, result = heard_of([str(SAMPLES / sample)], ScanOptions(deep=deep))
+    waiting = {(partition.topic, partition.partition) for partition in result.partitions} - set(heard.partitions)
+    assert ("orders", 0) not in waiting
+    assert ("audit", 0) not in waiting
+    assert (("payments", 0) in waiting) == (sample != "silent-divergence")  # it has transactions
+
+
+@pytest.mark.parametrize("name", ["kafka-4.3.0-healthy", "kafka-4.3.0-unclean", "kafka-0.10.2.2-hw-truncation"])
+def test_real_brokers(name: str) -> None:
+    heard, _ = heard_of([str(SHIPPED / f"{name}.tar.xz")], ScanOptions())
+    assert heard.partitions
+
+
+@pytest.mark.parametrize("section", SECTIONS)
+@pytest.mark.faults
+def test_every_fault(section: str, tmp_path: Path) -> None:
+    for number, case in enumerate(SECTIONS[section]):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        case.make(folder)
+        for deep in {case.deep, False}:
+            heard_of([str(folder)], ScanOptions(live=case.live, deep=deep))
