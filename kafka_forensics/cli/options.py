@@ -177,6 +177,15 @@ Deep = Annotated[
     bool | None,
     typer.Option("--deep/--no-deep", help="Decode every record, or judge batches only [default: by size]."),
 ]
+ReportFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--report",
+        metavar="FILE",
+        parser=file_path,
+        help="Write the HTML page of `report` as well, of the same scan; never inside an input.",
+    ),
+]
 ShowPayloads = Annotated[bool, typer.Option("--show-payloads", help="Show bytes of keys, values and headers.")]
 By = Annotated[
     str,

@@ -129,10 +129,10 @@ def screen_of(printing: Printing) -> Destination:
 
 
 @contextmanager
-def open_output(output: Path | None, *, no_color: bool, whole: bool = False) -> Iterator[Destination]:
+def open_output(output: Path | None, *, no_color: bool, whole: bool = False, option: str = "--output") -> Iterator[Destination]:
     """stdout, or the file `output`; `whole`: which is replaced once all is written, so that nobody ever reads a part of it.
 
-    Raises UsageError if the file cannot be written.
+    Raises UsageError, which names the `option` that asked for it, if the file cannot be written.
     """
     if output is None:
         yield destination(sys.stdout, no_color=no_color)
@@ -144,7 +144,7 @@ def open_output(output: Path | None, *, no_color: bool, whole: bool = False) -> 
     except OSError as error:
         from kafka_forensics.storage.disks import why
 
-        raise UsageError(f"cannot write to {output}: {why(error, str(output))}", hint="give --output another place") from error
+        raise UsageError(f"cannot write to {output}: {why(error, str(output))}", hint=f"give {option} another place") from error
 
 
 @contextmanager
@@ -199,14 +199,14 @@ def shares_screen(output: Path | None) -> bool:
     return output is None and sys.stdout.isatty() and sys.stderr.isatty()
 
 
-def check_output(output: Path | None, inputs: list[str]) -> None:
+def check_output(output: Path | None, inputs: list[str], option: str = "--output") -> None:
     """Raise UsageError early if `output` cannot be written, or would write into the evidence at `inputs`."""
     if output is None:
         return
     uri = _URI.match(str(output))
     if uri is not None and not output.parent.is_dir():
         hint = "write a file here and copy it there; only datasets of `kafka-forensics export` can go to a URI at once"
-        raise UsageError(f"cannot write to {uri[1]}://{uri[2]}: --output is a file of this machine", hint=hint)
+        raise UsageError(f"cannot write to {uri[1]}://{uri[2]}: {option} is a file of this machine", hint=hint)
     if output.is_dir():
         raise UsageError(f"cannot write to {output}: it is a directory", hint="name a file in it")
     if not output.parent.is_dir():

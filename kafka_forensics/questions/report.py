@@ -14,6 +14,7 @@ from kafka_forensics.errors import SourceError
 from kafka_forensics.evidence.inputs import Inputs, ReplicaPlan, gather, typed_path
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.judging.partitions import PartitionResult
+from kafka_forensics.judging.scanning import Listener, ScanInterruptedError
 from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC, CONTROL_ABORT
 from kafka_forensics.model.controller import PartitionControl
@@ -123,6 +124,8 @@ class Reported:
     newest_ms: int | None = None
     hashes: list[HashedFile] | None = None
     """None: not asked for."""
+    is_interrupted: bool = False
+    """Whether the user ended the scan: then all this is what was judged so far."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,14 +138,29 @@ class ReportOptions:
     """Whether every file that was read is read once more for its SHA-256."""
 
 
-def report(paths: list[str], options: ScanOptions, asked: ReportOptions, progress: Progress | None = None) -> Reported:
+def report(
+    paths: list[str],
+    options: ScanOptions,
+    asked: ReportOptions,
+    progress: Progress | None = None,
+    listener: Listener | None = None,
+) -> Reported:
     """Scan the paths, and look closer at every partition that may be drawn. Raises UsageError for paths that make no sense."""
     inputs = gather(paths, options)
     witnesses = read_witnesses(inputs)
     closer = _Closer(inputs, PlanMaker(inputs, witnesses, PlanOptions()), asked)
-    result = scan_inputs(inputs, options, progress, closer.look, witnesses)
+    try:
+        result = scan_inputs(inputs, options, progress, closer.look, witnesses, listener)
+    except ScanInterruptedError as interruption:
+        return Reported(interruption.result, closer.details, closer.oldest_ms, closer.newest_ms, is_interrupted=True)
     hashes = list(_hashed(inputs, result.incomplete)) if asked.hashes else None
     return Reported(result, closer.details, closer.oldest_ms, closer.newest_ms, hashes)
+
+
+def histories(inputs: Inputs) -> dict[TopicPartition, PartitionDetails]:
+    """Of every partition that was scanned elsewhere what is known here: who led it, and who was in sync."""
+    contexts = (plan.context for plan in inputs.replicas if plan.context.control is not None)
+    return {(context.topic, context.partition): PartitionDetails(control=context.control) for context in contexts}
 
 
 def details_of(inputs: Inputs, options: ScanOptions, witnesses: Witnesses, where: TopicPartition) -> PartitionDetails:

@@ -81,6 +81,8 @@ class Provenance:
     newest_ms: int | None = None
     records_decoded: bool | None = None
     live: bool = False
+    is_by_spark: bool = False
+    """Whether workers of Spark judged the copies, which keep elections and transactions to themselves."""
     hashes: Sequence[HashedFile] | None = None
 
 
@@ -369,6 +371,11 @@ class _Page:
             limits.append("The copies are of running brokers, so that files may be of different moments.")
         if provenance.records_decoded is False:
             limits.append("Records were not decoded: batches were judged by their frames and checksums.")
+        if provenance.is_by_spark:
+            limits.append(
+                "Spark's workers judged the copies: elections, transactions, bytes and the range of times are not on this page;"
+                " kafka-forensics report, which reads copies itself, draws them."
+            )
         if provenance.document is not None:
             limits.append(
                 "This page was made from a scan's document, which has no elections, leadership over time, transactions or bytes."

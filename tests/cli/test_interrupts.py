@@ -68,9 +68,9 @@ def test_while_the_program_is_loaded() -> None:
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "interrupted\n")
 
 
-def judged_so_far(format_name: str) -> "subprocess.CompletedProcess[str]":
+def judged_so_far(format_name: str, *more: str) -> "subprocess.CompletedProcess[str]":
     """A scan that is interrupted in its fourth partition."""
-    arguments = ["scan", str(SAMPLE), "--topic", "[!_]*", "--jobs", "1", "--format", format_name]
+    arguments = ["scan", str(SAMPLE), "--topic", "[!_]*", "--jobs", "1", "--format", format_name, *more]
     return subprocess.run(
         [sys.executable, "-c", WHILE_JUDGING, *arguments], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
     )

@@ -134,6 +134,25 @@ def test_changes_name_nothing(format_name: str, archived: Path, tmp_path: Path, 
     assert (leaks(captured.out, names), leaks(captured.err, names)) == ({}, {})
 
 
+@pytest.mark.parametrize("command", ["report", "scan"])
+def test_a_page_names_nothing(
+    command: str, evidence: tuple[list[str], Names, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    paths, names, topic = evidence
+    option = "--output" if command == "report" else "--report"
+    page = tmp_path / "page.html"
+    for more in ([], ["--topic", topic], ["--hashes"][: command == "report"]):
+        assert outcome([command, *paths, *more, option, str(page), *private(tmp_path)]) in (0, 1)
+        captured = capsys.readouterr()
+        text = page.read_text()
+        assert "Leadership and ISR over time" in text or topic == "ledger"
+        assert "What each election would cut" in text
+        assert (leaks(text, names), leaks(captured.out, names), leaks(captured.err, names)) == ({}, {}, {})
+    pseudonyms = {name: row["name"] for name, row in json.loads((tmp_path / "names.json").read_text())["names"].items()}
+    assert topic in pseudonyms.values()
+    assert f"{next(made for made, name in pseudonyms.items() if name == topic)}-0" in page.read_text()
+
+
 def test_a_report_of_a_redacted_answer_names_nothing(
     evidence: tuple[list[str], Names, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -2,14 +2,20 @@
 
 import hashlib
 import json
+import os
 import re
 import shutil
+import subprocess
+import sys
 import tarfile
 from pathlib import Path
 from typing import Final
 
 import pytest
 
+from kafka_forensics.engine import local
+from kafka_forensics.model.results import ScanResult
+from tests.cli.test_interrupts import judged_so_far
 from tests.support.plan_runs import Run
 from tests.support.report_pages import GOLDEN, Page, golden_lanes
 
@@ -115,6 +121,8 @@ def test_an_archive_is_hashed_as_one_file(run: Run, copies: Path, tmp_path: Path
         (("{out}/none.json", "--output", "{out}/page.html"), "cannot read"),
         (("{out}/a.json", "{copies}", "--output", "{out}/page.html"), "is given alone"),
         (("{out}/a.json", "--topic", "audit", "--output", "{out}/page.html"), "--topic does not go with a scan's document"),
+        (("{out}/a.json", "--redact", "--redact-map", "{out}/m.json", "--output", "{out}/page.html"), "--redact does not go with"),
+        (("{copies}", "--redact", "--output", "{out}/page.html"), "--redact needs --redact-map FILE"),
         (("{out}/a.json", "--hashes", "--output", "{out}/page.html"), "--hashes does not go with a scan's document"),
         (("{out}/a.json", "--output", "{out}/page.html"), "is no document of scan"),
     ],
@@ -145,3 +153,77 @@ def test_hostile_directories_are_only_text(run: Run, tmp_path: Path) -> None:
     found = Page((tmp_path / "page.html").read_text())
     assert "script" not in found.tags
     assert "49" not in [word.strip(":- ") for word in found.text.split()]
+
+
+# `scan --report`: the same page beside the ordinary answer.
+
+
+@pytest.mark.parametrize("format_name", ["jsonl", "tsv", "report", "sarif"])
+def test_a_scan_writes_the_same_page_beside_its_answer(run: Run, copies: Path, tmp_path: Path, format_name: str) -> None:
+    page = tmp_path / "page.html"
+    status, out, err = run("scan", copies, "--format", format_name)
+    with_page = run("scan", copies, "--format", format_name, "--report", page)
+    assert with_page == (status, out, err + f"wrote {page}\n")
+    assert page.read_text() == page_of(run, tmp_path / "report.html", copies)
+
+
+def test_a_scan_reads_its_copies_once_for_both(run: Run, copies: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    scans: list[object] = []
+    once = local.scan_inputs
+
+    def counted(*arguments: object) -> ScanResult:
+        scans.append(arguments)
+        return once(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr("kafka_forensics.questions.report.scan_inputs", counted)
+    monkeypatch.setattr(local, "scan", counted)
+    assert run("scan", copies, "--report", tmp_path / "page.html", "-q")[0] == 1
+    assert len(scans) == 1
+
+
+def test_the_page_is_there_though_nobody_reads_the_answer(run: Run, copies: Path, tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        command = [sys.executable, "-m", "kafka_forensics", "scan", str(copies), "--report", str(page)]
+        done = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, text=True, timeout=60, check=False)
+    finally:
+        os.close(writer)
+    assert (done.returncode, done.stderr) == (141, "")
+    assert "Partitions in detail" in page.read_text()
+
+
+def test_an_interrupted_scan_has_a_page_of_what_was_judged(tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    done = judged_so_far("json", "--report", str(page))
+    assert done.returncode == 130
+    text = " ".join(Page(page.read_text()).text.split())
+    assert "interrupted after 3 of 11 partitions" in text
+    assert "audit-0: critical" in text
+    assert "What each election would cut" in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--report", "{out}/page.txt"), "does not end in .html"),
+        (("--report", "{copies}/broker-1/page.html"), "inside"),
+        (("--report", "s3://bucket/page.html"), "--report is a file of this machine"),
+        (("--report", "{out}/page.html", "--output", "{out}/page.html", "--format", "json"), "name one file"),
+    ],
+)
+def test_a_page_is_not_written_everywhere(run: Run, copies: Path, tmp_path: Path, arguments: tuple[str, ...], said: str) -> None:
+    status, out, err = run("scan", copies, *(argument.format(copies=copies, out=tmp_path) for argument in arguments))
+    assert (status, out) == (2, "")
+    assert said in err
+    assert "hint: " in err
+
+
+def test_a_document_of_spark_gives_a_page(run: Run, copies: Path, tmp_path: Path) -> None:
+    document = tmp_path / "scan.json"
+    run("scan", copies, "--format", "json", "--output", document)
+    document.write_text(document.read_text().replace('"engine": "local"', '"engine": "spark"'))
+    text = " ".join(Page(page_of(run, tmp_path / "page.html", document)).text.split())
+    assert "engine spark" in text
+    assert "audit-0: critical" in text

@@ -1,25 +1,25 @@
 """`report`: one HTML page about an incident, to be sent to people."""
 
 import shlex
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from kafka_forensics.cli import options
-from kafka_forensics.cli.commands.scan import status_of
+from kafka_forensics.cli.commands.scan import INTERRUPTED, status_of
 from kafka_forensics.cli.options import choose
-from kafka_forensics.cli.streams import Destination, check_output, open_output, say, screen_of
+from kafka_forensics.cli.redacting import redactable, redacted, redaction_asked_for
+from kafka_forensics.cli.streams import Destination, say, screen_of
 from kafka_forensics.errors import UsageError
+from kafka_forensics.model.findings import without_payloads
 
 if TYPE_CHECKING:
+    from kafka_forensics.cli.outputs.report_page import Page
     from kafka_forensics.evidence.options import ScanOptions
-    from kafka_forensics.questions.report import Reported
+    from kafka_forensics.questions.report import ReportOptions
     from kafka_forensics.report.document import Document
-    from kafka_forensics.report.page import Provenance
 
-_ENDINGS: Final = (".html", ".htm")
 _DOCUMENT: Final = ".json"
 
 ReportPaths = Annotated[
@@ -29,26 +29,18 @@ ReportPaths = Annotated[
         help="What `scan` takes: log directories, archives, URIs; or alone a .json file that `scan --format json` wrote.",
     ),
 ]
-Page = Annotated[
+PageFile = Annotated[
     Path,
     typer.Option("--output", metavar="FILE", parser=options.file_path, help="The page to write, never inside an input."),
 ]
 Hashes = Annotated[bool, typer.Option("--hashes", help="Read every file once more for its SHA-256, and list them.")]
 
 
-@dataclass(frozen=True, slots=True)
-class _Answer:
-    """What a page is made of beside the details of partitions."""
-
-    document: "Document"
-    provenance: "Provenance"
-    reported: "Reported | None"
-
-
 @options.flat
+@redactable
 def report(
     paths: ReportPaths,
-    output: Page,
+    output: PageFile,
     selection: options.BrokerSelection,
     reading: options.Reading,
     *,
@@ -69,42 +61,45 @@ def report(
     if choose("engine", engine, options.ENGINES) == "spark":
         raise UsageError(
             "report reads copies on this machine only",
-            hint="run scan --engine spark --format json --output scan.json, then report scan.json",
+            hint="run scan --engine spark --report page.html, or --format json --output scan.json and then report scan.json",
         )
     choose("severity", fail_on, options.FAIL_ON)
-    if output.suffix.lower() not in _ENDINGS:
-        raise UsageError(f"{output} does not end in .html", hint=f"name the page, for example {output.with_suffix('.html')}")
-    check_output(output, paths)
+    from kafka_forensics.cli.outputs.report_page import check_page
+    from kafka_forensics.questions.report import ReportOptions
+
+    check_page(output, paths)
     scan_options = reading.scan_options(selection, deep=deep, as_of=as_of)
     screen = screen_of(printing)
-    asked = _asked(hashes=hashes, payloads=show_payloads)
+    wanted = ReportOptions(payloads=show_payloads, hashes=hashes)
     if any(path.lower().endswith(_DOCUMENT) for path in paths):
-        answer = _of_document(paths, scan_options, asked)
+        page, incomplete, status = _of_document(paths, scan_options, wanted, fail_on)
     else:
-        answer = _of_copies(paths, scan_options, asked, screen, quiet=printing.quiet)
-
-    from kafka_forensics.report.page import page
-
-    text = page(answer.document, {} if answer.reported is None else answer.reported.details, answer.provenance)
-    with open_output(output, no_color=True) as to:
-        to.stream.write(text)
-    _say_rest(answer, output, screen, quiet=printing.quiet)
-    return _status(answer, fail_on)
+        page, incomplete, status = _of_copies(paths, scan_options, wanted, fail_on, screen, quiet=printing.quiet)
+    page.write(output)
+    say(screen, [*([] if printing.quiet else [f"wrote {output}: {page.document.summary.verdict}"]), *incomplete])
+    return status
 
 
-def _asked(*, hashes: bool, payloads: bool) -> tuple[str, ...]:
-    """Options that are not the scan's, as they are typed."""
-    return (*(["--hashes"] if hashes else []), *(["--show-payloads"] if payloads else []))
+def _own(wanted: "ReportOptions") -> list[str]:
+    """What was asked for that no scan is asked for, as it is typed."""
+    return [*(["--hashes"] if wanted.hashes else []), *(["--show-payloads"] if wanted.payloads else [])]
 
 
-def _of_document(paths: list[str], scan_options: "ScanOptions", asked: tuple[str, ...]) -> _Answer:
-    """The answer that lies in a file. Raises UsageError for options that would need the copies."""
+def _of_document(
+    paths: list[str], scan_options: "ScanOptions", wanted: "ReportOptions", fail_on: str
+) -> tuple["Page", list[str], int]:
+    """The page of an answer that lies in a file, what to say of what was not read, and the status. Raises UsageError for options
+    that would need the copies."""
+    from kafka_forensics.cli.outputs.report_page import Page, selecting
     from kafka_forensics.report.document import read_document
     from kafka_forensics.report.page import Provenance
 
     if len(paths) > 1:
         raise UsageError("a scan's document is given alone", hint="make one of all copies with `scan PATH... --format json`")
-    needing = [*asked, *(_selecting(scan_options))]
+    if redaction_asked_for() is not None:
+        hint = "give the log directories themselves, or make the document with `scan PATH... --redact`"
+        raise UsageError("--redact does not go with a scan's document", hint=hint)
+    needing = [*_own(wanted), *selecting(scan_options)]
     if needing:
         raise UsageError(f"{needing[0]} does not go with a scan's document", hint="give the log directories themselves")
     try:
@@ -112,82 +107,34 @@ def _of_document(paths: list[str], scan_options: "ScanOptions", asked: tuple[str
     except OSError as error:
         raise UsageError(f"cannot read {paths[0]}: {error.strerror}", hint="give a file that `scan --format json` wrote") from error
     found = read_document(data, paths[0])
-    return _Answer(found, Provenance(_command(paths, []), document=paths[0]), None)
+    command = shlex.join(["kafka-forensics", "report", *paths])
+    page = Page(found, Provenance(command, document=paths[0]), {})
+    return page, [], 3 if found.incomplete else _status(found, fail_on)
 
 
 def _of_copies(
-    paths: list[str], scan_options: "ScanOptions", asked: tuple[str, ...], screen: Destination, *, quiet: bool
-) -> _Answer:
-    """The answer of a scan of the copies."""
+    paths: list[str], scan_options: "ScanOptions", wanted: "ReportOptions", fail_on: str, screen: Destination, *, quiet: bool
+) -> tuple["Page", list[str], int]:
+    """The same of a scan of the copies."""
+    from kafka_forensics.cli.outputs.report_page import Asked, page_of
+    from kafka_forensics.cli.outputs.words import incomplete_lines
     from kafka_forensics.cli.progress import Progress
-    from kafka_forensics.evidence.options import without_secrets
-    from kafka_forensics.model.findings import without_payloads
-    from kafka_forensics.questions.report import ReportOptions
     from kafka_forensics.questions.report import report as reported_of
-    from kafka_forensics.report.document import document_of
-    from kafka_forensics.report.page import Provenance
 
-    wanted = ReportOptions(payloads="--show-payloads" in asked, hashes="--hashes" in asked)
     with Progress(screen, quiet=quiet) as progress:
         reported = reported_of(paths, scan_options, wanted, progress)
     result = reported.result
     if not wanted.payloads:
         result.findings = [without_payloads(finding) for finding in result.findings]
-    bare, _ = without_secrets(paths, scan_options)
-    provenance = Provenance(
-        _command(bare, [*_selecting(scan_options), *asked]),
-        tuple(bare),
-        None,
-        reported.oldest_ms,
-        reported.newest_ms,
-        result.totals.records_decoded,
-        scan_options.live,
-        reported.hashes,
-    )
-    return _Answer(document_of(result), provenance, reported)
+    shown = redacted(result)
+    page = page_of(reported, shown, Asked("report", paths, scan_options, _own(wanted)))
+    status = INTERRUPTED if reported.is_interrupted else status_of(result.findings, fail_on, incomplete=bool(result.incomplete))
+    return page, incomplete_lines(shown), status
 
 
-def _selecting(scan_options: "ScanOptions") -> list[str]:
-    """The options of a scan as they are typed, but for those that change no answer; values that may be secret are masked."""
-    from kafka_forensics.evidence.ledger import Extent
-
-    copied = {None: [], Extent.WHOLE: ["--whole"], Extent.PARTIAL: ["--partial"]}
-    deep = {None: [], True: ["--deep"], False: ["--no-deep"]}
-    words: list[str] = []
-    for name, value in (
-        ("--topic", scan_options.topic_glob),
-        ("--partition", scan_options.partition),
-        ("--broker", scan_options.broker),
-        ("--as-of", scan_options.as_of_ms),
-    ):
-        words += [] if value is None else [name, str(value)]
-    words += [*copied[scan_options.copied], *deep[scan_options.deep], *(["--live"] if scan_options.live else [])]
-    for name, _ in scan_options.storage_options:
-        words += ["--storage-option", f"{name}=***"]
-    return words
-
-
-def _command(paths: list[str], words: list[str]) -> str:
-    """The command line as it can be typed again."""
-    return shlex.join(["kafka-forensics", "report", *paths, *words])
-
-
-def _say_rest(answer: _Answer, output: Path, screen: Destination, *, quiet: bool) -> None:
-    from kafka_forensics.cli.outputs.words import incomplete_lines
-
-    lines = [] if quiet else [f"wrote {output}: {answer.document.summary.verdict}"]
-    if answer.reported is not None:
-        lines += incomplete_lines(answer.reported.result)
-    say(screen, lines)
-
-
-def _status(answer: _Answer, fail_on: str) -> int:
+def _status(document: "Document", fail_on: str) -> int:
     """As that of `scan`."""
-    if answer.reported is not None:
-        return status_of(answer.reported.result.findings, fail_on, incomplete=bool(answer.reported.result.incomplete))
-    if answer.document.incomplete:
-        return 3
     from kafka_forensics.report.document import SEVERITIES
 
     grave = SEVERITIES[: SEVERITIES.index(fail_on) + 1] if fail_on != "none" else ()
-    return int(any(finding.severity in grave for finding in answer.document.findings))
+    return int(any(finding.severity in grave for finding in document.findings))

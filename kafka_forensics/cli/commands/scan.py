@@ -1,13 +1,17 @@
 """`scan`: what is wrong with these log directories, on which replica, what was lost, which copy to keep."""
 
+import os
 import sys
 from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from kafka_forensics.cli import options
 from kafka_forensics.cli.options import choose
 from kafka_forensics.cli.redacting import redactable, redacted, redaction_asked_for
 from kafka_forensics.cli.streams import Destination, check_output, chosen_format, open_output, say, screen_of, shares_screen
+from kafka_forensics.errors import UsageError
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.findings import Finding, Severity, without_payloads
 from kafka_forensics.model.results import ScanResult
@@ -16,6 +20,7 @@ if TYPE_CHECKING:
     from kafka_forensics.cli.outputs.scan import LinesAsSettled
     from kafka_forensics.export.json_document import Shape
     from kafka_forensics.judging.scanning import Listener
+    from kafka_forensics.questions.report import Reported
 
 
 INTERRUPTED: Final = 130
@@ -37,6 +42,7 @@ def scan(
     schema: options.Schema = options.SCHEMA,
     show_payloads: options.ShowPayloads = False,
     by: options.By = "incident",
+    report: options.ReportFile = None,
     form: options.ScanForm,
     printing: options.VerbosePrinting,
 ) -> int:
@@ -52,22 +58,26 @@ def scan(
     choose("severity", fail_on, options.FAIL_ON)
     choose("view", by, options.VIEWS)
     check_output(form.output, paths)
+    _check_report(report, form.output, paths)
     scan_options = reading.scan_options(selection, deep=deep, as_of=as_of)
     screen = screen_of(printing)
     with ExitStack() as until_written:
         lines = None
         if wanted == "jsonl" and not spark and redaction_asked_for() is None:  # else names of what comes later are not known yet
             lines = until_written.enter_context(_lines(form, shape, show_payloads=show_payloads))
-        interrupted = False
+        closely = None if report is None else show_payloads
         if spark:
-            result = _run_on_spark(paths, scan_options, screen, where, quiet=printing.quiet)
+            answer = _run_on_spark(paths, scan_options, screen, where, quiet=printing.quiet)
         else:
             quiet = printing.quiet or (lines is not None and shares_screen(form.output))
-            result, interrupted = _run(paths, scan_options, screen, lines, quiet=quiet)
+            answer = _run(paths, scan_options, screen, lines, closely, quiet=quiet)
+        result = answer.result
         if not show_payloads:
             result.findings = [without_payloads(finding) for finding in result.findings]
-        status = INTERRUPTED if interrupted else exit_status(result, fail_on)
+        status = INTERRUPTED if answer.is_interrupted else exit_status(result, fail_on)
         result = redacted(result)
+        if report is not None:  # first: who reads the answer may go away
+            _write_page(report, answer, result, paths, scan_options, show_payloads=show_payloads)
         if lines is not None:
             lines.end(result)
     if lines is None:
@@ -78,8 +88,10 @@ def scan(
             write_result(result, wanted, to, verbose=printing.says_all, by=by, shape=shape, status=status, as_of_ms=as_of_ms)
     told = wanted == "report" and form.output is None  # at its end
     _say_summary(result, screen, quiet=printing.quiet, live=reading.live, told=told)
+    if report is not None and not printing.quiet:
+        say(screen, [f"wrote {report}"])
     say_left_out(shape, screen)
-    return 3 if shape.left_out and not interrupted else status
+    return 3 if shape.left_out and not answer.is_interrupted else status
 
 
 def _lines(form: options.ScanForm, shape: "Shape", *, show_payloads: bool) -> "LinesAsSettled":
@@ -88,33 +100,79 @@ def _lines(form: options.ScanForm, shape: "Shape", *, show_payloads: bool) -> "L
     return LinesAsSettled(form.output, shape, show_payloads=show_payloads)
 
 
+@dataclass(slots=True)
+class _Answer:
+    """A scan's answer; whether the user ended the scan before it was whole; what only a page shows, None if none was asked for."""
+
+    result: ScanResult
+    is_interrupted: bool = False
+    reported: "Reported | None" = None
+
+
+def _check_report(report: Path | None, output: Path | None, paths: list[str]) -> None:
+    """Raise UsageError early if the page cannot be written where it was asked for."""
+    if report is None:
+        return
+    from kafka_forensics.cli.outputs.report_page import check_page
+
+    check_page(report, paths, "--report")
+    if output is not None and os.path.realpath(report) == os.path.realpath(output):
+        raise UsageError(f"--report and --output name one file: {report}", hint="give each its own")
+
+
+def _write_page(
+    report: Path, answer: _Answer, shown: ScanResult, paths: list[str], scan_options: ScanOptions, *, show_payloads: bool
+) -> None:
+    from kafka_forensics.cli.outputs.report_page import Asked, page_of
+    from kafka_forensics.questions.report import Reported
+
+    by_spark = shown.engine == "spark"
+    own = [*(["--engine", "spark"] if by_spark else []), *(["--show-payloads"] if show_payloads else [])]
+    asked = Asked("scan" if by_spark else "report", paths, scan_options, own)  # the one that makes this page
+    page_of(answer.reported or Reported(answer.result), shown, asked).write(report, "--report")
+
+
 def _run(
-    paths: list[str], scan_options: ScanOptions, screen: Destination, listener: "Listener | None", *, quiet: bool
-) -> tuple[ScanResult, bool]:
-    """The answer, and whether the user ended the scan before it was whole."""
+    paths: list[str],
+    scan_options: ScanOptions,
+    screen: Destination,
+    listener: "Listener | None",
+    closely: bool | None,
+    *,
+    quiet: bool,
+) -> _Answer:
+    """The answer of this machine; looked at `closely` for a page: with payloads, or without."""
     from kafka_forensics.cli.progress import Progress
     from kafka_forensics.engine import local
     from kafka_forensics.judging.scanning import ScanInterruptedError
 
-    try:
-        with Progress(screen, quiet=quiet) as progress:
-            return local.scan(paths, scan_options, progress, listener), False
-    except ScanInterruptedError as interruption:
-        return interruption.result, True
+    with Progress(screen, quiet=quiet) as progress:
+        if closely is not None:
+            from kafka_forensics.questions.report import ReportOptions
+            from kafka_forensics.questions.report import report as reported_of
+
+            reported = reported_of(paths, scan_options, ReportOptions(payloads=closely), progress, listener)
+            return _Answer(reported.result, reported.is_interrupted, reported)
+        try:
+            return _Answer(local.scan(paths, scan_options, progress, listener))
+        except ScanInterruptedError as interruption:
+            return _Answer(interruption.result, is_interrupted=True)
 
 
 def _run_on_spark(
     paths: list[str], scan_options: ScanOptions, screen: Destination, where: options.Workplace, *, quiet: bool
-) -> ScanResult:
+) -> _Answer:
     from kafka_forensics.cli.spark_session import stopping
     from kafka_forensics.evidence.inputs import gather
+    from kafka_forensics.questions.report import Reported, histories
     from kafka_forensics.spark.job import scanned
     from kafka_forensics.spark.sessions import require_pyspark
 
     require_pyspark()
     inputs = gather(paths, scan_options, ids_later=True)
     with stopping(screen, where, scan_options.jobs, quiet=quiet) as spark:
-        return scanned(spark, paths, scan_options, inputs)
+        result = scanned(spark, paths, scan_options, inputs)
+    return _Answer(result, reported=Reported(result, histories(inputs)))
 
 
 def say_left_out(shape: "Shape", screen: Destination) -> None:

@@ -1,0 +1,108 @@
+"""The page of `report` and of `scan --report`: what it is made of, where it may be written, and how it says where it comes from."""
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from kafka_forensics.cli.redacting import redaction_asked_for
+from kafka_forensics.cli.streams import check_output, open_output
+from kafka_forensics.errors import UsageError
+from kafka_forensics.evidence.ledger import Extent
+from kafka_forensics.evidence.options import ScanOptions, without_secrets
+from kafka_forensics.model.results import ScanResult
+from kafka_forensics.questions.report import HashedFile, PartitionDetails, Reported, TopicPartition
+from kafka_forensics.report.document import Document, document_of
+from kafka_forensics.report.page import Provenance, page
+
+if TYPE_CHECKING:
+    from kafka_forensics.export.redaction import Redaction
+
+_ENDINGS: Final = (".html", ".htm")
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """What a page is made of."""
+
+    document: Document
+    provenance: Provenance
+    details: Mapping[TopicPartition, PartitionDetails]
+
+    def write(self, output: Path, option: str = "--output") -> None:
+        """Write it. Raises UsageError, which names the option, if the file cannot be written."""
+        text = page(self.document, self.details, self.provenance)
+        with open_output(output, no_color=True, option=option) as to:
+            to.stream.write(text)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The command line that a page is of."""
+
+    command: str
+    paths: Sequence[str]
+    options: ScanOptions
+    own: Sequence[str] = ()
+    """Options that are the command's own, as they are typed."""
+
+
+def check_page(output: Path, paths: list[str], option: str = "--output") -> None:
+    """Raise UsageError early if the page cannot be written to `output`, or would be written into the evidence at `paths`."""
+    if output.suffix.lower() not in _ENDINGS:
+        raise UsageError(f"{output} does not end in .html", hint=f"name the page, for example {output.with_suffix('.html')}")
+    check_output(output, paths, option)
+
+
+def page_of(reported: Reported, shown: ScanResult, asked: Asked) -> Page:
+    """The page about a scan's answer; `shown` is that answer as the user may see it: without payloads, with pseudonyms."""
+    bare, options = without_secrets(asked.paths, asked.options)
+    provenance = Provenance(
+        oldest_ms=reported.oldest_ms,
+        newest_ms=reported.newest_ms,
+        records_decoded=shown.totals.records_decoded,
+        live=options.live,
+        is_by_spark=shown.engine == "spark",
+        hashes=reported.hashes,
+    )
+    details: Mapping[TopicPartition, PartitionDetails] = reported.details
+    own = asked.own
+    redaction = redaction_asked_for()
+    if redaction is not None:
+        names = zip(reported.result.partitions, shown.partitions, strict=True)
+        of_pseudonym = {(row.topic, row.partition): details.get((known.topic, known.partition)) for known, row in names}
+        details = {key: redaction.answer(detail) for key, detail in of_pseudonym.items() if detail is not None}
+        bare = redaction.answer({"paths": bare})["paths"]
+        own = list(map(redaction.text, own))
+        options = replace(
+            options,
+            topic_glob=redaction.answer({"topic": options.topic_glob})["topic"],
+            broker=redaction.answer({"broker": options.broker})["broker"],
+        )
+        provenance = replace(provenance, hashes=_hashes(reported.hashes, redaction))
+    command = shlex.join(["kafka-forensics", asked.command, *bare, *selecting(options), *own])
+    return Page(document_of(shown), replace(provenance, command=command, paths=tuple(bare)), details)
+
+
+def _hashes(hashes: list[HashedFile] | None, redaction: "Redaction") -> list[HashedFile] | None:
+    """The same with pseudonyms in the paths, by which they are sorted."""
+    return None if hashes is None else sorted(redaction.answer(hashes), key=lambda file: file.path)
+
+
+def selecting(options: ScanOptions) -> list[str]:
+    """The options of a scan as they are typed, but for those that change no answer; values that may be secret are masked."""
+    copied = {None: [], Extent.WHOLE: ["--whole"], Extent.PARTIAL: ["--partial"]}
+    deep = {None: [], True: ["--deep"], False: ["--no-deep"]}
+    words: list[str] = []
+    for name, value in (
+        ("--topic", options.topic_glob),
+        ("--partition", options.partition),
+        ("--broker", options.broker),
+        ("--as-of", options.as_of_ms),
+    ):
+        words += [] if value is None else [name, str(value)]
+    words += [*copied[options.copied], *deep[options.deep], *(["--live"] if options.live else [])]
+    for name, _ in options.storage_options:
+        words += ["--storage-option", f"{name}=***"]
+    return words
