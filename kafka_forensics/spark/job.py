@@ -14,7 +14,7 @@ from functools import partial, reduce
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final
 
-from kafka_forensics import json_document
+from kafka_forensics import json_document, lanes_of
 from kafka_forensics.compiled import worth_compiling
 from kafka_forensics.engine.garbage import rarely_collected
 from kafka_forensics.engine.serialization import pack, unpack
@@ -578,5 +578,5 @@ def scanned(spark: "SparkSession", paths: list[str], options: ScanOptions, input
     result = SparkScanResult(plain.engine, plain.brokers, plain.partitions, plain.findings, plain.totals, plain.incomplete)
     result.incidents, result.asked, result.settled = plain.incidents, plain.asked, plain.settled
     result.spark, result.options, result.paths = spark, known, paths
-    result.views = ScanViews(FactReader(inputs, options, result, witnesses, words), json_document)
+    result.views = ScanViews(FactReader(inputs, options, result, witnesses, words), json_document, lanes_of)
     return result
