@@ -57,13 +57,16 @@ def stopping(screen: Destination, place: Workplace, jobs: int, *, quiet: bool) -
                 spark = session(remote=remote)
             else:
                 spark = default_builder(where).config("spark.ui.showConsoleProgress", "true").getOrCreate()
-        with _used(spark, children):
+        with _used(spark, children, is_remote=remote is not None):
             yield spark
 
 
 @contextmanager
-def _used(spark: "Session", children: "Children") -> "Iterator[None]":
-    """Stop a session at the end; one that is gone already cannot be stopped, and that was told."""
+def _used(spark: "Session", children: "Children", *, is_remote: bool) -> "Iterator[None]":
+    """Stop a session at the end; one that is gone already cannot be stopped, and that was told.
+
+    An interruption has ended a Spark of our own; what a server does for us is cancelled.
+    """
 
     children.listen()  # Spark has its own way with interruptions, which traces of its talk with Java come of
     try:
@@ -73,6 +76,17 @@ def _used(spark: "Session", children: "Children") -> "Iterator[None]":
         if not children.interrupted:
             with suppress(ForensicsError), failures_told():
                 spark.stop()
+        elif is_remote:
+            cancelling = threading.Thread(target=_cancel, args=(spark,), daemon=True)
+            cancelling.start()
+            cancelling.join(_SECONDS_TO_END)  # a server that is gone is not waited for
+
+
+def _cancel(spark: "Session") -> None:
+    """End all jobs of a session of a server, and the session."""
+    with suppress(ForensicsError), failures_told():
+        spark.interruptAll()
+        spark.stop()
 
 
 def _say(screen: Destination, words: str, *, quiet: bool) -> None:
@@ -126,7 +140,7 @@ class Children:
             self._end_all()  # it came while a library heard of it
         if self._hears:
             signal.signal(signal.SIGINT, self._before)
-        if self._interrupted:
+        if self._interrupted and not isinstance(error, KeyboardInterrupt):
             raise KeyboardInterrupt from None
 
     @property

@@ -303,16 +303,13 @@ class Scan:
         own = self._counted(own)
         settled = self._settling.numbers(own)
         findings = self._with_what_was_asked(own)
-        planned = {(plan.context.topic, plan.context.partition) for plan in self.inputs.replicas}
-        given = self.inputs.given
-        path = given[0] if len(given) == 1 else f"{len(given)} paths"
-        gap = Incomplete(path, f"interrupted after {len(taken)} of {len(planned)} partitions")
+        gap = _interrupted(self.engine, self.inputs, len(taken))
         brokers, folded = _brokers(self.inputs), incidents(findings)
         self._totals.brokers = len(brokers)
         asked = self._asked.of(Place())
-        return ScanResult(
-            self.engine, brokers, partitions, findings, self._totals, [gap], incidents=folded, asked=asked, settled=settled
-        )
+        result = ScanResult(self.engine, brokers, partitions, findings, self._totals, [gap], incidents=folded, asked=asked)
+        result.settled, result.is_interrupted = settled, True
+        return result
 
     def _settle(self) -> None:
         """Tell of the partitions of which nothing will be said otherwise, in their order."""
@@ -387,6 +384,22 @@ class Scan:
         totals.bytes_damaged += damaged
         totals.bytes_skipped += skipped
         totals.bytes_total += decoded + damaged + skipped
+
+
+def nothing_judged(engine: str, inputs: Inputs, options: ScanOptions) -> ScanResult:
+    """What is said of a scan that was interrupted before it began to judge: incomplete."""
+    brokers, gap = _brokers(inputs), _interrupted(engine, inputs, 0)
+    result = ScanResult(engine, brokers, [], [], Totals(brokers=len(brokers)), [gap], asked=AskedAgain(inputs, options).of(Place()))
+    result.is_interrupted = True
+    return result
+
+
+def _interrupted(engine: str, inputs: Inputs, taken: int) -> Incomplete:
+    """That a scan was ended before all partitions were judged."""
+    planned = {(plan.context.topic, plan.context.partition) for plan in inputs.replicas}
+    path = inputs.given[0] if len(inputs.given) == 1 else f"{len(inputs.given)} paths"
+    why = ": Spark gives all answers together, when its job ends" if engine == "spark" and not taken else ""
+    return Incomplete(path, f"interrupted after {taken} of {len(planned)} partitions{why}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -230,6 +230,8 @@ class ScanResult(Answer):
     """What the findings above `info` are, the worst first."""
     asked: Asked | None = field(default=None, repr=False, compare=False)
     """How to look at the same copies again; None where they are not known."""
+    is_interrupted: bool = field(default=False, repr=False, compare=False)
+    """Whether the user ended the scan: then this is what was judged so far, and `incomplete` says so."""
     settled: list[tuple[int, list[int]]] = field(default_factory=list, repr=False, compare=False)
     """Partitions of which all was known before the last was judged, with findings that were: their numbers, in that order."""
 

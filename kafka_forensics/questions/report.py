@@ -124,8 +124,6 @@ class Reported:
     newest_ms: int | None = None
     hashes: list[HashedFile] | None = None
     """None: not asked for."""
-    is_interrupted: bool = False
-    """Whether the user ended the scan: then all this is what was judged so far."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +150,7 @@ def report(
     try:
         result = scan_inputs(inputs, options, progress, closer.look, witnesses, listener)
     except ScanInterruptedError as interruption:
-        return Reported(interruption.result, closer.details, closer.oldest_ms, closer.newest_ms, is_interrupted=True)
+        return Reported(interruption.result, closer.details, closer.oldest_ms, closer.newest_ms)
     hashes = list(_hashed(inputs, result.incomplete)) if asked.hashes else None
     return Reported(result, closer.details, closer.oldest_ms, closer.newest_ms, hashes)
 

@@ -26,7 +26,7 @@ from kafka_forensics.evidence.inputs import METADATA, Inputs, gather, typed_path
 from kafka_forensics.evidence.options import ScanOptions, without_secrets
 from kafka_forensics.export.views import ScanViews, words
 from kafka_forensics.facts.facts import FactReader
-from kafka_forensics.judging.scanning import Scan, digest_key
+from kafka_forensics.judging.scanning import Scan, ScanInterruptedError, digest_key
 from kafka_forensics.model.results import Incomplete, ScanResult
 from kafka_forensics.model.schemas import fact_named
 from kafka_forensics.questions.changes import (
@@ -127,12 +127,15 @@ def scan_probed(
     common.deep, common.around = running.deep, surroundings(inputs)
     common.keys_apart_bytes = sizes.keys_apart_bytes
     parts = list(slices(inputs))
-    for answer in _answers(spark, inputs, parts, common, sizes) if parts else ():
-        notice(inputs, answer.noticed)
-        running.incomplete += answer.incomplete
-        running.findings += answer.lone
-        if answer.answer is not None:
-            running.take(answer.answer)
+    try:
+        for answer in _answers(spark, inputs, parts, common, sizes) if parts else ():
+            notice(inputs, answer.noticed)
+            running.incomplete += answer.incomplete
+            running.findings += answer.lone
+            if answer.answer is not None:
+                running.take(answer.answer)
+    except KeyboardInterrupt as interruption:
+        raise ScanInterruptedError(running.so_far()) from interruption
     return running.finish(), witnesses
 
 

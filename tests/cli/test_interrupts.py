@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import jsonschema
 import pytest
@@ -167,3 +168,29 @@ def test_nothing_changes_without_an_interruption() -> None:
         assert child.wait(10) == 0
     assert not children.interrupted
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+class Server:
+    """A session of a Spark Connect server that notes what it is told."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+
+    def interruptAll(self) -> None:  # noqa: N802 - Spark's name
+        self.told.append("interruptAll")
+
+    def stop(self) -> None:
+        self.told.append("stop")
+
+
+@pytest.mark.parametrize(("is_remote", "told"), [(True, ["interruptAll", "stop"]), (False, [])])
+def test_what_a_server_does_for_us_is_cancelled(is_remote: bool, told: list[str]) -> None:
+    server = Server()
+    with pytest.raises(KeyboardInterrupt):
+        interrupt_session(server, is_remote=is_remote)
+    assert server.told == told
+
+
+def interrupt_session(server: Any, *, is_remote: bool) -> None:
+    with Children() as children, spark_session._used(server, children, is_remote=is_remote):
+        os.kill(os.getpid(), signal.SIGINT)

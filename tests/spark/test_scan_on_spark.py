@@ -35,8 +35,9 @@ ARCHIVES = (
 
 
 def text(result: ScanResult) -> str:
-    """The JSON document but for the name of the engine."""
-    return "".join(json_document.document(result)).replace('"engine": "spark"', '"engine": "local"')
+    """The JSON document, and JSON Lines, but for the name of the engine."""
+    both = [*json_document.document(result), *json_document.lines(result)]
+    return "".join(both).replace('"engine": "spark"', '"engine": "local"')
 
 
 def brokers(sample: str) -> list[str]:
@@ -77,6 +78,13 @@ def test_the_answer_gives_dataframes(spark: SparkSession) -> None:
     assert result.dataframe("batches").toArrow().num_rows == sum(replica.batches or 0 for replica in result.replicas)
     with pytest.raises(UsageError, match="there is no fact 'batchs'"):
         result.dataframe("batchs")
+
+
+def test_it_draws_lanes_as_the_local_engine_does(spark: SparkSession) -> None:
+    paths = brokers("unclean-election")
+    drawn = scan(spark, paths, topic="audit").lanes("audit", 0)._repr_html_()
+    assert drawn == kf.scan(paths, topic="audit").lanes("audit", 0)._repr_html_()
+    assert "cut at 300: 70 offsets lost" in drawn
 
 
 def test_its_dataframes_are_of_the_scan_as_it_was_asked_for(spark: SparkSession) -> None:

@@ -128,7 +128,7 @@ def _of_copies(
         result.findings = [without_payloads(finding) for finding in result.findings]
     shown = redacted(result)
     page = page_of(reported, shown, Asked("report", paths, scan_options, _own(wanted)))
-    status = INTERRUPTED if reported.is_interrupted else status_of(result.findings, fail_on, incomplete=bool(result.incomplete))
+    status = INTERRUPTED if result.is_interrupted else status_of(result.findings, fail_on, incomplete=bool(result.incomplete))
     return page, incomplete_lines(shown), status
 
 

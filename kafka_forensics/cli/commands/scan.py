@@ -50,7 +50,7 @@ def scan(
 
     Reads every PATH, compares the replicas of each partition, and never writes to what it reads. Ends with status 0 if nothing
     was found from --fail-on upwards, 1 if something was, 2 for a wrong command line, 3 if some input could not be read. Ctrl-C ends
-    it with what was judged so far, and status 130.
+    it with what was judged so far, and status 130; on Spark that is nothing, since its answers come together.
     """
     spark = where.on_spark()
     wanted = chosen_format(form.format_name, form.output, options.SCAN_FORMATS)
@@ -74,7 +74,7 @@ def scan(
         result = answer.result
         if not show_payloads:
             result.findings = [without_payloads(finding) for finding in result.findings]
-        status = INTERRUPTED if answer.is_interrupted else exit_status(result, fail_on)
+        status = INTERRUPTED if result.is_interrupted else exit_status(result, fail_on)
         result = redacted(result)
         if report is not None:  # first: who reads the answer may go away
             _write_page(report, answer, result, paths, scan_options, show_payloads=show_payloads)
@@ -91,7 +91,7 @@ def scan(
     if report is not None and not printing.quiet:
         say(screen, [f"wrote {report}"])
     say_left_out(shape, screen)
-    return 3 if shape.left_out and not answer.is_interrupted else status
+    return 3 if shape.left_out and not result.is_interrupted else status
 
 
 def _lines(form: options.ScanForm, shape: "Shape", *, show_payloads: bool) -> "LinesAsSettled":
@@ -102,10 +102,9 @@ def _lines(form: options.ScanForm, shape: "Shape", *, show_payloads: bool) -> "L
 
 @dataclass(slots=True)
 class _Answer:
-    """A scan's answer; whether the user ended the scan before it was whole; what only a page shows, None if none was asked for."""
+    """A scan's answer, and what only a page shows, None if none was asked for."""
 
     result: ScanResult
-    is_interrupted: bool = False
     reported: "Reported | None" = None
 
 
@@ -152,11 +151,11 @@ def _run(
             from kafka_forensics.questions.report import report as reported_of
 
             reported = reported_of(paths, scan_options, ReportOptions(payloads=closely), progress, listener)
-            return _Answer(reported.result, reported.is_interrupted, reported)
+            return _Answer(reported.result, reported)
         try:
             return _Answer(local.scan(paths, scan_options, progress, listener))
         except ScanInterruptedError as interruption:
-            return _Answer(interruption.result, is_interrupted=True)
+            return _Answer(interruption.result)
 
 
 def _run_on_spark(
@@ -164,14 +163,21 @@ def _run_on_spark(
 ) -> _Answer:
     from kafka_forensics.cli.spark_session import stopping
     from kafka_forensics.evidence.inputs import gather
+    from kafka_forensics.judging.scanning import ScanInterruptedError, nothing_judged
     from kafka_forensics.questions.report import Reported, histories
     from kafka_forensics.spark.job import scanned
     from kafka_forensics.spark.sessions import require_pyspark
 
     require_pyspark()
     inputs = gather(paths, scan_options, ids_later=True)
-    with stopping(screen, where, scan_options.jobs, quiet=quiet) as spark:
-        result = scanned(spark, paths, scan_options, inputs)
+    result: ScanResult
+    try:
+        with stopping(screen, where, scan_options.jobs, quiet=quiet) as spark:
+            result = scanned(spark, paths, scan_options, inputs)
+    except ScanInterruptedError as interruption:
+        result = interruption.result
+    except KeyboardInterrupt:
+        result = nothing_judged("spark", inputs, scan_options)
     return _Answer(result, reported=Reported(result, histories(inputs)))
 
 

@@ -197,6 +197,8 @@ def summary_lines(result: ScanResult) -> list[str]:
     ]
     if not totals.partitions:
         lines[0] = lines[0].replace(f"clean: {nothing_found(result)}", "nothing was judged")
+        if result.is_interrupted:
+            return [f"{result.verdict}: nothing was judged"]
         lines.append("no partition was found in the log directories")
     return lines
 
