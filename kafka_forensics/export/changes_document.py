@@ -3,7 +3,17 @@
 from collections import Counter
 from collections.abc import Iterator
 
-from kafka_forensics.export.json_document import Shape, counted, finding_object, head, incomplete_object, json_line, json_list, tool
+from kafka_forensics.export.json_document import (
+    Shape,
+    counted,
+    finding_object,
+    head,
+    incident_object,
+    incomplete_object,
+    json_line,
+    json_list,
+    tool,
+)
 from kafka_forensics.model.changes import Change, ChangeKind, SnapshotsResult, change_values
 from kafka_forensics.model.json_objects import Json, json_text, with_twins
 from kafka_forensics.model.results import Incomplete, ScanResult
@@ -17,6 +27,8 @@ def document(result: SnapshotsResult, shape: Shape | None = None) -> Iterator[st
     yield f' "summary": {json_text(_summary(result, shape))},\n'
     yield from json_list(' "changes"', shape.changes(map(_change, result.changes)))
     yield from json_list(' "findings"', map(finding_object, result.findings))
+    if incidents := shape.incidents(map(incident_object, result.incidents)):
+        yield from json_list(' "incidents"', incidents)
     yield f' "notes": {json_text(result.notes)},\n'
     yield from json_list(' "incomplete"', (_gap(name, gap, shape) for name, gap in incomplete_rows(result)), "}\n")
 
@@ -30,6 +42,8 @@ def lines(result: SnapshotsResult, shape: Shape | None = None) -> Iterator[str]:
         yield json_line("change", change)
     for finding in result.findings:
         yield json_line("finding", finding_object(finding))
+    for incident in shape.incidents(map(incident_object, result.incidents)) or ():
+        yield json_line("incident", incident)
     for note in result.notes:
         yield json_line("note", {"note": note})
     for snapshot, gap in incomplete_rows(result):

@@ -5,6 +5,7 @@ from enum import StrEnum
 from typing import ClassVar, Final
 
 from kafka_forensics.model.findings import Answer, Finding, Views
+from kafka_forensics.model.incidents import Incident
 from kafka_forensics.model.json_objects import Json
 from kafka_forensics.model.results import Incomplete, ScanResult, verdict_of, worst
 
@@ -118,6 +119,8 @@ class SnapshotsResult(Answer):
     """What makes the comparison doubtful, a sentence each."""
     views: Views | None = field(default=None, repr=False, compare=False)
     """Set by `kafka_forensics.scan_snapshots`; None: this answer only has its rows."""
+    incidents: list[Incident] = field(default_factory=list)
+    """What the findings above `info` between two snapshots are, the worst first, of equals the longest loss."""
 
     def __repr__(self) -> str:
         totals = f"{len(self.snapshots)} snapshots, {len(self.changes)} changes, {len(self.findings)} findings between them"

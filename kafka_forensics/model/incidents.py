@@ -39,6 +39,8 @@ class Cause(StrEnum):
     """Readers wait for a high watermark that does not move."""
     COMMITTED_LOST = "committed_lost"
     """Committed records are in no copy, and no file says why."""
+    LOST_SINCE = "lost_since"
+    """Committed records that an older snapshot has are gone in a newer one."""
     MIXED_COPIES = "mixed_copies"
     """Copies of different clusters, nodes or moments, or directories that are none of Kafka's."""
     UNREADABLE_RECORDS = "unreadable_records"

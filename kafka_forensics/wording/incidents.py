@@ -98,6 +98,11 @@ WORDS: Final[dict[Cause, _Words]] = {
         "no copy holds committed records of {{ partitions }}, and no file says why",
         "Look for further copies: other replicas, other log directories, backups, files ending in .deleted. Scan them together.",
     ),
+    Cause.LOST_SINCE: _Words(
+        "committed records gone since the older snapshot",
+        "committed records of {{ partitions }} that the older snapshot has are gone{% if brokers %} on {{ brokers }}{% endif %}",
+        "Keep the older snapshot as it is, since it has these records, and find out from a controller's log who led meanwhile.",
+    ),
     Cause.MIXED_COPIES: _Words(
         "copies that do not belong together",
         "what was given is of different clusters, nodes or moments, or not all of it Kafka's",
@@ -166,6 +171,9 @@ def loss(incident: Incident) -> str:
     if not least:
         return f"At most {amount(most, 'committed offset')} {'is' if most == 1 else 'are'} at risk; no loss is proven."
     number = amount(least, "committed offset")
+    if incident.cause is Cause.LOST_SINCE:
+        more = f", and {most - least} more {'is' if most - least == 1 else 'are'} at risk" if least < most else ""
+        return f"{number} {'is' if least == 1 else 'are'} in no copy of the newer snapshot{more}."
     if least < most:
         number = f"At least {least} and at most {amount(most, 'committed offset')}"
     one = most == 1
@@ -188,7 +196,8 @@ def copies(incident: Incident) -> str:
         without = sum(not partition.held_by for partition in incident.partitions)
         rest = f"; of {amount(without, 'partition')} no good copy is known" if without else ""
         return f"Good copies are on {named_brokers(incident.held_by)}, each of some partitions{rest}."
-    return "No good copy is known." if incident.lost_at_most and not incident.lost_at_least else ""
+    is_known = incident.lost_at_least or incident.cause is Cause.LOST_SINCE  # the older snapshot has them
+    return "No good copy is known." if incident.lost_at_most and not is_known else ""
 
 
 def _common_holders(incident: Incident) -> list[Broker]:

@@ -1,6 +1,7 @@
 """`changes`: its inputs, formats and exit statuses, over the samples and over trees written for it."""
 
 import json
+import shutil
 import tarfile
 from functools import partial
 from pathlib import Path
@@ -86,8 +87,6 @@ def test_holes_and_rotten_frames_in_the_newest_snapshot_are_in_the_first_line_an
 
 
 def test_a_sample_compared_with_a_copy_in_which_committed_records_are_cut(run: Run, tmp_path: Path) -> None:
-    import shutil
-
     shutil.copytree(AFTER, tmp_path / OLD)
     shutil.copytree(AFTER, tmp_path / NEW)
     shutil.rmtree(tmp_path / NEW / "broker-2" / "audit-0")
@@ -113,7 +112,7 @@ def test_every_format_tells_the_same_rows(run: Run, trees: Snapshots) -> None:
     assert "warning: 1 warning between 2 snapshots" in err
     _, out, _ = run(trees.root, "--format", "jsonl")
     objects = [json.loads(line) for line in out.splitlines()]
-    assert [one["type"] for one in objects] == ["snapshot"] * 2 + ["change"] * 3 + ["finding", "summary"]
+    assert [one["type"] for one in objects] == ["snapshot"] * 2 + ["change"] * 3 + ["finding", "incident", "summary"]
     _, out, _ = run(trees.root, "--format", "table")
     assert "appended in epoch 2; 2 batches, 6 records" in " ".join(out.split())
     assert "unchanged" not in out
@@ -276,3 +275,79 @@ def test_hostile_names_reach_no_terminal_raw(run: Run, trees: Snapshots, tmp_pat
         status, out, err = run(f"{bad}={trees.root / OLD}", f"c={trees.root / NEW}", "--format", format_name)
         assert status == 0
         assert "\x1b" not in out + err
+
+
+# Incidents: what was found between two snapshots, by its cause.
+
+
+@pytest.fixture
+def put_back(tmp_path: Path) -> Path:
+    """Two snapshots: three partitions lost all on every broker, one where only broker 2 had it, two on broker 1 alone."""
+    for name in (OLD, NEW):
+        shutil.copytree(AFTER, tmp_path / name)
+    everywhere = dict.fromkeys(("append-time-0", "codec-gzip-0", "codec-lz4-0"), (1, 2, 3))
+    for directory, brokers in (everywhere | {"audit-0": (2,), "codec-snappy-0": (1,), "codec-zstd-0": (1,)}).items():
+        for broker in brokers:
+            empty(tmp_path / NEW / f"broker-{broker}" / directory)
+    return tmp_path
+
+
+def empty(directory: Path) -> None:
+    for path in directory.iterdir():
+        if path.suffix == ".log":
+            path.write_bytes(b"")
+        elif path.name != "partition.metadata":
+            path.unlink()
+
+
+def test_incidents_are_ranked_by_loss_and_hold_every_finding_once(run: Run, put_back: Path) -> None:
+    document = json.loads(run(put_back, "--format", "json")[1])
+    validated(document)
+    told = [
+        (
+            incident["severity"],
+            incident["brokers"],
+            incident["partitions_count"],
+            incident["lost_at_least"],
+            incident["lost_at_most"],
+        )
+        for incident in document["incidents"]
+    ]
+    assert told == [("critical", [1, 2, 3], 3, 260, 260), ("critical", [2], 1, 70, 370), ("warning", [1], 2, 0, 240)]
+    assert {incident["cause"] for incident in document["incidents"]} == {"lost_since"}
+    numbers = [number for incident in document["incidents"] for number in incident["findings"]]
+    assert sorted(numbers) == list(range(len(document["findings"])))
+    kept = [partition["held_by"] for partition in document["incidents"][2]["partitions"]]
+    assert kept == [[2, 3], [2, 3]]
+
+
+def test_the_table_has_a_block_for_what_is_of_several_partitions(run: Run, put_back: Path) -> None:
+    text = run(put_back, "--format", "table")[1]
+    said = " ".join(text.split())
+    first = said.index(
+        "critical committed records gone since the older snapshot, between 2026-11-20 and 2026-11-21: 3 partitions, 260"
+    )
+    assert "260 committed offsets are in no copy of the newer snapshot." in said
+    assert "partition offsets lost codec-gzip-0 0 to 119 120 codec-lz4-0 0 to 119 120 append-time-0 0 to 19 20" in said
+    own = said.index("critical COMMITTED_TRUNCATED_SINCE (proven) audit-0: offsets 300 to 369")
+    last = said.index("warning committed records gone since the older snapshot, between 2026-11-20 and 2026-11-21: 2 partitions")
+    assert first < own < last
+    assert said.count("COMMITTED_TRUNCATED_SINCE") == 2  # audit-0 alone
+    every = run(put_back, "--format", "table", "-v")[1]
+    assert every.count("COMMITTED_TRUNCATED_SINCE") == 7
+
+
+def test_what_went_between_other_snapshots_is_another_incident(run: Run, put_back: Path) -> None:
+    shutil.copytree(put_back / NEW, put_back / "2026-11-22")
+    for broker in (1, 2, 3):
+        empty(put_back / "2026-11-22" / f"broker-{broker}" / "codec-snappy-0")
+    document = json.loads(run(put_back, "--format", "json")[1])
+    losses = [
+        (incident["lost_at_least"], {document["findings"][number]["evidence"]["to_snapshot"] for number in incident["findings"]})
+        for incident in document["incidents"]
+    ]
+    assert losses == [(260, {NEW}), (120, {"2026-11-22"}), (70, {NEW}), (0, {NEW})]
+
+
+def test_the_schema_before_has_no_incidents(run: Run, put_back: Path) -> None:
+    assert "incidents" not in json.loads(run(put_back, "--format", "json", "--schema", "1.0")[1])

@@ -4,7 +4,15 @@ from typing import Final
 
 from kafka_forensics.analysis.incidents.file_rules import FILES, RECORDS, TRANSACTIONS
 from kafka_forensics.analysis.incidents.replication_rules import HISTORIES, risky_settings
-from kafka_forensics.analysis.incidents.roll_up import AT_RISK, CAUSE_OF, LOST, SAME_TIME_MS, covered, incidents
+from kafka_forensics.analysis.incidents.roll_up import (
+    AT_RISK,
+    CAUSE_OF,
+    LOST,
+    SAME_TIME_MS,
+    covered,
+    incidents,
+    incidents_between,
+)
 from kafka_forensics.analysis.incidents.signatures import Case, ReplicaFacts, Signature, Weight, matches, signature_key
 
 __all__ = [
@@ -19,6 +27,7 @@ __all__ = [
     "Weight",
     "covered",
     "incidents",
+    "incidents_between",
     "matches",
     "risky_settings",
     "signature_key",

@@ -6,7 +6,7 @@ true only where broker and offsets agree. Nothing here depends on the order of t
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from kafka_forensics.analysis.incidents.signatures import KIND as SIGNATURE
@@ -67,9 +67,8 @@ CAUSES: Final[dict[Cause, tuple[str, ...]]] = {
     Cause.TORN_TRANSACTION: ("TXN_TORN", "TXN_PARTLY_LOST", "TXN_MARKERS_DISAGREE"),
     Cause.PRODUCER_SEQUENCE: (*("DUPLICATE_BATCH", "PRODUCER_SEQ_GAP", "PRODUCER_SEQ_REGRESSION", "PRODUCER_EPOCH_REGRESSION"),),
     Cause.READERS_HELD_BACK: ("READERS_HELD_BACK", "HW_UNKNOWN"),
-    Cause.COMMITTED_LOST: (
-        *("COMMITTED_LOST_EVERYWHERE", "GROUP_OFFSET_BEYOND_LOG", "COMMITTED_TRUNCATED_SINCE", "KEYS_LOST_SINCE"),
-    ),
+    Cause.COMMITTED_LOST: (*("COMMITTED_LOST_EVERYWHERE", "GROUP_OFFSET_BEYOND_LOG"),),
+    Cause.LOST_SINCE: ("COMMITTED_TRUNCATED_SINCE", "KEYS_LOST_SINCE"),
     Cause.MIXED_COPIES: (
         *("CLUSTER_ID_MISMATCH", "NODE_ID_CLASH", "NODE_ID_MISMATCH", "EVIDENCE_CHANGED", "INCONSISTENT_CUT", "CONTROLLER_LOG_OLD"),
         *("REPLICA_NOT_GIVEN", "PARTIAL_COPY", "NON_REGULAR_SKIPPED", "SPARSE_FILE", "DIR_NAME_ILLEGAL", "FILE_UNKNOWN"),
@@ -194,6 +193,20 @@ def incidents(findings: Sequence[Finding]) -> list[Incident]:
     return sorted((_incident(group, of_group, background) for group, of_group in groups.items()), key=_worst_first)
 
 
+def incidents_between(findings: Sequence[Finding]) -> list[Incident]:
+    """The same of what was found between snapshots: of each two that follow each other by themselves, the worst of all first."""
+    between: dict[tuple[object, object], list[int]] = {}
+    for number, finding in enumerate(findings):
+        pair = finding.evidence.get("from_snapshot"), finding.evidence.get("to_snapshot")
+        between.setdefault(pair, []).append(number)
+    every = [
+        replace(incident, findings=[numbers[number] for number in incident.findings])
+        for numbers in between.values()
+        for incident in incidents([findings[number] for number in numbers])
+    ]
+    return sorted(every, key=_worst_first)
+
+
 def _worst_first(incident: Incident) -> tuple[object, ...]:
     """Sort key: severity, loss, how many partitions; then what tells incidents apart."""
     return (
@@ -271,6 +284,8 @@ def _brokers(finding: Finding, cause: Cause) -> tuple[Broker, ...]:
         sides = [side for side in versions if isinstance(side, dict)] if isinstance(versions, list) else []
         of_sides = _ordered(broker for side in sides for broker in _brokers_in(side.get("brokers")))
         return _held_by(finding) or of_sides or _brokers_in(evidence.get("minority")) or _own(finding)
+    if cause is Cause.LOST_SINCE:
+        return _brokers_in(evidence.get("brokers")) or _own(finding)
     if cause is Cause.TOPIC_RECREATED:
         ids = evidence.get("topic_ids")
         by_id = _ordered(int(name) if str(name).isdecimal() else str(name) for name in ids) if isinstance(ids, dict) else ()
@@ -440,7 +455,13 @@ def _longest_first(partition: IncidentPartition) -> tuple[int, int, str, int]:
 
 
 def _partition(key: _Partition, findings: list[Finding], cause: Cause) -> IncidentPartition:
-    lost = [finding for finding in findings if finding.kind in LOST and finding.confidence is Confidence.PROVEN]
+    lost = [
+        finding
+        for finding in findings
+        if finding.kind in LOST
+        and finding.confidence is Confidence.PROVEN
+        and not (cause is Cause.LOST_SINCE and _held_by(finding))
+    ]
     risked = [
         finding
         for finding in findings
@@ -459,12 +480,22 @@ def _partition(key: _Partition, findings: list[Finding], cause: Cause) -> Incide
 
 
 def covered(findings: Iterable[Finding]) -> int:
-    """How many offsets lie in their ranges, each once."""
+    """How many offsets lie in their ranges, each once; of scattered ones those that are told."""
     covered, reached = 0, -1
-    for start, end in sorted(offsets for finding in findings if (offsets := _range(finding)) is not None):
+    for start, end in sorted(offsets for finding in findings for offsets in _ranges(finding)):
         covered += max(0, end - max(start, reached))
         reached = max(reached, end)
     return covered
+
+
+def _ranges(finding: Finding) -> list[tuple[int, int]]:
+    """Its offsets, in ranges; where only the first of very many are told, the whole of it."""
+    whole, scattered, told = _range(finding), finding.evidence.get("scattered"), finding.evidence.get("ranges")
+    if scattered is not None and isinstance(told, list):
+        ranges = [(start, end) for start, end in told]
+        if sum(end - start for start, end in ranges) == scattered:
+            return ranges
+    return [] if whole is None else [whole]
 
 
 def _known_as(

@@ -1,15 +1,27 @@
 """Changes between snapshots in every format of the contract."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from kafka_forensics.cli.outputs.rows import cell, markdown, markdown_lines, table_lines, tsv_lines
-from kafka_forensics.cli.outputs.words import by_severity, plural
+from kafka_forensics.cli.outputs.scan_table import SHOWN_PARTITIONS, partition_lines
+from kafka_forensics.cli.outputs.words import by_severity, lost_words, plural
 from kafka_forensics.cli.streams import Destination, printable, wrapped
 from kafka_forensics.export.changes_document import document, lines
 from kafka_forensics.export.json_document import Shape
 from kafka_forensics.model.changes import CHANGE_COLUMNS, ChangeKind, SnapshotsResult, change_values
-from kafka_forensics.wording import CHANGE_HEADS, advice, asked_command, change_cells, message
+from kafka_forensics.model.findings import Finding
+from kafka_forensics.model.incidents import Incident
+from kafka_forensics.wording import (
+    CHANGE_HEADS,
+    advice,
+    asked_command,
+    change_cells,
+    incident_advice,
+    incident_message,
+    incident_title,
+    message,
+)
 
 
 def write_changes(
@@ -61,10 +73,39 @@ def _within_newest(result: SnapshotsResult) -> str:
 
 def _table(result: SnapshotsResult, width: int, *, verbose: bool) -> Iterator[str]:
     yield from table_lines(CHANGE_HEADS, (), _rows(result, verbose=verbose), width)
-    for finding in result.findings:
+    in_incidents: set[int] = set()
+    for incident in result.incidents:
+        in_incidents.update(incident.findings)
+        if len(incident.partitions) > 1:
+            yield from _incident(incident, result, width)
+        if len(incident.partitions) < 2 or verbose:
+            yield from _findings((result.findings[number] for number in incident.findings), width)
+    yield from _findings((finding for number, finding in enumerate(result.findings) if number not in in_incidents), width)
+
+
+def _findings(findings: Iterable[Finding], width: int) -> Iterator[str]:
+    for finding in findings:
         yield f"\n{finding.severity.value} {finding.kind} ({finding.confidence.value})\n"
         paragraphs = [printable(said) for said in (message(finding), advice(finding)) if said]
         yield from (f"  {line}\n" for line in wrapped(paragraphs, width - 2))
+
+
+def _incident(incident: Incident, result: SnapshotsResult, width: int) -> Iterator[str]:
+    """What happened to several partitions between two snapshots, and these, the longest loss first."""
+    evidence = result.findings[incident.findings[0]].evidence
+    between = f"{evidence['from_snapshot']} and {evidence['to_snapshot']}"
+    lost = lost_words(incident.lost_at_least, incident.lost_at_most)
+    cost = f", {lost} committed offset{'s' if incident.lost_at_most > 1 else ''}" if lost else ""
+    head = (
+        f"{incident.severity.value} {incident_title(incident)}, between {between}: {plural(len(incident.partitions), 'partition')}"
+    )
+    yield f"\n{printable(head)}{cost} ({incident.confidence.value})\n"
+    said = [printable(incident_message(incident)), printable(incident_advice(incident))]
+    yield from (f"  {line}\n" for line in wrapped(said, width - 2))
+    shown = incident.partitions[:SHOWN_PARTITIONS]
+    yield from (f"  {line}\n" for line in partition_lines(incident, shown, result.findings, width - 2))
+    if len(incident.partitions) > len(shown):
+        yield f"  {len(incident.partitions) - len(shown)} more partitions with -v\n"
 
 
 def _markdown(result: SnapshotsResult, *, verbose: bool) -> Iterator[str]:

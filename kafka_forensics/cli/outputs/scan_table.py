@@ -63,7 +63,7 @@ _WORD: Final = re.compile(r"\S+")
 _COMMAND: Final = re.compile(r"`(kafka-[^`]+)`(?:\.(?=\s|$)|$)")
 _TOLD_BESIDE_WORSE: Final = frozenset({"INCIDENT_SIGNATURE", "UNCLEAN_ELECTION"})
 """Of info, and yet the likely reason of what stands above it."""
-_SHOWN_PARTITIONS: Final = 20
+SHOWN_PARTITIONS: Final = 20
 _SHOWN_INCIDENTS: Final = 20
 _SHOWN_APART: Final = 5
 _LOST: Final = 2
@@ -233,7 +233,7 @@ def _in_a_line(incident: Incident) -> str:
     return printable(words)
 
 
-def _partition_lines(
+def partition_lines(
     incident: Incident, partitions: Sequence[IncidentPartition], findings: list[Finding], width: int
 ) -> Iterator[str]:
     """A row for each partition below a head, in columns; the kinds found are left out where there is no room."""
@@ -304,8 +304,8 @@ class _Page:
         if (command := incident_command(incident)) is not None:
             self._command(asked_command(command, self._asked, *of_topic), _GUTTER + 2)
         self._console.print()
-        rows = incident.partitions if self._verbose else incident.partitions[:_SHOWN_PARTITIONS]
-        for line in _partition_lines(incident, rows, findings, self._console.width - 2):
+        rows = incident.partitions if self._verbose else incident.partitions[:SHOWN_PARTITIONS]
+        for line in partition_lines(incident, rows, findings, self._console.width - 2):
             self._hanging(Text(), Text(line), 2, deeper=4)
         hidden = len(incident.partitions) - len(rows)
         if not self._verbose:

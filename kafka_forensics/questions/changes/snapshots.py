@@ -9,6 +9,7 @@ from itertools import pairwise
 from typing import Final
 
 from kafka_forensics.analysis.catalogue import on_premises
+from kafka_forensics.analysis.incidents import incidents_between
 from kafka_forensics.compiled import use_compiled, worth_compiling
 from kafka_forensics.engine.local import Progress, answers_in_order
 from kafka_forensics.engine.task_values import TopicPartition
@@ -353,6 +354,7 @@ def finished(
         findings,
         sorted(set(incomplete), key=lambda incomplete_file: (incomplete_file.path, incomplete_file.reason)),
         notes,
+        incidents=incidents_between(findings),
     )
 
 
