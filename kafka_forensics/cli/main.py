@@ -23,7 +23,7 @@ from kafka_forensics.cli.commands.changes import changes
 from kafka_forensics.cli.commands.collect import collect
 from kafka_forensics.cli.commands.compare import compare
 from kafka_forensics.cli.commands.demo import demo
-from kafka_forensics.cli.commands.doctor import doctor
+from kafka_forensics.cli.commands.doctor import doctor, version_lines
 from kafka_forensics.cli.commands.dump import dump
 from kafka_forensics.cli.commands.epochs import epochs
 from kafka_forensics.cli.commands.explain import explain
@@ -40,7 +40,6 @@ from kafka_forensics.cli.options import choose, with_companions
 from kafka_forensics.cli.streams import destination, logging_to, printable, say
 from kafka_forensics.engine.garbage import OBJECTS_BETWEEN
 from kafka_forensics.errors import ForensicsError, UsageError, nearest
-from kafka_forensics.version import __version__
 
 if TYPE_CHECKING:
     from typer._click.core import Command as AnyCommand  # its parser, whose place is another in other versions
@@ -143,14 +142,17 @@ class Command(TyperCommand):
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        print(f"{PROGRAM} {__version__}")  # noqa: T201 - the answer
+        print(*version_lines(), sep="\n")  # noqa: T201 - the answer
         raise typer.Exit
 
 
 def root(
     ctx: typer.Context,
     version: Annotated[  # noqa: ARG001 - its callback does the work
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and end.")
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Show the version, and those of what it works with."
+        ),
     ] = False,
 ) -> int:
     """Read Kafka log directories copied from several brokers: where replicas part, what was lost, which copy to keep.

@@ -21,7 +21,7 @@ from kafka_forensics.judging.absence import absence_findings, ledger_of, may_be_
 from kafka_forensics.judging.environment import changed_findings, environment_findings
 from kafka_forensics.judging.partitions import PartitionResult, judge_partition, scan_matches
 from kafka_forensics.judging.placement import TopicPlacements, partition_keys
-from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC, WITNESS_TOPICS
+from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC, CODEC_BACK_ENDS, WITNESS_TOPICS
 from kafka_forensics.model.findings import Asked, Confidence, Finding, Place, Severity
 from kafka_forensics.model.results import BrokerSummary, Incomplete, PartitionSummary, ScanResult, Totals
 from kafka_forensics.rereading.reader import LogReader
@@ -242,7 +242,9 @@ class Scan:
         self._listener = listener
         if listener is not None:
             listener.begun(_brokers(inputs))
-        logging.getLogger(__name__).info("engine %s; storage: %s", engine, ", ".join(storage_words(inputs.sources)) or "none")
+        log = logging.getLogger(__name__)
+        log.info("engine %s; storage: %s", engine, ", ".join(storage_words(inputs.sources)) or "none")
+        log.info("codecs: %s", ", ".join(f"{codec} by {back_end}" for codec, back_end in CODEC_BACK_ENDS.items()))
 
     def take(self, answer: PartitionAnswer) -> None:
         """Add a partition; they come by topic and partition."""

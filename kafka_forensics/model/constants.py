@@ -33,6 +33,8 @@ DELETE_HORIZON_MASK: Final = 0x40
 
 COMPRESSION_TYPES: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 """Names by attribute bits 0-2; 5 to 7 are illegal."""
+CODEC_BACK_ENDS: Final = {"gzip": "zlib", "snappy": "cramjam", "lz4": "cramjam", "zstd": "cramjam and pyarrow"}
+"""Codec → what inflates it."""
 
 CONTROL_ABORT: Final = 0
 CONTROL_COMMIT: Final = 1

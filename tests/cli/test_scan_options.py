@@ -188,5 +188,6 @@ def test_verbose_names_the_engine_the_storage_and_the_kernels(run: Run) -> None:
     archive = next(SHIPPED.glob("*unclean.tar.xz"))
     _, _, err = run("scan", HEALTHY / "broker-1", HEALTHY / "broker-2", archive, "-v", "--jobs", "1")
     assert "engine local; storage: local files (2), tar.xz archives (1)\n" in err
+    assert "codecs: gzip by zlib, snappy by cramjam, lz4 by cramjam, zstd by cramjam and pyarrow\n" in err
     assert re.search(r"^kernels here: (compiled|interpreted)$", err, re.MULTILINE)
     assert "engine local" not in run("scan", HEALTHY, "--jobs", "1")[2]

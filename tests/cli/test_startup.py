@@ -1,11 +1,17 @@
 """Start-up: help, version and completion load nothing heavy and are there at once."""
 
 import os
+import platform
 import subprocess
 import sys
+import time
+from importlib import metadata
 from pathlib import Path
 
 import pytest
+
+from kafka_forensics import __version__
+from kafka_forensics.cli.commands.doctor import version_lines
 
 ROOT = Path(__file__).resolve().parents[2]
 HEAVY = ("numpy", "numba", "llvmlite", "pyarrow", "construct", "cramjam", "rich", "multiprocessing", "kafka_forensics.parsers")
@@ -80,3 +86,27 @@ def test_completion_knows_commands_and_values() -> None:
     assert completed("kafka-forensics sc", 1) == ["scan"]
     assert completed("kafka-forensics scan --format js", 3) == ["json", "jsonl"]
     assert completed("kafka-forensics explain UNCLEAN_L", 2) == ["UNCLEAN_LOSS"]
+
+
+def test_the_version_names_what_it_works_with_and_is_there_at_once() -> None:
+    started = time.perf_counter()
+    command = [sys.executable, "-m", "kafka_forensics", "--version"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=True)
+    seconds = time.perf_counter() - started
+    pyarrow, cramjam = metadata.version("pyarrow"), metadata.version("cramjam")
+    assert done.stdout.splitlines() == [
+        f"kafka-forensics {__version__}",
+        f"Python {platform.python_version()}",
+        f"pyarrow {pyarrow}",
+        f"codecs: zlib (gzip), cramjam {cramjam} (snappy, lz4, zstd), pyarrow {pyarrow} (zstd)",
+        f"CRC-32C: google-crc32c {metadata.version('google-crc32c')}, kernels by numba {metadata.version('numba')}",
+    ]
+    assert seconds < 4  # 0.2 s of a quiet machine
+
+
+def test_what_is_not_there_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    def absent(name: str) -> str:
+        raise metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(metadata, "version", absent)
+    assert list(version_lines())[-1] == "CRC-32C: google-crc32c (absent), kernels by numba (absent)"

@@ -77,6 +77,17 @@ def _version_of(library: str) -> str | None:
         return None
 
 
+def version_lines() -> Iterator[str]:
+    """What `--version` prints: this tool, Python, and by their packages' metadata what reads Arrow, inflates and checks CRCs."""
+    yield f"kafka-forensics {__version__}"
+    yield f"Python {platform.python_version()}"
+    names = ("pyarrow", "cramjam", "google-crc32c", "numba")
+    arrow, cramjam, crc, numba = (f"{name} {_version_of(name) or '(absent)'}" for name in names)
+    yield arrow
+    yield f"codecs: zlib (gzip), {cramjam} (snappy, lz4, zstd), {arrow} (zstd)"
+    yield f"CRC-32C: {crc}, kernels by {numba}"
+
+
 def _codecs() -> Iterator[Check]:
     from kafka_forensics.model.constants import COMPRESSION_TYPES
     from kafka_forensics.writers.batches import compress
