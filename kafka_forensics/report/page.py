@@ -15,6 +15,7 @@ from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
 from kafka_forensics.model.controller import PartitionEvent
 from kafka_forensics.questions.report import DRAWN, HashedFile, PartitionDetails, TopicPartition, gravity
 from kafka_forensics.report.document import SEVERITIES, Document, FindingRow, IncidentPartitionRow, PartitionRow, ReplicaRow
+from kafka_forensics.report.heat_map import HEAT, heat_map
 from kafka_forensics.report.lanes import lanes
 from kafka_forensics.report.picture import Picture
 from kafka_forensics.report.templating import rendered, text_of
@@ -301,6 +302,7 @@ class _Page:
         style = text_of("page.css") + text_of("picture.css")
         digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode("ascii")
         hashes = provenance.hashes or ()
+        heat = heat_map(document.partitions, self._findings)
         return {
             "style": Markup(style),  # noqa: S704 - our own style sheet
             "style_hash": Markup(f"sha256-{digest}"),  # noqa: S704 - base64
@@ -313,6 +315,9 @@ class _Page:
             "kinds": self._kinds(),
             "elsewhere": self._elsewhere[:_ELSEWHERE],
             "elsewhere_left_out": _more(self._elsewhere, _ELSEWHERE, "finding"),
+            "heat": None if heat is None else svg(heat),
+            "heat_notes": [] if heat is None else heat.notes,
+            "heat_legend": HEAT,
             "legend": LEGEND,
             "lines": _LINES,
             "limits": list(self._limits()),

@@ -115,8 +115,8 @@ def written(folder: Path, text: str) -> Path:
     return path
 
 
-def sample(*, payloads: bool = True) -> str:
-    reported = report([str(SAMPLE)], ScanOptions(), ReportOptions(payloads=payloads, hashes=True))
+def sample() -> str:
+    reported = report([str(SAMPLE)], ScanOptions(), ReportOptions(payloads=True, hashes=True))
     return page(document_of(reported.result), reported.details, Provenance(hashes=reported.hashes))
 
 
@@ -194,8 +194,12 @@ def test_axe_has_nothing_to_object_to(name: str, scheme: str, tmp_path: Path, ax
     assert passed > 20
 
 
-def test_light_and_dark_are_two_pictures(tmp_path: Path) -> None:
-    path = written(tmp_path, sample(payloads=False))
+def test_heat_map_lanes_and_hex_are_drawn_in_light_and_dark(tmp_path: Path) -> None:
+    text = sample()
+    assert all(
+        word in text for word in ("Heat map of 14 partitions", "Replicas of audit-0 over offsets", "Bytes at the first difference")
+    )
+    path = written(tmp_path, text)
     taken = []
     for scheme in ([], [DARK]):
         picture = tmp_path / "picture.png"

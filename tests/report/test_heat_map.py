@@ -1,0 +1,114 @@
+"""The heat map: a column for each partition, a row for each broker, the worst of what shares a column; and it stays small."""
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from kafka_forensics.engine import local
+from kafka_forensics.evidence.options import ScanOptions
+from kafka_forensics.model.results import VERDICTS, Agreement
+from kafka_forensics.report.document import Document, FindingRow, document_of
+from kafka_forensics.report.heat_map import HEAT, heat_map
+from kafka_forensics.report.page import Provenance, page, svg
+from kafka_forensics.report.picture import LEFT, RIGHT, Picture
+from tests.report.test_page import assert_harmless
+from tests.support.report_pages import lossy
+from tests.support.results import EVIL, clean_result, partition, replica
+
+SAMPLE = Path(__file__).resolve().parents[2] / "sample_logs" / "unclean-election"
+
+
+def findings_of(document: Document) -> dict[tuple[str, int], list[FindingRow]]:
+    found: dict[tuple[str, int], list[FindingRow]] = {}
+    for finding in document.findings:
+        if finding.topic is not None and finding.partition is not None:
+            found.setdefault((finding.topic, finding.partition), []).append(finding)
+    return found
+
+
+def map_of(document: Document) -> Picture:
+    picture = heat_map(document.partitions, findings_of(document))
+    assert picture is not None
+    return picture
+
+
+def lane(picture: Picture, number: int) -> list[str]:
+    """Styles of a row, from left to right."""
+    tops = sorted({rect.y for rect in picture.rects})
+    return [rect.style for rect in sorted(picture.rects, key=lambda rect: rect.x) if rect.y == tops[number]]
+
+
+def test_every_partition_has_the_colour_of_its_verdict() -> None:
+    document = document_of(local.scan([str(SAMPLE)], ScanOptions()))
+    picture = map_of(document)
+    rows = sorted(document.partitions, key=lambda row: (row.topic, row.partition))
+    assert lane(picture, 0) == [f"v{VERDICTS.index(row.verdict)}" for row in rows]
+    assert [len(lane(picture, number)) for number in (1, 2, 3)] == [len(rows)] * 3
+    assert [rect.title for rect in picture.rects if rect.title] == ["audit-0: critical"]
+    assert picture.label.startswith(f"Heat map of {len(rows)} partitions: 1 critical, ")
+    assert "broker 1: " in picture.label
+
+
+def test_what_is_of_one_broker_stands_in_its_row_alone() -> None:
+    result, _ = lossy(3)  # each has a finding of broker 2
+    picture = map_of(document_of(result))
+    assert (lane(picture, 0), lane(picture, 2)) == (["v5"] * 3, ["v5"] * 3)
+    assert lane(picture, 1) == lane(picture, 3) == ["v0"] * 3
+
+
+def test_a_broker_without_a_replica_has_a_hole_there_and_one_not_read_is_unknown() -> None:
+    result = clean_result()
+    result.partitions = [
+        partition("a", 0, Agreement("identical", 9), [replica(1, 9), replica(2, 9)], []),
+        partition("a", 1, Agreement("identical", 9), [replica(1, 9)], []),
+    ]
+    document = document_of(result)
+    document.partitions[0] = replace(
+        document.partitions[0],
+        replicas=[document.partitions[0].replicas[0], replace(document.partitions[0].replicas[1], read="part")],
+    )
+    picture = map_of(document)
+    assert (lane(picture, 1), lane(picture, 2)) == (["v0", "v0"], ["v2"])
+
+
+@pytest.mark.parametrize("count", [2, 134, 135, 5_000])
+def test_however_many_there_are_it_fits_and_the_worst_of_a_column_shows(count: int) -> None:
+    result, _ = lossy(count)
+    document = document_of(result)
+    document.partitions[:] = [replace(row, verdict="clean") for row in document.partitions]
+    document.partitions[-1] = replace(document.partitions[-1], verdict="critical", topic="zz")
+    picture = heat_map(document.partitions, {})
+    assert picture is not None
+    assert all(rect.x >= LEFT and rect.x + rect.width <= RIGHT + 0.01 for rect in picture.rects)
+    assert all(rect.width >= 2 for rect in picture.rects)
+    assert lane(picture, 0)[-1] == "v5"
+    assert set(lane(picture, 0)[:-1]) == {"v0"}
+    assert bool(picture.notes) is (count > 134)
+    assert len(svg(picture).encode()) < 20_000
+
+
+def test_one_partition_needs_no_map_and_its_page_has_none() -> None:
+    result, details = lossy(1)
+    assert heat_map(document_of(result).partitions, {}) is None
+    assert "Heat map" not in page(document_of(result), details, Provenance())
+
+
+def test_the_page_shows_map_lanes_and_hex_with_every_colour_explained() -> None:
+    result, details = lossy(4)
+    text = page(document_of(result), details, Provenance())
+    found = assert_harmless(text)
+    assert 'aria-label="Heat map of 4 partitions: 4 critical' in text
+    assert 'aria-label="Replicas of ' in text
+    legend = re.search('<ul class="k" aria-label="Colours of the heat map">(.*?)</ul>', text, re.DOTALL)
+    assert legend is not None
+    assert re.findall('class="(v[0-9])"', legend[1]) == [style for style, _ in HEAT]
+    assert all(f".kf .{style}{{fill:" in text for style, _ in HEAT)
+    assert "what concerns no broker alone is in the first row" in found.text
+
+
+def test_hostile_names_are_text_in_it() -> None:
+    result, details = lossy(3, topic=EVIL)
+    result.partitions[0].replicas[0].broker = EVIL
+    assert_harmless(page(document_of(result), details, Provenance()))
