@@ -6,6 +6,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
 from kafka_forensics.cli.streams import Destination
+from kafka_forensics.model.amounts import size
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar
@@ -84,16 +85,6 @@ class Progress:
             self._bar.add_task("read", total=total)
             self._bar.start()
         self._bar.update(self._bar.task_ids[0], completed=done, total=total, refresh=True)
-
-
-def size(size_in_bytes: int) -> str:
-    """Bytes for people, in powers of 1000: `20774` is `20.8 kB`."""
-    amount = float(size_in_bytes)
-    for unit in ("B", "kB", "MB", "GB", "TB"):
-        if amount < 999.5:
-            return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.3g} {unit}"
-        amount /= 1000
-    return f"{amount:.4g} PB"
 
 
 def duration(seconds: float) -> str:

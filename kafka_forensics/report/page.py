@@ -11,6 +11,7 @@ from typing import Final
 
 from markupsafe import Markup
 
+from kafka_forensics.model.amounts import exact_size
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
 from kafka_forensics.model.controller import PartitionEvent
 from kafka_forensics.questions.report import DRAWN, HashedFile, PartitionDetails, TopicPartition, gravity
@@ -20,7 +21,7 @@ from kafka_forensics.report.lanes import lanes
 from kafka_forensics.report.picture import Picture
 from kafka_forensics.report.templating import rendered, text_of
 from kafka_forensics.report.timelines import events_of, leadership, transactions
-from kafka_forensics.report.words import moment, number, plural, shown, size
+from kafka_forensics.report.words import moment, number, plural, shown
 
 SMALL: Final = 1_000_000
 """Bytes that a page of up to `_FEW` partitions may have."""
@@ -398,7 +399,7 @@ class _Page:
         if provenance.document is not None:
             terms.append(("Document", provenance.document))
         read = (
-            f"{size(totals.bytes_total)} of logs: {number(totals.bytes_decoded)} bytes decoded,"
+            f"{exact_size(totals.bytes_total)} of logs: {number(totals.bytes_decoded)} bytes decoded,"
             f" {number(totals.bytes_damaged)} damaged, {number(totals.bytes_skipped)} skipped;"
             f" {plural(totals.segments, 'segment')}, {number(totals.batches)} batches, {plural(totals.records, 'record')}"
         )

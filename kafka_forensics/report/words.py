@@ -2,12 +2,12 @@
 
 from typing import Final
 
+from kafka_forensics.model import amounts
 from kafka_forensics.model.json_objects import rfc3339
 
 UNKNOWN: Final = "not known"
 _LETTERS_SHOWN: Final = 400
 _ITEMS_SHOWN: Final = 24
-_UNITS: Final = ("KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 
 
 def shown(value: object, limit: int = _LETTERS_SHOWN) -> str:
@@ -36,16 +36,6 @@ def number(count: int | None) -> str:
     return UNKNOWN if count is None else f"{count:,}"
 
 
-def size(count: int | None) -> str:
-    """`1.4 GiB (1,503,238,553 bytes)`."""
-    if count is None:
-        return UNKNOWN
-    if count < 1024:
-        return f"{count:,} byte{'' if count == 1 else 's'}"
-    unit = min((count.bit_length() - 1) // 10, len(_UNITS))
-    return f"{count / (1 << 10 * unit):.1f} {_UNITS[unit - 1]} ({count:,} bytes)"
-
-
 def plural(count: int, noun: str) -> str:
-    """`1 partition`, `2 partitions`."""
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+    """`1 partition`, `2,000 partitions`."""
+    return amounts.plural(f"{count:,}", noun)

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Final, SupportsIndex
 
+from kafka_forensics.model.amounts import plural
 from kafka_forensics.model.findings import Finding
 
 TEXT_LIMIT: Final = 160
@@ -62,8 +63,7 @@ def copies_on(value: object) -> str | None:
 
 def amount(value: object, noun: str) -> str:
     """`1 batch`, `2 batches`."""
-    number = clean(value)
-    return f"{number} {noun}" + ("" if number == "1" else "es" if noun.endswith("ch") else "s")
+    return plural(clean(value), noun)
 
 
 def moment(value: object) -> str:

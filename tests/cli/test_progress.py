@@ -4,8 +4,9 @@ import io
 
 import pytest
 
-from kafka_forensics.cli.progress import Progress, duration, size
+from kafka_forensics.cli.progress import Progress, duration
 from kafka_forensics.cli.streams import Destination
+from kafka_forensics.model.amounts import size
 
 
 class Terminal(io.StringIO):

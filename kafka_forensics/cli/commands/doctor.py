@@ -13,9 +13,9 @@ from typing import Final
 
 from kafka_forensics.cli import options
 from kafka_forensics.cli.options import choose
-from kafka_forensics.cli.progress import size
 from kafka_forensics.cli.streams import destination
 from kafka_forensics.evidence.options import keep_code_below
+from kafka_forensics.model.amounts import size
 from kafka_forensics.version import __version__
 
 # `doctor`: does this installation work, how fast is it, and what is missing for what.

@@ -105,7 +105,8 @@ def _notes(row: "EpochRow") -> Iterator[str]:
 
 def _say_rest(lineages: "Lineages", screen: Destination, *, quiet: bool) -> None:
     """What disagrees, in the words of a scan, and what could not be read, on stderr."""
-    from kafka_forensics.cli.outputs.words import finding_lines, incomplete_lines, plural
+    from kafka_forensics.cli.outputs.words import finding_lines, incomplete_lines
+    from kafka_forensics.model.amounts import plural
 
     lines = [] if quiet else [*finding_lines(lineages.findings)]
     if not lineages.rows or not (quiet or lineages.findings):
@@ -121,7 +122,7 @@ def _say_rest(lineages: "Lineages", screen: Destination, *, quiet: bool) -> None
 
 def _summary(lineages: "Lineages") -> str:
     """Whether checkpoints and batches agree, or why there is nothing to hold against each other."""
-    from kafka_forensics.cli.outputs.words import plural
+    from kafka_forensics.model.amounts import plural
     from kafka_forensics.questions.epochs import DISAGREEMENTS
 
     if not lineages.replicas:

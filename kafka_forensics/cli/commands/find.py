@@ -156,8 +156,8 @@ def times(text: str | None) -> tuple[int | None, int | None]:
 
 def _say_rest(answer: "Search", screen: Destination, *, quiet: bool) -> None:
     """How many were found or that none was, and what could not be searched, on stderr."""
-    from kafka_forensics.cli.outputs.words import gap_lines, plural
-    from kafka_forensics.cli.progress import size
+    from kafka_forensics.cli.outputs.words import gap_lines
+    from kafka_forensics.model.amounts import plural, size
 
     lines = []
     searched = f"{plural(len(answer.pieces), 'segment')}, {size(answer.bytes_total)}"
@@ -179,7 +179,7 @@ def _say_rest(answer: "Search", screen: Destination, *, quiet: bool) -> None:
 
 def _not_reached(answer: "Search") -> list[str]:
     """Which replicas the limit kept from being looked at: what was shown says nothing of them."""
-    from kafka_forensics.cli.outputs.words import plural
+    from kafka_forensics.model.amounts import plural
 
     names = answer.not_reached
     if not names:

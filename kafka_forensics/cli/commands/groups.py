@@ -235,7 +235,7 @@ def _say_rest(answer: "GroupsAnswer", screen: Destination, group: str | None, *,
 
 def _summary(rows: "list[GroupRow]") -> str:
     """How many groups, commits and share partitions there are, and how many commits lie beyond all logs."""
-    from kafka_forensics.cli.outputs.words import plural
+    from kafka_forensics.model.amounts import plural
 
     names = {row.group for row in rows if row.group is not None}
     committed = [row for row in rows if row.status == "committed"]

@@ -152,7 +152,8 @@ def _difference(now: tuple[int, ...], then: tuple[int, ...]) -> Iterator[tuple[s
 
 def _say_rest(events: "ControllerEvents", screen: Destination, *, quiet: bool) -> None:
     """How far the log reaches, what is wrong in it, and what could not be read, on stderr."""
-    from kafka_forensics.cli.outputs.words import gap_lines, plural
+    from kafka_forensics.cli.outputs.words import gap_lines
+    from kafka_forensics.model.amounts import plural
     from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
     from kafka_forensics.wording import message, offset_range
 

@@ -262,7 +262,7 @@ def _row(checked: "Checked", verdict: "Verdict") -> Json:
 
 def _page(checked: "Checked") -> Iterator[str]:
     """What a person reads: the verdicts, then the shortest way to break the invariant that matters most."""
-    from kafka_forensics.cli.outputs.words import plural
+    from kafka_forensics.model.amounts import plural
 
     sizes = checked.sizes
     records = plural(sizes.records, "record")

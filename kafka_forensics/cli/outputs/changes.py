@@ -5,10 +5,11 @@ from collections.abc import Iterable, Iterator
 
 from kafka_forensics.cli.outputs.rows import cell, markdown, markdown_lines, table_lines, tsv_lines
 from kafka_forensics.cli.outputs.scan_table import SHOWN_PARTITIONS, partition_lines
-from kafka_forensics.cli.outputs.words import by_severity, lost_words, plural
+from kafka_forensics.cli.outputs.words import by_severity, lost_words
 from kafka_forensics.cli.streams import Destination, printable, wrapped
 from kafka_forensics.export.changes_document import document, lines
 from kafka_forensics.export.json_document import Shape
+from kafka_forensics.model.amounts import plural
 from kafka_forensics.model.changes import CHANGE_COLUMNS, ChangeKind, SnapshotsResult, change_values
 from kafka_forensics.model.findings import Finding
 from kafka_forensics.model.incidents import Incident

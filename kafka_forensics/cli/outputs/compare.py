@@ -17,13 +17,13 @@ from kafka_forensics.cli.outputs.words import (
     is_harmless,
     name,
     place_words,
-    plural,
     replica_words,
     span,
 )
 from kafka_forensics.cli.streams import Destination, printable
 from kafka_forensics.export import json_document
 from kafka_forensics.export.json_document import Shape, json_line, json_list
+from kafka_forensics.model.amounts import plural
 from kafka_forensics.model.findings import Finding, Severity
 from kafka_forensics.model.json_objects import Columns, Json, attributes, json_text, object_of, rfc3339, times
 from kafka_forensics.model.results import Read, ReplicaSummary

@@ -7,10 +7,11 @@ from typing import Final
 
 from kafka_forensics.cli.outputs import plan_words
 from kafka_forensics.cli.outputs.rows import drawn, markdown, markdown_lines, plain_table, table_lines, tsv_lines
-from kafka_forensics.cli.outputs.words import name, plural
+from kafka_forensics.cli.outputs.words import name
 from kafka_forensics.cli.streams import Destination, printable
 from kafka_forensics.export import json_document
 from kafka_forensics.export.json_document import Shape, json_line
+from kafka_forensics.model.amounts import plural
 from kafka_forensics.model.files import EpochEntry
 from kafka_forensics.model.findings import Severity
 from kafka_forensics.model.json_objects import Columns, Json, attribute, attributes, json_text, object_of

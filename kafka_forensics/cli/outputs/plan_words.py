@@ -6,8 +6,9 @@ import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from kafka_forensics.cli.outputs.words import name, plural
+from kafka_forensics.cli.outputs.words import name
 from kafka_forensics.cli.streams import printable
+from kafka_forensics.model.amounts import plural
 from kafka_forensics.model.findings import Finding
 from kafka_forensics.questions.plan import CONTRADICTING, Planned
 from kafka_forensics.replication.offset_ranges import Ranges, clipped, counted, holds, normalised, without

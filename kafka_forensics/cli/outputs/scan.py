@@ -18,13 +18,13 @@ from kafka_forensics.cli.outputs.words import (
     name,
     nothing_found,
     place_words,
-    plural,
     replica_words,
     summary_lines,
 )
 from kafka_forensics.cli.streams import Destination, open_output, printable, uninterrupted, wrapped
 from kafka_forensics.export import json_document
 from kafka_forensics.export.json_document import Shape
+from kafka_forensics.model.amounts import plural
 from kafka_forensics.model.findings import Finding, without_payloads
 from kafka_forensics.model.incidents import Incident
 from kafka_forensics.model.results import VERDICTS, BrokerSummary, PartitionSummary, ScanResult

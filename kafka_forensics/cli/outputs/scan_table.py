@@ -20,11 +20,11 @@ from kafka_forensics.cli.outputs.words import (
     name,
     nothing_found,
     place_words,
-    plural,
     replica_words,
     span,
 )
 from kafka_forensics.cli.streams import Destination, printable
+from kafka_forensics.model.amounts import plural
 from kafka_forensics.model.findings import Asked, Finding, Severity
 from kafka_forensics.model.incidents import Incident, IncidentPartition
 from kafka_forensics.model.results import VERDICTS, PartitionSummary, ScanResult, verdict_of

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator
 from itertools import groupby
 from typing import Final
 
-from kafka_forensics.cli.progress import size
 from kafka_forensics.cli.streams import printable
 from kafka_forensics.errors import TRY_AGAIN, may_pass
 from kafka_forensics.export.json_document import severity_counts
+from kafka_forensics.model.amounts import plural, size
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
 from kafka_forensics.model.findings import Finding, Place, Severity
 from kafka_forensics.model.results import Incomplete, PartitionSummary, Read, ReplicaSummary, ScanResult
@@ -176,11 +176,6 @@ def by_kind(findings: Iterable[Finding]) -> list[list[Finding]]:
     """Findings worst first, those of one severity and kind together, of them the gravest first."""
     ordered = sorted(findings, key=lambda finding: (-finding.severity.rank, finding.kind, gravity(finding)))
     return [list(group) for _, group in groupby(ordered, key=lambda finding: (finding.severity, finding.kind))]
-
-
-def plural(count: int, noun: str) -> str:
-    """`1 batch`, `2 batches`, `0 segments`."""
-    return f"{count} {noun}" + ("" if count == 1 else "es" if noun.endswith("ch") else "s")
 
 
 def summary_lines(result: ScanResult) -> list[str]:

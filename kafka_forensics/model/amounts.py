@@ -1,0 +1,27 @@
+"""How many, and how much, as people read it: one rule for nouns, one for units.
+
+Digits are grouped on pages (`12,345`), where they are read; not on a terminal, where they are searched and copied.
+"""
+
+_UNITS = ("B", "kB", "MB", "GB", "TB")
+
+
+def plural(count: int | str, noun: str) -> str:
+    """`1 batch`, `2 batches`, `0 segments`; of a number that is written already, that."""
+    return f"{count} {noun}" + ("" if str(count) == "1" else "es" if noun.endswith("ch") else "s")
+
+
+def size(size_in_bytes: int) -> str:
+    """Bytes in powers of 1000: `20774` is `20.8 kB`."""
+    amount = float(size_in_bytes)
+    for unit in _UNITS:
+        if amount < 999.5:
+            return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.3g} {unit}"
+        amount /= 1000
+    return f"{amount:.4g} PB"
+
+
+def exact_size(size_in_bytes: int) -> str:
+    """The same with every byte, for a page: `20.8 kB (20,774 bytes)`."""
+    every = plural(f"{size_in_bytes:,}", "byte")
+    return every if size_in_bytes < 1000 else f"{size(size_in_bytes)} ({every})"
