@@ -89,7 +89,7 @@ class FramingEvidence(LaterEvidence, total=False):
     magic: int
     stored_crc: int
     computed_crc: int
-    candidates: list[int]
+    candidates: int
     found_at: int
     runs_past_end: bool
     zero_bytes: int

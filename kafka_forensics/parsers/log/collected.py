@@ -166,7 +166,7 @@ def _damage_of(row: object) -> tuple[Damage, bool]:
 
 
 def _detail(known: Mapping[str, type], item: tuple[object, object]) -> tuple[str, "int | str | bool | list[int]"]:
-    """A detail of damage: its name, and a number, a word or some numbers, as damage of its kind has it."""
+    """A detail of damage: its name, and a number or a word, as damage of its kind has it."""
     name, value = item
     if isinstance(name, str) and (kind := known.get(name)) is not None:
         if kind is bool and isinstance(value, bool):
@@ -174,8 +174,6 @@ def _detail(known: Mapping[str, type], item: tuple[object, object]) -> tuple[str
         if kind is int and isinstance(value, int) and _is_int64(value):
             return name, value
         if kind is str and isinstance(value, str) and _WORDS.fullmatch(value):
-            return name, value
-        if kind is list and isinstance(value, list) and len(value) <= _MOST_CANDIDATES and all(map(_is_int64, value)):
             return name, value
     raise FormatError("a detail of damage that makes no sense")
 
@@ -195,17 +193,15 @@ _OF_BATCHES: Final = _named(
     int,
 ) | _named("reason codec", str)
 _OF_FRAMES: Final = (
-    _named("stored_crc computed_crc magic declared_length found_at zero_bytes bytes_present", int)
+    _named("stored_crc computed_crc magic declared_length found_at candidates zero_bytes bytes_present", int)
     | _named("reason", str)
     | _named("runs_past_end", bool)
-    | _named("candidates", list)
 )
 _DETAILS: Final = {
     **dict.fromkeys(("FRAMING_LOST", "SEG_HOLE", "SEG_TORN_TAIL", "SEG_ZERO_TAIL"), _OF_FRAMES),
     "BUDGET_EXCEEDED": _named("limit", int) | _named("reason", str) | _named("crc_checked", bool),
 }
 """By kind, of those that are not of batches: names of details, and what they are."""
-_MOST_CANDIDATES: Final = 1 << 10
 
 
 # What the columns of a batch can be: the types of the fields in its header, and where it can lie.
@@ -215,7 +211,7 @@ _RANGES: Final = {
     BatchColumn.SIZE_IN_BYTES: (LEAST_BATCH_BYTES, (1 << 31) - 1 + LOG_OVERHEAD),
     BatchColumn.LAST_OFFSET_DELTA: (-(1 << 31), (1 << 31) - 1),
     BatchColumn.PARTITION_LEADER_EPOCH: (-(1 << 31), (1 << 31) - 1),
-    BatchColumn.MAGIC: (0, 127),
+    BatchColumn.MAGIC: (0, 255),
     BatchColumn.CRC: (0, (1 << 32) - 1),
     BatchColumn.CRC_COMPUTED: (0, (1 << 32) - 1),
     BatchColumn.ATTRIBUTES: (-(1 << 15), (1 << 15) - 1),

@@ -72,7 +72,7 @@ def ordinary(rows: int) -> "np.ndarray[tuple[int, int], np.dtype[np.int64]]":
 
 def test_damage_comes_back_as_it_was() -> None:
     damage = [
-        (Damage("SEG_HOLE", 5, 7, -1, -1, {"zero_bytes": 3, "candidates": [1, 2], "runs_past_end": True}), False),
+        (Damage("SEG_HOLE", 5, 7, -1, -1, {"zero_bytes": 3, "candidates": 2, "runs_past_end": True}), False),
         (Damage("RECORD_MALFORMED", 20, 90, 3, 4, {"reason": "control_key", "record_index": 0}), True),
     ]
     assert read_batches(write_batches(ordinary(3), damage)).damage == damage
@@ -124,5 +124,5 @@ def test_rows_are_not_believed_beyond_their_bytes() -> None:
     assert contradiction(facts, 0, end) is None
     assert contradiction(facts, 1, end) is not None
     assert contradiction(facts, 0, end - 1) is not None
-    columns[BatchColumn.MAGIC, 2] = 128
+    columns[BatchColumn.MAGIC, 2] = 256
     assert contradiction(read_batches(write_batches(columns)), 0, end) == "no batch has such a magic"
