@@ -249,7 +249,7 @@ def _older(path: Path, screen: Destination) -> "BundleSource | None":
 
 
 def _summary(done: "Collected", output: Path) -> list[str]:
-    from kafka_forensics.cli.progress import size
+    from kafka_forensics.model.amounts import size
 
     share = f" ({100 * done.bundle_bytes / done.bytes_in_all:.2g} %)" if done.bytes_in_all else ""
     kept = f", {size(done.bytes_kept)} known already" if done.bytes_kept else ""
@@ -262,7 +262,8 @@ def _summary(done: "Collected", output: Path) -> list[str]:
 
 
 def _estimate_line(estimate: "Estimate") -> str:
-    from kafka_forensics.cli.progress import duration, size
+    from kafka_forensics.cli.progress import duration
+    from kafka_forensics.model.amounts import size
 
     of_what = f"{size(estimate.bytes_in_all)} in {estimate.files} files"
     by_what = f"by {size(estimate.sampled_bytes)} that were read"

@@ -1,6 +1,6 @@
 """Bundles of evidence: facts of log directories, taken where these lie, to be judged anywhere."""
 
-from kafka_forensics.questions.collect.collect import Collected, CollectOptions, RecordsAsked, collect, like
+from kafka_forensics.questions.collect.collecting import Collected, CollectOptions, RecordsAsked, collect, like
 from kafka_forensics.questions.collect.estimate import Estimate, estimate_of
 from kafka_forensics.questions.collect.politeness import behind_all_others
 

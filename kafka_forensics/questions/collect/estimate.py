@@ -11,7 +11,7 @@ import cramjam
 from kafka_forensics.errors import SourceError
 from kafka_forensics.evidence.paths import open_paths
 from kafka_forensics.judging.scanning import DEEP_BELOW_BYTES
-from kafka_forensics.questions.collect.collect import CollectOptions
+from kafka_forensics.questions.collect.collecting import CollectOptions
 from kafka_forensics.questions.collect.files import tree_of
 from kafka_forensics.questions.collect.log_facts import FactsWanted, take_log
 from kafka_forensics.storage.archives import MemberFile

@@ -8,9 +8,10 @@ import pytest
 
 import kafka_forensics as kf
 from kafka_forensics.errors import SourceError, UsageError
+from kafka_forensics.model.bundles import Digests
 from kafka_forensics.parsers.log import segment
 from kafka_forensics.questions.collect import CollectOptions, collect
-from kafka_forensics.storage.bundles import BundleSource, Digests
+from kafka_forensics.storage.bundles import BundleSource
 from kafka_forensics.storage.local import LocalSource
 from kafka_forensics.writers import bundle_file
 from tests.support.bundles import LOG, OFFSETS, ORDERS, PAYMENTS, SECTIONS, bundle_of, put_broker, taken_apart, tar_of
@@ -102,7 +103,7 @@ def test_it_goes_on_however_often_it_is_stopped(broker: Path, tmp_path: Path) ->
     """What came of a file before each stop is dropped: with the facts of two readings it would contradict itself."""
     expected = facts_of(bundle_of(broker, tmp_path / "whole.kfb"))
     file = Dying()
-    for stop in (5, 6, 6):
+    for stop in (6, 9, 9):
         file.seek(0)
         file.left = stop
         with pytest.raises(StoppedError):
@@ -161,7 +162,7 @@ def opened_by(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def test_a_file_that_changed_between_is_read_again(broker: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    file = stopped(broker, writes=10)
+    file = stopped(broker, writes=16)
     (broker / MORE).write_bytes(b"".join(log(31)))
     (broker / ORDERS).write_bytes(b"".join(log(41)))
     names = opened_by(monkeypatch)

@@ -11,9 +11,10 @@ import pytest
 import kafka_forensics as kf
 from kafka_forensics.errors import SourceError, UsageError
 from kafka_forensics.evidence.options import ScanOptions
+from kafka_forensics.model.bundles import Digests
 from kafka_forensics.model.json_objects import Json
-from kafka_forensics.questions.collect import CollectOptions, RecordsAsked, collect, estimate_of, like, pace
-from kafka_forensics.storage.bundles import BundleSource, Digests, SectionKind
+from kafka_forensics.questions.collect import CollectOptions, RecordsAsked, collect, collecting, estimate_of, like, pace
+from kafka_forensics.storage.bundles import BundleSource, SectionKind
 from kafka_forensics.storage.local import LocalSource
 from tests.support.bundles import (
     HASHED,
@@ -61,7 +62,7 @@ def judged(path: Path) -> Json:
 
 @pytest.fixture
 def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The files that are opened, by their paths in the log directory."""
+    """The files that are opened, by their paths in the log directory; but for those that tell which topics are compacted."""
     names: list[str] = []
     right = LocalSource.open
 
@@ -70,6 +71,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return right(self, path)
 
     monkeypatch.setattr(LocalSource, "open", open_noted)
+    monkeypatch.setattr(collecting, "compacted_partitions", lambda *_: set())
     return names
 
 

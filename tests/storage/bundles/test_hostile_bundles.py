@@ -16,11 +16,12 @@ import kafka_forensics as kf
 from kafka_forensics.cli.main import outcome
 from kafka_forensics.errors import SourceError
 from kafka_forensics.model.batches import LOG_DAMAGE, BatchColumn, Damage
+from kafka_forensics.model.bundles import Digests
 from kafka_forensics.parsers.log import read_batches
 from kafka_forensics.parsers.log_dir import FileKind, classify_file
 from kafka_forensics.questions.collect import CollectOptions
 from kafka_forensics.storage.archives import members as members_room
-from kafka_forensics.storage.bundles import MAX_PART_BYTES, BundleSource, Digests, SectionKind, write_held
+from kafka_forensics.storage.bundles import MAX_PART_BYTES, BundleSource, SectionKind, write_held
 from kafka_forensics.writers.bundle_columns import write_batches
 from tests.support.bundles import (
     ALLOCATED,
