@@ -1,6 +1,7 @@
 """`collect` as it is run: what it writes where, what it refuses, and that a kill or a full disk is no end."""
 
 import errno
+import fcntl
 import json
 import os
 import signal
@@ -122,6 +123,17 @@ def test_two_at_once_do_not_write_one(broker: Path, tmp_path: Path, run: Run) ->
             first.kill()
     assert (status, "is being written by another process" in err) == (2, True)
     assert run("collect", broker, "--output", output)[0] == 0
+
+
+def test_one_that_has_just_been_finished_is_not_written_to(
+    broker: Path, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    output = tmp_path / "one.kfb"
+    data = bundle_of(broker, tmp_path / f"one.kfb{UNFINISHED}").read_bytes()
+    monkeypatch.setattr(fcntl, "flock", lambda *_: (tmp_path / f"one.kfb{UNFINISHED}").rename(output))
+    status, _, err = run("collect", broker, "--output", output)
+    assert (status, "is being written by another process" in err) == (2, True)
+    assert output.read_bytes() == data
 
 
 def test_a_process_that_was_killed_is_gone_on_with(tmp_path: Path, run: Run) -> None:

@@ -174,8 +174,8 @@ def _opened(path: Path) -> Iterator[BinaryIO]:
             fcntl.flock(raw, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             raise _in_use(path) from error
-        if not os.path.samestat(os.fstat(raw.fileno()), path.lstat()):  # the other one has just finished it
-            raise _in_use(path)
+        if not path.exists() or not os.path.samestat(os.fstat(raw.fileno()), path.stat()):
+            raise _in_use(path)  # the other one has just finished it
         yield cast("BinaryIO", raw)
 
 
