@@ -264,6 +264,6 @@ def test_what_was_not_asked_for_is_told(broker: Path, tmp_path: Path, run: Run) 
 
 
 def test_an_estimate_writes_nothing(broker: Path, tmp_path: Path, run: Run) -> None:
-    status, _, err = run("collect", broker, "--output", tmp_path / "one.kfb", "--estimate")
-    assert (status, err.startswith("about ")) == (0, True)
+    status, out, _ = run("collect", broker, "--output", tmp_path / "one.kfb", "--estimate")
+    assert (status, out.startswith("about ")) == (0, True)
     assert names(tmp_path) == []
