@@ -74,6 +74,8 @@ class GivenDirectory:
     stopped_cleanly: bool = False
     of_another_cluster: bool = False
     """Whether it is, or may be, of another cluster than the controllers' log that was given."""
+    copied: Extent | None = None
+    """How it was copied, by what the copy itself says."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +176,11 @@ class Ledger:
         """Whether every log directory says whose it is: else one of them may be of a broker that seems not to be given."""
         assigned = self._assigned_to_directories()
         self.readings = [
-            read_directory(given_directory, self._expected_in(given_directory, assigned.get(id(given_directory), ())), copied)
+            read_directory(
+                given_directory,
+                self._expected_in(given_directory, assigned.get(id(given_directory), ())),
+                copied or given_directory.copied,
+            )
             for given_directory in directories
         ]
         self._reading = {id(reading.directory): reading.reading for reading in self.readings}

@@ -25,6 +25,7 @@ from kafka_forensics.model.controller import ControllerHistory, passed_over
 from kafka_forensics.model.findings import Confidence, Finding, Place, Severity
 from kafka_forensics.model.results import Incomplete, PartitionSummary, Read
 from kafka_forensics.parsers.log_dir import LogDirectory, PartitionDirectory, parse_partition_name
+from kafka_forensics.storage.bundles import BundleSource
 from kafka_forensics.storage.source import EntryKind
 
 if TYPE_CHECKING:
@@ -104,6 +105,7 @@ def _given(log_dir: LogDir, controllers: frozenset[str | None]) -> GivenDirector
         is_alone(log_dir.found),
         log_dir.clean_shutdown is not None,
         controllers != {_cluster(log_dir)} or meta is None,
+        Extent.PARTIAL if isinstance(log_dir.source, BundleSource) and log_dir.source.about.is_selected else None,
     )
 
 

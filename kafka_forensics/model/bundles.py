@@ -32,5 +32,7 @@ class About:
     """Whether every batch was opened to tell what is wrong inside."""
     live: bool
     digests: Digests
+    is_selected: bool
+    """Whether it holds only partitions that were asked for."""
     with_records: bool
     """Whether batches of any partition were asked for whole, payloads and all."""

@@ -255,11 +255,10 @@ def test_records_of_a_bundle_can_be_dumped(broker: Path, tmp_path: Path, run: Ru
     assert out.count("\n") >= 12
 
 
-def test_what_was_not_asked_for_is_told(broker: Path, tmp_path: Path, run: Run) -> None:
+def test_what_was_not_asked_for_is_no_part_of_the_copy(broker: Path, tmp_path: Path, run: Run) -> None:
     assert run("collect", broker, "--output", tmp_path / "one.kfb", "--topic", "payments")[0] == 0
     status, _, err = run("scan", tmp_path / "one.kfb")
-    assert status == 3
-    assert "of a partition that was not asked for when it was collected" in err
+    assert (status, "orders" in err) == (0, False)
     assert run("scan", tmp_path / "one.kfb", "--topic", "payments")[0] == 0
 
 

@@ -257,7 +257,7 @@ def _summary(done: "Collected", output: Path) -> list[str]:
     facts = f"{done.logs} logs, {done.batches} batches, {depth}{kept}"
     lines = [f"{size(done.bundle_bytes)} of facts about {size(done.bytes_in_all)}{share}: {facts}"]
     if done.left_out:
-        lines.append(f"{done.left_out} files are listed without their bytes: nothing of Kafka's, or not asked for")
+        lines.append(f"{done.left_out} files are listed without their bytes: nothing of Kafka's")
     return [*lines, f"judge it, together with those of other brokers: kafka-forensics scan {printable(shlex.quote(str(output)))}"]
 
 

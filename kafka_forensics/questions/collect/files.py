@@ -10,7 +10,14 @@ from kafka_forensics.evidence.options import ScanOptions, fits
 from kafka_forensics.evidence.paths import OpenedPath, is_alone, typed_path
 from kafka_forensics.model.constants import WITNESS_TOPICS
 from kafka_forensics.model.results import Incomplete
-from kafka_forensics.parsers.log_dir import FileKind, FileName, PartitionName, parse_file_name, parse_partition_name
+from kafka_forensics.parsers.log_dir import (
+    LOG_DIRECTORY_KINDS,
+    FileKind,
+    FileName,
+    PartitionName,
+    parse_file_name,
+    parse_partition_name,
+)
 from kafka_forensics.storage.bundles import BundleSource
 from kafka_forensics.storage.source import ByteSource, Entry, EntryKind
 
@@ -19,7 +26,6 @@ MAX_DEPTH: Final = 5
 LOG_KINDS: Final = (FileKind.LOG, FileKind.METADATA_CHECKPOINT)
 """Files of batches, of which facts are taken instead of bytes."""
 NOT_KAFKAS: Final = "no file of Kafka's: its bytes are not collected"
-NOT_ASKED: Final = "of a partition that was not asked for when it was collected"
 
 
 @dataclass(slots=True)
@@ -64,8 +70,8 @@ class Tree:
             self.directories += [(prefix, 0)] if prefix else []
             yield from self._walk(source, "", prefix, 0)
 
-    def _walk(self, source: ByteSource, path: str, prefix: str, depth: int) -> Iterator[CollectedEntry]:
-        """Every entry below `path`."""
+    def _walk(self, source: ByteSource, path: str, prefix: str, depth: int, above: Entry | None = None) -> Iterator[CollectedEntry]:
+        """Every entry below the directory `path`, whose own entry is `above`, unless it is a partition's that was not asked for."""
         try:
             listed = source.list(path)
         except SourceError as error:
@@ -73,6 +79,9 @@ class Tree:
             return
         directory = "/".join(filter(None, (prefix, path)))
         partition = parse_partition_name(directory.rpartition("/")[2])
+        if partition is not None and not self._is_asked_for(partition, listed):
+            return
+        self.directories += [(directory, above.mtime_ns)] if above is not None else []
         before: CollectedEntry | None = None
         found: list[CollectedEntry | Entry] = []
         for entry in listed:
@@ -81,7 +90,7 @@ class Tree:
                 continue
             name = f"{directory}/{entry.name}" if directory else entry.name
             collected = CollectedEntry(source, entry, name, parse_file_name(entry.name), partition)
-            collected.left_out = _reason(collected, self._options)
+            collected.left_out = _reason(collected)
             if collected.name is not None and collected.name.kind is FileKind.LOG and collected.name.suffix is None:
                 if before is not None:
                     before.behind = collected.name.offset
@@ -91,9 +100,18 @@ class Tree:
             if isinstance(item, CollectedEntry):
                 yield item
                 continue
-            self.directories.append((f"{directory}/{item.name}" if directory else item.name, item.mtime_ns))
             if depth < MAX_DEPTH:
-                yield from self._walk(source, item.path, prefix, depth + 1)
+                yield from self._walk(source, item.path, prefix, depth + 1, item)
+            else:
+                self.directories.append((f"{directory}/{item.name}" if directory else item.name, item.mtime_ns))
+
+    def _is_asked_for(self, partition: PartitionName, listed: Sequence[Entry]) -> bool:
+        """Whether a directory of a partition's name is to be taken: one that is no partition's by what is in it, too."""
+        if partition.topic in WITNESS_TOPICS or fits((partition.topic, partition.partition), self._options):
+            return True
+        names = [name for entry in listed if (name := parse_file_name(entry.name)) is not None]
+        is_log_dir = any(name.kind in LOG_DIRECTORY_KINDS for name in names)
+        return is_log_dir or (not names and any(entry.kind is EntryKind.DIRECTORY for entry in listed))
 
 
 def tree_of(opened: Sequence[OpenedPath], options: ScanOptions) -> Tree:
@@ -130,13 +148,6 @@ def _numbered(name: str) -> Iterator[str]:
         number += 1
 
 
-def _reason(entry: CollectedEntry, options: ScanOptions) -> str | None:
+def _reason(entry: CollectedEntry) -> str | None:
     """Why the bytes of a file are not looked at; None if they are."""
-    if entry.entry.kind is not EntryKind.FILE:
-        return None
-    if entry.name is None:
-        return NOT_KAFKAS
-    partition = entry.partition
-    if partition is None or partition.topic in WITNESS_TOPICS or fits((partition.topic, partition.partition), options):
-        return None
-    return NOT_ASKED
+    return NOT_KAFKAS if entry.entry.kind is EntryKind.FILE and entry.name is None else None

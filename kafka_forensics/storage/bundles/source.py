@@ -654,6 +654,7 @@ def _about_of(said: dict[str, Any]) -> About:
         said.get("deep") is True,
         said.get("live") is True,
         digests_of(said.get("digests")),
+        said.get("topics") is not None or said.get("partition") is not None,
         said.get("records") != [],
     )
 
