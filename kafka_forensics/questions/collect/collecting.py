@@ -3,7 +3,7 @@
 import hashlib
 import socket
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, BinaryIO, Final
@@ -22,8 +22,8 @@ from kafka_forensics.parsers.log_dir import Discovery, FileKind
 from kafka_forensics.questions.collect.files import CollectedEntry, Tree, tree_of
 from kafka_forensics.questions.collect.log_facts import FactsWanted, take_log
 from kafka_forensics.questions.collect.pace import Pace
+from kafka_forensics.questions.collect.politeness import leave_page_cache
 from kafka_forensics.storage.bundles import BundleSource, Section, SectionKind, digests_of
-from kafka_forensics.storage.local import LocalSource
 from kafka_forensics.storage.page_cache import PageCache
 from kafka_forensics.storage.source import EntryKind, place_of
 from kafka_forensics.version import __version__
@@ -99,13 +99,14 @@ class _Collecting:
     def __init__(self, paths: list[str], options: CollectOptions, output: BinaryIO, progress: Progress) -> None:
         self._opened = open_paths(paths, storage_options=options.scan.storage_options)
         self._options = options
-        _leave_page_cache(self._opened)
+        cache = PageCache()
+        leave_page_cache((opened_path.source for opened_path in self._opened), cache)
         self._tree: Tree = tree_of(self._opened, options.scan)
         self._broker = next(filter(None, map(_broker, self._opened)), None)
         for opened_path in self._opened:
             opened_path.discovery = Discovery()  # it takes as much memory as all the rest
         self._progress = progress
-        self._compacted = compacted_partitions(paths, options.scan)
+        self._compacted = compacted_partitions(paths, options.scan, cache)
         self._total = self._required()
         deep = options.scan.deep
         self.collected = Collected(bytes_in_all=self._total)
@@ -259,23 +260,16 @@ class _Collecting:
         self._progress(self._done, self._total)
 
 
-def compacted_partitions(paths: list[str], options: ScanOptions) -> set[tuple[str, int]]:
+def compacted_partitions(paths: list[str], options: ScanOptions, cache: PageCache) -> set[tuple[str, int]]:
     """Partitions whose topics are compacted, by what the log directories at `paths` tell: checkpoints of the cleaner, and the
     controller's log. Internal topics are."""
     inputs = gather(paths, replace(options, topic_glob=None, partition=None, broker=None), elsewhere=True)
+    leave_page_cache(inputs.sources, cache)
     controller = read_controller(inputs)
     witnesses = Witnesses(None if controller is None else controller.history)
     for plan in inputs.replicas:
         take_control(plan, witnesses)
     return {(plan.context.topic, plan.context.partition) for plan in inputs.replicas if plan.context.compacted}
-
-
-def _leave_page_cache(opened: Sequence[OpenedPath]) -> None:
-    """Read in a way that leaves the page cache to the broker."""
-    cache = PageCache()
-    for opened_path in opened:
-        if isinstance(opened_path.source, LocalSource):
-            opened_path.source.page_cache = cache
 
 
 def _is_of(entry: CollectedEntry, asked: RecordsAsked) -> bool:

@@ -14,7 +14,9 @@ from kafka_forensics.judging.scanning import DEEP_BELOW_BYTES
 from kafka_forensics.questions.collect.collecting import CollectOptions
 from kafka_forensics.questions.collect.files import tree_of
 from kafka_forensics.questions.collect.log_facts import FactsWanted, take_log
+from kafka_forensics.questions.collect.politeness import leave_page_cache
 from kafka_forensics.storage.archives import MemberFile
+from kafka_forensics.storage.page_cache import PageCache
 
 if TYPE_CHECKING:
     from kafka_forensics.storage.bundles import SectionKind
@@ -58,7 +60,9 @@ class _Weighing:
 
 def estimate_of(paths: list[str], options: CollectOptions) -> Estimate:
     """What a bundle of these log directories will be. Raises UsageError as `collect` does."""
-    tree = tree_of(open_paths(paths, storage_options=options.scan.storage_options), options.scan)
+    opened = open_paths(paths, storage_options=options.scan.storage_options)
+    leave_page_cache((opened_path.source for opened_path in opened), PageCache())
+    tree = tree_of(opened, options.scan)
     files, total, logs_count, log_bytes = 0, 0, 0, 0
     for entry in tree.entries():
         if entry.left_out is None:

@@ -1,12 +1,18 @@
-"""Behind all others: the priority of a process that reads logs beside a running broker."""
+"""Behind all others: how logs are read beside a running broker, which needs the processor, the disk and the page cache."""
 
 import ctypes
 import logging
 import os
 import platform
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+from kafka_forensics.storage.local import LocalSource
+
+if TYPE_CHECKING:
+    from kafka_forensics.storage.page_cache import PageCache
+    from kafka_forensics.storage.source import ByteSource
 
 NICE: Final = 10
 """Added to the nice value: beside a broker that leaves no core idle there is still about a tenth of one."""
@@ -37,6 +43,13 @@ def behind_all_others() -> Iterator[None]:
             _set_disk_priority(disk)
         with suppress(PermissionError):
             os.setpriority(os.PRIO_PROCESS, 0, nice)
+
+
+def leave_page_cache(sources: "Iterable[ByteSource]", cache: "PageCache") -> None:
+    """From now on leave the page cache as it is when files of these are read, in this thread alone."""
+    for source in sources:
+        if isinstance(source, LocalSource):
+            source.page_cache = cache
 
 
 def _disk_priority() -> int | None:
