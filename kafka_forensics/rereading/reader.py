@@ -105,6 +105,8 @@ class LogReader:
         """Who has keys of large logs compared, None: they are compared here."""
         self._key = key
         self.incomplete: list[Incomplete] = []
+        self._needed: dict[str, tuple[int, int, int]] = {}
+        """Of collected logs, by their paths: the offsets of which records are needed, and where in `incomplete` that is said."""
         self.problems: list[tuple[Replica, int, Damage]] = []
         """(replica, segment, damage) of batches that could not be decoded to be compared."""
 
@@ -267,6 +269,13 @@ class LogReader:
         self.problems += [(replica, int(row[BATCH_COLUMNS]), damage) for damage in inside]
         return bool(inside)
 
+    def _need(self, path: str, log: CollectedLog, offsets: tuple[int, int]) -> None:
+        """Note that records of these offsets are needed, in one line with others of their log."""
+        start, end, number = self._needed.get(path, (*offsets, len(self.incomplete)))
+        start, end = min(start, offsets[0]), max(end, offsets[1])
+        self._needed[path] = start, end, number
+        self.incomplete[number : number + 1] = [Incomplete(path, log.needs_records((start, end)).reason)]
+
     def _source(self, replica: Replica) -> "ByteSource":
         return self._plans[id(replica.context)].log_dir.source
 
@@ -329,7 +338,9 @@ class LogReader:
             with source.open(segment.log.path) as file:
                 position = int(row[BatchColumn.POSITION])
                 if isinstance(file, CollectedLog) and file.batch(position) is None:
-                    raise file.needs_records((int(row[BatchColumn.BASE_OFFSET]), int(row[BatchColumn.LAST_OFFSET]) + 1))
+                    offsets = int(row[BatchColumn.BASE_OFFSET]), int(row[BatchColumn.LAST_OFFSET]) + 1
+                    self._need(typed_path(source, segment.log.path), file, offsets)
+                    return None
                 data = read_batch(file, position, size)
         except SourceError as error:
             self.incomplete.append(Incomplete(typed_path(source, segment.log.path), error.reason))

@@ -15,7 +15,7 @@ from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.evidence.paths import OpenedPath, open_paths, typed_path
 from kafka_forensics.judging.scanning import DEEP_BELOW_BYTES
 from kafka_forensics.model.bundles import Digests
-from kafka_forensics.model.constants import WITNESS_TOPICS
+from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC, INTERNAL_TOPICS, WITNESS_TOPICS
 from kafka_forensics.model.results import Incomplete
 from kafka_forensics.parsers.checkpoints import parse_meta_properties
 from kafka_forensics.parsers.log_dir import Discovery, FileKind
@@ -28,13 +28,13 @@ from kafka_forensics.storage.page_cache import PageCache
 from kafka_forensics.storage.source import EntryKind, place_of
 from kafka_forensics.version import __version__
 from kafka_forensics.witnesses.controller import read_controller
-from kafka_forensics.witnesses.witnesses import Witnesses, take_control
 from kafka_forensics.writers.bundle_file import BundleWriter, begun
 
 if TYPE_CHECKING:
     from kafka_forensics.model.json_objects import Json
     from kafka_forensics.storage.source import ByteFile
 
+CLEANED: Final = "cleaner-offset-checkpoint"
 PIECE_BYTES: Final = 1 << 20
 Progress = Callable[[int, int], None]
 """Called with bytes done, and bytes in all."""
@@ -218,7 +218,8 @@ class _Collecting:
 
     def _is_compacted(self, topic: str, partition: int) -> bool:
         glob = self._options.compacted
-        return (topic, partition) in self._compacted or (glob is not None and fnmatchcase(topic, glob))
+        known = topic in INTERNAL_TOPICS or (topic, partition) in self._compacted
+        return known or (glob is not None and fnmatchcase(topic, glob))
 
     def _from_older(self, entry: CollectedEntry) -> tuple[list[tuple[Section, bytes]], str | None] | None:
         """The sections of a file in the older bundle and its SHA-256, if it has not changed since and nothing else is asked of it
@@ -262,14 +263,14 @@ class _Collecting:
 
 def compacted_partitions(paths: list[str], options: ScanOptions, cache: PageCache) -> set[tuple[str, int]]:
     """Partitions whose topics are compacted, by what the log directories at `paths` tell: checkpoints of the cleaner, and the
-    controller's log. Internal topics are."""
-    inputs = gather(paths, replace(options, topic_glob=None, partition=None, broker=None), elsewhere=True)
+    controller's log. Internal topics always are."""
+    only_controller = replace(options, topic_glob=CLUSTER_METADATA_TOPIC, partition=None, broker=None)
+    inputs = gather(paths, only_controller, elsewhere=True)
     leave_page_cache(inputs.sources, cache)
-    controller = read_controller(inputs)
-    witnesses = Witnesses(None if controller is None else controller.history)
-    for plan in inputs.replicas:
-        take_control(plan, witnesses)
-    return {(plan.context.topic, plan.context.partition) for plan in inputs.replicas if plan.context.compacted}
+    cleaned = {key for log_dir in inputs.log_dirs if (file := log_dir.checkpoints.get(CLEANED)) is not None for key in file.offsets}
+    evidence = read_controller(inputs)
+    told = {} if evidence is None else evidence.history.partitions
+    return cleaned | {key for key, control in told.items() if control.was_compacted}
 
 
 def _is_of(entry: CollectedEntry, asked: RecordsAsked) -> bool:
