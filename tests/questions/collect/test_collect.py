@@ -4,6 +4,7 @@ import json
 import os
 import tarfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ import kafka_forensics as kf
 from kafka_forensics.engine import local
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.export import json_document
+from kafka_forensics.model.bundles import Digests
 from kafka_forensics.model.json_objects import Json
 from kafka_forensics.questions.collect import CollectOptions, collect
 from tests.support import task_engine
@@ -24,16 +26,24 @@ PLACE = ("kind", "severity", "confidence", "topic", "partition", "broker", "file
 OFFSETS = ("byte_start", "byte_end", "offset_start", "offset_end")
 
 
-def bundled(folder: Path, tmp_path: Path) -> list[str]:
+def bundled(folder: Path, tmp_path: Path, options: CollectOptions | None = None) -> list[str]:
     """A bundle of every log directory in `folder`."""
     paths = []
     for number, log_dir in enumerate(log_dirs(folder)):
         path = tmp_path / str(number) / f"{log_dir.name}.kfb"
         path.parent.mkdir()
         with path.open("w+b") as file:
-            assert collect([str(log_dir)], CollectOptions(), file).incomplete == []
+            assert collect([str(log_dir)], options or CollectOptions(), file).incomplete == []
         paths.append(str(path))
     return paths
+
+
+def extracted(archive: str, folder: Path) -> Path:
+    """An archive of real brokers, unpacked."""
+    shipped = SHIPPED / f"{archive}.tar.xz"
+    with tarfile.open(shipped if shipped.exists() else CORPORA / shipped.name) as packed:
+        packed.extractall(folder, filter="data")
+    return folder
 
 
 def log_dirs(folder: Path) -> list[Path]:
@@ -77,16 +87,34 @@ def test_bundles_are_judged_like_the_directories(sample: str, tmp_path: Path) ->
     ),
 )
 def test_bundles_of_real_brokers_are_judged_like_the_directories(archive: str, tmp_path: Path) -> None:
-    folder = tmp_path / "unpacked"
-    shipped = SHIPPED / f"{archive}.tar.xz"
-    with tarfile.open(shipped if shipped.exists() else CORPORA / shipped.name) as packed:
-        packed.extractall(folder, filter="data")
+    folder = extracted(archive, tmp_path / "unpacked")
     directories = [str(path) for path in log_dirs(folder)]
     expected: Json = json.loads(kf.scan(directories).to_json())
     scanned: Json = json.loads(kf.scan(bundled(folder, tmp_path)).to_json())
     assert told(scanned) == told(expected)
     assert list(summaries(scanned)) == list(summaries(expected))
     assert scanned["incomplete"] == expected["incomplete"] == []
+
+
+KEY = Digests(is_keyed=True, name="one key", key=bytes(range(32)))
+SECRET = replace(KEY, is_secret=True)
+NEEDS_KEY = "its keys cannot be compared with those of a bundle whose key is secret"
+
+
+@pytest.mark.parametrize("digests", [Digests(), KEY, SECRET], ids=["no key", "key", "secret key"])
+@pytest.mark.parametrize("mixed", [False, True], ids=["bundles", "beside directories"])
+@pytest.mark.parametrize("archive", ["silent-divergence", "unclean-election", *of_brokers("kafka-4.3.0-clean-end")])
+def test_digests_of_any_key_compare_also_with_directories(archive: str, digests: Digests, mixed: bool, tmp_path: Path) -> None:
+    folder = SAMPLES / archive if (SAMPLES / archive).exists() else extracted(archive, tmp_path / "unpacked")
+    directories = [str(path) for path in log_dirs(folder)]
+    paths = bundled(folder, tmp_path, CollectOptions(digests=digests))
+    paths[1:2] = directories[1:2] if mixed else paths[1:2]
+    expected, scanned = (json.loads(kf.scan(given).to_json()) for given in (directories, paths))
+    if mixed and digests.is_secret and archive.startswith("kafka"):
+        assert NEEDS_KEY in {gap["reason"].split(":")[0] for gap in scanned["incomplete"]} <= {NEEDS_KEY, "needs the records"}
+        return
+    assert told(scanned) == told(expected)
+    assert scanned["incomplete"] == []
 
 
 def test_tasks_judge_bundles_like_one_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
