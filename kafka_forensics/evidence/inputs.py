@@ -48,6 +48,7 @@ __all__ = [
     "gather",
     "gather_log_dirs",
     "misnamed",
+    "not_looked_into",
     "read_leader_epochs",
     "require_asked",
     "typed_path",
@@ -185,6 +186,7 @@ def gather(paths: list[str], options: ScanOptions, *, elsewhere: bool = False, i
     inputs = gather_log_dirs(paths, options.storage_options)
     inputs.given = tuple(paths)
     options = as_collected(inputs.sources, options)
+    inputs.incomplete += not_looked_into(inputs.sources) if options.deep else []
     if any("://" in path for path in paths):
         bare, reached = without_secrets(paths, options)
         inputs.given, inputs.reached = tuple(bare), reached.storage_options
@@ -206,12 +208,15 @@ def gather(paths: list[str], options: ScanOptions, *, elsewhere: bool = False, i
 
 
 def as_collected(sources: Iterable[ByteSource], options: ScanOptions) -> ScanOptions:
-    """The options as they hold for these sources: bundles of running brokers are live copies, and where one was collected without a
-    look into its batches, none is looked into."""
-    bundles = [source.about for source in sources if isinstance(source, BundleSource)]
-    live = options.live or any(about.live for about in bundles)
-    deep = options.deep if all(about.is_deep for about in bundles) else False
-    return replace(options, live=live, deep=deep)
+    """The options as they hold for these sources: where a bundle is of a running broker, copies are live."""
+    live = options.live or any(source.about.live for source in sources if isinstance(source, BundleSource))
+    return replace(options, live=live)
+
+
+def not_looked_into(sources: Iterable[ByteSource]) -> list[Incomplete]:
+    """The bundles that were collected without a look into batches: what is wrong inside of them nobody knows."""
+    reason = "collected without a look into batches: collect it with --deep"
+    return [Incomplete(source.name, reason) for source in sources if isinstance(source, BundleSource) and not source.about.is_deep]
 
 
 def _require_or_note(inputs: Inputs, options: ScanOptions) -> None:

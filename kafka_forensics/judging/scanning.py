@@ -14,7 +14,7 @@ from kafka_forensics.analysis.placement import PartitionKeys
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.analysis.transactions_across import PartitionTransactionFacts, TransactionsAcross, partition_transactions
 from kafka_forensics.compiled import using_compiled, worth_threads
-from kafka_forensics.evidence.inputs import Inputs, as_collected, attributed, broker_order, may_hide_log_directory
+from kafka_forensics.evidence.inputs import Inputs, as_collected, attributed, broker_order, may_hide_log_directory, not_looked_into
 from kafka_forensics.evidence.options import ScanOptions, concerns, shown_storage_options
 from kafka_forensics.folding.fold_split import Merged
 from kafka_forensics.judging.absence import absence_findings, ledger_of, may_be_told_lost, take_expectations
@@ -224,7 +224,7 @@ class Scan:
         self.findings: list[Finding] = []
         self.partitions: list[PartitionSummary] = []
         self.incomplete: list[Incomplete] = []
-        self._totals = Totals(records_decoded=self.deep)
+        self._totals = Totals(records_decoded=self.deep and not not_looked_into(inputs.sources))
         controller = witnesses.controller
         inputs.features = {} if controller is None else controller.features
         for plan in inputs.replicas:

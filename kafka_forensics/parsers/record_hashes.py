@@ -4,7 +4,7 @@ A header (`HEADER`), and one zstd stream of the columns one after the other. The
 lowest byte of every word, then the next, so that what is small or steady shrinks to nearly nothing. The columns are
 
     of batches: position*, number of records
-    of records: offset*, timestamp*, length of the key + 1, length of the value + 1
+    of records: offset*, timestamp*, length of the key + 1, length of the value + 1, hash of the headers
     of unread batches: position*
     hashes of the keys, and of the values, that are not null: no words, but their bytes one after the other
 
@@ -51,7 +51,7 @@ class BlockSizes(NamedTuple):
 
     def columns_bytes(self, key_bytes: int) -> int:
         """Size of the columns before they are compressed."""
-        words = 2 * self.batches + 4 * self.records + self.unread
+        words = 2 * self.batches + 5 * self.records + self.unread
         return words * _WORD + self.keys * key_bytes + self.values * VALUE_BYTES
 
 
@@ -102,6 +102,7 @@ def _records(columns: _Columns, sizes: BlockSizes, key_bytes: int) -> HashedReco
     positions, counts = columns.differences(sizes.batches), columns.words(sizes.batches)
     offsets, timestamps = columns.differences(sizes.records), columns.differences(sizes.records)
     key_lengths, value_lengths = columns.lengths(sizes.records), columns.lengths(sizes.records)
+    headers = columns.words(sizes.records).view(np.int64)
     unread = columns.differences(sizes.unread)
     for places in (positions, unread):
         if (len(places) and places[0] < 0) or not np.all(places[1:] > places[:-1]):
@@ -118,5 +119,5 @@ def _records(columns: _Columns, sizes: BlockSizes, key_bytes: int) -> HashedReco
     hashes = keys.view("<i8").astype(np.int64)
     values = np.zeros(sizes.records, np.int64)
     values[has_value] = columns.bytes(sizes.values * VALUE_BYTES).view("<i8")
-    places = np.repeat(positions, counts.astype(np.int64))
-    return HashedRecords(places, offsets, timestamps, hashes, key_lengths, hashes[:, 0].copy(), values, value_lengths, unread)
+    places, shown = np.repeat(positions, counts.astype(np.int64)), hashes[:, 0].copy()
+    return HashedRecords(places, offsets, timestamps, hashes, key_lengths, shown, values, value_lengths, headers, unread)

@@ -60,14 +60,14 @@ def hold_the_same_as_written(left: BatchFacts, right: BatchFacts) -> bool:
 
 
 def same_hashes_where_both(left: HashedRecords, right: HashedRecords) -> bool | None:
-    """Whether every record whose offset both batches hold has the same time, key and value by hashes; None if a batch is not known
-    whole."""
-    if left.unread.size or right.unread.size:
+    """Whether every record whose offset both batches hold has the same time, key, value and headers by hashes; None if a batch is
+    not known whole."""
+    if left.unread.size or right.unread.size or not (left.offsets.size and right.offsets.size):
         return None
     _, ours, theirs = np.intersect1d(left.offsets, right.offsets, return_indices=True)
     alike = all(
         np.array_equal(getattr(left, name)[ours], getattr(right, name)[theirs])
-        for name in ("timestamps", "key_lengths", "value_lengths")
+        for name in ("timestamps", "key_lengths", "value_lengths", "headers")
     )
     keyed, valued = left.key_lengths[ours] >= 0, left.value_lengths[ours] >= 0
     alike = alike and np.array_equal(left.keys[ours][keyed], right.keys[theirs][keyed])
@@ -76,4 +76,4 @@ def same_hashes_where_both(left: HashedRecords, right: HashedRecords) -> bool | 
 
 def _is_whole(row: "Row") -> bool:
     """Whether there is a record for each offset, so that no cleaner has been there."""
-    return bool(row[BatchColumn.RECORDS_COUNT] == row[BatchColumn.LAST_OFFSET] - row[BatchColumn.BASE_OFFSET] + 1)
+    return int(row[BatchColumn.RECORDS_COUNT]) == int(row[BatchColumn.LAST_OFFSET]) - int(row[BatchColumn.BASE_OFFSET]) + 1

@@ -242,7 +242,7 @@ class LogReader:
         decoded = None if hasher is None else self._sound(replica, row)
         if decoded is None or hasher is None:
             return None
-        return HashedRecords.together(list(HashingReader(hasher).opened(decoded, position)))
+        return HashedRecords.together(list(HashingReader(hasher, with_headers=True).opened(decoded, position)))
 
     def told_as_written(self, replica: Replica, a: "NDArray[np.int64]", b: "NDArray[np.int64]") -> bool | None:
         """Whether facts tell that a batch of a collected log was written twice; None of a log that can be opened."""
@@ -281,11 +281,11 @@ class LogReader:
 
     def _digest(self, replica: Replica, row: "NDArray[np.int64]", bundles: "Sequence[BundleSource]") -> bytes | None:
         """The digest of a batch's content as all of `bundles` have it; None if they have it by several ways, or it is not known."""
-        ways = {bundle.about.digests for bundle in bundles}
-        if len(ways) > 1:
+        ways = [bundle.about.digests for bundle in bundles]
+        if not all(way.agree(ways[0]) for way in ways):
             return None
         position, size = int(row[BatchColumn.POSITION]), int(row[BatchColumn.SIZE_IN_BYTES])
-        way = next(iter(ways))
+        way = next((way for way in ways if way.key is not None), ways[0])
         try:
             with self._open_segment(replica, int(row[BATCH_COLUMNS])) as file:
                 if isinstance(file, CollectedLog):
@@ -293,7 +293,8 @@ class LogReader:
                     return digest
                 if size > MAX_BATCH_BYTES or (way.is_keyed and way.key is None):
                     return None
-                return content_digest(file.read_at(position, size), way.key)
+                data = file.read_at(position, size)
+                return content_digest(data, way.key) if len(data) == size else None
         except SourceError as error:
             self.incomplete.append(Incomplete(typed_path(self._source(replica), error.path), error.reason))
             return None

@@ -38,6 +38,7 @@ def _block(records: HashedRecords, key_bytes: int) -> bytes:
         _differences(records.timestamps),
         _planes((records.key_lengths + 1).view(np.uint64)),
         _planes((records.value_lengths + 1).view(np.uint64)),
+        _planes(records.headers.view(np.uint64)),
         _differences(records.unread),
         keys[:, :key_bytes].tobytes(),
         records.values[has_value].astype("<i8").tobytes(),

@@ -49,7 +49,16 @@ def any_records(draw: st.DrawFn, key_bytes: int) -> HashedRecords:
     unread = np.array(sorted(draw(st.sets(st.integers(0, 2**63 - 1), max_size=3))), np.int64)
     positions = np.repeat(np.array(places, np.int64), np.array(counts, np.int64))
     return HashedRecords(
-        positions, column(INT64), column(INT64), keys, key_lengths, keys[:, 0].copy(), values, value_lengths, unread
+        positions,
+        column(INT64),
+        column(INT64),
+        keys,
+        key_lengths,
+        keys[:, 0].copy(),
+        values,
+        value_lengths,
+        column(st.integers(0, 2**32 - 1)),
+        unread,
     )
 
 
@@ -112,7 +121,7 @@ def test_a_block_is_what_its_description_says() -> None:
     """So that what was collected once can be read by any later version."""
     positions, offsets, times, keys, values = [64, 2 * 90], [2 * 100, 2, 2 * 3], [2 * 1000, 1, 2 * 7], [4, 0, 1], [0, 6, 0]
     hashes = struct.pack("<qqq", -7, 2**40, 5)
-    block = spelled([2, 3, 2, 1, 1], [positions, [1, 2], offsets, times, keys, values, [2 * 9]], hashes)
+    block = spelled([2, 3, 2, 1, 1], [positions, [1, 2], offsets, times, keys, values, [0, 77, 0], [2 * 9]], hashes)
     records = parse_record_hashes(block)
     found = {part.name: getattr(records, part.name).tolist() for part in fields(HashedRecords)}
     assert found == {
@@ -124,6 +133,7 @@ def test_a_block_is_what_its_description_says() -> None:
         "shown": [-7, 0, 2**40],
         "values": [0, 5, 0],
         "value_lengths": [-1, 5, -1],
+        "headers": [0, 77, 0],
         "unread": [9],
     }
     written = block_of(records)
@@ -134,16 +144,16 @@ def test_a_block_is_what_its_description_says() -> None:
 @pytest.mark.parametrize(
     ("sizes", "columns", "reason"),
     [
-        ([2, 2, 0, 0, 0], [[10, 0], [1, 1], [0, 0], [0, 0], [0, 0], [0, 0], []], "in order"),
-        ([2, 2, 0, 0, 0], [[10, 1], [1, 1], [0, 0], [0, 0], [0, 0], [0, 0], []], "in order"),
-        ([1, 1, 0, 0, 0], [[1], [1], [0], [0], [0], [0], []], "in order"),
-        ([1, 1, 0, 0, 2], [[0], [1], [0], [0], [0], [0], [4, 1]], "in order"),
-        ([1, 1, 0, 0, 0], [[0], [2], [0], [0], [0], [0], []], "other batches"),
-        ([2, 1, 0, 0, 0], [[0, 2], [2**64 - 1, 2], [0], [0], [0], [0], []], "other batches"),
-        ([1, 1, 0, 0, 0], [[0], [1], [0], [0], [2**64 - 1], [0], []], "below null"),
-        ([1, 1, 0, 0, 0], [[0], [1], [0], [0], [0], [2**64 - 5], []], "below null"),
-        ([1, 1, 0, 0, 0], [[0], [1], [0], [0], [1], [0], []], "more or fewer"),
-        ([1, 1, 0, 0, 0], [[0], [1], [0], [0], [0], [9], []], "more or fewer"),
+        ([2, 2, 0, 0, 0], [[10, 0], [1, 1], [0, 0], [0, 0], [0, 0], [0, 0], [0, 0], []], "in order"),
+        ([2, 2, 0, 0, 0], [[10, 1], [1, 1], [0, 0], [0, 0], [0, 0], [0, 0], [0, 0], []], "in order"),
+        ([1, 1, 0, 0, 0], [[1], [1], [0], [0], [0], [0], [0], []], "in order"),
+        ([1, 1, 0, 0, 2], [[0], [1], [0], [0], [0], [0], [0], [4, 1]], "in order"),
+        ([1, 1, 0, 0, 0], [[0], [2], [0], [0], [0], [0], [0], []], "other batches"),
+        ([2, 1, 0, 0, 0], [[0, 2], [2**64 - 1, 2], [0], [0], [0], [0], [0], []], "other batches"),
+        ([1, 1, 0, 0, 0], [[0], [1], [0], [0], [2**64 - 1], [0], [0], []], "below null"),
+        ([1, 1, 0, 0, 0], [[0], [1], [0], [0], [0], [2**64 - 5], [0], []], "below null"),
+        ([1, 1, 0, 0, 0], [[0], [1], [0], [0], [1], [0], [0], []], "more or fewer"),
+        ([1, 1, 0, 0, 0], [[0], [1], [0], [0], [0], [9], [0], []], "more or fewer"),
     ],
 )
 def test_columns_that_no_log_gives_are_refused(sizes: list[int], columns: list[list[int]], reason: str) -> None:
@@ -155,8 +165,8 @@ def test_a_bomb_ends_at_what_its_header_says() -> None:
     bomb = bytes(cramjam.zstd.compress(bytes(64 << 20)))
     with pytest.raises(FormatError, match="do not fill"):
         parse_record_hashes(HEADER.pack(b"KFRH", 1, 8, 0, 2, 0, 0, 0) + bomb)
-    records = MAX_BLOCK_BYTES // 32 + 1
-    with pytest.raises(FormatError, match=f"of {32 * records} bytes are more than {MAX_BLOCK_BYTES}"):
+    records = MAX_BLOCK_BYTES // 40 + 1
+    with pytest.raises(FormatError, match=f"of {40 * records} bytes are more than {MAX_BLOCK_BYTES}"):
         parse_record_hashes(HEADER.pack(b"KFRH", 1, 8, 0, records, 0, 0, 0) + bomb)
     block = block_of(HashedRecords.none(7))
     assert parse_record_hashes(block, limit=8).unread.tolist() == [7]

@@ -477,26 +477,28 @@ def _frames(log: ByteFile, position: int) -> Iterator[tuple[int, int] | None]:
 
 def _collected_frames(log: CollectedLog, position: int) -> Iterator[tuple[int, int] | None]:
     """The same of a collected log, by its batches and by what stands where damage begins."""
-    frames = dict(log.frames())
-    for _, packed in log.batches(position, log.size_in_bytes):
+    for section, packed in log.batches(position, log.size_in_bytes):
+        if position >= section.end:
+            continue
+        frames = log.frames(section.start, section.end)
         try:
             columns = read_batches(packed).columns
         except FormatError as error:
             raise log.broken(error.reason) from error
         for at, base_offset, size, magic, delta in columns[_FRAME_COLUMNS].T.tolist():
             frames.setdefault(at, Frame(at, base_offset, size - _LOG_OVERHEAD, magic, delta if magic >= 2 else 0))
-    while position < log.size_in_bytes - _HEADER_UP_TO_MAGIC:
-        frame = frames.get(position)
-        if frame is None:
-            raise log.needs_records()
-        if frame.batch_length < _SMALLEST_LENGTH:
-            yield None
-            return
-        if position > log.size_in_bytes - _LOG_OVERHEAD - frame.batch_length:
-            return
-        delta = frame.last_offset_delta if frame.magic >= 2 else 0
-        yield frame.base_offset, frame.base_offset + delta + 1
-        position += _LOG_OVERHEAD + frame.batch_length
+        while position < min(section.end, log.size_in_bytes - _HEADER_UP_TO_MAGIC):
+            frame = frames.get(position)
+            if frame is None:
+                raise log.needs_records()
+            if frame.batch_length < _SMALLEST_LENGTH:
+                yield None
+                return
+            if position > log.size_in_bytes - _LOG_OVERHEAD - frame.batch_length:
+                return
+            delta = frame.last_offset_delta if frame.magic >= 2 else 0
+            yield frame.base_offset, frame.base_offset + delta + 1
+            position += _LOG_OVERHEAD + frame.batch_length
 
 
 def last_entry(index: ByteFile, base_offset: int) -> tuple[int, int]:

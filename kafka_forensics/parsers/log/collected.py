@@ -242,7 +242,25 @@ def contradiction(batches: CollectedBatches, start: int, end: int) -> str | None
         return "a batch ends at another offset than its header says"
     if any(not start <= damage.position <= damage.position + damage.size_in_bytes <= end for damage, _ in batches.damage):
         return "damage lies outside of its bytes"
+    if not _covered(positions, ends, [damage for damage, inside in batches.damage if not inside], start, end):
+        return "there are bytes that are neither of a batch nor damaged"
     return None
+
+
+def _covered(positions: "Ints", ends: "Ints", damage: list[Damage], start: int, end: int) -> bool:
+    """Whether batches, which lie one behind the other, and damage cover all of `[start, end)`."""
+    before, behind = np.concatenate(([start], ends)), np.concatenate((positions, [end]))
+    holes = np.flatnonzero(behind > before)
+    spans = sorted((found.position, found.position + found.size_in_bytes) for found in damage)
+    at = 0
+    for low, high in zip(before[holes].tolist(), behind[holes].tolist(), strict=True):
+        while low < high:
+            while at < len(spans) and spans[at][1] <= low:
+                at += 1
+            if at == len(spans) or spans[at][0] > low:
+                return False
+            low = spans[at][1]
+    return True
 
 
 def contradiction_of_held(batches: CollectedBatches, held: Iterable[tuple[SectionKind, int, bytes]]) -> str | None:

@@ -237,7 +237,7 @@ class Trouble:
             return None
         delta = max(int(load_i32(header, 23)), 0)
         detail = detail | {"reason": "length_lies", "runs_past_end": size > rest}
-        return Damage("FRAMING_LOST", position, rest, base_offset, base_offset + delta, detail)
+        return Damage("FRAMING_LOST", position, rest, base_offset, min(base_offset + delta, INT64_MAX), detail)
 
     def _tail(
         self, position: int, size: int, magic: int, base_offset: int, detail: dict[str, int | str | bool | list[int]]

@@ -42,6 +42,8 @@ class HashedRecords:
     """64 bits that name the key to people."""
     values: "Ints"
     value_lengths: "Ints"
+    headers: "Ints"
+    """32 bits of a hash of all headers, 0 of none, and where they were not asked for."""
     unread: "Ints"
     """Positions of batches whose records are not all here: they could not be opened, or a record was too large to be held."""
 
@@ -49,7 +51,7 @@ class HashedRecords:
     def none(cls, *unread: int) -> Self:
         """No records, of these batches."""
         nothing, keys = np.empty(0, np.int64), np.empty((0, 2), np.int64)
-        return cls(nothing, nothing, nothing, keys, nothing, nothing, nothing, nothing, np.array(unread, np.int64))
+        return cls(nothing, nothing, nothing, keys, nothing, nothing, nothing, nothing, nothing, np.array(unread, np.int64))
 
     @classmethod
     def together(cls, parts: list["HashedRecords"]) -> "HashedRecords":
@@ -158,6 +160,7 @@ class StrongHasher:
         return np.frombuffer(b"".join(digests), "<i8").astype(np.int64)
 
 
+_HALF: Final = 0xFFFFFFFF
 STRONG_KEY_BYTES: Final = 10
 KEYED_KEY_BYTES: Final = 8
 VALUE_BYTES: Final = 8
@@ -175,6 +178,8 @@ class HashingReader:
     """Reads the records of batches, hashed; what it needs for many of them at a time it holds until it is released."""
 
     hasher: RecordHasher
+    with_headers: bool = False
+    """Whether headers are hashed, too."""
     _matrix: "Ints" = field(default_factory=lambda: np.empty((RECORD_COLUMNS, 0), np.int64))
     _batch_of: "Ints" = field(default_factory=lambda: np.empty(0, np.int64))
 
@@ -229,8 +234,18 @@ class HashingReader:
         key_lengths, value_lengths = records[RecordColumn.KEY_LENGTH].copy(), records[RecordColumn.VALUE_LENGTH].copy()
         keys, shown = self.hasher.keys(data, records[RecordColumn.KEY_POSITION] - start, key_lengths)
         values = self.hasher.values(data, records[RecordColumn.VALUE_POSITION] - start, value_lengths)
-        unread = np.empty(0, np.int64)
-        return HashedRecords(positions, offsets, timestamps, keys, key_lengths, shown, values, value_lengths, unread)
+        unread, headers = np.empty(0, np.int64), self._headers(data, start, records)
+        return HashedRecords(positions, offsets, timestamps, keys, key_lengths, shown, values, value_lengths, headers, unread)
+
+    def _headers(self, data: bytes, start: int, records: "Ints") -> "Ints":
+        """Hashes of headers."""
+        headers = np.zeros(records.shape[1], np.int64)
+        rows = np.flatnonzero(records[RecordColumn.HEADERS_COUNT] > 0) if self.with_headers else headers[:0]
+        if rows.size:
+            begins = records[RecordColumn.HEADERS_POSITION, rows]
+            ends = records[RecordColumn.POSITION, rows] + records[RecordColumn.SIZE_IN_BYTES, rows]
+            headers[rows] = self.hasher.values(data, begins - start, ends - begins) & _HALF
+        return headers
 
     def opened(self, batch: DecodedBatch, position: int) -> Iterator[HashedRecords]:
         """The records of an opened batch of any magic, which begins at byte `position` of the segment."""
@@ -260,9 +275,23 @@ class HashingReader:
             key, value = record.key or b"", record.value or b""
             keys, shown = self.hasher.keys(key, at, np.array([len(key)]))
             values = self.hasher.values(value, at, np.array([len(value)]))
+            headers = np.zeros(1, np.int64)
+            if self.with_headers and record.headers:
+                written = written_headers(record.headers)
+                headers = self.hasher.values(written, at, np.array([len(written)])) & _HALF
             numbers = [position, record.offset, record.timestamp, record.key_length, record.value_length]
             place, offset, timestamp, key_length, value_length = (np.array([number], np.int64) for number in numbers)
-            yield HashedRecords(place, offset, timestamp, keys, key_length, shown, values, value_length, nothing)
+            yield HashedRecords(place, offset, timestamp, keys, key_length, shown, values, value_length, headers, nothing)
+
+
+def written_headers(headers: tuple[tuple[bytes, bytes | None], ...]) -> bytes:
+    """Headers as a batch of magic 2 has them, behind their number."""
+    from kafka_forensics.parsers.spec.record_batch import encode_zigzag  # few batches need it
+
+    pieces: list[bytes] = []
+    for key, value in headers:
+        pieces += [encode_zigzag(len(key)), key, encode_zigzag(-1 if value is None else len(value)), value or b""]
+    return b"".join(pieces)
 
 
 def with_records(columns: "Ints", first: int, end: int) -> "tuple[NDArray[np.bool_], NDArray[np.bool_]]":
@@ -286,7 +315,7 @@ class SegmentHashes:
     """
 
     def __init__(self, hasher: RecordHasher) -> None:
-        self._reader = HashingReader(hasher)
+        self._reader = HashingReader(hasher, with_headers=True)
         self._parts: list[HashedRecords] = []
 
     def inspect(
@@ -321,6 +350,11 @@ class SegmentHashes:
             self._parts.append(HashedRecords.none(position))
         elif batch.header is None or not batch.header.is_control_batch:
             self._parts += self._reader.opened(batch, position)
+
+    @property
+    def count(self) -> int:
+        """How many records were taken."""
+        return sum(len(part.offsets) for part in self._parts)
 
     def take(self) -> HashedRecords:
         """All that was taken, by position, and forget it."""

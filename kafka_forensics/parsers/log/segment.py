@@ -16,7 +16,13 @@ from kafka_forensics.model.batches import BATCH_COLUMNS, CHUNK_ROWS, BatchChunk,
 from kafka_forensics.model.constants import INT64_MAX, LOG_OVERHEAD
 from kafka_forensics.parsers.kernels.identities import fill_identities
 from kafka_forensics.parsers.kernels.walk import DONE, FULL, MORE, walk
-from kafka_forensics.parsers.log.collected import LEAST_BATCH_BYTES, contradiction, contradiction_of_held, read_batches
+from kafka_forensics.parsers.log.collected import (
+    LEAST_BATCH_BYTES,
+    CollectedBatches,
+    contradiction,
+    contradiction_of_held,
+    read_batches,
+)
 from kafka_forensics.parsers.log.content import digest_size
 from kafka_forensics.parsers.log.damage import MAX_CHAIN, MAX_WINDOW_BYTES, Trouble, Window, contained_damage
 from kafka_forensics.storage.bundles import CollectedLog, Section
@@ -266,28 +272,33 @@ def read_batch(file: "ByteFile", position: int, size: int) -> bytes:
 
 def read_digest(log: CollectedLog, position: int) -> bytes | None:
     """The digest of the content of the batch at a byte of a collected log; None if the bundle has none. Raises SourceError."""
-    for section, packed in log.batches(position, position + 1):
-        try:
-            facts = read_batches(packed)
-        except FormatError as error:
-            raise log.broken(error.reason) from error
-        rows = np.flatnonzero(facts.columns[BatchColumn.POSITION] == position)
-        if rows.size and section.start <= position:
-            digest = facts.digests[rows[0]].tobytes()
-            return digest if any(digest) else None
-    return None
+    facts = _facts_at(log, position)
+    if facts is None:
+        return None
+    rows = np.flatnonzero(facts.columns[BatchColumn.POSITION] == position)
+    if not rows.size:
+        return None
+    digest = facts.digests[rows[0]].tobytes()
+    return digest if any(digest) else None
 
 
 def found_inside(log: CollectedLog, position: int) -> list[Damage] | None:
     """What is wrong inside the batch at a byte of a collected log; None where nobody looked. Raises SourceError."""
-    if not log.is_deep:
-        return None
-    for _, packed in log.batches(position, position + 1):
-        try:
-            facts = read_batches(packed)
-        except FormatError as error:
-            raise log.broken(error.reason) from error
-        return [damage for damage, inside in facts.damage if inside and damage.position == position]
+    facts = _facts_at(log, position) if log.is_deep else None
+    return None if facts is None else [damage for damage, inside in facts.damage if inside and damage.position == position]
+
+
+def _facts_at(log: CollectedLog, position: int) -> CollectedBatches | None:
+    """The facts of the section in which a byte of a collected log lies. Raises SourceError."""
+    for section, packed in log.batches(position, position + 1):
+        facts = log.known(section)
+        if not isinstance(facts, CollectedBatches):
+            try:
+                facts = read_batches(packed)
+            except FormatError as error:
+                raise log.broken(error.reason) from error
+            log.remember(section, facts)
+        return facts
     return None
 
 

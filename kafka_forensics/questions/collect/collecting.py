@@ -105,6 +105,8 @@ class _Collecting:
         self._broker = next(filter(None, map(_broker, self._opened)), None)
         for opened_path in self._opened:
             opened_path.discovery = Discovery()  # it takes as much memory as all the rest
+        if options.since is not None:
+            self._require_same_broker(options.since)
         self._progress = progress
         self._compacted = compacted_partitions(paths, options.scan, cache)
         self._total = self._required()
@@ -229,10 +231,21 @@ class _Collecting:
             return None
         if older.about.is_deep != self.collected.is_deep or not older.about.digests.agree(self._digests):
             return None
+        if older.about.tool_version != __version__ or entry.entry.mtime_ns >= older.about.started_ms * 10**6 - _SETTLED_NS:
+            return None
+        if entry.is_active and entry.name is not None and entry.name.kind in _WRITTEN_ON:
+            return None
         taken = older.taken(entry.path, _stamp(entry), is_log=entry.is_log)
         if taken is None or (self._wanted(entry).keys and not any(section.kind is SectionKind.KEYS for section, _ in taken[0])):
             return None
         return None if self._options.hashes and taken[1] is None else taken
+
+    def _require_same_broker(self, older: BundleSource) -> None:
+        """Raise UsageError for an older bundle that is of other log directories."""
+        paths = tuple(place_of(opened_path.source) for opened_path in self._opened)
+        if (older.about.broker, older.about.paths) != (self._broker, paths):
+            hint = "give the bundle that was made of them, or leave out --since"
+            raise UsageError(f"{older.name} is of other log directories than those given", hint=hint)
 
     def _keep(self, entry: CollectedEntry) -> None:
         """What is known of a file is kept."""
@@ -274,8 +287,8 @@ def compacted_partitions(paths: list[str], options: ScanOptions, cache: PageCach
 
 
 def _is_of(entry: CollectedEntry, asked: RecordsAsked) -> bool:
-    partition = entry.partition
-    return entry.is_log and partition is not None and (partition.topic, partition.partition) == (asked.topic, asked.partition)
+    partition, is_segment = entry.partition, entry.name is not None and entry.name.kind is FileKind.LOG
+    return is_segment and partition is not None and (partition.topic, partition.partition) == (asked.topic, asked.partition)
 
 
 def _sha256(file: "ByteFile") -> str:
@@ -288,6 +301,10 @@ def _sha256(file: "ByteFile") -> str:
 
 
 _LEFT_OUT: Final = 6
+_SETTLED_NS: Final = 60 * 10**9
+"""A file that was written to so shortly before it was collected may have changed since without a new time."""
+_WRITTEN_ON: Final = (FileKind.INDEX, FileKind.TIME_INDEX)
+"""Files of an active segment that a broker maps and goes on to write, and that have no new time for it."""
 """Where the row of a file says why its bytes were not looked at."""
 _KIND_NAMES: Final = {EntryKind.FILE: "f", EntryKind.SYMLINK: "l", EntryKind.OTHER: "o"}
 

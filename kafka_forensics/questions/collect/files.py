@@ -41,6 +41,8 @@ class CollectedEntry:
     left_out: str | None = None
     """Why its bytes are not looked at."""
     behind: int | None = None
+    is_active: bool = False
+    """Whether it is of the last segment."""
 
     @property
     def is_log(self) -> bool:
@@ -79,6 +81,8 @@ class Tree:
             return
         directory = "/".join(filter(None, (prefix, path)))
         partition = parse_partition_name(directory.rpartition("/")[2])
+        if partition is not None and _is_log_directory(listed):
+            partition = None
         if partition is not None and not self._is_asked_for(partition, listed):
             return
         self.directories += [(directory, above.mtime_ns)] if above is not None else []
@@ -98,6 +102,7 @@ class Tree:
             found.append(collected)
         for item in found:
             if isinstance(item, CollectedEntry):
+                item.is_active = before is not None and item.name is not None and item.name.offset == _offset(before)
                 yield item
                 continue
             if depth < MAX_DEPTH:
@@ -106,12 +111,21 @@ class Tree:
                 self.directories.append((f"{directory}/{item.name}" if directory else item.name, item.mtime_ns))
 
     def _is_asked_for(self, partition: PartitionName, listed: Sequence[Entry]) -> bool:
-        """Whether a directory of a partition's name is to be taken: one that is no partition's by what is in it, too."""
+        """Whether a directory of a partition's name is to be taken: one that holds nothing but directories, too."""
         if partition.topic in WITNESS_TOPICS or fits((partition.topic, partition.partition), self._options):
             return True
-        names = [name for entry in listed if (name := parse_file_name(entry.name)) is not None]
-        is_log_dir = any(name.kind in LOG_DIRECTORY_KINDS for name in names)
-        return is_log_dir or (not names and any(entry.kind is EntryKind.DIRECTORY for entry in listed))
+        is_folder = any(entry.kind is EntryKind.DIRECTORY for entry in listed)
+        return is_folder and all(parse_file_name(entry.name) is None for entry in listed)
+
+
+def _offset(entry: CollectedEntry) -> int | None:
+    return None if entry.name is None else entry.name.offset
+
+
+def _is_log_directory(listed: Sequence[Entry]) -> bool:
+    """Whether a directory is one entry of a broker's `log.dirs`, whatever its name is."""
+    names = (parse_file_name(entry.name) for entry in listed)
+    return any(name is not None and name.kind in LOG_DIRECTORY_KINDS for name in names)
 
 
 def tree_of(opened: Sequence[OpenedPath], options: ScanOptions) -> Tree:
@@ -141,10 +155,11 @@ def prefixes(opened: Sequence[OpenedPath]) -> list[str]:
 
 
 def _numbered(name: str) -> Iterator[str]:
+    """The name, and others below a number: those of partitions are what they are called."""
     yield name
     number = 2
     while True:
-        yield f"{name}.{number}"
+        yield f"{number}/{name}"
         number += 1
 
 

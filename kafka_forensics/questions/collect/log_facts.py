@@ -45,6 +45,12 @@ _FRAME: Final = struct.Struct(">qiibihi")
 _FRAME_BYTES: Final = _FRAME.size
 
 
+HASHED_BATCHES: Final = 256
+"""Of which records are hashed before they are packed."""
+HASHED_RECORDS: Final = 1 << 16
+"""Hashes that are held before they are packed, but for those of one batch."""
+
+
 class TakesSections(Protocol):
     """What sections are added to."""
 
@@ -84,15 +90,15 @@ def take_log(
         frames = [_frame(file, found.position) for found, inside in damage if not inside]
         if frames:
             writer.add(entry.path, SectionKind.FRAMES, start, end, write_frames(frames))
-        section = write_batches(columns, damage, written=checks.written(columns), digests=checks.digests.take(columns))
-        writer.add(entry.path, SectionKind.BATCHES, start, end, section)
-        if checks.hashes is not None:
-            for block in write_record_hashes(checks.hashes.take(), KEYED_KEY_BYTES if wanted.key else STRONG_KEY_BYTES):
-                writer.add(entry.path, SectionKind.KEYS, start, end, block)
+        for block in checks.hashed():
+            writer.add(entry.path, SectionKind.KEYS, start, end, block)
         if topic in WITNESS_TOPICS:
             _take_told(entry, topic, file, writer, columns, start, end)
         elif (kept := _whole(columns, wanted.records)).any():
             _take_whole(entry, file, writer, columns[:, kept], start, end)
+        # last, so that of a bundle that was cut short batches are known only with all that belongs to them
+        section = write_batches(columns, damage, written=checks.written(columns), digests=checks.digests.take(columns))
+        writer.add(entry.path, SectionKind.BATCHES, start, end, section)
         batches += chunk.rows
         passed(end - start)
         start = end
@@ -170,7 +176,9 @@ class _Checks:
     def __init__(self, wanted: FactsWanted) -> None:
         self.digests = ContentDigests(wanted.key)
         hasher = StrongHasher() if wanted.key is None else KeyedHasher(wanted.key)
-        self.hashes = SegmentHashes(hasher) if wanted.keys else None
+        self._hashes = SegmentHashes(hasher) if wanted.keys else None
+        self._key_bytes = STRONG_KEY_BYTES if wanted.key is None else KEYED_KEY_BYTES
+        self._blocks: list[bytes] = []
         self._inner = inspector(deep=wanted.deep)
         self._deep = wanted.deep
         self._inside: list[Damage] = []
@@ -182,8 +190,10 @@ class _Checks:
             zip(columns[BatchColumn.POSITION, old].tolist(), columns[BatchColumn.BASE_OFFSET, old].tolist(), strict=True)
         )
         self.digests.inspect(buffer, position, columns, first, end)
-        if self.hashes is not None:
-            self.hashes.inspect(buffer, position, columns, first, end)
+        if self._hashes is not None:
+            for row in range(first, end, HASHED_BATCHES):
+                self._hashes.inspect(buffer, position, columns, row, min(row + HASHED_BATCHES, end))
+                self._pack_hashes(self._hashes, HASHED_RECORDS)
         found = self._inner(buffer, position, columns, first, end)
         self._inside += found
         return found
@@ -191,11 +201,24 @@ class _Checks:
     def alone(self, file: "ByteFile", position: int, size: int) -> list[Damage]:
         """A batch behind damage, or a large one."""
         self.digests.alone(file, position, size)
-        if self.hashes is not None:
-            self.hashes.alone(file, position, size)
+        if self._hashes is not None:
+            self._hashes.alone(file, position, size)
+            self._pack_hashes(self._hashes, HASHED_RECORDS)
         found = check_batch_in_file(file, position, size) if self._deep else []
         self._inside += found
         return found
+
+    def _pack_hashes(self, hashes: SegmentHashes, least: int) -> None:
+        """Make blocks of the hashes if there are so many."""
+        if hashes.count >= least:
+            self._blocks += write_record_hashes(hashes.take(), self._key_bytes)
+
+    def hashed(self) -> list[bytes]:
+        """Blocks of the hashes of all records of a chunk; none where they are not asked for."""
+        if self._hashes is not None:
+            self._pack_hashes(self._hashes, 0)
+        blocks, self._blocks = self._blocks, []
+        return blocks
 
     def told(self, damage: Sequence[Damage]) -> list[tuple[Damage, bool]]:
         """The damage of a chunk, each with whether only opening the batch tells."""

@@ -156,6 +156,8 @@ class Frame(NamedTuple):
     """0 where the file ends before it."""
 
 
+MAX_HELD: Final = 1 << 14
+"""Batches, or places where damage begins, that a section holds at most: those of two chunks."""
 _FRAME: Final = struct.Struct("<qqibi")
 
 
@@ -166,8 +168,8 @@ def write_frames(frames: list[Frame]) -> bytes:
 
 def read_frames(section: bytes) -> list[Frame]:
     """The frames of a section. Raises FormatError."""
-    if len(section) % _FRAME.size:
-        raise FormatError("frames that are cut short")
+    if len(section) % _FRAME.size or len(section) > _FRAME.size * MAX_HELD:
+        raise FormatError("frames that are cut short, or too many")
     return [Frame(*numbers) for numbers in _FRAME.iter_unpack(section)]
 
 
@@ -187,8 +189,8 @@ def read_held(section: bytes) -> dict[int, bytes]:
         at += _HELD.size
         if at + size > len(section):
             raise FormatError("a held batch that is cut short")
-        if position in held:
-            raise FormatError("two held batches at one byte")
+        if position in held or len(held) == MAX_HELD:
+            raise FormatError("two held batches at one byte, or too many")
         held[position] = section[at : at + size]
         at += size
     return held

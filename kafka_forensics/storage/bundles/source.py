@@ -56,6 +56,9 @@ from kafka_forensics.storage.source import NOT_REGULAR, ByteFile, ByteSource, En
 KEPT_BYTES: Final = 96 << 20
 """Of inflated parts that a bundle holds on to."""
 _KINDS: Final = {"f": EntryKind.FILE, "l": EntryKind.SYMLINK, "o": EntryKind.OTHER}
+_TELLING: Final = frozenset({SectionKind.BYTES, SectionKind.BATCHES})
+"""Of these every byte of a file has one at most."""
+_SECTION_SIZE: Final = 400
 _TAIL_BYTES: Final = 256 << 10
 _SEAL_NAME: Final = SEAL.encode() + b"\0"
 _NOWHERE: Final = "\0"
@@ -105,6 +108,8 @@ class BundleSource(ArchiveSource):
         """`container` is the one file on a storage service that it is; None: it is a local file."""
         super().__init__(path, container)
         self._lock = threading.Lock()
+        self.remembered: tuple[tuple[str, Section] | None, object] = None, None
+        """The section that was looked into last, by the path of its file, and what it holds."""
         self._parts: OrderedDict[int, tuple[bytes, frozenset[tuple[str, Section]]]] = OrderedDict()
         self._held_bytes = 0
         members = MemberTree()
@@ -151,16 +156,19 @@ class BundleSource(ArchiveSource):
         except FormatError:
             return False
         rows = sealed.get("members") if isinstance(sealed, dict) else None
-        position = 0
+        position, places = 0, list[tuple[str, Member]]()
         for name, row in rows.items() if isinstance(rows, dict) else ():
             match row:
                 case [size, str()] if is_number(size, 0, end):
-                    members.add(str(name), Member(EntryKind.FILE, size, 0, TarPlace(position + BLOCK)))
+                    places.append((str(name), Member(EntryKind.FILE, size, 0, TarPlace(position + BLOCK))))
                     position += BLOCK + padded(size)
                 case _:
                     return False
-        members.add(SEAL, Member(EntryKind.FILE, len(seal), 0, TarPlace(end + BLOCK)))
-        return position == end and bool(rows)
+        if position != end or not places:
+            return False
+        for name, member in [*places, (SEAL, Member(EntryKind.FILE, len(seal), 0, TarPlace(end + BLOCK)))]:
+            members.add(name, member)
+        return True
 
     @property
     def is_whole(self) -> bool:
@@ -336,9 +344,9 @@ class BundleSource(ArchiveSource):
         with self._lock:
             if number not in self._parts:
                 self._parts[number] = part
-                self._held_bytes += len(data)
+                self._held_bytes += _size_of(part)
             while self._held_bytes > KEPT_BYTES and len(self._parts) > 1:
-                self._held_bytes -= len(self._parts.popitem(last=False)[1][0])
+                self._held_bytes -= _size_of(self._parts.popitem(last=False)[1])
         return part
 
     def section(self, path: str, section: Section) -> bytes:
@@ -464,13 +472,16 @@ class CollectedLog:
 
     def batches(self, start: int, end: int) -> Iterator[tuple[Section, bytes]]:
         """The sections of batches in `[start, end)`, in file order. Raises SourceError where one is missing or cannot be read."""
-        at = 0
-        for section in self._by_kind[SectionKind.BATCHES]:
+        sections = self._by_kind[SectionKind.BATCHES]
+        first = bisect.bisect_right(sections, start, key=lambda section: section.end)
+        at = sections[first - 1].end if first else 0
+        for section in sections[first:]:
+            if section.start >= end:
+                return
             if section.start != at:
                 raise SourceError(self._path, f"the bundle has no facts of bytes {at} to {section.start}")
             at = section.end
-            if section.end > start and section.start < end:
-                yield section, self._source.section(self._path, section)
+            yield section, self._source.section(self._path, section)
         if at < min(end, self.size_in_bytes):
             raise SourceError(self._path, f"the bundle has no facts of bytes {at} to {self.size_in_bytes}")
         if self._is_cut and end >= self.size_in_bytes:
@@ -479,11 +490,13 @@ class CollectedLog:
     def held(self, start: int, end: int) -> Iterator[tuple[SectionKind, int, bytes]]:
         """The batches that are held in `[start, end)`, each with its position, whole or telling less. Raises SourceError."""
         for kind in (SectionKind.KEPT, SectionKind.TOLD):
-            for section in self._by_kind[kind]:
-                if section.end > start and section.start < end:
-                    for position, batch in self._batches_of(section).items():
-                        if start <= position < end:
-                            yield kind, position, batch
+            sections = self._by_kind[kind]
+            for section in sections[bisect.bisect_right(sections, start, key=lambda section: section.end) :]:
+                if section.start >= end:
+                    break
+                for position, batch in self._batches_of(section).items():
+                    if start <= position < end:
+                        yield kind, position, batch
 
     def batch(self, position: int) -> bytes | None:
         """The batch at byte `position`, as it is stored or with as much of its records as the analysis uses, which may be nothing;
@@ -497,11 +510,12 @@ class CollectedLog:
                     return data or b""
         return None
 
-    def frames(self) -> dict[int, Frame]:
-        """What headers would say where damage begins, by position. Raises SourceError."""
+    def frames(self, start: int, end: int) -> dict[int, Frame]:
+        """What headers would say where damage begins in `[start, end)`, by position. Raises SourceError."""
+        sections = [section for section in self._by_kind[SectionKind.FRAMES] if section.end > start and section.start < end]
         try:
-            sections = [self._source.section(self._path, section) for section in self._by_kind[SectionKind.FRAMES]]
-            return {frame.position: frame for section in sections for frame in read_frames(section)}
+            held = [read_frames(self._source.section(self._path, section)) for section in sections]
+            return {frame.position: frame for frames in held for frame in frames}
         except FormatError as error:
             raise self.broken(error.reason) from error
 
@@ -511,10 +525,18 @@ class CollectedLog:
         return bool(self._by_kind[SectionKind.KEYS]) or not self._by_kind[SectionKind.BATCHES]
 
     def hashes(self, start: int, end: int) -> Iterator[bytes]:
-        """The sections of hashes of the batches that begin in `[start, end)`. Raises SourceError."""
-        for section in self._by_kind[SectionKind.KEYS]:
-            if section.end > start and section.start < end:
-                yield self._source.section(self._path, section)
+        """The sections of hashes of the batches that begin in `[start, end)`. Raises SourceError, also where some are missing."""
+        sections = self._by_kind[SectionKind.KEYS]
+        at = start
+        for section in sections[bisect.bisect_right(sections, start, key=lambda section: section.end) :]:
+            if section.start >= end:
+                break
+            if section.start > at:
+                raise SourceError(self._path, f"the bundle has no hashes of bytes {at} to {section.start}")
+            at = max(at, section.end)
+            yield self._source.section(self._path, section)
+        if at < end:
+            raise SourceError(self._path, f"the bundle has no hashes of bytes {at} to {end}")
 
     def needs_hashes(self) -> SourceError:
         """What to say where keys are asked for, and it was collected without their hashes."""
@@ -523,16 +545,25 @@ class CollectedLog:
         return SourceError(self._path, f"needs hashes of its keys, as the topic is compacted: run `{command}`")
 
     def _batches_of(self, section: Section) -> dict[int, bytes]:
-        if section not in self._held:
-            self._held.clear()
+        known = self._held
+        if section not in known:
+            known = self._held = {}
             try:
                 held = read_held(self._source.section(self._path, section))
             except FormatError as error:
                 raise SourceError(self._path, f"part {section.part} of the bundle: {error.reason}") from error
             if not all(section.start <= position < section.end for position in held):
                 raise self.broken("a batch that is held lies outside of its bytes")
-            self._held[section] = held
-        return self._held[section]
+            known[section] = held
+        return known[section]
+
+    def known(self, section: Section) -> object:
+        """What was remembered of a section last; None of any other."""
+        return self._source.remembered[1] if self._source.remembered[0] == (self._path, section) else None
+
+    def remember(self, section: Section, facts: object) -> None:
+        """Keep what a section holds, until another is remembered: whoever looks at a batch looks at its neighbours next."""
+        self._source.remembered = (self._path, section), facts
 
     def broken(self, reason: str) -> SourceError:
         """What to say where the facts make no sense."""
@@ -588,10 +619,17 @@ class CollectedLog:
         raise self.needs_records()
 
 
+def _size_of(part: tuple[bytes, frozenset[tuple[str, Section]]]) -> int:
+    """About what a part takes that is held."""
+    return len(part[0]) + _SECTION_SIZE * len(part[1])
+
+
 def _unended(path: str, sections: list[Section]) -> list[object]:
     """The row of a file whose end is missing."""
     is_log = _LOG_NAME.fullmatch(path.rpartition("/")[2]) is not None
-    return [path, "f", max((section.end for section in sections), default=0), 0, None, None, None, is_log, None]
+    size = max((section.end for section in sections if section.kind in _TELLING), default=0)
+    sections[:] = [section for section in sections if section.end <= size]
+    return [path, "f", size, 0, None, None, None, is_log, None]
 
 
 def _section_of(row: object) -> Section:
@@ -607,11 +645,17 @@ def _contradiction(path: str, size_in_bytes: int, place: BundlePlace) -> str | N
     if place.is_log is (_LOG_NAME.fullmatch(path.rpartition("/")[2]) is None):
         return "the name says otherwise what it is"
     ends = dict.fromkeys(SectionKind, 0)
+    keys_start = -1
+    """Several blocks of hashes may speak of the same bytes."""
     for section in place.sections:
         if (section.kind is SectionKind.BYTES) is place.is_log:
             return "there is what only other files have"
-        if not ends[section.kind] <= section.start <= section.end <= size_in_bytes:
+        again = section.kind is SectionKind.KEYS and section.end == ends[section.kind] and section.start == keys_start
+        if not (again or ends[section.kind] <= section.start) or not section.start <= section.end <= size_in_bytes:
             return "sections lie over each other, or beyond its size"
+        if section.start == section.end and section.kind is not SectionKind.BYTES:
+            return "a section speaks of no bytes"
+        keys_start = section.start if section.kind is SectionKind.KEYS else keys_start
         if section.kind is SectionKind.BYTES and section.end - section.start != section.size_in_bytes:
             return "sections have other sizes than their bytes"
         if section.kind is SectionKind.BATCHES and section.start != ends[section.kind]:
@@ -655,6 +699,8 @@ def _about_of(said: dict[str, Any]) -> About:
         said.get("live") is True,
         digests_of(said.get("digests")),
         said.get("topics") is not None or said.get("partition") is not None,
+        version if isinstance(version := said.get("tool_version"), str) and _is_text(version) else "",
+        said["started_ms"] if is_number(said.get("started_ms")) else 0,
         said.get("records") != [],
     )
 

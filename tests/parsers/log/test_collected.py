@@ -44,7 +44,10 @@ def test_ordinary_batches_take_few_bytes() -> None:
     section = write_batches(columns)
     assert len(cramjam.zstd.compress(section, level=1)) < CHUNK_ROWS * 9
     assert read_batches(section).columns.tolist() == columns.tolist()
-    assert contradiction(read_batches(section), 0, int(columns[BatchColumn.POSITION, -1]) + 1000) is None
+    end = int(columns[BatchColumn.POSITION, -1] + columns[BatchColumn.SIZE_IN_BYTES, -1])
+    assert contradiction(read_batches(section), 0, end) is None
+    assert contradiction(read_batches(section), 0, end + 1) == "there are bytes that are neither of a batch nor damaged"
+    assert contradiction(read_batches(write_batches(columns[:, [0, 1, 3]])), 0, end) is not None
 
 
 def ordinary(rows: int) -> "np.ndarray[tuple[int, int], np.dtype[np.int64]]":

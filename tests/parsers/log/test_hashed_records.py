@@ -131,7 +131,7 @@ def test_records_are_found_by_their_batches(places: list[int], unread: set[int],
     numbers = np.arange(len(places))
     keys = np.stack([numbers, -numbers], axis=1)
     batches, missing = np.array(places, np.int64), np.array(sorted(unread), np.int64)
-    whole = HashedRecords(batches, numbers, numbers, keys, numbers, numbers, numbers, numbers, missing)
+    whole = HashedRecords(batches, numbers, numbers, keys, numbers, numbers, numbers, numbers, numbers, missing)
     parts = [whole.part(start, start + size) for start in range(0, max(len(places), len(unread)), size)]
     joined = HashedRecords.together(parts)
     assert joined.positions.tolist() == sorted(places)

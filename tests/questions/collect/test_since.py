@@ -1,6 +1,8 @@
 """`--since`, selections, digests' keys, rates and estimates."""
 
 import json
+import os
+import time
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
@@ -39,8 +41,11 @@ KEYED: Final = Digests(is_keyed=True, name="a", key=KEY)
 
 @pytest.fixture
 def broker(tmp_path: Path) -> Path:
-    """A log directory whose records hold `SECRET`."""
-    return put_broker(tmp_path, secret=SECRET)
+    """A log directory whose records hold `SECRET`, to which nothing was written for an hour."""
+    log_dir = put_broker(tmp_path, secret=SECRET)
+    for path in log_dir.rglob("*"):
+        os.utime(path, (time.time() - 3600,) * 2)
+    return log_dir
 
 
 @pytest.fixture
@@ -80,7 +85,8 @@ def logs(opened: list[str]) -> list[str]:
 
 def test_of_what_has_not_changed_nothing_is_read(broker: Path, old: Path, tmp_path: Path, opened: list[str]) -> None:
     new = since(broker, old, tmp_path / "new.kfb")
-    assert [name for name in opened if name and name != "meta.properties"] == []
+    indexes = [name for name in opened if name.endswith(("index", "timeindex"))]  # of active segments, which have no new time
+    assert [name for name in opened if name and name != "meta.properties"] == indexes
     assert judged(new) == judged(old)
     assert [row[:HASHED] for row in taken_apart(new).listing["files"]] == [
         row[:HASHED] for row in taken_apart(old).listing["files"]
@@ -263,3 +269,18 @@ def test_an_estimate_is_right_within_a_factor_of_two(sample: str, digests: Diges
         options = CollectOptions(digests=digests)
         size = bundle_of(log_dir, tmp_path / f"{number}.kfb", options).stat().st_size
         assert size / 2 < estimate_of([str(log_dir)], options).bundle_bytes < 2 * size
+
+
+def test_what_was_just_written_may_have_changed(broker: Path, tmp_path: Path, opened: list[str]) -> None:
+    """A broker may go on to write to a file within the clock's resolution, and to maps of indexes without any new time."""
+    os.utime(broker / ORDERS)
+    old = bundle_of(broker, tmp_path / "old.kfb")
+    opened.clear()
+    since(broker, old, tmp_path / "new.kfb")
+    assert logs(opened) == [ORDERS]
+
+
+def test_an_older_bundle_of_another_broker_is_refused(broker: Path, old: Path, tmp_path: Path) -> None:
+    other = broker.rename(tmp_path / "elsewhere")
+    with pytest.raises(UsageError, match="is of other log directories"):
+        since(other, old, tmp_path / "new.kfb")
