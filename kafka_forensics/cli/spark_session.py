@@ -15,6 +15,7 @@ import time
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
+from socketserver import BaseServer
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn, Self
 
@@ -156,6 +157,7 @@ class Children:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         self._interrupted = True
         sys.unraisablehook = _say_nothing  # what was being told to them has nobody to hear it
+        BaseServer.handle_error = _say_nothing  # type: ignore[method-assign, assignment]  # and what they were telling us has no end
         table = _table()
         every = _below(os.getpid(), table) - self._older
         for pid in every:
@@ -216,5 +218,5 @@ def _send(pid: int, number: int) -> None:
         os.kill(pid, number)
 
 
-def _say_nothing(_: object) -> None:
+def _say_nothing(*_: object) -> None:
     """Instead of a trace on stderr."""

@@ -20,7 +20,8 @@ def write_record_hashes(records: HashedRecords, key_bytes: int) -> Iterator[byte
 
     A batch may go on in the next block; `HashedRecords.together` joins them.
     """
-    for start in range(0, max(len(records.offsets), len(records.unread), 1), BLOCK_RECORDS):
+    rows = max(len(records.positions), len(records.unread), 1)
+    for start in range(0, rows, BLOCK_RECORDS):
         yield _block(records.part(start, start + BLOCK_RECORDS), key_bytes)
 
 

@@ -17,7 +17,7 @@ import kafka_forensics as kf
 from kafka_forensics.cli.commands.collect import UNFINISHED
 from kafka_forensics.storage.bundles import BundleSource
 from kafka_forensics.writers.bundle_file import BundleWriter
-from tests.support.bundles import ORDERS, bundle_of, put_broker, stored, taken_apart, tar_of
+from tests.support.bundles import ORDERS, bundle_of, make_older, put_broker, stored, taken_apart, tar_of
 from tests.support.plan_runs import Run
 from tests.support.segments import log
 
@@ -209,6 +209,7 @@ def test_a_damaged_older_bundle_costs_reading(broker: Path, tmp_path: Path, run:
 
 
 def test_nothing_is_read_again_that_has_not_changed(broker: Path, tmp_path: Path, run: Run) -> None:
+    make_older(broker)
     run("collect", broker, "--output", tmp_path / "one.kfb")
     _, _, err = run("collect", broker, "--output", tmp_path / "two.kfb", "--since", tmp_path / "one.kfb")
     assert "0 batches" in err

@@ -2,7 +2,6 @@
 
 import json
 import os
-import time
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
@@ -25,6 +24,7 @@ from tests.support.bundles import (
     ORDERS,
     PAYMENTS,
     bundle_of,
+    make_older,
     put_broker,
     stored,
     taken_apart,
@@ -43,8 +43,7 @@ KEYED: Final = Digests(is_keyed=True, name="a", key=KEY)
 def broker(tmp_path: Path) -> Path:
     """A log directory whose records hold `SECRET`, to which nothing was written for an hour."""
     log_dir = put_broker(tmp_path, secret=SECRET)
-    for path in log_dir.rglob("*"):
-        os.utime(path, (time.time() - 3600,) * 2)
+    make_older(log_dir)
     return log_dir
 
 
