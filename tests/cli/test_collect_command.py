@@ -266,4 +266,11 @@ def test_what_was_not_asked_for_is_no_part_of_the_copy(broker: Path, tmp_path: P
 def test_an_estimate_writes_nothing(broker: Path, tmp_path: Path, run: Run) -> None:
     status, out, _ = run("collect", broker, "--output", tmp_path / "one.kfb", "--estimate")
     assert (status, out.startswith("about ")) == (0, True)
+    status, out, _ = run("collect", broker, "--estimate")
+    assert (status, out.startswith("about ")) == (0, True)
     assert names(tmp_path) == []
+
+
+def test_a_bundle_needs_a_name(broker: Path, run: Run) -> None:
+    status, _, err = run("collect", broker)
+    assert (status, "missing option '--output'" in err, "--estimate" in err) == (2, True, True)

@@ -38,8 +38,13 @@ LogDirs = Annotated[
     ),
 ]
 BundleOutput = Annotated[
-    Path,
-    typer.Option("--output", metavar="FILE.kfb", parser=options.file_path, help="The bundle, never inside a log directory."),
+    Path | None,
+    typer.Option(
+        "--output",
+        metavar="FILE.kfb",
+        parser=options.file_path,
+        help="The bundle, never inside a log directory. Needed unless --estimate is given.",
+    ),
 ]
 WithRecords = Annotated[
     list[str] | None,
@@ -87,7 +92,7 @@ def collect(
     selection: options.Selection,
     access: options.Access,
     *,
-    output: BundleOutput,
+    output: BundleOutput = None,
     live: options.Live = False,
     deep: options.Deep = None,
     with_records: WithRecords = None,
@@ -110,10 +115,12 @@ def collect(
 
     from kafka_forensics.questions.collect import CollectOptions, behind_all_others
 
-    for written in (output, _beside(output)):
-        check_output(written, log_dirs)
-    if not output.name.endswith(".kfb"):
-        raise UsageError(f"{output}: a bundle's name ends in .kfb", hint=f"write --output {output}.kfb")
+    if output is not None:
+        _check_name(output, log_dirs)
+    elif not estimate:
+        raise UsageError(
+            "missing option '--output'", hint="give the bundle a name, --output broker-1.kfb; or ask for an --estimate"
+        )
     screen = screen_of(printing)
     wanted = CollectOptions(
         replace(access.scope(selection), live=live, deep=deep),
@@ -124,7 +131,7 @@ def collect(
         hashes,
         None if max_rate is None else int(max_rate * _MEGA),
     )
-    if estimate:
+    if output is None or estimate:
         from kafka_forensics.questions.collect import estimate_of
 
         with behind_all_others():
@@ -136,6 +143,13 @@ def collect(
     say(screen, [] if printing.quiet else _summary(done, output))
     say(screen, [f"incomplete: {printable(gap.path)}: {printable(gap.reason)}" for gap in done.incomplete])
     return 3 if done.incomplete else 0
+
+
+def _check_name(output: Path, log_dirs: list[str]) -> None:
+    for written in (output, _beside(output)):
+        check_output(written, log_dirs)
+    if not output.name.endswith(".kfb"):
+        raise UsageError(f"{output}: a bundle's name ends in .kfb", hint=f"write --output {output}.kfb")
 
 
 def _made(log_dirs: list[str], wanted: "CollectOptions", output: Path, screen: Destination, *, quiet: bool) -> "Collected":
