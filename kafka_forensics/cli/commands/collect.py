@@ -82,7 +82,7 @@ MaxRate = Annotated[
     float | None, typer.Option("--max-rate", metavar="MB/S", min=0.001, help="Read at most so many million bytes a second.")
 ]
 EstimateOnly = Annotated[
-    bool, typer.Option("--estimate", help="Say how large the bundle will be and how long it takes; make none.")
+    bool, typer.Option("--estimate", help="Say how large the bundle will be, without records, and how long it takes; make none.")
 ]
 
 

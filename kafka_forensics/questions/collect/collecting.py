@@ -215,13 +215,8 @@ class _Collecting:
 
     def _wanted(self, entry: CollectedEntry) -> FactsWanted:
         records = tuple((asked.start, asked.end) for asked in self._options.records if _is_of(entry, asked))
-        keys = entry.partition is not None and self._is_compacted(entry.partition.topic, entry.partition.partition)
+        keys = has_hashed_keys(entry, self._options, self._compacted)
         return FactsWanted(self.collected.is_deep, self._digests.key, records, keys)
-
-    def _is_compacted(self, topic: str, partition: int) -> bool:
-        glob = self._options.compacted
-        known = topic in INTERNAL_TOPICS or (topic, partition) in self._compacted
-        return known or (glob is not None and fnmatchcase(topic, glob))
 
     def _from_older(self, entry: CollectedEntry) -> tuple[list[tuple[Section, bytes]], str | None] | None:
         """The sections of a file in the older bundle and its SHA-256, if it has not changed since and nothing else is asked of it
@@ -286,6 +281,15 @@ def compacted_partitions(paths: list[str], options: ScanOptions, cache: PageCach
     return cleaned | {key for key, control in told.items() if control.was_compacted}
 
 
+def has_hashed_keys(entry: CollectedEntry, options: CollectOptions, compacted: set[tuple[str, int]]) -> bool:
+    """Whether the records of a log are taken as hashes of their keys and values; `compacted` is by `compacted_partitions`."""
+    if entry.partition is None:
+        return False
+    topic, partition = entry.partition.topic, entry.partition.partition
+    known = topic in INTERNAL_TOPICS or (topic, partition) in compacted
+    return known or (options.compacted is not None and fnmatchcase(topic, options.compacted))
+
+
 def _is_of(entry: CollectedEntry, asked: RecordsAsked) -> bool:
     partition, is_segment = entry.partition, entry.name is not None and entry.name.kind is FileKind.LOG
     return is_segment and partition is not None and (partition.topic, partition.partition) == (asked.topic, asked.partition)
@@ -301,11 +305,11 @@ def _sha256(file: "ByteFile") -> str:
 
 
 _LEFT_OUT: Final = 6
+"""Where the row of a file says why its bytes were not looked at."""
 _SETTLED_NS: Final = 60 * 10**9
 """A file that was written to so shortly before it was collected may have changed since without a new time."""
 _WRITTEN_ON: Final = (FileKind.INDEX, FileKind.TIME_INDEX)
 """Files of an active segment that a broker maps and goes on to write, and that have no new time for it."""
-"""Where the row of a file says why its bytes were not looked at."""
 _KIND_NAMES: Final = {EntryKind.FILE: "f", EntryKind.SYMLINK: "l", EntryKind.OTHER: "o"}
 
 

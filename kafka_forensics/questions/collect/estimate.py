@@ -11,7 +11,7 @@ import cramjam
 from kafka_forensics.errors import SourceError
 from kafka_forensics.evidence.paths import open_paths
 from kafka_forensics.judging.scanning import DEEP_BELOW_BYTES
-from kafka_forensics.questions.collect.collecting import CollectOptions
+from kafka_forensics.questions.collect.collecting import CollectOptions, compacted_partitions, has_hashed_keys
 from kafka_forensics.questions.collect.files import tree_of
 from kafka_forensics.questions.collect.log_facts import FactsWanted, take_log
 from kafka_forensics.questions.collect.politeness import leave_page_cache
@@ -59,9 +59,10 @@ class _Weighing:
 
 
 def estimate_of(paths: list[str], options: CollectOptions) -> Estimate:
-    """What a bundle of these log directories will be. Raises UsageError as `collect` does."""
+    """What a bundle of these log directories will be, without what `options.records` adds. Raises UsageError as `collect` does."""
     opened = open_paths(paths, storage_options=options.scan.storage_options)
-    leave_page_cache((opened_path.source for opened_path in opened), PageCache())
+    cache = PageCache()
+    leave_page_cache((opened_path.source for opened_path in opened), cache)
     tree = tree_of(opened, options.scan)
     files, total, logs_count, log_bytes = 0, 0, 0, 0
     for entry in tree.entries():
@@ -73,6 +74,7 @@ def estimate_of(paths: list[str], options: CollectOptions) -> Estimate:
     deep = total <= DEEP_BELOW_BYTES if options.scan.deep is None else options.scan.deep
     logs = (entry for entry in tree.entries() if entry.left_out is None and entry.is_log)
     largest = heapq.nlargest(LOGS_SAMPLED, logs, key=lambda entry: entry.entry.size_in_bytes)
+    compacted = compacted_partitions(paths, options.scan, cache)
     started, sampled, facts = time.monotonic(), 0, 0.0
     seen = 0
     for entry in largest:
@@ -83,7 +85,8 @@ def estimate_of(paths: list[str], options: CollectOptions) -> Estimate:
         try:
             with entry.source.open(entry.entry.path) as file:
                 part = MemberFile(entry.entry.path, size, file, 0)
-                take_log(entry, part, weighing, FactsWanted(deep, options.digests.key), lambda _: None)
+                wanted = FactsWanted(deep, options.digests.key, keys=has_hashed_keys(entry, options, compacted))
+                take_log(entry, part, weighing, wanted, lambda _: None)
         except SourceError:
             continue
         sampled += size

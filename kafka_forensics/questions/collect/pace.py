@@ -2,19 +2,24 @@
 
 import time
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Final, Self
 
 if TYPE_CHECKING:
     from kafka_forensics.storage.source import ByteFile
 
 
+_SECONDS_MADE_UP_FOR: Final = 1.0
+
+
 class Pace:
-    """What is read by its files, all together, is at most `max_rate` bytes a second; as much as there is if that is None."""
+    """What is read by its files, all together, is at most `max_rate` bytes a second; as much as there is if that is None.
+
+    Time in which nothing was read is made up for by no more than what a second allows.
+    """
 
     def __init__(self, max_rate: int | None) -> None:
         self._max_rate = max_rate
-        self._started = time.monotonic()
-        self._bytes = 0
+        self._due = time.monotonic()
 
     def of(self, file: "ByteFile") -> "ByteFile":
         """The file, read at this pace."""
@@ -23,10 +28,10 @@ class Pace:
     def passed(self, size_in_bytes: int) -> None:
         """So many more bytes are read: wait until that is no more than may be."""
         assert self._max_rate is not None
-        self._bytes += size_in_bytes
-        ahead = self._bytes / self._max_rate - (time.monotonic() - self._started)
-        if ahead > 0:
-            time.sleep(ahead)
+        now = time.monotonic()
+        self._due = max(self._due, now - _SECONDS_MADE_UP_FOR) + size_in_bytes / self._max_rate
+        if self._due > now:
+            time.sleep(self._due - now)
 
 
 class _PacedFile:

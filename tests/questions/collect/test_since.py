@@ -17,6 +17,7 @@ from kafka_forensics.model.json_objects import Json
 from kafka_forensics.questions.collect import CollectOptions, RecordsAsked, collect, collecting, estimate_of, like, pace
 from kafka_forensics.storage.bundles import BundleSource, SectionKind
 from kafka_forensics.storage.local import LocalSource
+from kafka_forensics.writers.batches import RecordToWrite, write_batch
 from tests.support.bundles import (
     HASHED,
     LOG,
@@ -30,7 +31,7 @@ from tests.support.bundles import (
     taken_apart,
     tar_of,
 )
-from tests.support.segments import log
+from tests.support.segments import BASE_TIMESTAMP, log
 
 ROOT: Final = Path(__file__).resolve().parents[3]
 SAMPLES: Final = ROOT / "sample_logs"
@@ -261,6 +262,17 @@ def test_no_more_is_read_than_may_be(hashes: bool, broker: Path, tmp_path: Path,
     assert clock.sleeps == []
 
 
+def test_a_pause_is_not_made_up_for_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock()
+    monkeypatch.setattr(pace, "time", clock)
+    limited = pace.Pace(1000)
+    clock.now = 3600.0
+    limited.passed(1000)
+    assert clock.sleeps == []
+    limited.passed(500)
+    assert clock.sleeps == [0.5]
+
+
 @pytest.mark.parametrize("sample", ["healthy", "silent-divergence", "unclean-election"])
 @pytest.mark.parametrize("digests", [Digests(), KEYED], ids=["plain", "keyed"])
 def test_an_estimate_is_right_within_a_factor_of_two(sample: str, digests: Digests, tmp_path: Path) -> None:
@@ -268,6 +280,20 @@ def test_an_estimate_is_right_within_a_factor_of_two(sample: str, digests: Diges
         options = CollectOptions(digests=digests)
         size = bundle_of(log_dir, tmp_path / f"{number}.kfb", options).stat().st_size
         assert size / 2 < estimate_of([str(log_dir)], options).bundle_bytes < 2 * size
+
+
+def of_batch(number: int) -> list[RecordToWrite]:
+    """A hundred records, none with the key or the value of another."""
+    return [RecordToWrite(b"k%d" % row, b"v%d" % row) for row in range(100 * number, 100 * (number + 1))]
+
+
+def test_an_estimate_counts_hashes_of_keys(broker: Path, tmp_path: Path) -> None:
+    (broker / ORDERS).write_bytes(
+        b"".join(write_batch(of_batch(n), base_offset=100 * n, base_timestamp=BASE_TIMESTAMP) for n in range(200))
+    )
+    for options in (CollectOptions(), CollectOptions(compacted="ord*")):
+        size = bundle_of(broker, tmp_path / "one.kfb", options).stat().st_size
+        assert size / 2 < estimate_of([str(broker)], options).bundle_bytes < 2 * size
 
 
 def test_what_was_just_written_may_have_changed(broker: Path, tmp_path: Path, opened: list[str]) -> None:
