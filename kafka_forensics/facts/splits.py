@@ -18,7 +18,7 @@ from kafka_forensics.evidence.options import listed
 from kafka_forensics.evidence.paths import members_left_out
 from kafka_forensics.facts.rows import FROM_LOGS, FROM_SCANS, FactQuery
 from kafka_forensics.facts.spans import SPAN_BYTES
-from kafka_forensics.judging.scanning import DEEP_BELOW_BYTES
+from kafka_forensics.judging.scanning import is_deep
 from kafka_forensics.model.json_objects import JsonArray
 from kafka_forensics.parsers.log_dir import PartitionDirectory, SegmentFiles
 from kafka_forensics.storage.archives import reading_order
@@ -150,7 +150,7 @@ def tasks_of(inputs: Inputs, query: FactQuery) -> list[str]:
         return _tasks([(log_dir.source, [_checkpoints(log_dir)]) for log_dir in wanted], query, deep=False)
     replicas = _replicas(inputs, query)
     total = sum(_size(segment.log) for _, directory in replicas for segment in directory.segments)
-    deep = query.fact == "spans" and (total <= DEEP_BELOW_BYTES if query.deep is None else query.deep)
+    deep = query.fact == "spans" and is_deep(query.deep, total)
     return _tasks(((replica[0].source, _units(*replica, query)) for replica in replicas), query, deep=deep)
 
 

@@ -154,6 +154,13 @@ class AskedAgain:
 
 DEEP_BELOW_BYTES: Final = 256 << 20
 """Logs of at most this many bytes in all are decoded to records unless the user says otherwise."""
+
+
+def is_deep(asked: bool | None, bytes_in_all: int) -> bool:
+    """Whether logs of so many bytes are decoded to records, if that is what the user asked for or (None) left open."""
+    return bytes_in_all <= DEEP_BELOW_BYTES if asked is None else asked
+
+
 Look = Callable[[list[Replica], LogReader, PartitionResult], None]
 """Shown each partition once it is judged: its replicas, whose logs can be read again, and the result, which it may add to."""
 
@@ -220,7 +227,7 @@ class Scan:
         options = as_collected(inputs.sources, options)
         self.engine, self.inputs, self.options, self.witnesses = engine, inputs, options, witnesses
         self.bytes_total = sum(plan.bytes for plan in inputs.replicas)
-        self.deep = self.bytes_total <= DEEP_BELOW_BYTES if options.deep is None else options.deep
+        self.deep = is_deep(options.deep, self.bytes_total)
         self.findings: list[Finding] = []
         self.partitions: list[PartitionSummary] = []
         self.incomplete: list[Incomplete] = []

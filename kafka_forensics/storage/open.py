@@ -19,7 +19,7 @@ from kafka_forensics.errors import PathMissingError, SourceError, UsageError, ne
 from kafka_forensics.storage.archives import ArchiveSource, TarSource, ZipSource, container_of
 from kafka_forensics.storage.bundles import SUFFIX, BundleSource
 from kafka_forensics.storage.local import LocalSource, Roots
-from kafka_forensics.storage.source import ByteSource, Entry, EntryKind, ListedSource, NotRegularError
+from kafka_forensics.storage.source import ByteFile, ByteSource, Entry, EntryKind, ListedSource, NotRegularError
 
 if TYPE_CHECKING:
     from kafka_forensics.storage.remote import Given, StorageOptions
@@ -370,14 +370,19 @@ class Manifest:
 
 
 def sha256(source: ByteSource, path: str) -> str:
-    """SHA-256 of regular file `path` of `source` in hexadecimal, read piece by piece. Raises SourceError."""
+    """SHA-256 of regular file `path` of `source` in hexadecimal. Raises SourceError."""
+    with source.open(path) as file:
+        return sha256_of(file)
+
+
+def sha256_of(file: ByteFile) -> str:
+    """SHA-256 of a file in hexadecimal, read piece by piece. Raises SourceError."""
     digest = hashlib.sha256()
     buffer = memoryview(bytearray(_READ))
     position = 0
-    with source.open(path) as file:
-        while count := file.read_into(position, buffer):
-            digest.update(buffer[:count])
-            position += count
+    while count := file.read_into(position, buffer):
+        digest.update(buffer[:count])
+        position += count
     return digest.hexdigest()
 
 

@@ -11,7 +11,7 @@ import cramjam
 
 from kafka_forensics.errors import FormatError, SourceError, UsageError
 from kafka_forensics.model.json_objects import Json
-from kafka_forensics.storage.archives import Member, MemberTree, TarIndex, TarPlace
+from kafka_forensics.storage.archives import BLOCK, Member, MemberTree, TarIndex, TarPlace, padded
 from kafka_forensics.storage.bundles import (
     ABOUT,
     FORMAT,
@@ -20,6 +20,7 @@ from kafka_forensics.storage.bundles import (
     MAX_PART_BYTES,
     PART_BYTES,
     SEAL,
+    TELLING,
     VERSION,
     Section,
     SectionKind,
@@ -35,7 +36,6 @@ LEVEL: Final = 1
 PART_OF_BYTES: Final = 64 << 20
 """A part is written behind the file with which it speaks of so many bytes, however few it has: so much is read again at most, with
 the file that was being read, where its making is stopped."""
-_BLOCK: Final = 512
 _OF_A_RUN: Final = frozenset({"started_ms"})
 """What a bundle says of itself that is another when its making is gone on with."""
 
@@ -45,10 +45,10 @@ def begun(output: BinaryIO) -> Json | None:
     members = MemberTree()
     with suppress(SourceError):  # too many members: then it is no bundle
         TarIndex(_Read(output), members, [], None).run()
-    member = members.find(ABOUT)
-    if not isinstance(member, Member) or not isinstance(member.place, TarPlace) or member.size_in_bytes > MAX_ABOUT_BYTES:
+    found = _placed(members, ABOUT)
+    if found is None or found[1] > MAX_ABOUT_BYTES:
         return None
-    said = _said(_Read(output).read_at(member.place.position, member.size_in_bytes))
+    said = _said(_Read(output).read_at(*found))
     return said if isinstance(said, dict) else None
 
 
@@ -97,7 +97,7 @@ class BundleWriter:
         """Add a section of the file, of its bytes `[start, end)`."""
         self._sections.append((path, kind, start, end, data))
         self._waiting_bytes += len(data) + len(path) + _ROW_BYTES
-        if kind in _TELLING:
+        if kind in TELLING:
             self._told_bytes += end - start
         if self._waiting_bytes >= PART_BYTES:
             self._flush()
@@ -116,7 +116,7 @@ class BundleWriter:
         self._add_member(LISTING, self._listing.whole(directories))
         members = {name: list(member) for name, member in self._members.items()}
         self._add_member(SEAL, json.dumps({**said, "members": members}, indent=1).encode())
-        self._write(bytes(2 * _BLOCK))
+        self._write(bytes(2 * BLOCK))
         self._output.truncate()
 
     def _flush(self) -> None:
@@ -148,7 +148,7 @@ class BundleWriter:
     def _add_member(self, name: str, data: bytes) -> None:
         header = tarfile.TarInfo(name)
         header.size, header.mtime, header.mode = len(data), self._mtime, 0o644
-        self._write(header.tobuf(tarfile.USTAR_FORMAT) + data + bytes(-len(data) % _BLOCK))
+        self._write(header.tobuf(tarfile.USTAR_FORMAT) + data + bytes(-len(data) % BLOCK))
         self._members[name] = len(data), hashlib.sha256(data).hexdigest()
         self._output.flush()
 
@@ -185,22 +185,18 @@ class BundleWriter:
 
     def _there(self, members: MemberTree, name: str) -> bytes | None:
         """The bytes of a member that is whole and stands behind those that were taken."""
-        member = members.find(name)
-        place = None if member is None else getattr(member, "place", None)
-        if member is None or not isinstance(place, TarPlace) or place.position != self.size_in_bytes + _BLOCK:
+        found = _placed(members, name)
+        if found is None or found[0] != self.size_in_bytes + BLOCK:
             return None
-        size = int(getattr(member, "size_in_bytes", 0))
-        self._output.seek(place.position)
-        data = self._output.read(size + -size % _BLOCK)
-        return data[:size] if len(data) == size + -size % _BLOCK else None
+        position, size = found
+        data = _Read(self._output).read_at(position, padded(size))
+        return data[:size] if len(data) == padded(size) else None
 
     def _take_member(self, name: str, data: bytes) -> None:
         self._members[name] = len(data), hashlib.sha256(data).hexdigest()
-        self.size_in_bytes += _BLOCK + len(data) + -len(data) % _BLOCK
+        self.size_in_bytes += BLOCK + padded(len(data))
 
 
-_TELLING: Final = frozenset({SectionKind.BYTES, SectionKind.BATCHES})
-"""Of these every byte of a file has one at most."""
 _ROW_BYTES: Final = 400
 """About what a row of a file takes that waits, and a section beside its bytes."""
 _LISTED_AT_ONCE: Final = 4096
@@ -246,6 +242,14 @@ class _Read:
         """Up to `size` bytes, fewer only where it ends."""
         self._output.seek(position)
         return self._output.read(size)
+
+
+def _placed(members: MemberTree, name: str) -> tuple[int, int] | None:
+    """Where the data of a member begin, and how many bytes they have; None of what is no file of the tar."""
+    member = members.find(name)
+    if not isinstance(member, Member) or not isinstance(member.place, TarPlace):
+        return None
+    return member.place.position, member.size_in_bytes
 
 
 def _said(about: bytes) -> object:

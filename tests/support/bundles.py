@@ -12,9 +12,11 @@ from pathlib import Path
 from typing import Any, Final
 
 import cramjam
+import pytest
 
 from kafka_forensics.questions.collect import CollectOptions, collect
 from kafka_forensics.storage.bundles import SectionKind, inflated, read_index, write_part
+from kafka_forensics.storage.local import LocalSource
 from kafka_forensics.writers.batches import RecordToWrite, write_batch, write_marker
 from tests.support.group_records import commit_key, commit_value, log_of, put_controller, put_offsets
 from tests.support.replicas import put_replica
@@ -62,6 +64,19 @@ def bundle_of(log_dir: Path, path: Path, options: CollectOptions | None = None) 
     with path.open("w+b") as file:
         collect([str(log_dir)], options or CollectOptions(), file)
     return path
+
+
+def opened_by(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The files of local sources that are opened from now on."""
+    names: list[str] = []
+    right = LocalSource.open
+
+    def open_noted(self: LocalSource, path: str) -> Any:
+        names.append(path)
+        return right(self, path)
+
+    monkeypatch.setattr(LocalSource, "open", open_noted)
+    return names
 
 
 @dataclass

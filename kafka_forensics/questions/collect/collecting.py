@@ -1,6 +1,5 @@
 """Collecting: of log directories all that is needed to judge them elsewhere, and no payload."""
 
-import hashlib
 import socket
 import time
 from collections.abc import Callable
@@ -13,7 +12,7 @@ from kafka_forensics.errors import SourceError, UsageError
 from kafka_forensics.evidence.inputs import gather
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.evidence.paths import OpenedPath, open_paths, typed_path
-from kafka_forensics.judging.scanning import DEEP_BELOW_BYTES
+from kafka_forensics.judging.scanning import is_deep
 from kafka_forensics.model.bundles import Digests
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC, INTERNAL_TOPICS, WITNESS_TOPICS
 from kafka_forensics.model.results import Incomplete
@@ -24,6 +23,7 @@ from kafka_forensics.questions.collect.log_facts import FactsWanted, take_log
 from kafka_forensics.questions.collect.pace import Pace
 from kafka_forensics.questions.collect.politeness import leave_page_cache
 from kafka_forensics.storage.bundles import BundleSource, Section, SectionKind, digests_of
+from kafka_forensics.storage.open import sha256_of
 from kafka_forensics.storage.page_cache import PageCache
 from kafka_forensics.storage.source import EntryKind, place_of
 from kafka_forensics.version import __version__
@@ -110,9 +110,7 @@ class _Collecting:
         self._progress = progress
         self._compacted = compacted_partitions(paths, options.scan, cache)
         self._total = self._required()
-        deep = options.scan.deep
-        self.collected = Collected(bytes_in_all=self._total)
-        self.collected.is_deep = self._total <= DEEP_BELOW_BYTES if deep is None else deep
+        self.collected = Collected(bytes_in_all=self._total, is_deep=is_deep(options.scan.deep, self._total))
         use_compiled(worth_compiling(self._total), self._total)
         self._done = 0
         self._pace = Pace(options.max_rate)
@@ -211,7 +209,7 @@ class _Collecting:
                 self.collected.batches += batches
             else:
                 self._take_bytes(entry, file)
-            return size_in_bytes, _sha256(file) if self._options.hashes else None
+            return size_in_bytes, sha256_of(file) if self._options.hashes else None
 
     def _wanted(self, entry: CollectedEntry) -> FactsWanted:
         records = tuple((asked.start, asked.end) for asked in self._options.records if _is_of(entry, asked))
@@ -293,15 +291,6 @@ def has_hashed_keys(entry: CollectedEntry, options: CollectOptions, compacted: s
 def _is_of(entry: CollectedEntry, asked: RecordsAsked) -> bool:
     partition, is_segment = entry.partition, entry.name is not None and entry.name.kind is FileKind.LOG
     return is_segment and partition is not None and (partition.topic, partition.partition) == (asked.topic, asked.partition)
-
-
-def _sha256(file: "ByteFile") -> str:
-    """SHA-256 of a file, read piece by piece. Raises SourceError."""
-    digest, position = hashlib.sha256(), 0
-    while piece := file.read_at(position, PIECE_BYTES):
-        digest.update(piece)
-        position += len(piece)
-    return digest.hexdigest()
 
 
 _LEFT_OUT: Final = 6

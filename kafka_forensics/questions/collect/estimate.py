@@ -10,7 +10,7 @@ import cramjam
 
 from kafka_forensics.errors import SourceError
 from kafka_forensics.evidence.paths import open_paths
-from kafka_forensics.judging.scanning import DEEP_BELOW_BYTES
+from kafka_forensics.judging.scanning import is_deep
 from kafka_forensics.questions.collect.collecting import CollectOptions, compacted_partitions, has_hashed_keys
 from kafka_forensics.questions.collect.files import tree_of
 from kafka_forensics.questions.collect.log_facts import FactsWanted, take_log
@@ -71,7 +71,7 @@ def estimate_of(paths: list[str], options: CollectOptions) -> Estimate:
             total += entry.entry.size_in_bytes
             logs_count += entry.is_log
             log_bytes += entry.entry.size_in_bytes if entry.is_log else 0
-    deep = total <= DEEP_BELOW_BYTES if options.scan.deep is None else options.scan.deep
+    deep = is_deep(options.scan.deep, total)
     logs = (entry for entry in tree.entries() if entry.left_out is None and entry.is_log)
     largest = heapq.nlargest(LOGS_SAMPLED, logs, key=lambda entry: entry.entry.size_in_bytes)
     compacted = compacted_partitions(paths, options.scan, cache)

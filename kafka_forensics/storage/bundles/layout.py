@@ -62,6 +62,8 @@ class SectionKind(StrEnum):
 
 
 SECTION_KINDS: Final = frozenset(kind.value for kind in SectionKind)
+TELLING: Final = frozenset({SectionKind.BYTES, SectionKind.BATCHES})
+"""Of these every byte of a file has one at most."""
 
 
 class Section(NamedTuple):

@@ -4,6 +4,7 @@ import bisect
 import re
 import shlex
 import threading
+from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -39,6 +40,7 @@ from kafka_forensics.storage.bundles.layout import (
     PARTS,
     SEAL,
     SECTION_KINDS,
+    TELLING,
     VERSION,
     Frame,
     Section,
@@ -56,8 +58,6 @@ from kafka_forensics.storage.source import NOT_REGULAR, ByteFile, ByteSource, En
 KEPT_BYTES: Final = 96 << 20
 """Of inflated parts that a bundle holds on to."""
 _KINDS: Final = {"f": EntryKind.FILE, "l": EntryKind.SYMLINK, "o": EntryKind.OTHER}
-_TELLING: Final = frozenset({SectionKind.BYTES, SectionKind.BATCHES})
-"""Of these every byte of a file has one at most."""
 _SECTION_SIZE: Final = 400
 _TAIL_BYTES: Final = 256 << 10
 _SEAL_NAME: Final = SEAL.encode() + b"\0"
@@ -405,7 +405,31 @@ class BundleSource(ArchiveSource):
         return SourceError(path, f"needs the records: run `{command}`{where}")
 
 
-class CollectedFile:
+class _HeldFile(ABC):
+    """A file that is read by what its bundle holds of it."""
+
+    @abstractmethod
+    def read_at(self, position: int, size: int) -> bytes:
+        """Up to `size` bytes from `position`, fewer only at the end of the file. Raises SourceError."""
+
+    def read_into(self, position: int, buffer: memoryview) -> int:
+        """Fill `buffer` from `position`; the number of bytes read, short only at the end of the file. Raises SourceError."""
+        target = buffer.cast("B")
+        data = self.read_at(position, len(target))
+        target[: len(data)] = data
+        return len(data)
+
+    def close(self) -> None:  # noqa: B027 - in no one of them is there anything to do
+        """Nothing to give back."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+
+class CollectedFile(_HeldFile):
     """A small file as it was; where a bundle holds no bytes of it there are zeros."""
 
     def __init__(self, source: BundleSource, path: str, size_in_bytes: int, sections: list[Section]) -> None:
@@ -424,13 +448,6 @@ class CollectedFile:
                 buffer[start - position : end - position] = data[start - section.start : end - section.start]
         return bytes(buffer)
 
-    def read_into(self, position: int, buffer: memoryview) -> int:
-        """Fill `buffer` from `position`; the number of bytes read, short only at the end of the file. Raises SourceError."""
-        target = buffer.cast("B")
-        data = self.read_at(position, len(target))
-        target[: len(data)] = data
-        return len(data)
-
     def data_ranges(self) -> list[tuple[int, int]]:
         """(start, end) of what the bundle holds of it."""
         ranges: list[tuple[int, int]] = []
@@ -441,17 +458,8 @@ class CollectedFile:
                 ranges.append((section.start, section.end))
         return ranges
 
-    def close(self) -> None:
-        """Nothing to give back."""
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.close()
-
-
-class CollectedLog:
+class CollectedLog(_HeldFile):
     """A log of which there are facts: no bytes but those of batches that were taken whole."""
 
     def __init__(
@@ -595,25 +603,9 @@ class CollectedLog:
                     buffer[start:end] = data
         return bytes(buffer)
 
-    def read_into(self, position: int, buffer: memoryview) -> int:
-        """As `read_at`."""
-        target = buffer.cast("B")
-        data = self.read_at(position, len(target))
-        target[: len(data)] = data
-        return len(data)
-
     def data_ranges(self) -> list[tuple[int, int]]:
         """The whole file: nobody knows its holes."""
         return [(0, self.size_in_bytes)] if self.size_in_bytes else []
-
-    def close(self) -> None:
-        """Nothing to give back."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.close()
 
     def _refuse(self) -> NoReturn:
         raise self.needs_records()
@@ -627,7 +619,7 @@ def _size_of(part: tuple[bytes, frozenset[tuple[str, Section]]]) -> int:
 def _unended(path: str, sections: list[Section]) -> list[object]:
     """The row of a file whose end is missing."""
     is_log = _LOG_NAME.fullmatch(path.rpartition("/")[2]) is not None
-    size = max((section.end for section in sections if section.kind in _TELLING), default=0)
+    size = max((section.end for section in sections if section.kind in TELLING), default=0)
     sections[:] = [section for section in sections if section.end <= size]
     return [path, "f", size, 0, None, None, None, is_log, None]
 

@@ -14,7 +14,7 @@ from kafka_forensics.questions.collect import CollectOptions, collect
 from kafka_forensics.storage.bundles import BundleSource
 from kafka_forensics.storage.local import LocalSource
 from kafka_forensics.writers import bundle_file
-from tests.support.bundles import LOG, OFFSETS, ORDERS, PAYMENTS, SECTIONS, bundle_of, put_broker, taken_apart, tar_of
+from tests.support.bundles import LOG, OFFSETS, ORDERS, PAYMENTS, SECTIONS, bundle_of, opened_by, put_broker, taken_apart, tar_of
 from tests.support.segments import log
 
 SMALL_PART: Final = 400
@@ -146,19 +146,6 @@ def stopped(broker: Path, options: CollectOptions | None = None, writes: int = 6
         collect([str(broker)], options or CollectOptions(), file)
     file.left = 1 << 60
     return file
-
-
-def opened_by(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The files that are opened from now on."""
-    names: list[str] = []
-    right = LocalSource.open
-
-    def open_noted(self: LocalSource, path: str) -> Any:
-        names.append(path)
-        return right(self, path)
-
-    monkeypatch.setattr(LocalSource, "open", open_noted)
-    return names
 
 
 def test_a_file_that_changed_between_is_read_again(broker: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,7 @@ import os
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pytest
 
@@ -16,7 +16,6 @@ from kafka_forensics.model.bundles import Digests
 from kafka_forensics.model.json_objects import Json
 from kafka_forensics.questions.collect import CollectOptions, RecordsAsked, collect, collecting, estimate_of, like, pace
 from kafka_forensics.storage.bundles import BundleSource, SectionKind
-from kafka_forensics.storage.local import LocalSource
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
 from tests.support.bundles import (
     HASHED,
@@ -26,6 +25,7 @@ from tests.support.bundles import (
     PAYMENTS,
     bundle_of,
     make_older,
+    opened_by,
     put_broker,
     stored,
     taken_apart,
@@ -67,16 +67,8 @@ def judged(path: Path) -> Json:
 @pytest.fixture
 def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The files that are opened, by their paths in the log directory; but for those that tell which topics are compacted."""
-    names: list[str] = []
-    right = LocalSource.open
-
-    def open_noted(self: LocalSource, path: str) -> Any:
-        names.append(path)
-        return right(self, path)
-
-    monkeypatch.setattr(LocalSource, "open", open_noted)
     monkeypatch.setattr(collecting, "compacted_partitions", lambda *_: set())
-    return names
+    return opened_by(monkeypatch)
 
 
 def logs(opened: list[str]) -> list[str]:
