@@ -17,6 +17,8 @@ class LaterEvidence(TypedDict, total=False):
 
     held_by: list[Broker]
     """Brokers with a good copy."""
+    records_held: int
+    """How many records one of these, or of a fork the version with most, has of the offsets; transaction markers not counted."""
     premises: list[str]
     harmless_if: str
     capped_by: str

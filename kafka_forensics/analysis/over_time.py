@@ -22,6 +22,7 @@ from kafka_forensics.analysis.replicas import (
     is_compacted,
     lineage,
     newest_time,
+    records_held,
     retention_for,
 )
 from kafka_forensics.model.batches import BatchColumn
@@ -437,7 +438,7 @@ def committed_gone(
             if not (holders and changes[gone.row].kind is ChangeKind.DELETED):
                 groups.setdefault(holders, []).append(_Piece(gone, offsets, high_watermark, witness))
     return [
-        _finding(holders, group, _held_before(group, older, reader), newer, changes)
+        _finding(holders, group, _held_before(group, older, reader), newer, changes, _records(group, reader))
         for holders, group in sorted(groups.items(), key=repr)
     ]
 
@@ -518,7 +519,12 @@ def _are_of_one_topic(replicas: Sequence[Replica]) -> bool:
 
 
 def _finding(
-    holders: tuple[int | str, ...], group: list[_Piece], held_before: list[int | str], newer: Newer, changes: list[Change]
+    holders: tuple[int | str, ...],
+    group: list[_Piece],
+    held_before: list[int | str],
+    newer: Newer,
+    changes: list[Change],
+    records: int | None,
 ) -> Finding:
     gone = normalised(piece.offsets for piece in group)
     committed = max(group, key=lambda piece: piece.high_watermark)
@@ -543,6 +549,8 @@ def _finding(
     }
     if len(gone) > 1:
         evidence |= {"scattered": evidence["missing"], "ranges": list(map(list, gone[:_RANGES_TOLD]))}
+    if records is not None:
+        evidence["records_held"] = records
     severity, confidence = Severity.CRITICAL, Confidence.PROVEN if one_id else Confidence.INFERRED
     if holders:
         severity = Severity.WARNING
@@ -553,6 +561,18 @@ def _finding(
     elif not newer.assignment_is_known:
         confidence = Confidence.INFERRED
     return finding("COMMITTED_TRUNCATED_SINCE", place, evidence, severity=severity, confidence=confidence)
+
+
+def _records(group: Sequence[_Piece], reader: BatchReader) -> int | None:
+    """How many records the older snapshot has of what went; None where no one log has all of a range, or they are too many."""
+    total = 0
+    for start, end in normalised(piece.offsets for piece in group):
+        whole = (piece.went.old for piece in group if piece.offsets == (start, end))
+        count = next((count for old in whole if (count := records_held(old, reader, start, end)) is not None), None)
+        if count is None:
+            return None
+        total += count
+    return total
 
 
 def keys_lost(old: Replica, new: Replica, tally: KeyTally, between: Between) -> Finding | None:

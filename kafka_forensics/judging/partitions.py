@@ -4,7 +4,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 from kafka_forensics.analysis import catalogue
-from kafka_forensics.analysis.incidents import SIGNATURES, Case, ReplicaFacts, matches
+from kafka_forensics.analysis.incidents import AT_RISK, SIGNATURES, Case, ReplicaFacts, matches
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.analysis.replicas import (
     Comparison,
@@ -18,6 +18,7 @@ from kafka_forensics.analysis.replicas import (
     uncover_gaps,
     with_absent_members,
     with_holders,
+    with_records,
 )
 from kafka_forensics.evidence.inputs import Inputs, ReplicaPlan
 from kafka_forensics.folding.index_files import SnapshotCheck, transaction_findings
@@ -115,7 +116,7 @@ def judge_partition(
     """Every finding about one partition. `plans`, `replicas` and `snapshots` go together, one each a replica."""
     judge = _PartitionJudge(plans, replicas, snapshots, reader, inputs)
     comparison, findings = judge.by_groups()
-    for stage in (_once, judge.with_leftovers, judge.capped, judge.with_incidents, judge.alone):
+    for stage in (_once, judge.with_leftovers, judge.capped, judge.with_records, judge.with_incidents, judge.alone):
         findings = stage(findings)
     findings.sort(key=Finding.sort_key)
     framings = [replica.state.framing for replica in replicas]
@@ -194,6 +195,10 @@ class _PartitionJudge:
         """Where copies are of running brokers, what that may explain is not said louder than `info`."""
         is_live = any(replica.context.live for replica in self._replicas)
         return [_capped(finding) for finding in findings] if is_live else findings
+
+    def with_records(self, findings: list[Finding]) -> list[Finding]:
+        """With the number of records where committed offsets are lost, or may be."""
+        return with_records(findings, self._replicas, self._reader, AT_RISK)
 
     def with_incidents(self, findings: list[Finding]) -> list[Finding]:
         """With the known incidents that all this matches."""

@@ -11,12 +11,12 @@ from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.analysis.replicas import (
     BLOCK_OFFSETS,
     Differences,
+    batches_held,
     brokers_epochs,
     damaged_by_headers,
     differences,
     last_leader,
     refused_at,
-    walked,
 )
 from kafka_forensics.analysis.segments import MAX_RELATIVE_OFFSET
 from kafka_forensics.analysis.transactions_across import completed, proven_by
@@ -235,7 +235,8 @@ LOSSES_COUNTED: Final = 512
 
 @dataclass(frozen=True, slots=True)
 class Amount:
-    """What a loss comes to: records, and bytes of the batches that hold them; None where the log could not be read again."""
+    """What a loss comes to: records without transaction markers, and bytes of the batches that hold them; None where
+    the log could not be read again."""
 
     records: int | None
     bytes: int | None
@@ -627,30 +628,15 @@ def _amount(replica: Replica, reader: LogReader, loss: Loss) -> Amount:
     records = size = 0
     problems = len(reader.incomplete)
     good = normalised((run.start_offset, run.end_offset) for run in replica.state.continuity.runs)
-    for count, size_in_bytes, _ in _batches(replica, reader, clipped(good, loss.start, loss.end)):
-        records += count
-        size += size_in_bytes
+    for batch in batches_held(replica, reader, clipped(good, loss.start, loss.end)):
+        records += batch.records
+        size += batch.size_in_bytes
     for part in without(clipped(damaged_offsets(replica), loss.start, loss.end), good):
-        batches = list(_batches(replica, reader, (part,)))
-        if sum(inside for _, _, inside in batches) != part[1] - part[0]:
+        batches = list(batches_held(replica, reader, (part,)))
+        if sum(batch.offsets for batch in batches) != part[1] - part[0]:
             return Amount(None, None)  # headers are damaged as well
-        records, size = records + sum(batch[0] for batch in batches), size + sum(batch[1] for batch in batches)
+        records, size = records + sum(batch.records for batch in batches), size + sum(batch.size_in_bytes for batch in batches)
     return Amount(None, None) if len(reader.incomplete) > problems else Amount(records, size)
-
-
-def _batches(replica: Replica, reader: LogReader, ranges: Ranges) -> Iterator[tuple[int, int, int]]:
-    """(records of it in these ranges, size in bytes, offsets in them) of every batch that has some."""
-    for low, high in ranges:
-        for rows in walked(reader, replica, low, high):
-            for row in range(rows.shape[1]):
-                base, behind = int(rows[BatchColumn.BASE_OFFSET, row]), int(rows[BatchColumn.LAST_OFFSET, row]) + 1
-                inside = min(behind, high) - max(base, low)
-                if inside <= 0:
-                    continue
-                count = int(rows[BatchColumn.RECORDS_COUNT, row])
-                whole = low <= base and behind <= high and count >= 0
-                held = count if whole else inside if count < 0 else min(count, inside)
-                yield held, int(rows[BatchColumn.SIZE_IN_BYTES, row]), inside
 
 
 # Damaged batches of replicas as a plan counts them: their offsets, and whether they are rotten copies of what another holds; and

@@ -5,6 +5,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
+from kafka_forensics.report.words import shown
+
 WIDTH: Final = 960
 LEFT: Final = 132
 """Where lanes begin; their names stand before."""
@@ -14,6 +16,8 @@ _NEAREST: Final = 14.0
 _MOST_MARKS: Final = 24
 _LABEL_UNITS: Final = 6.6
 """Width of a letter, a little more than most are wide."""
+_NAME_UNITS: Final = 8.0
+"""The same of a lane's name, which is bold."""
 
 
 class Scale:
@@ -152,8 +156,7 @@ class Picture:
 
     def name(self, text: str, y: float, *, style: str = "nm") -> None:
         """The name of a lane, before it; a long one is cut."""
-        most = int((LEFT - 12) / _LABEL_UNITS)
-        self.texts.append(Text(style, LEFT - 8, y, text if len(text) <= most else f"{text[: most - 1]}…", "end"))
+        self.texts.append(Text(style, LEFT - 8, y, shown(shown(text), int((LEFT - 12) / _NAME_UNITS)), "end"))
 
     def label_at(self, style: str, x: float, y: float, text: str) -> None:
         """Words beside an upright line, on the side where there is room."""

@@ -26,12 +26,12 @@ def text_of(name: str) -> str:
 
 @cache
 def environment() -> Environment:
-    """How templates are read: a name that is not known raises, and every value is escaped."""
+    """How templates are read: a name that is not known raises, every value is escaped, and cut unless it is `whole`."""
     made = Environment(
         autoescape=True, undefined=StrictUndefined, finalize=_printed, loader=FunctionLoader(text_of), keep_trailing_newline=False
     )
     made.filters |= {"number": number, "moment": moment, "end": _end, "epochs": _epochs}
-    made.filters |= {"transactions": _transactions, "cuts": _cuts, "missing": _missing, "coded": _coded}
+    made.filters |= {"transactions": _transactions, "cuts": _cuts, "missing": _missing, "coded": _coded, "whole": Markup.escape}
     return made
 
 

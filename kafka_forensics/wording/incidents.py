@@ -3,7 +3,7 @@
 from typing import Final, NamedTuple
 
 from kafka_forensics.model.findings import Confidence
-from kafka_forensics.model.incidents import Broker, Cause, Incident
+from kafka_forensics.model.incidents import Broker, Cause, Incident, IncidentPartition
 from kafka_forensics.wording.prose import Value, filled
 from kafka_forensics.wording.values import amount, listed, moment, named_brokers
 
@@ -163,19 +163,28 @@ def when(incident: Incident) -> str | None:
 _HISTORIES: Final = frozenset({Cause.UNCLEAN_ELECTION, Cause.LAST_REPLICA_ELECTED, Cause.REPLICAS_DIVERGE})
 
 
+def cost(counted: Incident | IncidentPartition, of: Incident) -> tuple[int, int, str]:
+    """(at least, at most, what they are): committed records that are lost, where they are known of all of the incident `of`, else
+    committed offsets."""
+    least, most = of.lost_records_at_least, of.lost_records_at_most
+    if least is None or most is None or (least == 0) != (of.lost_at_least == 0) or most == 0:
+        return counted.lost_at_least, counted.lost_at_most, "committed offset"
+    return counted.lost_records_at_least or 0, counted.lost_records_at_most or 0, "committed record"
+
+
 def loss(incident: Incident) -> str:
-    """How many committed offsets it costs, or may cost, the number first; nothing where it costs none."""
-    least, most = incident.lost_at_least, incident.lost_at_most
+    """How many committed records it costs, or may cost, the number first; nothing where it costs none."""
+    least, most, noun = cost(incident, incident)
     if not most:
         return ""
     if not least:
-        return f"At most {amount(most, 'committed offset')} {'is' if most == 1 else 'are'} at risk; no loss is proven."
-    number = amount(least, "committed offset")
+        return f"At most {amount(most, noun)} {'is' if most == 1 else 'are'} at risk; no loss is proven."
+    number = amount(least, noun)
     if incident.cause is Cause.LOST_SINCE:
         more = f", and {most - least} more {'is' if most - least == 1 else 'are'} at risk" if least < most else ""
         return f"{number} {'is' if least == 1 else 'are'} in no copy of the newer snapshot{more}."
     if least < most:
-        number = f"At least {least} and at most {amount(most, 'committed offset')}"
+        number = f"At least {least} and at most {amount(most, noun)}"
     one = most == 1
     holders = _common_holders(incident)
     if incident.cause in _HISTORIES and holders:

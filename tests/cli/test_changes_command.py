@@ -327,7 +327,7 @@ def test_the_table_has_a_block_for_what_is_of_several_partitions(run: Run, put_b
     first = said.index(
         "critical committed records gone since the older snapshot, between 2026-11-20 and 2026-11-21: 3 partitions, 260"
     )
-    assert "260 committed offsets are in no copy of the newer snapshot." in said
+    assert "260 committed records are in no copy of the newer snapshot." in said
     assert "partition offsets lost codec-gzip-0 0 to 119 120 codec-lz4-0 0 to 119 120 append-time-0 0 to 19 20" in said
     own = said.index("critical COMMITTED_TRUNCATED_SINCE (proven) audit-0: offsets 300 to 369")
     last = said.index("warning committed records gone since the older snapshot, between 2026-11-20 and 2026-11-21: 2 partitions")

@@ -48,9 +48,9 @@ def test_200_partitions_of_one_unclean_election_fit_a_screen(tmp_path: Path, run
     assert status == 1
     assert len((out + err).splitlines()) <= SCREEN
     text = unwrapped(out)
-    assert text.startswith("CRITICAL unclean election, 2026-11-21T05:46:43Z: 200 partitions, 14000 committed offsets ")
+    assert text.startswith("CRITICAL unclean election, 2026-11-21T05:46:43Z: 200 partitions, 14000 committed records ")
     assert "An unclean election passed over broker 2; the leader elected instead lacks committed records of 200 partitions." in text
-    assert "14000 committed offsets survive only on broker 2, and Kafka would truncate them there to match the new leader." in text
+    assert "14000 committed records survive only on broker 2, and Kafka would truncate them there to match the new leader." in text
     assert "found UNCLEAN_LOSS 200 (critical, proven)" in text
     assert "known as KAFKA-10751" in text
     assert "do first Leave broker 2 stopped until its log directories are copied elsewhere." in text
@@ -71,9 +71,9 @@ def test_one_old_broker_directory_among_three_is_one_block(tmp_path: Path, run: 
     assert status == 1
     assert len((out + err).splitlines()) <= SCREEN
     text = unwrapped(out)
-    assert text.startswith("CRITICAL replica lacks committed records: 60 partitions, up to 4200 committed offsets ")
+    assert text.startswith("CRITICAL replica lacks committed records: 60 partitions, up to 4200 committed records ")
     assert "Broker 3 lacks committed records of 60 partitions, as an older copy of its disk would." in text
-    assert "At most 4200 committed offsets are at risk; no loss is proven. Good copies are on brokers 1 and 2." in text
+    assert "At most 4200 committed records are at risk; no loss is proven. Good copies are on brokers 1 and 2." in text
     assert "This is suspected: something harmless may look the same." in text
     assert "Start broker 3 last" in text
     assert re.search(r"^  partition +offsets +at risk +good copies on$", out, re.MULTILINE)

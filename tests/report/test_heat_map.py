@@ -51,6 +51,15 @@ def test_every_partition_has_the_colour_of_its_verdict() -> None:
     assert "broker 1: " in picture.label
 
 
+def test_every_box_is_in_the_drawing_whole() -> None:
+    result = clean_result()
+    result.partitions = [partition("t", number, Agreement("identical", 9), [replica(1, 9)], []) for number in range(90)]
+    picture = map_of(document_of(result))
+    ways = re.findall(r' d="([^"]*)"', svg(picture))
+    assert all(re.fullmatch(r"(M\d+ \d+h\d+v\d+H\d+z)+", way) for way in ways)
+    assert sum(way.count("z") for way in ways) == len(picture.rects) == 180
+
+
 def test_what_is_of_one_broker_stands_in_its_row_alone() -> None:
     result, _ = lossy(3)  # each has a finding of broker 2
     picture = map_of(document_of(result))

@@ -191,6 +191,8 @@ def test_incidents_of_a_document_are_told_first() -> None:
             "brokers": [2],
             "lost_at_least": 2100,
             "lost_at_most": 2400,
+            "lost_records_at_least": 2095,
+            "lost_records_at_most": 2390,
             "held_by": [2],
             "partitions_count": 30,
             "message": "An unclean election passed over broker 2.",

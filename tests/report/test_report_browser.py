@@ -175,10 +175,30 @@ def pages() -> dict[str, str]:
     }
 
 
+def scripted(text: str) -> str:
+    """A page of which all is open, and in which scripts run."""
+    return re.sub('<meta http-equiv="Content-Security-Policy".*?>', "", text).replace("<details>", "<details open>")
+
+
+@pytest.mark.parametrize("name", ["sample", "lossy", "hostile"])
+def test_all_words_lie_in_their_drawing(name: str, tmp_path: Path) -> None:
+    run = (
+        'document.getElementById("seen").textContent = JSON.stringify([...document.querySelectorAll("svg.kf text")].map(text => {'
+        "const box = text.getBBox(); "
+        "return [text.textContent, box.x, box.x + box.width, text.ownerSVGElement.viewBox.baseVal.width]}))"
+    )
+    text = scripted(pages()[name]).replace("</body>", f'<pre id="seen"></pre><script>{run}</script></body>')
+    found = re.search('<pre id="seen">(.*?)</pre>', opened(written(tmp_path, text), "--dump-dom"), re.DOTALL)
+    assert found is not None
+    words = json.loads(html.unescape(found[1]))
+    assert len(words) > 5
+    assert [(word, left, right) for word, left, right, width in words if left < 0 or right > width] == []
+
+
 @pytest.mark.parametrize("name", ["sample", "lossy", "hostile"])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_has_nothing_to_object_to(name: str, scheme: str, tmp_path: Path, axe: str) -> None:
-    text = re.sub('<meta http-equiv="Content-Security-Policy".*?>', "", pages()[name]).replace("<details>", "<details open>")
+    text = scripted(pages()[name])
     run = (
         'axe.run({exclude: ["#axe"]}, {resultTypes: ["violations"]}).then(found => {'
         'document.getElementById("axe").textContent = JSON.stringify('

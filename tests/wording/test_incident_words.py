@@ -14,7 +14,9 @@ from kafka_forensics.wording.incidents import WORDS
 
 def incident(cause: Cause, least: int = 0, most: int = 0, *held_by: list[Broker], brokers: tuple[Broker, ...] = (2,)) -> Incident:
     """An incident with a partition for each list of holders."""
-    partitions = [IncidentPartition("audit", number, 0, 0, None, None, holders) for number, holders in enumerate(held_by)]
+    partitions = [
+        IncidentPartition("audit", number, 0, 0, None, None, None, None, holders) for number, holders in enumerate(held_by)
+    ]
     holders = sorted({broker for own in held_by for broker in own}, key=str)
     return Incident(
         cause,
@@ -26,6 +28,8 @@ def incident(cause: Cause, least: int = 0, most: int = 0, *held_by: list[Broker]
         list(brokers),
         least,
         most,
+        None,
+        None,
         holders,
         partitions,
         [0],
@@ -65,6 +69,15 @@ def test_no_loss_is_claimed_that_is_not_proven() -> None:
     assert "9 committed offsets survive only on broker 2, and Kafka would truncate them there" in proven
     suspected = replace(incident(Cause.SHORT_REPLICA, 0, 9, [1]), confidence=Confidence.SUSPECTED)
     assert wording.incident_message(suspected).endswith("This is suspected: something harmless may look the same.")
+
+
+def test_records_are_told_where_they_are_known_and_else_offsets() -> None:
+    told = replace(incident(Cause.UNCLEAN_ELECTION, 9, 9, [2]), lost_records_at_least=1, lost_records_at_most=1)
+    assert "1 committed record survives only on broker 2, and Kafka would truncate it there" in wording.incident_message(told)
+    only_markers = replace(told, lost_records_at_least=0, lost_records_at_most=0)
+    assert "9 committed offsets survive only on broker 2" in wording.incident_message(only_markers)
+    proven_in_part = replace(told, lost_records_at_least=0, lost_records_at_most=4)
+    assert "9 committed offsets survive only on broker 2" in wording.incident_message(proven_in_part)
 
 
 def test_copies_of_some_partitions_are_not_called_copies_of_all() -> None:

@@ -22,6 +22,7 @@ from kafka_forensics.analysis.replicas.group_offsets import group_findings, malf
 from kafka_forensics.analysis.replicas.heads import head_findings, missing_heads, newest_time, retention_for
 from kafka_forensics.analysis.replicas.leftovers import HeldAside, LoneIndex, with_lone_index_files, with_offsets_held_aside
 from kafka_forensics.analysis.replicas.readers import Readable, readable
+from kafka_forensics.analysis.replicas.records_held import batches_held, records_held, with_records
 from kafka_forensics.analysis.replicas.recovery_findings import (
     Outlook,
     recovery_findings,
@@ -44,6 +45,7 @@ __all__ = [
     "LoneIndex",
     "Outlook",
     "Readable",
+    "batches_held",
     "brokers_epochs",
     "compare",
     "counted",
@@ -64,6 +66,7 @@ __all__ = [
     "newest_time",
     "own_findings",
     "readable",
+    "records_held",
     "recovery_findings",
     "refused_at",
     "regresses",
@@ -78,5 +81,6 @@ __all__ = [
     "with_holders",
     "with_lone_index_files",
     "with_offsets_held_aside",
+    "with_records",
     "with_unclean_restart",
 ]

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 
 from kafka_forensics.cli.outputs.rows import cell, markdown, markdown_lines, table_lines, tsv_lines
 from kafka_forensics.cli.outputs.scan_table import SHOWN_PARTITIONS, partition_lines
-from kafka_forensics.cli.outputs.words import by_severity, lost_words
+from kafka_forensics.cli.outputs.words import by_severity, cost_words
 from kafka_forensics.cli.streams import Destination, printable, wrapped
 from kafka_forensics.export.changes_document import document, lines
 from kafka_forensics.export.json_document import Shape
@@ -95,8 +95,7 @@ def _incident(incident: Incident, result: SnapshotsResult, width: int) -> Iterat
     """What happened to several partitions between two snapshots, and these, the longest loss first."""
     evidence = result.findings[incident.findings[0]].evidence
     between = f"{evidence['from_snapshot']} and {evidence['to_snapshot']}"
-    lost = lost_words(incident.lost_at_least, incident.lost_at_most)
-    cost = f", {lost} committed offset{'s' if incident.lost_at_most > 1 else ''}" if lost else ""
+    cost = f", {lost}" if (lost := cost_words(incident)) else ""
     head = (
         f"{incident.severity.value} {incident_title(incident)}, between {between}: {plural(len(incident.partitions), 'partition')}"
     )

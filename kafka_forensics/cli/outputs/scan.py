@@ -11,10 +11,10 @@ from typing import Final, Self, TextIO
 from kafka_forensics.cli.outputs.rows import markdown, tsv_lines
 from kafka_forensics.cli.outputs.words import (
     by_kind,
+    cost_words,
     crowded_brokers,
     headline,
     incomplete_lines,
-    lost_words,
     name,
     nothing_found,
     place_words,
@@ -171,9 +171,9 @@ def report_lines(result: ScanResult) -> Iterator[str]:
 def _called(incident: Incident) -> str:
     """What happened, when, and to how many partitions."""
     moment, name = when(incident), f" ({incident.known_as})" if incident.known_as is not None else ""
-    lost = lost_words(incident.lost_at_least, incident.lost_at_most)
+    cost = cost_words(incident)
     words = f"{incident_title(incident)}{f', {moment}' if moment else ''}{name}: {plural(len(incident.partitions), 'partition')}"
-    return words + (f", {lost} committed offset{'s' if incident.lost_at_most > 1 else ''}" if lost else "")
+    return words + (f", {cost}" if cost else "")
 
 
 def _with_code(step: str) -> str:

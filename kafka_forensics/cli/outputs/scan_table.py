@@ -12,6 +12,7 @@ from kafka_forensics.cli.outputs.words import (
     aligned,
     by_kind,
     command_lines,
+    cost_words,
     crowded_brokers,
     headline,
     is_harmless,
@@ -222,14 +223,13 @@ def _cut_at_slashes(body: Text, width: int) -> Text:
 
 def _in_a_line(incident: Incident) -> str:
     """What an incident of one partition has that its findings do not say by themselves: time, name, sum; nothing without."""
-    moment, least, most = when(incident), incident.lost_at_least, incident.lost_at_most
-    if moment is None and incident.known_as is None and not most:
+    moment, cost = when(incident), cost_words(incident)
+    if moment is None and incident.known_as is None and not cost:
         return ""
     words = incident_title(incident) + (f", {moment}" if moment else "")
     words += "" if incident.known_as is None else f" ({incident.known_as})"
-    if most:
-        cost = "it costs" if least else "it may cost"
-        words += f"; {cost} {lost_words(least, most)} committed offset{'s' if most > 1 else ''}"
+    if cost:
+        words += f"; {'it costs' if incident.lost_at_least else 'it may cost'} {cost}"
     return printable(words)
 
 
@@ -251,7 +251,7 @@ def partition_lines(
             [
                 name(partition.topic, partition.partition),
                 span("", partition.offset_start, partition.offset_end),
-                lost_words(partition.lost_at_least, partition.lost_at_most),
+                lost_words(incident, partition),
                 printable(", ".join(map(str, partition.held_by))),
                 ", ".join(f"{kind}{f' {count}' if count > 1 else ''}" for kind, count in found.items()),
             ]
@@ -288,9 +288,9 @@ class _Page:
         """What happened, when, to whom, what it cost, what to do first; then its partitions, the longest loss first."""
         moment = when(incident)
         title = Text.assemble((incident_title(incident), "bold"))
-        lost = lost_words(incident.lost_at_least, incident.lost_at_most)
+        cost = cost_words(incident)
         title.append(f"{f', {moment}' if moment else ''}: {plural(len(incident.partitions), 'partition')}")
-        title.append(f", {lost} committed offset{'s' if incident.lost_at_most > 1 else ''}" if lost else "")
+        title.append(f", {cost}" if cost else "")
         self._hanging(Text(incident.severity.value.upper(), STYLES[incident.severity.value]), title, _GUTTER)
         self._hanging(Text(), Text(printable(incident_message(incident))), 2)
         kinds = ", ".join(f"{kind} {count}" for kind, count in incident.kinds.items())

@@ -12,9 +12,10 @@ from kafka_forensics.export.json_document import severity_counts
 from kafka_forensics.model.amounts import plural, size
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
 from kafka_forensics.model.findings import Finding, Place, Severity
+from kafka_forensics.model.incidents import Incident, IncidentPartition
 from kafka_forensics.model.results import Incomplete, PartitionSummary, Read, ReplicaSummary, ScanResult
 from kafka_forensics.storage.local import OUTSIDE
-from kafka_forensics.wording import asked_command, gravity, message
+from kafka_forensics.wording import asked_command, cost, gravity, message
 
 _TOLD_FINDINGS: Final = 20
 _NAMED_PARTITIONS: Final = 3
@@ -113,11 +114,18 @@ def span(noun: str, start: int | None, end: int | None) -> str:
     return f"{noun}{'s' if several else ''} {words}" if noun else words
 
 
-def lost_words(least: int, most: int) -> str:
-    """`70`, `30 to 70`, `up to 70`, nothing for none: how many offsets are lost."""
+def lost_words(incident: Incident, partition: IncidentPartition | None = None) -> str:
+    """`70`, `30 to 70`, `up to 70`, nothing for none: how many records, or offsets, are lost, of one of its partitions if given."""
+    least, most, _ = cost(partition or incident, incident)
     if not most:
         return ""
     return str(most) if least == most else f"{least} to {most}" if least else f"up to {most}"
+
+
+def cost_words(incident: Incident) -> str:
+    """`30 to 70 committed records`, or offsets where records are not known; nothing for none."""
+    _, most, noun = cost(incident, incident)
+    return f"{lost_words(incident)} {noun}{'s' if most > 1 else ''}" if most else ""
 
 
 def crowded_brokers(result: ScanResult) -> frozenset[str]:

@@ -179,6 +179,21 @@ def test_what_no_copy_holds_since_its_segment_is_gone_everywhere_is_one_incident
     assert len(incidents([*gone, of("GROUP_OFFSET_BEYOND_LOG", 0, None, 30, 40)])) == 2
 
 
+def test_records_add_up_where_each_offset_is_counted_once() -> None:
+    def held(start: int, end: int, records: int | None) -> Finding:
+        more = {} if records is None else {"records_held": records}
+        return of("UNCLEAN_LOSS", 0, 2, start, end, held_by=[2], loses=end - start, **more)
+
+    def records(*findings: Finding) -> tuple[int | None, int | None]:
+        incident = only(list(findings))
+        return incident.lost_records_at_least, incident.lost_records_at_most
+
+    assert records(held(0, 10, 7), held(20, 30, 4)) == (11, 11)
+    assert records(held(0, 10, 7), held(2, 8, 5), held(2, 8, 5)) == (7, 7)
+    assert records(held(0, 10, 7), held(5, 15, 6)) == (None, None)
+    assert records(held(0, 10, 7), held(20, 30, None)) == (None, None)
+
+
 def test_what_is_not_proven_is_not_lost_at_least() -> None:
     suspected = replace(of("COMMITTED_LOST_EVERYWHERE", 0, None, 20, 40), confidence=Confidence.SUSPECTED)
     assert (only([suspected]).lost_at_least, only([suspected]).lost_at_most) == (0, 20)
