@@ -36,6 +36,7 @@ from kafka_forensics.cli.commands.report import report
 from kafka_forensics.cli.commands.scan import scan
 from kafka_forensics.cli.commands.simulate import SUBCOMMANDS as SIMULATE
 from kafka_forensics.cli.commands.transactions import transactions
+from kafka_forensics.cli.commands.verify import verify
 from kafka_forensics.cli.options import choose, with_companions
 from kafka_forensics.cli.streams import destination, logging_to, printable, say
 from kafka_forensics.engine.garbage import OBJECTS_BETWEEN
@@ -57,6 +58,7 @@ COMMANDS: Final[dict[str, tuple[Callable[..., int], str]]] = {
     "groups": (groups, "Show what groups committed, against the logs, and what readers cannot see yet."),
     "metadata": (metadata, "Show who led each partition and who was in sync, since when."),
     "plan": (plan, "Plan elections: what each would cut and lose, whom to elect, and how."),
+    "verify": (verify, "Say whether what a plan promised has come true."),
     "transactions": (transactions, "List transactions, and say what holds the last stable offset."),
     "collect": (collect, "Take facts of a broker's logs into one small file, to be judged anywhere."),
     "export": (export, "Write every fact and finding as Parquet datasets."),

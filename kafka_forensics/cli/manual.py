@@ -74,7 +74,16 @@ MANUAL: Final = {
     ),
     "groups": Manual(("groups sample_logs/healthy", "groups sample_logs/healthy --group billing"), _JUDGED),
     "metadata": Manual((f"metadata {UNCLEAN} --topic audit",), _LISTED),
-    "plan": Manual((f"plan {UNCLEAN}", f"plan {UNCLEAN} --topic audit --elect 1"), _LISTED),
+    "plan": Manual((f"plan {UNCLEAN}", f"plan {UNCLEAN} --topic audit --elect 1", f"plan {UNCLEAN} --output plan.json"), _LISTED),
+    "verify": Manual(
+        (f"verify {UNCLEAN} --against plan.json",),
+        {
+            0: "every promise is kept",
+            1: "at least one is broken",
+            2: f"{_PATHS}, or a plan that is none",
+            3: "incomplete: some input could not be read, or the copies do not tell of every promise",
+        },
+    ),
     "transactions": Manual(("transactions sample_logs/healthy", "transactions sample_logs/healthy --topic payments"), _JUDGED),
     "collect": Manual(
         (

@@ -1,10 +1,15 @@
 """Random elections and restarts of real brokers: who leads, where followers cut and what is lost is what `plan` said before."""
 
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
+from kafka_forensics.cli.main import outcome as command_outcome
+from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.questions.plan import Planned
+from kafka_forensics.questions.verify import Outcome as Kept
+from kafka_forensics.questions.verify import read_plan, verify
 from lab.elections import FORCE, TOPICS, Held, Round
 from lab.settings import LOOPBACK
 from tests.broker.conftest import ROUNDS
@@ -67,6 +72,35 @@ def test_brokers_say_that_they_cut_there(seen: dict[tuple[int, str], Election], 
     assert {
         broker: election.done.truncated[broker, topic] for broker in BROKERS if (broker, topic) in election.done.truncated
     } == expected
+
+
+def _plan_file(folder: Path, done: Round, topic: str) -> Path:
+    file = folder / "plan.json"
+    copies = sorted(str(path) for path in done.before.iterdir())
+    assert command_outcome(["plan", *copies, "--topic", topic, "--output", str(file), "--quiet"]) == 0
+    return file
+
+
+@pytest.mark.parametrize("which", ELECTIONS, ids=lambda which: f"{which[1]}, round {which[0]}")
+def test_what_was_promised_is_seen_to_have_come_true(
+    seen: dict[tuple[int, str], Election], which: tuple[int, str], tmp_path: Path
+) -> None:
+    """By the copies from after the round: of the broker that led first all is kept, unless others led after it; of each other one
+    it is told that it was not elected."""
+    election, topic = seen[which], which[1]
+    first, *later = dict.fromkeys(leader for leader in election.real.leaders if leader >= 0)
+    document = read_plan(str(_plan_file(tmp_path, election.done, topic)))
+    after = sorted(str(path) for path in election.done.after.iterdir())
+    for candidate in election.planned.plan.candidates:
+        promises = verify(after, document, ScanOptions(topic), str(candidate.broker)).promises
+        told = {promise.promise: promise for promise in promises if promise.broker == candidate.broker}
+        if candidate.broker != first:
+            assert (told["leader"].reason, told["leader"].found) == ("other_elected", first)
+        elif not later:
+            assert {promise.outcome for promise in promises} == {Kept.KEPT}, promises
+            assert told["end"].found == told["end"].planned
+        else:
+            assert told["leader"].outcome is Kept.KEPT
 
 
 def test_there_were_enough_elections_of_every_kind(seen: dict[tuple[int, str], Election]) -> None:

@@ -15,7 +15,7 @@ IN_GROUPS = [f"{group} {name}" for group, (commands, _) in GROUPS.items() for na
 NAMES = ["", *COMMANDS, *GROUPS, *IN_GROUPS]
 LOSS = 1
 """The status of a command that judges a sample with lost data."""
-JUDGES = {"scan sample_logs/unclean", "scan --topic", "compare", "changes"}
+JUDGES = {"scan sample_logs/unclean", "scan --topic", "compare", "changes", "verify"}
 
 
 def shown(text: str) -> list[str]:
@@ -65,6 +65,8 @@ def test_an_example_runs_as_it_stands(example: str, samples: Path, run: Run) -> 
     assert "--engine" not in example
     if example.startswith("demo "):
         shutil.rmtree(samples / "sample_logs")
+    if "--against plan.json" in example:
+        assert run(*shlex.split(next(made for made in MANUAL["plan"].examples if "plan.json" in made)))[0] == 0
     before = {path.name for path in samples.iterdir()}
     status, out, err = run(*shlex.split(example))
     assert status == (LOSS if example.startswith(tuple(JUDGES)) else 0), err

@@ -34,6 +34,7 @@ COMMAND_LINES: dict[str, list[list[str]]] = {
     "find": [["--offset", "0:3"]],
     "export": [],
     "report": [],
+    "verify": [],
 }
 """Command → what it is given beside the paths; those that are given something else have tests of their own."""
 

@@ -1,0 +1,57 @@
+"""`verify`: whether what a plan promised has come true, by copies taken after the brokers came up again."""
+
+from typing import Annotated
+
+import typer
+
+from kafka_forensics.cli import options
+from kafka_forensics.cli.redacting import redactable, redacted
+from kafka_forensics.cli.streams import check_output, chosen_format, open_output, say, screen_of
+
+Against = Annotated[str, typer.Option("--against", metavar="FILE", help="The plan, as `plan --format json` wrote it.")]
+Elected = Annotated[
+    str | None, typer.Option("--elected", metavar="N", help="The broker that was made the leader [default: as recommended].")
+]
+
+
+@options.flat
+@redactable
+def verify(
+    paths: options.Paths,
+    selection: options.Selection,
+    reading: options.Reading,
+    *,
+    against: Against,
+    elected: Elected = None,
+    form: options.Form,
+    printing: options.Printing,
+) -> int:
+    """Whether what a plan promised has come true: who leads, what the leader kept, and whether all others follow it.
+
+    PATHs are copies, or bundles, taken after the brokers came up again.
+    """
+    wanted = chosen_format(form.format_name, form.output)
+    check_output(form.output, [*paths, against])
+    scan_options = reading.scan_options(selection, deep=False)
+    screen = screen_of(printing)
+
+    from kafka_forensics.cli.progress import Progress
+    from kafka_forensics.questions.verify import Outcome, read_plan
+    from kafka_forensics.questions.verify import verify as checked_by
+
+    document = read_plan(against)
+    with Progress(screen, quiet=printing.quiet) as progress:
+        checked = checked_by(paths, document, scan_options, elected, progress)
+    checked = redacted(checked)
+    from kafka_forensics.cli.outputs.verify import LISTING, summary_line
+    from kafka_forensics.cli.outputs.words import incomplete_lines
+
+    with open_output(form.output, no_color=printing.no_color) as to:
+        LISTING.write(checked.promises, wanted, to)
+    result = checked.result
+    say(screen, [*([] if printing.quiet else [summary_line(checked)]), *([] if result is None else incomplete_lines(result))])
+    if result is not None and result.incomplete:
+        return 3
+    if checked.count(Outcome.BROKEN):
+        return 1
+    return 3 if checked.count(Outcome.UNKNOWN) else 0
