@@ -38,3 +38,5 @@ class About:
     started_ms: int
     with_records: bool
     """Whether batches of any partition were asked for whole, payloads and all."""
+    host: str | None
+    """As it calls itself."""

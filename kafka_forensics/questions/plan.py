@@ -35,6 +35,7 @@ from kafka_forensics.model.coordinators import TransactionLog
 from kafka_forensics.model.findings import Finding, Severity
 from kafka_forensics.model.results import Read, ScanResult
 from kafka_forensics.parsers.log import SegmentReader, believed_to
+from kafka_forensics.questions.places import BrokerPlace, places_of
 from kafka_forensics.replication.epochs import epoch_at
 from kafka_forensics.replication.offset_ranges import Range, Ranges, clipped, counted, normalised, without
 from kafka_forensics.replication.planner import (
@@ -301,6 +302,8 @@ class Plans:
     by_raft: int = 0
     """Partitions of the controllers' log, which elect among themselves."""
     result: ScanResult | None = None
+    places: list[BrokerPlace] = field(default_factory=list)
+    """Where brokers keep what was copied."""
 
     @cached_property
     def start_order(self) -> StartOrder | None:
@@ -320,6 +323,8 @@ class PlanOptions:
     truncate_by: TruncateBy | None = None
     dead: frozenset[str] = frozenset()
     """Brokers that will not come back."""
+    places: tuple[tuple[str, str | None, str], ...] = ()
+    """Where log directories are, as `places.parse_place` gives it."""
 
 
 def make_plans(paths: list[str], options: ScanOptions, plan_options: PlanOptions, progress: Progress | None = None) -> Plans:
@@ -330,6 +335,7 @@ def make_plans(paths: list[str], options: ScanOptions, plan_options: PlanOptions
     check_names(inputs)
     check_dead(plan_options.dead, inputs, witnesses.controller)
     maker = PlanMaker(inputs, witnesses, plan_options)
+    maker.plans.places = places_of(inputs, plan_options.places)
     maker.plans.result = scan_inputs(inputs, options, progress, maker.look, witnesses)
     if maker.plans.partitions == 1:
         for planned in maker.plans.planned:

@@ -1,5 +1,6 @@
 """`plan`: what each possible election would cut and lose, whom to elect, and how."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, Literal, cast
 
 import typer
@@ -29,6 +30,16 @@ TruncateBy = Annotated[
 ]
 
 
+Runbook = Annotated[
+    Path | None, typer.Option("--runbook", metavar="FILE", help="Write a runbook too, as Markdown: two ways, steps, commands.")
+]
+At = Annotated[
+    list[str] | None,
+    typer.Option("--at", metavar="N=HOST:DIR", help="For the runbook: where a log directory of broker N is; may be repeated."),
+]
+Bootstrap = Annotated[str | None, typer.Option("--bootstrap-server", metavar="HOST:PORT", help="For the runbook's commands.")]
+
+
 @options.flat
 @redactable
 def plan(
@@ -39,6 +50,9 @@ def plan(
     elect: Elect = None,
     dead: Dead = None,
     truncate_by: TruncateBy = None,
+    runbook: Runbook = None,
+    at: At = None,
+    bootstrap_server: Bootstrap = None,
     engine: options.Engine = "local",
     as_of: options.AsOf = None,
     schema: options.Schema = options.SCHEMA,
@@ -56,20 +70,33 @@ def plan(
     shape = options.schema_shape(schema, wanted)
     rule = None if truncate_by is None else cast('Literal["epochs", "high-watermark"]', choose("rule", truncate_by, TRUNCATE_BY))
     check_output(form.output, paths)
+    check_output(runbook, paths, "--runbook")
+    if runbook is None and (at or bootstrap_server):
+        raise UsageError("--at and --bootstrap-server go with --runbook", hint="add --runbook FILE.md")
+    if runbook is not None and elect is not None:
+        raise UsageError("--runbook weighs every election, and --elect asks for one", hint="leave out one of them")
     scan_options = reading.scan_options(selection, deep=False, as_of=as_of)
     screen = screen_of(printing)
 
     from kafka_forensics.cli.progress import Progress
+    from kafka_forensics.questions.places import parse_place
     from kafka_forensics.questions.plan import PlanOptions, make_plans
 
     with Progress(screen, quiet=printing.quiet) as progress:
-        plans = make_plans(paths, scan_options, PlanOptions(rule, frozenset(dead or ())), progress)
+        plans = make_plans(
+            paths, scan_options, PlanOptions(rule, frozenset(dead or ()), tuple(map(parse_place, at or ()))), progress
+        )
     _check_elect(plans, elect)
     plans = redacted(plans)
     with open_output(form.output, no_color=printing.no_color) as to:
         from kafka_forensics.cli.outputs.plan import write_plans
 
         write_plans(plans, wanted, to, shape, elect=elect)
+    if runbook is not None:
+        from kafka_forensics.cli.outputs.runbook import runbook as written
+
+        with open_output(runbook, no_color=True, option="--runbook") as to:
+            to.stream.writelines(written(plans, bootstrap_server))
     _say_rest(plans, screen, quiet=printing.quiet, absent=wanted == "tsv")
     say_left_out(shape, screen)
     return 3 if shape.left_out or (plans.result is not None and plans.result.incomplete) else 0

@@ -694,6 +694,7 @@ def _about_of(said: dict[str, Any]) -> About:
         version if isinstance(version := said.get("tool_version"), str) and _is_text(version) else "",
         said["started_ms"] if is_number(said.get("started_ms")) else 0,
         said.get("records") != [],
+        host if isinstance(host := said.get("host"), str) and _is_text(host) else None,
     )
 
 

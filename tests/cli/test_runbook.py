@@ -1,0 +1,201 @@
+"""A runbook's commands are run, on hosts that are directories here; its recommendation is held to what each way loses."""
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kafka_forensics.cli.main import outcome
+from kafka_forensics.evidence.options import ScanOptions
+from kafka_forensics.questions.plan import PlanOptions, make_plans
+from tests.support.bundles import bundle_of
+from tests.support.plan_runs import SAMPLES, put_audit
+
+SSH = '#!/bin/sh\nhost=$1; shift\necho "$host: $*" >> "$HOSTS_LOG"\nexec bash -c "$*"\n'
+SAID = '#!/bin/sh\necho "$0 $*" >> "$HOSTS_LOG"\n'
+
+
+@pytest.fixture(name="copies")
+def copies_of_audit(tmp_path: Path) -> Path:
+    return put_audit(tmp_path / "logs")
+
+
+def made(copies: Path, *more: str) -> str:
+    """The runbook of these copies."""
+    file = copies.parent / "runbook.md"
+    assert outcome(["plan", str(copies), "--topic", "audit", "--quiet", "--runbook", str(file), *more]) == 0
+    return file.read_text()
+
+
+def block(text: str, heading: str, number: int = 0) -> str:
+    """A block of commands below a heading."""
+    part = text.partition(f"## {heading}")[2]
+    blocks: list[str] = re.findall(r"^```sh\n(.*?)^```$", part, re.MULTILINE | re.DOTALL)
+    return blocks[number]
+
+
+def placed(copies: Path) -> list[str]:
+    """Where the log directories are, of hosts that `ssh` below makes of this machine."""
+    return [word for broker in (1, 2, 3) for word in ("--at", f"{broker}=host-{broker}:{copies / f'broker-{broker}'}")]
+
+
+def run(folder: Path, *blocks: str) -> subprocess.CompletedProcess[str]:
+    """What bash makes of blocks, with an `ssh` that stays here and Kafka's tools that only note what was asked of them."""
+    programs = folder / "programs"
+    programs.mkdir(exist_ok=True)
+    for name, text in (("ssh", SSH), ("kafka-topics.sh", SAID), ("kafka-leader-election.sh", SAID), ("service", SAID)):
+        (programs / name).write_text(text)
+        (programs / name).chmod(0o755)
+    path = os.pathsep.join([str(programs), str(Path(sys.executable).parent), os.environ["PATH"]])
+    script = "set -u\n" + "\n".join(blocks)
+    environment = {**os.environ, "PATH": path, "HOSTS_LOG": str(folder / "hosts.log")}
+    return subprocess.run(
+        ["bash", "-c", script], cwd=folder, env=environment, capture_output=True, text=True, timeout=300, check=False
+    )
+
+
+def filled(text: str, folder: Path) -> str:
+    """The variables, with what the user fills in."""
+    (folder / "safe").mkdir(exist_ok=True)
+    own = f"SAFE={shlex.quote(str(folder / 'safe'))}\nSTART='service kafka start'\nSTOP='service kafka stop'\n"
+    return block(text, "What the commands below need") + own
+
+
+def tree(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_copies_are_made_and_the_way_back_leads_back(copies: Path, tmp_path: Path) -> None:
+    text, before = made(copies, *placed(copies)), tree(copies)
+    done = run(tmp_path, filled(text, tmp_path), block(text, "1. Stop and copy"))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert sorted(path.name for path in (tmp_path / "safe").iterdir()) == [f"broker-{broker}.tar" for broker in (1, 2, 3)]
+    assert (tmp_path / "hosts.log").read_text().splitlines()[:2] == [
+        "host-1: service kafka stop ",
+        f"{tmp_path}/programs/service kafka stop",
+    ]
+    for broker in (1, 3):
+        shutil.rmtree(copies / f"broker-{broker}" / "audit-0")
+    done = run(tmp_path, filled(text, tmp_path), block(text, "5. The way back"))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert {name: data for name, data in tree(copies).items() if ".failed/" not in name} == before
+
+
+def test_the_plan_on_its_copies_is_the_same_and_can_be_verified(copies: Path, tmp_path: Path) -> None:
+    text = made(copies, *placed(copies))
+    commands = filled(text, tmp_path), block(text, "1. Stop and copy"), block(text, "1. Stop and copy", 1)
+    assert run(tmp_path, *commands).returncode == 0
+    again = tmp_path / "again.md"
+    tars = sorted(map(str, (tmp_path / "safe").glob("*.tar")))
+    assert outcome(["plan", *tars, "--quiet", "--runbook", str(again)]) == 0
+    ways = "## The two ways", "## What the commands below need"
+    assert again.read_text().partition(ways[0])[2].partition(ways[1])[0] == text.partition(ways[0])[2].partition(ways[1])[0]
+    seen = block(text, "4. See that it has come true").replace("AFTER=", f"AFTER={tmp_path}/safe", 1)
+    done = run(tmp_path, filled(text, tmp_path), seen)
+    assert done.returncode == 1  # broker 2 has not followed yet
+    assert "holds other records than the leader" in done.stdout
+
+
+def test_steps_of_both_ways_run_in_order(copies: Path, tmp_path: Path) -> None:
+    text = made(copies, *placed(copies), "--bootstrap-server", "kafka:9092")
+    commands = filled(text, tmp_path), block(text, "2. Way A: roll back"), block(text, "3. Way B: keep the leader")
+    done = run(tmp_path, *commands)
+    assert (done.returncode, done.stderr) == (0, "")
+    said = [line for line in (tmp_path / "hosts.log").read_text().splitlines() if not line.startswith("host-")]
+    asked = [line.rpartition("/")[2] for line in said]
+    force = "kafka-leader-election.sh --bootstrap-server kafka:9092 --election-type unclean --path-to-json-file election.json"
+    assert asked.index(force) > asked.index("service kafka start")
+    starts = [line[:6] for line in (tmp_path / "hosts.log").read_text().splitlines() if line.endswith("kafka start ")]
+    assert starts == ["host-2", "host-3", "host-1", "host-1", "host-3", "host-2"]
+
+
+def test_what_is_not_filled_in_stops_a_command(copies: Path, tmp_path: Path) -> None:
+    text = made(copies)
+    before = tree(copies)
+    for heading in ("1. Stop and copy", "2. Way A: roll back", "5. The way back"):
+        done = run(tmp_path, block(text, "What the commands below need"), block(text, heading))
+        assert done.returncode != 0
+        assert re.search("(SAFE|LOGS_|HOST_|BOOTSTRAP)", done.stderr)
+    assert not (tmp_path / "hosts.log").exists()
+    assert tree(copies) == before
+
+
+def test_the_leader_is_kept_where_it_took_records_since(copies: Path) -> None:
+    text = made(copies)
+    assert "| audit-0 | 1 | 2 (UNCLEAN) | 45 records | 1 | 70 records | B |" in text
+    assert "**1 partition: take B." in text
+    assert "kafka-forensics recover" in block(text, "3. Way B: keep the leader", 1)
+    assert "--topic audit --partition 0 --keep 1 " in block(text, "3. Way B: keep the leader", 1)
+
+
+def test_a_way_is_taken_that_loses_nothing(copies: Path) -> None:
+    """Broker 1, the leader, has nothing that broker 2 has not: rolling back to 2 costs nothing."""
+    shutil.rmtree(copies / "broker-1" / "audit-0")
+    shutil.copytree(copies / "broker-3" / "audit-0", copies / "broker-1" / "audit-0")
+    text = made(copies)
+    assert re.search(r"\| audit-0 \| 1 \| 2 \(UNCLEAN\) \| nothing \| 1 \| 70 records \| A \|", text)
+    assert "**1 partition: take A." in text
+    assert "No partition needs it." in text.partition("## 3. Way B")[2]
+
+
+def test_where_nothing_is_lost_nothing_is_to_be_done(tmp_path: Path) -> None:
+    file = tmp_path / "runbook.md"
+    assert outcome(["plan", str(SAMPLES / "healthy"), "--quiet", "--runbook", str(file)]) == 0
+    text = file.read_text()
+    assert "start the brokers in any order" in text
+    assert "The two ways" not in text
+
+
+def test_bundles_tell_hosts_and_paths(copies: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "bundles"
+    folder.mkdir()
+    for broker in sorted(copies.iterdir()):
+        bundle_of(broker, folder / f"{broker.name}.kfb")
+    (planned,) = {tuple(place.log_dirs[0][1] for place in make_plans([str(folder)], ScanOptions("audit"), PlanOptions()).places)}
+    assert planned == tuple(str(copies / f"broker-{broker}") for broker in (1, 2, 3))
+    file = tmp_path / "runbook.md"
+    assert outcome(["plan", str(folder), "--topic", "audit", "--quiet", "--runbook", str(file)]) == 0
+    host = os.uname().nodename
+    assert f"\nHOST_2={shlex.quote(host)}  # broker 2\nLOGS_2={copies}/broker-2 " in file.read_text()
+
+
+HOSTILE = "x$(touch ran)`touch ran`';touch ran;'\n```\n# "
+
+
+def test_hostile_names_run_nothing(copies: Path, tmp_path: Path) -> None:
+    hostile = tmp_path / HOSTILE.replace("/", "")
+    shutil.copytree(copies, hostile)
+    for broker in (1, 2, 3):
+        (hostile / f"broker-{broker}" / "meta.properties").unlink()
+        (hostile / f"broker-{broker}").rename(hostile / f"{broker}{HOSTILE}")
+    text = made(hostile)
+    assert len(re.findall("^```", text, re.MULTILINE)) % 2 == 0
+    blocks = re.findall(r"^```sh\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    assert len(blocks) >= 4
+    run(tmp_path, filled(text, tmp_path), "HOST_1=a", *blocks)
+    assert not list(tmp_path.rglob("ran"))
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (["--at", "2=host:/x"], "go with --runbook"),
+        (["--runbook", "r.md", "--at", "2"], "says of no broker"),
+        (["--runbook", "r.md", "--at", "2=host:x"], "says of no broker"),
+        (["--runbook", "r.md", "--at", "7=host:/x"], "no copy here is of broker 7"),
+        (["--runbook", "r.md", "--at", "2=h:/x", "--at", "2=h:/y"], "more log directories are told than copies are here"),
+        (["--runbook", "r.md", "--elect", "2"], "leave out one of them"),
+        (["--runbook", "logs/broker-1/r.md"], "inside"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(
+    more: list[str], said: str, copies: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(copies.parent)
+    assert outcome(["plan", str(copies), "--quiet", *more]) == 2
+    assert said in " ".join(capsys.readouterr().err.split())
