@@ -5,6 +5,7 @@
 
 import argparse
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,7 @@ from kafka_forensics.engine import local
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.findings import Finding, Severity
 from kafka_forensics.model.results import ScanResult
+from kafka_forensics.questions.collect import CollectOptions, collect
 from lab.errors import LabError
 from lab.version_healthy import at_rest, copied_live, killed_under_traffic, moving
 from lab.version_histories import (
@@ -77,6 +79,8 @@ class Cell:
     result: ScanResult
     unlike: tuple[str, ...] = ()
     """Replicas that a scan of `State.same_as` finds and this one does not, or with another log."""
+    by_bundles: tuple[str, ...] = ()
+    """What bundles of the same copies tell and this scan does not, or the other way around."""
 
     @property
     def above_info(self) -> list[Finding]:
@@ -86,7 +90,8 @@ class Cell:
     @property
     def wrong(self) -> list[str]:
         """In what the scan is wrong, by what clients and brokers say; empty if it is right."""
-        return [*self._unread(), *self._false_alarms(), *self._missed()]
+        bundles = [f"bundles: {self.by_bundles[0]}, {len(self.by_bundles)} findings in all"] if self.by_bundles else []
+        return [*self._unread(), *self._false_alarms(), *self._missed(), *bundles]
 
     def _unread(self) -> Iterator[str]:
         if self.result.incomplete:
@@ -158,7 +163,31 @@ def judge(version: Version, state: State) -> Cell:
     """Scan the copies of a state."""
     result = _scan(state.paths, live=state.live)
     same = _logs(_scan(state.same_as, live=state.live)) if state.same_as else set()
-    return Cell(version.name, state, result, tuple(sorted(same - _logs(result))))
+    return Cell(version.name, state, result, tuple(sorted(same - _logs(result))), tuple(_by_bundles(state, result)))
+
+
+def _by_bundles(state: State, result: ScanResult) -> Iterator[str]:
+    """Findings that a scan of bundles, one of each log directory, has or lacks; how keys are placed only keys tell."""
+    with tempfile.TemporaryDirectory(prefix="lab-bundles-") as folder:
+        bundles = [Path(folder) / f"{number}.kfb" for number in range(len(state.paths))]
+        for path, bundle in zip(state.paths, bundles, strict=True):
+            with bundle.open("w+b") as file:
+                collect([str(path)], CollectOptions(ScanOptions(live=state.live)), file)
+        scanned = _scan(bundles, live=state.live)
+    yield from (f"{gap.path}: {gap.reason}" for gap in scanned.incomplete)
+    theirs, ours = (Counter(map(_held_against, of.findings)) for of in (scanned, result))
+    yield from (f"more: {finding}" for finding in (theirs - ours).elements() if not finding.startswith(_BY_KEYS))
+    yield from (f"missing: {finding}" for finding in (ours - theirs).elements() if not finding.startswith(_BY_KEYS))
+
+
+_BY_KEYS: Final = "KEY_PLACEMENT"
+
+
+def _held_against(finding: Finding) -> str:
+    """What of a finding must not hang on whether it was found in directories or in bundles."""
+    place = finding.place
+    where = f"{place.topic}-{place.partition} on {place.broker} [{place.offset_start}, {place.offset_end})"
+    return f"{finding.kind} {finding.severity.value} {finding.confidence.value} {where} {finding.evidence.get('held_by')}"
 
 
 def _scan(paths: Sequence[Path], *, live: bool) -> ScanResult:

@@ -1,5 +1,5 @@
-"""Disks of three Kafka versions in twelve states: what a scan says of them is what clients and brokers say (`make lab-versions`
-plays all versions and states)."""
+"""Disks of three Kafka versions in twelve states: what a scan says of them is what clients and brokers say, from bundles as well
+(`make lab-versions` plays all versions and states)."""
 
 from pathlib import Path
 
