@@ -54,7 +54,7 @@ HOMES = {
     "typer": ("cli/",),
     "rich": ("cli/",),
     "jinja2": ("wording/", "report/"),
-    "msgspec": ("engine/", "report/document.py", "questions/verify/plan_document.py"),
+    "msgspec": ("engine/", "report/document.py", "questions/verify/documents.py"),
     "markupsafe": ("report/",),
     "deltalake": ("export/delta.py",),
     "pyiceberg": ("export/iceberg.py",),

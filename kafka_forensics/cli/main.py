@@ -58,7 +58,7 @@ COMMANDS: Final[dict[str, tuple[Callable[..., int], str]]] = {
     "groups": (groups, "Show what groups committed, against the logs, and what readers cannot see yet."),
     "metadata": (metadata, "Show who led each partition and who was in sync, since when."),
     "plan": (plan, "Plan elections: what each would cut and lose, whom to elect, and how."),
-    "verify": (verify, "Say whether what a plan promised has come true."),
+    "verify": (verify, "Say whether what a plan or a salvage promised has come true."),
     "transactions": (transactions, "List transactions, and say what holds the last stable offset."),
     "collect": (collect, "Take facts of a broker's logs into one small file, to be judged anywhere."),
     "export": (export, "Write every fact and finding as Parquet datasets."),

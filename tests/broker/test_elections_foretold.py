@@ -9,7 +9,7 @@ from kafka_forensics.cli.main import outcome as command_outcome
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.questions.plan import Planned
 from kafka_forensics.questions.verify import Outcome as Kept
-from kafka_forensics.questions.verify import read_plan, verify
+from kafka_forensics.questions.verify import read_promises, verify
 from lab.elections import FORCE, TOPICS, Held, Round
 from lab.settings import LOOPBACK
 from tests.broker.conftest import ROUNDS
@@ -89,7 +89,7 @@ def test_what_was_promised_is_seen_to_have_come_true(
     it is told that it was not elected."""
     election, topic = seen[which], which[1]
     first, *later = dict.fromkeys(leader for leader in election.real.leaders if leader >= 0)
-    document = read_plan(str(_plan_file(tmp_path, election.done, topic)))
+    document = read_promises(str(_plan_file(tmp_path, election.done, topic)))
     after = sorted(str(path) for path in election.done.after.iterdir())
     for candidate in election.planned.plan.candidates:
         promises = verify(after, document, ScanOptions(topic), str(candidate.broker)).promises

@@ -1,4 +1,4 @@
-"""`verify`: whether what a plan promised has come true, by copies taken after the brokers came up again."""
+"""`verify`: whether what a plan or a salvage promised has come true, by copies taken after the brokers came up again."""
 
 from typing import Annotated
 
@@ -8,7 +8,9 @@ from kafka_forensics.cli import options
 from kafka_forensics.cli.redacting import redactable, redacted
 from kafka_forensics.cli.streams import check_output, chosen_format, open_output, say, screen_of
 
-Against = Annotated[str, typer.Option("--against", metavar="FILE", help="The plan, as `plan --format json` wrote it.")]
+Against = Annotated[
+    str, typer.Option("--against", metavar="FILE", help="A plan, from `plan --format json`, or a salvage's manifest.json.")
+]
 Elected = Annotated[
     str | None, typer.Option("--elected", metavar="N", help="The broker that was made the leader [default: as recommended].")
 ]
@@ -26,7 +28,7 @@ def verify(
     form: options.Form,
     printing: options.Printing,
 ) -> int:
-    """Whether what a plan promised has come true: who leads, what the leader kept, and whether all others follow it.
+    """Whether what a plan or a salvage promised has come true: who leads, what logs kept, and whether all others follow.
 
     PATHs are copies, or bundles, taken after the brokers came up again.
     """
@@ -36,10 +38,10 @@ def verify(
     screen = screen_of(printing)
 
     from kafka_forensics.cli.progress import Progress
-    from kafka_forensics.questions.verify import Outcome, read_plan
+    from kafka_forensics.questions.verify import Outcome, read_promises
     from kafka_forensics.questions.verify import verify as checked_by
 
-    document = read_plan(against)
+    document = read_promises(against)
     with Progress(screen, quiet=printing.quiet) as progress:
         checked = checked_by(paths, document, scan_options, elected, progress)
     checked = redacted(checked)

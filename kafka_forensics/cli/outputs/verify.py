@@ -1,4 +1,4 @@
-"""What became of a plan's promises, in words and in every format."""
+"""What became of promises, in words and in every format."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -25,6 +25,10 @@ _WORDS: Final = {
     "follows": "follows the leader; its log ends at offset {found}",
     "differs": "holds other records than the leader from offset {found} on",
     "ends_before": "its log ends at offset {found}, before that",
+    "same_bytes": "every byte that was salvaged is there",
+    "other_bytes": "other bytes than were salvaged, from offset {found} on",
+    "bytes_gone": "segments with offset {found} are gone",
+    "no_bytes": "a bundle has no bytes: give the directory",
     "nothing_found": "nothing above warning was found",
     "found": "{kinds}",
     "not_planned": "the plan did not know it",
@@ -34,8 +38,9 @@ _WORDS: Final = {
 _PROMISES: Final = {
     "leader": "broker {broker} leads",
     "start": "the log of broker {broker} starts at {planned}",
-    "end": "it stays as it was up to {planned}",
+    "end": "it stays as it was up to {planned} on broker {broker}",
     "cut": "broker {broker} cuts at {planned}, and follows",
+    "bytes": "broker {broker} has all that was salvaged",
     "intact": "the partition is sound",
 }
 COLUMNS: Final[Columns] = {
@@ -68,7 +73,7 @@ def _cells(verified: Verified) -> list[str]:
 def summary_line(checked: Checked) -> str:
     """What is said on stderr at the end."""
     if not checked.promises:
-        return "nothing to verify: the plan has no election of a partition that is asked for"
+        return "nothing to verify: nothing is promised of a partition that is asked for"
     counts = [(checked.count(outcome), outcome.value) for outcome in (Outcome.BROKEN, Outcome.UNKNOWN, Outcome.KEPT)]
     return f"{plural(checked.partitions, 'partition')}: " + ", ".join(_counted(counts)) + _rest(checked)
 
@@ -82,4 +87,4 @@ def _counted(counts: list[tuple[int, str]]) -> Iterator[str]:
 
 
 def _rest(checked: Checked) -> str:
-    return f"; {plural(checked.without_election, 'partition')} without such an election" if checked.without_election else ""
+    return f"; {plural(checked.without_promise, 'partition')} of which nothing is promised" if checked.without_promise else ""

@@ -1,6 +1,7 @@
-"""`verify`: whether what a plan promised has come true."""
+"""`verify`: whether what a plan, or a salvage, promised has come true."""
 
-from kafka_forensics.questions.verify.checking import Checked, Outcome, Verified, verify
-from kafka_forensics.questions.verify.plan_document import PlanDocument, read_plan
+from kafka_forensics.questions.verify.checking import Checked, verify
+from kafka_forensics.questions.verify.documents import PlanDocument, SalvageManifest, read_promises
+from kafka_forensics.questions.verify.promises import Outcome, Verified
 
-__all__ = ["Checked", "Outcome", "PlanDocument", "Verified", "read_plan", "verify"]
+__all__ = ["Checked", "Outcome", "PlanDocument", "SalvageManifest", "Verified", "read_promises", "verify"]

@@ -11,7 +11,7 @@ import pytest
 from kafka_forensics.cli.main import outcome
 from kafka_forensics.errors import UsageError
 from kafka_forensics.evidence.options import ScanOptions
-from kafka_forensics.questions.verify import Outcome, Verified, read_plan, verify
+from kafka_forensics.questions.verify import Outcome, Verified, read_promises, verify
 from lab.fault_base import read_log
 from tests.support.bundles import bundle_of
 from tests.support.plan_runs import put_audit
@@ -46,7 +46,7 @@ def of_earlier_plan(plan: Path, **changes: Any) -> Path:
 
 
 def said(copies: Path, plan: Path, elected: str | None = None) -> dict[tuple[str, int | str], Verified]:
-    checked = verify([str(copies)], read_plan(str(plan)), ScanOptions(), elected)
+    checked = verify([str(copies)], read_promises(str(plan)), ScanOptions(), elected)
     return {(promise.promise, promise.broker): promise for promise in checked.promises}
 
 
@@ -157,9 +157,9 @@ def test_what_is_no_plan_is_refused(text: str, tmp_path: Path) -> None:
     file = tmp_path / "plan.json"
     file.write_text(text)
     with pytest.raises(UsageError, match="is no plan"):
-        read_plan(str(file))
+        read_promises(str(file))
     with pytest.raises(UsageError, match="cannot be read"):
-        read_plan(str(tmp_path / "none.json"))
+        read_promises(str(tmp_path / "none.json"))
 
 
 def test_a_broker_that_the_plan_does_not_elect_is_refused(tmp_path: Path, plan: Path) -> None:

@@ -1,4 +1,4 @@
-"""A plan's JSON document as `verify` takes it: what it promises of each partition, every field of its declared type."""
+"""The documents that promise: a plan's JSON, and the manifest of a salvage; every field of its declared type."""
 
 import json
 from dataclasses import dataclass, field
@@ -83,20 +83,85 @@ class PlanDocument:
     partitions: list[PlannedPartition] = field(default_factory=list)
 
 
-def read_plan(path: str) -> PlanDocument:
-    """The document in a file that `plan --format json` wrote. Raises UsageError for anything else."""
+@dataclass(frozen=True, slots=True)
+class SalvagedRange:
+    """Bytes of a segment as they were written, and which offsets these are."""
+
+    file: str
+    byte_start: Offset
+    byte_end: Offset
+    offset_start: Offset
+    offset_end: Offset
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class SalvagedGap:
+    """Offsets that no copy had."""
+
+    offset_start: Offset
+    offset_end: Offset
+
+
+@dataclass(frozen=True, slots=True)
+class InheritedFinding:
+    """What the copies had as well."""
+
+    kind: str
+
+
+@dataclass(frozen=True, slots=True)
+class SalvagedPartition:
+    """A partition that was written, for all brokers that have a replica of it."""
+
+    topic: str
+    partition: Offset
+    base: Broker
+    log_start_offset: Offset
+    log_end_offset: Offset
+    leader_epochs: list[tuple[Offset, Offset]]
+    ranges: list[SalvagedRange]
+    gaps: list[SalvagedGap]
+    inherited: list[InheritedFinding]
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedPartition:
+    """A partition of which nothing was written, and nothing is promised."""
+
+    topic: str
+    partition: Offset
+
+
+@dataclass(frozen=True, slots=True)
+class SalvageManifest:
+    """The whole of it."""
+
+    schema_version: str
+    partitions: list[SalvagedPartition]
+    refused: list[RefusedPartition]
+
+
+def read_promises(path: str) -> PlanDocument | SalvageManifest:
+    """The document in a file that `plan --format json` wrote, or the manifest of a salvage. Raises UsageError for anything else."""
     try:
         with open(path, "rb") as file:
             data = file.read(MAX_BYTES + 1)
     except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror}", hint="give the file of `plan --format json`") from error
+        raise UsageError(f"{path} cannot be read: {error.strerror}", hint=_HOW) from error
     if len(data) > MAX_BYTES:
-        raise _no_plan(path, f"it has more than {MAX_BYTES} bytes")
+        raise _no_promises(path, f"it has more than {MAX_BYTES} bytes")
     try:
-        return msgspec.convert(json.loads(data), PlanDocument)
+        found = json.loads(data)
+        if isinstance(found, dict) and "refused" in found:
+            return msgspec.convert(found, SalvageManifest)
+        return msgspec.convert(found, PlanDocument)
     except (ValueError, RecursionError, msgspec.ValidationError) as error:
-        raise _no_plan(path, str(error)) from error
+        raise _no_promises(path, str(error)) from error
 
 
-def _no_plan(path: str, reason: str) -> UsageError:
-    return UsageError(f"{path} is no plan: {reason[:200]}", hint="write one with `plan PATH... --format json --output plan.json`")
+_HOW: Final = "give the file of `plan PATH... --format json --output plan.json`, or the manifest.json of a salvage"
+
+
+def _no_promises(path: str, reason: str) -> UsageError:
+    return UsageError(f"{path} is no plan, and no manifest of a salvage: {reason[:200]}", hint=_HOW)

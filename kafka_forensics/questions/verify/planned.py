@@ -1,0 +1,141 @@
+"""What a plan promises of each partition: who leads, what of the leader's log stays, and that every follower cuts and follows.
+
+Records that were written since, and offsets that retention removed, break no promise.
+"""
+
+from collections.abc import Iterable, Iterator
+
+from kafka_forensics.analysis.replica import Replica
+from kafka_forensics.analysis.replicas import differences
+from kafka_forensics.errors import UsageError
+from kafka_forensics.evidence.options import listed
+from kafka_forensics.judging.partitions import PartitionResult
+from kafka_forensics.model.controller import NO_LEADER, PartitionControl
+from kafka_forensics.model.results import Read
+from kafka_forensics.questions.verify.documents import Broker, PlannedElection, PlannedFollower, PlannedPartition
+from kafka_forensics.questions.verify.promises import REASONS, Verified, end_of, grave_kinds, start_of
+from kafka_forensics.rereading.reader import LogReader
+
+
+def check_elected(wanted: Iterable[PlannedPartition], elected: str | None) -> None:
+    """Raise UsageError for a leader that no plan has an election of."""
+    known = sorted({str(candidate.broker) for planned in wanted for candidate in planned.candidates})
+    if elected is not None and elected not in known:
+        raise UsageError(f"the plan has no election of broker {elected}", hint=f"brokers it has elections of: {listed(known)}")
+
+
+def promised(
+    planned: PlannedPartition, election: PlannedElection, replicas: list[Replica], reader: LogReader, result: PartitionResult
+) -> list[Verified]:
+    """The promises of an election, beside the replicas that there are now."""
+    return list(_Partition(planned, election, replicas, reader, result).promises())
+
+
+def without_copies(planned: PlannedPartition, election: PlannedElection) -> list[Verified]:
+    """What is promised of a partition of which no copy was given."""
+    promised = [(promise, election.broker) for promise in ("leader", "start", "end")]
+    promised += [("cut", follower.broker) for follower in election.followers if follower.truncation_offset is not None]
+    return [_verified(planned, promise, broker, "no_copy") for promise, broker in promised]
+
+
+def _verified(
+    planned: PlannedPartition,
+    promise: str,
+    broker: Broker,
+    reason: str,
+    told: Broker | None = None,
+    found: Broker | None = None,
+    kinds: tuple[str, ...] = (),
+) -> Verified:
+    return Verified(planned.topic, planned.partition, promise, broker, REASONS[reason], reason, told, found, kinds)
+
+
+class _Partition:
+    """One partition of a plan, beside the replicas that there are now."""
+
+    def __init__(
+        self,
+        planned: PlannedPartition,
+        election: PlannedElection,
+        replicas: list[Replica],
+        reader: LogReader,
+        result: PartitionResult,
+    ) -> None:
+        self._planned, self._election, self._reader = planned, election, reader
+        self._replicas = {replica.broker: replica for replica in replicas}
+        self._control = replicas[0].context.control
+        self._findings = result.findings
+        self._leader = self._replicas.get(election.broker)
+
+    def promises(self) -> Iterator[Verified]:
+        """Each of them, the leader's first."""
+        yield self._elected()
+        before = self._planned.replica(self._election.broker)
+        if self._leader is None or self._leader.read is Read.NONE:
+            reason = "no_copy" if self._leader is None else "not_read"
+            yield from (self._said(promise, reason) for promise in ("start", "end"))
+        else:
+            end = None if before is None or before.log_end_offset is None else before.log_end_offset
+            if end is not None:
+                end -= self._election.own_recovery_drops
+            epochs = [] if before is None else before.leader_epochs or []
+            yield self._said("start", *start_of(self._leader, None if before is None else before.log_start_offset, self._findings))
+            yield self._said("end", *end_of(self._leader, end, epochs))
+        for follower in self._election.followers:
+            if follower.truncation_offset is not None:
+                yield self._cut(follower, follower.truncation_offset)
+        yield self._intact()
+
+    def _said(
+        self, promise: str, reason: str, planned: Broker | None = None, found: Broker | None = None, broker: Broker | None = None
+    ) -> Verified:
+        whose = self._election.broker if broker is None else broker
+        return _verified(self._planned, promise, whose, reason, planned, found)
+
+    def _elected(self) -> Verified:
+        """Who was elected first after the plan was made; who leads since is another matter."""
+        control, broker = self._control, self._election.broker
+        before = self._planned.controller
+        if control is None or control.leader is None or control.leader_epoch is None:
+            return self._said("leader", "no_controller_log", broker)
+        if before is None or before.leader_epoch is None:
+            reason = "leads" if control.leader == broker else "election_not_known"
+            return self._said("leader", reason, broker, control.leader)
+        if control.leader_epoch < before.leader_epoch:
+            return self._said("leader", "election_not_known", broker, control.leader)
+        first = _first_leader(control, before.leader_epoch)
+        if first is not None:
+            return self._said("leader", "elected" if first == broker else "other_elected", broker, first)
+        if control.leader == broker:
+            return self._said("leader", "leads", broker, control.leader)
+        reason = "not_elected" if control.leader_epoch == before.leader_epoch else "election_not_known"
+        return self._said("leader", "nobody_elected" if control.leader == NO_LEADER else reason, broker, control.leader)
+
+    def _cut(self, follower: PlannedFollower, truncation_offset: int) -> Verified:
+        """Whether a follower has what the leader has, and kept what it was to keep."""
+        replica, leader = self._replicas.get(follower.broker), self._leader
+        if replica is None or leader is None:
+            return self._said("cut", "no_copy", truncation_offset, None, follower.broker)
+        if Read.NONE in (replica.read, leader.read):
+            return self._said("cut", "not_read", truncation_offset, None, follower.broker)
+        apart = [found.offset for found in differences(leader, replica, self._reader) if found.kind == "content"]
+        if apart:
+            return self._said("cut", "differs", truncation_offset, apart[0], follower.broker)
+        end = replica.log_end_offset
+        reason = "ends_before" if end < min(truncation_offset, leader.log_end_offset) else "follows"
+        return self._said("cut", reason, truncation_offset, end, follower.broker)
+
+    def _intact(self) -> Verified:
+        """Whether a scan of the newer copies has anything to say of the partition."""
+        grave = grave_kinds(self._findings)
+        return _verified(self._planned, "intact", self._election.broker, "found" if grave else "nothing_found", kinds=grave)
+
+
+def _first_leader(control: PartitionControl, epoch: int) -> int | None:
+    """Who was the first leader in a later epoch than `epoch`; None if nobody is known to have been."""
+    if control.history is None or control.history.dropped_events:
+        return None
+    for event in control.history.events:
+        if event.state.leader_epoch > epoch and event.state.leader != NO_LEADER and event.kind != "deleted":
+            return event.state.leader if event.kind != "snapshot" or event.state.leader_epoch == epoch + 1 else None
+    return None

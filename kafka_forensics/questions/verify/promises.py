@@ -1,0 +1,115 @@
+"""Promises, what became of them, and those that one log can keep: where it starts, and up to where it stays as it was."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+from kafka_forensics.analysis.replica import Replica
+from kafka_forensics.model.findings import Finding, Severity
+from kafka_forensics.questions.verify.documents import Broker
+
+
+class Outcome(StrEnum):
+    """What became of a promise."""
+
+    KEPT = "kept"
+    BROKEN = "broken"
+    UNKNOWN = "unknown"
+    """The copies do not tell."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """One promise. `planned` and `found` are a broker or an offset; None: there is none, or it is not known.
+
+    `promise`: `leader` · `start` (of a log) · `end` (a log goes on from there) · `cut` (a follower follows the leader from there) ·
+    `bytes` (a log has all that was salvaged) · `intact` (nothing above warning is found in the partition). `reason` is a word for
+    why, see `REASONS`.
+    """
+
+    topic: str
+    partition: int
+    promise: str
+    broker: Broker
+    outcome: Outcome
+    reason: str
+    planned: Broker | None = None
+    found: Broker | None = None
+    kinds: tuple[str, ...] = ()
+    """Of `intact`: kinds of findings."""
+
+
+REASONS: Final = {
+    "elected": Outcome.KEPT,
+    "leads": Outcome.KEPT,
+    "other_elected": Outcome.BROKEN,
+    "nobody_elected": Outcome.BROKEN,
+    "not_elected": Outcome.BROKEN,
+    "no_controller_log": Outcome.UNKNOWN,
+    "election_not_known": Outcome.UNKNOWN,
+    "as_planned": Outcome.KEPT,
+    "went_on_before": Outcome.KEPT,
+    "moved_on": Outcome.KEPT,
+    "head_missing": Outcome.BROKEN,
+    "cut_short": Outcome.BROKEN,
+    "other_lineage": Outcome.BROKEN,
+    "follows": Outcome.KEPT,
+    "differs": Outcome.BROKEN,
+    "ends_before": Outcome.BROKEN,
+    "same_bytes": Outcome.KEPT,
+    "other_bytes": Outcome.BROKEN,
+    "bytes_gone": Outcome.BROKEN,
+    "no_bytes": Outcome.UNKNOWN,
+    "nothing_found": Outcome.KEPT,
+    "found": Outcome.BROKEN,
+    "not_planned": Outcome.UNKNOWN,
+    "no_copy": Outcome.UNKNOWN,
+    "not_read": Outcome.UNKNOWN,
+}
+"""Why a promise is kept, is broken, or nobody can tell."""
+
+
+class Answer(NamedTuple):
+    """Why a promise is kept or not, with what was promised and what was found."""
+
+    reason: str
+    planned: int | None = None
+    found: int | None = None
+
+
+def start_of(log: Replica, planned: int | None, findings: Sequence[Finding]) -> Answer:
+    """Whether a log still begins where it did."""
+    found = log.log_start_offset
+    if planned is None:
+        return Answer("not_planned", None, found)
+    if found <= planned:
+        return Answer("as_planned", planned, found)
+    lost = any(
+        finding.kind == "LOG_HEAD_MISSING" and finding.place.broker == log.broker and finding.severity is not Severity.INFO
+        for finding in findings
+    )
+    return Answer("head_missing" if lost else "moved_on", planned, found)
+
+
+def end_of(log: Replica, end: int | None, epochs: Sequence[tuple[int, int]]) -> Answer:
+    """Whether a log is what it was up to its `end`, and went on from there; `epochs` are those it had, with their first offsets."""
+    if end is None:
+        return Answer("not_planned", None, log.log_end_offset)
+    if not log.end_is_known:
+        return Answer("not_read", end, log.course.end_offset)
+    known = [(epoch, start) for epoch, start in epochs if start < end]
+    newest = max((epoch for epoch, _ in known), default=-1)
+    went_on = next((entry.start_offset for entry in log.epochs if entry.leader_epoch > newest), log.log_end_offset)
+    if went_on < end:
+        return Answer("cut_short", end, went_on)
+    now = {entry.leader_epoch: entry.start_offset for entry in log.epochs}
+    others = [start for epoch, start in known if start > log.log_start_offset and now.get(epoch) != start]
+    if others:
+        return Answer("other_lineage", end, min(others))
+    return Answer("as_planned" if went_on == end or not known else "went_on_before", end, went_on)
+
+
+def grave_kinds(findings: Sequence[Finding]) -> tuple[str, ...]:
+    """Kinds of findings above warning."""
+    return tuple(sorted({finding.kind for finding in findings if finding.severity.rank >= Severity.ERROR.rank}))

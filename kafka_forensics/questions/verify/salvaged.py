@@ -1,0 +1,89 @@
+"""What a salvage promises of each partition: that every replica starts on it, keeps every byte, and goes on behind it."""
+
+import hashlib
+from collections.abc import Iterator
+from typing import Final
+
+from kafka_forensics.analysis.replica import Replica
+from kafka_forensics.errors import SourceError
+from kafka_forensics.evidence.inputs import ReplicaPlan
+from kafka_forensics.judging.partitions import PartitionResult
+from kafka_forensics.model.findings import Finding
+from kafka_forensics.model.results import Read
+from kafka_forensics.questions.verify.documents import Broker, SalvagedPartition, SalvagedRange
+from kafka_forensics.questions.verify.promises import REASONS, Answer, Verified, end_of, grave_kinds, start_of
+from kafka_forensics.storage.bundles import BundleSource
+from kafka_forensics.storage.source import ByteFile
+
+_PIECE_BYTES: Final = 1 << 20
+
+
+def promised(salvaged: SalvagedPartition, replicas: list[tuple[Replica, ReplicaPlan]], result: PartitionResult) -> list[Verified]:
+    """The promises of one partition, beside the replicas that there are now."""
+    own = [finding for finding in result.findings if not _is_told_of(salvaged, finding)]
+    promises = []
+    for replica, plan in replicas:
+        if replica.read is Read.NONE:
+            promises += [_verified(salvaged, promise, replica.broker, Answer("not_read")) for promise in ("start", "end", "bytes")]
+            continue
+        start = start_of(replica, salvaged.log_start_offset, own)
+        end = end_of(replica, salvaged.log_end_offset, salvaged.leader_epochs)
+        answers = ("start", start), ("end", end), ("bytes", _bytes_of(salvaged, replica, plan))
+        promises += [_verified(salvaged, promise, replica.broker, answer) for promise, answer in answers]
+    grave = grave_kinds(own)
+    intact = Answer("found" if grave else "nothing_found")
+    return [*promises, _verified(salvaged, "intact", salvaged.base, intact, grave)]
+
+
+def without_copies(salvaged: SalvagedPartition) -> list[Verified]:
+    """What is promised of a partition of which no copy was given."""
+    return [_verified(salvaged, promise, salvaged.base, Answer("no_copy")) for promise in ("start", "end", "bytes")]
+
+
+def _verified(salvaged: SalvagedPartition, promise: str, broker: Broker, answer: Answer, kinds: tuple[str, ...] = ()) -> Verified:
+    told, found = answer.planned, answer.found
+    return Verified(salvaged.topic, salvaged.partition, promise, broker, REASONS[answer.reason], answer.reason, told, found, kinds)
+
+
+def _is_told_of(salvaged: SalvagedPartition, finding: Finding) -> bool:
+    """Whether the manifest says so itself: a gap that no copy could fill, or what the copies had as well."""
+    start, end = finding.place.offset_start, finding.place.offset_end
+    gaps = (
+        start is not None and end is not None and any(gap.offset_start <= start and end <= gap.offset_end for gap in salvaged.gaps)
+    )
+    return gaps or any(finding.kind == inherited.kind for inherited in salvaged.inherited)
+
+
+def _bytes_of(salvaged: SalvagedPartition, replica: Replica, plan: ReplicaPlan) -> Answer:
+    """Whether a replica still has every byte that was salvaged, but for segments that were deleted since; the first offset of
+    which it has not."""
+    if isinstance(plan.log_dir.source, BundleSource):
+        return Answer("no_bytes")
+    logs = {segment.log.name: segment.log.path for segment in plan.directory.segments if segment.log is not None}
+    for taken in salvaged.ranges:
+        path = logs.get(taken.file.rpartition("/")[2])
+        if path is None:
+            if taken.offset_end > replica.log_start_offset:
+                return Answer("bytes_gone", found=taken.offset_start)
+            continue
+        try:
+            with plan.log_dir.source.open(path) as file:
+                same = _digest(file, taken) == taken.sha256
+        except SourceError:
+            return Answer("not_read", found=taken.offset_start)
+        if not same:
+            return Answer("other_bytes", found=taken.offset_start)
+    return Answer("same_bytes")
+
+
+def _digest(file: ByteFile, taken: SalvagedRange) -> str:
+    digest = hashlib.sha256()
+    for piece in _pieces(file, taken.byte_start, taken.byte_end):
+        digest.update(piece)
+    return digest.hexdigest()
+
+
+def _pieces(file: ByteFile, start: int, end: int) -> Iterator[bytes]:
+    """Bytes `[start, end)` of a file, as far as it has them."""
+    for position in range(start, min(end, file.size_in_bytes), _PIECE_BYTES):
+        yield file.read_at(position, min(_PIECE_BYTES, end - position))

@@ -1,0 +1,117 @@
+"""docs/recovery-walkthrough.md on real clusters: records are lost, the page's commands are run, and at last nothing is missing.
+
+The page says when brokers stop and start; here that is done between its blocks.
+"""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+
+from lab.cluster import Cluster
+from lab.doc_blocks import Block, blocks_of
+from lab.unclean_election import AFTERWARDS, ALONE, COMMON_END, OLD_LEADER, STALE, STOPPED, lose_audit
+from lab.versions import VERSIONS, version_cluster
+
+pytestmark = pytest.mark.broker
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = ROOT / "docs" / "recovery-walkthrough.md"
+ACKNOWLEDGED = Counter(
+    [
+        *(("login", number) for number in range(COMMON_END + ALONE)),
+        *(("login-again", number) for number in range(COMMON_END, COMMON_END + AFTERWARDS)),
+    ]
+)
+
+
+class Walk:
+    """The blocks of the page, each run once and in their order, in a folder that holds `kafka`."""
+
+    def __init__(self, folder: Path, cluster: Cluster) -> None:
+        self.folder, self.bootstrap = folder, cluster.bootstrap
+        self.left = [block for block in blocks_of("docs/recovery-walkthrough.md") if "run by" in block.notes]
+        (folder / "examples").symlink_to(ROOT / "examples")
+        (folder / "kafka").symlink_to(cluster.log_dir(STALE).parent)
+
+    def next(self, heading: str) -> str:
+        """Run the next block, which stands below this heading; what it prints."""
+        block = self.left.pop(0)
+        assert re.findall(r"^## (.*)$", PAGE.read_text()[: self._position(block)], re.MULTILINE)[-1] == heading
+        programs = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+        environment = {**os.environ, "PATH": programs, "BOOTSTRAP": self.bootstrap, "COLUMNS": "80"}
+        done = subprocess.run(
+            ["bash", "-e", "-c", block.body],
+            cwd=self.folder,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+        assert done.returncode == int(block.note("exit") or 0), done.stdout + done.stderr
+        return done.stdout + done.stderr
+
+    @staticmethod
+    def _position(block: Block) -> int:
+        return PAGE.read_text().index(block.body)
+
+
+def read_audit(bootstrap: str) -> Counter[tuple[str, int]]:
+    """Every record that a reader of `audit` sees, by event and number."""
+    consumer = Consumer(
+        {"bootstrap.servers": bootstrap, "group.id": "auditors", "isolation.level": "read_committed", "log_level": 0}
+    )
+    try:
+        place = TopicPartition("audit", 0, 0)
+        _, end = consumer.get_watermark_offsets(place, timeout=30)
+        consumer.assign([place])
+        seen: Counter[tuple[str, int]] = Counter()
+        while seen.total() < end:
+            messages = consumer.consume(num_messages=500, timeout=30)
+            assert messages, f"{seen.total()} of {end}"
+            values = [json.loads(message.value() or b"") for message in messages]
+            seen.update((value["event"], value["number"]) for value in values)
+        return seen
+    finally:
+        consumer.close()
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("version", ["4.3.0", "3.9.1"])
+def test_every_acknowledged_record_is_there_once_again(version: str, tmp_path: Path) -> None:
+    with version_cluster(tmp_path / "nodes", VERSIONS[version]) as cluster:
+        lose_audit(cluster)
+        walk = Walk(tmp_path, cluster)
+        cluster.stop()
+        follow(walk, cluster)
+    assert walk.left == []
+
+
+def follow(walk: Walk, cluster: Cluster) -> None:
+    """The page, from stopped brokers on."""
+    walk.next("1. Stop and copy")
+    said = " ".join(walk.next("2. What happened").split())
+    assert f"committed records at offsets {COMMON_END} to {COMMON_END + ALONE - 1} survive only on broker 2" in said
+    walk.next("3. Weigh the two ways")
+    assert "take B" in (walk.folder / "runbook.md").read_text()
+    walk.next("4. Take the lost records out of the copies")
+    rows = (walk.folder / "lost" / "records.jsonl").read_text().splitlines()
+    assert [json.loads(row)["offset"] for row in rows] == [*range(COMMON_END, COMMON_END + ALONE)]
+    cluster.start(*cluster.controllers)
+    cluster.start(STALE)
+    cluster.start(STOPPED, OLD_LEADER)
+    cluster.await_isr("audit", [STALE, STOPPED, OLD_LEADER])
+    assert read_audit(cluster.bootstrap).total() == COMMON_END + AFTERWARDS
+    said = walk.next("6. Put the records back")
+    assert f"{ALONE} records acknowledged" in said
+    cluster.await_high_watermark(STALE, "audit", COMMON_END + AFTERWARDS + ALONE)
+    assert read_audit(cluster.bootstrap) == ACKNOWLEDGED
+    said = walk.next("7. See that it has come true")
+    assert "6 promises kept" in said
