@@ -38,3 +38,5 @@ class About:
     started_ms: int
     with_records: bool
     """Whether batches of any partition were asked for whole, payloads and all."""
+    redaction: str | None
+    """Where pseudonyms stand for names: by which key, as its name says."""

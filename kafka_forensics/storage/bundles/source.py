@@ -399,6 +399,8 @@ class BundleSource(ArchiveSource):
         where = "" if self.about.broker is None else f" on broker {self.about.broker}"
         if offsets is None or not topic or not partition.isdigit():
             return SourceError(path, f"needs the records, which are no part of a bundle: read the log itself{where}")
+        if self.about.redaction is not None:
+            return SourceError(path, f"needs the records, which no bundle with pseudonyms has: read the log itself{where}")
         asked = f"{topic}:{partition}:{offsets[0]}-{offsets[1]}"
         paths = " ".join(map(shlex.quote, self.about.paths)) or "LOG_DIR"
         command = f"kafka-forensics collect {paths} --with-records {shlex.quote(asked)} --output FILE.kfb"
@@ -549,6 +551,9 @@ class CollectedLog(_HeldFile):
     def needs_hashes(self) -> SourceError:
         """What to say where keys are asked for, and it was collected without their hashes."""
         topic = self._path.rpartition("/")[0].rpartition("/")[2].rpartition("-")[0]
+        if self._source.about.redaction is not None:
+            reason = f"needs hashes of its keys, as the topic is compacted: collect it with --compacted and the name of {topic}"
+            return SourceError(self._path, reason)
         command = f"kafka-forensics collect LOG_DIR --compacted {shlex.quote(topic)} --output FILE.kfb"
         return SourceError(self._path, f"needs hashes of its keys, as the topic is compacted: run `{command}`")
 
@@ -694,6 +699,7 @@ def _about_of(said: dict[str, Any]) -> About:
         version if isinstance(version := said.get("tool_version"), str) and _is_text(version) else "",
         said["started_ms"] if is_number(said.get("started_ms")) else 0,
         said.get("records") != [],
+        redaction if isinstance(redaction := said.get("redaction"), str) and _is_text(redaction) else None,
     )
 
 
