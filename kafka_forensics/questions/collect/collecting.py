@@ -14,7 +14,7 @@ from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.evidence.paths import OpenedPath, open_paths, typed_path
 from kafka_forensics.judging.scanning import is_deep
 from kafka_forensics.model.bundles import Digests
-from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC, INTERNAL_TOPICS, WITNESS_TOPICS
+from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC, INTERNAL_TOPICS, TRANSACTION_STATE_TOPIC, WITNESS_TOPICS
 from kafka_forensics.model.pseudonyms import Pseudonyms
 from kafka_forensics.model.results import Incomplete
 from kafka_forensics.parsers.checkpoints import parse_meta_properties
@@ -24,12 +24,13 @@ from kafka_forensics.questions.collect.log_facts import FactsWanted, take_log
 from kafka_forensics.questions.collect.names import BundleNames
 from kafka_forensics.questions.collect.pace import Pace
 from kafka_forensics.questions.collect.politeness import leave_page_cache
-from kafka_forensics.storage.bundles import BundleSource, Section, SectionKind, digests_of
+from kafka_forensics.storage.bundles import TRANSACTION_PARTITIONS, BundleSource, Section, SectionKind, digests_of
 from kafka_forensics.storage.open import sha256_of
 from kafka_forensics.storage.page_cache import PageCache
 from kafka_forensics.storage.source import EntryKind, place_of
 from kafka_forensics.version import __version__
 from kafka_forensics.witnesses.controller import read_controller
+from kafka_forensics.witnesses.coordinators import read_transaction_log
 from kafka_forensics.writers.bundle_file import BundleWriter, begun
 from kafka_forensics.writers.redacted_files import redacted_file
 
@@ -120,6 +121,7 @@ class _Collecting:
             self._require_same_broker(options.since)
         self._progress = progress
         self._compacted = compacted_partitions(paths, options.scan, cache)
+        self._transaction_partitions = 0 if self._pseudonyms is None else transaction_partitions(paths, options.scan, cache)
         self._total = self._required()
         self.collected = Collected(bytes_in_all=self._total, is_deep=is_deep(options.scan.deep, self._total))
         use_compiled(worth_compiling(self._total), self._total)
@@ -161,6 +163,7 @@ class _Collecting:
             "partition": self._options.scan.partition,
             "records": [[asked.topic, asked.partition, asked.start, asked.end] for asked in self._options.records],
             "redaction": None if self._pseudonyms is None else self._pseudonyms.key_name,
+            TRANSACTION_PARTITIONS: self._transaction_partitions,
             "started_ms": int(time.time() * 1000),
         }
         if digests.is_keyed:
@@ -307,6 +310,15 @@ def compacted_partitions(paths: list[str], options: ScanOptions, cache: PageCach
     evidence = read_controller(inputs)
     told = {} if evidence is None else evidence.history.partitions
     return cleaned | {key for key, control in told.items() if control.was_compacted}
+
+
+def transaction_partitions(paths: list[str], options: ScanOptions, cache: PageCache) -> int:
+    """How many partitions the transaction coordinators' log has, by the ids in it and where they stand: pseudonyms do not tell."""
+    only_transactions = replace(options, topic_glob=TRANSACTION_STATE_TOPIC, partition=None, broker=None)
+    inputs = gather(paths, only_transactions, elsewhere=True)
+    leave_page_cache(inputs.sources, cache)
+    log, _ = read_transaction_log(inputs)
+    return 0 if log is None else max((*log.partitions, *log.missing), default=-1) + 1
 
 
 def has_hashed_keys(entry: CollectedEntry, options: CollectOptions, compacted: set[tuple[str, int]]) -> bool:

@@ -44,7 +44,8 @@ class BundleNames:
         partition = None if is_log_dir else parse_partition_name(name)
         if partition is not None:
             return self._pseudonyms.pseudonym(NameKind.TOPIC, partition.topic) + name[len(partition.topic) :]
-        if is_log_dir:  # it names its broker where nothing else does
+        holds_partitions = any(entry.kind is EntryKind.DIRECTORY and parse_partition_name(entry.name) for entry in listed)
+        if is_log_dir or holds_partitions:  # it names its broker where nothing else does
             return self._pseudonyms.pseudonym(NameKind.BROKER, name)
         is_alone = not in_log_directory and _holds_segments(listed)  # it is read as a topic of its name
         return self._pseudonyms.pseudonym(NameKind.TOPIC if is_alone else NameKind.OTHER, name)

@@ -41,6 +41,7 @@ from kafka_forensics.storage.bundles.layout import (
     SEAL,
     SECTION_KINDS,
     TELLING,
+    TRANSACTION_PARTITIONS,
     VERSION,
     Frame,
     Section,
@@ -71,6 +72,7 @@ _LOG_NAME: Final = re.compile(
 _MAX_WORDS: Final = 4096
 """Characters of a path, or a reason, that are taken from outside."""
 _MAX_PATHS: Final = 64
+_MAX_TRANSACTION_PARTITIONS: Final = 1 << 16
 CUT: Final = "the bundle was cut short before the end of this file"
 _WHOLE_PATH: Final = re.compile(r"/|[A-Za-z][A-Za-z0-9+.-]*://")
 _KEY: Final = re.compile(r"[0-9a-f]{64}")
@@ -699,6 +701,7 @@ def _about_of(said: dict[str, Any]) -> About:
         version if isinstance(version := said.get("tool_version"), str) and _is_text(version) else "",
         said["started_ms"] if is_number(said.get("started_ms")) else 0,
         said.get("records") != [],
+        told if is_number(told := said.get(TRANSACTION_PARTITIONS), end=_MAX_TRANSACTION_PARTITIONS) else 0,
         redaction if isinstance(redaction := said.get("redaction"), str) and _is_text(redaction) else None,
     )
 
