@@ -447,10 +447,9 @@ def read_transaction_log(inputs: Inputs, partitions_known: int = 0) -> tuple[Tra
 
 
 def _told_by_bundles(inputs: Inputs) -> tuple[int, bool]:
-    """How many partitions the log has by the bundles in which ids are pseudonyms, at least, and whether there is none of these."""
-    redacted = [
-        source.about for source in inputs.sources if isinstance(source, BundleSource) and source.about.redaction is not None
-    ]
+    """How many partitions the log has at least by the bundles in which ids are pseudonyms, and whether there is none of these."""
+    bundles = [source.about for source in inputs.sources if isinstance(source, BundleSource)]
+    redacted = [about for about in bundles if about.redaction is not None]
     return max((about.transaction_partitions for about in redacted), default=0), not redacted
 
 

@@ -701,7 +701,7 @@ def _about_of(said: dict[str, Any]) -> About:
         version if isinstance(version := said.get("tool_version"), str) and _is_text(version) else "",
         said["started_ms"] if is_number(said.get("started_ms")) else 0,
         said.get("records") != [],
-        told if is_number(told := said.get(TRANSACTION_PARTITIONS), end=_MAX_TRANSACTION_PARTITIONS) else 0,
+        said[TRANSACTION_PARTITIONS] if is_number(said.get(TRANSACTION_PARTITIONS), end=_MAX_TRANSACTION_PARTITIONS) else 0,
         redaction if isinstance(redaction := said.get("redaction"), str) and _is_text(redaction) else None,
     )
 
