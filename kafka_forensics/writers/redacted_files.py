@@ -97,7 +97,7 @@ def _by_line(rewrite: RewriteLine) -> Rewrite:
 
 
 def _numbers(line: bytes, _: Pseudonyms) -> bytes:
-    return b" ".join(map(_number, line.split()))
+    return b" ".join(map(_number, line.split())) or b" " * bool(line)  # an empty line at the end would be none
 
 
 def _number(word: bytes) -> bytes:

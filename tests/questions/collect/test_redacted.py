@@ -83,7 +83,7 @@ def redacted(log_dir: Path | str, path: Path, names: Redaction, options: ScanOpt
 def put_names(log_dir: Path) -> None:
     """A log directory that has a name wherever there can be one."""
     endpoint = {"name": "HUSH-LISTENER", "host": "hush-host.example.com", "port": 9092, "security_protocol": 0}
-    broker = {
+    broker: dict[str, Any] = {
         "broker_id": 1,
         "incarnation_id": bytes(16),
         "broker_epoch": 1,
@@ -98,7 +98,7 @@ def put_names(log_dir: Path) -> None:
     controller = ControllerLog().lead([1])
     controller.append(
         topic("hush-orders", TOPIC_ID),
-        record(0, **{name: value for name, value in broker.items() if name in {"rack", "end_points"}} | broker),
+        record(0, **broker),
         setting("min.insync.replicas", "1", "hush-orders"),
         setting("hush.setting", "hush-value", "hush-orders"),
         record(28, topic_name="hush-orders"),
@@ -188,6 +188,9 @@ def test_no_name_is_in_a_redacted_bundle(given: str, tmp_path: Path, monkeypatch
     }[given]
     path = tmp_path / "bundle.kfb"
     options = ScanOptions(topic_glob="hush*", deep=True)
+    with path.open("w+b") as file:
+        collect(paths, CollectOptions(options, compacted="hush*", hashes=True), file)
+    assert HUSH.encode() in b"".join(inflated_members(path).values())
     with path.open("w+b") as file:
         collect(paths, CollectOptions(options, compacted="hush*", hashes=True, pseudonyms=names), file)
     for name, data in {**inflated_members(path), "the file": path.read_bytes()}.items():
