@@ -95,8 +95,7 @@ class PseudonymMap:
         known = self._known.get((kind, name))
         if known is not None:
             return known
-        spelled = f"{kind}\0{name}".encode("utf-8", "surrogatepass")
-        digest = hmac.new(self._key, spelled, sha256).hexdigest()
+        digest = self.secret(name, kind).hex()
         digits = next(count for count in range(_DIGITS, len(digest) + 1) if f"{kind}-{digest[:count]}" not in self._names)
         pseudonym = f"{kind}-{digest[:digits]}"
         self._known[kind, name] = pseudonym
@@ -107,9 +106,13 @@ class PseudonymMap:
         """Whether it was made here, or looks like that where evidence is read in which pseudonyms of this key stand for names."""
         return text in self._names or (self.stands_in_evidence and _PSEUDONYM.fullmatch(text) is not None)
 
-    def secret(self, purpose: str) -> bytes:
-        """32 bytes that only those know who have the key; others for another purpose."""
-        return hmac.new(self._key, f"\0{purpose}".encode("utf-8", "surrogatepass"), sha256).digest()
+    def unremembered(self, kind: str, name: str) -> str:
+        """The pseudonym of a name that is not put into the map."""
+        return self._known.get((kind, name)) or f"{kind}-{self.secret(name, kind).hex()[:_DIGITS]}"
+
+    def secret(self, name: str, kind: str = "") -> bytes:
+        """32 bytes that only those know who have the key; of a name, or without a kind for a purpose of this name."""
+        return hmac.new(self._key, f"{kind}\0{name}".encode("utf-8", "surrogatepass"), sha256).digest()
 
     def keep(self) -> None:
         """Write the file anew, whole or not at all. Raises UsageError if that cannot be."""
@@ -238,9 +241,9 @@ class Redaction:
         """What stands for a name; Kafka's own names, and pseudonyms, stand for themselves."""
         return name if _is_own(name) or self._map.is_pseudonym(name) else self._map.of(kind.value, name)
 
-    def digest(self, text: str) -> str:
-        """16 hexadecimal digits that stand for `text`, which is not remembered."""
-        return self._map.secret(f"digest\0{text}").hex()[:_NAME_DIGITS]
+    def unremembered(self, kind: NameKind, name: str) -> str:
+        """The same of a name that need not be found again, as there may be very many."""
+        return name if _is_own(name) or self._map.is_pseudonym(name) else self._map.unremembered(kind.value, name)
 
     def digests_key(self) -> bytes:
         """The key with which contents are digested by all who have the map: 32 bytes."""

@@ -36,5 +36,5 @@ class Pseudonyms(Protocol):
     def pseudonym(self, kind: NameKind, name: str) -> str:
         """What stands for a name; Kafka's own names, and pseudonyms, stand for themselves."""
 
-    def digest(self, text: str) -> str:
-        """16 hexadecimal digits that stand for `text`, which is not remembered."""
+    def unremembered(self, kind: NameKind, name: str) -> str:
+        """The same of a name that need not be found again, as there may be very many."""

@@ -421,7 +421,7 @@ def _group_key(raw: bytes, pseudonyms: Pseudonyms | None) -> tuple[bytes, int | 
         if key.topic is not None:
             fields["topic"] = pseudonyms.pseudonym(NameKind.TOPIC, key.topic)
         if key.member_id is not None:
-            fields["member_id"] = pseudonyms.digest(key.member_id)
+            fields["member_id"] = pseudonyms.unremembered(NameKind.CLIENT, key.member_id)
     return key_layout(key.record_type).build(fields), key.record_type
 
 

@@ -1,6 +1,7 @@
 """`collect --redact` as it is run: the map, what goes together with it and what does not, and what is said of its bundles."""
 
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any, Final
@@ -18,6 +19,7 @@ from tests.support.plan_runs import Run
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 SAMPLES: Final = ROOT / "sample_logs"
+PSEUDONYM: Final = re.compile("(topic|group|txn|client|cluster|host|broker|name)-[0-9a-f]{12}")
 NAMED: Final = {"orders", "payments", "old", "billing", "other"}
 """Topics and groups of the broker; the pseudonyms of the map hold them."""
 
@@ -200,3 +202,33 @@ def test_names_and_pseudonyms_side_by_side_are_noted(tmp_path: Path, run: Run) -
     ):
         told = " ".join(run("scan", *paths)[2].split())
         assert (words in told, "not compared with each other" in told) == (True, bool(words))
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["scan", "--format", "json"],
+        ["groups", "--all-partitions", "--format", "json"],
+        ["transactions", "--format", "json"],
+        ["metadata", "--format", "json"],
+        ["epochs", "--format", "json"],
+        ["plan", "--format", "json"],
+        ["dump", "--format", "jsonl"],
+    ],
+    ids=lambda command: command[0],
+)
+def test_commands_leave_pseudonyms_of_their_map(command: list[str], tmp_path: Path, run: Run) -> None:
+    """Also those of names that the map does not hold, since another broker's copy does."""
+    bundles = [tmp_path / f"{number}.kfb" for number in (1, 2, 3)]
+    for path in bundles:
+        log_dir = SAMPLES / "unclean-election" / f"broker-{path.stem}"
+        assert run("collect", log_dir, "--output", path, *private(tmp_path))[0] == 0
+    held = json.loads((tmp_path / "names.json").read_text())
+    (tmp_path / "names.json").write_text(json.dumps(held | {"names": {}}))
+    name, *options = command
+    plain = run(name, *bundles, *options)
+    assert plain[0] in (0, 1, 3)
+    assert PSEUDONYM.search(plain[1])
+    redacted = run(name, *bundles, *options, *private(tmp_path))
+    assert redacted[:2] == plain[:2]
+    assert [name for name in names_in(tmp_path / "names.json") if PSEUDONYM.search(name)] == []

@@ -111,8 +111,8 @@ def collect(
     """Take all that is needed to judge a broker's logs elsewhere, without any payload: a small file.
 
     Run it on each broker, where the logs lie, running (--live) or stopped; carry the bundles to one place and give them to any
-    other command as PATHs. The same command goes on with a bundle that was interrupted. With --redact pseudonyms stand in it for all
-    names: copy the map to every broker, and they are the same.
+    other command as PATHs. The same command goes on with a bundle that was interrupted. With --redact pseudonyms stand in it for
+    all names: copy the map to every broker, and they are the same.
     """
     from dataclasses import replace
 

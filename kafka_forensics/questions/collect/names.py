@@ -63,7 +63,7 @@ class BundleNames:
         """Where an entry stands among those of its directory: pseudonyms are not told in the order of what they stand for."""
         if self._pseudonyms is None or parse_file_name(name) is not None:
             return False, name
-        return True, self._pseudonyms.digest(name)
+        return True, self._pseudonyms.unremembered(NameKind.OTHER, name)
 
     def reason(self, reason: str | None) -> str | None:
         """Why something could not be read, which may say where a link leads."""
