@@ -87,7 +87,7 @@ class PseudonymMap:
             os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
         except OSError as error:
             raise UsageError(f"cannot write to {path}: {error.strerror}", hint="give --redact-map another place") from error
-        made.keep()
+        made._write(path)
         return made
 
     def of(self, kind: str, name: str) -> str:
@@ -115,19 +115,28 @@ class PseudonymMap:
         return hmac.new(self._key, f"{kind}\0{name}".encode("utf-8", "surrogatepass"), sha256).digest()
 
     def keep(self) -> None:
-        """Write the file anew, whole or not at all. Raises UsageError if that cannot be."""
+        """Write the file anew, whole or not at all, with what another process has put there meanwhile. Raises UsageError if that
+        cannot be, and if it holds another key by now."""
         if self._path is None:
             return
+        if self._path.exists():
+            there = PseudonymMap.at(self._path)
+            if there._key != self._key:
+                raise UsageError(f"{self._path} was replaced by a map of another key", hint="run it again")
+            self._names = there._names | self._names
+        self._write(self._path)
+
+    def _write(self, path: Path) -> None:
         names = {pseudonym: {"kind": kind, "name": name} for pseudonym, (kind, name) in sorted(self._names.items())}
         text = json.dumps({"version": _VERSION, "key": self._key.hex(), "names": names}, indent=1) + "\n"
-        beside = self._path.with_name(f".{self._path.name}.{os.getpid()}.part")
+        beside = path.with_name(f".{path.name}.{os.getpid()}.part")
         try:
             descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
             with os.fdopen(descriptor, "w", encoding="utf-8") as file:
                 file.write(text)
-            beside.replace(self._path)
+            beside.replace(path)
         except OSError as error:
-            raise UsageError(f"cannot write to {self._path}: {error.strerror}", hint="give --redact-map another place") from error
+            raise UsageError(f"cannot write to {path}: {error.strerror}", hint="give --redact-map another place") from error
         finally:
             beside.unlink(missing_ok=True)
 

@@ -9,7 +9,8 @@ from typing import Any, Final
 import pytest
 
 from kafka_forensics.cli.commands.collect import UNFINISHED
-from kafka_forensics.errors import SourceError
+from kafka_forensics.errors import SourceError, UsageError
+from kafka_forensics.export.redaction import PseudonymMap
 from kafka_forensics.storage.bundles import BundleSource
 from kafka_forensics.storage.local import LocalSource
 from kafka_forensics.writers import bundle_file
@@ -73,6 +74,16 @@ def test_the_map_lies_in_no_input(broker: Path, tmp_path: Path, run: Run) -> Non
     status, _, err = run("collect", broker, "--output", tmp_path / "one.kfb", *private(broker))
     assert (status, "lies inside the input" in err) == (2, True)
     assert sorted(broker.rglob("*")) == before
+
+
+def test_no_bundle_is_whole_without_its_map(broker: Path, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(self: PseudonymMap) -> None:
+        raise UsageError("cannot write to names.json", hint="give --redact-map another place")
+
+    monkeypatch.setattr(PseudonymMap, "keep", refuse)
+    status, _, err = run("collect", broker, "--output", tmp_path / "one.kfb", *private(tmp_path))
+    assert (status, "cannot write to names.json" in err) == (2, True)
+    assert not (tmp_path / "one.kfb").exists()
 
 
 def test_an_estimate_makes_no_bundle(broker: Path, tmp_path: Path, run: Run) -> None:

@@ -171,6 +171,8 @@ def _made(log_dirs: list[str], wanted: "CollectOptions", output: Path, screen: D
         with _opened(beside) as file, Progress(screen, quiet=quiet) as progress:
             done = make(log_dirs, wanted, file, progress)
             os.fsync(file.fileno())
+            if (redaction := redaction_asked_for()) is not None:
+                redaction.keep()  # no bundle is whole before its names can be found
             beside.replace(output)
     except OSError as error:
         hint = "give --output another place"
