@@ -6,7 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import wraps
 from inspect import Parameter, Signature, signature
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from kafka_forensics.cli import options, streams
 from kafka_forensics.errors import ForensicsError, UsageError
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from kafka_forensics.export.redaction import Redaction
 
 Answer = TypeVar("Answer")
+_PATHS: Final = ("snapshots", "log_dirs", "paths")
+"""What commands call their inputs."""
 
 
 @dataclass(slots=True)
@@ -48,7 +50,7 @@ def redactable(command: Callable[..., int]) -> Callable[..., int]:
     @wraps(command)
     def run(**given: Any) -> int:
         privacy: options.Privacy = given.pop("privacy")
-        paths: list[str] = given["snapshots"] if "snapshots" in given else given["paths"]
+        paths: list[str] = next(given[name] for name in _PATHS if name in given)
         places = [path for typed in paths for path in (typed, typed.partition("=")[2]) if path]
         redaction = _begun(privacy, places, payloads=bool(given.get("show_payloads")))
         if redaction is None:
@@ -122,6 +124,11 @@ def _folders(place: str) -> list[str]:
 
 
 def _learn_inputs(redaction: "Redaction", inputs: "Inputs") -> None:
+    from kafka_forensics.storage.bundles import BundleSource
+
+    for source in inputs.sources:
+        if isinstance(source, BundleSource):
+            redaction.meet(source.about.redaction)
     for log_dir in inputs.log_dirs:
         redaction.learn(log_dir.broker, "broker")
         redaction.learn(None if log_dir.meta is None else log_dir.meta.cluster_id, "cluster_id")

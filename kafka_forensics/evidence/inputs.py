@@ -249,6 +249,7 @@ def gather_log_dirs(paths: list[str], storage_options: tuple[tuple[str, str], ..
         inputs.not_read += _not_read(source, discovery, inputs.log_dirs[before:])
         if given is not None:
             named.setdefault(given, []).extend(inputs.log_dirs[before:])
+    _note_pseudonyms(inputs.sources)
     _require_one_broker_a_name(named)
     _separate_clashes(inputs)
     for broker, node_ids, names in misnamed(inputs.log_dirs):
@@ -257,6 +258,18 @@ def gather_log_dirs(paths: list[str], storage_options: tuple[tuple[str, str], ..
         )
         logging.getLogger(__name__).warning("note: %s: findings call it %s", contradiction, broker)
     return inputs
+
+
+def _note_pseudonyms(sources: Sequence[ByteSource]) -> None:
+    """Tell that one topic has several names, where pseudonyms of several keys stand for it, or of one and its own."""
+    keys = {source.about.redaction if isinstance(source, BundleSource) else None for source in sources}
+    if len(keys) > 1:
+        made = (
+            "some of these copies hold pseudonyms and others names"
+            if None in keys
+            else "these bundles were redacted by several maps"
+        )
+        logging.getLogger(__name__).warning("note: %s: their topics are not compared with each other", made)
 
 
 def _take_partition(

@@ -13,7 +13,7 @@ import re
 import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
-from enum import Enum, StrEnum
+from enum import Enum
 from hashlib import sha256
 from pathlib import Path
 from secrets import token_hex
@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from kafka_forensics.errors import UsageError
 from kafka_forensics.model.constants import WITNESS_TOPICS
+from kafka_forensics.model.pseudonyms import NUMBERED, NameKind
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -28,21 +29,6 @@ if TYPE_CHECKING:
     from kafka_forensics.model.json_objects import Json
 
 Answer = TypeVar("Answer")
-
-
-class NameKind(StrEnum):
-    """What a name is of; how its pseudonym begins. Of what is called alike, other texts are taken to mean the first."""
-
-    TOPIC = "topic"
-    GROUP = "group"
-    TRANSACTIONAL_ID = "txn"
-    BROKER = "broker"
-    """One that is named otherwise than by a number."""
-    CLIENT = "client"
-    HOST = "host"
-    CLUSTER = "cluster"
-    OTHER = "name"
-    """Principals, racks, regular expressions, directories that are none of Kafka's."""
 
 
 _RANKS: Final = {kind: rank for rank, kind in enumerate(NameKind)}
@@ -54,6 +40,7 @@ _RANKS: Final = {kind: rank for rank, kind in enumerate(NameKind)}
 _VERSION: Final = 1
 _KEY_BYTES: Final = 32
 _DIGITS: Final = 12
+_NAME_DIGITS: Final = 16
 _REFUSED: Final = "name a file that --redact-map made, or one that is not there yet"
 
 
@@ -66,6 +53,8 @@ class PseudonymMap:
         """Pseudonym → (kind, name)."""
         self._known = {kind_and_name: pseudonym for pseudonym, kind_and_name in names.items()}
         self._path = path
+        self.stands_in_evidence = False
+        """Whether pseudonyms of this key may come from evidence, of names that were not met here."""
 
     @classmethod
     def at(cls, path: Path) -> "PseudonymMap":
@@ -98,7 +87,7 @@ class PseudonymMap:
             os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
         except OSError as error:
             raise UsageError(f"cannot write to {path}: {error.strerror}", hint="give --redact-map another place") from error
-        made.keep()
+        made._write(path)
         return made
 
     def of(self, kind: str, name: str) -> str:
@@ -106,8 +95,7 @@ class PseudonymMap:
         known = self._known.get((kind, name))
         if known is not None:
             return known
-        spelled = f"{kind}\0{name}".encode("utf-8", "surrogatepass")
-        digest = hmac.new(self._key, spelled, sha256).hexdigest()
+        digest = self.secret(name, kind).hex()
         digits = next(count for count in range(_DIGITS, len(digest) + 1) if f"{kind}-{digest[:count]}" not in self._names)
         pseudonym = f"{kind}-{digest[:digits]}"
         self._known[kind, name] = pseudonym
@@ -115,23 +103,40 @@ class PseudonymMap:
         return pseudonym
 
     def is_pseudonym(self, text: str) -> bool:
-        """Whether it was made here."""
-        return text in self._names
+        """Whether it was made here, or looks like that where evidence is read in which pseudonyms of this key stand for names."""
+        return text in self._names or (self.stands_in_evidence and _PSEUDONYM.fullmatch(text) is not None)
+
+    def unremembered(self, kind: str, name: str) -> str:
+        """The pseudonym of a name that is not put into the map."""
+        return self._known.get((kind, name)) or f"{kind}-{self.secret(name, kind).hex()[:_DIGITS]}"
+
+    def secret(self, name: str, kind: str = "") -> bytes:
+        """32 bytes that only those know who have the key; of a name, or without a kind for a purpose of this name."""
+        return hmac.new(self._key, f"{kind}\0{name}".encode("utf-8", "surrogatepass"), sha256).digest()
 
     def keep(self) -> None:
-        """Write the file anew, whole or not at all. Raises UsageError if that cannot be."""
+        """Write the file anew, whole or not at all, with what another process has put there meanwhile. Raises UsageError if that
+        cannot be, and if it holds another key by now."""
         if self._path is None:
             return
+        if self._path.exists():
+            there = PseudonymMap.at(self._path)
+            if there._key != self._key:
+                raise UsageError(f"{self._path} was replaced by a map of another key", hint="run it again")
+            self._names = there._names | self._names
+        self._write(self._path)
+
+    def _write(self, path: Path) -> None:
         names = {pseudonym: {"kind": kind, "name": name} for pseudonym, (kind, name) in sorted(self._names.items())}
         text = json.dumps({"version": _VERSION, "key": self._key.hex(), "names": names}, indent=1) + "\n"
-        beside = self._path.with_name(f".{self._path.name}.{os.getpid()}.part")
+        beside = path.with_name(f".{path.name}.{os.getpid()}.part")
         try:
             descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
             with os.fdopen(descriptor, "w", encoding="utf-8") as file:
                 file.write(text)
-            beside.replace(self._path)
+            beside.replace(path)
         except OSError as error:
-            raise UsageError(f"cannot write to {self._path}: {error.strerror}", hint="give --redact-map another place") from error
+            raise UsageError(f"cannot write to {path}: {error.strerror}", hint="give --redact-map another place") from error
         finally:
             beside.unlink(missing_ok=True)
 
@@ -188,8 +193,6 @@ _NAMED_RECORDS: Final = {
 _TOPIC_RESOURCE: Final = 2
 _ILLEGAL_DIRECTORY: Final = "DIR_NAME_ILLEGAL"
 
-_NUMBERED: Final = re.compile(r"(?:broker|node|controller|kafka)?[-_]?\d+", re.IGNORECASE)
-"""Names of brokers that say nothing."""
 _TOKEN: Final = re.compile(r"[A-Za-z0-9._\-]+")
 _PART: Final = re.compile(r"[A-Za-z0-9]+")
 _WORD: Final = re.compile(r"[a-z_]+")
@@ -235,6 +238,30 @@ class Redaction:
     def keep(self) -> None:
         """Write the map. Raises UsageError if that cannot be."""
         self._map.keep()
+
+    # What a bundle is made with (`model.pseudonyms.Pseudonyms`), and read again.
+
+    @property
+    def key_name(self) -> str:
+        """16 hexadecimal digits by which keys of pseudonyms are told apart, and which tell nothing of them."""
+        return self._map.secret("name of the key").hex()[:_NAME_DIGITS]
+
+    def pseudonym(self, kind: NameKind, name: str) -> str:
+        """What stands for a name; Kafka's own names, and pseudonyms, stand for themselves."""
+        return name if _is_own(name) or self._map.is_pseudonym(name) else self._map.of(kind.value, name)
+
+    def unremembered(self, kind: NameKind, name: str) -> str:
+        """The same of a name that need not be found again, as there may be very many."""
+        return name if _is_own(name) or self._map.is_pseudonym(name) else self._map.unremembered(kind.value, name)
+
+    def digests_key(self) -> bytes:
+        """The key with which contents are digested by all who have the map: 32 bytes."""
+        return self._map.secret("key of digests")
+
+    def meet(self, key_name: str | None) -> None:
+        """Evidence is read in which pseudonyms stand for names, by the name of their key: those of this key stay as they are."""
+        if key_name == self.key_name:
+            self._map.stands_in_evidence = True
 
     def answer(self, answer: Answer) -> Answer:
         """A copy of an answer, or of a part of one; iterators in it are read while they are asked for."""
@@ -341,7 +368,7 @@ class Redaction:
     def _learn_text(self, value: str, name: str) -> None:
         if name in _NAMES:
             self._learn_name(_NAMES[name], value)
-        elif name in _BROKERS and not _NUMBERED.fullmatch(value):
+        elif name in _BROKERS and not NUMBERED.fullmatch(value):
             self._learn_name(NameKind.BROKER, value)
         elif name in _PATHS:
             self._learn_path(value)
@@ -377,7 +404,7 @@ class Redaction:
             self._learn_name(NameKind.TOPIC, key[0])
         elif isinstance(key, str) and name in ("groups", "topics"):
             self._learn_name(_NAMES[name], key)
-        elif isinstance(key, str) and name not in ("snapshots", "partitions") and "/" not in key and not _NUMBERED.fullmatch(key):
+        elif isinstance(key, str) and name not in ("snapshots", "partitions") and "/" not in key and not NUMBERED.fullmatch(key):
             self._learn_name(NameKind.BROKER, key)
         elif isinstance(key, str):
             self._learn_path(key)
@@ -442,10 +469,9 @@ class Redaction:
             kind = NameKind.BROKER
         if kind is NameKind.OTHER or name in _PATHS:
             kind = self._kinds.get(value, kind)
-        if kind is None or (name in (_LEADER, *_BROKERS) and _NUMBERED.fullmatch(value)):
+        if kind is None or (name in (_LEADER, *_BROKERS) and NUMBERED.fullmatch(value)):
             return self.text(value)
-        is_name = not (_is_own(value) or self._map.is_pseudonym(value) or (kind is NameKind.OTHER and value.isdecimal()))
-        return self._map.of(kind.value, value) if is_name else value
+        return value if kind is NameKind.OTHER and value.isdecimal() else self.pseudonym(kind, value)
 
     def _changed_object(self, value: Mapping[Any, object], name: str) -> Any:
         keyed = name in _KEYED_BY_NAMES

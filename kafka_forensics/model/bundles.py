@@ -40,3 +40,7 @@ class About:
     """Whether batches of any partition were asked for whole, payloads and all."""
     host: str | None
     """As it calls itself."""
+    transaction_partitions: int
+    """Of the transaction coordinators' log at least, by the ids in it: told where these are pseudonyms, which do not."""
+    redaction: str | None
+    """Where pseudonyms stand for names: by which key, as its name says."""

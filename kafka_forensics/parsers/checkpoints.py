@@ -15,7 +15,8 @@ from kafka_forensics.storage.source import ByteFile
 MAX_INT32: Final = 2**31 - 1
 CHECKPOINT_VERSION: Final = 0
 _KIND: Final = "CHECKPOINT_MALFORMED"
-_TOPIC: Final = re.compile(rb"(?!\.{1,2}\Z)[a-zA-Z0-9._-]{1,249}")
+TOPIC: Final = re.compile(rb"(?!\.{1,2}\Z)[a-zA-Z0-9._-]{1,249}")
+"""A name that a topic may have."""
 
 TakeEntry = Callable[[list[bytes]], str | None]
 """Keeps the entry that the words of a line make, or says in a word why they make none."""
@@ -33,7 +34,7 @@ def parse_offset_checkpoint(file: ByteFile) -> OffsetCheckpoint:
             return "fields"
         partition = parse_integer(words[1], 0, MAX_INT32)
         offset = parse_integer(words[2], 0, INT64_MAX)
-        if not _TOPIC.fullmatch(words[0]):
+        if not TOPIC.fullmatch(words[0]):
             return "topic"
         if partition is None:
             return "partition"
@@ -107,8 +108,9 @@ class _Header:
 
 
 MAX_IDENTITY_BYTES: Final = 1 << 20
-_MAX_CLEAN_SHUTDOWN_BYTES: Final = 4096
-_UUID: Final = re.compile(r"[A-Za-z0-9_-]{22}")
+MAX_CLEAN_SHUTDOWN_BYTES: Final = 4096
+UUID: Final = re.compile(r"[A-Za-z0-9_-]{22}")
+"""As Kafka spells the ids of topics and directories."""
 _TOPIC_ID: Final = re.compile(r"(?!A{22})[A-Za-z0-9_-]{22}")
 _CLUSTER_ID: Final = re.compile(r".{1,255}", re.DOTALL)
 _METADATA_LINE: Final = re.compile(r"\s*(\w+)\s*:\s+(\S+)\s*", re.ASCII)
@@ -131,11 +133,16 @@ def parse_meta_properties(file: ByteFile) -> MetaProperties:
     node_key = "node.id" if version == 1 or "node.id" in values else "broker.id"
     node_id = _number(values.get(node_key), "node_id", MAX_INT32, damage)
     cluster_id = _matching(values.get("cluster.id"), "cluster_id", _CLUSTER_ID, damage)
-    directory_id = _matching(values.get("directory.id"), "directory_id", _UUID, damage)
+    directory_id = _matching(values.get("directory.id"), "directory_id", UUID, damage)
     for key in ("version", "node.id", "cluster.id") if version == 1 else ("version",):
         if key not in values:
             damage.add(0, file.size_in_bytes, "missing", key=key)
     return MetaProperties(version, node_id, cluster_id, directory_id, damage.rows())
+
+
+def read_properties(file: ByteFile) -> dict[str, str]:
+    """The keys and values of a file of Java's properties, so far as they can be read; of equal keys the last."""
+    return {key: value.text for key, value in _read_properties(file, DamageList(_KIND)).items()}
 
 
 def parse_partition_metadata(file: ByteFile) -> PartitionMetadata:
@@ -167,8 +174,8 @@ def parse_clean_shutdown(file: ByteFile) -> CleanShutdown:
     `broker_epoch`, `oversized`, `zeros`.
     """
     damage = DamageList(_KIND)
-    data = read_text(file, damage, _MAX_CLEAN_SHUTDOWN_BYTES).data
-    if not data or file.size_in_bytes > _MAX_CLEAN_SHUTDOWN_BYTES:
+    data = read_text(file, damage, MAX_CLEAN_SHUTDOWN_BYTES).data
+    if not data or file.size_in_bytes > MAX_CLEAN_SHUTDOWN_BYTES:
         return CleanShutdown(None, damage.rows())
     try:
         content = json.loads(data)

@@ -144,8 +144,10 @@ __all__ = [
 
 MAX_DEPTH: Final = 3
 """Log directories are looked for down to this many levels below the root."""
-_SYSTEM_FILES: Final = frozenset({".lock", ".DS_Store"})
-_SYSTEM_DIRECTORIES: Final = frozenset({"remote-log-index-cache", "lost+found"})
+SYSTEM_FILES: Final = frozenset({".lock", ".DS_Store"})
+"""Files beside those of Kafka that say nothing;"""
+SYSTEM_DIRECTORIES: Final = frozenset({"remote-log-index-cache", "lost+found"})
+"""and directories."""
 _PARTITION_SHAPE: Final = re.compile(r".*-(?:[0-9]+|delete|future|stray)", re.DOTALL)
 _ARCHIVE_SUFFIX: Final = re.compile(r"\.(?:tar|tar\.gz|tgz|tar\.xz|txz|tar\.zst|zip|kfb)\Z", re.IGNORECASE)
 
@@ -347,7 +349,7 @@ def _children(
                 discovery.repeated.append(entry)
                 continue
             seen.add(directory_key(entry))
-            child = None if entry.name in _SYSTEM_DIRECTORIES else _listed(source, entry, discovery)
+            child = None if entry.name in SYSTEM_DIRECTORIES else _listed(source, entry, discovery)
             if child is not None:
                 children.append((child, nothing if child.is_partition else _search(source, child, depth + 1, seen)))
     return children
@@ -387,7 +389,7 @@ def _perhaps_directories(folder: _Folder, *, beside: bool) -> list[Incomplete]:
     """
     incompletes = []
     for entry in folder.irregular:
-        is_known = parse_file_name(entry.name) is not None or entry.name in _SYSTEM_FILES | _SYSTEM_DIRECTORIES
+        is_known = parse_file_name(entry.name) is not None or entry.name in SYSTEM_FILES | SYSTEM_DIRECTORIES
         if not is_known and ((beside and entry.kind is EntryKind.SYMLINK) or parse_partition_name(entry.name) is not None):
             incompletes.append(Incomplete(entry.path, entry.unreadable or ""))
     return incompletes
@@ -424,7 +426,7 @@ def _log_directory(folder: _Folder, children: list[_Folder], refused: list[str])
     entries: dict[str, Entry] = {}
     unknown: list[Entry] = []
     for entry, parsed in folder.files:
-        if entry.name in _SYSTEM_FILES or (parsed is not None and _is_of_log_dir(parsed)):
+        if entry.name in SYSTEM_FILES or (parsed is not None and _is_of_log_dir(parsed)):
             entries[entry.name] = entry
         elif entry.unreadable is None:
             unknown.append(entry)
@@ -433,7 +435,7 @@ def _log_directory(folder: _Folder, children: list[_Folder], refused: list[str])
     by_path = {child.path: child for child in children}
     for entry in folder.directories:
         child = by_path.get(entry.path)
-        if entry.name in _SYSTEM_DIRECTORIES:
+        if entry.name in SYSTEM_DIRECTORIES:
             entries[entry.name] = entry
         elif child is None:
             continue
@@ -457,7 +459,7 @@ def _partition_directory(folder: _Folder, name: PartitionName | None) -> Partiti
     unknown = list(folder.directories)
     for entry, parsed in folder.files:
         if parsed is None or _is_of_log_dir(parsed):
-            if entry.name in _SYSTEM_FILES:
+            if entry.name in SYSTEM_FILES:
                 entries[entry.name] = entry
             elif entry.unreadable is None:
                 unknown.append(entry)

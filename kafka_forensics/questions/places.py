@@ -40,7 +40,7 @@ def places_of(inputs: Inputs, told: Iterable[tuple[str, str | None, str]] = ()) 
             continue
         place = places.setdefault(str(log_dir.broker), BrokerPlace(log_dir.broker))
         path = None
-        if isinstance(log_dir.source, BundleSource):
+        if isinstance(log_dir.source, BundleSource) and log_dir.source.about.redaction is None:
             place.host = log_dir.source.about.host
             paths = [known for known in log_dir.source.about.paths if known.startswith("/")]
             path = paths[0] if len(paths) == 1 else None

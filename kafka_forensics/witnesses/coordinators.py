@@ -55,6 +55,7 @@ from kafka_forensics.parsers.log import (
     read_batch,
 )
 from kafka_forensics.rereading.logs_in_order import LoggedRecords, Placing, logged_records, logs_of
+from kafka_forensics.storage.bundles import BundleSource
 from kafka_forensics.witnesses.malformed_records import MalformedRecords
 
 if TYPE_CHECKING:
@@ -440,7 +441,16 @@ def read_transaction_log(inputs: Inputs, partitions_known: int = 0) -> tuple[Tra
         if first is not None:
             together.merge(first[0])
             records.take(first[1])
-    return together.finish([*copies, *range(partitions_known)]), records.findings()
+    told, are_names = _told_by_bundles(inputs)
+    known = [*copies, *range(max(partitions_known, told))]
+    return together.finish(known, are_names=are_names), records.findings()
+
+
+def _told_by_bundles(inputs: Inputs) -> tuple[int, bool]:
+    """How many partitions the log has at least by the bundles in which ids are pseudonyms, and whether there is none of these."""
+    bundles = [source.about for source in inputs.sources if isinstance(source, BundleSource)]
+    redacted = [about for about in bundles if about.redaction is not None]
+    return max((about.transaction_partitions for about in redacted), default=0), not redacted
 
 
 def _reach(plan: ReplicaPlan) -> tuple[object, ...]:

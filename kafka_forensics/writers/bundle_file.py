@@ -21,6 +21,7 @@ from kafka_forensics.storage.bundles import (
     PART_BYTES,
     SEAL,
     TELLING,
+    TRANSACTION_PARTITIONS,
     VERSION,
     Section,
     SectionKind,
@@ -36,7 +37,7 @@ LEVEL: Final = 1
 PART_OF_BYTES: Final = 64 << 20
 """A part is written behind the file with which it speaks of so many bytes, however few it has: so much is read again at most, with
 the file that was being read, where its making is stopped."""
-_OF_A_RUN: Final = frozenset({"started_ms"})
+_OF_A_RUN: Final = frozenset({"started_ms", TRANSACTION_PARTITIONS})
 """What a bundle says of itself that is another when its making is gone on with."""
 
 

@@ -48,7 +48,12 @@ def write_meta_properties(
         "cluster.id": cluster_id,
         "directory.id": directory_id,
     }
-    lines = (f"{key}={_property_text(value)}\n" for key, value in values.items() if value is not None)
+    return write_properties({key: value for key, value in values.items() if value is not None})
+
+
+def write_properties(values: Mapping[str, str]) -> bytes:
+    """A file of Java's properties, in the order given; keys are Kafka's own."""
+    lines = (f"{key}={_property_text(value)}\n" for key, value in values.items())
     return ("#\n" + "".join(lines)).encode("ascii")
 
 

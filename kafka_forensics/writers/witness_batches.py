@@ -2,14 +2,17 @@
 
 A substitute has the header of the batch it stands for and its records by offset and timestamp, uncompressed, so that every reader
 takes it as it would take the original. Of keys and values it holds what is named here: a field that is not is blank, a kind that is
-not known keeps its frame alone, and a record that cannot be read becomes one that cannot be read for the same reason.
+not known keeps its frame alone, and a record that cannot be read becomes one that cannot be read for the same reason. Names that
+are kept are names, or the pseudonyms that stand for them.
 """
 
 import struct
 from base64 import urlsafe_b64decode
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from functools import lru_cache
 from hashlib import sha256
+from itertools import chain
 from typing import Final
 
 from kafka_forensics.model.batches import TIMESTAMP_TYPES, Record
@@ -17,6 +20,7 @@ from kafka_forensics.model.constants import (
     CLUSTER_METADATA_TOPIC,
     COMPRESSION_MASK,
     CONSUMER_OFFSETS_TOPIC,
+    CONTROL_ABORT,
     CONTROL_COMMIT,
     LOG_OVERHEAD,
     NO_PARTITION_LEADER_EPOCH,
@@ -39,6 +43,7 @@ from kafka_forensics.model.coordinators import (
     OffsetCommit,
 )
 from kafka_forensics.model.json_objects import Json
+from kafka_forensics.model.pseudonyms import NameKind, Pseudonyms
 from kafka_forensics.parsers.internal_topics import (
     MAX_VALUE_BYTES,
     SHARE_RECORDS,
@@ -84,7 +89,7 @@ MAX_SUBSTITUTE_BYTES: Final = 32 << 20
 
 Kept = tuple[bytes | None, bytes | None]
 """What a key and a value become."""
-Keeper = Callable[[bytes | None, bytes | None], Kept]
+Keeper = Callable[[bytes | None, bytes | None, Pseudonyms | None], Kept]
 
 _HEADER: Final = struct.Struct(">qiibIhiqqqhii")
 assert _HEADER.size == RECORD_BATCH_OVERHEAD
@@ -102,12 +107,13 @@ _CACHED_BYTES: Final = 256
 """Keys up to this size are remembered."""
 
 
-def witness_batch(topic: str, batch: bytes | memoryview) -> bytes | None:
-    """The substitute of a whole stored batch of any magic: an uncompressed one of magic 2 that every reader takes in its place.
+def witness_batch(topic: str, batch: bytes | memoryview, pseudonyms: Pseudonyms | None = None) -> bytes | None:
+    """The substitute of a whole stored batch of any magic: an uncompressed one of magic 2 that every reader takes in its place;
+    with `pseudonyms` they stand for the names in it.
 
     None if none is needed: of topics that are no witnesses, of what an idle controller appends, of what is larger than any reader
     opens, and of bytes that are no batch. Any bytes give an answer, of at most `MAX_SUBSTITUTE_BYTES`, and of at most four times
-    the size of the records in `batch`, decompressed, and a header.
+    the size of the records in `batch`, decompressed, and a header, and of what pseudonyms are longer than names.
     """
     keep = _KEEPERS.get(topic)
     if keep is None or len(batch) > MAX_BATCH_BYTES:
@@ -118,17 +124,17 @@ def witness_batch(topic: str, batch: bytes | memoryview) -> bytes | None:
     data = bytes(batch)
     plain = plain_records(data)
     if plain is not None:
-        return _substitute(BatchHeader(*_HEADER.unpack_from(data)), plain, keep, broken=False)
+        return _substitute(BatchHeader(*_HEADER.unpack_from(data)), plain, keep, pseudonyms, broken=False)
     decoded = decode_batch(data)
     if decoded.header is not None:
         keep = _control_record if decoded.header.is_control_batch else keep
-        return _substitute(decoded.header, decoded.iter_records(), keep, broken=bool(decoded.problems))
+        return _substitute(decoded.header, decoded.iter_records(), keep, pseudonyms, broken=bool(decoded.problems))
     if decoded.legacy is None:
         return None
     header = _header_of_old(decoded.legacy)
     if is_metadata:  # controllers never wrote the old formats, and nobody reads them in their logs
-        return _substitute(header, (), keep, broken=True)
-    return _substitute(header, decoded.iter_records(), keep, broken=bool(decoded.problems))
+        return _substitute(header, (), keep, pseudonyms, broken=True)
+    return _substitute(header, decoded.iter_records(), keep, pseudonyms, broken=bool(decoded.problems))
 
 
 def _header_of_old(legacy: LegacyWrapper) -> BatchHeader:
@@ -151,7 +157,9 @@ def _header_of_old(legacy: LegacyWrapper) -> BatchHeader:
     )
 
 
-def _substitute(header: BatchHeader, records: Iterable[PlainRecord | Record], keep: Keeper, *, broken: bool) -> bytes:
+def _substitute(
+    header: BatchHeader, records: Iterable[PlainRecord | Record], keep: Keeper, pseudonyms: Pseudonyms | None, *, broken: bool
+) -> bytes:
     """The batch; one that is `broken` promises a record more than it holds, so that its readers find it broken, too."""
     payload = bytearray()
     count = 0
@@ -162,7 +170,7 @@ def _substitute(header: BatchHeader, records: Iterable[PlainRecord | Record], ke
         if not -_INT32_HALF <= offset_delta < _INT32_HALF or (by_broker and record.timestamp != header.max_timestamp):
             broken = True  # messages of an old format can stand anywhere
             continue
-        key, value = keep(record.key, record.value)
+        key, value = keep(record.key, record.value, pseudonyms)
         written = _written(key, value, offset_delta, timestamp_delta)
         if len(payload) + len(written) > MAX_SUBSTITUTE_BYTES:
             broken = True
@@ -202,7 +210,27 @@ def _signed(value: int) -> int:
 # Control batches, of any topic: what a reader takes of each record. Voters stay, without the addresses they listen on.
 
 
-def _control_record(key: bytes | None, value: bytes | None) -> Kept:
+def is_marker(batch: bytes) -> bool:
+    """Whether a stored batch holds the ends of transactions as brokers write them, and nothing else."""
+    decoded = decode_batch(batch)
+    header = decoded.header
+    if header is None or not header.is_control_batch or header.attributes & COMPRESSION_MASK or decoded.problems:
+        return False
+    return all(
+        record.key is not None
+        and len(record.key) == MIN_CONTROL_KEY_SIZE
+        and parse_control_record(record.key, record.value).type in (CONTROL_ABORT, CONTROL_COMMIT)
+        and len(record.value or b"") <= _MOST_MARKER_BYTES
+        and not record.headers
+        for record in decoded.iter_records()
+    )
+
+
+_MOST_MARKER_BYTES: Final = 16
+"""Of a marker's value: version, epoch, and what newer versions have behind them."""
+
+
+def _control_record(key: bytes | None, value: bytes | None, _: Pseudonyms | None) -> Kept:
     control = parse_control_record(key, value)
     kept_key = None if key is None else key[:MIN_CONTROL_KEY_SIZE]
     if control.problem is not None or value is None or control.name == "UNKNOWN":
@@ -236,6 +264,8 @@ KEPT_FIELDS: Final[dict[int, tuple[str, ...]]] = {
 }
 """Kinds and their fields; of the others that stand. Settings (4) and features (12) are kept by their names, too."""
 _SETTING, _FEATURE = 4, 12
+_NAMES_OF_TOPICS: Final = {2: "name", _SETTING: "resource_name", 28: "topic_name"}
+"""Kinds that name a topic, and the field in which they do."""
 _TOPIC, _BROKER = 2, 4
 KEPT_SETTINGS: Final = {
     _TOPIC: frozenset(
@@ -268,7 +298,7 @@ _OTHER_KEY: Final = b"\0"
 _FRAMED: Final = frozenset({"kind", "version", "fields"})
 
 
-def _metadata_record(_: bytes | None, value: bytes | None) -> Kept:
+def _metadata_record(_: bytes | None, value: bytes | None, pseudonyms: Pseudonyms | None) -> Kept:
     record = decode_metadata_record(value)
     if record.fields is None:
         frame = {"frame_version": FRAME_VERSION, "api_key": record.api_key, "version": record.version}
@@ -276,6 +306,10 @@ def _metadata_record(_: bytes | None, value: bytes | None) -> Kept:
     kept = _kept_fields(record.api_key, record.fields)
     if not kept:
         return _OTHER_KEY, _blank_metadata(record.api_key, record.version)
+    if pseudonyms is not None:
+        name = _NAMES_OF_TOPICS.get(record.api_key)
+        if name is not None and kept.get(name):  # of a setting of all brokers it is empty
+            kept[name] = pseudonyms.pseudonym(NameKind.TOPIC, kept[name])
     layout = MESSAGES[record.api_key][record.version].body
     return None, write_metadata_record(record.api_key, record.version, blank(layout) | kept)
 
@@ -355,19 +389,19 @@ _EPOCHS: Final = (
 _SHARED_KINDS: Final = ("initializing_topics", "initialized_topics", "deleting_topics")
 
 
-def _group_record(raw_key: bytes | None, value: bytes | None) -> Kept:
+def _group_record(raw_key: bytes | None, value: bytes | None, pseudonyms: Pseudonyms | None) -> Kept:
     if raw_key is None:
         return None, None
-    key, record_type = (_group_key if len(raw_key) <= _CACHED_BYTES else _group_key.__wrapped__)(raw_key)
+    key, record_type = (_group_key if len(raw_key) <= _CACHED_BYTES else _group_key.__wrapped__)(raw_key, pseudonyms)
     if record_type is None or value is None:
         return key, None
     if record_type in OFFSET_COMMIT_TYPES:
         return key, _commit_value(value)
-    return key, _classic_value(value) if record_type == GROUP_METADATA_TYPE else _group_value(record_type, value)
+    return key, _classic_value(value) if record_type == GROUP_METADATA_TYPE else _group_value(record_type, value, pseudonyms)
 
 
 @lru_cache(maxsize=1 << 14)
-def _group_key(raw: bytes) -> tuple[bytes, int | None]:
+def _group_key(raw: bytes, pseudonyms: Pseudonyms | None) -> tuple[bytes, int | None]:
     """What a key becomes, and its type, None where its value says nothing.
 
     Members are told apart by digests of their ids, so that other keys stay other keys: the cleaner's work can be followed still.
@@ -377,17 +411,29 @@ def _group_key(raw: bytes) -> tuple[bytes, int | None]:
         return b"", None
     if key.record_type not in RECORD_TYPES:
         return raw[:2], None
-    if key.record_type in OFFSET_COMMIT_TYPES:
+    if key.record_type in OFFSET_COMMIT_TYPES and pseudonyms is None:
         return raw[: _behind_string(raw, _behind_string(raw, 2)) + _PARTITION_BYTES], key.record_type
     fields = key._asdict()
     if key.member_id is not None:
         fields["member_id"] = sha256(key.member_id.encode()).hexdigest()[:_DIGEST_CHARACTERS]
+    if pseudonyms is not None:
+        fields["group"] = pseudonyms.pseudonym(NameKind.GROUP, key.group)
+        if key.topic is not None:
+            fields["topic"] = pseudonyms.pseudonym(NameKind.TOPIC, key.topic)
+        if key.member_id is not None:
+            fields["member_id"] = pseudonyms.unremembered(NameKind.CLIENT, key.member_id)
     return key_layout(key.record_type).build(fields), key.record_type
 
 
 def _behind_string(data: bytes, position: int) -> int:
     """Position behind a string that follows its length in 16 bits, both of which are there."""
     return position + 2 + int.from_bytes(data[position : position + 2], "big")
+
+
+def _string(text: str) -> bytes:
+    """A string behind its length in 16 bits."""
+    data = text.encode()
+    return len(data).to_bytes(2, "big") + data
 
 
 def _commit_value(value: bytes) -> bytes:
@@ -451,7 +497,7 @@ def _blank_member(version: int) -> bytes:
     return whole[len(without) - behind : len(whole) - behind]
 
 
-def _group_value(record_type: int, value: bytes) -> bytes:
+def _group_value(record_type: int, value: bytes, pseudonyms: Pseudonyms | None) -> bytes:
     """A value about a new group."""
     fields = read_group_value(record_type, value)
     if isinstance(fields, str):
@@ -459,6 +505,9 @@ def _group_value(record_type: int, value: bytes) -> bytes:
         return _NOT_TAKEN_APART[fields] if problem is None else _BAD_VALUES[problem]
     if record_type == SHARED_TOPICS:
         names = {kind: [topic | {"partitions": []} for topic in fields.get(kind, ())] for kind in _SHARED_KINDS}
+        if pseudonyms is not None:
+            for topic in chain(*names.values()):
+                topic["topic_name"] = pseudonyms.pseudonym(NameKind.TOPIC, topic["topic_name"])
         return write_value(GROUP_VALUES[record_type], names)
     name = _EPOCHS.get(record_type)
     if name is None:
@@ -482,13 +531,15 @@ _SHARE_FIELDS: Final = frozenset(
 )
 
 
-def _share_record(raw_key: bytes | None, value: bytes | None) -> Kept:
+def _share_record(raw_key: bytes | None, value: bytes | None, pseudonyms: Pseudonyms | None) -> Kept:
     key = read_share_key(raw_key)
     if raw_key is None or isinstance(key, str):
         return None if raw_key is None else b"", None
     if key.record_type not in SHARE_RECORDS:
         return raw_key[:2], None
-    kept_key = raw_key[: _behind_string(raw_key, 2) + _ID_AND_PARTITION_BYTES]
+    behind = _behind_string(raw_key, 2)
+    group = raw_key[2:behind] if pseudonyms is None else _string(pseudonyms.pseudonym(NameKind.GROUP, key.group))
+    kept_key = raw_key[:2] + group + raw_key[behind : behind + _ID_AND_PARTITION_BYTES]
     if value is None:
         return kept_key, None
     fields = read_share_value(key.record_type, value)
@@ -517,15 +568,20 @@ _BAD_TRANSACTIONS: Final = {
 }
 
 
-def _transaction_record(raw_key: bytes | None, value: bytes | None) -> Kept:
+def _transaction_record(raw_key: bytes | None, value: bytes | None, pseudonyms: Pseudonyms | None) -> Kept:
     name, problem = parse_transaction_log_key(raw_key)
     if raw_key is None or name is None:
         return None if raw_key is None else _BAD_KEYS[str(problem)], None
     key = raw_key[: _behind_string(raw_key, 2)]
+    if pseudonyms is not None:
+        key = raw_key[:2] + _string(pseudonyms.pseudonym(NameKind.TRANSACTIONAL_ID, name))
     if value is None:
         return key, None
     metadata, problem = parse_transaction_log_value(value)
     if metadata is not None:
+        if pseudonyms is not None:
+            told = ((pseudonyms.pseudonym(NameKind.TOPIC, topic), partition) for topic, partition in metadata.partitions)
+            metadata = replace(metadata, partitions=tuple(told))
         return key, write_transaction_log_value(metadata, int.from_bytes(value[:2], "big"))
     return key, _too_many_partitions() if problem == "partitions" else _BAD_TRANSACTIONS[str(problem)]
 

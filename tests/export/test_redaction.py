@@ -17,9 +17,10 @@ from kafka_forensics.cli.options import SCAN_FORMATS
 from kafka_forensics.cli.outputs.scan import write_result
 from kafka_forensics.cli.streams import Destination
 from kafka_forensics.errors import UsageError
-from kafka_forensics.export.redaction import NameKind, PseudonymMap, Redaction
+from kafka_forensics.export.redaction import PseudonymMap, Redaction
 from kafka_forensics.model.coordinators import GroupMember
 from kafka_forensics.model.findings import Finding, Place
+from kafka_forensics.model.pseudonyms import NameKind
 from kafka_forensics.model.results import BrokerSummary, Incomplete
 from kafka_forensics.wording import advice, message
 from tests.support.results import hostile_result, result_of, unclean_result
@@ -62,6 +63,23 @@ def test_a_map_is_made_private_and_read_again(tmp_path: Path) -> None:
     assert [each.name for each in tmp_path.iterdir()] == ["names.json"]
     other = PseudonymMap.at(tmp_path / "other.json")
     assert other.of("topic", "orders") != pseudonym
+
+
+def test_what_another_process_kept_meanwhile_stays(tmp_path: Path) -> None:
+    path = tmp_path / "names.json"
+    first = PseudonymMap.at(path)
+    second = PseudonymMap.at(path)
+    first.of("topic", "orders")
+    second.of("topic", "payments")
+    first.keep()
+    second.keep()
+    assert {row["name"] for row in json.loads(path.read_text())["names"].values()} == {"orders", "payments"}
+    path.unlink()
+    other = PseudonymMap.at(path)
+    other.of("topic", "orders")
+    other.keep()
+    with pytest.raises(UsageError, match="another key"):
+        first.keep()
 
 
 @pytest.mark.parametrize(

@@ -119,8 +119,9 @@ class TransactionLogReplay:
         self._forget()
         self._make_room()
 
-    def finish(self, known_partitions: Iterable[int] = ()) -> TransactionLog:
-        """The log as it was replayed; `known_partitions` are those that exist, as far as anything says."""
+    def finish(self, known_partitions: Iterable[int] = (), *, are_names: bool = True) -> TransactionLog:
+        """The log as it was replayed; `known_partitions` are those that exist, as far as anything says. Ids that are pseudonyms
+        and no names do not tell in how many partitions they are placed."""
         log = self._log
         decided = [*self._decided, *self._pending.values()]
         log.decisions = sorted(decided, key=lambda decision: (decision.log_partition, decision.offset))
@@ -128,7 +129,7 @@ class TransactionLogReplay:
         known = {number for number in (*known_partitions, *log.partitions) if number < MAX_PARTITIONS}
         count = partition_count(
             max(known, default=-1) + 1,
-            ((logged_state.transactional_id, logged_state.partition) for logged_state in log.states.values()),
+            ((state.transactional_id, state.partition) for state in log.states.values() if are_names),
         )
         log.missing = sorted(set(range(count)) - set(log.partitions))
         return log

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO, Final, cast
 import typer
 
 from kafka_forensics.cli import options
+from kafka_forensics.cli.redacting import redactable, redaction_asked_for
 from kafka_forensics.cli.streams import Destination, check_output, printable, say, screen_of
 from kafka_forensics.errors import SourceError, UsageError
 
@@ -87,6 +88,7 @@ EstimateOnly = Annotated[
 
 
 @options.flat
+@redactable
 def collect(
     log_dirs: LogDirs,
     selection: options.Selection,
@@ -109,7 +111,8 @@ def collect(
     """Take all that is needed to judge a broker's logs elsewhere, without any payload: a small file.
 
     Run it on each broker, where the logs lie, running (--live) or stopped; carry the bundles to one place and give them to any
-    other command as PATHs. The same command goes on with a bundle that was interrupted.
+    other command as PATHs. The same command goes on with a bundle that was interrupted. With --redact pseudonyms stand in it for
+    all names: copy the map to every broker, and they are the same.
     """
     from dataclasses import replace
 
@@ -122,14 +125,19 @@ def collect(
             "missing option '--output'", hint="give the bundle a name, --output broker-1.kfb; or ask for an --estimate"
         )
     screen = screen_of(printing)
+    redaction = redaction_asked_for()
+    if redaction is not None and with_records:
+        hint = "leave out one of them: no pseudonym stands for what is in records"
+        raise UsageError("--redact and --with-records contradict each other", hint=hint)
     wanted = CollectOptions(
         replace(access.scope(selection), live=live, deep=deep),
-        _digests(like, key_file, drawn=new_key),
+        _digests(like, key_file, None if redaction is None else _with_key(redaction.digests_key()), drawn=new_key),
         tuple(map(_records, with_records or ())),
         None if since is None else _older(since, screen),
         compacted,
         hashes,
         None if max_rate is None else int(max_rate * _MEGA),
+        redaction,
     )
     if output is None or estimate:
         from kafka_forensics.questions.collect import estimate_of
@@ -163,6 +171,8 @@ def _made(log_dirs: list[str], wanted: "CollectOptions", output: Path, screen: D
         with _opened(beside) as file, Progress(screen, quiet=quiet) as progress:
             done = make(log_dirs, wanted, file, progress)
             os.fsync(file.fileno())
+            if (redaction := redaction_asked_for()) is not None:
+                redaction.keep()  # no bundle is whole before its names can be found
             beside.replace(output)
     except OSError as error:
         hint = "give --output another place"
@@ -206,22 +216,32 @@ def _records(text: str) -> "RecordsAsked":
     return RecordsAsked(match["topic"], int(match["partition"]), int(match["start"]), int(match["end"]))
 
 
-def _digests(like: Path | None, key_file: Path | None, *, drawn: bool) -> "Digests":
-    """How contents are digested. Raises UsageError for more than one way, and for a key that cannot be read."""
+def _digests(like: Path | None, key_file: Path | None, ours: "Digests | None", *, drawn: bool) -> "Digests":
+    """How contents are digested, `ours` being what goes with pseudonyms.
+
+    Raises UsageError for more than one way, and for a key that cannot be read.
+    """
     from kafka_forensics.model.bundles import Digests
     from kafka_forensics.questions.collect import like as digests_like
 
     if (like is not None) + (key_file is not None) + drawn > 1:
         raise UsageError("--like, --key-file and --new-key contradict each other", hint="give one of them")
     if like is not None:
-        return digests_like(_bundle(like, "--like"))
+        other = _bundle(like, "--like")
+        return ours if ours is not None and ours.agree(other.about.digests) else digests_like(other)
     if key_file is not None:
-        key = _key(key_file)
-        return Digests(is_keyed=True, name=_name(key), key=key, is_secret=True)
+        return _with_key(_key(key_file))
     if drawn:
         key = secrets.token_bytes(KEY_BYTES)
         return Digests(is_keyed=True, name=_name(key), key=key, is_drawn=True)
-    return Digests()
+    return ours or Digests()
+
+
+def _with_key(key: bytes) -> "Digests":
+    """Digests with a key that no bundle holds."""
+    from kafka_forensics.model.bundles import Digests
+
+    return Digests(is_keyed=True, name=_name(key), key=key, is_secret=True)
 
 
 def _key(path: Path) -> bytes:

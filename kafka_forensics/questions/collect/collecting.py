@@ -14,21 +14,25 @@ from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.evidence.paths import OpenedPath, open_paths, typed_path
 from kafka_forensics.judging.scanning import is_deep
 from kafka_forensics.model.bundles import Digests
-from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC, INTERNAL_TOPICS, WITNESS_TOPICS
+from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC, INTERNAL_TOPICS, TRANSACTION_STATE_TOPIC, WITNESS_TOPICS
+from kafka_forensics.model.pseudonyms import Pseudonyms
 from kafka_forensics.model.results import Incomplete
 from kafka_forensics.parsers.checkpoints import parse_meta_properties
 from kafka_forensics.parsers.log_dir import Discovery, FileKind
 from kafka_forensics.questions.collect.files import CollectedEntry, Tree, tree_of
 from kafka_forensics.questions.collect.log_facts import FactsWanted, take_log
+from kafka_forensics.questions.collect.names import BundleNames
 from kafka_forensics.questions.collect.pace import Pace
 from kafka_forensics.questions.collect.politeness import leave_page_cache
-from kafka_forensics.storage.bundles import BundleSource, Section, SectionKind, digests_of
+from kafka_forensics.storage.bundles import TRANSACTION_PARTITIONS, BundleSource, Section, SectionKind, digests_of
 from kafka_forensics.storage.open import sha256_of
 from kafka_forensics.storage.page_cache import PageCache
 from kafka_forensics.storage.source import EntryKind, place_of
 from kafka_forensics.version import __version__
 from kafka_forensics.witnesses.controller import read_controller
+from kafka_forensics.witnesses.coordinators import read_transaction_log
 from kafka_forensics.writers.bundle_file import BundleWriter, begun
+from kafka_forensics.writers.redacted_files import redacted_file
 
 if TYPE_CHECKING:
     from kafka_forensics.model.json_objects import Json
@@ -65,6 +69,8 @@ class CollectOptions:
     """Whether the SHA-256 of every file is taken, too."""
     max_rate: int | None = None
     """Bytes a second that are read at most."""
+    pseudonyms: Pseudonyms | None = None
+    """What stands for names; None: they are collected as they are."""
 
 
 @dataclass(slots=True)
@@ -90,6 +96,9 @@ def collect(paths: list[str], options: CollectOptions, output: BinaryIO, progres
 
     Raises UsageError for paths that hold no log directory, for options that make no sense, and for the beginning of another bundle.
     """
+    if options.pseudonyms is not None and options.records:
+        hint = "leave out one of them: no pseudonym stands for what is in records"
+        raise UsageError("records cannot be taken whole where pseudonyms stand for names", hint=hint)
     return _Collecting(paths, options, output, progress or (lambda _done, _total: None)).run()
 
 
@@ -101,14 +110,18 @@ class _Collecting:
         self._options = options
         cache = PageCache()
         leave_page_cache((opened_path.source for opened_path in self._opened), cache)
-        self._tree: Tree = tree_of(self._opened, options.scan)
-        self._broker = next(filter(None, map(_broker, self._opened)), None)
+        self._pseudonyms = options.pseudonyms
+        self._tree: Tree = tree_of(self._opened, options.scan, self._pseudonyms)
+        self._names = BundleNames(self._pseudonyms)
+        self._broker = self._names.broker(next((name for name in map(_broker, self._opened) if name), None))
+        self._paths = tuple(self._names.path(place_of(opened_path.source)) for opened_path in self._opened)
         for opened_path in self._opened:
             opened_path.discovery = Discovery()  # it takes as much memory as all the rest
         if options.since is not None:
             self._require_same_broker(options.since)
         self._progress = progress
         self._compacted = compacted_partitions(paths, options.scan, cache)
+        self._transaction_partitions = 0 if self._pseudonyms is None else transaction_partitions(paths, options.scan, cache)
         self._total = self._required()
         self.collected = Collected(bytes_in_all=self._total, is_deep=is_deep(options.scan.deep, self._total))
         use_compiled(worth_compiling(self._total), self._total)
@@ -120,7 +133,10 @@ class _Collecting:
     def run(self) -> Collected:
         """Take every file."""
         for entry in self._tree.entries():
-            if self._writer.keep_file(entry.path, lambda row: row[1:4] == _stamp(entry) and row[_LEFT_OUT] == entry.left_out):  # noqa: B023
+            if self._may_be_known(entry) and self._writer.keep_file(
+                entry.path,
+                lambda row: row[1:4] == _stamp(entry) and row[_LEFT_OUT] == entry.left_out,  # noqa: B023
+            ):
                 self._keep(entry)
                 continue
             self._writer.begin_file(entry.path)
@@ -135,17 +151,19 @@ class _Collecting:
         digests = self._digests
         told: Json = {
             "tool_version": __version__,
-            "host": socket.gethostname(),
+            "host": self._names.host(socket.gethostname()),
             "broker": self._broker,
-            "paths": [place_of(opened_path.source) for opened_path in self._opened],
+            "paths": list(self._paths),
             "live": self._options.scan.live,
             "deep": self.collected.is_deep,
             "hashes": self._options.hashes,
             "digests": None,
-            "compacted": self._options.compacted,
-            "topics": self._options.scan.topic_glob,
+            "compacted": self._names.topics(self._options.compacted),
+            "topics": self._names.topics(self._options.scan.topic_glob),
             "partition": self._options.scan.partition,
             "records": [[asked.topic, asked.partition, asked.start, asked.end] for asked in self._options.records],
+            "redaction": None if self._pseudonyms is None else self._pseudonyms.key_name,
+            TRANSACTION_PARTITIONS: self._transaction_partitions,
             "started_ms": int(time.time() * 1000),
         }
         if digests.is_keyed:
@@ -194,33 +212,45 @@ class _Collecting:
                 self.collected.files += 1
             except SourceError as error:
                 self.collected.incomplete.append(Incomplete(typed_path(entry.source, entry.entry.path), error.reason))
-                left_out = f"could not be read when it was collected: {error.reason}"
-        return [entry.path, *stamp, entry.entry.allocated_bytes, entry.entry.refused, left_out, entry.is_log, hashed]
+                left_out = f"could not be read when it was collected: {self._names.reason(error.reason)}"
+        return [entry.path, *stamp, entry.entry.allocated_bytes, entry.refused, left_out, entry.is_log, hashed]
 
     def _read(self, entry: CollectedEntry) -> tuple[int, str | None]:
         """Add the sections of a file by reading it: its size as it was then, which of a live log is not that of its listing, and
         its SHA-256 if that is asked for. Raises SourceError."""
         with entry.source.open(entry.entry.path) as opened:
-            file = self._pace.of(opened)
+            file: ByteFile = self._pace.of(opened)
             size_in_bytes = file.size_in_bytes
             if entry.is_log:
                 self.collected.logs += 1
                 batches, size_in_bytes = take_log(entry, file, self._writer, self._wanted(entry), self._passed)
                 self.collected.batches += batches
             else:
+                if self._pseudonyms is not None and entry.name is not None:
+                    file = redacted_file(entry.name.kind, file, self._pseudonyms)
+                    size_in_bytes = file.size_in_bytes
                 self._take_bytes(entry, file)
             return size_in_bytes, sha256_of(file) if self._options.hashes else None
 
     def _wanted(self, entry: CollectedEntry) -> FactsWanted:
         records = tuple((asked.start, asked.end) for asked in self._options.records if _is_of(entry, asked))
         keys = has_hashed_keys(entry, self._options, self._compacted)
-        return FactsWanted(self.collected.is_deep, self._digests.key, records, keys)
+        return FactsWanted(self.collected.is_deep, self._digests.key, records, keys, self._pseudonyms)
+
+    def _may_be_known(self, entry: CollectedEntry) -> bool:
+        """Whether what is known of a file already may stand for it: of one with names in it only if they are not redacted, or else
+        the map of pseudonyms would not have them all."""
+        if self._pseudonyms is None or entry.left_out is not None:
+            return True
+        return entry.is_log and (entry.partition is None or entry.partition.topic not in WITNESS_TOPICS)
 
     def _from_older(self, entry: CollectedEntry) -> tuple[list[tuple[Section, bytes]], str | None] | None:
         """The sections of a file in the older bundle and its SHA-256, if it has not changed since and nothing else is asked of it
         now; of a bundle with whole batches nothing, since it may hold payloads that are not asked for."""
         older = self._options.since
-        if older is None or older.about.with_records or any(_is_of(entry, asked) for asked in self._options.records):
+        if older is None or not self._may_be_known(entry):
+            return None
+        if older.about.with_records or any(_is_of(entry, asked) for asked in self._options.records):
             return None
         if older.about.is_deep != self.collected.is_deep or not older.about.digests.agree(self._digests):
             return None
@@ -235,8 +265,11 @@ class _Collecting:
 
     def _require_same_broker(self, older: BundleSource) -> None:
         """Raise UsageError for an older bundle that is of other log directories."""
-        paths = tuple(place_of(opened_path.source) for opened_path in self._opened)
-        if (older.about.broker, older.about.paths) != (self._broker, paths):
+        if older.about.redaction != (None if self._pseudonyms is None else self._pseudonyms.key_name):
+            made = "without pseudonyms" if older.about.redaction is None else "with pseudonyms of another map"
+            hint = "give a bundle that was made with this --redact-map" if self._pseudonyms is not None else "give one with names"
+            raise UsageError(f"{older.name} was made {made}", hint=f"{hint}, or leave out --since")
+        if (older.about.broker, older.about.paths) != (self._broker, self._paths):
             hint = "give the bundle that was made of them, or leave out --since"
             raise UsageError(f"{older.name} is of other log directories than those given", hint=hint)
 
@@ -277,6 +310,15 @@ def compacted_partitions(paths: list[str], options: ScanOptions, cache: PageCach
     evidence = read_controller(inputs)
     told = {} if evidence is None else evidence.history.partitions
     return cleaned | {key for key, control in told.items() if control.was_compacted}
+
+
+def transaction_partitions(paths: list[str], options: ScanOptions, cache: PageCache) -> int:
+    """How many partitions the transaction coordinators' log has, by the ids in it and where they stand: pseudonyms do not tell."""
+    only_transactions = replace(options, topic_glob=TRANSACTION_STATE_TOPIC, partition=None, broker=None)
+    inputs = gather(paths, only_transactions, elsewhere=True)
+    leave_page_cache(inputs.sources, cache)
+    log, _ = read_transaction_log(inputs)
+    return 0 if log is None else max((*log.partitions, *log.missing), default=-1) + 1
 
 
 def has_hashed_keys(entry: CollectedEntry, options: CollectOptions, compacted: set[tuple[str, int]]) -> bool:

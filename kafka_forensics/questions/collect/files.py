@@ -9,15 +9,10 @@ from kafka_forensics.errors import SourceError, UsageError
 from kafka_forensics.evidence.options import ScanOptions, fits
 from kafka_forensics.evidence.paths import OpenedPath, is_alone, typed_path
 from kafka_forensics.model.constants import WITNESS_TOPICS
+from kafka_forensics.model.pseudonyms import Pseudonyms
 from kafka_forensics.model.results import Incomplete
-from kafka_forensics.parsers.log_dir import (
-    LOG_DIRECTORY_KINDS,
-    FileKind,
-    FileName,
-    PartitionName,
-    parse_file_name,
-    parse_partition_name,
-)
+from kafka_forensics.parsers.log_dir import FileKind, FileName, PartitionName, parse_file_name, parse_partition_name
+from kafka_forensics.questions.collect.names import BundleNames, is_log_directory
 from kafka_forensics.storage.bundles import BundleSource
 from kafka_forensics.storage.source import ByteSource, Entry, EntryKind
 
@@ -43,11 +38,35 @@ class CollectedEntry:
     behind: int | None = None
     is_active: bool = False
     """Whether it is of the last segment."""
+    refused: str | None = None
+    """Why a link was not followed, as the bundle says it."""
 
     @property
     def is_log(self) -> bool:
         """Whether it holds batches."""
         return self.name is not None and self.name.kind in LOG_KINDS
+
+
+@dataclass(frozen=True, slots=True)
+class _Directory:
+    """One that is walked: its path in the source and its name, and in which directory of the bundle it lies."""
+
+    path: str
+    name: str
+    """"" of a path that was given where the bundle holds it without a directory."""
+    within: str
+    depth: int
+    entry: Entry | None = None
+    in_log_directory: bool = False
+
+    @property
+    def is_given(self) -> bool:
+        """Whether it is a path that was given, held in a directory of its name."""
+        return self.entry is None and self.name != ""
+
+
+def _joined(directory: str, name: str) -> str:
+    return f"{directory}/{name}" if directory and name else directory or name
 
 
 class Tree:
@@ -56,8 +75,9 @@ class Tree:
     What discovery found of the paths is needed no more.
     """
 
-    def __init__(self, opened: Sequence[OpenedPath], options: ScanOptions) -> None:
+    def __init__(self, opened: Sequence[OpenedPath], options: ScanOptions, pseudonyms: Pseudonyms | None = None) -> None:
         self._options = options
+        self._names = BundleNames(pseudonyms)
         self._roots = [(prefix, opened_path.source) for prefix, opened_path in zip(prefixes(opened), opened, strict=True)]
         self.directories: list[tuple[str, int]] = []
         """Those of the last walk with their times."""
@@ -65,50 +85,56 @@ class Tree:
         """What could not be listed in it."""
 
     def entries(self) -> Iterator[CollectedEntry]:
-        """Walk: files, links and pipes in the order of paths."""
+        """Walk: files, links and pipes, directory by directory."""
         self.directories.clear()
         self.incomplete.clear()
         for prefix, source in self._roots:
-            self.directories += [(prefix, 0)] if prefix else []
-            yield from self._walk(source, "", prefix, 0)
+            around, _, name = prefix.rpartition("/")
+            yield from self._walk(source, _Directory("", name, around, 0))
 
-    def _walk(self, source: ByteSource, path: str, prefix: str, depth: int, above: Entry | None = None) -> Iterator[CollectedEntry]:
-        """Every entry below the directory `path`, whose own entry is `above`, unless it is a partition's that was not asked for."""
+    def _walk(self, source: ByteSource, walked: "_Directory") -> Iterator[CollectedEntry]:
+        """Every entry below a directory, unless it is a partition's that was not asked for."""
         try:
-            listed = source.list(path)
+            listed = source.list(walked.path)
         except SourceError as error:
-            self.incomplete.append(Incomplete(typed_path(source, path), error.reason))
+            self.incomplete.append(Incomplete(typed_path(source, walked.path), error.reason))
+            if walked.is_given:
+                self.directories.append((_joined(walked.within, self._names.directory(walked.name)), 0))
             return
-        directory = "/".join(filter(None, (prefix, path)))
-        partition = parse_partition_name(directory.rpartition("/")[2])
-        if partition is not None and _is_log_directory(listed):
-            partition = None
+        is_log_dir = is_log_directory(listed)
+        partition = None if is_log_dir else parse_partition_name(walked.name)
+        directory = _joined(walked.within, self._names.directory(walked.name, listed, in_log_directory=walked.in_log_directory))
+        if walked.is_given:
+            self.directories.append((directory, 0))
         if partition is not None and not self._is_asked_for(partition, listed):
             return
-        self.directories += [(directory, above.mtime_ns)] if above is not None else []
+        if walked.entry is not None:
+            self.directories.append((directory, walked.entry.mtime_ns))
         before: CollectedEntry | None = None
         found: list[CollectedEntry | Entry] = []
         for entry in listed:
             if entry.kind is EntryKind.DIRECTORY:
                 found.append(entry)
                 continue
-            name = f"{directory}/{entry.name}" if directory else entry.name
+            name = _joined(directory, self._names.file(entry))
             collected = CollectedEntry(source, entry, name, parse_file_name(entry.name), partition)
+            collected.refused = self._names.reason(entry.refused)
             collected.left_out = _reason(collected)
             if collected.name is not None and collected.name.kind is FileKind.LOG and collected.name.suffix is None:
                 if before is not None:
                     before.behind = collected.name.offset
                 before = collected
             found.append(collected)
+        found.sort(key=lambda item: self._names.order((item.entry if isinstance(item, CollectedEntry) else item).name))
         for item in found:
             if isinstance(item, CollectedEntry):
                 item.is_active = before is not None and item.name is not None and item.name.offset == _offset(before)
                 yield item
                 continue
-            if depth < MAX_DEPTH:
-                yield from self._walk(source, item.path, prefix, depth + 1, item)
+            if walked.depth < MAX_DEPTH:
+                yield from self._walk(source, _Directory(item.path, item.name, directory, walked.depth + 1, item, is_log_dir))
             else:
-                self.directories.append((f"{directory}/{item.name}" if directory else item.name, item.mtime_ns))
+                self.directories.append((_joined(directory, self._names.directory(item.name)), item.mtime_ns))
 
     def _is_asked_for(self, partition: PartitionName, listed: Sequence[Entry]) -> bool:
         """Whether a directory of a partition's name is to be taken: one that holds nothing but directories, too."""
@@ -122,14 +148,8 @@ def _offset(entry: CollectedEntry) -> int | None:
     return None if entry.name is None else entry.name.offset
 
 
-def _is_log_directory(listed: Sequence[Entry]) -> bool:
-    """Whether a directory is one entry of a broker's `log.dirs`, whatever its name is."""
-    names = (parse_file_name(entry.name) for entry in listed)
-    return any(name is not None and name.kind in LOG_DIRECTORY_KINDS for name in names)
-
-
-def tree_of(opened: Sequence[OpenedPath], options: ScanOptions) -> Tree:
-    """The tree of a bundle of these paths. Raises UsageError for a path that is no directory."""
+def tree_of(opened: Sequence[OpenedPath], options: ScanOptions, pseudonyms: Pseudonyms | None = None) -> Tree:
+    """The tree of a bundle of these paths, with `pseudonyms` for names. Raises UsageError for a path that is no directory."""
     for opened_path in opened:
         if isinstance(opened_path.source, BundleSource):
             raise UsageError(
@@ -138,7 +158,7 @@ def tree_of(opened: Sequence[OpenedPath], options: ScanOptions) -> Tree:
         if opened_path.discovery.files:
             hint = "give the broker's log directory, or the partition's directory in it"
             raise UsageError(f"{opened_path.source.name} is a file, and a bundle is made of log directories", hint=hint)
-    return Tree(opened, options)
+    return Tree(opened, options, pseudonyms)
 
 
 def prefixes(opened: Sequence[OpenedPath]) -> list[str]:

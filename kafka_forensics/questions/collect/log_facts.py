@@ -8,6 +8,7 @@ import numpy as np
 
 from kafka_forensics.model.batches import BatchColumn, Damage
 from kafka_forensics.model.constants import CONTROL_MASK, WITNESS_TOPICS
+from kafka_forensics.model.pseudonyms import Pseudonyms
 from kafka_forensics.parsers.log import (
     KEYED_KEY_BYTES,
     MAX_BATCH_BYTES,
@@ -24,7 +25,7 @@ from kafka_forensics.parsers.log import (
 from kafka_forensics.storage.bundles import MAX_SECTION_BYTES, Frame, SectionKind, write_frames, write_held
 from kafka_forensics.writers.bundle_columns import write_batches
 from kafka_forensics.writers.record_hashes import write_record_hashes
-from kafka_forensics.writers.witness_batches import witness_batch
+from kafka_forensics.writers.witness_batches import is_marker, witness_batch
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -67,6 +68,8 @@ class FactsWanted(NamedTuple):
     """Of this log: [start, end) each."""
     keys: bool = False
     """Whether keys and values are hashed."""
+    pseudonyms: Pseudonyms | None = None
+    """What stands for names."""
 
 
 def take_log(
@@ -93,9 +96,9 @@ def take_log(
         for block in checks.hashed():
             writer.add(entry.path, SectionKind.KEYS, start, end, block)
         if topic in WITNESS_TOPICS:
-            _take_told(entry, topic, file, writer, columns, start, end)
+            _take_told(entry, topic, file, writer, columns, start, end, wanted.pseudonyms)
         elif (kept := _whole(columns, wanted.records)).any():
-            _take_whole(entry, file, writer, columns[:, kept], start, end)
+            _take_whole(entry, file, writer, columns[:, kept], start, end, only_markers=wanted.pseudonyms is not None)
         # last, so that of a bundle that was cut short batches are known only with all that belongs to them
         section = write_batches(columns, damage, written=checks.written(columns), digests=checks.digests.take(columns))
         writer.add(entry.path, SectionKind.BATCHES, start, end, section)
@@ -123,16 +126,27 @@ def _whole(columns: "Ints", records: Sequence[tuple[int, int]]) -> "NDArray[np.b
     return wanted
 
 
-def _take_whole(entry: "CollectedEntry", file: "ByteFile", writer: TakesSections, columns: "Ints", start: int, end: int) -> None:
-    """Add batches as they are stored."""
+def _take_whole(
+    entry: "CollectedEntry", file: "ByteFile", writer: TakesSections, columns: "Ints", start: int, end: int, *, only_markers: bool
+) -> None:
+    """Add batches as they are stored; of control batches, where they may hold no names, none but the ends of transactions."""
     held = _Held(entry, writer, SectionKind.KEPT, start)
     for position, size in columns[[BatchColumn.POSITION, BatchColumn.SIZE_IN_BYTES]].T.tolist():
-        held.add(position, file.read_at(position, size))
+        batch = file.read_at(position, size)
+        if not only_markers or is_marker(batch):
+            held.add(position, batch)
     held.end(end)
 
 
 def _take_told(
-    entry: "CollectedEntry", topic: str, file: "ByteFile", writer: TakesSections, columns: "Ints", start: int, end: int
+    entry: "CollectedEntry",
+    topic: str,
+    file: "ByteFile",
+    writer: TakesSections,
+    columns: "Ints",
+    start: int,
+    end: int,
+    pseudonyms: Pseudonyms | None,
 ) -> None:
     """Add of the batches of an internal topic what the analysis uses of their records."""
     held = _Held(entry, writer, SectionKind.TOLD, start)
@@ -141,7 +155,7 @@ def _take_told(
     for position, size in columns[[BatchColumn.POSITION, BatchColumn.SIZE_IN_BYTES]][:, good].T.tolist():
         if not at <= position <= position + size <= at + len(block):
             block, at = file.read_at(position, max(size, SECTION_BYTES)), position
-        batch = witness_batch(topic, block[position - at : position - at + size])
+        batch = witness_batch(topic, block[position - at : position - at + size], pseudonyms)
         if batch is not None:
             held.add(position, batch)
     held.end(end)

@@ -18,6 +18,8 @@ ABOUT: Final = "bundle.json"
 LISTING: Final = "listing.zst"
 SEAL: Final = "seal.json"
 PARTS: Final = "parts"
+TRANSACTION_PARTITIONS: Final = "transaction_partitions"
+"""How bundle.json calls the partitions of the transaction coordinators' log, which grow while a broker runs."""
 FORMAT: Final = "kafka-forensics bundle"
 VERSION: Final = 1
 SUFFIX: Final = ".kfb"

@@ -41,6 +41,7 @@ from kafka_forensics.storage.bundles.layout import (
     SEAL,
     SECTION_KINDS,
     TELLING,
+    TRANSACTION_PARTITIONS,
     VERSION,
     Frame,
     Section,
@@ -71,6 +72,7 @@ _LOG_NAME: Final = re.compile(
 _MAX_WORDS: Final = 4096
 """Characters of a path, or a reason, that are taken from outside."""
 _MAX_PATHS: Final = 64
+_MAX_TRANSACTION_PARTITIONS: Final = 1 << 16
 CUT: Final = "the bundle was cut short before the end of this file"
 _WHOLE_PATH: Final = re.compile(r"/|[A-Za-z][A-Za-z0-9+.-]*://")
 _KEY: Final = re.compile(r"[0-9a-f]{64}")
@@ -399,6 +401,8 @@ class BundleSource(ArchiveSource):
         where = "" if self.about.broker is None else f" on broker {self.about.broker}"
         if offsets is None or not topic or not partition.isdigit():
             return SourceError(path, f"needs the records, which are no part of a bundle: read the log itself{where}")
+        if self.about.redaction is not None:
+            return SourceError(path, f"needs the records, which no bundle with pseudonyms has: read the log itself{where}")
         asked = f"{topic}:{partition}:{offsets[0]}-{offsets[1]}"
         paths = " ".join(map(shlex.quote, self.about.paths)) or "LOG_DIR"
         command = f"kafka-forensics collect {paths} --with-records {shlex.quote(asked)} --output FILE.kfb"
@@ -549,6 +553,9 @@ class CollectedLog(_HeldFile):
     def needs_hashes(self) -> SourceError:
         """What to say where keys are asked for, and it was collected without their hashes."""
         topic = self._path.rpartition("/")[0].rpartition("/")[2].rpartition("-")[0]
+        if self._source.about.redaction is not None:
+            reason = f"needs hashes of its keys, as the topic is compacted: collect it with --compacted and the name of {topic}"
+            return SourceError(self._path, reason)
         command = f"kafka-forensics collect LOG_DIR --compacted {shlex.quote(topic)} --output FILE.kfb"
         return SourceError(self._path, f"needs hashes of its keys, as the topic is compacted: run `{command}`")
 
@@ -695,6 +702,8 @@ def _about_of(said: dict[str, Any]) -> About:
         said["started_ms"] if is_number(said.get("started_ms")) else 0,
         said.get("records") != [],
         host if isinstance(host := said.get("host"), str) and _is_text(host) else None,
+        said[TRANSACTION_PARTITIONS] if is_number(said.get(TRANSACTION_PARTITIONS), end=_MAX_TRANSACTION_PARTITIONS) else 0,
+        redaction if isinstance(redaction := said.get("redaction"), str) and _is_text(redaction) else None,
     )
 
 

@@ -1,0 +1,40 @@
+"""Pseudonyms: what names are of, and what gives each the word that stands for it."""
+
+import re
+from enum import StrEnum
+from typing import Final, Protocol
+
+
+class NameKind(StrEnum):
+    """What a name is of; how its pseudonym begins. Of what is called alike, other texts are taken to mean the first."""
+
+    TOPIC = "topic"
+    GROUP = "group"
+    TRANSACTIONAL_ID = "txn"
+    BROKER = "broker"
+    """One that is named otherwise than by a number."""
+    CLIENT = "client"
+    HOST = "host"
+    CLUSTER = "cluster"
+    OTHER = "name"
+    """Principals, racks, regular expressions, files and directories that are none of Kafka's."""
+
+
+NUMBERED: Final = re.compile(r"(?:broker|node|controller|kafka)?[-_]?\d+", re.IGNORECASE)
+"""Names of brokers that say nothing."""
+
+
+class Pseudonyms(Protocol):
+    """Gives each name its pseudonym, the same every time."""
+
+    def __hash__(self) -> int: ...
+
+    @property
+    def key_name(self) -> str:
+        """16 hexadecimal digits by which keys of pseudonyms are told apart, and which tell nothing of them."""
+
+    def pseudonym(self, kind: NameKind, name: str) -> str:
+        """What stands for a name; Kafka's own names, and pseudonyms, stand for themselves."""
+
+    def unremembered(self, kind: NameKind, name: str) -> str:
+        """The same of a name that need not be found again, as there may be very many."""

@@ -1,0 +1,187 @@
+"""The small text files of a log directory with pseudonyms in the place of names, and nothing else that could be one.
+
+What a reader takes of a file stays: numbers, ids, and how many words a line has. Any other word becomes a question mark, so that
+what could not be read cannot be read still, for the same reason. Indexes and snapshots of producers hold numbers alone.
+"""
+
+import json
+import re
+from collections.abc import Callable
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from kafka_forensics.model.pseudonyms import NameKind, Pseudonyms
+from kafka_forensics.parsers.bounded import MAX_LINE_BYTES, MAX_TEXT_BYTES
+from kafka_forensics.parsers.checkpoints import MAX_CLEAN_SHUTDOWN_BYTES, TOPIC, UUID, parse_meta_properties, read_properties
+from kafka_forensics.parsers.log_dir import OFFSET_CHECKPOINTS, FileKind
+from kafka_forensics.writers.files import write_properties
+
+if TYPE_CHECKING:
+    from kafka_forensics.model.json_objects import Json
+    from kafka_forensics.storage.source import ByteFile
+
+Rewrite = Callable[["ByteFile", Pseudonyms], bytes]
+RewriteLine = Callable[[bytes, Pseudonyms], bytes]
+
+_MASK: Final = b"?"
+_LINE: Final = re.compile(rb"([^\r\n]*)(\r\n|\r|\n|\Z)")
+_NUMBER: Final = re.compile(rb"[+-]?[0-9]{1,19}")
+_METADATA_LINE: Final = re.compile(rb"\s*(\w+)\s*:\s+(\S+)\s*")
+_OTHER_PROPERTY: Final = b"other: 0"
+_BAD_ESCAPE: Final = b"other=\\u\n"
+_NUMBERED_PROPERTIES: Final = ("version", "node.id", "broker.id")
+_MAX_CLUSTER_ID: Final = 255
+"""Characters of one that can be read."""
+_MOST_DEPTH: Final = 4
+
+
+class RewrittenFile:
+    """Bytes in the place of a file's."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self.size_in_bytes = len(data)
+
+    def read_at(self, position: int, size: int) -> bytes:
+        """Up to `size` bytes from `position`, fewer only at the end."""
+        return self._data[position : position + size]
+
+    def read_into(self, position: int, buffer: memoryview) -> int:
+        """Fill `buffer` from `position`; the number of bytes, short only at the end."""
+        data = self.read_at(position, buffer.nbytes)
+        buffer.cast("B")[: len(data)] = data
+        return len(data)
+
+    def data_ranges(self) -> list[tuple[int, int]]:
+        """All of it."""
+        return [(0, self.size_in_bytes)] if self._data else []
+
+    def close(self) -> None:
+        """Nothing to give back."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+
+def redacted_file(kind: FileKind, file: "ByteFile", pseudonyms: Pseudonyms) -> "ByteFile":
+    """What a file of this kind becomes; itself where it holds no names. Raises SourceError."""
+    rewrite = _REWRITES.get(kind)
+    return file if rewrite is None else RewrittenFile(rewrite(file, pseudonyms))
+
+
+def _data(file: "ByteFile") -> bytes:
+    """The bytes of a file that anybody looks at."""
+    return file.read_at(0, min(file.size_in_bytes, MAX_TEXT_BYTES))
+
+
+def _is_zeros(data: bytes) -> bool:
+    """Whether a file is what a lost write leaves, or empty: it stays so."""
+    return data.count(0) == len(data)
+
+
+def _by_line(rewrite: RewriteLine) -> Rewrite:
+    """What rewrites a file line by line, however these end; a line that is too long to be looked at stays too long."""
+
+    def rewrite_all(file: "ByteFile", pseudonyms: Pseudonyms) -> bytes:
+        def told(match: re.Match[bytes]) -> bytes:
+            line = match[1]
+            return (_MASK * len(line) if len(line) > MAX_LINE_BYTES else rewrite(line, pseudonyms)) + match[2]
+
+        data = _data(file)
+        return data if _is_zeros(data) else _LINE.sub(told, data)
+
+    return rewrite_all
+
+
+def _numbers(line: bytes, _: Pseudonyms) -> bytes:
+    return b" ".join(map(_number, line.split())) or b" " * bool(line)  # an empty line at the end would be none
+
+
+def _number(word: bytes) -> bytes:
+    """A number as it is; of any other word nothing but that there is one."""
+    return word if _NUMBER.fullmatch(word) else _MASK
+
+
+def _offset_of_partition(line: bytes, pseudonyms: Pseudonyms) -> bytes:
+    words = line.split()
+    if len(words) != 3 or not TOPIC.fullmatch(words[0]):
+        return _numbers(line, pseudonyms)
+    topic = pseudonyms.pseudonym(NameKind.TOPIC, words[0].decode("ascii"))
+    return b" ".join((topic.encode("ascii"), *map(_number, words[1:])))
+
+
+def _partition_metadata_line(line: bytes, _: Pseudonyms) -> bytes:
+    match = _METADATA_LINE.fullmatch(line)
+    if match is None:
+        return _MASK * bool(line)
+    if match[1] == b"version":
+        return b"version: " + _number(match[2])
+    if match[1] == b"topic_id":
+        return b"topic_id: " + (match[2] if UUID.fullmatch(match[2].decode("latin-1")) else _MASK)
+    return _OTHER_PROPERTY
+
+
+def _meta_properties(file: "ByteFile", pseudonyms: Pseudonyms) -> bytes:
+    if _is_zeros(data := _data(file)):
+        return data
+    found = read_properties(file)
+    kept: dict[str, str] = {key: _number(found[key].encode()).decode() for key in _NUMBERED_PROPERTIES if key in found}
+    if "cluster.id" in found:
+        cluster_id = found["cluster.id"]
+        kept["cluster.id"] = pseudonyms.pseudonym(NameKind.CLUSTER, cluster_id) if len(cluster_id) <= _MAX_CLUSTER_ID else ""
+    if "directory.id" in found:
+        kept["directory.id"] = found["directory.id"] if UUID.fullmatch(found["directory.id"]) else _MASK.decode()
+    has_bad_escape = any(row.detail["reason"] == "escape" for row in parse_meta_properties(file).damage)
+    return write_properties(kept) + _BAD_ESCAPE * has_bad_escape
+
+
+def _state(file: "ByteFile", pseudonyms: Pseudonyms) -> bytes:
+    """JSON of which numbers stay, and ids, and the cluster's id as its pseudonym."""
+    data = _data(file)
+    if _is_zeros(data):
+        return data
+    if len(data) > MAX_CLEAN_SHUTDOWN_BYTES:
+        return _MASK * len(data)
+    try:
+        content = json.loads(data)
+    except (ValueError, RecursionError):  # RecursionError: thousands of nested brackets
+        return _MASK
+    return json.dumps(_told(content, pseudonyms, 0), separators=(",", ":")).encode()
+
+
+def _told(value: Any, pseudonyms: Pseudonyms, depth: int) -> Any:
+    """A value without words that are not known, and without what lies deeper than anything of Kafka's."""
+    if isinstance(value, dict) and depth < _MOST_DEPTH:
+        return _told_object(value, pseudonyms, depth)
+    if isinstance(value, list) and depth < _MOST_DEPTH:
+        return [_told(item, pseudonyms, depth + 1) for item in value]
+    if isinstance(value, str):
+        return value if UUID.fullmatch(value) else ""
+    return value if value is None or isinstance(value, bool | int) else None
+
+
+def _told_object(value: "Json", pseudonyms: Pseudonyms, depth: int) -> "Json":
+    told = {key: _told(item, pseudonyms, depth + 1) for key, item in value.items() if key in _STATE_KEYS}
+    if isinstance(cluster_id := value.get("clusterId"), str):
+        told["clusterId"] = pseudonyms.pseudonym(NameKind.CLUSTER, cluster_id)
+    return told
+
+
+_STATE_KEYS: Final = frozenset(
+    (
+        *("version", "brokerEpoch", "clusterId", "leaderId", "leaderEpoch", "votedId", "votedDirectoryId", "appliedOffset"),
+        *("currentVoters", "voterId", "data_version"),
+    )
+)
+"""Of a marker of a clean shutdown, and of a `quorum-state`."""
+_REWRITES: Final[dict[FileKind, Rewrite]] = {
+    **dict.fromkeys(OFFSET_CHECKPOINTS, _by_line(_offset_of_partition)),
+    FileKind.LEADER_EPOCH_CHECKPOINT: _by_line(_numbers),
+    FileKind.META_PROPERTIES: _meta_properties,
+    FileKind.PARTITION_METADATA: _by_line(_partition_metadata_line),
+    FileKind.CLEAN_SHUTDOWN: _state,
+    FileKind.QUORUM_STATE: _state,
+}

@@ -1,0 +1,245 @@
+"""`collect --redact` as it is run: the map, what goes together with it and what does not, and what is said of its bundles."""
+
+import json
+import re
+import shutil
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from kafka_forensics.cli.commands.collect import UNFINISHED
+from kafka_forensics.errors import SourceError, UsageError
+from kafka_forensics.export.redaction import PseudonymMap
+from kafka_forensics.storage.bundles import BundleSource
+from kafka_forensics.storage.local import LocalSource
+from kafka_forensics.writers import bundle_file
+from kafka_forensics.writers.bundle_file import BundleWriter
+from tests.support.bundles import OFFSETS, ORDERS, inflated_members, make_older, opened_by, put_broker
+from tests.support.plan_runs import Run
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+SAMPLES: Final = ROOT / "sample_logs"
+PSEUDONYM: Final = re.compile("(topic|group|txn|client|cluster|host|broker|name)-[0-9a-f]{12}")
+NAMED: Final = {"orders", "payments", "old", "billing", "other"}
+"""Topics and groups of the broker; the pseudonyms of the map hold them."""
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Path:
+    """A log directory to which nothing was written for an hour."""
+    log_dir = put_broker(tmp_path)
+    make_older(log_dir)
+    return log_dir
+
+
+def private(tmp_path: Path, name: str = "names.json") -> list[object]:
+    return ["--redact", "--redact-map", tmp_path / name]
+
+
+def names_in(path: Path) -> set[str]:
+    return {row["name"] for row in json.loads(path.read_text())["names"].values()}
+
+
+def test_the_map_is_private_and_holds_all_names(broker: Path, tmp_path: Path, run: Run) -> None:
+    status, _, err = run("collect", broker, "--output", tmp_path / "one.kfb", *private(tmp_path))
+    assert status == 0, err
+    assert (tmp_path / "names.json").stat().st_mode & 0o777 == 0o600
+    assert names_in(tmp_path / "names.json") >= NAMED
+    assert run("scan", tmp_path / "one.kfb")[0] == 0
+    shown = run("groups", tmp_path / "one.kfb", *private(tmp_path), "--all-partitions")[1]
+    assert "group-" in shown
+    assert "billing" not in shown
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--redact"], "needs --redact-map FILE"),
+        (["--redact-map", "names.json"], "goes with --redact"),
+        (["--redact", "--redact-map", "names.json", "--with-records", "orders:0:1-2"], "contradict each other"),
+    ],
+)
+def test_what_contradicts_itself_is_refused(
+    options: list[str], words: str, broker: Path, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    status, _, err = run("collect", broker, "--output", tmp_path / "one.kfb", *options)
+    assert (status, words in " ".join(err.split()), "hint:" in err) == (2, True, True)
+    assert not list(tmp_path.glob("*.kfb*"))
+
+
+def test_the_map_lies_in_no_input(broker: Path, tmp_path: Path, run: Run) -> None:
+    before = sorted(broker.rglob("*"))
+    status, _, err = run("collect", broker, "--output", tmp_path / "one.kfb", *private(broker))
+    assert (status, "lies inside the input" in err) == (2, True)
+    assert sorted(broker.rglob("*")) == before
+
+
+def test_no_bundle_is_whole_without_its_map(broker: Path, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(self: PseudonymMap) -> None:
+        raise UsageError("cannot write to names.json", hint="give --redact-map another place")
+
+    monkeypatch.setattr(PseudonymMap, "keep", refuse)
+    status, _, err = run("collect", broker, "--output", tmp_path / "one.kfb", *private(tmp_path))
+    assert (status, "cannot write to names.json" in err) == (2, True)
+    assert not (tmp_path / "one.kfb").exists()
+
+
+def test_an_estimate_makes_no_bundle(broker: Path, tmp_path: Path, run: Run) -> None:
+    assert run("collect", broker, "--estimate", *private(tmp_path))[0] == 0
+    assert not list(tmp_path.glob("*.kfb"))
+
+
+def test_what_is_said_meanwhile_names_nothing(broker: Path, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    right = LocalSource.open
+
+    def fail(self: LocalSource, path: str) -> Any:
+        if path == ORDERS:
+            raise SourceError(path, "went to s3://orders.example.com")
+        return right(self, path)
+
+    monkeypatch.setattr(LocalSource, "open", fail)
+    status, out, err = run("collect", broker, "--output", tmp_path / "one.kfb", *private(tmp_path), "-v")
+    assert (status, "incomplete: " in err) == (3, True)
+    for name in NAMED - {"old", "other"}:
+        assert name not in out + err
+        for data in inflated_members(tmp_path / "one.kfb").values():
+            assert name.encode() not in data
+
+
+# What is known already.
+
+
+def test_of_logs_that_have_not_changed_nothing_is_read(
+    broker: Path, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """But of those with names in them, so that a new copy of the map learns them, too."""
+    run("collect", broker, "--output", tmp_path / "old.kfb", *private(tmp_path))
+    held = json.loads((tmp_path / "names.json").read_text())
+    (tmp_path / "names.json").write_text(json.dumps(held | {"names": {}}))
+    opened = opened_by(monkeypatch)
+    status, _, err = run("collect", broker, "--output", tmp_path / "new.kfb", "--since", tmp_path / "old.kfb", *private(tmp_path))
+    assert (status, "known already" in err) == (0, True)
+    assert ORDERS not in opened
+    assert OFFSETS in opened
+    assert names_in(tmp_path / "names.json") >= NAMED
+    scans = [run("scan", tmp_path / name, "--format", "json")[1].replace(name, "") for name in ("old.kfb", "new.kfb")]
+    assert scans[0] == scans[1]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ([], ["names.json"], "was made without pseudonyms"),
+        (["names.json"], [], "was made with pseudonyms of another map"),
+        (["names.json"], ["other.json"], "was made with pseudonyms of another map"),
+    ],
+)
+def test_an_older_bundle_is_of_the_same_map(
+    old: list[str], new: list[str], words: str, broker: Path, tmp_path: Path, run: Run
+) -> None:
+    redacting = [private(tmp_path, *given) if given else [] for given in (old, new)]
+    assert run("collect", broker, "--output", tmp_path / "old.kfb", *redacting[0])[0] == 0
+    status, _, err = run("collect", broker, "--output", tmp_path / "new.kfb", "--since", tmp_path / "old.kfb", *redacting[1])
+    assert (status, words in " ".join(err.split()), "hint:" in err) == (2, True, True)
+    assert not (tmp_path / "new.kfb").exists()
+
+
+def test_one_that_was_begun_is_gone_on_with_by_the_same_map(
+    broker: Path, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    output = tmp_path / "one.kfb"
+    with monkeypatch.context() as patch:
+        patch.setattr(BundleWriter, "finish", stop)
+        patch.setattr(bundle_file, "PART_OF_BYTES", 1)
+        assert run("collect", broker, "--output", output, *private(tmp_path))[0] == 130
+    assert output.with_name(output.name + UNFINISHED).exists()
+    status, _, err = run("collect", broker, "--output", output, *private(tmp_path, "other.json"))
+    assert (status, "another bundle" in err) == (2, True)
+    held = json.loads((tmp_path / "names.json").read_text())
+    (tmp_path / "names.json").write_text(json.dumps(held | {"names": {}}))  # as if the machine had gone down
+    status, _, err = run("collect", broker, "--output", output, *private(tmp_path))
+    assert (status, "known already" in err) == (0, True)
+    assert names_in(tmp_path / "names.json") >= NAMED
+    assert run("scan", output)[0] == 0
+
+
+def stop(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+# Several bundles.
+
+
+def test_digests_agree_by_the_map_or_by_like(broker: Path, tmp_path: Path, run: Run) -> None:
+    shutil.copytree(broker, tmp_path / "another")
+    for output, options in (
+        ("map-1", private(tmp_path)),
+        ("map-2", [*private(tmp_path), "--like", tmp_path / "map-1.kfb"]),
+        ("new-1", [*private(tmp_path), "--new-key"]),
+        ("new-2", [*private(tmp_path), "--like", tmp_path / "new-1.kfb"]),
+    ):
+        assert run("collect", broker, "--output", tmp_path / f"{output}.kfb", *options)[0] == 0
+    digests = [BundleSource(str(tmp_path / f"{name}.kfb")).about.digests for name in ("map-1", "map-2", "new-1", "new-2")]
+    assert digests[0].agree(digests[1])
+    assert digests[2].agree(digests[3])
+    assert not digests[0].agree(digests[2])
+    assert [each.key is None for each in digests] == [True, True, False, False]
+    status, _, err = run("collect", broker, "--output", tmp_path / "x.kfb", "--like", tmp_path / "map-1.kfb")
+    assert (status, "--key-file" in err) == (2, True)
+
+
+def test_records_that_are_needed_are_read_elsewhere(tmp_path: Path, run: Run) -> None:
+    for number in (1, 2):
+        log_dir = SAMPLES / "unclean-election" / f"broker-{number}"
+        assert run("collect", log_dir, "--output", tmp_path / f"{number}.kfb", *private(tmp_path))[0] == 0
+    held = json.loads((tmp_path / "names.json").read_text())["names"]
+    audit = next(pseudonym for pseudonym, row in held.items() if row["name"] == "audit")
+    status, _, err = run("compare", tmp_path / "1.kfb", tmp_path / "2.kfb", "--topic", audit, "--partition", "0")
+    told = " ".join(err.split())
+    assert (status, "needs the records, which no bundle with pseudonyms has: read the log itself on broker" in told) == (3, True)
+    assert "--with-records" not in told
+
+
+def test_names_and_pseudonyms_side_by_side_are_noted(tmp_path: Path, run: Run) -> None:
+    one, two = (SAMPLES / "unclean-election" / f"broker-{number}" for number in (1, 2))
+    assert run("collect", one, "--output", tmp_path / "1.kfb", *private(tmp_path))[0] == 0
+    assert run("collect", one, "--output", tmp_path / "2.kfb", *private(tmp_path, "other.json"))[0] == 0
+    for paths, words in (
+        ([tmp_path / "1.kfb", two], "some of these copies hold pseudonyms and others names"),
+        ([tmp_path / "1.kfb", tmp_path / "2.kfb"], "these bundles were redacted by several maps"),
+        ([tmp_path / "1.kfb"], ""),
+    ):
+        told = " ".join(run("scan", *paths)[2].split())
+        assert (words in told, "not compared with each other" in told) == (True, bool(words))
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["scan", "--format", "json"],
+        ["groups", "--all-partitions", "--format", "json"],
+        ["transactions", "--format", "json"],
+        ["metadata", "--format", "json"],
+        ["epochs", "--format", "json"],
+        ["plan", "--format", "json"],
+        ["dump", "--format", "jsonl"],
+    ],
+    ids=lambda command: command[0],
+)
+def test_commands_leave_pseudonyms_of_their_map(command: list[str], tmp_path: Path, run: Run) -> None:
+    """Also those of names that the map does not hold, since another broker's copy does."""
+    bundles = [tmp_path / f"{number}.kfb" for number in (1, 2, 3)]
+    for path in bundles:
+        log_dir = SAMPLES / "unclean-election" / f"broker-{path.stem}"
+        assert run("collect", log_dir, "--output", path, *private(tmp_path))[0] == 0
+    held = json.loads((tmp_path / "names.json").read_text())
+    (tmp_path / "names.json").write_text(json.dumps(held | {"names": {}}))
+    name, *options = command
+    plain = run(name, *bundles, *options)
+    assert plain[0] in (0, 1, 3)
+    assert PSEUDONYM.search(plain[1])
+    redacted = run(name, *bundles, *options, *private(tmp_path))
+    assert redacted[:2] == plain[:2]
+    assert [name for name in names_in(tmp_path / "names.json") if PSEUDONYM.search(name)] == []

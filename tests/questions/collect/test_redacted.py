@@ -1,0 +1,350 @@
+"""Bundles in which pseudonyms stand for names: what they must not hold, and that they are judged as the directories are."""
+
+import json
+import shutil
+import socket
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from kafka_forensics.cli.main import outcome
+from kafka_forensics.errors import UsageError
+from kafka_forensics.evidence.options import ScanOptions
+from kafka_forensics.export.redaction import PseudonymMap, Redaction
+from kafka_forensics.model.coordinators import TransactionMetadata
+from kafka_forensics.model.json_objects import Json
+from kafka_forensics.model.pseudonyms import NameKind
+from kafka_forensics.parsers.checkpoints import parse_meta_properties, parse_offset_checkpoint
+from kafka_forensics.parsers.log_dir import parse_partition_name
+from kafka_forensics.questions.collect import CollectOptions, RecordsAsked, collect, collecting
+from kafka_forensics.storage.bundles import BundleSource
+from kafka_forensics.storage.local import LocalSource
+from kafka_forensics.writers.batches import (
+    RecordToWrite,
+    write_batch,
+    write_marker,
+    write_transaction_log_key,
+    write_transaction_log_value,
+)
+from kafka_forensics.writers.files import write_leader_epochs, write_offset_checkpoint, write_properties
+from tests.questions.collect.test_collect import CORPORA, extracted, log_dirs, told
+from tests.support.archives import of_brokers
+from tests.support.bundles import LOG, inflated_members, taken_apart
+from tests.support.controller_log import ControllerLog, control, record, setting, snapshot, topic
+from tests.support.group_records import (
+    commit_key,
+    commit_value,
+    group_key,
+    group_value,
+    log_of,
+    member,
+    new_value,
+    put_offsets,
+    put_share_state,
+    share_key,
+    share_value,
+    transaction_of,
+)
+from tests.support.segments import BASE_TIMESTAMP, log
+
+ROOT: Final = Path(__file__).resolve().parents[3]
+SAMPLES: Final = ROOT / "sample_logs"
+TOPIC_ID: Final = "AAAAAAAAAAAAAAAAAAAABw"
+HUSH: Final = "hush"
+"""With which every name begins that is planted."""
+UNIQUE: Final = "0123456789abcdef" * 2
+ILLEGAL: Final = "HUSH not a partition"
+VOTER: Final = {
+    "voter_id": 1,
+    "voter_directory_id": bytes(16),
+    "endpoints": [{"name": "HUSH-LISTENER", "host": "hush-host.example.com", "port": 9093}],
+    "kraft_version_feature": {"min_supported_version": 0, "max_supported_version": 1},
+}
+
+
+def redaction(folder: Path, name: str = "names.json") -> Redaction:
+    return Redaction(PseudonymMap.at(folder / name))
+
+
+def redacted(log_dir: Path | str, path: Path, names: Redaction, options: ScanOptions | None = None) -> Path:
+    """A bundle with pseudonyms."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w+b") as file:
+        wanted = CollectOptions(options or ScanOptions(), pseudonyms=names)
+        assert collect([str(log_dir)], wanted, file).incomplete == []
+    names.keep()
+    return path
+
+
+# Names that are planted.
+
+
+def put_names(log_dir: Path) -> None:
+    """A log directory that has a name wherever there can be one."""
+    endpoint = {"name": "HUSH-LISTENER", "host": "hush-host.example.com", "port": 9092, "security_protocol": 0}
+    broker: dict[str, Any] = {
+        "broker_id": 1,
+        "incarnation_id": bytes(16),
+        "broker_epoch": 1,
+        "end_points": [endpoint],
+        "features": [],
+        "rack": "hush-rack",
+        "fenced": False,
+        "in_controlled_shutdown": False,
+        "log_dirs": [],
+        "is_migrating_zk_broker": False,
+    }
+    controller = ControllerLog().lead([1])
+    controller.append(
+        topic("hush-orders", TOPIC_ID),
+        record(0, **broker),
+        setting("min.insync.replicas", "1", "hush-orders"),
+        setting("hush.setting", "hush-value", "hush-orders"),
+        record(28, topic_name="hush-orders"),
+    )
+    directory = controller.put(log_dir, 1)
+    voters = write_batch([control(6, voters=[VOTER])], base_offset=9, base_timestamp=BASE_TIMESTAMP, is_control_batch=True)
+    (directory / f"{9:020}-{1:010}.checkpoint").write_bytes(snapshot(topic("hush-orders", TOPIC_ID)) + voters)
+    (log_dir / "bootstrap.checkpoint").write_bytes(voters)
+    (directory / "quorum-state").write_text(
+        json.dumps({"clusterId": "hush-cluster", "leaderId": 1, "leaderEpoch": 3, "host": "hush-host", "data_version": 0})
+    )
+    put_groups(log_dir)
+    put_transactions(log_dir)
+    (log_dir / "hush-orders-0").mkdir()
+    marker = write_marker(True, base_offset=4, producer_id=7, producer_epoch=0, coordinator_epoch=0, timestamp=BASE_TIMESTAMP)  # noqa: FBT003
+    odd = [RecordToWrite(b"\0\0\0\1hush-key", b"\0\0\0\0\0\0", (("hush-header", b"hush"),)), control(6, voters=[VOTER])]
+    controls = b"".join(
+        write_batch([each], base_offset=5 + number, base_timestamp=BASE_TIMESTAMP, is_control_batch=True)
+        for number, each in enumerate(odd)
+    )
+    (log_dir / "hush-orders-0" / LOG).write_bytes(b"".join(log(2)) + marker + controls)
+    (log_dir / "hush-orders-0" / "leader-epoch-checkpoint").write_bytes(write_leader_epochs([]) + b"0 hush\n")
+    (log_dir / "hush-orders-0" / "partition.metadata").write_text(f"version: 0\ntopic_id: {TOPIC_ID}\nname: hush-orders\nhush\n")
+    for suffix in ("delete", "future", "stray"):
+        (log_dir / f"hush-gone-1.{UNIQUE}-{suffix}").mkdir()
+        (log_dir / f"hush-gone-1.{UNIQUE}-{suffix}" / LOG).write_bytes(b"".join(log(1)))
+    put_small_files(log_dir)
+
+
+def put_groups(log_dir: Path) -> None:
+    someone = member("hush-member", client_id="hush-client", client_host="/hush-host", group_instance_id="hush-instance")
+    shared = [{"topic_id": TOPIC_ID, "topic_name": "hush-orders", "partitions": [0]}]
+    records = [
+        (commit_key("hush-group", "hush-orders"), commit_value(3, metadata="hush-metadata")),
+        (commit_key("hush-group", "hush-old", record_type=0), commit_value(3, version=1)),
+        (group_key("hush-group"), group_value(someone, protocol_type="hush", leader="hush-member")),
+        (group_key("hush-new", 3), new_value(3, epoch=1)),
+        (group_key("hush-new", 5, "hush-member"), new_value(5, client_id="hush-client", client_host="/hush-host")),
+        (group_key("hush-new", 16, "hush.*"), new_value(16, topics=["hush-orders"])),
+        (group_key("hush-share", 15), new_value(15, initialized_topics=shared)),
+    ]
+    put_offsets(log_dir, log_of(*records))
+    put_share_state(log_dir, log_of((share_key("hush-share"), share_value(3))))
+
+
+def put_transactions(log_dir: Path) -> None:
+    ongoing = TransactionMetadata(7, 0, 60_000, "Ongoing", (("hush-orders", 0), ("__consumer_offsets", 0)), 1, 1)
+    records = [
+        (write_transaction_log_key("hush-txn"), write_transaction_log_value(ongoing)),
+        (write_transaction_log_key("hush-gone"), None),
+    ]
+    directory = log_dir / "__transaction_state-0"
+    directory.mkdir()
+    (directory / LOG).write_bytes(log_of(*records))
+
+
+def put_small_files(log_dir: Path) -> None:
+    checkpoint = write_offset_checkpoint({("hush-orders", 0): 4, ("__consumer_offsets", 0): 7}) + b"hush-orders x 5\nhush\n"
+    for name in ("replication", "recovery-point", "log-start", "cleaner"):
+        (log_dir / f"{name}-offset-checkpoint").write_bytes(checkpoint)
+    (log_dir / "replication-offset-checkpoint.tmp").write_bytes(checkpoint)
+    meta = {"version": "1", "node.id": "1", "cluster.id": "hush-cluster", "hush.key": "hush"}
+    (log_dir / "meta.properties").write_bytes(b"# hush-host\n" + write_properties(meta))
+    (log_dir / ".kafka_cleanshutdown").write_text('{"version":0,"brokerEpoch":5,"host":"hush-host"}')
+    (log_dir / "hush-notes.txt").write_text("hush")
+    (log_dir / "hush-orders-0" / "hush.core").write_text("hush")
+    (log_dir / ILLEGAL).mkdir()
+    (log_dir / ILLEGAL / "hush").write_text("hush")
+    (log_dir / "hush-link").symlink_to("/nowhere/hush-orders-0")
+    (log_dir / "hush-linked-3").symlink_to("/nowhere/hush-orders-0")
+
+
+@pytest.mark.parametrize("given", ["alone", "with another", "as a partition", "folder"])
+def test_no_name_is_in_a_redacted_bundle(given: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(socket, "gethostname", lambda: "hush-host")
+    log_dir = tmp_path / "hush-logs" / "hush-dir-1"
+    put_names(log_dir)
+    names = redaction(tmp_path)
+    other = tmp_path / "hush-logs" / "hush-dir-2"
+    (other / "hush-more-0").mkdir(parents=True)
+    (other / "hush-more-0" / LOG).write_bytes(b"".join(log(1)))
+    paths = {
+        "alone": [f"hush-broker={log_dir}"],
+        "with another": [str(log_dir), str(other)],
+        "as a partition": [str(log_dir / "hush-orders-0")],
+        "folder": [str(tmp_path / "hush-logs")],
+    }[given]
+    path = tmp_path / "bundle.kfb"
+    options = ScanOptions(topic_glob="hush*", deep=True)
+    with path.open("w+b") as file:
+        collect(paths, CollectOptions(options, compacted="hush*", hashes=True), file)
+    assert HUSH.encode() in b"".join(inflated_members(path).values())
+    with path.open("w+b") as file:
+        collect(paths, CollectOptions(options, compacted="hush*", hashes=True, pseudonyms=names), file)
+    for name, data in {**inflated_members(path), "the file": path.read_bytes()}.items():
+        assert HUSH.encode() not in data.lower(), name
+    listed = [row[0] for row in taken_apart(path).listing["files"]]
+    topics = {parsed.topic for each in listed for part in each.split("/") if (parsed := parse_partition_name(part)) is not None}
+    assert names.pseudonym(NameKind.TOPIC, "hush-orders") in topics
+    assert outcome(["scan", str(path), "-q"]) in (0, 1, 3)
+
+
+def test_small_files_say_what_they_said(tmp_path: Path) -> None:
+    log_dir = tmp_path / "broker-1"
+    put_names(log_dir)
+    names = redaction(tmp_path)
+    with (tmp_path / "bundle.kfb").open("w+b") as file:
+        collect([str(log_dir)], CollectOptions(pseudonyms=names), file)
+    source = BundleSource(str(tmp_path / "bundle.kfb"))
+    with source.open("replication-offset-checkpoint") as file_read:
+        read = parse_offset_checkpoint(file_read)
+    plain = parse_offset_checkpoint(opened(log_dir / "replication-offset-checkpoint"))
+    assert read.offsets == {(names.pseudonym(NameKind.TOPIC, name), number): at for (name, number), at in plain.offsets.items()}
+    assert [row.detail for row in read.damage] == [row.detail for row in plain.damage]
+    with source.open("meta.properties") as file_read:
+        meta = parse_meta_properties(file_read)
+    assert (meta.node_id, meta.cluster_id) == (1, names.pseudonym(NameKind.CLUSTER, "hush-cluster"))
+    unread = [entry.name for entry in source.list("") if entry.name.startswith("name-")]
+    assert len(unread) == 3  # the notes, the illegal directory and the link
+    suffixes = {parsed.suffix for entry in source.list("") if (parsed := parse_partition_name(entry.name)) is not None}
+    assert suffixes == {None, "delete", "future", "stray"}
+
+
+def opened(path: Path) -> Any:
+    return LocalSource(str(path.parent)).open(path.name)
+
+
+def test_records_are_not_taken_whole(tmp_path: Path) -> None:
+    asked = CollectOptions(records=(RecordsAsked("audit", 0, 1, 2),), pseudonyms=redaction(tmp_path))
+    with (tmp_path / "bundle.kfb").open("w+b") as file, pytest.raises(UsageError, match="pseudonyms"):
+        collect([str(SAMPLES / "unclean-election" / "broker-1")], asked, file)
+
+
+# What is found in them.
+
+
+def scanned(paths: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str], *, names: str | None = "names.json") -> Json:
+    """The answer of a scan, with pseudonyms for names unless `names` is None."""
+    private = [] if names is None else ["--redact", "--redact-map", str(tmp_path / names)]
+    assert outcome(["scan", *paths, "--format", "json", "-q", *private]) in (0, 1)
+    answer: Json = json.loads(capsys.readouterr().out)
+    assert answer["incomplete"] == []
+    return answer
+
+
+def judged(answer: Json) -> list[str]:
+    return sorted(map(str, told(answer)))
+
+
+def replicas(answer: Json) -> dict[str, Any]:
+    """Per replica what is told of it, but for where it lies."""
+    return {
+        f"{partition['topic']}-{partition['partition']}": [
+            partition["verdict"],
+            *({**replica, "log_dir": None} for replica in partition["replicas"]),
+        ]
+        for partition in answer["partitions"]
+    }
+
+
+@pytest.mark.parametrize("sample", ["unclean-election", "silent-divergence", "healthy"])
+def test_samples_are_judged_like_the_directories(sample: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert_alike(log_dirs(SAMPLES / sample), tmp_path, capsys)
+
+
+@pytest.mark.parametrize(
+    "archive",
+    of_brokers(
+        "kafka-0.10.2.2-hw-divergence",
+        "kafka-4.3.0-clean-end",
+        "kafka-4.3.0-unclean",
+        "public-five-brokers",
+        "public-magic0-golden",
+        nightly=("kafka-4.3.0-unclean",),
+    ),
+)
+def test_real_brokers_are_judged_like_the_directories(archive: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert CORPORA.name == "corpora"
+    assert_alike(log_dirs(extracted(archive, tmp_path / "unpacked")), tmp_path, capsys)
+
+
+def assert_alike(directories: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Bundles made by themselves, each with its own copy of the map, are judged as the directories are."""
+    redaction(tmp_path).keep()
+    paths = []
+    for number, log_dir in enumerate(directories):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        shutil.copy(tmp_path / "names.json", folder)
+        paths.append(str(redacted(log_dir, folder / f"{log_dir.name}.kfb", redaction(folder))))
+    bundles = scanned(paths, tmp_path, capsys, names=None)
+    expected = scanned([str(path) for path in directories], tmp_path, capsys)
+    assert judged(bundles) == judged(expected)
+    assert replicas(bundles) == replicas(expected)
+    again = scanned(paths, tmp_path, capsys)
+    assert judged(again) == judged(bundles), "pseudonyms of the same key stay"
+    assert replicas(again) == replicas(bundles)
+
+
+def test_pseudonyms_of_another_map_are_redacted_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log_dir = SAMPLES / "unclean-election" / "broker-1"
+    first, second = redaction(tmp_path), redaction(tmp_path, "second.json")
+    path = redacted(log_dir, tmp_path / "one.kfb", first)
+    answer = scanned([str(path)], tmp_path, capsys, names="second.json")
+    audit = first.pseudonym(NameKind.TOPIC, "audit")
+    topics = {partition["topic"] for partition in answer["partitions"]}
+    assert second.pseudonym(NameKind.TOPIC, audit) in topics
+    assert audit not in json.dumps(answer)
+    rows = json.loads((tmp_path / "second.json").read_text())["names"].values()
+    assert {"kind": "topic", "name": audit} in list(rows)
+
+
+@pytest.mark.parametrize("is_told", [True, False])
+def test_a_part_of_the_coordinators_log_is_known_to_be_one(
+    is_told: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where ids stand tells how many partitions there are. Pseudonyms stand elsewhere, so that the bundle has to say it."""
+    log_dir = tmp_path / "broker-1"
+    for directory in ("payments-0", "__transaction_state-0", "__transaction_state-1"):
+        (log_dir / directory).mkdir(parents=True)
+    state = TransactionMetadata(7, 0, 60_000, "CompleteCommit", (), BASE_TIMESTAMP, BASE_TIMESTAMP)
+    for partition in (0, 1):
+        ids = [name for number in range(100) if java_hash(name := f"app-{number}") % 3 == partition]
+        records = [(write_transaction_log_key(name), write_transaction_log_value(state)) for name in ids]
+        (log_dir / f"__transaction_state-{partition}" / LOG).write_bytes(log_of(*records))
+    (log_dir / "payments-0" / LOG).write_bytes(transaction_of((b"key", b"value"), start=0, producer_id=99))
+    (log_dir / "meta.properties").write_bytes(write_properties({"version": "1", "node.id": "1", "cluster.id": "one"}))
+    if not is_told:
+        monkeypatch.setattr(collecting, "transaction_partitions", lambda *_: 0)
+    path = redacted(log_dir, tmp_path / "one.kfb", redaction(tmp_path))
+    assert BundleSource(str(path)).about.transaction_partitions == (3 if is_told else 0)
+    as_of = ["--as-of", "2100-01-01"]
+    expected, answer = (open_transaction(scanned([str(given), *as_of], tmp_path, capsys)) for given in (log_dir, path))
+    assert expected["missing_partitions"] == [2]
+    assert (answer == expected) is is_told
+
+
+def open_transaction(answer: Json) -> Json:
+    """What is told of the one that is open."""
+    [evidence] = [finding["evidence"] for finding in answer["findings"] if finding["kind"].startswith("TXN_")]
+    return dict(evidence)
+
+
+def java_hash(text: str) -> int:
+    """As Java hashes a text of ASCII, made positive."""
+    value = 0
+    for character in text:
+        value = (31 * value + ord(character)) % (1 << 32)
+    return abs(value - (1 << 32) if value >= 1 << 31 else value)
