@@ -141,7 +141,8 @@ def summary_line(recovery: Recovery, output: str) -> str:
         undecided = " of those of which a side could be taken" if recovery.undecided else ""
         return f"{partitions}: nothing is lost{undecided}"
     said = f"{partitions}: {plural(total.all.recovered, 'record')} recovered to {output}"
-    return f"{said}, {total.committed.recovered} of them proven committed; {_filtered(total.all)} left out"
+    left_out = _filtered(total.all)
+    return f"{said}, {total.committed.recovered} of them proven committed" + (f"; {left_out} left out" if left_out else "")
 
 
 def undecided_lines(recovery: Recovery) -> Iterator[str]:

@@ -9,6 +9,7 @@ from kafka_forensics.model.coordinators import TransactionLog
 from kafka_forensics.questions.recover.reading import Endings, ReadLog
 from kafka_forensics.replication.offset_ranges import Ranges, clipped, counted, normalised, without
 from kafka_forensics.replication.planner import NO_END, Broker, Loss, PlanPartition
+from kafka_forensics.rereading.record_states import ABORTED, COMMITTED, UNKNOWN
 from kafka_forensics.storage.bundles import BundleSource
 
 if TYPE_CHECKING:
@@ -41,7 +42,8 @@ class Copies:
             self._number.setdefault(replica.broker, number)
         self._logs = [ReadLog(replica, plan, self.incomplete, asked) for replica, plan in zip(replicas, plans, strict=True)]
         self._endings: dict[Broker, Endings] = {}
-        self._coordinators, self._start = coordinators, asked[0]
+        self._coordinators = coordinators
+        self.start = asked[0]
         self._sources: dict[Loss, list[Source]] = {}
 
     def log(self, broker: Broker) -> ReadLog | None:
@@ -53,10 +55,18 @@ class Copies:
         """How transactions ended in a broker's log, from the first lost offset on."""
         if broker not in self._endings:
             log, replica = self._logs[self._number[broker]], self.given.replicas[self._number[broker]]
-            doubtful = clipped(normalised((*replica.damaged, *replica.unread)), self._start, NO_END)
+            doubtful = clipped(normalised((*replica.damaged, *replica.unread)), self.start, NO_END)
             open_end = not replica.end_is_known or replica.has_unknown_bytes
-            self._endings[broker] = Endings(log, self._start, doubtful, open_end=open_end, coordinators=self._coordinators)
+            self._endings[broker] = Endings(log, self.start, doubtful, open_end=open_end, coordinators=self._coordinators)
         return self._endings[broker]
+
+    def txn_state(self, loss: Loss, facts: Sequence[int]) -> str:
+        """How the transaction of a batch of a loss ended, by the logs of all who hold it: one may end before its marker."""
+        states = {self.endings(broker).state(facts) for broker in loss.held_by if self.log(broker) is not None}
+        decided = states & {COMMITTED, ABORTED}
+        if len(decided) == 1:
+            return decided.pop()
+        return states.pop() if len(states) == 1 else UNKNOWN
 
     def sources(self, loss: Loss) -> list[Source]:
         """From whose copies to read a loss, by offsets: of who has payloads and the least damage there, then of the others."""
@@ -84,9 +94,9 @@ class Copies:
             ranges += without(own, without(own, same))
         return normalised(ranges)
 
-    def own(self, kept: Broker, holders: Sequence[Broker], start: int) -> Ranges:
-        """Offsets from `start` on at which the log of `kept` has what none of the holders has."""
-        return clipped(without(self._good(kept), self.alike(kept, holders)), start, NO_END)
+    def own(self, kept: Broker, holders: Sequence[Broker]) -> Ranges:
+        """Offsets from the first that is lost on at which the log of `kept` has what none of the holders has."""
+        return clipped(without(self._good(kept), self.alike(kept, holders)), self.start, NO_END)
 
     def is_damaged(self, loss: Loss, start: int, end: int) -> bool:
         """Whether a holder of a loss has damage at some of these offsets."""

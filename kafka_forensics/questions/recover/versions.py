@@ -102,14 +102,14 @@ class Versions:
 
     def _found(self, sought: Sought, first: int, behind: int) -> _Found:
         """Look for the records of a round everywhere else."""
-        holders, start = self._ranges[first].loss.held_by, self._ranges[first].loss.start
+        holders = self._ranges[first].loss.held_by
         found = _Found(Matches(sought), Matches(sought), [], set())
         log = self._copies.log(self._kept)
         if log is not None and sought.count:
             endings = self._copies.endings(self._kept)
-            found.surviving.look(log, self._copies.own(self._kept, holders, start), endings)
+            found.surviving.look(log, self._copies.own(self._kept, holders), endings)
             if sought.with_keys:
-                found.surviving.look_for_keys(log, start, self._copies.alike(self._kept, holders), endings)
+                found.surviving.look_for_keys(log, self._copies.start, self._copies.alike(self._kept, holders), endings)
                 found.superseded = found.surviving.superseded()
         self._look(found.before, holders, self._ranges[:first])
         others: dict[tuple[Broker, ...], list[RecoveredRange]] = {}
@@ -179,7 +179,7 @@ class Versions:
                     if start >= behind:
                         continue
                     yield from self._gap(loss, at, start)
-                    yield from self._of_batch(batch, broker, start, behind)
+                    yield from self._of_batch(loss, batch, broker, (start, behind))
                     at = behind
             yield from self._gap(loss, at, end)
 
@@ -189,11 +189,12 @@ class Versions:
             is_cleaned = self._copies.given.compacted and not self._copies.is_damaged(loss, start, end)
             yield _Stretch(start, end, "no_record" if is_cleaned else "unreadable")
 
-    def _of_batch(self, batch: ReadBatch, broker: Broker, at: int, end: int) -> Iterator[_Stretch]:
+    def _of_batch(self, loss: Loss, batch: ReadBatch, broker: Broker, offsets: tuple[int, int]) -> Iterator[_Stretch]:
+        at, end = offsets
         if batch.is_control or batch.data is None:
             yield _Stretch(at, end, "control" if batch.is_control else "unreadable")
             return
-        state = self._copies.endings(broker).state(batch.facts)
+        state = self._copies.txn_state(loss, batch.facts)
         records, is_whole = batch.opened()
         missing = "no_record" if is_whole else "unreadable"
         for record in records:
