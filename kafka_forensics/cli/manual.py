@@ -77,8 +77,8 @@ MANUAL: Final = {
     "plan": Manual((f"plan {UNCLEAN}", f"plan {UNCLEAN} --topic audit --elect 1"), _LISTED),
     "recover": Manual(
         (
-            f"recover {UNCLEAN} --topic audit --partition 0 --output lost",
-            f"recover {UNCLEAN} --keep 2 --topic audit --output lost-by-2",
+            f"recover {UNCLEAN} --output lost",
+            f"recover {UNCLEAN} --keep 2 --output other",
         ),
         {
             0: f"{_DONE}, and nothing is lost that could be produced again",

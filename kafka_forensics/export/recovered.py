@@ -16,7 +16,7 @@ from kafka_forensics.errors import UsageError
 from kafka_forensics.export.json_document import tool
 from kafka_forensics.export.parquet import parquet_writer
 from kafka_forensics.export.target import HashedFile, sync
-from kafka_forensics.model.json_objects import Columns, Json, attributes, json_text, object_of, rfc3339
+from kafka_forensics.model.json_objects import Json, attributes, json_text, object_of, rfc3339
 from kafka_forensics.model.recovered import COMMITTED, MAYBE, RECOVERED_FACT, TALLIED, Proof, RecoveredRecord, Tally
 from kafka_forensics.model.results import SCHEMA_VERSION
 from kafka_forensics.questions.recover import Kept, RecoveredPartition, RecoveredRange, Recovery, Undecided
@@ -133,26 +133,33 @@ def write_report(folder: RecoveryFolder, report: Json) -> None:
 # A record as a line, and as a row.
 
 
-_RECORD: Final[Columns] = {
-    **attributes("topic partition offset=record.offset timestamp_ms=record.timestamp"),
-    "timestamp": lambda row: rfc3339(row.record.timestamp),
-    **attributes("timestamp_type=record.timestamp_type"),
-    "key": lambda row: _bytes(row.record.key),
-    "value": lambda row: _bytes(row.record.value),
-    "headers": lambda row: [[_bytes(name), _bytes(value)] for name, value in row.record.headers],
-    **attributes("partition_leader_epoch producer_id"),
-    "producer_id_string": lambda row: str(row.producer_id),
-    **attributes("producer_epoch sequence=record.sequence txn_state held_by"),
-    "proof": lambda row: MAYBE if row.proof is None else COMMITTED,
-    "witness": lambda row: witness_object(row.proof),
-    "source": lambda row: {"broker": row.source_broker, "file": row.file, "batch_position": row.batch_position},
-}
 _WITNESS: Final = attributes("kind broker name end_offset")
 
 
-def line_of(record: RecoveredRecord) -> Json:
+def line_of(row: RecoveredRecord) -> Json:
     """A record as an object of JSON Lines: bytes as text, those that are no UTF-8 as `{"base64": ...}`."""
-    return object_of(_RECORD, record)
+    record = row.record
+    return {
+        "topic": row.topic,
+        "partition": row.partition,
+        "offset": record.offset,
+        "timestamp_ms": record.timestamp,
+        "timestamp": rfc3339(record.timestamp),
+        "timestamp_type": record.timestamp_type,
+        "key": _bytes(record.key),
+        "value": _bytes(record.value),
+        "headers": [[_bytes(name), _bytes(value)] for name, value in record.headers],
+        "partition_leader_epoch": row.partition_leader_epoch,
+        "producer_id": row.producer_id,
+        "producer_id_string": str(row.producer_id),
+        "producer_epoch": row.producer_epoch,
+        "sequence": record.sequence,
+        "txn_state": row.txn_state,
+        "held_by": row.held_by,
+        "proof": MAYBE if row.proof is None else COMMITTED,
+        "witness": witness_object(row.proof),
+        "source": {"broker": row.source_broker, "file": row.file, "batch_position": row.batch_position},
+    }
 
 
 def witness_object(proof: Proof | None) -> Json | None:

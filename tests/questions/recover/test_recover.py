@@ -1,5 +1,6 @@
 """What is given of what losing copies hold, and why the rest is not: logs of real brokers, and logs made for one reason each."""
 
+import tarfile
 from pathlib import Path
 
 import pytest
@@ -306,6 +307,19 @@ def test_bundles_hold_no_records_unless_they_were_taken_along(tmp_path: Path) ->
     assert done.values == [(2, b"c"), (3, b"d"), (4, b"e")]
     mixed = recovered([root / "broker-1", tmp_path / "2.kfb", root / "broker-2"], 1)
     assert mixed.values == done.values
+
+
+def test_links_and_archives_give_what_directories_do(tmp_path: Path) -> None:
+    root = forked(tmp_path / "copies", kept=[values(2, "x", epoch=1)], lost=[values(2, "c", "d")])
+    wanted = recovered(root, 1).rows
+    log = root / "broker-2" / "orders-0" / f"{0:020d}.log"
+    log.rename(root / "moved.log")
+    log.symlink_to("../../moved.log")
+    assert recovered(root, 1).rows == wanted
+    for name, mode in (("copies.tar", "w"), ("copies.tar.gz", "w:gz"), ("copies.tar.xz", "w:xz")):
+        with tarfile.open(tmp_path / name, mode) as archive:  # type: ignore[call-overload]
+            archive.add(root, "copies")
+        assert recovered([tmp_path / name], 1).rows == wanted
 
 
 @pytest.mark.parametrize(("keep", "ids"), [(3, [f"payment-{number}" for number in range(1, 11)]), (1, None)])
