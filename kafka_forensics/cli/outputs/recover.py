@@ -141,8 +141,9 @@ def summary_line(recovery: Recovery, output: str) -> str:
         undecided = " of those of which a side could be taken" if recovery.undecided else ""
         return f"{partitions}: nothing is lost{undecided}"
     said = f"{partitions}: {plural(total.all.recovered, 'record')} recovered to {output}"
-    left_out = _filtered(total.all)
-    return f"{said}, {total.committed.recovered} of them proven committed" + (f"; {left_out} left out" if left_out else "")
+    said += f", {total.committed.recovered} of them proven committed"
+    rest = ((_filtered(total.all), "left out"), (total.all.unreadable, "unreadable"))
+    return "; ".join([said, *(f"{count} {what}" for count, what in rest if count)])
 
 
 def undecided_lines(recovery: Recovery) -> Iterator[str]:

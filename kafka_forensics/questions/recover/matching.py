@@ -127,11 +127,11 @@ def _producer(record: Record, facts: list[int]) -> tuple[int, int, int]:
 
 @dataclass(slots=True)
 class Matches:
-    """What was found of the lost records of a round, by their offsets."""
+    """What was found of the lost records of a round: their offsets → those of the records that were found."""
 
     sought: Sought
-    strong: set[int] = field(default_factory=set)
-    weak: set[int] = field(default_factory=set)
+    strong: dict[int, int] = field(default_factory=dict)
+    weak: dict[int, int] = field(default_factory=dict)
     _tried: dict[tuple[bytes, int], int] = field(default_factory=dict)
     """Content and timestamp → how many of its records are found, from the first on."""
     _latest: dict[bytes, tuple[int, int]] = field(default_factory=dict)
@@ -142,10 +142,10 @@ class Matches:
         for batch, record in _seen(log, ranges, endings, self.sought):
             self._match(record, _producer(record, batch.facts))
 
-    def look_for_keys(self, log: ReadLog, start: int, alike: Ranges, endings: Endings) -> None:
-        """Look for later records of their keys from an offset on: where the log is `alike` with the losing one by the offsets,
-        elsewhere by the times."""
-        for _, record in _seen(log, ((start, INT64_MAX),), endings, self.sought):
+    def look_for_keys(self, log: ReadLog, alike: Ranges, endings: Endings) -> None:
+        """Look for later records of their keys, from the first lost offset on: where the log is `alike` with the losing one by the
+        offsets, elsewhere by the times."""
+        for _, record in _seen(log, ((log.asked[0], INT64_MAX),), endings, self.sought):
             key = None if record.key is None else digest(record.key)
             if key is None or key not in self.sought.by_key:
                 continue
@@ -169,12 +169,12 @@ class Matches:
         same = self.sought.by_producer.get((inside, producer), ())
         free = next((offset for offset in same[:_TRIED] if offset not in self.strong), None)
         if free is not None:
-            self.strong.add(free)
-            self.weak.discard(free)
+            self.strong[free] = record.offset
+            self.weak.pop(free, None)
         elif record.timestamp != NO_TIMESTAMP:
-            self._match_time((inside, record.timestamp), producer)
+            self._match_time((inside, record.timestamp), record.offset, producer)
 
-    def _match_time(self, key: tuple[bytes, int], producer: tuple[int, int, int]) -> None:
+    def _match_time(self, key: tuple[bytes, int], offset: int, producer: tuple[int, int, int]) -> None:
         """The first record with this content and timestamp that is not found yet; none that the same producer counted apart."""
         group, at = self.sought.by_time.get(key, []), self._tried.get(key, 0)
         while at < len(group) and (group[at].offset in self.strong or group[at].offset in self.weak):
@@ -183,7 +183,7 @@ class Matches:
         for wanted in group[at : at + _TRIED]:
             is_free = wanted.offset not in self.strong and wanted.offset not in self.weak
             if is_free and (producer[0] == NO_PRODUCER_ID or wanted.producer[:2] != producer[:2]):
-                self.weak.add(wanted.offset)
+                self.weak[wanted.offset] = offset
                 return
 
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from itertools import groupby
 
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.engine.local import Progress, scan_inputs
@@ -134,10 +133,8 @@ class _Recovering:
         copies = Copies(planned.given, read, plans, self._coordinators, asked)
         partition.ranges = [RecoveredRange(loss, planned.amount(loss), copies.sources(loss)) for loss in losses]
         versions = Versions(copies, side.candidate.broker, partition.ranges)
-        for _, group in groupby(range(len(losses)), key=lambda number: losses[number].held_by):
-            numbers = list(group)
-            for record in versions.records(numbers[0], numbers[-1] + 1):
-                self._sink(record)
+        for record in versions.records():
+            self._sink(record)
         self.answer.incomplete += copies.incomplete
 
     def _take(self, partition: RecoveredPartition, *, matters: bool) -> None:

@@ -2,6 +2,7 @@
 
 import tarfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -9,6 +10,7 @@ from kafka_forensics.errors import UsageError
 from kafka_forensics.model.recovered import Proof
 from kafka_forensics.questions.collect import CollectOptions, RecordsAsked
 from kafka_forensics.questions.recover import Kept, Undecided, matching
+from kafka_forensics.questions.recover.reading import ReadLog
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
 from kafka_forensics.writers.files import write_offset_checkpoint
 from tests.oracles.decoder import batches
@@ -169,6 +171,28 @@ def test_rounds_of_few_records_find_the_same(tmp_path: Path, monkeypatch: pytest
     in_rounds = recovered(root, 1)
     assert in_rounds.rows == whole.rows
     assert in_rounds.one.ranges == whole.one.ranges
+
+
+def test_versions_that_alternate_are_each_read_a_few_times(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many ranges there are: a log with holes makes one of each."""
+    common, count = values(0, "a", "b"), 60
+    lost = [values(2 + number, f"v{number}") for number in range(count)]
+    put_replica(tmp_path, 1, common + values(2, *"xyz", epoch=1), high_watermark=2)
+    put_replica(tmp_path, 2, common + b"".join(lost), high_watermark=2)
+    put_replica(tmp_path, 3, common + b"".join(lost[::2]), high_watermark=2)
+    passes = []
+    right = ReadLog.batches
+
+    def noted(log: ReadLog, *given: Any) -> Any:
+        passes.append(log.replica.broker)
+        return right(log, *given)
+
+    monkeypatch.setattr(ReadLog, "batches", noted)
+    done = recovered(tmp_path, 1)
+    assert done.values == [(2 + number, b"v%d" % number) for number in range(count)]
+    assert [len(row.held_by) for row in done.rows] == [2, 1] * (count // 2)
+    assert len(done.one.ranges) == count
+    assert len(passes) <= 8
 
 
 # Transactions.
