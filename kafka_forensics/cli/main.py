@@ -32,6 +32,7 @@ from kafka_forensics.cli.commands.find import find
 from kafka_forensics.cli.commands.groups import groups
 from kafka_forensics.cli.commands.metadata import metadata
 from kafka_forensics.cli.commands.plan import plan
+from kafka_forensics.cli.commands.recover import recover
 from kafka_forensics.cli.commands.report import report
 from kafka_forensics.cli.commands.scan import scan
 from kafka_forensics.cli.commands.simulate import SUBCOMMANDS as SIMULATE
@@ -59,6 +60,7 @@ COMMANDS: Final[dict[str, tuple[Callable[..., int], str]]] = {
     "metadata": (metadata, "Show who led each partition and who was in sync, since when."),
     "plan": (plan, "Plan elections: what each would cut and lose, whom to elect, and how."),
     "verify": (verify, "Say whether what a plan or a salvage promised has come true."),
+    "recover": (recover, "Write the records that only losing copies hold, to be produced again."),
     "transactions": (transactions, "List transactions, and say what holds the last stable offset."),
     "collect": (collect, "Take facts of a broker's logs into one small file, to be judged anywhere."),
     "export": (export, "Write every fact and finding as Parquet datasets."),

@@ -75,6 +75,18 @@ MANUAL: Final = {
     "groups": Manual(("groups sample_logs/healthy", "groups sample_logs/healthy --group billing"), _JUDGED),
     "metadata": Manual((f"metadata {UNCLEAN} --topic audit",), _LISTED),
     "plan": Manual((f"plan {UNCLEAN}", f"plan {UNCLEAN} --topic audit --elect 1", f"plan {UNCLEAN} --output plan.json"), _LISTED),
+    "recover": Manual(
+        (
+            f"recover {UNCLEAN} --output lost",
+            f"recover {UNCLEAN} --keep 2 --output other",
+        ),
+        {
+            0: f"{_DONE}, and nothing is lost that could be produced again",
+            1: "records were lost, and are written",
+            2: f"{_PATHS}, a directory for the output that is not empty, or a side that must be chosen with --keep",
+            3: "incomplete: some input or record could not be read, or no side was taken of a partition; what was found is written",
+        },
+    ),
     "verify": Manual(
         (f"verify {UNCLEAN} --against plan.json",),
         {

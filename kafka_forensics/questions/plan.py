@@ -377,10 +377,7 @@ class PlanMaker:
 
     def plan_of(self, replicas: list[Replica], reader: LogReader, result: PartitionResult) -> Planned:
         """The plan of one partition, which was judged, and is not the controllers'."""
-        groups, _ = identity_groups([self._plan_of[id(replica.context)] for replica in replicas])
-        present, topic_known = present_topic(groups, replicas)
-        chosen = [replicas[number] for number in groups[present]]
-        others = [replicas[number] for at, group in enumerate(groups) if at != present for number in group]
+        chosen, others, topic_known = self.present(replicas)
         context = chosen[0].context
         is_stray = (context.topic, context.partition, context.topic_id) in self._unknown
         planned = _planned(chosen, reader, result, self._asked, self._log, self._strays if is_stray else None)
@@ -390,6 +387,13 @@ class PlanMaker:
         missing += [Missing("other_topic", replica.broker) for replica in others]
         planned.plan = _with_not_read(replace(planned.plan, missing=tuple(missing)), planned.not_read)
         return planned
+
+    def present(self, replicas: list[Replica]) -> tuple[list[Replica], list[Replica], bool]:
+        """The replicas of the present topic of a partition's name, which are planned for; the others; and whether that is known."""
+        groups, _ = identity_groups([self._plan_of[id(replica.context)] for replica in replicas])
+        present, topic_known = present_topic(groups, replicas)
+        others = [replicas[number] for at, group in enumerate(groups) if at != present for number in group]
+        return [replicas[number] for number in groups[present]], others, topic_known
 
     def _explained(self, missing: Missing, control: PartitionControl | None) -> Missing:
         """What is missing; where no controller says what replicas there are, with the reason."""

@@ -15,7 +15,7 @@ IN_GROUPS = [f"{group} {name}" for group, (commands, _) in GROUPS.items() for na
 NAMES = ["", *COMMANDS, *GROUPS, *IN_GROUPS]
 LOSS = 1
 """The status of a command that judges a sample with lost data."""
-JUDGES = {"scan sample_logs/unclean", "scan --topic", "compare", "changes", "verify"}
+JUDGES = {"scan sample_logs/unclean", "scan --topic", "compare", "changes", "recover", "verify"}
 
 
 def shown(text: str) -> list[str]:

@@ -1,0 +1,95 @@
+"""`recover`: the records that only losing copies hold, as files from which they can be produced again."""
+
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from kafka_forensics.cli import options
+from kafka_forensics.cli.streams import Destination, check_new_directory, chosen_format, open_output, printable, say, screen_of
+from kafka_forensics.errors import UsageError
+
+if TYPE_CHECKING:
+    from kafka_forensics.questions.recover import Recovery
+
+Directory = Annotated[
+    Path,
+    typer.Option(
+        "--output",
+        metavar="DIR",
+        help="An empty or new directory for records.jsonl, records.parquet and report.json, never inside an input.",
+    ),
+]
+Keep = Annotated[
+    str | None,
+    typer.Option(
+        "--keep",
+        metavar="N",
+        help="The broker whose copy stays [default: the leader, by the controller's last word; where none is known and no copies"
+        " conflict, the one that plan recommends].",
+    ),
+]
+
+
+@options.flat
+def recover(
+    paths: options.Paths,
+    output: Directory,
+    selection: options.Selection,
+    reading: options.Reading,
+    *,
+    keep: Keep = None,
+    format_name: options.Format = None,
+    printing: options.Printing,
+) -> int:
+    """Write the records that only losing copies hold, with keys and values, so that producers can write them again.
+
+    Lost is what plan says that the election of the side that stays would lose. Left out, and counted, is what that side has all
+    the same, what transactions aborted or left open, control records, and what was deleted since. examples/produce_back.py
+    produces the file.
+    """
+    wanted = chosen_format(format_name, None)
+    check_new_directory(output, "--output")
+
+    from kafka_forensics.cli.outputs.recover import write_recovery
+    from kafka_forensics.cli.progress import Progress
+    from kafka_forensics.export.recovered import recovered_files, recovery_folder, report_of, write_report
+    from kafka_forensics.questions.recover import recover as read_again
+    from kafka_forensics.storage.open import refuse_output_inside
+
+    refuse_output_inside(str(output), [path for given in paths for path in (given, given.partition("=")[2]) if path])
+    scan_options = reading.scan_options(selection, deep=False)
+    screen = screen_of(printing)
+    with recovery_folder(output) as folder:
+        with recovered_files(folder) as files, Progress(screen, quiet=printing.quiet) as progress:
+            recovery = read_again(paths, scan_options, keep, files.take, progress)
+            _check_decided(recovery)
+        asked = {"paths": paths, "topic": selection.topic, "partition": selection.partition, "keep": keep}
+        report = report_of(recovery, asked, files.written)
+        write_report(folder, report)
+        folder.finish()
+    with open_output(None, no_color=printing.no_color) as to:
+        write_recovery(recovery, report, str(output), wanted, to)
+    _say_rest(recovery, output, screen, quiet=printing.quiet)
+    if not recovery.is_complete:
+        return 3
+    return 1 if recovery.count.all.recovered else 0
+
+
+def _check_decided(recovery: "Recovery") -> None:
+    """Raise UsageError where there is one partition, and no side of it was taken."""
+    from kafka_forensics.questions.recover import Undecided
+
+    if recovery.looked_at == 1 and isinstance(side := recovery.partitions[0].side, Undecided):
+        partition = recovery.partitions[0]
+        raise UsageError(f"{partition.topic}-{partition.partition}: {side.reason}", hint=side.hint)
+
+
+def _say_rest(recovery: "Recovery", output: Path, screen: Destination, *, quiet: bool) -> None:
+    """What stdout does not say."""
+    from kafka_forensics.cli.outputs.recover import summary_line, undecided_lines
+    from kafka_forensics.cli.outputs.words import gap_lines
+
+    lines = [] if quiet else [summary_line(recovery, printable(shlex.quote(str(output))))]
+    say(screen, [*lines, *undecided_lines(recovery), *gap_lines(recovery.incomplete)])

@@ -1,0 +1,155 @@
+"""What `recover` prints in every format: which side is kept, and a line a range with what became of its offsets."""
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from kafka_forensics.cli.outputs.plan_words import brokers, wrapped
+from kafka_forensics.cli.outputs.rows import Listing, table_lines
+from kafka_forensics.cli.outputs.words import name
+from kafka_forensics.cli.streams import Destination, printable
+from kafka_forensics.export.json_document import json_line, json_list
+from kafka_forensics.export.recovered import RECORDS_JSONL, RECORDS_PARQUET, REPORT
+from kafka_forensics.model.amounts import plural
+from kafka_forensics.model.json_objects import Columns, Json, attributes, json_text
+from kafka_forensics.model.recovered import TALLIED, Tally
+from kafka_forensics.questions.recover import RecoveredPartition, RecoveredRange, Recovery, Undecided
+from kafka_forensics.wording import offset_range
+
+REASONS: Final = {
+    "surviving": "the surviving side has (same producer, epoch and sequence, same content)",
+    "surviving_by_content": "the surviving side has by a weaker match (same key, value, headers and timestamp)",
+    "merged": "another losing copy holds as well, and is given once",
+    "superseded": "a later record of the same key supersedes on the surviving side",
+    "aborted": "aborted transactions wrote",
+    "open": "transactions wrote that never ended",
+}
+"""Why a record that was read is left out → the end of `records that ...`."""
+_HEADS: Final = ("lost offsets", "held by", "committed", "recovered", "left out", "no records", "unreadable")
+
+
+class _Row(NamedTuple):
+    """A range with its partition."""
+
+    of: RecoveredPartition
+    span: RecoveredRange
+
+
+COLUMNS: Final[Columns] = {
+    **attributes("topic=of.topic partition=of.partition kept=of.kept"),
+    **attributes("offset_start=start offset_end=end committed_end_offset=committed_end held_by", of="span.loss"),
+    **attributes("planned_records=records", of="span.planned"),
+    **attributes(" ".join(TALLIED), of="span.count.all"),
+}
+"""Of a row a range, in tsv and Markdown: offsets but for `planned_records`."""
+
+
+def write_recovery(recovery: Recovery, report: Json, output: str, format_name: str, to: Destination) -> None:
+    """Write the answer in one of the formats of `options.FORMATS`; `report` is what stands in the directory `output`."""
+    match format_name:
+        case "table":
+            to.stream.writelines(_page(recovery, output, to.width))
+        case "json":
+            to.stream.writelines(document(report))
+        case "jsonl":
+            to.stream.writelines(_lines(report))
+        case _:
+            rows = [_Row(partition, span) for partition in recovery.partitions for span in partition.ranges]
+            Listing(COLUMNS, (), (), lambda _: ()).write(rows, format_name, to)
+
+
+def document(report: Json) -> Iterator[str]:
+    """The report as a document, a line a partition."""
+    lists = ("partitions", "incomplete")
+    head = json_text({name: value for name, value in report.items() if name not in lists})
+    yield f"{head[:-1]},\n"
+    yield from json_list(' "partitions"', report["partitions"])
+    yield from json_list(' "incomplete"', report["incomplete"], "}\n")
+
+
+def _lines(report: Json) -> Iterator[str]:
+    """The same as JSON Lines: partitions, what could not be read, and the summary."""
+    yield from (json_line("partition", partition) for partition in report["partitions"])
+    yield from (json_line("incomplete", gap) for gap in report["incomplete"])
+    yield json_line("summary", {name: value for name, value in report.items() if name not in ("partitions", "incomplete")})
+
+
+def _page(recovery: Recovery, output: str, width: int) -> Iterator[str]:
+    for partition in recovery.partitions:
+        yield from wrapped(f"{name(partition.topic, partition.partition)}: {_sentence(partition)}", width)
+        rows = [_cells(recovered) for recovered in partition.ranges]
+        if rows:
+            yield "\n"
+            yield from table_lines(_HEADS, [head for head in _HEADS if head not in _HEADS[:2]], rows, width)
+            yield "\n"
+        for line in _notes(partition):
+            yield from wrapped(line, width)
+    place = printable(output.rstrip("/"))
+    count = recovery.count.all.recovered
+    files = f"in {place}/{RECORDS_JSONL} and in {place}/{RECORDS_PARQUET}"
+    said = f"{plural(count, 'record')} {'is' if count == 1 else 'are'} {files}." if count else f"No record is {files}."
+    yield from wrapped(f"{said} {place}/{REPORT} says what became of every offset.", width)
+
+
+def _sentence(partition: RecoveredPartition) -> str:
+    """Which side is kept, why, and what it loses by the plan."""
+    if isinstance(partition.side, Undecided):
+        return f"{printable(partition.side.reason)}."
+    said = f"{printable(partition.side.sentence)}."
+    if not partition.at_most:
+        return f"{said} It loses nothing that these copies hold."
+    bound = f"at most {partition.at_most}" if partition.at_most_is_bound else f"{partition.at_most} of these copies, perhaps more"
+    return (
+        f"{said} By the plan it loses {plural(partition.at_most, 'offset')}, {partition.committed} of them proven committed:"
+        f" at least {partition.at_least} (on no copy that stays), {bound}."
+    )
+
+
+def _cells(recovered: RecoveredRange) -> list[str]:
+    loss, tally = recovered.loss, recovered.count.all
+    numbers = (loss.committed, tally.recovered, _filtered(tally), tally.control + tally.no_record, tally.unreadable)
+    held_by = ", ".join(printable(str(broker)) for broker in loss.held_by)
+    return [offset_range(loss.start, loss.end), held_by, *(str(number) if number else "" for number in numbers)]
+
+
+def _filtered(tally: Tally) -> int:
+    return sum(getattr(tally, reason) for reason in REASONS)
+
+
+def _notes(partition: RecoveredPartition) -> Iterator[str]:
+    """Why records are left out, and what was deleted since."""
+    tally = partition.count.all
+    for reason, words in REASONS.items():
+        count = getattr(tally, reason)
+        if count:
+            yield f"Left out: {plural(count, 'record')} that {words}."
+    if tally.unreadable:
+        yield f"No copy here gives what stood at {plural(tally.unreadable, 'offset')}: it is damaged, too large or not collected."
+    for broker, offsets in partition.below_log_start:
+        start = f"below the start of the log of {brokers([partition.kept or ''])}: deleted, and not lost"
+        yield f"{plural(offsets, 'offset')} of {brokers([broker])} {'is' if offsets == 1 else 'are'} {start}."
+
+
+def summary_line(recovery: Recovery, output: str) -> str:
+    """What is said on stderr at the end."""
+    if not recovery.looked_at:
+        if recovery.by_raft:
+            return "nothing to recover: the controllers elect the leader of __cluster_metadata among themselves"
+        return "nothing to recover: no partition was found, or none is asked for"
+    total = recovery.count
+    partitions = plural(recovery.looked_at, "partition")
+    if not recovery.partitions or not total.all.offsets:
+        undecided = " of those of which a side could be taken" if recovery.undecided else ""
+        return f"{partitions}: nothing is lost{undecided}"
+    said = f"{partitions}: {plural(total.all.recovered, 'record')} recovered to {output}"
+    said += f", {total.committed.recovered} of them proven committed"
+    rest = ((_filtered(total.all), "left out"), (total.all.unreadable, "unreadable"))
+    return "; ".join([said, *(f"{count} {what}" for count, what in rest if count)])
+
+
+def undecided_lines(recovery: Recovery) -> Iterator[str]:
+    """Which partitions no side was taken of, and what to do."""
+    for partition in recovery.undecided:
+        assert isinstance(partition.side, Undecided)
+        where = name(partition.topic, partition.partition)
+        yield f"not recovered: {where}: {printable(partition.side.reason)}"
+        yield f"hint: {where}: {printable(partition.side.hint)}"

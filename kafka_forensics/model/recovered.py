@@ -1,0 +1,150 @@
+"""What `recover` writes: a lost record a row, and what became of every offset that only losing copies hold."""
+
+from dataclasses import dataclass, field
+from typing import Final
+
+import pyarrow as pa
+
+from kafka_forensics.model.batches import Record
+from kafka_forensics.model.schemas import PARTITION, TOPIC, column, fact, maybe
+
+COMMITTED: Final = "committed"
+MAYBE: Final = "maybe"
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """What proves a record committed: a `kind` of witness of the planner's, whose log it speaks for, and how far."""
+
+    kind: str
+    broker: int | str
+    name: str | None
+    end_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class RecoveredRecord:
+    """A record that only losing copies hold, and that nothing speaks against producing again."""
+
+    topic: str
+    partition: int
+    record: Record
+    partition_leader_epoch: int
+    producer_id: int
+    producer_epoch: int
+    txn_state: str
+    """none · committed · unknown (its marker cannot be read, or may be in lost bytes)"""
+    held_by: tuple[int | str, ...]
+    proof: Proof | None
+    """None: it may have been committed, and nothing proves it."""
+    source_broker: int | str
+    """Whose copy it was read from."""
+    file: str
+    """Of that copy, as in findings."""
+    batch_position: int
+
+    @property
+    def size_in_bytes(self) -> int:
+        """About what it takes in memory."""
+        record = self.record
+        inside = sum(len(name) + len(value or b"") for name, value in record.headers)
+        return len(record.key or b"") + len(record.value or b"") + inside
+
+
+@dataclass(slots=True)
+class Tally:
+    """What became of the offsets of a range, each in one of these; together they are all of them."""
+
+    recovered: int = 0
+    surviving: int = 0
+    """Records that the surviving side has: same producer, epoch and sequence, and the same content."""
+    surviving_by_content: int = 0
+    """Records that it has by a weaker match: same key, value, headers and timestamp."""
+    merged: int = 0
+    """Records that another losing copy, listed before, holds as well."""
+    superseded: int = 0
+    """Records of a compacted topic of whose key the surviving side has a later one."""
+    aborted: int = 0
+    """Records of aborted transactions."""
+    open: int = 0
+    """Records of transactions that were never ended."""
+    control: int = 0
+    """Offsets of transaction markers and other control records."""
+    no_record: int = 0
+    """Offsets whose records a cleaner took, or a batch left out."""
+    unreadable: int = 0
+    """Offsets whose records no copy gives: damaged, too large, or in a bundle without payloads."""
+
+    @property
+    def offsets(self) -> int:
+        """All of them."""
+        return sum(getattr(self, name) for name in TALLIED)
+
+    @property
+    def records(self) -> int:
+        """Those that hold a record, as far as they could be read."""
+        return self.offsets - self.control - self.no_record - self.unreadable
+
+    def add(self, other: "Tally") -> None:
+        """Add what became of other offsets."""
+        for name in TALLIED:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+
+
+TALLIED: Final = (
+    *("recovered", "surviving", "surviving_by_content", "merged", "superseded", "aborted", "open"),
+    *("control", "no_record", "unreadable"),
+)
+FILTERED: Final = TALLIED[1:7]
+"""Why a record that was read is not given."""
+
+
+@dataclass(slots=True)
+class Count:
+    """A tally of all offsets of a range, and of those that are proven committed."""
+
+    all: Tally = field(default_factory=Tally)
+    committed: Tally = field(default_factory=Tally)
+
+    def note(self, reason: str, start: int, end: int, committed_end: int) -> None:
+        """Count offsets `[start, end)`, those below `committed_end` as committed, too."""
+        setattr(self.all, reason, getattr(self.all, reason) + max(end - start, 0))
+        proven = max(min(end, committed_end) - start, 0)
+        setattr(self.committed, reason, getattr(self.committed, reason) + proven)
+
+    def add(self, other: "Count") -> None:
+        """Add what became of other offsets."""
+        self.all.add(other.all)
+        self.committed.add(other.committed)
+
+
+_HEADER: Final = pa.struct([pa.field("key", pa.binary(), nullable=False), pa.field("value", pa.binary())])
+RECOVERED_FACT: Final = fact(
+    "recovered",
+    "Records that only losing copies hold, in the order of their offsets in each partition.",
+    [
+        TOPIC,
+        PARTITION,
+        column("offset", pa.int64(), "that it had in the losing log"),
+        column("timestamp", pa.int64(), "ms since 1970; -1: none"),
+        column("timestamp_type", pa.string(), "CreateTime, LogAppendTime or NoTimestampType"),
+        maybe("key", pa.binary(), "null and empty are different"),
+        maybe("value", pa.binary(), "null and empty are different"),
+        column("headers", pa.list_(_HEADER), "in order"),
+        column("partition_leader_epoch", pa.int32(), "of the leader that appended it; -1: none"),
+        column("producer_id", pa.int64(), "-1: none"),
+        column("producer_epoch", pa.int16(), "-1: none"),
+        column("sequence", pa.int32(), "-1: none"),
+        column("txn_state", pa.string(), "none, committed, or unknown (its marker cannot be read, or may be in lost bytes)"),
+        column("held_by", pa.list_(pa.string()), "brokers whose copies hold it"),
+        column("proof", pa.string(), "committed, or maybe: nothing proves it"),
+        maybe("witness_kind", pa.string(), "high_watermark, group_offset or transaction_marker; null: nothing proves it"),
+        maybe("witness_broker", pa.string(), "for whose log the witness speaks"),
+        maybe("witness_name", pa.string(), "the group or the transactional id"),
+        maybe("witness_end_offset", pa.int64(), "up to where it proves that log committed, exclusive"),
+        column("source_broker", pa.string(), "whose copy it was read from"),
+        column("file", pa.string(), "the file of that copy, with the partition's directory"),
+        column("batch_position", pa.int64(), "byte at which its batch begins in the file"),
+    ],
+    by_replica=False,
+)

@@ -1,0 +1,68 @@
+"""Which side of a partition stays, by whom that was decided, and where nothing decides it."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from kafka_forensics.evidence.options import listed
+from kafka_forensics.questions.plan import Planned
+from kafka_forensics.replication.planner import Candidate
+
+ASKED: Final = "asked"
+LEADER: Final = "leader"
+RECOMMENDED: Final = "recommended"
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """The election that counts, and why: `asked` (--keep), `leader` (by the controllers' log), `recommended` (by the plan)."""
+
+    candidate: Candidate
+    why: str
+
+    @property
+    def sentence(self) -> str:
+        """The same in words, without a full stop."""
+        reasons = {
+            ASKED: "as --keep says",
+            LEADER: "which leads, by the controller's last word",
+            RECOMMENDED: "whom the plan recommends: no leader is known whose copy is here, and no copies conflict",
+        }
+        return f"broker {self.candidate.broker} is kept, {reasons[self.why]}"
+
+
+@dataclass(frozen=True, slots=True)
+class Undecided:
+    """Why no side is taken, and what to do about it."""
+
+    reason: str
+    hint: str
+
+
+def kept_side(planned: Planned, keep: str | None) -> Kept | Undecided:
+    """The side that stays: the one asked for, else the present leader, else the recommended one where no copies conflict."""
+    candidates = planned.plan.candidates
+    names = listed(str(candidate.broker) for candidate in candidates)
+    if not candidates:
+        return Undecided(
+            "nobody can lead on these copies, so that no side stays", "`plan` says why, and what to mend before a broker starts"
+        )
+    if keep is not None:
+        chosen = next((candidate for candidate in candidates if str(candidate.broker) == keep), None)
+        if chosen is None:
+            return Undecided(f"broker {keep} cannot lead on these copies", f"brokers that can lead here: {names}")
+        return Kept(chosen, ASKED)
+    leader = None if planned.given.control is None else planned.given.control.leader
+    nodes = planned.given.nodes
+    leading = next((candidate for candidate in candidates if nodes.get(candidate.broker, candidate.broker) == leader), None)
+    if leader is not None and leading is not None:
+        return Kept(leading, LEADER)
+    if any(planned.given.differing.values()):
+        who = "no controller's log here says who leads" if leader is None else "it has no leader"
+        who = who if leader is None or leader < 0 else f"of its leader, broker {leader}, no copy is here that could start"
+        return Undecided(
+            f"{who}, and the copies hold different records at the same offsets",
+            f"say which copy stays with --keep N: {names}; `plan` says what each would lose",
+        )
+    best = planned.recommended
+    assert best is not None
+    return Kept(best, RECOMMENDED)

@@ -1,0 +1,227 @@
+"""What `recover` writes and prints, in which form, and how it ends."""
+
+import hashlib
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from jsonschema import Draft202012Validator
+from referencing import Registry, Resource
+
+from kafka_forensics.cli.outputs.recover import COLUMNS
+from kafka_forensics.export import recovered as files
+from kafka_forensics.export.json_document import json_schema
+from kafka_forensics.model.recovered import RECOVERED_FACT, TALLIED
+from kafka_forensics.writers.batches import RecordToWrite, write_batch
+from tests.support.plan_runs import Run
+from tests.support.recoveries import by_producer, values
+from tests.support.replicas import put_replica
+from tests.support.segments import BASE_TIMESTAMP, flipped
+
+UNCLEAN = Path(__file__).resolve().parents[2] / "sample_logs" / "unclean-election"
+HEALTHY = UNCLEAN.with_name("healthy")
+NAMES = ["records.jsonl", "records.parquet", "report.json"]
+
+
+@pytest.fixture
+def odd(tmp_path: Path) -> Path:
+    """Broker 2 alone holds records with bytes of every kind, and one that broker 1 has by its producer's count."""
+    common = values(0, "a", "b")
+    records = [
+        RecordToWrite(b"\x00\xff", None, [("h", b"\x1b[31m"), ("h", None)]),
+        RecordToWrite(None, b""),
+        RecordToWrite("schlüssel".encode(), b"line\n\x7f\xc2\x9b"),
+    ]
+    lost = write_batch(records, base_offset=2, base_timestamp=BASE_TIMESTAMP)
+    lost += by_producer(5, "again", sequence=4)
+    put_replica(tmp_path / "odd", 1, common + values(2, "x", epoch=1) + by_producer(3, "again", sequence=4, epoch=1))
+    put_replica(tmp_path / "odd", 2, common + lost, high_watermark=3)
+    return tmp_path / "odd"
+
+
+def validate(document: Any) -> None:
+    shared, own = (Resource.from_contents(json_schema(command)) for command in ("scan", "recover"))
+    registry: Registry[Any] = Registry().with_resources([(str(each.id()), each) for each in (shared, own)])
+    Draft202012Validator(json_schema("recover"), registry=registry).validate(document)
+
+
+def lines_of(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (folder / "records.jsonl").read_text(encoding="ascii").splitlines()]
+
+
+def test_records_and_a_report_of_the_sample(run: Run, tmp_path: Path) -> None:
+    output = tmp_path / "lost"
+    status, out, err = run("recover", UNCLEAN, "--topic", "audit", "--partition", 0, "--output", output, "--format", "table")
+    assert status == 1
+    assert err == f"1 partition: 70 records recovered to {output}, 70 of them proven committed\n"
+    flat = " ".join(out.split())
+    assert flat.startswith(
+        "audit-0: broker 1 is kept, which leads, by the controller's last word. By the plan it loses 70 offsets, 70 of them"
+        " proven committed: at least 70 (on no copy that stays), at most 70. lost offsets held by committed recovered"
+        " 300 to 369 2 70 70 70 records are in"
+    )
+    assert sorted(path.name for path in output.iterdir()) == NAMES
+    report = json.loads((output / "report.json").read_text())
+    validate(report)
+    for file in report["files"]:
+        data = (output / file["name"]).read_bytes()
+        assert (file["records"], file["bytes"], file["sha256"]) == (70, len(data), hashlib.sha256(data).hexdigest())
+    first = lines_of(output)[0]
+    assert first["key"] == "user-11"
+    assert first["value"] == '{"event":"login","number":300,"user":"user-11"}'
+    assert first["witness"] == {"kind": "high_watermark", "broker": 2, "name": None, "end_offset": 370}
+    assert (first["proof"], first["held_by"], first["offset"], first["timestamp_ms"]) == ("committed", [2], 300, 1795233359057)
+
+
+def test_lines_and_rows_say_the_same_of_any_bytes(run: Run, odd: Path, tmp_path: Path) -> None:
+    output = tmp_path / "lost"
+    assert run("recover", odd, "--keep", 1, "--output", output, "-q")[0] == 1
+    lines, table = lines_of(output), pq.read_table(output / "records.parquet")
+    assert table.schema.equals(RECOVERED_FACT.schema, check_metadata=False)
+    rows = table.to_pylist()
+    assert [(row["key"], row["value"], row["headers"]) for row in rows] == [
+        (b"\x00\xff", None, [{"key": b"h", "value": b"\x1b[31m"}, {"key": b"h", "value": None}]),
+        (None, b"", []),
+        ("schlüssel".encode(), b"line\n\x7f\xc2\x9b", []),
+    ]
+    assert [(line["key"], line["value"], line["headers"]) for line in lines] == [
+        ({"base64": "AP8="}, None, [["h", "\x1b[31m"], ["h", None]]),
+        (None, "", []),
+        ("schlüssel", "line\n\x7f\x9b", []),
+    ]
+    raw = (output / "records.jsonl").read_bytes()
+    assert all(0x20 <= byte < 0x7F or byte == 0x0A for byte in raw), "nothing reaches a terminal raw"
+    same = (
+        "topic",
+        "partition",
+        "offset",
+        "partition_leader_epoch",
+        "producer_id",
+        "producer_epoch",
+        "sequence",
+        "txn_state",
+        "proof",
+    )
+    assert [[line[name] for name in same] for line in lines] == [[row[name] for name in same] for row in rows]
+    assert [row["proof"] for row in rows] == ["committed", "maybe", "maybe"]
+
+
+def test_every_format_says_the_same(run: Run, odd: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    said = {}
+    for number, form in enumerate(("table", "tsv", "json", "jsonl", "markdown")):
+        status, said[form], err = run("recover", odd, "--keep", 1, "--output", tmp_path / f"lost-{number}", "--format", form)
+        assert (status, err.count("\n")) == (1, 1)
+    report = json.loads((tmp_path / "lost-0" / "report.json").read_text())
+    document = json.loads(said["json"])
+    assert document == report
+    validate(document)
+    lines = [json.loads(line) for line in said["jsonl"].splitlines()]
+    assert [line.pop("type") for line in lines] == ["partition", "summary"]
+    assert lines[0] == report["partitions"][0]
+    head, row = (line.split("\t") for line in said["tsv"].splitlines())
+    assert head == [*COLUMNS]
+    told = dict(zip(head, row, strict=True))
+    (span,) = report["partitions"][0]["ranges"]
+    assert {reason: int(told[reason]) for reason in TALLIED} == span["offsets"]
+    assert span["offsets"] == dict.fromkeys(TALLIED, 0) | {"recovered": 3, "surviving": 1}
+    flat = " ".join(said["table"].split())
+    assert "Left out: 1 record that the surviving side has (same producer, epoch and sequence, same content)." in flat
+    assert max(map(len, said["table"].splitlines())) <= 80 or str(tmp_path) in said["table"]
+    assert said["markdown"].count("\n") == 3
+
+
+def test_nothing_lost_is_status_0_and_files_without_records(run: Run, tmp_path: Path) -> None:
+    output = tmp_path / "none"
+    status, out, err = run("recover", HEALTHY, "--output", output, "--format", "table")
+    assert (status, err) == (0, "12 partitions: nothing is lost\n")
+    assert lines_of(output) == []
+    assert pq.read_table(output / "records.parquet").num_rows == 0
+    assert "No record is in" in " ".join(out.split())
+    validate(json.loads((output / "report.json").read_text()))
+
+
+def test_all_partitions_go_into_one_file(run: Run, odd: Path, tmp_path: Path) -> None:
+    for broker in (1, 2):
+        shutil.copytree(odd / f"broker-{broker}" / "orders-0", odd / f"broker-{broker}" / "other-3")
+    output = tmp_path / "lost"
+    assert run("recover", odd, "--keep", 1, "--output", output, "-q")[0] == 1
+    assert [(line["topic"], line["partition"], line["offset"]) for line in lines_of(output)] == [
+        *(("orders", 0, offset) for offset in (2, 3, 4)),
+        *(("other", 3, offset) for offset in (2, 3, 4)),
+    ]
+
+
+def test_a_side_that_must_be_chosen_is_asked_for(run: Run, odd: Path, tmp_path: Path) -> None:
+    output = tmp_path / "lost"
+    status, out, err = run("recover", odd, "--output", output)
+    assert (status, out) == (2, "")
+    assert "orders-0: no controller's log here says who leads" in err
+    assert "hint: say which copy stays with --keep N: 1, 2" in err
+    assert [*tmp_path.iterdir()] == [odd], "nothing is left behind"
+    for broker in (1, 2):
+        shutil.copytree(odd / f"broker-{broker}" / "orders-0", odd / f"broker-{broker}" / "other-3")
+    status, _, err = run("recover", odd, "--output", output)
+    assert status == 3
+    assert "not recovered: orders-0: no controller's log" in err
+    assert "not recovered: other-3: no controller's log" in err
+    report = json.loads((output / "report.json").read_text())
+    validate(report)
+    assert [partition["kept"] for partition in report["partitions"]] == [None, None]
+
+
+def test_what_cannot_be_read_is_status_3_and_the_rest_is_written(run: Run, tmp_path: Path) -> None:
+    common = values(0, "a", "b")
+    put_replica(tmp_path / "copies", 1, common)
+    put_replica(tmp_path / "copies", 2, common + flipped(values(2, "c"), 70) + values(3, "d"))
+    output = tmp_path / "lost"
+    status, out, err = run("recover", tmp_path / "copies", "--keep", 1, "--output", output, "--format", "table")
+    assert (status, err) == (3, f"1 partition: 1 record recovered to {output}, 0 of them proven committed; 1 unreadable\n")
+    assert "No copy here gives what stood at 1 offset" in " ".join(out.split())
+    assert [line["value"] for line in lines_of(output)] == ["d"]
+
+
+@pytest.mark.parametrize("place", ["broker-1", "broker-1/new", "full", "missing/new"])
+def test_the_output_is_new_or_empty_and_in_no_input(place: str, run: Run, odd: Path, tmp_path: Path) -> None:
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "file").touch()
+    output = (odd if place.startswith("broker") else tmp_path) / place
+    before = sorted(odd.rglob("*"))
+    status, _, err = run("recover", odd, "--keep", 1, "--output", output)
+    assert (status, err.startswith("error: ")) == (2, True)
+    assert "hint: " in err
+    assert sorted(odd.rglob("*")) == before
+
+
+def test_an_empty_directory_gets_the_files(run: Run, odd: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "there").mkdir()
+    monkeypatch.chdir(tmp_path / "there")
+    assert run("recover", odd, "--keep", 1, "--output", ".", "-q")[0] == 1
+    assert sorted(os.listdir(tmp_path / "there")) == NAMES
+
+
+def test_a_full_disk_is_said_and_leaves_nothing(run: Run, odd: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(files, "write_report", full)
+    status, out, err = run("recover", odd, "--keep", 1, "--output", tmp_path / "lost")
+    assert (status, out) == (2, "")
+    assert "cannot write to" in err
+    assert [*tmp_path.iterdir()] == [odd]
+
+
+def test_the_same_copies_give_the_same_bytes(run: Run, odd: Path, tmp_path: Path) -> None:
+    for jobs in (1, 2):
+        assert run("recover", odd, "--keep", 1, "--jobs", jobs, "--output", tmp_path / str(jobs), "-q")[0] == 1
+    assert all((tmp_path / "1" / name).read_bytes() == (tmp_path / "2" / name).read_bytes() for name in NAMES)
+
+
+def test_records_hold_payloads_and_know_no_pseudonyms(run: Run, odd: Path, tmp_path: Path) -> None:
+    status, _, err = run("recover", odd, "--keep", 1, "--output", tmp_path / "lost", "--redact")
+    assert (status, "--redact" in err) == (2, True)
+    assert [*tmp_path.iterdir()] == [odd]

@@ -1,0 +1,92 @@
+"""`examples/produce_back.py` on what `recover` wrote: what it would send, and that it goes on where it stopped."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafka_forensics.cli.main import outcome
+
+ROOT = Path(__file__).resolve().parents[2]
+SCRIPT = ROOT / "examples" / "produce_back.py"
+MOCKED = ("--setting", "test.mock.num.brokers=1")
+"""The client's own broker, in its process: it answers, and keeps nothing."""
+
+
+@pytest.fixture(name="lost")
+def recovered_from_the_sample(tmp_path: Path) -> Path:
+    output = tmp_path / "lost"
+    assert (
+        outcome(["recover", str(ROOT / "sample_logs" / "unclean-election"), "--topic", "audit", "--output", str(output), "-q"]) == 1
+    )
+    return output
+
+
+def run(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, str(SCRIPT), str(folder), "--bootstrap-servers", "127.0.0.1:9", *options]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+
+
+def rewrite(folder: Path, **changes: Any) -> None:
+    """Give every record these values."""
+    path = folder / "records.jsonl"
+    records = [json.loads(line) | changes for line in path.read_text().splitlines()]
+    path.write_text("".join(json.dumps(record) + "\n" for record in records))
+
+
+def test_without_send_nothing_is_sent(lost: Path) -> None:
+    done = run(lost)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines() == [
+        "70 records to audit-0, proven committed",
+        "70 records in all, 0 were produced before; nothing was sent: add --send",
+    ]
+    assert not (lost / "produced.txt").exists()
+    rewrite(lost, proof="maybe")
+    assert "70 records to audit-0, maybe committed" in run(lost).stdout
+    assert "0 records in all" in run(lost, "--committed-only").stdout
+
+
+def test_what_was_acknowledged_is_not_sent_again(lost: Path) -> None:
+    lines = (lost / "records.jsonl").read_text().splitlines(keepends=True)
+    (lost / "records.jsonl").write_text("".join(lines[:30]))
+    assert run(lost, "--send", *MOCKED).stdout == "30 records acknowledged\n"
+    (lost / "records.jsonl").write_text("".join(lines))
+    assert "40 records in all, 30 were produced before" in run(lost).stdout
+    done = run(lost, "--send", *MOCKED)
+    assert (done.returncode, done.stdout) == (0, "40 records acknowledged\n"), done.stderr
+    assert run(lost, "--send", *MOCKED).stdout == "0 records acknowledged\n"
+    offsets = [line.split("\t") for line in (lost / "produced.txt").read_text().splitlines()]
+    assert offsets == [["audit", "0", str(offset)] for offset in range(300, 370)]
+
+
+def test_bytes_that_are_no_text_are_sent_too(lost: Path) -> None:
+    rewrite(lost, key=None, value={"base64": "AP8="}, headers=[["h", {"base64": "/w=="}], ["n", None]], timestamp_ms=-1)
+    assert run(lost, "--send", *MOCKED).stdout == "70 records acknowledged\n"
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"topic": "__consumer_offsets"}, "only brokers write internal topics"),
+        ({"headers": [[{"base64": "/w=="}, None]]}, "the name of a header is no text"),
+        ({"value": {"base64": "?"}}, "error: "),
+    ],
+)
+def test_what_cannot_be_sent_ends_it_with_2(lost: Path, changes: dict[str, Any], said: str) -> None:
+    first = (lost / "records.jsonl").read_text().splitlines(keepends=True)[0]
+    rewrite(lost, **changes)
+    (lost / "records.jsonl").write_text(first + (lost / "records.jsonl").read_text())
+    done = run(lost, "--send", *MOCKED)
+    assert (done.returncode, said in done.stderr) == (2, True)
+    assert "Traceback" not in done.stderr
+    assert (lost / "produced.txt").read_text() == "audit\t0\t300\n", "what came before is waited for"
+
+
+def test_a_record_that_is_refused_stops_it(lost: Path) -> None:
+    done = run(lost, "--send", "--setting", "message.timeout.ms=2000")
+    assert (done.returncode, "stopped: audit-0 offset 300" in done.stderr) == (1, True), done
+    assert (done.stdout, (lost / "produced.txt").read_text()) == ("0 records acknowledged\n", "")

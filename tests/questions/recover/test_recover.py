@@ -1,0 +1,367 @@
+"""What is given of what losing copies hold, and why the rest is not: logs of real brokers, and logs made for one reason each."""
+
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafka_forensics.errors import UsageError
+from kafka_forensics.model.recovered import Proof
+from kafka_forensics.questions.collect import CollectOptions, RecordsAsked
+from kafka_forensics.questions.recover import Kept, Undecided, matching
+from kafka_forensics.questions.recover.reading import ReadLog
+from kafka_forensics.writers.batches import RecordToWrite, write_batch
+from kafka_forensics.writers.files import write_offset_checkpoint
+from tests.oracles.decoder import batches
+from tests.support.bundles import bundle_of
+from tests.support.recoveries import by_producer, ended, recovered, values
+from tests.support.replicas import put_replica
+from tests.support.segments import BASE_TIMESTAMP, flipped, legacy_entry
+from tests.support.transaction_logs import CoordinatorLog, DataLog, write_cluster
+
+SAMPLES = Path(__file__).resolve().parents[3] / "sample_logs"
+UNCLEAN = SAMPLES / "unclean-election"
+
+
+def held(log: Path) -> dict[int, tuple[bytes | None, bytes | None, int | None]]:
+    """Offset → key, value, timestamp of what stands in a segment, by another decoder."""
+    return {
+        record.offset: (record.key, record.value, record.timestamp)
+        for batch in batches(log.read_bytes())
+        for record in batch.records
+    }
+
+
+def forked(root: Path, *, kept: list[bytes], lost: list[bytes], high_watermark: int = 0) -> Path:
+    """Broker 1 holds `kept`, broker 2 holds `lost`, both behind two records that they share."""
+    common = values(0, "a", "b")
+    put_replica(root, 1, b"".join([common, *kept]), high_watermark=2)
+    put_replica(root, 2, b"".join([common, *lost]), high_watermark=high_watermark)
+    return root
+
+
+# Which side is kept.
+
+
+def test_the_leader_of_the_sample_is_kept_and_what_it_lost_is_given() -> None:
+    done = recovered(UNCLEAN)
+    one = done.one
+    assert isinstance(one.side, Kept)
+    assert (one.topic, one.kept, one.side.why, one.committed, one.at_least, one.at_most) == ("audit", 1, "leader", 70, 70, 70)
+    assert done.reasons == {"recovered": 70}
+    log = held(UNCLEAN / "broker-2" / "audit-0" / f"{0:020d}.log")
+    assert {row.record.offset: (row.record.key, row.record.value, row.record.timestamp) for row in done.rows} == {
+        offset: record for offset, record in log.items() if 300 <= offset < 370
+    }
+    assert [row.record.offset for row in done.rows] == [*range(300, 370)]
+    assert {(row.held_by, row.proof, row.txn_state, row.source_broker) for row in done.rows} == {
+        ((2,), Proof("high_watermark", 2, None, 370), "none", 2)
+    }
+    assert done.answer.is_complete
+
+
+@pytest.mark.parametrize(("keep", "offsets"), [(2, [*range(300, 345)]), (3, [*range(300, 345), *range(300, 370)])])
+def test_whoever_is_kept_the_bounds_are_those_of_the_plan(keep: int, offsets: list[int]) -> None:
+    done = recovered(UNCLEAN, keep)
+    assert [row.record.offset for row in done.rows] == offsets
+    assert done.reasons == {"recovered": len(offsets)}
+    assert (done.one.committed, done.one.at_least, done.one.planned.records) == (len(offsets), len(offsets), len(offsets))
+
+
+def test_healthy_copies_lose_nothing() -> None:
+    done = recovered(SAMPLES / "healthy")
+    assert (done.rows, done.answer.looked_at) == ([], 12)
+    assert done.answer.partitions == []
+
+
+def test_without_a_leader_nobody_is_picked_where_copies_conflict() -> None:
+    done = recovered(SAMPLES / "silent-divergence")
+    side = done.one.side
+    assert isinstance(side, Undecided)
+    assert "no controller's log here says who leads" in side.reason
+    assert "--keep N: 1, 2, 3" in side.hint
+    assert not done.answer.is_complete
+    assert [row.record.value for row in recovered(SAMPLES / "silent-divergence", 1).rows] == [
+        record[1] for record in held(SAMPLES / "silent-divergence" / "broker-2" / "ledger-0" / f"{0:020d}.log").values()
+    ]
+
+
+def test_without_a_leader_the_recommended_is_kept_where_copies_only_lag(tmp_path: Path) -> None:
+    put_replica(tmp_path, 1, values(0, "a", "b"), high_watermark=2)
+    put_replica(tmp_path, 2, values(0, "a", "b") + values(2, "c"), high_watermark=3)
+    done = recovered(tmp_path)
+    assert isinstance(done.one.side, Kept)
+    assert (done.one.kept, done.one.side.why, done.rows) == (2, "recommended", [])
+    assert recovered(tmp_path, 1).values == [(2, b"c")]
+
+
+def test_a_broker_that_is_not_here_cannot_be_kept() -> None:
+    side = recovered(UNCLEAN, 9, "audit").one.side
+    assert isinstance(side, Undecided)
+    assert (side.reason, side.hint) == ("broker 9 cannot lead on these copies", "brokers that can lead here: 1, 2, 3")
+    with pytest.raises(UsageError, match="was given as broker 7"):
+        recovered([f"7={UNCLEAN / 'broker-1'}"])
+
+
+# What the surviving side has all the same.
+
+
+def test_the_same_producer_epoch_and_sequence_is_the_same_record(tmp_path: Path) -> None:
+    lost = [by_producer(2, "c", "d", "e", sequence=10)]
+    kept = [by_producer(2, "x", sequence=5, epoch=1), by_producer(3, "d", sequence=11, epoch=1, time_ms=BASE_TIMESTAMP + 9)]
+    done = recovered(forked(tmp_path, kept=kept, lost=lost, high_watermark=4), 1)
+    assert done.values == [(2, b"c"), (4, b"e")]
+    assert done.reasons == {"recovered": 2, "surviving": 1}
+    assert [row.proof is not None for row in done.rows] == [True, False]
+    assert [(row.record.sequence, row.producer_id, row.producer_epoch) for row in done.rows] == [(10, 7, 0), (12, 7, 0)]
+
+
+def test_a_sequence_with_another_content_is_another_record(tmp_path: Path) -> None:
+    done = recovered(forked(tmp_path, kept=[by_producer(2, "x", sequence=10, epoch=1)], lost=[by_producer(2, "c", sequence=10)]), 1)
+    assert done.values == [(2, b"c")]
+
+
+def test_the_same_content_and_timestamp_is_a_weaker_match(tmp_path: Path) -> None:
+    kept = [values(2, "x", epoch=1), values(3, "d", epoch=1, time_ms=BASE_TIMESTAMP + 1)]
+    kept += [values(4, "e", epoch=1, time_ms=BASE_TIMESTAMP + 3)]
+    done = recovered(forked(tmp_path, kept=kept, lost=[values(2, "c", "d", "e")]), 1)
+    assert done.values == [(2, b"c"), (4, b"e")]
+    assert done.reasons == {"recovered": 2, "surviving_by_content": 1}
+
+
+def test_one_record_that_survives_speaks_for_one_that_is_lost(tmp_path: Path) -> None:
+    lost = [values(2, "c"), values(3, "c"), values(4, "a")]
+    done = recovered(forked(tmp_path, kept=[values(2, "x", "y", epoch=1), values(4, "c", epoch=1)], lost=lost), 1)
+    assert done.values == [(3, b"c"), (4, b"a")], "the a of both logs is another record"
+    assert done.reasons == {"recovered": 2, "surviving_by_content": 1}
+
+
+def test_what_one_producer_counts_twice_are_two_records(tmp_path: Path) -> None:
+    lost = [by_producer(2, "c", sequence=10), by_producer(3, "c", sequence=11)]
+    kept = [values(2, "x", "y", epoch=1), by_producer(4, "c", sequence=12, epoch=1)]
+    done = recovered(forked(tmp_path, kept=kept, lost=lost), 1)
+    assert done.reasons == {"recovered": 2}
+    again = forked(tmp_path / "new-id", kept=[kept[0], by_producer(4, "c", sequence=0, producer=8, epoch=1)], lost=lost)
+    assert recovered(again, 1).reasons == {"recovered": 1, "surviving_by_content": 1}
+
+
+def test_an_aborted_copy_does_not_survive(tmp_path: Path) -> None:
+    retried = by_producer(3, "c", sequence=0, producer=9, epoch=1, is_transactional=True)
+    for commit in (True, False):
+        kept = [values(2, "x", epoch=1), retried, ended(4, commit=commit, producer=9, epoch=1)]
+        done = recovered(forked(tmp_path / str(commit), kept=kept, lost=[values(2, "c")]), 1)
+        assert done.reasons == ({"surviving_by_content": 1} if commit else {"recovered": 1})
+
+
+def test_records_without_a_timestamp_match_nothing(tmp_path: Path) -> None:
+    for broker, texts in ((1, ("x", "y", "c")), (2, ("c",))):
+        log = b"".join(legacy_entry(number, 0, value=text.encode()) for number, text in enumerate(texts))
+        put_replica(tmp_path, broker, log, high_watermark=1)
+    assert recovered(tmp_path, 1).values == [(0, b"c")]
+
+
+def test_rounds_of_few_records_find_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lost = [by_producer(2 + 3 * number, "c", "d", "e", sequence=3 * number) for number in range(5)]
+    kept = [values(2, *"xyz", epoch=1), by_producer(5, "d", "e", sequence=4, epoch=1), by_producer(7, "c", sequence=12, epoch=1)]
+    root = forked(tmp_path, kept=kept, lost=lost, high_watermark=9)
+    whole = recovered(root, 1)
+    assert whole.reasons == {"recovered": 12, "surviving": 3}
+    monkeypatch.setattr(matching, "ROUND_RECORDS", 2)
+    in_rounds = recovered(root, 1)
+    assert in_rounds.rows == whole.rows
+    assert in_rounds.one.ranges == whole.one.ranges
+
+
+def test_versions_that_alternate_are_each_read_a_few_times(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many ranges there are: a log with holes makes one of each."""
+    common, count = values(0, "a", "b"), 60
+    lost = [values(2 + number, f"v{number}") for number in range(count)]
+    put_replica(tmp_path, 1, common + values(2, *"xyz", epoch=1), high_watermark=2)
+    put_replica(tmp_path, 2, common + b"".join(lost), high_watermark=2)
+    put_replica(tmp_path, 3, common + b"".join(lost[::2]), high_watermark=2)
+    passes = []
+    right = ReadLog.batches
+
+    def noted(log: ReadLog, *given: Any) -> Any:
+        passes.append(log.replica.broker)
+        return right(log, *given)
+
+    monkeypatch.setattr(ReadLog, "batches", noted)
+    done = recovered(tmp_path, 1)
+    assert done.values == [(2 + number, b"v%d" % number) for number in range(count)]
+    assert [len(row.held_by) for row in done.rows] == [2, 1] * (count // 2)
+    assert len(done.one.ranges) == count
+    assert len(passes) <= 8
+
+
+# Transactions.
+
+
+def in_transaction(base_offset: int, *texts: str, producer: int = 7) -> bytes:
+    return by_producer(base_offset, *texts, sequence=0, producer=producer, is_transactional=True)
+
+
+def test_aborted_and_open_transactions_and_markers_are_left_out(tmp_path: Path) -> None:
+    lost = [
+        *(in_transaction(2, "kept", producer=7), in_transaction(3, "aborted", producer=8), in_transaction(4, "open", producer=9)),
+        *(ended(5, commit=True, producer=7), ended(6, commit=False, producer=8), values(7, "plain")),
+    ]
+    done = recovered(forked(tmp_path, kept=[values(2, "x", epoch=1)], lost=lost), 1)
+    assert done.values == [(2, b"kept"), (7, b"plain")]
+    assert [row.txn_state for row in done.rows] == ["committed", "none"]
+    assert done.reasons == {"recovered": 2, "aborted": 1, "open": 1, "control": 2}
+    assert done.one.planned.records == done.one.count.all.records == 4
+
+
+def test_a_marker_in_another_holders_longer_log_counts(tmp_path: Path) -> None:
+    common = values(0, "a", "b")
+    put_replica(tmp_path, 1, common + values(2, "x", "y", "z", epoch=1), high_watermark=2)
+    put_replica(tmp_path, 2, common + in_transaction(2, "c"), high_watermark=2)
+    put_replica(tmp_path, 3, common + in_transaction(2, "c") + ended(3, commit=True), high_watermark=2)
+    done = recovered(tmp_path, 1)
+    assert [(row.record.value, row.held_by, row.txn_state) for row in done.rows] == [(b"c", (2, 3), "committed")]
+    assert done.reasons == {"recovered": 1, "control": 1}
+
+
+def test_a_marker_that_may_be_in_damaged_bytes_is_not_known(tmp_path: Path) -> None:
+    lost = [in_transaction(2, "c"), flipped(ended(3, commit=False), 70), values(4, "d")]
+    done = recovered(forked(tmp_path, kept=[values(2, "x", epoch=1)], lost=lost), 1)
+    assert [(row.record.value, row.txn_state) for row in done.rows] == [(b"c", "unknown"), (b"d", "none")]
+    assert done.reasons == {"recovered": 2, "unreadable": 1}
+    assert not done.answer.is_complete
+
+
+@pytest.mark.parametrize("client", [0, 2])
+@pytest.mark.parametrize(("commit", "state"), [(True, "committed"), (False, None)])
+def test_the_coordinator_knows_what_no_marker_says(client: int, commit: bool, state: str | None, tmp_path: Path) -> None:
+    lost, kept, coordinators = DataLog(), DataLog(), CoordinatorLog()
+    for log in (lost, kept):
+        log.plain(2)
+    lost.data(1, epoch=0)
+    kept.lead(1)
+    kept.traffic(2)
+    coordinators.transaction(1, (0,), commit=commit, client=client)
+    paths = write_cluster(tmp_path, {"t-0": {1: kept, 2: lost}, "__transaction_state-0": coordinators}, clean=False)
+    done = recovered([str(path) for path in paths], 1, "t")
+    assert [row.txn_state for row in done.rows] == ([] if state is None else [state] * 2)
+    assert done.reasons == ({"aborted": 2} if state is None else {"recovered": 2})
+
+
+# Copies: several, damaged, deleted since, compacted, in bundles.
+
+
+def test_what_several_losing_copies_hold_is_given_once(tmp_path: Path) -> None:
+    common = values(0, "a", "b")
+    put_replica(tmp_path, 1, common, high_watermark=2)
+    put_replica(tmp_path, 2, common + by_producer(2, "c", "d", sequence=0), high_watermark=2)
+    retried = by_producer(3, "c", "d", sequence=0, epoch=1)
+    put_replica(tmp_path, 3, common + values(2, "x", epoch=1) + retried, high_watermark=2)
+    done = recovered(tmp_path, 1)
+    assert [(row.record.offset, row.record.value, row.held_by) for row in done.rows] == [
+        (2, b"c", (2, 3)),
+        (3, b"d", (2, 3)),
+        (2, b"x", (3,)),
+    ]
+    assert done.reasons == {"recovered": 3, "merged": 2}
+
+
+def test_each_offset_is_read_from_who_has_it_undamaged(tmp_path: Path) -> None:
+    log = [values(0, "a", "b"), values(2, "c"), values(3, "d"), values(4, "e")]
+    put_replica(tmp_path, 1, log[0], high_watermark=2)
+    put_replica(tmp_path, 2, b"".join([log[0], flipped(log[1], 70), log[2], log[3]]), high_watermark=5)
+    put_replica(tmp_path, 3, b"".join([log[0], log[1], flipped(log[2], 70), log[3]]), high_watermark=5)
+    done = recovered(tmp_path, 1)
+    assert done.values == [(2, b"c"), (3, b"d"), (4, b"e")]
+    assert [row.source_broker for row in done.rows] == [3, 2, 2]
+    put_replica(tmp_path / "alone", 1, log[0], high_watermark=2)
+    put_replica(tmp_path / "alone", 2, b"".join([log[0], flipped(log[1], 70), log[2], log[3]]), high_watermark=5)
+    alone = recovered(tmp_path / "alone", 1)
+    assert alone.values == [(3, b"d"), (4, b"e")]
+    assert alone.reasons == {"recovered": 2, "unreadable": 1}
+    assert not alone.answer.is_complete
+
+
+def test_what_was_deleted_since_is_not_lost(tmp_path: Path) -> None:
+    put_replica(tmp_path, 1, values(4, "e", epoch=1), high_watermark=5, base_offset=4)
+    (tmp_path / "broker-1" / "log-start-offset-checkpoint").write_bytes(write_offset_checkpoint({("orders", 0): 4}))
+    put_replica(tmp_path, 2, values(0, *"abcd") + values(4, "x", "y"), high_watermark=4)
+    done = recovered(tmp_path, 1)
+    assert done.values == [(4, b"x"), (5, b"y")]
+    assert done.one.below_log_start == [(2, 4)]
+
+
+def test_a_later_record_of_the_same_key_supersedes_in_a_compacted_topic(tmp_path: Path) -> None:
+    lost = [
+        *(values(2, "older", key=b"k"), values(3, "only here", key=b"l", time_ms=BASE_TIMESTAMP + 1)),
+        values(4, "newer", key=b"m", time_ms=BASE_TIMESTAMP + 9),
+    ]
+    kept = [values(2, "later", key=b"k", epoch=1, time_ms=BASE_TIMESTAMP + 5), values(3, "earlier", key=b"m", epoch=1)]
+    root = forked(tmp_path, kept=kept, lost=lost)
+    assert recovered(root, 1).reasons == {"recovered": 3}
+    for broker in (1, 2):
+        (root / f"broker-{broker}" / "cleaner-offset-checkpoint").write_bytes(write_offset_checkpoint({("orders", 0): 0}))
+    done = recovered(root, 1)
+    assert done.values == [(3, b"only here"), (4, b"newer")]
+    assert done.reasons == {"recovered": 2, "superseded": 1}
+
+
+@pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
+def test_compressed_records_with_headers_come_out_whole(codec: str, tmp_path: Path) -> None:
+    headers = (("h", None), ("h", b"\xff\x00"), ("", b""))
+    records = [RecordToWrite(None, None, headers), RecordToWrite(b"", b"\xfe", offset_delta=2, timestamp_delta=5)]
+    lost = write_batch(records, base_offset=2, base_timestamp=BASE_TIMESTAMP, compression_type=codec)
+    done = recovered(forked(tmp_path, kept=[values(2, "x", epoch=1)], lost=[lost]), 1)
+    first, second = (row.record for row in done.rows)
+    assert (first.key, first.value, first.headers) == (None, None, tuple((name.encode(), value) for name, value in headers))
+    assert (second.offset, second.key, second.value, second.timestamp) == (4, b"", b"\xfe", BASE_TIMESTAMP + 5)
+    assert done.reasons == {"recovered": 2, "no_record": 1}
+
+
+def test_bundles_hold_no_records_unless_they_were_taken_along(tmp_path: Path) -> None:
+    root = forked(tmp_path / "copies", kept=[values(2, "x", epoch=1)], lost=[values(2, "c", "d"), values(4, "e")])
+    kept = bundle_of(root / "broker-1", tmp_path / "1.kfb")
+    bare = recovered([kept, bundle_of(root / "broker-2", tmp_path / "2.kfb")], 1)
+    assert (bare.rows, bare.reasons) == ([], {"unreadable": 3})
+    (gap,) = bare.answer.incomplete
+    assert "2.kfb" in gap.path
+    assert "--with-records orders:0:2-5" in gap.reason
+    asked = CollectOptions(records=(RecordsAsked("orders", 0, 2, 5),))
+    done = recovered([kept, bundle_of(root / "broker-2", tmp_path / "3.kfb", asked)], 1)
+    assert done.values == [(2, b"c"), (3, b"d"), (4, b"e")]
+    mixed = recovered([root / "broker-1", tmp_path / "2.kfb", root / "broker-2"], 1)
+    assert mixed.values == done.values
+
+
+def test_links_and_archives_give_what_directories_do(tmp_path: Path) -> None:
+    root = forked(tmp_path / "copies", kept=[values(2, "x", epoch=1)], lost=[values(2, "c", "d")])
+    wanted = recovered(root, 1).rows
+    log = root / "broker-2" / "orders-0" / f"{0:020d}.log"
+    log.rename(root / "moved.log")
+    log.symlink_to("../../moved.log")
+    assert recovered(root, 1).rows == wanted
+    for name, mode in (("copies.tar", "w"), ("copies.tar.gz", "w:gz"), ("copies.tar.xz", "w:xz")):
+        with tarfile.open(tmp_path / name, mode) as archive:  # type: ignore[call-overload]
+            archive.add(root, "copies")
+        assert recovered([tmp_path / name], 1).rows == wanted
+
+
+@pytest.mark.parametrize(("keep", "ids"), [(3, [f"payment-{number}" for number in range(1, 11)]), (1, None)])
+def test_an_archive_of_high_watermark_truncation(keep: int, ids: list[str] | None, archives: Path) -> None:
+    done = recovered([archives / "kafka-0.10.2.2-hw-truncation.tar.xz"], keep)
+    given = [(row.record.value or b"").decode() for row in done.rows]
+    assert given == (ids or [f"after-{number}" for number in range(1, 4)])
+    assert done.reasons == {"recovered": len(given)}
+    assert (done.one.committed, done.one.planned.records) == (len(given), len(given))
+
+
+@pytest.mark.corpora
+def test_archives_of_losses(corpora: Path) -> None:
+    done = recovered([corpora / "kafka-4.3.0-unclean.tar.xz"])
+    assert (done.one.kept, done.reasons) == (1, {"recovered": 70})
+    assert [row.record.offset for row in done.rows] == [*range(300, 370)]
+    apart = recovered([corpora / "kafka-0.10.2.2-hw-divergence.tar.xz"], 3)
+    assert [row.record.value for row in apart.rows] == [b"payment-1", b"payment-2", b"payment-3"]
+    assert (apart.one.at_least, apart.one.committed) == (0, 3), "broker 1 keeps them, where nobody reads them"
+    for healthy in ("kafka-4.3.0-healthy", "kafka-4.3.0-clean-end", "kafka-4.3.0-lag"):
+        assert recovered([corpora / f"{healthy}.tar.xz"]).rows == []

@@ -1,0 +1,169 @@
+"""What is recovered of random histories on disk, held to what a naive decoder finds in the logs themselves."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from shutil import rmtree
+from typing import NamedTuple
+
+import pytest
+
+from kafka_forensics.evidence.options import ScanOptions
+from kafka_forensics.model.recovered import RecoveredRecord
+from kafka_forensics.questions.recover import Kept, RecoveredPartition, recover
+from kafka_forensics.simulation.cluster import Partition
+from kafka_forensics.simulation.materialise import materialise
+from tests.oracles.decoder import Batch, Record, batches
+from tests.support.history_checks import acknowledged_of
+from tests.support.random_histories import RandomHistory, random_history
+
+CHUNK = 12
+"""Histories of a test; the nightly run has 20 such tests."""
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "first_seed" in metafunc.fixturenames:
+        chunks = 20 if metafunc.config.getoption("--nightly") else 1
+        metafunc.parametrize("first_seed", range(0, chunks * CHUNK, CHUNK))
+
+
+class Held(NamedTuple):
+    """A record in one log, with its batch's facts and how its transaction ends there: none, committed, aborted, open."""
+
+    record: Record
+    leader_epoch: int
+    producer: tuple[int, int, int]
+    state: str
+
+
+class NaiveLog(NamedTuple):
+    """Offset → what stands there: a record, or None for a marker; and the whole batches by offset."""
+
+    records: dict[int, Held]
+    entries: dict[int, tuple[int, object]]
+
+
+def naive_log(directory: Path) -> NaiveLog:
+    every = [batch for path in sorted(directory.glob("*.log")) for batch in batches(path.read_bytes())]
+    log = NaiveLog({}, {})
+    for number, batch in enumerate(every):
+        for at, offset in enumerate(range(batch.base_offset, batch.last_offset + 1)):
+            log.entries[offset] = (batch.partition_leader_epoch, batch.records[at])
+        if batch.magic == 2 and batch.attributes & 0x20:
+            continue
+        for at, record in enumerate(batch.records):
+            known = batch.producer_id >= 0 and batch.base_sequence >= 0
+            producer = (batch.producer_id, batch.producer_epoch, batch.base_sequence + at) if known else (-1, -1, -1)
+            log.records[record.offset] = Held(record, batch.partition_leader_epoch, producer, ending(batch, every[number + 1 :]))
+    return log
+
+
+def ending(batch: Batch, later: list[Batch]) -> str:
+    if batch.magic < 2 or not batch.attributes & 0x10:
+        return "none"
+    of_producer = (other for other in later if other.attributes & 0x20 and other.producer_id == batch.producer_id)
+    marker = next(of_producer, None)
+    return "open" if marker is None else "committed" if (marker.records[0].key or b"")[3] else "aborted"
+
+
+def id_of(value: bytes | None) -> int:
+    return int((value or b"").removeprefix(b"r"))
+
+
+def wrongs(history: RandomHistory, root: Path, counted: Counter[str]) -> Iterator[str]:
+    """Everything in which the tool and the logs disagree, whichever copy is kept."""
+    paths = [str(path) for path in materialise(history.cluster, root, history.coordinator)]
+    for partition in history.cluster.partitions.values():
+        name = f"{partition.topic}-{partition.number}"
+        folders = {broker: next(iter(root.glob(f"*{broker}/{name}")), None) for broker in partition.replicas}
+        logs = {broker: naive_log(folder) for broker, folder in folders.items() if folder is not None}
+        for kept in logs:
+            rows: list[RecoveredRecord] = []
+            options = ScanOptions(partition.topic, partition.number, jobs=1)
+            (answer,) = recover(paths, options, str(kept), rows.append).partitions
+            for wrong in of_kept(history, partition, logs, kept, answer, rows, counted):
+                yield f"{name}, {kept} kept: {wrong}"
+
+
+def of_kept(
+    history: RandomHistory,
+    partition: Partition,
+    logs: Mapping[int, NaiveLog],
+    kept: int,
+    answer: RecoveredPartition,
+    rows: list[RecoveredRecord],
+    counted: Counter[str],
+) -> Iterator[str]:
+    if not isinstance(answer.side, Kept):
+        counted["cannot lead"] += 1
+        return
+    survivor = logs[kept]
+    versions: dict[tuple[int, object], set[int]] = {}
+    for broker, log in logs.items():
+        for offset, entry in log.entries.items() if broker != kept else ():
+            if survivor.entries.get(offset) != entry:
+                versions.setdefault((offset, entry), set()).add(broker)
+    if answer.at_most != len(versions) or answer.count.all.offsets != len(versions):
+        yield f"{len(versions)} offsets are lost; planned {answer.at_most}, counted {answer.count.all}"
+    if answer.count.committed.offsets != answer.committed:
+        yield f"{answer.committed} are committed, counted {answer.count.committed}"
+    for span in answer.ranges:
+        if span.count.all.offsets != span.loss.end - span.loss.start or span.count.all.records != span.planned.records:
+            yield f"{span} does not add up"
+    yield from of_rows(logs, survivor, versions, rows)
+    visible = {held.record.offset: held for held in survivor.records.values() if held.state in ("none", "committed")}
+    shown = {id_of(held.record.value) for held in visible.values()}
+    given = Counter(id_of(row.record.value) for row in rows)
+    lost = set[int]()
+    for (offset, _), holders in versions.items():
+        of_holders = [logs[broker].records[offset] for broker in holders if offset in logs[broker].records]
+        states = {held.state for held in of_holders}
+        if of_holders and ("none" in states or ("committed" in states and "aborted" not in states)):
+            lost.add(id_of(of_holders[0].record.value))
+    if gone := lost - set(given) - shown:
+        yield f"{sorted(gone)} are neither given nor on the surviving side"
+    acknowledged = acknowledged_of(history.cluster, partition) & lost
+    counted["partitions"] += 1
+    counted["acknowledged and given"] += len(acknowledged & set(given))
+    counted["given"] += sum(given.values())
+    for reason in ("surviving", "surviving_by_content", "merged", "aborted", "open", "control"):
+        counted[reason] += getattr(answer.count.all, reason)
+    counted["of several"] += sum(len(row.held_by) > 1 for row in rows)
+
+
+def of_rows(
+    logs: Mapping[int, NaiveLog],
+    survivor: NaiveLog,
+    versions: Mapping[tuple[int, object], set[int]],
+    rows: list[RecoveredRecord],
+) -> Iterator[str]:
+    fork = min((offset for offset, _ in versions), default=0)
+    visible = [held for offset, held in survivor.records.items() if offset >= fork and held.state in ("none", "committed")]
+    counts = {held.producer for held in visible if held.producer[0] >= 0}
+    given = Counter(id_of(row.record.value) for row in rows)
+    for row in rows:
+        held = logs[int(row.source_broker)].records.get(row.record.offset)
+        content = None if held is None else (held.record.key, held.record.value, held.record.timestamp)
+        if held is None or content != (row.record.key, row.record.value, row.record.timestamp):
+            yield f"{row} is not what stands there"
+            continue
+        holders = versions.get((row.record.offset, (held.leader_epoch, held.record)), set())
+        if not holders <= set(row.held_by):
+            yield f"{row} is held by {holders}"
+        if {logs[broker].records[row.record.offset].state for broker in holders} == {"aborted"}:
+            yield f"{row} was aborted"
+        if held.producer in counts:
+            yield f"{row} is on the surviving side"
+        if held.producer[0] >= 0 and given[id_of(row.record.value)] > 1:
+            yield f"{row} is given {given[id_of(row.record.value)]} times"
+
+
+def test_every_lost_record_is_given_or_survives(first_seed: int, tmp_path: Path) -> None:
+    counted: Counter[str] = Counter()
+    for seed in range(first_seed, first_seed + CHUNK):
+        root = tmp_path / str(seed)
+        root.mkdir()
+        assert list(wrongs(random_history(seed), root, counted)) == [], f"seed {seed}"
+        rmtree(root)
+    assert counted["acknowledged and given"] > 0
+    assert counted["given"] > counted["acknowledged and given"]

@@ -1,0 +1,94 @@
+"""Which lost records survive, against a plain count over lists: no batches, no headers, nothing passed over."""
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import NamedTuple
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kafka_forensics.writers.batches import RecordToWrite, write_batch
+from tests.support.recoveries import recovered
+from tests.support.replicas import put_replica
+from tests.support.segments import BASE_TIMESTAMP
+
+
+class Sent(NamedTuple):
+    """A record by its value, its time, and its producer with a sequence, (-1, -1) for none."""
+
+    value: str
+    time: int
+    producer: tuple[int, int] = (-1, -1)
+
+
+SENT = st.builds(
+    Sent,
+    st.sampled_from("vw"),
+    st.integers(0, 3),
+    st.one_of(st.just((-1, -1)), st.tuples(st.integers(7, 8), st.integers(0, 4))),
+)
+LOGS = st.lists(st.lists(SENT, min_size=1, max_size=3), min_size=1, max_size=5)
+"""Batches; a producer's records of one batch are one batch each."""
+
+
+def written(records: Sequence[Sequence[Sent]], start: int, epoch: int, codec: str) -> bytes:
+    data = b""
+    for batch in records:
+        for run in [batch] if all(sent.producer[0] < 0 for sent in batch) else [[sent] for sent in batch]:
+            of, sequence = run[0].producer
+            rows = [RecordToWrite(b"k", sent.value.encode(), timestamp_delta=sent.time) for sent in run]
+            data += write_batch(
+                rows,
+                base_offset=start,
+                base_timestamp=BASE_TIMESTAMP,
+                partition_leader_epoch=epoch,
+                compression_type=codec,
+                producer_id=of,
+                producer_epoch=0 if of >= 0 else -1,
+                base_sequence=sequence,
+            )
+            start += len(run)
+    return data
+
+
+def naive(lost: Sequence[Sent], kept: Sequence[Sent]) -> list[int]:
+    """Indices of what is not there: each record that survives, in order, speaks for the first that it can be."""
+    strong, weak = set[int](), set[int]()
+    for sent in kept:
+        known = sent.producer[0] >= 0
+        same = [at for at, other in enumerate(lost) if known and other[2:] == sent[2:] and other.value == sent.value]
+        free = [at for at in same if at not in strong]
+        if free:
+            strong.add(free[0])
+            weak.discard(free[0])
+            continue
+        alike = [at for at, other in enumerate(lost) if other[:2] == sent[:2] and at not in strong | weak]
+        alike = [at for at in alike if not known or lost[at].producer[0] != sent.producer[0]]
+        weak.update(alike[:1])
+    return [at for at in range(len(lost)) if at not in strong | weak]
+
+
+COUNTED: Counter[str] = Counter()
+
+
+@settings(max_examples=80)
+@given(lost=LOGS, kept=LOGS, codec=st.sampled_from(["none", "lz4"]))
+def test_what_survives_is_what_a_plain_count_says(lost: list[list[Sent]], kept: list[list[Sent]], codec: str) -> None:
+    """The surviving log goes on with a record of its own that no lost one is like, so that the logs part at once."""
+    ours = [Sent("of the survivor", 9), *(sent for batch in kept for sent in batch)]
+    theirs = [Sent("lost for sure", 8), *(sent for batch in lost for sent in batch)]
+    with TemporaryDirectory() as folder:
+        for broker, log, epoch in ((1, [ours[:1], *kept], 1), (2, [theirs[:1], *lost], 0)):
+            put_replica(Path(folder), broker, written([[Sent("common", 0)]], 0, 0, codec) + written(log, 1, epoch, codec))
+        done = recovered(Path(folder), 1)
+    assert done.reasons.get("recovered", 0) == len(done.rows)
+    if any(mine[:2] == other[:2] for mine, other in zip(ours, theirs, strict=False)):
+        return  # what is alike at one offset is common to both logs
+    assert [row.record.offset for row in done.rows] == [1 + at for at in naive(theirs, ours)]
+    COUNTED.update(done.reasons)
+
+
+def test_each_way_of_surviving_was_met() -> None:
+    assert min(COUNTED[reason] for reason in ("recovered", "surviving", "surviving_by_content")) > 0, COUNTED
