@@ -7,11 +7,12 @@ what could not be read cannot be read still, for the same reason. Indexes and sn
 import json
 import re
 from collections.abc import Callable
+from itertools import islice
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from kafka_forensics.model.pseudonyms import NameKind, Pseudonyms
-from kafka_forensics.parsers.bounded import MAX_LINE_BYTES, MAX_TEXT_BYTES
+from kafka_forensics.parsers.bounded import MAX_LINE_BYTES, MAX_LINES, MAX_TEXT_BYTES
 from kafka_forensics.parsers.checkpoints import MAX_CLEAN_SHUTDOWN_BYTES, TOPIC, UUID, parse_meta_properties, read_properties
 from kafka_forensics.parsers.log_dir import OFFSET_CHECKPOINTS, FileKind
 from kafka_forensics.writers.files import write_properties
@@ -91,7 +92,10 @@ def _by_line(rewrite: RewriteLine) -> Rewrite:
             return (_MASK * len(line) if len(line) > MAX_LINE_BYTES else rewrite(line, pseudonyms)) + match[2]
 
         data = _data(file)
-        return data if _is_zeros(data) else _LINE.sub(told, data)
+        if _is_zeros(data):
+            return data
+        looked_at = islice(_LINE.finditer(data), MAX_LINES + 1)  # with one more there are too many
+        return b"".join(map(told, looked_at))
 
     return rewrite_all
 

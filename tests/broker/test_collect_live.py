@@ -6,10 +6,13 @@ import pytest
 
 import kafka_forensics as kf
 from kafka_forensics.evidence.options import ScanOptions
+from kafka_forensics.export.redaction import PseudonymMap, Redaction
+from kafka_forensics.model.pseudonyms import NameKind
 from kafka_forensics.questions.collect import CollectOptions, collect
 from lab.cluster import Cluster
 from lab.collect_beside import ALONE
 from lab.workload import SMALL_SEGMENTS, Message, Writer, event
+from tests.support.bundles import inflated_members
 
 pytestmark = pytest.mark.broker
 TOPIC = "busy"
@@ -21,8 +24,10 @@ def write(writer: Writer, first: int, end: int) -> None:
         writer.batch(TOPIC, [Message(event("row", number), b"key-%d" % (number % 9)) for number in range(start, start + 50)])
 
 
-def test_a_running_broker_is_collected(tmp_path: Path) -> None:
+@pytest.mark.parametrize("names", [None, Redaction(PseudonymMap("00" * 32, {}))], ids=["names", "pseudonyms"])
+def test_a_running_broker_is_collected(names: Redaction | None, tmp_path: Path) -> None:
     bundle = tmp_path / "broker-1.kfb"
+    topic = TOPIC if names is None else names.pseudonym(NameKind.TOPIC, TOPIC)
     with Cluster(tmp_path / "nodes", brokers=1, broker_settings=ALONE) as cluster:
         cluster.create_topic(TOPIC, assignment=[[1]], settings=SMALL_SEGMENTS)
         writer = Writer(cluster, enable_idempotence=True)
@@ -35,13 +40,15 @@ def test_a_running_broker_is_collected(tmp_path: Path) -> None:
                 write(writer, BEFORE, BEFORE + waiting.pop())
 
         with bundle.open("w+b") as file:
-            done = collect([str(cluster.log_dir(1))], CollectOptions(ScanOptions(live=True)), file, progress)
+            wanted = CollectOptions(ScanOptions(live=True), pseudonyms=names)
+            done = collect([str(cluster.log_dir(1))], wanted, file, progress)
         write(writer, BEFORE + MEANWHILE, BEFORE + 2 * MEANWHILE)  # it has not been disturbed
     assert done.incomplete == []
+    assert any(TOPIC.encode() in data for data in inflated_members(bundle).values()) is (names is None)
     assert waiting == []
     scanned = kf.scan([str(bundle)])
     assert [finding for finding in scanned.findings if finding.severity.value != "info"] == []
-    [partition] = [partition for partition in scanned.partitions if partition.topic == TOPIC]
+    [partition] = [partition for partition in scanned.partitions if partition.topic == topic]
     [replica] = partition.replicas
     assert replica.log_end_offset is not None
     assert BEFORE <= replica.log_end_offset <= BEFORE + MEANWHILE

@@ -96,6 +96,18 @@ def test_any_file_is_read_as_before(kind: FileKind, data: st.DataObject) -> None
         assert damage_told == damage
 
 
+@pytest.mark.parametrize("kind", [FileKind.CLEANER_OFFSET_CHECKPOINT, FileKind.LEADER_EPOCH_CHECKPOINT])
+@pytest.mark.parametrize("data", [b"\n" * (2 << 20), b"hush " * (1 << 15) + b"\n0 hush\n"], ids=["lines", "a long line"])
+def test_what_nobody_reads_costs_no_more_and_stays_unread(kind: FileKind, data: bytes) -> None:
+    told = rewritten(kind, data)
+    assert len(told) <= len(data)
+    assert b"hush" not in told
+    parse = PARSERS.get(kind, parse_offset_checkpoint)
+    reasons = [[row.detail["reason"] for row in parse(RewrittenFile(each)).damage] for each in (data, told)]
+    assert reasons[0] == reasons[1]
+    assert {"too_many_lines", "line_too_long"} & {*reasons[0]} or "more" in reasons[0]
+
+
 @pytest.mark.parametrize("kind", SOUND)
 def test_what_holds_no_name_stays_as_it_is(kind: FileKind) -> None:
     for data in (b"", bytes(100)):
