@@ -39,6 +39,7 @@ RUN_BY = {
     ("docs/datasets.md", "tests/export/test_datasets_page.py"): 5,
     ("docs/facts.md", "tests/export/test_read_back.py"): 1,
     ("docs/platforms.md", "tests/packaging/test_container.py"): 2,
+    ("docs/recovery-walkthrough.md", "tests/broker/test_from_loss_to_verified.py"): 6,
     ("docs/spark.md", "tests/spark/test_spark_page.py"): 4,
 }
 """(page, test) → how many of its blocks that test runs."""
