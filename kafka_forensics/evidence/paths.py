@@ -3,7 +3,7 @@
 import os
 import re
 import shlex
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
@@ -82,7 +82,7 @@ def open_paths(paths: list[str], *, logs_only: bool = True, storage_options: tup
         opened_path.discovery = _discovered(opened_path.source)
     opened = [each for opened_path in opened for each in _with_bundles(opened_path, storage_options, by_place)]
     opened = _without_strangers(opened, logs_only=logs_only)
-    if len(opened) > 1 or any(opened_path.discovery.repeated or _has_links(opened_path.discovery) for opened_path in opened):
+    if may_repeat(opened):
         return _read_once(opened)
     return opened
 
@@ -284,6 +284,11 @@ def _name(opened_path: OpenedPath, given: Name | None) -> None:
 
 def _two_names(place: str, name: Name, other: Name) -> UsageError:
     return UsageError(f"{place} was given two names, {name} and {other}", hint="give each log directory one name")
+
+
+def may_repeat(opened: Collection[OpenedPath]) -> bool:
+    """Whether any directory may be reached by two names."""
+    return len(opened) > 1 or any(opened_path.discovery.repeated or _has_links(opened_path.discovery) for opened_path in opened)
 
 
 def _has_links(discovery: Discovery) -> bool:

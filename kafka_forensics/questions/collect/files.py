@@ -7,11 +7,11 @@ from typing import Final
 
 from kafka_forensics.errors import SourceError, UsageError
 from kafka_forensics.evidence.options import ScanOptions, fits
-from kafka_forensics.evidence.paths import OpenedPath, is_alone, typed_path
+from kafka_forensics.evidence.paths import OpenedPath, is_alone, may_repeat, typed_path
 from kafka_forensics.model.constants import WITNESS_TOPICS
 from kafka_forensics.model.pseudonyms import Pseudonyms
 from kafka_forensics.model.results import Incomplete
-from kafka_forensics.parsers.log_dir import FileKind, FileName, PartitionName, parse_file_name, parse_partition_name
+from kafka_forensics.parsers.log_dir import FileKind, FileName, PartitionName, directory_key, parse_file_name, parse_partition_name
 from kafka_forensics.questions.collect.names import BundleNames, is_log_directory
 from kafka_forensics.storage.bundles import BundleSource
 from kafka_forensics.storage.source import ByteSource, Entry, EntryKind
@@ -79,6 +79,7 @@ class Tree:
         self._options = options
         self._names = BundleNames(pseudonyms)
         self._roots = [(prefix, opened_path.source) for prefix, opened_path in zip(prefixes(opened), opened, strict=True)]
+        self._read_as = _read_as(opened)
         self.directories: list[tuple[str, int]] = []
         """Those of the last walk with their times."""
         self.incomplete: list[Incomplete] = []
@@ -125,6 +126,7 @@ class Tree:
                     before.behind = collected.name.offset
                 before = collected
             found.append(collected)
+        found = [item for item in found if isinstance(item, CollectedEntry) or not self._is_read_elsewhere(source, item)]
         found.sort(key=lambda item: self._names.order((item.entry if isinstance(item, CollectedEntry) else item).name))
         for item in found:
             if isinstance(item, CollectedEntry):
@@ -136,12 +138,33 @@ class Tree:
             else:
                 self.directories.append((_joined(directory, self._names.directory(item.name)), item.mtime_ns))
 
+    def _is_read_elsewhere(self, source: ByteSource, directory: Entry) -> bool:
+        """Whether a directory is one that is read by another name."""
+        return self._read_as.get(directory_key(directory), (source, directory.path)) != (source, directory.path)
+
     def _is_asked_for(self, partition: PartitionName, listed: Sequence[Entry]) -> bool:
         """Whether a directory of a partition's name is to be taken: one that holds nothing but directories, too."""
         if partition.topic in WITNESS_TOPICS or fits((partition.topic, partition.partition), self._options):
             return True
         is_folder = any(entry.kind is EntryKind.DIRECTORY for entry in listed)
         return is_folder and all(parse_file_name(entry.name) is None for entry in listed)
+
+
+def _read_as(opened: Sequence[OpenedPath]) -> dict[object, tuple[ByteSource, str]]:
+    """Of log directories and partitions' ones that may have several names the one by which they are read; none without links where
+    one path was given."""
+    if not may_repeat(opened):
+        return {}
+    return {
+        directory_key(entry): (opened_path.source, path)
+        for opened_path in opened
+        for log_directory in opened_path.discovery.log_directories
+        for entry, path in (
+            (log_directory.entry, log_directory.path),
+            *((partition.entry, partition.path) for partition in log_directory.partitions),
+        )
+        if entry is not None
+    }
 
 
 def _offset(entry: CollectedEntry) -> int | None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import tarfile
 from collections.abc import Iterator
 from dataclasses import replace
@@ -124,3 +125,20 @@ def test_tasks_judge_bundles_like_one_process(tmp_path: Path, monkeypatch: pytes
     of_tasks = task_engine.scan(paths, ScanOptions())
     here = local.scan(paths, ScanOptions())
     assert "".join(json_document.document(of_tasks)) == "".join(json_document.document(here))
+
+
+def test_what_has_two_names_is_taken_once(tmp_path: Path) -> None:
+    """A log directory and a partition's that links lead to, as disks are mounted elsewhere; and a path within another one."""
+    folder = tmp_path / "brokers"
+    shutil.copytree(SAMPLES / "unclean-election", folder)
+    (folder / "disks").mkdir()
+    for name, linked in (("disk-0", folder / "broker-1"), ("disk-1", folder / "broker-2" / "audit-0")):
+        linked.rename(folder / "disks" / name)
+        linked.symlink_to(os.path.relpath(folder / "disks" / name, linked.parent))
+    expected: Json = json.loads(kf.scan([str(folder)]).to_json())
+    for number, paths in enumerate(([folder], [folder, folder / "broker-3"], [folder / "broker-3", folder])):
+        with (tmp_path / f"{number}.kfb").open("w+b") as file:
+            collect([str(path) for path in paths], CollectOptions(), file)
+        scanned: Json = json.loads(kf.scan([file.name]).to_json())
+        assert told(scanned) == told(expected)
+        assert scanned["summary"]["replicas"] == expected["summary"]["replicas"]
