@@ -29,7 +29,7 @@ RECORDS_JSONL: Final = "records.jsonl"
 RECORDS_PARQUET: Final = "records.parquet"
 REPORT: Final = "report.json"
 UNFINISHED: Final = ".unfinished"
-_GROUP_ROWS: Final = 1 << 16
+_GROUP_ROWS: Final = 1 << 14
 _GROUP_BYTES: Final = 32 << 20
 
 

@@ -65,7 +65,7 @@ def recover(
         with recovered_files(folder) as files, Progress(screen, quiet=printing.quiet) as progress:
             recovery = read_again(paths, scan_options, keep, files.take, progress)
             _check_decided(recovery)
-        asked = {"paths": paths, "topic": selection.topic, "partition": selection.partition, "keep": keep}
+        asked = {"paths": list(recovery.given), "topic": selection.topic, "partition": selection.partition, "keep": keep}
         report = report_of(recovery, asked, files.written)
         write_report(folder, report)
         folder.finish()

@@ -64,6 +64,8 @@ class RecoveredPartition:
 class Recovery:
     """The answer: the partitions that lose something, or of which that is not known; of a single partition always."""
 
+    given: tuple[str, ...] = ()
+    """Paths as they were given, without secrets."""
     partitions: list[RecoveredPartition] = field(default_factory=list)
     looked_at: int = 0
     by_raft: int = 0
@@ -108,7 +110,7 @@ class _Recovering:
     """Recovers a partition whenever the scan has judged one."""
 
     def __init__(self, inputs: Inputs, witnesses: Witnesses, keep: str | None, sink: Sink) -> None:
-        self.answer = Recovery()
+        self.answer = Recovery(inputs.given)
         self._maker = PlanMaker(inputs, witnesses, PlanOptions())
         self._plan_of = {id(plan.context): plan for plan in inputs.replicas}
         self._coordinators, self._keep, self._sink = witnesses.transaction_log, keep, sink
