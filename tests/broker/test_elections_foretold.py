@@ -8,8 +8,8 @@ import pytest
 from kafka_forensics.cli.main import outcome as command_outcome
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.questions.plan import Planned
+from kafka_forensics.questions.verify import Asked, read_promises, verify
 from kafka_forensics.questions.verify import Outcome as Kept
-from kafka_forensics.questions.verify import read_promises, verify
 from lab.elections import FORCE, TOPICS, Held, Round
 from lab.settings import LOOPBACK
 from tests.broker.conftest import ROUNDS
@@ -92,7 +92,7 @@ def test_what_was_promised_is_seen_to_have_come_true(
     document = read_promises(str(_plan_file(tmp_path, election.done, topic)))
     after = sorted(str(path) for path in election.done.after.iterdir())
     for candidate in election.planned.plan.candidates:
-        promises = verify(after, document, ScanOptions(topic), str(candidate.broker)).promises
+        promises = verify(after, document, ScanOptions(topic), Asked(str(candidate.broker))).promises
         told = {promise.promise: promise for promise in promises if promise.broker == candidate.broker}
         if candidate.broker != first:
             assert (told["leader"].reason, told["leader"].found) == ("other_elected", first)

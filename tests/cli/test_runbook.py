@@ -96,8 +96,10 @@ def test_the_plan_on_its_copies_is_the_same_and_can_be_verified(copies: Path, tm
     ways = "## The two ways", "## What the commands below need"
     assert again.read_text().partition(ways[0])[2].partition(ways[1])[0] == text.partition(ways[0])[2].partition(ways[1])[0]
     seen = block(text, "4. See that it has come true").replace("AFTER=", f"AFTER={tmp_path}/safe", 1)
-    done = run(tmp_path, filled(text, tmp_path), seen)
+    recover = block(text, "3. Way B: keep the leader", 1).splitlines()[0]
+    done = run(tmp_path, filled(text, tmp_path), recover, seen)
     assert done.returncode == 1  # broker 2 has not followed yet
+    assert "0 of 70 records are there again" in done.stdout
     assert "holds other records than the leader" in done.stdout
 
 

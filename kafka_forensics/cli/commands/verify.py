@@ -15,6 +15,10 @@ Elected = Annotated[
     str | None, typer.Option("--elected", metavar="N", help="The broker that was made the leader [default: as recommended].")
 ]
 
+Recovered = Annotated[
+    str | None, typer.Option("--recovered", metavar="DIR", help="What `recover` wrote, if its records were produced again.")
+]
+
 
 @options.flat
 @redactable
@@ -25,6 +29,7 @@ def verify(
     *,
     against: Against,
     elected: Elected = None,
+    recovered: Recovered = None,
     form: options.Form,
     printing: options.Printing,
 ) -> int:
@@ -33,17 +38,18 @@ def verify(
     PATHs are copies, or bundles, taken after the brokers came up again.
     """
     wanted = chosen_format(form.format_name, form.output)
-    check_output(form.output, [*paths, against])
+    check_output(form.output, [*paths, against, *([] if recovered is None else [recovered])])
     scan_options = reading.scan_options(selection, deep=False)
     screen = screen_of(printing)
 
     from kafka_forensics.cli.progress import Progress
-    from kafka_forensics.questions.verify import Outcome, read_promises
+    from kafka_forensics.questions.verify import Asked, Outcome, read_lost_records, read_promises
     from kafka_forensics.questions.verify import verify as checked_by
 
     document = read_promises(against)
+    asked = Asked(elected, {} if recovered is None else read_lost_records(recovered))
     with Progress(screen, quiet=printing.quiet) as progress:
-        checked = checked_by(paths, document, scan_options, elected, progress)
+        checked = checked_by(paths, document, scan_options, asked, progress)
     checked = redacted(checked)
     from kafka_forensics.cli.outputs.verify import LISTING, summary_line
     from kafka_forensics.cli.outputs.words import incomplete_lines

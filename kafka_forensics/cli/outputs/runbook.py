@@ -278,7 +278,7 @@ def _way_b(ways: Sequence[Ways]) -> Iterator[str]:
     if not chosen:
         yield "\nNo partition needs it.\n"
     for way in chosen[:PARTITIONS_SHOWN]:
-        kept, plan = way.kept, way.planned.plan
+        kept = way.kept
         assert kept is not None
         losses = "; ".join(plan_words.loss_words(way.planned, loss) for loss in kept.losses[:_LOSSES_SHOWN])
         more = f"; and {plural(len(kept.losses) - _LOSSES_SHOWN, 'more range')}" if len(kept.losses) > _LOSSES_SHOWN else ""
@@ -286,12 +286,19 @@ def _way_b(ways: Sequence[Ways]) -> Iterator[str]:
         yield f"Broker {markdown(str(kept.broker))} leads. It lacks: {markdown(losses)}{more}. The copies of step 1 have them.\n\n"
         yield from _steps(way, kept)
         yield "\nThen take the records out of the copies, and look at them before anything is produced:\n"
-        folder = f'"${{SAFE:?}}"/recovered-{shlex.quote(f"{plan.topic}-{plan.partition}")}'
-        keep = f"--keep {shlex.quote(str(kept.broker))} --output {folder}"
-        yield _sh(printable(f'kafka-forensics recover "${{SAFE:?}}"/*.tar {_selection(way)} {keep}'))
+        keep = f"--keep {shlex.quote(str(kept.broker))} --output {_recovered(way)}"
+        recover = printable(f'kafka-forensics recover "${{SAFE:?}}"/*.tar {_selection(way)} {keep}')
+        send = f'python produce_back.py {printable(_recovered(way))} --bootstrap-servers "${{BOOTSTRAP:?}}"'
+        yield _sh(recover, f"{send}  # a dry run", f"{send} --send")
+        yield "\n`produce_back.py` is among the examples in the sources; it needs confluent-kafka, and sends nothing twice.\n"
 
 
 _LOSSES_SHOWN: Final = 4
+
+
+def _recovered(way: Ways) -> str:
+    """Where lost records are written."""
+    return f'"${{SAFE:?}}"/recovered-{shlex.quote(f"{way.planned.plan.topic}-{way.planned.plan.partition}")}'
 
 
 def _selection(way: Ways) -> str:
@@ -306,6 +313,7 @@ def _seen(plans: Plans, ways: Sequence[Ways]) -> Iterator[str]:
         chosen = way.kept if way.better == "B" else way.rolled_back
         if chosen is not None:
             elected = f"--elected {shlex.quote(str(chosen.broker))}"
+            elected += f" --recovered {_recovered(way)}" if way.better == "B" else ""
             lines.append(
                 f'kafka-forensics verify "${{AFTER:?}}"/*.tar --against "${{SAFE:?}}/plan.json" {_selection(way)} {elected}'
             )

@@ -29,6 +29,9 @@ _WORDS: Final = {
     "other_bytes": "other bytes than were salvaged, from offset {found} on",
     "bytes_gone": "segments with offset {found} are gone",
     "no_bytes": "a bundle has no bytes: give the directory",
+    "records_back": "{found} records are there again, each once",
+    "records_missing": "{found} of {planned} records are there again",
+    "records_twice": "all {planned} records are there, in {found} copies",
     "nothing_found": "nothing above warning was found",
     "found": "{kinds}",
     "not_planned": "the plan did not know it",
@@ -41,6 +44,7 @@ _PROMISES: Final = {
     "end": "it stays as it was up to {planned} on broker {broker}",
     "cut": "broker {broker} cuts at {planned}, and follows",
     "bytes": "broker {broker} has all that was salvaged",
+    "records": "{planned} recovered records are back on broker {broker}",
     "intact": "the partition is sound",
 }
 COLUMNS: Final[Columns] = {

@@ -1,6 +1,6 @@
 """What was promised, by a plan or by a salvage, held against copies that were taken after the brokers came up again."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from kafka_forensics.analysis.replica import Replica
@@ -15,6 +15,7 @@ from kafka_forensics.questions.verify import planned as of_plan
 from kafka_forensics.questions.verify import salvaged as of_salvage
 from kafka_forensics.questions.verify.documents import PlanDocument, SalvageManifest
 from kafka_forensics.questions.verify.promises import Outcome, Verified
+from kafka_forensics.questions.verify.records_back import LostRecords
 from kafka_forensics.rereading.reader import LogReader
 
 Key = tuple[str, int]
@@ -37,33 +38,40 @@ class Checked:
         return sum(promise.outcome is outcome for promise in self.promises)
 
 
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What was done with a plan: `elected` is the broker that was made the leader, None: the one that was recommended; `recovered`
+    are records that were produced again, by topic and partition."""
+
+    elected: str | None = None
+    recovered: Mapping[Key, LostRecords] = field(default_factory=dict)
+
+
 def verify(
-    paths: list[str],
-    document: PlanDocument | SalvageManifest,
-    options: ScanOptions,
-    elected: str | None = None,
-    progress: Progress | None = None,
+    paths: list[str], document: PlanDocument | SalvageManifest, options: ScanOptions, asked: Asked, progress: Progress | None = None
 ) -> Checked:
-    """Hold the promises of a plan, or of a salvage, against newer copies at `paths`; `elected` is the broker that was made the
-    leader, None: the one that was recommended. Raises UsageError for paths that make no sense, and for a broker that the plan does
-    not know."""
+    """Hold the promises of a plan, or of a salvage, against newer copies at `paths`. Raises UsageError for paths that make no
+    sense, for a broker that the plan does not know, and for what is asked of a salvage that only a plan can say."""
     inputs = gather(paths, options)
     if isinstance(document, PlanDocument):
-        return _of_plan(inputs, document, options, elected, progress)
-    if elected is not None:
-        raise UsageError("--elected goes with a plan, and this is the manifest of a salvage", hint="leave it out")
+        return _of_plan(inputs, document, options, asked, progress)
+    if asked != Asked():
+        raise UsageError("--elected and --recovered go with a plan, and this is the manifest of a salvage", hint="leave them out")
     return _of_salvage(inputs, document, options, progress)
 
 
-def _of_plan(
-    inputs: Inputs, document: PlanDocument, options: ScanOptions, elected: str | None, progress: Progress | None
-) -> Checked:
+def _of_plan(inputs: Inputs, document: PlanDocument, options: ScanOptions, asked: Asked, progress: Progress | None) -> Checked:
     wanted = {(row.topic, row.partition): row for row in document.partitions if _is_asked_for(row.topic, row.partition, options)}
-    of_plan.check_elected(wanted.values(), elected)
-    elections = {key: election for key, row in wanted.items() if (election := row.election(elected)) is not None}
+    of_plan.check_elected(wanted.values(), asked.elected)
+    elections = {key: election for key, row in wanted.items() if (election := row.election(asked.elected)) is not None}
+    plans = {id(plan.context): plan for plan in inputs.replicas}
 
     def look(key: Key, replicas: list[Replica], reader: LogReader, result: PartitionResult) -> list[Verified]:
-        return of_plan.promised(wanted[key], elections[key], replicas, reader, result)
+        promises = of_plan.promised(wanted[key], elections[key], replicas, reader, result)
+        if (lost := asked.recovered.get(key)) is not None:
+            read = [(replica, plans[id(replica.context)]) for replica in replicas]
+            promises.append(of_plan.back_on_leader(wanted[key], elections[key], read, lost))
+        return promises
 
     without = {key: of_plan.without_copies(wanted[key], election) for key, election in elections.items()}
     return _held(inputs, options, look, without, len(wanted), progress)

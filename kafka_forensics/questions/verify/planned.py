@@ -8,13 +8,18 @@ from collections.abc import Iterable, Iterator
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.analysis.replicas import differences
 from kafka_forensics.errors import UsageError
+from kafka_forensics.evidence.inputs import ReplicaPlan
 from kafka_forensics.evidence.options import listed
 from kafka_forensics.judging.partitions import PartitionResult
+from kafka_forensics.model.constants import INT64_MAX
 from kafka_forensics.model.controller import NO_LEADER, PartitionControl
 from kafka_forensics.model.results import Read
+from kafka_forensics.questions.recover import ReadLog
 from kafka_forensics.questions.verify.documents import Broker, PlannedElection, PlannedFollower, PlannedPartition
-from kafka_forensics.questions.verify.promises import REASONS, Verified, end_of, grave_kinds, start_of
+from kafka_forensics.questions.verify.promises import REASONS, Answer, Verified, end_of, grave_kinds, start_of
+from kafka_forensics.questions.verify.records_back import LostRecords, are_back
 from kafka_forensics.rereading.reader import LogReader
+from kafka_forensics.storage.bundles import BundleSource
 
 
 def check_elected(wanted: Iterable[PlannedPartition], elected: str | None) -> None:
@@ -29,6 +34,22 @@ def promised(
 ) -> list[Verified]:
     """The promises of an election, beside the replicas that there are now."""
     return list(_Partition(planned, election, replicas, reader, result).promises())
+
+
+def back_on_leader(
+    planned: PlannedPartition, election: PlannedElection, replicas: list[tuple[Replica, ReplicaPlan]], lost: LostRecords
+) -> Verified:
+    """Whether recovered records stand in the leader's log again, behind what it held when it was planned."""
+    broker, before = election.broker, planned.replica(election.broker)
+    leader = next(((replica, plan) for replica, plan in replicas if replica.broker == broker), None)
+    if leader is None:
+        answer = Answer("no_copy", lost.count)
+    elif isinstance(leader[1].log_dir.source, BundleSource):
+        answer = Answer("no_bytes", lost.count)
+    else:
+        start = 0 if before is None or before.log_end_offset is None else before.log_end_offset - election.own_recovery_drops
+        answer = are_back(lost, ReadLog(*leader, [], (start, INT64_MAX)), start)
+    return _verified(planned, "records", broker, *answer)
 
 
 def without_copies(planned: PlannedPartition, election: PlannedElection) -> list[Verified]:

@@ -24,8 +24,8 @@ class Verified:
     """One promise. `planned` and `found` are a broker or an offset; None: there is none, or it is not known.
 
     `promise`: `leader` · `start` (of a log) · `end` (a log goes on from there) · `cut` (a follower follows the leader from there) ·
-    `bytes` (a log has all that was salvaged) · `intact` (nothing above warning is found in the partition). `reason` is a word for
-    why, see `REASONS`.
+    `bytes` (a log has all that was salvaged) · `records` (what was recovered stands in it again; numbers of records) · `intact`
+    (nothing above warning is found in the partition). `reason` is a word for why, see `REASONS`.
     """
 
     topic: str
@@ -61,6 +61,9 @@ REASONS: Final = {
     "other_bytes": Outcome.BROKEN,
     "bytes_gone": Outcome.BROKEN,
     "no_bytes": Outcome.UNKNOWN,
+    "records_back": Outcome.KEPT,
+    "records_missing": Outcome.BROKEN,
+    "records_twice": Outcome.BROKEN,
     "nothing_found": Outcome.KEPT,
     "found": Outcome.BROKEN,
     "not_planned": Outcome.UNKNOWN,

@@ -11,7 +11,8 @@ import pytest
 from kafka_forensics.cli.main import outcome
 from kafka_forensics.errors import UsageError
 from kafka_forensics.evidence.options import ScanOptions
-from kafka_forensics.questions.verify import Outcome, Verified, read_promises, verify
+from kafka_forensics.questions.verify import Asked, Outcome, Verified, read_lost_records, read_promises, verify
+from kafka_forensics.writers.batches import RecordToWrite, write_batch
 from lab.fault_base import read_log
 from tests.support.bundles import bundle_of
 from tests.support.plan_runs import put_audit
@@ -46,7 +47,7 @@ def of_earlier_plan(plan: Path, **changes: Any) -> Path:
 
 
 def said(copies: Path, plan: Path, elected: str | None = None) -> dict[tuple[str, int | str], Verified]:
-    checked = verify([str(copies)], read_promises(str(plan)), ScanOptions(), elected)
+    checked = verify([str(copies)], read_promises(str(plan)), ScanOptions(), Asked(elected))
     return {(promise.promise, promise.broker): promise for promise in checked.promises}
 
 
@@ -165,3 +166,66 @@ def test_what_is_no_plan_is_refused(text: str, tmp_path: Path) -> None:
 def test_a_broker_that_the_plan_does_not_elect_is_refused(tmp_path: Path, plan: Path) -> None:
     with pytest.raises(UsageError, match="no election of broker 7"):
         said(mended(tmp_path / "after"), plan, "7")
+
+
+# Records that were produced again.
+
+
+def with_records(copies: Path, records: list[tuple[bytes | None, bytes, int, tuple[tuple[str, bytes], ...]]]) -> None:
+    """Broker 1's log with further records behind its end: key, value, timestamp, headers."""
+    log = copies / "broker-1" / LOG
+    end = read_log(log.parent).batches[-1].last_offset + 1
+    batches = [
+        write_batch(
+            [RecordToWrite(key, value, headers=headers)],
+            base_offset=end + number,
+            base_timestamp=timestamp,
+            partition_leader_epoch=2,
+        )
+        for number, (key, value, timestamp, headers) in enumerate(records)
+    ]
+    log.write_bytes(log.read_bytes() + b"".join(batches))
+
+
+@pytest.mark.parametrize("by_header", [True, False])
+@pytest.mark.parametrize(
+    ("sent", "reason", "found"),
+    [
+        (lambda rows: rows, "records_back", 70),
+        (lambda rows: rows[:-1], "records_missing", 69),
+        (lambda rows: [*rows, rows[3]], "records_twice", 71),
+        (lambda rows: [*rows[1:], rows[3]], "records_missing", 69),
+        (lambda _: [], "records_missing", 0),
+    ],
+    ids=["all", "one missing", "one twice", "one missing and one twice", "none"],
+)
+def test_records_are_back_if_each_is_there_once(
+    by_header: bool, sent: Callable[[list[Any]], list[Any]], reason: str, found: int, tmp_path: Path, plan: Path
+) -> None:
+    lost = tmp_path / "lost"
+    assert outcome(["recover", str(tmp_path / "before"), "--output", str(lost), "--quiet"]) == 1
+    rows = [json.loads(line) for line in (lost / "records.jsonl").read_text().splitlines()]
+    copies = put_audit(tmp_path / "after")
+    made = [
+        (
+            row["key"].encode(),
+            row["value"].encode(),
+            row["timestamp_ms"],
+            (("kafka-forensics-original-offset", b"%d" % row["offset"]),) if by_header else (),
+        )
+        for row in sent(rows)
+    ]
+    with_records(copies, [(b"user-11", b"another", 5, ()), *made])
+    asked = Asked("1", read_lost_records(str(lost)))
+    promises = verify([str(copies)], read_promises(str(plan)), ScanOptions(), asked).promises
+    told = next(promise for promise in promises if promise.promise == "records")
+    assert (told.broker, told.reason, told.planned, told.found) == (1, reason, 70, found)
+
+
+def test_what_is_no_recovery_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="cannot be read"):
+        read_lost_records(str(tmp_path))
+    for text in ("[]\n", "{\n", '{"topic": "t"}\n', "[" * 100_000):
+        (tmp_path / "records.jsonl").write_text(text)
+        with pytest.raises(UsageError, match="holds no records of `recover`"):
+            read_lost_records(str(tmp_path))
