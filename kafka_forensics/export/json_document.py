@@ -146,6 +146,10 @@ class Shape:
             counts["controller_log_silent" if self._is_first and kind == "voters_behind" else kind] += partitions
         return [{"kind": kind, "partitions": count} for kind, count in sorted(counts.items())]
 
+    def cluster_ids(self, ids: Iterable[str]) -> Json:
+        """The clusters that copies are of, as a plan tells them; 1.0 has no place for them."""
+        return {} if self._is_first else {"cluster_ids": sorted(ids)}
+
     def start_order(self, order: Json | None) -> Json:
         """In which order to start brokers for all partitions; nothing of it in 1.0."""
         if self._is_first and order is not None:

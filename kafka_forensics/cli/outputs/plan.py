@@ -423,6 +423,7 @@ def _tool(plans: Plans, shape: Shape) -> Json:
     return {
         "schema_version": shape.version,
         "tool": json_document.tool(result.engine),
+        **shape.cluster_ids({broker.cluster_id for broker in result.brokers if broker.cluster_id is not None}),
         "partitions_planned": plans.partitions,
         "copies_absent": _by_broker(plans.absent),
         "do_not_start": _by_broker(plans.refused),
