@@ -371,10 +371,7 @@ class PlanMaker:
 
     def plan_of(self, replicas: list[Replica], reader: LogReader, result: PartitionResult) -> Planned:
         """The plan of one partition, which was judged, and is not the controllers'."""
-        groups, _ = identity_groups([self._plan_of[id(replica.context)] for replica in replicas])
-        present, topic_known = present_topic(groups, replicas)
-        chosen = [replicas[number] for number in groups[present]]
-        others = [replicas[number] for at, group in enumerate(groups) if at != present for number in group]
+        chosen, others, topic_known = self.of_present_topic(replicas)
         context = chosen[0].context
         is_stray = (context.topic, context.partition, context.topic_id) in self._unknown
         planned = _planned(chosen, reader, result, self._asked, self._log, self._strays if is_stray else None)
@@ -384,6 +381,13 @@ class PlanMaker:
         missing += [Missing("other_topic", replica.broker) for replica in others]
         planned.plan = _with_not_read(replace(planned.plan, missing=tuple(missing)), planned.not_read)
         return planned
+
+    def of_present_topic(self, replicas: list[Replica]) -> tuple[list[Replica], list[Replica], bool]:
+        """Replicas of the present topic of their name, those of others, and whether it is known which is the present one."""
+        groups, _ = identity_groups([self._plan_of[id(replica.context)] for replica in replicas])
+        present, topic_known = present_topic(groups, replicas)
+        chosen = [replicas[number] for number in groups[present]]
+        return chosen, [replicas[number] for at, group in enumerate(groups) if at != present for number in group], topic_known
 
     def _explained(self, missing: Missing, control: PartitionControl | None) -> Missing:
         """What is missing; where no controller says what replicas there are, with the reason."""

@@ -1,0 +1,248 @@
+"""One partition's directory, written from slices of the copies: segments, and beside them what a broker derives from these.
+
+Bytes are copied first; all that is derived comes from the copy, read back: what is wrong there shows before anybody starts on it.
+"""
+
+import hashlib
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from kafka_forensics.errors import ForensicsError
+from kafka_forensics.model.batches import BatchColumn
+from kafka_forensics.model.files import AbortedTxn, EpochEntry
+from kafka_forensics.parsers.log import SegmentReader, inspector
+from kafka_forensics.questions.salvage.lineage import BASE, CONTINUED
+from kafka_forensics.questions.salvage.rebuilding import EpochReplay, ProducerReplay, SegmentIndexes
+from kafka_forensics.questions.salvage.slices import Slice, Source
+from kafka_forensics.replication.recovery import EPOCHS_FILE, MAX_RELATIVE_OFFSET, MAX_SEGMENT_BYTES, segment_file
+from kafka_forensics.storage.copying import copy_range, write_all
+from kafka_forensics.storage.local import LocalSource
+from kafka_forensics.writers.files import (
+    write_leader_epochs,
+    write_partition_metadata,
+    write_producer_snapshot,
+    write_transaction_index,
+)
+
+USUAL_SEGMENT_BYTES: Final = 1 << 30
+"""`log.segment.bytes` as Kafka has it; segments become larger only where the copies' are."""
+_BLOCK_BYTES: Final = 1 << 20
+
+
+class CopyChangedError(ForensicsError):
+    """The bytes that were copied are not those that were scanned."""
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Bytes of a file of the output, and whence they came: whole batches of the offsets `[offset_start, offset_end)`."""
+
+    file: str
+    byte_start: int
+    byte_end: int
+    offset_start: int
+    offset_end: int
+    broker: int | str
+    log_dir: str
+    source_file: str
+    source_byte_start: int
+    source_byte_end: int
+    why: str
+    sha256: str
+
+
+@dataclass(slots=True)
+class Written:
+    """What was written of a partition."""
+
+    ranges: list[Range] = field(default_factory=list)
+    epochs: list[EpochEntry] = field(default_factory=list)
+    segments: int = 0
+    size_in_bytes: int = 0
+    """Of the `.log` files."""
+
+
+@dataclass(slots=True)
+class _Segment:
+    """A segment of the output that is being filled."""
+
+    base_offset: int
+    slices: list[Slice] = field(default_factory=list)
+    size_in_bytes: int = 0
+
+
+def write_partition(
+    directory: Path, slices: Iterable[Slice], sources: Sequence[Source], log_end_offset: int, topic_id: str | None
+) -> Written:
+    """Fill an empty directory with a log that ends at `log_end_offset`.
+
+    Raises CopyChangedError where copies have changed since they were scanned, SourceError, and OSError where nothing can be written.
+    """
+    writer = _Writer(directory, sources)
+    largest = max((entry.log.size_in_bytes for source in sources for entry in source.plan.directory.segments if entry.log), default=0)
+    end = 0
+    for segment in _segments(slices, sources, max(USUAL_SEGMENT_BYTES, min(largest, MAX_SEGMENT_BYTES))):
+        writer.add(segment)
+        end = segment.slices[-1].end_offset
+    if not writer.written.segments or end < log_end_offset:
+        writer.add(_Segment(log_end_offset))
+    writer.finish(log_end_offset, topic_id)
+    return writer.written
+
+
+def _segments(slices: Iterable[Slice], sources: Sequence[Source], most: int) -> Iterator[_Segment]:
+    """The slices by segments: those that the lineage's own copies have, and another where one would become too large."""
+    segment: _Segment | None = None
+    begun: set[tuple[int, int]] = set()
+    for part in slices:
+        place = part.copy, part.segment
+        rolls = segment is None or (place not in begun and (part.why in (BASE, CONTINUED) or part.byte_start == 0))
+        if segment is not None and not rolls:
+            reach = part.end_offset - 1 - segment.base_offset
+            rolls = segment.size_in_bytes + part.size_in_bytes > most or reach > MAX_RELATIVE_OFFSET
+        if rolls:
+            before = -1 if segment is None else segment.slices[-1].end_offset
+            if segment is not None:
+                yield segment
+            starts_there = place not in begun and part.byte_start == 0 and before <= part.segment
+            segment = _Segment(part.segment if starts_there else part.start_offset)
+        begun.add(place)
+        assert segment is not None
+        segment.slices.append(part)
+        segment.size_in_bytes += part.size_in_bytes
+    if segment is not None:
+        yield segment
+
+
+class _Writer:
+    def __init__(self, directory: Path, sources: Sequence[Source]) -> None:
+        self.written = Written()
+        self._directory, self._sources = directory, sources
+        self._producers, self._epochs = ProducerReplay(), EpochReplay()
+        self._end = -1
+
+    def add(self, segment: _Segment) -> None:
+        """Write a segment, and what a broker derives from it."""
+        if self.written.segments:
+            self._write_snapshot(segment.base_offset)
+        name = segment_file(segment.base_offset)
+        self._copy(name, segment.slices)
+        with ThreadPoolExecutor(1) as beside:
+            hashes = beside.submit(self._hashes, name, segment.slices)
+            indexes, aborted = self._walk(name, segment)
+        for kind, data in zip(("index", "timeindex"), indexes.finish(), strict=True):
+            self._write(segment_file(segment.base_offset, kind), data)
+        if aborted:
+            self._write(segment_file(segment.base_offset, "txnindex"), write_transaction_index(aborted))
+        position = 0
+        for part, digest in zip(segment.slices, hashes.result(), strict=True):
+            self.written.ranges.append(self._range(name, position, part, digest))
+            position += part.size_in_bytes
+        self.written.segments += 1
+        self.written.size_in_bytes += position
+
+    def finish(self, log_end_offset: int, topic_id: str | None) -> None:
+        """Write what a partition has once."""
+        snapshot = segment_file(log_end_offset, "snapshot")
+        if not (self._directory / snapshot).exists():
+            self._write_snapshot(log_end_offset)
+        self.written.epochs = self._epochs.entries
+        self._write(EPOCHS_FILE, write_leader_epochs(self._epochs.entries))
+        if topic_id is not None:
+            self._write("partition.metadata", write_partition_metadata(topic_id))
+
+    def _write_snapshot(self, offset: int) -> None:
+        self._write(segment_file(offset, "snapshot"), write_producer_snapshot(self._producers.entries()))
+
+    def _copy(self, name: str, slices: Sequence[Slice]) -> None:
+        with new_file(self._directory / name) as descriptor:
+            for part in slices:
+                plan = self._sources[part.copy].plan
+                entry = next(segment.log for segment in plan.directory.segments if segment.base_offset == part.segment)
+                assert entry is not None
+                with plan.log_dir.source.open(entry.path) as file:
+                    copy_range(file, entry.path, part.byte_start, part.byte_end, descriptor)
+            os.fsync(descriptor)
+
+    def _walk(self, name: str, segment: _Segment) -> tuple[SegmentIndexes, list[AbortedTxn]]:
+        """Read a segment back: its indexes, and the transactions aborted in it."""
+        indexes, aborted = SegmentIndexes(segment.base_offset), list[AbortedTxn]()
+        ends = [(part.start_offset, part.end_offset) for part in segment.slices]
+        wanted = {start for start, _ in ends}
+        deep = any(self._sources[part.copy].deep for part in segment.slices)
+        met = set[int]()
+        with LocalSource(str(self._directory)).open(name) as file:
+            for chunk in SegmentReader(file, inspect=inspector(deep=deep)).chunks():
+                columns = chunk.columns
+                if chunk.damage:
+                    raise CopyChangedError(f"{name} has damage at byte {chunk.damage[0].position} that no scan saw in the copies")
+                if not columns.shape[1]:
+                    continue
+                base, last = columns[BatchColumn.BASE_OFFSET], columns[BatchColumn.LAST_OFFSET]
+                before = self._end
+                if int(base[0]) <= before or bool((base[1:] <= last[:-1]).any()) or int(base[0]) < segment.base_offset:
+                    raise CopyChangedError(f"{name} has offsets that fall, which no scan saw in the copies")
+                met.update(wanted.intersection(base.tolist()))
+                self._end = int(last[-1])
+                indexes.step(columns)
+                aborted += self._producers.step(columns)
+                self._epochs.step(columns)
+        if met != wanted or (ends and self._end + 1 != ends[-1][1]):
+            raise CopyChangedError(f"{name} has other batches than a scan saw in the copies")
+        if self._epochs.falls:
+            raise CopyChangedError(f"leader epochs fall in {name}: it is not of one lineage")
+        return indexes, aborted
+
+    def _hashes(self, name: str, slices: Sequence[Slice]) -> list[str]:
+        """SHA-256 of each slice as it stands in the output."""
+        digests = []
+        with (self._directory / name).open("rb", buffering=0) as file:
+            for part in slices:
+                digest, left = hashlib.sha256(), part.size_in_bytes
+                while left and (data := file.read(min(left, _BLOCK_BYTES))):
+                    digest.update(data)
+                    left -= len(data)
+                digests.append(digest.hexdigest())
+        return digests
+
+    def _range(self, name: str, position: int, part: Slice, digest: str) -> Range:
+        context = self._sources[part.copy].plan.context
+        return Range(
+            f"{context.topic}-{context.partition}/{name}",
+            position,
+            position + part.size_in_bytes,
+            part.start_offset,
+            part.end_offset,
+            context.broker,
+            context.log_dir,
+            f"{context.directory}/{segment_file(part.segment)}",
+            part.byte_start,
+            part.byte_end,
+            part.why,
+            digest,
+        )
+
+    def _write(self, name: str, data: bytes) -> None:
+        write_file(self._directory / name, data)
+
+
+@contextmanager
+def new_file(path: Path) -> Iterator[int]:
+    """A new file's descriptor, for the length of a `with` block. Raises OSError."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def write_file(path: Path, data: bytes) -> None:
+    """A new file, on disk when this returns. Raises OSError."""
+    with new_file(path) as descriptor:
+        write_all(descriptor, data)
+        os.fsync(descriptor)

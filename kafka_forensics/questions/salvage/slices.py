@@ -1,0 +1,191 @@
+"""Where in the copies' segments the batches of a lineage lie: byte ranges, whole batches each, found before anything is written."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from kafka_forensics.analysis.replica import Replica
+from kafka_forensics.evidence.inputs import ReplicaPlan
+from kafka_forensics.model.batches import LOG_DAMAGE, BatchColumn
+from kafka_forensics.model.findings import Finding, Severity
+from kafka_forensics.parsers.log import SegmentReader, believed_to, inspector
+from kafka_forensics.parsers.log_dir import SegmentFiles
+from kafka_forensics.questions.salvage.lineage import Piece
+from kafka_forensics.replication.offset_ranges import Ranges, normalised, without
+from kafka_forensics.replication.recovery import MAX_RELATIVE_OFFSET
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+_OUTSIDE_THE_CRC: Final = frozenset({"EPOCH_FIELD_MISMATCH", "OFFSET_DISCONTINUITY", "OFFSET_REGRESSION", "OFFSET_NON_MONOTONIC"})
+"""Findings that tell of a lie in a field that no CRC covers; the rest of what is damaged the bytes themselves tell."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One copy whose bytes are taken."""
+
+    plan: ReplicaPlan
+    replica: Replica
+    lies: frozenset[tuple[int, int]]
+    """(segment, byte position) of batches whose offsets or epoch cannot be believed."""
+    deep: bool
+    """Whether batches are opened before they are taken."""
+
+    @classmethod
+    def of(cls, plan: ReplicaPlan, replica: Replica, findings: Sequence[Finding], *, deep: bool) -> "Source":
+        """The copy, with what a scan found of it."""
+        lies = {misplaced.place for misplaced in replica.misplaced}
+        files = {
+            f"{plan.context.directory}/{segment.log.name}": segment.base_offset
+            for segment in plan.directory.segments
+            if segment.log is not None
+        }
+        for finding in findings:
+            place = finding.place
+            own = (place.broker, place.log_dir) == (plan.context.broker, plan.context.log_dir)
+            if own and finding.kind in _OUTSIDE_THE_CRC and finding.severity.rank > Severity.INFO.rank:
+                segment = files.get(place.file or "")
+                if segment is not None and place.byte_start is not None:
+                    lies.add((segment, place.byte_start))
+        return cls(plan, replica, frozenset(lies), deep)
+
+    @property
+    def good(self) -> Ranges:
+        """Offsets of its good batches."""
+        return normalised((run.start_offset, run.end_offset) for run in self.replica.state.continuity.runs)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all of it was read, and nothing is wrong with its log but a torn or zero tail."""
+        state = self.replica.state
+        damaged = any(kind in LOG_DAMAGE and kind not in _TAILS for kind in state.framing.damage)
+        return not (damaged or self.lies or state.unread or self.replica.course.irregularities or state.continuity.dropped_runs)
+
+
+_TAILS: Final = frozenset({"SEG_TORN_TAIL", "SEG_ZERO_TAIL"})
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """Bytes `[byte_start, byte_end)` of a segment of a copy (by its number): batches of the offsets `[start_offset, end_offset)`."""
+
+    copy: int
+    segment: int
+    byte_start: int
+    byte_end: int
+    start_offset: int
+    end_offset: int
+    why: str
+
+    @property
+    def size_in_bytes(self) -> int:
+        """How many bytes."""
+        return self.byte_end - self.byte_start
+
+
+def slices_of(source: Source, piece: Piece, *, gaps: bool = False, is_first: bool = False) -> Iterator[Slice]:
+    """The bytes of a piece, as far as its batches follow each other (or with `gaps`, as a cleaner leaves them, rise).
+
+    The first batch of the first piece may begin below it: DeleteRecords moves a log's start into a batch. A segment of which all is
+    sound is taken as it is; of others every batch is looked at again. Raises SourceError.
+    """
+    logs = [segment for segment in source.plan.directory.segments if segment.log is not None]
+    expected = piece.start
+    for number, segment in enumerate(logs):
+        following = logs[number + 1].base_offset if number + 1 < len(logs) else None
+        if segment.base_offset >= piece.end or (following is not None and following <= expected):
+            continue
+        for part in _of_segment(source, segment, following, piece._replace(start=expected), gaps=gaps, is_first=is_first):
+            expected, is_first = part.end_offset, False
+            yield part
+
+
+def _of_segment(
+    source: Source, segment: SegmentFiles, following: int | None, piece: Piece, *, gaps: bool, is_first: bool
+) -> Iterator[Slice]:
+    whole = _whole(source, segment, following, piece, gaps=gaps)
+    if whole is not None:
+        yield whole
+        return
+    taking = _Taking(piece, segment.base_offset, gaps=gaps, is_first=is_first)
+    assert segment.log is not None
+    with source.plan.log_dir.source.open(segment.log.path) as file:
+        reader = SegmentReader(
+            file, next_base_offset=believed_to(segment.base_offset, following), inspect=inspector(deep=source.deep)
+        )
+        for chunk in reader.chunks():
+            lies = {position for base_offset, position in source.lies if base_offset == segment.base_offset}
+            bad = lies | {damage.position for damage in chunk.damage if damage.kind in LOG_DAMAGE}
+            yield from taking.step(chunk.columns, bad)
+    yield from taking.rest()
+
+
+def _whole(source: Source, segment: SegmentFiles, following: int | None, piece: Piece, *, gaps: bool) -> Slice | None:
+    """All of a segment as one slice, if all that was read of it is sound and in the piece."""
+    assert segment.log is not None
+    base_offset, state = segment.base_offset, source.replica.state
+    totals, first = state.framing.by_segment.get(base_offset), state.continuity.first_in_segment.get(base_offset)
+    damage = state.framing.damage.values()
+    if totals is None or first is None or any(sample.count > len(sample) for sample in damage) or state.continuity.dropped_runs:
+        return None
+    doubted = {number for sample in damage for number, _ in sample} | {number for number, _ in source.lies} | state.unread
+    end = totals.last_offset + 1
+    joined = gaps or (first == piece.start and not without([(first, end)], source.good))
+    orderly = base_offset <= first < end <= base_offset + MAX_RELATIVE_OFFSET and (following is None or end <= following)
+    irregular = any(first <= found.run.start_offset < end or base_offset == found.run.segment for found in source.replica.course.irregularities)
+    if base_offset in doubted or irregular or not joined or not orderly or not piece.start <= first or end > piece.end:
+        return None
+    if totals.end_position != segment.log.size_in_bytes:
+        return None
+    return Slice(piece.copy, base_offset, 0, totals.end_position, first, end, piece.why)
+
+
+class _Taking:
+    """Batches of a segment taken one behind the other, as slices as long as their bytes join."""
+
+    def __init__(self, piece: Piece, segment: int, *, gaps: bool, is_first: bool) -> None:
+        self._piece, self._segment, self._gaps, self._is_first = piece, segment, gaps, is_first
+        self._expected = piece.start
+        self._open: Slice | None = None
+
+    def step(self, columns: "NDArray[np.int64]", bad: set[int]) -> Iterator[Slice]:
+        """Add the batches of a chunk but those that begin at a byte of `bad`; the slices that end with it."""
+        base, last = columns[BatchColumn.BASE_OFFSET], columns[BatchColumn.LAST_OFFSET]
+        position = columns[BatchColumn.POSITION]
+        behind = position + columns[BatchColumn.SIZE_IN_BYTES]
+        fit = columns[BatchColumn.CRC] == columns[BatchColumn.CRC_COMPUTED]
+        fit &= (base >= 0) & (last >= np.maximum(base, self._piece.start)) & (last < self._piece.end)
+        fit &= last <= self._segment + MAX_RELATIVE_OFFSET
+        if bad:
+            fit &= ~np.isin(position, np.fromiter(bad, np.int64))
+        rows = np.flatnonzero(fit)
+        joined = (base[rows[1:]] == last[rows[:-1]] + 1) & (position[rows[1:]] == behind[rows[:-1]])
+        for run in np.split(rows, np.flatnonzero(~joined) + 1):
+            at = int(np.searchsorted(last[run], self._expected))
+            if at < run.size and self._follows(int(base[run[at]])):
+                first, final = run[at], run[-1]
+                yield from self._take(int(base[first]), int(last[final]) + 1, int(position[first]), int(behind[final]))
+
+    def _follows(self, base_offset: int) -> bool:
+        """Whether a batch that ends at or behind the expected offset is the next: at the log's start it may begin below."""
+        if base_offset < self._expected:
+            return self._is_first and self._expected == self._piece.start
+        return base_offset == self._expected or self._gaps
+
+    def _take(self, start: int, end: int, byte_start: int, byte_end: int) -> Iterator[Slice]:
+        before, piece = self._open, self._piece
+        self._expected = end
+        if before is not None and before.byte_end == byte_start:
+            self._open = Slice(piece.copy, self._segment, before.byte_start, byte_end, before.start_offset, end, piece.why)
+            return
+        yield from self.rest()
+        self._open = Slice(piece.copy, self._segment, byte_start, byte_end, start, end, piece.why)
+
+    def rest(self) -> Iterator[Slice]:
+        """The slice that is not ended yet."""
+        if self._open is not None:
+            yield self._open
+        self._open = None

@@ -1,0 +1,66 @@
+"""The directory that a salvage goes to: built under another name, put on disk, and renamed last; never half there."""
+
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from kafka_forensics.errors import UsageError
+from kafka_forensics.storage.disks import why
+from kafka_forensics.storage.open import refuse_output_inside
+
+UNFINISHED: Final = ".unfinished"
+"""Behind the name of a directory while it is being built."""
+
+
+@contextmanager
+def built(output: Path, inputs: Sequence[str]) -> Iterator[Path]:
+    """The directory to build in, which becomes `output` if the `with` block ends well, and is removed if not.
+
+    Raises UsageError for an output that holds anything or lies in an input, one that another process builds (or that was killed
+    while it did), and where nothing can be written.
+    """
+    output = Path(os.path.abspath(output))
+    beside = output.with_name(output.name + UNFINISHED)
+    for path in (output, beside):
+        refuse_output_inside(str(path), inputs)
+    with _explained(output):
+        try:
+            beside.mkdir()
+        except FileExistsError:
+            hint = "if no salvage is running, one was killed there: remove that directory, and run this command again"
+            raise UsageError(f"{beside} is there already", hint=hint) from None
+        try:
+            yield beside
+            put_on_disk(beside)
+            beside.rename(output)
+        except BaseException:
+            shutil.rmtree(beside, ignore_errors=True)
+            raise
+        _sync(output.parent)
+
+
+@contextmanager
+def _explained(output: Path) -> Iterator[None]:
+    """Errors of the file system, which can only be of writing, as UsageError."""
+    try:
+        yield
+    except OSError as error:
+        text = f"cannot write {output}: {why(error, str(output.parent))}"
+        raise UsageError(text, hint="nothing of it is left there; choose another place, or make room") from error
+
+
+def put_on_disk(root: Path) -> None:
+    """Wait until the names of all that is below `root` are on disk; the files themselves are already."""
+    for folder, _, _ in os.walk(root, topdown=False):
+        _sync(Path(folder))
+
+
+def _sync(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
