@@ -589,7 +589,7 @@ class _LocalFile:
 
 def descriptor_of(file: ByteFile) -> int | None:
     """The descriptor of an open file of this machine, to be read by position only; None for any other file."""
-    return file._descriptor if isinstance(file, _LocalFile) else None  # noqa: SLF001 - of this module
+    return file._descriptor if isinstance(file, _LocalFile) else None
 
 
 class _LocalFileLeftUncached(_LocalFile):

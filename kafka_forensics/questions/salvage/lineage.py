@@ -8,7 +8,7 @@ nothing fills nothing: it stays behind, and is named.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from kafka_forensics.model.files import EpochEntry
@@ -17,7 +17,7 @@ from kafka_forensics.replication.offset_ranges import Range, Ranges, clipped, co
 from kafka_forensics.replication.planner import NO_END, Broker
 
 BASE, CONTINUED, FILLED, HEAD = "base", "continued", "filled", "head"
-"""Why a copy gives a piece: it is the base; it goes on where the base ends; the base lacks it, or has it damaged; so at its head."""
+"""Why a copy gives a piece: it is the base; it goes on where the base ends; the base lacks it or has it damaged; so at its head."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,19 +51,20 @@ class Piece(NamedTuple):
 class LeftBehind(NamedTuple):
     """Offsets `[start, end)` that a copy holds and the salvaged log has not, or has differently.
 
-    `[start, committed_end)` is proven committed by that copy's witnesses; `is_rival`: the salvaged log has other records there.
+    `[start, committed_end)` is proven committed by that copy's witnesses; `rival_of` is the broker from whose log the salvaged one
+    has other records there, None where it has none.
     """
 
     broker: Broker
     start: int
     end: int
     committed_end: int
-    is_rival: bool
+    rival_of: Broker | None
 
 
 @dataclass(frozen=True, slots=True)
 class Lineage:
-    """What a log is made of: pieces, ascending and apart, in `[log_start_offset, log_end_offset)`; gaps are what none of them has."""
+    """What a log is made of: pieces, ascending and apart, in `[log_start_offset, log_end_offset)`; gaps are what none has."""
 
     base: int
     log_start_offset: int
@@ -139,7 +140,7 @@ class _Tracing:
         differing, conflicting = self.differing(anchor, donor), self.conflicting(anchor, donor)
         proven = list(without(clipped(ours.damaged, start, end), differing))
         before, behind = epoch_at(ours.epochs, start - 1), epoch_at(ours.epochs, end)
-        if before is not None and before == behind >= 0:
+        if before is not None and before >= 0 and before == behind:
             low, high = _span(ours.epochs, before)
             if not clipped(conflicting, low, high):
                 proven += clipped([_span(theirs.epochs, before)], start, end)
@@ -151,9 +152,7 @@ class _Tracing:
     def _next(self, anchor: int, position: int) -> int | None:
         """The copy that goes on where the anchor ends: of several the one proven committed furthest, of the latest epoch, the
         longest."""
-        able = [
-            number for number in range(len(self.copies)) if number != anchor and self._continues(anchor, number, position)
-        ]
+        able = [number for number in range(len(self.copies)) if number != anchor and self._continues(anchor, number, position)]
         return max(able, key=lambda number: (self._worth(number), -number), default=None)
 
     def _worth(self, number: int) -> tuple[int, int, int]:
@@ -178,18 +177,20 @@ class _Tracing:
         left = []
         for number, copy in enumerate(self.copies):
             good = clipped(copy.good, start, NO_END)
-            other = normalised(
-                span
-                for stretch in self.stretches
-                if stretch.anchor != number
-                for span in clipped(self.conflicting(stretch.anchor, number), stretch.start, stretch.end)
-            )
-            rival = normalised(span for low, high in good for span in clipped(other, low, high))
-            for ranges, is_rival in ((rival, True), (without(without(good, taken), rival), False)):
-                left += [
-                    LeftBehind(copy.broker, low, high, min(max(copy.committed_end, low), high), is_rival) for low, high in ranges
-                ]
+            lacking = without(good, taken)
+            for stretch in self.stretches:
+                if stretch.anchor == number:
+                    continue
+                other = clipped(self.conflicting(stretch.anchor, number), stretch.start, stretch.end)
+                rival = normalised(span for low, high in good for span in clipped(other, low, high))
+                lacking = without(lacking, rival)
+                left += [self._left(number, span, self.copies[stretch.anchor].broker) for span in rival]
+            left += [self._left(number, span, None) for span in lacking]
         return sorted(left, key=lambda one: (one.start, one.end, str(one.broker)))
+
+    def _left(self, number: int, span: Range, rival_of: Broker | None) -> LeftBehind:
+        copy = self.copies[number]
+        return LeftBehind(copy.broker, *span, min(max(copy.committed_end, span[0]), span[1]), rival_of)
 
     def committed_end(self, end: int) -> int:
         """How far the lineage is proven committed: by copies that nowhere hold other records."""
@@ -204,17 +205,16 @@ class _Tracing:
 def trace(copies: Sequence[Copy], apart: Mapping[tuple[int, int], Ranges], base: int, *, preferred: bool = False) -> Lineage:
     """The lineage of a base through all copies; `apart` by pairs of their numbers in ascending order, as a plan has it.
 
-    Where a copy that is left behind was committed and the lineage was not, its own lineage is taken instead, unless the base is
-    `preferred` by the user, who then needs not be asked either.
+    Where a copy that is left behind was committed and the lineage was not, its own lineage is taken instead. A base that the user
+    has `preferred` stays, and what is other than its own records is no rival any more.
     """
     lineage = _traced(copies, apart, base)
     if preferred:
-        return lineage
-    by_broker = {copy.broker: number for number, copy in enumerate(copies)}
-    committed = [left for left in lineage.left_behind if left.is_rival and left.committed_end > left.start]
+        broker = copies[base].broker
+        return replace(lineage, rivals=tuple([rival for rival in lineage.rivals if rival.rival_of != broker]))
+    committed = [left for left in lineage.left_behind if left.rival_of is not None and left.committed_end > left.start]
     if committed and not lineage.rivals:
-        other = _traced(copies, apart, by_broker[committed[0].broker])
-        return other
+        return _traced(copies, apart, next(number for number, copy in enumerate(copies) if copy.broker == committed[0].broker))
     return lineage
 
 
@@ -226,7 +226,7 @@ def _traced(copies: Sequence[Copy], apart: Mapping[tuple[int, int], Ranges], bas
     gaps = without([(start, log_end)], normalised((piece.start, piece.end) for piece in tracing.pieces))
     left = tuple(tracing.left_behind(start))
     committed_end = tracing.committed_end(end)
-    rivals = tuple(one for one in left if one.is_rival and min(one.committed_end, committed_end) > one.start)
+    rivals = tuple([one for one in left if one.rival_of is not None and min(one.committed_end, committed_end) > one.start])
     return Lineage(base, start, log_end, tuple(tracing.pieces), gaps, left, rivals)
 
 

@@ -140,7 +140,7 @@ def _left(left_behind: Sequence[LeftBehind]) -> list[Json]:
             "offset_start": left.start,
             "offset_end": left.end,
             "committed_end": left.committed_end,
-            "is_rival": left.is_rival,
+            "rival_of": left.rival_of,
         }
         for left in left_behind
     ]

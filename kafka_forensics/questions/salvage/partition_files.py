@@ -77,16 +77,22 @@ class _Segment:
 
 
 def write_partition(
-    directory: Path, slices: Iterable[Slice], sources: Sequence[Source], log_end_offset: int, topic_id: str | None
+    directory: Path,
+    slices: Iterable[Slice],
+    sources: Sequence[Source],
+    log_end_offset: int,
+    topic_id: str | None,
+    index_interval_bytes: int,
 ) -> Written:
     """Fill an empty directory with a log that ends at `log_end_offset`.
 
-    Raises CopyChangedError where copies have changed since they were scanned, SourceError, and OSError where nothing can be written.
+    Raises CopyChangedError where copies have changed since they were scanned, SourceError, OSError where nothing can be written.
     """
-    writer = _Writer(directory, sources)
-    largest = max((entry.log.size_in_bytes for source in sources for entry in source.plan.directory.segments if entry.log), default=0)
+    writer = _Writer(directory, sources, index_interval_bytes)
+    logs = [segment.log for source in sources for segment in source.plan.directory.segments if segment.log is not None]
+    largest = min(max((log.size_in_bytes for log in logs), default=0), MAX_SEGMENT_BYTES)
     end = 0
-    for segment in _segments(slices, sources, max(USUAL_SEGMENT_BYTES, min(largest, MAX_SEGMENT_BYTES))):
+    for segment in _segments(slices, max(USUAL_SEGMENT_BYTES, largest)):
         writer.add(segment)
         end = segment.slices[-1].end_offset
     if not writer.written.segments or end < log_end_offset:
@@ -95,7 +101,7 @@ def write_partition(
     return writer.written
 
 
-def _segments(slices: Iterable[Slice], sources: Sequence[Source], most: int) -> Iterator[_Segment]:
+def _segments(slices: Iterable[Slice], most: int) -> Iterator[_Segment]:
     """The slices by segments: those that the lineage's own copies have, and another where one would become too large."""
     segment: _Segment | None = None
     begun: set[tuple[int, int]] = set()
@@ -120,9 +126,9 @@ def _segments(slices: Iterable[Slice], sources: Sequence[Source], most: int) -> 
 
 
 class _Writer:
-    def __init__(self, directory: Path, sources: Sequence[Source]) -> None:
+    def __init__(self, directory: Path, sources: Sequence[Source], index_interval_bytes: int) -> None:
         self.written = Written()
-        self._directory, self._sources = directory, sources
+        self._directory, self._sources, self._index_interval_bytes = directory, sources, index_interval_bytes
         self._producers, self._epochs = ProducerReplay(), EpochReplay()
         self._end = -1
 
@@ -171,7 +177,7 @@ class _Writer:
 
     def _walk(self, name: str, segment: _Segment) -> tuple[SegmentIndexes, list[AbortedTxn]]:
         """Read a segment back: its indexes, and the transactions aborted in it."""
-        indexes, aborted = SegmentIndexes(segment.base_offset), list[AbortedTxn]()
+        indexes, aborted = SegmentIndexes(segment.base_offset, self._index_interval_bytes), list[AbortedTxn]()
         ends = [(part.start_offset, part.end_offset) for part in segment.slices]
         wanted = {start for start, _ in ends}
         deep = any(self._sources[part.copy].deep for part in segment.slices)

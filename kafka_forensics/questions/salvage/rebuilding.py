@@ -2,6 +2,7 @@
 ProducerStateManager, ProducerAppendInfo, LeaderEpochFileCache): indexes, producer state, aborted transactions, leader epochs.
 """
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
@@ -16,14 +17,20 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 INDEX_INTERVAL_BYTES: Final = 4096
-"""`index.interval.bytes` as Kafka has it unless a topic says otherwise; a broker's recovery builds them anew by its own."""
+"""Kafka's default of `index.interval.bytes`."""
+
+
+def index_interval(setting: str | None) -> int:
+    """`index.interval.bytes` by a topic's setting; Kafka's default where there is none that can be read."""
+    return int(setting) if setting is not None and re.fullmatch(r"[0-9]{1,9}", setting) else INDEX_INTERVAL_BYTES
 
 
 class SegmentIndexes:
     """`.index` and `.timeindex` of one segment, as its recovery builds them."""
 
-    def __init__(self, base_offset: int) -> None:
+    def __init__(self, base_offset: int, interval_bytes: int = INDEX_INTERVAL_BYTES) -> None:
         self._base_offset = base_offset
+        self._interval_bytes = interval_bytes
         self._indexed_at = 0
         self._largest, self._largest_at = -1, base_offset
         self._timed = -1
@@ -48,7 +55,7 @@ class SegmentIndexes:
         """Rows that get an entry: each that begins more than the interval behind the last that did."""
         row = 0
         while row < position.size:
-            row += int(np.searchsorted(position[row:], self._indexed_at + INDEX_INTERVAL_BYTES, side="right"))
+            row += int(np.searchsorted(position[row:], self._indexed_at + self._interval_bytes, side="right"))
             if row < position.size:
                 self._indexed_at = int(position[row])
                 yield row

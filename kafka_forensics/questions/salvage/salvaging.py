@@ -4,7 +4,6 @@ The whole is scanned before it gets its name; what that finds wrong with a parti
 """
 
 import shutil
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
@@ -20,15 +19,15 @@ from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC, INTERNAL_TOP
 from kafka_forensics.model.findings import Finding, Severity
 from kafka_forensics.model.json_objects import Json, json_text
 from kafka_forensics.model.results import Read, ScanResult
-from kafka_forensics.questions.plan import Planned, PlanMaker, PlanOptions, check_names
+from kafka_forensics.questions.plan import PlanMaker, Planned, PlanOptions, check_names
 from kafka_forensics.questions.salvage.lineage import BASE, Copy, Lineage, Piece, trace
 from kafka_forensics.questions.salvage.manifest import MANIFEST, Gap, Refused, Salvaged, SalvagedPartition, document
 from kafka_forensics.questions.salvage.partition_files import CopyChangedError, write_file, write_partition
+from kafka_forensics.questions.salvage.rebuilding import index_interval
 from kafka_forensics.questions.salvage.slices import Slice, Source, slices_of
 from kafka_forensics.questions.salvage.target import built
-from kafka_forensics.replication.offset_ranges import Ranges, clipped, normalised, without
-from kafka_forensics.replication.planner import Broker
-from kafka_forensics.replication.planner.plans import UNSEEN
+from kafka_forensics.replication.offset_ranges import clipped, normalised, without
+from kafka_forensics.replication.planner import UNSEEN, Broker, PlanReplica
 from kafka_forensics.replication.recovery import HIGH_WATERMARK_FILE, LOG_START_FILE, RECOVERY_POINT_FILE
 from kafka_forensics.rereading.reader import LogReader
 from kafka_forensics.storage.bundles import BundleSource
@@ -42,6 +41,18 @@ WRITTEN_SO: Final = ("DUPLICATE_BATCH", "PRODUCER_", "TXN_")
 """How kinds of findings begin that tell what producers and coordinators wrote: a salvage carries that on."""
 OF_WHAT_IS_LOST: Final = ("GROUP_OFFSET_BEYOND_LOG", "COMMITTED_LOST_EVERYWHERE", "TXN_")
 """The same of those that tell that something is missing, which gaps and what was left behind explain."""
+DIFFERING: Final = frozenset(
+    {
+        "COMPACTED_VALUE_DIFFERS",
+        "FORK_ABOVE_HW",
+        "FORK_BELOW_HW",
+        "REPLICA_DIFFERS",
+        "SAME_EPOCH_DIVERGENCE",
+        "TOPIC_ID_MISMATCH",
+        "UNCLEAN_LOSS",
+    }
+)
+"""Findings that tell of copies that hold different records."""
 OF_A_GAP: Final = frozenset({"OFFSET_GAP", "SEGMENT_MISSING"})
 
 
@@ -148,9 +159,7 @@ class _Salvager:
         read = [replica for replica in self._maker.of_present_topic(replicas)[0] if replica.read is not Read.NONE]
         if not read:
             raise _RefusedError(Refused(topic, partition, "nothing_read", "no copy of it could be read"))
-        sources = [
-            Source.of(self._plan_of[id(replica.context)], replica, result.findings, deep=self._deep) for replica in read
-        ]
+        sources = [Source.of(self._plan_of[id(replica.context)], replica, result.findings, deep=self._deep) for replica in read]
         if topic in INTERNAL_TOPICS or any(replica.context.compacted for replica in read):
             return self._whole_copy(sources, planned, result)
         return self._of_lineage(sources, planned)
@@ -158,30 +167,18 @@ class _Salvager:
     def _whole_copy(self, sources: list[Source], planned: Planned, result: PartitionResult) -> _Choice:
         """Of a topic whose copies may differ for good reasons: one copy, whole and good, as it is."""
         context = sources[0].plan.context
-        is_internal = context.topic in INTERNAL_TOPICS
-        kind, noun = ("internal_topic", "an internal topic") if is_internal else ("compacted", "compacted")
+        kind, noun = ("internal_topic", "an internal topic") if context.topic in INTERNAL_TOPICS else ("compacted", "compacted")
         brokers = tuple(source.plan.context.broker for source in sources)
-        if result.summary.agreement.kind not in ("identical", "prefix", "not_compared") and not (
-            is_internal and result.summary.agreement.kind == "compacted"
-        ):
-            reason = f"it is {noun}, and its copies differ: which records a cleaner took cannot be told apart from lost ones"
-            hint = "compare the copies, and take one of them as it is"
-            raise _RefusedError(Refused(context.topic, context.partition, kind, reason, hint, (), brokers))
+        differing = sorted({finding.kind for finding in result.findings if finding.kind in DIFFERING})
         good = [number for number, source in enumerate(sources) if source.is_whole]
-        prefer = self._salvage_options.prefer_broker
-        if not good:
-            reason = f"it is {noun}, and no copy of it is whole and good"
-            raise _RefusedError(Refused(context.topic, context.partition, kind, reason, None, (), brokers))
-        recommended = planned.plan.recommended
-        best = max(
-            good,
-            key=lambda number: (
-                str(brokers[number]) == prefer,
-                sources[number].replica.log_end_offset,
-                brokers[number] == recommended,
-                -number,
-            ),
-        )
+        longest = max(source.replica.log_end_offset for source in sources)
+        good = [number for number in good if sources[number].replica.log_end_offset == longest]
+        if differing or not good:
+            why = f"its copies differ ({listed(differing)})" if differing else "no copy of it is whole, good, and as long as any"
+            hint = "compare the copies, and take one of them as it is"
+            raise _RefusedError(Refused(context.topic, context.partition, kind, f"it is {noun}, and {why}", hint, (), brokers))
+        prefer, recommended = self._salvage_options.prefer_broker, planned.plan.recommended
+        best = max(good, key=lambda number: (str(brokers[number]) == prefer, brokers[number] == recommended, -number))
         replica = sources[best].replica
         start, end = replica.log_start_offset, replica.log_end_offset
         lineage = Lineage(best, start, end, (Piece(best, start, end, BASE),) if start < end else (), ())
@@ -203,15 +200,14 @@ class _Salvager:
         lineage = trace(copies, planned.given.differing, base, preferred=preferred is not None)
         if lineage.rivals:
             brokers = tuple(dict.fromkeys(rival.broker for rival in lineage.rivals))
+            ours = tuple(dict.fromkeys(rival.rival_of for rival in lineage.rivals if rival.rival_of is not None))
             spans = normalised((rival.start, rival.end) for rival in lineage.rivals)
             reason = (
-                f"records of both sides were committed from offset {spans[0][0]} on: broker {listed(map(str, brokers))}"
-                f" holds others than broker {copies[lineage.base].broker}"
+                f"from offset {spans[0][0]} on other records were committed on broker {listed(map(str, brokers))}"
+                f" than on broker {listed(map(str, ours))}"
             )
             hint = "say whose are to stay, with --prefer-broker; `plan` and `compare` show both sides"
-            raise _RefusedError(
-                Refused(context.topic, context.partition, "rivals", reason, hint, spans, (copies[lineage.base].broker, *brokers))
-            )
+            raise _RefusedError(Refused(context.topic, context.partition, "rivals", reason, hint, spans, (*ours, *brokers)))
         return self._sliced(_Choice(lineage, chosen_by if lineage.base == base else "committed", sources, planned))
 
     def _sliced(self, choice: _Choice) -> _Choice:
@@ -239,7 +235,10 @@ class _Salvager:
         topic_id = next((source.plan.context.topic_id for source in choice.sources if source.plan.context.topic_id), None)
         directory = self._directory / f"{base.topic}-{base.partition}"
         directory.mkdir()
-        written = write_partition(directory, choice.slices, choice.sources, lineage.log_end_offset, topic_id)
+        interval = None if base.control is None else base.control.setting("index.interval.bytes")
+        written = write_partition(
+            directory, choice.slices, choice.sources, lineage.log_end_offset, topic_id, index_interval(interval)
+        )
         if base.compacted:
             dirty = max(base.cleaner_checkpoint or 0, lineage.log_start_offset)
             self._cleaned[base.topic, base.partition] = min(dirty, lineage.log_end_offset)
@@ -266,7 +265,8 @@ class _Salvager:
 
     def refuse_unread(self, result: ScanResult) -> None:
         """Refuse partitions that a scan knows of and none was looked at."""
-        known = {(one.topic, one.partition) for one in (*self.salvaged.partitions, *self.salvaged.refused)}
+        known = {(written.topic, written.partition) for written in self.salvaged.partitions}
+        known |= {(refused.topic, refused.partition) for refused in self.salvaged.refused}
         for partition in result.partitions:
             if (partition.topic, partition.partition) not in known and fits((partition.topic, partition.partition), self._options):
                 reason = "no copy of it could be read"
@@ -318,11 +318,8 @@ class _Salvager:
         shutil.rmtree(self._directory / f"{topic}-{partition}", ignore_errors=True)
 
 
-def _copy(source: Source, given: object) -> Copy:
+def _copy(source: Source, given: PlanReplica) -> Copy:
     """A copy as a lineage is traced through it."""
-    from kafka_forensics.replication.planner import PlanReplica
-
-    assert isinstance(given, PlanReplica)
     witnesses = [witness.end_offset for witness in given.witnesses]
     good = clipped(source.good, given.log_start_offset, 1 << 62)
     return Copy(
@@ -353,8 +350,7 @@ def _high_watermark(choice: _Choice) -> int | None:
 
 def _damaged_on(choice: _Choice, start: int, end: int) -> tuple[Broker, ...]:
     """Who has damaged bytes of some offsets."""
-    given: Sequence[tuple[Broker, Ranges]] = [(replica.broker, replica.damaged) for replica in choice.planned.given.replicas]
-    return tuple(broker for broker, damaged in given if clipped(damaged, start, end))
+    return tuple(replica.broker for replica in choice.planned.given.replicas if clipped(replica.damaged, start, end))
 
 
 def _is_known(finding: Finding, partition: SalvagedPartition, before: set[tuple[str, str | None, int | None]]) -> bool:

@@ -19,7 +19,9 @@ from kafka_forensics.replication.recovery import MAX_RELATIVE_OFFSET
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-_OUTSIDE_THE_CRC: Final = frozenset({"EPOCH_FIELD_MISMATCH", "OFFSET_DISCONTINUITY", "OFFSET_REGRESSION", "OFFSET_NON_MONOTONIC"})
+_OUTSIDE_THE_CRC: Final = frozenset(
+    {"EPOCH_FIELD_MISMATCH", "OFFSET_DISCONTINUITY", "OFFSET_NON_MONOTONIC", "OFFSET_REGRESSION", "REPLICA_DIFFERS"}
+)
 """Findings that tell of a lie in a field that no CRC covers; the rest of what is damaged the bytes themselves tell."""
 
 
@@ -70,7 +72,7 @@ _TAILS: Final = frozenset({"SEG_TORN_TAIL", "SEG_ZERO_TAIL"})
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """Bytes `[byte_start, byte_end)` of a segment of a copy (by its number): batches of the offsets `[start_offset, end_offset)`."""
+    """Bytes `[byte_start, byte_end)` of a segment of a copy (by its number): batches of offsets `[start_offset, end_offset)`."""
 
     copy: int
     segment: int
@@ -135,8 +137,10 @@ def _whole(source: Source, segment: SegmentFiles, following: int | None, piece: 
     end = totals.last_offset + 1
     joined = gaps or (first == piece.start and not without([(first, end)], source.good))
     orderly = base_offset <= first < end <= base_offset + MAX_RELATIVE_OFFSET and (following is None or end <= following)
-    irregular = any(first <= found.run.start_offset < end or base_offset == found.run.segment for found in source.replica.course.irregularities)
-    if base_offset in doubted or irregular or not joined or not orderly or not piece.start <= first or end > piece.end:
+    irregular = any(
+        base_offset == found.run.segment or first <= found.run.start_offset < end for found in source.replica.course.irregularities
+    )
+    if base_offset in doubted or irregular or not (joined and orderly) or first < piece.start or end > piece.end:
         return None
     if totals.end_position != segment.log.size_in_bytes:
         return None
