@@ -5,6 +5,7 @@ Bytes are copied first; all that is derived comes from the copy, read back: what
 
 import hashlib
 import os
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -16,7 +17,7 @@ from kafka_forensics.errors import ForensicsError
 from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.files import AbortedTxn, EpochEntry
 from kafka_forensics.parsers.log import SegmentReader, inspector
-from kafka_forensics.questions.salvage.lineage import BASE, CONTINUED
+from kafka_forensics.questions.salvage.lineage import Lineage
 from kafka_forensics.questions.salvage.rebuilding import EpochReplay, ProducerReplay, SegmentIndexes
 from kafka_forensics.questions.salvage.slices import Slice, Source
 from kafka_forensics.replication.recovery import EPOCHS_FILE, MAX_RELATIVE_OFFSET, MAX_SEGMENT_BYTES, segment_file
@@ -80,49 +81,55 @@ def write_partition(
     directory: Path,
     slices: Iterable[Slice],
     sources: Sequence[Source],
-    log_end_offset: int,
+    lineage: Lineage,
     topic_id: str | None,
     index_interval_bytes: int,
 ) -> Written:
-    """Fill an empty directory with a log that ends at `log_end_offset`.
+    """Fill an empty directory with the log of a lineage, in segments as its base has them.
 
     Raises CopyChangedError where copies have changed since they were scanned, SourceError, OSError where nothing can be written.
     """
     writer = _Writer(directory, sources, index_interval_bytes)
     logs = [segment.log for source in sources for segment in source.plan.directory.segments if segment.log is not None]
     largest = min(max((log.size_in_bytes for log in logs), default=0), MAX_SEGMENT_BYTES)
+    edges = [segment.base_offset for segment in sources[lineage.base].plan.directory.segments]
     end = 0
-    for segment in _segments(slices, max(USUAL_SEGMENT_BYTES, largest)):
+    for segment in _segments(slices, edges, max(USUAL_SEGMENT_BYTES, largest)):
         writer.add(segment)
         end = segment.slices[-1].end_offset
-    if not writer.written.segments or end < log_end_offset:
-        writer.add(_Segment(log_end_offset))
-    writer.finish(log_end_offset, topic_id)
+    if not writer.written.segments or end < lineage.log_end_offset:
+        writer.add(_Segment(lineage.log_end_offset))
+    writer.finish(lineage.log_end_offset, topic_id)
     return writer.written
 
 
-def _segments(slices: Iterable[Slice], most: int) -> Iterator[_Segment]:
-    """The slices by segments: those that the lineage's own copies have, and another where one would become too large."""
+def _segments(slices: Iterable[Slice], edges: Sequence[int], most: int) -> Iterator[_Segment]:
+    """The slices by segments: those that begin at `edges`, as the base copy's do, or with a segment of another copy; and one more
+    where one would become too large."""
     segment: _Segment | None = None
-    begun: set[tuple[int, int]] = set()
+    end = -1
     for part in slices:
-        place = part.copy, part.segment
-        rolls = segment is None or (place not in begun and (part.why in (BASE, CONTINUED) or part.byte_start == 0))
-        if segment is not None and not rolls:
-            reach = part.end_offset - 1 - segment.base_offset
-            rolls = segment.size_in_bytes + part.size_in_bytes > most or reach > MAX_RELATIVE_OFFSET
-        if rolls:
-            before = -1 if segment is None else segment.slices[-1].end_offset
-            if segment is not None:
+        edge = None if segment is None else _edge(segment.base_offset, part, edges)
+        if segment is not None:
+            size, reach = segment.size_in_bytes + part.size_in_bytes, part.end_offset - 1 - segment.base_offset
+            if edge is not None or size > most or reach > MAX_RELATIVE_OFFSET:
                 yield segment
-            starts_there = place not in begun and part.byte_start == 0 and before <= part.segment
-            segment = _Segment(part.segment if starts_there else part.start_offset)
-        begun.add(place)
-        assert segment is not None
+                segment = None
+        if segment is None:
+            first = _edge(-1, part, edges) if edge is None and end < 0 else edge
+            segment = _Segment(part.start_offset if first is None or first < end else first)
         segment.slices.append(part)
         segment.size_in_bytes += part.size_in_bytes
+        end = part.end_offset
     if segment is not None:
         yield segment
+
+
+def _edge(behind: int, part: Slice, edges: Sequence[int]) -> int | None:
+    """The last edge between segments behind an offset and not behind the start of a slice."""
+    own = [part.segment] if part.byte_start == 0 else []
+    at = bisect_right(edges, part.start_offset)
+    return max((edge for edge in (*edges[max(at - 1, 0) : at], *own) if behind < edge <= part.start_offset), default=None)
 
 
 class _Writer:

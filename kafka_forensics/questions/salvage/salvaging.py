@@ -4,6 +4,7 @@ The whole is scanned before it gets its name; what that finds wrong with a parti
 """
 
 import shutil
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
@@ -26,7 +27,8 @@ from kafka_forensics.questions.salvage.partition_files import CopyChangedError, 
 from kafka_forensics.questions.salvage.rebuilding import index_interval
 from kafka_forensics.questions.salvage.slices import Slice, Source, slices_of
 from kafka_forensics.questions.salvage.target import built
-from kafka_forensics.replication.offset_ranges import clipped, normalised, without
+from kafka_forensics.replication.epochs import epoch_at
+from kafka_forensics.replication.offset_ranges import Ranges, clipped, normalised, without
 from kafka_forensics.replication.planner import UNSEEN, Broker, PlanReplica
 from kafka_forensics.replication.recovery import HIGH_WATERMARK_FILE, LOG_START_FILE, RECOVERY_POINT_FILE
 from kafka_forensics.rereading.reader import LogReader
@@ -35,6 +37,8 @@ from kafka_forensics.witnesses.witnesses import read_witnesses
 from kafka_forensics.writers.files import write_offset_checkpoint
 
 CLEANER_FILE: Final = "cleaner-offset-checkpoint"
+ROUNDS: Final = 4
+"""How often a lineage is traced again without offsets that turn out not to be there."""
 NAME: Final = "salvage"
 """What the output is called while it is scanned."""
 WRITTEN_SO: Final = ("DUPLICATE_BATCH", "PRODUCER_", "TXN_")
@@ -182,12 +186,18 @@ class _Salvager:
         replica = sources[best].replica
         start, end = replica.log_start_offset, replica.log_end_offset
         lineage = Lineage(best, start, end, (Piece(best, start, end, BASE),) if start < end else (), ())
-        return self._sliced(_Choice(lineage, "whole-copy", sources, planned, gaps_in_order=True))
+        choice = _Choice(lineage, "whole-copy", sources, planned, gaps_in_order=True)
+        self._slice(choice)
+        return choice
 
-    def _of_lineage(self, sources: list[Source], planned: Planned) -> _Choice:
-        """Of an ordinary topic: the lineage of the copy that its plan recommends, or that the user prefers, from all copies."""
+    def _of_lineage(self, sources: list[Source], planned: Planned, rounds: int = ROUNDS) -> _Choice:
+        """Of an ordinary topic: the lineage of the copy that its plan recommends, or that the user prefers, from all copies.
+
+        Where the bytes of a copy are not what was folded, it is traced again without them, up to `rounds` times.
+        """
         prefer = self._salvage_options.prefer_broker
         copies = [_copy(source, given) for source, given in zip(sources, planned.given.replicas, strict=False)]
+        copies = _without_planted(copies, sources, planned.given.differing)
         context = sources[0].plan.context
         by_name = {str(copy.broker): number for number, copy in enumerate(copies)}
         preferred = by_name.get(prefer) if prefer is not None else None
@@ -208,16 +218,24 @@ class _Salvager:
             )
             hint = "say whose are to stay, with --prefer-broker; `plan` and `compare` show both sides"
             raise _RefusedError(Refused(context.topic, context.partition, "rivals", reason, hint, spans, (*ours, *brokers)))
-        return self._sliced(_Choice(lineage, chosen_by if lineage.base == base else "committed", sources, planned))
+        choice = _Choice(lineage, chosen_by if lineage.base == base else "committed", sources, planned)
+        self._slice(choice)
+        lacking = _not_delivered(choice)
+        if lacking and rounds:
+            less = [replace(source, good=without(source.good, lacking.get(number, ()))) for number, source in enumerate(sources)]
+            return self._of_lineage(less, planned, rounds - 1)
+        self._take_gaps(choice)
+        return choice
 
-    def _sliced(self, choice: _Choice) -> _Choice:
-        """The choice with the bytes of its pieces. Raises _RefusedError for gaps that are not allowed."""
-        lineage, context = choice.lineage, choice.sources[0].plan.context
-        for number, piece in enumerate(lineage.pieces):
+    def _slice(self, choice: _Choice) -> None:
+        """Find the bytes of a choice's pieces."""
+        for number, piece in enumerate(choice.lineage.pieces):
             found = slices_of(choice.sources[piece.copy], piece, gaps=choice.gaps_in_order, is_first=not number)
             choice.slices += found
-        if choice.gaps_in_order:
-            return choice
+
+    def _take_gaps(self, choice: _Choice) -> None:
+        """Note what no copy has. Raises _RefusedError where that is not allowed."""
+        lineage, context = choice.lineage, choice.sources[0].plan.context
         taken = normalised((part.start_offset, part.end_offset) for part in choice.slices)
         gaps = without([(lineage.log_start_offset, lineage.log_end_offset)], taken)
         choice.lineage = replace(lineage, gaps=gaps)
@@ -226,7 +244,6 @@ class _Salvager:
             reason = f"no copy has offsets {offsets} of this lineage"
             hint = "give the log directories of more brokers, or --allow-gaps"
             raise _RefusedError(Refused(context.topic, context.partition, "gaps", reason, hint, gaps))
-        return choice
 
     def _write(self, choice: _Choice) -> None:
         """Write a partition."""
@@ -236,9 +253,7 @@ class _Salvager:
         directory = self._directory / f"{base.topic}-{base.partition}"
         directory.mkdir()
         interval = None if base.control is None else base.control.setting("index.interval.bytes")
-        written = write_partition(
-            directory, choice.slices, choice.sources, lineage.log_end_offset, topic_id, index_interval(interval)
-        )
+        written = write_partition(directory, choice.slices, choice.sources, lineage, topic_id, index_interval(interval))
         if base.compacted:
             dirty = max(base.cleaner_checkpoint or 0, lineage.log_start_offset)
             self._cleaned[base.topic, base.partition] = min(dirty, lineage.log_end_offset)
@@ -318,6 +333,17 @@ class _Salvager:
         shutil.rmtree(self._directory / f"{topic}-{partition}", ignore_errors=True)
 
 
+def _not_delivered(choice: _Choice) -> dict[int, Ranges]:
+    """Of each copy, by its number, the offsets of its pieces for which no bytes were found."""
+    lacking: dict[int, Ranges] = {}
+    for number in range(len(choice.sources)):
+        pieces = normalised((piece.start, piece.end) for piece in choice.lineage.pieces if piece.copy == number)
+        found = normalised((part.start_offset, part.end_offset) for part in choice.slices if part.copy == number)
+        if rest := without(pieces, found):
+            lacking[number] = rest
+    return lacking
+
+
 def _copy(source: Source, given: PlanReplica) -> Copy:
     """A copy as a lineage is traced through it."""
     witnesses = [witness.end_offset for witness in given.witnesses]
@@ -332,6 +358,26 @@ def _copy(source: Source, given: PlanReplica) -> Copy:
         min(max([given.high_watermark or 0, *witnesses]), source.replica.log_end_offset),
         given.head_start,
     )
+
+
+def _without_planted(copies: Sequence[Copy], sources: Sequence[Source], apart: Mapping[tuple[int, int], Ranges]) -> list[Copy]:
+    """The copies without what was found behind lost framing, from the first batch on of which another copy holds another of the
+    same epoch: the value of a record may hold a batch, which is read as one where the frame around it is lost."""
+    doubted: dict[int, Ranges] = {}
+    for pair, ranges in apart.items():
+        for number, other in (pair, pair[::-1]):
+            ours, theirs = copies[number], copies[other]
+            for low, high in sources[number].searched():
+                both = (span for edge in clipped(ours.good, low, high) for span in clipped(ranges, *edge))
+                apart_at = next((span[0] for start, end in both for span in clipped(theirs.good, start, end)), None)
+                if apart_at is not None and epoch_at(ours.epochs, apart_at) == epoch_at(theirs.epochs, apart_at):
+                    doubted[number] = normalised((*doubted.get(number, ()), (apart_at, high)))
+    return [
+        replace(copy, good=without(copy.good, doubts), damaged=normalised((*copy.damaged, *doubts)))
+        if (doubts := doubted.get(number))
+        else copy
+        for number, copy in enumerate(copies)
+    ]
 
 
 def _length(copy: Copy) -> tuple[int, int]:

@@ -13,7 +13,7 @@ from kafka_forensics.model.findings import Finding, Severity
 from kafka_forensics.parsers.log import SegmentReader, believed_to, inspector
 from kafka_forensics.parsers.log_dir import SegmentFiles
 from kafka_forensics.questions.salvage.lineage import Piece
-from kafka_forensics.replication.offset_ranges import Ranges, normalised, without
+from kafka_forensics.replication.offset_ranges import Ranges, holds, normalised, without
 from kafka_forensics.replication.recovery import MAX_RELATIVE_OFFSET
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ _OUTSIDE_THE_CRC: Final = frozenset(
     {"EPOCH_FIELD_MISMATCH", "OFFSET_DISCONTINUITY", "OFFSET_NON_MONOTONIC", "OFFSET_REGRESSION", "REPLICA_DIFFERS"}
 )
 """Findings that tell of a lie in a field that no CRC covers; the rest of what is damaged the bytes themselves tell."""
+_OF_EPOCHS: Final = frozenset({"EPOCH_FIELD_MISMATCH", "REPLICA_DIFFERS"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,10 +37,15 @@ class Source:
     deep: bool
     """Whether batches are opened before they are taken."""
 
+    good: Ranges
+    """Offsets of its good batches, without those."""
+
     @classmethod
     def of(cls, plan: ReplicaPlan, replica: Replica, findings: Sequence[Finding], *, deep: bool) -> "Source":
         """The copy, with what a scan found of it."""
         lies = {misplaced.place for misplaced in replica.misplaced}
+        doubted = [(misplaced.offset, misplaced.end_offset) for misplaced in replica.misplaced]
+        runs = normalised((run.start_offset, run.end_offset) for run in replica.state.continuity.runs)
         files = {
             f"{plan.context.directory}/{segment.log.name}": segment.base_offset
             for segment in plan.directory.segments
@@ -48,16 +54,28 @@ class Source:
         for finding in findings:
             place = finding.place
             own = (place.broker, place.log_dir) == (plan.context.broker, plan.context.log_dir)
-            if own and finding.kind in _OUTSIDE_THE_CRC and finding.severity.rank > Severity.INFO.rank:
-                segment = files.get(place.file or "")
-                if segment is not None and place.byte_start is not None:
-                    lies.add((segment, place.byte_start))
-        return cls(plan, replica, frozenset(lies), deep)
+            segment = files.get(place.file or "") if own and finding.kind in _OUTSIDE_THE_CRC else None
+            if segment is not None and place.byte_start is not None and finding.severity.rank > Severity.INFO.rank:
+                lies.add((segment, place.byte_start))
+                is_good = place.offset_start is not None and holds(runs, place.offset_start)
+                if finding.kind in _OF_EPOCHS and is_good and place.offset_end is not None:
+                    doubted.append((int(place.offset_start or 0), place.offset_end))
+        return cls(plan, replica, frozenset(lies), deep, without(runs, normalised(doubted)))
 
-    @property
-    def good(self) -> Ranges:
-        """Offsets of its good batches."""
-        return normalised((run.start_offset, run.end_offset) for run in self.replica.state.continuity.runs)
+    def searched(self) -> Ranges:
+        """Offsets of batches found by searching, behind lost framing, to the ends of their segments. Raises SourceError."""
+        state = self.replica.state
+        logs = {segment.base_offset: segment.log for segment in self.plan.directory.segments}
+        ranges = []
+        for segment, damage in state.framing.damage.get("FRAMING_LOST", ()):
+            totals, log = state.framing.by_segment.get(segment), logs.get(segment)
+            if totals is None or log is None:
+                continue
+            with self.plan.log_dir.source.open(log.path) as file:
+                reader = SegmentReader(file, inspect=inspector(deep=False))
+                behind = next(reader.chunks(damage.position + damage.size_in_bytes)).columns[BatchColumn.BASE_OFFSET]
+            ranges += [(int(behind[0]), totals.last_offset + 1)] if behind.size else []
+        return normalised(ranges)
 
     @property
     def is_whole(self) -> bool:

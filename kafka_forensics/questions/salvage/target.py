@@ -27,6 +27,8 @@ def built(output: Path, inputs: Sequence[str]) -> Iterator[Path]:
     for path in (output, beside):
         refuse_output_inside(str(path), inputs)
     with _explained(output):
+        if output.exists() and any(output.iterdir()):
+            raise UsageError(f"{output} is not empty", hint="choose a directory that is empty or does not exist yet")
         try:
             beside.mkdir()
         except FileExistsError:
