@@ -41,7 +41,11 @@ def built(output: Path, inputs: Sequence[str]) -> Iterator[Path]:
         except BaseException:
             shutil.rmtree(beside, ignore_errors=True)
             raise
+    try:
         _sync(output.parent)
+    except OSError as error:
+        text = f"{output} is whole, but its name may not be on disk: {why(error, str(output.parent))}"
+        raise UsageError(text, hint="look for it after the next start of this machine, before the copies go") from error
 
 
 @contextmanager
