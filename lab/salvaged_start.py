@@ -82,8 +82,6 @@ def _read(cluster: Cluster, place: tuple[str, int], start: int, end: int) -> lis
                 raise LabError(f"{place[0]}-{place[1]} serves nothing behind {records[-1][0] if records else 'its start'}")
             if message.error() is not None:
                 return records
-            offset = message.offset()
-            assert offset is not None
-            records.append((offset, message.key(), message.value()))
+            records.append((int(str(message.offset())), message.key(), message.value()))
     finally:
         consumer.close()

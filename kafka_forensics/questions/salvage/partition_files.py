@@ -68,6 +68,16 @@ class Written:
     """Of the `.log` files."""
 
 
+@dataclass(frozen=True, slots=True)
+class PartitionSettings:
+    """What a partition's files need that is in none of its batches."""
+
+    topic_id: str | None
+    index_interval_bytes: int
+    epochs: list[EpochEntry] | None = None
+    """Of a copy taken whole, where a cleaner may have taken the first batches of an epoch; None: as the batches show them."""
+
+
 @dataclass(slots=True)
 class _Segment:
     """A segment of the output that is being filled."""
@@ -82,14 +92,13 @@ def write_partition(
     slices: Iterable[Slice],
     sources: Sequence[Source],
     lineage: Lineage,
-    topic_id: str | None,
-    index_interval_bytes: int,
+    settings: "PartitionSettings",
 ) -> Written:
     """Fill an empty directory with the log of a lineage, in segments as its base has them.
 
     Raises CopyChangedError where copies have changed since they were scanned, SourceError, OSError where nothing can be written.
     """
-    writer = _Writer(directory, sources, index_interval_bytes)
+    writer = _Writer(directory, sources, settings.index_interval_bytes)
     logs = [segment.log for source in sources for segment in source.plan.directory.segments if segment.log is not None]
     largest = min(max((log.size_in_bytes for log in logs), default=0), MAX_SEGMENT_BYTES)
     edges = [segment.base_offset for segment in sources[lineage.base].plan.directory.segments]
@@ -99,7 +108,7 @@ def write_partition(
         end = segment.slices[-1].end_offset
     if not writer.written.segments or end < lineage.log_end_offset:
         writer.add(_Segment(lineage.log_end_offset))
-    writer.finish(lineage.log_end_offset, topic_id)
+    writer.finish(lineage.log_end_offset, settings)
     return writer.written
 
 
@@ -159,15 +168,15 @@ class _Writer:
         self.written.segments += 1
         self.written.size_in_bytes += position
 
-    def finish(self, log_end_offset: int, topic_id: str | None) -> None:
+    def finish(self, log_end_offset: int, settings: PartitionSettings) -> None:
         """Write what a partition has once."""
         snapshot = segment_file(log_end_offset, "snapshot")
         if not (self._directory / snapshot).exists():
             self._write_snapshot(log_end_offset)
-        self.written.epochs = self._epochs.entries
-        self._write(EPOCHS_FILE, write_leader_epochs(self._epochs.entries))
-        if topic_id is not None:
-            self._write("partition.metadata", write_partition_metadata(topic_id))
+        self.written.epochs = self._epochs.entries if settings.epochs is None else settings.epochs
+        self._write(EPOCHS_FILE, write_leader_epochs(self.written.epochs))
+        if settings.topic_id is not None:
+            self._write("partition.metadata", write_partition_metadata(settings.topic_id))
 
     def _write_snapshot(self, offset: int) -> None:
         self._write(segment_file(offset, "snapshot"), write_producer_snapshot(self._producers.entries()))

@@ -23,13 +23,13 @@ from kafka_forensics.model.results import Read, ScanResult
 from kafka_forensics.questions.plan import PlanMaker, Planned, PlanOptions, check_names
 from kafka_forensics.questions.salvage.lineage import BASE, Copy, Lineage, Piece, trace
 from kafka_forensics.questions.salvage.manifest import MANIFEST, Gap, Refused, Salvaged, SalvagedPartition, document
-from kafka_forensics.questions.salvage.partition_files import CopyChangedError, write_file, write_partition
+from kafka_forensics.questions.salvage.partition_files import CopyChangedError, PartitionSettings, write_file, write_partition
 from kafka_forensics.questions.salvage.rebuilding import index_interval
 from kafka_forensics.questions.salvage.slices import Slice, Source, slices_of
 from kafka_forensics.questions.salvage.target import built
 from kafka_forensics.replication.epochs import epoch_at
 from kafka_forensics.replication.offset_ranges import Ranges, clipped, normalised, without
-from kafka_forensics.replication.planner import UNSEEN, Broker, PlanReplica
+from kafka_forensics.replication.planner import UNSEEN, Broker, PlanReplica, loaded_epochs
 from kafka_forensics.replication.recovery import HIGH_WATERMARK_FILE, LOG_START_FILE, RECOVERY_POINT_FILE
 from kafka_forensics.rereading.reader import LogReader
 from kafka_forensics.storage.bundles import BundleSource
@@ -252,8 +252,12 @@ class _Salvager:
         topic_id = next((source.plan.context.topic_id for source in choice.sources if source.plan.context.topic_id), None)
         directory = self._directory / f"{base.topic}-{base.partition}"
         directory.mkdir()
-        interval = None if base.control is None else base.control.setting("index.interval.bytes")
-        written = write_partition(directory, choice.slices, choice.sources, lineage, topic_id, index_interval(interval))
+        interval = index_interval(None if base.control is None else base.control.setting("index.interval.bytes"))
+        epochs = None
+        if choice.gaps_in_order and base.epoch_checkpoint is not None:
+            epochs = loaded_epochs(base.epoch_checkpoint, lineage.log_end_offset)
+        settings = PartitionSettings(topic_id, interval, epochs)
+        written = write_partition(directory, choice.slices, choice.sources, lineage, settings)
         if base.compacted:
             dirty = max(base.cleaner_checkpoint or 0, lineage.log_start_offset)
             self._cleaned[base.topic, base.partition] = min(dirty, lineage.log_end_offset)
