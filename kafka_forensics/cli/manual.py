@@ -84,10 +84,7 @@ MANUAL: Final = {
         {0: "the bundle is made", 2: _PATHS, 3: "incomplete: some file could not be read, which the bundle says"},
     ),
     "salvage": Manual(
-        (
-            "salvage sample_logs/healthy --topic orders --output salvaged",
-            f"salvage {UNCLEAN} --topic audit --prefer-broker 2 --output salvaged-audit",
-        ),
+        ("salvage sample_logs/healthy --topic orders --output salvaged",),
         {
             0: "every partition asked for was salvaged",
             2: f"{_PATHS}, a directory for the output that holds anything, or no room for it",

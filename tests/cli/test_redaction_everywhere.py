@@ -21,6 +21,8 @@ ARCHIVE = ROOT / "tests" / "archives" / "kafka-4.3.0-healthy.tar.xz"
 _NAMED = frozenset({"group", "transactional_id", "client_id", "member_id", "client_host", "host", "resource_name", "process_id"})
 WITHOUT_EVIDENCE = {"collect", "explain", "demo", "doctor"}
 """Commands that print no names of any evidence."""
+WITH_RECORDS = {"salvage"}
+"""Commands that write the records themselves, into directories by the names of their topics: they take no `--redact`."""
 COMMAND_LINES: dict[str, list[list[str]]] = {
     "scan": [[]],
     "compare": [["--topic", "{topic}", "--partition", "0"]],
@@ -95,7 +97,7 @@ def private(tmp_path: Path) -> list[str]:
 
 
 def test_every_command_is_here_or_has_nothing_to_hide() -> None:
-    assert COMMAND_LINES.keys() | WITHOUT_EVIDENCE == COMMANDS.keys()
+    assert COMMAND_LINES.keys() | WITHOUT_EVIDENCE | WITH_RECORDS == COMMANDS.keys()
 
 
 def test_the_names_looked_for_are_there(evidence: tuple[list[str], Names, str], capsys: pytest.CaptureFixture[str]) -> None:
