@@ -6,8 +6,9 @@ Bytes are copied first; all that is derived comes from the copy, read back: what
 import hashlib
 import os
 from bisect import bisect_right
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -33,6 +34,8 @@ from kafka_forensics.writers.files import (
 USUAL_SEGMENT_BYTES: Final = 1 << 30
 """`log.segment.bytes` as Kafka has it; segments become larger only where the copies' are."""
 _BLOCK_BYTES: Final = 1 << 20
+_AT_ONCE: Final = 2
+"""Segments that are hashed and put on disk at a time."""
 
 
 class CopyChangedError(ForensicsError):
@@ -98,18 +101,18 @@ def write_partition(
 
     Raises CopyChangedError where copies have changed since they were scanned, SourceError, OSError where nothing can be written.
     """
-    writer = _Writer(directory, sources, settings.index_interval_bytes)
     logs = [segment.log for source in sources for segment in source.plan.directory.segments if segment.log is not None]
     largest = min(max((log.size_in_bytes for log in logs), default=0), MAX_SEGMENT_BYTES)
     edges = [segment.base_offset for segment in sources[lineage.base].plan.directory.segments]
     end = 0
-    for segment in _segments(slices, edges, max(USUAL_SEGMENT_BYTES, largest)):
-        writer.add(segment)
-        end = segment.slices[-1].end_offset
-    if not writer.written.segments or end < lineage.log_end_offset:
-        writer.add(_Segment(lineage.log_end_offset))
-    writer.finish(lineage.log_end_offset, settings)
-    return writer.written
+    with ThreadPoolExecutor(_AT_ONCE) as beside:
+        writer = _Writer(directory, sources, settings.index_interval_bytes, beside)
+        for segment in _segments(slices, edges, max(USUAL_SEGMENT_BYTES, largest)):
+            writer.add(segment)
+            end = segment.slices[-1].end_offset
+        if not writer.segments or end < lineage.log_end_offset:
+            writer.add(_Segment(lineage.log_end_offset))
+        return writer.finish(lineage.log_end_offset, settings)
 
 
 def _segments(slices: Iterable[Slice], edges: Sequence[int], most: int) -> Iterator[_Segment]:
@@ -142,41 +145,47 @@ def _edge(behind: int, part: Slice, edges: Sequence[int]) -> int | None:
 
 
 class _Writer:
-    def __init__(self, directory: Path, sources: Sequence[Source], index_interval_bytes: int) -> None:
-        self.written = Written()
+    """Writes segment after segment; a few of them are hashed and put on disk while the next are copied."""
+
+    def __init__(self, directory: Path, sources: Sequence[Source], index_interval_bytes: int, beside: ThreadPoolExecutor) -> None:
+        self.segments = 0
+        self._written = Written()
         self._directory, self._sources, self._index_interval_bytes = directory, sources, index_interval_bytes
+        self._beside, self._settling = beside, deque[Future[list[Range]]]()
         self._producers, self._epochs = ProducerReplay(), EpochReplay()
         self._end = -1
 
     def add(self, segment: _Segment) -> None:
         """Write a segment, and what a broker derives from it."""
-        if self.written.segments:
+        if self.segments:
             self._write_snapshot(segment.base_offset)
+        self.segments += 1
         name = segment_file(segment.base_offset)
         self._copy(name, segment.slices)
-        with ThreadPoolExecutor(1) as beside:
-            hashes = beside.submit(self._hashes, name, segment.slices)
-            indexes, aborted = self._walk(name, segment)
+        self._settling.append(self._beside.submit(self._settled, name, segment.slices))
+        indexes, aborted = self._walk(name, segment)
         for kind, data in zip(("index", "timeindex"), indexes.finish(), strict=True):
             self._write(segment_file(segment.base_offset, kind), data)
         if aborted:
             self._write(segment_file(segment.base_offset, "txnindex"), write_transaction_index(aborted))
-        position = 0
-        for part, digest in zip(segment.slices, hashes.result(), strict=True):
-            self.written.ranges.append(self._range(name, position, part, digest))
-            position += part.size_in_bytes
-        self.written.segments += 1
-        self.written.size_in_bytes += position
+        while len(self._settling) > _AT_ONCE:
+            self._written.ranges += self._settling.popleft().result()
 
-    def finish(self, log_end_offset: int, settings: PartitionSettings) -> None:
-        """Write what a partition has once."""
+    def finish(self, log_end_offset: int, settings: PartitionSettings) -> Written:
+        """Write what a partition has once; all that was written."""
         snapshot = segment_file(log_end_offset, "snapshot")
         if not (self._directory / snapshot).exists():
             self._write_snapshot(log_end_offset)
-        self.written.epochs = self._epochs.entries if settings.epochs is None else settings.epochs
-        self._write(EPOCHS_FILE, write_leader_epochs(self.written.epochs))
+        written = self._written
+        written.epochs = self._epochs.entries if settings.epochs is None else settings.epochs
+        self._write(EPOCHS_FILE, write_leader_epochs(written.epochs))
         if settings.topic_id is not None:
             self._write("partition.metadata", write_partition_metadata(settings.topic_id))
+        for settling in self._settling:
+            written.ranges += settling.result()
+        written.segments = self.segments
+        written.size_in_bytes = sum(taken.byte_end - taken.byte_start for taken in written.ranges)
+        return written
 
     def _write_snapshot(self, offset: int) -> None:
         self._write(segment_file(offset, "snapshot"), write_producer_snapshot(self._producers.entries()))
@@ -189,7 +198,6 @@ class _Writer:
                 assert entry is not None
                 with plan.log_dir.source.open(entry.path) as file:
                     copy_range(file, entry.path, part.byte_start, part.byte_end, descriptor)
-            os.fsync(descriptor)
 
     def _walk(self, name: str, segment: _Segment) -> tuple[SegmentIndexes, list[AbortedTxn]]:
         """Read a segment back: its indexes, and the transactions aborted in it."""
@@ -220,17 +228,19 @@ class _Writer:
             raise CopyChangedError(f"leader epochs fall in {name}: it is not of one lineage")
         return indexes, aborted
 
-    def _hashes(self, name: str, slices: Sequence[Slice]) -> list[str]:
-        """SHA-256 of each slice as it stands in the output."""
-        digests = []
+    def _settled(self, name: str, slices: Sequence[Slice]) -> list[Range]:
+        """Put a segment on disk; its slices, with the SHA-256 of each as it stands in the output."""
+        ranges, position = list[Range](), 0
         with (self._directory / name).open("rb", buffering=0) as file:
+            os.fsync(file.fileno())
             for part in slices:
                 digest, left = hashlib.sha256(), part.size_in_bytes
                 while left and (data := file.read(min(left, _BLOCK_BYTES))):
                     digest.update(data)
                     left -= len(data)
-                digests.append(digest.hexdigest())
-        return digests
+                ranges.append(self._range(name, position, part, digest.hexdigest()))
+                position += part.size_in_bytes
+        return ranges
 
     def _range(self, name: str, position: int, part: Slice, digest: str) -> Range:
         context = self._sources[part.copy].plan.context
@@ -264,7 +274,6 @@ def new_file(path: Path) -> Iterator[int]:
 
 
 def write_file(path: Path, data: bytes) -> None:
-    """A new file, on disk when this returns. Raises OSError."""
+    """A new file. Raises OSError."""
     with new_file(path) as descriptor:
         write_all(descriptor, data)
-        os.fsync(descriptor)

@@ -3,6 +3,7 @@
 import os
 import shutil
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -11,6 +12,8 @@ from kafka_forensics.errors import UsageError
 from kafka_forensics.storage.disks import why
 from kafka_forensics.storage.open import refuse_output_inside
 
+_AT_ONCE: Final = 8
+"""Files that are put on disk at a time."""
 UNFINISHED: Final = ".unfinished"
 """Behind the name of a directory while it is being built."""
 
@@ -59,13 +62,15 @@ def _explained(output: Path) -> Iterator[None]:
 
 
 def put_on_disk(root: Path) -> None:
-    """Wait until the names of all that is below `root` are on disk; the files themselves are already."""
-    for folder, _, _ in os.walk(root, topdown=False):
-        _sync(Path(folder))
+    """Wait until all that is below `root` is on disk, files before the names that they have. Raises OSError."""
+    with ThreadPoolExecutor(_AT_ONCE) as beside:
+        for folder, _, names in os.walk(root, topdown=False):
+            list(beside.map(_sync, [Path(folder, name) for name in names]))
+            _sync(Path(folder))
 
 
-def _sync(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     try:
         os.fsync(descriptor)
     finally:
