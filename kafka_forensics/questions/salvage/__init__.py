@@ -1,7 +1,8 @@
 """`salvage`: log directories on which a broker starts, made of the best of all copies; a manifest of what came from where."""
 
+from kafka_forensics.questions.salvage.choosing import SalvageOptions
 from kafka_forensics.questions.salvage.manifest import MANIFEST, Gap, Refused, Salvaged, SalvagedPartition, document
-from kafka_forensics.questions.salvage.salvaging import SalvageOptions, salvage
+from kafka_forensics.questions.salvage.salvaging import salvage
 from kafka_forensics.questions.salvage.target import UNFINISHED
 
 __all__ = [

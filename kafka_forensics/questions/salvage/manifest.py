@@ -62,7 +62,8 @@ class Refused:
     topic: str
     partition: int
     kind: str
-    """`rivals` · `gaps` · `internal_topic` · `compacted` · `controllers_log` · `nothing_read` · `not_readable` · `not_sound`"""
+    """`rivals` · `gaps` · `internal_topic` · `compacted` · `controllers_log` · `tiered` · `topic_undecided` · `nothing_read` ·
+    `not_readable` · `not_sound`"""
     reason: str
     hint: str | None = None
     offsets: tuple[tuple[int, int], ...] = ()
