@@ -196,7 +196,7 @@ class _Salvager:
         for partition in self.salvaged.partitions:
             key = partition.topic, partition.partition
             loud = [*found.get(key, ()), *found.get((None, None), ())]
-            wrong = sorted({finding.kind for finding in loud if not _is_known(finding, partition, before)})
+            wrong = sorted({finding.kind for finding in loud if not _is_known(finding, partition, before, live=self._options.live)})
             outlook = outlooks.get(key)
             if outlook is None or not outlook.starts or outlook.log_end_offset != partition.log_end_offset:
                 wrong.append("that a broker would cut it, or not start")
@@ -228,13 +228,20 @@ def _damaged_on(choice: Choice, start: int, end: int) -> tuple[Broker, ...]:
     return tuple(replica.broker for replica in choice.planned.given.replicas if clipped(replica.damaged, start, end))
 
 
-def _is_known(finding: Finding, partition: SalvagedPartition, before: set[tuple[str, str | None, int | None]]) -> bool:
-    """Whether a finding is one of the gaps, or tells what was written so, or what is known to be missing."""
+def _is_known(
+    finding: Finding, partition: SalvagedPartition, before: set[tuple[str, str | None, int | None]], *, live: bool
+) -> bool:
+    """Whether a finding is one of the gaps, or tells what was written so, or what is known to be missing.
+
+    Copies of running brokers (`live`) are of different moments, so that a transaction may seem to hang that does not.
+    """
     start, end = finding.place.offset_start, finding.place.offset_end
     if finding.kind in OF_A_GAP and start is not None and end is not None:
         gaps = tuple((gap.start, gap.end) for gap in partition.gaps)
         return bool(gaps) and not without([(start, end)], gaps)
     if finding.kind.startswith(WRITTEN_SO) and (finding.kind, partition.topic, partition.partition) in before:
+        return True
+    if finding.kind.startswith("TXN_") and live:
         return True
     return finding.kind.startswith(OF_WHAT_IS_LOST) and bool(partition.gaps or partition.left_behind)
 
