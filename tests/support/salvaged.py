@@ -6,8 +6,11 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from jsonschema import Draft202012Validator
+
 from kafka_forensics.engine.local import scan
 from kafka_forensics.evidence.options import ScanOptions
+from kafka_forensics.export.json_document import json_schema
 from kafka_forensics.questions.salvage import MANIFEST, Salvaged, SalvageOptions, salvage
 from tests.support.segments import batch
 
@@ -59,6 +62,7 @@ def check_output(folder: Path, output: Path) -> None:
     """Every byte of the output is accounted for by its manifest and is what stands in the copy named there; a scan of it finds
     nothing above `info` but its gaps; nothing says that a broker stopped cleanly."""
     told = json.loads((output / MANIFEST).read_text())
+    Draft202012Validator(json_schema("salvage", "1.0")).validate(told)
     assert not (output / ".kafka_cleanshutdown").exists()
     gaps = set()
     for partition in told["partitions"]:

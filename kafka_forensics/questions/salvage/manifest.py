@@ -1,4 +1,7 @@
-"""What a salvage says of itself: whence every byte came, what no copy has, what stays behind, and what was not salvaged."""
+"""What a salvage says of itself: whence every byte came, what no copy has, what stays behind, and what was not salvaged.
+
+`schema/salvage-1.0.json` describes it.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field

@@ -81,6 +81,7 @@ def test_what_no_copy_has_is_refused_or_a_gap(tmp_path: Path) -> None:
     assert (refusal.kind, refusal.offsets) == ("gaps", ((6, 8),))
     assert not refused.partitions
     assert not (tmp_path / "refused" / NAME).exists()
+    check_output(tmp_path / "in", tmp_path / "refused")
     told = json.loads((tmp_path / "refused" / MANIFEST).read_text())
     assert told["refused"][0]["offsets"] == [[6, 8]]
     salvaged = salvaged_of(tmp_path / "in", tmp_path / "out", allow_gaps=True)
