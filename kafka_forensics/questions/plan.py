@@ -320,6 +320,8 @@ class PlanOptions:
     truncate_by: TruncateBy | None = None
     dead: frozenset[str] = frozenset()
     """Brokers that will not come back."""
+    counted: bool = True
+    """Whether the records and bytes of losses are counted, for which logs are read again."""
 
 
 def make_plans(paths: list[str], options: ScanOptions, plan_options: PlanOptions, progress: Progress | None = None) -> Plans:
@@ -442,7 +444,8 @@ def _planned(
         planned.given = copies.partition(partial(copies.witnesses, log))
         planned.plan = plan_partition(planned.given, plan_options.truncate_by)
         by_broker = {replica.broker: replica for replica in copies.read}
-        _count_losses(planned, by_broker, reader)
+        if plan_options.counted:
+            _count_losses(planned, by_broker, reader)
         if _is_older(copies.context.control, planned.plan, by_broker, reader):
             planned.plan = replace(planned.plan, missing=(*planned.plan.missing, Missing("controller_log_older")))
     return planned

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 from typing import Final
 
 from kafka_forensics.evidence.options import listed
@@ -146,9 +147,11 @@ class Chooser:
 
     def _slice(self, choice: Choice) -> None:
         """Find the bytes of a choice's pieces."""
-        for number, piece in enumerate(choice.lineage.pieces):
-            found = slices_of(choice.sources[piece.copy], piece, gaps=choice.gaps_in_order, is_first=not number)
-            choice.slices += found
+        pieces = choice.lineage.pieces
+        for number in sorted({piece.copy for piece in pieces}):
+            own = [piece for piece in pieces if piece.copy == number]
+            choice.slices += slices_of(choice.sources[number], own, gaps=choice.gaps_in_order, begins=own[0] == pieces[0])
+        choice.slices.sort(key=attrgetter("start_offset"))
 
     def _take_gaps(self, choice: Choice) -> None:
         """Note what no copy has. Raises RefusedError where that is not allowed."""

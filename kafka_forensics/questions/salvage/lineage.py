@@ -93,6 +93,7 @@ class _Tracing:
     apart: Mapping[tuple[int, int], Ranges]
     pieces: list[Piece] = field(default_factory=list)
     stretches: list[_Stretch] = field(default_factory=list)
+    _conflicts: dict[tuple[int, int], Ranges] = field(default_factory=dict)
 
     def differing(self, left: int, right: int) -> Ranges:
         """Offsets at which two copies have different records, or damaged ones that nothing proves to be the same."""
@@ -100,8 +101,11 @@ class _Tracing:
 
     def conflicting(self, left: int, right: int) -> Ranges:
         """Those at which both have good batches."""
-        damaged = normalised((*self.copies[left].damaged, *self.copies[right].damaged))
-        return without(self.differing(left, right), damaged)
+        pair = min(left, right), max(left, right)
+        if pair not in self._conflicts:
+            damaged = normalised((*self.copies[left].damaged, *self.copies[right].damaged))
+            self._conflicts[pair] = without(self.differing(left, right), damaged)
+        return self._conflicts[pair]
 
     def follow(self, base: int) -> tuple[int, int]:
         """Take the base, fill it, and go on with other copies; where the log starts, and where its batches end."""

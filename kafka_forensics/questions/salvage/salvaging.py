@@ -85,7 +85,7 @@ class _Salvager:
     def __init__(self, inputs: Inputs, options: ScanOptions, salvage_options: SalvageOptions, directory: Path) -> None:
         self.salvaged = Salvaged("")
         self.witnesses = read_witnesses(inputs)
-        self._maker = PlanMaker(inputs, self.witnesses, PlanOptions())
+        self._maker = PlanMaker(inputs, self.witnesses, PlanOptions(counted=False))
         self._plan_of = {id(plan.context): plan for plan in inputs.replicas}
         self._options, self._directory = options, directory
         self._chooser = Chooser(salvage_options)

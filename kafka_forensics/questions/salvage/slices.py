@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from kafka_forensics.analysis.replica import Replica
+from kafka_forensics.errors import SourceError
 from kafka_forensics.evidence.inputs import ReplicaPlan
 from kafka_forensics.model.batches import LOG_DAMAGE, BatchColumn
 from kafka_forensics.model.findings import Finding, Severity
@@ -14,10 +15,14 @@ from kafka_forensics.parsers.log import SegmentReader, believed_to, inspector
 from kafka_forensics.parsers.log_dir import SegmentFiles
 from kafka_forensics.questions.salvage.lineage import Piece
 from kafka_forensics.replication.offset_ranges import Ranges, holds, normalised, without
+from kafka_forensics.replication.planner import NO_END
 from kafka_forensics.replication.recovery import MAX_RELATIVE_OFFSET
+from kafka_forensics.rereading.seeking import start_position
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from kafka_forensics.storage.source import ByteFile
 
 _OUTSIDE_THE_CRC: Final = frozenset(
     {"EPOCH_FIELD_MISMATCH", "OFFSET_DISCONTINUITY", "OFFSET_NON_MONOTONIC", "OFFSET_REGRESSION", "REPLICA_DIFFERS"}
@@ -106,45 +111,64 @@ class Slice:
         return self.byte_end - self.byte_start
 
 
-def slices_of(source: Source, piece: Piece, *, gaps: bool = False, is_first: bool = False) -> Iterator[Slice]:
-    """The bytes of a piece, as far as its batches follow each other (or with `gaps`, as a cleaner leaves them, rise).
+def slices_of(source: Source, pieces: Sequence[Piece], *, gaps: bool = False, begins: bool = False) -> Iterator[Slice]:
+    """The bytes of a copy's pieces, ascending, as far as batches follow each other (with `gaps`, as a cleaner leaves them, rise).
 
-    The first batch of the first piece may begin below it: DeleteRecords moves a log's start into a batch. A segment of which all is
-    sound is taken as it is; of others every batch is looked at again. Raises SourceError.
+    Where a piece `begins` the log, its first batch may begin below it: DeleteRecords moves a log's start into a batch. A segment of
+    which all is sound is taken as it is; of others every batch is looked at again, once for all pieces. Raises SourceError.
     """
+    takings = [_Taking(piece, gaps=gaps, is_first=begins and not number) for number, piece in enumerate(pieces)]
     logs = [segment for segment in source.plan.directory.segments if segment.log is not None]
-    expected = piece.start
     for number, segment in enumerate(logs):
         following = logs[number + 1].base_offset if number + 1 < len(logs) else None
-        if segment.base_offset >= piece.end or (following is not None and following <= expected):
-            continue
-        for part in _of_segment(source, segment, following, piece._replace(start=expected), gaps=gaps, is_first=is_first):
-            expected, is_first = part.end_offset, False
-            yield part
+        wanted = [taking for taking in takings if taking.reaches(segment.base_offset, NO_END if following is None else following)]
+        whole = _whole(source, segment, following, wanted[0], gaps=gaps) if len(wanted) == 1 else None
+        if whole is not None:
+            wanted[0].expected = whole.end_offset
+            yield whole
+        elif wanted:
+            yield from _of_segment(source, segment, following, wanted)
 
 
-def _of_segment(
-    source: Source, segment: SegmentFiles, following: int | None, piece: Piece, *, gaps: bool, is_first: bool
-) -> Iterator[Slice]:
-    whole = _whole(source, segment, following, piece, gaps=gaps)
-    if whole is not None:
-        yield whole
-        return
-    taking = _Taking(piece, segment.base_offset, gaps=gaps, is_first=is_first)
+def _of_segment(source: Source, segment: SegmentFiles, following: int | None, takings: "Sequence[_Taking]") -> Iterator[Slice]:
+    """The bytes of some pieces in one segment."""
     assert segment.log is not None
+    lies = {position for base_offset, position in source.lies if base_offset == segment.base_offset}
     with source.plan.log_dir.source.open(segment.log.path) as file:
         reader = SegmentReader(
             file, next_base_offset=believed_to(segment.base_offset, following), inspect=inspector(deep=source.deep)
         )
-        for chunk in reader.chunks():
-            lies = {position for base_offset, position in source.lies if base_offset == segment.base_offset}
+        for chunk in reader.chunks(_start(source, segment, file, takings[0].expected)):
+            base, last = chunk.columns[BatchColumn.BASE_OFFSET], chunk.columns[BatchColumn.LAST_OFFSET]
+            if not base.size:
+                continue
+            low, high = int(base.min()), int(last.max())
             bad = lies | {damage.position for damage in chunk.damage if damage.kind in LOG_DAMAGE}
-            yield from taking.step(chunk.columns, bad)
-    yield from taking.rest()
+            for taking in takings:
+                if low < taking.piece.end and taking.expected <= high:
+                    yield from taking.step(segment.base_offset, chunk.columns, bad)
+            if low >= takings[-1].piece.end:
+                break
+    for taking in takings:
+        yield from taking.rest()
 
 
-def _whole(source: Source, segment: SegmentFiles, following: int | None, piece: Piece, *, gaps: bool) -> Slice | None:
+def _start(source: Source, segment: SegmentFiles, log: "ByteFile", offset: int) -> int:
+    """Byte of a segment from which an offset is met: where its run begins, or later by the index. Raises SourceError."""
+    runs = [run for run in source.replica.state.continuity.runs if run.segment == segment.base_offset]
+    start = max((run.position for run in runs if run.start_offset <= offset < run.end_offset), default=0)
+    if segment.index is None:
+        return start
+    try:
+        with source.plan.log_dir.source.open(segment.index.path) as index:
+            return max(start, start_position(log, index, segment.base_offset, offset))
+    except SourceError:
+        return start
+
+
+def _whole(source: Source, segment: SegmentFiles, following: int | None, taking: "_Taking", *, gaps: bool) -> Slice | None:
     """All of a segment as one slice, if all that was read of it is sound and in the piece."""
+    piece = taking.piece._replace(start=taking.expected)
     assert segment.log is not None
     base_offset, state = segment.base_offset, source.replica.state
     totals, first = state.framing.by_segment.get(base_offset), state.continuity.first_in_segment.get(base_offset)
@@ -166,45 +190,49 @@ def _whole(source: Source, segment: SegmentFiles, following: int | None, piece: 
 
 
 class _Taking:
-    """Batches of a segment taken one behind the other, as slices as long as their bytes join."""
+    """A piece that is found batch by batch, as slices as long as their bytes join; `expected` is the next offset."""
 
-    def __init__(self, piece: Piece, segment: int, *, gaps: bool, is_first: bool) -> None:
-        self._piece, self._segment, self._gaps, self._is_first = piece, segment, gaps, is_first
-        self._expected = piece.start
+    def __init__(self, piece: Piece, *, gaps: bool, is_first: bool) -> None:
+        self.piece, self.expected = piece, piece.start
+        self._gaps, self._is_first = gaps, is_first
         self._open: Slice | None = None
 
-    def step(self, columns: "NDArray[np.int64]", bad: set[int]) -> Iterator[Slice]:
-        """Add the batches of a chunk but those that begin at a byte of `bad`; the slices that end with it."""
+    def reaches(self, start: int, end: int) -> bool:
+        """Whether offsets of `[start, end)` are still to be found."""
+        return start < self.piece.end and self.expected < min(end, self.piece.end)
+
+    def step(self, segment: int, columns: "NDArray[np.int64]", bad: set[int]) -> Iterator[Slice]:
+        """Add the batches of a chunk of a segment but those that begin at a byte of `bad`; the slices that end with it."""
         base, last = columns[BatchColumn.BASE_OFFSET], columns[BatchColumn.LAST_OFFSET]
         position = columns[BatchColumn.POSITION]
         behind = position + columns[BatchColumn.SIZE_IN_BYTES]
         fit = columns[BatchColumn.CRC] == columns[BatchColumn.CRC_COMPUTED]
-        fit &= (base >= 0) & (last >= np.maximum(base, self._piece.start)) & (last < self._piece.end)
-        fit &= last <= self._segment + MAX_RELATIVE_OFFSET
+        fit &= (base >= 0) & (last >= np.maximum(base, self.piece.start)) & (last < self.piece.end)
+        fit &= last <= segment + MAX_RELATIVE_OFFSET
         if bad:
             fit &= ~np.isin(position, np.fromiter(bad, np.int64))
         rows = np.flatnonzero(fit)
         joined = (base[rows[1:]] == last[rows[:-1]] + 1) & (position[rows[1:]] == behind[rows[:-1]])
         for run in np.split(rows, np.flatnonzero(~joined) + 1):
-            at = int(np.searchsorted(last[run], self._expected))
+            at = int(np.searchsorted(last[run], self.expected))
             if at < run.size and self._follows(int(base[run[at]])):
                 first, final = run[at], run[-1]
-                yield from self._take(int(base[first]), int(last[final]) + 1, int(position[first]), int(behind[final]))
+                yield from self._take(segment, int(base[first]), int(last[final]) + 1, int(position[first]), int(behind[final]))
 
     def _follows(self, base_offset: int) -> bool:
         """Whether a batch that ends at or behind the expected offset is the next: at the log's start it may begin below."""
-        if base_offset < self._expected:
-            return self._is_first and self._expected == self._piece.start
-        return base_offset == self._expected or self._gaps
+        if base_offset < self.expected:
+            return self._is_first and self.expected == self.piece.start
+        return base_offset == self.expected or self._gaps
 
-    def _take(self, start: int, end: int, byte_start: int, byte_end: int) -> Iterator[Slice]:
-        before, piece = self._open, self._piece
-        self._expected = end
+    def _take(self, segment: int, start: int, end: int, byte_start: int, byte_end: int) -> Iterator[Slice]:
+        before, piece = self._open, self.piece
+        self.expected = end
         if before is not None and before.byte_end == byte_start:
-            self._open = Slice(piece.copy, self._segment, before.byte_start, byte_end, before.start_offset, end, piece.why)
+            self._open = Slice(piece.copy, segment, before.byte_start, byte_end, before.start_offset, end, piece.why)
             return
         yield from self.rest()
-        self._open = Slice(piece.copy, self._segment, byte_start, byte_end, start, end, piece.why)
+        self._open = Slice(piece.copy, segment, byte_start, byte_end, start, end, piece.why)
 
     def rest(self) -> Iterator[Slice]:
         """The slice that is not ended yet."""

@@ -141,6 +141,16 @@ def test_a_copy_that_cannot_be_read_any_more_refuses_its_partition(
     check_output(copies, tmp_path / "out")
 
 
+def test_ctrl_c_leaves_nothing(copies: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(partition_files, "copy_range", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        salvaged_of(copies, tmp_path / "out")
+    assert nothing_left(tmp_path / "out")
+
+
 def test_a_copy_that_changes_meanwhile_refuses_its_partition(copies: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = copying.copy_range
 
