@@ -143,11 +143,11 @@ class _Tracing:
         start, end = hole
         differing, conflicting = self.differing(anchor, donor), self.conflicting(anchor, donor)
         proven = list(without(clipped(ours.damaged, start, end), differing))
-        before, behind = epoch_at(ours.epochs, start - 1), epoch_at(ours.epochs, end)
-        if before is not None and before >= 0 and before == behind:
-            low, high = _span(ours.epochs, before)
-            if not clipped(conflicting, low, high):
-                proven += clipped([_span(theirs.epochs, before)], start, end)
+        behind = epoch_at(ours.epochs, end)
+        if behind is not None and behind >= 0:  # its leader had all of that epoch, and what is behind the hole came from it
+            edges = (*_span(ours.epochs, behind), *_span(theirs.epochs, behind))
+            if not clipped(conflicting, min(edges), max(edges)):
+                proven += clipped([_span(theirs.epochs, behind)], start, end)
         joins = behind is not None and holds(ours.good, end) and holds(theirs.good, end)
         if joins and epoch_at(theirs.epochs, end) == behind and not clipped(conflicting, 0, end + 1):
             proven.append(hole)
