@@ -164,6 +164,21 @@ def test_a_log_start_inside_a_batch_stays(tmp_path: Path) -> None:
     check_output(tmp_path / "in", tmp_path / "out")
 
 
+@pytest.mark.parametrize("prefer", ["1", "2"])
+@pytest.mark.parametrize("magic", [0, 1])
+def test_a_damaged_compressed_batch_of_an_old_format_is_replaced(tmp_path: Path, magic: int, prefer: str) -> None:
+    """Only its last offset is known where it is damaged."""
+    inner = [legacy_entry(number if magic else 1 + number, magic) for number in range(3)]
+    wrapper = write_legacy_wrapper(inner, offset=3, magic=magic, compression_type="gzip", timestamp=7 if magic else -1)
+    entries = [legacy_entry(0, magic), wrapper, legacy_entry(4, magic)]
+    put_copy(tmp_path / "in", 1, {0: damaged(entries, {1}, 40)}, high_watermark=5)
+    put_copy(tmp_path / "in", 2, {0: damaged(entries, {0}, 30)}, high_watermark=5)
+    salvaged = salvaged_of(tmp_path / "in", tmp_path / "out", prefer=prefer)
+    assert not salvaged.refused
+    assert log_of(tmp_path / "out") == b"".join(entries)
+    check_output(tmp_path / "in", tmp_path / "out")
+
+
 @pytest.mark.parametrize("magic", [0, 1])
 def test_old_formats_are_told_by_the_crc_in_their_headers(tmp_path: Path, magic: int) -> None:
     plain = [legacy_entry(offset, magic, value=b"%d" % offset * 20) for offset in range(4)]
@@ -234,3 +249,5 @@ def test_output_must_be_new_and_beside_the_copies(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no copy here is of broker 9"):
         salvaged_of(tmp_path / "in", tmp_path / "new", prefer="9")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in", "out"]
+    (tmp_path / "out" / "file").unlink()
+    assert salvaged_of(tmp_path / "in", tmp_path / "out").is_whole, "an empty directory is taken"
