@@ -11,6 +11,7 @@ from typing import Final
 from zlib import crc32
 
 from kafka_forensics.cli.outputs import plan_words
+from kafka_forensics.cli.outputs.plan import unseen_lines
 from kafka_forensics.cli.outputs.rows import markdown, markdown_lines
 from kafka_forensics.cli.outputs.words import name
 from kafka_forensics.cli.streams import printable
@@ -30,7 +31,8 @@ _UNSAFE: Final = re.compile(r"[^A-Za-z0-9]")
 
 @dataclass(frozen=True, slots=True)
 class Ways:
-    """The two ways for one partition, and which is better: `A`, `B`, `either` (nothing is lost), or `nobody` (can lead)."""
+    """The two ways for one partition, and which is better: `A`, `B`, `keep` (both are the same, and it loses something), `either`
+    (nothing is lost), `unsure` (not all that there is was seen, or nobody says who leads), or `nobody` (can lead)."""
 
     planned: Planned
     rolled_back: Candidate | None
@@ -46,29 +48,37 @@ class Ways:
         if best is None:
             return "nobody"
         if not best.losses and (kept is None or not kept.losses):
-            return "either"
-        return "A" if kept is None or (not best.losses and best.broker != kept.broker) else "B"
+            return "either" if self.planned.plan.at_most_is_bound else "unsure"
+        if kept is None:
+            return "unsure" if best.election == "unknown" else "A"
+        if best.broker == kept.broker:
+            return "keep"
+        return "B" if best.losses else "A"
+
+    @property
+    def chosen(self) -> Candidate | None:
+        """The election of the better way."""
+        return self.kept if self.better in ("B", "keep") else self.rolled_back
 
 
 def ways_of(planned: Planned) -> Ways:
     """The two ways for a partition."""
     control = planned.given.control
     leader = None if control is None else control.leader
-    nodes = planned.given.nodes
-    kept = next(
-        (candidate for candidate in planned.plan.candidates if nodes.get(candidate.broker, candidate.broker) == leader), None
-    )
-    if kept is None and len(planned.plan.ordinary) == 1:
-        kept = planned.candidate(planned.plan.ordinary[0])
+    nodes, plan = planned.given.nodes, planned.plan
+    kept = next((candidate for candidate in plan.candidates if nodes.get(candidate.broker, candidate.broker) == leader), None)
+    if kept is None and len(plan.ordinary) == 1:
+        ordinary = planned.candidate(plan.ordinary[0])
+        kept = None if ordinary is None or ordinary.election == "unknown" else ordinary
     return Ways(planned, planned.recommended, kept)
 
 
 def runbook(plans: Plans, bootstrap: str | None) -> Iterator[str]:
     """The runbook of plans, as Markdown in pieces."""
     ways = [ways_of(planned) for planned in plans.planned]
-    yield from _head(ways)
+    yield from _head(plans, ways)
     yield from _two_ways(ways)
-    yield from _variables(plans.places, bootstrap)
+    yield from _variables(plans.places, bootstrap, ways)
     yield from _copies(plans, ways)
     yield from _way_a(ways)
     yield from _way_b(ways)
@@ -76,12 +86,30 @@ def runbook(plans: Plans, bootstrap: str | None) -> Iterator[str]:
     yield from _back(plans.places)
 
 
-def _head(ways: Sequence[Ways]) -> Iterator[str]:
+def _head(plans: Plans, ways: Sequence[Ways]) -> Iterator[str]:
     yield f"# Runbook\n\nMade by kafka-forensics {__version__} from copies. "
     yield "It is of their moment: if brokers ran since, copy and plan again.\n\n"
     yield "**Delete nothing. Start no broker before step 1 is done.** A follower that starts may cut what nobody else has.\n"
+    unseen = [*unseen_lines(plans), *(line for way in ways for line in _doubts(way))]
+    if unseen:
+        yield "\n## What these copies do not tell\n\n"
+        yield from (f"- {markdown(line)}\n" for line in unseen[:_DOUBTS_SHOWN])
+        if len(unseen) > _DOUBTS_SHOWN:
+            yield f"- {len(unseen) - _DOUBTS_SHOWN} more: `kafka-forensics plan` of each partition tells them.\n"
+        yield "\nSee to that first if you can, and make a new runbook: what is not seen may be lost unseen.\n"
     if not ways:
-        yield "\nNo partition is here of which an election would lose anything: start the brokers in any order.\n"
+        start = "" if unseen else ": start the brokers in any order"
+        yield f"\nNo partition is here of which an election would lose anything that these copies hold{start}.\n"
+
+
+_DOUBTS_SHOWN: Final = 60
+
+
+def _doubts(way: Ways) -> Iterator[str]:
+    """What of a partition was not seen, contradicts itself or is damaged."""
+    for line in plan_words.notes(way.planned, (), every_follower=False):
+        if line.startswith(("Missing:", "Contradiction:", "Damaged:", "Several copies")):
+            yield f"{_name(way.planned)}: {line}"
 
 
 def _two_ways(ways: Sequence[Ways]) -> Iterator[str]:
@@ -106,8 +134,10 @@ def _two_ways(ways: Sequence[Ways]) -> Iterator[str]:
 
 
 _RECOMMENDED: Final = {
-    "A": "take A. It loses least, and nothing that is committed has to be produced again, or nobody leads and somebody must.",
-    "B": "take B. A would cut records that the leader took since; B loses none of either side.",
+    "A": "take A. Nobody leads, or A loses nothing, so that nothing that is committed has to be produced again.",
+    "B": "take B. A would cut records that the leader took since; B puts back what the copies of the other side hold.",
+    "keep": "keep the leader, which loses least as well, and put back what it lacks (way B).",
+    "unsure": "do nothing yet. Who leads, or what other copies hold, is not seen here: see above, and make a new runbook.",
     "either": "nothing is lost. Start the brokers.",
     "nobody": "nobody can lead on these copies. Read what the plan of the partition says before anything is done.",
 }
@@ -144,6 +174,11 @@ def _sh(*lines: str) -> str:
     return "\n```sh\n" + "".join(f"{line}\n" for line in lines) + "```\n"
 
 
+def _one_by_one(*lines: str) -> str:
+    """Commands of which each is run only if the one before did what it should, also if they are pasted."""
+    return _sh(*(f"{line} &&" for line in lines[:-1]), *lines[-1:])
+
+
 def _of(broker: Broker) -> str:
     """A broker's name in names of variables, and of files."""
     if isinstance(broker, int):
@@ -156,21 +191,38 @@ def _dirs(place: BrokerPlace) -> list[str]:
     return [f"LOGS_{_of(place.broker)}" + ("" if number == 1 else f"_{number}") for number in range(1, len(place.log_dirs) + 1)]
 
 
-def _variables(places: Iterable[BrokerPlace], bootstrap: str | None) -> Iterator[str]:
+def _variables(places: Iterable[BrokerPlace], bootstrap: str | None, ways: Sequence[Ways]) -> Iterator[str]:
     yield "\n## What the commands below need\n\nFill in what is empty, in the bash in which you run the rest.\n"
     lines = [
-        f"BOOTSTRAP={_told(bootstrap)}  # a broker that runs, HOST:PORT",
+        f"BOOTSTRAP={_told(bootstrap)}  # HOST:PORT of a broker that is up when it is asked; of several, with commas",
         "SAFE=  # a directory with room for all copies, on no broker's disk",
+        "AFTER=  # another one, for the copies of step 4",
+        "SUDO='sudo'  # who may read and write log directories; empty if you may",
         "START='sudo systemctl start kafka'  # how a broker is started",
         "STOP='sudo systemctl stop kafka'  # and stopped",
     ]
+    if any(way.better in ("B", "keep") or (way.better == "A" and way.rolled_back and way.rolled_back.losses) for way in ways):
+        lines.append("PRODUCE_BACK=examples/produce_back.py  # of kafka-forensics' sources; needs confluent-kafka")
+    if any(way.planned.plan.truncate_by == "high-watermark" for way in ways):
+        lines.append("ZOOKEEPER=  # HOST:PORT")
     for place in places:
         lines.append(f"HOST_{_of(place.broker)}={_told(place.host)}  # broker {printable(str(place.broker))}")
         lines += [
             f"{variable}={_told(path)}  # {printable(source)}"
             for variable, (source, path) in zip(_dirs(place), place.log_dirs, strict=True)
         ]
-    yield _sh(*lines, 'on() { host=$1; shift; ssh "$host" "$(printf \'%q \' "$@")"; }  # runs a command there')
+    functions = [
+        'on() { host=$1; shift; ssh "$host" "$(printf \'%q \' "$@")"; }  # runs a command there',
+        "# leads TOPIC PARTITION BROKER: waits until it does",
+        _LEADS,
+    ]
+    yield _sh(*lines, *functions)
+
+
+_LEADS: Final = (
+    'leads() { until kafka-topics.sh --bootstrap-server "${BOOTSTRAP:?}" --describe --topic "$1" |'
+    ' grep -E "Partition: $2[[:space:]]+Leader: $3[[:space:]]"; do sleep 5; done; }'
+)
 
 
 def _told(value: str | None) -> str:
@@ -185,11 +237,21 @@ def _host(broker: Broker) -> str:
 # The steps.
 
 
-def _tars(place: BrokerPlace) -> Iterator[tuple[str, str]]:
-    """Of each log directory of a broker its variable, and its copy, as a shell takes them."""
+def _tars(place: BrokerPlace, where: str = "SAFE") -> Iterator[tuple[str, str]]:
+    """Of each log directory of a broker its variable, and its copy in a directory, as a shell takes them."""
     for number, variable in enumerate(_dirs(place), 1):
         copy = f"broker-{_of(place.broker)}.tar" if number == 1 else f"broker-{_of(place.broker)}-{number}.tar"
-        yield f"${{{variable}:?}}", f'"${{SAFE:?}}/{copy}"'
+        yield f"${{{variable}:?}}", f'"${{{where}:?}}/{copy}"'
+
+
+def _copying(places: Iterable[BrokerPlace], where: str, *, stop: bool) -> Iterator[str]:
+    """Commands that copy log directories to a directory, and look whether the copies are whole."""
+    for place in places:
+        if stop:
+            yield f"on {_host(place.broker)} $STOP"
+        for variable, copy in _tars(place, where):
+            yield f'on {_host(place.broker)} $SUDO tar -C "{variable}" -cf - . > {copy}'
+            yield f"tar -tf {copy} > /dev/null"
 
 
 def _copies(plans: Plans, ways: Sequence[Ways]) -> Iterator[str]:
@@ -207,17 +269,12 @@ def _copies(plans: Plans, ways: Sequence[Ways]) -> Iterator[str]:
         yield f"What would be lost is on {plan_words.brokers([place.broker for place in first])}: begin there.\n"
     else:
         yield "Nothing that only one broker holds would be lost. Copy all the same.\n"
-    lines = []
-    for place in (*first, *(place for place in plans.places if place.broker not in holders)):
-        lines.append(f"on {_host(place.broker)} $STOP")
-        lines += [f'on {_host(place.broker)} tar -C "{variable}" -cf - . > {copy}' for variable, copy in _tars(place)]
-    yield _sh(*lines)
+    rest = [place for place in plans.places if place.broker not in holders]
+    yield _one_by_one(*_copying((*first, *rest), "SAFE", stop=True))
     yield "\nCopy the controllers' log directories as well, if they run on hosts of their own. Then plan again on these copies:\n"
-    yield _sh(
-        'kafka-forensics scan "${SAFE:?}"/*.tar',
-        'kafka-forensics plan "${SAFE:?}"/*.tar --format json --output "${SAFE:?}/plan.json"',
-    )
-    yield "\nIt should show the same partitions, with the same losses as above. If not, make a new runbook of these copies.\n"
+    plan = 'kafka-forensics plan "${SAFE:?}"/*.tar --output "${SAFE:?}/plan.json" --runbook "${SAFE:?}/runbook.md"'
+    yield _sh('kafka-forensics scan "${SAFE:?}"/*.tar --exit-zero', plan)
+    yield "\nIt should show the same partitions, with the same losses as above. Go on by the new runbook.\n"
 
 
 def _steps(way: Ways, candidate: Candidate) -> Iterator[str]:
@@ -225,21 +282,34 @@ def _steps(way: Ways, candidate: Candidate) -> Iterator[str]:
     planned = way.planned
     todo = planned.steps(candidate)
     which = markdown(_name(planned))
-    yield from (f"1. {markdown(line)}\n" for line in plan_words.step_lines(planned, candidate))
+    told = enumerate(plan_words.step_lines(planned, candidate), 1)
+    yield from (f"{number}. {markdown(line)}\n" for number, line in told)
     lines = [f"on {_host(broker)} $STOP" for broker in todo.keep_stopped]
     for broker in todo.set_aside:
         lines += _set_aside(planned, broker)
     lines.append(f"on {_host(todo.leader)} $START")
-    lines += [line.replace(_SERVER, '"${BOOTSTRAP:?}"') for line in plan_words.commands(planned, candidate)]
+    lines += _elected(planned, candidate)
+    leader = planned.given.nodes.get(candidate.broker, candidate.broker)
+    if isinstance(leader, int) and planned.plan.truncate_by == "epochs":
+        lines.append(f"leads {shlex.quote(planned.plan.topic)} {planned.plan.partition} {leader}")
     lines += [f"on {_host(broker)} $START" for broker in todo.start_order[1:]]
-    yield _sh(*map(printable, lines))
-    shown = [f"`kafka-topics.sh --describe` has `Leader: {printable(str(candidate.broker))}` for {which}"]
+    yield _one_by_one(*map(printable, lines))
+    shown = [f"`kafka-topics.sh --describe` has `Leader: {printable(str(leader))}` for {which} before any other broker starts"]
     shown += [
         f"`server.log` of broker {markdown(str(follower.broker))} says that {which} is truncated to {follower.truncation_offset}"
         for follower in candidate.followers
         if follower.truncation_offset is not None and follower.truncation_offset < follower.log_end_offset
     ]
     yield f"\nIt should show: {'; '.join(shown)}; at last `Isr:` has every replica.\n"
+
+
+def _elected(planned: Planned, candidate: Candidate) -> Iterator[str]:
+    """Kafka's own commands for the election, which are tried until a broker answers."""
+    for line in plan_words.commands(planned, candidate):
+        if line.startswith("kafka-leader-election.sh"):
+            yield "until " + line.replace(_SERVER, '"${BOOTSTRAP:?}"') + "; do sleep 5; done"
+        elif not line.startswith("kafka-topics.sh"):
+            yield line.replace(f"--zookeeper {_SERVER}", '--zookeeper "${ZOOKEEPER:?}"')
 
 
 def _name(planned: Planned) -> str:
@@ -251,30 +321,30 @@ def _set_aside(planned: Planned, broker: Broker) -> list[str]:
     directory = shlex.quote(f"{planned.plan.topic}-{planned.plan.partition}")
     logs = f"${{LOGS_{_of(broker)}:?}}"
     return [
-        f'on {_host(broker)} mkdir -p "{logs}.aside"',
-        f'on {_host(broker)} mv "{logs}"/{directory} "{logs}.aside/"  # of several log directories, the one that holds it',
+        f'on {_host(broker)} $SUDO mkdir -p "{logs}.aside"',
+        f'on {_host(broker)} $SUDO mv "{logs}"/{directory} "{logs}.aside/"  # of several log directories, the one that holds it',
     ]
 
 
 def _way_a(ways: Sequence[Ways]) -> Iterator[str]:
     chosen = [way for way in ways if way.better == "A"]
-    others = [way for way in ways if way.better == "B" and way.kept is not None and way.rolled_back != way.kept]
+    others = [way for way in ways if way.better == "B" or (way.better == "unsure" and way.rolled_back and way.rolled_back.losses)]
     yield "\n## 2. Way A: roll back\n"
     if not chosen and not others:
         yield "\nNo partition needs it.\n"
-    for note, group in (("", chosen), ("Only if you decide against B. ", others)):
+    for note, group in (("", chosen), ("Only if you decide for it. ", others)):
         for way in group[:PARTITIONS_SHOWN]:
             assert way.rolled_back is not None
             yield f"\n### A for {markdown(_name(way.planned))}\n\n"
             yield f"{note}{markdown(plan_words.verdict(way.planned, way.rolled_back))}\n\n"
             yield from _steps(way, way.rolled_back)
             if way.rolled_back.losses:
-                yield "\nWhat this election loses is in the copies of step 1, and can be put back as in B.\n"
+                yield from _put_back(way, way.rolled_back)
 
 
 def _way_b(ways: Sequence[Ways]) -> Iterator[str]:
     yield "\n## 3. Way B: keep the leader, put back what it lacks\n"
-    chosen = [way for way in ways if way.better == "B"]
+    chosen = [way for way in ways if way.better in ("B", "keep")]
     if not chosen:
         yield "\nNo partition needs it.\n"
     for way in chosen[:PARTITIONS_SHOWN]:
@@ -283,17 +353,24 @@ def _way_b(ways: Sequence[Ways]) -> Iterator[str]:
         losses = "; ".join(plan_words.loss_words(way.planned, loss) for loss in kept.losses[:_LOSSES_SHOWN])
         more = f"; and {plural(len(kept.losses) - _LOSSES_SHOWN, 'more range')}" if len(kept.losses) > _LOSSES_SHOWN else ""
         yield f"\n### B for {markdown(_name(way.planned))}\n\n"
-        yield f"Broker {markdown(str(kept.broker))} leads. It lacks: {markdown(losses)}{more}. The copies of step 1 have them.\n\n"
+        verb = "leads" if kept.election == "leads" else "is to lead, as it did or as an ordinary start has it"
+        yield f"Broker {markdown(str(kept.broker))} {verb}. It lacks: {markdown(losses)}{more}. The copies of step 1 have them.\n\n"
         yield from _steps(way, kept)
-        yield "\nThen take the records out of the copies, and look at them before anything is produced:\n"
-        keep = f"--keep {shlex.quote(str(kept.broker))} --output {_recovered(way)}"
-        recover = printable(f'kafka-forensics recover "${{SAFE:?}}"/*.tar {_selection(way)} {keep}')
-        send = f'python produce_back.py {printable(_recovered(way))} --bootstrap-servers "${{BOOTSTRAP:?}}"'
-        yield _sh(recover, f"{send}  # a dry run", f"{send} --send")
-        yield "\n`produce_back.py` is among the examples in the sources; it needs confluent-kafka, and sends nothing twice.\n"
+        yield from _put_back(way, kept)
 
 
 _LOSSES_SHOWN: Final = 4
+
+
+def _put_back(way: Ways, candidate: Candidate) -> Iterator[str]:
+    """How the records that an election loses are produced again."""
+    yield "\nThen take the records that it lacks out of the copies, and look at them before anything is produced:\n"
+    folder = printable(_recovered(way))
+    keep = f"--keep {shlex.quote(str(candidate.broker))} --output {_recovered(way)}"
+    yield _sh(printable(f'kafka-forensics recover "${{SAFE:?}}"/*.tar {_selection(way)} {keep}'))
+    yield "\nIt ends with status 1: records are written. A dry run, and then for real; run again, it sends nothing twice:\n"
+    send = f'python "${{PRODUCE_BACK:?}}" {folder} --bootstrap-servers "${{BOOTSTRAP:?}}"'
+    yield _one_by_one(send, f"{send} --send")
 
 
 def _recovered(way: Ways) -> str:
@@ -307,18 +384,19 @@ def _selection(way: Ways) -> str:
 
 def _seen(plans: Plans, ways: Sequence[Ways]) -> Iterator[str]:
     yield "\n## 4. See that it has come true\n\n"
-    yield "Wait until every partition has all its replicas in `Isr:`. Copy all log directories once more, to another place, and:\n"
+    yield "Wait until every partition has all its replicas in `Isr:`. Copy all log directories once more, brokers may run:\n"
+    yield _one_by_one(*_copying(plans.places, "AFTER", stop=False))
     lines = []
     for way in ways[:PARTITIONS_SHOWN]:
-        chosen = way.kept if way.better == "B" else way.rolled_back
-        if chosen is not None:
-            elected = f"--elected {shlex.quote(str(chosen.broker))}"
-            elected += f" --recovered {_recovered(way)}" if way.better == "B" else ""
-            lines.append(
-                f'kafka-forensics verify "${{AFTER:?}}"/*.tar --against "${{SAFE:?}}/plan.json" {_selection(way)} {elected}'
-            )
-    yield _sh("AFTER=  # the newer copies", *map(printable, lines))
-    yield "\nIt should show `kept` for every promise, and end with status 0.\n"
+        if way.chosen is not None:
+            asked = f"{_selection(way)} --elected {shlex.quote(str(way.chosen.broker))}"
+            back = f" --recovered {_recovered(way)}" if way.chosen.losses else ""
+            against = '--against "${SAFE:?}/plan.json"'
+            lines.append(printable(f'kafka-forensics verify --live "${{AFTER:?}}"/*.tar {against} {asked}{back}'))
+    if lines:
+        yield "\nOf the controllers' log directories, too. Then:\n"
+        yield _sh(*lines)
+        yield "\nIt should show `kept` for every promise, and end with status 0. Where nothing was put back, leave out `--recovered`.\n"
     if plans.result is not None and plans.result.incomplete:
         count = plural(len(plans.result.incomplete), "input")
         yield f"\n{count} could not be read when this was planned: of what is there nothing is promised.\n"
@@ -335,9 +413,11 @@ def _back(places: Iterable[BrokerPlace]) -> Iterator[str]:
         lines.append(f"on {_host(place.broker)} $STOP")
         for variable, copy in _tars(place):
             lines += [
-                f'on {_host(place.broker)} mv "{variable}" "{variable}.failed"',
-                f'on {_host(place.broker)} mkdir "{variable}"',
-                f'on {_host(place.broker)} tar -C "{variable}" -xpf - < {copy}',
+                f"tar -tf {copy} > /dev/null",
+                f'on {_host(place.broker)} test ! -e "{variable}.failed"',
+                f'on {_host(place.broker)} $SUDO mv "{variable}" "{variable}.failed"',
+                f'on {_host(place.broker)} $SUDO mkdir "{variable}"',
+                f'on {_host(place.broker)} $SUDO tar -C "{variable}" -xpf - < {copy}',
             ]
-    yield _sh(*lines)
+    yield _one_by_one(*lines)
     yield "\nThen begin again, with a new plan on the copies.\n"
