@@ -200,7 +200,7 @@ _INCIDENT: Final[Columns] = {
     **attributes("cause=cause.value severity=severity.value confidence=confidence.value known_as"),
     **times("from", "from_ms"),
     **times("to", "to_ms"),
-    **attributes("brokers lost_at_least lost_at_most lost_records_at_least lost_records_at_most held_by"),
+    **attributes("brokers lost_at_least lost_at_most records_lost_at_least records_lost_at_most held_by"),
     "partitions_count": lambda incident: len(incident.partitions),
     "message": incident_message,
     "advice": incident_advice,

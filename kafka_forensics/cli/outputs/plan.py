@@ -259,6 +259,9 @@ def _pages(plans: Plans, to: Destination, elect: str | None) -> Iterator[str]:
         yield "\n"
         yield from plan_words.wrapped(plan_words.verdict(planned, chosen), to.width)
         yield from _steps(planned, chosen, to.width)
+        if (way := plan_words.other_way(planned, chosen)) is not None:
+            yield "\n"
+            yield from plan_words.wrapped(way, to.width)
 
 
 def _steps(planned: Planned, chosen: Candidate, width: int) -> Iterator[str]:
