@@ -33,6 +33,7 @@ COMMANDS = {
     "groups",
     "explain",
     "plan",
+    "recover",
     "doctor",
     "transactions",
     "changes",
@@ -50,6 +51,7 @@ OPTIONS = {
     "--verbose",
     "--state",
     "--producer-id",
+    "--output",
 }
 LEADS = ["What it means.", "Proof and limits.", "Likely causes.", "Harmless look-alikes.", "What to do next.", "Kafka's rule."]
 
