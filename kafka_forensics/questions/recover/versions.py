@@ -141,10 +141,11 @@ class Versions:
         version.found = found = _Found(Matches(sought), set(), [])
         log = self._copies.log(self._kept)
         if log is not None:
-            endings = self._copies.endings(self._kept)
-            found.surviving.look(log, self._copies.own(self._kept, version.holders), endings)
+            own, alike = (ranges(self._kept, version.holders) for ranges in (self._copies.own, self._copies.alike))
+            endings = self._copies.surviving_endings(self._kept)
+            found.surviving.look(log, own, endings)
             if sought.with_keys:
-                found.surviving.look_for_keys(log, self._copies.alike(self._kept, version.holders), endings)
+                found.surviving.look_for_keys(log, own, alike, endings)
                 found.superseded = found.surviving.superseded()
         for other in self._versions.values():
             if set(other.holders).isdisjoint(version.holders):  # what stands twice in one log was written twice

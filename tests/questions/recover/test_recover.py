@@ -1,5 +1,6 @@
 """What is given of what losing copies hold, and why the rest is not: logs of real brokers, and logs made for one reason each."""
 
+import shutil
 import tarfile
 from pathlib import Path
 from typing import Any
@@ -102,6 +103,23 @@ def test_a_broker_that_is_not_here_cannot_be_kept() -> None:
     assert (side.reason, side.hint) == ("broker 9 cannot lead on these copies", "brokers that can lead here: 1, 2, 3")
     with pytest.raises(UsageError, match="was given as broker 7"):
         recovered([f"7={UNCLEAN / 'broker-1'}"])
+
+
+@pytest.mark.parametrize(
+    ("keep", "position", "own", "reasons"),
+    [(1, 19300, [*range(315, 345)], {"recovered": 100, "unreadable": 15}), (2, 21500, [], {"recovered": 75, "unreadable": 10})],
+)
+def test_what_recovery_cuts_off_the_kept_log_does_not_survive(
+    keep: int, position: int, own: list[int], reasons: dict[str, int], tmp_path: Path
+) -> None:
+    shutil.copytree(UNCLEAN, tmp_path / "copies")
+    log = tmp_path / "copies" / f"broker-{keep}" / "audit-0" / f"{0:020d}.log"
+    whole, right = held(log), log.read_bytes()
+    log.write_bytes(right[:position] + bytes(byte ^ 0xFF for byte in right[position : position + 10]) + right[position + 10 :])
+    done = recovered(tmp_path / "copies", keep, "audit")
+    assert done.reasons == reasons
+    of_kept = {row.record.offset: row.record.value for row in done.rows if row.source_broker == keep}
+    assert of_kept == {offset: whole[offset][1] for offset in own or range(340, 370)}
 
 
 # What the surviving side has all the same.
@@ -221,6 +239,15 @@ def test_a_marker_in_another_holders_longer_log_counts(tmp_path: Path) -> None:
     put_replica(tmp_path, 3, common + in_transaction(2, "c") + ended(3, commit=True), high_watermark=2)
     done = recovered(tmp_path, 1)
     assert [(row.record.value, row.held_by, row.txn_state) for row in done.rows] == [(b"c", (2, 3), "committed")]
+    assert done.reasons == {"recovered": 1, "control": 1}
+
+
+def test_a_marker_that_recovery_cuts_ends_no_transaction(tmp_path: Path) -> None:
+    """What the surviving side has of a transaction whose marker it will lose is no copy that readers see."""
+    retried = by_producer(3, "c", sequence=0, producer=9, epoch=1, is_transactional=True)
+    kept = [values(2, "x", epoch=1), retried, bytes(100), ended(4, commit=True, producer=9, epoch=1)]
+    done = recovered(forked(tmp_path, kept=kept, lost=[values(2, "c")]), 1)
+    assert done.values == [(2, b"c")]
     assert done.reasons == {"recovered": 1, "control": 1}
 
 
