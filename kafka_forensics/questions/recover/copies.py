@@ -10,7 +10,6 @@ from kafka_forensics.questions.recover.reading import Endings, ReadLog
 from kafka_forensics.replication.offset_ranges import Ranges, clipped, counted, normalised, without
 from kafka_forensics.replication.planner import NO_END, Broker, Loss, PlanPartition
 from kafka_forensics.rereading.record_states import ABORTED, COMMITTED, UNKNOWN
-from kafka_forensics.storage.bundles import BundleSource
 
 if TYPE_CHECKING:
     from kafka_forensics.model.results import Incomplete
@@ -23,7 +22,7 @@ _NOTHING: Final[Ranges] = ()
 class Copies:
     """The copies that were planned with; `replicas` and their `plans` are the first of `given.replicas`, in the same order.
 
-    `asked` are the offsets from the first to the last that are lost.
+    `asked` are the offsets from the first to the last that are lost, `kept` is the broker whose log stays.
     """
 
     def __init__(
@@ -33,6 +32,7 @@ class Copies:
         plans: Sequence[ReplicaPlan],
         coordinators: TransactionLog | None,
         asked: tuple[int, int],
+        kept: Broker,
     ) -> None:
         self.given = given
         self.incomplete: list[Incomplete] = []
@@ -40,7 +40,11 @@ class Copies:
         self._number: dict[Broker, int] = {}
         for number, replica in enumerate(given.replicas):
             self._number.setdefault(replica.broker, number)
-        self._logs = [ReadLog(replica, plan, self.incomplete, asked) for replica, plan in zip(replicas, plans, strict=True)]
+        wanted = [(asked[0], max(asked[1], value.log_end_offset if value.broker == kept else 0)) for value in given.replicas]
+        self._logs = [
+            ReadLog(replica, plan, self.incomplete, offsets)
+            for replica, plan, offsets in zip(replicas, plans, wanted[: len(plans)], strict=True)
+        ]
         self._endings: dict[tuple[Broker, int], Endings] = {}
         self._coordinators = coordinators
         self.start = asked[0]
@@ -123,5 +127,5 @@ class Copies:
 
     def _soundness(self, broker: Broker, loss: Loss) -> tuple[bool, int]:
         number = self._number[broker]
-        in_bundle = number < len(self._logs) and isinstance(self._logs[number].plan.log_dir.source, BundleSource)
+        in_bundle = number < len(self._logs) and self._logs[number].in_bundle
         return in_bundle, counted(clipped(self.given.replicas[number].damaged, loss.start, loss.end))

@@ -193,7 +193,10 @@ def _seen(log: ReadLog, ranges: Ranges, endings: Endings, sought: Sought) -> Ite
         return
     choose: Callable[[BatchHeader, bytes | memoryview | None, Ints], NDArray[np.bool_]] = sought.records
     for batch in log.batches(ranges, sought.batches):
-        if batch.is_control or batch.data is None or endings.state(batch.facts) not in (NONE, COMMITTED):
+        if batch.is_control or endings.state(batch.facts) not in (NONE, COMMITTED):
+            continue
+        if batch.data is None:
+            log.not_compared = True
             continue
         inside = clipped(ranges, batch.facts[BatchColumn.BASE_OFFSET], batch.facts[BatchColumn.LAST_OFFSET] + 1)
         for record in batch.opened(choose)[0]:

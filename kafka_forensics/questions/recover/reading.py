@@ -20,7 +20,7 @@ from kafka_forensics.replication.offset_ranges import Ranges
 from kafka_forensics.rereading.logs_in_order import WINDOW_BYTES, logs_of
 from kafka_forensics.rereading.record_states import ABORTED, COMMITTED, MAX_MARKERS, NONE, OPEN, UNKNOWN, in_transactions
 from kafka_forensics.rereading.seeking import chunks_until, start_position
-from kafka_forensics.storage.bundles import CollectedLog
+from kafka_forensics.storage.bundles import BundleSource, CollectedLog
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -64,6 +64,13 @@ class ReadLog:
     incomplete: list[Incomplete]
     asked: tuple[int, int]
     """Offsets whose records are needed, for what is said of a bundle without them."""
+    not_compared: bool = False
+    """Whether a batch that may hold a lost record as well could not be had."""
+
+    @property
+    def in_bundle(self) -> bool:
+        """Whether it has no more records than were collected."""
+        return isinstance(self.plan.log_dir.source, BundleSource)
 
     def batches(self, ranges: Ranges, wanted: "Callable[[Ints], NDArray[np.bool_]] | None" = None) -> Iterator[ReadBatch]:
         """Every good batch that has an offset of some ranges, in file order; `wanted` says of a (BATCH_COLUMNS, n) matrix which

@@ -5,6 +5,7 @@ from kafka_forensics.replication.planner.planner import loaded_epochs, plan_part
 from kafka_forensics.replication.planner.plans import (
     NO_END,
     NO_WORD,
+    UNBOUNDED,
     UNSAID,
     Broker,
     Candidate,
@@ -24,6 +25,7 @@ from kafka_forensics.replication.planner.plans import (
 __all__ = [
     "NO_END",
     "NO_WORD",
+    "UNBOUNDED",
     "UNSAID",
     "Broker",
     "Candidate",
