@@ -54,7 +54,7 @@ HOMES = {
     "typer": ("cli/",),
     "rich": ("cli/",),
     "jinja2": ("wording/", "report/"),
-    "msgspec": ("engine/", "report/document.py", "questions/verify/documents.py"),
+    "msgspec": ("engine/", "report/document.py", "questions/verify/"),
     "markupsafe": ("report/",),
     "deltalake": ("export/delta.py",),
     "pyiceberg": ("export/iceberg.py",),

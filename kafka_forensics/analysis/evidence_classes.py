@@ -52,7 +52,8 @@ class UncleanRestart(TypedDict):
     walked: bool
     recovery_point: int | None
     starts: NotRequired[bool]
-    log_end_offset: NotRequired[int]
+    log_end_offset: NotRequired[int | None]
+    """None where that is not foretold."""
     segments: NotRequired[int]
 
 

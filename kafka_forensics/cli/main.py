@@ -34,6 +34,7 @@ from kafka_forensics.cli.commands.metadata import metadata
 from kafka_forensics.cli.commands.plan import plan
 from kafka_forensics.cli.commands.recover import recover
 from kafka_forensics.cli.commands.report import report
+from kafka_forensics.cli.commands.salvage import salvage
 from kafka_forensics.cli.commands.scan import scan
 from kafka_forensics.cli.commands.simulate import SUBCOMMANDS as SIMULATE
 from kafka_forensics.cli.commands.transactions import transactions
@@ -63,6 +64,7 @@ COMMANDS: Final[dict[str, tuple[Callable[..., int], str]]] = {
     "recover": (recover, "Write the records that only losing copies hold, to be produced again."),
     "transactions": (transactions, "List transactions, and say what holds the last stable offset."),
     "collect": (collect, "Take facts of a broker's logs into one small file, to be judged anywhere."),
+    "salvage": (salvage, "Write log directories on which brokers start, from the best of all copies."),
     "export": (export, "Write every fact and finding as Parquet datasets."),
     "report": (report, "Write one HTML page about an incident, to be sent to people."),
     "explain": (explain, "Say what a finding means and what to do about it."),

@@ -104,6 +104,14 @@ MANUAL: Final = {
         ),
         {0: "the bundle is made", 2: _PATHS, 3: "incomplete: some file could not be read, which the bundle says"},
     ),
+    "salvage": Manual(
+        ("salvage sample_logs/healthy --topic orders --output salvaged",),
+        {
+            0: "every partition asked for was salvaged",
+            2: f"{_PATHS}, a directory for the output that holds anything, or no room for it",
+            3: "incomplete: a partition was refused, or some input could not be read; the manifest says which, and why",
+        },
+    ),
     "export": Manual(
         ("export sample_logs/healthy --output facts --fact batches",),
         _JUDGED | {2: f"{_PATHS}, or a directory for the output that holds something else"},

@@ -146,6 +146,10 @@ class Shape:
             counts["controller_log_silent" if self._is_first and kind == "voters_behind" else kind] += partitions
         return [{"kind": kind, "partitions": count} for kind, count in sorted(counts.items())]
 
+    def cluster_ids(self, ids: Iterable[str]) -> Json:
+        """The clusters that copies are of, as a plan tells them; 1.0 has no place for them."""
+        return {} if self._is_first else {"cluster_ids": sorted(ids)}
+
     def start_order(self, order: Json | None) -> Json:
         """In which order to start brokers for all partitions; nothing of it in 1.0."""
         if self._is_first and order is not None:
@@ -196,7 +200,7 @@ _INCIDENT: Final[Columns] = {
     **attributes("cause=cause.value severity=severity.value confidence=confidence.value known_as"),
     **times("from", "from_ms"),
     **times("to", "to_ms"),
-    **attributes("brokers lost_at_least lost_at_most lost_records_at_least lost_records_at_most held_by"),
+    **attributes("brokers lost_at_least lost_at_most records_lost_at_least records_lost_at_most held_by"),
     "partitions_count": lambda incident: len(incident.partitions),
     "message": incident_message,
     "advice": incident_advice,

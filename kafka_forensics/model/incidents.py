@@ -59,9 +59,9 @@ class IncidentPartition:
     """Committed offsets that are proven to be lost, or to survive only where Kafka will cut them."""
     lost_at_most: int
     """The same with those at risk."""
-    lost_records_at_least: int | None
+    records_lost_at_least: int | None
     """The records among them, transaction markers not counted; None where nobody who holds them was read, or they are too many."""
-    lost_records_at_most: int | None
+    records_lost_at_most: int | None
     offset_start: int | None
     offset_end: int | None
     held_by: list[Broker]
@@ -87,9 +87,9 @@ class Incident:
     lost_at_least: int
     """The sums over its partitions."""
     lost_at_most: int
-    lost_records_at_least: int | None
+    records_lost_at_least: int | None
     """None where they are not known of every partition."""
-    lost_records_at_most: int | None
+    records_lost_at_most: int | None
     held_by: list[Broker]
     partitions: list[IncidentPartition]
     """Longest loss first."""

@@ -43,7 +43,7 @@ def places_of(inputs: Inputs, told: Iterable[tuple[str, str | None, str]] = ()) 
         if isinstance(log_dir.source, BundleSource) and log_dir.source.about.redaction is None:
             place.host = log_dir.source.about.host
             paths = [known for known in log_dir.source.about.paths if known.startswith("/")]
-            path = paths[0] if len(paths) == 1 else None
+            path = "/".join(filter(None, (paths[0].rstrip("/"), log_dir.found.path))) if len(paths) == 1 else None
         place.log_dirs.append((log_dir.name, path))
     _take_told(places, told)
     return sorted(places.values(), key=lambda place: broker_order(place.broker))

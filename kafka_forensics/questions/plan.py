@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, partial
 from itertools import combinations, pairwise, permutations
-from typing import Final
+from typing import Final, NamedTuple
 
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.analysis.replicas import (
@@ -325,6 +325,8 @@ class PlanOptions:
     """Brokers that will not come back."""
     places: tuple[tuple[str, str | None, str], ...] = ()
     """Where log directories are, as `places.parse_place` gives it."""
+    counted: bool = True
+    """Whether the records and bytes of losses are counted, for which logs are read again."""
 
 
 def make_plans(paths: list[str], options: ScanOptions, plan_options: PlanOptions, progress: Progress | None = None) -> Plans:
@@ -448,7 +450,8 @@ def _planned(
         planned.given = copies.partition(partial(copies.witnesses, log))
         planned.plan = plan_partition(planned.given, plan_options.truncate_by)
         by_broker = {replica.broker: replica for replica in copies.read}
-        _count_losses(planned, by_broker, reader)
+        if plan_options.counted:
+            _count_losses(planned, by_broker, reader)
         if _is_older(copies.context.control, planned.plan, by_broker, reader):
             planned.plan = replace(planned.plan, missing=(*planned.plan.missing, Missing("controller_log_older")))
     return planned
@@ -658,9 +661,6 @@ _HIDING: Final = ("FRAMING_LOST", "BUDGET_EXCEEDED", "SEG_HOLE")
 OFFSETS_COMPARED: Final = 1 << 20
 """A damaged range of more offsets is not compared batch by batch."""
 
-_Batch = tuple[int, int]
-"""(first offset, last offset)."""
-
 
 def damaged_offsets(replica: Replica) -> Ranges:
     """Offsets of bytes that are there and are not good batches: between good batches by these, behind the last by the headers.
@@ -751,9 +751,11 @@ def _same(left: Replica, right: Replica, reader: LogReader, part: Range) -> list
     ours, theirs = _headers(left, reader, part), _headers(right, reader, part)
     return list(
         normalised(
-            (base, last + 1)
-            for (base, last), (crc, epoch) in ours.items()
-            if (base, last) in theirs and (crc == theirs[base, last][0] or (0 <= epoch == theirs[base, last][1]))
+            (min(base, theirs[last].base_offset), last + 1)
+            for last, (base, magic, crc, epoch) in ours.items()
+            if last in theirs
+            and (base == theirs[last].base_offset or magic < _CURRENT_MAGIC)
+            and (crc == theirs[last].crc or (0 <= epoch == theirs[last].leader_epoch))
         )
     )
 
@@ -766,10 +768,21 @@ def _epoch_before(replica: Replica, start: int) -> int | None:
     return next((epoch for epoch in tried if epoch is not None), None)
 
 
-def _headers(replica: Replica, reader: LogReader, part: Range) -> dict[_Batch, tuple[int, int]]:
-    """Batches of a range → (CRC as stored, leader epoch)."""
+class _Header(NamedTuple):
+    """What a batch says of itself; of a compressed one of the old formats that is damaged only the last offset is known."""
+
+    base_offset: int
+    magic: int
+    crc: int
+    leader_epoch: int
+
+
+_CURRENT_MAGIC: Final = 2
+
+
+def _headers(replica: Replica, reader: LogReader, part: Range) -> dict[int, _Header]:
+    """Last offsets of the batches of a range → what their headers say."""
     rows = reader.batches(replica, *part)
-    columns = (BatchColumn.BASE_OFFSET, BatchColumn.LAST_OFFSET, BatchColumn.CRC, BatchColumn.PARTITION_LEADER_EPOCH)
-    return {
-        (base, last): (crc, epoch) for base, last, crc, epoch in zip(*(rows[column].tolist() for column in columns), strict=True)
-    }
+    columns = (BatchColumn.BASE_OFFSET, BatchColumn.MAGIC, BatchColumn.CRC, BatchColumn.PARTITION_LEADER_EPOCH)
+    facts = zip(*(rows[column].tolist() for column in columns), strict=True)
+    return {last: _Header(*header) for last, header in zip(rows[BatchColumn.LAST_OFFSET].tolist(), facts, strict=True)}

@@ -154,8 +154,8 @@ class IncidentPartitionRow:
     partition: Offset
     lost_at_least: Offset
     lost_at_most: Offset
-    lost_records_at_least: Offset | None = None
-    lost_records_at_most: Offset | None = None
+    records_lost_at_least: Offset | None = None
+    records_lost_at_most: Offset | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,8 +168,8 @@ class IncidentRow:
     message: str
     lost_at_least: Offset
     lost_at_most: Offset
-    lost_records_at_least: Offset | None = None
-    lost_records_at_most: Offset | None = None
+    records_lost_at_least: Offset | None = None
+    records_lost_at_most: Offset | None = None
     advice: str | None = None
     known_as: str | None = None
     from_ms: Offset | None = None

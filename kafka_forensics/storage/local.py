@@ -587,6 +587,11 @@ class _LocalFile:
         self.close()
 
 
+def descriptor_of(file: ByteFile) -> int | None:
+    """The descriptor of an open file of this machine, to be read by position only; None for any other file."""
+    return file._descriptor if isinstance(file, _LocalFile) else None
+
+
 class _LocalFileLeftUncached(_LocalFile):
     """One of which no more is in the page cache once it is closed than was before; for one thread."""
 

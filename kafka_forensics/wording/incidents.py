@@ -166,10 +166,10 @@ _HISTORIES: Final = frozenset({Cause.UNCLEAN_ELECTION, Cause.LAST_REPLICA_ELECTE
 def cost(counted: Incident | IncidentPartition, of: Incident) -> tuple[int, int, str]:
     """(at least, at most, what they are): committed records that are lost, where they are known of all of the incident `of`, else
     committed offsets."""
-    least, most = of.lost_records_at_least, of.lost_records_at_most
+    least, most = of.records_lost_at_least, of.records_lost_at_most
     if least is None or most is None or (least == 0) != (of.lost_at_least == 0) or most == 0:
         return counted.lost_at_least, counted.lost_at_most, "committed offset"
-    return counted.lost_records_at_least or 0, counted.lost_records_at_most or 0, "committed record"
+    return counted.records_lost_at_least or 0, counted.records_lost_at_most or 0, "committed record"
 
 
 def loss(incident: Incident) -> str:

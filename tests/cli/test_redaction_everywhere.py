@@ -21,8 +21,8 @@ ARCHIVE = ROOT / "tests" / "archives" / "kafka-4.3.0-healthy.tar.xz"
 _NAMED = frozenset({"group", "transactional_id", "client_id", "member_id", "client_host", "host", "resource_name", "process_id"})
 WITHOUT_EVIDENCE = {"collect", "explain", "demo", "doctor"}
 """Commands that print no names of any evidence."""
-WITH_PAYLOADS = {"recover"}
-"""Commands that write keys and values, for which no pseudonym stands; they refuse."""
+WITH_PAYLOADS = {"recover", "salvage"}
+"""Commands that write keys and values, for which no pseudonym stands; they take no `--redact`."""
 COMMAND_LINES: dict[str, list[list[str]]] = {
     "scan": [[]],
     "compare": [["--topic", "{topic}", "--partition", "0"]],

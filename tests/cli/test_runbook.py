@@ -18,6 +18,8 @@ from tests.support.plan_runs import SAMPLES, put_audit
 
 SSH = '#!/bin/sh\nhost=$1; shift\necho "$host: $*" >> "$HOSTS_LOG"\nexec bash -c "$*"\n'
 SAID = '#!/bin/sh\necho "$0 $*" >> "$HOSTS_LOG"\n'
+TOPICS = SAID + "printf 'Topic: audit\\tPartition: 0\\tLeader: %s\\tReplicas: 1\\n' 1 2 3\n"
+"""Every broker leads: what is waited for is seen at once."""
 
 
 @pytest.fixture(name="copies")
@@ -48,21 +50,21 @@ def run(folder: Path, *blocks: str) -> subprocess.CompletedProcess[str]:
     """What bash makes of blocks, with an `ssh` that stays here and Kafka's tools that only note what was asked of them."""
     programs = folder / "programs"
     programs.mkdir(exist_ok=True)
-    for name, text in (("ssh", SSH), ("kafka-topics.sh", SAID), ("kafka-leader-election.sh", SAID), ("service", SAID)):
+    for name, text in (("ssh", SSH), ("kafka-topics.sh", TOPICS), ("kafka-leader-election.sh", SAID), ("service", SAID)):
         (programs / name).write_text(text)
         (programs / name).chmod(0o755)
     path = os.pathsep.join([str(programs), str(Path(sys.executable).parent), os.environ["PATH"]])
     script = "set -u\n" + "\n".join(blocks)
     environment = {**os.environ, "PATH": path, "HOSTS_LOG": str(folder / "hosts.log")}
     return subprocess.run(
-        ["bash", "-c", script], cwd=folder, env=environment, capture_output=True, text=True, timeout=300, check=False
+        ["bash", "-c", script], cwd=folder, env=environment, capture_output=True, text=True, timeout=60, check=False
     )
 
 
 def filled(text: str, folder: Path) -> str:
     """The variables, with what the user fills in."""
     (folder / "safe").mkdir(exist_ok=True)
-    own = f"SAFE={shlex.quote(str(folder / 'safe'))}\nSTART='service kafka start'\nSTOP='service kafka stop'\n"
+    own = f"SAFE={shlex.quote(str(folder / 'safe'))}\nSTART='service kafka start'\nSTOP='service kafka stop'\nSUDO=\n"
     return block(text, "What the commands below need") + own
 
 
@@ -95,12 +97,12 @@ def test_the_plan_on_its_copies_is_the_same_and_can_be_verified(copies: Path, tm
     assert outcome(["plan", *tars, "--quiet", "--runbook", str(again)]) == 0
     ways = "## The two ways", "## What the commands below need"
     assert again.read_text().partition(ways[0])[2].partition(ways[1])[0] == text.partition(ways[0])[2].partition(ways[1])[0]
-    seen = block(text, "4. See that it has come true").replace("AFTER=", f"AFTER={tmp_path}/safe", 1)
+    seen = f"AFTER={tmp_path}/safe\n" + block(text, "4. See that it has come true", 1)
     recover = block(text, "3. Way B: keep the leader", 1).splitlines()[0]
     done = run(tmp_path, filled(text, tmp_path), recover, seen)
     assert done.returncode == 1  # broker 2 has not followed yet
-    assert "0 of 70 records are there again" in done.stdout
-    assert "holds other records than the leader" in done.stdout
+    assert "each once: 0 of them are there" in done.stdout
+    assert "it holds other records from offset 300 on" in done.stdout
 
 
 def test_steps_of_both_ways_run_in_order(copies: Path, tmp_path: Path) -> None:
@@ -112,6 +114,9 @@ def test_steps_of_both_ways_run_in_order(copies: Path, tmp_path: Path) -> None:
     asked = [line.rpartition("/")[2] for line in said]
     force = "kafka-leader-election.sh --bootstrap-server kafka:9092 --election-type unclean --path-to-json-file election.json"
     assert asked.index(force) > asked.index("service kafka start")
+    assert asked.index(force) < len(asked) - 1 - asked[::-1].index(
+        "kafka-topics.sh --bootstrap-server kafka:9092 --describe --topic audit"
+    )
     starts = [line[:6] for line in (tmp_path / "hosts.log").read_text().splitlines() if line.endswith("kafka start ")]
     assert starts == ["host-2", "host-3", "host-1", "host-1", "host-3", "host-2"]
 
@@ -151,6 +156,46 @@ def test_where_nothing_is_lost_nothing_is_to_be_done(tmp_path: Path) -> None:
     text = file.read_text()
     assert "start the brokers in any order" in text
     assert "The two ways" not in text
+
+
+def test_what_is_not_seen_is_said_and_nobody_is_told_to_start(copies: Path) -> None:
+    """The copy of the old leader, which alone holds what is lost, is not here."""
+    shutil.rmtree(copies / "broker-2")
+    text = made(copies)
+    said = text.partition("## What these copies do not tell")[2].partition("##")[0]
+    assert "the copy of broker 2 is not here, and may hold more" in said
+    assert "nothing is lost" not in text
+    assert "in any order" not in text
+    assert "\nHOST_2=" in text or "take B" not in text
+
+
+def test_brokers_with_names_keep_them(copies: Path, tmp_path: Path) -> None:
+    file = tmp_path / "runbook.md"
+    named = [f"{name}={copies / f'broker-{number}'}" for number, name in ((1, "one"), (2, "two"), (3, "three"))]
+    for number in (1, 2, 3):
+        (copies / f"broker-{number}" / "meta.properties").unlink()
+    assert outcome(["plan", *named, "--topic", "audit", "--quiet", "--runbook", str(file)]) == 0
+    text = file.read_text()
+    assert re.search(r'kafka-forensics plan one="\$\{SAFE:\?\}/broker-one_[0-9a-f]{8}\.tar" ', text)
+
+
+def test_several_partitions_have_one_order(copies: Path, tmp_path: Path) -> None:
+    """`audit` and a copy of it under another name, whose leader the controllers do not know."""
+    for broker in copies.iterdir():
+        shutil.copytree(broker / "audit-0", broker / "audit-1")
+        for name in ("replication-offset-checkpoint", "recovery-point-offset-checkpoint", "log-start-offset-checkpoint"):
+            if (broker / name).exists():
+                lines = (broker / name).read_text().splitlines()
+                rows = [*lines[2:], *(row.replace("audit 0", "audit 1") for row in lines[2:] if row.startswith("audit 0"))]
+                (broker / name).write_text("\n".join([lines[0], str(len(rows)), *rows]) + "\n")
+    shutil.rmtree(copies / "broker-1" / "__cluster_metadata-0")
+    for broker in (2, 3):
+        shutil.rmtree(copies / f"broker-{broker}" / "__cluster_metadata-0")
+    text = made(copies)
+    assert "## 2. Start the brokers" in text
+    assert "Way A" not in text
+    assert "nothing can be decided here. Start no broker before it is" in text
+    assert "$START" not in text.partition("## 2. Start the brokers")[2].partition("## 3.")[0]
 
 
 def test_bundles_tell_hosts_and_paths(copies: Path, tmp_path: Path) -> None:
@@ -193,6 +238,8 @@ def test_hostile_names_run_nothing(copies: Path, tmp_path: Path) -> None:
         (["--runbook", "r.md", "--at", "2=h:/x", "--at", "2=h:/y"], "more log directories are told than copies are here"),
         (["--runbook", "r.md", "--elect", "2"], "leave out one of them"),
         (["--runbook", "logs/broker-1/r.md"], "inside"),
+        (["--runbook", "r.md", "--output", "r.md"], "name one file"),
+        (["--runbook", "r.md", "--bootstrap-server", "h:1", "--redact", "--redact-map", "names.json"], "contradict each other"),
     ],
 )
 def test_what_makes_no_sense_is_refused(

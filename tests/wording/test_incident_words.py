@@ -72,11 +72,11 @@ def test_no_loss_is_claimed_that_is_not_proven() -> None:
 
 
 def test_records_are_told_where_they_are_known_and_else_offsets() -> None:
-    told = replace(incident(Cause.UNCLEAN_ELECTION, 9, 9, [2]), lost_records_at_least=1, lost_records_at_most=1)
+    told = replace(incident(Cause.UNCLEAN_ELECTION, 9, 9, [2]), records_lost_at_least=1, records_lost_at_most=1)
     assert "1 committed record survives only on broker 2, and Kafka would truncate it there" in wording.incident_message(told)
-    only_markers = replace(told, lost_records_at_least=0, lost_records_at_most=0)
+    only_markers = replace(told, records_lost_at_least=0, records_lost_at_most=0)
     assert "9 committed offsets survive only on broker 2" in wording.incident_message(only_markers)
-    proven_in_part = replace(told, lost_records_at_least=0, lost_records_at_most=4)
+    proven_in_part = replace(told, records_lost_at_least=0, records_lost_at_most=4)
     assert "9 committed offsets survive only on broker 2" in wording.incident_message(proven_in_part)
 
 

@@ -443,8 +443,8 @@ def _incident(group: _Group, members: list[_Member], background: dict[_Partition
         brokers=list(_ordered(broker for member in members if member.cause is group[0] for broker in member.brokers)),
         lost_at_least=sum(partition.lost_at_least for partition in partitions),
         lost_at_most=sum(partition.lost_at_most for partition in partitions),
-        lost_records_at_least=_total(partition.lost_records_at_least for partition in partitions),
-        lost_records_at_most=_total(partition.lost_records_at_most for partition in partitions),
+        records_lost_at_least=_total(partition.records_lost_at_least for partition in partitions),
+        records_lost_at_most=_total(partition.records_lost_at_most for partition in partitions),
         held_by=list(_ordered(broker for partition in partitions for broker in partition.held_by)),
         partitions=partitions,
         findings=sorted(member.index for member in members),
@@ -475,8 +475,8 @@ def _partition(key: _Partition, findings: list[Finding], cause: Cause) -> Incide
         *key,
         lost_at_least=covered(lost),
         lost_at_most=covered(risked),
-        lost_records_at_least=_records(lost),
-        lost_records_at_most=_records(risked),
+        records_lost_at_least=_records(lost),
+        records_lost_at_most=_records(risked),
         offset_start=min((start for start, _ in told), default=None),
         offset_end=max((end for _, end in told), default=None),
         held_by=list(_ordered(broker for finding in risked or findings for broker in _held_by(finding))),
@@ -496,7 +496,10 @@ def _records(findings: Iterable[Finding]) -> int | None:
     """How many records the holders have of the offsets of findings, each once; None where one does not tell, or where they overlap
     otherwise than one within another."""
     outermost: list[tuple[int, int, int]] = []
-    for finding in findings:
+    counted = list(findings)
+    for finding in counted:
+        if len(counted) > 1 and finding.evidence.get("scattered") is not None:
+            return None
         offsets, records = _range(finding), finding.evidence.get("records_held")
         if offsets is None or not isinstance(records, int):
             return None

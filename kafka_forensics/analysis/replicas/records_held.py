@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafka_forensics.analysis.replica import Replica
+from kafka_forensics.analysis.replicas.damaged_forks import damaged_offsets
 from kafka_forensics.analysis.replicas.diff import READ_AGAIN_BYTES, walked
 from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.constants import CONTROL_MASK
@@ -53,8 +54,8 @@ def with_records(
     findings: list[Finding], replicas: Sequence[Replica], reader: "BatchReader", kinds: frozenset[str]
 ) -> list[Finding]:
     """The findings, those of `kinds` above `info` with the number of records that are held of their offsets (evidence
-    `records_held`): by a good copy, or by the version of a fork that has most; without it where no such log was read whole, or
-    counting takes too long."""
+    `records_held`): by the good copy that has most, or by the version of a fork that does; without it where such a log was not read
+    whole, is damaged there, or counting takes too long."""
     readable = {replica.broker: replica for replica in replicas if replica.read is Read.WHOLE}
     return [
         _counted(finding, readable, reader) if finding.kind in kinds and finding.severity is not Severity.INFO else finding
@@ -69,10 +70,10 @@ def _counted(finding: Finding, readable: "Mapping[Broker, Replica]", reader: "Ba
     most = 0
     for holders in _sides(finding):
         held = (readable[broker] for broker in holders if broker in readable)
-        records = next((count for replica in held if (count := records_held(replica, reader, start, end)) is not None), None)
-        if records is None:
+        counts = [records_held(replica, reader, start, end) for replica in held]
+        if None in counts or not counts:
             return finding
-        most = max(most, records)
+        most = max(most, *(count for count in counts if count is not None))
     return finding.with_evidence(records_held=most)
 
 
@@ -88,6 +89,8 @@ def records_held(replica: Replica, reader: "BatchReader", start: int, end: int) 
 
     Of a log that is in order and has no control batch, those outside the range are taken from all there are, if they are fewer.
     """
+    if damaged_offsets(replica, start, end):
+        return None
     runs = normalised((run.start_offset, run.end_offset) for run in replica.state.continuity.runs)
     first, last = (runs[0][0], runs[-1][1]) if runs else (0, 0)
     there = clipped(runs, start, end)

@@ -1,5 +1,6 @@
 """`plan`: what each possible election would cut and lose, whom to elect, and how."""
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, Literal, cast
 
@@ -8,7 +9,7 @@ import typer
 from kafka_forensics.cli import options
 from kafka_forensics.cli.commands.scan import say_left_out
 from kafka_forensics.cli.options import choose
-from kafka_forensics.cli.redacting import redactable, redacted
+from kafka_forensics.cli.redacting import redactable, redacted, redaction_asked_for
 from kafka_forensics.cli.streams import Destination, check_output, chosen_format, open_output, say, screen_of
 from kafka_forensics.errors import UsageError
 
@@ -73,6 +74,11 @@ def plan(
     check_output(runbook, paths, "--runbook")
     if runbook is None and (at or bootstrap_server):
         raise UsageError("--at and --bootstrap-server go with --runbook", hint="add --runbook FILE.md")
+    if runbook is not None and runbook == form.output:
+        raise UsageError("--output and --runbook name one file", hint="give each its own")
+    if bootstrap_server is not None and redaction_asked_for() is not None:
+        hint = "leave out --bootstrap-server, and fill it in by hand"
+        raise UsageError("--redact and --bootstrap-server contradict each other", hint=hint)
     if runbook is not None and elect is not None:
         raise UsageError("--runbook weighs every election, and --elect asks for one", hint="leave out one of them")
     scan_options = reading.scan_options(selection, deep=False, as_of=as_of)
@@ -96,7 +102,9 @@ def plan(
         from kafka_forensics.cli.outputs.runbook import runbook as written
 
         with open_output(runbook, no_color=True, option="--runbook") as to:
-            to.stream.writelines(written(plans, bootstrap_server))
+            again = [word for broker in dead or () for word in ("--dead", shlex.quote(broker))]
+            again += [] if rule is None else ["--truncate-by", rule]
+            to.stream.writelines(written(plans, bootstrap_server, again))
     _say_rest(plans, screen, quiet=printing.quiet, absent=wanted == "tsv")
     say_left_out(shape, screen)
     return 3 if shape.left_out or (plans.result is not None and plans.result.incomplete) else 0

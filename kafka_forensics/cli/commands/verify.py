@@ -51,15 +51,15 @@ def verify(
     with Progress(screen, quiet=printing.quiet) as progress:
         checked = checked_by(paths, document, scan_options, asked, progress)
     checked = redacted(checked)
-    from kafka_forensics.cli.outputs.verify import LISTING, summary_line
+    from kafka_forensics.cli.outputs.verify import summary_line, write_promises
     from kafka_forensics.cli.outputs.words import incomplete_lines
 
     with open_output(form.output, no_color=printing.no_color) as to:
-        LISTING.write(checked.promises, wanted, to)
+        write_promises(checked.promises, wanted, to)
     result = checked.result
     say(screen, [*([] if printing.quiet else [summary_line(checked)]), *([] if result is None else incomplete_lines(result))])
     if result is not None and result.incomplete:
         return 3
     if checked.count(Outcome.BROKEN):
         return 1
-    return 3 if checked.count(Outcome.UNKNOWN) else 0
+    return 3 if checked.count(Outcome.UNKNOWN) or not checked.promises else 0

@@ -259,6 +259,9 @@ def _pages(plans: Plans, to: Destination, elect: str | None) -> Iterator[str]:
         yield "\n"
         yield from plan_words.wrapped(plan_words.verdict(planned, chosen), to.width)
         yield from _steps(planned, chosen, to.width)
+        if (way := plan_words.other_way(planned, chosen)) is not None:
+            yield "\n"
+            yield from plan_words.wrapped(way, to.width)
 
 
 def _steps(planned: Planned, chosen: Candidate, width: int) -> Iterator[str]:
@@ -423,6 +426,7 @@ def _tool(plans: Plans, shape: Shape) -> Json:
     return {
         "schema_version": shape.version,
         "tool": json_document.tool(result.engine),
+        **shape.cluster_ids({broker.cluster_id for broker in result.brokers if broker.cluster_id is not None}),
         "partitions_planned": plans.partitions,
         "copies_absent": _by_broker(plans.absent),
         "do_not_start": _by_broker(plans.refused),

@@ -11,6 +11,7 @@ from kafka_forensics.cli.streams import printable
 from kafka_forensics.model.amounts import plural
 from kafka_forensics.model.findings import Finding
 from kafka_forensics.questions.plan import CONTRADICTING, Planned
+from kafka_forensics.questions.ways import ways_of
 from kafka_forensics.replication.offset_ranges import Ranges, clipped, counted, holds, normalised, without
 from kafka_forensics.replication.planner import (
     NO_END,
@@ -436,6 +437,16 @@ def _doubt(planned: Planned, candidate: Candidate) -> str:
         f" That is open to doubt: {brokers(silent)} {has} no checkpointed high watermark to prove what {it} committed, and "
         f"electing {brokers([fewest.broker])} would lose less, {counted_in_words(planned, fewest.losses, fewest.at_most)}."
     )
+
+
+def other_way(planned: Planned, chosen: Candidate) -> str | None:
+    """That a leader can stay, and what it lacks be produced again; None where that is no other way."""
+    kept = ways_of(planned).kept
+    if kept is None or not kept.losses or (kept.broker == chosen.broker and not chosen.losses):
+        return None
+    stays = "it can stay the leader" if kept.broker == chosen.broker else f"{brokers([kept.broker])} can stay the leader"
+    back = "and what it lacks be produced again from these copies, at the end of the log"
+    return f"Another way: {stays}, {back} (`kafka-forensics recover`). `--runbook FILE.md` weighs both."
 
 
 def wrapped(text: str, width: int, indent: str = "") -> Iterator[str]:

@@ -7,17 +7,20 @@ import re
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 from zlib import crc32
 
 from kafka_forensics.cli.outputs import plan_words
+from kafka_forensics.cli.outputs.plan import unseen_lines
 from kafka_forensics.cli.outputs.rows import markdown, markdown_lines
 from kafka_forensics.cli.outputs.words import name
 from kafka_forensics.cli.streams import printable
 from kafka_forensics.model.amounts import plural
 from kafka_forensics.questions.places import BrokerPlace
 from kafka_forensics.questions.plan import Planned, Plans
-from kafka_forensics.replication.planner import Broker, Candidate
+from kafka_forensics.questions.ways import Ways, ways_of
+from kafka_forensics.replication.planner import Broker, Candidate, StartOrder, Steps, Wish, start_order
 from kafka_forensics.version import __version__
 
 PARTITIONS_SHOWN: Final = 50
@@ -28,60 +31,107 @@ _LETTERS: Final = 24
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9]")
 
 
-@dataclass(frozen=True, slots=True)
-class Ways:
-    """The two ways for one partition, and which is better: `A`, `B`, `either` (nothing is lost), or `nobody` (can lead)."""
+@dataclass(frozen=True)
+class Book:
+    """All that the sections of one runbook are made of."""
 
-    planned: Planned
-    rolled_back: Candidate | None
-    """A: the election that loses least."""
-    kept: Candidate | None
-    """B: who leads now, or would by an ordinary start; None: nobody does, or it cannot be told."""
+    plans: Plans
+    ways: list[Ways]
+    """Of the partitions whose steps are told."""
+    bootstrap: str | None
+    asked: tuple[str, ...]
+    """Options to be given when it is planned again."""
 
     @property
-    def better(self) -> str:
-        """By loss first, then by risk: what is produced again comes later, at other offsets, and some readers read it twice; what a
-        forced election cuts is gone."""
-        best, kept = self.rolled_back, self.kept
-        if best is None:
-            return "nobody"
-        if not best.losses and (kept is None or not kept.losses):
-            return "either"
-        return "A" if kept is None or (not best.losses and best.broker != kept.broker) else "B"
+    def places(self) -> list[BrokerPlace]:
+        """Where brokers keep their log directories, of all that come back: those of whom no copy is here, too."""
+        dead = {str(broker) for way in self.ways for broker in way.planned.given.dead}
+        known = {place.broker for place in self.plans.places}
+        named = {broker for way in self.ways if way.chosen is not None for broker in _brokers(way.planned.steps(way.chosen))}
+        missing = [BrokerPlace(broker, None, [("no copy of it is here", None)]) for broker in sorted(named - known, key=str)]
+        return [place for place in (*self.plans.places, *missing) if str(place.broker) not in dead]
+
+    @cached_property
+    def order(self) -> StartOrder | None:
+        """In which order brokers are started so that every partition has the leader of its better way, if it can be."""
+        wishes = [_wish(way) for way in self.ways if way.chosen is not None]
+        return start_order(wishes, [place.broker for place in self.places])
+
+    def leader(self, way: Ways) -> Broker | None:
+        """Who comes to lead a partition in that order."""
+        chosen = None if way.chosen is None else way.chosen.broker
+        against = () if self.order is None else self.order.against
+        plan = way.planned.plan
+        for conflict in against:
+            if (conflict.wish.topic, conflict.wish.partition) == (plan.topic, plan.partition):
+                return conflict.leader
+        return chosen
+
+    def copies(self, where: str) -> str:
+        """All copies of a directory, as a shell takes them: those of brokers with names are named."""
+        if all(isinstance(place.broker, int) for place in self.places):
+            return f'"${{{where}:?}}"/*.tar'
+        return " ".join(
+            copy if isinstance(place.broker, int) else f"{shlex.quote(place.broker)}={copy}"
+            for place in self.places
+            for _, copy in _tars(place, where)
+        )
 
 
-def ways_of(planned: Planned) -> Ways:
-    """The two ways for a partition."""
-    control = planned.given.control
-    leader = None if control is None else control.leader
-    nodes = planned.given.nodes
-    kept = next(
-        (candidate for candidate in planned.plan.candidates if nodes.get(candidate.broker, candidate.broker) == leader), None
-    )
-    if kept is None and len(planned.plan.ordinary) == 1:
-        kept = planned.candidate(planned.plan.ordinary[0])
-    return Ways(planned, planned.recommended, kept)
+def _brokers(todo: Steps) -> set[Broker]:
+    return {todo.leader, *todo.copy_first, *todo.keep_stopped, *todo.set_aside, *todo.start_order, *todo.plan_again_with}
 
 
-def runbook(plans: Plans, bootstrap: str | None) -> Iterator[str]:
-    """The runbook of plans, as Markdown in pieces."""
-    ways = [ways_of(planned) for planned in plans.planned]
-    yield from _head(ways)
-    yield from _two_ways(ways)
-    yield from _variables(plans.places, bootstrap)
-    yield from _copies(plans, ways)
-    yield from _way_a(ways)
-    yield from _way_b(ways)
-    yield from _seen(plans, ways)
-    yield from _back(plans.places)
+def _wish(way: Ways) -> Wish:
+    """What a partition wants of the order: that the leader of its better way leads."""
+    plan, chosen = way.planned.plan, way.chosen
+    assert chosen is not None
+    costs = {candidate.broker: (candidate.committed, max(candidate.at_most, 1)) for candidate in plan.candidates}
+    electable = (chosen.broker, *way.planned.steps(chosen).keep_stopped)
+    return Wish(plan.topic, plan.partition, chosen.broker, electable, costs | {chosen.broker: (0, 0)})
 
 
-def _head(ways: Sequence[Ways]) -> Iterator[str]:
+def runbook(plans: Plans, bootstrap: str | None, asked: Sequence[str] = ()) -> Iterator[str]:
+    """The runbook of plans, as Markdown in pieces; `asked` are options that are given when it is planned again."""
+    every = [ways_of(planned) for planned in plans.planned]
+    book = Book(plans, every[:PARTITIONS_SHOWN], bootstrap, tuple(asked))
+    yield from _head(plans, every)
+    yield from _two_ways(every)
+    yield from _variables(book)
+    yield from _copies(book)
+    if len(book.ways) > 1:
+        yield from _for_all(book)
+    else:
+        yield from _way_a(book)
+        yield from _way_b(book)
+    yield from _seen(book)
+    yield from _back(book.places)
+
+
+def _head(plans: Plans, ways: Sequence[Ways]) -> Iterator[str]:
     yield f"# Runbook\n\nMade by kafka-forensics {__version__} from copies. "
     yield "It is of their moment: if brokers ran since, copy and plan again.\n\n"
     yield "**Delete nothing. Start no broker before step 1 is done.** A follower that starts may cut what nobody else has.\n"
+    unseen = [*unseen_lines(plans), *(line for way in ways for line in _doubts(way))]
+    if unseen:
+        yield "\n## What these copies do not tell\n\n"
+        yield from (f"- {markdown(line)}\n" for line in unseen[:_DOUBTS_SHOWN])
+        if len(unseen) > _DOUBTS_SHOWN:
+            yield f"- {len(unseen) - _DOUBTS_SHOWN} more: `kafka-forensics plan` of each partition tells them.\n"
+        yield "\nSee to that first if you can, and make a new runbook: what is not seen may be lost unseen.\n"
     if not ways:
-        yield "\nNo partition is here of which an election would lose anything: start the brokers in any order.\n"
+        start = "" if unseen else ": start the brokers in any order"
+        yield f"\nNo partition is here of which an election would lose anything that these copies hold{start}.\n"
+
+
+_DOUBTS_SHOWN: Final = 60
+
+
+def _doubts(way: Ways) -> Iterator[str]:
+    """What of a partition was not seen, contradicts itself or is damaged."""
+    for line in plan_words.notes(way.planned, (), every_follower=False):
+        if line.startswith(("Missing:", "Contradiction:", "Damaged:", "Several copies")):
+            yield f"{_name(way.planned)}: {line}"
 
 
 def _two_ways(ways: Sequence[Ways]) -> Iterator[str]:
@@ -98,7 +148,8 @@ def _two_ways(ways: Sequence[Ways]) -> Iterator[str]:
     )
     yield from markdown_lines(_HEADS, (dict(zip(_HEADS, _row(way), strict=True)) for way in ways[:PARTITIONS_SHOWN]))
     if len(ways) > PARTITIONS_SHOWN:
-        yield f"\n{plural(len(ways) - PARTITIONS_SHOWN, 'more partition')}: `kafka-forensics plan` lists them.\n"
+        more = plural(len(ways) - PARTITIONS_SHOWN, "more partition")
+        yield f"\n{more} are not told of below: `kafka-forensics plan` lists them; make runbooks of them with `--topic`.\n"
     for better, words in _RECOMMENDED.items():
         count = sum(way.better == better for way in ways)
         if count:
@@ -106,8 +157,10 @@ def _two_ways(ways: Sequence[Ways]) -> Iterator[str]:
 
 
 _RECOMMENDED: Final = {
-    "A": "take A. It loses least, and nothing that is committed has to be produced again, or nobody leads and somebody must.",
-    "B": "take B. A would cut records that the leader took since; B loses none of either side.",
+    "A": "take A. Nobody leads, or A loses nothing, so that nothing that is committed has to be produced again.",
+    "B": "take B. A would cut records that the leader took since; B puts back what the copies of the other side hold.",
+    "keep": "keep the leader, which loses least as well, and put back what it lacks (way B).",
+    "unsure": "do nothing yet. Who leads, or what other copies hold, is not seen here: see above, and make a new runbook.",
     "either": "nothing is lost. Start the brokers.",
     "nobody": "nobody can lead on these copies. Read what the plan of the partition says before anything is done.",
 }
@@ -144,6 +197,11 @@ def _sh(*lines: str) -> str:
     return "\n```sh\n" + "".join(f"{line}\n" for line in lines) + "```\n"
 
 
+def _one_by_one(*lines: str) -> str:
+    """Commands of which each is run only if the one before did what it should, also if they are pasted."""
+    return _sh(*(f"{line} &&" for line in lines[:-1]), *lines[-1:])
+
+
 def _of(broker: Broker) -> str:
     """A broker's name in names of variables, and of files."""
     if isinstance(broker, int):
@@ -156,21 +214,39 @@ def _dirs(place: BrokerPlace) -> list[str]:
     return [f"LOGS_{_of(place.broker)}" + ("" if number == 1 else f"_{number}") for number in range(1, len(place.log_dirs) + 1)]
 
 
-def _variables(places: Iterable[BrokerPlace], bootstrap: str | None) -> Iterator[str]:
+def _variables(book: Book) -> Iterator[str]:
+    places, ways, bootstrap = book.places, book.ways, book.bootstrap
     yield "\n## What the commands below need\n\nFill in what is empty, in the bash in which you run the rest.\n"
     lines = [
-        f"BOOTSTRAP={_told(bootstrap)}  # a broker that runs, HOST:PORT",
+        f"BOOTSTRAP={_told(bootstrap)}  # HOST:PORT of a broker that is up when it is asked; of several, with commas",
         "SAFE=  # a directory with room for all copies, on no broker's disk",
+        "AFTER=  # another one, for the copies of step 4",
+        "SUDO='sudo'  # who may read and write log directories; empty if you may",
         "START='sudo systemctl start kafka'  # how a broker is started",
         "STOP='sudo systemctl stop kafka'  # and stopped",
     ]
+    if any(way.better in ("B", "keep") or (way.better == "A" and way.rolled_back and way.rolled_back.losses) for way in ways):
+        lines.append("PRODUCE_BACK=examples/produce_back.py  # of kafka-forensics' sources; needs confluent-kafka")
+    if any(way.planned.plan.truncate_by == "high-watermark" for way in ways):
+        lines.append("ZOOKEEPER=  # HOST:PORT")
     for place in places:
         lines.append(f"HOST_{_of(place.broker)}={_told(place.host)}  # broker {printable(str(place.broker))}")
         lines += [
             f"{variable}={_told(path)}  # {printable(source)}"
             for variable, (source, path) in zip(_dirs(place), place.log_dirs, strict=True)
         ]
-    yield _sh(*lines, 'on() { host=$1; shift; ssh "$host" "$(printf \'%q \' "$@")"; }  # runs a command there')
+    functions = [
+        'on() { host=$1; shift; ssh "$host" "$(printf \'%q \' "$@")"; }  # runs a command there',
+        "# leads TOPIC PARTITION BROKER: waits until it does",
+        _LEADS,
+    ]
+    yield _sh(*lines, *functions)
+
+
+_LEADS: Final = (
+    'leads() { until kafka-topics.sh --bootstrap-server "${BOOTSTRAP:?}" --describe --topic "$1" |'
+    ' grep -E "Partition: $2[[:space:]]+Leader: $3[[:space:]]"; do sleep 5; done; }'
+)
 
 
 def _told(value: str | None) -> str:
@@ -185,15 +261,26 @@ def _host(broker: Broker) -> str:
 # The steps.
 
 
-def _tars(place: BrokerPlace) -> Iterator[tuple[str, str]]:
-    """Of each log directory of a broker its variable, and its copy, as a shell takes them."""
+def _tars(place: BrokerPlace, where: str = "SAFE") -> Iterator[tuple[str, str]]:
+    """Of each log directory of a broker its variable, and its copy in a directory, as a shell takes them."""
     for number, variable in enumerate(_dirs(place), 1):
         copy = f"broker-{_of(place.broker)}.tar" if number == 1 else f"broker-{_of(place.broker)}-{number}.tar"
-        yield f"${{{variable}:?}}", f'"${{SAFE:?}}/{copy}"'
+        yield f"${{{variable}:?}}", f'"${{{where}:?}}/{copy}"'
 
 
-def _copies(plans: Plans, ways: Sequence[Ways]) -> Iterator[str]:
+def _copying(places: Iterable[BrokerPlace], where: str, *, stop: bool) -> Iterator[str]:
+    """Commands that copy log directories to a directory, and look whether the copies are whole."""
+    for place in places:
+        if stop:
+            yield f"on {_host(place.broker)} $STOP"
+        for variable, copy in _tars(place, where):
+            yield f'on {_host(place.broker)} $SUDO tar -C "{variable}" -cf - . > {copy}'
+            yield f"tar -tf {copy} > /dev/null"
+
+
+def _copies(book: Book) -> Iterator[str]:
     """Step 1: nothing that any way would lose may be in one place only."""
+    ways, places = book.ways, book.places
     yield "\n## 1. Stop and copy\n\n"
     holders = {
         broker
@@ -202,22 +289,19 @@ def _copies(plans: Plans, ways: Sequence[Ways]) -> Iterator[str]:
         if candidate is not None
         for broker in way.planned.steps(candidate).copy_first
     }
-    first = [place for place in plans.places if place.broker in holders]
+    first = [place for place in places if place.broker in holders]
     if first:
         yield f"What would be lost is on {plan_words.brokers([place.broker for place in first])}: begin there.\n"
     else:
         yield "Nothing that only one broker holds would be lost. Copy all the same.\n"
-    lines = []
-    for place in (*first, *(place for place in plans.places if place.broker not in holders)):
-        lines.append(f"on {_host(place.broker)} $STOP")
-        lines += [f'on {_host(place.broker)} tar -C "{variable}" -cf - . > {copy}' for variable, copy in _tars(place)]
-    yield _sh(*lines)
+    rest = [place for place in places if place.broker not in holders]
+    yield _one_by_one(*_copying((*first, *rest), "SAFE", stop=True))
     yield "\nCopy the controllers' log directories as well, if they run on hosts of their own. Then plan again on these copies:\n"
-    yield _sh(
-        'kafka-forensics scan "${SAFE:?}"/*.tar',
-        'kafka-forensics plan "${SAFE:?}"/*.tar --format json --output "${SAFE:?}/plan.json"',
-    )
-    yield "\nIt should show the same partitions, with the same losses as above. If not, make a new runbook of these copies.\n"
+    asked = "".join(f" {word}" for word in book.asked)
+    outputs = '--output "${SAFE:?}/plan.json" --runbook "${SAFE:?}/runbook.md"'
+    scan = f"kafka-forensics scan {book.copies('SAFE')} --exit-zero"
+    yield _sh(printable(scan), printable(f"kafka-forensics plan {book.copies('SAFE')}{asked} {outputs}"))
+    yield "\nIt should show the same partitions, with the same losses as above. Go on by the new runbook.\n"
 
 
 def _steps(way: Ways, candidate: Candidate) -> Iterator[str]:
@@ -225,21 +309,40 @@ def _steps(way: Ways, candidate: Candidate) -> Iterator[str]:
     planned = way.planned
     todo = planned.steps(candidate)
     which = markdown(_name(planned))
-    yield from (f"1. {markdown(line)}\n" for line in plan_words.step_lines(planned, candidate))
+    told = enumerate(plan_words.step_lines(planned, candidate), 1)
+    yield from (f"{number}. {markdown(line)}\n" for number, line in told)
     lines = [f"on {_host(broker)} $STOP" for broker in todo.keep_stopped]
     for broker in todo.set_aside:
         lines += _set_aside(planned, broker)
     lines.append(f"on {_host(todo.leader)} $START")
-    lines += [line.replace(_SERVER, '"${BOOTSTRAP:?}"') for line in plan_words.commands(planned, candidate)]
+    lines += _elected(planned, candidate)
+    leader = planned.given.nodes.get(candidate.broker, candidate.broker)
+    lines += _waiting(planned, candidate)
     lines += [f"on {_host(broker)} $START" for broker in todo.start_order[1:]]
-    yield _sh(*map(printable, lines))
-    shown = [f"`kafka-topics.sh --describe` has `Leader: {printable(str(candidate.broker))}` for {which}"]
+    yield _one_by_one(*map(printable, lines))
+    shown = [f"`kafka-topics.sh --describe` has `Leader: {printable(str(leader))}` for {which} before any other broker starts"]
     shown += [
         f"`server.log` of broker {markdown(str(follower.broker))} says that {which} is truncated to {follower.truncation_offset}"
         for follower in candidate.followers
         if follower.truncation_offset is not None and follower.truncation_offset < follower.log_end_offset
     ]
     yield f"\nIt should show: {'; '.join(shown)}; at last `Isr:` has every replica.\n"
+
+
+def _waiting(planned: Planned, candidate: Candidate) -> Iterator[str]:
+    """A command that waits until the leader leads, where a broker can be asked."""
+    leader = planned.given.nodes.get(candidate.broker, candidate.broker)
+    if isinstance(leader, int) and planned.plan.truncate_by == "epochs":
+        yield f"leads {shlex.quote(planned.plan.topic)} {planned.plan.partition} {leader}"
+
+
+def _elected(planned: Planned, candidate: Candidate) -> Iterator[str]:
+    """Kafka's own commands for the election, which are tried until a broker answers."""
+    for line in plan_words.commands(planned, candidate):
+        if line.startswith("kafka-leader-election.sh"):
+            yield "until " + line.replace(_SERVER, '"${BOOTSTRAP:?}"') + "; do sleep 5; done"
+        elif not line.startswith("kafka-topics.sh"):
+            yield line.replace(f"--zookeeper {_SERVER}", '--zookeeper "${ZOOKEEPER:?}"')
 
 
 def _name(planned: Planned) -> str:
@@ -251,49 +354,103 @@ def _set_aside(planned: Planned, broker: Broker) -> list[str]:
     directory = shlex.quote(f"{planned.plan.topic}-{planned.plan.partition}")
     logs = f"${{LOGS_{_of(broker)}:?}}"
     return [
-        f'on {_host(broker)} mkdir -p "{logs}.aside"',
-        f'on {_host(broker)} mv "{logs}"/{directory} "{logs}.aside/"  # of several log directories, the one that holds it',
+        f'on {_host(broker)} $SUDO mkdir -p "{logs}.aside"',
+        f'on {_host(broker)} $SUDO mv "{logs}"/{directory} "{logs}.aside/"  # of several log directories, the one that holds it',
     ]
 
 
-def _way_a(ways: Sequence[Ways]) -> Iterator[str]:
-    chosen = [way for way in ways if way.better == "A"]
-    others = [way for way in ways if way.better == "B" and way.kept is not None and way.rolled_back != way.kept]
+def _for_all(book: Book) -> Iterator[str]:
+    """Steps of several partitions: a broker starts for all of them at once, so that there is one order."""
+    yield "\n## 2. Start the brokers\n\n"
+    yield "A broker starts for all its partitions at once. Way B, like A where it is better, has these leaders:\n\n"
+    for way in book.ways:
+        leader = book.leader(way)
+        if way.chosen is not None and leader is not None:
+            yield f"- {markdown(_name(way.planned))}: broker {markdown(str(leader))} ({way.better})"
+            yield ".\n" if leader == way.chosen.broker else f", and not {markdown(str(way.chosen.broker))}: no order serves all.\n"
+    undecided = [_name(way.planned) for way in book.ways if way.better in ("unsure", "nobody")]
+    if undecided:
+        names = markdown(", ".join(undecided[:_NAMED])) + (" and others" if len(undecided) > _NAMED else "")
+        yield f"\nOf {names} nothing can be decided here. Start no broker before it is: read the plan of each, and see above.\n"
+        return
+    yield _one_by_one(*_starting(book))
+    yield "\nEach `leads` waits until that broker leads. At last `kafka-topics.sh --describe` has every replica in `Isr:`.\n"
+    yield "\n## 3. Put back what the leaders lack\n"
+    lacking = [(way, candidate) for way in book.ways if (candidate := way.planned.candidate(book.leader(way))) and candidate.losses]
+    if not lacking:
+        yield "\nNothing is lacking.\n"
+    for way, candidate in lacking:
+        yield f"\n### {markdown(_name(way.planned))}\n"
+        yield from _put_back(book, way, candidate)
+
+
+_NAMED: Final = 8
+
+
+def _starting(book: Book) -> Iterator[str]:
+    """Commands that set aside what must not be there, and start the brokers in their order, each once those before it lead."""
+    led = [(way, candidate) for way in book.ways if (candidate := way.planned.candidate(book.leader(way))) is not None]
+    for way, candidate in led:
+        for broker in way.planned.steps(candidate).set_aside:
+            yield from map(printable, _set_aside(way.planned, broker))
+    first = () if book.order is None else book.order.brokers
+    refused = {broker for way, candidate in led for broker in way.planned.steps(candidate).do_not_start}
+    places = [place.broker for place in book.places]
+    for broker in (*first, *(broker for broker in places if broker not in first)):
+        if broker not in refused:
+            yield f"on {_host(broker)} $START"
+        for way, candidate in led:
+            if candidate.broker == broker:
+                yield from map(printable, (*_elected(way.planned, candidate), *_waiting(way.planned, candidate)))
+
+
+def _way_a(book: Book) -> Iterator[str]:
+    chosen = [way for way in book.ways if way.better == "A"]
+    others = [
+        way for way in book.ways if way.better == "B" or (way.better == "unsure" and way.rolled_back and way.rolled_back.losses)
+    ]
     yield "\n## 2. Way A: roll back\n"
     if not chosen and not others:
         yield "\nNo partition needs it.\n"
-    for note, group in (("", chosen), ("Only if you decide against B. ", others)):
-        for way in group[:PARTITIONS_SHOWN]:
+    for note, group in (("", chosen), ("Only if you decide for it. ", others)):
+        for way in group:
             assert way.rolled_back is not None
             yield f"\n### A for {markdown(_name(way.planned))}\n\n"
             yield f"{note}{markdown(plan_words.verdict(way.planned, way.rolled_back))}\n\n"
             yield from _steps(way, way.rolled_back)
             if way.rolled_back.losses:
-                yield "\nWhat this election loses is in the copies of step 1, and can be put back as in B.\n"
+                yield from _put_back(book, way, way.rolled_back)
 
 
-def _way_b(ways: Sequence[Ways]) -> Iterator[str]:
+def _way_b(book: Book) -> Iterator[str]:
     yield "\n## 3. Way B: keep the leader, put back what it lacks\n"
-    chosen = [way for way in ways if way.better == "B"]
+    chosen = [way for way in book.ways if way.better in ("B", "keep")]
     if not chosen:
         yield "\nNo partition needs it.\n"
-    for way in chosen[:PARTITIONS_SHOWN]:
+    for way in chosen:
         kept = way.kept
         assert kept is not None
         losses = "; ".join(plan_words.loss_words(way.planned, loss) for loss in kept.losses[:_LOSSES_SHOWN])
         more = f"; and {plural(len(kept.losses) - _LOSSES_SHOWN, 'more range')}" if len(kept.losses) > _LOSSES_SHOWN else ""
         yield f"\n### B for {markdown(_name(way.planned))}\n\n"
-        yield f"Broker {markdown(str(kept.broker))} leads. It lacks: {markdown(losses)}{more}. The copies of step 1 have them.\n\n"
+        verb = "leads" if kept.election == "leads" else "is to lead, as it did or as an ordinary start has it"
+        yield f"Broker {markdown(str(kept.broker))} {verb}. It lacks: {markdown(losses)}{more}. The copies of step 1 have them.\n\n"
         yield from _steps(way, kept)
-        yield "\nThen take the records out of the copies, and look at them before anything is produced:\n"
-        keep = f"--keep {shlex.quote(str(kept.broker))} --output {_recovered(way)}"
-        recover = printable(f'kafka-forensics recover "${{SAFE:?}}"/*.tar {_selection(way)} {keep}')
-        send = f'python produce_back.py {printable(_recovered(way))} --bootstrap-servers "${{BOOTSTRAP:?}}"'
-        yield _sh(recover, f"{send}  # a dry run", f"{send} --send")
-        yield "\n`produce_back.py` is among the examples in the sources; it needs confluent-kafka, and sends nothing twice.\n"
+        yield from _put_back(book, way, kept)
 
 
 _LOSSES_SHOWN: Final = 4
+
+
+def _put_back(book: Book, way: Ways, candidate: Candidate) -> Iterator[str]:
+    """How the records that an election loses are produced again."""
+    yield "\nThen take the records that it lacks out of the copies, and look at them before anything is produced:\n"
+    folder = printable(_recovered(way))
+    keep = f"--keep {shlex.quote(str(candidate.broker))} --output {_recovered(way)}"
+    yield _sh(printable(f"kafka-forensics recover {book.copies('SAFE')} {_selection(way)} {keep}"))
+    yield "\nIt ends with status 1: records are written. A dry run, and then for real; run again, it leaves out what is done:\n"
+    send = f'python "${{PRODUCE_BACK:?}}" {folder} --bootstrap-servers "${{BOOTSTRAP:?}}"'
+    yield _one_by_one(send, f"{send} --send")
 
 
 def _recovered(way: Ways) -> str:
@@ -305,22 +462,24 @@ def _selection(way: Ways) -> str:
     return f"--topic {shlex.quote(way.planned.plan.topic)} --partition {way.planned.plan.partition}"
 
 
-def _seen(plans: Plans, ways: Sequence[Ways]) -> Iterator[str]:
+def _seen(book: Book) -> Iterator[str]:
     yield "\n## 4. See that it has come true\n\n"
-    yield "Wait until every partition has all its replicas in `Isr:`. Copy all log directories once more, to another place, and:\n"
+    yield "Wait until every partition has all its replicas in `Isr:`. Copy all log directories once more, brokers may run:\n"
+    yield _one_by_one(*_copying(book.places, "AFTER", stop=False))
     lines = []
-    for way in ways[:PARTITIONS_SHOWN]:
-        chosen = way.kept if way.better == "B" else way.rolled_back
-        if chosen is not None:
-            elected = f"--elected {shlex.quote(str(chosen.broker))}"
-            elected += f" --recovered {_recovered(way)}" if way.better == "B" else ""
-            lines.append(
-                f'kafka-forensics verify "${{AFTER:?}}"/*.tar --against "${{SAFE:?}}/plan.json" {_selection(way)} {elected}'
-            )
-    yield _sh("AFTER=  # the newer copies", *map(printable, lines))
-    yield "\nIt should show `kept` for every promise, and end with status 0.\n"
-    if plans.result is not None and plans.result.incomplete:
-        count = plural(len(plans.result.incomplete), "input")
+    for way in book.ways:
+        candidate = way.planned.candidate(book.leader(way))
+        if candidate is not None:
+            asked = f"{_selection(way)} --elected {shlex.quote(str(candidate.broker))}"
+            back = f" --recovered {_recovered(way)}" if candidate.losses else ""
+            against = f'--against "${{SAFE:?}}/plan.json" {asked}{back}'
+            lines.append(printable(f"kafka-forensics verify --live {book.copies('AFTER')} {against}"))
+    if lines:
+        yield "\nOf the controllers' log directories, too. Then:\n"
+        yield _sh(*lines)
+        yield "\nIt should show `kept` for every promise, and end with 0. Leave out `--recovered` where nothing was put back.\n"
+    if book.plans.result is not None and book.plans.result.incomplete:
+        count = plural(len(book.plans.result.incomplete), "input")
         yield f"\n{count} could not be read when this was planned: of what is there nothing is promised.\n"
 
 
@@ -335,9 +494,11 @@ def _back(places: Iterable[BrokerPlace]) -> Iterator[str]:
         lines.append(f"on {_host(place.broker)} $STOP")
         for variable, copy in _tars(place):
             lines += [
-                f'on {_host(place.broker)} mv "{variable}" "{variable}.failed"',
-                f'on {_host(place.broker)} mkdir "{variable}"',
-                f'on {_host(place.broker)} tar -C "{variable}" -xpf - < {copy}',
+                f"tar -tf {copy} > /dev/null",
+                f'on {_host(place.broker)} test ! -e "{variable}.failed"',
+                f'on {_host(place.broker)} $SUDO mv "{variable}" "{variable}.failed"',
+                f'on {_host(place.broker)} $SUDO mkdir "{variable}"',
+                f'on {_host(place.broker)} $SUDO tar -C "{variable}" -xpf - < {copy}',
             ]
-    yield _sh(*lines)
+    yield _one_by_one(*lines)
     yield "\nThen begin again, with a new plan on the copies.\n"

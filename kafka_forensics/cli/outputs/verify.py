@@ -1,39 +1,46 @@
 """What became of promises, in words and in every format."""
 
-from collections.abc import Iterator
+import textwrap
+from collections.abc import Iterator, Sequence
+from itertools import groupby
 from typing import Final
 
-from kafka_forensics.cli.outputs.rows import Listing, cell
+from kafka_forensics.cli.outputs.rows import cell, write_items
+from kafka_forensics.cli.outputs.words import name
+from kafka_forensics.cli.streams import Destination, printable
 from kafka_forensics.model.amounts import plural
 from kafka_forensics.model.json_objects import Columns, attributes
 from kafka_forensics.questions.verify import Checked, Outcome, Verified
 
 _WORDS: Final = {
-    "elected": "broker {found} was elected",
-    "leads": "broker {found} leads",
-    "other_elected": "broker {found} was elected first, and not broker {planned}",
+    "elected": "",
+    "leads": "",
+    "other_elected": "broker {found} was elected first",
     "nobody_elected": "no leader has been elected",
     "not_elected": "broker {found} leads, and nobody was elected since the plan",
     "no_controller_log": "no controller's log here says who leads",
     "election_not_known": "the controller's log here does not say who was elected first; broker {found} leads",
-    "as_planned": "as planned",
+    "as_planned": "",
     "went_on_before": "the log went on to offset {found} before the election: the plan's copies were older",
-    "moved_on": "retention, or somebody, has deleted offsets before {found} since",
+    "moved_on": "offsets before {found} were deleted since, as retention or DeleteRecords does",
     "head_missing": "offsets before {found} are gone, and retention does not explain it",
-    "cut_short": "the log kept offsets before {found} only",
-    "other_lineage": "a leader epoch begins at another offset than planned, near offset {found}",
-    "follows": "follows the leader; its log ends at offset {found}",
-    "differs": "holds other records than the leader from offset {found} on",
-    "ends_before": "its log ends at offset {found}, before that",
-    "same_bytes": "every byte that was salvaged is there",
+    "cut_short": "the log kept only what lies before offset {found}",
+    "other_lineage": "a leader epoch begins elsewhere than it did, near offset {found}",
+    "damaged": "the log is damaged at offset {found}, and was not before",
+    "follows": "its log ends at offset {found}",
+    "differs": "it holds other records from offset {found} on",
+    "goes_beyond": "it holds more: that log ends at offset {found}",
+    "ends_before": "its log ends at offset {found} already",
+    "same_bytes": "",
     "other_bytes": "other bytes than were salvaged, from offset {found} on",
     "bytes_gone": "segments with offset {found} are gone",
-    "no_bytes": "a bundle has no bytes: give the directory",
-    "records_back": "{found} records are there again, each once",
-    "records_missing": "{found} of {planned} records are there again",
-    "records_twice": "all {planned} records are there, in {found} copies",
-    "nothing_found": "nothing above warning was found",
-    "found": "{kinds}",
+    "no_bytes": "a bundle has no records: give the directory",
+    "records_back": "",
+    "records_missing": "{found} of them are there",
+    "records_twice": "they are there in {found} copies",
+    "nothing_found": "",
+    "found": "a scan finds {kinds}",
+    "not_all_given": "nothing was found, but not every replica was given and read",
     "not_planned": "the plan did not know it",
     "no_copy": "no copy of it was given",
     "not_read": "its log could not be read to the end",
@@ -41,43 +48,55 @@ _WORDS: Final = {
 _PROMISES: Final = {
     "leader": "broker {broker} leads",
     "start": "the log of broker {broker} starts at {planned}",
-    "end": "it stays as it was up to {planned} on broker {broker}",
-    "cut": "broker {broker} cuts at {planned}, and follows",
-    "bytes": "broker {broker} has all that was salvaged",
-    "records": "{planned} recovered records are back on broker {broker}",
+    "end": "the log of broker {broker} stays as it was up to {planned}",
+    "cut": "broker {broker} cuts at {planned}, and holds what broker {leader} holds",
+    "bytes": "broker {broker} has every byte that was salvaged",
+    "records": "{planned} recovered records are back on broker {broker}, each once",
     "intact": "the partition is sound",
 }
 COLUMNS: Final[Columns] = {
     **attributes("topic partition promise broker outcome=outcome.value reason planned found kinds"),
     "message": lambda verified: message(verified),
 }
-LISTING: Final = Listing(COLUMNS, ("partition", "promise", "outcome", "found"), (), lambda verified: _cells(verified))
+_INDENT: Final = 11
+
+
+def write_promises(promises: Sequence[Verified], format_name: str, to: Destination) -> None:
+    """Write what became of each promise in one of the formats of `options.FORMATS`."""
+    if format_name == "table":
+        to.stream.writelines(_lines(promises, to.width))
+    else:
+        write_items(COLUMNS, promises, format_name, to)
+
+
+def _lines(promises: Sequence[Verified], width: int) -> Iterator[str]:
+    """The promises of each partition below its name."""
+    for number, ((topic, partition), of_partition) in enumerate(groupby(promises, key=lambda row: (row.topic, row.partition))):
+        yield f"{chr(10) if number else ''}{name(topic, partition)}\n"
+        for verified in of_partition:
+            outcome = verified.outcome.value if verified.outcome is Outcome.KEPT else verified.outcome.value.upper()
+            text = printable(message(verified))
+            lines = textwrap.wrap(text, max(width - _INDENT, 20), break_long_words=False, break_on_hyphens=False)
+            for at, line in enumerate(lines):
+                yield f"  {outcome if at == 0 else '':<{_INDENT - 2}}{line}\n"
 
 
 def message(verified: Verified) -> str:
-    """What was found, in a few words."""
-    return _filled(_WORDS[verified.reason], verified)
+    """What was promised, and what was found."""
+    promise, found = _filled(_PROMISES[verified.promise], verified), _filled(_WORDS[verified.reason], verified)
+    return f"{promise}: {found}" if found else promise
 
 
 def _filled(words: str, verified: Verified) -> str:
     planned, found = ("?" if value is None else cell(value) for value in (verified.planned, verified.found))
-    return words.format(broker=cell(verified.broker), kinds=", ".join(verified.kinds), planned=planned, found=found)
-
-
-def _cells(verified: Verified) -> list[str]:
-    outcome = verified.outcome.value
-    return [
-        cell(f"{verified.topic}-{verified.partition}"),
-        _filled(_PROMISES[verified.promise], verified),
-        outcome if verified.outcome is Outcome.KEPT else outcome.upper(),
-        message(verified),
-    ]
+    names = {"broker": cell(verified.broker), "leader": cell(verified.leader), "kinds": ", ".join(verified.kinds)}
+    return words.format(planned=planned, found=found, **names)
 
 
 def summary_line(checked: Checked) -> str:
     """What is said on stderr at the end."""
     if not checked.promises:
-        return "nothing to verify: nothing is promised of a partition that is asked for"
+        return "nothing to verify: nothing is promised of these partitions"
     counts = [(checked.count(outcome), outcome.value) for outcome in (Outcome.BROKEN, Outcome.UNKNOWN, Outcome.KEPT)]
     return f"{plural(checked.partitions, 'partition')}: " + ", ".join(_counted(counts)) + _rest(checked)
 

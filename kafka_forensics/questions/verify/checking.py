@@ -15,7 +15,7 @@ from kafka_forensics.questions.verify import planned as of_plan
 from kafka_forensics.questions.verify import salvaged as of_salvage
 from kafka_forensics.questions.verify.documents import PlanDocument, SalvageManifest
 from kafka_forensics.questions.verify.promises import Outcome, Verified
-from kafka_forensics.questions.verify.records_back import LostRecords
+from kafka_forensics.questions.verify.records_back import LostRecords, check_kept
 from kafka_forensics.rereading.reader import LogReader
 
 Key = tuple[str, int]
@@ -65,6 +65,10 @@ def _of_plan(inputs: Inputs, document: PlanDocument, options: ScanOptions, asked
     of_plan.check_elected(wanted.values(), asked.elected)
     elections = {key: election for key, row in wanted.items() if (election := row.election(asked.elected)) is not None}
     plans = {id(plan.context): plan for plan in inputs.replicas}
+    for key, election in elections.items():
+        if (lost := asked.recovered.get(key)) is not None:
+            check_kept(*key, election.broker, lost)
+    _require_one_cluster(document, inputs)
 
     def look(key: Key, replicas: list[Replica], reader: LogReader, result: PartitionResult) -> list[Verified]:
         promises = of_plan.promised(wanted[key], elections[key], replicas, reader, result)
@@ -75,6 +79,14 @@ def _of_plan(inputs: Inputs, document: PlanDocument, options: ScanOptions, asked
 
     without = {key: of_plan.without_copies(wanted[key], election) for key, election in elections.items()}
     return _held(inputs, options, look, without, len(wanted), progress)
+
+
+def _require_one_cluster(document: PlanDocument, inputs: Inputs) -> None:
+    """Raise UsageError for copies of another cluster than the plan's, as far as both tell."""
+    ids = {log_dir.meta.cluster_id for log_dir in inputs.log_dirs if log_dir.meta is not None} - {None}
+    if ids and document.cluster_ids and ids.isdisjoint(document.cluster_ids):
+        text = f"the plan is of cluster {', '.join(document.cluster_ids)}, and these copies of {', '.join(sorted(map(str, ids)))}"
+        raise UsageError(text, hint="give the copies of the cluster that was planned for, or the plan of this one")
 
 
 def _of_salvage(inputs: Inputs, manifest: SalvageManifest, options: ScanOptions, progress: Progress | None) -> Checked:

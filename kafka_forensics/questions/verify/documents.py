@@ -52,6 +52,14 @@ class PlannedControl:
 
 
 @dataclass(frozen=True, slots=True)
+class PlannedDamage:
+    """Offsets of a copy that were damaged when it was planned."""
+
+    broker: Broker
+    offsets: list[tuple[Offset, Offset]]
+
+
+@dataclass(frozen=True, slots=True)
 class PlannedPartition:
     """The plan of one partition."""
 
@@ -61,6 +69,7 @@ class PlannedPartition:
     replicas: list[PlannedReplica]
     recommended: Broker | None
     candidates: list[PlannedElection]
+    damaged: list[PlannedDamage] = field(default_factory=list)
 
     def replica(self, broker: Broker) -> PlannedReplica | None:
         """The replica of a broker, if there is one."""
@@ -81,6 +90,8 @@ class PlanDocument:
     schema_version: str
     partitions_planned: Offset
     partitions: list[PlannedPartition] = field(default_factory=list)
+    cluster_ids: list[str] = field(default_factory=list)
+    """None are told by plans from before these were."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +162,8 @@ def read_promises(path: str) -> PlanDocument | SalvageManifest:
         raise UsageError(f"{path} cannot be read: {error.strerror}", hint=_HOW) from error
     if len(data) > MAX_BYTES:
         raise _no_promises(path, f"it has more than {MAX_BYTES} bytes")
+    if not data.strip():
+        raise _no_promises(path, "it is empty")
     try:
         found = json.loads(data)
         if isinstance(found, dict) and "refused" in found:

@@ -4,6 +4,7 @@ Records that were written since, and offsets that retention removed, break no pr
 """
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.analysis.replicas import differences
@@ -19,13 +20,12 @@ from kafka_forensics.questions.verify.documents import Broker, PlannedElection, 
 from kafka_forensics.questions.verify.promises import REASONS, Answer, Verified, end_of, grave_kinds, start_of
 from kafka_forensics.questions.verify.records_back import LostRecords, are_back
 from kafka_forensics.rereading.reader import LogReader
-from kafka_forensics.storage.bundles import BundleSource
 
 
 def check_elected(wanted: Iterable[PlannedPartition], elected: str | None) -> None:
     """Raise UsageError for a leader that no plan has an election of."""
     known = sorted({str(candidate.broker) for planned in wanted for candidate in planned.candidates})
-    if elected is not None and elected not in known:
+    if known and elected is not None and elected not in known:
         raise UsageError(f"the plan has no election of broker {elected}", hint=f"brokers it has elections of: {listed(known)}")
 
 
@@ -40,23 +40,34 @@ def back_on_leader(
     planned: PlannedPartition, election: PlannedElection, replicas: list[tuple[Replica, ReplicaPlan]], lost: LostRecords
 ) -> Verified:
     """Whether recovered records stand in the leader's log again, behind what it held when it was planned."""
-    broker, before = election.broker, planned.replica(election.broker)
+    broker = election.broker
     leader = next(((replica, plan) for replica, plan in replicas if replica.broker == broker), None)
     if leader is None:
         answer = Answer("no_copy", lost.count)
-    elif isinstance(leader[1].log_dir.source, BundleSource):
-        answer = Answer("no_bytes", lost.count)
     else:
-        start = 0 if before is None or before.log_end_offset is None else before.log_end_offset - election.own_recovery_drops
+        start = _planned_end(planned, election) or 0
         answer = are_back(lost, ReadLog(*leader, [], (start, INT64_MAX)), start)
     return _verified(planned, "records", broker, *answer)
 
 
 def without_copies(planned: PlannedPartition, election: PlannedElection) -> list[Verified]:
     """What is promised of a partition of which no copy was given."""
-    promised = [(promise, election.broker) for promise in ("leader", "start", "end")]
-    promised += [("cut", follower.broker) for follower in election.followers if follower.truncation_offset is not None]
-    return [_verified(planned, promise, broker, "no_copy") for promise, broker in promised]
+    before = planned.replica(election.broker)
+    start = None if before is None else before.log_start_offset
+    promised = [("start", election.broker, start), ("end", election.broker, _planned_end(planned, election))]
+    promised += [
+        ("cut", follower.broker, follower.truncation_offset)
+        for follower in election.followers
+        if follower.truncation_offset is not None
+    ]
+    leader = _verified(planned, "leader", election.broker, "no_copy", election.broker)
+    return [leader, *(_verified(planned, promise, broker, "no_copy", told) for promise, broker, told in promised)]
+
+
+def _planned_end(planned: PlannedPartition, election: PlannedElection) -> int | None:
+    """Where the leader's log ended, once its own recovery was done."""
+    before = planned.replica(election.broker)
+    return None if before is None or before.log_end_offset is None else before.log_end_offset - election.own_recovery_drops
 
 
 def _verified(
@@ -92,16 +103,16 @@ class _Partition:
         """Each of them, the leader's first."""
         yield self._elected()
         before = self._planned.replica(self._election.broker)
+        start, end = None if before is None else before.log_start_offset, _planned_end(self._planned, self._election)
         if self._leader is None or self._leader.read is Read.NONE:
             reason = "no_copy" if self._leader is None else "not_read"
-            yield from (self._said(promise, reason) for promise in ("start", "end"))
+            yield self._said("start", reason, start)
+            yield self._said("end", reason, end)
         else:
-            end = None if before is None or before.log_end_offset is None else before.log_end_offset
-            if end is not None:
-                end -= self._election.own_recovery_drops
             epochs = [] if before is None else before.leader_epochs or []
-            yield self._said("start", *start_of(self._leader, None if before is None else before.log_start_offset, self._findings))
-            yield self._said("end", *end_of(self._leader, end, epochs))
+            damaged = [span for row in self._planned.damaged if row.broker == self._election.broker for span in row.offsets]
+            yield self._said("start", *start_of(self._leader, start, self._findings))
+            yield self._said("end", *end_of(self._leader, end, epochs, damaged))
         for follower in self._election.followers:
             if follower.truncation_offset is not None:
                 yield self._cut(follower, follower.truncation_offset)
@@ -111,7 +122,8 @@ class _Partition:
         self, promise: str, reason: str, planned: Broker | None = None, found: Broker | None = None, broker: Broker | None = None
     ) -> Verified:
         whose = self._election.broker if broker is None else broker
-        return _verified(self._planned, promise, whose, reason, planned, found)
+        said = _verified(self._planned, promise, whose, reason, planned, found)
+        return said if broker is None else replace(said, leader=self._election.broker)
 
     def _elected(self) -> Verified:
         """Who was elected first after the plan was made; who leads since is another matter."""
@@ -143,13 +155,20 @@ class _Partition:
         if apart:
             return self._said("cut", "differs", truncation_offset, apart[0], follower.broker)
         end = replica.log_end_offset
+        if end > leader.log_end_offset and leader.end_is_known:
+            return self._said("cut", "goes_beyond", truncation_offset, leader.log_end_offset, follower.broker)
         reason = "ends_before" if end < min(truncation_offset, leader.log_end_offset) else "follows"
         return self._said("cut", reason, truncation_offset, end, follower.broker)
 
     def _intact(self) -> Verified:
         """Whether a scan of the newer copies has anything to say of the partition."""
         grave = grave_kinds(self._findings)
-        return _verified(self._planned, "intact", self._election.broker, "found" if grave else "nothing_found", kinds=grave)
+        unseen = any(
+            planned.broker not in self._replicas or self._replicas[planned.broker].read is not Read.WHOLE
+            for planned in self._planned.replicas
+        )
+        reason = "found" if grave else "not_all_given" if unseen else "nothing_found"
+        return _verified(self._planned, "intact", self._election.broker, reason, kinds=grave)
 
 
 def _first_leader(control: PartitionControl, epoch: int) -> int | None:

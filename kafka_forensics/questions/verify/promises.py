@@ -6,8 +6,10 @@ from enum import StrEnum
 from typing import Final, NamedTuple
 
 from kafka_forensics.analysis.replica import Replica
+from kafka_forensics.analysis.replicas import damaged_offsets
 from kafka_forensics.model.findings import Finding, Severity
 from kafka_forensics.questions.verify.documents import Broker
+from kafka_forensics.replication.offset_ranges import normalised, without
 
 
 class Outcome(StrEnum):
@@ -38,6 +40,8 @@ class Verified:
     found: Broker | None = None
     kinds: tuple[str, ...] = ()
     """Of `intact`: kinds of findings."""
+    leader: Broker | None = None
+    """Of `cut`: whom it follows."""
 
 
 REASONS: Final = {
@@ -56,6 +60,8 @@ REASONS: Final = {
     "other_lineage": Outcome.BROKEN,
     "follows": Outcome.KEPT,
     "differs": Outcome.BROKEN,
+    "goes_beyond": Outcome.BROKEN,
+    "damaged": Outcome.BROKEN,
     "ends_before": Outcome.BROKEN,
     "same_bytes": Outcome.KEPT,
     "other_bytes": Outcome.BROKEN,
@@ -66,6 +72,7 @@ REASONS: Final = {
     "records_twice": Outcome.BROKEN,
     "nothing_found": Outcome.KEPT,
     "found": Outcome.BROKEN,
+    "not_all_given": Outcome.UNKNOWN,
     "not_planned": Outcome.UNKNOWN,
     "no_copy": Outcome.UNKNOWN,
     "not_read": Outcome.UNKNOWN,
@@ -95,8 +102,11 @@ def start_of(log: Replica, planned: int | None, findings: Sequence[Finding]) -> 
     return Answer("head_missing" if lost else "moved_on", planned, found)
 
 
-def end_of(log: Replica, end: int | None, epochs: Sequence[tuple[int, int]]) -> Answer:
-    """Whether a log is what it was up to its `end`, and went on from there; `epochs` are those it had, with their first offsets."""
+def end_of(
+    log: Replica, end: int | None, epochs: Sequence[tuple[int, int]], damaged_before: Sequence[tuple[int, int]] = ()
+) -> Answer:
+    """Whether a log is what it was up to its `end`, and went on from there; `epochs` are those it had, with their first offsets,
+    and `damaged_before` the offsets that were damaged already."""
     if end is None:
         return Answer("not_planned", None, log.log_end_offset)
     if not log.end_is_known:
@@ -110,6 +120,9 @@ def end_of(log: Replica, end: int | None, epochs: Sequence[tuple[int, int]]) -> 
     others = [start for epoch, start in known if start > log.log_start_offset and now.get(epoch) != start]
     if others:
         return Answer("other_lineage", end, min(others))
+    damage = without(normalised(damaged_offsets(log, log.log_start_offset, end)), normalised(damaged_before))
+    if damage:
+        return Answer("damaged", end, damage[0][0])
     return Answer("as_planned" if went_on == end or not known else "went_on_before", end, went_on)
 
 

@@ -9,6 +9,7 @@ from base64 import b64decode
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from hashlib import sha256
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -18,7 +19,9 @@ from kafka_forensics.errors import UsageError
 from kafka_forensics.model.batches import Record
 from kafka_forensics.model.constants import INT64_MAX
 from kafka_forensics.questions.recover import ReadLog, digest
+from kafka_forensics.questions.verify.documents import Broker
 from kafka_forensics.questions.verify.promises import Answer
+from kafka_forensics.storage.bundles import BundleSource
 
 OFFSET_HEADER: Final = b"kafka-forensics-original-offset"
 _HOW: Final = "give the directory that `recover --output` wrote"
@@ -51,6 +54,8 @@ class LostRecords:
     """→ the number of the record."""
     by_time: dict[_Known, list[int]] = field(default_factory=dict)
     count: int = 0
+    kept: Broker | None = None
+    """For whom they were recovered."""
 
     def add(self, known: bytes, offset: int, timestamp: int) -> None:
         """One more."""
@@ -59,22 +64,59 @@ class LostRecords:
         self.count += 1
 
 
+class _File(msgspec.Struct):
+    name: str
+    sha256: str
+
+
+class _Kept(msgspec.Struct):
+    broker: Broker
+
+
+class _Partition(msgspec.Struct):
+    topic: str
+    partition: _Int
+    kept: _Kept | None
+
+
+class _Report(msgspec.Struct):
+    """What report.json says of the other files, and for whom they were made."""
+
+    files: list[_File]
+    partitions: list[_Partition]
+
+
 def read_lost_records(directory: str) -> dict[tuple[str, int], LostRecords]:
-    """By topic and partition, from the `records.jsonl` in a directory that `recover` wrote. Raises UsageError for anything else."""
-    path = Path(directory) / "records.jsonl"
+    """By topic and partition, from what `recover` wrote into a directory. Raises UsageError for anything else, and for records that
+    are not those of its report."""
     lost: dict[tuple[str, int], LostRecords] = {}
     try:
-        with path.open("rb") as lines:
+        report = msgspec.convert(json.loads((Path(directory) / "report.json").read_bytes()), _Report)
+        hasher = sha256()
+        with (Path(directory) / "records.jsonl").open("rb") as lines:
             for line in lines:
+                hasher.update(line)
                 row = msgspec.convert(json.loads(line), _Line)
                 headers = [part for header in row.headers for part in map(_bytes, header)]
                 known = digest(_bytes(row.key), _bytes(row.value), *headers)
                 lost.setdefault((row.topic, row.partition), LostRecords()).add(known, row.offset, row.timestamp_ms)
     except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror}", hint=_HOW) from error
+        raise UsageError(f"{error.filename} cannot be read: {error.strerror}", hint=_HOW) from error
     except (ValueError, RecursionError, msgspec.ValidationError) as error:
-        raise UsageError(f"{path} holds no records of `recover`: {str(error)[:200]}", hint=_HOW) from error
+        raise UsageError(f"{directory} holds no records of `recover`: {str(error)[:200]}", hint=_HOW) from error
+    if not any(file.name == "records.jsonl" and file.sha256 == hasher.hexdigest() for file in report.files):
+        raise UsageError(f"records.jsonl in {directory} is not the one that report.json there speaks of", hint=_HOW)
+    for told in report.partitions:
+        if told.kept is not None and (told.topic, told.partition) in lost:
+            lost[told.topic, told.partition].kept = told.kept.broker
     return lost
+
+
+def check_kept(topic: str, partition: int, elected: Broker, lost: LostRecords) -> None:
+    """Raise UsageError where records were recovered for another leader than the one that was elected."""
+    if lost.kept is not None and lost.kept != elected:
+        text = f"the records of {topic}-{partition} were recovered to keep broker {lost.kept}, and broker {elected} was to lead"
+        raise UsageError(text, hint=f"add --elected {lost.kept}, or give what was recovered to keep broker {elected}")
 
 
 def _bytes(content: str | _Base64 | None) -> bytes | None:
@@ -91,7 +133,8 @@ def are_back(lost: LostRecords, log: ReadLog, start: int) -> Answer:
         if number is not None:
             found[number] += 1
     if log.incomplete:
-        return Answer("not_read", lost.count, len(found))
+        is_bundle = isinstance(log.plan.log_dir.source, BundleSource)
+        return Answer("no_bytes" if is_bundle else "not_read", lost.count, len(found))
     if len(found) < lost.count:
         return Answer("records_missing", lost.count, len(found))
     return Answer("records_twice" if found.total() > lost.count else "records_back", lost.count, found.total())

@@ -186,12 +186,15 @@ def test_records_add_up_where_each_offset_is_counted_once() -> None:
 
     def records(*findings: Finding) -> tuple[int | None, int | None]:
         incident = only(list(findings))
-        return incident.lost_records_at_least, incident.lost_records_at_most
+        return incident.records_lost_at_least, incident.records_lost_at_most
 
     assert records(held(0, 10, 7), held(20, 30, 4)) == (11, 11)
     assert records(held(0, 10, 7), held(2, 8, 5), held(2, 8, 5)) == (7, 7)
     assert records(held(0, 10, 7), held(5, 15, 6)) == (None, None)
     assert records(held(0, 10, 7), held(20, 30, None)) == (None, None)
+    scattered = held(0, 100, 20).with_evidence(scattered=20, ranges=[[0, 10], [90, 100]])
+    assert records(scattered) == (20, 20)
+    assert records(scattered, held(40, 50, 9)) == (None, None)
 
 
 def test_what_is_not_proven_is_not_lost_at_least() -> None:

@@ -61,6 +61,18 @@ def test_of_a_cleaned_log_only_what_is_left_counts_and_no_part_of_a_batch_is_gue
     assert records_held(replica, logs, 1, 10) is None
 
 
+@pytest.mark.parametrize("damaged", [0, 3, 5])
+@pytest.mark.parametrize("compacted", [False, True])
+def test_beside_damage_nothing_is_counted(damaged: int, *, compacted: bool) -> None:
+    log = log_of([2] * 6)
+    data = bytearray(b"".join(batch.written() for batch in log))
+    data[sum(len(batch.written()) for batch in log[:damaged]) + 70] ^= 1
+    replica = (logs := Logs()).add(1, log, data=bytes(data), compacted=compacted, start=0)
+    assert records_held(replica, logs, 0, 12) is None
+    assert records_held(replica, logs, 2 * damaged + 1, 2 * damaged + 2) is None
+    assert records_held(replica, logs, 8 if damaged < 4 else 0, 10 if damaged < 4 else 2) == 2
+
+
 def test_what_a_log_lacks_is_not_counted_as_held() -> None:
     gapped = (logs := Logs()).add(1, [*batches((0, "ab")), *batches((0, "xy"), start=6)])
     assert records_held(gapped, logs, 0, 8) is None
@@ -69,7 +81,14 @@ def test_what_a_log_lacks_is_not_counted_as_held() -> None:
 
 @pytest.mark.parametrize(
     ("evidence", "records"),
-    [({"held_by": [2]}, 2), ({"held_by": [9, 1]}, 3), ({"held_by": [9]}, None), ({"held_by": []}, None), ({}, None)],
+    [
+        ({"held_by": [2]}, 2),
+        ({"held_by": [9, 1]}, 3),
+        ({"held_by": [2, 1]}, 3),
+        ({"held_by": [9]}, None),
+        ({"held_by": []}, None),
+        ({}, None),
+    ],
 )
 def test_a_finding_says_what_a_holder_has(evidence: dict[str, list[int]], records: int | None) -> None:
     logs = Logs()

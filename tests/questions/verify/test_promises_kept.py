@@ -1,6 +1,7 @@
 """Promises of a plan held against copies: each is kept by what a real start makes of the copies, and broken by what is not that."""
 
 import json
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -66,6 +67,18 @@ AS_PLANNED = {
 """The controller's log of the sample ends before anybody made broker 2 the leader."""
 
 
+LOST_END = {
+    ("end", 2): "cut_short",
+    ("cut", 1): "goes_beyond",
+    ("cut", 3): "goes_beyond",
+    ("intact", 2): "found",
+}
+NO_LEADER = {
+    **dict.fromkeys([("start", 2), ("end", 2), ("cut", 1), ("cut", 3)], "no_copy"),
+    ("intact", 2): "not_all_given",
+}
+
+
 def test_all_is_kept_that_the_copies_bear_out(tmp_path: Path, plan: Path) -> None:
     assert reasons(mended(tmp_path / "after"), plan) == AS_PLANNED
 
@@ -98,15 +111,16 @@ def leave_out(copies: Path, broker: int) -> None:
 @pytest.mark.parametrize(
     ("change", "broker", "changed"),
     [
-        (cut_last_batch, 2, {("end", 2): "cut_short", ("intact", 2): "found"}),
+        (cut_last_batch, 2, LOST_END),
+        (flip, 2, {("end", 2): "damaged", ("intact", 2): "found"}),
         (keep_old_log, 1, {("cut", 1): "differs", ("intact", 2): "found"}),
         (keep_old_log, 3, {}),
         (move_start, 2, {("start", 2): "moved_on"}),
         (flip, 3, {("intact", 2): "found"}),
-        (leave_out, 3, {("cut", 3): "no_copy"}),
-        (leave_out, 2, {("start", 2): "no_copy", ("end", 2): "no_copy", ("cut", 1): "no_copy", ("cut", 3): "no_copy"}),
+        (leave_out, 3, {("cut", 3): "no_copy", ("intact", 2): "not_all_given"}),
+        (leave_out, 2, NO_LEADER),
     ],
-    ids=["end lost", "still diverges", "not yet caught up", "retention", "damage", "no follower", "no leader"],
+    ids=["end lost", "leader damaged", "still diverges", "not yet caught up", "retention", "damage", "no follower", "no leader"],
 )
 def test_what_is_otherwise_is_told(
     change: Callable[[Path, int], None], broker: int, changed: dict[Any, str], tmp_path: Path, plan: Path
@@ -200,10 +214,8 @@ def with_records(copies: Path, records: list[tuple[bytes | None, bytes, int, tup
     ids=["all", "one missing", "one twice", "one missing and one twice", "none"],
 )
 def test_records_are_back_if_each_is_there_once(
-    by_header: bool, sent: Callable[[list[Any]], list[Any]], reason: str, found: int, tmp_path: Path, plan: Path
+    by_header: bool, sent: Callable[[list[Any]], list[Any]], reason: str, found: int, tmp_path: Path, plan: Path, lost: Path
 ) -> None:
-    lost = tmp_path / "lost"
-    assert outcome(["recover", str(tmp_path / "before"), "--output", str(lost), "--quiet"]) == 1
     rows = [json.loads(line) for line in (lost / "records.jsonl").read_text().splitlines()]
     copies = put_audit(tmp_path / "after")
     made = [
@@ -222,10 +234,42 @@ def test_records_are_back_if_each_is_there_once(
     assert (told.broker, told.reason, told.planned, told.found) == (1, reason, 70, found)
 
 
-def test_what_is_no_recovery_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="cannot be read"):
-        read_lost_records(str(tmp_path))
+@pytest.fixture(name="lost")
+def recovered_records(tmp_path: Path, plan: Path) -> Path:
+    """What `recover` writes to keep broker 1."""
+    assert plan.exists()
+    assert outcome(["recover", str(tmp_path / "before"), "--output", str(tmp_path / "lost"), "--quiet"]) == 1
+    return tmp_path / "lost"
+
+
+def test_what_is_no_recovery_is_refused(lost: Path) -> None:
+    whole = (lost / "records.jsonl").read_text()
     for text in ("[]\n", "{\n", '{"topic": "t"}\n', "[" * 100_000):
-        (tmp_path / "records.jsonl").write_text(text)
+        (lost / "records.jsonl").write_text(text)
         with pytest.raises(UsageError, match="holds no records of `recover`"):
-            read_lost_records(str(tmp_path))
+            read_lost_records(str(lost))
+    (lost / "records.jsonl").write_text(whole[: whole.index("\n") + 1])
+    with pytest.raises(UsageError, match=r"is not the one that report.json there speaks of"):
+        read_lost_records(str(lost))
+    (lost / "report.json").unlink()
+    with pytest.raises(UsageError, match=r"report.json cannot be read"):
+        read_lost_records(str(lost))
+
+
+def test_what_was_recovered_for_another_leader_is_refused(tmp_path: Path, plan: Path, lost: Path) -> None:
+    asked = Asked("2", read_lost_records(str(lost)))
+    with pytest.raises(UsageError, match="recovered to keep broker 1, and broker 2 was to lead"):
+        verify([str(tmp_path / "before")], read_promises(str(plan)), ScanOptions(), asked)
+
+
+def test_copies_of_another_cluster_are_refused(tmp_path: Path, plan: Path) -> None:
+    copies = put_audit(tmp_path / "other")
+    for file in copies.rglob("meta.properties"):
+        file.write_text(re.sub("cluster.id=.*", "cluster.id=AAAAAAAAAAAAAAAAAAAAAQ", file.read_text()))
+    with pytest.raises(UsageError, match=r"the plan is of cluster .*, and these copies of AAAAAAAAAAAAAAAAAAAAAQ"):
+        said(copies, plan)
+
+
+def test_a_broker_is_known_though_no_partition_is_asked_for(tmp_path: Path, plan: Path) -> None:
+    options = ScanOptions(topic_glob="__cluster*")
+    assert verify([str(put_audit(tmp_path / "a"))], read_promises(str(plan)), options, Asked("1")).promises == []

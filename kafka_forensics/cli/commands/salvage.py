@@ -1,0 +1,76 @@
+"""`salvage`: log directories on which brokers start, made of the best of all copies."""
+
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from kafka_forensics.cli import options
+from kafka_forensics.cli.streams import check_new_directory, chosen_format, open_output, say, screen_of
+
+Directory = Annotated[
+    Path,
+    typer.Option(
+        "--output",
+        metavar="DIR",
+        help="An empty or new directory for the salvaged logs, never inside an input. It has its name only once it is whole.",
+    ),
+]
+PreferBroker = Annotated[
+    str | None,
+    typer.Option(
+        "--prefer-broker",
+        metavar="N",
+        help="Whose records stay where others were committed on another broker at the same offsets.",
+    ),
+]
+AllowGaps = Annotated[
+    bool, typer.Option("--allow-gaps", help="Write partitions of which no copy has some offsets, too; the manifest names these.")
+]
+FORMATS: Final = ("table", "tsv", "json")
+ListFormat = Annotated[
+    str | None,
+    typer.Option(
+        "--format",
+        metavar="FORMAT",
+        autocompletion=lambda: list(FORMATS),
+        help="Of what is printed at the end: table, tsv or json, which is the manifest.",
+    ),
+]
+
+
+@options.flat
+def salvage(
+    paths: options.Paths,
+    output: Directory,
+    selection: options.Selection,
+    reading: options.Reading,
+    *,
+    prefer_broker: PreferBroker = None,
+    allow_gaps: AllowGaps = False,
+    deep: options.Deep = None,
+    format_name: ListFormat = None,
+    printing: options.VerbosePrinting,
+) -> int:
+    """Log directories on which brokers start, made of the best of all copies, with a manifest of what came from where.
+
+    Of each partition one lineage is written, that of the copy that `plan` recommends: holes and damage are filled from copies that
+    provably hold the same, heads are restored, torn tails cut, and no batch is changed. What a broker derives from logs is built
+    anew. A partition is refused, with the reason, where both sides of a fork were committed, where no copy has some offsets, and
+    where nothing can be told rightly. The whole is scanned before it gets its name.
+    """
+    wanted = chosen_format(format_name, None, FORMATS)
+    check_new_directory(output, "--output")
+    scan_options = reading.scan_options(selection, deep=deep)
+    screen = screen_of(printing)
+
+    from kafka_forensics.cli.outputs.salvage import summary_lines, write_salvaged
+    from kafka_forensics.cli.progress import Progress
+    from kafka_forensics.questions.salvage import SalvageOptions, salvage
+
+    with Progress(screen, quiet=printing.quiet) as progress:
+        salvaged = salvage(paths, output, scan_options, SalvageOptions(prefer_broker, allow_gaps), progress)
+    with open_output(None, no_color=printing.no_color) as to:
+        write_salvaged(salvaged, wanted, to)
+    say(screen, summary_lines(salvaged, quiet=printing.quiet))
+    return 0 if salvaged.is_whole else 3

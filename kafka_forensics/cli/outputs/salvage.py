@@ -1,0 +1,91 @@
+"""What a salvage wrote and refused, a line a partition, or as its manifest."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from kafka_forensics.cli.outputs.rows import table_lines, tsv_lines
+from kafka_forensics.cli.streams import Destination, printable
+from kafka_forensics.model.amounts import plural, size
+from kafka_forensics.model.json_objects import Json, json_text
+from kafka_forensics.questions.salvage import MANIFEST, Refused, Salvaged, SalvagedPartition, document
+
+COLUMNS: Final = (
+    *("topic", "partition", "outcome", "log_start_offset", "log_end_offset", "bytes", "segments", "brokers", "gaps", "left_behind"),
+    "reason",
+)
+HEADS: Final = ("partition", "outcome", "offsets", "bytes", "from brokers", "gaps", "left behind")
+_RIGHT: Final = ("bytes",)
+
+
+def write_salvaged(salvaged: Salvaged, format_name: str, to: Destination) -> None:
+    """Write the answer to `to` as `table`, `tsv` or `json`."""
+    match format_name:
+        case "table":
+            to.stream.writelines(table_lines(HEADS, _RIGHT, map(_cells, salvaged.partitions), to.width))
+            to.stream.writelines(_refusals(salvaged.refused))
+        case "tsv":
+            to.stream.writelines(tsv_lines(COLUMNS, _rows(salvaged)))
+        case "json":
+            to.stream.write(json_text(document(salvaged)) + "\n")
+        case _:
+            raise AssertionError(format_name)
+
+
+def summary_lines(salvaged: Salvaged, *, quiet: bool) -> list[str]:
+    """What was done, for stderr; what could not be read in any case."""
+    lines = [f"incomplete: {printable(gap.path)}: {printable(gap.reason)}" for gap in salvaged.incomplete]
+    if quiet:
+        return lines
+    count, refused = len(salvaged.partitions), len(salvaged.refused)
+    where = printable(salvaged.output)
+    said = f"salvaged {plural(count, 'partition')} ({size(salvaged.size_in_bytes)} of segments) to {where}"
+    said += f"; {MANIFEST} there says what came from where"
+    return [said + (f"; {plural(refused, 'partition')} refused" if refused else ""), *lines]
+
+
+def _spans(spans: list[tuple[int, int]]) -> str:
+    return ", ".join(f"{start}..{end}" for start, end in spans)
+
+
+def _left(partition: SalvagedPartition) -> str:
+    return ", ".join(f"{left.start}..{left.end} on {printable(str(left.broker))}" for left in partition.left_behind)
+
+
+def _cells(partition: SalvagedPartition) -> list[str]:
+    return [
+        f"{printable(partition.topic)}-{partition.partition}",
+        "with gaps" if partition.gaps else "whole",
+        f"{partition.log_start_offset}..{partition.log_end_offset}",
+        f"{partition.size_in_bytes:,}",
+        ", ".join(printable(str(broker)) for broker in partition.brokers),
+        _spans([(gap.start, gap.end) for gap in partition.gaps]),
+        _left(partition),
+    ]
+
+
+def _refusals(refused: list[Refused]) -> Iterator[str]:
+    for refusal in refused:
+        yield f"refused {printable(refusal.topic)}-{refusal.partition}: {printable(refusal.reason)}\n"
+        if refusal.hint is not None:
+            yield f"  {printable(refusal.hint)}\n"
+
+
+def _rows(salvaged: Salvaged) -> Iterator[Json]:
+    for partition in salvaged.partitions:
+        yield {
+            "topic": partition.topic,
+            "partition": partition.partition,
+            "outcome": "gaps" if partition.gaps else "whole",
+            "log_start_offset": partition.log_start_offset,
+            "log_end_offset": partition.log_end_offset,
+            "bytes": partition.size_in_bytes,
+            "segments": partition.segments,
+            "brokers": ",".join(map(str, partition.brokers)),
+            "gaps": _spans([(gap.start, gap.end) for gap in partition.gaps]) or None,
+            "left_behind": _left(partition) or None,
+            "reason": None,
+        }
+    for refusal in salvaged.refused:
+        row: Json = dict.fromkeys(COLUMNS)
+        known = {"topic": refusal.topic, "partition": refusal.partition, "outcome": "refused", "reason": refusal.reason}
+        yield row | known | {"brokers": ",".join(map(str, refusal.brokers)) or None, "gaps": _spans(list(refusal.offsets)) or None}

@@ -1,0 +1,217 @@
+"""What each partition's salvaged log is made of: which copy is the base, what others give, which bytes; or why it is refused."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from operator import attrgetter
+from typing import Final
+
+from kafka_forensics.evidence.options import listed
+from kafka_forensics.judging.partitions import PartitionResult
+from kafka_forensics.model.constants import INTERNAL_TOPICS
+from kafka_forensics.questions.plan import Planned
+from kafka_forensics.questions.salvage.lineage import BASE, Copy, Lineage, Piece, trace
+from kafka_forensics.questions.salvage.manifest import Refused
+from kafka_forensics.questions.salvage.slices import Slice, Source, slices_of
+from kafka_forensics.replication.epochs import epoch_at
+from kafka_forensics.replication.offset_ranges import Ranges, clipped, normalised, without
+from kafka_forensics.replication.planner import NO_END, PlanReplica
+
+ROUNDS: Final = 4
+"""How often a lineage is traced again without offsets that turn out not to be there."""
+DIFFERING: Final = frozenset(
+    {
+        "COMPACTED_VALUE_DIFFERS",
+        "FORK_ABOVE_HW",
+        "FORK_BELOW_HW",
+        "SAME_EPOCH_DIVERGENCE",
+        "TOPIC_ID_MISMATCH",
+        "UNCLEAN_LOSS",
+    }
+)
+"""Findings that tell of copies that hold different records."""
+
+
+@dataclass(frozen=True, slots=True)
+class SalvageOptions:
+    """What a salvage is asked for beyond what a scan is."""
+
+    prefer_broker: str | None = None
+    """Whose copy is the base, where it holds a replica."""
+    allow_gaps: bool = False
+    """Whether partitions are written of which no copy has some offsets."""
+
+
+class RefusedError(Exception):
+    """A partition cannot be salvaged."""
+
+    def __init__(self, refused: Refused) -> None:
+        super().__init__(refused.reason)
+        self.refused = refused
+
+
+@dataclass(slots=True)
+class Choice:
+    """What a partition's log is to be made of."""
+
+    lineage: Lineage
+    chosen_by: str
+    sources: list[Source]
+    planned: Planned
+    gaps_in_order: bool = False
+    """Whether a cleaner took what is missing."""
+    slices: list[Slice] = field(default_factory=list)
+
+
+class Chooser:
+    """Chooses for one partition after the other, as the user wants it."""
+
+    def __init__(self, options: SalvageOptions) -> None:
+        self._options = options
+
+    def choose(self, sources: list[Source], planned: Planned, result: PartitionResult) -> Choice:
+        """What to make a partition's log of. Raises RefusedError; SourceError where a copy cannot be read any more."""
+        context, control = sources[0].plan.context, sources[0].plan.context.control
+        if control is not None and (control.setting("remote.storage.enable") or "").lower() == "true":
+            reason = "it is tiered: what was moved to remote storage is in no copy"
+            raise RefusedError(Refused(context.topic, context.partition, "tiered", reason))
+        if any(missing.kind == "topic_undecided" for missing in planned.plan.missing):
+            reason = "copies are of several topics of this name, and nothing says which is the present one"
+            hint = "give only copies with one topic id (partition.metadata)"
+            raise RefusedError(Refused(context.topic, context.partition, "topic_undecided", reason, hint))
+        if context.topic in INTERNAL_TOPICS or any(source.plan.context.compacted for source in sources):
+            return self._whole_copy(sources, planned, result)
+        return self._of_lineage(sources, planned)
+
+    def _whole_copy(self, sources: list[Source], planned: Planned, result: PartitionResult) -> Choice:
+        """Of a topic whose copies may differ for good reasons: one copy, whole and good, as it is."""
+        context = sources[0].plan.context
+        kind, noun = ("internal_topic", "an internal topic") if context.topic in INTERNAL_TOPICS else ("compacted", "compacted")
+        brokers = tuple(source.plan.context.broker for source in sources)
+        differing = sorted({finding.kind for finding in result.findings if finding.kind in DIFFERING})
+        good = [number for number, source in enumerate(sources) if source.is_whole]
+        longest = max(source.replica.log_end_offset for source in sources)
+        good = [number for number in good if sources[number].replica.log_end_offset == longest]
+        if differing or not good:
+            why = f"its copies differ ({listed(differing)})" if differing else "no copy of it is whole, good, and as long as any"
+            hint = "compare the copies, and take one of them as it is"
+            raise RefusedError(Refused(context.topic, context.partition, kind, f"it is {noun}, and {why}", hint, (), brokers))
+        prefer, recommended = self._options.prefer_broker, planned.plan.recommended
+        best = max(good, key=lambda number: (str(brokers[number]) == prefer, brokers[number] == recommended, -number))
+        replica = sources[best].replica
+        start, end = replica.log_start_offset, replica.log_end_offset
+        lineage = Lineage(best, start, end, (Piece(best, start, end, BASE),) if start < end else (), ())
+        choice = Choice(lineage, "whole-copy", sources, planned, gaps_in_order=True)
+        self._slice(choice)
+        taken, there = sum(part.size_in_bytes for part in choice.slices), replica.state.framing.bytes_decoded
+        if taken != there and replica.first_batch_offset >= start:
+            reason = f"it is {noun}, and only {taken} of its {there} bytes follow each other"
+            raise RefusedError(Refused(context.topic, context.partition, kind, reason, None, (), brokers))
+        return choice
+
+    def _of_lineage(self, sources: list[Source], planned: Planned, rounds: int = ROUNDS) -> Choice:
+        """Of an ordinary topic: the lineage of the copy that its plan recommends, or that the user prefers, from all copies.
+
+        Where the bytes of a copy are not what was folded, it is traced again without them, up to `rounds` times.
+        """
+        prefer = self._options.prefer_broker
+        copies = [_copy(source, given) for source, given in zip(sources, planned.given.replicas, strict=False)]
+        copies = _without_planted(copies, sources, planned.given.differing)
+        context = sources[0].plan.context
+        by_name = {str(copy.broker): number for number, copy in enumerate(copies)}
+        preferred = by_name.get(prefer) if prefer is not None else None
+        if preferred is not None:
+            base, chosen_by = preferred, "prefer-broker"
+        elif str(planned.plan.recommended) in by_name:
+            base, chosen_by = by_name[str(planned.plan.recommended)], "plan"
+        else:
+            base, chosen_by = max(range(len(copies)), key=lambda number: _length(copies[number])), "longest"
+        lineage = trace(copies, planned.given.differing, base, preferred=preferred is not None)
+        if lineage.rivals:
+            brokers = tuple(dict.fromkeys(rival.broker for rival in lineage.rivals))
+            ours = tuple(dict.fromkeys(rival.rival_of for rival in lineage.rivals if rival.rival_of is not None))
+            spans = normalised((rival.start, rival.end) for rival in lineage.rivals)
+            reason = (
+                f"from offset {spans[0][0]} on other records were committed on broker {listed(map(str, brokers))}"
+                f" than on broker {listed(map(str, ours))}"
+            )
+            hint = "say whose are to stay, with --prefer-broker; `plan` and `compare` show both sides"
+            raise RefusedError(Refused(context.topic, context.partition, "rivals", reason, hint, spans, (*ours, *brokers)))
+        choice = Choice(lineage, chosen_by if lineage.base == base else "committed", sources, planned)
+        self._slice(choice)
+        lacking = _not_delivered(choice)
+        if lacking and rounds:
+            less = [replace(source, good=without(source.good, lacking.get(number, ()))) for number, source in enumerate(sources)]
+            return self._of_lineage(less, planned, rounds - 1)
+        self._take_gaps(choice)
+        return choice
+
+    def _slice(self, choice: Choice) -> None:
+        """Find the bytes of a choice's pieces."""
+        pieces = choice.lineage.pieces
+        for number in sorted({piece.copy for piece in pieces}):
+            own = [piece for piece in pieces if piece.copy == number]
+            choice.slices += slices_of(choice.sources[number], own, gaps=choice.gaps_in_order, begins=own[0] == pieces[0])
+        choice.slices.sort(key=attrgetter("start_offset"))
+
+    def _take_gaps(self, choice: Choice) -> None:
+        """Note what no copy has. Raises RefusedError where that is not allowed."""
+        lineage, context = choice.lineage, choice.sources[0].plan.context
+        taken = normalised((part.start_offset, part.end_offset) for part in choice.slices)
+        gaps = without([(lineage.log_start_offset, lineage.log_end_offset)], taken)
+        choice.lineage = replace(lineage, gaps=gaps)
+        if gaps and not self._options.allow_gaps:
+            offsets = ", ".join(f"[{start}, {end})" for start, end in gaps[:4]) + (" and more" if len(gaps) > 4 else "")
+            reason = f"no copy has offsets {offsets} of this lineage"
+            hint = "give the log directories of more brokers, or --allow-gaps"
+            raise RefusedError(Refused(context.topic, context.partition, "gaps", reason, hint, gaps))
+
+
+def _not_delivered(choice: Choice) -> dict[int, Ranges]:
+    """Of each copy, by its number, the offsets of its pieces for which no bytes were found."""
+    lacking: dict[int, Ranges] = {}
+    for number in range(len(choice.sources)):
+        pieces = normalised((piece.start, piece.end) for piece in choice.lineage.pieces if piece.copy == number)
+        found = normalised((part.start_offset, part.end_offset) for part in choice.slices if part.copy == number)
+        if rest := without(pieces, found):
+            lacking[number] = rest
+    return lacking
+
+
+def _copy(source: Source, given: PlanReplica) -> Copy:
+    """A copy as a lineage is traced through it."""
+    witnesses = [witness.end_offset for witness in given.witnesses]
+    good = clipped(source.good, given.log_start_offset, NO_END)
+    return Copy(
+        given.broker,
+        good,
+        given.log_start_offset,
+        source.replica.log_end_offset,
+        given.epochs,
+        given.damaged,
+        min(max([given.high_watermark or 0, *witnesses]), source.replica.log_end_offset),
+        given.head_start,
+    )
+
+
+def _without_planted(copies: Sequence[Copy], sources: Sequence[Source], apart: Mapping[tuple[int, int], Ranges]) -> list[Copy]:
+    """The copies without what was found behind lost framing, from the first batch on of which another copy holds another of the
+    same epoch: the value of a record may hold a batch, which is read as one where the frame around it is lost."""
+    doubted: dict[int, Ranges] = {}
+    for pair, ranges in apart.items():
+        for number, other in (pair, pair[::-1]):
+            ours, theirs = copies[number], copies[other]
+            for low, high in sources[number].searched():
+                both = (span for edge in clipped(ours.good, low, high) for span in clipped(ranges, *edge))
+                apart_at = next((span[0] for start, end in both for span in clipped(theirs.good, start, end)), None)
+                if apart_at is not None and epoch_at(ours.epochs, apart_at) == epoch_at(theirs.epochs, apart_at):
+                    doubted[number] = normalised((*doubted.get(number, ()), (apart_at, high)))
+    return [
+        replace(copy, good=without(copy.good, doubts), damaged=normalised((*copy.damaged, *doubts)))
+        if (doubts := doubted.get(number))
+        else copy
+        for number, copy in enumerate(copies)
+    ]
+
+
+def _length(copy: Copy) -> tuple[int, int]:
+    return copy.committed_end, sum(end - start for start, end in copy.good)

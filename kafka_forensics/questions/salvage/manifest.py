@@ -1,0 +1,167 @@
+"""What a salvage says of itself: whence every byte came, what no copy has, what stays behind, and what was not salvaged.
+
+`schema/salvage-1.0.json` describes it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from kafka_forensics.model.files import EpochEntry
+from kafka_forensics.model.json_objects import Json
+from kafka_forensics.model.results import Incomplete
+from kafka_forensics.questions.salvage.lineage import LeftBehind
+from kafka_forensics.questions.salvage.partition_files import Range
+from kafka_forensics.version import __version__
+
+MANIFEST: Final = "manifest.json"
+SCHEMA_VERSION: Final = "1.0"
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """Offsets `[start, end)` that no copy has of this lineage; `damaged_on`: brokers whose copy has damaged bytes of them."""
+
+    start: int
+    end: int
+    damaged_on: tuple[int | str, ...] = ()
+
+
+@dataclass(slots=True)
+class SalvagedPartition:
+    """A partition that was written; offsets are exclusive ends."""
+
+    topic: str
+    partition: int
+    topic_id: str | None
+    base: int | str
+    """The broker whose copy says what the lineage is."""
+    chosen_by: str
+    """`plan` · `prefer-broker` · `committed` (its lineage alone was proven committed) · `whole-copy` · `longest`"""
+    log_start_offset: int
+    log_end_offset: int
+    high_watermark: int | None
+    leader_epochs: list[EpochEntry]
+    segments: int
+    size_in_bytes: int
+    ranges: list[Range]
+    gaps: list[Gap] = field(default_factory=list)
+    left_behind: list[LeftBehind] = field(default_factory=list)
+    unseen: list[str] = field(default_factory=list)
+    """What of the plan's witnesses is missing, so that records may be where nobody looked, as `kind` or `kind:broker`."""
+    inherited: list[Json] = field(default_factory=list)
+    """What a scan of the output finds above `info` that was so in the copies: what producers and coordinators wrote."""
+
+    @property
+    def brokers(self) -> list[int | str]:
+        """Whose bytes it is made of, the base first."""
+        return list(dict.fromkeys((self.base, *(taken.broker for taken in self.ranges))))
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A partition that was not salvaged, why, and what to do."""
+
+    topic: str
+    partition: int
+    kind: str
+    """`rivals` · `gaps` · `internal_topic` · `compacted` · `controllers_log` · `tiered` · `topic_undecided` · `nothing_read` ·
+    `not_readable` · `not_sound`"""
+    reason: str
+    hint: str | None = None
+    offsets: tuple[tuple[int, int], ...] = ()
+    brokers: tuple[int | str, ...] = ()
+
+
+@dataclass(slots=True)
+class Salvaged:
+    """The answer: what was written, and what was not."""
+
+    output: str
+    partitions: list[SalvagedPartition] = field(default_factory=list)
+    refused: list[Refused] = field(default_factory=list)
+    incomplete: list[Incomplete] = field(default_factory=list)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all that was asked for was read and salvaged."""
+        return not (self.refused or self.incomplete)
+
+    @property
+    def size_in_bytes(self) -> int:
+        """Bytes of the segments written."""
+        return sum(partition.size_in_bytes for partition in self.partitions)
+
+
+def document(salvaged: Salvaged) -> Json:
+    """The manifest as JSON has it."""
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "tool": {"name": "kafka-forensics", "version": __version__},
+        "partitions": [_partition(partition) for partition in salvaged.partitions],
+        "refused": [
+            {
+                "topic": refused.topic,
+                "partition": refused.partition,
+                "kind": refused.kind,
+                "reason": refused.reason,
+                "hint": refused.hint,
+                "offsets": [list(span) for span in refused.offsets],
+                "brokers": list(refused.brokers),
+            }
+            for refused in salvaged.refused
+        ],
+        "incomplete": [{"path": gap.path, "reason": gap.reason} for gap in salvaged.incomplete],
+    }
+
+
+def _partition(partition: SalvagedPartition) -> Json:
+    return {
+        "topic": partition.topic,
+        "partition": partition.partition,
+        "topic_id": partition.topic_id,
+        "base": partition.base,
+        "chosen_by": partition.chosen_by,
+        "brokers": partition.brokers,
+        "log_start_offset": partition.log_start_offset,
+        "log_end_offset": partition.log_end_offset,
+        "high_watermark": partition.high_watermark,
+        "leader_epochs": [[entry.leader_epoch, entry.start_offset] for entry in partition.leader_epochs],
+        "segments": partition.segments,
+        "bytes": partition.size_in_bytes,
+        "ranges": [_range(taken) for taken in partition.ranges],
+        "gaps": [{"offset_start": gap.start, "offset_end": gap.end, "damaged_on": list(gap.damaged_on)} for gap in partition.gaps],
+        "left_behind": _left(partition.left_behind),
+        "unseen": partition.unseen,
+        "inherited": partition.inherited,
+    }
+
+
+def _left(left_behind: Sequence[LeftBehind]) -> list[Json]:
+    return [
+        {
+            "broker": left.broker,
+            "offset_start": left.start,
+            "offset_end": left.end,
+            "committed_end": left.committed_end,
+            "rival_of": left.rival_of,
+        }
+        for left in left_behind
+    ]
+
+
+def _range(taken: Range) -> Json:
+    return {
+        "file": taken.file,
+        "byte_start": taken.byte_start,
+        "byte_end": taken.byte_end,
+        "offset_start": taken.offset_start,
+        "offset_end": taken.offset_end,
+        "broker": taken.broker,
+        "log_dir": taken.log_dir,
+        "source_file": taken.source_file,
+        "source_byte_start": taken.source_byte_start,
+        "source_byte_end": taken.source_byte_end,
+        "why": taken.why,
+        "sha256": taken.sha256,
+    }

@@ -1,0 +1,279 @@
+"""One partition's directory, written from slices of the copies: segments, and beside them what a broker derives from these.
+
+Bytes are copied first; all that is derived comes from the copy, read back: what is wrong there shows before anybody starts on it.
+"""
+
+import hashlib
+import os
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from kafka_forensics.errors import ForensicsError
+from kafka_forensics.model.batches import BatchColumn
+from kafka_forensics.model.files import AbortedTxn, EpochEntry
+from kafka_forensics.parsers.log import SegmentReader, inspector
+from kafka_forensics.questions.salvage.lineage import Lineage
+from kafka_forensics.questions.salvage.rebuilding import EpochReplay, ProducerReplay, SegmentIndexes
+from kafka_forensics.questions.salvage.slices import Slice, Source
+from kafka_forensics.replication.recovery import EPOCHS_FILE, MAX_RELATIVE_OFFSET, MAX_SEGMENT_BYTES, segment_file
+from kafka_forensics.storage.copying import copy_range, write_all
+from kafka_forensics.storage.local import LocalSource
+from kafka_forensics.writers.files import (
+    write_leader_epochs,
+    write_partition_metadata,
+    write_producer_snapshot,
+    write_transaction_index,
+)
+
+USUAL_SEGMENT_BYTES: Final = 1 << 30
+"""`log.segment.bytes` as Kafka has it; segments become larger only where the copies' are."""
+_BLOCK_BYTES: Final = 1 << 20
+_AT_ONCE: Final = 2
+"""Segments that are hashed and put on disk at a time."""
+
+
+class CopyChangedError(ForensicsError):
+    """The bytes that were copied are not those that were scanned."""
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Bytes of a file of the output, and whence they came: whole batches of the offsets `[offset_start, offset_end)`."""
+
+    file: str
+    byte_start: int
+    byte_end: int
+    offset_start: int
+    offset_end: int
+    broker: int | str
+    log_dir: str
+    source_file: str
+    source_byte_start: int
+    source_byte_end: int
+    why: str
+    sha256: str
+
+
+@dataclass(slots=True)
+class Written:
+    """What was written of a partition."""
+
+    ranges: list[Range] = field(default_factory=list)
+    epochs: list[EpochEntry] = field(default_factory=list)
+    segments: int = 0
+    size_in_bytes: int = 0
+    """Of the `.log` files."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionSettings:
+    """What a partition's files need that is in none of its batches."""
+
+    topic_id: str | None
+    index_interval_bytes: int
+    epochs: list[EpochEntry] | None = None
+    """Of a copy taken whole, where a cleaner may have taken the first batches of an epoch; None: as the batches show them."""
+
+
+@dataclass(slots=True)
+class _Segment:
+    """A segment of the output that is being filled."""
+
+    base_offset: int
+    slices: list[Slice] = field(default_factory=list)
+    size_in_bytes: int = 0
+
+
+def write_partition(
+    directory: Path,
+    slices: Iterable[Slice],
+    sources: Sequence[Source],
+    lineage: Lineage,
+    settings: "PartitionSettings",
+) -> Written:
+    """Fill an empty directory with the log of a lineage, in segments as its base has them.
+
+    Raises CopyChangedError where copies have changed since they were scanned, SourceError, OSError where nothing can be written.
+    """
+    logs = [segment.log for source in sources for segment in source.plan.directory.segments if segment.log is not None]
+    largest = min(max((log.size_in_bytes for log in logs), default=0), MAX_SEGMENT_BYTES)
+    edges = [segment.base_offset for segment in sources[lineage.base].plan.directory.segments]
+    end = 0
+    with ThreadPoolExecutor(_AT_ONCE) as beside:
+        writer = _Writer(directory, sources, settings.index_interval_bytes, beside)
+        for segment in _segments(slices, edges, max(USUAL_SEGMENT_BYTES, largest)):
+            writer.add(segment)
+            end = segment.slices[-1].end_offset
+        if not writer.segments or end < lineage.log_end_offset:
+            writer.add(_Segment(lineage.log_end_offset))
+        return writer.finish(lineage.log_end_offset, settings)
+
+
+def _segments(slices: Iterable[Slice], edges: Sequence[int], most: int) -> Iterator[_Segment]:
+    """The slices by segments: those that begin at `edges`, as the base copy's do, or with a segment of another copy; and one more
+    where one would become too large."""
+    segment: _Segment | None = None
+    end = -1
+    for part in slices:
+        edge = None if segment is None else _edge(segment.base_offset, part, edges)
+        if segment is not None:
+            size, reach = segment.size_in_bytes + part.size_in_bytes, part.end_offset - 1 - segment.base_offset
+            if edge is not None or size > most or reach > MAX_RELATIVE_OFFSET:
+                yield segment
+                segment = None
+        if segment is None:
+            first = _edge(-1, part, edges) if edge is None and end < 0 else edge
+            segment = _Segment(part.start_offset if first is None or first < end else first)
+        segment.slices.append(part)
+        segment.size_in_bytes += part.size_in_bytes
+        end = part.end_offset
+    if segment is not None:
+        yield segment
+
+
+def _edge(behind: int, part: Slice, edges: Sequence[int]) -> int | None:
+    """The last edge between segments behind an offset and not behind the start of a slice."""
+    own = [part.segment] if part.byte_start == 0 else []
+    at = bisect_right(edges, part.start_offset)
+    return max((edge for edge in (*edges[max(at - 1, 0) : at], *own) if behind < edge <= part.start_offset), default=None)
+
+
+class _Writer:
+    """Writes segment after segment; a few of them are hashed and put on disk while the next are copied."""
+
+    def __init__(self, directory: Path, sources: Sequence[Source], index_interval_bytes: int, beside: ThreadPoolExecutor) -> None:
+        self.segments = 0
+        self._written = Written()
+        self._directory, self._sources, self._index_interval_bytes = directory, sources, index_interval_bytes
+        self._beside, self._settling = beside, deque[Future[list[Range]]]()
+        self._producers, self._epochs = ProducerReplay(), EpochReplay()
+        self._end = -1
+
+    def add(self, segment: _Segment) -> None:
+        """Write a segment, and what a broker derives from it."""
+        if self.segments:
+            self._write_snapshot(segment.base_offset)
+        self.segments += 1
+        name = segment_file(segment.base_offset)
+        self._copy(name, segment.slices)
+        self._settling.append(self._beside.submit(self._settled, name, segment.slices))
+        indexes, aborted = self._walk(name, segment)
+        for kind, data in zip(("index", "timeindex"), indexes.finish(), strict=True):
+            self._write(segment_file(segment.base_offset, kind), data)
+        if aborted:
+            self._write(segment_file(segment.base_offset, "txnindex"), write_transaction_index(aborted))
+        while len(self._settling) > _AT_ONCE:
+            self._written.ranges += self._settling.popleft().result()
+
+    def finish(self, log_end_offset: int, settings: PartitionSettings) -> Written:
+        """Write what a partition has once; all that was written."""
+        snapshot = segment_file(log_end_offset, "snapshot")
+        if not (self._directory / snapshot).exists():
+            self._write_snapshot(log_end_offset)
+        written = self._written
+        written.epochs = self._epochs.entries if settings.epochs is None else settings.epochs
+        self._write(EPOCHS_FILE, write_leader_epochs(written.epochs))
+        if settings.topic_id is not None:
+            self._write("partition.metadata", write_partition_metadata(settings.topic_id))
+        for settling in self._settling:
+            written.ranges += settling.result()
+        written.segments = self.segments
+        written.size_in_bytes = sum(taken.byte_end - taken.byte_start for taken in written.ranges)
+        return written
+
+    def _write_snapshot(self, offset: int) -> None:
+        self._write(segment_file(offset, "snapshot"), write_producer_snapshot(self._producers.entries()))
+
+    def _copy(self, name: str, slices: Sequence[Slice]) -> None:
+        with new_file(self._directory / name) as descriptor:
+            for part in slices:
+                plan = self._sources[part.copy].plan
+                entry = next(segment.log for segment in plan.directory.segments if segment.base_offset == part.segment)
+                assert entry is not None
+                with plan.log_dir.source.open(entry.path) as file:
+                    copy_range(file, entry.path, part.byte_start, part.byte_end, descriptor)
+
+    def _walk(self, name: str, segment: _Segment) -> tuple[SegmentIndexes, list[AbortedTxn]]:
+        """Read a segment back: its indexes, and the transactions aborted in it."""
+        indexes, aborted = SegmentIndexes(segment.base_offset, self._index_interval_bytes), list[AbortedTxn]()
+        ends = [(part.start_offset, part.end_offset) for part in segment.slices]
+        wanted = {start for start, _ in ends}
+        deep = any(self._sources[part.copy].deep for part in segment.slices)
+        met = set[int]()
+        with LocalSource(str(self._directory)).open(name) as file:
+            for chunk in SegmentReader(file, inspect=inspector(deep=deep)).chunks():
+                columns = chunk.columns
+                if chunk.damage:
+                    raise CopyChangedError(f"{name} has damage at byte {chunk.damage[0].position} that no scan saw in the copies")
+                if not columns.shape[1]:
+                    continue
+                base, last = columns[BatchColumn.BASE_OFFSET], columns[BatchColumn.LAST_OFFSET]
+                before = self._end
+                if int(base[0]) <= before or bool((base[1:] <= last[:-1]).any()) or int(base[0]) < segment.base_offset:
+                    raise CopyChangedError(f"{name} has offsets that fall, which no scan saw in the copies")
+                met.update(wanted.intersection(base.tolist()))
+                self._end = int(last[-1])
+                indexes.step(columns)
+                aborted += self._producers.step(columns)
+                self._epochs.step(columns)
+        if met != wanted or (ends and self._end + 1 != ends[-1][1]):
+            raise CopyChangedError(f"{name} has other batches than a scan saw in the copies")
+        if self._epochs.falls:
+            raise CopyChangedError(f"leader epochs fall in {name}: it is not of one lineage")
+        return indexes, aborted
+
+    def _settled(self, name: str, slices: Sequence[Slice]) -> list[Range]:
+        """Put a segment on disk; its slices, with the SHA-256 of each as it stands in the output."""
+        ranges, position = list[Range](), 0
+        with (self._directory / name).open("rb", buffering=0) as file:
+            os.fsync(file.fileno())
+            for part in slices:
+                digest, left = hashlib.sha256(), part.size_in_bytes
+                while left and (data := file.read(min(left, _BLOCK_BYTES))):
+                    digest.update(data)
+                    left -= len(data)
+                ranges.append(self._range(name, position, part, digest.hexdigest()))
+                position += part.size_in_bytes
+        return ranges
+
+    def _range(self, name: str, position: int, part: Slice, digest: str) -> Range:
+        context = self._sources[part.copy].plan.context
+        return Range(
+            f"{context.topic}-{context.partition}/{name}",
+            position,
+            position + part.size_in_bytes,
+            part.start_offset,
+            part.end_offset,
+            context.broker,
+            context.log_dir,
+            f"{context.directory}/{segment_file(part.segment)}",
+            part.byte_start,
+            part.byte_end,
+            part.why,
+            digest,
+        )
+
+    def _write(self, name: str, data: bytes) -> None:
+        write_file(self._directory / name, data)
+
+
+@contextmanager
+def new_file(path: Path) -> Iterator[int]:
+    """A new file's descriptor, for the length of a `with` block. Raises OSError."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def write_file(path: Path, data: bytes) -> None:
+    """A new file. Raises OSError."""
+    with new_file(path) as descriptor:
+        write_all(descriptor, data)

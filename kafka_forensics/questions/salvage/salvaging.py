@@ -1,0 +1,256 @@
+"""From the copies to a directory on which brokers start: each partition is chosen, written and read back, or refused with a reason.
+
+The whole is scanned before it gets its name; what that finds wrong with a partition refuses it.
+"""
+
+import shutil
+from pathlib import Path
+from typing import Final
+
+from kafka_forensics.analysis.replica import Replica
+from kafka_forensics.engine.local import Progress, scan, scan_inputs
+from kafka_forensics.errors import SourceError, UsageError
+from kafka_forensics.evidence.inputs import Inputs, gather
+from kafka_forensics.evidence.options import ScanOptions, fits, listed
+from kafka_forensics.judging.partitions import PartitionResult
+from kafka_forensics.judging.scanning import is_deep
+from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
+from kafka_forensics.model.findings import Finding, Severity
+from kafka_forensics.model.json_objects import Json, json_text
+from kafka_forensics.model.results import Read, ScanResult
+from kafka_forensics.questions.plan import PlanMaker, PlanOptions, check_names
+from kafka_forensics.questions.salvage.choosing import Choice, Chooser, RefusedError, SalvageOptions
+from kafka_forensics.questions.salvage.manifest import MANIFEST, Gap, Refused, Salvaged, SalvagedPartition, document
+from kafka_forensics.questions.salvage.partition_files import CopyChangedError, PartitionSettings, write_file, write_partition
+from kafka_forensics.questions.salvage.rebuilding import index_interval
+from kafka_forensics.questions.salvage.slices import Source
+from kafka_forensics.questions.salvage.target import built
+from kafka_forensics.replication.offset_ranges import clipped, without
+from kafka_forensics.replication.planner import UNSEEN, Broker, loaded_epochs
+from kafka_forensics.replication.recovery import HIGH_WATERMARK_FILE, LOG_START_FILE, RECOVERY_POINT_FILE
+from kafka_forensics.rereading.reader import LogReader
+from kafka_forensics.storage.bundles import BundleSource
+from kafka_forensics.witnesses.witnesses import read_witnesses
+from kafka_forensics.writers.files import write_offset_checkpoint
+
+CLEANER_FILE: Final = "cleaner-offset-checkpoint"
+NAME: Final = "salvage"
+"""What the output is called while it is scanned."""
+WRITTEN_SO: Final = ("DUPLICATE_BATCH", "PRODUCER_", "TXN_")
+"""How kinds of findings begin that tell what producers and coordinators wrote: a salvage carries that on."""
+OF_WHAT_IS_LOST: Final = ("GROUP_OFFSET_BEYOND_LOG", "COMMITTED_LOST_EVERYWHERE", "TXN_")
+"""The same of those that tell that something is missing, which gaps and what was left behind explain."""
+OF_A_GAP: Final = frozenset({"OFFSET_GAP", "SEGMENT_MISSING"})
+
+
+def salvage(
+    paths: list[str], output: Path, options: ScanOptions, salvage_options: SalvageOptions, progress: Progress | None = None
+) -> Salvaged:
+    """Write the best log of every partition that `options` leave to `output`, which is new or empty.
+
+    Raises UsageError for paths that make no sense, for a bundle (it holds no records), for a broker that none of the copies is of,
+    and where nothing can be written.
+    """
+    inputs = gather(paths, options)
+    check_names(inputs)
+    _check_given(inputs, salvage_options)
+    with built(output, inputs.evidence) as directory:
+        salvager = _Salvager(inputs, options, salvage_options, directory)
+        result = scan_inputs(inputs, options, progress, salvager.look, salvager.witnesses)
+        salvaged = salvager.salvaged
+        salvaged.output = str(output)
+        salvaged.incomplete = result.incomplete
+        salvager.refuse_unread(result)
+        salvager.write_checkpoints()
+        salvager.check(result)
+        salvager.write_checkpoints()
+        salvaged.refused.sort(key=lambda refused: (refused.topic, refused.partition))
+        write_file(directory / MANIFEST, f"{json_text(document(salvaged))}\n".encode())
+    return salvaged
+
+
+def _check_given(inputs: Inputs, salvage_options: SalvageOptions) -> None:
+    bundle = next((source for source in inputs.sources if isinstance(source, BundleSource)), None)
+    if bundle is not None:
+        raise UsageError(f"{bundle.name} is a bundle, and holds no records", hint="give the log directories themselves")
+    prefer = salvage_options.prefer_broker
+    names = list(dict.fromkeys(str(plan.context.broker) for plan in inputs.replicas))
+    if prefer is not None and prefer not in names:
+        raise UsageError(f"no copy here is of broker {prefer}", hint=f"brokers here: {listed(names)}")
+
+
+class _Salvager:
+    """Salvages a partition whenever the scan has judged one."""
+
+    def __init__(self, inputs: Inputs, options: ScanOptions, salvage_options: SalvageOptions, directory: Path) -> None:
+        self.salvaged = Salvaged("")
+        self.witnesses = read_witnesses(inputs)
+        self._maker = PlanMaker(inputs, self.witnesses, PlanOptions(counted=False))
+        self._plan_of = {id(plan.context): plan for plan in inputs.replicas}
+        self._options, self._directory = options, directory
+        self._chooser = Chooser(salvage_options)
+        self._deep = is_deep(options.deep, sum(plan.bytes for plan in inputs.replicas))
+        self._cleaned: dict[tuple[str, int], int] = {}
+        """Of compacted partitions, the first dirty offset."""
+
+    def look(self, replicas: list[Replica], reader: LogReader, result: PartitionResult) -> None:
+        """Take the replicas of one partition, which were judged."""
+        context = replicas[0].context
+        try:
+            choice = self._choice(replicas, reader, result)
+            self._write(choice)
+        except RefusedError as error:
+            self.salvaged.refused.append(error.refused)
+        except (SourceError, CopyChangedError) as error:
+            self._remove(context.topic, context.partition)
+            kind = "not_readable" if isinstance(error, SourceError) else "not_sound"
+            self.salvaged.refused.append(Refused(context.topic, context.partition, kind, str(error), error.hint))
+
+    def _choice(self, replicas: list[Replica], reader: LogReader, result: PartitionResult) -> Choice:
+        topic, partition = replicas[0].context.topic, replicas[0].context.partition
+        if topic == CLUSTER_METADATA_TOPIC:
+            reason = "the controllers' log is no topic's: a majority of voters decides what is in it"
+            hint = "take it whole from a controller that ran last; brokers fetch it anew"
+            raise RefusedError(Refused(topic, partition, "controllers_log", reason, hint))
+        planned = self._maker.plan_of(replicas, reader, result)
+        read = [replica for replica in self._maker.present(replicas)[0] if replica.read is not Read.NONE]
+        if not read:
+            raise RefusedError(Refused(topic, partition, "nothing_read", "no copy of it could be read"))
+        sources = [Source.of(self._plan_of[id(replica.context)], replica, result.findings, deep=self._deep) for replica in read]
+        return self._chooser.choose(sources, planned, result)
+
+    def _write(self, choice: Choice) -> None:
+        """Write a partition."""
+        lineage = choice.lineage
+        base = choice.sources[lineage.base].plan.context
+        topic_id = next((source.plan.context.topic_id for source in choice.sources if source.plan.context.topic_id), None)
+        directory = self._directory / f"{base.topic}-{base.partition}"
+        directory.mkdir()
+        interval = index_interval(None if base.control is None else base.control.setting("index.interval.bytes"))
+        epochs = None
+        if choice.gaps_in_order and base.epoch_checkpoint is not None:
+            epochs = loaded_epochs(base.epoch_checkpoint, lineage.log_end_offset)
+        settings = PartitionSettings(topic_id, interval, epochs)
+        written = write_partition(directory, choice.slices, choice.sources, lineage, settings)
+        if base.compacted:
+            dirty = max(base.cleaner_checkpoint or 0, lineage.log_start_offset)
+            self._cleaned[base.topic, base.partition] = min(dirty, lineage.log_end_offset)
+        missing = [absent for absent in choice.planned.plan.missing if absent.kind in UNSEEN or absent.kind == "topic_unknown"]
+        self.salvaged.partitions.append(
+            SalvagedPartition(
+                base.topic,
+                base.partition,
+                topic_id,
+                base.broker,
+                choice.chosen_by,
+                lineage.log_start_offset,
+                lineage.log_end_offset,
+                _high_watermark(choice),
+                written.epochs,
+                written.segments,
+                written.size_in_bytes,
+                written.ranges,
+                [Gap(start, end, _damaged_on(choice, start, end)) for start, end in lineage.gaps],
+                list(lineage.left_behind),
+                [absent.kind if absent.broker is None else f"{absent.kind}:{absent.broker}" for absent in missing],
+            )
+        )
+
+    def refuse_unread(self, result: ScanResult) -> None:
+        """Refuse partitions that a scan knows of and none was looked at."""
+        known = {(written.topic, written.partition) for written in self.salvaged.partitions}
+        known |= {(refused.topic, refused.partition) for refused in self.salvaged.refused}
+        for partition in result.partitions:
+            if (partition.topic, partition.partition) not in known and fits((partition.topic, partition.partition), self._options):
+                reason = "no copy of it could be read"
+                self.salvaged.refused.append(Refused(partition.topic, partition.partition, "nothing_read", reason))
+
+    def write_checkpoints(self) -> None:
+        """Write what a log directory has once, of the partitions that stand. Recovery begins at the start of each log."""
+        partitions = self.salvaged.partitions
+        files = {
+            RECOVERY_POINT_FILE: {(one.topic, one.partition): one.log_start_offset for one in partitions},
+            LOG_START_FILE: {(one.topic, one.partition): one.log_start_offset for one in partitions if one.log_start_offset},
+            HIGH_WATERMARK_FILE: {
+                (one.topic, one.partition): one.high_watermark for one in partitions if one.high_watermark is not None
+            },
+            CLEANER_FILE: {key: self._cleaned[key] for one in partitions if (key := (one.topic, one.partition)) in self._cleaned},
+        }
+        for name, offsets in files.items():
+            (self._directory / name).unlink(missing_ok=True)
+            write_file(self._directory / name, write_offset_checkpoint(offsets))
+
+    def check(self, given: ScanResult) -> None:
+        """Scan what was written, and refuse each partition of which more is found than its gaps, and than was so in the copies."""
+        if not self.salvaged.partitions:
+            return
+        options = ScanOptions(jobs=self._options.jobs, deep=self._deep, cache_dir=self._options.cache_dir)
+        result = scan([f"{NAME}={self._directory}"], options)
+        before = {(finding.kind, finding.place.topic, finding.place.partition) for finding in given.findings}
+        found: dict[tuple[str | None, int | None], list[Finding]] = {}
+        for finding in result.findings:
+            if finding.severity.rank > Severity.INFO.rank:
+                found.setdefault((finding.place.topic, finding.place.partition), []).append(finding)
+        outlooks = {(one.topic, one.partition): one.replicas[0].recovery for one in result.partitions}
+        sound = []
+        for partition in self.salvaged.partitions:
+            key = partition.topic, partition.partition
+            loud = [*found.get(key, ()), *found.get((None, None), ())]
+            wrong = sorted({finding.kind for finding in loud if not _is_known(finding, partition, before, live=self._options.live)})
+            outlook = outlooks.get(key)
+            if outlook is None or not outlook.starts or outlook.log_end_offset != partition.log_end_offset:
+                wrong.append("that a broker would cut it, or not start")
+            if wrong:
+                reason = f"a scan of the salvaged log finds {listed(wrong)}"
+                self.salvaged.refused.append(Refused(*key, "not_sound", reason, "its copies are not what they seem: scan them"))
+                self._remove(*key)
+                continue
+            partition.inherited = [_inherited(finding) for finding in loud if finding.kind not in OF_A_GAP]
+            sound.append(partition)
+        self.salvaged.partitions = sound
+
+    def _remove(self, topic: str, partition: int) -> None:
+        shutil.rmtree(self._directory / f"{topic}-{partition}", ignore_errors=True)
+
+
+def _high_watermark(choice: Choice) -> int | None:
+    """The furthest that copies whose bytes were taken know, no further than the log goes."""
+    taken = {choice.lineage.base, *(part.copy for part in choice.slices)}
+    known = [choice.sources[number].plan.context.high_watermark for number in taken]
+    largest = max((mark for mark in known if mark is not None), default=None)
+    if largest is None:
+        return None
+    return max(min(largest, choice.lineage.log_end_offset), choice.lineage.log_start_offset)
+
+
+def _damaged_on(choice: Choice, start: int, end: int) -> tuple[Broker, ...]:
+    """Who has damaged bytes of some offsets."""
+    return tuple(replica.broker for replica in choice.planned.given.replicas if clipped(replica.damaged, start, end))
+
+
+def _is_known(
+    finding: Finding, partition: SalvagedPartition, before: set[tuple[str, str | None, int | None]], *, live: bool
+) -> bool:
+    """Whether a finding is one of the gaps, or tells what was written so, or what is known to be missing.
+
+    Copies of running brokers (`live`) are of different moments, so that a transaction may seem to hang that does not.
+    """
+    start, end = finding.place.offset_start, finding.place.offset_end
+    if finding.kind in OF_A_GAP and start is not None and end is not None:
+        gaps = tuple((gap.start, gap.end) for gap in partition.gaps)
+        return bool(gaps) and not without([(start, end)], gaps)
+    if finding.kind.startswith(WRITTEN_SO) and (finding.kind, partition.topic, partition.partition) in before:
+        return True
+    if finding.kind.startswith("TXN_") and live:
+        return True
+    return finding.kind.startswith(OF_WHAT_IS_LOST) and bool(partition.gaps or partition.left_behind)
+
+
+def _inherited(finding: Finding) -> Json:
+    place = finding.place
+    return {
+        "kind": finding.kind,
+        "severity": finding.severity.value,
+        "offset_start": place.offset_start,
+        "offset_end": place.offset_end,
+    }

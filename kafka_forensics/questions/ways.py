@@ -1,0 +1,50 @@
+"""Two ways out of a loss: to roll back to the copy that holds most, or to keep the leader and produce again what it lacks."""
+
+from dataclasses import dataclass
+
+from kafka_forensics.questions.plan import Planned
+from kafka_forensics.replication.planner import Candidate
+
+
+@dataclass(frozen=True, slots=True)
+class Ways:
+    """The two ways for one partition, and which is better: `A`, `B`, `keep` (both are the same, and it loses something), `either`
+    (nothing is lost), `unsure` (not all that there is was seen, or nobody says who leads), or `nobody` (can lead)."""
+
+    planned: Planned
+    rolled_back: Candidate | None
+    """A: the election that loses least."""
+    kept: Candidate | None
+    """B: who leads now, or would by an ordinary start; None: nobody does, or it cannot be told."""
+
+    @property
+    def better(self) -> str:
+        """By loss first, then by risk: what is produced again comes later, at other offsets, and some readers read it twice; what a
+        forced election cuts is gone."""
+        best, kept = self.rolled_back, self.kept
+        if best is None:
+            return "nobody"
+        if not best.losses and (kept is None or not kept.losses):
+            return "either" if self.planned.plan.at_most_is_bound else "unsure"
+        if kept is None:
+            return "unsure" if best.election == "unknown" else "A"
+        if best.broker == kept.broker:
+            return "keep"
+        return "B" if best.losses else "A"
+
+    @property
+    def chosen(self) -> Candidate | None:
+        """The election of the better way."""
+        return self.kept if self.better in ("B", "keep") else self.rolled_back
+
+
+def ways_of(planned: Planned) -> Ways:
+    """The two ways for a partition."""
+    control = planned.given.control
+    leader = None if control is None else control.leader
+    nodes, plan = planned.given.nodes, planned.plan
+    kept = next((candidate for candidate in plan.candidates if nodes.get(candidate.broker, candidate.broker) == leader), None)
+    if kept is None and len(plan.ordinary) == 1:
+        ordinary = planned.candidate(plan.ordinary[0])
+        kept = None if ordinary is None or ordinary.election == "unknown" else ordinary
+    return Ways(planned, planned.recommended, kept)

@@ -1,0 +1,104 @@
+"""`salvage` on the command line: what it prints, refuses and ends with."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.support.plan_runs import Run
+from tests.support.salvaged import NAME, batches_of, put_copy
+from tests.support.segments import flipped
+
+SAMPLES = Path(__file__).resolve().parents[2] / "sample_logs"
+
+
+def test_a_healthy_topic_is_salvaged_whole(tmp_path: Path, run: Run) -> None:
+    output = tmp_path / "out"
+    status, out, err = run("salvage", SAMPLES / "healthy", "--topic", "orders", "--output", output, "--format", "tsv")
+    assert status == 0, err
+    lines = [line.split("\t") for line in out.splitlines()]
+    assert [(row[0], row[1], row[2]) for row in lines[1:]] == [("orders", "0", "whole"), ("orders", "1", "whole")]
+    assert f"to {output}; manifest.json there says what came from where" in err
+    assert sorted(path.name for path in output.iterdir()) == [
+        "cleaner-offset-checkpoint",
+        "log-start-offset-checkpoint",
+        "manifest.json",
+        "orders-0",
+        "orders-1",
+        "recovery-point-offset-checkpoint",
+        "replication-offset-checkpoint",
+    ]
+
+
+def test_json_is_the_manifest(tmp_path: Path, run: Run) -> None:
+    status, out, _ = run("salvage", SAMPLES / "healthy", "--topic", "orders", "--output", tmp_path / "out", "--format", "json")
+    assert status == 0
+    assert json.loads(out) == json.loads((tmp_path / "out" / "manifest.json").read_text())
+
+
+def test_refusals_are_told_with_status_3_in_every_format(tmp_path: Path, run: Run) -> None:
+    sample = SAMPLES / "unclean-election"
+    for number, form in enumerate(("table", "tsv", "json")):
+        status, out, err = run("salvage", sample, "--topic", "audit", "--output", tmp_path / f"out-{number}", "--format", form)
+        assert status == 3
+        assert "audit" in out
+        assert "--prefer-broker" in out or form == "tsv"
+        assert "from offset 300 on other records were committed on broker 1 than on broker 2" in out
+        assert "; 1 partition refused" in err
+    status, out, _ = run(
+        "salvage", sample, "--topic", "audit", "--prefer-broker", "1", "--output", tmp_path / "out", "--format", "table"
+    )
+    assert status == 0
+    assert "audit-0    whole    0..345" in out
+
+
+def test_gaps_are_allowed_when_asked_for(tmp_path: Path, run: Run) -> None:
+    batches = batches_of(4)
+    put_copy(tmp_path / "in", 1, {0: batches[0] + flipped(batches[1], 70) + b"".join(batches[2:])}, high_watermark=8)
+    status, out, _ = run("salvage", tmp_path / "in", "--output", tmp_path / "no", "--format", "table")
+    assert status == 3
+    assert f"refused {NAME}: no copy has offsets [2, 4) of this lineage" in out
+    status, out, _ = run("salvage", tmp_path / "in", "--output", tmp_path / "yes", "--allow-gaps", "--format", "table")
+    assert status == 0
+    assert "with gaps" in out
+    assert "2..4" in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--output", "in/broker-1/out"], "evidence is never written to"),
+        (["--output", "full"], "is not empty"),
+        (["--output", "new", "--prefer-broker", "7"], "no copy here is of broker 7"),
+        (["--output", "no/where"], "its directory does not exist"),
+        (["--output", "new", "--format", "sarif"], "sarif"),
+    ],
+)
+def test_mistakes_end_with_status_2_and_leave_nothing(
+    tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch, arguments: list[str], words: str
+) -> None:
+    put_copy(tmp_path / "in", 1, {0: b"".join(batches_of(2))})
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "file").touch()
+    monkeypatch.chdir(tmp_path)
+    status, _, err = run("salvage", "in", *arguments)
+    assert status == 2
+    assert words in err
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["full", "in"]
+
+
+def test_bundles_hold_no_records(tmp_path: Path, run: Run) -> None:
+    bundle = tmp_path / "broker-1.kfb"
+    assert run("collect", SAMPLES / "healthy" / "broker-1", "--output", bundle)[0] == 0
+    status, _, err = run("salvage", bundle, "--output", tmp_path / "out")
+    assert status == 2
+    assert "is a bundle, and holds no records" in err
+
+
+def test_names_from_evidence_reach_no_terminal_raw(tmp_path: Path, run: Run) -> None:
+    put_copy(tmp_path / "in", 1, {0: b"".join(batches_of(2))})
+    (tmp_path / "in" / "broker-1").rename(tmp_path / "in" / "broker-\x1b[31m")
+    (tmp_path / "in" / "broker-\x1b[31m" / "meta.properties").unlink()
+    for form in ("table", "tsv", "json"):
+        _, out, err = run("salvage", tmp_path / "in", "--output", tmp_path / f"out-{form}", "--format", form)
+        assert "\x1b" not in out + err

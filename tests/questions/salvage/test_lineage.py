@@ -1,0 +1,159 @@
+"""Which copy gives what: proofs by epochs and by damage, what goes on, what stays behind, and what is a question."""
+
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafka_forensics.model.files import EpochEntry
+from kafka_forensics.questions.salvage.lineage import BASE, CONTINUED, FILLED, HEAD, Copy, Lineage, trace
+from kafka_forensics.replication.offset_ranges import Ranges, normalised
+
+END = 30
+
+
+def copy(
+    broker: int,
+    *good: tuple[int, int],
+    epochs: dict[int, int] | None = None,
+    committed: int = 0,
+    damaged: Ranges = (),
+    head: int | None = None,
+) -> Copy:
+    """A copy of these good offsets; `epochs` are epoch → start, by default one."""
+    entries = tuple(EpochEntry(epoch, start) for epoch, start in ({0: good[0][0]} if epochs is None else epochs).items())
+    end = max(high for _, high in (*good, *damaged))
+    return Copy(broker, tuple(good), good[0][0], end, entries, damaged, committed, head)
+
+
+def taken(lineage: Lineage) -> list[tuple[int, int, int, str]]:
+    return [(piece.copy, piece.start, piece.end, piece.why) for piece in lineage.pieces]
+
+
+def test_a_hole_within_an_epoch_is_filled_by_whoever_has_that_epoch() -> None:
+    lineage = trace([copy(1, (0, 10), (14, 20)), copy(2, (0, 12)), copy(3, (12, 20))], {}, 0)
+    assert taken(lineage) == [(0, 0, 10, BASE), (1, 10, 12, FILLED), (2, 12, 14, FILLED), (0, 14, 20, BASE)]
+    assert lineage.gaps == ()
+
+
+def test_a_hole_between_epochs_needs_a_copy_that_joins_behind_it() -> None:
+    base = copy(1, (0, 10), (20, 30), epochs={0: 0, 2: 20})
+    joins, parted = copy(2, (0, 30), epochs={0: 0, 1: 12, 2: 16}), copy(3, (0, 18), epochs={0: 0, 1: 15})
+    assert trace([base, joins], {}, 0).gaps == ()
+    assert trace([base, parted], {}, 0).gaps == ((10, 20),)
+    assert [left.start for left in trace([base, parted], {}, 0).left_behind] == [10]
+
+
+def test_the_epoch_behind_a_hole_is_enough_and_the_one_before_it_is_not() -> None:
+    """Whoever led epoch 2 had all of it, and the base took offset 20 from there; epoch 0 may have ended sooner in the base."""
+    base = copy(1, (0, 10), (20, 30), epochs={0: 0, 2: 20})
+    assert trace([base, copy(2, (10, 18), epochs={0: 10, 2: 15})], {}, 0).gaps == ((10, 15), (18, 20))
+    assert trace([copy(1, (5, 9)), copy(2, (0, 4))], {}, 0).log_start_offset == 5
+    assert trace([replace(copy(1, (5, 9)), log_start_offset=0), copy(2, (0, 4))], {}, 0).gaps == ((4, 5),)
+
+
+def test_a_copy_that_differs_in_the_same_epoch_proves_nothing() -> None:
+    copies = [copy(1, (0, 10), (14, 20)), copy(2, (0, 20))]
+    assert trace(copies, {(0, 1): ((4, 6),)}, 0).gaps == ((10, 14),)
+
+
+def test_damage_is_filled_where_the_plan_says_it_is_the_same_and_not_where_it_does_not() -> None:
+    copies = [copy(1, (0, 10), (14, 20), epochs={}, damaged=((10, 14),)), copy(2, (0, 20), epochs={})]
+    assert trace(copies, {}, 0).gaps == ()
+    assert trace(copies, {(0, 1): ((12, 14),)}, 0).gaps == ((12, 14),)
+
+
+def test_what_is_missing_without_epochs_is_proven_by_nobody() -> None:
+    copies = [copy(1, (0, 10), (14, 20), epochs={}), copy(2, (0, 20), epochs={})]
+    assert trace(copies, {}, 0).gaps == ((10, 14),)
+
+
+def test_the_lineage_goes_on_through_several_copies() -> None:
+    copies = [copy(1, (0, 10)), copy(2, (5, 15)), copy(3, (8, 20), epochs={0: 8, 3: 15})]
+    lineage = trace(copies, {}, 0)
+    assert lineage.log_end_offset == 20
+    assert taken(lineage) == [(0, 0, 10, BASE), (2, 10, 20, CONTINUED)]
+
+
+def test_the_epoch_at_the_end_decides_whether_a_copy_goes_on() -> None:
+    """Offset 9 is of epoch 1 in the base and of epoch 0 in the other."""
+    copies = [copy(1, (0, 10), epochs={0: 0, 1: 8}), copy(2, (0, 20), epochs={0: 0})]
+    lineage = trace(copies, {(0, 1): ((8, 10),)}, 0)
+    assert lineage.log_end_offset == 10
+    assert [(left.start, left.end, left.rival_of) for left in lineage.left_behind] == [(8, 10, 1), (10, 20, None)]
+
+
+def test_heads_come_from_copies_that_join() -> None:
+    base = copy(1, (10, 20), head=0)
+    assert taken(trace([base, copy(2, (0, 15))], {}, 0))[0] == (1, 0, 10, HEAD)
+    assert trace([copy(1, (10, 20)), copy(2, (0, 15))], {}, 0).log_start_offset == 10
+
+
+def test_two_continuations_that_were_committed_are_a_question() -> None:
+    copies = [copy(1, (0, 10)), copy(2, (0, 20), committed=18), copy(3, (0, 16), epochs={0: 0, 2: 10}, committed=16)]
+    apart = {(1, 2): ((10, 16),)}
+    for preferred, base in ((False, 0), (True, 0), (False, 1), (False, 2)):
+        assert trace(copies, apart, base, preferred=preferred).rivals, (preferred, base)
+    assert not trace(copies, apart, 1, preferred=True).rivals
+    assert trace(copies, apart, 2, preferred=True).log_end_offset == 16
+
+
+def test_the_only_committed_side_is_taken_whoever_was_recommended() -> None:
+    copies = [copy(1, (0, 20), committed=10), copy(2, (0, 16), epochs={0: 0, 2: 10}, committed=16)]
+    lineage = trace(copies, {(0, 1): ((10, 16),)}, 0)
+    assert (lineage.base, lineage.rivals) == (1, ())
+    assert trace(copies, {(0, 1): ((10, 16),)}, 0, preferred=True).base == 0
+
+
+@given(st.lists(st.sets(st.integers(0, END - 1), min_size=1), min_size=1, max_size=4), st.data())
+def test_of_one_epoch_all_that_any_copy_holds_is_taken_once(held: list[set[int]], data: st.DataObject) -> None:
+    """The naive answer: every offset that any copy holds, each from a copy that has it."""
+    ranges = [normalised((offset, offset + 1) for offset in offsets) for offsets in held]
+    copies = [Copy(number, good, 0, good[-1][1], (EpochEntry(0, 0),)) for number, good in enumerate(ranges)]
+    base = data.draw(st.integers(0, len(copies) - 1))
+    lineage = trace(copies, {}, base)
+    given_by: dict[int, int] = {}
+    for piece in lineage.pieces:
+        for offset in range(piece.start, piece.end):
+            assert offset not in given_by
+            assert offset in held[piece.copy]
+            given_by[offset] = piece.copy
+    assert list(given_by) == sorted(given_by)
+    everything = set().union(*held)
+    assert set(given_by) == everything
+    missing = set(range(lineage.log_end_offset)) - set(given_by)
+    assert normalised((offset, offset + 1) for offset in missing) == lineage.gaps
+    assert all(given_by[offset] == base for offset in held[base])
+
+
+@given(st.data())
+def test_nothing_of_another_lineage_is_ever_taken(data: st.DataObject) -> None:
+    """Histories of leaders, of which each replica follows one to some offset: pieces only come from equal (offset, epoch) pairs."""
+    fork = data.draw(st.integers(1, END - 2))
+    lines = [[0] * END, [0] * fork + [2] * (END - fork)]
+    copies, truth = [], []
+    for number in range(data.draw(st.integers(1, 4))):
+        line = data.draw(st.sampled_from(lines))
+        end = data.draw(st.integers(1, END))
+        lost = data.draw(st.sets(st.integers(0, end - 1), max_size=end - 1))
+        good = normalised((offset, offset + 1) for offset in range(end) if offset not in lost)
+        starts = {line[offset]: offset for offset in reversed(range(end)) if offset not in lost}
+        epochs = tuple(EpochEntry(epoch, start) for epoch, start in sorted(starts.items()))
+        copies.append(Copy(number, good, 0, end, epochs, (), data.draw(st.integers(0, end))))
+        truth.append({offset: line[offset] for offset in range(end) if offset not in lost})
+    apart = {}
+    for left in range(len(copies)):
+        for right in range(left + 1, len(copies)):
+            both = truth[left].keys() & truth[right].keys()
+            differing = normalised((offset, offset + 1) for offset in both if truth[left][offset] != truth[right][offset])
+            if differing:
+                apart[left, right] = differing
+    base = data.draw(st.integers(0, len(copies) - 1))
+    lineage = trace(copies, apart, base, preferred=True)
+    epochs_taken = [truth[piece.copy][offset] for piece in lineage.pieces for offset in range(piece.start, piece.end)]
+    assert epochs_taken == sorted(epochs_taken), "a log's epochs never fall"
+    offsets = [offset for piece in lineage.pieces for offset in range(piece.start, piece.end)]
+    found = dict(zip(offsets, epochs_taken, strict=True))
+    for offset, epoch in truth[base].items():
+        assert found[offset] == epoch, "what the base has stays"
+    assert any(all(expected[offset] == epoch for offset, epoch in found.items()) for expected in lines), "of one line of leaders"

@@ -1,0 +1,137 @@
+"""Files that a broker derives from a log, against a naive reading of its rules: one batch at a time, whatever the chunks."""
+
+import struct
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafka_forensics.model.files import AbortedTxn, EpochEntry, ProducerEntry
+from kafka_forensics.parsers.log import inspector
+from kafka_forensics.questions.salvage.rebuilding import EpochReplay, ProducerReplay, SegmentIndexes, index_interval
+from kafka_forensics.writers.batches import write_marker
+from tests.support.segments import BASE_TIMESTAMP, batch, read
+
+BASE_OFFSET = 100
+batches = st.lists(
+    st.tuples(st.integers(1, 4), st.integers(0, 9), st.sampled_from((0, 10, 400, 3000, 5000)), st.integers(0, 3)),
+    max_size=25,
+)
+
+
+def log_of(shapes: list[tuple[int, int, int, int]]) -> bytes:
+    """Batches of (records, timestamp, bytes, leader epoch more than before), from BASE_OFFSET on."""
+    offset, epoch, log = BASE_OFFSET, 0, b""
+    for count, moment, size, later in shapes:
+        epoch += later
+        log += batch(offset, count, epoch=epoch, value=bytes(size // count), base_timestamp=BASE_TIMESTAMP + 100 * moment)
+        offset += count
+    return log
+
+
+def recovered(log: bytes, interval: int) -> tuple[bytes, bytes]:
+    """`.index` and `.timeindex` as LogSegment.recover writes them, from the bytes of the headers alone."""
+    index = times = b""
+    position = indexed_at = 0
+    largest, largest_at, timed = -1, BASE_OFFSET, -1
+    while position < len(log):
+        base, length = struct.unpack_from(">qi", log, position)
+        last = base + struct.unpack_from(">i", log, position + 23)[0]
+        (moment,) = struct.unpack_from(">q", log, position + 35)
+        if moment > largest:
+            largest, largest_at = moment, last
+        if position - indexed_at > interval:
+            index += struct.pack(">ii", last - BASE_OFFSET, position)
+            if largest > timed:
+                times, timed = times + struct.pack(">qi", largest, largest_at - BASE_OFFSET), largest
+            indexed_at = position
+        position += length + 12
+    if largest > timed:
+        times += struct.pack(">qi", largest, largest_at - BASE_OFFSET)
+    return index, times
+
+
+@given(batches, st.integers(1, 7), st.sampled_from((0, 100, 1024, 4096)))
+def test_indexes_are_those_of_recovery_however_the_log_is_cut(
+    shapes: list[tuple[int, int, int, int]], step: int, interval: int
+) -> None:
+    log = log_of(shapes)
+    columns = read(log).columns
+    indexes, epochs = SegmentIndexes(BASE_OFFSET, interval), EpochReplay()
+    for start in range(0, columns.shape[1], step):
+        indexes.step(columns[:, start : start + step])
+        epochs.step(columns[:, start : start + step])
+    assert indexes.finish() == recovered(log, interval)
+    expected: list[EpochEntry] = []
+    epoch, offset = 0, BASE_OFFSET
+    for count, _, _, later in shapes:
+        epoch += later
+        if not expected or expected[-1].leader_epoch < epoch:
+            expected.append(EpochEntry(epoch, offset))
+        offset += count
+    assert (epochs.entries, epochs.falls) == (expected, False)
+
+
+def test_epochs_that_fall_are_told_across_chunks() -> None:
+    columns = read(batch(0, epoch=3) + batch(1, epoch=2)).columns
+    for parts in ([columns], [columns[:, :1], columns[:, 1:]]):
+        epochs = EpochReplay()
+        for part in parts:
+            epochs.step(part)
+        assert epochs.falls
+
+
+def of_producer(offset: int, count: int, producer_id: int, sequence: int, *, is_transactional: bool = False) -> bytes:
+    """A batch of a producer in its epoch 0."""
+    return batch(
+        offset, count, producer_id=producer_id, producer_epoch=0, base_sequence=sequence, is_transactional=is_transactional
+    )
+
+
+def marker(offset: int, producer_id: int, *, commit: bool) -> bytes:
+    """The end of a transaction of that epoch."""
+    return write_marker(
+        commit,
+        base_offset=offset,
+        producer_id=producer_id,
+        producer_epoch=0,
+        coordinator_epoch=6,
+        timestamp=BASE_TIMESTAMP + offset,
+        partition_leader_epoch=0,
+    )
+
+
+@pytest.mark.parametrize("step", [1, 2, 3, 50])
+def test_producers_and_aborted_transactions(step: int) -> None:
+    log = b"".join(
+        (
+            of_producer(0, 2, 1, 0),
+            of_producer(2, 3, 2, 0, is_transactional=True),
+            of_producer(5, 1, 1, 2),
+            of_producer(6, 2, 3, 7, is_transactional=True),
+            of_producer(8, 1, 2, 3, is_transactional=True),
+            marker(9, 2, commit=False),
+            marker(10, 4, commit=False),
+            marker(11, 3, commit=True),
+            batch(12, 1),
+            of_producer(13, 2, 2, 4, is_transactional=True),
+        )
+    )
+    columns = read(log, inspect=inspector(deep=False)).columns
+    replay, aborted = ProducerReplay(), list[AbortedTxn]()
+    for start in range(0, columns.shape[1], step):
+        aborted += replay.step(np.ascontiguousarray(columns[:, start : start + step]))
+    assert aborted == [AbortedTxn(2, 2, 9, 6)]
+    known = {entry.producer_id: entry for entry in replay.entries()}
+    facts = {
+        number: (entry.last_sequence, entry.last_offset, entry.offset_delta, entry.current_txn_first_offset)
+        for number, entry in known.items()
+    }
+    assert facts == {1: (2, 5, 0, -1), 2: (5, 14, 1, 13), 3: (8, 7, 1, -1), 4: (-1, -1, 0, -1)}
+    assert isinstance(known[4], ProducerEntry)
+    assert known[4].coordinator_epoch == 6
+
+
+def test_the_interval_of_an_index_is_what_the_topic_says() -> None:
+    assert [index_interval(text) for text in (None, "1024", "", "-1", "4096 ")] == [4096, 1024, 4096, 4096, 4096]

@@ -1,0 +1,253 @@
+"""Logs salvaged from copies that are damaged, short, torn or parted, held against the batches that were written."""
+
+import json
+import random
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from kafka_forensics.errors import UsageError
+from kafka_forensics.questions.salvage import MANIFEST
+from tests.support.legacy import write_legacy_wrapper
+from tests.support.salvaged import NAME, batches_of, check_output, log_of, put_copy, salvaged_of
+from tests.support.segments import batch, changed, flipped, legacy_entry, starts
+
+
+def damaged(batches: list[bytes], numbers: set[int], byte: int = 70) -> bytes:
+    """The log with one bit turned over in each of these batches."""
+    return b"".join(flipped(data, byte) if number in numbers else data for number, data in enumerate(batches))
+
+
+def test_damage_at_different_places_is_replaced(tmp_path: Path) -> None:
+    batches = batches_of(12)
+    for broker, numbers in ((1, {2, 3}), (2, {7}), (3, {11, 0})):
+        put_copy(tmp_path / "in", broker, {0: damaged(batches, numbers)}, high_watermark=24)
+    salvaged = salvaged_of(tmp_path / "in", tmp_path / "out")
+    assert not salvaged.refused
+    assert log_of(tmp_path / "out") == b"".join(batches)
+    (partition,) = salvaged.partitions
+    assert (partition.log_start_offset, partition.log_end_offset, partition.high_watermark) == (0, 24, 24)
+    assert {taken.why for taken in partition.ranges} == {"base", "filled"}
+    check_output(tmp_path / "in", tmp_path / "out")
+
+
+@pytest.mark.parametrize("byte", range(0, 61, 3))
+def test_a_flipped_bit_anywhere_in_a_header_is_replaced(tmp_path: Path, byte: int) -> None:
+    batches = batches_of(9)
+    for broker, number in ((1, 2), (2, 5), (3, 7)):
+        put_copy(tmp_path / "in", broker, {0: damaged(batches, {number}, byte)}, high_watermark=18)
+    salvaged = salvaged_of(tmp_path / "in", tmp_path / "out")
+    assert not salvaged.refused
+    assert log_of(tmp_path / "out") == b"".join(batches)
+    check_output(tmp_path / "in", tmp_path / "out")
+
+
+def test_deleted_segments_come_from_another_copy_and_boundaries_stay(tmp_path: Path) -> None:
+    batches = batches_of(12, epochs=(0, 1, 4))
+    segments = {8 * part: b"".join(batches[4 * part : 4 * part + 4]) for part in range(3)}
+    put_copy(tmp_path / "in", 1, {0: segments[0], 16: segments[16]}, high_watermark=24)
+    put_copy(tmp_path / "in", 2, {0: segments[0], 8: segments[8]}, high_watermark=16)
+    put_copy(tmp_path / "in", 3, {0: segments[0], 8: segments[8], 16: segments[16][: -len(batches[-1])]}, high_watermark=22)
+    salvaged = salvaged_of(tmp_path / "in", tmp_path / "out")
+    assert not salvaged.refused
+    directory = tmp_path / "out" / NAME
+    assert log_of(tmp_path / "out") == b"".join(batches)
+    assert {int(path.stem): path.read_bytes() for path in directory.glob("*.log")} == segments
+    assert (directory / "leader-epoch-checkpoint").read_text() == "0\n3\n0 0\n1 8\n4 16\n"
+    assert {path.name for path in directory.glob("*.snapshot")} == {f"{offset:020d}.snapshot" for offset in (8, 16, 24)}
+    assert (tmp_path / "out" / "recovery-point-offset-checkpoint").read_text() == "0\n1\norders 0 0\n"
+    check_output(tmp_path / "in", tmp_path / "out")
+
+
+def test_a_torn_tail_is_cut_and_a_longer_copy_goes_on(tmp_path: Path) -> None:
+    batches = batches_of(8)
+    whole = b"".join(batches)
+    put_copy(tmp_path / "in", 1, {0: whole[:-10]}, high_watermark=10)
+    put_copy(tmp_path / "in", 2, {0: damaged(batches[:8], {1})}, high_watermark=16)
+    put_copy(tmp_path / "in", 3, {0: b"".join(batches[:5]) + bytes(100)}, high_watermark=10)
+    salvaged = salvaged_of(tmp_path / "in", tmp_path / "out")
+    assert not salvaged.refused
+    assert log_of(tmp_path / "out") == whole
+    check_output(tmp_path / "in", tmp_path / "out")
+
+
+def test_what_no_copy_has_is_refused_or_a_gap(tmp_path: Path) -> None:
+    batches = batches_of(8)
+    for broker in (1, 2):
+        put_copy(tmp_path / "in", broker, {0: damaged(batches, {3, broker})}, high_watermark=16)
+    refused = salvaged_of(tmp_path / "in", tmp_path / "refused")
+    (refusal,) = refused.refused
+    assert (refusal.kind, refusal.offsets) == ("gaps", ((6, 8),))
+    assert not refused.partitions
+    assert not (tmp_path / "refused" / NAME).exists()
+    check_output(tmp_path / "in", tmp_path / "refused")
+    told = json.loads((tmp_path / "refused" / MANIFEST).read_text())
+    assert told["refused"][0]["offsets"] == [[6, 8]]
+    salvaged = salvaged_of(tmp_path / "in", tmp_path / "out", allow_gaps=True)
+    (partition,) = salvaged.partitions
+    assert [(gap.start, gap.end, gap.damaged_on) for gap in partition.gaps] == [(6, 8, (1, 2))]
+    assert log_of(tmp_path / "out") == b"".join(batches[:3] + batches[4:])
+    check_output(tmp_path / "in", tmp_path / "out")
+
+
+def test_offsets_lost_at_the_end_are_not_given_again(tmp_path: Path) -> None:
+    batches = batches_of(5)
+    put_copy(tmp_path / "in", 1, {0: damaged(batches, {4})}, high_watermark=10)
+    assert salvaged_of(tmp_path / "in", tmp_path / "refused").refused[0].offsets == ((8, 10),)
+    (partition,) = salvaged_of(tmp_path / "in", tmp_path / "out", allow_gaps=True).partitions
+    assert partition.log_end_offset == 10
+    assert (tmp_path / "out" / NAME / f"{10:020d}.log").read_bytes() == b""
+    check_output(tmp_path / "in", tmp_path / "out")
+
+
+def test_rivals_that_were_committed_are_a_question(tmp_path: Path) -> None:
+    common = batches_of(4)
+    old, new = batches_of(3, start=8), batches_of(2, start=8, epochs=(2,), records=3, values=b"n")
+    put_copy(tmp_path / "in", 1, {0: b"".join(common + old)}, high_watermark=14)
+    put_copy(tmp_path / "in", 2, {0: b"".join(common + new)}, high_watermark=14)
+    put_copy(tmp_path / "in", 3, {0: b"".join(common)}, high_watermark=8)
+    (refusal,) = salvaged_of(tmp_path / "in", tmp_path / "refused").refused
+    assert (refusal.kind, set(refusal.brokers)) == ("rivals", {1, 2})
+    for broker, rest in (("1", old), ("2", new)):
+        output = tmp_path / f"out-{broker}"
+        salvaged = salvaged_of(tmp_path / "in", output, prefer=broker)
+        assert not salvaged.refused
+        assert log_of(output) == b"".join(common + rest)
+        assert {left.broker for left in salvaged.partitions[0].left_behind} == {3 - int(broker)}
+        check_output(tmp_path / "in", output)
+    (refusal,) = salvaged_of(tmp_path / "in", tmp_path / "third", prefer="3").refused
+    assert refusal.kind == "rivals", "broker 3 holds none of both"
+
+
+@pytest.mark.parametrize("committed", [1, 2])
+def test_the_side_that_was_committed_stays(tmp_path: Path, committed: int) -> None:
+    common = batches_of(4)
+    sides = {1: batches_of(5, start=8), 2: batches_of(2, start=8, epochs=(2,), values=b"n")}
+    for broker, rest in sides.items():
+        put_copy(tmp_path / "in", broker, {0: b"".join(common + rest)}, high_watermark=12 if broker == committed else 8)
+    salvaged = salvaged_of(tmp_path / "in", tmp_path / "out")
+    assert not salvaged.refused
+    assert log_of(tmp_path / "out") == b"".join(common + sides[committed])
+    (left, *_) = salvaged.partitions[0].left_behind
+    assert (left.broker, left.start, left.committed_end) == (3 - committed, 8, 8)
+
+
+def test_bytes_of_the_other_side_fill_nothing(tmp_path: Path) -> None:
+    """Broker 2's offsets 8 to 12 are of another epoch than those that are damaged on broker 1, which go on behind them."""
+    common, ours = batches_of(4), batches_of(6, start=8, epochs=(1,))
+    other = batches_of(3, start=8, epochs=(2,), values=b"n")
+    put_copy(tmp_path / "in", 1, {0: b"".join(common) + damaged(ours, {1})}, high_watermark=20)
+    put_copy(tmp_path / "in", 2, {0: b"".join(common + other)}, high_watermark=8)
+    (refusal,) = salvaged_of(tmp_path / "in", tmp_path / "refused").refused
+    assert (refusal.kind, refusal.offsets) == ("gaps", ((10, 12),))
+
+
+def test_a_head_that_nothing_deletes_is_restored(tmp_path: Path) -> None:
+    batches = batches_of(6)
+    put_copy(tmp_path / "in", 1, {0: b"".join(batches[:3]), 6: damaged(batches[3:], {1})}, high_watermark=12)
+    put_copy(tmp_path / "in", 2, {6: b"".join(batches[3:])}, high_watermark=12)
+    salvaged = salvaged_of(tmp_path / "in", tmp_path / "out", prefer="2")
+    assert not salvaged.refused
+    assert log_of(tmp_path / "out") == b"".join(batches)
+    check_output(tmp_path / "in", tmp_path / "out")
+
+
+def test_a_log_start_inside_a_batch_stays(tmp_path: Path) -> None:
+    batches = batches_of(4, records=5)
+    log_dir = put_copy(tmp_path / "in", 1, {0: b"".join(batches)}, high_watermark=20)
+    (log_dir / "log-start-offset-checkpoint").write_text("0\n1\norders 0 7\n")
+    (partition,) = salvaged_of(tmp_path / "in", tmp_path / "out").partitions
+    assert partition.log_start_offset == 7
+    assert log_of(tmp_path / "out") == b"".join(batches[1:])
+    assert (tmp_path / "out" / "log-start-offset-checkpoint").read_text() == "0\n1\norders 0 7\n"
+    check_output(tmp_path / "in", tmp_path / "out")
+
+
+@pytest.mark.parametrize("prefer", ["1", "2"])
+@pytest.mark.parametrize("magic", [0, 1])
+def test_a_damaged_compressed_batch_of_an_old_format_is_replaced(tmp_path: Path, magic: int, prefer: str) -> None:
+    """Only its last offset is known where it is damaged."""
+    inner = [legacy_entry(number if magic else 1 + number, magic) for number in range(3)]
+    wrapper = write_legacy_wrapper(inner, offset=3, magic=magic, compression_type="gzip", timestamp=7 if magic else -1)
+    entries = [legacy_entry(0, magic), wrapper, legacy_entry(4, magic)]
+    put_copy(tmp_path / "in", 1, {0: damaged(entries, {1}, 40)}, high_watermark=5)
+    put_copy(tmp_path / "in", 2, {0: damaged(entries, {0}, 30)}, high_watermark=5)
+    salvaged = salvaged_of(tmp_path / "in", tmp_path / "out", prefer=prefer)
+    assert not salvaged.refused
+    assert log_of(tmp_path / "out") == b"".join(entries)
+    check_output(tmp_path / "in", tmp_path / "out")
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+def test_old_formats_are_told_by_the_crc_in_their_headers(tmp_path: Path, magic: int) -> None:
+    plain = [legacy_entry(offset, magic, value=b"%d" % offset * 20) for offset in range(4)]
+    inner = [legacy_entry(number if magic else 4 + number, magic) for number in range(3)]
+    wrapper = write_legacy_wrapper(inner, offset=6, magic=magic, compression_type="gzip", timestamp=7 if magic else -1)
+    entries = [*plain, wrapper, legacy_entry(7, magic)]
+    for broker, number in ((1, 1), (2, 4), (3, 5)):
+        put_copy(tmp_path / "in", broker, {0: damaged(entries, {number}, 30)}, high_watermark=8)
+    salvaged = salvaged_of(tmp_path / "in", tmp_path / "out")
+    assert not salvaged.refused
+    assert log_of(tmp_path / "out") == b"".join(entries)
+    assert salvaged.partitions[0].leader_epochs == []
+    check_output(tmp_path / "in", tmp_path / "out")
+
+
+def test_a_batch_inside_a_value_and_lies_outside_the_crc_are_not_carried_on(tmp_path: Path) -> None:
+    batches = batches_of(6)
+    inner = batch(4, 40, value=b"planted")
+    batches[2] = batch(4, 2, value=inner)
+    log = b"".join(batches)
+    at = starts(batches)
+    put_copy(tmp_path / "in", 1, {0: changed(log, at[2] + 8, b"\x7f\xff\xff\xff")}, high_watermark=12)
+    put_copy(tmp_path / "in", 2, {0: changed(log, at[4], (1 << 40).to_bytes(8, "big"))}, high_watermark=12)
+    put_copy(tmp_path / "in", 3, {0: changed(log, at[5] + 12, b"\0\0\0\x63")}, high_watermark=12)
+    salvaged = salvaged_of(tmp_path / "in", tmp_path / "out", allow_gaps=True)
+    assert not salvaged.refused
+    assert log_of(tmp_path / "out") == log
+    check_output(tmp_path / "in", tmp_path / "out")
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_any_damage_leaves_the_union_of_what_is_good(tmp_path: Path, seed: int) -> None:
+    """One epoch, so that all that any copy holds is of the lineage: the naive answer is the list of batches good somewhere."""
+    dice = random.Random(seed)
+    records = dice.choice((1, 3))
+    batches = batches_of(20, records=records)
+    held: set[int] = set()
+    for broker in (1, 2, 3):
+        end = dice.choice((20, 20, 17, 12))
+        bad = {number for number in range(end) if dice.random() < 0.3}
+        cut = sorted(dice.sample(range(1, end), 3))
+        edges = [0, *cut, end]
+        gone = dice.choice((-1, 1, 2))
+        segments = {
+            first * records: damaged(batches[first:last], {number - first for number in bad}, dice.choice((20, 40, 75)))
+            for part, (first, last) in enumerate(pairwise(edges))
+            if part != gone
+        }
+        missing = set() if gone < 0 else set(range(edges[gone], edges[gone + 1]))
+        held |= set(range(end)) - bad - missing
+        put_copy(tmp_path / "in", broker, segments, high_watermark=0)
+    salvaged = salvaged_of(tmp_path / "in", tmp_path / "out", allow_gaps=True)
+    assert not salvaged.refused
+    start = salvaged.partitions[0].log_start_offset
+    assert start == 0
+    assert log_of(tmp_path / "out") == b"".join(batches[number] for number in sorted(held))
+    check_output(tmp_path / "in", tmp_path / "out")
+
+
+def test_output_must_be_new_and_beside_the_copies(tmp_path: Path) -> None:
+    put_copy(tmp_path / "in", 1, {0: b"".join(batches_of(2))})
+    with pytest.raises(UsageError, match="never written to"):
+        salvaged_of(tmp_path / "in", tmp_path / "in" / "broker-1" / "out")
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "file").touch()
+    with pytest.raises(UsageError, match="not empty"):
+        salvaged_of(tmp_path / "in", tmp_path / "out")
+    with pytest.raises(UsageError, match="no copy here is of broker 9"):
+        salvaged_of(tmp_path / "in", tmp_path / "new", prefer="9")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["in", "out"]
+    (tmp_path / "out" / "file").unlink()
+    assert salvaged_of(tmp_path / "in", tmp_path / "out").is_whole, "an empty directory is taken"

@@ -1,0 +1,183 @@
+"""Disks that fill, reads that fail, copies that change and processes that are killed: the output is whole, or not there."""
+
+import errno
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from kafka_forensics.errors import SourceError, UsageError
+from kafka_forensics.questions.salvage import MANIFEST, UNFINISHED, partition_files
+from kafka_forensics.storage import copying
+from kafka_forensics.storage.local import LocalSource
+from kafka_forensics.storage.source import ByteFile
+from tests.support.salvaged import NAME, batches_of, check_output, log_of, put_copy, salvaged_of
+
+ROOT = Path(__file__).resolve().parents[3]
+KILLED_AT = """
+import os, signal, sys
+from pathlib import Path
+from tests.support.salvaged import salvaged_of
+left = [int(sys.argv[3])]
+whole = {name: getattr(os, name) for name in ("fsync", "rename", "write")}
+def counted(name):
+    def call(*given, **named):
+        left[0] -= 1
+        if left[0] < 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return whole[name](*given, **named)
+    return call
+for name in whole:
+    setattr(os, name, counted(name))
+salvaged_of(Path(sys.argv[1]), Path(sys.argv[2]))
+"""
+"""A salvage that ends itself at the call of this number that makes its output."""
+
+
+@pytest.fixture
+def copies(tmp_path: Path) -> Path:
+    """Two copies of a log in two segments, damaged at different places."""
+    batches = batches_of(8)
+    parts = b"".join(batches[:4]), b"".join(batches[4:])
+    put_copy(tmp_path / "in", 1, {0: parts[0], 8: parts[1][:-40] + b"\0" + parts[1][-39:]}, high_watermark=16)
+    put_copy(tmp_path / "in", 2, {0: parts[0][:-40] + b"\0" + parts[0][-39:], 8: parts[1]}, high_watermark=16)
+    return tmp_path / "in"
+
+
+def nothing_left(output: Path) -> bool:
+    """Whether neither the output nor what it is built as is there."""
+    return not output.exists() and not output.with_name(output.name + UNFINISHED).exists()
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO, errno.EDQUOT])
+@pytest.mark.parametrize("call", ["write", "fsync", "open", "mkdir", "rename"])
+def test_an_error_of_the_disk_at_any_point_leaves_nothing(
+    copies: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str, number: int
+) -> None:
+    """Each call in turn fails that makes or changes something; in the end none does."""
+    real = getattr(os, call)
+    output, failing = tmp_path / "out", 0
+    left = [0]
+
+    def failed(*given: object, **named: object) -> object:
+        ours = call in ("write", "fsync") or str(given[0]).startswith(str(output))
+        if ours and (call != "open" or int(str(given[1])) & os.O_CREAT):
+            left[0] -= 1
+            if left[0] < 0:
+                raise OSError(number, os.strerror(number))
+        return real(*given, **named)
+
+    while True:
+        left[0] = failing
+        with monkeypatch.context() as patched:
+            patched.setattr(os, call, failed)
+            patched.setattr(copying, "_HAS_COPY_FILE_RANGE", False)
+            with suppress(UsageError):
+                salvaged_of(copies, output)
+        if left[0] >= 0:
+            break
+        if call == "fsync" and output.exists():
+            check_output(copies, output)  # all of it but its name was on disk
+            shutil.rmtree(output)
+        assert nothing_left(output)
+        failing += 1
+    assert failing > (0 if call in ("mkdir", "rename") else 5)
+    check_output(copies, output)
+
+
+def test_a_limit_on_files_is_a_full_disk(copies: Path, tmp_path: Path) -> None:
+    output = tmp_path / "out"
+    limited = f"ulimit -f 1; exec {sys.executable} -m kafka_forensics salvage {copies} --output {output}"
+    big = b"".join(batches_of(40))
+    put_copy(copies, 3, {0: big}, high_watermark=80)
+    done = subprocess.run(["bash", "-c", limited], cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 2, done.stderr
+    assert f"error: cannot write {output}" in done.stderr
+    assert nothing_left(output)
+
+
+def test_a_killed_salvage_leaves_no_output_or_a_whole_one(copies: Path, tmp_path: Path) -> None:
+    for at in (0, 1, 3, 8, 15, 25, 1000):
+        output = tmp_path / f"out-{at}"
+        command = [sys.executable, "-c", KILLED_AT, str(copies), str(output), str(at)]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, timeout=120, check=False)
+        assert done.returncode == (0 if at == 1000 else -signal.SIGKILL), done.stderr
+        assert output.exists() == (at == 1000)
+        beside = output.with_name(output.name + UNFINISHED)
+        if at < 1000:
+            assert beside.exists()
+            with pytest.raises(UsageError, match="is there already"):
+                salvaged_of(copies, output)
+        else:
+            assert not beside.exists()
+            check_output(copies, output)
+
+
+def test_a_copy_that_cannot_be_read_any_more_refuses_its_partition(
+    copies: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batches = b"".join(batches_of(3))
+    (copies / "broker-1" / "other-0").mkdir()
+    (copies / "broker-1" / "other-0" / f"{0:020d}.log").write_bytes(batches)
+    whole = copying.copy_range
+
+    def fails(file: ByteFile, path: str, start: int, end: int, to: int) -> None:
+        if NAME in path:
+            raise SourceError(path, "input/output error")
+        whole(file, path, start, end, to)
+
+    monkeypatch.setattr(partition_files, "copy_range", fails)
+    salvaged = salvaged_of(copies, tmp_path / "out")
+    assert [(refused.topic, refused.kind) for refused in salvaged.refused] == [("orders", "not_readable")]
+    assert not (tmp_path / "out" / NAME).exists()
+    assert log_of(tmp_path / "out", "other-0") == batches
+    assert "orders" in (tmp_path / "out" / MANIFEST).read_text()
+    assert "orders" not in (tmp_path / "out" / "recovery-point-offset-checkpoint").read_text()
+    check_output(copies, tmp_path / "out")
+
+
+def test_ctrl_c_leaves_nothing(copies: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(partition_files, "copy_range", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        salvaged_of(copies, tmp_path / "out")
+    assert nothing_left(tmp_path / "out")
+
+
+def test_a_copy_that_changes_meanwhile_refuses_its_partition(copies: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = copying.copy_range
+
+    def changed(file: ByteFile, path: str, start: int, end: int, to: int) -> None:
+        whole(file, path, start, end - 1, to)
+        copying.write_all(to, b"\xff")
+
+    monkeypatch.setattr(partition_files, "copy_range", changed)
+    salvaged = salvaged_of(copies, tmp_path / "out")
+    assert [refused.kind for refused in salvaged.refused] == ["not_sound"]
+    assert not (tmp_path / "out" / NAME).exists()
+
+
+@pytest.mark.parametrize("size", [0, 1, 100, 5000])
+def test_bytes_are_copied_alike_by_the_system_and_by_hand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+    data = bytes(number * 7 % 251 for number in range(6000))
+    (tmp_path / "in").write_bytes(data)
+    for by_hand in (False, True):
+        monkeypatch.setattr(copying, "_HAS_COPY_FILE_RANGE", not by_hand and hasattr(os, "copy_file_range"))
+        output = tmp_path / f"out-{by_hand}"
+        with LocalSource(str(tmp_path)).open("in") as file, partition_files.new_file(output) as to:
+            copying.copy_range(file, "in", 10, 10 + size, to)
+            copying.copy_range(file, "in", 5500, 5600, to)
+        assert output.read_bytes() == data[10 : 10 + size] + data[5500:5600]
+    with (
+        LocalSource(str(tmp_path)).open("in") as file,
+        partition_files.new_file(tmp_path / "short") as to,
+        pytest.raises(SourceError, match="ends at byte 6000 now"),
+    ):
+        copying.copy_range(file, "in", 5000, 6001, to)

@@ -1,0 +1,105 @@
+"""Salvages of what real brokers lost: every acknowledged record of the lineage is there, once, and nothing of the other side."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+import pytest
+
+import kafka_forensics as kf
+from kafka_forensics.evidence.options import ScanOptions
+from kafka_forensics.questions.salvage import Salvaged, SalvageOptions, salvage
+from tests.support.archives import SHIPPED, of_brokers
+
+if TYPE_CHECKING:
+    from kafka_forensics.model.json_objects import Json
+
+SAMPLES: Final = Path(__file__).resolve().parents[3] / "sample_logs"
+CORPORA: Final = Path(__file__).resolve().parents[4] / "shared" / "corpora"
+
+
+def archive(name: str) -> str:
+    """The path of an archive, wherever it is."""
+    shipped = SHIPPED / f"{name}.tar.xz"
+    return str(shipped if shipped.exists() else CORPORA / f"{name}.tar.xz")
+
+
+def salvaged_from(path: str, output: Path, topic: str | None = None, prefer: str | None = None) -> Salvaged:
+    """A salvage of an archive or a folder."""
+    return salvage([path], output, ScanOptions(topic_glob=topic), SalvageOptions(prefer))
+
+
+def records_of(output: Path, name: str) -> "list[Json]":
+    """The records of a salvaged log, as the package reads them."""
+    rows: list[Json] = []
+    for path in sorted((output / name).glob("*.log")):
+        batches = list(kf.read_records(str(path)))
+        rows += pa.Table.from_batches(batches).to_pylist() if batches else []
+    return rows
+
+
+def values(output: Path, name: str) -> Sequence[bytes]:
+    """Their values."""
+    return [row["value"] for row in records_of(output, name)]
+
+
+@pytest.mark.parametrize(
+    ("prefer", "end", "event"), [("1", 345, b"login-again"), ("2", 370, b'"login"')], ids=["new-leader", "old-leader"]
+)
+def test_either_side_of_an_unclean_election(tmp_path: Path, prefer: str, end: int, event: bytes) -> None:
+    sample = str(SAMPLES / "unclean-election")
+    (refused,) = salvaged_from(sample, tmp_path / "refused", "audit").refused
+    assert (refused.kind, refused.offsets) == ("rivals", ((300, 345),))
+    salvaged = salvaged_from(sample, tmp_path / "out", "audit", prefer)
+    assert salvaged.is_whole
+    rows = records_of(tmp_path / "out", "audit-0")
+    assert [row["offset"] for row in rows] == list(range(end))
+    assert all(b'"login"' in row["value"] for row in rows[:300])
+    assert all(event in row["value"] for row in rows[300:])
+    held_back = {left.broker for left in salvaged.partitions[0].left_behind}
+    assert held_back == {3 - int(prefer)}
+
+
+@pytest.mark.parametrize("prefer", ["1", "2", "3"])
+def test_either_side_of_a_high_watermark_truncation(tmp_path: Path, prefer: str) -> None:
+    salvaged = salvaged_from(archive("kafka-0.10.2.2-hw-truncation"), tmp_path / "out", "ledger", prefer)
+    assert salvaged.is_whole
+    found = values(tmp_path / "out", "ledger-0")
+    expected = 3 if prefer == "3" else 10
+    assert len(found) == len(set(found)) == expected
+    assert all(value.startswith(b"after") == (prefer == "3") for value in found)
+
+
+def test_replicas_in_sync_that_differ_for_good_are_a_question(tmp_path: Path) -> None:
+    (refused,) = salvaged_from(archive("kafka-0.10.2.2-hw-divergence"), tmp_path / "out").refused
+    assert (refused.kind, refused.offsets, set(refused.brokers)) == ("rivals", ((0, 3),), {1, 2})
+
+
+@pytest.mark.parametrize("name", of_brokers("kafka-4.3.0-healthy", "kafka-4.3.0-lag", "kafka-4.3.0-clean-end"))
+def test_a_cluster_that_lost_nothing_is_salvaged_whole(tmp_path: Path, name: str) -> None:
+    salvaged = salvaged_from(archive(name), tmp_path / "out")
+    assert [refused.kind for refused in salvaged.refused] == ["controllers_log"]
+    assert not any(partition.gaps or partition.left_behind for partition in salvaged.partitions)
+    ends = {(partition.topic, partition.partition): partition.log_end_offset for partition in salvaged.partitions}
+    assert ends["orders", 0] == 30_000
+    assert [row["offset"] for row in records_of(tmp_path / "out", "orders-0")] == list(range(30_000))
+    assert len(records_of(tmp_path / "out", "payments-0")) == ends["payments", 0] == 320
+
+
+@pytest.mark.parametrize("name", of_brokers("public-magic0-golden", "public-five-brokers"))
+def test_old_and_foreign_logs_are_copied_to_the_byte(tmp_path: Path, name: str) -> None:
+    salvaged = salvaged_from(archive(name), tmp_path / "out")
+    assert not salvaged.refused
+    assert salvaged.partitions
+
+
+def test_samples_without_a_loss(tmp_path: Path) -> None:
+    salvaged = salvaged_from(str(SAMPLES / "healthy"), tmp_path / "out")
+    assert [refused.kind for refused in salvaged.refused] == ["controllers_log"]
+    for partition in salvaged.partitions:
+        name = f"{partition.topic}-{partition.partition}"
+        source = SAMPLES / "healthy" / f"broker-{partition.base}" / name
+        for path in (tmp_path / "out" / name).iterdir():
+            if path.suffix in {".log", ".txnindex", ".snapshot"} and path.stat().st_size:
+                assert path.read_bytes() == (source / path.name).read_bytes(), path
