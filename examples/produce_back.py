@@ -1,12 +1,13 @@
 """Produce again what `kafka-forensics recover` wrote, in its order, each record with its key, value, headers and timestamp.
 
-    python produce_back.py DIR --bootstrap-servers HOST:9092            # a dry run: what would be produced, and where to
+    python produce_back.py DIR                                          # a dry run: what would be produced, and where to
     python produce_back.py DIR --bootstrap-servers HOST:9092 --send
 
 Each record goes to the partition that it was lost from, with its old offset in the header `kafka-forensics-original-offset`. The
 producer is idempotent, and waits for all in-sync replicas. What was acknowledged stands in DIR/produced.txt, and is left out when
-the script runs again; where a run was killed, the last few may not stand there yet. Ends with 0 if all was acknowledged, 1 if
-something was not, 2 for a wrong command line or file. Needs confluent-kafka.
+the script runs again; where a run was killed, or was not answered in time, the last few may be in the topic and not stand there:
+`kafka-forensics verify` tells. Ends with 0 if all was acknowledged, 1 if
+something was not, 2 for a wrong command line or file, or where no broker answers. Needs confluent-kafka.
 """
 
 import argparse
@@ -22,8 +23,12 @@ from confluent_kafka import KafkaException, Producer
 
 OFFSET_HEADER = "kafka-forensics-original-offset"
 SETTINGS = {"enable.idempotence": True, "acks": "all", "linger.ms": 20, "message.max.bytes": 1_000_000_000}
+DEFAULTS = {"message.timeout.ms": 60_000, "log_level": 0}
+"""Settings that --setting may change; what goes wrong is said in one line at the end, so that the client's log is off."""
+FIRST_ANSWER_SECONDS = 10
 FLUSH_SECONDS = 120
 WAIT_SECONDS = 1
+RECORDS = "records.jsonl"
 
 Place = tuple[str, int, int]
 """Topic, partition and offset of a lost record."""
@@ -32,7 +37,7 @@ Place = tuple[str, int, int]
 def arguments(given: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Produce again what `kafka-forensics recover` wrote.")
     parser.add_argument("directory", type=Path, metavar="DIR", help="the directory that `kafka-forensics recover` wrote")
-    parser.add_argument("--bootstrap-servers", required=True, metavar="HOST:PORT")
+    parser.add_argument("--bootstrap-servers", metavar="HOST:PORT", help="needed with --send")
     parser.add_argument("--send", action="store_true", help="produce; without it nothing is sent")
     parser.add_argument("--committed-only", action="store_true", help="only records that are proven committed")
     parser.add_argument("--to-topic", metavar="TOPIC", help="another topic, with as many partitions [default: their own]")
@@ -42,6 +47,8 @@ def arguments(given: list[str] | None = None) -> argparse.Namespace:
     asked = parser.parse_args(given)
     if not all("=" in setting for setting in asked.setting):
         parser.error("--setting takes NAME=VALUE")
+    if asked.send and not asked.bootstrap_servers:
+        parser.error("--send needs --bootstrap-servers HOST:PORT")
     return asked
 
 
@@ -68,7 +75,7 @@ def place_of(record: dict[str, Any]) -> Place:
 def wanted(asked: argparse.Namespace, produced: Counter[Place]) -> Iterator[dict[str, Any]]:
     """The records to be produced, in their order; one place may have two, of two losing versions."""
     left = produced.copy()
-    with (asked.directory / "records.jsonl").open(encoding="ascii") as lines:
+    with (asked.directory / RECORDS).open(encoding="ascii") as lines:
         for record in map(json.loads, lines):
             if asked.committed_only and record["proof"] != "committed":
                 continue
@@ -93,7 +100,15 @@ class Sending:
 
     def __init__(self, asked: argparse.Namespace, done: Any) -> None:
         given = dict(setting.split("=", 1) for setting in asked.setting)
-        self.producer = Producer({**given, **SETTINGS, "bootstrap.servers": asked.bootstrap_servers})
+        said: list[str] = []
+        on_error = {"error_cb": lambda error: said.append(error.str())}
+        self.producer = Producer({**DEFAULTS, **given, **SETTINGS, **on_error, "bootstrap.servers": asked.bootstrap_servers})
+        try:
+            self.producer.list_topics(timeout=FIRST_ANSWER_SECONDS)
+        except KafkaException:
+            self.producer.poll(0)  # hands over what the client has to say
+            why = f": {said[0]}" if said else ""
+            raise OSError(f"no broker answered at {asked.bootstrap_servers} in {FIRST_ANSWER_SECONDS} seconds{why}") from None
         self.topic, self.done = asked.to_topic, done
         self.acknowledged = 0
         self.problem: str | None = None
@@ -104,7 +119,7 @@ class Sending:
 
         def delivered(error: Any, _message: Any) -> None:
             if error is not None:
-                self.problem = self.problem or f"{place[0]}-{place[1]} offset {place[2]}: {error}"
+                self.problem = self.problem or f"{place[0]}-{place[1]} offset {place[2]}: {error.str()}"
                 return
             self.acknowledged += 1
             self.done.write("\t".join(map(str, place)) + "\n")
@@ -163,6 +178,9 @@ def main(given: list[str] | None = None) -> int:
     """The exit status."""
     asked = arguments(given)
     path = asked.directory / "produced.txt"
+    if not (asked.directory / RECORDS).is_file():
+        print(f"error: no {RECORDS} in {asked.directory}: give a directory that `recover` wrote", file=sys.stderr)
+        return 2
     try:
         produced = already(path)
         return send(asked, produced, path) if asked.send else dry_run(asked, produced)

@@ -139,6 +139,13 @@ def file_path(given: str) -> Path:
     return Path(given)
 
 
+def directory_path(given: str) -> Path:
+    """The path of a directory to be written. Raises UsageError for an empty one, which would be the present directory."""
+    if not given:
+        raise UsageError("--output is empty, and names no directory", hint="name one; ./ is the directory you are in")
+    return Path(given)
+
+
 Output = Annotated[
     Path | None,
     typer.Option(

@@ -228,6 +228,8 @@ def check_new_directory(directory: Path, name: str) -> None:
             raise UsageError(f"cannot write to {directory}: its directory does not exist", hint=MAKE_IT_FIRST) from None
         return
     except OSError as error:
+        if directory.exists() and not directory.is_dir():
+            raise UsageError(f"{directory} is a file, and {name} names a directory", hint=hint) from None
         raise UsageError(f"cannot write to {directory}: {error.strerror}", hint=hint) from error
     if names:
         raise UsageError(f"{directory} is not empty: it holds {names[0]}", hint=hint)
@@ -263,6 +265,8 @@ def write_pieces(stream: TextIO, pieces: Iterable[str | memoryview]) -> None:
 # What commands say beside their answer: lines on stderr, on a terminal in its columns, in a pipe a line each.
 
 
+COMMAND_INDENT: Final = "  "
+"""Before each line of a command that stands alone, to be copied as it is."""
 _GLUE: Final = "\xa0"
 _TOGETHER: Final = re.compile(r"`[^`]*`|\d (?=\w)")
 """Spaces at which no line is broken: in commands, and between a number and what it counts."""
@@ -299,9 +303,15 @@ def tell_held(lines: Iterable[str]) -> None:
 def say(screen: Destination, lines: Iterable[str]) -> None:
     """Write `lines`, whatever evidence is in them, to a terminal or a pipe."""
     shown = map(printable, map(_TELLING.reword, lines))
-    folded = wrapped(shown, screen.width) if screen.stream.isatty() else shown
+    folded = _folded(shown, screen.width) if screen.stream.isatty() else shown
     screen.stream.writelines(line + "\n" for line in folded)
     screen.stream.flush()
+
+
+def _folded(lines: Iterable[str], width: int) -> Iterator[str]:
+    """`lines` broken at spaces, those of commands as they are."""
+    for line in lines:
+        yield from [line] if line.startswith(COMMAND_INDENT) else wrapped([line], width)
 
 
 def absent(topic: str) -> str:

@@ -17,7 +17,7 @@ from kafka_forensics.export.json_document import tool
 from kafka_forensics.export.parquet import parquet_writer
 from kafka_forensics.export.target import HashedFile, sync
 from kafka_forensics.model.json_objects import Json, attributes, json_text, object_of, rfc3339
-from kafka_forensics.model.recovered import COMMITTED, MAYBE, RECOVERED_FACT, TALLIED, Proof, RecoveredRecord, Tally
+from kafka_forensics.model.recovered import COMMITTED, MAYBE, RECOVERED_FACT, TALLIED, UNREADABLE, Proof, RecoveredRecord, Tally
 from kafka_forensics.model.results import SCHEMA_VERSION
 from kafka_forensics.questions.recover import Kept, RecoveredPartition, RecoveredRange, Recovery, Undecided
 from kafka_forensics.storage.disks import why
@@ -222,6 +222,9 @@ def report_of(recovery: Recovery, asked: Json, written: list[WrittenFile]) -> Js
         "partitions_looked_at": recovery.looked_at,
         "records": recovery.count.all.recovered,
         "offsets": tally_object(recovery.count.all),
+        "may_hold_more": [
+            {"kind": kind, "broker": broker, "partitions": count} for (kind, broker), count in recovery.may_hold_more.items()
+        ],
         "files": [
             {"name": file.name, "records": file.records, "bytes": file.size_in_bytes, "sha256": file.sha256} for file in written
         ],
@@ -248,6 +251,8 @@ def partition_object(partition: RecoveredPartition) -> Json:
         "offsets": tally_object(partition.count.all),
         "committed_offsets": tally_object(partition.count.committed),
         "ranges": [range_object(recovered) for recovered in partition.ranges],
+        "unreadable": {why: partition.unreadable[why] for why in UNREADABLE},
+        "not_compared": partition.not_compared,
         "below_log_start": [{"broker": broker, "offsets": offsets} for broker, offsets in partition.below_log_start],
         "missing_witnesses": [{"kind": kind, "broker": broker} for kind, broker in partition.missing],
     }

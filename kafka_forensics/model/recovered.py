@@ -97,6 +97,8 @@ TALLIED: Final = (
 )
 FILTERED: Final = TALLIED[1:7]
 """Why a record that was read is not given."""
+UNREADABLE: Final = ("damaged", "too_large", "not_collected")
+"""Why no copy gives what stood at an offset."""
 
 
 @dataclass(slots=True)

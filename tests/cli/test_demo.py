@@ -78,7 +78,7 @@ def test_a_directory_that_holds_anything_is_refused(run: Run, tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("directory", "said"),
     [
-        ("file", f"error: cannot write to file: Not a directory\n{HINT}\n"),
+        ("file", f"error: file is a file, and DIR names a directory\n{HINT}\n"),
         (
             "a/b",
             "error: cannot write to a/b: its directory does not exist\nhint: make that directory first, or choose another place\n",

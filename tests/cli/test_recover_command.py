@@ -3,7 +3,10 @@
 import hashlib
 import json
 import os
+import shlex
 import shutil
+from collections import Counter
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -12,19 +15,31 @@ import pytest
 from jsonschema import Draft202012Validator
 from referencing import Registry, Resource
 
-from kafka_forensics.cli.outputs.recover import COLUMNS
+from kafka_forensics.cli.outputs.recover import _MORE, COLUMNS, more_lines
+from kafka_forensics.cli.streams import Destination, say
 from kafka_forensics.export import recovered as files
 from kafka_forensics.export.json_document import json_schema
 from kafka_forensics.model.recovered import RECOVERED_FACT, TALLIED
+from kafka_forensics.questions.recover import Recovery
+from kafka_forensics.replication.planner import UNBOUNDED
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
+from tests.support.bundles import bundle_of
 from tests.support.plan_runs import Run
 from tests.support.recoveries import by_producer, values
 from tests.support.replicas import put_replica
 from tests.support.segments import BASE_TIMESTAMP, flipped
+from tests.support.unread import refuse
 
 UNCLEAN = Path(__file__).resolve().parents[2] / "sample_logs" / "unclean-election"
 HEALTHY = UNCLEAN.with_name("healthy")
 NAMES = ["records.jsonl", "records.parquet", "report.json"]
+
+
+class Terminal(StringIO):
+    """What is written to a terminal."""
+
+    def isatty(self) -> bool:
+        return True
 
 
 @pytest.fixture
@@ -115,7 +130,7 @@ def test_every_format_says_the_same(run: Run, odd: Path, tmp_path: Path, monkeyp
     said = {}
     for number, form in enumerate(("table", "tsv", "json", "jsonl", "markdown")):
         status, said[form], err = run("recover", odd, "--keep", 1, "--output", tmp_path / f"lost-{number}", "--format", form)
-        assert (status, err.count("\n")) == (1, 1)
+        assert (status, err.count("\n")) == (1, 2)
     report = json.loads((tmp_path / "lost-0" / "report.json").read_text())
     document = json.loads(said["json"])
     assert document == report
@@ -141,7 +156,7 @@ def test_nothing_lost_is_status_0_and_files_without_records(run: Run, tmp_path: 
     assert (status, err) == (0, "12 partitions: nothing is lost\n")
     assert lines_of(output) == []
     assert pq.read_table(output / "records.parquet").num_rows == 0
-    assert "No record is in" in " ".join(out.split())
+    assert out.startswith("There is nothing to produce again.")
     validate(json.loads((output / "report.json").read_text()))
 
 
@@ -180,9 +195,114 @@ def test_what_cannot_be_read_is_status_3_and_the_rest_is_written(run: Run, tmp_p
     put_replica(tmp_path / "copies", 2, common + flipped(values(2, "c"), 70) + values(3, "d"))
     output = tmp_path / "lost"
     status, out, err = run("recover", tmp_path / "copies", "--keep", 1, "--output", output, "--format", "table")
-    assert (status, err) == (3, f"1 partition: 1 record recovered to {output}, 0 of them proven committed; 1 unreadable\n")
-    assert "No copy here gives what stood at 1 offset" in " ".join(out.split())
+    said = f"1 partition: 1 record recovered to {output}, 0 of them proven committed; 1 unreadable"
+    assert (status, err.splitlines()[0]) == (3, said)
+    assert "No copy here gives what stood at 1 offset: damaged." in " ".join(out.split())
     assert [line["value"] for line in lines_of(output)] == ["d"]
+
+
+def more(output: Path) -> list[dict[str, Any]]:
+    report = json.loads((output / "report.json").read_text())
+    validate(report)
+    found: list[dict[str, Any]] = report["may_hold_more"]
+    return found
+
+
+def test_what_is_not_here_may_hold_more(run: Run, tmp_path: Path) -> None:
+    output = tmp_path / "one"
+    copies = [UNCLEAN / "broker-1", UNCLEAN / "broker-3"]
+    status, out, err = run("recover", *copies, "--topic", "audit", "--output", output, "--format", "table")
+    assert (status, err) == (
+        0,
+        "1 partition: nothing that these copies hold is lost\nnote: the copy of broker 2 is not here, and may hold more\n",
+    )
+    assert "nothing that these copies hold; what is not here, or could not be read, may hold more." in " ".join(out.split())
+    assert more(output) == [{"kind": "copy_absent", "broker": 2, "partitions": 1}]
+    copies = [HEALTHY / "broker-1", HEALTHY / "broker-3"]
+    status, _, err = run("recover", *copies, "--output", tmp_path / "all")
+    assert (status, err.splitlines()) == (
+        0,
+        [
+            "12 partitions: nothing that these copies hold is lost",
+            "note: the copy of broker 2 is not here for 12 partitions, and may hold more",
+        ],
+    )
+    assert more(tmp_path / "all") == [{"kind": "copy_absent", "broker": 2, "partitions": 12}]
+    run("recover", HEALTHY, "--output", tmp_path / "whole", "-q")
+    assert more(tmp_path / "whole") == []
+
+
+def test_a_log_that_hides_bytes_or_cannot_be_read_may_hold_more(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    put_replica(tmp_path / "copies", 1, values(0, "a", "b"))
+    put_replica(tmp_path / "copies", 2, values(0, "a", "b") + b"\x55" * 300)
+    status, _, err = run("recover", tmp_path / "copies", "--output", tmp_path / "hidden")
+    assert "1 partition: nothing that these copies hold is lost" in err
+    assert "note: behind the last batch of broker 2 lie bytes that may hold more records" in err
+    assert "note: no controller's log is here to say whether there are further replicas, which may hold more" in err
+    assert {"kind": "unknown_bytes", "broker": 2, "partitions": 1} in more(tmp_path / "hidden")
+    assert status == 0
+    refuse(monkeypatch, lambda path: path.suffix == ".log" and "broker-2" in path.parts)
+    status, _, err = run("recover", tmp_path / "copies", "--output", tmp_path / "unread")
+    assert (status, "note: nothing of the log of broker 2 could be read, and it may hold more" in err) == (3, True), err
+    assert {"kind": "copy_not_read", "broker": 2, "partitions": 1} in more(tmp_path / "unread")
+
+
+def test_every_kind_of_what_may_hold_more_has_words() -> None:
+    assert _MORE.keys() == UNBOUNDED
+    answer = Recovery(looked_at=3, may_hold_more=Counter({(kind, 7): 2 for kind in UNBOUNDED}))
+    lines = [*more_lines(answer)]
+    assert len(lines) == len(UNBOUNDED)
+    assert all("2 partitions" in line and "{" not in line for line in lines)
+
+
+def test_a_broker_that_is_not_here_is_a_wrong_question(run: Run, odd: Path, tmp_path: Path) -> None:
+    status, out, err = run("recover", odd, "--keep", 7, "--output", tmp_path / "lost")
+    assert (status, out) == (2, "")
+    assert err == "error: no copy here is of broker 7\nhint: --keep takes a broker whose copy is here: 1, 2\n"
+    assert [*tmp_path.iterdir()] == [odd]
+
+
+def test_records_that_were_not_collected_are_asked_for_by_a_command(run: Run, odd: Path, tmp_path: Path) -> None:
+    bundles = [bundle_of(odd / f"broker-{broker}", tmp_path / f"{broker}.kfb") for broker in (1, 2)]
+    status, out, err = run("recover", *bundles, "--keep", 1, "--output", tmp_path / "lost", "--format", "table")
+    assert status == 3
+    assert "No copy here gives what stood at 4 offsets: not collected. No record could be read." in " ".join(out.split())
+    head, *command = err.splitlines()[-4:]
+    assert head.endswith("needs the records; run on broker 2:")
+    assert command[0].startswith("  $ kafka-forensics collect")
+    assert shlex.split(" ".join(line.strip(" $\\") for line in command)) == [
+        *("kafka-forensics", "collect", str(odd / "broker-2"), "--with-records", "orders:0:2-6", "--output", "FILE.kfb")
+    ]
+    screen = Terminal()
+    say(Destination(screen, 40, colour=False), err.splitlines())
+    assert "\n".join(command) in screen.getvalue(), "lines to be copied stay whole"
+
+
+def test_what_the_kept_bundle_may_have_already_is_said(run: Run, odd: Path, tmp_path: Path) -> None:
+    kept = bundle_of(odd / "broker-1", tmp_path / "1.kfb")
+    output = tmp_path / "lost"
+    status, out, err = run("recover", kept, odd / "broker-2", "--keep", 1, "--output", output, "--format", "table")
+    assert status == 3
+    said = "hether broker 1 has some of these records already could not be checked: duplicates are possible"
+    assert f"W{said}" in " ".join(out.split())
+    assert f"not checked: orders-0: w{said}" in err
+    report = json.loads((output / "report.json").read_text())
+    validate(report)
+    assert [partition["not_compared"] for partition in report["partitions"]] == [True]
+
+
+def test_an_output_that_is_no_directory(run: Run, odd: Path, tmp_path: Path) -> None:
+    (tmp_path / "plan.json").touch()
+    status, _, err = run("recover", odd, "--keep", 1, "--output", "")
+    assert (status, err.splitlines()[0]) == (2, "error: --output is empty, and names no directory")
+    status, _, err = run("recover", odd, "--keep", 1, "--output", tmp_path / "plan.json")
+    assert (status, err.splitlines()) == (
+        2,
+        [
+            f"error: {tmp_path / 'plan.json'} is a file, and --output names a directory",
+            "hint: choose a directory that is empty or does not exist yet",
+        ],
+    )
 
 
 @pytest.mark.parametrize("place", ["broker-1", "broker-1/new", "full", "missing/new"])
@@ -223,5 +343,6 @@ def test_the_same_copies_give_the_same_bytes(run: Run, odd: Path, tmp_path: Path
 
 def test_records_hold_payloads_and_know_no_pseudonyms(run: Run, odd: Path, tmp_path: Path) -> None:
     status, _, err = run("recover", odd, "--keep", 1, "--output", tmp_path / "lost", "--redact")
-    assert (status, "--redact" in err) == (2, True)
+    assert (status, err.splitlines()[0]) == (2, "error: no such option: --redact")
+    assert "no pseudonym stands for what is in them" in err
     assert [*tmp_path.iterdir()] == [odd]

@@ -112,7 +112,7 @@ def test_a_directory_that_is_not_empty_is_refused(capsys: pytest.CaptureFixture[
     assert (status, out, err) == (2, "", f"error: {tmp_path} is not empty: it holds mine\n{hint}")
     assert [path.name for path in tmp_path.iterdir()] == ["mine"]
     status, out, err = ran(capsys, *RUN, "txn-torn", "--output", str(tmp_path / "mine"))
-    assert (status, out, err) == (2, "", f"error: cannot write to {tmp_path / 'mine'}: Not a directory\n{hint}")
+    assert (status, out, err) == (2, "", f"error: {tmp_path / 'mine'} is a file, and --output names a directory\n{hint}")
     status, out, err = ran(capsys, *RUN, "txn-torn", "--output", str(tmp_path / "a" / "b"))
     assert (status, out, err) == (
         2,

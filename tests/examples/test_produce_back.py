@@ -87,6 +87,27 @@ def test_what_cannot_be_sent_ends_it_with_2(lost: Path, changes: dict[str, Any],
 
 
 def test_a_record_that_is_refused_stops_it(lost: Path) -> None:
-    done = run(lost, "--send", "--setting", "message.timeout.ms=2000")
-    assert (done.returncode, "stopped: audit-0 offset 300" in done.stderr) == (1, True), done
+    late = ("--setting", "message.timeout.ms=600", "--setting", "test.mock.broker.rtt=1200")
+    done = run(lost, "--send", *MOCKED, *late)
+    assert (done.returncode, "stopped: audit-0 offset 3" in done.stderr, done.stderr.count("\n")) == (1, True, 1), done
     assert (done.stdout, (lost / "produced.txt").read_text()) == ("0 records acknowledged\n", "")
+
+
+def test_where_no_broker_answers_one_line_says_so(lost: Path) -> None:
+    done = run(lost, "--send")
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1), done
+    assert done.stderr.startswith("error: no broker answered at 127.0.0.1:9 in 10 seconds: ")
+    assert "Connection refused" in done.stderr
+    assert (lost / "produced.txt").read_text() == ""
+
+
+def test_without_brokers_there_is_a_dry_run_and_nothing_else(lost: Path, tmp_path: Path) -> None:
+    def bare(*words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run([sys.executable, str(SCRIPT), *words], capture_output=True, text=True, timeout=120, check=False)
+
+    assert "70 records in all" in bare(str(lost)).stdout
+    refused = bare(str(lost), "--send")
+    assert (refused.returncode, "--send needs --bootstrap-servers" in refused.stderr) == (2, True)
+    nowhere = bare(str(tmp_path / "nosuch"))
+    assert (nowhere.returncode, nowhere.stdout) == (2, "")
+    assert nowhere.stderr == f"error: no records.jsonl in {tmp_path / 'nosuch'}: give a directory that `recover` wrote\n"

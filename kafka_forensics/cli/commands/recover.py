@@ -18,6 +18,7 @@ Directory = Annotated[
     typer.Option(
         "--output",
         metavar="DIR",
+        parser=options.directory_path,
         help="An empty or new directory for records.jsonl, records.parquet and report.json, never inside an input.",
     ),
 ]
@@ -88,8 +89,8 @@ def _check_decided(recovery: "Recovery") -> None:
 
 def _say_rest(recovery: "Recovery", output: Path, screen: Destination, *, quiet: bool) -> None:
     """What stdout does not say."""
-    from kafka_forensics.cli.outputs.recover import summary_line, undecided_lines
-    from kafka_forensics.cli.outputs.words import gap_lines
+    from kafka_forensics.cli.outputs.recover import incomplete_lines, more_lines, summary_line, unchecked_lines, undecided_lines
 
-    lines = [] if quiet else [summary_line(recovery, printable(shlex.quote(str(output))))]
-    say(screen, [*lines, *undecided_lines(recovery), *gap_lines(recovery.incomplete)])
+    lines = [] if quiet else [summary_line(recovery, printable(shlex.quote(str(output)))), *more_lines(recovery)]
+    gaps = incomplete_lines(recovery.incomplete, screen.width)
+    say(screen, [*lines, *undecided_lines(recovery), *unchecked_lines(recovery), *gaps])

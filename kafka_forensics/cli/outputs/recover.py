@@ -1,17 +1,19 @@
 """What `recover` prints in every format: which side is kept, and a line a range with what became of its offsets."""
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
-from kafka_forensics.cli.outputs.plan_words import brokers, wrapped
+from kafka_forensics.cli.outputs.plan_words import brokers, capital, wrapped
 from kafka_forensics.cli.outputs.rows import Listing, table_lines
-from kafka_forensics.cli.outputs.words import name
-from kafka_forensics.cli.streams import Destination, printable
+from kafka_forensics.cli.outputs.words import command_lines, gap_lines, name
+from kafka_forensics.cli.streams import COMMAND_INDENT, Destination, printable
 from kafka_forensics.export.json_document import json_line, json_list
 from kafka_forensics.export.recovered import RECORDS_JSONL, RECORDS_PARQUET, REPORT
 from kafka_forensics.model.amounts import plural
 from kafka_forensics.model.json_objects import Columns, Json, attributes, json_text
 from kafka_forensics.model.recovered import TALLIED, Tally
+from kafka_forensics.model.results import Incomplete
 from kafka_forensics.questions.recover import RecoveredPartition, RecoveredRange, Recovery, Undecided
 from kafka_forensics.wording import offset_range
 
@@ -24,6 +26,24 @@ REASONS: Final = {
     "open": "transactions wrote that never ended",
 }
 """Why a record that was read is left out → the end of `records that ...`."""
+_UNREADABLE: Final = {"damaged": "damaged", "too_large": "too large", "not_collected": "not collected"}
+"""Why no copy gives what stood at some offsets."""
+_UNSAID: Final = "to say{} whether there are further replicas, which may hold more"
+_MORE: Final = {
+    "no_controller_log": f"no controller's log is here {_UNSAID}",
+    "controller_log_damaged": f"the controller's log here is too damaged {_UNSAID}",
+    "controller_log_silent": "the controller's log here does not say{} whether there are further replicas, which may hold more",
+    "voters_behind": "the voters' copies of the controller's log end before they could say{} what replicas there are",
+    "copy_absent": "the copy of {who} is not here{}, and may hold more",
+    "dead_copy_absent": "the copy of {who} is not here{}, and may hold more",
+    "not_copied": "the copy of {who} is in part{}, and may hold more where it is whole",
+    "copy_not_read": "nothing of the log of {who} could be read{}, and it may hold more",
+    "copy_unnamed": "the copy {name} does not say whose it is{}, and other replicas may hold more",
+    "log_not_read": "the log of {who} could not be read whole{}, and may hold more",
+    "unknown_bytes": "behind the last batch of {who} lie bytes{} that may hold more records",
+    "topic_undecided": "nothing says which topic of this name is the present one{}, and another may hold more",
+}
+"""What of a plan's `Missing` leaves it open whether more is lost; `{}`: for how many partitions."""
 _HEADS: Final = ("lost offsets", "held by", "committed", "recovered", "left out", "no records", "unreadable")
 
 
@@ -85,8 +105,9 @@ def _page(recovery: Recovery, output: str, width: int) -> Iterator[str]:
             yield from wrapped(line, width)
     place = printable(output.rstrip("/"))
     count = recovery.count.all.recovered
+    nothing = "No record could be read." if recovery.count.all.unreadable else "There is nothing to produce again."
     files = f"in {place}/{RECORDS_JSONL} and in {place}/{RECORDS_PARQUET}"
-    said = f"{plural(count, 'record')} {'is' if count == 1 else 'are'} {files}." if count else f"No record is {files}."
+    said = f"{plural(count, 'record')} {'is' if count == 1 else 'are'} {files}." if count else nothing
     yield from wrapped(f"{said} {place}/{REPORT} says what became of every offset.", width)
 
 
@@ -96,7 +117,8 @@ def _sentence(partition: RecoveredPartition) -> str:
         return f"{printable(partition.side.reason)}."
     said = f"{printable(partition.side.sentence)}."
     if not partition.at_most:
-        return f"{said} It loses nothing that these copies hold."
+        more = "" if partition.at_most_is_bound else "; what is not here, or could not be read, may hold more"
+        return f"{said} It loses nothing that these copies hold{more}."
     bound = f"at most {partition.at_most}" if partition.at_most_is_bound else f"{partition.at_most} of these copies, perhaps more"
     return (
         f"{said} By the plan it loses {plural(partition.at_most, 'offset')}, {partition.committed} of them proven committed:"
@@ -123,10 +145,53 @@ def _notes(partition: RecoveredPartition) -> Iterator[str]:
         if count:
             yield f"Left out: {plural(count, 'record')} that {words}."
     if tally.unreadable:
-        yield f"No copy here gives what stood at {plural(tally.unreadable, 'offset')}: it is damaged, too large or not collected."
+        why = [(words, partition.unreadable[reason]) for reason, words in _UNREADABLE.items() if partition.unreadable[reason]]
+        said = why[0][0] if len(why) == 1 else ", ".join(f"{count} {words}" for words, count in why)
+        yield f"No copy here gives what stood at {plural(tally.unreadable, 'offset')}: {said}."
+    if partition.not_compared and tally.recovered:
+        yield capital(not_compared_words(partition)) + "."
     for broker, offsets in partition.below_log_start:
         start = f"below the start of the log of {brokers([partition.kept or ''])}: deleted, and not lost"
         yield f"{plural(offsets, 'offset')} of {brokers([broker])} {'is' if offsets == 1 else 'are'} {start}."
+
+
+def not_compared_words(partition: RecoveredPartition) -> str:
+    """That the surviving log could not be looked at for records that are given, and what may come of it."""
+    who = brokers([partition.kept or ""])
+    why = "duplicates are possible, for its own are not all here"
+    return f"whether {who} has some of these records already could not be checked: {why}"
+
+
+def more_lines(recovery: Recovery) -> Iterator[str]:
+    """What is not here, or could not be read, and may hold more."""
+    for (kind, broker), count in sorted(recovery.may_hold_more.items(), key=str):
+        where = "" if recovery.looked_at == 1 else f" for {plural(count, 'partition')}"
+        named = printable(str(broker))
+        yield f"note: {_MORE[kind].format(where, who=brokers([broker or '']), name=named)}"
+
+
+def unchecked_lines(recovery: Recovery) -> Iterator[str]:
+    """Of which partitions records may be given that are there already."""
+    for partition in recovery.partitions:
+        if partition.not_compared and partition.count.all.recovered:
+            yield f"not checked: {name(partition.topic, partition.partition)}: {not_compared_words(partition)}"
+
+
+_RUN: Final = re.compile(r"(?P<before>.*): run `(?P<command>[^`]+)`(?P<where>.*)", re.DOTALL)
+
+
+def incomplete_lines(gaps: Iterable[Incomplete], width: int) -> Iterator[str]:
+    """A line for each of `gaps`; a command that closes it stands in lines of its own, ready to copy."""
+    others = []
+    for gap in dict.fromkeys(gaps):
+        run = _RUN.fullmatch(gap.reason)
+        if run is None:
+            others.append(gap)
+            continue
+        yield f"incomplete: {printable(gap.path)}: {printable(run['before'])}; run{printable(run['where'])}:"
+        lines = command_lines(printable(run["command"]), width - len(COMMAND_INDENT) - 2)
+        yield from (f"{COMMAND_INDENT}{'  ' if number else '$ '}{line}" for number, line in enumerate(lines))
+    yield from gap_lines(others)
 
 
 def summary_line(recovery: Recovery, output: str) -> str:
@@ -139,7 +204,8 @@ def summary_line(recovery: Recovery, output: str) -> str:
     partitions = plural(recovery.looked_at, "partition")
     if not recovery.partitions or not total.all.offsets:
         undecided = " of those of which a side could be taken" if recovery.undecided else ""
-        return f"{partitions}: nothing is lost{undecided}"
+        what = "nothing that these copies hold is lost" if recovery.may_hold_more else "nothing is lost"
+        return f"{partitions}: {what}{undecided}"
     said = f"{partitions}: {plural(total.all.recovered, 'record')} recovered to {output}"
     said += f", {total.committed.recovered} of them proven committed"
     rest = ((_filtered(total.all), "left out"), (total.all.unreadable, "unreadable"))

@@ -10,7 +10,6 @@ from kafka_forensics.questions.recover.reading import Endings, ReadLog
 from kafka_forensics.replication.offset_ranges import Ranges, clipped, counted, normalised, without
 from kafka_forensics.replication.planner import NO_END, Broker, Loss, PlanPartition
 from kafka_forensics.rereading.record_states import ABORTED, COMMITTED, UNKNOWN
-from kafka_forensics.storage.bundles import BundleSource
 
 if TYPE_CHECKING:
     from kafka_forensics.model.results import Incomplete
@@ -23,7 +22,7 @@ _NOTHING: Final[Ranges] = ()
 class Copies:
     """The copies that were planned with; `replicas` and their `plans` are the first of `given.replicas`, in the same order.
 
-    `asked` are the offsets from the first to the last that are lost.
+    `asked` are the offsets from the first to the last that are lost, `kept` is the broker whose log stays.
     """
 
     def __init__(
@@ -33,6 +32,7 @@ class Copies:
         plans: Sequence[ReplicaPlan],
         coordinators: TransactionLog | None,
         asked: tuple[int, int],
+        kept: Broker,
     ) -> None:
         self.given = given
         self.incomplete: list[Incomplete] = []
@@ -40,8 +40,12 @@ class Copies:
         self._number: dict[Broker, int] = {}
         for number, replica in enumerate(given.replicas):
             self._number.setdefault(replica.broker, number)
-        self._logs = [ReadLog(replica, plan, self.incomplete, asked) for replica, plan in zip(replicas, plans, strict=True)]
-        self._endings: dict[Broker, Endings] = {}
+        wanted = [(asked[0], max(asked[1], value.log_end_offset if value.broker == kept else 0)) for value in given.replicas]
+        self._logs = [
+            ReadLog(replica, plan, self.incomplete, offsets)
+            for replica, plan, offsets in zip(replicas, plans, wanted[: len(plans)], strict=True)
+        ]
+        self._endings: dict[tuple[Broker, int], Endings] = {}
         self._coordinators = coordinators
         self.start = asked[0]
         self._sources: dict[Loss, list[Source]] = {}
@@ -51,14 +55,22 @@ class Copies:
         number = self._number[broker]
         return self._logs[number] if number < len(self._logs) else None
 
-    def endings(self, broker: Broker) -> Endings:
-        """How transactions ended in a broker's log, from the first lost offset on."""
-        if broker not in self._endings:
+    def endings(self, broker: Broker, end: int = NO_END) -> Endings:
+        """How transactions ended in a broker's log, from the first lost offset on; `end`: where recovery will have cut it, and
+        no coordinator writes a marker again."""
+        if (broker, end) not in self._endings:
             log, replica = self._logs[self._number[broker]], self.given.replicas[self._number[broker]]
-            doubtful = clipped(normalised((*replica.damaged, *replica.unread)), self.start, NO_END)
-            open_end = not replica.end_is_known or replica.has_unknown_bytes
-            self._endings[broker] = Endings(log, self.start, doubtful, open_end=open_end, coordinators=self._coordinators)
-        return self._endings[broker]
+            doubtful = clipped(normalised((*replica.damaged, *replica.unread)), self.start, end)
+            open_end = end == NO_END and (not replica.end_is_known or replica.has_unknown_bytes)
+            coordinators = self._coordinators if end == NO_END else None
+            self._endings[broker, end] = Endings(log, (self.start, end), doubtful, open_end=open_end, coordinators=coordinators)
+        return self._endings[broker, end]
+
+    def surviving_endings(self, kept: Broker) -> Endings:
+        """The same in what stays of the log of `kept`."""
+        replica = self.given.replicas[self._number[kept]]
+        is_cut = bool(clipped(replica.on_disk, replica.log_end_offset, NO_END))
+        return self.endings(kept, replica.log_end_offset if is_cut else NO_END)
 
     def txn_state(self, loss: Loss, facts: Sequence[int]) -> str:
         """How the transaction of a batch of a loss ended, by the logs of all who hold it: one may end before its marker."""
@@ -81,22 +93,26 @@ class Copies:
             self._sources[loss] = sorted(sources, key=lambda source: source[0])
         return self._sources[loss]
 
+    def surviving(self, kept: Broker) -> Ranges:
+        """Offsets, from the first that is lost on, of the good batches that recovery leaves to the log of `kept`."""
+        return clipped(self._good(kept), self.start, self.given.replicas[self._number[kept]].log_end_offset)
+
     def alike(self, kept: Broker, holders: Sequence[Broker]) -> Ranges:
-        """Offsets at which the log of `kept` has what one of the holders has."""
-        own, number = self._good(kept), self._number[kept]
+        """Those of them at which it has what one of the holders has; all of them if it is a holder itself."""
+        own, number = self.surviving(kept), self._number[kept]
         ranges: list[tuple[int, int]] = []
         for holder in holders:
             other = self._number[holder]
             if other == number:
-                continue
+                return own
             pair = (min(number, other), max(number, other))
             same = without(self._good(holder), self.given.differing.get(pair, ()))
             ranges += without(own, without(own, same))
         return normalised(ranges)
 
     def own(self, kept: Broker, holders: Sequence[Broker]) -> Ranges:
-        """Offsets from the first that is lost on at which the log of `kept` has what none of the holders has."""
-        return clipped(without(self._good(kept), self.alike(kept, holders)), self.start, NO_END)
+        """Those of them at which it has what none of the holders has."""
+        return without(self.surviving(kept), self.alike(kept, holders))
 
     def is_damaged(self, loss: Loss, start: int, end: int) -> bool:
         """Whether a holder of a loss has damage at some of these offsets."""
@@ -111,5 +127,5 @@ class Copies:
 
     def _soundness(self, broker: Broker, loss: Loss) -> tuple[bool, int]:
         number = self._number[broker]
-        in_bundle = number < len(self._logs) and isinstance(self._logs[number].plan.log_dir.source, BundleSource)
+        in_bundle = number < len(self._logs) and self._logs[number].in_bundle
         return in_bundle, counted(clipped(self.given.replicas[number].damaged, loss.start, loss.end))

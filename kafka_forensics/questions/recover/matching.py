@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from kafka_forensics.model.batches import BatchColumn, Record, RecordColumn
-from kafka_forensics.model.constants import INT64_MAX, NO_PRODUCER_ID, NO_TIMESTAMP, TIMESTAMP_TYPE_MASK
+from kafka_forensics.model.constants import NO_PRODUCER_ID, NO_TIMESTAMP, TIMESTAMP_TYPE_MASK
 from kafka_forensics.questions.recover.reading import Endings, ReadBatch, ReadLog
-from kafka_forensics.replication.offset_ranges import Ranges, clipped, holds
+from kafka_forensics.replication.offset_ranges import Ranges, clipped, holds, normalised
 from kafka_forensics.rereading.record_states import COMMITTED, NONE
 
 if TYPE_CHECKING:
@@ -142,10 +142,10 @@ class Matches:
         for batch, record in _seen(log, ranges, endings, self.sought):
             self._match(record, _producer(record, batch.facts))
 
-    def look_for_keys(self, log: ReadLog, alike: Ranges, endings: Endings) -> None:
-        """Look for later records of their keys, from the first lost offset on: where the log is `alike` with the losing one by the
-        offsets, elsewhere by the times."""
-        for _, record in _seen(log, ((log.asked[0], INT64_MAX),), endings, self.sought):
+    def look_for_keys(self, log: ReadLog, own: Ranges, alike: Ranges, endings: Endings) -> None:
+        """Look for later records of their keys: where the log is `alike` with the losing one by the offsets, where it has its
+        `own` by the times."""
+        for _, record in _seen(log, normalised((*own, *alike)), endings, self.sought):
             key = None if record.key is None else digest(record.key)
             if key is None or key not in self.sought.by_key:
                 continue
@@ -193,7 +193,10 @@ def _seen(log: ReadLog, ranges: Ranges, endings: Endings, sought: Sought) -> Ite
         return
     choose: Callable[[BatchHeader, bytes | memoryview | None, Ints], NDArray[np.bool_]] = sought.records
     for batch in log.batches(ranges, sought.batches):
-        if batch.is_control or batch.data is None or endings.state(batch.facts) not in (NONE, COMMITTED):
+        if batch.is_control or endings.state(batch.facts) not in (NONE, COMMITTED):
+            continue
+        if batch.data is None:
+            log.not_compared = True
             continue
         inside = clipped(ranges, batch.facts[BatchColumn.BASE_OFFSET], batch.facts[BatchColumn.LAST_OFFSET] + 1)
         for record in batch.opened(choose)[0]:

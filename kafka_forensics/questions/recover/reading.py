@@ -20,7 +20,7 @@ from kafka_forensics.replication.offset_ranges import Ranges
 from kafka_forensics.rereading.logs_in_order import WINDOW_BYTES, logs_of
 from kafka_forensics.rereading.record_states import ABORTED, COMMITTED, MAX_MARKERS, NONE, OPEN, UNKNOWN, in_transactions
 from kafka_forensics.rereading.seeking import chunks_until, start_position
-from kafka_forensics.storage.bundles import CollectedLog
+from kafka_forensics.storage.bundles import BundleSource, CollectedLog
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -64,6 +64,13 @@ class ReadLog:
     incomplete: list[Incomplete]
     asked: tuple[int, int]
     """Offsets whose records are needed, for what is said of a bundle without them."""
+    not_compared: bool = False
+    """Whether a batch that may hold a lost record as well could not be had."""
+
+    @property
+    def in_bundle(self) -> bool:
+        """Whether it has no more records than were collected."""
+        return isinstance(self.plan.log_dir.source, BundleSource)
 
     def batches(self, ranges: Ranges, wanted: "Callable[[Ints], NDArray[np.bool_]] | None" = None) -> Iterator[ReadBatch]:
         """Every good batch that has an offset of some ranges, in file order; `wanted` says of a (BATCH_COLUMNS, n) matrix which
@@ -163,11 +170,13 @@ class ReadLog:
 
 
 class Endings:
-    """The markers of one log from an offset on, read when the first record of a transaction is met."""
+    """The markers of some offsets of one log, read when the first record of a transaction is met."""
 
-    def __init__(self, log: ReadLog, start: int, doubtful: Ranges, *, open_end: bool, coordinators: TransactionLog | None) -> None:
+    def __init__(
+        self, log: ReadLog, offsets: tuple[int, int], doubtful: Ranges, *, open_end: bool, coordinators: TransactionLog | None
+    ) -> None:
         """`doubtful` are offsets whose bytes may have been markers, `open_end` says that more may stand behind the last batch."""
-        self._log, self._start, self._doubtful, self._open_end = log, start, doubtful, open_end
+        self._log, self._offsets, self._doubtful, self._open_end = log, offsets, doubtful, open_end
         self._coordinators = coordinators
         self._markers: tuple[Ints, Ints, Ints] | None = None
         self._is_cut = False
@@ -193,10 +202,11 @@ class Endings:
     def _read(self) -> "tuple[Ints, Ints, Ints]":
         """(producer id, offset, kind) of every marker, by producer and offset."""
         parts, held = [np.empty((3, 0), np.int64)], 0
-        for columns in self._log.headers(((self._start, INT64_MAX),)):
+        for columns in self._log.headers((self._offsets,)):
             control = columns[BatchColumn.CONTROL_RECORD_TYPE]
             is_marker = (columns[BatchColumn.ATTRIBUTES] & CONTROL_MASK != 0) & (columns[BatchColumn.MAGIC] >= 2)
             is_marker &= (control >= 0) & (control <= CONTROL_COMMIT) & (columns[BatchColumn.PRODUCER_ID] >= 0)
+            is_marker &= columns[BatchColumn.LAST_OFFSET] < self._offsets[1]
             rows = np.flatnonzero(is_marker)
             self._is_cut = self._is_cut or held + rows.size > MAX_MARKERS
             rows = rows[: max(MAX_MARKERS - held, 0)]

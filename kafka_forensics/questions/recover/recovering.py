@@ -1,5 +1,6 @@
 """`recover`: what the election of the surviving side loses, read from those who hold it, without what is there all the same."""
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -13,9 +14,9 @@ from kafka_forensics.model.recovered import Count, RecoveredRecord
 from kafka_forensics.model.results import Incomplete, Read, ScanResult
 from kafka_forensics.questions.plan import Amount, PlanMaker, Planned, PlanOptions, check_names
 from kafka_forensics.questions.recover.copies import Copies
-from kafka_forensics.questions.recover.sides import Kept, Undecided, kept_side
+from kafka_forensics.questions.recover.sides import Kept, Undecided, check_keep, kept_side
 from kafka_forensics.questions.recover.versions import RecoveredRange, Versions
-from kafka_forensics.replication.planner import Broker
+from kafka_forensics.replication.planner import UNBOUNDED, Broker
 from kafka_forensics.rereading.reader import LogReader
 from kafka_forensics.witnesses.witnesses import Witnesses, read_witnesses
 
@@ -45,6 +46,10 @@ class RecoveredPartition:
     """Brokers and how many offsets they hold below the surviving log's start: deleted since, and not lost."""
     missing: list[tuple[str, Broker | None]] = field(default_factory=list)
     """Witnesses that are not there, as the plan calls them."""
+    unreadable: Counter[str] = field(default_factory=Counter)
+    """Why no copy gives what stood at some lost offsets (`damaged`, `too_large`, `not_collected`) → how many."""
+    not_compared: bool = False
+    """Whether the surviving log may hold some of the records given, for not all of its own records could be had."""
 
     @property
     def kept(self) -> Broker | None:
@@ -72,6 +77,8 @@ class Recovery:
     """Partitions of the controllers' log, whose leader they elect among themselves."""
     incomplete: list[Incomplete] = field(default_factory=list)
     """What could not be read, of the scan and of the records."""
+    may_hold_more: Counter[tuple[str, Broker | None]] = field(default_factory=Counter)
+    """What is not here, or could not be read, of all partitions looked at: (kind of `Missing`, broker) → partitions."""
     result: ScanResult | None = None
 
     @property
@@ -95,10 +102,11 @@ class Recovery:
 
 def recover(paths: list[str], options: ScanOptions, keep: str | None, sink: Sink, progress: Progress | None = None) -> Recovery:
     """Give `sink` every record that only losing copies hold, of the partitions that `options` leave; `keep` is the broker whose
-    copy stays. Raises UsageError for paths that make no sense."""
+    copy stays. Raises UsageError for paths that make no sense, and for a broker of which no copy is here."""
     inputs = gather(paths, options)
     witnesses = read_witnesses(inputs)
     check_names(inputs)
+    check_keep(keep, inputs)
     recovering = _Recovering(inputs, witnesses, keep, sink)
     answer = recovering.answer
     answer.result = scan_inputs(inputs, options, progress, recovering.look, witnesses)
@@ -124,6 +132,8 @@ class _Recovering:
         partition = _partition_of(planned, kept_side(planned, self._keep))
         if isinstance(partition.side, Kept) and partition.side.candidate.losses:
             self._recover(planned, partition, partition.side, self._maker.present(replicas)[0])
+        unseen = [missing for missing in planned.plan.missing if missing.kind in UNBOUNDED]
+        self.answer.may_hold_more.update((missing.kind, missing.broker) for missing in unseen)
         self._take(partition, matters=bool(partition.ranges) or (partition.kept is None and _loses(planned)))
 
     def _recover(self, planned: Planned, partition: RecoveredPartition, side: Kept, replicas: list[Replica]) -> None:
@@ -132,11 +142,13 @@ class _Recovering:
         asked = losses[0].start, max(loss.end for loss in losses)
         read = [replica for replica in replicas if replica.read is not Read.NONE]
         plans = [self._plan_of[id(replica.context)] for replica in read]
-        copies = Copies(planned.given, read, plans, self._coordinators, asked)
+        copies = Copies(planned.given, read, plans, self._coordinators, asked, side.candidate.broker)
         partition.ranges = [RecoveredRange(loss, planned.amount(loss), copies.sources(loss)) for loss in losses]
         versions = Versions(copies, side.candidate.broker, partition.ranges)
         for record in versions.records():
             self._sink(record)
+        log = copies.log(side.candidate.broker)
+        partition.unreadable, partition.not_compared = versions.unreadable, log is not None and log.not_compared
         self.answer.incomplete += copies.incomplete
 
     def _take(self, partition: RecoveredPartition, *, matters: bool) -> None:

@@ -3,7 +3,10 @@
 from dataclasses import dataclass
 from typing import Final
 
+from kafka_forensics.errors import UsageError
+from kafka_forensics.evidence.inputs import Inputs, broker_order
 from kafka_forensics.evidence.options import listed
+from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
 from kafka_forensics.questions.plan import Planned
 from kafka_forensics.replication.planner import Candidate
 
@@ -36,6 +39,21 @@ class Undecided:
 
     reason: str
     hint: str
+
+
+def check_keep(keep: str | None, inputs: Inputs) -> None:
+    """Raise UsageError for a broker to be kept of which no copy is here."""
+    of_data = {
+        log_dir.broker
+        for log_dir in inputs.log_dirs
+        if any(directory.topic != CLUSTER_METADATA_TOPIC for directory in log_dir.found.partitions)
+    }
+    of_data |= {plan.context.broker for plan in inputs.replicas if plan.context.topic != CLUSTER_METADATA_TOPIC}
+    names = [str(broker) for broker in sorted(of_data, key=broker_order)]
+    if keep is None or keep in names or any(str(log_dir.broker) == keep for log_dir in inputs.log_dirs):
+        return
+    hint = f"--keep takes a broker whose copy is here: {listed(names)}" if names else "give the log directories of its replicas"
+    raise UsageError(f"no copy here is of broker {keep}", hint=hint)
 
 
 def kept_side(planned: Planned, keep: str | None) -> Kept | Undecided:

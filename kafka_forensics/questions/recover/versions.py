@@ -1,6 +1,7 @@
 """A losing version of a log read record by record: what is given, and why the rest is not. Each offset is counted once."""
 
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
@@ -41,6 +42,8 @@ class _Stretch(NamedTuple):
     batch: ReadBatch | None = None
     record: Record | None = None
     txn_state: str = ""
+    unreadable: str = ""
+    """Of one that is: `damaged`, `too_large` or `not_collected`."""
 
 
 class _Version:
@@ -99,6 +102,8 @@ class Versions:
 
     def __init__(self, copies: Copies, kept: Broker, ranges: Sequence[RecoveredRange]) -> None:
         self._copies, self._kept, self._ranges = copies, kept, ranges
+        self.unreadable: Counter[str] = Counter()
+        """Why no copy gives what stood at some offsets → how many."""
         self._topic, self._partition = copies.given.topic, copies.given.partition
         self._versions: dict[tuple[Broker, ...], _Version] = {}
         for number, recovered in enumerate(ranges):
@@ -125,6 +130,8 @@ class Versions:
                 assert version.found is not None
                 reason = version.found.reason(number, stretch.start)
             recovered.count.note(reason or "recovered", stretch.start, stretch.end, recovered.loss.committed_end)
+            if stretch.unreadable:
+                self.unreadable[stretch.unreadable] += stretch.end - stretch.start
             yield number, None if reason else self._record(recovered.loss, stretch, version.found)
 
     def _look_ahead(self, version: _Version, ahead: Iterator[tuple[int, _Stretch]]) -> None:
@@ -141,10 +148,11 @@ class Versions:
         version.found = found = _Found(Matches(sought), set(), [])
         log = self._copies.log(self._kept)
         if log is not None:
-            endings = self._copies.endings(self._kept)
-            found.surviving.look(log, self._copies.own(self._kept, version.holders), endings)
+            own, alike = (ranges(self._kept, version.holders) for ranges in (self._copies.own, self._copies.alike))
+            endings = self._copies.surviving_endings(self._kept)
+            found.surviving.look(log, own, endings)
             if sought.with_keys:
-                found.surviving.look_for_keys(log, self._copies.alike(self._kept, version.holders), endings)
+                found.surviving.look_for_keys(log, own, alike, endings)
                 found.superseded = found.surviving.superseded()
         for other in self._versions.values():
             if set(other.holders).isdisjoint(version.holders):  # what stands twice in one log was written twice
@@ -226,23 +234,32 @@ class Versions:
         """Offsets of a range of which no copy has a good batch: a cleaner may have taken them."""
         if start < end:
             is_cleaned = self._copies.given.compacted and not self._copies.is_damaged(self._ranges[number].loss, start, end)
-            yield number, _Stretch(start, end, "no_record" if is_cleaned else "unreadable")
+            yield number, _Stretch(start, end, "no_record") if is_cleaned else _unreadable(start, end, "damaged")
 
     def _of_batch(self, loss: Loss, batch: ReadBatch, broker: Broker, offsets: tuple[int, int]) -> Iterator[_Stretch]:
         at, end = offsets
-        if batch.is_control or batch.data is None:
-            yield _Stretch(at, end, "control" if batch.is_control else "unreadable")
+        if batch.is_control:
+            yield _Stretch(at, end, "control")
+            return
+        if batch.data is None:
+            log = self._copies.log(broker)
+            yield _unreadable(at, end, "not_collected" if log is not None and log.in_bundle else "too_large")
             return
         state = self._copies.txn_state(loss, batch.facts)
         records, is_whole = batch.opened()
-        missing = "no_record" if is_whole else "unreadable"
         for record in records:
             if not at <= record.offset < end:
                 continue
             if record.offset > at:
-                yield _Stretch(at, record.offset, missing)
+                yield _Stretch(at, record.offset, "no_record") if is_whole else _unreadable(at, record.offset, "damaged")
             at = record.offset + 1
-            reason = "unreadable" if record.is_oversized else _BY_STATE.get(state)
-            yield _Stretch(record.offset, at, reason, broker, batch, record, state)
+            if record.is_oversized:
+                yield _unreadable(record.offset, at, "too_large")
+            else:
+                yield _Stretch(record.offset, at, _BY_STATE.get(state), broker, batch, record, state)
         if at < end:
-            yield _Stretch(at, end, missing)
+            yield _Stretch(at, end, "no_record") if is_whole else _unreadable(at, end, "damaged")
+
+
+def _unreadable(start: int, end: int, why: str) -> _Stretch:
+    return _Stretch(start, end, "unreadable", unreadable=why)

@@ -5,6 +5,7 @@ from kafka_forensics.replication.planner.planner import loaded_epochs, plan_part
 from kafka_forensics.replication.planner.plans import (
     NO_END,
     NO_WORD,
+    UNBOUNDED,
     UNSAID,
     UNSEEN,
     Broker,
@@ -25,6 +26,7 @@ from kafka_forensics.replication.planner.plans import (
 __all__ = [
     "NO_END",
     "NO_WORD",
+    "UNBOUNDED",
     "UNSAID",
     "UNSEEN",
     "Broker",

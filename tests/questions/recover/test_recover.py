@@ -1,5 +1,6 @@
 """What is given of what losing copies hold, and why the rest is not: logs of real brokers, and logs made for one reason each."""
 
+import shutil
 import tarfile
 from pathlib import Path
 from typing import Any
@@ -96,12 +97,35 @@ def test_without_a_leader_the_recommended_is_kept_where_copies_only_lag(tmp_path
     assert recovered(tmp_path, 1).values == [(2, b"c")]
 
 
-def test_a_broker_that_is_not_here_cannot_be_kept() -> None:
-    side = recovered(UNCLEAN, 9, "audit").one.side
+def test_a_broker_that_is_not_here_cannot_be_kept(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no copy here is of broker 9") as refused:
+        recovered(UNCLEAN, 9, "audit")
+    assert refused.value.hint == "--keep takes a broker whose copy is here: 1, 2, 3"
+    root = forked(tmp_path, kept=[], lost=[values(2, "c")])
+    put_replica(root, 3, values(0, "a"), partition="elsewhere-0")
+    side = recovered(root, 3, "orders").one.side
     assert isinstance(side, Undecided)
-    assert (side.reason, side.hint) == ("broker 9 cannot lead on these copies", "brokers that can lead here: 1, 2, 3")
+    assert (side.reason, side.hint) == ("broker 3 cannot lead on these copies", "brokers that can lead here: 1, 2")
     with pytest.raises(UsageError, match="was given as broker 7"):
         recovered([f"7={UNCLEAN / 'broker-1'}"])
+
+
+@pytest.mark.parametrize(
+    ("keep", "position", "own", "reasons"),
+    [(1, 19300, [*range(315, 345)], {"recovered": 100, "unreadable": 15}), (2, 21500, [], {"recovered": 75, "unreadable": 10})],
+)
+def test_what_recovery_cuts_off_the_kept_log_does_not_survive(
+    keep: int, position: int, own: list[int], reasons: dict[str, int], tmp_path: Path
+) -> None:
+    shutil.copytree(UNCLEAN, tmp_path / "copies")
+    log = tmp_path / "copies" / f"broker-{keep}" / "audit-0" / f"{0:020d}.log"
+    whole, right = held(log), log.read_bytes()
+    log.write_bytes(right[:position] + bytes(byte ^ 0xFF for byte in right[position : position + 10]) + right[position + 10 :])
+    done = recovered(tmp_path / "copies", keep, "audit")
+    assert done.reasons == reasons
+    assert done.one.unreadable == {"damaged": reasons["unreadable"]}
+    of_kept = {row.record.offset: row.record.value for row in done.rows if row.source_broker == keep}
+    assert of_kept == {offset: whole[offset][1] for offset in own or range(340, 370)}
 
 
 # What the surviving side has all the same.
@@ -224,6 +248,15 @@ def test_a_marker_in_another_holders_longer_log_counts(tmp_path: Path) -> None:
     assert done.reasons == {"recovered": 1, "control": 1}
 
 
+def test_a_marker_that_recovery_cuts_ends_no_transaction(tmp_path: Path) -> None:
+    """What the surviving side has of a transaction whose marker it will lose is no copy that readers see."""
+    retried = by_producer(3, "c", sequence=0, producer=9, epoch=1, is_transactional=True)
+    kept = [values(2, "x", epoch=1), retried, bytes(100), ended(4, commit=True, producer=9, epoch=1)]
+    done = recovered(forked(tmp_path, kept=kept, lost=[values(2, "c")]), 1)
+    assert done.values == [(2, b"c")]
+    assert done.reasons == {"recovered": 1, "control": 1}
+
+
 def test_a_marker_that_may_be_in_damaged_bytes_is_not_known(tmp_path: Path) -> None:
     lost = [in_transaction(2, "c"), flipped(ended(3, commit=False), 70), values(4, "d")]
     done = recovered(forked(tmp_path, kept=[values(2, "x", epoch=1)], lost=lost), 1)
@@ -331,6 +364,21 @@ def test_bundles_hold_no_records_unless_they_were_taken_along(tmp_path: Path) ->
     assert done.values == [(2, b"c"), (3, b"d"), (4, b"e")]
     mixed = recovered([root / "broker-1", tmp_path / "2.kfb", root / "broker-2"], 1)
     assert mixed.values == done.values
+    assert (bare.one.unreadable, done.one.unreadable) == ({"not_collected": 3}, {})
+
+
+def test_what_the_bundle_of_the_kept_side_may_hold_is_not_checked(tmp_path: Path) -> None:
+    """Its records up to its log end are asked for, for each may be one that is lost."""
+    again = values(4, "c", epoch=1)
+    root = forked(tmp_path / "copies", kept=[values(2, "x", "y", epoch=1), again], lost=[values(2, "c")])
+    unchecked = recovered([bundle_of(root / "broker-1", tmp_path / "1.kfb"), root / "broker-2"], 1)
+    assert (unchecked.values, unchecked.one.not_compared) == ([(2, b"c")], True)
+    (gap,) = unchecked.answer.incomplete
+    assert "--with-records orders:0:2-5" in gap.reason
+    asked = CollectOptions(records=(RecordsAsked("orders", 0, 2, 5),))
+    checked = recovered([bundle_of(root / "broker-1", tmp_path / "2.kfb", asked), root / "broker-2"], 1)
+    assert (checked.reasons, checked.one.not_compared) == ({"surviving_by_content": 1}, False)
+    assert checked.answer.is_complete
 
 
 def test_links_and_archives_give_what_directories_do(tmp_path: Path) -> None:

@@ -2,7 +2,9 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+from random import Random
 from shutil import rmtree
 from typing import NamedTuple
 
@@ -13,9 +15,11 @@ from kafka_forensics.model.recovered import RecoveredRecord
 from kafka_forensics.questions.recover import Kept, RecoveredPartition, recover
 from kafka_forensics.simulation.cluster import Partition
 from kafka_forensics.simulation.materialise import materialise
+from kafka_forensics.writers.files import write_clean_shutdown
 from tests.oracles.decoder import Batch, Record, batches
 from tests.support.history_checks import acknowledged_of
 from tests.support.random_histories import RandomHistory, random_history
+from tests.support.segments import flipped
 
 CHUNK = 12
 """Histories of a test; the nightly run has 20 such tests."""
@@ -43,8 +47,12 @@ class NaiveLog(NamedTuple):
     entries: dict[int, tuple[int, object]]
 
 
-def naive_log(directory: Path) -> NaiveLog:
-    every = [batch for path in sorted(directory.glob("*.log")) for batch in batches(path.read_bytes())]
+def batches_of(directory: Path) -> list[Batch]:
+    return [batch for path in sorted(directory.glob("*.log")) for batch in batches(path.read_bytes())]
+
+
+def naive_log(every: list[Batch], damaged: Batch | None = None) -> NaiveLog:
+    """`damaged` is one of the batches as it was, of which nobody knows what it was any more."""
     log = NaiveLog({}, {})
     for number, batch in enumerate(every):
         for at, offset in enumerate(range(batch.base_offset, batch.last_offset + 1)):
@@ -54,15 +62,21 @@ def naive_log(directory: Path) -> NaiveLog:
         for at, record in enumerate(batch.records):
             known = batch.producer_id >= 0 and batch.base_sequence >= 0
             producer = (batch.producer_id, batch.producer_epoch, batch.base_sequence + at) if known else (-1, -1, -1)
-            log.records[record.offset] = Held(record, batch.partition_leader_epoch, producer, ending(batch, every[number + 1 :]))
+            log.records[record.offset] = Held(
+                record, batch.partition_leader_epoch, producer, ending(batch, every[number + 1 :], damaged)
+            )
     return log
 
 
-def ending(batch: Batch, later: list[Batch]) -> str:
+def ending(batch: Batch, later: list[Batch], damaged: Batch | None) -> str:
     if batch.magic < 2 or not batch.attributes & 0x10:
         return "none"
-    of_producer = (other for other in later if other.attributes & 0x20 and other.producer_id == batch.producer_id)
+    of_producer = (
+        other for other in later if other is damaged or (other.attributes & 0x20 and other.producer_id == batch.producer_id)
+    )
     marker = next(of_producer, None)
+    if marker is not None and marker is damaged:
+        return "unknown"
     return "open" if marker is None else "committed" if (marker.records[0].key or b"")[3] else "aborted"
 
 
@@ -76,31 +90,77 @@ def wrongs(history: RandomHistory, root: Path, counted: Counter[str]) -> Iterato
     for partition in history.cluster.partitions.values():
         name = f"{partition.topic}-{partition.number}"
         folders = {broker: next(iter(root.glob(f"*{broker}/{name}")), None) for broker in partition.replicas}
-        logs = {broker: naive_log(folder) for broker, folder in folders.items() if folder is not None}
-        for kept in logs:
+        logs = {broker: naive_log(batches_of(folder)) for broker, folder in folders.items() if folder is not None}
+        options = ScanOptions(partition.topic, partition.number, jobs=1)
+        for kept, whole in logs.items():
             rows: list[RecoveredRecord] = []
-            options = ScanOptions(partition.topic, partition.number, jobs=1)
             (answer,) = recover(paths, options, str(kept), rows.append).partitions
-            for wrong in of_kept(history, partition, logs, kept, answer, rows, counted):
+            for wrong in of_kept(history, partition, logs, whole, answer, rows, counted):
                 yield f"{name}, {kept} kept: {wrong}"
+            folder = folders[kept]
+            assert folder is not None
+            for starts in ("as it is", "with recovery") if whole.entries else ():
+                with damaged_copy(folder, Random(f"{history.seed} {name} {kept}"), recovers=starts == "with recovery") as damaged:
+                    rows.clear()
+                    (answer,) = recover(paths, options, str(kept), rows.append).partitions
+                lost = set(range(damaged.batch.base_offset, damaged.batch.last_offset + 1))
+                as_it_is = {**logs, kept: damaged.log}
+                for wrong in of_kept(history, partition, as_it_is, damaged.survivor, answer, rows, counted, (kept, lost)):
+                    yield f"{name}, {kept} kept, damaged at {min(lost)}, starts {starts}: {wrong}"
+
+
+class DamagedCopy(NamedTuple):
+    """A batch of a copy that cannot be read, the log with that batch as it was, and what stays of it as its broker starts."""
+
+    batch: Batch
+    log: NaiveLog
+    survivor: NaiveLog
+
+
+@contextmanager
+def damaged_copy(folder: Path, random: Random, *, recovers: bool) -> Iterator[DamagedCopy]:
+    """Damage one batch, of a broker that was stopped in order or has to recover its log: recovery cuts it at the damage."""
+    (path,) = folder.glob("*.log")
+    stopped, right = folder.parent / ".kafka_cleanshutdown", path.read_bytes()
+    was_stopped = stopped.read_bytes() if stopped.exists() else None
+    every = batches_of(folder)
+    number = random.randrange(len(every))
+    batch = every[number]
+    path.write_bytes(flipped(right, batch.position + batch.size_in_bytes - 1))
+    if recovers:
+        stopped.unlink(missing_ok=True)
+    elif was_stopped is None:
+        stopped.write_bytes(write_clean_shutdown(None))
+    log = naive_log(every, batch)
+    left = naive_log(every[:number]) if recovers else naive_log(every, batch)
+    for offset in () if recovers else range(batch.base_offset, batch.last_offset + 1):
+        left.records.pop(offset, None)
+        left.entries.pop(offset)
+    yield DamagedCopy(batch, log, left)
+    path.write_bytes(right)
+    if was_stopped is None:
+        stopped.unlink(missing_ok=True)
+    else:
+        stopped.write_bytes(was_stopped)
 
 
 def of_kept(
     history: RandomHistory,
     partition: Partition,
     logs: Mapping[int, NaiveLog],
-    kept: int,
+    survivor: NaiveLog,
     answer: RecoveredPartition,
     rows: list[RecoveredRecord],
     counted: Counter[str],
+    damaged: tuple[int, set[int]] = (0, set()),
 ) -> Iterator[str]:
+    """`survivor` is what stays of the kept log, `damaged` the broker and the offsets that cannot be read there."""
     if not isinstance(answer.side, Kept):
         counted["cannot lead"] += 1
         return
-    survivor = logs[kept]
     versions: dict[tuple[int, object], set[int]] = {}
     for broker, log in logs.items():
-        for offset, entry in log.entries.items() if broker != kept else ():
+        for offset, entry in log.entries.items():
             if survivor.entries.get(offset) != entry:
                 versions.setdefault((offset, entry), set()).add(broker)
     if answer.at_most != len(versions) or answer.count.all.offsets != len(versions):
@@ -108,7 +168,8 @@ def of_kept(
     if answer.count.committed.offsets != answer.committed:
         yield f"{answer.committed} are committed, counted {answer.count.committed}"
     for span in answer.ranges:
-        if span.count.all.offsets != span.loss.end - span.loss.start or span.count.all.records != span.planned.records:
+        tally, amount = span.count.all, span.planned.records or 0
+        if tally.offsets != span.loss.end - span.loss.start or not tally.records <= amount <= tally.records + tally.unreadable:
             yield f"{span} does not add up"
     yield from of_rows(logs, survivor, versions, rows)
     visible = {held.record.offset: held for held in survivor.records.values() if held.state in ("none", "committed")}
@@ -116,6 +177,9 @@ def of_kept(
     given = Counter(id_of(row.record.value) for row in rows)
     lost = set[int]()
     for (offset, _), holders in versions.items():
+        if holders == {damaged[0]} and offset in damaged[1]:
+            counted["unreadable"] += 1
+            continue
         of_holders = [logs[broker].records[offset] for broker in holders if offset in logs[broker].records]
         states = {held.state for held in of_holders}
         if of_holders and ("none" in states or ("committed" in states and "aborted" not in states)):
@@ -167,3 +231,4 @@ def test_every_lost_record_is_given_or_survives(first_seed: int, tmp_path: Path)
         rmtree(root)
     assert counted["acknowledged and given"] > 0
     assert counted["given"] > counted["acknowledged and given"]
+    assert counted["unreadable"] > 0
