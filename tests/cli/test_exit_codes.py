@@ -158,7 +158,7 @@ def test_debug_shows_the_traceback_of_a_bug_without_its_escapes(scan: Scan) -> N
     ("arguments", "said"),
     [
         (["scam", "x"], "error: there is no command 'scam'\nhint: did you mean scan?\n"),
-        (["salvage", "x"], "error: there is no command 'salvage'\nhint: choose from scan, "),
+        (["mend", "x"], "error: there is no command 'mend'\nhint: choose from scan, "),
         (["scan", "x", "--format", "jsno"], "error: there is no format 'jsno'\nhint: did you mean json?\n"),
         (["scan", "x", "--format", "xml"], "error: there is no format 'xml'\nhint: choose from table, tsv, json, "),
         (["scan", "x", "--fail-on", "eror"], "error: there is no severity 'eror'\nhint: did you mean error?\n"),

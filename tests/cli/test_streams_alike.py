@@ -34,6 +34,8 @@ def samples(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A directory of one's own with the samples in it."""
     folder = tmp_path_factory.mktemp("alike")
     shutil.copytree(ROOT / "sample_logs", folder / "sample_logs")
+    plan = "plan sample_logs/unclean-election --output plan.json"  # what `verify` is held against
+    assert printed(folder, plan, terminal=False)[0] == 0
     return folder
 
 
