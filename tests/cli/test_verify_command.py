@@ -115,3 +115,12 @@ def test_no_name_of_a_recovery_is_told_under_redaction(copies: Path, capsys: pyt
     out, err = capsys.readouterr()
     assert "the plan did not know it" in " ".join(out.split())
     assert not any(name in out + err for name in ("secrettopic", "audit"))
+
+
+def test_a_follower_without_a_copy_is_told_with_its_leader(copies: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for broker in (1, 2, 3):
+        (copies / f"broker-{broker}" / "audit-0").rename(copies.parent / f"gone-{broker}")
+    assert run(copies, "--elected", "1", "--format", "table") == 3
+    assert "broker 2 cuts at 300, and holds what broker 1 holds: no copy of it was given" in " ".join(
+        capsys.readouterr().out.split()
+    )

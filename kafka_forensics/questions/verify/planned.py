@@ -75,7 +75,8 @@ def without_copies(planned: PlannedPartition, election: PlannedElection, lost: L
     leader = _verified(planned, "leader", election.broker, "no_copy", election.broker)
     if lost is not None:
         promised.append(("records", election.broker, lost.count))
-    return [leader, *(_verified(planned, promise, broker, "no_copy", told) for promise, broker, told in promised)]
+    rows = [_verified(planned, promise, broker, "no_copy", told) for promise, broker, told in promised]
+    return [leader, *(replace(row, leader=election.broker) if row.promise == "cut" else row for row in rows)]
 
 
 def without_plan(topic: str, partition: int, lost: LostRecords) -> Verified:

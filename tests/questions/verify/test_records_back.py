@@ -83,7 +83,7 @@ def in_transaction(rows: list[dict[str, Any]]) -> Callable[[int], bytes]:
         "producer_epoch": 0,
         "base_sequence": 0,
     }
-    return lambda offset: write_batch(records, base_offset=offset, is_transactional=True, partition_leader_epoch=2, **told)
+    return lambda offset: write_batch(records, base_offset=offset, is_transactional=True, **told)
 
 
 def marker(*, commit: bool) -> Callable[[int], bytes]:
