@@ -40,6 +40,7 @@ _WORDS: Final = {
     "records_back": "",
     "records_missing": "{found} of them are there",
     "records_twice": "they are there in {found} copies",
+    "records_deleted": "{found} of them are there, and offsets where the others may have stood were deleted since",
     "nothing_found": "",
     "found": "a scan finds {kinds}",
     "not_all_given": "nothing was found, but not every replica was given and read",

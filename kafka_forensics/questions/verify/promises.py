@@ -72,6 +72,7 @@ REASONS: Final = {
     "records_back": Outcome.KEPT,
     "records_missing": Outcome.BROKEN,
     "records_twice": Outcome.BROKEN,
+    "records_deleted": Outcome.UNKNOWN,
     "nothing_found": Outcome.KEPT,
     "found": Outcome.BROKEN,
     "not_all_given": Outcome.UNKNOWN,

@@ -152,7 +152,9 @@ def are_back(lost: LostRecords, log: ReadLog, start: int, endings: Endings, *, c
         is_bundle = isinstance(log.plan.log_dir.source, BundleSource)
         return Answer("no_bytes" if is_bundle else "not_read", lost.count, count)
     if count < lost.count:
-        return Answer("not_read" if finding.in_doubt else "records_missing", lost.count, count)
+        was_deleted = log.replica.log_start_offset > start
+        reason = "not_read" if finding.in_doubt else "records_deleted" if was_deleted else "records_missing"
+        return Answer(reason, lost.count, count)
     surplus = finding.found.total() - len(finding.found)
     return Answer("records_twice" if surplus else "records_back", lost.count, count + surplus)
 

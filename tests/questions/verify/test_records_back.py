@@ -12,8 +12,9 @@ from kafka_forensics.errors import UsageError
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.questions.verify import Asked, Outcome, Verified, read_lost_records, read_promises, verify
 from kafka_forensics.writers.batches import RecordToWrite, write_batch, write_marker
+from lab.fault_base import read_log
 from tests.support.plan_runs import put_audit
-from tests.support.verifications import append, put_back, put_rows, rows_of, with_records
+from tests.support.verifications import LOG, append, put_back, put_rows, rows_of, with_records
 
 OLD = "kafka-forensics-original-offset"
 ALIKE = 30_000
@@ -158,6 +159,18 @@ def test_records_of_partitions_without_a_copy_are_told(lost: Path) -> None:
         (copies / f"broker-{broker}" / "audit-0").rename(lost.parent / f"gone-{broker}")
     (promise,) = told_of(copies, lost)
     assert (promise.broker, promise.reason, promise.planned) == (1, "no_copy", 70)
+
+
+def test_what_was_deleted_since_may_have_been_back(lost: Path) -> None:
+    copies = after(lost)
+    with_records(copies, list(map(put_back, rows_of(lost))))
+    (copies / "broker-1" / "log-start-offset-checkpoint").write_text("0\n1\naudit 0 345\n")
+    assert told(copies, lost) == ("records_back", 70)
+    log = copies / "broker-1" / LOG
+    log.write_bytes(log.read_bytes()[: read_log(log.parent).batches[-30].position])
+    assert told(copies, lost) == ("records_missing", 40)
+    (copies / "broker-1" / "log-start-offset-checkpoint").write_text("0\n1\naudit 0 346\n")
+    assert told(copies, lost) == ("records_deleted", 40)
 
 
 def test_a_report_that_does_not_say_for_whom_is_refused(lost: Path) -> None:
