@@ -36,6 +36,12 @@ def redacted(answer: Answer) -> Answer:
     return answer if redaction is None else redaction.answer(answer)
 
 
+def learn(document: object) -> None:
+    """Take the names out of what was read beside the evidence, before anything is said of it."""
+    if _RUNNING.redaction is not None:
+        _RUNNING.redaction.learn(document)
+
+
 def redaction_asked_for() -> "Redaction | None":
     """The pseudonyms of the command that runs; None where it shows names as they are."""
     return _RUNNING.redaction

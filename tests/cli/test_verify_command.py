@@ -8,6 +8,7 @@ import pytest
 from kafka_forensics.cli.main import outcome
 from kafka_forensics.cli.options import FORMATS
 from tests.support.plan_runs import put_audit
+from tests.support.verifications import put_rows, rows_of
 
 
 @pytest.fixture(name="copies")
@@ -82,3 +83,44 @@ def test_pseudonyms_stand_for_names(format_name: str, copies: Path, capsys: pyte
 def test_where_nothing_is_promised_nothing_is_verified(copies: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(copies, "--topic", "__cluster*") == 3
     assert capsys.readouterr().err == "nothing to verify: nothing is promised of these partitions\n"
+
+
+def test_no_name_of_a_plan_is_told_under_redaction(copies: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Not even of what is refused: a cluster, a topic or a broker that only the plan names."""
+    file, private = copies.parent / "plan.json", ("--redact", "--redact-map", str(copies.parent / "names.json"))
+    document = json.loads(file.read_text())
+    file.write_text(json.dumps(document | {"cluster_ids": ["SecretClusterOfThePlan"]}))
+    assert run(copies, *private) == 2
+    err = capsys.readouterr().err
+    assert "the plan is of cluster cluster-" in err
+    assert "SecretCluster" not in err
+    named = [candidate | {"broker": "secrethost"} for candidate in document["partitions"][0]["candidates"]]
+    document["partitions"][0] |= {"topic": "secrettopic", "candidates": named}
+    file.write_text(json.dumps(document))
+    assert run(copies, "--elected", "hiddenhost", *private) == 2
+    assert run(copies, "--elected", "secrethost", "--format", "table", *private) == 3
+    out, err = capsys.readouterr()
+    assert "topic-" in out
+    assert not any(name in out + err for name in ("secrettopic", "secrethost", "hiddenhost"))
+
+
+def test_no_name_of_a_recovery_is_told_under_redaction(copies: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lost = copies.parent / "lost"
+    assert outcome(["recover", str(copies), "--output", str(lost), "--quiet"]) == 1
+    put_rows(lost, [*rows_of(lost), rows_of(lost)[0] | {"topic": "secrettopic"}])
+    capsys.readouterr()
+    private = "--recovered", str(lost), "--redact", "--redact-map", str(copies.parent / "names.json")
+    assert run(copies, "--elected", "2", *private) == 2
+    assert run(copies, "--elected", "1", "--format", "table", *private) == 1
+    out, err = capsys.readouterr()
+    assert "the plan did not know it" in " ".join(out.split())
+    assert not any(name in out + err for name in ("secrettopic", "audit"))
+
+
+def test_a_follower_without_a_copy_is_told_with_its_leader(copies: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for broker in (1, 2, 3):
+        (copies / f"broker-{broker}" / "audit-0").rename(copies.parent / f"gone-{broker}")
+    assert run(copies, "--elected", "1", "--format", "table") == 3
+    assert "broker 2 cuts at 300, and holds what broker 1 holds: no copy of it was given" in " ".join(
+        capsys.readouterr().out.split()
+    )

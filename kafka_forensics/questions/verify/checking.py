@@ -1,7 +1,9 @@
 """What was promised, by a plan or by a salvage, held against copies that were taken after the brokers came up again."""
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.engine.local import Progress, scan_inputs
@@ -10,6 +12,7 @@ from kafka_forensics.evidence.inputs import Inputs, gather
 from kafka_forensics.evidence.options import ScanOptions, fits
 from kafka_forensics.judging.partitions import PartitionResult
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
+from kafka_forensics.model.pseudonyms import NameKind
 from kafka_forensics.model.results import ScanResult
 from kafka_forensics.questions.verify import planned as of_plan
 from kafka_forensics.questions.verify import salvaged as of_salvage
@@ -17,7 +20,11 @@ from kafka_forensics.questions.verify.documents import PlanDocument, SalvageMani
 from kafka_forensics.questions.verify.promises import Outcome, Verified
 from kafka_forensics.questions.verify.records_back import LostRecords, check_kept
 from kafka_forensics.rereading.reader import LogReader
+from kafka_forensics.storage.bundles import BundleSource
+from kafka_forensics.witnesses.witnesses import Witnesses, read_witnesses
 
+_PSEUDONYM: Final = re.compile(rf"{NameKind.CLUSTER.value}-[0-9a-f]{{12,64}}")
+"""What may stand for the id of a cluster."""
 Key = tuple[str, int]
 Look = Callable[[Key, list[Replica], LogReader, PartitionResult], list[Verified]]
 
@@ -69,22 +76,29 @@ def _of_plan(inputs: Inputs, document: PlanDocument, options: ScanOptions, asked
         if (lost := asked.recovered.get(key)) is not None:
             check_kept(*key, election.broker, lost)
     _require_one_cluster(document, inputs)
+    witnesses = read_witnesses(inputs)
 
     def look(key: Key, replicas: list[Replica], reader: LogReader, result: PartitionResult) -> list[Verified]:
         promises = of_plan.promised(wanted[key], elections[key], replicas, reader, result)
         if (lost := asked.recovered.get(key)) is not None:
             read = [(replica, plans[id(replica.context)]) for replica in replicas]
-            promises.append(of_plan.back_on_leader(wanted[key], elections[key], read, lost))
+            promises.append(of_plan.back_on_leader(wanted[key], elections[key], read, lost, witnesses.transaction_log))
         return promises
 
-    without = {key: of_plan.without_copies(wanted[key], election) for key, election in elections.items()}
-    return _held(inputs, options, look, without, len(wanted), progress)
+    recovered = {key: lost for key, lost in asked.recovered.items() if _is_asked_for(*key, options)}
+    without = {key: of_plan.without_copies(wanted[key], election, recovered.get(key)) for key, election in elections.items()}
+    checked = _held(inputs, options, look, without, len(wanted.keys() | recovered.keys()), progress, witnesses)
+    checked.promises += [of_plan.without_plan(*key, lost) for key, lost in recovered.items() if key not in elections]
+    checked.promises.sort(key=lambda promise: (promise.topic, promise.partition))
+    return checked
 
 
 def _require_one_cluster(document: PlanDocument, inputs: Inputs) -> None:
-    """Raise UsageError for copies of another cluster than the plan's, as far as both tell."""
+    """Raise UsageError for copies of another cluster than the plan's, as far as both tell: a pseudonym does not."""
     ids = {log_dir.meta.cluster_id for log_dir in inputs.log_dirs if log_dir.meta is not None} - {None}
-    if ids and document.cluster_ids and ids.isdisjoint(document.cluster_ids):
+    is_redacted = any(isinstance(source, BundleSource) and source.about.redaction is not None for source in inputs.sources)
+    is_redacted = is_redacted or any(_PSEUDONYM.fullmatch(cluster_id) for cluster_id in document.cluster_ids)
+    if ids and document.cluster_ids and not is_redacted and ids.isdisjoint(document.cluster_ids):
         text = f"the plan is of cluster {', '.join(document.cluster_ids)}, and these copies of {', '.join(sorted(map(str, ids)))}"
         raise UsageError(text, hint="give the copies of the cluster that was planned for, or the plan of this one")
 
@@ -102,7 +116,13 @@ def _of_salvage(inputs: Inputs, manifest: SalvageManifest, options: ScanOptions,
 
 
 def _held(
-    inputs: Inputs, options: ScanOptions, look: Look, without: dict[Key, list[Verified]], partitions: int, progress: Progress | None
+    inputs: Inputs,
+    options: ScanOptions,
+    look: Look,
+    without: dict[Key, list[Verified]],
+    partitions: int,
+    progress: Progress | None,
+    witnesses: Witnesses | None = None,
 ) -> Checked:
     """Every promise; `without` has those of each partition as they are if no copy of it is here."""
     inputs.replicas = [plan for plan in inputs.replicas if (plan.context.topic, plan.context.partition) in without]
@@ -113,7 +133,7 @@ def _held(
         if key in without:
             by_partition[key] = look(key, replicas, reader, result)
 
-    result = scan_inputs(inputs, options, progress, look_at)
+    result = scan_inputs(inputs, options, progress, look_at, witnesses)
     promises = [promise for key in sorted(by_partition) for promise in by_partition[key]]
     return Checked(promises, partitions, partitions - len(without), result)
 

@@ -8,8 +8,10 @@ import msgspec
 
 from kafka_forensics.errors import UsageError
 
-Offset = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
-"""Also a partition, an epoch, a number of offsets."""
+Offset = Annotated[int, msgspec.Meta(ge=-1, le=2**63 - 1)]
+"""Also an epoch, or a broker; -1: none."""
+Count = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+"""A number of offsets, of bytes, or of a partition."""
 Broker = Offset | str
 MAX_BYTES: Final = 1 << 30
 """A document of more is no plan."""
@@ -40,7 +42,7 @@ class PlannedElection:
 
     broker: Broker
     election: str
-    own_recovery_drops: Offset
+    own_recovery_drops: Count
     followers: list[PlannedFollower]
 
 
@@ -64,7 +66,7 @@ class PlannedPartition:
     """The plan of one partition."""
 
     topic: str
-    partition: Offset
+    partition: Count
     controller: PlannedControl | None
     replicas: list[PlannedReplica]
     recommended: Broker | None
@@ -88,7 +90,7 @@ class PlanDocument:
     """The whole of it."""
 
     schema_version: str
-    partitions_planned: Offset
+    partitions_planned: Count
     partitions: list[PlannedPartition] = field(default_factory=list)
     cluster_ids: list[str] = field(default_factory=list)
     """None are told by plans from before these were."""
@@ -99,8 +101,8 @@ class SalvagedRange:
     """Bytes of a segment as they were written, and which offsets these are."""
 
     file: str
-    byte_start: Offset
-    byte_end: Offset
+    byte_start: Count
+    byte_end: Count
     offset_start: Offset
     offset_end: Offset
     sha256: str
@@ -116,9 +118,19 @@ class SalvagedGap:
 
 @dataclass(frozen=True, slots=True)
 class InheritedFinding:
-    """What the copies had as well."""
+    """What the copies had as well, and at which offsets; None: of the whole partition."""
 
     kind: str
+    offset_start: Offset | None
+    offset_end: Offset | None
+
+    def is_of(self, start: int | None, end: int | None) -> bool:
+        """Whether a finding of this kind at offsets `[start, end)` is this one, which may go on in a longer log."""
+        if self.offset_start is None or start == self.offset_start:
+            return True
+        if start is None or end is None or self.offset_end is None:
+            return False
+        return self.offset_start <= start and end <= self.offset_end
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +138,7 @@ class SalvagedPartition:
     """A partition that was written, for all brokers that have a replica of it."""
 
     topic: str
-    partition: Offset
+    partition: Count
     base: Broker
     log_start_offset: Offset
     log_end_offset: Offset
@@ -141,7 +153,7 @@ class RefusedPartition:
     """A partition of which nothing was written, and nothing is promised."""
 
     topic: str
-    partition: Offset
+    partition: Count
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,18 +7,21 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from kafka_forensics.analysis.replica import Replica
-from kafka_forensics.analysis.replicas import differences
+from kafka_forensics.analysis.replicas import damaged_offsets, differences
 from kafka_forensics.errors import UsageError
 from kafka_forensics.evidence.inputs import ReplicaPlan
 from kafka_forensics.evidence.options import listed
 from kafka_forensics.judging.partitions import PartitionResult
 from kafka_forensics.model.constants import INT64_MAX
 from kafka_forensics.model.controller import NO_LEADER, PartitionControl
+from kafka_forensics.model.coordinators import TransactionLog
 from kafka_forensics.model.results import Read
-from kafka_forensics.questions.recover import ReadLog
-from kafka_forensics.questions.verify.documents import Broker, PlannedElection, PlannedFollower, PlannedPartition
+from kafka_forensics.questions.recover import Endings, ReadLog
+from kafka_forensics.questions.verify.documents import Broker, PlannedElection, PlannedFollower, PlannedPartition, PlannedReplica
 from kafka_forensics.questions.verify.promises import REASONS, Answer, Verified, end_of, grave_kinds, start_of
 from kafka_forensics.questions.verify.records_back import LostRecords, are_back
+from kafka_forensics.replication.epochs import epoch_at
+from kafka_forensics.replication.offset_ranges import normalised
 from kafka_forensics.rereading.reader import LogReader
 
 
@@ -37,21 +40,30 @@ def promised(
 
 
 def back_on_leader(
-    planned: PlannedPartition, election: PlannedElection, replicas: list[tuple[Replica, ReplicaPlan]], lost: LostRecords
+    planned: PlannedPartition,
+    election: PlannedElection,
+    replicas: list[tuple[Replica, ReplicaPlan]],
+    lost: LostRecords,
+    coordinators: TransactionLog | None,
 ) -> Verified:
-    """Whether recovered records stand in the leader's log again, behind what it held when it was planned."""
+    """Whether recovered records stand in the leader's log again, behind what it held when it was planned; `coordinators` say how
+    transactions without a marker ended."""
     broker = election.broker
     leader = next(((replica, plan) for replica, plan in replicas if replica.broker == broker), None)
     if leader is None:
         answer = Answer("no_copy", lost.count)
     else:
         start = _planned_end(planned, election) or 0
-        answer = are_back(lost, ReadLog(*leader, [], (start, INT64_MAX)), start)
+        log, replica = ReadLog(*leader, [], (start, INT64_MAX)), leader[0]
+        everywhere = ((start, INT64_MAX),)
+        doubtful = normalised(damaged_offsets(replica, start, INT64_MAX)) if replica.read is Read.WHOLE else everywhere
+        endings = Endings(log, start, doubtful, open_end=not replica.end_is_known, coordinators=coordinators)
+        answer = are_back(lost, log, start, endings, compacted=replica.context.compacted)
     return _verified(planned, "records", broker, *answer)
 
 
-def without_copies(planned: PlannedPartition, election: PlannedElection) -> list[Verified]:
-    """What is promised of a partition of which no copy was given."""
+def without_copies(planned: PlannedPartition, election: PlannedElection, lost: LostRecords | None) -> list[Verified]:
+    """What is promised of a partition of which no copy was given; `lost` was recovered of it."""
     before = planned.replica(election.broker)
     start = None if before is None else before.log_start_offset
     promised = [("start", election.broker, start), ("end", election.broker, _planned_end(planned, election))]
@@ -61,7 +73,16 @@ def without_copies(planned: PlannedPartition, election: PlannedElection) -> list
         if follower.truncation_offset is not None
     ]
     leader = _verified(planned, "leader", election.broker, "no_copy", election.broker)
-    return [leader, *(_verified(planned, promise, broker, "no_copy", told) for promise, broker, told in promised)]
+    if lost is not None:
+        promised.append(("records", election.broker, lost.count))
+    rows = [_verified(planned, promise, broker, "no_copy", told) for promise, broker, told in promised]
+    return [leader, *(replace(row, leader=election.broker) if row.promise == "cut" else row for row in rows)]
+
+
+def without_plan(topic: str, partition: int, lost: LostRecords) -> Verified:
+    """What becomes of recovered records of a partition of which no election is promised."""
+    assert lost.kept is not None
+    return Verified(topic, partition, "records", lost.kept, REASONS["not_planned"], "not_planned", lost.count)
 
 
 def _planned_end(planned: PlannedPartition, election: PlannedElection) -> int | None:
@@ -95,7 +116,10 @@ class _Partition:
     ) -> None:
         self._planned, self._election, self._reader = planned, election, reader
         self._replicas = {replica.broker: replica for replica in replicas}
-        self._control = replicas[0].context.control
+        context = replicas[0].context
+        self._control = context.control
+        self._nodes: dict[Broker, int | str] = {replica.broker: replica.context.node for replica in replicas}
+        self._nodes |= {row.broker: row.node for row in context.without_copy if row.node is not None}
         self._findings = result.findings
         self._leader = self._replicas.get(election.broker)
 
@@ -131,18 +155,24 @@ class _Partition:
         before = self._planned.controller
         if control is None or control.leader is None or control.leader_epoch is None:
             return self._said("leader", "no_controller_log", broker)
+        leader = self._named(control.leader)
+        if isinstance(self._nodes.get(broker, broker), str):
+            return self._said("leader", "node_not_known", broker, leader)
         if before is None or before.leader_epoch is None:
-            reason = "leads" if control.leader == broker else "election_not_known"
-            return self._said("leader", reason, broker, control.leader)
+            return self._said("leader", "leads" if leader == broker else "election_not_known", broker, leader)
         if control.leader_epoch < before.leader_epoch:
-            return self._said("leader", "election_not_known", broker, control.leader)
+            return self._said("leader", "election_not_known", broker, leader)
         first = _first_leader(control, before.leader_epoch)
         if first is not None:
-            return self._said("leader", "elected" if first == broker else "other_elected", broker, first)
-        if control.leader == broker:
-            return self._said("leader", "leads", broker, control.leader)
+            return self._said("leader", "elected" if self._named(first) == broker else "other_elected", broker, self._named(first))
+        if leader == broker:
+            return self._said("leader", "leads", broker, leader)
         reason = "not_elected" if control.leader_epoch == before.leader_epoch else "election_not_known"
-        return self._said("leader", "nobody_elected" if control.leader == NO_LEADER else reason, broker, control.leader)
+        return self._said("leader", "nobody_elected" if leader == NO_LEADER else reason, broker, leader)
+
+    def _named(self, node: int) -> Broker:
+        """What the broker is called here that the controller calls `node`."""
+        return next((broker for broker, its_node in self._nodes.items() if its_node == node), node)
 
     def _cut(self, follower: PlannedFollower, truncation_offset: int) -> Verified:
         """Whether a follower has what the leader has, and kept what it was to keep."""
@@ -155,10 +185,28 @@ class _Partition:
         if apart:
             return self._said("cut", "differs", truncation_offset, apart[0], follower.broker)
         end = replica.log_end_offset
-        if end > leader.log_end_offset and leader.end_is_known:
-            return self._said("cut", "goes_beyond", truncation_offset, leader.log_end_offset, follower.broker)
+        if end > leader.log_end_offset and leader.end_is_known and not self._follows_on(leader, replica):
+            is_live = leader.context.live or replica.context.live
+            reason = "copied_later" if is_live else "goes_beyond"
+            return self._said("cut", reason, truncation_offset, leader.log_end_offset, follower.broker)
         reason = "ends_before" if end < min(truncation_offset, leader.log_end_offset) else "follows"
         return self._said("cut", reason, truncation_offset, end, follower.broker)
+
+    def _follows_on(self, leader: Replica, replica: Replica) -> bool:
+        """Whether what a follower holds behind the leader's end was written after the election, and the follower copied later: it
+        is of no older epoch than the leader's newest, and not what the follower held when it was planned."""
+        own = [entry.leader_epoch for entry in (*leader.epochs, *(leader.context.epoch_checkpoint or ()))]
+        control, node = self._control, leader.context.node
+        if control is not None:
+            events = [] if control.history is None else control.history.events
+            own += [event.state.leader_epoch for event in events if event.state.leader == node]
+            own += [control.leader_epoch] if control.leader == node and control.leader_epoch is not None else []
+        end, before = leader.log_end_offset, self._planned.replica(replica.broker)
+        surplus = epoch_at(replica.epochs, end)
+        if surplus is None or surplus < max(own, default=0):
+            return False
+        had_it = before is not None and (before.log_end_offset or 0) > end and _epoch_before(before, end) == surplus
+        return not had_it
 
     def _intact(self) -> Verified:
         """Whether a scan of the newer copies has anything to say of the partition."""
@@ -169,6 +217,11 @@ class _Partition:
         )
         reason = "found" if grave else "not_all_given" if unseen else "nothing_found"
         return _verified(self._planned, "intact", self._election.broker, reason, kinds=grave)
+
+
+def _epoch_before(planned: PlannedReplica, offset: int) -> int | None:
+    """The leader epoch of an offset in a log as it was planned with."""
+    return max((epoch for epoch, start in planned.leader_epochs or () if start <= offset), default=None)
 
 
 def _first_leader(control: PartitionControl, epoch: int) -> int | None:

@@ -1,13 +1,15 @@
 """Whether records that `recover` wrote stand in the leader's log again, behind what it held when they were lost, each once.
 
 A record is known again by its key, value and headers and by its old offset, where `examples/produce_back.py` wrote that into a
-header; else by its timestamp.
+header, the last of that name: what was put back, and lost again, has more. Else it is known by its timestamp. Records of aborted
+and of open transactions do not count, as no reader sees them. In a compacted topic a record counts as back if a later one of its
+key is there: a cleaner may have taken it.
 """
 
 import json
 from base64 import b64decode
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
@@ -18,9 +20,10 @@ import msgspec
 from kafka_forensics.errors import UsageError
 from kafka_forensics.model.batches import Record
 from kafka_forensics.model.constants import INT64_MAX
-from kafka_forensics.questions.recover import ReadLog, digest
+from kafka_forensics.questions.recover import Endings, ReadLog, digest
 from kafka_forensics.questions.verify.documents import Broker
 from kafka_forensics.questions.verify.promises import Answer
+from kafka_forensics.rereading.record_states import COMMITTED, NONE, UNKNOWN
 from kafka_forensics.storage.bundles import BundleSource
 
 OFFSET_HEADER: Final = b"kafka-forensics-original-offset"
@@ -50,18 +53,24 @@ class _Line(msgspec.Struct):
 class LostRecords:
     """The records of one partition that are to be there again, by what they are known by."""
 
-    by_offset: dict[_Known, int] = field(default_factory=dict)
-    """→ the number of the record."""
+    by_offset: dict[_Known, list[int]] = field(default_factory=dict)
+    """→ the numbers of the records, ascending; of one offset there are several, if several versions of the log were lost."""
     by_time: dict[_Known, list[int]] = field(default_factory=dict)
-    count: int = 0
+    keys: list[bytes | None] = field(default_factory=list)
+    """The digest of each record's key."""
     kept: Broker | None = None
     """For whom they were recovered."""
 
-    def add(self, known: bytes, offset: int, timestamp: int) -> None:
+    @property
+    def count(self) -> int:
+        """How many."""
+        return len(self.keys)
+
+    def add(self, key: bytes | None, known: bytes, offset: int, timestamp: int) -> None:
         """One more."""
-        self.by_offset[known, offset] = self.count
+        self.by_offset.setdefault((known, offset), []).append(self.count)
         self.by_time.setdefault((known, max(timestamp, 0)), []).append(self.count)
-        self.count += 1
+        self.keys.append(None if key is None else digest(key))
 
 
 class _File(msgspec.Struct):
@@ -98,8 +107,9 @@ def read_lost_records(directory: str) -> dict[tuple[str, int], LostRecords]:
                 hasher.update(line)
                 row = msgspec.convert(json.loads(line), _Line)
                 headers = [part for header in row.headers for part in map(_bytes, header)]
-                known = digest(_bytes(row.key), _bytes(row.value), *headers)
-                lost.setdefault((row.topic, row.partition), LostRecords()).add(known, row.offset, row.timestamp_ms)
+                key = _bytes(row.key)
+                known = digest(key, _bytes(row.value), *headers)
+                lost.setdefault((row.topic, row.partition), LostRecords()).add(key, known, row.offset, row.timestamp_ms)
     except OSError as error:
         raise UsageError(f"{error.filename} cannot be read: {error.strerror}", hint=_HOW) from error
     except (ValueError, RecursionError, msgspec.ValidationError) as error:
@@ -109,6 +119,8 @@ def read_lost_records(directory: str) -> dict[tuple[str, int], LostRecords]:
     for told in report.partitions:
         if told.kept is not None and (told.topic, told.partition) in lost:
             lost[told.topic, told.partition].kept = told.kept.broker
+    if any(records.kept is None for records in lost.values()):
+        raise UsageError(f"report.json in {directory} does not say for whom all of these records were recovered", hint=_HOW)
     return lost
 
 
@@ -125,33 +137,81 @@ def _bytes(content: str | _Base64 | None) -> bytes | None:
     return None if content is None else content.encode("utf-8", "surrogateescape")
 
 
-def are_back(lost: LostRecords, log: ReadLog, start: int) -> Answer:
+def are_back(lost: LostRecords, log: ReadLog, start: int, endings: Endings, *, compacted: bool) -> Answer:
     """Whether every record stands once in a log from offset `start` on, and how many do."""
-    found: Counter[int] = Counter()
-    for record in _records(log, start):
-        number = _number(lost, record, found)
-        if number is not None:
-            found[number] += 1
+    finding = _Finding(lost)
+    for batch in log.batches(((start, INT64_MAX),)):
+        if batch.is_control or batch.data is None:
+            continue
+        state = endings.state(batch.facts)
+        for record in batch.opened()[0]:
+            if record.offset >= start and not record.is_oversized:
+                finding.take(record, state, with_key=compacted)
+    count = len(finding.found) + finding.superseded()
     if log.incomplete:
         is_bundle = isinstance(log.plan.log_dir.source, BundleSource)
-        return Answer("no_bytes" if is_bundle else "not_read", lost.count, len(found))
-    if len(found) < lost.count:
-        return Answer("records_missing", lost.count, len(found))
-    return Answer("records_twice" if found.total() > lost.count else "records_back", lost.count, found.total())
+        return Answer("no_bytes" if is_bundle else "not_read", lost.count, count)
+    if count < lost.count:
+        was_deleted = log.replica.log_start_offset > start
+        reason = "not_read" if finding.in_doubt else "records_deleted" if was_deleted else "records_missing"
+        return Answer(reason, lost.count, count)
+    surplus = finding.found.total() - len(finding.found)
+    return Answer("records_twice" if surplus else "records_back", lost.count, count + surplus)
 
 
-def _records(log: ReadLog, start: int) -> Iterator[Record]:
-    for batch in log.batches(((start, INT64_MAX),)):
-        if not batch.is_control and batch.data is not None:
-            yield from (record for record in batch.opened()[0] if record.offset >= start and not record.is_oversized)
+class _Finding:
+    """How often each of the lost records is found, by its number, in a log that is read in order."""
+
+    def __init__(self, lost: LostRecords) -> None:
+        self._lost = lost
+        self.found: Counter[int] = Counter()
+        self.in_doubt = False
+        """Whether one stands in a transaction of which nobody can tell how it ended."""
+        self._free: dict[int, int] = {}
+        """`id` of a list of numbers → how many of them, from the first on, are known to be found."""
+        self._keys = {key for key in lost.keys if key is not None}
+        self._latest: dict[bytes, int] = {}
+        """Key → the largest number of a record of it that stands in the log; `count` for others than the lost ones."""
+
+    def take(self, record: Record, state: str, *, with_key: bool) -> None:
+        """The next record of the log; only readers' records count, and with `with_key` as a later one of its key, too."""
+        numbers = self._alike(record)
+        if state not in (NONE, COMMITTED):
+            self.in_doubt = self.in_doubt or (state == UNKNOWN and bool(numbers))
+            return
+        number = self._next(numbers) if numbers else self._lost.count
+        if numbers:
+            self.found[number] += 1
+        key = digest(record.key) if with_key and record.key is not None else None
+        if key in self._keys:
+            self._latest[key] = max(self._latest.get(key, -1), number)
+
+    def superseded(self) -> int:
+        """How many are not found, and have a later record of their key."""
+        keys = self._lost.keys
+        return sum(
+            number not in self.found and key is not None and self._latest.get(key, -1) > number for number, key in enumerate(keys)
+        )
+
+    def _alike(self, record: Record) -> list[int]:
+        """Numbers of the lost records that it may be."""
+        at = max((at for at, (name, _) in enumerate(record.headers) if name == OFFSET_HEADER), default=None)
+        if at is not None:
+            old = record.headers[at][1]
+            if old is not None and old.isascii() and old.isdigit() and len(old) < 20:
+                numbers = self._lost.by_offset.get((_known(record, (*record.headers[:at], *record.headers[at + 1 :])), int(old)))
+                if numbers is not None:
+                    return numbers
+        return self._lost.by_time.get((_known(record, record.headers), max(record.timestamp, 0)), [])
+
+    def _next(self, numbers: list[int]) -> int:
+        """The first of some numbers that was not found yet; if all were, the first."""
+        at = self._free.get(id(numbers), 0)
+        while at < len(numbers) and numbers[at] in self.found:
+            at += 1
+        self._free[id(numbers)] = at
+        return numbers[at] if at < len(numbers) else numbers[0]
 
 
-def _number(lost: LostRecords, record: Record, found: Counter[int]) -> int | None:
-    """Which of the lost records it is; of several alike the first that was not found yet."""
-    old = next((value for name, value in record.headers if name == OFFSET_HEADER), None)
-    own = [part for header in record.headers if header[0] != OFFSET_HEADER for part in header]
-    known = digest(record.key, record.value, *own)
-    if old is not None and old.isascii() and old.isdigit() and len(old) < 20:
-        return lost.by_offset.get((known, int(old)))
-    alike = lost.by_time.get((known, max(record.timestamp, 0)), [])
-    return next((number for number in alike if number not in found), alike[0] if alike else None)
+def _known(record: Record, headers: Iterable[tuple[bytes | None, bytes | None]]) -> bytes:
+    return digest(record.key, record.value, *(part for header in headers for part in header))

@@ -16,28 +16,45 @@ from kafka_forensics.storage.bundles import BundleSource
 from kafka_forensics.storage.source import ByteFile
 
 _PIECE_BYTES: Final = 1 << 20
+_OF_A_LOG: Final = ("start", "end", "bytes")
+"""What is promised of every replica."""
 
 
 def promised(salvaged: SalvagedPartition, replicas: list[tuple[Replica, ReplicaPlan]], result: PartitionResult) -> list[Verified]:
     """The promises of one partition, beside the replicas that there are now."""
     own = [finding for finding in result.findings if not _is_told_of(salvaged, finding)]
-    promises = []
+    promises = [_verified(salvaged, promise, broker, Answer("no_copy")) for broker in _absent(replicas) for promise in _OF_A_LOG]
+    unseen = bool(promises) or any(replica.read is not Read.WHOLE for replica, _ in replicas)
     for replica, plan in replicas:
         if replica.read is Read.NONE:
-            promises += [_verified(salvaged, promise, replica.broker, Answer("not_read")) for promise in ("start", "end", "bytes")]
+            promises += [_verified(salvaged, promise, replica.broker, Answer("not_read")) for promise in _OF_A_LOG]
             continue
         start = start_of(replica, salvaged.log_start_offset, own)
         end = end_of(replica, salvaged.log_end_offset, salvaged.leader_epochs)
         answers = ("start", start), ("end", end), ("bytes", _bytes_of(salvaged, replica, plan))
         promises += [_verified(salvaged, promise, replica.broker, answer) for promise, answer in answers]
     grave = grave_kinds(own)
-    intact = Answer("found" if grave else "nothing_found")
+    intact = Answer("found" if grave else "not_all_given" if unseen else "nothing_found")
     return [*promises, _verified(salvaged, "intact", salvaged.base, intact, grave)]
 
 
 def without_copies(salvaged: SalvagedPartition) -> list[Verified]:
     """What is promised of a partition of which no copy was given."""
-    return [_verified(salvaged, promise, salvaged.base, Answer("no_copy")) for promise in ("start", "end", "bytes")]
+    return [_verified(salvaged, promise, salvaged.base, Answer("no_copy")) for promise in _OF_A_LOG]
+
+
+def _absent(replicas: list[tuple[Replica, ReplicaPlan]]) -> list[Broker]:
+    """Who should have a replica of which no copy was given: by the controller's log, and by what else was given."""
+    context = replicas[0][0].context
+    assignment = () if context.control is None else context.control.replica_assignment or ()
+    absent = {node: node for node in assignment} | {
+        row.broker if row.node is None else row.node: row.broker
+        for row in context.without_copy
+        if row.is_assigned is not False and not row.is_deleted
+    }
+    given = {replica.context.node for replica, _ in replicas}
+    left = [broker for node, broker in absent.items() if node not in given]
+    return left if len(left) > sum(isinstance(node, str) for node in given) else []
 
 
 def _verified(salvaged: SalvagedPartition, promise: str, broker: Broker, answer: Answer, kinds: tuple[str, ...] = ()) -> Verified:
@@ -51,7 +68,7 @@ def _is_told_of(salvaged: SalvagedPartition, finding: Finding) -> bool:
     gaps = (
         start is not None and end is not None and any(gap.offset_start <= start and end <= gap.offset_end for gap in salvaged.gaps)
     )
-    return gaps or any(finding.kind == inherited.kind for inherited in salvaged.inherited)
+    return gaps or any(finding.kind == inherited.kind and inherited.is_of(start, end) for inherited in salvaged.inherited)
 
 
 def _bytes_of(salvaged: SalvagedPartition, replica: Replica, plan: ReplicaPlan) -> Answer:

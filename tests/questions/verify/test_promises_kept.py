@@ -12,14 +12,16 @@ import pytest
 from kafka_forensics.cli.main import outcome
 from kafka_forensics.errors import UsageError
 from kafka_forensics.evidence.options import ScanOptions
+from kafka_forensics.export.redaction import PseudonymMap, Redaction
+from kafka_forensics.questions.collect import CollectOptions
 from kafka_forensics.questions.verify import Asked, Outcome, Verified, read_lost_records, read_promises, verify
-from kafka_forensics.writers.batches import RecordToWrite, write_batch
 from lab.fault_base import read_log
 from tests.support.bundles import bundle_of
 from tests.support.plan_runs import put_audit
+from tests.support.segments import batch
+from tests.support.verifications import LOG, append, mended, of_earlier_plan, with_records
 
 LISTED_ONE = '{"schema_version": "1.1", "partitions_planned": 1, "partitions": [1]}'
-LOG = "audit-0/00000000000000000000.log"
 
 
 @pytest.fixture(name="plan")
@@ -28,23 +30,6 @@ def plan_of_the_sample(tmp_path: Path) -> Path:
     copies, file = put_audit(tmp_path / "before"), tmp_path / "plan.json"
     assert outcome(["plan", str(copies), "--topic", "audit", "--output", str(file), "--quiet"]) == 0
     return file
-
-
-def mended(folder: Path) -> Path:
-    """The copies as they would be once broker 2 leads: the others have its log."""
-    copies = put_audit(folder)
-    for broker in (1, 3):
-        shutil.rmtree(copies / f"broker-{broker}" / "audit-0")
-        shutil.copytree(copies / "broker-2" / "audit-0", copies / f"broker-{broker}" / "audit-0")
-    return copies
-
-
-def of_earlier_plan(plan: Path, **changes: Any) -> Path:
-    """The plan as if it had been made while the partition was in another leader epoch."""
-    document = json.loads(plan.read_text())
-    document["partitions"][0]["controller"] |= changes
-    plan.write_text(json.dumps(document))
-    return plan
 
 
 def said(copies: Path, plan: Path, elected: str | None = None) -> dict[tuple[str, int | str], Verified]:
@@ -67,12 +52,7 @@ AS_PLANNED = {
 """The controller's log of the sample ends before anybody made broker 2 the leader."""
 
 
-LOST_END = {
-    ("end", 2): "cut_short",
-    ("cut", 1): "goes_beyond",
-    ("cut", 3): "goes_beyond",
-    ("intact", 2): "found",
-}
+LOST_END = {("end", 2): "cut_short", ("intact", 2): "found"}
 NO_LEADER = {
     **dict.fromkeys([("start", 2), ("end", 2), ("cut", 1), ("cut", 3)], "no_copy"),
     ("intact", 2): "not_all_given",
@@ -150,6 +130,46 @@ def test_who_was_elected_first_after_the_plan(epoch: int, elected: str, reason: 
     assert said(put_audit(tmp_path / "same"), earlier, elected)["leader", int(elected)].reason == reason
 
 
+@pytest.mark.parametrize(
+    ("epoch", "elected", "reason", "found"),
+    [(1, "b1", "elected", "b1"), (1, "b2", "other_elected", "b1"), (2, "b1", "leads", "b1"), (2, "b2", "not_elected", "b1")],
+)
+def test_brokers_that_are_not_named_by_their_ids(epoch: int, elected: str, reason: str, found: str, tmp_path: Path) -> None:
+    copies, file = put_audit(tmp_path / "copies"), tmp_path / "plan.json"
+    paths = [f"b{broker}={copies}/broker-{broker}" for broker in (1, 2, 3)]
+    assert outcome(["plan", *paths, "--topic", "audit", "--output", str(file), "--quiet"]) == 0
+    document = read_promises(str(of_earlier_plan(file, leader_epoch=epoch)))
+
+    def leads(given: list[str]) -> Verified:
+        promises = verify(given, document, ScanOptions(), Asked(elected)).promises
+        return next(promise for promise in promises if promise.promise == "leader")
+
+    assert (leads(paths).reason, leads(paths).found) == (reason, found)
+    shutil.rmtree(copies / f"broker-{elected[1:]}" / "audit-0")
+    assert leads(paths).reason == reason
+    (copies / f"broker-{elected[1:]}" / "meta.properties").unlink()
+    assert (leads(paths).reason, leads(paths).outcome) == ("node_not_known", Outcome.UNKNOWN)
+
+
+@pytest.mark.parametrize("epoch", [0, 5])
+def test_a_follower_that_was_copied_later_holds_more(epoch: int, tmp_path: Path, plan: Path) -> None:
+    copies = mended(tmp_path / "after")
+    for broker in (1, 3):
+        append(copies, broker, lambda offset: batch(offset, epoch=epoch))
+    told = said(copies, plan)
+    assert [(told["cut", broker].reason, told["cut", broker].found) for broker in (1, 3)] == [("follows", 371)] * 2
+
+
+def test_a_follower_that_has_not_cut_holds_more(tmp_path: Path, plan: Path) -> None:
+    """Broker 3 ends at 300, where the others were to cut."""
+    copies = put_audit(tmp_path / "after")
+    told = said(copies, plan, "3")
+    assert {(told["cut", broker].reason, told["cut", broker].found) for broker in (1, 2)} == {("goes_beyond", 300)}
+    checked = verify([str(copies)], read_promises(str(plan)), ScanOptions(live=True), Asked("3"))
+    cuts = [promise for promise in checked.promises if promise.promise == "cut"]
+    assert [(cut.reason, cut.outcome) for cut in cuts] == [("copied_later", Outcome.UNKNOWN)] * 2
+
+
 def test_partitions_without_any_copy_are_not_known(tmp_path: Path, plan: Path) -> None:
     copies = mended(tmp_path / "after")
     for broker in (1, 2, 3):
@@ -177,28 +197,30 @@ def test_what_is_no_plan_is_refused(text: str, tmp_path: Path) -> None:
         read_promises(str(tmp_path / "none.json"))
 
 
+@pytest.mark.parametrize(
+    ("place", "value"),
+    [
+        (("candidates", "own_recovery_drops"), -(2**63)),
+        (("candidates", "own_recovery_drops"), -1),
+        (("replicas", "log_end_offset"), -(2**63)),
+        (("replicas", "log_start_offset"), 2**63),
+    ],
+)
+def test_numbers_that_no_plan_has_are_refused(place: tuple[str, str], value: int, plan: Path) -> None:
+    document = json.loads(plan.read_text())
+    for row in document["partitions"][0][place[0]]:
+        row[place[1]] = value
+    plan.write_text(json.dumps(document))
+    with pytest.raises(UsageError, match="is no plan"):
+        read_promises(str(plan))
+
+
 def test_a_broker_that_the_plan_does_not_elect_is_refused(tmp_path: Path, plan: Path) -> None:
     with pytest.raises(UsageError, match="no election of broker 7"):
         said(mended(tmp_path / "after"), plan, "7")
 
 
 # Records that were produced again.
-
-
-def with_records(copies: Path, records: list[tuple[bytes | None, bytes, int, tuple[tuple[str, bytes], ...]]]) -> None:
-    """Broker 1's log with further records behind its end: key, value, timestamp, headers."""
-    log = copies / "broker-1" / LOG
-    end = read_log(log.parent).batches[-1].last_offset + 1
-    batches = [
-        write_batch(
-            [RecordToWrite(key, value, headers=headers)],
-            base_offset=end + number,
-            base_timestamp=timestamp,
-            partition_leader_epoch=2,
-        )
-        for number, (key, value, timestamp, headers) in enumerate(records)
-    ]
-    log.write_bytes(log.read_bytes() + b"".join(batches))
 
 
 @pytest.mark.parametrize("by_header", [True, False])
@@ -268,6 +290,20 @@ def test_copies_of_another_cluster_are_refused(tmp_path: Path, plan: Path) -> No
         file.write_text(re.sub("cluster.id=.*", "cluster.id=AAAAAAAAAAAAAAAAAAAAAQ", file.read_text()))
     with pytest.raises(UsageError, match=r"the plan is of cluster .*, and these copies of AAAAAAAAAAAAAAAAAAAAAQ"):
         said(copies, plan)
+
+
+def test_a_cluster_by_its_pseudonym_is_not_compared(tmp_path: Path, plan: Path) -> None:
+    copies = mended(tmp_path / "after")
+    document = json.loads(plan.read_text())
+    (cluster_id,) = document["cluster_ids"]
+    plan.write_text(plan.read_text().replace(cluster_id, "cluster-0123456789ab"))
+    assert reasons(copies, plan) == AS_PLANNED
+    plan.write_text(plan.read_text().replace("cluster-0123456789ab", cluster_id))
+    pseudonyms, folder = Redaction(PseudonymMap.at(tmp_path / "names.json")), tmp_path / "bundles"
+    folder.mkdir()
+    for broker in sorted(copies.iterdir()):
+        bundle_of(broker, folder / f"{broker.name}.kfb", CollectOptions(pseudonyms=pseudonyms))
+    assert set(reasons(folder, plan).values()) == {"no_copy"}
 
 
 def test_a_broker_is_known_though_no_partition_is_asked_for(tmp_path: Path, plan: Path) -> None:

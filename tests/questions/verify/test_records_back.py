@@ -1,0 +1,193 @@
+"""Which recovered records count as back: by their old offsets, not in aborted transactions, and not where a cleaner took them."""
+
+from collections.abc import Callable
+from pathlib import Path
+from time import process_time
+from typing import Any
+
+import pytest
+
+from kafka_forensics.cli.main import outcome
+from kafka_forensics.errors import UsageError
+from kafka_forensics.evidence.options import ScanOptions
+from kafka_forensics.questions.verify import Asked, Outcome, Verified, read_lost_records, read_promises, verify
+from kafka_forensics.writers.batches import RecordToWrite, write_batch, write_marker
+from lab.fault_base import read_log
+from tests.support.plan_runs import put_audit
+from tests.support.verifications import LOG, append, put_back, put_rows, rows_of, with_records
+
+OLD = "kafka-forensics-original-offset"
+ALIKE = 30_000
+
+
+@pytest.fixture(name="lost")
+def recovered_records(tmp_path: Path) -> Path:
+    """What `recover` writes to keep broker 1, beside copies, and the plan made of them."""
+    copies = put_audit(tmp_path / "before")
+    assert outcome(["plan", str(copies), "--topic", "audit", "--output", str(tmp_path / "plan.json"), "--quiet"]) == 0
+    assert outcome(["recover", str(copies), "--output", str(tmp_path / "lost"), "--quiet"]) == 1
+    return tmp_path / "lost"
+
+
+def told_of(copies: Path, lost: Path, **given: Any) -> list[Verified]:
+    """What became of the records, of each partition."""
+    document = read_promises(str(lost.parent / "plan.json"))
+    checked = verify([str(copies)], document, ScanOptions(**given), Asked("1", read_lost_records(str(lost))))
+    return [promise for promise in checked.promises if promise.promise == "records"]
+
+
+def told(copies: Path, lost: Path) -> tuple[str, Any]:
+    (promise,) = told_of(copies, lost)
+    return promise.reason, promise.found
+
+
+def after(lost: Path) -> Path:
+    return put_audit(lost.parent / "after")
+
+
+@pytest.mark.parametrize("sent", [1, 2, 3])
+def test_records_alike_at_one_offset_of_two_versions(sent: int, lost: Path) -> None:
+    row = rows_of(lost)[0]
+    twins = [row, row | {"timestamp_ms": row["timestamp_ms"] + 640_000}]
+    put_rows(lost, twins)
+    copies = after(lost)
+    with_records(copies, [*map(put_back, twins), put_back(row)][:sent])
+    assert told(copies, lost) == [("records_missing", 1), ("records_back", 2), ("records_twice", 3)][sent - 1]
+
+
+def test_records_that_were_lost_again(lost: Path) -> None:
+    rows = [row | {"headers": [[OLD, "12"]]} for row in rows_of(lost)]
+    put_rows(lost, rows)
+    copies = after(lost)
+    with_records(copies, [put_back(row) for row in rows])
+    assert told(copies, lost) == ("records_back", 70)
+
+
+def test_records_that_were_lost_again_and_put_back_by_other_means(lost: Path) -> None:
+    rows = [row | {"headers": [[OLD, "12"]]} for row in rows_of(lost)]
+    put_rows(lost, rows)
+    copies = after(lost)
+    with_records(copies, [put_back(row, header=False) for row in rows])
+    assert told(copies, lost) == ("records_back", 70)
+
+
+def in_transaction(rows: list[dict[str, Any]]) -> Callable[[int], bytes]:
+    """The records, put back by a transaction."""
+    made = [put_back(row) for row in rows]
+    records = [
+        RecordToWrite(key, value, headers=headers, timestamp_delta=time_ms - made[0][2]) for key, value, time_ms, headers in made
+    ]
+    told: dict[str, Any] = {
+        "base_timestamp": made[0][2],
+        "partition_leader_epoch": 2,
+        "producer_id": 77,
+        "producer_epoch": 0,
+        "base_sequence": 0,
+    }
+    return lambda offset: write_batch(records, base_offset=offset, is_transactional=True, **told)
+
+
+def marker(*, commit: bool) -> Callable[[int], bytes]:
+    told = {"producer_id": 77, "producer_epoch": 0, "coordinator_epoch": 0, "timestamp": 5, "partition_leader_epoch": 2}
+    return lambda offset: write_marker(commit, base_offset=offset, **told)
+
+
+@pytest.mark.parametrize(
+    ("ending", "expected"),
+    [([marker(commit=True)], ("records_back", 70)), ([marker(commit=False)], ("records_missing", 0)), ([], ("records_missing", 0))],
+    ids=["committed", "aborted", "open"],
+)
+def test_only_what_readers_see_is_back(ending: list[Any], expected: tuple[str, int], lost: Path) -> None:
+    copies = after(lost)
+    append(copies, 1, in_transaction(rows_of(lost)), *ending)
+    assert told(copies, lost) == expected
+
+
+def test_an_aborted_try_and_another_are_not_twice(lost: Path) -> None:
+    copies = after(lost)
+    again = in_transaction(rows_of(lost))
+    append(copies, 1, again, marker(commit=False), again, marker(commit=True))
+    assert told(copies, lost) == ("records_back", 70)
+
+
+def test_nobody_knows_where_the_marker_may_be_damaged(lost: Path) -> None:
+    copies = after(lost)
+    append(copies, 1, in_transaction(rows_of(lost)), lambda offset: marker(commit=True)(offset)[:-1] + b"?")
+    assert told(copies, lost)[0] == "not_read"
+
+
+@pytest.mark.parametrize(
+    ("kept", "later", "expected"),
+    [
+        ([0, 3], [], ("records_back", 4)),
+        ([0, 1, 2], [], ("records_missing", 3)),
+        ([2, 3], [b"a"], ("records_back", 4)),
+        ([2, 3], [b"c"], ("records_missing", 3)),
+    ],
+    ids=["a later lost one", "the latest is missing", "a new one", "new ones of other keys"],
+)
+def test_a_cleaner_takes_what_has_a_later_record(kept: list[int], later: list[bytes], expected: Any, lost: Path) -> None:
+    """Of keys a, b, b, b."""
+    rows = [row | {"key": key} for row, key in zip(rows_of(lost)[:4], "abbb", strict=True)]
+    put_rows(lost, rows)
+    copies = after(lost)
+    with_records(copies, [*(put_back(rows[number]) for number in kept), *((key, b"new", 5, ()) for key in later)])
+    assert told(copies, lost)[0] == "records_missing"
+    (copies / "broker-1" / "cleaner-offset-checkpoint").write_text("0\n1\naudit 0 400\n")
+    assert told(copies, lost) == expected
+
+
+def test_records_of_partitions_that_nothing_is_promised_of_are_told(lost: Path) -> None:
+    rows = rows_of(lost)
+    put_rows(lost, [*rows, rows[0] | {"topic": "unplanned"}, rows[0] | {"partition": 7}])
+    copies = after(lost)
+    with_records(copies, [put_back(row) for row in rows])
+    promises = told_of(copies, lost)
+    assert [(one.topic, one.partition, one.reason, one.planned) for one in promises] == [
+        ("audit", 0, "records_back", 70),
+        ("audit", 7, "not_planned", 1),
+        ("unplanned", 0, "not_planned", 1),
+    ]
+    assert {one.outcome for one in promises[1:]} == {Outcome.UNKNOWN}
+    assert len(told_of(copies, lost, topic_glob="audit")) == 2
+    assert len(told_of(copies, lost, partition=0)) == 2
+
+
+def test_records_of_partitions_without_a_copy_are_told(lost: Path) -> None:
+    copies = after(lost)
+    for broker in (1, 2, 3):
+        (copies / f"broker-{broker}" / "audit-0").rename(lost.parent / f"gone-{broker}")
+    (promise,) = told_of(copies, lost)
+    assert (promise.broker, promise.reason, promise.planned) == (1, "no_copy", 70)
+
+
+def test_what_was_deleted_since_may_have_been_back(lost: Path) -> None:
+    copies = after(lost)
+    with_records(copies, list(map(put_back, rows_of(lost))))
+    (copies / "broker-1" / "log-start-offset-checkpoint").write_text("0\n1\naudit 0 345\n")
+    assert told(copies, lost) == ("records_back", 70)
+    log = copies / "broker-1" / LOG
+    log.write_bytes(log.read_bytes()[: read_log(log.parent).batches[-30].position])
+    assert told(copies, lost) == ("records_missing", 40)
+    (copies / "broker-1" / "log-start-offset-checkpoint").write_text("0\n1\naudit 0 346\n")
+    assert told(copies, lost) == ("records_deleted", 40)
+
+
+def test_a_report_that_does_not_say_for_whom_is_refused(lost: Path) -> None:
+    report = lost / "report.json"
+    report.write_text(report.read_text().replace('"audit"', '"other"'))
+    with pytest.raises(UsageError, match="does not say for whom"):
+        read_lost_records(str(lost))
+
+
+def test_many_records_alike_are_found_in_time(lost: Path) -> None:
+    """Without the header nothing tells them apart."""
+    row = rows_of(lost)[0]
+    put_rows(lost, [row] * ALIKE)
+    copies = after(lost)
+    key, value, time_ms, _ = put_back(row)
+    batch = [RecordToWrite(key, value)] * ALIKE
+    append(copies, 1, lambda offset: write_batch(batch, base_offset=offset, base_timestamp=time_ms, partition_leader_epoch=2))
+    started = process_time()
+    assert told(copies, lost) == ("records_back", ALIKE)
+    assert process_time() - started < 10

@@ -1,0 +1,112 @@
+"""What a salvage promises: of every replica that there should be, and of no finding but those that the manifest tells of."""
+
+import json
+import shutil
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafka_forensics.errors import UsageError
+from kafka_forensics.evidence.options import ScanOptions
+from kafka_forensics.questions.verify import Asked, Outcome, Verified, read_promises, verify
+from lab.fault_base import read_log
+from tests.support.plan_runs import put_audit
+from tests.support.verifications import LOG, mended
+
+KEPT = {"start": "as_planned", "end": "as_planned", "bytes": "same_bytes"}
+
+
+@pytest.fixture(name="copies")
+def copies_of_a_salvage(tmp_path: Path) -> Path:
+    """Brokers that were started on the log that broker 2 had; beside them the manifest."""
+    copies = mended(tmp_path / "copies")
+    data = (copies / "broker-2" / LOG).read_bytes()
+    whole = {"file": LOG, "byte_start": 0, "byte_end": len(data), "offset_start": 0, "offset_end": 370}
+    put_manifest(copies, ranges=[{**whole, "sha256": sha256(data).hexdigest()}])
+    return copies
+
+
+def put_manifest(copies: Path, **changes: Any) -> None:
+    file = copies.parent / "manifest.json"
+    fresh = {"topic": "audit", "partition": 0, "base": 2, "log_start_offset": 0, "log_end_offset": 370, "leader_epochs": [[0, 0]]}
+    partition = json.loads(file.read_text())["partitions"][0] if file.exists() else {**fresh, "gaps": [], "inherited": []}
+    file.write_text(json.dumps({"schema_version": "1.0", "partitions": [partition | changes], "refused": []}))
+
+
+def said(copies: Path, *names: str) -> dict[tuple[str, Any], Verified]:
+    paths = [str(copies / name) for name in names] or [str(copies)]
+    checked = verify(paths, read_promises(str(copies.parent / "manifest.json")), ScanOptions(topic_glob="audit"), Asked())
+    return {(promise.promise, promise.broker): promise for promise in checked.promises}
+
+
+def reasons(copies: Path, *names: str) -> dict[tuple[str, Any], str]:
+    return {key: promise.reason for key, promise in said(copies, *names).items()}
+
+
+def of(*brokers: int, reason: str | None = None) -> dict[tuple[str, Any], str]:
+    return {(promise, broker): reason or kept for broker in brokers for promise, kept in KEPT.items()}
+
+
+def test_every_replica_is_what_was_salvaged(copies: Path) -> None:
+    assert reasons(copies) == {**of(1, 2, 3), ("intact", 2): "nothing_found"}
+
+
+def test_replicas_that_were_not_given_are_missed(copies: Path) -> None:
+    """The controllers' log gives brokers 1, 2 and 3 a replica."""
+    told = said(copies, "broker-1")
+    assert {key: promise.reason for key, promise in told.items()} == {
+        **of(1),
+        **of(2, 3, reason="no_copy"),
+        ("intact", 2): "not_all_given",
+    }
+    assert {told[key].outcome for key in of(2, 3)} == {Outcome.UNKNOWN}
+    shutil.rmtree(copies / "broker-3" / "audit-0")
+    assert reasons(copies) == {**of(1, 2), **of(3, reason="no_copy"), ("intact", 2): "not_all_given"}
+
+
+def test_replicas_that_a_checkpoint_alone_tells_of_are_missed(copies: Path) -> None:
+    for broker in (1, 2, 3):
+        shutil.rmtree(copies / f"broker-{broker}" / "__cluster_metadata-0")
+    shutil.rmtree(copies / "broker-3" / "audit-0")
+    assert reasons(copies) == {**of(1, 2), **of(3, reason="no_copy"), ("intact", 2): "found"}
+
+
+@pytest.mark.parametrize(
+    ("offsets", "reason"),
+    [
+        ((None, None), "nothing_found"),
+        ((20, 40), "nothing_found"),
+        ((0, 60), "nothing_found"),
+        ((0, 20), "found"),
+        ((30, 60), "found"),
+        ((40, None), "found"),
+    ],
+)
+def test_only_what_was_so_at_the_same_offsets_excuses_a_finding(offsets: tuple[Any, Any], reason: str, copies: Path) -> None:
+    log = copies / "broker-3" / LOG
+    data = bytearray(log.read_bytes())
+    second, third = (read_log(log.parent).batches[number].position for number in (1, 2))
+    data[(second + third) // 2] ^= 1
+    log.write_bytes(data)
+    kinds = said(copies)["intact", 2].kinds
+    assert "BATCH_CRC_MISMATCH" in kinds
+    place = {"severity": "error", "offset_start": offsets[0], "offset_end": offsets[1]}
+    put_manifest(copies, inherited=[{"kind": kind, **place} for kind in kinds])
+    assert reasons(copies)["intact", 2] == reason
+
+
+def test_a_manifest_that_does_not_say_where_is_refused(copies: Path) -> None:
+    put_manifest(copies, inherited=[{"kind": "BATCH_CRC_MISMATCH"}])
+    with pytest.raises(UsageError, match="is no plan"):
+        said(copies)
+
+
+def test_copies_of_before_are_not_what_was_salvaged(copies: Path, tmp_path: Path) -> None:
+    put_audit(tmp_path / "before")
+    shutil.copy(tmp_path / "manifest.json", tmp_path / "kept.json")
+    shutil.rmtree(copies)
+    (tmp_path / "before").rename(copies)
+    told = reasons(copies)
+    assert (told["bytes", 1], told["end", 3], told["bytes", 2]) == ("other_bytes", "cut_short", "same_bytes")
