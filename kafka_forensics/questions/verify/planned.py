@@ -57,7 +57,7 @@ def back_on_leader(
         log, replica = ReadLog(*leader, [], (start, INT64_MAX)), leader[0]
         everywhere = ((start, INT64_MAX),)
         doubtful = normalised(damaged_offsets(replica, start, INT64_MAX)) if replica.read is Read.WHOLE else everywhere
-        endings = Endings(log, start, doubtful, open_end=not replica.end_is_known, coordinators=coordinators)
+        endings = Endings(log, everywhere[0], doubtful, open_end=not replica.end_is_known, coordinators=coordinators)
         answer = are_back(lost, log, start, endings, compacted=replica.context.compacted)
     return _verified(planned, "records", broker, *answer)
 
