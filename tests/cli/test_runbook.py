@@ -246,3 +246,58 @@ def test_what_makes_no_sense_is_refused(
     monkeypatch.chdir(copies.parent)
     assert outcome(["plan", str(copies), "--quiet", *more]) == 2
     assert said in " ".join(capsys.readouterr().err.split())
+
+
+# The runbook of a salvage.
+
+
+@pytest.fixture(name="salvaged")
+def salvage_of_the_copies(copies: Path, tmp_path: Path) -> str:
+    """What is to be done with a salvage of `audit`, that of broker 2."""
+    file, output = tmp_path / "salvage.md", tmp_path / "salvaged"
+    asked = ["--topic", "audit", "--prefer-broker", "2", "--output", str(output), "--runbook", str(file), *placed(copies)]
+    assert outcome(["salvage", str(copies), *asked, "--quiet"]) == 0
+    return file.read_text()
+
+
+def test_what_was_salvaged_is_put_in_place_on_every_broker(salvaged: str, copies: Path, tmp_path: Path) -> None:
+    before = tree(copies)
+    (tmp_path / "after").mkdir()
+    parts = [block(salvaged, "2. Put it in place", number) for number in range(3)]
+    variables = filled(salvaged, tmp_path) + f"AFTER={tmp_path / 'after'}\n"
+    steps = block(salvaged, "1. Stop and copy"), *parts, block(salvaged, "3. Start the brokers")
+    done = run(tmp_path, variables, *steps, block(salvaged, "4. See that it has come true"))
+    assert (done.returncode, done.stderr) == (0, "")
+    for broker in (1, 2, 3):
+        log_dir = copies / f"broker-{broker}"
+        assert tree(log_dir / "audit-0") == tree(tmp_path / "salvaged" / "audit-0")
+        assert not (log_dir / ".kafka_cleanshutdown").exists()
+        for name in ("recovery-point-offset-checkpoint", "replication-offset-checkpoint"):
+            version, count, *rows = (log_dir / name).read_text().splitlines()
+            assert (version, int(count)) == ("0", len(rows))
+            assert not any(row.startswith("audit 0 ") for row in rows)
+            old = before[f"broker-{broker}/{name}"].decode().splitlines()[2:]
+            assert rows == [row for row in old if not row.startswith("audit 0 ")]
+    seen = run(tmp_path, variables, block(salvaged, "4. See that it has come true", 1))
+    assert seen.returncode == 0, seen.stdout + seen.stderr
+    done = run(tmp_path, variables, block(salvaged, "5. The way back"))
+    assert (done.returncode, done.stderr) == (0, "")
+    now = {name: data for name, data in tree(copies).items() if ".failed/" not in name and ".aside/" not in name}
+    assert now == before
+
+
+def test_what_stays_behind_is_told_before_anything_is_done(salvaged: str) -> None:
+    assert "- audit-0: 300 to 344 on broker 1\n" in salvaged.partition("## What the commands below need")[0]
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [(["--at", "2=h:/x"], "--at goes with --runbook"), (["--runbook", "out/r.md"], "which is made anew")],
+)
+def test_a_runbook_of_a_salvage_is_no_part_of_it(
+    more: list[str], said: str, copies: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(copies.parent)
+    (copies.parent / "out").mkdir()
+    assert outcome(["salvage", str(copies), "--output", "out", "--quiet", *more]) == 2
+    assert said in " ".join(capsys.readouterr().err.split())

@@ -3,17 +3,28 @@
 Commands are for bash. Names and paths stand in variables at the top, each filled as far as it is known.
 """
 
-import re
 import shlex
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
-from zlib import crc32
 
 from kafka_forensics.cli.outputs import plan_words
 from kafka_forensics.cli.outputs.plan import unseen_lines
 from kafka_forensics.cli.outputs.rows import markdown, markdown_lines
+from kafka_forensics.cli.outputs.runbook_commands import (
+    OF_BROKERS,
+    ON,
+    copying,
+    host,
+    name_of,
+    one_by_one,
+    place_variables,
+    shell,
+    tars,
+    told,
+    way_back,
+)
 from kafka_forensics.cli.outputs.words import name
 from kafka_forensics.cli.streams import printable
 from kafka_forensics.model.amounts import plural
@@ -27,8 +38,6 @@ PARTITIONS_SHOWN: Final = 50
 """Partitions whose steps are told one by one."""
 _SERVER: Final = "HOST:PORT"
 _HEADS: Final = ("partition", "leader", "A: elect", "A loses", "B: keep", "B puts back", "better")
-_LETTERS: Final = 24
-_UNSAFE: Final = re.compile(r"[^A-Za-z0-9]")
 
 
 @dataclass(frozen=True)
@@ -74,7 +83,7 @@ class Book:
         return " ".join(
             copy if isinstance(place.broker, int) else f"{shlex.quote(place.broker)}={copy}"
             for place in self.places
-            for _, copy in _tars(place, where)
+            for _, copy in tars(place, where)
         )
 
 
@@ -105,7 +114,7 @@ def runbook(plans: Plans, bootstrap: str | None, asked: Sequence[str] = ()) -> I
         yield from _way_a(book)
         yield from _way_b(book)
     yield from _seen(book)
-    yield from _back(book.places)
+    yield from way_back(book.places)
 
 
 def _head(plans: Plans, ways: Sequence[Ways]) -> Iterator[str]:
@@ -190,92 +199,31 @@ def _cost(planned: Planned, candidate: Candidate) -> str:
     return most if candidate.at_least == candidate.at_most else f"{candidate.at_least} to {most}"
 
 
-# Commands: what stands in variables, and how a command is run on a broker's host.
-
-
-def _sh(*lines: str) -> str:
-    return "\n```sh\n" + "".join(f"{line}\n" for line in lines) + "```\n"
-
-
-def _one_by_one(*lines: str) -> str:
-    """Commands of which each is run only if the one before did what it should, also if they are pasted."""
-    return _sh(*(f"{line} &&" for line in lines[:-1]), *lines[-1:])
-
-
-def _of(broker: Broker) -> str:
-    """A broker's name in names of variables, and of files."""
-    if isinstance(broker, int):
-        return str(broker)
-    return f"{_UNSAFE.sub('_', broker)[-_LETTERS:]}_{crc32(broker.encode('utf-8', 'surrogateescape')):08x}"
-
-
-def _dirs(place: BrokerPlace) -> list[str]:
-    """Variables of a broker's log directories."""
-    return [f"LOGS_{_of(place.broker)}" + ("" if number == 1 else f"_{number}") for number in range(1, len(place.log_dirs) + 1)]
+# The steps.
 
 
 def _variables(book: Book) -> Iterator[str]:
     places, ways, bootstrap = book.places, book.ways, book.bootstrap
     yield "\n## What the commands below need\n\nFill in what is empty, in the bash in which you run the rest.\n"
     lines = [
-        f"BOOTSTRAP={_told(bootstrap)}  # HOST:PORT of a broker that is up when it is asked; of several, with commas",
+        f"BOOTSTRAP={told(bootstrap)}  # HOST:PORT of a broker that is up when it is asked; of several, with commas",
         "SAFE=  # a directory with room for all copies, on no broker's disk",
         "AFTER=  # another one, for the copies of step 4",
-        "SUDO='sudo'  # who may read and write log directories; empty if you may",
-        "START='sudo systemctl start kafka'  # how a broker is started",
-        "STOP='sudo systemctl stop kafka'  # and stopped",
+        *OF_BROKERS,
     ]
     if any(way.better in ("B", "keep") or (way.better == "A" and way.rolled_back and way.rolled_back.losses) for way in ways):
         lines.append("PRODUCE_BACK=examples/produce_back.py  # of kafka-forensics' sources; needs confluent-kafka")
     if any(way.planned.plan.truncate_by == "high-watermark" for way in ways):
         lines.append("ZOOKEEPER=  # HOST:PORT")
-    for place in places:
-        lines.append(f"HOST_{_of(place.broker)}={_told(place.host)}  # broker {printable(str(place.broker))}")
-        lines += [
-            f"{variable}={_told(path)}  # {printable(source)}"
-            for variable, (source, path) in zip(_dirs(place), place.log_dirs, strict=True)
-        ]
-    functions = [
-        'on() { host=$1; shift; ssh "$host" "$(printf \'%q \' "$@")"; }  # runs a command there',
-        "# leads TOPIC PARTITION BROKER: waits until it does",
-        _LEADS,
-    ]
-    yield _sh(*lines, *functions)
+    lines += place_variables(places)
+    functions = [ON, "# leads TOPIC PARTITION BROKER: waits until it does", _LEADS]
+    yield shell(*lines, *functions)
 
 
 _LEADS: Final = (
     'leads() { until kafka-topics.sh --bootstrap-server "${BOOTSTRAP:?}" --describe --topic "$1" |'
     ' grep -E "Partition: $2[[:space:]]+Leader: $3[[:space:]]"; do sleep 5; done; }'
 )
-
-
-def _told(value: str | None) -> str:
-    """A value as a shell takes it, nothing if it is not known or cannot be shown."""
-    return shlex.quote(value) if value is not None and value == printable(value) else ""
-
-
-def _host(broker: Broker) -> str:
-    return f'"${{HOST_{_of(broker)}:?}}"'
-
-
-# The steps.
-
-
-def _tars(place: BrokerPlace, where: str = "SAFE") -> Iterator[tuple[str, str]]:
-    """Of each log directory of a broker its variable, and its copy in a directory, as a shell takes them."""
-    for number, variable in enumerate(_dirs(place), 1):
-        copy = f"broker-{_of(place.broker)}.tar" if number == 1 else f"broker-{_of(place.broker)}-{number}.tar"
-        yield f"${{{variable}:?}}", f'"${{{where}:?}}/{copy}"'
-
-
-def _copying(places: Iterable[BrokerPlace], where: str, *, stop: bool) -> Iterator[str]:
-    """Commands that copy log directories to a directory, and look whether the copies are whole."""
-    for place in places:
-        if stop:
-            yield f"on {_host(place.broker)} $STOP"
-        for variable, copy in _tars(place, where):
-            yield f'on {_host(place.broker)} $SUDO tar -C "{variable}" -cf - . > {copy}'
-            yield f"tar -tf {copy} > /dev/null"
 
 
 def _copies(book: Book) -> Iterator[str]:
@@ -295,12 +243,12 @@ def _copies(book: Book) -> Iterator[str]:
     else:
         yield "Nothing that only one broker holds would be lost. Copy all the same.\n"
     rest = [place for place in places if place.broker not in holders]
-    yield _one_by_one(*_copying((*first, *rest), "SAFE", stop=True))
+    yield one_by_one(*copying((*first, *rest), "SAFE", stop=True))
     yield "\nCopy the controllers' log directories as well, if they run on hosts of their own. Then plan again on these copies:\n"
     asked = "".join(f" {word}" for word in book.asked)
     outputs = '--output "${SAFE:?}/plan.json" --runbook "${SAFE:?}/runbook.md"'
     scan = f"kafka-forensics scan {book.copies('SAFE')} --exit-zero"
-    yield _sh(printable(scan), printable(f"kafka-forensics plan {book.copies('SAFE')}{asked} {outputs}"))
+    yield shell(printable(scan), printable(f"kafka-forensics plan {book.copies('SAFE')}{asked} {outputs}"))
     yield "\nIt should show the same partitions, with the same losses as above. Go on by the new runbook.\n"
 
 
@@ -311,15 +259,15 @@ def _steps(way: Ways, candidate: Candidate) -> Iterator[str]:
     which = markdown(_name(planned))
     told = enumerate(plan_words.step_lines(planned, candidate), 1)
     yield from (f"{number}. {markdown(line)}\n" for number, line in told)
-    lines = [f"on {_host(broker)} $STOP" for broker in todo.keep_stopped]
+    lines = [f"on {host(broker)} $STOP" for broker in todo.keep_stopped]
     for broker in todo.set_aside:
         lines += _set_aside(planned, broker)
-    lines.append(f"on {_host(todo.leader)} $START")
+    lines.append(f"on {host(todo.leader)} $START")
     lines += _elected(planned, candidate)
     leader = planned.given.nodes.get(candidate.broker, candidate.broker)
     lines += _waiting(planned, candidate)
-    lines += [f"on {_host(broker)} $START" for broker in todo.start_order[1:]]
-    yield _one_by_one(*map(printable, lines))
+    lines += [f"on {host(broker)} $START" for broker in todo.start_order[1:]]
+    yield one_by_one(*map(printable, lines))
     shown = [f"`kafka-topics.sh --describe` has `Leader: {printable(str(leader))}` for {which} before any other broker starts"]
     shown += [
         f"`server.log` of broker {markdown(str(follower.broker))} says that {which} is truncated to {follower.truncation_offset}"
@@ -352,10 +300,10 @@ def _name(planned: Planned) -> str:
 def _set_aside(planned: Planned, broker: Broker) -> list[str]:
     """Commands that move a partition's directory out of the log directory that holds it."""
     directory = shlex.quote(f"{planned.plan.topic}-{planned.plan.partition}")
-    logs = f"${{LOGS_{_of(broker)}:?}}"
+    logs = f"${{LOGS_{name_of(broker)}:?}}"
     return [
-        f'on {_host(broker)} $SUDO mkdir -p "{logs}.aside"',
-        f'on {_host(broker)} $SUDO mv "{logs}"/{directory} "{logs}.aside/"  # of several log directories, the one that holds it',
+        f'on {host(broker)} $SUDO mkdir -p "{logs}.aside"',
+        f'on {host(broker)} $SUDO mv "{logs}"/{directory} "{logs}.aside/"  # of several log directories, the one that holds it',
     ]
 
 
@@ -373,7 +321,7 @@ def _for_all(book: Book) -> Iterator[str]:
         names = markdown(", ".join(undecided[:_NAMED])) + (" and others" if len(undecided) > _NAMED else "")
         yield f"\nOf {names} nothing can be decided here. Start no broker before it is: read the plan of each, and see above.\n"
         return
-    yield _one_by_one(*_starting(book))
+    yield one_by_one(*_starting(book))
     yield "\nEach `leads` waits until that broker leads. At last `kafka-topics.sh --describe` has every replica in `Isr:`.\n"
     yield "\n## 3. Put back what the leaders lack\n"
     lacking = [(way, candidate) for way in book.ways if (candidate := way.planned.candidate(book.leader(way))) and candidate.losses]
@@ -398,7 +346,7 @@ def _starting(book: Book) -> Iterator[str]:
     places = [place.broker for place in book.places]
     for broker in (*first, *(broker for broker in places if broker not in first)):
         if broker not in refused:
-            yield f"on {_host(broker)} $START"
+            yield f"on {host(broker)} $START"
         for way, candidate in led:
             if candidate.broker == broker:
                 yield from map(printable, (*_elected(way.planned, candidate), *_waiting(way.planned, candidate)))
@@ -447,10 +395,10 @@ def _put_back(book: Book, way: Ways, candidate: Candidate) -> Iterator[str]:
     yield "\nThen take the records that it lacks out of the copies, and look at them before anything is produced:\n"
     folder = printable(_recovered(way))
     keep = f"--keep {shlex.quote(str(candidate.broker))} --output {_recovered(way)}"
-    yield _sh(printable(f"kafka-forensics recover {book.copies('SAFE')} {_selection(way)} {keep}"))
+    yield shell(printable(f"kafka-forensics recover {book.copies('SAFE')} {_selection(way)} {keep}"))
     yield "\nIt ends with status 1: records are written. A dry run, and then for real; run again, it leaves out what is done:\n"
     send = f'python "${{PRODUCE_BACK:?}}" {folder} --bootstrap-servers "${{BOOTSTRAP:?}}"'
-    yield _one_by_one(send, f"{send} --send")
+    yield one_by_one(send, f"{send} --send")
 
 
 def _recovered(way: Ways) -> str:
@@ -465,7 +413,7 @@ def _selection(way: Ways) -> str:
 def _seen(book: Book) -> Iterator[str]:
     yield "\n## 4. See that it has come true\n\n"
     yield "Wait until every partition has all its replicas in `Isr:`. Copy all log directories once more, brokers may run:\n"
-    yield _one_by_one(*_copying(book.places, "AFTER", stop=False))
+    yield one_by_one(*copying(book.places, "AFTER", stop=False))
     lines = []
     for way in book.ways:
         candidate = way.planned.candidate(book.leader(way))
@@ -476,29 +424,8 @@ def _seen(book: Book) -> Iterator[str]:
             lines.append(printable(f"kafka-forensics verify --live {book.copies('AFTER')} {against}"))
     if lines:
         yield "\nOf the controllers' log directories, too. Then:\n"
-        yield _sh(*lines)
+        yield shell(*lines)
         yield "\nIt should show `kept` for every promise, and end with 0. Leave out `--recovered` where nothing was put back.\n"
     if book.plans.result is not None and book.plans.result.incomplete:
         count = plural(len(book.plans.result.incomplete), "input")
         yield f"\n{count} could not be read when this was planned: of what is there nothing is promised.\n"
-
-
-def _back(places: Iterable[BrokerPlace]) -> Iterator[str]:
-    yield "\n## 5. The way back\n\n"
-    yield (
-        "At any time: stop all brokers, move what they made aside, and put the copies of step 1 in its place, as the user who owns"
-        " the files. Where a log directory is a disk's mount point, move what is in it instead. Then all is as it was.\n"
-    )
-    lines = []
-    for place in places:
-        lines.append(f"on {_host(place.broker)} $STOP")
-        for variable, copy in _tars(place):
-            lines += [
-                f"tar -tf {copy} > /dev/null",
-                f'on {_host(place.broker)} test ! -e "{variable}.failed"',
-                f'on {_host(place.broker)} $SUDO mv "{variable}" "{variable}.failed"',
-                f'on {_host(place.broker)} $SUDO mkdir "{variable}"',
-                f'on {_host(place.broker)} $SUDO tar -C "{variable}" -xpf - < {copy}',
-            ]
-    yield _one_by_one(*lines)
-    yield "\nThen begin again, with a new plan on the copies.\n"

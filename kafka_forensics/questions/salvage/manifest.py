@@ -10,6 +10,7 @@ from typing import Final
 from kafka_forensics.model.files import EpochEntry
 from kafka_forensics.model.json_objects import Json
 from kafka_forensics.model.results import Incomplete
+from kafka_forensics.questions.places import BrokerPlace
 from kafka_forensics.questions.salvage.lineage import LeftBehind
 from kafka_forensics.questions.salvage.partition_files import Range
 from kafka_forensics.version import __version__
@@ -49,6 +50,8 @@ class SalvagedPartition:
     left_behind: list[LeftBehind] = field(default_factory=list)
     unseen: list[str] = field(default_factory=list)
     """What of the plan's witnesses is missing, so that records may be where nobody looked, as `kind` or `kind:broker`."""
+    assigned: list[int | str] = field(default_factory=list)
+    """Brokers that have a replica, by the controllers' log or else by the copies; not in the manifest."""
     inherited: list[Json] = field(default_factory=list)
     """What a scan of the output finds above `info` that was so in the copies: what producers and coordinators wrote."""
 
@@ -81,6 +84,8 @@ class Salvaged:
     partitions: list[SalvagedPartition] = field(default_factory=list)
     refused: list[Refused] = field(default_factory=list)
     incomplete: list[Incomplete] = field(default_factory=list)
+    places: list[BrokerPlace] = field(default_factory=list)
+    """Where brokers keep their log directories."""
 
     @property
     def is_whole(self) -> bool:

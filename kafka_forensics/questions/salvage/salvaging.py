@@ -18,6 +18,7 @@ from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
 from kafka_forensics.model.findings import Finding, Severity
 from kafka_forensics.model.json_objects import Json, json_text
 from kafka_forensics.model.results import Read, ScanResult
+from kafka_forensics.questions.places import places_of
 from kafka_forensics.questions.plan import PlanMaker, PlanOptions, check_names
 from kafka_forensics.questions.salvage.choosing import Choice, Chooser, RefusedError, SalvageOptions
 from kafka_forensics.questions.salvage.manifest import MANIFEST, Gap, Refused, Salvaged, SalvagedPartition, document
@@ -30,7 +31,7 @@ from kafka_forensics.replication.planner import UNSEEN, Broker, loaded_epochs
 from kafka_forensics.replication.recovery import HIGH_WATERMARK_FILE, LOG_START_FILE, RECOVERY_POINT_FILE
 from kafka_forensics.rereading.reader import LogReader
 from kafka_forensics.storage.bundles import BundleSource
-from kafka_forensics.witnesses.witnesses import read_witnesses
+from kafka_forensics.witnesses.witnesses import Witnesses, read_witnesses
 from kafka_forensics.writers.files import write_offset_checkpoint
 
 CLEANER_FILE: Final = "cleaner-offset-checkpoint"
@@ -60,6 +61,9 @@ def salvage(
         salvaged = salvager.salvaged
         salvaged.output = str(output)
         salvaged.incomplete = result.incomplete
+        salvaged.places = places_of(inputs, salvage_options.places)
+        for partition in salvaged.partitions:
+            partition.assigned = _assigned(inputs, salvager.witnesses, partition)
         salvager.refuse_unread(result)
         salvager.write_checkpoints()
         salvager.check(result)
@@ -67,6 +71,20 @@ def salvage(
         salvaged.refused.sort(key=lambda refused: (refused.topic, refused.partition))
         write_file(directory / MANIFEST, f"{json_text(document(salvaged))}\n".encode())
     return salvaged
+
+
+def _assigned(inputs: Inputs, witnesses: Witnesses, partition: SalvagedPartition) -> list[int | str]:
+    """Brokers with a replica of a partition, by what they are called here."""
+    key = partition.topic, partition.partition
+    holders = [plan.context.broker for plan in inputs.replicas if (plan.context.topic, plan.context.partition) == key]
+    control = None if witnesses.controller is None else witnesses.controller.partitions.get(key)
+    assignment = [] if control is None or control.replica_assignment is None else control.replica_assignment
+    names: dict[int | str, int | str] = {
+        log_dir.meta.node_id: log_dir.broker
+        for log_dir in inputs.log_dirs
+        if log_dir.meta is not None and log_dir.meta.node_id is not None
+    }
+    return list(dict.fromkeys((*(names.get(node, node) for node in assignment), *holders)))
 
 
 def _check_given(inputs: Inputs, salvage_options: SalvageOptions) -> None:

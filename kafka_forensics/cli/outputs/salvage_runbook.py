@@ -1,0 +1,110 @@
+"""A salvage as a runbook: stop, put its directories in the place of the others on every broker, start, and the way back."""
+
+import shlex
+from collections.abc import Iterator
+from typing import Final
+
+from kafka_forensics.cli.outputs.rows import markdown
+from kafka_forensics.cli.outputs.runbook_commands import (
+    OF_BROKERS,
+    ON,
+    copying,
+    host,
+    log_dir_variables,
+    one_by_one,
+    place_variables,
+    shell,
+    told,
+    way_back,
+)
+from kafka_forensics.cli.outputs.words import name
+from kafka_forensics.cli.streams import printable
+from kafka_forensics.model.amounts import plural
+from kafka_forensics.questions.places import BrokerPlace
+from kafka_forensics.questions.salvage import MANIFEST, Salvaged, SalvagedPartition
+from kafka_forensics.version import __version__
+
+PARTITIONS_TOLD: Final = 500
+CHECKPOINTS: Final = ("recovery-point-offset-checkpoint", "replication-offset-checkpoint", "log-start-offset-checkpoint")
+_FORGET: Final = (
+    "# forget HOST FILE TOPIC PARTITION: takes the line of a partition out of a checkpoint file, if there is one",
+    (
+        'forget() { on "$1" $SUDO test ! -e "$2" || { on "$1" $SUDO awk -v t="$3" -v p="$4" \'NR==1{v=$0;next} NR==2{next}'
+        ' !($1==t&&$2==p){r[n++]=$0} END{print v; print n+0; for(i=0;i<n;i++)print r[i]}\' "$2" > "${SAFE:?}/checkpoint.new" &&'
+        ' on "$1" $SUDO tee "$2" < "${SAFE:?}/checkpoint.new" > /dev/null; }; }'
+    ),
+)
+
+
+def salvage_runbook(salvaged: Salvaged) -> Iterator[str]:
+    """The runbook, as Markdown in pieces."""
+    partitions = salvaged.partitions[:PARTITIONS_TOLD]
+    yield f"# Runbook: start on what was salvaged\n\nMade by kafka-forensics {__version__}. Every replica of "
+    yield f"{plural(len(salvaged.partitions), 'partition')} gets the same log, that of the manifest. **Delete nothing.**\n"
+    yield from _what_is_lost(salvaged)
+    yield "\n## What the commands below need\n\nFill in what is empty, in the bash in which you run the rest.\n"
+    lines = [
+        "SAFE=  # a directory with room for all copies, on no broker's disk",
+        "AFTER=  # another one, for the copies of step 4",
+    ]
+    lines.append(f"SALVAGED={told(salvaged.output)}  # the directory that was written")
+    yield shell(*lines, *OF_BROKERS, *place_variables(salvaged.places), ON, *_FORGET)
+    yield "\n## 1. Stop and copy\n\nAll brokers, so that there is a way back:\n"
+    yield one_by_one(*copying(salvaged.places, "SAFE", stop=True))
+    yield "\n## 2. Put it in place\n\n"
+    yield "What stands there is moved aside. Where a broker has several log directories, take the one that has the partition.\n"
+    if len(salvaged.partitions) > len(partitions):
+        yield f"\nOf {len(salvaged.partitions)} partitions {len(partitions)} are told; do the same with the others.\n"
+    for place in salvaged.places:
+        own = [partition for partition in partitions if place.broker in partition.assigned]
+        if own:
+            yield f"\n### Broker {markdown(str(place.broker))}\n"
+            yield one_by_one(*_placing(place, own))
+    yield "\n## 3. Start the brokers\n\nIn any order: all replicas are alike. Each runs its recovery first, which cuts nothing:\n"
+    yield shell(*(f"on {host(place.broker)} $START" for place in salvaged.places))
+    yield "\n## 4. See that it has come true\n\nCopy all log directories once more, brokers may run:\n"
+    yield one_by_one(*copying(salvaged.places, "AFTER", stop=False))
+    yield "\nThen, every promise should be `kept`:\n"
+    yield shell(f'kafka-forensics verify --live "${{AFTER:?}}"/*.tar --against "${{SALVAGED:?}}/{MANIFEST}"')
+    yield from way_back(salvaged.places)
+
+
+def _what_is_lost(salvaged: Salvaged) -> Iterator[str]:
+    """What starting on it gives up, and what it does not touch."""
+    gaps = [partition for partition in salvaged.partitions if partition.gaps]
+    left = [partition for partition in salvaged.partitions if partition.left_behind]
+    if left:
+        yield "\nRecords of another lineage stay behind in the copies; `kafka-forensics recover` takes them out:\n\n"
+        yield from (f"- {_spelled(partition)}: {_left(partition)}\n" for partition in left[:PARTITIONS_TOLD])
+    if gaps:
+        yield "\nNo copy has these offsets: readers pass over them.\n\n"
+        for partition in gaps[:PARTITIONS_TOLD]:
+            yield f"- {_spelled(partition)}: {', '.join(f'{gap.start} to {gap.end - 1}' for gap in partition.gaps)}\n"
+    if salvaged.refused:
+        yield "\nThese were refused; nothing below is about them:\n\n"
+        for refused in salvaged.refused[:PARTITIONS_TOLD]:
+            yield f"- {markdown(name(refused.topic, refused.partition))}: {markdown(refused.reason)}\n"
+
+
+def _spelled(partition: SalvagedPartition) -> str:
+    return markdown(name(partition.topic, partition.partition))
+
+
+def _left(partition: SalvagedPartition) -> str:
+    return ", ".join(f"{left.start} to {left.end - 1} on broker {markdown(str(left.broker))}" for left in partition.left_behind)
+
+
+def _placing(place: BrokerPlace, partitions: list[SalvagedPartition]) -> Iterator[str]:
+    """Commands that put the salvaged directories of one broker in the place of its own."""
+    on, logs = f"on {host(place.broker)}", f"${{{log_dir_variables(place)[0]}:?}}"
+    yield f'{on} $SUDO mkdir -p "{logs}.aside"'
+    for partition in partitions:
+        directory = printable(shlex.quote(f"{partition.topic}-{partition.partition}"))
+        yield f'{{ {on} $SUDO test ! -e "{logs}"/{directory} || {on} $SUDO mv "{logs}"/{directory} "{logs}.aside/"; }}'
+        yield f'tar -C "${{SALVAGED:?}}" -cf - {directory} | {on} $SUDO tar -C "{logs}" --no-same-owner -xf -'
+        yield f'{on} $SUDO chown -R --reference="{logs}" "{logs}"/{directory}'
+        for checkpoint in CHECKPOINTS:
+            topic = printable(shlex.quote(partition.topic))
+            yield f'forget {host(place.broker)} "{logs}/{checkpoint}" {topic} {partition.partition}'
+    mark = f'"{logs}/.kafka_cleanshutdown"'
+    yield f'{{ {on} $SUDO test ! -e {mark} || {on} $SUDO mv {mark} "{logs}.aside/"; }}'
