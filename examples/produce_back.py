@@ -4,15 +4,16 @@
     python produce_back.py DIR --bootstrap-servers HOST:9092 --send
 
 Each record goes to the partition that it was lost from, with its old offset in the header `kafka-forensics-original-offset`. The
-producer is idempotent, and waits for all in-sync replicas. What was acknowledged stands in DIR/produced.txt, and is left out when
-the script runs again; where a run was killed, or was not answered in time, the last few may be in the topic and not stand there:
-`kafka-forensics verify` tells. Ends with 0 if all was acknowledged, 1 if
-something was not, 2 for a wrong command line or file, or where no broker answers. Needs confluent-kafka.
+producer is idempotent, and waits for all in-sync replicas. What was acknowledged stands in DIR/produced.txt, of --to-topic in a
+file of its own, and is left out when the script runs again; where a run was killed, or was not answered in time, the last few may be
+in the topic and not stand there: `kafka-forensics verify` tells. Ends with 0 if all was acknowledged, 1 if something was not, 2 for a
+wrong command line or file, or where no broker answers. Needs confluent-kafka.
 """
 
 import argparse
 import base64
 import json
+import os
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -88,10 +89,10 @@ def wanted(asked: argparse.Namespace, produced: Counter[Place]) -> Iterator[dict
 
 
 def already(path: Path) -> Counter[Place]:
-    """What an earlier run has produced."""
+    """What an earlier run has produced; a last line that was not written whole is none."""
     if not path.exists():
         return Counter()
-    rows = (line.split("\t") for line in path.read_text(encoding="ascii").splitlines())
+    rows = (line.split("\t") for line in path.read_text(encoding="ascii").rpartition("\n")[0].splitlines())
     return Counter((topic, int(partition), int(offset)) for topic, partition, offset in rows)
 
 
@@ -158,6 +159,9 @@ def dry_run(asked: argparse.Namespace, produced: Counter[Place]) -> int:
 
 def send(asked: argparse.Namespace, produced: Counter[Place], path: Path) -> int:
     """Produce all of it."""
+    if path.exists():
+        whole = path.read_bytes().rpartition(b"\n")
+        os.truncate(path, len(whole[0]) + len(whole[1]))
     with path.open("a", encoding="ascii") as done:
         sending = Sending(asked, done)
         try:
@@ -177,7 +181,7 @@ def send(asked: argparse.Namespace, produced: Counter[Place], path: Path) -> int
 def main(given: list[str] | None = None) -> int:
     """The exit status."""
     asked = arguments(given)
-    path = asked.directory / "produced.txt"
+    path = asked.directory / ("produced.txt" if asked.to_topic is None else f"produced-to-{asked.to_topic}.txt")
     if not (asked.directory / RECORDS).is_file():
         print(f"error: no {RECORDS} in {asked.directory}: give a directory that `recover` wrote", file=sys.stderr)
         return 2

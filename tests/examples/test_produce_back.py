@@ -63,6 +63,21 @@ def test_what_was_acknowledged_is_not_sent_again(lost: Path) -> None:
     assert offsets == [["audit", "0", str(offset)] for offset in range(300, 370)]
 
 
+def test_a_look_at_another_topic_does_not_count(lost: Path) -> None:
+    assert run(lost, "--send", "--to-topic", "look", *MOCKED).stdout == "70 records acknowledged\n"
+    assert run(lost, "--send", "--to-topic", "look", *MOCKED).stdout == "0 records acknowledged\n"
+    assert "70 records in all, 0 were produced before" in run(lost).stdout
+    assert run(lost, "--send", *MOCKED).stdout == "70 records acknowledged\n"
+
+
+def test_a_line_that_was_not_written_whole_counts_for_nothing(lost: Path) -> None:
+    (lost / "produced.txt").write_text("audit\t0\t300\naudit\t0\t30")
+    assert "69 records in all, 1 were produced before" in run(lost).stdout
+    assert run(lost, "--send", *MOCKED).stdout == "69 records acknowledged\n"
+    offsets = [line.split("\t")[2] for line in (lost / "produced.txt").read_text().splitlines()]
+    assert offsets == [str(offset) for offset in range(300, 370)]
+
+
 def test_bytes_that_are_no_text_are_sent_too(lost: Path) -> None:
     rewrite(lost, key=None, value={"base64": "AP8="}, headers=[["h", {"base64": "/w=="}], ["n", None]], timestamp_ms=-1)
     assert run(lost, "--send", *MOCKED).stdout == "70 records acknowledged\n"
