@@ -5,9 +5,9 @@
 
 Each record goes to the partition that it was lost from, with its old offset in the header `kafka-forensics-original-offset`. The
 producer is idempotent, and waits for all in-sync replicas. What was acknowledged stands in DIR/produced.txt, of --to-topic in a
-file of its own, and is left out when the script runs again; where a run was killed, or was not answered in time, the last few may be
-in the topic and not stand there: `kafka-forensics verify` tells. Ends with 0 if all was acknowledged, 1 if something was not, 2 for a
-wrong command line or file, or where no broker answers. Needs confluent-kafka.
+file of its own, and is left out when the script runs again; where a run was killed, or was not answered in time, the last few may
+be in the topic and not stand there: `kafka-forensics verify` tells. Ends with 0 if all was acknowledged, 1 if something was not, 2
+for a wrong command line or file, or where no broker answers. Needs confluent-kafka.
 """
 
 import argparse

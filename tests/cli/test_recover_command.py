@@ -346,3 +346,17 @@ def test_records_hold_payloads_and_know_no_pseudonyms(run: Run, odd: Path, tmp_p
     assert (status, err.splitlines()[0]) == (2, "error: no such option: --redact")
     assert "no pseudonym stands for what is in them" in err
     assert [*tmp_path.iterdir()] == [odd]
+
+
+def test_names_that_are_no_text_are_spelled_out(tmp_path: Path, run: Run) -> None:
+    """Folders that name brokers, with a byte that no UTF-8 has."""
+    for broker in (1, 2, 3):
+        folder = tmp_path / os.fsdecode(b"br\xff-%d" % broker)
+        shutil.copytree(UNCLEAN / f"broker-{broker}", folder)
+        (folder / "meta.properties").unlink()
+    paths = [str(path) for path in sorted(tmp_path.iterdir())]
+    output = tmp_path / "lost"
+    status, _, err = run("recover", *paths, "--topic", "audit", "--keep", os.fsdecode(b"br\xff-1"), "--output", output, "-q")
+    assert status == 1, err
+    held = pq.read_table(output / "records.parquet").column("held_by").to_pylist()
+    assert held[0] == ["br\\udcff-2"]
