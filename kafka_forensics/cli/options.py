@@ -184,6 +184,10 @@ Deep = Annotated[
     bool | None,
     typer.Option("--deep/--no-deep", help="Decode every record, or judge batches only [default: by size]."),
 ]
+At = Annotated[
+    list[str] | None,
+    typer.Option("--at", metavar="N=HOST:DIR", help="For the runbook: where a log directory of broker N is; may be repeated."),
+]
 ReportFile = Annotated[
     Path | None,
     typer.Option(

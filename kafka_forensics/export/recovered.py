@@ -16,6 +16,7 @@ from kafka_forensics.errors import UsageError
 from kafka_forensics.export.json_document import tool
 from kafka_forensics.export.parquet import parquet_writer
 from kafka_forensics.export.target import HashedFile, sync
+from kafka_forensics.facts.rows import text
 from kafka_forensics.model.json_objects import Json, attributes, json_text, object_of, rfc3339
 from kafka_forensics.model.recovered import COMMITTED, MAYBE, RECOVERED_FACT, TALLIED, UNREADABLE, Proof, RecoveredRecord, Tally
 from kafka_forensics.model.results import SCHEMA_VERSION
@@ -176,11 +177,6 @@ def _bytes(content: bytes | None) -> str | Json | None:
         return {"base64": b64encode(content).decode()}
 
 
-def _text(name: int | str) -> str:
-    """A broker's name as Parquet has text; bytes that are no UTF-8, which a directory's name may have, are spelled out."""
-    return str(name).encode("utf-8", "backslashreplace").decode()
-
-
 def _table(rows: list[RecoveredRecord]) -> pa.Table:
     columns: list[list[object]] = [
         [row.topic for row in rows],
@@ -196,13 +192,13 @@ def _table(rows: list[RecoveredRecord]) -> pa.Table:
         [row.producer_epoch for row in rows],
         [row.record.sequence for row in rows],
         [row.txn_state for row in rows],
-        [list(map(_text, row.held_by)) for row in rows],
+        [[text(str(broker)) for broker in row.held_by] for row in rows],
         [MAYBE if row.proof is None else COMMITTED for row in rows],
         [None if row.proof is None else row.proof.kind for row in rows],
-        [None if row.proof is None else _text(row.proof.broker) for row in rows],
+        [None if row.proof is None else text(str(row.proof.broker)) for row in rows],
         [None if row.proof is None else row.proof.name for row in rows],
         [None if row.proof is None else row.proof.end_offset for row in rows],
-        [_text(row.source_broker) for row in rows],
+        [text(str(row.source_broker)) for row in rows],
         [row.file for row in rows],
         [row.batch_position for row in rows],
     ]

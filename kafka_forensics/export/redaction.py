@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from kafka_forensics.errors import UsageError
 from kafka_forensics.model.constants import WITNESS_TOPICS
-from kafka_forensics.model.pseudonyms import NUMBERED, NameKind
+from kafka_forensics.model.pseudonyms import NUMBERED, PSEUDONYM, PSEUDONYM_DIGITS, NameKind
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -39,7 +39,6 @@ _RANKS: Final = {kind: rank for rank, kind in enumerate(NameKind)}
 
 _VERSION: Final = 1
 _KEY_BYTES: Final = 32
-_DIGITS: Final = 12
 _NAME_DIGITS: Final = 16
 _REFUSED: Final = "name a file that --redact-map made, or one that is not there yet"
 
@@ -96,7 +95,7 @@ class PseudonymMap:
         if known is not None:
             return known
         digest = self.secret(name, kind).hex()
-        digits = next(count for count in range(_DIGITS, len(digest) + 1) if f"{kind}-{digest[:count]}" not in self._names)
+        digits = next(count for count in range(PSEUDONYM_DIGITS, len(digest) + 1) if f"{kind}-{digest[:count]}" not in self._names)
         pseudonym = f"{kind}-{digest[:digits]}"
         self._known[kind, name] = pseudonym
         self._names[pseudonym] = kind, name
@@ -104,11 +103,11 @@ class PseudonymMap:
 
     def is_pseudonym(self, text: str) -> bool:
         """Whether it was made here, or looks like that where evidence is read in which pseudonyms of this key stand for names."""
-        return text in self._names or (self.stands_in_evidence and _PSEUDONYM.fullmatch(text) is not None)
+        return text in self._names or (self.stands_in_evidence and PSEUDONYM.fullmatch(text) is not None)
 
     def unremembered(self, kind: str, name: str) -> str:
         """The pseudonym of a name that is not put into the map."""
-        return self._known.get((kind, name)) or f"{kind}-{self.secret(name, kind).hex()[:_DIGITS]}"
+        return self._known.get((kind, name)) or f"{kind}-{self.secret(name, kind).hex()[:PSEUDONYM_DIGITS]}"
 
     def secret(self, name: str, kind: str = "") -> bytes:
         """32 bytes that only those know who have the key; of a name, or without a kind for a purpose of this name."""
@@ -199,7 +198,6 @@ _WORD: Final = re.compile(r"[a-z_]+")
 _KEY: Final = re.compile(r"[a-z][a-z0-9_]*")
 _SNAKE: Final = re.compile(r"(?<=[a-z])([A-Z])")
 _PARTITION: Final = re.compile(r"-\d")
-_PSEUDONYM: Final = re.compile(rf"(?:{'|'.join(NameKind)})-[0-9a-f]{{{_DIGITS},64}}")
 _SHORTEST: Final = 3
 """Characters of a name that is found in other texts wherever it stands; `a` and `is` are words."""
 _TOKENS_KEPT: Final = 1 << 16
@@ -320,7 +318,7 @@ class Redaction:
 
     def _with_pseudonyms(self, token: str) -> str:
         """A run of characters with the longest names within it, from the left, that begin and end where a part of it does."""
-        own = _PSEUDONYM.match(token)
+        own = PSEUDONYM.match(token)
         if own is not None and self._map.is_pseudonym(own[0]):
             return own[0] + (self._with_pseudonyms(token[own.end() :]) if token[own.end() :] else "")
         inside = {at for part in _PART.finditer(token) for at in range(part.start() + 1, part.end())}

@@ -20,6 +20,9 @@ class NameKind(StrEnum):
     """Principals, racks, regular expressions, files and directories that are none of Kafka's."""
 
 
+PSEUDONYM_DIGITS: Final = 12
+"""Of a pseudonym at least, hexadecimal; one has more where two would be alike."""
+PSEUDONYM: Final = re.compile(rf"(?P<kind>{'|'.join(NameKind)})-[0-9a-f]{{{PSEUDONYM_DIGITS},64}}")
 NUMBERED: Final = re.compile(r"(?:broker|node|controller|kafka)?[-_]?\d+", re.IGNORECASE)
 """Names of brokers that say nothing."""
 

@@ -276,6 +276,12 @@ class Planned:
         """The candidate that loses least."""
         return self.candidate(self.plan.recommended)
 
+    @property
+    def leading(self) -> Candidate | None:
+        """The candidate that leads, by the controller's last word; None where nobody does, or no copy of it is here."""
+        leader = None if self.given.control is None else self.given.control.leader
+        return next((candidate for candidate in self.plan.candidates if self.given.node(candidate.broker) == leader), None)
+
     def candidate(self, broker: int | str | None) -> Candidate | None:
         """The candidate of this name."""
         return next((candidate for candidate in self.plan.candidates if candidate.broker == broker), None)

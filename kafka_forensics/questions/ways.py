@@ -40,11 +40,8 @@ class Ways:
 
 def ways_of(planned: Planned) -> Ways:
     """The two ways for a partition."""
-    control = planned.given.control
-    leader = None if control is None else control.leader
-    nodes, plan = planned.given.nodes, planned.plan
-    kept = next((candidate for candidate in plan.candidates if nodes.get(candidate.broker, candidate.broker) == leader), None)
-    if kept is None and len(plan.ordinary) == 1:
-        ordinary = planned.candidate(plan.ordinary[0])
+    kept, ordinary_leaders = planned.leading, planned.plan.ordinary
+    if kept is None and len(ordinary_leaders) == 1:
+        ordinary = planned.candidate(ordinary_leaders[0])
         kept = None if ordinary is None or ordinary.election == "unknown" else ordinary
     return Ways(planned, planned.recommended, kept)

@@ -29,14 +29,8 @@ TruncateBy = Annotated[
         help="How followers truncate: epochs (Kafka 0.11 and later) or high-watermark [default: as the logs tell].",
     ),
 ]
-
-
 Runbook = Annotated[
     Path | None, typer.Option("--runbook", metavar="FILE", help="Write a runbook too, as Markdown: two ways, steps, commands.")
-]
-At = Annotated[
-    list[str] | None,
-    typer.Option("--at", metavar="N=HOST:DIR", help="For the runbook: where a log directory of broker N is; may be repeated."),
 ]
 Bootstrap = Annotated[str | None, typer.Option("--bootstrap-server", metavar="HOST:PORT", help="For the runbook's commands.")]
 
@@ -52,7 +46,7 @@ def plan(
     dead: Dead = None,
     truncate_by: TruncateBy = None,
     runbook: Runbook = None,
-    at: At = None,
+    at: options.At = None,
     bootstrap_server: Bootstrap = None,
     engine: options.Engine = "local",
     as_of: options.AsOf = None,

@@ -55,11 +55,12 @@ def recover(
 
     from kafka_forensics.cli.outputs.recover import write_recovery
     from kafka_forensics.cli.progress import Progress
+    from kafka_forensics.export.places import inputs_named
     from kafka_forensics.export.recovered import recovered_files, recovery_folder, report_of, write_report
     from kafka_forensics.questions.recover import recover as read_again
     from kafka_forensics.storage.open import refuse_output_inside
 
-    refuse_output_inside(str(output), [path for given in paths for path in (given, given.partition("=")[2]) if path])
+    refuse_output_inside(str(output), inputs_named(paths))
     scan_options = reading.scan_options(selection, deep=False)
     screen = screen_of(printing)
     with recovery_folder(output) as folder:

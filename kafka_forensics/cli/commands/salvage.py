@@ -31,10 +31,6 @@ AllowGaps = Annotated[
 Runbook = Annotated[
     Path | None, typer.Option("--runbook", metavar="FILE", help="Write a runbook too, as Markdown: what goes where, with commands.")
 ]
-At = Annotated[
-    list[str] | None,
-    typer.Option("--at", metavar="N=HOST:DIR", help="For the runbook: where a log directory of broker N is; may be repeated."),
-]
 FORMATS: Final = ("table", "tsv", "json")
 ListFormat = Annotated[
     str | None,
@@ -57,7 +53,7 @@ def salvage(
     prefer_broker: PreferBroker = None,
     allow_gaps: AllowGaps = False,
     runbook: Runbook = None,
-    at: At = None,
+    at: options.At = None,
     deep: options.Deep = None,
     format_name: ListFormat = None,
     printing: options.VerbosePrinting,

@@ -145,7 +145,7 @@ def election(planned: Planned, candidate: Candidate) -> str:
     given = planned.given
     crashed = any(replica.crashed for replica in given.replicas if replica.broker == candidate.broker)
     elr = () if given.control is None or given.control.elr is None else given.control.elr
-    forced = candidate.election == "unclean" and crashed and given.nodes.get(candidate.broker, candidate.broker) in elr
+    forced = candidate.election == "unclean" and crashed and given.node(candidate.broker) in elr
     return ELECTIONS[candidate.election] + (" (not stopped cleanly)" if forced else "")
 
 
@@ -335,7 +335,7 @@ def _clashes(planned: Planned) -> Iterator[str]:
     copies: dict[Broker, list[Broker]] = {}
     for missing in planned.plan.missing:
         if missing.kind == "same_broker" and missing.broker is not None:
-            copies.setdefault(planned.given.nodes.get(missing.broker, missing.broker), []).append(missing.broker)
+            copies.setdefault(planned.given.node(missing.broker), []).append(missing.broker)
     for node, names in copies.items():
         listed = " and ".join(printable(str(broker)) for broker in names)
         yield (

@@ -51,7 +51,7 @@ class Book:
     asked: tuple[str, ...]
     """Options to be given when it is planned again."""
 
-    @property
+    @cached_property
     def places(self) -> list[BrokerPlace]:
         """Where brokers keep their log directories, of all that come back: those of whom no copy is here, too."""
         dead = {str(broker) for way in self.ways for broker in way.planned.given.dead}
@@ -257,14 +257,14 @@ def _steps(way: Ways, candidate: Candidate) -> Iterator[str]:
     planned = way.planned
     todo = planned.steps(candidate)
     which = markdown(_name(planned))
-    told = enumerate(plan_words.step_lines(planned, candidate), 1)
-    yield from (f"{number}. {markdown(line)}\n" for number, line in told)
+    numbered = enumerate(plan_words.step_lines(planned, candidate), 1)
+    yield from (f"{number}. {markdown(line)}\n" for number, line in numbered)
     lines = [f"on {host(broker)} $STOP" for broker in todo.keep_stopped]
     for broker in todo.set_aside:
         lines += _set_aside(planned, broker)
     lines.append(f"on {host(todo.leader)} $START")
     lines += _elected(planned, candidate)
-    leader = planned.given.nodes.get(candidate.broker, candidate.broker)
+    leader = planned.given.node(candidate.broker)
     lines += _waiting(planned, candidate)
     lines += [f"on {host(broker)} $START" for broker in todo.start_order[1:]]
     yield one_by_one(*map(printable, lines))
@@ -279,7 +279,7 @@ def _steps(way: Ways, candidate: Candidate) -> Iterator[str]:
 
 def _waiting(planned: Planned, candidate: Candidate) -> Iterator[str]:
     """A command that waits until the leader leads, where a broker can be asked."""
-    leader = planned.given.nodes.get(candidate.broker, candidate.broker)
+    leader = planned.given.node(candidate.broker)
     if isinstance(leader, int) and planned.plan.truncate_by == "epochs":
         yield f"leads {shlex.quote(planned.plan.topic)} {planned.plan.partition} {leader}"
 

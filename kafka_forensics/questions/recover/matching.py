@@ -6,7 +6,7 @@ must be the same, which is weaker: each record found speaks for one lost record 
 
 import hashlib
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -46,9 +46,9 @@ def digest(*parts: bytes | None) -> bytes:
     return hasher.digest()
 
 
-def content(record: Record) -> bytes:
+def content(key: bytes | None, value: bytes | None, headers: Iterable[tuple[bytes | None, bytes | None]]) -> bytes:
     """The digest of key, value and headers."""
-    return digest(record.key, record.value, *(part for header in record.headers for part in header))
+    return digest(key, value, *(part for header in headers for part in header))
 
 
 class _Wanted(NamedTuple):
@@ -80,7 +80,7 @@ class Sought:
 
     def add(self, record: Record, facts: list[int]) -> None:
         """Look for a record of a batch by BatchColumn."""
-        inside, producer = content(record), _producer(record, facts)
+        inside, producer = content(record.key, record.value, record.headers), _producer(record, facts)
         if producer[0] != NO_PRODUCER_ID:
             self.by_producer.setdefault((inside, producer), []).append(record.offset)
         self.by_time.setdefault((inside, record.timestamp), []).append(_Wanted(record.offset, producer))
@@ -165,7 +165,7 @@ class Matches:
         }
 
     def _match(self, record: Record, producer: tuple[int, int, int]) -> None:
-        inside = content(record)
+        inside = content(record.key, record.value, record.headers)
         same = self.sought.by_producer.get((inside, producer), ())
         free = next((offset for offset in same[:_TRIED] if offset not in self.strong), None)
         if free is not None:

@@ -70,10 +70,8 @@ def kept_side(planned: Planned, keep: str | None) -> Kept | Undecided:
             return Undecided(f"broker {keep} cannot lead on these copies", f"brokers that can lead here: {names}")
         return Kept(chosen, ASKED)
     leader = None if planned.given.control is None else planned.given.control.leader
-    nodes = planned.given.nodes
-    leading = next((candidate for candidate in candidates if nodes.get(candidate.broker, candidate.broker) == leader), None)
-    if leader is not None and leading is not None:
-        return Kept(leading, LEADER)
+    if planned.leading is not None:
+        return Kept(planned.leading, LEADER)
     if any(planned.given.differing.values()):
         who = "no controller's log here says who leads" if leader is None else "it has no leader"
         who = who if leader is None or leader < 0 else f"of its leader, broker {leader}, no copy is here that could start"

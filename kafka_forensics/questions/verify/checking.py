@@ -1,9 +1,7 @@
 """What was promised, by a plan or by a salvage, held against copies that were taken after the brokers came up again."""
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Final
 
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.engine.local import Progress, scan_inputs
@@ -12,7 +10,7 @@ from kafka_forensics.evidence.inputs import Inputs, gather
 from kafka_forensics.evidence.options import ScanOptions, fits
 from kafka_forensics.judging.partitions import PartitionResult
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
-from kafka_forensics.model.pseudonyms import NameKind
+from kafka_forensics.model.pseudonyms import PSEUDONYM, NameKind
 from kafka_forensics.model.results import ScanResult
 from kafka_forensics.questions.verify import planned as of_plan
 from kafka_forensics.questions.verify import salvaged as of_salvage
@@ -23,8 +21,6 @@ from kafka_forensics.rereading.reader import LogReader
 from kafka_forensics.storage.bundles import BundleSource
 from kafka_forensics.witnesses.witnesses import Witnesses, read_witnesses
 
-_PSEUDONYM: Final = re.compile(rf"{NameKind.CLUSTER.value}-[0-9a-f]{{12,64}}")
-"""What may stand for the id of a cluster."""
 Key = tuple[str, int]
 Look = Callable[[Key, list[Replica], LogReader, PartitionResult], list[Verified]]
 
@@ -97,10 +93,15 @@ def _require_one_cluster(document: PlanDocument, inputs: Inputs) -> None:
     """Raise UsageError for copies of another cluster than the plan's, as far as both tell: a pseudonym does not."""
     ids = {log_dir.meta.cluster_id for log_dir in inputs.log_dirs if log_dir.meta is not None} - {None}
     is_redacted = any(isinstance(source, BundleSource) and source.about.redaction is not None for source in inputs.sources)
-    is_redacted = is_redacted or any(_PSEUDONYM.fullmatch(cluster_id) for cluster_id in document.cluster_ids)
+    is_redacted = is_redacted or any(map(_is_pseudonym, document.cluster_ids))
     if ids and document.cluster_ids and not is_redacted and ids.isdisjoint(document.cluster_ids):
         text = f"the plan is of cluster {', '.join(document.cluster_ids)}, and these copies of {', '.join(sorted(map(str, ids)))}"
         raise UsageError(text, hint="give the copies of the cluster that was planned for, or the plan of this one")
+
+
+def _is_pseudonym(cluster_id: str) -> bool:
+    match = PSEUDONYM.fullmatch(cluster_id)
+    return match is not None and match["kind"] == NameKind.CLUSTER
 
 
 def _of_salvage(inputs: Inputs, manifest: SalvageManifest, options: ScanOptions, progress: Progress | None) -> Checked:

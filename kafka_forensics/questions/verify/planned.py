@@ -59,7 +59,7 @@ def back_on_leader(
         doubtful = normalised(damaged_offsets(replica, start, INT64_MAX)) if replica.read is Read.WHOLE else everywhere
         endings = Endings(log, everywhere[0], doubtful, open_end=not replica.end_is_known, coordinators=coordinators)
         answer = are_back(lost, log, start, endings, compacted=replica.context.compacted)
-    return _verified(planned, "records", broker, *answer)
+    return Verified.of(planned, "records", broker, *answer)
 
 
 def without_copies(planned: PlannedPartition, election: PlannedElection, lost: LostRecords | None) -> list[Verified]:
@@ -72,10 +72,10 @@ def without_copies(planned: PlannedPartition, election: PlannedElection, lost: L
         for follower in election.followers
         if follower.truncation_offset is not None
     ]
-    leader = _verified(planned, "leader", election.broker, "no_copy", election.broker)
+    leader = Verified.of(planned, "leader", election.broker, "no_copy", election.broker)
     if lost is not None:
         promised.append(("records", election.broker, lost.count))
-    rows = [_verified(planned, promise, broker, "no_copy", told) for promise, broker, told in promised]
+    rows = [Verified.of(planned, promise, broker, "no_copy", told) for promise, broker, told in promised]
     return [leader, *(replace(row, leader=election.broker) if row.promise == "cut" else row for row in rows)]
 
 
@@ -89,18 +89,6 @@ def _planned_end(planned: PlannedPartition, election: PlannedElection) -> int | 
     """Where the leader's log ended, once its own recovery was done."""
     before = planned.replica(election.broker)
     return None if before is None or before.log_end_offset is None else before.log_end_offset - election.own_recovery_drops
-
-
-def _verified(
-    planned: PlannedPartition,
-    promise: str,
-    broker: Broker,
-    reason: str,
-    told: Broker | None = None,
-    found: Broker | None = None,
-    kinds: tuple[str, ...] = (),
-) -> Verified:
-    return Verified(planned.topic, planned.partition, promise, broker, REASONS[reason], reason, told, found, kinds)
 
 
 class _Partition:
@@ -146,7 +134,7 @@ class _Partition:
         self, promise: str, reason: str, planned: Broker | None = None, found: Broker | None = None, broker: Broker | None = None
     ) -> Verified:
         whose = self._election.broker if broker is None else broker
-        said = _verified(self._planned, promise, whose, reason, planned, found)
+        said = Verified.of(self._planned, promise, whose, reason, planned, found)
         return said if broker is None else replace(said, leader=self._election.broker)
 
     def _elected(self) -> Verified:
@@ -216,7 +204,7 @@ class _Partition:
             for planned in self._planned.replicas
         )
         reason = "found" if grave else "not_all_given" if unseen else "nothing_found"
-        return _verified(self._planned, "intact", self._election.broker, reason, kinds=grave)
+        return Verified.of(self._planned, "intact", self._election.broker, reason, kinds=grave)
 
 
 def _epoch_before(planned: PlannedReplica, offset: int) -> int | None:

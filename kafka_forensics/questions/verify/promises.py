@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.analysis.replicas import damaged_offsets
 from kafka_forensics.model.findings import Finding, Severity
-from kafka_forensics.questions.verify.documents import Broker
+from kafka_forensics.questions.verify.documents import Broker, PlannedPartition, SalvagedPartition
 from kafka_forensics.replication.offset_ranges import normalised, without
 
 
@@ -42,6 +42,20 @@ class Verified:
     """Of `intact`: kinds of findings."""
     leader: Broker | None = None
     """Of `cut`: whom it follows."""
+
+    @classmethod
+    def of(
+        cls,
+        told: PlannedPartition | SalvagedPartition,
+        promise: str,
+        broker: Broker,
+        reason: str,
+        planned: Broker | None = None,
+        found: Broker | None = None,
+        kinds: tuple[str, ...] = (),
+    ) -> "Verified":
+        """A promise of a document's partition, with the outcome of its reason."""
+        return cls(told.topic, told.partition, promise, broker, REASONS[reason], reason, planned, found, kinds)
 
 
 REASONS: Final = {

@@ -9,7 +9,6 @@ key is there: a cleaner may have taken it.
 import json
 from base64 import b64decode
 from collections import Counter
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
@@ -20,7 +19,7 @@ import msgspec
 from kafka_forensics.errors import UsageError
 from kafka_forensics.model.batches import Record
 from kafka_forensics.model.constants import INT64_MAX
-from kafka_forensics.questions.recover import Endings, ReadLog, digest
+from kafka_forensics.questions.recover import Endings, ReadLog, content, digest
 from kafka_forensics.questions.verify.documents import Broker
 from kafka_forensics.questions.verify.promises import Answer
 from kafka_forensics.rereading.record_states import COMMITTED, NONE, UNKNOWN
@@ -106,9 +105,8 @@ def read_lost_records(directory: str) -> dict[tuple[str, int], LostRecords]:
             for line in lines:
                 hasher.update(line)
                 row = msgspec.convert(json.loads(line), _Line)
-                headers = [part for header in row.headers for part in map(_bytes, header)]
-                key = _bytes(row.key)
-                known = digest(key, _bytes(row.value), *headers)
+                key, headers = _bytes(row.key), [(_bytes(name), _bytes(value)) for name, value in row.headers]
+                known = content(key, _bytes(row.value), headers)
                 lost.setdefault((row.topic, row.partition), LostRecords()).add(key, known, row.offset, row.timestamp_ms)
     except OSError as error:
         raise UsageError(f"{error.filename} cannot be read: {error.strerror}", hint=_HOW) from error
@@ -199,10 +197,11 @@ class _Finding:
         if at is not None:
             old = record.headers[at][1]
             if old is not None and old.isascii() and old.isdigit() and len(old) < 20:
-                numbers = self._lost.by_offset.get((_known(record, (*record.headers[:at], *record.headers[at + 1 :])), int(old)))
+                others = (*record.headers[:at], *record.headers[at + 1 :])
+                numbers = self._lost.by_offset.get((content(record.key, record.value, others), int(old)))
                 if numbers is not None:
                     return numbers
-        return self._lost.by_time.get((_known(record, record.headers), max(record.timestamp, 0)), [])
+        return self._lost.by_time.get((content(record.key, record.value, record.headers), max(record.timestamp, 0)), [])
 
     def _next(self, numbers: list[int]) -> int:
         """The first of some numbers that was not found yet; if all were, the first."""
@@ -211,7 +210,3 @@ class _Finding:
             at += 1
         self._free[id(numbers)] = at
         return numbers[at] if at < len(numbers) else numbers[0]
-
-
-def _known(record: Record, headers: Iterable[tuple[bytes | None, bytes | None]]) -> bytes:
-    return digest(record.key, record.value, *(part for header in headers for part in header))

@@ -11,7 +11,7 @@ from kafka_forensics.judging.partitions import PartitionResult
 from kafka_forensics.model.findings import Finding
 from kafka_forensics.model.results import Read
 from kafka_forensics.questions.verify.documents import Broker, SalvagedPartition, SalvagedRange
-from kafka_forensics.questions.verify.promises import REASONS, Answer, Verified, end_of, grave_kinds, start_of
+from kafka_forensics.questions.verify.promises import Answer, Verified, end_of, grave_kinds, start_of
 from kafka_forensics.storage.bundles import BundleSource
 from kafka_forensics.storage.source import ByteFile
 
@@ -23,24 +23,24 @@ _OF_A_LOG: Final = ("start", "end", "bytes")
 def promised(salvaged: SalvagedPartition, replicas: list[tuple[Replica, ReplicaPlan]], result: PartitionResult) -> list[Verified]:
     """The promises of one partition, beside the replicas that there are now."""
     own = [finding for finding in result.findings if not _is_told_of(salvaged, finding)]
-    promises = [_verified(salvaged, promise, broker, Answer("no_copy")) for broker in _absent(replicas) for promise in _OF_A_LOG]
+    promises = [Verified.of(salvaged, promise, broker, "no_copy") for broker in _absent(replicas) for promise in _OF_A_LOG]
     unseen = bool(promises) or any(replica.read is not Read.WHOLE for replica, _ in replicas)
     for replica, plan in replicas:
         if replica.read is Read.NONE:
-            promises += [_verified(salvaged, promise, replica.broker, Answer("not_read")) for promise in _OF_A_LOG]
+            promises += [Verified.of(salvaged, promise, replica.broker, "not_read") for promise in _OF_A_LOG]
             continue
         start = start_of(replica, salvaged.log_start_offset, own)
         end = end_of(replica, salvaged.log_end_offset, salvaged.leader_epochs)
         answers = ("start", start), ("end", end), ("bytes", _bytes_of(salvaged, replica, plan))
-        promises += [_verified(salvaged, promise, replica.broker, answer) for promise, answer in answers]
+        promises += [Verified.of(salvaged, promise, replica.broker, *answer) for promise, answer in answers]
     grave = grave_kinds(own)
-    intact = Answer("found" if grave else "not_all_given" if unseen else "nothing_found")
-    return [*promises, _verified(salvaged, "intact", salvaged.base, intact, grave)]
+    intact = "found" if grave else "not_all_given" if unseen else "nothing_found"
+    return [*promises, Verified.of(salvaged, "intact", salvaged.base, intact, kinds=grave)]
 
 
 def without_copies(salvaged: SalvagedPartition) -> list[Verified]:
     """What is promised of a partition of which no copy was given."""
-    return [_verified(salvaged, promise, salvaged.base, Answer("no_copy")) for promise in _OF_A_LOG]
+    return [Verified.of(salvaged, promise, salvaged.base, "no_copy") for promise in _OF_A_LOG]
 
 
 def _absent(replicas: list[tuple[Replica, ReplicaPlan]]) -> list[Broker]:
@@ -55,11 +55,6 @@ def _absent(replicas: list[tuple[Replica, ReplicaPlan]]) -> list[Broker]:
     given = {replica.context.node for replica, _ in replicas}
     left = [broker for node, broker in absent.items() if node not in given]
     return left if len(left) > sum(isinstance(node, str) for node in given) else []
-
-
-def _verified(salvaged: SalvagedPartition, promise: str, broker: Broker, answer: Answer, kinds: tuple[str, ...] = ()) -> Verified:
-    told, found = answer.planned, answer.found
-    return Verified(salvaged.topic, salvaged.partition, promise, broker, REASONS[answer.reason], answer.reason, told, found, kinds)
 
 
 def _is_told_of(salvaged: SalvagedPartition, finding: Finding) -> bool:

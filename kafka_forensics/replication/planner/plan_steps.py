@@ -86,7 +86,7 @@ def _copied_first(given: PlanPartition, candidate: Candidate) -> tuple[Broker, .
 
 def _nodes_of(given: PlanPartition) -> dict[Broker, Broker]:
     """Node id by the broker's name in the plan; where it is not known, that name."""
-    return {replica.broker: given.nodes.get(replica.broker, replica.broker) for replica in given.replicas}
+    return {replica.broker: given.node(replica.broker) for replica in given.replicas}
 
 
 class _AssignmentOrder:

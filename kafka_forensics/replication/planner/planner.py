@@ -357,8 +357,7 @@ class _Planning:
 
     def node(self, number: int) -> Broker:
         """What the controller calls a replica's broker."""
-        broker = self._replicas[number].broker
-        return self._given.nodes.get(broker, broker)
+        return self._given.node(self._replicas[number].broker)
 
     def preference(self, number: int, candidate: Candidate) -> tuple[int, ...]:
         """Sort key: who loses least of what is proven committed, then of all, on the fewest replicas; then an election that need

@@ -152,12 +152,16 @@ class PlanPartition:
     strays: Strays | None = None
     """What brokers do with their directories of it as they start, for the controllers do not know the topic; None: they know it."""
 
+    def node(self, broker: Broker) -> Broker:
+        """What the controller calls a broker; where that is not known, its name here."""
+        return self.nodes.get(broker, broker)
+
     @property
     def absent(self) -> list[int]:
         """Who has a replica, by the controller's log, of which no copy here is known to be."""
-        present = {self.nodes.get(replica.broker, replica.broker) for replica in self.replicas}
+        present = {self.node(replica.broker) for replica in self.replicas}
         assignment = () if self.control is None or self.control.assignment is None else self.control.assignment
-        left_out = {self.nodes.get(broker, broker) for broker in self.not_copied}
+        left_out = {self.node(broker) for broker in self.not_copied}
         return [node for node in assignment if node not in present and node not in left_out]
 
 
