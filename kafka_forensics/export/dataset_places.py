@@ -33,9 +33,9 @@ from kafka_forensics.export.target import (
     Target,
     mark_of,
     refuse_names,
-    sync,
 )
 from kafka_forensics.model.schemas import FACTS
+from kafka_forensics.storage.disks import sync
 from kafka_forensics.storage.open import local_path, refuse_output_inside
 from kafka_forensics.storage.remote import (
     Given,

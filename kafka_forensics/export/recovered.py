@@ -15,13 +15,13 @@ import pyarrow as pa
 from kafka_forensics.errors import UsageError
 from kafka_forensics.export.json_document import tool
 from kafka_forensics.export.parquet import parquet_writer
-from kafka_forensics.export.target import HashedFile, sync
+from kafka_forensics.export.target import HashedFile
 from kafka_forensics.facts.rows import text
 from kafka_forensics.model.json_objects import Json, attributes, json_text, object_of, rfc3339
 from kafka_forensics.model.recovered import COMMITTED, MAYBE, RECOVERED_FACT, TALLIED, UNREADABLE, Proof, RecoveredRecord, Tally
 from kafka_forensics.model.results import SCHEMA_VERSION
 from kafka_forensics.questions.recover import Kept, RecoveredPartition, RecoveredRange, Recovery, Undecided
-from kafka_forensics.storage.disks import why
+from kafka_forensics.storage.disks import sync, why
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from kafka_forensics.errors import UsageError
-from kafka_forensics.storage.disks import why
+from kafka_forensics.storage.disks import sync, why
 from kafka_forensics.storage.open import refuse_output_inside
 
 SUCCESS: Final = "_SUCCESS"
@@ -278,15 +278,3 @@ def refuse_names(path: str, names: list[str]) -> None:
             hint="nothing is resumed: if none is running, remove the directory and export again",
         )
     raise UsageError(f"{path} is not empty: it holds {names[0]}", hint="choose a directory that is empty or does not exist yet")
-
-
-def sync(folder: str) -> None:
-    """Put the names in a directory on disk, where its file system knows how."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    except OSError as error:
-        if error.errno not in (errno.EINVAL, errno.ENOTSUP):
-            raise
-    finally:
-        os.close(descriptor)

@@ -1,4 +1,4 @@
-"""Which disk is full: what an error of writing says, with the place at which the disk is mounted."""
+"""Writing that lasts: names that are put on disk, and which disk is full where that fails."""
 
 import errno
 import os
@@ -20,3 +20,15 @@ def disk_of(path: str) -> str:
     while not os.path.ismount(place) and (above := os.path.dirname(place)) != place:
         place = above
     return f"the disk mounted at {place}"
+
+
+def sync(folder: str) -> None:
+    """Put the names in a directory on disk, where its file system knows how."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):
+            raise
+    finally:
+        os.close(descriptor)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from kafka_forensics.errors import UsageError
-from kafka_forensics.storage.disks import why
+from kafka_forensics.storage.disks import sync, why
 from kafka_forensics.storage.open import refuse_output_inside
 
 _AT_ONCE: Final = 8
@@ -22,16 +22,19 @@ UNFINISHED: Final = ".unfinished"
 def built(output: Path, inputs: Sequence[str]) -> Iterator[Path]:
     """The directory to build in, which becomes `output` if the `with` block ends well, and is removed if not.
 
-    Raises UsageError for an output that holds anything or lies in an input, one that another process builds (or that was killed
-    while it did), and where nothing can be written.
+    Raises UsageError for an output that holds anything, is a mount point or lies in an input, one that another process builds (or
+    that was killed while it did), and where nothing can be written.
     """
-    output = Path(os.path.abspath(output))
+    output = output.resolve()
     beside = output.with_name(output.name + UNFINISHED)
     for path in (output, beside):
         refuse_output_inside(str(path), inputs)
     with _explained(output):
         if output.exists() and any(output.iterdir()):
             raise UsageError(f"{output} is not empty", hint="choose a directory that is empty or does not exist yet")
+        if output.is_mount():
+            hint = f"name a directory in it, as {output / 'salvaged'}: it is built beside its place, on the same disk"
+            raise UsageError(f"{output} is where a disk is mounted, and cannot be given its name at the end", hint=hint)
         try:
             beside.mkdir()
         except FileExistsError:
@@ -45,7 +48,7 @@ def built(output: Path, inputs: Sequence[str]) -> Iterator[Path]:
             shutil.rmtree(beside, ignore_errors=True)
             raise
     try:
-        _sync(output.parent)
+        sync(str(output.parent))
     except OSError as error:
         text = f"{output} is whole, but its name may not be on disk: {why(error, str(output.parent))}"
         raise UsageError(text, hint="look for it after the next start of this machine, before the copies go") from error
@@ -66,7 +69,7 @@ def put_on_disk(root: Path) -> None:
     with ThreadPoolExecutor(_AT_ONCE) as beside:
         for folder, _, names in os.walk(root, topdown=False):
             list(beside.map(_sync, [Path(folder, name) for name in names]))
-            _sync(Path(folder))
+            sync(folder)
 
 
 def _sync(path: Path) -> None:

@@ -4,6 +4,7 @@ import errno
 import os
 import shutil
 import signal
+import stat
 import subprocess
 import sys
 from contextlib import suppress
@@ -88,6 +89,44 @@ def test_an_error_of_the_disk_at_any_point_leaves_nothing(
         failing += 1
     assert failing > (0 if call in ("mkdir", "rename") else 5)
     check_output(copies, output)
+
+
+def test_links_lead_to_where_the_output_is_made(copies: Path, tmp_path: Path) -> None:
+    (tmp_path / "disk" / "empty").mkdir(parents=True)
+    (tmp_path / "way").symlink_to("disk")
+    (tmp_path / "link").symlink_to("disk/empty")
+    for output in (tmp_path / "way" / "new", tmp_path / "link"):
+        salvaged_of(copies, output)
+        check_output(copies, output)
+    assert sorted(path.name for path in (tmp_path / "disk").iterdir()) == ["empty", "new"]
+    assert (tmp_path / "link").is_symlink()
+
+
+def test_a_mount_point_is_refused_before_anything_is_made(copies: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    output = tmp_path / "out"
+    output.mkdir()
+    monkeypatch.setattr(Path, "is_mount", lambda path: path == output)
+    with pytest.raises(UsageError, match="is where a disk is mounted") as refused:
+        salvaged_of(copies, output)
+    assert str(output / "salvaged") in str(refused.value.hint)
+    assert list(output.iterdir()) == []
+    assert not output.with_name(output.name + UNFINISHED).exists()
+
+
+@pytest.mark.parametrize("number", [errno.EINVAL, errno.ENOTSUP])
+def test_a_file_system_that_cannot_put_directories_on_disk_will_do(
+    copies: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    real = os.fsync
+
+    def only_files(descriptor: int) -> None:
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            raise OSError(number, os.strerror(number))
+        real(descriptor)
+
+    monkeypatch.setattr(os, "fsync", only_files)
+    salvaged_of(copies, tmp_path / "out")
+    check_output(copies, tmp_path / "out")
 
 
 def test_a_limit_on_files_is_a_full_disk(copies: Path, tmp_path: Path) -> None:
