@@ -121,13 +121,21 @@ class OldCluster:
         return read_offset_checkpoint(self.log_dir(broker) / "replication-offset-checkpoint").get((TOPIC, 0))
 
     def write(self, broker: int, values: list[bytes], acks: str) -> None:
-        """Write values as one message set."""
+        """Write values as one message set, all of one moment: a time index then has no entry but that of the first, wherever the log
+        is cut."""
         failures: list[str] = []
+        moment = int(time.time() * 1000)
         producer = Producer(
             {"bootstrap.servers": f"{LOOPBACK}:{self.ports[broker]}", "acks": acks, "linger.ms": 100, "log_level": 0}
         )
         for value in values:
-            producer.produce(TOPIC, value, partition=0, on_delivery=lambda error, _: failures.append(str(error)) if error else None)
+            producer.produce(
+                TOPIC,
+                value,
+                partition=0,
+                timestamp=moment,
+                on_delivery=lambda error, _: failures.append(str(error)) if error else None,
+            )
         if producer.flush(TIMEOUT_SECONDS) or failures:
             raise LabError(f"not written: {failures[:1] or 'no answer'}")
 

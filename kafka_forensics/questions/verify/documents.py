@@ -25,6 +25,7 @@ class PlannedReplica:
     log_start_offset: Offset | None
     log_end_offset: Offset | None
     leader_epochs: list[tuple[Offset, Offset]] | None
+    high_watermark: Offset | None = None
 
 
 @dataclass(frozen=True, slots=True)

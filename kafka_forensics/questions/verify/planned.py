@@ -15,6 +15,7 @@ from kafka_forensics.judging.partitions import PartitionResult
 from kafka_forensics.model.constants import INT64_MAX
 from kafka_forensics.model.controller import NO_LEADER, PartitionControl
 from kafka_forensics.model.coordinators import TransactionLog
+from kafka_forensics.model.findings import Finding
 from kafka_forensics.model.results import Read
 from kafka_forensics.questions.recover import Endings, ReadLog
 from kafka_forensics.questions.verify.documents import Broker, PlannedElection, PlannedFollower, PlannedPartition, PlannedReplica
@@ -198,13 +199,29 @@ class _Partition:
 
     def _intact(self) -> Verified:
         """Whether a scan of the newer copies has anything to say of the partition."""
-        grave = grave_kinds(self._findings)
+        grave = grave_kinds([finding for finding in self._findings if not self._is_watermark_of_before(finding)])
         unseen = any(
             planned.broker not in self._replicas or self._replicas[planned.broker].read is not Read.WHOLE
             for planned in self._planned.replicas
         )
         reason = "found" if grave else "not_all_given" if unseen else "nothing_found"
         return Verified.of(self._planned, "intact", self._election.broker, reason, kinds=grave)
+
+    def _is_watermark_of_before(self, finding: Finding) -> bool:
+        """Whether a high watermark beyond a log's end is the one that the broker had when it was planned for, and the log was cut since
+        as planned: brokers write their watermarks every five seconds and when they are stopped (`ReplicaManager`), but cut at once."""
+        if finding.kind != "HW_BEYOND_LEO":
+            return False
+        broker = finding.place.broker
+        before = None if broker is None else self._planned.replica(broker)
+        replica = None if broker is None else self._replicas.get(broker)
+        if before is None or replica is None or replica.context.clean_shutdown:
+            return False
+        cuts = {follower.broker: follower.truncation_offset for follower in self._election.followers}
+        cuts[self._election.broker] = _planned_end(self._planned, self._election)
+        cut = cuts.get(before.broker)
+        is_same = replica.context.high_watermark == before.high_watermark
+        return is_same and cut is not None and replica.log_end_offset >= cut
 
 
 def _epoch_before(planned: PlannedReplica, offset: int) -> int | None:

@@ -187,6 +187,24 @@ def test_bundles_tell_the_same(tmp_path: Path, plan: Path) -> None:
     assert said(folder, plan) == said(copies, plan)
 
 
+@pytest.mark.parametrize("say", ["as before", "moved on", "stopped"])
+def test_a_watermark_of_before_the_cut_is_nothing_new(say: str, tmp_path: Path, plan: Path) -> None:
+    """Brokers 1 and 2 had 345 and 370, and have cut at 300; they write their watermarks only every five seconds."""
+    copies = put_audit(tmp_path / "after")
+    for broker in (1, 2):
+        shutil.rmtree(copies / f"broker-{broker}" / "audit-0")
+        shutil.copytree(copies / "broker-3" / "audit-0", copies / f"broker-{broker}" / "audit-0")
+    if say == "moved on":
+        checkpoint = copies / "broker-2" / "replication-offset-checkpoint"
+        checkpoint.write_text(checkpoint.read_text().replace("audit 0 370", "audit 0 360"))
+    elif say == "stopped":
+        (copies / "broker-2" / ".kafka_cleanshutdown").write_text('{"version":0,"brokerEpoch":1}')
+    told = said(copies, plan, "3")
+    assert [told["cut", broker].reason for broker in (1, 2)] == ["follows"] * 2
+    intact = told["intact", 3]
+    assert (intact.reason, intact.kinds) == (("nothing_found", ()) if say == "as before" else ("found", ("HW_BEYOND_LEO",)))
+
+
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"schema_version": 1}', "[" * 100_000, LISTED_ONE])
 def test_what_is_no_plan_is_refused(text: str, tmp_path: Path) -> None:
     file = tmp_path / "plan.json"
