@@ -21,7 +21,13 @@ from lab.workload import FLUSH_TIMEOUT_SECONDS, Writer, event
 
 SESSION_SECONDS: Final = 5
 CONTROLLER_SETTINGS: Final = {"broker.session.timeout.ms": str(SESSION_SECONDS * 1000)}
-BROKER_SETTINGS: Final = {"replica.lag.time.max.ms": "2000", "broker.heartbeat.interval.ms": "500"}
+BROKER_SETTINGS: Final = {
+    "replica.lag.time.max.ms": "2000",
+    "broker.heartbeat.interval.ms": "500",
+    "replica.high.watermark.checkpoint.interval.ms": "60000",
+}
+"""High watermarks are not written before a broker stops, so that copies of a killed one, and of one that has just cut its log, hold
+old ones always and not by chance."""
 TOPICS: Final = tuple(f"election-{number}" for number in range(8))
 """One partition each. Every second one has `min.insync.replicas` 2, the last two allow unclean elections."""
 FORCE: Final = 0
