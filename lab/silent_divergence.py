@@ -121,8 +121,8 @@ class OldCluster:
         return read_offset_checkpoint(self.log_dir(broker) / "replication-offset-checkpoint").get((TOPIC, 0))
 
     def write(self, broker: int, values: list[bytes], acks: str) -> None:
-        """Write values as one message set, all of one moment: a time index then has no entry but that of the first, wherever the log
-        is cut."""
+        """Write values as one message set, all of one moment: a time index then has no entry but that of the first, wherever the
+        log is cut."""
         failures: list[str] = []
         moment = int(time.time() * 1000)
         producer = Producer(

@@ -208,8 +208,9 @@ class _Partition:
         return Verified.of(self._planned, "intact", self._election.broker, reason, kinds=grave)
 
     def _is_watermark_of_before(self, finding: Finding) -> bool:
-        """Whether a high watermark beyond a log's end is the one that the broker had when it was planned for, and the log was cut since
-        as planned: brokers write their watermarks every five seconds and when they are stopped (`ReplicaManager`), but cut at once."""
+        """Whether a high watermark beyond a log's end is the one that the broker had when it was planned for, and the log was cut
+        since as planned: brokers write their watermarks every five seconds and when they are stopped (`ReplicaManager`), but cut
+        at once."""
         if finding.kind != "HW_BEYOND_LEO":
             return False
         broker = finding.place.broker
