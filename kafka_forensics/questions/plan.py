@@ -645,7 +645,7 @@ def _contents(differing: Differences, end: int) -> Ranges:
 def _amount(replica: Replica, reader: LogReader, loss: Loss) -> Amount:
     """Records and bytes of a loss, from the log of one who holds it."""
     records = size = 0
-    problems = len(reader.incomplete)
+    problems = len(reader.incomplete) + reader.blocks_met
     good = normalised((run.start_offset, run.end_offset) for run in replica.state.continuity.runs)
     for batch in batches_held(replica, reader, clipped(good, loss.start, loss.end)):
         records += batch.records
@@ -655,7 +655,7 @@ def _amount(replica: Replica, reader: LogReader, loss: Loss) -> Amount:
         if sum(batch.offsets for batch in batches) != part[1] - part[0]:
             return Amount(None, None)  # headers are damaged as well
         records, size = records + sum(batch.records for batch in batches), size + sum(batch.size_in_bytes for batch in batches)
-    return Amount(None, None) if len(reader.incomplete) > problems else Amount(records, size)
+    return Amount(None, None) if len(reader.incomplete) + reader.blocks_met > problems else Amount(records, size)
 
 
 # Damaged batches of replicas as a plan counts them: their offsets, and whether they are rotten copies of what another holds; and

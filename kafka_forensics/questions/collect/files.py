@@ -40,6 +40,8 @@ class CollectedEntry:
     """Whether it is of the last segment."""
     refused: str | None = None
     """Why a link was not followed, as the bundle says it."""
+    log: "CollectedEntry | None" = None
+    """Of an index the log of its segment, if that is there."""
 
     @property
     def is_log(self) -> bool:
@@ -126,6 +128,7 @@ class Tree:
                     before.behind = collected.name.offset
                 before = collected
             found.append(collected)
+        _put_beside(found)
         found = [item for item in found if isinstance(item, CollectedEntry) or not self._is_read_elsewhere(source, item)]
         found.sort(key=lambda item: self._names.order((item.entry if isinstance(item, CollectedEntry) else item).name))
         for item in found:
@@ -165,6 +168,20 @@ def _read_as(opened: Sequence[OpenedPath]) -> dict[object, tuple[ByteSource, str
         )
         if entry is not None
     }
+
+
+def _put_beside(found: Sequence["CollectedEntry | Entry"]) -> None:
+    """Let every index of a directory know the log of its segment."""
+    segments = [
+        entry for entry in found if isinstance(entry, CollectedEntry) and entry.name is not None and entry.name.suffix is None
+    ]
+    logs = {_offset(entry): entry for entry in segments if entry.is_log and entry.entry.kind is EntryKind.FILE}
+    for entry in segments:
+        if entry.name is not None and entry.name.kind in _INDEXES:
+            entry.log = logs.get(_offset(entry))
+
+
+_INDEXES: Final = (FileKind.INDEX, FileKind.TIME_INDEX)
 
 
 def _offset(entry: CollectedEntry) -> int | None:
