@@ -64,7 +64,7 @@ def test_segments_may_be_cut_anywhere(seed: int, tmp_path: Path) -> None:
         log_dir = put(tmp_path, broker, batches, sorted(numbers.sample(range(1, BATCHES), 3)))
         paths += [bundle_of(log_dir, tmp_path / f"{broker}.kfb", BLOCKS)]
     told = scanned(paths)
-    assert [part["agreement"]["kind"] for part in told["partitions"]] == ["identical"]  # type: ignore[attr-defined,index]
+    assert [part["agreement"]["kind"] for part in told["partitions"]] == ["identical"]  # type: ignore[attr-defined]
     assert all("collected in blocks" in gap["reason"] for gap in told["incomplete"])  # type: ignore[attr-defined]
 
 
@@ -79,7 +79,7 @@ def test_a_changed_batch_is_found_within_its_block(number: int, tmp_path: Path) 
         for broker, each in ((1, batches), (2, changed))
     ]
     told = scanned(paths)
-    assert [part["agreement"]["kind"] for part in told["partitions"]] == ["not_compared"]  # type: ignore[attr-defined,index]
+    assert [part["agreement"]["kind"] for part in told["partitions"]] == ["not_compared"]  # type: ignore[attr-defined]
     needed = [gap["reason"] for gap in told["incomplete"] if gap["reason"].startswith("needs the batches")]  # type: ignore[attr-defined]
     assert len(needed) == len(paths)
     start, end = map(int, needed[0].split(" of offsets ")[1].split(":")[0].split(" to "))
