@@ -110,7 +110,8 @@ def write_and_delete(cluster: Cluster, topic: str) -> Written:
     written = write_plain(cluster, topic)
     written.start = 75
     place = TopicPartition(topic, 0, written.start)
-    cluster.admin().delete_records([place])[place].result(FLUSH_TIMEOUT_SECONDS)
+    admin = cluster.admin()
+    admin.delete_records([place])[place].result(FLUSH_TIMEOUT_SECONDS)
     for broker in cluster.brokers:
         wait_until(
             f"broker {broker} checkpoints the log start",
