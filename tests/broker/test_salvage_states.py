@@ -5,7 +5,7 @@ What is expected is what clients were told when they wrote, less the batches tha
 """
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -87,13 +87,30 @@ class Played:
     log_dirs: dict[int, Path]
 
 
-@pytest.fixture(scope="module", name="played")
-def states_played(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Played]:
-    version = str(request.param)
-    root = tmp_path_factory.mktemp(f"states-{version}")
-    is_nightly = bool(request.config.getoption("--nightly"))
-    states = states_of(version) if is_nightly else states_of(version)[:EVERY_RUN]
-    with_forks = is_nightly and version in WITH_FORKS
+class Plays:
+    """Each version's states, played once when they are first asked for."""
+
+    def __init__(self, factory: pytest.TempPathFactory, *, is_nightly: bool) -> None:
+        self._factory, self._is_nightly = factory, is_nightly
+        self._begun: set[str] = set()
+        self._played: dict[str, Played] = {}
+
+    def of(self, version: str) -> Played:
+        if version not in self._begun:
+            self._begun.add(version)
+            states = states_of(version) if self._is_nightly else states_of(version)[:EVERY_RUN]
+            with_forks = self._is_nightly and version in WITH_FORKS
+            self._played[version] = played_on(version, states, self._factory.mktemp(f"states-{version}"), with_forks=with_forks)
+        assert version in self._played, "its states could not be played, as an earlier test says"
+        return self._played[version]
+
+
+@pytest.fixture(scope="module", name="plays")
+def states_played_by_versions(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Plays:
+    return Plays(tmp_path_factory, is_nightly=bool(request.config.getoption("--nightly")))
+
+
+def played_on(version: str, states: Sequence[State], root: Path, *, with_forks: bool) -> Played:
     with version_cluster(root / "nodes", VERSIONS[version], settings=BROKER_SETTINGS) as cluster:
         written = play(cluster, states)
         if with_forks:
@@ -127,7 +144,7 @@ def states_played(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempP
         said = {broker: cluster.server(broker).output.read_bytes() for broker in cluster.brokers}
         cluster.stop()
         log_dirs = {broker: cluster.log_dir(broker) for broker in cluster.brokers}
-        yield Played(version, written, left, strict, salvaged, forks, recovered, outputs, said, found, marks, log_dirs)
+        return Played(version, written, left, strict, salvaged, forks, recovered, outputs, said, found, marks, log_dirs)
 
 
 def one_of(salvaged: Salvaged, topic: str) -> SalvagedPartition | Refused:
@@ -136,8 +153,9 @@ def one_of(salvaged: Salvaged, topic: str) -> SalvagedPartition | Refused:
     return found
 
 
-@pytest.mark.parametrize(("played", "state"), PAIRS, indirect=["played"], scope="module")
-def test_what_some_copy_has_is_served_once_in_order(played: Played, state: State) -> None:
+@pytest.mark.parametrize(("version", "state"), PAIRS)
+def test_what_some_copy_has_is_served_once_in_order(plays: Plays, version: str, state: State) -> None:
+    played = plays.of(version)
     written, left = played.written[state.name], played.left[state.name]
     on_some_copy = {
         offset: record for offset, record in sorted(written.records.items()) if offset >= written.start and left.has(offset)
@@ -153,8 +171,9 @@ def test_what_some_copy_has_is_served_once_in_order(played: Played, state: State
         assert len(on_some_copy) == sum(offset >= written.start for offset in written.records)
 
 
-@pytest.mark.parametrize(("played", "state"), PAIRS, indirect=["played"], scope="module")
-def test_what_no_copy_has_is_refused_and_named(played: Played, state: State) -> None:
+@pytest.mark.parametrize(("version", "state"), PAIRS)
+def test_what_no_copy_has_is_refused_and_named(plays: Plays, version: str, state: State) -> None:
+    played = plays.of(version)
     written, left = played.written[state.name], played.left[state.name]
     strict, salvaged = one_of(played.strict, state.name), one_of(played.salvaged, state.name)
     assert isinstance(salvaged, SalvagedPartition)
@@ -175,8 +194,9 @@ VERSIONS_PLAYED = [
 ]
 
 
-@pytest.mark.parametrize("played", VERSIONS_PLAYED, indirect=True, scope="module")
-def test_recovery_ran_and_cut_nothing(played: Played) -> None:
+@pytest.mark.parametrize("version", VERSIONS_PLAYED)
+def test_recovery_ran_and_cut_nothing(plays: Plays, version: str) -> None:
+    played = plays.of(version)
     for broker, said in played.said.items():
         lines = said.splitlines()
         assert any(b"Recovering" in line for line in lines), broker
@@ -191,9 +211,10 @@ def test_recovery_ran_and_cut_nothing(played: Played) -> None:
     assert compared >= 3 * EVERY_RUN
 
 
-@pytest.mark.parametrize("played", FORKED, indirect=True, scope="module")
-def test_of_a_fork_the_rest_is_recovered(played: Played) -> None:
+@pytest.mark.parametrize("version", FORKED)
+def test_of_a_fork_the_rest_is_recovered(plays: Plays, version: str) -> None:
     """Served and recovered together are what clients had been told, each once."""
+    played = plays.of(version)
     refused = one_of(played.strict, "audit")
     assert isinstance(refused, Refused)
     assert refused.kind == "rivals"
@@ -203,8 +224,9 @@ def test_of_a_fork_the_rest_is_recovered(played: Played) -> None:
     assert lost == [*range(COMMON_END, COMMON_END + AFTERWARDS)]
 
 
-@pytest.mark.parametrize("played", FORKED, indirect=True, scope="module")
-def test_the_samples_are_served_by_another_cluster(played: Played) -> None:
+@pytest.mark.parametrize("version", FORKED)
+def test_the_samples_are_served_by_another_cluster(plays: Plays, version: str) -> None:
+    played = plays.of(version)
     for topic, sample in OF_SAMPLES.items():
         log = SAMPLES / sample / "broker-2" / f"{topic}-0" / f"{0:020d}.log"
         expected = [(record.offset, record.value) for batch in batches(log.read_bytes()) for record in batch.records]
