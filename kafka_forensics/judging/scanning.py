@@ -25,6 +25,7 @@ from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC, CODEC_BACK_E
 from kafka_forensics.model.findings import Asked, Confidence, Finding, Place, Severity
 from kafka_forensics.model.results import BrokerSummary, Incomplete, PartitionSummary, ScanResult, Totals
 from kafka_forensics.rereading.reader import LogReader
+from kafka_forensics.storage.bundles import BundleSource
 from kafka_forensics.storage.open import storage_words
 from kafka_forensics.witnesses.witnesses import Witnesses, take_commits, take_control, take_decisions
 
@@ -251,6 +252,8 @@ class Scan:
             listener.begun(_brokers(inputs))
         log = logging.getLogger(__name__)
         log.info("engine %s; storage: %s", engine, ", ".join(storage_words(inputs.sources)) or "none")
+        if any(isinstance(source, BundleSource) for source in inputs.sources):
+            log.info("bundles have no keys: how these are placed (KEY_PLACEMENT) is told of log directories only")
         log.info("codecs: %s", ", ".join(f"{codec} by {back_end}" for codec, back_end in CODEC_BACK_ENDS.items()))
 
     def take(self, answer: PartitionAnswer) -> None:

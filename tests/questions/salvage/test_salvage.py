@@ -2,6 +2,7 @@
 
 import json
 import random
+import shutil
 from itertools import pairwise
 from pathlib import Path
 
@@ -271,3 +272,34 @@ def test_output_must_be_new_and_beside_the_copies(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in", "out"]
     (tmp_path / "out" / "file").unlink()
     assert salvaged_of(tmp_path / "in", tmp_path / "out").is_whole, "an empty directory is taken"
+
+
+# The topic's id, without which a broker under KRaft takes a log for a stray, and begins anew.
+
+
+def test_the_topic_id_is_that_of_the_controllers_log_where_no_copy_has_it(tmp_path: Path) -> None:
+    sample = Path(__file__).resolve().parents[3] / "sample_logs" / "unclean-election"
+    copies = tmp_path / "copies"
+    shutil.copytree(sample, copies)
+    told = {path.read_text() for path in copies.glob("*/audit-0/partition.metadata")}
+    for path in copies.glob("*/audit-0/partition.metadata"):
+        path.unlink()
+    (partition,) = salvaged_of(copies, tmp_path / "out", prefer="2", topic_glob="audit").partitions
+    assert {(tmp_path / "out" / "audit-0" / "partition.metadata").read_text()} == told
+    assert not partition.wants_topic_id
+    for broker in copies.iterdir():
+        shutil.rmtree(broker / "__cluster_metadata-0")
+    (partition,) = salvaged_of(copies, tmp_path / "alone", prefer="2", topic_glob="audit").partitions
+    assert not (tmp_path / "alone" / "audit-0" / "partition.metadata").exists()
+    assert partition.wants_topic_id
+
+
+@pytest.mark.parametrize(("version", "is_wanted"), [(0, False), (1, True)])
+def test_only_brokers_under_kraft_want_a_topic_id(version: int, is_wanted: bool, tmp_path: Path) -> None:
+    log_dir = put_copy(tmp_path / "in", 1, {0: b"".join(batches_of(3))}, high_watermark=6)
+    node = "broker.id" if version == 0 else "node.id"
+    (log_dir / "meta.properties").write_text(f"version={version}\n{node}=1\ncluster.id=AAAAAAAAAAAAAAAAAAAAAA\n")
+    (partition,) = salvaged_of(tmp_path / "in", tmp_path / "out").partitions
+    assert partition.wants_topic_id is is_wanted
+    manifest = json.loads((tmp_path / "out" / MANIFEST).read_text())
+    assert ("topic_id" in manifest["partitions"][0]["unseen"]) is is_wanted
