@@ -102,6 +102,26 @@ def test_offsets_lost_at_the_end_are_not_given_again(tmp_path: Path) -> None:
     check_output(tmp_path / "in", tmp_path / "out")
 
 
+def test_a_committed_end_that_no_copy_has_is_refused_or_a_gap(tmp_path: Path) -> None:
+    batches = batches_of(8)
+    for broker, end in ((1, 6), (2, 5)):
+        put_copy(tmp_path / "in", broker, {0: b"".join(batches[:end])}, high_watermark=16)
+    (refusal,) = salvaged_of(tmp_path / "in", tmp_path / "refused").refused
+    assert (refusal.kind, refusal.offsets) == ("gaps", ((12, 16),))
+    (partition,) = salvaged_of(tmp_path / "in", tmp_path / "out", allow_gaps=True).partitions
+    assert [(gap.start, gap.end) for gap in partition.gaps] == [(12, 16)]
+    assert (partition.log_end_offset, partition.high_watermark) == (16, 16)
+    assert log_of(tmp_path / "out") == b"".join(batches[:6])
+    check_output(tmp_path / "in", tmp_path / "out")
+
+
+def test_copies_of_running_brokers_may_end_before_their_watermark(tmp_path: Path) -> None:
+    batches = batches_of(8)
+    put_copy(tmp_path / "in", 1, {0: b"".join(batches[:6])}, high_watermark=16)
+    (partition,) = salvaged_of(tmp_path / "in", tmp_path / "out", live=True).partitions
+    assert (partition.log_end_offset, partition.gaps) == (12, [])
+
+
 def test_rivals_that_were_committed_are_a_question(tmp_path: Path) -> None:
     common = batches_of(4)
     old, new = batches_of(3, start=8), batches_of(2, start=8, epochs=(2,), records=3, values=b"n")
