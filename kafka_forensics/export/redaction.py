@@ -83,7 +83,8 @@ class PseudonymMap:
     @classmethod
     def _made(cls, path: Path) -> "PseudonymMap":
         made = cls(token_hex(_KEY_BYTES), {}, path)
-        return made if made._write(path, is_new=True) else cls.at(path)
+        with made._written_beside(path) as whole:
+            return made if _linked(whole, path) else cls.at(path)
 
     def of(self, kind: str, name: str) -> str:
         """The pseudonym of a name."""
@@ -120,10 +121,12 @@ class PseudonymMap:
                 if there._key != self._key:
                     raise UsageError(f"{self._path} was replaced by a map of another key", hint="run it again")
                 self._names = there._names | self._names
-            self._write(self._path)
+            with self._written_beside(self._path) as whole:
+                whole.replace(self._path)
 
-    def _write(self, path: Path, *, is_new: bool = False) -> bool:
-        """Put the whole file there; with `is_new` unless there is one by now, which the answer tells."""
+    @contextmanager
+    def _written_beside(self, path: Path) -> Iterator[Path]:
+        """The whole file under another name, to be given its own. Raises UsageError if that cannot be."""
         names = {pseudonym: {"kind": kind, "name": name} for pseudonym, (kind, name) in sorted(self._names.items())}
         text = json.dumps({"version": _VERSION, "key": self._key.hex(), "names": names}, indent=1) + "\n"
         beside = path.with_name(f".{path.name}.{os.getpid()}.part")
@@ -131,17 +134,20 @@ class PseudonymMap:
             descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
             with os.fdopen(descriptor, "w", encoding="utf-8") as file:
                 file.write(text)
-            if is_new:
-                os.link(beside, path)
-            else:
-                beside.replace(path)
-        except FileExistsError:
-            return False
+            yield beside
         except OSError as error:
             raise UsageError(f"cannot write to {path}: {error.strerror}", hint="give --redact-map another place") from error
         finally:
             beside.unlink(missing_ok=True)
-        return True
+
+
+def _linked(beside: Path, path: Path) -> bool:
+    """Give a file another name; False where there is one of that name."""
+    try:
+        os.link(beside, path)
+    except FileExistsError:
+        return False
+    return True
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 import io
 import json
 import multiprocessing
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -81,6 +82,20 @@ def test_what_another_process_kept_meanwhile_stays(tmp_path: Path) -> None:
     other.keep()
     with pytest.raises(UsageError, match="another key"):
         first.keep()
+
+
+def test_a_map_that_cannot_be_put_in_place_is_an_error(tmp_path: Path) -> None:
+    """A process of the same id left its half-written file behind."""
+    path = tmp_path / "names.json"
+    left = tmp_path / f".names.json.{os.getpid()}.part"
+    left.touch()
+    with pytest.raises(UsageError, match="cannot write to"):
+        PseudonymMap.at(path)
+    made = PseudonymMap.at(path)
+    made.of("topic", "orders")
+    left.touch()
+    with pytest.raises(UsageError, match="cannot write to"):
+        made.keep()
 
 
 def _add_names(path: Path, mine: int) -> None:
