@@ -6,19 +6,18 @@ its offset and what became of its transaction.
 
 import random
 import shutil
-import struct
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from confluent_kafka import Consumer, KafkaError, TopicPartition
+from confluent_kafka import TopicPartition
 
+from kafka_forensics.model.constants import CONTROL_MASK
 from lab.cluster import Cluster
-from lab.errors import LabError
-from lab.files import copy_tree, read_offset_checkpoint
+from lab.fault_base import read_log
+from lab.files import copy_tree
 from lab.jvm import wait_until
-from lab.salvaged_start import KEPT, POLL_SECONDS
 from lab.unclean_election import fully_replicated
 from lab.workload import FLUSH_TIMEOUT_SECONDS, SMALL_SEGMENTS, Message, Writer
 
@@ -28,19 +27,13 @@ WHOLE, GAPS = "whole", "gaps"
 """All of the lineage is on some copy; some of it is on none."""
 NONE, COMMITTED, ABORTED, OPEN = "none", "committed", "aborted", "open"
 BROKER_SETTINGS: Final = {"log.flush.start.offset.checkpoint.interval.ms": "1000"}
-CHECKPOINTS: Final = ("replication-offset-checkpoint", "recovery-point-offset-checkpoint", "log-start-offset-checkpoint")
-_HEAD: Final = struct.Struct(">qi")
 _RECORDS_AT: Final = 61
 """Where the records of a batch begin."""
-_ATTRIBUTES_AT: Final = 21
-_CONTROL: Final = 0x20
-
-Served = dict[str, list[tuple[int, bytes | None]]]
-"""Topic → (offset, value) of each record of partition 0, in the order in which it came."""
+_ATTRIBUTES_AT: Final = slice(21, 23)
 
 
 @dataclass(slots=True)
-class Written:
+class Acknowledged:
     """What clients were told of a topic."""
 
     records: dict[int, tuple[bytes, str]] = field(default_factory=dict)
@@ -64,25 +57,25 @@ def values(topic: str, first: int, count: int) -> list[bytes]:
 # What is written.
 
 
-def write_plain(cluster: Cluster, topic: str, settings: Mapping[str, str] | None = None, *, records: int = RECORDS) -> Written:
+def write_plain(cluster: Cluster, topic: str, settings: Mapping[str, str] | None = None, *, records: int = RECORDS) -> Acknowledged:
     """Idempotent batches in several segments."""
     cluster.create_topic(topic, settings={**SMALL_SEGMENTS, **(settings or {})})
-    written = Written()
+    written = Acknowledged()
     go_on(cluster, topic, written, 0, records)
     return written
 
 
-def go_on(cluster: Cluster, topic: str, written: Written, first: int, end: int) -> None:
+def go_on(cluster: Cluster, topic: str, written: Acknowledged, first: int, end: int) -> None:
     """Further batches, by a new producer."""
     writer = Writer(cluster, enable_idempotence=True, linger_ms=5)
     for start in range(first, end, BATCH):
         written.batch(writer, topic, values(topic, start, min(BATCH, end - start)))
 
 
-def write_transactions(cluster: Cluster, topic: str) -> Written:
+def write_transactions(cluster: Cluster, topic: str) -> Acknowledged:
     """Committed and aborted transactions by turns, records without one between, and one that stays open, with others behind it."""
     cluster.create_topic(topic, settings=SMALL_SEGMENTS)
-    written, plain = Written(), Writer(cluster, linger_ms=5)
+    written, plain = Acknowledged(), Writer(cluster, linger_ms=5)
     writer = Writer(cluster, transactional_id=f"{topic}-writer", transaction_timeout_ms=900_000, linger_ms=5)
     writer.producer.init_transactions(FLUSH_TIMEOUT_SECONDS)
     for turn in range(8):
@@ -100,12 +93,12 @@ def write_transactions(cluster: Cluster, topic: str) -> Written:
     return written
 
 
-def write_append_time(cluster: Cluster, topic: str) -> Written:
+def write_append_time(cluster: Cluster, topic: str) -> Acknowledged:
     """The broker's clock stamps the batches."""
     return write_plain(cluster, topic, {"message.timestamp.type": "LogAppendTime"})
 
 
-def write_and_delete(cluster: Cluster, topic: str) -> Written:
+def write_and_delete(cluster: Cluster, topic: str) -> Acknowledged:
     """DeleteRecords reaches into the second segment."""
     written = write_plain(cluster, topic)
     written.start = 75
@@ -123,7 +116,7 @@ def write_and_delete(cluster: Cluster, topic: str) -> Written:
     return written
 
 
-def in_codec(codec: str) -> Callable[[Cluster, str], Written]:
+def in_codec(codec: str) -> Callable[[Cluster, str], Acknowledged]:
     """Batches of a codec, twice as many."""
     return lambda cluster, topic: write_plain(cluster, topic, {"compression.type": codec}, records=2 * RECORDS)
 
@@ -139,18 +132,16 @@ def logs(directory: Path) -> list[Path]:
     return sorted(directory.glob("*.log"))
 
 
-def batches(data: bytes) -> Iterator[tuple[int, int]]:
-    """(position, size) of each batch of a sound segment."""
-    position = 0
-    while position + _HEAD.size <= len(data) and any(data[position : position + 17]):
-        size = _HEAD.unpack_from(data, position)[1] + 12
-        yield position, size
-        position += size
+def positions(directory: Path, segment: int) -> list[int]:
+    """Where each batch of a segment begins; the copy is sound."""
+    base_offset = int(logs(directory)[segment].stem)
+    return [written.position for written in read_log(directory).batches if written.segment == base_offset]
 
 
 def flip(directory: Path, segment: int, batch: int, at: int = _RECORDS_AT + 7) -> None:
     """Turn a bit over in a batch of a segment."""
-    change(logs(directory)[segment], lambda data: _flipped(data, [*batches(bytes(data))][batch][0] + at))
+    position = positions(directory, segment)[batch] + at
+    change(logs(directory)[segment], lambda data: _flipped(data, position))
 
 
 def change(path: Path, how: Callable[[bytearray], bytearray]) -> None:
@@ -171,13 +162,11 @@ def _zeroed(data: bytearray) -> bytearray:
 
 def flip_marker(directory: Path) -> None:
     """Turn a bit over in the second end of a transaction."""
-    found = [
-        (number, at)
-        for number, log in enumerate(logs(directory))
-        for at, (position, _) in enumerate(batches(log.read_bytes()))
-        if log.read_bytes()[position + _ATTRIBUTES_AT + 1] & _CONTROL
+    markers = [
+        written for written in read_log(directory).batches if int.from_bytes(written.data[_ATTRIBUTES_AT], "big") & CONTROL_MASK
     ]
-    flip(directory, *found[1])
+    place = markers[1].position + _RECORDS_AT + 7
+    change(directory / f"{markers[1].segment:020d}.log", lambda data: _flipped(data, place))
 
 
 def delete_segment(directory: Path, segment: int) -> None:
@@ -196,10 +185,8 @@ def cut_to_half(directory: Path) -> None:
     paths = logs(directory)
     for _ in paths[len(paths) // 2 + 1 :]:
         delete_segment(directory, -1)
-    last = logs(directory)[-1]
-    data = last.read_bytes()
-    starts = [position for position, _ in batches(data)]
-    last.write_bytes(data[: starts[len(starts) // 2]])
+    starts = positions(directory, -1)
+    change(logs(directory)[-1], lambda data: data[: starts[len(starts) // 2]])
 
 
 def remove(copies: Copies, *patterns: str) -> None:
@@ -229,18 +216,18 @@ class State:
 
     name: str
     harm: Callable[[Copies], object]
-    write: Callable[[Cluster, str], Written] = write_plain
+    write: Callable[[Cluster, str], Acknowledged] = write_plain
     outcome: str = WHOLE
     restarted: bool = False
     """Whether a broker is restarted in the middle, so that the log has several leader epochs."""
 
 
-def _flips(*places: tuple[int, int, int]) -> Callable[[Copies], None]:
-    """Bits of (copy, segment, batch)."""
+def _flips(*places: tuple[int, ...]) -> Callable[[Copies], None]:
+    """Bits of (copy, segment, batch), or with the byte of the batch behind that."""
 
     def harm(copies: Copies) -> None:
-        for copy, segment, batch in places:
-            flip(copies[copy], segment, batch)
+        for copy, *place in places:
+            flip(copies[copy], *place)
 
     return harm
 
@@ -273,8 +260,8 @@ STATES: Final = (
     State("flipped-once", _flips((0, 1, 1))),
     State("flipped-at-two-places", _flips((0, 0, 0), (1, 2, 1))),
     State("flipped-twice-in-each", _flips((0, 0, 0), (0, 2, 1), (1, 0, 1), (1, 2, 2), (2, 0, 2), (2, 1, 3))),
-    State("length-broken", _all(lambda copies: flip(copies[0], 0, 1, 8), lambda copies: flip(copies[1], 2, 0, 9))),
-    State("magic-broken", _all(lambda copies: flip(copies[0], 0, 1, 16), lambda copies: flip(copies[2], 1, 0, 17))),
+    State("length-broken", _flips((0, 0, 1, 8), (1, 2, 0, 9))),
+    State("magic-broken", _flips((0, 0, 1, 16), (2, 1, 0, 17))),
     State(
         "zeros-inside", _all(lambda copies: change(logs(copies[0])[1], _zeroed), lambda copies: change(logs(copies[2])[0], _zeroed))
     ),
@@ -295,7 +282,7 @@ STATES: Final = (
     State("snapshots-garbled", lambda copies: garble(copies, "*.snapshot")),
     State(
         "two-older",
-        _all(lambda copies: cut_to_half(copies[0]), lambda copies: cut_to_half(copies[1]), lambda copies: flip(copies[2], 0, 1)),
+        _all(lambda copies: cut_to_half(copies[0]), lambda copies: cut_to_half(copies[1]), _flips((2, 0, 1))),
     ),
     State("topic-id-gone", _all(lambda copies: remove(copies, "partition.metadata"), _flips((0, 0, 1)))),
     State("second-log-dir", _all(_flips((0, 0, 1), (1, 1, 1)), lambda copies: to_second_log_dir(copies[0]))),
@@ -323,7 +310,7 @@ def in_every_codec(codecs: Iterable[str]) -> tuple[State, ...]:
     return tuple(State(f"codec-{codec}", _flips((0, 0, 0), (1, 1, 1)), in_codec(codec)) for codec in codecs)
 
 
-def play(cluster: Cluster, states: Sequence[State]) -> dict[str, Written]:
+def play(cluster: Cluster, states: Sequence[State]) -> dict[str, Acknowledged]:
     """Write the topics of all states; what clients were told."""
     written = {state.name: state.write(cluster, state.name) for state in states}
     restarted = [state.name for state in states if state.restarted]
@@ -361,85 +348,16 @@ def harm(root: Path, states: Iterable[State]) -> dict[str, Left]:
     left = {}
     for state in states:
         copies = [root / f"broker-{broker}" / f"{state.name}-0" for broker in (1, 2, 3)]
-        sound = {log: log.read_bytes() for directory in copies for log in logs(directory)}
+        sound = {directory: read_log(directory) for directory in copies}
         state.harm(copies)
-        moved = {path.name: path for path in root.glob(f"broker-1-b/{state.name}-0/*.log")}
         found: dict[int, bool] = {}
-        end = 0
-        for log, data in sound.items():
-            place = log if log.exists() else moved.get(log.name) if log.parent == copies[0] else None
-            changed = b"" if place is None else place.read_bytes()
-            for position, size in batches(data):
-                base, last = _HEAD.unpack_from(data, position)[0], int.from_bytes(data[position + 23 : position + 27], "big")
-                end = max(end, base + last + 1)
-                is_left = changed[position : position + size] == data[position : position + size]
-                found[base] = found.get(base, False) or is_left
+        for directory, log in sound.items():
+            now = directory if directory.exists() else directory.parent.with_name(f"{directory.parent.name}-b") / directory.name
+            data = {path.name: path.read_bytes() for path in logs(now)}
+            for written in log.batches:
+                place = slice(written.position, written.position + len(written.data))
+                is_left = data.get(f"{written.segment:020d}.log", b"")[place] == written.data
+                found[written.base_offset] = found.get(written.base_offset, False) or is_left
+        end = max(log.next_offset for log in sound.values())
         left[state.name] = Left(found, end)
     return left
-
-
-# Brokers that start on what was salvaged.
-
-
-def put_on(cluster: Cluster, salvages: Mapping[Path, Mapping[str, str]]) -> None:
-    """Give every broker the directories of some salvages beside what it keeps; a mapping names topics otherwise than the copies
-    did, and these keep the `partition.metadata` that this cluster's brokers made."""
-    for broker in cluster.brokers:
-        log_dir = cluster.log_dir(broker)
-        own = {path.parent.name: path.read_bytes() for path in log_dir.glob("*/partition.metadata")}
-        for path in [path for path in log_dir.iterdir() if path.name not in KEPT]:
-            shutil.rmtree(path) if path.is_dir() else path.unlink()
-        offsets: dict[str, dict[tuple[str, int], int]] = {name: {} for name in CHECKPOINTS}
-        for salvaged, names in salvages.items():
-            for path in [path for path in salvaged.iterdir() if path.is_dir()]:
-                topic, _, partition = path.name.rpartition("-")
-                directory = log_dir / f"{names.get(topic, topic)}-{partition}"
-                copy_tree(path, directory)
-                if topic in names and directory.name in own:
-                    (directory / "partition.metadata").write_bytes(own[directory.name])
-            for name, known in offsets.items():
-                rows = read_offset_checkpoint(salvaged / name).items()
-                known.update({(names.get(topic, topic), partition): offset for (topic, partition), offset in rows})
-        for name, known in offsets.items():
-            lines = [f"{topic} {partition} {offset}" for (topic, partition), offset in known.items()]
-            (log_dir / name).write_text("\n".join(["0", str(len(lines)), *lines, ""]))
-
-
-def start(cluster: Cluster) -> None:
-    """Start all nodes, and wait until every replica is in sync. Raises LabError where that does not come."""
-    cluster.start(*cluster.controllers, *cluster.brokers)
-    wait_until("all replicas are in sync", lambda: fully_replicated(cluster), timeout_seconds=120, step_seconds=1.0)
-
-
-def watermarks(cluster: Cluster, topics: Iterable[str]) -> dict[str, tuple[int, int]]:
-    """Log start and high watermark of partition 0 of each topic, as its leader tells clients."""
-    settings = {"bootstrap.servers": cluster.bootstrap, "group.id": "nobody", "log_level": 0}
-    consumer = Consumer({**settings, "isolation.level": "read_uncommitted"})
-    try:
-        return {topic: consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=POLL_SECONDS) for topic in topics}
-    finally:
-        consumer.close()
-
-
-def served(cluster: Cluster, starts: Mapping[str, int], isolation: str) -> Served:
-    """Every record that partition 0 of each topic serves from an offset on. Raises LabError where not all come to an end."""
-    settings = {"bootstrap.servers": cluster.bootstrap, "group.id": "reader", "log_level": 0, "enable.partition.eof": True}
-    consumer = Consumer({**settings, "isolation.level": isolation, "enable.auto.commit": False})
-    records: Served = {topic: [] for topic in starts}
-    left = set(starts)
-    try:
-        consumer.assign([TopicPartition(topic, 0, start) for topic, start in starts.items()])
-        while left:
-            message = consumer.poll(POLL_SECONDS)
-            if message is None:
-                raise LabError(f"nothing more comes of {sorted(left)}")
-            topic, error = str(message.topic()), message.error()
-            if error is None:
-                records[topic].append((int(str(message.offset())), message.value()))
-            elif error.code() == KafkaError._PARTITION_EOF:
-                left.discard(topic)
-            else:
-                raise LabError(f"{topic}: {error}")
-    finally:
-        consumer.close()
-    return records

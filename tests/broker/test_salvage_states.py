@@ -21,19 +21,15 @@ from lab.salvage_states import (
     GAPS,
     OPEN,
     STATES,
+    Acknowledged,
     Left,
-    Served,
     State,
-    Written,
     copy_killed,
     harm,
     in_every_codec,
     play,
-    put_on,
-    served,
-    start,
-    watermarks,
 )
+from lab.salvaged_start import put_on, read, start, watermarks
 from lab.unclean_election import AFTERWARDS, COMMON_END, lose_audit
 from lab.versions import VERSIONS, version_cluster
 from tests.oracles.decoder import batches
@@ -69,8 +65,7 @@ FORKED = [pytest.param(version, marks=pytest.mark.nightly, id=version) for versi
 class Played:
     """What became of all states of a version."""
 
-    version: str
-    written: dict[str, Written]
+    written: dict[str, Acknowledged]
     left: dict[str, Left]
     strict: Salvaged
     """Without --allow-gaps."""
@@ -82,7 +77,8 @@ class Played:
     outputs: dict[str, Path]
     """Topic → the directory it was salvaged to."""
     said: dict[int, bytes]
-    served: dict[str, Served]
+    served: dict[str, dict[str, list[tuple[int, bytes | None]]]]
+    """Isolation → topic → (offset, value) of each record, in the order in which it came."""
     watermarks: dict[str, tuple[int, int]]
     log_dirs: dict[int, Path]
 
@@ -137,14 +133,20 @@ def played_on(version: str, states: Sequence[State], root: Path, *, with_forks: 
             recover([str(copies)], ScanOptions("audit"), "2", recovered.append)
         put_on(cluster, salvages)
         start(cluster)
-        starts = {partition.topic: partition.log_start_offset for partition in salvaged.partitions if partition.topic in written}
-        starts |= dict.fromkeys(forks, 0)
-        found = {isolation: served(cluster, starts, isolation) for isolation in ("read_uncommitted", "read_committed")}
-        marks = watermarks(cluster, starts)
+        starts = {(row.topic, 0): row.log_start_offset for row in salvaged.partitions if row.topic in written}
+        starts |= {(topic, 0): 0 for topic in forks}
+        found = {
+            isolation: {
+                topic: [(offset, value) for offset, _, value in records]
+                for (topic, _), records in read(cluster, starts, isolation).items()
+            }
+            for isolation in ("read_uncommitted", "read_committed")
+        }
+        marks = {topic: ends for (topic, _), ends in watermarks(cluster, starts).items()}
         said = {broker: cluster.server(broker).output.read_bytes() for broker in cluster.brokers}
         cluster.stop()
         log_dirs = {broker: cluster.log_dir(broker) for broker in cluster.brokers}
-        return Played(version, written, left, strict, salvaged, forks, recovered, outputs, said, found, marks, log_dirs)
+        return Played(written, left, strict, salvaged, forks, recovered, outputs, said, found, marks, log_dirs)
 
 
 def one_of(salvaged: Salvaged, topic: str) -> SalvagedPartition | Refused:
