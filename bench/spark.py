@@ -15,7 +15,9 @@ import numpy as np
 from bench.spark_clusters import GIB, make_cluster, one_log, total_bytes, warm
 from bench.store import BUCKET, served
 from bench.workloads import make_many
+from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.json_objects import Json
+from kafka_forensics.questions.collect import CollectOptions, collect
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 WORK: Final = Path(__file__).parent / "work"
@@ -111,14 +113,37 @@ def on_store(partitions: int, milliseconds: int) -> None:
     """Two rows: the same partitions on a storage service that takes so long for every request, by the local engine and by Spark."""
     brokers = make_many(partitions, WORK)
     uris = [f"s3://{BUCKET}/{broker.name}" for broker in brokers]
-    with served(brokers[0].parent, milliseconds) as service:
+    _of_a_store(partitions, "directories", brokers[0].parent, uris, f"{uris[0]}/topic-0-0", milliseconds)
+
+
+def bundles_on_store(partitions: int, milliseconds: int) -> None:
+    """Four rows: the same partitions as directories and as a bundle of each broker, which are made first if they are not there."""
+    on_store(partitions, milliseconds)
+    brokers = make_many(partitions, WORK)
+    folder = WORK / f"bundles-{partitions}"
+    folder.mkdir(exist_ok=True)
+    for broker in (*brokers, brokers[0] / "topic-0-0"):
+        bundle = folder / f"{broker.name}.kfb"
+        if bundle.exists():
+            continue
+        with (folder / f"{broker.name}.part").open("w+b") as file:
+            collect([str(broker)], CollectOptions(ScanOptions(deep=True)), file)
+        os.replace(file.name, bundle)
+    uris = [f"s3://{BUCKET}/{broker.name}.kfb" for broker in brokers]
+    _of_a_store(partitions, "bundles", folder, uris, f"s3://{BUCKET}/topic-0-0.kfb", milliseconds)
+
+
+def _of_a_store(partitions: int, form: str, folder: Path, uris: Sequence[str], warm: str, milliseconds: int) -> None:
+    """Two rows: what lies below a folder, by both engines."""
+    with served(folder, milliseconds) as service:
         before, answers = service.requests(), []
         for where in ("none", "local[2]"):
-            measured = run(where, 2, uris, deep=True, warm=f"{uris[0]}/topic-0-0", environment=service.environment)
+            measured = run(where, 2, uris, deep=True, warm=warm, environment=service.environment)
             answers.append(measured["findings"])
             asked = service.requests()
             row = [
                 f"{partitions:,}",
+                form,
                 "local `--jobs 2`" if where == "none" else where,
                 f"{measured['seconds']:.0f}",
                 *(f"{asked.get(kind, 0) - before.get(kind, 0):,}" for kind in ("LIST", "HEAD", "GET")),
@@ -163,7 +188,7 @@ def main() -> None:
     """Parse the flags, measure, print Markdown tables."""
     parser = argparse.ArgumentParser(prog="python -m bench.spark", description=__doc__)
     parser.add_argument("--scale", type=float, default=1.0, help="multiply the sizes of logs (1.0 needs about 8 GiB of disk)")
-    parser.add_argument("--only", action="append", choices=("zstd", "small", "shuffle", "many", "store"))
+    parser.add_argument("--only", action="append", choices=("zstd", "small", "shuffle", "many", "store", "bundles"))
     parser.add_argument("--milliseconds", type=int, default=20, help="what a request to the store takes")
     arguments = parser.parse_args()
     only = arguments.only or ["zstd", "small", "shuffle", "many", "store"]
@@ -203,16 +228,17 @@ def main() -> None:
         here, there = zip(*map(many_small, sizes), strict=True)
         for engine, seconds in (("local engine", here), ("Spark", there)):
             print(f"\n{engine}: {model(sizes, list(seconds))}", flush=True)
-    if "store" in only:
+    if {"store", "bundles"} & set(only):
         print()
         head(
             "partitions of 3 small replicas",
-            *("engine", "s", "listings", "HEAD", "GET"),
+            *("as", "engine", "s", "listings", "HEAD", "GET"),
             "driver's Python, CPU s a 1,000 partitions",
             *("driver MiB", "tasks"),
         )
         for partitions in STORED:
-            on_store(int(arguments.scale * partitions), arguments.milliseconds)
+            measure = bundles_on_store if "bundles" in only else on_store
+            measure(int(arguments.scale * partitions), arguments.milliseconds)
 
 
 main()

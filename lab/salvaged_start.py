@@ -1,16 +1,17 @@
 """Brokers that lost records and start again on a salvaged log directory, the same one for each of them."""
 
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, TopicPartition
 
+from kafka_forensics.writers.files import write_offset_checkpoint
 from lab.cluster import Cluster
 from lab.errors import LabError
-from lab.files import copy_tree
+from lab.files import copy_tree, read_offset_checkpoint
 from lab.jvm import wait_until
 from lab.unclean_election import fully_replicated, lose_audit
 from lab.workload import write_append_time, write_orders, write_payments
@@ -43,45 +44,77 @@ def write_and_lose(cluster: Cluster, copies: Path) -> dict[str, int]:
     return ends
 
 
-def start_on(cluster: Cluster, salvaged: Path, ends: Mapping[tuple[str, int], tuple[int, int]]) -> Started:
-    """Give every broker the salvaged log directory beside what it keeps, start all, and read every partition of `ends`, which are
-    (log start, log end), to its end. Raises LabError where a broker does not start or a record does not come."""
+def put_on(cluster: Cluster, salvages: Mapping[Path, Mapping[str, str]]) -> None:
+    """Give every broker the directories and checkpoints of some salvages beside what it keeps; a mapping names topics otherwise
+    than the copies did, and these keep the `partition.metadata` that this cluster's brokers made."""
     for broker in cluster.brokers:
         log_dir = cluster.log_dir(broker)
-        for path in log_dir.iterdir():
-            if path.name in KEPT:
-                continue
-            if path.is_dir():
-                shutil.rmtree(path)
-            else:
-                path.unlink()
-        for path in salvaged.iterdir():
-            if path.is_dir():
-                copy_tree(path, log_dir / path.name)
-            else:
-                shutil.copyfile(path, log_dir / path.name)
+        own = {path.parent.name: path.read_bytes() for path in log_dir.glob("*/partition.metadata")}
+        for path in [path for path in log_dir.iterdir() if path.name not in KEPT]:
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+        offsets: dict[str, dict[tuple[str, int], int]] = {}
+        for salvaged, names in salvages.items():
+            for path in [path for path in salvaged.iterdir() if path.is_dir()]:
+                topic, _, partition = path.name.rpartition("-")
+                directory = log_dir / f"{names.get(topic, topic)}-{partition}"
+                copy_tree(path, directory)
+                if topic in names and directory.name in own:
+                    (directory / "partition.metadata").write_bytes(own[directory.name])
+            for path in salvaged.glob("*-checkpoint"):
+                rows = read_offset_checkpoint(path).items()
+                known = {(names.get(topic, topic), partition): offset for (topic, partition), offset in rows}
+                offsets.setdefault(path.name, {}).update(known)
+        for name, known in offsets.items():
+            (log_dir / name).write_bytes(write_offset_checkpoint(known))
+
+
+def start(cluster: Cluster) -> None:
+    """Start all nodes, and wait until every replica is in sync. Raises LabError where that does not come."""
     cluster.start(*cluster.controllers, *cluster.brokers)
     wait_until("all replicas are in sync", lambda: fully_replicated(cluster), timeout_seconds=90, step_seconds=1.0)
-    served = {place: _read(cluster, place, *offsets) for place, offsets in ends.items()}
+
+
+def start_on(cluster: Cluster, salvaged: Path, ends: Mapping[tuple[str, int], tuple[int, int]]) -> Started:
+    """Put a salvage on every broker, start all, and read every partition of `ends`, which are (log start, log end), to its end.
+    Raises LabError where a broker does not start or a record does not come."""
+    put_on(cluster, {salvaged: {}})
+    start(cluster)
+    for place, found in watermarks(cluster, ends).items():
+        if found != ends[place]:
+            raise LabError(f"{place[0]}-{place[1]} is served from {found}, and was salvaged from {ends[place]}")
+    served = read(cluster, {place: begin for place, (begin, _) in ends.items()}, "read_uncommitted")
     return Started(served, {broker: cluster.server(broker).output.read_bytes() for broker in cluster.brokers})
 
 
-def _read(cluster: Cluster, place: tuple[str, int], start: int, end: int) -> list[tuple[int, bytes | None, bytes | None]]:
-    """Every record that a partition serves from its start to its end, aborted ones too."""
-    settings = {"bootstrap.servers": cluster.bootstrap, "group.id": "reader", "log_level": 0, "enable.partition.eof": True}
-    consumer = Consumer({**settings, "isolation.level": "read_uncommitted", "enable.auto.commit": False})
-    records: list[tuple[int, bytes | None, bytes | None]] = []
+def watermarks(cluster: Cluster, places: Iterable[tuple[str, int]]) -> dict[tuple[str, int], tuple[int, int]]:
+    """Log start and high watermark of partitions, as their leaders tell clients."""
+    settings = {"bootstrap.servers": cluster.bootstrap, "group.id": "nobody", "log_level": 0}
+    consumer = Consumer({**settings, "isolation.level": "read_uncommitted"})
     try:
-        low, high = consumer.get_watermark_offsets(TopicPartition(*place), timeout=POLL_SECONDS)
-        if (low, high) != (start, end):
-            raise LabError(f"{place[0]}-{place[1]} is served from {low} to {high}, and was salvaged from {start} to {end}")
-        consumer.assign([TopicPartition(*place, start)])
-        while True:
-            message = consumer.poll(POLL_SECONDS)
-            if message is None:
-                raise LabError(f"{place[0]}-{place[1]} serves nothing behind {records[-1][0] if records else 'its start'}")
-            if message.error() is not None:
-                return records
-            records.append((int(str(message.offset())), message.key(), message.value()))
+        return {place: consumer.get_watermark_offsets(TopicPartition(*place), timeout=POLL_SECONDS) for place in places}
     finally:
         consumer.close()
+
+
+def read(cluster: Cluster, starts: Mapping[tuple[str, int], int], isolation: str) -> Served:
+    """Every record that partitions serve from an offset on. Raises LabError where not all come to an end."""
+    settings = {"bootstrap.servers": cluster.bootstrap, "group.id": "reader", "log_level": 0, "enable.partition.eof": True}
+    consumer = Consumer({**settings, "isolation.level": isolation, "enable.auto.commit": False})
+    records: Served = {place: [] for place in starts}
+    left = set(starts)
+    try:
+        consumer.assign([TopicPartition(*place, begin) for place, begin in starts.items()])
+        while left:
+            message = consumer.poll(POLL_SECONDS)
+            if message is None:
+                raise LabError(f"nothing more comes of {sorted(left)}")
+            place, error = (str(message.topic()), int(str(message.partition()))), message.error()
+            if error is None:
+                records[place].append((int(str(message.offset())), message.key(), message.value()))
+            elif error.code() == KafkaError._PARTITION_EOF:
+                left.discard(place)
+            else:
+                raise LabError(f"{place[0]}-{place[1]}: {error}")
+    finally:
+        consumer.close()
+    return records

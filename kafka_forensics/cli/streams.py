@@ -8,7 +8,7 @@ import stat
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from textwrap import wrap
@@ -132,18 +132,23 @@ def screen_of(printing: Printing) -> Destination:
 def open_output(output: Path | None, *, no_color: bool, whole: bool = False, option: str = "--output") -> Iterator[Destination]:
     """stdout, or the file `output`; `whole`: which is replaced once all is written, so that nobody ever reads a part of it.
 
-    Raises UsageError, which names the `option` that asked for it, if the file cannot be written.
+    Raises UsageError, which names the `option` that asked for it, if the file cannot be written; one that was not there before is
+    not left there in part.
     """
     if output is None:
         yield destination(sys.stdout, no_color=no_color)
         sys.stdout.flush()
         return
+    is_new = not os.path.lexists(output)
     try:
         with _replacing(output) if whole else output.open("w", encoding="utf-8", newline="\n") as stream:
             yield destination(stream, no_color=True)
     except OSError as error:
         from kafka_forensics.storage.disks import why
 
+        if is_new:
+            with suppress(OSError):
+                output.unlink(missing_ok=True)
         raise UsageError(f"cannot write to {output}: {why(error, str(output))}", hint=f"give {option} another place") from error
 
 

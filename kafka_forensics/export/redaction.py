@@ -12,6 +12,7 @@ import os
 import re
 import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import fields, is_dataclass, replace
 from enum import Enum
 from hashlib import sha256
@@ -82,12 +83,8 @@ class PseudonymMap:
     @classmethod
     def _made(cls, path: Path) -> "PseudonymMap":
         made = cls(token_hex(_KEY_BYTES), {}, path)
-        try:
-            os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
-        except OSError as error:
-            raise UsageError(f"cannot write to {path}: {error.strerror}", hint="give --redact-map another place") from error
-        made._write(path)
-        return made
+        with made._written_beside(path) as whole:
+            return made if _linked(whole, path) else cls.at(path)
 
     def of(self, kind: str, name: str) -> str:
         """The pseudonym of a name."""
@@ -118,14 +115,18 @@ class PseudonymMap:
         cannot be, and if it holds another key by now."""
         if self._path is None:
             return
-        if self._path.exists():
-            there = PseudonymMap.at(self._path)
-            if there._key != self._key:
-                raise UsageError(f"{self._path} was replaced by a map of another key", hint="run it again")
-            self._names = there._names | self._names
-        self._write(self._path)
+        with _alone_with(self._path):
+            if self._path.exists():
+                there = PseudonymMap.at(self._path)
+                if there._key != self._key:
+                    raise UsageError(f"{self._path} was replaced by a map of another key", hint="run it again")
+                self._names = there._names | self._names
+            with self._written_beside(self._path) as whole:
+                whole.replace(self._path)
 
-    def _write(self, path: Path) -> None:
+    @contextmanager
+    def _written_beside(self, path: Path) -> Iterator[Path]:
+        """The whole file under another name, to be given its own. Raises UsageError if that cannot be."""
         names = {pseudonym: {"kind": kind, "name": name} for pseudonym, (kind, name) in sorted(self._names.items())}
         text = json.dumps({"version": _VERSION, "key": self._key.hex(), "names": names}, indent=1) + "\n"
         beside = path.with_name(f".{path.name}.{os.getpid()}.part")
@@ -133,11 +134,42 @@ class PseudonymMap:
             descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
             with os.fdopen(descriptor, "w", encoding="utf-8") as file:
                 file.write(text)
-            beside.replace(path)
+            yield beside
         except OSError as error:
             raise UsageError(f"cannot write to {path}: {error.strerror}", hint="give --redact-map another place") from error
         finally:
             beside.unlink(missing_ok=True)
+
+
+def _linked(beside: Path, path: Path) -> bool:
+    """Give a file another name; False where there is one of that name."""
+    try:
+        os.link(beside, path)
+    except FileExistsError:
+        return False
+    return True
+
+
+@contextmanager
+def _alone_with(path: Path) -> Iterator[None]:
+    """While this holds, nobody else does so for the same file, which each puts there anew: so the lock is of the one that is there
+    when it is had. Of a file that is gone nobody is kept out."""
+    import fcntl
+
+    while True:
+        try:
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            yield  # what is wrong with it is said where it is read or written
+            return
+        with os.fdopen(descriptor, "rb") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX)
+            except OSError as error:
+                raise UsageError(f"cannot lock {path}: {error.strerror}", hint="give --redact-map another place") from error
+            if path.exists() and os.path.samestat(os.fstat(file.fileno()), path.stat()):
+                yield
+                return
 
 
 # Which fields hold a name, by what they are called in answers, in evidence and in the records of internal topics.

@@ -255,6 +255,8 @@ class Scan:
             listener.begun(_brokers(inputs))
         log = logging.getLogger(__name__)
         log.info("engine %s; storage: %s", engine, ", ".join(storage_words(inputs.sources)) or "none")
+        if any(isinstance(source, BundleSource) for source in inputs.sources):
+            log.info("bundles have no keys: how these are placed (KEY_PLACEMENT) is told of log directories only")
         log.info("codecs: %s", ", ".join(f"{codec} by {back_end}" for codec, back_end in CODEC_BACK_ENDS.items()))
 
     def take(self, answer: PartitionAnswer) -> None:

@@ -40,7 +40,9 @@ def test_a_bundle_is_made_and_judged(broker: Path, tmp_path: Path, run: Run) -> 
     assert (status, out) == (0, "")
     assert "5 logs, 13 batches" in err
     assert names(tmp_path) == ["one.kfb"]
-    assert run("scan", tmp_path / "one.kfb")[0] == 0
+    status, _, err = run("scan", tmp_path / "one.kfb", "-v")
+    assert (status, "(KEY_PLACEMENT) is told of log directories only" in err) == (0, True)
+    assert "KEY_PLACEMENT" not in run("scan", broker, "-v")[2]
     assert (tmp_path / "one.kfb").stat().st_mode & 0o777 == 0o600
 
 

@@ -48,7 +48,10 @@ def test_the_files_are_what_is_made_from_the_commands() -> None:
 
 def test_the_wheel_and_the_sdist_hold_them() -> None:
     targets = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]
-    assert targets["wheel"]["shared-data"] == {"share": "share"}
+    assert targets["wheel"]["shared-data"] == {
+        "share": "share",
+        "examples/produce_back.py": "share/kafka-forensics/produce_back.py",
+    }
     assert {"share", "sample_logs"} <= set(targets["sdist"]["include"])
 
 

@@ -272,18 +272,29 @@ def test_what_was_salvaged_is_put_in_place_on_every_broker(salvaged: str, copies
         log_dir = copies / f"broker-{broker}"
         assert tree(log_dir / "audit-0") == tree(tmp_path / "salvaged" / "audit-0")
         assert not (log_dir / ".kafka_cleanshutdown").exists()
-        for name in ("recovery-point-offset-checkpoint", "replication-offset-checkpoint"):
+        for name, given in (("recovery-point-offset-checkpoint", []), ("replication-offset-checkpoint", ["audit 0 370"])):
             version, count, *rows = (log_dir / name).read_text().splitlines()
             assert (version, int(count)) == ("0", len(rows))
-            assert not any(row.startswith("audit 0 ") for row in rows)
             old = before[f"broker-{broker}/{name}"].decode().splitlines()[2:]
-            assert rows == [row for row in old if not row.startswith("audit 0 ")]
+            assert rows == [*(row for row in old if not row.startswith("audit 0 ")), *given]
     seen = run(tmp_path, variables, block(salvaged, "4. See that it has come true", 1))
     assert seen.returncode == 0, seen.stdout + seen.stderr
     done = run(tmp_path, variables, block(salvaged, "5. The way back"))
     assert (done.returncode, done.stderr) == (0, "")
     now = {name: data for name, data in tree(copies).items() if ".failed/" not in name and ".aside/" not in name}
     assert now == before
+
+
+@pytest.mark.parametrize("name", ["log-start-offset-checkpoint", "missing"])
+def test_a_log_start_is_written_into_the_file_of_log_starts(name: str, salvaged: str, copies: Path, tmp_path: Path) -> None:
+    """Else deleted records come back: a broker begins a log at its first segment, wherever DeleteRecords had put its start."""
+    file = copies / "broker-1" / name
+    old = file.read_text().splitlines()[2:] if file.exists() else []
+    step = f'checkpoint "$HOST_1" {file} audit 0'
+    for offset, rows in (("37", [*old, "audit 0 37"]), ("41", [*old, "audit 0 41"]), ("", old)):
+        done = run(tmp_path, filled(salvaged, tmp_path), f"{step} {offset}\n")
+        assert (done.returncode, done.stderr) == (0, "")
+        assert file.read_text().splitlines() == ["0", str(len(rows)), *rows]
 
 
 def test_what_stays_behind_is_told_before_anything_is_done(salvaged: str) -> None:

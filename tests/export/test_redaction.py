@@ -2,6 +2,8 @@
 
 import io
 import json
+import multiprocessing
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -80,6 +82,40 @@ def test_what_another_process_kept_meanwhile_stays(tmp_path: Path) -> None:
     other.keep()
     with pytest.raises(UsageError, match="another key"):
         first.keep()
+
+
+def test_a_map_that_cannot_be_put_in_place_is_an_error(tmp_path: Path) -> None:
+    """A process of the same id left its half-written file behind."""
+    path = tmp_path / "names.json"
+    left = tmp_path / f".names.json.{os.getpid()}.part"
+    left.touch()
+    with pytest.raises(UsageError, match="cannot write to"):
+        PseudonymMap.at(path)
+    made = PseudonymMap.at(path)
+    made.of("topic", "orders")
+    left.touch()
+    with pytest.raises(UsageError, match="cannot write to"):
+        made.keep()
+
+
+def _add_names(path: Path, mine: int) -> None:
+    for number in range(20):
+        names = PseudonymMap.at(path)
+        names.of("topic", f"orders-{mine}-{number}")
+        names.keep()
+
+
+def test_processes_that_write_one_map_at_once_lose_no_name(tmp_path: Path) -> None:
+    path = tmp_path / "names.json"
+    processes = [multiprocessing.get_context("spawn").Process(target=_add_names, args=(path, mine)) for mine in range(4)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(60)
+    assert [process.exitcode for process in processes] == [0] * 4
+    names = json.loads(path.read_text())["names"].values()
+    assert {row["name"] for row in names} == {f"orders-{mine}-{number}" for mine in range(4) for number in range(20)}
+    assert [found.name for found in tmp_path.iterdir()] == ["names.json"]
 
 
 @pytest.mark.parametrize(

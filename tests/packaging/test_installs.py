@@ -79,7 +79,9 @@ def test_the_wheel_holds_the_package_and_nothing_else(built: Built) -> None:
     with zipfile.ZipFile(built.wheel) as wheel:
         names = set(wheel.namelist())
     data = f"kafka_forensics-{__version__}.data/data/share/"
-    assert {name for name in names if ".data/" in name} == {f"{data}{place}" for place in files()}
+    assert {name for name in names if ".data/" in name} == {
+        f"{data}{place}" for place in (*files(), "kafka-forensics/produce_back.py")
+    }
     assert {name.split("/")[0] for name in names} == {
         "kafka_forensics",
         f"kafka_forensics-{__version__}.data",

@@ -66,6 +66,30 @@ def test_a_bundle_of_evidence_on_a_read_only_disk_is_made_on_another(tmp_path: P
     assert "REPLICA_NOT_GIVEN" in out
 
 
+@pytest.mark.parametrize(
+    ("command", "left"),
+    [
+        ("salvage EVIDENCE --output out --topic audit --prefer-broker 2", []),
+        ("recover EVIDENCE --topic audit --partition 0 --output out", []),
+        ("collect EVIDENCE/broker-1 --output out.kfb", ["out.kfb.unfinished"]),
+        ("report EVIDENCE --output out.html", []),
+        ("scan EVIDENCE --format json --output out.json", []),
+        ("plan EVIDENCE --topic audit --format json --output out.json --runbook out.md", ["out.json"]),
+    ],
+    ids=lambda value: value.partition(" ")[0] if isinstance(value, str) else "",
+)
+def test_a_full_disk_is_said_and_keeps_nothing_in_part(command: str, left: list[str], tmp_path: Path) -> None:
+    """A disk of 16 KiB; of a bundle its beginning stays, with which the same command goes on."""
+    filled = command.replace("EVIDENCE", '"$ROOT/sample_logs/unclean-election"')
+    size = "8k" if command.startswith("plan") else "16k"
+    script = f"""
+        mount -o remount,size={size} .
+        status=0; said=$(kafka_forensics {filled} 2>&1 >/dev/null) || status=$?
+        echo "$status"; echo "$said" | grep -c 'No space left on device: the disk mounted at'; ls -A
+    """
+    assert run(tmp_path, script).split() == ["2", "1", *left]
+
+
 def test_doctor_has_nothing_against_it(tmp_path: Path) -> None:
     rows = dict(re.findall(r"^(\w[^\t]*)\t(ok|absent|broken)", run(tmp_path, "kafka_forensics doctor --format tsv"), re.MULTILINE))
     assert "kernel cache" in rows

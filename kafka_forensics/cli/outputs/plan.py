@@ -7,7 +7,7 @@ from typing import Final
 
 from kafka_forensics.cli.outputs import plan_words
 from kafka_forensics.cli.outputs.rows import drawn, markdown, markdown_lines, plain_table, table_lines, tsv_lines
-from kafka_forensics.cli.outputs.words import name
+from kafka_forensics.cli.outputs.words import command_lines, name
 from kafka_forensics.cli.streams import Destination, printable
 from kafka_forensics.export import json_document
 from kafka_forensics.export.json_document import Shape, json_line
@@ -268,8 +268,8 @@ def _steps(planned: Planned, chosen: Candidate, width: int) -> Iterator[str]:
     for number, line in enumerate(plan_words.step_lines(planned, chosen), 1):
         yield from plan_words.wrapped(f"{number}. {line}", width, "   ")
     yield "\n"
-    for line in plan_words.commands(planned, chosen):
-        yield f"  {printable(line)}\n"
+    for command in plan_words.commands(planned, chosen):
+        yield from (f"  {line}\n" for line in command_lines(printable(command), width - 2))
 
 
 def _candidates(planned: Planned, shown: Sequence[Candidate], to: Destination) -> Iterator[str]:

@@ -212,7 +212,7 @@ def _variables(book: Book) -> Iterator[str]:
         *OF_BROKERS,
     ]
     if any(way.better in ("B", "keep") or (way.better == "A" and way.rolled_back and way.rolled_back.losses) for way in ways):
-        lines.append("PRODUCE_BACK=examples/produce_back.py  # of kafka-forensics' sources; needs confluent-kafka")
+        lines.append("PRODUCE_BACK=examples/produce_back.py  # or share/kafka-forensics/ where pip put it; needs confluent-kafka")
     if any(way.planned.plan.truncate_by == "high-watermark" for way in ways):
         lines.append("ZOOKEEPER=  # HOST:PORT")
     lines += place_variables(places)

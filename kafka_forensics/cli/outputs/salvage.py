@@ -1,10 +1,11 @@
 """What a salvage wrote and refused, a line a partition, or as its manifest."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from kafka_forensics.cli.outputs.rows import table_lines, tsv_lines
 from kafka_forensics.cli.streams import Destination, printable
+from kafka_forensics.evidence.options import listed
 from kafka_forensics.model.amounts import plural, size
 from kafka_forensics.model.json_objects import Json, json_text
 from kafka_forensics.questions.salvage import MANIFEST, Refused, Salvaged, SalvagedPartition, document
@@ -40,7 +41,19 @@ def summary_lines(salvaged: Salvaged, *, quiet: bool) -> list[str]:
     where = printable(salvaged.output)
     said = f"salvaged {plural(count, 'partition')} ({size(salvaged.size_in_bytes)} of segments) to {where}"
     said += f"; {MANIFEST} there says what came from where"
+    lines += [f"note: {line}" for line in without_topic_id(salvaged.partitions)]
     return [said + (f"; {plural(refused, 'partition')} refused" if refused else ""), *lines]
+
+
+def without_topic_id(partitions: Iterable[SalvagedPartition]) -> list[str]:
+    """A sentence on the topics whose id nobody tells; none if there are none."""
+    topics = dict.fromkeys(printable(partition.topic) for partition in partitions if partition.wants_topic_id)
+    if not topics:
+        return []
+    unknown = f"nothing here tells the topic id of {listed(topics)}"
+    stray = "a broker under KRaft sets a log without it aside and begins anew"
+    file = "write a file partition.metadata into each of these directories, of the two lines `version: 0` and `topic_id: ID`"
+    return [f"{unknown}, and {stray}: {file}, with the TopicId that `kafka-topics.sh --describe` shows"]
 
 
 def _spans(spans: list[tuple[int, int]]) -> str:

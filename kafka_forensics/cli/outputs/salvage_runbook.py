@@ -17,21 +17,24 @@ from kafka_forensics.cli.outputs.runbook_commands import (
     told,
     way_back,
 )
+from kafka_forensics.cli.outputs.salvage import without_topic_id
 from kafka_forensics.cli.outputs.words import name
 from kafka_forensics.cli.streams import printable
 from kafka_forensics.model.amounts import plural
 from kafka_forensics.questions.places import BrokerPlace
 from kafka_forensics.questions.salvage import MANIFEST, Salvaged, SalvagedPartition
+from kafka_forensics.replication.recovery import HIGH_WATERMARK_FILE, LOG_START_FILE, RECOVERY_POINT_FILE
 from kafka_forensics.version import __version__
 
 PARTITIONS_TOLD: Final = 500
-CHECKPOINTS: Final = ("recovery-point-offset-checkpoint", "replication-offset-checkpoint", "log-start-offset-checkpoint")
-_FORGET: Final = (
-    "# forget HOST FILE TOPIC PARTITION: takes the line of a partition out of a checkpoint file, if there is one",
+_CHECKPOINT: Final = (
+    "# checkpoint HOST FILE TOPIC PARTITION [OFFSET]: takes a partition's line out of a checkpoint file, or gives it this offset",
     (
-        'forget() { on "$1" $SUDO test ! -e "$2" || { on "$1" $SUDO awk -v t="$3" -v p="$4" \'NR==1{v=$0;next} NR==2{next}'
-        ' !($1==t&&$2==p){r[n++]=$0} END{print v; print n+0; for(i=0;i<n;i++)print r[i]}\' "$2" > "${SAFE:?}/checkpoint.new" &&'
-        ' on "$1" $SUDO tee "$2" < "${SAFE:?}/checkpoint.new" > /dev/null; }; }'
+        'checkpoint() { if on "$1" $SUDO test ! -e "$2"; then test -n "${5-}" || return 0;'
+        ' printf "0\\n0\\n" | on "$1" $SUDO tee "$2" > /dev/null && on "$1" $SUDO chown --reference="${2%/*}" "$2" || return; fi;'
+        ' on "$1" $SUDO awk -v t="$3" -v p="$4" -v o="${5:--}" \'NR==1{v=$0;next} NR==2{next} !($1==t&&$2==p){r[n++]=$0}'
+        ' END{if(o!="-")r[n++]=t" "p" "o; print v; print n+0; for(i=0;i<n;i++)print r[i]}\' "$2" > "${SAFE:?}/checkpoint.new" &&'
+        ' on "$1" $SUDO tee "$2" < "${SAFE:?}/checkpoint.new" > /dev/null; }'
     ),
 )
 
@@ -48,7 +51,7 @@ def salvage_runbook(salvaged: Salvaged) -> Iterator[str]:
         "AFTER=  # another one, for the copies of step 4",
     ]
     lines.append(f"SALVAGED={told(salvaged.output)}  # the directory that was written")
-    yield shell(*lines, *OF_BROKERS, *place_variables(salvaged.places), ON, *_FORGET)
+    yield shell(*lines, *OF_BROKERS, *place_variables(salvaged.places), ON, *_CHECKPOINT)
     yield "\n## 1. Stop and copy\n\nAll brokers, so that there is a way back:\n"
     yield one_by_one(*copying(salvaged.places, "SAFE", stop=True))
     yield "\n## 2. Put it in place\n\n"
@@ -80,6 +83,7 @@ def _what_is_lost(salvaged: Salvaged) -> Iterator[str]:
         yield "\nNo copy has these offsets: readers pass over them.\n\n"
         for partition in gaps[:PARTITIONS_TOLD]:
             yield f"- {_spelled(partition)}: {', '.join(f'{gap.start} to {gap.end - 1}' for gap in partition.gaps)}\n"
+    yield from (f"\n**Before anything else**: {line}.\n" for line in without_topic_id(salvaged.partitions))
     if salvaged.refused:
         yield "\nThese were refused; nothing below is about them:\n\n"
         for refused in salvaged.refused[:PARTITIONS_TOLD]:
@@ -94,6 +98,18 @@ def _left(partition: SalvagedPartition) -> str:
     return ", ".join(f"{left.start} to {left.end - 1} on broker {markdown(str(left.broker))}" for left in partition.left_behind)
 
 
+def _checkpointed(partition: SalvagedPartition) -> dict[str, int | None]:
+    """Checkpoint files, and what each is to say of a partition; None: nothing.
+
+    Without its log start a broker begins a log where its first segment does, and records that DeleteRecords took come back.
+    """
+    return {
+        RECOVERY_POINT_FILE: None,
+        HIGH_WATERMARK_FILE: partition.high_watermark,
+        LOG_START_FILE: partition.log_start_offset or None,
+    }
+
+
 def _placing(place: BrokerPlace, partitions: list[SalvagedPartition]) -> Iterator[str]:
     """Commands that put the salvaged directories of one broker in the place of its own."""
     on, logs = f"on {host(place.broker)}", f"${{{log_dir_variables(place)[0]}:?}}"
@@ -103,8 +119,9 @@ def _placing(place: BrokerPlace, partitions: list[SalvagedPartition]) -> Iterato
         yield f'{{ {on} $SUDO test ! -e "{logs}"/{directory} || {on} $SUDO mv "{logs}"/{directory} "{logs}.aside/"; }}'
         yield f'tar -C "${{SALVAGED:?}}" -cf - {directory} | {on} $SUDO tar -C "{logs}" --no-same-owner -xf -'
         yield f'{on} $SUDO chown -R --reference="{logs}" "{logs}"/{directory}'
-        for checkpoint in CHECKPOINTS:
-            topic = printable(shlex.quote(partition.topic))
-            yield f'forget {host(place.broker)} "{logs}/{checkpoint}" {topic} {partition.partition}'
+        topic = printable(shlex.quote(partition.topic))
+        for checkpoint, offset in _checkpointed(partition).items():
+            given = "" if offset is None else f" {offset}"
+            yield f'checkpoint {host(place.broker)} "{logs}/{checkpoint}" {topic} {partition.partition}{given}'
     mark = f'"{logs}/.kafka_cleanshutdown"'
     yield f'{{ {on} $SUDO test ! -e {mark} || {on} $SUDO mv {mark} "{logs}.aside/"; }}'

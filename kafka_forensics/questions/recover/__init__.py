@@ -1,15 +1,12 @@
 """`recover`: the records that only losing copies hold, and what became of every offset that is lost."""
 
 from kafka_forensics.questions.recover.matching import content, digest
-from kafka_forensics.questions.recover.reading import Endings, ReadLog
 from kafka_forensics.questions.recover.recovering import RecoveredPartition, Recovery, recover
 from kafka_forensics.questions.recover.sides import Kept, Undecided
 from kafka_forensics.questions.recover.versions import RecoveredRange
 
 __all__ = [
-    "Endings",
     "Kept",
-    "ReadLog",
     "RecoveredPartition",
     "RecoveredRange",
     "Recovery",

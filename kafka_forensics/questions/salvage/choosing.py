@@ -192,6 +192,7 @@ def _copy(source: Source, given: PlanReplica) -> Copy:
         given.damaged,
         min(max([given.high_watermark or 0, *witnesses]), source.replica.log_end_offset),
         given.head_start,
+        0 if source.replica.context.live else given.high_watermark or 0,
     )
 
 

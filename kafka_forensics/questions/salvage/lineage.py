@@ -37,6 +37,8 @@ class Copy:
     """`[0, committed_end)` of its log is proven committed."""
     head_start: int | None = None
     """Where its log would begin, if its head were not gone for no reason that is known."""
+    high_watermark: int = 0
+    """As its checkpoint has it, which may lie behind the end of its log, if that has lost its end."""
 
 
 class Piece(NamedTuple):
@@ -205,6 +207,20 @@ class _Tracing:
         ]
         return min(max(agreeing, default=0), end)
 
+    def promised_end(self) -> int:
+        """How far the lineage goes by the high watermarks of copies of it that no later leader's epoch has gone beyond, whether
+        any still holds that or not: offsets behind these ends were given to clients, and must not be given again."""
+        last = _last_epoch(self.copies[self.stretches[-1].anchor])
+        return max(
+            (
+                copy.high_watermark
+                for number, copy in enumerate(self.copies)
+                if _last_epoch(copy) == last
+                and not any(self.conflicting(stretch.anchor, number) for stretch in self.stretches if stretch.anchor != number)
+            ),
+            default=0,
+        )
+
 
 def trace(copies: Sequence[Copy], apart: Mapping[tuple[int, int], Ranges], base: int, *, preferred: bool = False) -> Lineage:
     """The lineage of a base through all copies; `apart` by pairs of their numbers in ascending order, as a plan has it.
@@ -226,12 +242,16 @@ def _traced(copies: Sequence[Copy], apart: Mapping[tuple[int, int], Ranges], bas
     tracing = _Tracing(copies, apart)
     start, end = tracing.follow(base)
     last = copies[tracing.stretches[-1].anchor]
-    log_end = max(end, last.log_end_offset, *(high for _, high in last.damaged), start)
+    log_end = max(end, last.log_end_offset, *(high for _, high in last.damaged), start, tracing.promised_end())
     gaps = without([(start, log_end)], normalised((piece.start, piece.end) for piece in tracing.pieces))
     left = tuple(tracing.left_behind(start))
     committed_end = tracing.committed_end(end)
     rivals = tuple([one for one in left if one.rival_of is not None and min(one.committed_end, committed_end) > one.start])
     return Lineage(base, start, log_end, tuple(tracing.pieces), gaps, left, rivals)
+
+
+def _last_epoch(copy: Copy) -> int | None:
+    return copy.epochs[-1].leader_epoch if copy.epochs else None
 
 
 def _span(epochs: Sequence[EpochEntry], leader_epoch: int) -> Range:

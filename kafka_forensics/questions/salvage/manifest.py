@@ -17,6 +17,8 @@ from kafka_forensics.version import __version__
 
 MANIFEST: Final = "manifest.json"
 SCHEMA_VERSION: Final = "1.0"
+NO_TOPIC_ID: Final = "topic_id"
+"""Stands among what is unseen where brokers want the topic's id, and nothing here tells it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +51,17 @@ class SalvagedPartition:
     gaps: list[Gap] = field(default_factory=list)
     left_behind: list[LeftBehind] = field(default_factory=list)
     unseen: list[str] = field(default_factory=list)
-    """What of the plan's witnesses is missing, so that records may be where nobody looked, as `kind` or `kind:broker`."""
+    """What of the plan's witnesses is missing, so that records may be where nobody looked, as `kind` or `kind:broker`; `topic_id`
+    where brokers want that, and nothing here tells it."""
     assigned: list[int | str] = field(default_factory=list)
     """Brokers that have a replica, by the controllers' log or else by the copies; not in the manifest."""
     inherited: list[Json] = field(default_factory=list)
     """What a scan of the output finds above `info` that was so in the copies: what producers and coordinators wrote."""
+
+    @property
+    def wants_topic_id(self) -> bool:
+        """Whether its `partition.metadata` has to be written by hand before a broker takes the log for this topic's."""
+        return NO_TOPIC_ID in self.unseen
 
     @property
     def brokers(self) -> list[int | str]:

@@ -21,7 +21,7 @@ from kafka_forensics.model.results import Read, ScanResult
 from kafka_forensics.questions.places import places_of
 from kafka_forensics.questions.plan import PlanMaker, PlanOptions, check_names
 from kafka_forensics.questions.salvage.choosing import Choice, Chooser, RefusedError, SalvageOptions
-from kafka_forensics.questions.salvage.manifest import MANIFEST, Gap, Refused, Salvaged, SalvagedPartition, document
+from kafka_forensics.questions.salvage.manifest import MANIFEST, NO_TOPIC_ID, Gap, Refused, Salvaged, SalvagedPartition, document
 from kafka_forensics.questions.salvage.partition_files import CopyChangedError, PartitionSettings, write_file, write_partition
 from kafka_forensics.questions.salvage.rebuilding import index_interval
 from kafka_forensics.questions.salvage.slices import Source
@@ -141,7 +141,7 @@ class _Salvager:
         """Write a partition."""
         lineage = choice.lineage
         base = choice.sources[lineage.base].plan.context
-        topic_id = next((source.plan.context.topic_id for source in choice.sources if source.plan.context.topic_id), None)
+        topic_id = _topic_id(choice.sources)
         directory = self._directory / f"{base.topic}-{base.partition}"
         directory.mkdir()
         interval = index_interval(None if base.control is None else base.control.setting("index.interval.bytes"))
@@ -170,7 +170,10 @@ class _Salvager:
                 written.ranges,
                 [Gap(start, end, _damaged_on(choice, start, end)) for start, end in lineage.gaps],
                 list(lineage.left_behind),
-                [absent.kind if absent.broker is None else f"{absent.kind}:{absent.broker}" for absent in missing],
+                [
+                    *(absent.kind if absent.broker is None else f"{absent.kind}:{absent.broker}" for absent in missing),
+                    *([NO_TOPIC_ID] if topic_id is None and _under_kraft(choice.sources) else ()),
+                ],
             )
         )
 
@@ -229,6 +232,21 @@ class _Salvager:
 
     def _remove(self, topic: str, partition: int) -> None:
         shutil.rmtree(self._directory / f"{topic}-{partition}", ignore_errors=True)
+
+
+def _topic_id(sources: list[Source]) -> str | None:
+    """The topic's id: of a copy that has it, else by the controllers' log. Brokers under KRaft set a log without one aside as a
+    stray, and begin anew (`LogManager.isStrayKraftReplica`)."""
+    contexts = [source.plan.context for source in sources]
+    told = [context.topic_id for context in contexts]
+    told += [context.control.topic_id for context in contexts if context.control is not None]
+    return next((topic_id for topic_id in told if topic_id), None)
+
+
+def _under_kraft(sources: list[Source]) -> bool:
+    """Whether the brokers of some copies are known to have no ZooKeeper: their `meta.properties` are of version 1."""
+    metas = [source.plan.log_dir.meta for source in sources]
+    return any(meta is not None and meta.version == 1 for meta in metas)
 
 
 def _high_watermark(choice: Choice) -> int | None:

@@ -19,9 +19,10 @@ import msgspec
 from kafka_forensics.errors import UsageError
 from kafka_forensics.model.batches import Record
 from kafka_forensics.model.constants import INT64_MAX
-from kafka_forensics.questions.recover import Endings, ReadLog, content, digest
+from kafka_forensics.questions.recover import content, digest
 from kafka_forensics.questions.verify.documents import Broker
 from kafka_forensics.questions.verify.promises import Answer
+from kafka_forensics.rereading.log_ranges import Endings, ReadLog
 from kafka_forensics.rereading.record_states import COMMITTED, NONE, UNKNOWN
 from kafka_forensics.storage.bundles import BundleSource
 

@@ -11,7 +11,7 @@ from kafka_forensics.errors import UsageError
 from kafka_forensics.model.recovered import Proof
 from kafka_forensics.questions.collect import CollectOptions, RecordsAsked
 from kafka_forensics.questions.recover import Kept, Undecided, matching
-from kafka_forensics.questions.recover.reading import ReadLog
+from kafka_forensics.rereading.log_ranges import ReadLog
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
 from kafka_forensics.writers.files import write_offset_checkpoint
 from tests.oracles.decoder import batches

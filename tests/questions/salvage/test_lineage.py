@@ -157,3 +157,21 @@ def test_nothing_of_another_lineage_is_ever_taken(data: st.DataObject) -> None:
     for offset, epoch in truth[base].items():
         assert found[offset] == epoch, "what the base has stays"
     assert any(all(expected[offset] == epoch for offset, epoch in found.items()) for expected in lines), "of one line of leaders"
+
+
+def test_what_watermarks_promise_behind_every_end_is_a_gap() -> None:
+    short = [replace(copy(1, (0, 10)), high_watermark=14), replace(copy(2, (0, 8)), high_watermark=10)]
+    lineage = trace(short, {}, 0)
+    assert (lineage.log_end_offset, lineage.gaps) == (14, ((10, 14),))
+
+
+def test_a_watermark_of_an_epoch_that_a_later_leader_followed_promises_nothing() -> None:
+    old = replace(copy(1, (0, 10)), high_watermark=40)
+    lineage = trace([old, copy(2, (0, 30), epochs={0: 0, 1: 10})], {}, 1)
+    assert (lineage.log_end_offset, lineage.gaps) == (30, ())
+
+
+def test_a_watermark_of_another_lineage_promises_nothing() -> None:
+    other = replace(copy(2, (0, 12), epochs={0: 0}), high_watermark=40)
+    lineage = trace([copy(1, (0, 20), epochs={0: 0}), other], {(0, 1): ((10, 12),)}, 0)
+    assert (lineage.log_end_offset, lineage.gaps) == (20, ())

@@ -2,6 +2,7 @@
 
 import json
 import random
+import shutil
 from itertools import pairwise
 from pathlib import Path
 
@@ -99,6 +100,26 @@ def test_offsets_lost_at_the_end_are_not_given_again(tmp_path: Path) -> None:
     assert partition.log_end_offset == 10
     assert (tmp_path / "out" / NAME / f"{10:020d}.log").read_bytes() == b""
     check_output(tmp_path / "in", tmp_path / "out")
+
+
+def test_a_committed_end_that_no_copy_has_is_refused_or_a_gap(tmp_path: Path) -> None:
+    batches = batches_of(8)
+    for broker, end in ((1, 6), (2, 5)):
+        put_copy(tmp_path / "in", broker, {0: b"".join(batches[:end])}, high_watermark=16)
+    (refusal,) = salvaged_of(tmp_path / "in", tmp_path / "refused").refused
+    assert (refusal.kind, refusal.offsets) == ("gaps", ((12, 16),))
+    (partition,) = salvaged_of(tmp_path / "in", tmp_path / "out", allow_gaps=True).partitions
+    assert [(gap.start, gap.end) for gap in partition.gaps] == [(12, 16)]
+    assert (partition.log_end_offset, partition.high_watermark) == (16, 16)
+    assert log_of(tmp_path / "out") == b"".join(batches[:6])
+    check_output(tmp_path / "in", tmp_path / "out")
+
+
+def test_copies_of_running_brokers_may_end_before_their_watermark(tmp_path: Path) -> None:
+    batches = batches_of(8)
+    put_copy(tmp_path / "in", 1, {0: b"".join(batches[:6])}, high_watermark=16)
+    (partition,) = salvaged_of(tmp_path / "in", tmp_path / "out", live=True).partitions
+    assert (partition.log_end_offset, partition.gaps) == (12, [])
 
 
 def test_rivals_that_were_committed_are_a_question(tmp_path: Path) -> None:
@@ -251,3 +272,34 @@ def test_output_must_be_new_and_beside_the_copies(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in", "out"]
     (tmp_path / "out" / "file").unlink()
     assert salvaged_of(tmp_path / "in", tmp_path / "out").is_whole, "an empty directory is taken"
+
+
+# The topic's id, without which a broker under KRaft takes a log for a stray, and begins anew.
+
+
+def test_the_topic_id_is_that_of_the_controllers_log_where_no_copy_has_it(tmp_path: Path) -> None:
+    sample = Path(__file__).resolve().parents[3] / "sample_logs" / "unclean-election"
+    copies = tmp_path / "copies"
+    shutil.copytree(sample, copies)
+    told = {path.read_text() for path in copies.glob("*/audit-0/partition.metadata")}
+    for path in copies.glob("*/audit-0/partition.metadata"):
+        path.unlink()
+    (partition,) = salvaged_of(copies, tmp_path / "out", prefer="2", topic_glob="audit").partitions
+    assert {(tmp_path / "out" / "audit-0" / "partition.metadata").read_text()} == told
+    assert not partition.wants_topic_id
+    for broker in copies.iterdir():
+        shutil.rmtree(broker / "__cluster_metadata-0")
+    (partition,) = salvaged_of(copies, tmp_path / "alone", prefer="2", topic_glob="audit").partitions
+    assert not (tmp_path / "alone" / "audit-0" / "partition.metadata").exists()
+    assert partition.wants_topic_id
+
+
+@pytest.mark.parametrize(("version", "is_wanted"), [(0, False), (1, True)])
+def test_only_brokers_under_kraft_want_a_topic_id(version: int, is_wanted: bool, tmp_path: Path) -> None:
+    log_dir = put_copy(tmp_path / "in", 1, {0: b"".join(batches_of(3))}, high_watermark=6)
+    node = "broker.id" if version == 0 else "node.id"
+    (log_dir / "meta.properties").write_text(f"version={version}\n{node}=1\ncluster.id=AAAAAAAAAAAAAAAAAAAAAA\n")
+    (partition,) = salvaged_of(tmp_path / "in", tmp_path / "out").partitions
+    assert partition.wants_topic_id is is_wanted
+    manifest = json.loads((tmp_path / "out" / MANIFEST).read_text())
+    assert ("topic_id" in manifest["partitions"][0]["unseen"]) is is_wanted

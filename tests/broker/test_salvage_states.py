@@ -1,0 +1,235 @@
+"""Salvages of real brokers' copies in many states: three brokers start on each, recovery cuts nothing, and every record that some
+copy has is served once, in order, as readers of either isolation see it.
+
+What is expected is what clients were told when they wrote, less the batches that no copy has byte for byte.
+"""
+
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from kafka_forensics.evidence.options import ScanOptions
+from kafka_forensics.model.recovered import RecoveredRecord
+from kafka_forensics.questions.recover import recover
+from kafka_forensics.questions.salvage import Refused, Salvaged, SalvagedPartition, SalvageOptions, salvage
+from lab.salvage_states import (
+    ABORTED,
+    BROKER_SETTINGS,
+    GAPS,
+    OPEN,
+    STATES,
+    Acknowledged,
+    Left,
+    State,
+    copy_killed,
+    harm,
+    in_every_codec,
+    play,
+)
+from lab.salvaged_start import put_on, read, start, watermarks
+from lab.unclean_election import AFTERWARDS, COMMON_END, lose_audit
+from lab.versions import VERSIONS, version_cluster
+from tests.oracles.decoder import batches
+
+pytestmark = [pytest.mark.broker, pytest.mark.timeout(1500)]
+
+SAMPLES = Path(__file__).resolve().parents[2] / "sample_logs"
+OF_SAMPLES = {"audit": "unclean-election", "ledger": "silent-divergence"}
+"""Topic → the sample whose copies of it are salvaged as those of broker 2, and put into another cluster."""
+DAILY = ("4.3.0", "3.9.1")
+WITH_FORKS = DAILY
+EVERY_RUN = 6
+
+
+def states_of(version: str) -> tuple[State, ...]:
+    return STATES + in_every_codec(VERSIONS[version].codecs)
+
+
+PAIRS = [
+    pytest.param(
+        version,
+        state,
+        marks=[] if version in DAILY and number < EVERY_RUN else [pytest.mark.nightly],
+        id=f"{version}-{state.name}",
+    )
+    for version in (*DAILY, "1.1.1")
+    for number, state in enumerate(states_of(version))
+]
+FORKED = [pytest.param(version, marks=pytest.mark.nightly, id=version) for version in WITH_FORKS]
+
+
+@dataclass(frozen=True)
+class Played:
+    """What became of all states of a version."""
+
+    written: dict[str, Acknowledged]
+    left: dict[str, Left]
+    strict: Salvaged
+    """Without --allow-gaps."""
+    salvaged: Salvaged
+    forks: dict[str, Salvaged]
+    """Topics whose sides conflict, by the names that they have in this cluster; each with broker 2 preferred."""
+    recovered: list[RecoveredRecord]
+    """Of `audit`, beside broker 2."""
+    outputs: dict[str, Path]
+    """Topic → the directory it was salvaged to."""
+    said: dict[int, bytes]
+    served: dict[str, dict[str, list[tuple[int, bytes | None]]]]
+    """Isolation → topic → (offset, value) of each record, in the order in which it came."""
+    watermarks: dict[str, tuple[int, int]]
+    log_dirs: dict[int, Path]
+
+
+class Plays:
+    """Each version's states, played once when they are first asked for."""
+
+    def __init__(self, factory: pytest.TempPathFactory, *, is_nightly: bool) -> None:
+        self._factory, self._is_nightly = factory, is_nightly
+        self._begun: set[str] = set()
+        self._played: dict[str, Played] = {}
+
+    def of(self, version: str) -> Played:
+        if version not in self._begun:
+            self._begun.add(version)
+            states = states_of(version) if self._is_nightly else states_of(version)[:EVERY_RUN]
+            with_forks = self._is_nightly and version in WITH_FORKS
+            self._played[version] = played_on(version, states, self._factory.mktemp(f"states-{version}"), with_forks=with_forks)
+        assert version in self._played, "its states could not be played, as an earlier test says"
+        return self._played[version]
+
+
+@pytest.fixture(scope="module", name="plays")
+def states_played_by_versions(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Plays:
+    return Plays(tmp_path_factory, is_nightly=bool(request.config.getoption("--nightly")))
+
+
+def played_on(version: str, states: Sequence[State], root: Path, *, with_forks: bool) -> Played:
+    with version_cluster(root / "nodes", VERSIONS[version], settings=BROKER_SETTINGS) as cluster:
+        written = play(cluster, states)
+        if with_forks:
+            for topic in OF_SAMPLES:
+                cluster.create_topic(f"sample-{topic}")
+            lose_audit(cluster)
+        copies = root / "copies"
+        copy_killed(cluster, copies)
+        left = harm(copies, states)
+        strict = salvage([str(copies)], root / "strict", ScanOptions(), SalvageOptions())
+        salvaged = salvage([str(copies)], root / "out", ScanOptions(), SalvageOptions(allow_gaps=True))
+        salvages: dict[Path, dict[str, str]] = {root / "out": {}}
+        outputs = {state.name: root / "out" / f"{state.name}-0" for state in states}
+        forks: dict[str, Salvaged] = {}
+        recovered: list[RecoveredRecord] = []
+        if with_forks:
+            given = {"audit": copies, **{f"sample-{topic}": SAMPLES / name for topic, name in OF_SAMPLES.items()}}
+            for name, paths in given.items():
+                topic, output = name.removeprefix("sample-"), root / f"out-{name}"
+                forks[name] = salvage([str(paths)], output, ScanOptions(topic), SalvageOptions("2"))
+                salvages[output] = {} if name == topic else {topic: name}
+                outputs[name] = output / f"{topic}-0"
+                shutil.rmtree(root / "out" / f"{name}-0", ignore_errors=True)  # nothing was ever written to a sample's topic here
+            recover([str(copies)], ScanOptions("audit"), "2", recovered.append)
+        put_on(cluster, salvages)
+        start(cluster)
+        starts = {(row.topic, 0): row.log_start_offset for row in salvaged.partitions if row.topic in written}
+        starts |= {(topic, 0): 0 for topic in forks}
+        found = {
+            isolation: {
+                topic: [(offset, value) for offset, _, value in records]
+                for (topic, _), records in read(cluster, starts, isolation).items()
+            }
+            for isolation in ("read_uncommitted", "read_committed")
+        }
+        marks = {topic: ends for (topic, _), ends in watermarks(cluster, starts).items()}
+        said = {broker: cluster.server(broker).output.read_bytes() for broker in cluster.brokers}
+        cluster.stop()
+        log_dirs = {broker: cluster.log_dir(broker) for broker in cluster.brokers}
+        return Played(written, left, strict, salvaged, forks, recovered, outputs, said, found, marks, log_dirs)
+
+
+def one_of(salvaged: Salvaged, topic: str) -> SalvagedPartition | Refused:
+    rows: list[SalvagedPartition | Refused] = [*salvaged.partitions, *salvaged.refused]
+    (found,) = [row for row in rows if row.topic == topic]
+    return found
+
+
+@pytest.mark.parametrize(("version", "state"), PAIRS)
+def test_what_some_copy_has_is_served_once_in_order(plays: Plays, version: str, state: State) -> None:
+    played = plays.of(version)
+    written, left = played.written[state.name], played.left[state.name]
+    on_some_copy = {
+        offset: record for offset, record in sorted(written.records.items()) if offset >= written.start and left.has(offset)
+    }
+    expected = [(offset, value) for offset, (value, _) in on_some_copy.items()]
+    assert played.served["read_uncommitted"][state.name] == expected
+    stable = min((offset for offset, (_, fate) in written.records.items() if fate == OPEN), default=left.end)
+    assert played.served["read_committed"][state.name] == [
+        (offset, value) for offset, (value, fate) in on_some_copy.items() if fate not in (ABORTED, OPEN) and offset < stable
+    ]
+    assert played.watermarks[state.name] == (written.start, left.end)
+    if state.outcome != GAPS:
+        assert len(on_some_copy) == sum(offset >= written.start for offset in written.records)
+
+
+@pytest.mark.parametrize(("version", "state"), PAIRS)
+def test_what_no_copy_has_is_refused_and_named(plays: Plays, version: str, state: State) -> None:
+    played = plays.of(version)
+    written, left = played.written[state.name], played.left[state.name]
+    strict, salvaged = one_of(played.strict, state.name), one_of(played.salvaged, state.name)
+    assert isinstance(salvaged, SalvagedPartition)
+    lost = sorted(offset for offset in written.records if offset >= written.start and not left.has(offset))
+    assert [offset for gap in salvaged.gaps for offset in range(gap.start, gap.end)] == lost
+    assert (salvaged.log_start_offset, salvaged.log_end_offset) == (written.start, left.end)
+    if state.outcome == GAPS:
+        assert isinstance(strict, Refused)
+        assert strict.kind == "gaps"
+        assert lost
+    else:
+        assert isinstance(strict, SalvagedPartition)
+        assert not lost
+
+
+VERSIONS_PLAYED = [
+    pytest.param(version, marks=[] if version in DAILY else [pytest.mark.nightly], id=version) for version in (*DAILY, "1.1.1")
+]
+
+
+@pytest.mark.parametrize("version", VERSIONS_PLAYED)
+def test_recovery_ran_and_cut_nothing(plays: Plays, version: str) -> None:
+    played = plays.of(version)
+    for broker, said in played.said.items():
+        lines = said.splitlines()
+        assert any(b"Recovering" in line for line in lines), broker
+        for words in (b"Truncating to", b"Corrupt", b"invalid messages", b"Non-monotonic"):
+            assert [line for line in lines if words in line and b"has no effect" not in line] == [], broker
+    compared = 0
+    for topic, output in played.outputs.items():
+        for broker, log_dir in played.log_dirs.items():
+            for path in output.glob("*.log"):
+                compared += 1
+                assert (log_dir / f"{topic}-0" / path.name).read_bytes().startswith(path.read_bytes()), (broker, topic)
+    assert compared >= 3 * EVERY_RUN
+
+
+@pytest.mark.parametrize("version", FORKED)
+def test_of_a_fork_the_rest_is_recovered(plays: Plays, version: str) -> None:
+    """Served and recovered together are what clients had been told, each once."""
+    played = plays.of(version)
+    refused = one_of(played.strict, "audit")
+    assert isinstance(refused, Refused)
+    assert refused.kind == "rivals"
+    on_kept = [offset for offset, _ in played.served["read_uncommitted"]["audit"]]
+    assert on_kept == [*range(played.watermarks["audit"][1])]
+    lost = [row.record.offset for row in played.recovered]
+    assert lost == [*range(COMMON_END, COMMON_END + AFTERWARDS)]
+
+
+@pytest.mark.parametrize("version", FORKED)
+def test_the_samples_are_served_by_another_cluster(plays: Plays, version: str) -> None:
+    played = plays.of(version)
+    for topic, sample in OF_SAMPLES.items():
+        log = SAMPLES / sample / "broker-2" / f"{topic}-0" / f"{0:020d}.log"
+        expected = [(record.offset, record.value) for batch in batches(log.read_bytes()) for record in batch.records]
+        assert played.served["read_committed"][f"sample-{topic}"] == expected

@@ -1,0 +1,62 @@
+"""The states that are salvaged on real brokers: what is done to copies, and that the page on salvage lists them all."""
+
+import re
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from lab.salvage_states import GAPS, STATES, State, harm, in_every_codec, logs, write_transactions
+from lab.workload import CODECS
+from tests.support.segments import batch
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "salvage.md"
+PLAIN = [state for state in STATES if state.write is not write_transactions]
+"""The others are harmed at the ends of transactions, which only a cluster writes."""
+
+
+def copies_of(root: Path, state: State) -> None:
+    for broker in (1, 2, 3):
+        directory = root / f"broker-{broker}" / f"{state.name}-0"
+        directory.mkdir(parents=True)
+        (root / f"broker-{broker}" / "meta.properties").write_text(f"version=1\nnode.id={broker}\n")
+        for segment in range(4):
+            data = b"".join(batch(40 * segment + 8 * number, 8, value=b"v" * 100) for number in range(5))
+            (directory / f"{40 * segment:020d}.log").write_bytes(data)
+            (directory / f"{40 * segment:020d}.index").write_bytes(bytes(8))
+            (directory / f"{40 * segment:020d}.snapshot").write_bytes(bytes(24))
+        for name in ("leader-epoch-checkpoint", "partition.metadata"):
+            (directory / name).write_text("0\n")
+
+
+def files(root: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(root)): path.read_bytes() for path in sorted(root.rglob("*")) if path.is_file()}
+
+
+def test_the_page_lists_every_state_once() -> None:
+    text = PAGE.read_text().partition("| of three copies | states |")[2].partition("\n\n")[0]
+    assert Counter(re.findall(r"`([a-z0-9-]*[a-z0-9])`", text.replace("`--allow-gaps`", ""))) == Counter(
+        state.name for state in (*STATES, *in_every_codec(CODECS))
+    )
+
+
+@pytest.mark.parametrize("state", PLAIN, ids=lambda state: state.name)
+def test_copies_are_harmed_and_only_gaps_are_on_none(state: State, tmp_path: Path) -> None:
+    copies_of(tmp_path, state)
+    before = files(tmp_path)
+    left = harm(tmp_path, [state])[state.name]
+    assert files(tmp_path) != before
+    assert left.end == 160
+    assert sorted(left.batches) == [*range(0, 160, 8)]
+    assert all(left.batches.values()) is (state.outcome != GAPS)
+    assert all(left.has(offset) is left.batches[offset // 8 * 8] for offset in range(160))
+
+
+def test_no_state_leaves_a_log_without_its_segments_by_mistake(tmp_path: Path) -> None:
+    """Each deletes what it says: of the copies that stay, one at least has each segment where nothing is to be missing."""
+    for state in PLAIN:
+        copies_of(tmp_path / state.name, state)
+        harm(tmp_path / state.name, [state])
+        names = {log.name for directory in (tmp_path / state.name).glob("broker-*/*-0") for log in logs(directory)}
+        lacking = 1 if state.name == "middle-segment-deleted-everywhere" else 0
+        assert len(names) == 4 - lacking, state.name
