@@ -388,15 +388,16 @@ def _batches_apart(
     differing.unlike = differing.unlike or bool(differ.any())
     for stretch in np.flatnonzero(differ & with_block & held.all(axis=0)).tolist():
         left, right = (side.of(of_side == stretch) for side, of_side in zip(sides, stretches, strict=True))
-        parted = _of_two_epochs(pair, left.rows, right.rows)
+        parted = _of_two_epochs(pair, left, right)
         if parted is not None:
             proven.append(parted)
             continue
-        differing.blocks_not_compared = True
+        common = _in_common(left.rows, right.rows)
         differing.ranges_not_compared += 1
-        common = [_ends(side.rows) for side in (left, right)]
+        if not _reaches_beyond(pair, left.rows, right.rows):
+            differing.blocks_not_compared = True
         for replica in pair:
-            reader.need_batches(replica, (max(first for first, _ in common), min(last for _, last in common) + 1))
+            reader.need_batches(replica, common)
     ours, theirs = (side.rows[:, differ[of_side] & ~side.is_block] for side, of_side in zip(sides, stretches, strict=True))
     return ours, theirs
 
@@ -420,21 +421,59 @@ def _ends(rows: "NDArray[np.int64]") -> tuple[int, int]:
     return int(rows[BatchColumn.BASE_OFFSET].min()), int(rows[BatchColumn.LAST_OFFSET].max())
 
 
-def _of_two_epochs(pair: tuple[Replica, Replica], ours: "NDArray[np.int64]", theirs: "NDArray[np.int64]") -> Difference | None:
+def _in_common(ours: "NDArray[np.int64]", theirs: "NDArray[np.int64]") -> tuple[int, int]:
+    """The offsets `[start, end)` that both sides of a stretch reach over."""
+    (our_first, our_last), (their_first, their_last) = _ends(ours), _ends(theirs)
+    return max(our_first, their_first), min(our_last, their_last) + 1
+
+
+def _reaches_beyond(pair: tuple[Replica, Replica], ours: "NDArray[np.int64]", theirs: "NDArray[np.int64]") -> bool:
+    """Whether sums differ because one log begins or ends within the other's block, and nothing says that their batches do.
+
+    Leaders of the same epochs wrote the offsets that both have: an epoch has one leader, and Kafka itself takes two such logs for
+    the same as far as both reach (KIP-101).
+    """
+    start, end = _in_common(ours, theirs)
+    if start >= end or _epochs_of(ours, start, end) != _epochs_of(theirs, start, end):
+        return False
+    (our_first, our_last), (their_first, their_last) = _ends(ours), _ends(theirs)
+    later, shorter = pair[our_first < their_first], pair[our_last > their_last]
+    begins = our_first == their_first or start <= max(later.first_batch_offset, later.log_start_offset)
+    ends = our_last == their_last or end >= shorter.log_end_offset
+    return begins and ends and (our_first, our_last) != (their_first, their_last)
+
+
+def _epochs_of(rows: "NDArray[np.int64]", start: int, end: int) -> list[tuple[int, int]]:
+    """(leader epoch, first offset) of each run of one epoch that rows have in `[start, end)`."""
+    inside = rows[:, (rows[BatchColumn.LAST_OFFSET] >= start) & (rows[BatchColumn.BASE_OFFSET] < end)]
+    epoch, base = inside[BatchColumn.PARTITION_LEADER_EPOCH], inside[BatchColumn.BASE_OFFSET].clip(start)
+    begins = np.ones(epoch.size, np.bool_)
+    begins[1:] = epoch[1:] != epoch[:-1]
+    return list(zip(epoch[begins].tolist(), base[begins].tolist(), strict=True))
+
+
+def _of_two_epochs(pair: tuple[Replica, Replica], left: BatchesAndBlocks, right: BatchesAndBlocks) -> Difference | None:
     """That a stretch holds different records because leaders of two epochs wrote some; None where headers do not prove it.
 
-    Equal bytes under two epochs are no different records: then all sizes and all CRCs have the same sums.
+    Equal bytes under two epochs, such as a producer sends to two leaders in turn, are no different records: then all sizes and all
+    CRCs have the same sums. Where one side reaches further sums do not tell that; but no producer sends as much again as a block
+    has, so that a block under another epoch proves it.
     """
+    ours, theirs = left.rows, right.rows
     columns = [BatchColumn.SIZE_IN_BYTES, BatchColumn.CRC]
-    if _ends(ours) != _ends(theirs) or (ours[columns].sum(axis=1) == theirs[columns].sum(axis=1)).all():
+    same_ends = _ends(ours) == _ends(theirs)
+    if same_ends and (ours[columns].sum(axis=1) == theirs[columns].sum(axis=1)).all():
         return None
+    first: Difference | None = None
     i = j = 0
     while i < ours.shape[1] and j < theirs.shape[1]:
         a, b = ours[:, i], theirs[:, j]
         a_last, b_last = int(a[BatchColumn.LAST_OFFSET]), int(b[BatchColumn.LAST_OFFSET])
         offset = max(int(a[BatchColumn.BASE_OFFSET]), int(b[BatchColumn.BASE_OFFSET]))
         if offset <= min(a_last, b_last) and of_two_histories(pair[0], a, pair[1], b):
-            return Difference("content", offset, max(a_last, b_last) + 1, a.copy(), b.copy())
+            first = first or Difference("content", offset, max(a_last, b_last) + 1, a.copy(), b.copy())
+            if same_ends or left.is_block[i] or right.is_block[j]:
+                return first
         i += a_last <= b_last
         j += b_last <= a_last
     return None

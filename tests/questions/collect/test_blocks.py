@@ -4,6 +4,7 @@ import json
 import random
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -50,8 +51,8 @@ def put(folder: Path, broker: int, batches: list[bytes], cuts: list[int]) -> Pat
     return log_dir
 
 
-def scanned(paths: list[Path]) -> dict[str, object]:
-    said: dict[str, object] = json.loads(kf.scan([str(path) for path in paths]).to_json())
+def scanned(paths: list[Path]) -> dict[str, Any]:
+    said: dict[str, Any] = json.loads(kf.scan([str(path) for path in paths]).to_json())
     return said
 
 
@@ -64,8 +65,8 @@ def test_segments_may_be_cut_anywhere(seed: int, tmp_path: Path) -> None:
         log_dir = put(tmp_path, broker, batches, sorted(numbers.sample(range(1, BATCHES), 3)))
         paths += [bundle_of(log_dir, tmp_path / f"{broker}.kfb", BLOCKS)]
     told = scanned(paths)
-    assert [part["agreement"]["kind"] for part in told["partitions"]] == ["identical"]  # type: ignore[attr-defined]
-    assert all("collected in blocks" in gap["reason"] for gap in told["incomplete"])  # type: ignore[attr-defined]
+    assert [part["agreement"]["kind"] for part in told["partitions"]] == ["identical"]
+    assert all("collected in blocks" in gap["reason"] for gap in told["incomplete"])
 
 
 @pytest.mark.parametrize("number", [30, 100, 150])
@@ -79,13 +80,61 @@ def test_a_changed_batch_is_found_within_its_block(number: int, tmp_path: Path) 
         for broker, each in ((1, batches), (2, changed))
     ]
     told = scanned(paths)
-    assert [part["agreement"]["kind"] for part in told["partitions"]] == ["not_compared"]  # type: ignore[attr-defined]
-    needed = [gap["reason"] for gap in told["incomplete"] if gap["reason"].startswith("needs the batches")]  # type: ignore[attr-defined]
+    assert [part["agreement"]["kind"] for part in told["partitions"]] == ["not_compared"]
+    needed = [gap["reason"] for gap in told["incomplete"] if gap["reason"].startswith("needs the batches")]
     assert len(needed) == len(paths)
     start, end = map(int, needed[0].split(" of offsets ")[1].split(":")[0].split(" to "))
     offset = int.from_bytes(batches[number][:8], "big")
     assert start <= offset <= end
     assert "--topic orders --partition 0 --detail batches" in needed[0]
+
+
+def bundled(folder: Path, broker: int, batches: list[bytes], cuts: list[int], high_watermark: int = 0) -> Path:
+    log_dir = put(folder, broker, batches, cuts)
+    (log_dir / "replication-offset-checkpoint").write_text(f"0\n1\norders 0 {high_watermark}\n")
+    return bundle_of(log_dir, folder / f"{broker}.kfb", BLOCKS)
+
+
+@pytest.mark.parametrize("behind", [2, 30, 120])
+def test_a_log_that_ends_within_a_block_lags(behind: int, tmp_path: Path) -> None:
+    batches = log(BATCHES)
+    paths = [bundled(tmp_path, 1, batches, [60]), bundled(tmp_path, 2, batches[:-behind], [60])]
+    told, expected = scanned(paths), scanned(directories_in(tmp_path))
+    assert [kind_and_place(found) for found in told["findings"]] == [kind_and_place(found) for found in expected["findings"]]
+    assert "REPLICA_LAGS" in {found["kind"] for found in told["findings"]}
+    assert [part["agreement"]["kind"] for part in told["partitions"]] == ["prefix" if behind == 2 else "not_compared"]
+
+
+@pytest.mark.parametrize("gone", [30, 90])
+def test_a_log_that_begins_within_a_block_is_no_difference(gone: int, tmp_path: Path) -> None:
+    batches = log(BATCHES)
+    paths = [bundled(tmp_path, 1, batches, []), bundled(tmp_path, 2, batches[gone:], [])]
+    for broker, start in ((1, 0), (2, 2 * gone)):
+        assert scanned([paths[broker - 1]])["partitions"][0]["replicas"][0]["log_start_offset"] == start
+    told = scanned(paths)
+    assert [found["kind"] for found in told["findings"] if found["severity"] != "info"] == []
+    assert any("needs the batches of offsets" in gap["reason"] for gap in told["incomplete"])
+
+
+@pytest.mark.parametrize(("kept", "more"), [(100, 100), (100, 60), (60, 140), (150, 50), (180, 20)])
+def test_a_fork_within_a_block_is_told_by_its_epochs(kept: int, more: int, tmp_path: Path) -> None:
+    """Broker 1 led on to its 200th batch; broker 2, that had fewer, was elected and took as many others, or fewer."""
+    old = log(BATCHES)
+    new = [*old[:kept], *log(more, start=2 * kept, epoch=1, value=b"other")]
+    paths = [bundled(tmp_path, 1, old, [50], 2 * BATCHES), bundled(tmp_path, 2, new, [50], 2 * (kept + more))]
+    from_bundles, expected = (
+        [kind_and_place(found) for found in scanned(some)["findings"]] for some in (paths, directories_in(tmp_path))
+    )
+    assert {"UNCLEAN_LOSS", "FORK_BELOW_HW"} & {kind for kind, *_ in expected}
+    assert from_bundles == expected
+
+
+def directories_in(folder: Path) -> list[Path]:
+    return [folder / f"broker-{broker}" for broker in (1, 2)]
+
+
+def kind_and_place(found: dict[str, Any]) -> tuple[object, ...]:
+    return found["kind"], found["severity"], found["broker"], found["offset_start"], found["offset_end"]
 
 
 def test_blocks_come_back_as_they_were() -> None:
@@ -127,7 +176,7 @@ def test_blocks_that_contradict_themselves_are_refused(column: BatchColumn, valu
     made.columns[column] = value
     section[4] = write_blocks(made)
     told = scanned([apart.relisted().write(tmp_path / "lies.kfb")])
-    assert any("contradicts itself" in gap["reason"] and words in gap["reason"] for gap in told["incomplete"])  # type: ignore[attr-defined]
+    assert any("contradicts itself" in gap["reason"] and words in gap["reason"] for gap in told["incomplete"])
 
 
 def test_an_older_bundle_of_another_detail_is_not_taken(tmp_path: Path) -> None:
