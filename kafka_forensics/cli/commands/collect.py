@@ -229,7 +229,8 @@ def _beside(output: Path) -> Path:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[BinaryIO]:
-    """The unfinished bundle, read and written, which nobody else writes at the same time. Raises UsageError if somebody does."""
+    """The unfinished bundle, read and written, which nobody else writes at the same time; if nothing was, it is taken away.
+    Raises UsageError if somebody does."""
     import fcntl
 
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
@@ -240,7 +241,11 @@ def _opened(path: Path) -> Iterator[BinaryIO]:
             raise _in_use(path) from error
         if not path.exists() or not os.path.samestat(os.fstat(raw.fileno()), path.stat()):
             raise _in_use(path)  # the other one has just finished it
-        yield cast("BinaryIO", raw)
+        try:
+            yield cast("BinaryIO", raw)
+        finally:
+            if not os.fstat(raw.fileno()).st_size:
+                path.unlink(missing_ok=True)  # nothing to go on with
 
 
 def _in_use(path: Path) -> UsageError:

@@ -34,7 +34,6 @@ from kafka_forensics.parsers.log.offset_blocks import (
     Blocks,
     as_blocks,
     read_blocks,
-    strong_identities,
     sums_of,
 )
 from kafka_forensics.parsers.log.record_stream import PlainRecord, plain_records
@@ -125,7 +124,6 @@ __all__ = [
     "record_blocks",
     "sought",
     "sound_blocks",
-    "strong_identities",
     "sums_of",
     "with_records",
 ]

@@ -10,7 +10,6 @@ multiple of 2^`BLOCK_SHIFT` offsets, into another leader epoch or to another kin
 """
 
 import struct
-from hashlib import blake2b
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
@@ -23,6 +22,7 @@ from kafka_forensics.model.constants import (
     RECORD_BATCH_OVERHEAD,
     TIMESTAMP_TYPE_MASK,
 )
+from kafka_forensics.parsers.kernels.strong_identities import fill_strong_identities
 from kafka_forensics.parsers.log.collected import stored_columns, summed
 
 if TYPE_CHECKING:
@@ -37,36 +37,9 @@ MOST_BATCHES: Final = 1 << BLOCK_SHIFT
 """Of a block, whose batches have their last offsets between two multiples of that."""
 MOST_RECORDS: Final = 1 << BLOCK_SHIFT
 """A batch of more stands by itself."""
-_PERSON: Final = b"a batch of Kafka"
-_IDENTITY: Final = [
-    BatchColumn.BASE_OFFSET,
-    BatchColumn.LAST_OFFSET,
-    BatchColumn.PARTITION_LEADER_EPOCH,
-    BatchColumn.MAGIC,
-    BatchColumn.SIZE_IN_BYTES,
-    BatchColumn.CRC,
-    BatchColumn.CRC_COMPUTED,
-]
-"""What of a batch its identity is made of: the same of which a scan makes its own."""
-_IDENTITY_BYTES: Final = 8 * len(_IDENTITY)
 _LOW: Final = 0xFFFFFFFF
 _MAGIC: Final = 2
 _LAST_EPOCH: Final = (1 << 31) - 1
-
-
-def strong_identities(columns: "Ints") -> None:
-    """Fill the two rows of hashes of a (BATCH_COLUMNS, n) matrix with identities that need no key; those of magic 0 and 1 stay as
-    they are, for no block holds any."""
-    rows = np.flatnonzero(columns[BatchColumn.MAGIC] >= _MAGIC)
-    if not rows.size:
-        return
-    facts = np.ascontiguousarray(columns[_IDENTITY][:, rows].T.astype("<i8", copy=False)).tobytes()
-    digests = b"".join(
-        blake2b(facts[at : at + _IDENTITY_BYTES], digest_size=16, person=_PERSON).digest()
-        for at in range(0, len(facts), _IDENTITY_BYTES)
-    )
-    halves = np.frombuffer(digests, "<i8").reshape(-1, 2)
-    columns[BatchColumn.HASH_HIGH, rows], columns[BatchColumn.HASH_LOW, rows] = halves[:, 0], halves[:, 1]
 
 
 def sums_of(columns: "Ints") -> "Ints":
@@ -104,7 +77,7 @@ class Blocks(NamedTuple):
 def as_blocks(columns: "Ints") -> Blocks:
     """Consecutive batches as blocks of one batch each; `Blocks.together` makes the larger ones."""
     columns = columns.copy()
-    strong_identities(columns)
+    fill_strong_identities(columns)
     sums = sums_of(columns)
     columns[BatchColumn.ATTRIBUTES] &= COMPRESSION_MASK | TIMESTAMP_TYPE_MASK
     times = columns[BatchColumn.BASE_TIMESTAMP], columns[BatchColumn.MAX_TIMESTAMP]

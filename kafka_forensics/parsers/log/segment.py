@@ -15,6 +15,7 @@ from kafka_forensics.errors import FormatError
 from kafka_forensics.model.batches import BATCH_COLUMNS, CHUNK_ROWS, BatchChunk, BatchColumn, Damage
 from kafka_forensics.model.constants import INT64_MAX, LOG_OVERHEAD
 from kafka_forensics.parsers.kernels.identities import fill_identities
+from kafka_forensics.parsers.kernels.strong_identities import fill_strong_identities
 from kafka_forensics.parsers.kernels.walk import DONE, FULL, MORE, walk
 from kafka_forensics.parsers.log.collected import (
     LEAST_BATCH_BYTES,
@@ -25,7 +26,7 @@ from kafka_forensics.parsers.log.collected import (
 )
 from kafka_forensics.parsers.log.content import digest_size
 from kafka_forensics.parsers.log.damage import MAX_CHAIN, MAX_WINDOW_BYTES, Trouble, Window, contained_damage
-from kafka_forensics.parsers.log.offset_blocks import Blocks, read_blocks, strong_identities
+from kafka_forensics.parsers.log.offset_blocks import Blocks, read_blocks
 from kafka_forensics.storage.bundles import CollectedLog, Section, SectionKind
 from kafka_forensics.storage.source import range_reader
 
@@ -80,7 +81,7 @@ class SegmentReader:
     ones that were found behind damage or are too large for the window. The matrix of a chunk is used again for the next: copy what
     you keep.
 
-    `key` may have a second row, whatever that holds: then identities are those that are summed in blocks (`strong_identities`).
+    `key` may have a second row, whatever that holds: then identities are those that blocks sum (`fill_strong_identities`).
 
     Of a collected log the chunks are its facts. What `BatchChecks` would tell is among them; any other inspector needs the batches,
     and `inspect_alone` is asked about every good one. Where only blocks of batches are known, chunks are of these if `blocks` are
@@ -194,7 +195,7 @@ class SegmentReader:
             raise log.broken(wrong)
         fill_identities(facts.columns, facts.written, self._key)
         if self._key.shape[0] > 1:
-            strong_identities(facts.columns)
+            fill_strong_identities(facts.columns)
         return facts.columns, [damage for damage, inside in facts.damage if deep or not inside]
 
     def _open_all(self, log: CollectedLog, columns: "NDArray[np.int64]") -> None:
@@ -249,7 +250,7 @@ class SegmentReader:
         self._chunk_start = position
         self._rows = 0
         if self._key.shape[0] > 1:
-            strong_identities(columns)
+            fill_strong_identities(columns)
         return _chunk_of(columns, damage, total)
 
 

@@ -7,8 +7,9 @@ from kafka_forensics.errors import UsageError
 from kafka_forensics.model.amounts import size
 from kafka_forensics.model.bundles import Detail
 from kafka_forensics.parsers.log import believed_to
+from kafka_forensics.questions.collect.files import INDEXES
 from kafka_forensics.questions.collect.log_facts import may_be_in_blocks
-from kafka_forensics.questions.collect.weighing import Weights, chosen, weigh
+from kafka_forensics.questions.collect.weighing import IndexWeights, Weight, Weights, chosen, weigh
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -45,25 +46,28 @@ def foreseen(
     tree: "Tree", wanted: "Callable[[CollectedEntry], FactsWanted]", max_size: int | None, max_rate: int | None
 ) -> Foreseen:
     """Foresee the bundle of a tree, of whose logs this is `wanted`. Raises UsageError where `max_size` bytes are too few."""
-    weights = weigh(_logs(tree), wanted)
+    weights, indexes = weigh(_logs(tree), wanted), IndexWeights()
     files, total, log_bytes = 0, 0, 0
-    around, records = float(EMPTY_BYTES), 0.0
+    around = float(EMPTY_BYTES)
     for entry in tree.entries():
         if entry.left_out is not None:
             continue
         files += 1
         total += entry.entry.size_in_bytes
-        log_bytes += entry.entry.size_in_bytes if entry.is_log else 0
-        around += 0 if entry.is_log else SMALL_FILE_BYTES
         if entry.is_log:
-            records += _records(entry, wanted(entry), weights)
-    logs = [(entry, weights.of(entry, wanted(entry))) for entry in _logs(tree)]
-    around += records
+            log_bytes += entry.entry.size_in_bytes
+            around += _records(entry, wanted(entry), weights)
+        else:
+            around += SMALL_FILE_BYTES
+            if entry.name is not None and entry.name.kind in INDEXES:
+                indexes.add(entry)
+    around += indexes.others
+    weighed = ((entry, _with_indexes(entry, weights.of(entry, wanted(entry)), indexes)) for entry in _logs(tree))
     if max_size is None:
         details = None
-        facts = sum(_weight(entry, wanted(entry), weights) for entry, _ in logs)
+        facts = sum(weight.blocks if may_be_in_blocks(entry, wanted(entry)) else weight.batches for entry, weight in weighed)
     else:
-        details, facts = chosen(logs, max_size - around)
+        details, facts = chosen(weighed, max_size - around)
         if around + facts > max_size:
             hint = f"give --max-size {size(int(around + facts))} or more, or --topic to take fewer logs"
             raise UsageError(f"the bundle would have about {size(int(around + facts))}, also with blocks of all logs", hint=hint)
@@ -76,9 +80,10 @@ def _logs(tree: "Tree") -> "Iterator[CollectedEntry]":
     return (entry for entry in tree.entries() if entry.left_out is None and entry.is_log)
 
 
-def _weight(entry: "CollectedEntry", wanted: "FactsWanted", weights: Weights) -> float:
-    weight = weights.of(entry, wanted)
-    return weight.blocks if may_be_in_blocks(entry, wanted) else weight.batches
+def _with_indexes(entry: "CollectedEntry", weight: Weight, indexes: IndexWeights) -> Weight:
+    """A log's weight with that of its indexes, which stay behind where blocks are taken."""
+    of_indexes = indexes.of(entry)
+    return Weight(weight.batches + of_indexes, weight.blocks + (of_indexes if weight.blocks == weight.batches else 0.0))
 
 
 def _records(entry: "CollectedEntry", wanted: "FactsWanted", weights: Weights) -> float:

@@ -20,6 +20,8 @@ MAX_DEPTH: Final = 5
 """Levels of directories below a path that are looked into: a folder of folders of log directories, and what is in those."""
 LOG_KINDS: Final = (FileKind.LOG, FileKind.METADATA_CHECKPOINT)
 """Files of batches, of which facts are taken instead of bytes."""
+INDEXES: Final = (FileKind.INDEX, FileKind.TIME_INDEX)
+"""Files whose entries are of the batches of the log beside them."""
 NOT_KAFKAS: Final = "no file of Kafka's: its bytes are not collected"
 
 
@@ -177,11 +179,8 @@ def _put_beside(found: Sequence["CollectedEntry | Entry"]) -> None:
     ]
     logs = {_offset(entry): entry for entry in segments if entry.is_log and entry.entry.kind is EntryKind.FILE}
     for entry in segments:
-        if entry.name is not None and entry.name.kind in _INDEXES:
+        if entry.name is not None and entry.name.kind in INDEXES:
             entry.log = logs.get(_offset(entry))
-
-
-_INDEXES: Final = (FileKind.INDEX, FileKind.TIME_INDEX)
 
 
 def _offset(entry: CollectedEntry) -> int | None:

@@ -33,8 +33,13 @@ SECTION_BYTES: Final = 600
 """About what a log in blocks takes beside them: the sections around, and its row in the listing."""
 
 
+INDEXES_SAMPLED: Final = 200
+INDEX_BYTES_SAMPLED: Final = 1 << 16
+"""Of each."""
+
+
 class Weight(NamedTuple):
-    """What a log takes in a bundle: bytes batch by batch, and in blocks where these may be made."""
+    """What a log takes in a bundle, with its indexes: bytes batch by batch, and in blocks where these may be made."""
 
     batches: float
     blocks: float
@@ -142,6 +147,48 @@ def _rates(sums: list[float]) -> Rates:
     if not size:
         return Rates(0.0, 0.0, 0.0, 0.0, 1.0)
     return Rates(facts / size, batches / size, offsets / size, by_itself / batches if batches else 0.0, packed / size)
+
+
+class IndexWeights:
+    """What indexes take in a bundle, by the beginnings of some; `add` each of them."""
+
+    def __init__(self) -> None:
+        self._sampled = self._packed = self._count = 0
+        self._beside: dict[str, int] = {}
+        """Bytes of the indexes of a segment, by the path of its log."""
+        self._others = 0
+
+    def add(self, entry: "CollectedEntry") -> None:
+        """Add an index, of which a part that was never written takes nothing."""
+        written = entry.entry.size_in_bytes
+        if entry.entry.allocated_bytes is not None:
+            written = min(written, entry.entry.allocated_bytes)
+        if written and self._count < INDEXES_SAMPLED:
+            self._count += 1
+            try:
+                with entry.source.open(entry.entry.path) as file:
+                    data = file.read_at(0, min(written, INDEX_BYTES_SAMPLED, file.size_in_bytes))
+            except SourceError:
+                data = b""
+            self._sampled += len(data)
+            self._packed += len(cramjam.zstd.compress(data.rstrip(b"\0"), level=1))
+        if entry.log is None:
+            self._others += written
+        else:
+            self._beside[entry.log.path] = self._beside.get(entry.log.path, 0) + written
+
+    def of(self, log: "CollectedEntry") -> float:
+        """What the indexes beside a log take."""
+        return self._rate * self._beside.get(log.path, 0)
+
+    @property
+    def others(self) -> float:
+        """What the indexes take that lie beside no log."""
+        return self._rate * self._others
+
+    @property
+    def _rate(self) -> float:
+        return min(self._packed / self._sampled, 1.0) if self._sampled else 0.0
 
 
 def chosen(weighed: "Iterable[tuple[CollectedEntry, Weight]]", room: float) -> tuple[dict[str, Detail], float]:
