@@ -109,8 +109,6 @@ class LogReader:
         self.incomplete: list[Incomplete] = []
         self._needed: dict[str, tuple[int, int, int]] = {}
         """Of collected logs, by their paths: the offsets of which records are needed, and where in `incomplete` that is said."""
-        self.blocks_met = 0
-        """How often batches were asked for of which only blocks are known, which `incomplete` says."""
         self._in_blocks: dict[str, tuple[int, int, int]] = {}
         """As `_needed`: of which offsets the batches are needed."""
         self.problems: list[tuple[Replica, int, Damage]] = []
@@ -144,7 +142,6 @@ class LogReader:
         source, logs = plan.log_dir.source, [segment.log for segment in plan.directory.segments if segment.log is not None]
         if not isinstance(source, BundleSource) or not logs:
             return
-        self.blocks_met += 1
         path = typed_path(source, plan.directory.path)
         start, end, number = self._in_blocks.get(path, (*offsets, len(self.incomplete)))
         start, end = min(start, offsets[0]), max(end, offsets[1])

@@ -72,9 +72,11 @@ def compare(replicas: list[Replica], reader: BatchReader) -> Comparison:
         result.agreement = _agreement(replicas, pairs, result.agreement)
     result.findings = with_damage_told(replicas, result.findings)
     leading = {broker for finding in result.findings if finding.kind == "UNCLEAN_LOSS" for broker in finding.evidence["leaders"]}
-    lagging = [] if result.untold else _lagging(replicas, forked)
+    lagging = [] if result.untold else _lagging(replicas, forked, pairs)
     result.findings += [finding for finding in lagging if finding.place.broker not in leading]
     _tell_unread(result, max(differences.ranges_not_compared for differences in pairs.values()))
+    if result.agreement.kind in ("identical", "prefix") and any(differences.by_epochs for differences in pairs.values()):
+        result.agreement = Agreement("not_compared")
     return result
 
 
@@ -255,7 +257,7 @@ def _reencoded(replicas: list[Replica], pairs: dict[tuple[int, int], Differences
     return findings
 
 
-def _lagging(replicas: list[Replica], forked: Conflicts) -> list[Finding]:
+def _lagging(replicas: list[Replica], forked: Conflicts, pairs: Mapping[tuple[int, int], Differences]) -> list[Finding]:
     """Replicas that are a strict prefix of another and fork from none; a longer copy that forks from a third is no good advice."""
     findings = []
     longest = max(replica.log_end_offset for replica in replicas)
@@ -270,7 +272,13 @@ def _lagging(replicas: list[Replica], forked: Conflicts) -> list[Finding]:
         evidence["held_by"] = [replicas[k].broker for k in longer if k not in parted_ones]
         if parted_ones.intersection(longer):
             evidence["in_conflict"] = [replicas[k].broker for k in longer if k in parted_ones]
-        findings.append(finding("REPLICA_LAGS", place, evidence))
+        known = (pairs.get((min(index, k), max(index, k))) for k in longer)
+        by_epochs = [span for differing in known if differing is not None for span in differing.by_epochs]
+        if by_epochs:
+            evidence["by_epochs_start"] = min(start for start, _ in by_epochs)
+            evidence["by_epochs_end"] = max(end for _, end in by_epochs)
+        confidence = Confidence.INFERRED if by_epochs else None
+        findings.append(finding("REPLICA_LAGS", place, evidence, confidence=confidence))
     return findings
 
 

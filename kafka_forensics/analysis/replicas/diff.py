@@ -83,23 +83,6 @@ class BatchReader(Protocol):
         """Whether a batch was read and holds no records that could be decoded."""
 
 
-def walked(reader: BatchReader, replica: Replica, start: int, end: int) -> "Iterator[NDArray[np.int64]]":
-    """Batches that hold an offset of `[start, end)`, some at a time and each once, as `BatchReader.batches` gives them.
-
-    Where none begins, steps grow: one batch may claim 2^31 offsets, and a cleaned log, or a wrong offset, leave any number out.
-    """
-    position, step = start, BLOCK_OFFSETS
-    while position < end:
-        stop = min(position + step, end)
-        rows = reader.batches(replica, position, stop)
-        if position > start:
-            rows = rows[:, rows[BatchColumn.BASE_OFFSET] >= position]
-        if rows.shape[1]:
-            yield rows
-        step = BLOCK_OFFSETS if rows.shape[1] else 2 * step
-        position = stop
-
-
 class BatchesAndBlocks(NamedTuple):
     """Rows in file order: a (BATCH_COLUMNS + 1, n) matrix, its last row is the segment; (BLOCK_SUMS, n); and which are blocks."""
 
@@ -110,6 +93,32 @@ class BatchesAndBlocks(NamedTuple):
     def of(self, wanted: "NDArray[np.bool_]") -> "BatchesAndBlocks":
         """Some of the rows."""
         return BatchesAndBlocks(self.rows[:, wanted], self.sums[:, wanted], self.is_block[wanted])
+
+
+def walked(reader: BatchReader, replica: Replica, start: int, end: int, *, blocks: bool = False) -> "Iterator[BatchesAndBlocks]":
+    """Batches that hold an offset of `[start, end)`, some at a time and each once, as `BatchReader.batches` gives them; with
+    `blocks` as `BatchReader.with_blocks` does.
+
+    Where none begins, steps grow: one batch may claim 2^31 offsets, and a cleaned log, or a wrong offset, leave any number out.
+    """
+    position, step = start, BLOCK_OFFSETS
+    while position < end:
+        stop = min(position + step, end)
+        if blocks:
+            held = reader.with_blocks(replica, position, stop)
+        else:
+            held = _by_themselves(reader.batches(replica, position, stop))
+        if position > start:
+            held = held.of(held.rows[BatchColumn.BASE_OFFSET] >= position)
+        if held.rows.shape[1]:
+            yield held
+        step = BLOCK_OFFSETS if held.rows.shape[1] else 2 * step
+        position = stop
+
+
+def _by_themselves(rows: "NDArray[np.int64]") -> BatchesAndBlocks:
+    """Batches of which nobody needs the sums."""
+    return BatchesAndBlocks(rows, np.zeros((BLOCK_SUMS, rows.shape[1]), np.int64), np.zeros(rows.shape[1], np.bool_))
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +154,8 @@ class Differences(list[Difference]):
         self.ranges_not_compared = 0
         self.blocks_not_compared = False
         """Whether any of these differ in blocks of batches, of which nobody knows how they do."""
+        self.by_epochs: list[tuple[int, int]] = []
+        """Offsets `[start, end)` that are the same by their leader epochs, and no batches of them could be compared."""
 
     def add(self, difference: Difference) -> None:
         """Add the next difference, in the place of the last of its kind if too many are kept."""
@@ -338,7 +349,7 @@ def counted(replica: Replica, reader: BatchReader, start: int, end: int) -> Coun
     if sum(reached) > READ_AGAIN_BYTES:
         return None
     batches = records = size = 0
-    for rows in walked(reader, replica, start, end):
+    for rows, *_ in walked(reader, replica, start, end):
         batches += rows.shape[1]
         records += int(rows[BatchColumn.RECORDS_COUNT].clip(0).sum())
         size += int(rows[BatchColumn.SIZE_IN_BYTES].sum())
@@ -393,8 +404,10 @@ def _batches_apart(
             proven.append(parted)
             continue
         common = _in_common(left.rows, right.rows)
-        differing.ranges_not_compared += 1
-        if not _reaches_beyond(pair, left.rows, right.rows):
+        if _reaches_beyond(pair, left.rows, right.rows):
+            differing.by_epochs.append(common)
+        else:
+            differing.ranges_not_compared += 1
             differing.blocks_not_compared = True
         for replica in pair:
             reader.need_batches(replica, common)
@@ -526,7 +539,7 @@ def _reach(replica: Replica, replicas: list[Replica], reader: BatchReader, offse
         if other is replica or not other.covers(start, end) or epoch_at(other.epochs, end) != epoch:
             continue
         reach, size = start, 0
-        for rows in walked(reader, other, start, end):
+        for rows, *_ in walked(reader, other, start, end):
             for base, last, bytes_taken in rows[[BatchColumn.BASE_OFFSET, BatchColumn.LAST_OFFSET, BatchColumn.SIZE_IN_BYTES]].T:
                 if base < reach:
                     continue  # begins before, and was not eaten whole

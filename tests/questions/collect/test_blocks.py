@@ -13,10 +13,13 @@ from hypothesis import strategies as st
 
 import kafka_forensics as kf
 from kafka_forensics.errors import FormatError, UsageError
+from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.batches import CHUNK_ROWS, BatchColumn
 from kafka_forensics.model.bundles import UNTOLD_BY_BLOCKS, Detail
 from kafka_forensics.parsers.log import as_blocks, read_blocks
 from kafka_forensics.questions.collect import CollectOptions, blocks, collect, estimate_of, log_facts
+from kafka_forensics.questions.compare import OffsetState, compare
+from kafka_forensics.questions.plan import PlanOptions, make_plans
 from kafka_forensics.storage.bundles import BundleSource, SectionKind
 from kafka_forensics.writers.bundle_columns import write_blocks
 from tests.parsers.log.test_collected import ordinary
@@ -127,6 +130,31 @@ def test_a_fork_within_a_block_is_told_by_its_epochs(kept: int, more: int, tmp_p
     )
     assert {"UNCLEAN_LOSS", "FORK_BELOW_HW"} & {kind for kind, *_ in expected}
     assert from_bundles == expected
+
+
+def put_fork(folder: Path) -> list[Path]:
+    """Bundles of two brokers whose logs fork at offset 200, within blocks."""
+    old = log(BATCHES)
+    new = [*old[:100], *log(60, start=200, epoch=1, value=b"other")]
+    return [bundled(folder, 1, old, [50], 2 * BATCHES), bundled(folder, 2, new, [50], 320)]
+
+
+def test_a_loss_within_blocks_is_counted(tmp_path: Path) -> None:
+    told = []
+    for paths in (put_fork(tmp_path), directories_in(tmp_path)):
+        (planned,) = make_plans([str(path) for path in paths], ScanOptions(), PlanOptions()).planned
+        losses = [loss for candidate in planned.plan.candidates for loss in candidate.losses]
+        told.append([(loss, planned.amount(loss).records) for loss in losses])
+    assert told[0] == told[1] != []
+
+
+def test_what_lies_in_blocks_is_not_called_absent(tmp_path: Path) -> None:
+    side_by_side = compare([str(path) for path in put_fork(tmp_path)], ScanOptions(), context=30)
+    assert side_by_side.first_difference == 200
+    states = {held.state for row in side_by_side.rows for held in row.held}
+    assert OffsetState.UNREADABLE in states
+    assert OffsetState.ABSENT not in states
+    assert any("needs the batches" in gap.reason for gap in side_by_side.result.incomplete)
 
 
 def directories_in(folder: Path) -> list[Path]:
