@@ -69,6 +69,7 @@ UNTOLD_BY_BLOCKS: Final = {
         ),
         _OF_ONE_HISTORY,
     ),
+    "OFFSET_GAP": "how many batches fitted into damaged bytes at a segment's end is not known",
     "KEY_PLACEMENT": "how keys are placed no bundle tells",
 }
 """Kinds of findings that may be missing where only blocks of batches are known, and why."""

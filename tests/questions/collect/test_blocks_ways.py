@@ -10,13 +10,17 @@ from typing import Any
 import pytest
 
 import kafka_forensics as kf
+from kafka_forensics.engine import local
 from kafka_forensics.errors import SourceError, UsageError
+from kafka_forensics.evidence.options import ScanOptions
+from kafka_forensics.export.redaction import PseudonymMap, Redaction
 from kafka_forensics.model.bundles import UNTOLD_BY_BLOCKS, Detail, Digests
 from kafka_forensics.parsers.log import segment
 from kafka_forensics.questions.collect import CollectOptions, RecordsAsked, blocks, collect, estimate_of, log_facts, weighing
 from kafka_forensics.storage.bundles import BundleSource, SectionKind
 from kafka_forensics.writers import bundle_file
 from tests.questions.collect.test_collect import bundled, extracted, log_dirs
+from tests.questions.collect.test_redacted_faults import placed
 from tests.questions.collect.test_resumed import Dying, StoppedError, facts_of, finished
 from tests.support.archives import of_brokers
 from tests.support.bundles import HASHED, LOG, ORDERS, bundle_of, put_broker, taken_apart
@@ -113,6 +117,22 @@ def test_records_that_are_asked_for_are_there(broker: Path, tmp_path: Path) -> N
         with pytest.raises(SourceError, match="needs the"):
             file.read_at(10 * size, size)
     assert taken_apart(path).sections(ORDERS, SectionKind.BLOCKS)
+
+
+@pytest.mark.usefixtures("small_blocks")
+@pytest.mark.parametrize("sample", ["silent-divergence", "unclean-election"])
+def test_pseudonyms_stand_for_names(sample: str, tmp_path: Path) -> None:
+    names = Redaction(PseudonymMap("00" * 32, {}))
+    plain, redacted = (
+        bundled(SAMPLES / sample, tmp_path / kind, CollectOptions(detail=Detail.BLOCKS, pseudonyms=pseudonyms))
+        for kind, pseudonyms in (("plain", None), ("redacted", names))
+    )
+    expected, scanned = names.answer(local.scan(plain, ScanOptions())), local.scan(redacted, ScanOptions())
+    assert placed(scanned.findings) == placed(expected.findings)
+    assert scanned.findings
+    reasons = [gap.reason for gap in scanned.incomplete]
+    assert any("collect it with --detail batches" in reason for reason in reasons)
+    assert not any(name in reason for name in ("orders", "audit", "payments") for reason in reasons)
 
 
 @pytest.mark.usefixtures("small_blocks")
