@@ -147,7 +147,8 @@ class _PartitionJudge:
             compared, judged = self._group_findings(group, own, is_only=len(groups) == 1)
             findings += judged
             members = [replica for replica in map(self._replicas.__getitem__, group) if replica.read is not Read.NONE]
-            findings += head_findings(missing_heads(members, compared.conflicts, self._reader), findings)
+            heads = [] if compared.untold else missing_heads(members, compared.conflicts, self._reader)
+            findings += head_findings(heads, findings)
             comparisons.append(compared)
         return _over_groups(comparisons, present_topic(groups, self._replicas)[0]), findings
 
@@ -174,13 +175,15 @@ class _PartitionJudge:
 
             plans = [self._plans[number] for number in read]
             compared.findings += compacted_findings(plans, members, compared, reader, self._inputs.evidence)
-        of_groups = group_findings(members, reader, compared, every) if is_only and members else []
+        of_groups = group_findings(members, reader, compared, every) if is_only and members and not compared.untold else []
         problems = [
             damage_finding(which, damage.kind, segment, damage, last=False, count=1) for which, segment, damage in reader.problems
         ]
         reader.problems.clear()
         findings = [*(finding for number in read for finding in own[number]), *compared.findings, *problems, *of_groups]
         held = with_holders(members, findings, compared, all_read=all(replica.read is Read.WHOLE for replica in every))
+        if compared.untold:
+            return compared, held  # groups and controllers speak of records that nobody knows to be the same
         known = compared.high_watermark, compared.witness
         judged = judged_by_controller(members, compared.conflicts, held, reader, nodes_given(self._inputs), known)
         return compared, with_absent_members(members, judged, reader) if members else judged
@@ -237,7 +240,8 @@ def _over_groups(comparisons: list[Comparison], present: int) -> Comparison:
     conflict = next(
         (comparison.agreement for comparison in comparisons if comparison.agreement.kind == "conflict"), Agreement("not_compared")
     )
-    return Comparison(conflict, [], comparison.high_watermark, comparison.witness)
+    untold = any(comparison.untold for comparison in comparisons)
+    return Comparison(conflict, [], comparison.high_watermark, comparison.witness, untold=untold)
 
 
 def _compared(members: list[Replica], every: list[Replica], reader: LogReader) -> Comparison:

@@ -8,7 +8,7 @@ import numpy as np
 
 from kafka_forensics.model.batches import BatchColumn, Damage
 from kafka_forensics.model.constants import MAX_SEQUENCE
-from kafka_forensics.parsers.log import COLUMNS_HEAD, PLANES_HEAD, SECTION_HEAD, by_producer
+from kafka_forensics.parsers.log import BLOCKS_HEAD, COLUMNS_HEAD, PLANES_HEAD, SECTION_HEAD, Blocks, by_producer
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -33,6 +33,24 @@ def write_batches(
     ]
     told = json.dumps(rows).encode() if rows else b""
     return b"".join([SECTION_HEAD.pack(len(body), digest_size), body, b"" if digests is None else digests.tobytes(), told])
+
+
+def write_blocks(blocks: Blocks) -> bytes:
+    """A section of 1 to `CHUNK_ROWS` blocks that follow each other in offsets and bytes."""
+    columns = blocks.columns
+    base_offset, earliest = columns[BatchColumn.BASE_OFFSET], columns[BatchColumn.BASE_TIMESTAMP]
+    stored = [
+        columns[BatchColumn.SIZE_IN_BYTES],
+        columns[BatchColumn.LAST_OFFSET] - base_offset + 1,
+        columns[BatchColumn.PARTITION_LEADER_EPOCH],
+        columns[BatchColumn.CRC],
+        columns[BatchColumn.ATTRIBUTES],
+        earliest,
+        columns[BatchColumn.MAX_TIMESTAMP] - earliest,
+        *blocks.sums,
+    ]
+    head = BLOCKS_HEAD.pack(columns.shape[1], int(columns[BatchColumn.POSITION, 0]), int(base_offset[0]))
+    return b"".join([head, *map(_planes, stored)])
 
 
 def _columns(columns: "Ints", written: "Ints") -> bytes:

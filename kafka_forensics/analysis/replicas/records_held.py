@@ -23,19 +23,22 @@ if TYPE_CHECKING:
 
 
 class HeldBatch(NamedTuple):
-    """What of a batch lies in a range: records, bytes of the whole of it, offsets; of a control batch no records and no bytes."""
+    """What of a batch lies in a range: records, bytes of the whole of it, offsets; of a control batch no records and no bytes.
+
+    Or what of a block of batches does, each of which has a record for every offset: its bytes are not known where only a part does.
+    """
 
     records: int
-    size_in_bytes: int
+    size_in_bytes: int | None
     offsets: int
     is_exact: bool
     """False where only part of the offsets are in the range, and which of them still have records does not stand in the header."""
 
 
 def batches_held(replica: Replica, reader: "BatchReader", ranges: Ranges) -> Iterator[HeldBatch]:
-    """Every batch that has some of these offsets, by its header."""
+    """Every batch, or block of batches, that has some of these offsets, by its header."""
     for low, high in ranges:
-        for rows in walked(reader, replica, low, high):
+        for rows, _, is_block in walked(reader, replica, low, high, blocks=True):
             for row in range(rows.shape[1]):
                 base, behind = int(rows[BatchColumn.BASE_OFFSET, row]), int(rows[BatchColumn.LAST_OFFSET, row]) + 1
                 inside = min(behind, high) - max(base, low)
@@ -47,7 +50,8 @@ def batches_held(replica: Replica, reader: "BatchReader", ranges: Ranges) -> Ite
                 count = int(rows[BatchColumn.RECORDS_COUNT, row])
                 whole = low <= base and behind <= high and count >= 0
                 held = count if whole else inside if count < 0 else min(count, inside)
-                yield HeldBatch(held, int(rows[BatchColumn.SIZE_IN_BYTES, row]), inside, whole or count == behind - base)
+                size = None if is_block[row] and not whole else int(rows[BatchColumn.SIZE_IN_BYTES, row])
+                yield HeldBatch(held, size, inside, whole or count == behind - base)
 
 
 def with_records(
@@ -107,7 +111,7 @@ def records_held(replica: Replica, reader: "BatchReader", start: int, end: int) 
 def _sum(replica: Replica, reader: "BatchReader", ranges: Ranges) -> int | None:
     records = size = 0
     for batch in batches_held(replica, reader, ranges):
-        records, size = records + batch.records, size + batch.size_in_bytes
+        records, size = records + batch.records, size + (batch.size_in_bytes or 0)
         if not batch.is_exact or size > READ_AGAIN_BYTES:
             return None
     return records

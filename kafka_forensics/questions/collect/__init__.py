@@ -1,7 +1,7 @@
 """Bundles of evidence: facts of log directories, taken where these lie, to be judged anywhere."""
 
-from kafka_forensics.questions.collect.collecting import Collected, CollectOptions, RecordsAsked, collect, like
-from kafka_forensics.questions.collect.estimate import Estimate, estimate_of
+from kafka_forensics.questions.collect.collecting import Collected, CollectOptions, RecordsAsked, collect, estimate_of, like
+from kafka_forensics.questions.collect.estimate import Estimate
 from kafka_forensics.questions.collect.politeness import behind_all_others
 
 __all__ = ["CollectOptions", "Collected", "Estimate", "RecordsAsked", "behind_all_others", "collect", "estimate_of", "like"]

@@ -1,30 +1,22 @@
 """How large a bundle will be, and how long it takes, by the beginnings of some logs."""
 
-import heapq
-import io
-import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-import cramjam
-
-from kafka_forensics.errors import SourceError
-from kafka_forensics.evidence.paths import open_paths
-from kafka_forensics.judging.scanning import is_deep
-from kafka_forensics.questions.collect.collecting import CollectOptions, compacted_partitions, has_hashed_keys
-from kafka_forensics.questions.collect.files import tree_of
-from kafka_forensics.questions.collect.log_facts import FactsWanted, take_log
-from kafka_forensics.questions.collect.politeness import leave_page_cache
-from kafka_forensics.storage.archives import MemberFile
-from kafka_forensics.storage.page_cache import PageCache
+from kafka_forensics.errors import UsageError
+from kafka_forensics.model.amounts import size
+from kafka_forensics.model.bundles import Detail
+from kafka_forensics.parsers.log import believed_to
+from kafka_forensics.questions.collect.files import INDEXES
+from kafka_forensics.questions.collect.log_facts import may_be_in_blocks
+from kafka_forensics.questions.collect.weighing import IndexWeights, Weight, Weights, chosen, weigh
 
 if TYPE_CHECKING:
-    from kafka_forensics.storage.bundles import SectionKind
+    from collections.abc import Callable, Iterator
 
-LOGS_SAMPLED: Final = 200
-"""The largest ones."""
-BYTES_SAMPLED: Final = 1 << 20
-"""Of each."""
+    from kafka_forensics.questions.collect.files import CollectedEntry, Tree
+    from kafka_forensics.questions.collect.log_facts import FactsWanted
+
 EMPTY_BYTES: Final = 4096
 """Of a bundle of nothing: what it says of itself, the seal, and the frames of its members."""
 SMALL_FILE_BYTES: Final = 200
@@ -42,60 +34,64 @@ class Estimate:
     sampled_bytes: int
 
 
-@dataclass(slots=True)
-class _Weighing:
-    """In the place of a bundle: what its sections would take."""
+@dataclass(frozen=True, slots=True)
+class Foreseen:
+    """What a bundle will be: its estimate, and the detail of each log by its path, None where the size does not choose it."""
 
-    buffer: io.BytesIO = field(default_factory=io.BytesIO)
-
-    def add(self, _path: str, _kind: "SectionKind", _start: int, _end: int, data: bytes) -> None:
-        """Weigh a section."""
-        self.buffer.write(data)
-
-    @property
-    def size_in_bytes(self) -> int:
-        """What all sections take, compressed."""
-        return len(cramjam.zstd.compress(self.buffer.getvalue(), level=1))
+    estimate: Estimate
+    details: dict[str, Detail] | None
 
 
-def estimate_of(paths: list[str], options: CollectOptions) -> Estimate:
-    """What a bundle of these log directories will be, without what `options.records` adds. Raises UsageError as `collect` does."""
-    opened = open_paths(paths, storage_options=options.scan.storage_options)
-    cache = PageCache()
-    leave_page_cache((opened_path.source for opened_path in opened), cache)
-    tree = tree_of(opened, options.scan)
-    files, total, logs_count, log_bytes = 0, 0, 0, 0
+def foreseen(
+    tree: "Tree", wanted: "Callable[[CollectedEntry], FactsWanted]", max_size: int | None, max_rate: int | None
+) -> Foreseen:
+    """Foresee the bundle of a tree, of whose logs this is `wanted`. Raises UsageError where `max_size` bytes are too few."""
+    weights, indexes = weigh(_logs(tree), wanted), IndexWeights()
+    files, total, log_bytes = 0, 0, 0
+    around = float(EMPTY_BYTES)
     for entry in tree.entries():
-        if entry.left_out is None:
-            files += 1
-            total += entry.entry.size_in_bytes
-            logs_count += entry.is_log
-            log_bytes += entry.entry.size_in_bytes if entry.is_log else 0
-    deep = is_deep(options.scan.deep, total)
-    logs = (entry for entry in tree.entries() if entry.left_out is None and entry.is_log)
-    largest = heapq.nlargest(LOGS_SAMPLED, logs, key=lambda entry: entry.entry.size_in_bytes)
-    compacted = compacted_partitions(paths, options.scan, cache)
-    started, sampled, facts = time.monotonic(), 0, 0.0
-    seen = 0
-    for entry in largest:
-        size = min(entry.entry.size_in_bytes, BYTES_SAMPLED)
-        if not size:
+        if entry.left_out is not None:
             continue
-        weighing = _Weighing()
-        try:
-            with entry.source.open(entry.entry.path) as file:
-                part = MemberFile(entry.entry.path, size, file, 0)
-                wanted = FactsWanted(deep, options.digests.key, keys=has_hashed_keys(entry, options, compacted))
-                take_log(entry, part, weighing, wanted, lambda _: None)
-        except SourceError:
-            continue
-        sampled += size
-        seen += entry.entry.size_in_bytes
-        facts += weighing.size_in_bytes * entry.entry.size_in_bytes / size
-    bundle = facts * log_bytes / seen if seen else 0.0
-    spent = time.monotonic() - started
-    seconds = spent * log_bytes / sampled if sampled else 0.0
-    if options.max_rate is not None:
-        seconds = max(seconds, total / options.max_rate)
-    around = EMPTY_BYTES + SMALL_FILE_BYTES * (files - logs_count)
-    return Estimate(files, total, int(bundle) + around, seconds, sampled)
+        files += 1
+        total += entry.entry.size_in_bytes
+        if entry.is_log:
+            log_bytes += entry.entry.size_in_bytes
+            around += _records(entry, wanted(entry), weights)
+        else:
+            around += SMALL_FILE_BYTES
+            if entry.name is not None and entry.name.kind in INDEXES:
+                indexes.add(entry)
+    around += indexes.others
+    weighed = ((entry, _with_indexes(entry, weights.of(entry, wanted(entry)), indexes)) for entry in _logs(tree))
+    if max_size is None:
+        details = None
+        facts = sum(weight.blocks if may_be_in_blocks(entry, wanted(entry)) else weight.batches for entry, weight in weighed)
+    else:
+        details, facts = chosen(weighed, max_size - around)
+        if around + facts > max_size:
+            hint = f"give --max-size {size(int(around + facts))} or more, or --topic to take fewer logs"
+            raise UsageError(f"the bundle would have about {size(int(around + facts))}, also with blocks of all logs", hint=hint)
+    seconds = weights.seconds * log_bytes / weights.sampled_bytes if weights.sampled_bytes else 0.0
+    seconds = seconds if max_rate is None else max(seconds, total / max_rate)
+    return Foreseen(Estimate(files, total, int(around + facts), seconds, weights.sampled_bytes), details)
+
+
+def _logs(tree: "Tree") -> "Iterator[CollectedEntry]":
+    return (entry for entry in tree.entries() if entry.left_out is None and entry.is_log)
+
+
+def _with_indexes(entry: "CollectedEntry", weight: Weight, indexes: IndexWeights) -> Weight:
+    """A log's weight with that of its indexes, which stay behind where blocks are taken."""
+    of_indexes = indexes.of(entry)
+    return Weight(weight.batches + of_indexes, weight.blocks + (of_indexes if weight.blocks == weight.batches else 0.0))
+
+
+def _records(entry: "CollectedEntry", wanted: "FactsWanted", weights: Weights) -> float:
+    """What the batches take that are asked for whole, by how many of the log's offsets these are."""
+    if not wanted.records or entry.name is None or entry.name.offset is None:
+        return 0.0
+    rates, log_size = weights.rates_of(entry), entry.entry.size_in_bytes
+    start = entry.name.offset
+    end = min(believed_to(start, entry.behind), start + int(rates.offsets * log_size) if entry.behind is None else entry.behind)
+    offsets = sum(max(min(end, until) - max(start, first), 0) for first, until in wanted.records)
+    return rates.packed * log_size * offsets / max(end - start, 1)

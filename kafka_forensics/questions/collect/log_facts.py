@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 import numpy as np
 
 from kafka_forensics.model.batches import BatchColumn, Damage
-from kafka_forensics.model.constants import CONTROL_MASK, WITNESS_TOPICS
+from kafka_forensics.model.bundles import Detail
+from kafka_forensics.model.constants import CONTROL_MASK, INTERNAL_TOPICS, WITNESS_TOPICS
 from kafka_forensics.model.pseudonyms import Pseudonyms
 from kafka_forensics.parsers.log import (
     KEYED_KEY_BYTES,
@@ -22,6 +23,8 @@ from kafka_forensics.parsers.log import (
     check_batch_in_file,
     inspector,
 )
+from kafka_forensics.parsers.log_dir import FileKind
+from kafka_forensics.questions.collect.blocks import NEWEST_BATCHES, Facts, Sections, plain_batches
 from kafka_forensics.storage.bundles import MAX_SECTION_BYTES, Frame, SectionKind, write_frames, write_held
 from kafka_forensics.writers.bundle_columns import write_batches
 from kafka_forensics.writers.record_hashes import write_record_hashes
@@ -38,6 +41,8 @@ if TYPE_CHECKING:
 SECTION_BYTES: Final = 1 << 20
 MOST_WHOLE_BYTES: Final = MAX_SECTION_BYTES - 64
 """A batch of more bytes is not taken whole."""
+LEAST_BYTES: Final = 64 << 10
+"""Of a log of fewer every batch is known, and the indexes as well: they are little."""
 CONTROL_BYTES: Final = 4096
 """A control batch of more bytes is no marker, whatever it says."""
 
@@ -70,6 +75,7 @@ class FactsWanted(NamedTuple):
     """Whether keys and values are hashed."""
     pseudonyms: Pseudonyms | None = None
     """What stands for names."""
+    detail: Detail = Detail.BATCHES
 
 
 def take_log(
@@ -83,6 +89,7 @@ def take_log(
     reader = SegmentReader(
         file, next_base_offset=believed_to(base_offset, entry.behind), inspect=checks, inspect_alone=checks.alone
     )
+    sections = Sections(NEWEST_BATCHES if entry.is_active else 0) if may_be_in_blocks(entry, wanted) else None
     start, batches = 0, 0
     for chunk in reader.chunks():
         end = start + chunk.bytes_decoded + chunk.bytes_damaged + chunk.bytes_skipped
@@ -100,12 +107,28 @@ def take_log(
         elif (kept := _whole(columns, wanted.records)).any():
             _take_whole(entry, file, writer, columns[:, kept], start, end, only_markers=wanted.pseudonyms is not None)
         # last, so that of a bundle that was cut short batches are known only with all that belongs to them
-        section = write_batches(columns, damage, written=checks.written(columns), digests=checks.digests.take(columns))
-        writer.add(entry.path, SectionKind.BATCHES, start, end, section)
+        written, digests = checks.written(columns), checks.digests.take(columns)
+        if sections is None:
+            section = write_batches(columns, damage, written=written, digests=digests)
+            writer.add(entry.path, SectionKind.BATCHES, start, end, section)
+        else:
+            plain = plain_batches(columns, damage, _whole(columns, wanted.records), base_offset)
+            for made in sections.take(Facts(columns.copy(), written, digests, plain), damage, end):
+                writer.add(entry.path, *made)
         batches += chunk.rows
         passed(end - start)
         start = end
+    for made in () if sections is None else sections.finish():
+        writer.add(entry.path, *made)
     return batches, start
+
+
+def may_be_in_blocks(entry: "CollectedEntry", wanted: FactsWanted) -> bool:
+    """Whether of a log not every batch needs to be known by itself: a segment of a topic that is not compacted and no evidence."""
+    if wanted.detail is not Detail.BLOCKS or wanted.keys or entry.partition is None or entry.name is None:
+        return False
+    is_segment = entry.name.kind is FileKind.LOG and entry.name.suffix is None and entry.entry.size_in_bytes >= LEAST_BYTES
+    return is_segment and entry.partition.topic not in INTERNAL_TOPICS | WITNESS_TOPICS
 
 
 def _frame(file: "ByteFile", position: int) -> Frame:

@@ -2,6 +2,8 @@
 
 from kafka_forensics.storage.bundles.layout import (
     ABOUT,
+    BESIDE_BLOCKS,
+    BLOCKS_VERSION,
     FORMAT,
     LISTING,
     MAX_ABOUT_BYTES,
@@ -28,6 +30,8 @@ from kafka_forensics.storage.bundles.source import BundleSource, CollectedLog, d
 
 __all__ = [
     "ABOUT",
+    "BESIDE_BLOCKS",
+    "BLOCKS_VERSION",
     "FORMAT",
     "LISTING",
     "MAX_ABOUT_BYTES",

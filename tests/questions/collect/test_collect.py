@@ -32,7 +32,7 @@ def bundled(folder: Path, tmp_path: Path, options: CollectOptions | None = None)
     paths = []
     for number, log_dir in enumerate(log_dirs(folder)):
         path = tmp_path / str(number) / f"{log_dir.name}.kfb"
-        path.parent.mkdir()
+        path.parent.mkdir(parents=True)
         with path.open("w+b") as file:
             assert collect([str(log_dir)], options or CollectOptions(), file).incomplete == []
         paths.append(str(path))
