@@ -581,9 +581,10 @@ class HeadMissingEvidence(LaterEvidence):
 
     log_start_offset: int
     loses: int
-    retention_ms: int
-    retention_bytes: int
-    head_timestamp_ms: int | None
+    retention_ms: NotRequired[int]
+    retention_bytes: NotRequired[int]
+    head_timestamp_ms: NotRequired[int | None]
+    epochs_start: NotRequired[int]
 
 
 class HeldBackEvidence(LaterEvidence):

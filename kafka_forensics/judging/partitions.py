@@ -8,12 +8,14 @@ from kafka_forensics.analysis.incidents import AT_RISK, SIGNATURES, Case, Replic
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.analysis.replicas import (
     Comparison,
+    beheaded,
     compare,
     damage_finding,
     group_findings,
     head_findings,
     judged_by_controller,
     missing_heads,
+    not_told,
     own_findings,
     uncover_gaps,
     with_absent_members,
@@ -148,7 +150,7 @@ class _PartitionJudge:
             findings += judged
             members = [replica for replica in map(self._replicas.__getitem__, group) if replica.read is not Read.NONE]
             heads = [] if compared.untold else missing_heads(members, compared.conflicts, self._reader)
-            findings += head_findings(heads, findings)
+            findings += not_told([*head_findings(heads), *beheaded(members)], findings)
             comparisons.append(compared)
         return _over_groups(comparisons, present_topic(groups, self._replicas)[0]), findings
 

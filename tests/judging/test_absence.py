@@ -248,6 +248,63 @@ def test_what_takes_a_head_for_good_reason_is_no_finding(tmp_path: Path, reason:
     assert all(not candidate.losses for one in [planned(brokers)] for candidate in one.plan.candidates)
 
 
+def beheaded(root: Path, *more: bytes) -> Brokers:
+    """All brokers lack their first segment, [0, 29)."""
+    brokers = without_head(root, (1, 2), *more)
+    remove_heads(brokers)
+    return brokers
+
+
+def remove_heads(brokers: Brokers) -> None:
+    for broker in (1, 2, 3):
+        for path in (brokers.log_dir(broker) / "t-0").glob(f"{0:020d}.*"):
+            path.unlink()
+
+
+def test_a_first_segment_that_is_gone_everywhere_is_told_by_the_epochs(tmp_path: Path) -> None:
+    brokers = beheaded(tmp_path)
+    assert told(brokers) == [("LOG_HEAD_MISSING", "warning", broker) for broker in (1, 2, 3)]
+    for paths_given in (paths(brokers), paths(brokers)[1:2]):
+        heads = [finding for finding in scan(paths_given, ScanOptions()).findings if finding.kind == "LOG_HEAD_MISSING"]
+        assert {(offsets(head), tuple(head.evidence["held_by"]), head.evidence["epochs_start"]) for head in heads} == {
+            ((0, 29), (), 0)
+        }
+    assert len(scan(paths(brokers), ScanOptions()).incidents) == 1
+    assert told(brokers, live=True) == []
+
+
+def test_where_no_settings_are_known_it_may_be_in_remote_storage(tmp_path: Path) -> None:
+    brokers = healthy(tmp_path)
+    remove_heads(brokers)
+    heads = [finding for finding in scan(paths(brokers), ScanOptions()).findings if finding.kind == "LOG_HEAD_MISSING"]
+    assert [(head.severity.value, head.confidence.value) for head in heads] == [("info", "suspected")] * 3
+
+
+@pytest.mark.parametrize(
+    "reason",
+    [setting("cleanup.policy", "compact"), setting("remote.storage.enable", "true")],
+    ids=["compacted", "tiered"],
+)
+def test_heads_of_other_topics_are_not_judged_by_epochs(tmp_path: Path, reason: bytes) -> None:
+    assert told(beheaded(tmp_path, reason)) == []
+
+
+@pytest.mark.parametrize("how", ["epochs", "checkpoint", "waiting"])
+def test_a_head_that_the_broker_deleted_is_no_finding(how: str, tmp_path: Path) -> None:
+    brokers = beheaded(tmp_path)
+    for broker in (1, 2, 3):
+        directory = brokers.log_dir(broker) / "t-0"
+        if how == "epochs":
+            epochs = (directory / "leader-epoch-checkpoint").read_text().splitlines()
+            assert epochs[2] == "0 0"
+            (directory / "leader-epoch-checkpoint").write_text("\n".join([*epochs[:2], "0 29", *epochs[3:]]) + "\n")
+        elif how == "checkpoint":
+            write_checkpoint(brokers.log_dir(broker), "log-start", 29)
+        else:
+            (directory / f"{0:020d}.log.deleted").write_bytes(b"")
+    assert told(brokers) == []
+
+
 def test_records_deleted_by_hand_are_in_a_log_start_checkpoint(tmp_path: Path) -> None:
     brokers = without_head(tmp_path, (1, 2))
     write_checkpoint(brokers.log_dir(1), "log-start", 29)

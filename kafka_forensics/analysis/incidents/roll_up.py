@@ -250,6 +250,8 @@ def _member(index: int, finding: Finding, background: dict[_Partition, _Backgrou
     gone_on = _brokers_in(evidence.get("directories_missing_on"))
     if finding.kind == "COMMITTED_LOST_EVERYWHERE" and gone_on:
         return _Member(index, finding, Cause.LOG_DIRECTORY_GONE, gone_on, None)
+    if finding.kind == "LOG_HEAD_MISSING" and not _held_by(finding):
+        cause = Cause.DAMAGED_LOG
     if cause is Cause.UNCLEAN_SHUTDOWN and evidence.get("clean_shutdown") is True:
         cause = Cause.DAMAGED_LOG
     time_ms = next((time for name in _TIMES.get(cause, ()) if (time := _moment(evidence.get(name))) is not None), None)

@@ -3,6 +3,9 @@
 Retention and DeleteRecords move a log's start for good reasons, on each broker at its own moment. They are asked first: ages
 against `retention.ms`, sizes against `retention.bytes`, the log-start checkpoints of all replicas, and segments that wait to
 be deleted.
+
+Where no copy has them, a broker's own `leader-epoch-checkpoint` tells: whatever moves a log's start cuts that file there, before
+segments go (UnifiedLog.maybeIncrementLogStartOffset, LeaderEpochFileCache.truncateFromStart; since 0.11).
 """
 
 from collections.abc import Sequence
@@ -22,6 +25,7 @@ if TYPE_CHECKING:
     from kafka_forensics.model.json_objects import Json
 
 _IN_SERVER_PROPERTIES: Final = "log.retention.* in server.properties deletes sooner than Kafka's default"
+_POWER_FAILED: Final = "the machine lost power right after retention"
 _CHANGED: Final = "retention was set lower for a while, or DeleteRecords ran within a minute before a crash"
 
 
@@ -59,6 +63,38 @@ def missing_heads(replicas: Sequence[Replica], conflicts: Conflicts, reader: Bat
         head = _head(replica, holders, control, reader) if holders else None
         heads += [] if head is None else [head]
     return heads
+
+
+def beheaded(replicas: Sequence[Replica]) -> list[Finding]:
+    """`LOG_HEAD_MISSING` of logs whose own epochs begin before their first segment, where no other copy has what is gone.
+
+    Of a topic with remote storage epochs begin with what lies there; where nothing says that it has none, this is but a note.
+    """
+    control = replicas[0].context.control if replicas else None
+    if _is_not_for_us(replicas, control):
+        return []
+    findings = []
+    first = min((replica.log_start_offset for replica in replicas), default=0)
+    for replica in replicas:
+        context, start = replica.context, replica.log_start_offset
+        epochs = context.epoch_checkpoint
+        if not epochs or start != first or not _begins_late(replica, context.log_start_checkpoint or 0):
+            continue
+        before = epochs[0].start_offset
+        if before >= min(start, *context.segment_base_offsets) or context.segments_being_deleted:
+            continue
+        evidence: Json = {
+            "log_start_offset": start,
+            "loses": start - before,
+            "held_by": [],
+            "epochs_start": before,
+            "premises": [f"leader-epoch-checkpoint begins at offset {before}"],
+            "harmless_if": _POWER_FAILED if control is not None else f"{_POWER_FAILED}, or segments were moved to remote storage",
+        }
+        severity, confidence = (Severity.WARNING, None) if control is not None else (Severity.INFO, Confidence.SUSPECTED)
+        place = context.place(offset_start=before, offset_end=start)
+        findings.append(finding("LOG_HEAD_MISSING", place, evidence, severity=severity, confidence=confidence))
+    return findings
 
 
 def _is_not_for_us(replicas: Sequence[Replica], control: PartitionControl | None) -> bool:
@@ -111,19 +147,11 @@ def newest_time(replicas: Sequence[Replica], reader: BatchReader) -> int:
     return max(times)
 
 
-def head_findings(heads: Sequence[MissingHead], known_findings: Sequence[Finding]) -> list[Finding]:
-    """`LOG_HEAD_MISSING` of each, unless one of `known_findings` names it as a missing segment; critical where the replica may
-    lead, by the controllers' log."""
+def head_findings(heads: Sequence[MissingHead]) -> list[Finding]:
+    """`LOG_HEAD_MISSING` of each; critical where the replica may lead, by the controllers' log."""
     findings = []
-    missing = {
-        (missing.place.broker, missing.place.log_dir, missing.place.offset_end)
-        for missing in known_findings
-        if missing.kind == "SEGMENT_MISSING"
-    }
     for head in heads:
         context = head.replica.context
-        if (context.broker, context.log_dir, head.end) in missing:
-            continue
         evidence: Json = {
             "log_start_offset": head.end,
             "loses": head.end - head.start,
@@ -145,3 +173,13 @@ def head_findings(heads: Sequence[MissingHead], known_findings: Sequence[Finding
         place = context.place(offset_start=head.start, offset_end=head.end)
         findings.append(finding("LOG_HEAD_MISSING", place, evidence, severity=severity, confidence=confidence))
     return findings
+
+
+def not_told(heads: Sequence[Finding], known_findings: Sequence[Finding]) -> list[Finding]:
+    """The heads that none of `known_findings` names as a missing segment."""
+    missing = {
+        (missing.place.broker, missing.place.log_dir, missing.place.offset_end)
+        for missing in known_findings
+        if missing.kind == "SEGMENT_MISSING"
+    }
+    return [head for head in heads if (head.place.broker, head.place.log_dir, head.place.offset_end) not in missing]

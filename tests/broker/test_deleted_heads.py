@@ -1,0 +1,64 @@
+"""What real brokers delete by retention is no missing head, also where they are killed then; what somebody else deletes is one."""
+
+from pathlib import Path
+
+import pytest
+
+from kafka_forensics.engine.local import scan
+from kafka_forensics.evidence.options import ScanOptions
+from lab.cluster import Cluster
+from lab.files import copy_tree
+from lab.jvm import wait_until
+from lab.story import messages
+from lab.workload import SMALL_SEGMENTS, Writer
+
+pytestmark = pytest.mark.broker
+
+TOPIC = "kept-short"
+RETENTION = {"log.retention.check.interval.ms": "1000", "log.initial.task.delay.ms": "1000"}
+WITHIN_SECONDS = 60
+
+
+def bases(log_dir: Path) -> list[int]:
+    return sorted(int(path.stem) for path in (log_dir / f"{TOPIC}-0").glob("*.log"))
+
+
+@pytest.fixture(scope="module", name="copies")
+def killed_after_retention(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Copies of three brokers that were killed once retention had taken their first segments, with the controller's log."""
+    root = tmp_path_factory.mktemp("retention")
+    with Cluster(root / "cluster", 3, broker_settings=RETENTION) as cluster:
+        cluster.create_topic(TOPIC, settings={**SMALL_SEGMENTS, "retention.bytes": "30000", "file.delete.delay.ms": "100"})
+        writer = Writer(cluster)
+        for number in range(60):
+            writer.batch(TOPIC, messages(TOPIC, 40 * number, 40))
+        wait_until(
+            "retention has taken first segments",
+            lambda: all(bases(cluster.log_dir(broker))[0] > 0 for broker in cluster.brokers),
+            timeout_seconds=WITHIN_SECONDS,
+            step_seconds=0.5,
+        )
+        cluster.kill(*cluster.brokers)
+        for broker in cluster.brokers:
+            copy_tree(cluster.log_dir(broker), root / "copies" / f"broker-{broker}")
+    return root / "copies"
+
+
+def heads(copies: Path) -> list[object]:
+    result = scan([str(copies)], ScanOptions(topic_glob=TOPIC))
+    return [finding.place.broker for finding in result.findings if finding.kind == "LOG_HEAD_MISSING"]
+
+
+def test_retention_is_no_missing_head(copies: Path) -> None:
+    starts = [bases(copies / f"broker-{broker}")[0] for broker in (1, 2, 3)]
+    assert min(starts) > 0
+    assert heads(copies) == []
+
+
+def test_one_more_segment_that_is_gone_everywhere_is_one(copies: Path, tmp_path: Path) -> None:
+    copy_tree(copies, tmp_path / "copies")
+    for broker in (1, 2, 3):
+        log_dir = tmp_path / "copies" / f"broker-{broker}"
+        for path in (log_dir / f"{TOPIC}-0").glob(f"{bases(log_dir)[0]:020d}.*"):
+            path.unlink()
+    assert heads(tmp_path / "copies") == [1, 2, 3]
