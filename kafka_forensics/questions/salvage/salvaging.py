@@ -20,9 +20,11 @@ from kafka_forensics.model.json_objects import Json, json_text
 from kafka_forensics.model.results import Read, ScanResult
 from kafka_forensics.questions.places import places_of
 from kafka_forensics.questions.plan import PlanMaker, PlanOptions, check_names
+from kafka_forensics.questions.salvage import controllers_log
 from kafka_forensics.questions.salvage.choosing import Choice, Chooser, RefusedError, SalvageOptions
 from kafka_forensics.questions.salvage.manifest import MANIFEST, NO_TOPIC_ID, Gap, Refused, Salvaged, SalvagedPartition, document
 from kafka_forensics.questions.salvage.partition_files import CopyChangedError, PartitionSettings, write_file, write_partition
+from kafka_forensics.questions.salvage.quorum_copies import read_copy
 from kafka_forensics.questions.salvage.rebuilding import index_interval
 from kafka_forensics.questions.salvage.slices import Source
 from kafka_forensics.questions.salvage.target import built
@@ -78,7 +80,7 @@ def _assigned(inputs: Inputs, witnesses: Witnesses, partition: SalvagedPartition
     key = partition.topic, partition.partition
     holders = [plan.context.broker for plan in inputs.replicas if (plan.context.topic, plan.context.partition) == key]
     control = None if witnesses.controller is None else witnesses.controller.partitions.get(key)
-    assignment = [] if control is None or control.replica_assignment is None else control.replica_assignment
+    assignment = partition.assigned if control is None or control.replica_assignment is None else control.replica_assignment
     names: dict[int | str, int | str] = {
         log_dir.meta.node_id: log_dir.broker
         for log_dir in inputs.log_dirs
@@ -115,8 +117,11 @@ class _Salvager:
         """Take the replicas of one partition, which were judged."""
         context = replicas[0].context
         try:
-            choice = self._choice(replicas, reader, result)
-            self._write(choice)
+            if context.topic == CLUSTER_METADATA_TOPIC:
+                partition = self._write_controllers(replicas, result)
+            else:
+                partition = self._write(self._choice(replicas, reader, result))
+            self.salvaged.partitions.append(partition)
         except RefusedError as error:
             self.salvaged.refused.append(error.refused)
         except (SourceError, CopyChangedError) as error:
@@ -126,10 +131,6 @@ class _Salvager:
 
     def _choice(self, replicas: list[Replica], reader: LogReader, result: PartitionResult) -> Choice:
         topic, partition = replicas[0].context.topic, replicas[0].context.partition
-        if topic == CLUSTER_METADATA_TOPIC:
-            reason = "the controllers' log is no topic's: a majority of voters decides what is in it"
-            hint = "take it whole from a controller that ran last; brokers fetch it anew"
-            raise RefusedError(Refused(topic, partition, "controllers_log", reason, hint))
         planned = self._maker.plan_of(replicas, reader, result)
         read = [replica for replica in self._maker.present(replicas)[0] if replica.read is not Read.NONE]
         if not read:
@@ -137,11 +138,20 @@ class _Salvager:
         sources = [Source.of(self._plan_of[id(replica.context)], replica, result.findings, deep=self._deep) for replica in read]
         return self._chooser.choose(sources, planned, result)
 
-    def _write(self, choice: Choice) -> None:
+    def _write_controllers(self, replicas: list[Replica], result: PartitionResult) -> SalvagedPartition:
+        """Write the controllers' log. Raises RefusedError, SourceError, CopyChangedError."""
+        copies = [read_copy(self._plan_of[id(replica.context)], replica, result.findings, deep=self._deep) for replica in replicas]
+        chosen = controllers_log.choose(copies)
+        partition = self._write(Choice(chosen.lineage, "quorum", [chosen.base.source], None, slices=chosen.slices))
+        partition.quorum, partition.unseen, partition.assigned = chosen.quorum, chosen.unseen, [*chosen.quorum.voters]
+        partition.files = chosen.write_beside(self._directory / f"{partition.topic}-{partition.partition}")
+        return partition
+
+    def _write(self, choice: Choice) -> SalvagedPartition:
         """Write a partition."""
         lineage = choice.lineage
         base = choice.sources[lineage.base].plan.context
-        topic_id = _topic_id(choice.sources)
+        topic_id = _topic_id(choice.sources) or (controllers_log.TOPIC_ID if base.topic == CLUSTER_METADATA_TOPIC else None)
         directory = self._directory / f"{base.topic}-{base.partition}"
         directory.mkdir()
         interval = index_interval(None if base.control is None else base.control.setting("index.interval.bytes"))
@@ -153,28 +163,27 @@ class _Salvager:
         if base.compacted:
             dirty = max(base.cleaner_checkpoint or 0, lineage.log_start_offset)
             self._cleaned[base.topic, base.partition] = min(dirty, lineage.log_end_offset)
-        missing = [absent for absent in choice.planned.plan.missing if absent.kind in UNSEEN or absent.kind == "topic_unknown"]
-        self.salvaged.partitions.append(
-            SalvagedPartition(
-                base.topic,
-                base.partition,
-                topic_id,
-                base.broker,
-                choice.chosen_by,
-                lineage.log_start_offset,
-                lineage.log_end_offset,
-                _high_watermark(choice),
-                written.epochs,
-                written.segments,
-                written.size_in_bytes,
-                written.ranges,
-                [Gap(start, end, _damaged_on(choice, start, end)) for start, end in lineage.gaps],
-                list(lineage.left_behind),
-                [
-                    *(absent.kind if absent.broker is None else f"{absent.kind}:{absent.broker}" for absent in missing),
-                    *([NO_TOPIC_ID] if topic_id is None and _under_kraft(choice.sources) else ()),
-                ],
-            )
+        absent_of_plan = () if choice.planned is None else choice.planned.plan.missing
+        missing = [absent for absent in absent_of_plan if absent.kind in UNSEEN or absent.kind == "topic_unknown"]
+        return SalvagedPartition(
+            base.topic,
+            base.partition,
+            topic_id,
+            base.broker,
+            choice.chosen_by,
+            lineage.log_start_offset,
+            lineage.log_end_offset,
+            _high_watermark(choice),
+            written.epochs,
+            written.segments,
+            written.size_in_bytes,
+            written.ranges,
+            [Gap(start, end, _damaged_on(choice, start, end)) for start, end in lineage.gaps],
+            list(lineage.left_behind),
+            [
+                *(absent.kind if absent.broker is None else f"{absent.kind}:{absent.broker}" for absent in missing),
+                *([NO_TOPIC_ID] if topic_id is None and _under_kraft(choice.sources) else ()),
+            ],
         )
 
     def refuse_unread(self, result: ScanResult) -> None:
@@ -187,8 +196,11 @@ class _Salvager:
                 self.salvaged.refused.append(Refused(partition.topic, partition.partition, "nothing_read", reason))
 
     def write_checkpoints(self) -> None:
-        """Write what a log directory has once, of the partitions that stand. Recovery begins at the start of each log."""
-        partitions = self.salvaged.partitions
+        """Write what a log directory has once, of the partitions that stand. Recovery begins at the start of each log.
+
+        Of the controllers' log nothing stands there: it is recovered whole, and begins with its first segment (KafkaRaftLog).
+        """
+        partitions = [one for one in self.salvaged.partitions if one.topic != CLUSTER_METADATA_TOPIC]
         files = {
             RECOVERY_POINT_FILE: {(one.topic, one.partition): one.log_start_offset for one in partitions},
             LOG_START_FILE: {(one.topic, one.partition): one.log_start_offset for one in partitions if one.log_start_offset},
@@ -261,7 +273,8 @@ def _high_watermark(choice: Choice) -> int | None:
 
 def _damaged_on(choice: Choice, start: int, end: int) -> tuple[Broker, ...]:
     """Who has damaged bytes of some offsets."""
-    return tuple(replica.broker for replica in choice.planned.given.replicas if clipped(replica.damaged, start, end))
+    given = [] if choice.planned is None else choice.planned.given.replicas
+    return tuple(replica.broker for replica in given if clipped(replica.damaged, start, end))
 
 
 def _is_known(
