@@ -83,7 +83,9 @@ class SalvagedPartition:
     quorum: Quorum | None = None
     """Of the controllers' log alone;"""
     files: list[CopiedFile] = field(default_factory=list)
-    """and so are these."""
+    """and so are these,"""
+    voting: list[int | str] = field(default_factory=list)
+    """and these: its voters, by what they are called here; not in the manifest."""
 
     @property
     def wants_topic_id(self) -> bool:

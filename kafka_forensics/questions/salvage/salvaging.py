@@ -4,6 +4,7 @@ The whole is scanned before it gets its name; what that finds wrong with a parti
 """
 
 import shutil
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
@@ -63,9 +64,11 @@ def salvage(
         salvaged = salvager.salvaged
         salvaged.output = str(output)
         salvaged.incomplete = result.incomplete
-        salvaged.places = places_of(inputs, salvage_options.places)
+        with_controllers = any(partition.quorum is not None for partition in salvaged.partitions)
+        salvaged.places = places_of(inputs, salvage_options.places, controllers=with_controllers)
         for partition in salvaged.partitions:
             partition.assigned = _assigned(inputs, salvager.witnesses, partition)
+            partition.voting = [] if partition.quorum is None else _named(inputs, partition.quorum.voters)
         salvager.refuse_unread(result)
         salvager.write_checkpoints()
         salvager.check(result)
@@ -80,13 +83,20 @@ def _assigned(inputs: Inputs, witnesses: Witnesses, partition: SalvagedPartition
     key = partition.topic, partition.partition
     holders = [plan.context.broker for plan in inputs.replicas if (plan.context.topic, plan.context.partition) == key]
     control = None if witnesses.controller is None else witnesses.controller.partitions.get(key)
-    assignment = partition.assigned if control is None or control.replica_assignment is None else control.replica_assignment
-    names: dict[int | str, int | str] = {
+    assignment = [] if control is None or control.replica_assignment is None else control.replica_assignment
+    if partition.quorum is not None:
+        assignment = partition.quorum.voters
+    return list(dict.fromkeys((*_named(inputs, assignment), *holders)))
+
+
+def _named(inputs: Inputs, nodes: Iterable[int]) -> list[int | str]:
+    """What nodes are called here."""
+    names: dict[int, int | str] = {
         log_dir.meta.node_id: log_dir.broker
         for log_dir in inputs.log_dirs
         if log_dir.meta is not None and log_dir.meta.node_id is not None
     }
-    return list(dict.fromkeys((*(names.get(node, node) for node in assignment), *holders)))
+    return [names.get(node, node) for node in nodes]
 
 
 def _check_given(inputs: Inputs, salvage_options: SalvageOptions) -> None:
@@ -143,7 +153,7 @@ class _Salvager:
         copies = [read_copy(self._plan_of[id(replica.context)], replica, result.findings, deep=self._deep) for replica in replicas]
         chosen = controllers_log.choose(copies)
         partition = self._write(Choice(chosen.lineage, "quorum", [chosen.base.source], None, slices=chosen.slices))
-        partition.quorum, partition.unseen, partition.assigned = chosen.quorum, chosen.unseen, [*chosen.quorum.voters]
+        partition.quorum, partition.unseen = chosen.quorum, chosen.unseen
         partition.files = chosen.write_beside(self._directory / f"{partition.topic}-{partition.partition}")
         return partition
 
