@@ -90,8 +90,8 @@ def _of_controllers(metadata: SalvagedPartition, places: Sequence[BrokerPlace]) 
     yield " and all: one that starts on its own could give an epoch to a second leader."
     if unseen:
         nodes = ", ".join(markdown(str(voter)) for voter in unseen)
-        yield f" No copy of {nodes} was given: stop it, too, set its {directory} aside, and put the salvaged one in its place, beside"
-        yield " the `meta.properties` that it has."
+        yield f" No copy of {nodes} was given: stop it, too, set its {directory} aside, and put the salvaged one in its place,"
+        yield " beside the `meta.properties` that it has."
     yield f" On nodes that are not named below set {directory} aside as well: they fetch it anew, while their own may have records"
     yield " that were never committed.\n"
 

@@ -38,6 +38,8 @@ from kafka_forensics.witnesses.witnesses import Witnesses, read_witnesses
 from kafka_forensics.writers.files import write_offset_checkpoint
 
 CLEANER_FILE: Final = "cleaner-offset-checkpoint"
+APART: Final = ".controllers"
+"""Where in the output the controllers' log stands until all is scanned."""
 NAME: Final = "salvage"
 """What the output is called while it is scanned."""
 WRITTEN_SO: Final = ("DUPLICATE_BATCH", "PRODUCER_", "TXN_")
@@ -72,6 +74,7 @@ def salvage(
         salvager.refuse_unread(result)
         salvager.write_checkpoints()
         salvager.check(result)
+        salvager.put_together()
         salvager.write_checkpoints()
         salvaged.refused.sort(key=lambda refused: (refused.topic, refused.partition))
         write_file(directory / MANIFEST, f"{json_text(document(salvaged))}\n".encode())
@@ -154,7 +157,7 @@ class _Salvager:
         chosen = controllers_log.choose(copies)
         partition = self._write(Choice(chosen.lineage, "quorum", [chosen.base.source], None, slices=chosen.slices))
         partition.quorum, partition.unseen = chosen.quorum, chosen.unseen
-        partition.files = chosen.write_beside(self._directory / f"{partition.topic}-{partition.partition}")
+        partition.files = chosen.write_beside(self._place_of(partition.topic, partition.partition))
         return partition
 
     def _write(self, choice: Choice) -> SalvagedPartition:
@@ -162,8 +165,8 @@ class _Salvager:
         lineage = choice.lineage
         base = choice.sources[lineage.base].plan.context
         topic_id = _topic_id(choice.sources) or (controllers_log.TOPIC_ID if base.topic == CLUSTER_METADATA_TOPIC else None)
-        directory = self._directory / f"{base.topic}-{base.partition}"
-        directory.mkdir()
+        directory = self._place_of(base.topic, base.partition)
+        directory.mkdir(parents=True)
         interval = index_interval(None if base.control is None else base.control.setting("index.interval.bytes"))
         epochs = None
         if choice.gaps_in_order and base.epoch_checkpoint is not None:
@@ -222,19 +225,20 @@ class _Salvager:
         for name, offsets in files.items():
             (self._directory / name).unlink(missing_ok=True)
             write_file(self._directory / name, write_offset_checkpoint(offsets))
+        if (self._directory / APART).exists():
+            (self._directory / APART / RECOVERY_POINT_FILE).write_bytes(write_offset_checkpoint({}))
 
     def check(self, given: ScanResult) -> None:
         """Scan what was written, and refuse each partition of which more is found than its gaps, and than was so in the copies."""
-        if not self.salvaged.partitions:
-            return
         options = ScanOptions(jobs=self._options.jobs, deep=self._deep, cache_dir=self._options.cache_dir)
-        result = scan([f"{NAME}={self._directory}"], options)
+        folders = dict.fromkeys(self._place_of(one.topic, one.partition).parent for one in self.salvaged.partitions)
+        results = [scan([f"{NAME}={folder}"], options) for folder in folders]
         before = {(finding.kind, finding.place.topic, finding.place.partition) for finding in given.findings}
         found: dict[tuple[str | None, int | None], list[Finding]] = {}
-        for finding in result.findings:
+        for finding in (finding for result in results for finding in result.findings):
             if finding.severity.rank > Severity.INFO.rank:
                 found.setdefault((finding.place.topic, finding.place.partition), []).append(finding)
-        outlooks = {(one.topic, one.partition): one.replicas[0].recovery for one in result.partitions}
+        outlooks = {(one.topic, one.partition): one.replicas[0].recovery for result in results for one in result.partitions}
         sound = []
         for partition in self.salvaged.partitions:
             key = partition.topic, partition.partition
@@ -252,8 +256,19 @@ class _Salvager:
             sound.append(partition)
         self.salvaged.partitions = sound
 
+    def put_together(self) -> None:
+        """Put what was built apart beside the rest."""
+        apart = self._directory / APART
+        for path in sorted(apart.glob("*/")):
+            path.rename(self._directory / path.name)
+        shutil.rmtree(apart, ignore_errors=True)
+
     def _remove(self, topic: str, partition: int) -> None:
-        shutil.rmtree(self._directory / f"{topic}-{partition}", ignore_errors=True)
+        shutil.rmtree(self._place_of(topic, partition), ignore_errors=True)
+
+    def _place_of(self, topic: str, partition: int) -> Path:
+        """Where a partition is built: the controllers' log apart, for it bears witness, and what it says of others is not asked."""
+        return self._directory / (APART if topic == CLUSTER_METADATA_TOPIC else "") / f"{topic}-{partition}"
 
 
 def _topic_id(sources: list[Source]) -> str | None:
