@@ -87,7 +87,7 @@ def _of_controllers(metadata: SalvagedPartition, places: Sequence[BrokerPlace]) 
     given = {place.broker for place in places}
     unseen = [voter for voter in metadata.voting if voter not in given]
     yield f"\n**Every voter ({voters}) must be stopped, and stay so until all of them have the salvaged {directory}**, quorum-state"
-    yield " and all: one that starts on its own could give an epoch to a second leader."
+    yield " and all, so that nobody votes by what it had before."
     if unseen:
         nodes = ", ".join(markdown(str(voter)) for voter in unseen)
         yield f" No copy of {nodes} was given: stop it, too, set its {directory} aside, and put the salvaged one in its place,"
@@ -99,7 +99,7 @@ def _of_controllers(metadata: SalvagedPartition, places: Sequence[BrokerPlace]) 
 def _what_is_lost(salvaged: Salvaged) -> Iterator[str]:
     """What starting on it gives up, and what it does not touch."""
     gaps = [partition for partition in salvaged.partitions if partition.gaps]
-    left = [partition for partition in salvaged.partitions if partition.left_behind]
+    left = [partition for partition in salvaged.partitions if partition.left_behind and partition.quorum is None]
     if left:
         yield "\nRecords of another lineage stay behind in the copies; `kafka-forensics recover` takes them out:\n\n"
         yield from (f"- {_spelled(partition)}: {_left(partition)}\n" for partition in left[:PARTITIONS_TOLD])

@@ -16,13 +16,14 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from kafka_forensics.model.amounts import plural
 from kafka_forensics.parsers.quorum_state import MAX_EPOCH, QUORUM_STATE_FILE
 from kafka_forensics.questions.salvage.choosing import RefusedError
 from kafka_forensics.questions.salvage.lineage import BASE as BASE_PIECE
 from kafka_forensics.questions.salvage.lineage import LeftBehind, Lineage, Piece
 from kafka_forensics.questions.salvage.manifest import CopiedFile, Quorum, Refused
 from kafka_forensics.questions.salvage.partition_files import CopyChangedError, new_file, write_file
-from kafka_forensics.questions.salvage.quorum_copies import BASE, EPOCH, IDENTITY, LAST, QuorumCopy, Stated, VoterSet
+from kafka_forensics.questions.salvage.quorum_copies import BASE, LAST, QuorumCopy, Stated, VoterSet
 from kafka_forensics.questions.salvage.slices import Slice, slices_of
 from kafka_forensics.storage.copying import copy_range
 from kafka_forensics.storage.local import LocalSource
@@ -157,7 +158,8 @@ def _require_majorities(sets: Sequence[VoterSet], counted: Sequence[QuorumCopy],
         if len(own) < voters.majority:
             given = f"{', '.join(str(copy.node) for copy in own)} {'was' if len(own) == 1 else 'were'}" if own else "none was"
             others = "; ".join(_missing(voters, own, copies))
-            reason = f"{voters.majority} of {len(voters.directories)} voters are needed, and {given} given whole: {others}"
+            needed = f"{voters.majority} of {plural(len(voters.directories), 'voter')} {'is' if voters.majority == 1 else 'are'}"
+            reason = f"{needed} needed, and {given} given whole: {others}"
             raise _refused(reason, _MORE, copies)
 
 
@@ -192,10 +194,10 @@ def _refuse_contradictions(base: QuorumCopy, whole: Sequence[QuorumCopy], copies
 
 def _agreed_end(left: QuorumCopy, right: QuorumCopy) -> int:
     """Up to where two logs must be the same: the end of the highest leader epoch that both have (KIP-101); 0 if they share none."""
-    both = np.intersect1d(left.batches[EPOCH], right.batches[EPOCH])
+    both = np.intersect1d(left.epochs, right.epochs)
     if not both.size:
         return 0
-    return min(int(copy.batches[LAST][copy.batches[EPOCH] == both[-1]].max()) + 1 for copy in (left, right))
+    return min(int(copy.batches[LAST][copy.epochs == both[-1]].max()) + 1 for copy in (left, right))
 
 
 def _conflict(left: QuorumCopy, right: QuorumCopy) -> int | None:
@@ -212,7 +214,7 @@ def _conflict(left: QuorumCopy, right: QuorumCopy) -> int | None:
 def _stretch(copy: QuorumCopy, start: int, end: int) -> "NDArray[np.int64]":
     """Base offset, last offset and identity of the batches that lie in `[start, end)`, (3, n)."""
     inside = (copy.batches[BASE] >= start) & (copy.batches[LAST] < end)
-    return copy.batches[[BASE, LAST, IDENTITY]][:, inside]
+    return copy.batches[:, inside]
 
 
 def _require_votes(sets: Sequence[VoterSet], copies: Sequence[QuorumCopy]) -> None:

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from kafka_forensics.storage.source import ByteFile, Entry
 
 KRAFT_VERSION: Final = 5
-BASE, LAST, IDENTITY, EPOCH, TYPE = range(5)
+BASE, LAST, IDENTITY = range(3)
 """Rows of `QuorumCopy.batches`."""
 
 
@@ -71,8 +71,8 @@ class Stated:
     voters: VoterSet
     in_snapshot: bool = False
     is_leader_change: bool = False
-    """A leader named the voters that were configured (LeaderChangeMessage of version 0, before voters are in the log); else it is
-    the quorum's own record of them, which changes them."""
+    """A leader named the voters that it knew, without their directories (LeaderChangeMessage of version 0); else it
+    is the quorum's own record of them, which changes them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,9 +93,11 @@ class QuorumCopy:
     directory_id: str | None
     state: QuorumState | None = None
     """None where there is no `quorum-state` that can be read."""
-    batches: "NDArray[np.int64]" = field(default_factory=lambda: np.empty((5, 0), np.int64))
-    """(base offset, last offset, leader epoch and CRC as one number, leader epoch, type of control record) of its good batches,
-    (5, n), in file order."""
+    batches: "NDArray[np.int64]" = field(default_factory=lambda: np.empty((3, 0), np.int64))
+    """(base offset, last offset, leader epoch and CRC as one number) of its good batches, (3, n), in file order; memory is shared
+    with a longer copy of the same log."""
+    is_led: bool = True
+    """Whether leader epochs rise, and each begins with its leader's own record."""
     snapshots: list[Snapshot] = field(default_factory=list)
     """By offset."""
     stated: list[Stated] = field(default_factory=list)
@@ -116,10 +118,16 @@ class QuorumCopy:
         return self.source.replica.log_end_offset
 
     @property
+    def epochs(self) -> "NDArray[np.int64]":
+        """Leader epoch of each batch."""
+        epochs: NDArray[np.int64] = self.batches[IDENTITY] >> 32
+        return epochs
+
+    @property
     def last_epoch(self) -> int:
         """The leader epoch of its last record; of an empty log that of the snapshot that it follows, -1 of nothing at all."""
         if self.batches.shape[1]:
-            return int(self.batches[EPOCH, -1])
+            return int(self.batches[IDENTITY, -1] >> 32)
         return self.snapshots[-1].leader_epoch if self.snapshots else -1
 
     @property
@@ -131,7 +139,7 @@ class QuorumCopy:
     def epoch_seen(self) -> int:
         """The highest leader epoch of which it tells; -1 of none."""
         told = [snapshot.leader_epoch for snapshot in self.snapshots] + ([] if self.state is None else [self.state.leader_epoch])
-        return max(-1, *told, int(self.batches[EPOCH].max(initial=-1)))
+        return max(-1, *told, int(self.epochs.max(initial=-1)))
 
     @property
     def remembers_votes(self) -> bool:
@@ -168,7 +176,7 @@ def _state(plan: ReplicaPlan) -> QuorumState | None:
 
 def _walked(copy: QuorumCopy) -> Iterator["NDArray[np.int64]"]:
     """The good batches of a copy as `QuorumCopy.batches`, chunk by chunk; takes what control records state. Raises SourceError."""
-    plan = copy.source.plan
+    plan, last = copy.source.plan, -1
     for segment, log, behind in logs_of(plan):
         lies = [position for base_offset, position in copy.source.lies if base_offset == segment.base_offset]
         with plan.log_dir.source.open(log.path) as file:
@@ -183,8 +191,9 @@ def _walked(copy: QuorumCopy) -> Iterator["NDArray[np.int64]"]:
                 _take_statements(copy, file, columns, None)
                 epochs = columns[BatchColumn.PARTITION_LEADER_EPOCH]
                 identities = (epochs << 32) | columns[BatchColumn.CRC]
-                base, last = columns[BatchColumn.BASE_OFFSET], columns[BatchColumn.LAST_OFFSET]
-                yield np.stack([base, last, identities, epochs, columns[BatchColumn.CONTROL_RECORD_TYPE]])
+                copy.is_led = copy.is_led and _is_led(last, epochs, columns[BatchColumn.CONTROL_RECORD_TYPE])
+                last = int(epochs[-1]) if epochs.size else last
+                yield np.stack([columns[BatchColumn.BASE_OFFSET], columns[BatchColumn.LAST_OFFSET], identities])
 
 
 def _take_snapshots(copy: QuorumCopy) -> str | None:
@@ -251,7 +260,7 @@ def _wrong(copy: QuorumCopy) -> str | None:
         return "ends before a snapshot of it"
     if any(entry.start_offset > end for entry in epochs) or replica.entries_beyond:
         return "has lost its end: files beside it know of more"
-    if not _led(copy.batches):
+    if not copy.is_led:
         return "has a batch of a leader epoch that no leader began there"
     if start > 0 and not any(start <= offset for offset in ends):
         return f"begins at offset {start}, and has no snapshot of what was before"
@@ -263,8 +272,21 @@ def _wrong(copy: QuorumCopy) -> str | None:
     return None
 
 
-def _led(batches: "NDArray[np.int64]") -> bool:
-    """Whether epochs rise, and each begins with its leader's own record (LeaderState); no CRC covers the epoch of a batch."""
-    epochs = batches[EPOCH]
-    risen = np.flatnonzero(epochs[1:] != epochs[:-1]) + 1
-    return bool((epochs[1:] >= epochs[:-1]).all() and (batches[TYPE, risen] == LEADER_CHANGE).all())
+def _is_led(before: int, epochs: "NDArray[np.int64]", types: "NDArray[np.int64]") -> bool:
+    """Whether leader epochs rise behind the epoch `before` (-1: the log begins), and each begins with its leader's own record
+    (LeaderState); no CRC covers the epoch of a batch."""
+    earlier = np.concatenate(([before], epochs[:-1]))[: epochs.size]
+    begins = (epochs != earlier) & (earlier >= 0)
+    return bool((epochs >= earlier).all() and (types[begins] == LEADER_CHANGE).all())
+
+
+def share_memory(copies: Sequence[QuorumCopy], new: QuorumCopy) -> None:
+    """Hold the batches of whole copies of one log once, as long as it is: a cluster has a copy on every node."""
+    for known in copies:
+        long, short = (known, new) if known.batches.shape[1] >= new.batches.shape[1] else (new, known)
+        if long.wrong is not None or short.wrong is not None or not short.batches.shape[1]:
+            continue
+        at = int(np.searchsorted(long.batches[BASE], short.batches[BASE, 0]))
+        stretch = long.batches[:, at : at + short.batches.shape[1]]
+        if np.array_equal(stretch, short.batches):
+            short.batches = stretch

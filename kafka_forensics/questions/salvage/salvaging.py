@@ -25,7 +25,7 @@ from kafka_forensics.questions.salvage import controllers_log
 from kafka_forensics.questions.salvage.choosing import Choice, Chooser, RefusedError, SalvageOptions
 from kafka_forensics.questions.salvage.manifest import MANIFEST, NO_TOPIC_ID, Gap, Refused, Salvaged, SalvagedPartition, document
 from kafka_forensics.questions.salvage.partition_files import CopyChangedError, PartitionSettings, write_file, write_partition
-from kafka_forensics.questions.salvage.quorum_copies import read_copy
+from kafka_forensics.questions.salvage.quorum_copies import QuorumCopy, read_copy, share_memory
 from kafka_forensics.questions.salvage.rebuilding import index_interval
 from kafka_forensics.questions.salvage.slices import Source
 from kafka_forensics.questions.salvage.target import built
@@ -153,7 +153,11 @@ class _Salvager:
 
     def _write_controllers(self, replicas: list[Replica], result: PartitionResult) -> SalvagedPartition:
         """Write the controllers' log. Raises RefusedError, SourceError, CopyChangedError."""
-        copies = [read_copy(self._plan_of[id(replica.context)], replica, result.findings, deep=self._deep) for replica in replicas]
+        copies: list[QuorumCopy] = []
+        for replica in replicas:
+            copy = read_copy(self._plan_of[id(replica.context)], replica, result.findings, deep=self._deep)
+            share_memory(copies, copy)
+            copies.append(copy)
         chosen = controllers_log.choose(copies)
         partition = self._write(Choice(chosen.lineage, "quorum", [chosen.base.source], None, slices=chosen.slices))
         partition.quorum, partition.unseen = chosen.quorum, chosen.unseen

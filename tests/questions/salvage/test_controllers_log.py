@@ -165,7 +165,7 @@ def test_nodes_without_a_vote_do_not_count(tmp_path: Path) -> None:
 
 def test_the_samples_have_no_voter(tmp_path: Path) -> None:
     (refusal,) = salvaged_of(SAMPLES / "healthy", tmp_path / "out").refused
-    assert refusal.reason == "1 of 1 voters are needed, and none was given whole: 100 was not given"
+    assert refusal.reason == "1 of 1 voter is needed, and none was given whole: 100 was not given"
 
 
 def test_nobody_knows_who_votes(tmp_path: Path) -> None:
