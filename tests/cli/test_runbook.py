@@ -327,10 +327,10 @@ def copies_of_controllers(tmp_path: Path) -> Path:
     log = ControllerLog().lead([1, 2, 3])
     for number in range(4):
         log.append(topic(f"t{number}"))
+    put_copy(folder, 9, {0: b"".join(batches_of(4))}, high_watermark=8, epochs=[(0, 0)])
     for node in (2, 3, 9):
         directory = log.put(folder / f"broker-{node}", node)
         (directory / "quorum-state").write_bytes(write_quorum_state(1, 0, [1, 2, 3]))
-    put_copy(folder, 9, {0: b"".join(batches_of(4))}, high_watermark=8, epochs=[(0, 0)])
     return folder
 
 

@@ -53,9 +53,10 @@ def salvage_runbook(salvaged: Salvaged) -> Iterator[str]:
     lines.append(f"SALVAGED={told(salvaged.output)}  # the directory that was written")
     yield shell(*lines, *OF_BROKERS, *place_variables(salvaged.places), ON, *_CHECKPOINT)
     metadata = next((partition for partition in salvaged.partitions if partition.quorum is not None), None)
-    yield "\n## 1. Stop and copy\n\nAll brokers, so that there is a way back:\n"
+    yield "\n## 1. Stop and copy\n"
     if metadata is not None:
         yield from _of_controllers(metadata, salvaged.places)
+    yield "\nAll brokers, so that there is a way back:\n"
     yield one_by_one(*copying(salvaged.places, "SAFE", stop=True))
     yield "\n## 2. Put it in place\n\n"
     yield "What stands there is moved aside. Where a broker has several log directories, take the one that has the partition.\n"
@@ -87,7 +88,7 @@ def _of_controllers(metadata: SalvagedPartition, places: Sequence[BrokerPlace]) 
     given = {place.broker for place in places}
     unseen = [voter for voter in metadata.voting if voter not in given]
     yield f"\n**Every voter ({voters}) must be stopped, and stay so until all of them have the salvaged {directory}**, quorum-state"
-    yield " and all, so that nobody votes by what it had before."
+    yield " and all, so that nobody votes by what it had before. If one has run since the copies were made, salvage new copies."
     if unseen:
         nodes = ", ".join(markdown(str(voter)) for voter in unseen)
         yield f" No copy of {nodes} was given: stop it, too, set its {directory} aside, and put the salvaged one in its place,"

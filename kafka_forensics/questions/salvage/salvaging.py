@@ -66,8 +66,10 @@ def salvage(
         salvaged = salvager.salvaged
         salvaged.output = str(output)
         salvaged.incomplete = result.incomplete
-        with_controllers = any(partition.quorum is not None for partition in salvaged.partitions)
-        salvaged.places = places_of(inputs, salvage_options.places, controllers=with_controllers)
+        salvaged.places = places_of(inputs, salvage_options.places, controllers=True)
+        if all(partition.quorum is None for partition in salvaged.partitions):
+            brokers = {place.broker for place in places_of(inputs)}
+            salvaged.places = [place for place in salvaged.places if place.broker in brokers]
         for partition in salvaged.partitions:
             partition.assigned = _assigned(inputs, salvager.witnesses, partition)
             partition.voting = [] if partition.quorum is None else _named(inputs, partition.quorum.voters)
