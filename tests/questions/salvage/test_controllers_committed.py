@@ -4,10 +4,9 @@ loses nodes and forgets nothing, step by step as drawn."""
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from random import Random
 
-from hypothesis import given, settings
-from hypothesis import strategies as st
+import pytest
 
 from kafka_forensics.questions.salvage import Salvaged
 from kafka_forensics.writers.files import write_quorum_state
@@ -108,40 +107,33 @@ def put(folder: Path, quorum: Quorum, given_nodes: set[int], observer: list[Entr
     return salvaged_of(folder / "in", folder / "out")
 
 
-STEPS = st.lists(
-    st.one_of(
-        st.tuples(st.just("elect"), st.integers(0, 4), st.sets(st.integers(0, 4), min_size=1)),
-        st.tuples(st.just("write"), st.just(0), st.just(0)),
-        st.tuples(st.just("follow"), st.integers(0, 4), st.integers(1, 3)),
-    ),
-    min_size=5,
-    max_size=60,
-)
-
-
-@settings(max_examples=25, deadline=None)
-@given(steps=STEPS, size=st.sampled_from([3, 5]), chosen=st.sets(st.integers(0, 4)), copied=st.integers(0, 4))
-def test_what_was_committed_is_there(
-    steps: list[tuple[str, int, int | set[int]]], size: int, chosen: set[int], copied: int
-) -> None:
+def lived(chance: Random, size: int) -> Quorum:
+    """A quorum after a while."""
     quorum = Quorum([Node() for _ in range(size)])
-    quorum.elect(0, set(range(size)))
-    for kind, node, more in steps:
-        if kind == "elect" and isinstance(more, set):
-            quorum.elect(node % size, {number % size for number in more})
-        elif kind == "write":
-            quorum.write()
-        elif isinstance(more, int):
-            quorum.follow(node % size, more)
-    given_nodes = {number for number in chosen if number < size}
+    nodes = range(size)
+    quorum.elect(0, set(nodes))
+    for _ in range(chance.randrange(10, 60)):
+        match chance.choices(("elect", "write", "follow"), (2, 4, 10))[0]:
+            case "elect":
+                quorum.elect(chance.choice(nodes), set(chance.sample(nodes, chance.randrange(1, size + 1))))
+            case "write":
+                quorum.write()
+            case _:
+                quorum.follow(chance.choice(nodes), chance.randrange(1, 4))
+    return quorum
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_what_was_committed_is_there(seed: int, tmp_path: Path) -> None:
+    chance = Random(seed)
+    size = chance.choice((3, 3, 5))
+    quorum = lived(chance, size)
+    given_nodes = set(chance.sample(range(size), chance.randrange(quorum.majority - 1, size + 1)))
     whole = {number for number in given_nodes if quorum.nodes[number].log}
-    with TemporaryDirectory() as folder:
-        salvaged = put(Path(folder), quorum, given_nodes, quorum.nodes[copied % size].log or [(1, 0)])
-        assert bool(salvaged.partitions) == (len(whole) >= quorum.majority)
-        if salvaged.partitions:
-            written = b"".join(data for _, data in as_log(quorum.committed, list(range(1, size + 1))).batches)
-            assert log_of(Path(folder) / "out", METADATA).startswith(written)
-            epoch = json.loads((Path(folder) / "out" / METADATA / "quorum-state").read_text())["leaderEpoch"]
-            assert epoch > max(quorum.led)
-            assert salvaged.partitions[0].log_end_offset >= len(quorum.committed)
-            assert [entry.leader_epoch for entry in salvaged.partitions[0].leader_epochs][-1] in quorum.led
+    salvaged = put(tmp_path, quorum, given_nodes, chance.choice(quorum.nodes).log or [(1, 0)])
+    assert bool(salvaged.partitions) == (len(whole) >= quorum.majority)
+    if salvaged.partitions:
+        written = b"".join(data for _, data in as_log(quorum.committed, list(range(1, size + 1))).batches)
+        assert log_of(tmp_path / "out", METADATA).startswith(written)
+        epoch = json.loads((tmp_path / "out" / METADATA / "quorum-state").read_text())["leaderEpoch"]
+        assert epoch > max(quorum.led)
