@@ -404,3 +404,12 @@ def test_of_an_ordinary_topic_alone_nothing_changes(tmp_path: Path) -> None:
     salvaged = salvaged_of(tmp_path / "in", tmp_path / "out", topic_glob="orders")
     assert salvaged.is_whole
     assert [place.broker for place in salvaged.places] == [11]
+
+
+def test_a_log_that_is_all_in_its_snapshot(tmp_path: Path) -> None:
+    """So it is behind a snapshot that a follower has just fetched."""
+    for node in (1, 3):
+        put_cut(tmp_path / "in", node, start=7, snapshots=[(7, snapshot(topic("t")))])
+    partition = taken(tmp_path)
+    assert (partition.log_start_offset, partition.log_end_offset, partition.segments) == (7, 7, 1)
+    assert state_of(tmp_path)["leaderEpoch"] == 2
