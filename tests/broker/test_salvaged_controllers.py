@@ -159,9 +159,10 @@ def test_every_controller_went_on_behind_it_in_a_new_epoch(restarted: Restarted)
             assert not theirs.exists() or theirs.read_bytes().startswith(path.read_bytes()), (node, path.name)
 
 
-def test_no_controller_complained(restarted: Restarted) -> None:
+def test_no_controller_found_a_fault_or_cut_anything(restarted: Restarted) -> None:
+    """Errors while they elect a leader are none: of requests to one that is not ready yet, of a slow machine."""
     for node, said in restarted.said.items():
-        for words in (b"] ERROR ", b"Truncating to", b"Encountered fatal fault", b"Corrupt"):
+        for words in (b" fault: ", b"Truncating to", b"Truncated to", b"Corrupt", b"IllegalState"):
             assert [line for line in said.splitlines() if words in line and b"has no effect" not in line] == [], node
 
 
