@@ -265,7 +265,7 @@ class _Salvager:
     def put_together(self) -> None:
         """Put what was built apart beside the rest."""
         apart = self._directory / APART
-        for path in sorted(apart.glob("*/")):
+        for path in [path for path in apart.glob("*") if path.is_dir()]:
             path.rename(self._directory / path.name)
         shutil.rmtree(apart, ignore_errors=True)
 
