@@ -17,8 +17,9 @@ from lab.unclean_election import fully_replicated, lose_audit
 from lab.workload import write_append_time, write_orders, write_payments
 
 POLL_SECONDS: Final = 20
-KEPT: Final = ("meta.properties", "__cluster_metadata-0", "bootstrap.checkpoint")
-"""What a broker keeps of its own log directory."""
+METADATA: Final = "__cluster_metadata-0"
+KEPT: Final = ("meta.properties", "bootstrap.checkpoint")
+"""What a broker keeps of its own log directory; the controllers' log, too, if no salvage has that."""
 Served = dict[tuple[str, int], list[tuple[int, bytes | None, bytes | None]]]
 """(topic, partition) → (offset, key, value) of each record, in the order in which it came."""
 
@@ -47,10 +48,11 @@ def write_and_lose(cluster: Cluster, copies: Path) -> dict[str, int]:
 def put_on(cluster: Cluster, salvages: Mapping[Path, Mapping[str, str]]) -> None:
     """Give every broker the directories and checkpoints of some salvages beside what it keeps; a mapping names topics otherwise
     than the copies did, and these keep the `partition.metadata` that this cluster's brokers made."""
+    kept = KEPT if any((salvaged / METADATA).is_dir() for salvaged in salvages) else (*KEPT, METADATA)
     for broker in cluster.brokers:
         log_dir = cluster.log_dir(broker)
         own = {path.parent.name: path.read_bytes() for path in log_dir.glob("*/partition.metadata")}
-        for path in [path for path in log_dir.iterdir() if path.name not in KEPT]:
+        for path in [path for path in log_dir.iterdir() if path.name not in kept]:
             shutil.rmtree(path) if path.is_dir() else path.unlink()
         offsets: dict[str, dict[tuple[str, int], int]] = {}
         for salvaged, names in salvages.items():

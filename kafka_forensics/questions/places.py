@@ -31,12 +31,15 @@ def parse_place(text: str) -> tuple[str, str | None, str]:
     return broker, host or None, path
 
 
-def places_of(inputs: Inputs, told: Iterable[tuple[str, str | None, str]] = ()) -> list[BrokerPlace]:
-    """Every broker that has replicas among the inputs. Raises UsageError where a broker is told of that is not among them, or more
-    of its directories than there are."""
+def places_of(inputs: Inputs, told: Iterable[tuple[str, str | None, str]] = (), *, controllers: bool = False) -> list[BrokerPlace]:
+    """Every broker that has replicas among the inputs, with `controllers` every node that has the controllers' log, too.
+
+    Raises UsageError where a broker is told of that is not among them, or more of its directories than there are.
+    """
     places: dict[str, BrokerPlace] = {}
     for log_dir in inputs.log_dirs:
-        if all(directory.topic == CLUSTER_METADATA_TOPIC for directory in log_dir.found.partitions):
+        of_controllers = [directory.topic == CLUSTER_METADATA_TOPIC for directory in log_dir.found.partitions]
+        if all(of_controllers) and not (controllers and of_controllers):
             continue
         place = places.setdefault(str(log_dir.broker), BrokerPlace(log_dir.broker))
         path = None

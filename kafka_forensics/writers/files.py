@@ -24,6 +24,7 @@ from kafka_forensics.parsers.spec.indexes import (
 
 
 _VERSION: Final = 0
+_ZERO_UUID: Final = "A" * 22
 _ESCAPED_IN_PROPERTIES: Final = re.compile(r"[\\=:#! \t\n\r\f]|[^\x20-\x7e]")
 _CONTROL_ESCAPES: Final = {"\t": "\\t", "\n": "\\n", "\r": "\\r", "\f": "\\f"}
 
@@ -67,6 +68,22 @@ def write_clean_shutdown(broker_epoch: int | None) -> bytes:
     if broker_epoch is None:
         return b""
     return json.dumps({"version": _VERSION, "brokerEpoch": broker_epoch}, separators=(",", ":")).encode()
+
+
+def write_quorum_state(
+    leader_epoch: int, data_version: int, voters: Iterable[int] = (), *, cluster_id: str = "", applied_offset: int = 0
+) -> bytes:
+    """The `quorum-state` of a node that knows of an epoch, of no leader in it, and gave nobody its vote (QuorumStateData.json).
+
+    `data_version` is 0 or 1; the rest stands in version 0 alone.
+    """
+    undecided: dict[str, object] = {"leaderId": -1, "leaderEpoch": leader_epoch, "votedId": -1}
+    if data_version:
+        fields = undecided | {"votedDirectoryId": _ZERO_UUID}
+    else:
+        named = [{"voterId": voter} for voter in voters]
+        fields = {"clusterId": cluster_id, **undecided, "appliedOffset": applied_offset, "currentVoters": named}
+    return json.dumps(fields | {"data_version": data_version}, separators=(",", ":")).encode()
 
 
 def _checkpoint(entries: Iterable[str]) -> bytes:

@@ -13,8 +13,11 @@ import pytest
 from kafka_forensics.cli.main import outcome
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.questions.plan import PlanOptions, make_plans
+from kafka_forensics.writers.files import write_quorum_state
 from tests.support.bundles import bundle_of
+from tests.support.controller_log import ControllerLog, topic
 from tests.support.plan_runs import SAMPLES, put_audit
+from tests.support.salvaged import batches_of, put_copy
 
 SSH = '#!/bin/sh\nhost=$1; shift\necho "$host: $*" >> "$HOSTS_LOG"\nexec bash -c "$*"\n'
 SAID = '#!/bin/sh\necho "$0 $*" >> "$HOSTS_LOG"\n'
@@ -312,3 +315,51 @@ def test_a_runbook_of_a_salvage_is_no_part_of_it(
     (copies.parent / "out").mkdir()
     assert outcome(["salvage", str(copies), "--output", "out", "--quiet", *more]) == 2
     assert said in " ".join(capsys.readouterr().err.split())
+
+
+# A salvage with the controllers' log.
+
+
+@pytest.fixture(name="controllers")
+def copies_of_controllers(tmp_path: Path) -> Path:
+    """Two of three voters, and a broker without a vote that has a topic."""
+    folder = tmp_path / "quorum"
+    log = ControllerLog().lead([1, 2, 3])
+    for number in range(4):
+        log.append(topic(f"t{number}"))
+    put_copy(folder, 9, {0: b"".join(batches_of(4))}, high_watermark=8, epochs=[(0, 0)])
+    for node in (2, 3, 9):
+        directory = log.put(folder / f"broker-{node}", node)
+        (directory / "quorum-state").write_bytes(write_quorum_state(1, 0, [1, 2, 3]))
+    return folder
+
+
+def test_the_controllers_log_is_put_on_every_node_and_voters_start_first(controllers: Path, tmp_path: Path) -> None:
+    file, output = tmp_path / "salvage.md", tmp_path / "salvaged"
+    at = [word for node in (2, 3, 9) for word in ("--at", f"{node}=host-{node}:{controllers / f'broker-{node}'}")]
+    assert outcome(["salvage", str(controllers), "--output", str(output), "--runbook", str(file), *at, "--quiet"]) == 0
+    text, before = file.read_text(), tree(controllers)
+    first = text.partition("## 1. Stop and copy")[2].partition("## 2.")[0]
+    assert "**Every voter (1, 2, 3) must be stopped" in first
+    assert "No copy of 1 was given: stop it, too" in first
+    (tmp_path / "after").mkdir()
+    variables = filled(text, tmp_path) + f"AFTER={tmp_path / 'after'}\n"
+    parts = [block(text, "2. Put it in place", number) for number in range(3)]
+    done = run(tmp_path, variables, block(text, "1. Stop and copy"), *parts, block(text, "3. Start the brokers"))
+    assert (done.returncode, done.stderr) == (0, "")
+    for node in (2, 3, 9):
+        assert tree(controllers / f"broker-{node}" / "__cluster_metadata-0") == tree(output / "__cluster_metadata-0")
+        for path in (controllers / f"broker-{node}").glob("*-checkpoint"):
+            assert "__cluster_metadata" not in path.read_text()
+    starts = [line[:6] for line in (tmp_path / "hosts.log").read_text().splitlines() if line.endswith("kafka start ")]
+    assert starts == ["host-2", "host-3", "host-9"]
+    seen = block(text, "4. See that it has come true"), block(text, "4. See that it has come true", 1)
+    done = run(tmp_path, variables, *seen)
+    assert done.returncode == 0, done.stdout + done.stderr
+    done = run(tmp_path, variables, block(text, "5. The way back"))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert {name: data for name, data in tree(controllers).items() if ".failed/" not in name and ".aside/" not in name} == before
+
+
+def test_without_the_controllers_log_nothing_is_said_of_voters(salvaged: str) -> None:
+    assert "voter" not in salvaged.lower()

@@ -1,7 +1,7 @@
 """A salvage as a runbook: stop, put its directories in the place of the others on every broker, start, and the way back."""
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from kafka_forensics.cli.outputs.rows import markdown
@@ -52,7 +52,11 @@ def salvage_runbook(salvaged: Salvaged) -> Iterator[str]:
     ]
     lines.append(f"SALVAGED={told(salvaged.output)}  # the directory that was written")
     yield shell(*lines, *OF_BROKERS, *place_variables(salvaged.places), ON, *_CHECKPOINT)
-    yield "\n## 1. Stop and copy\n\nAll brokers, so that there is a way back:\n"
+    metadata = next((partition for partition in salvaged.partitions if partition.quorum is not None), None)
+    yield "\n## 1. Stop and copy\n"
+    if metadata is not None:
+        yield from _of_controllers(metadata, salvaged.places)
+    yield "\nAll brokers, so that there is a way back:\n"
     yield one_by_one(*copying(salvaged.places, "SAFE", stop=True))
     yield "\n## 2. Put it in place\n\n"
     yield "What stands there is moved aside. Where a broker has several log directories, take the one that has the partition.\n"
@@ -64,7 +68,11 @@ def salvage_runbook(salvaged: Salvaged) -> Iterator[str]:
             yield f"\n### Broker {markdown(str(place.broker))}\n"
             yield one_by_one(*_placing(place, own))
     yield "\n## 3. Start the brokers\n\nIn any order: all replicas are alike. Each runs its recovery first, which cuts nothing:\n"
-    yield shell(*(f"on {host(place.broker)} $START" for place in salvaged.places))
+    places = salvaged.places
+    if metadata is not None:
+        yield "\nVoters come first: without a majority of them no broker comes up. Start all before you wait for one.\n"
+        places = sorted(places, key=lambda place: place.broker not in metadata.voting)
+    yield shell(*(f"on {host(place.broker)} $START" for place in places))
     yield "\n## 4. See that it has come true\n\nCopy all log directories once more, brokers may run:\n"
     yield one_by_one(*copying(salvaged.places, "AFTER", stop=False))
     yield "\nThen, every promise should be `kept`:\n"
@@ -72,10 +80,27 @@ def salvage_runbook(salvaged: Salvaged) -> Iterator[str]:
     yield from way_back(salvaged.places)
 
 
+def _of_controllers(metadata: SalvagedPartition, places: Sequence[BrokerPlace]) -> Iterator[str]:
+    """What is to be done about nodes of which no copy was given, and about the voters."""
+    assert metadata.quorum is not None
+    directory = markdown(name(metadata.topic, metadata.partition))
+    voters = ", ".join(map(str, metadata.quorum.voters))
+    given = {place.broker for place in places}
+    unseen = [voter for voter in metadata.voting if voter not in given]
+    yield f"\n**Every voter ({voters}) must be stopped, and stay so until all of them have the salvaged {directory}**, quorum-state"
+    yield " and all, so that nobody votes by what it had before. If one has run since the copies were made, salvage new copies."
+    if unseen:
+        nodes = ", ".join(markdown(str(voter)) for voter in unseen)
+        yield f" No copy of {nodes} was given: stop it, too, set its {directory} aside, and put the salvaged one in its place,"
+        yield " beside the `meta.properties` that it has."
+    yield f" On nodes that are not named below set {directory} aside as well: they fetch it anew, while their own may have records"
+    yield " that were never committed.\n"
+
+
 def _what_is_lost(salvaged: Salvaged) -> Iterator[str]:
     """What starting on it gives up, and what it does not touch."""
     gaps = [partition for partition in salvaged.partitions if partition.gaps]
-    left = [partition for partition in salvaged.partitions if partition.left_behind]
+    left = [partition for partition in salvaged.partitions if partition.left_behind and partition.quorum is None]
     if left:
         yield "\nRecords of another lineage stay behind in the copies; `kafka-forensics recover` takes them out:\n\n"
         yield from (f"- {_spelled(partition)}: {_left(partition)}\n" for partition in left[:PARTITIONS_TOLD])
@@ -119,6 +144,8 @@ def _placing(place: BrokerPlace, partitions: list[SalvagedPartition]) -> Iterato
         yield f'{{ {on} $SUDO test ! -e "{logs}"/{directory} || {on} $SUDO mv "{logs}"/{directory} "{logs}.aside/"; }}'
         yield f'tar -C "${{SALVAGED:?}}" -cf - {directory} | {on} $SUDO tar -C "{logs}" --no-same-owner -xf -'
         yield f'{on} $SUDO chown -R --reference="{logs}" "{logs}"/{directory}'
+        if partition.quorum is not None:
+            continue
         topic = printable(shlex.quote(partition.topic))
         for checkpoint, offset in _checkpointed(partition).items():
             given = "" if offset is None else f" {offset}"

@@ -58,7 +58,8 @@ class Choice:
     lineage: Lineage
     chosen_by: str
     sources: list[Source]
-    planned: Planned
+    planned: Planned | None
+    """None of the controllers' log, for which there is no plan."""
     gaps_in_order: bool = False
     """Whether a cleaner took what is missing."""
     slices: list[Slice] = field(default_factory=list)

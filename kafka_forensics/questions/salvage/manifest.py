@@ -30,6 +30,28 @@ class Gap:
     damaged_on: tuple[int | str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class CopiedFile:
+    """A file of the output that is a copy's, byte for byte, beside the segments: a snapshot of the controllers' log."""
+
+    file: str
+    size_in_bytes: int
+    broker: int | str
+    log_dir: str
+    source_file: str
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class Quorum:
+    """On what the controllers' log stands: who votes, whose whole copies are the majority, and the epoch to start in."""
+
+    voters: list[int]
+    counted: list[int | str]
+    leader_epoch: int
+    """Above every one that a copy tells of; nobody was elected in it."""
+
+
 @dataclass(slots=True)
 class SalvagedPartition:
     """A partition that was written; offsets are exclusive ends."""
@@ -40,7 +62,8 @@ class SalvagedPartition:
     base: int | str
     """The broker whose copy says what the lineage is."""
     chosen_by: str
-    """`plan` · `prefer-broker` · `committed` (its lineage alone was proven committed) · `whole-copy` · `longest`"""
+    """`plan` · `prefer-broker` · `committed` (its lineage alone was proven committed) · `whole-copy` · `longest` ·
+    `quorum` (of a majority of the voters, the most up-to-date)"""
     log_start_offset: int
     log_end_offset: int
     high_watermark: int | None
@@ -52,11 +75,17 @@ class SalvagedPartition:
     left_behind: list[LeftBehind] = field(default_factory=list)
     unseen: list[str] = field(default_factory=list)
     """What of the plan's witnesses is missing, so that records may be where nobody looked, as `kind` or `kind:broker`; `topic_id`
-    where brokers want that, and nothing here tells it."""
+    where brokers want that, and nothing here tells it. Of the controllers' log `voter:N`, `quorum_state:N`."""
     assigned: list[int | str] = field(default_factory=list)
     """Brokers that have a replica, by the controllers' log or else by the copies; not in the manifest."""
     inherited: list[Json] = field(default_factory=list)
     """What a scan of the output finds above `info` that was so in the copies: what producers and coordinators wrote."""
+    quorum: Quorum | None = None
+    """Of the controllers' log alone;"""
+    files: list[CopiedFile] = field(default_factory=list)
+    """and so are these,"""
+    voting: list[int | str] = field(default_factory=list)
+    """and these: its voters, by what they are called here; not in the manifest."""
 
     @property
     def wants_topic_id(self) -> bool:
@@ -147,6 +176,25 @@ def _partition(partition: SalvagedPartition) -> Json:
         "left_behind": _left(partition.left_behind),
         "unseen": partition.unseen,
         "inherited": partition.inherited,
+        **({} if partition.quorum is None else _of_quorum(partition.quorum, partition.files)),
+    }
+
+
+def _of_quorum(quorum: Quorum, files: Sequence[CopiedFile]) -> Json:
+    """What the controllers' log has beside what others have."""
+    return {
+        "quorum": {"voters": quorum.voters, "counted": quorum.counted, "leader_epoch": quorum.leader_epoch},
+        "files": [
+            {
+                "file": copied.file,
+                "bytes": copied.size_in_bytes,
+                "broker": copied.broker,
+                "log_dir": copied.log_dir,
+                "source_file": copied.source_file,
+                "sha256": copied.sha256,
+            }
+            for copied in files
+        ],
     }
 
 

@@ -4,6 +4,7 @@ The whole is scanned before it gets its name; what that finds wrong with a parti
 """
 
 import shutil
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
@@ -20,9 +21,11 @@ from kafka_forensics.model.json_objects import Json, json_text
 from kafka_forensics.model.results import Read, ScanResult
 from kafka_forensics.questions.places import places_of
 from kafka_forensics.questions.plan import PlanMaker, PlanOptions, check_names
+from kafka_forensics.questions.salvage import controllers_log
 from kafka_forensics.questions.salvage.choosing import Choice, Chooser, RefusedError, SalvageOptions
 from kafka_forensics.questions.salvage.manifest import MANIFEST, NO_TOPIC_ID, Gap, Refused, Salvaged, SalvagedPartition, document
 from kafka_forensics.questions.salvage.partition_files import CopyChangedError, PartitionSettings, write_file, write_partition
+from kafka_forensics.questions.salvage.quorum_copies import QuorumCopy, read_copy, share_memory
 from kafka_forensics.questions.salvage.rebuilding import index_interval
 from kafka_forensics.questions.salvage.slices import Source
 from kafka_forensics.questions.salvage.target import built
@@ -35,6 +38,8 @@ from kafka_forensics.witnesses.witnesses import Witnesses, read_witnesses
 from kafka_forensics.writers.files import write_offset_checkpoint
 
 CLEANER_FILE: Final = "cleaner-offset-checkpoint"
+APART: Final = ".controllers"
+"""Where in the output the controllers' log stands until all is scanned."""
 NAME: Final = "salvage"
 """What the output is called while it is scanned."""
 WRITTEN_SO: Final = ("DUPLICATE_BATCH", "PRODUCER_", "TXN_")
@@ -61,12 +66,17 @@ def salvage(
         salvaged = salvager.salvaged
         salvaged.output = str(output)
         salvaged.incomplete = result.incomplete
-        salvaged.places = places_of(inputs, salvage_options.places)
+        salvaged.places = places_of(inputs, salvage_options.places, controllers=True)
+        if all(partition.quorum is None for partition in salvaged.partitions):
+            brokers = {place.broker for place in places_of(inputs)}
+            salvaged.places = [place for place in salvaged.places if place.broker in brokers]
         for partition in salvaged.partitions:
             partition.assigned = _assigned(inputs, salvager.witnesses, partition)
+            partition.voting = [] if partition.quorum is None else _named(inputs, partition.quorum.voters)
         salvager.refuse_unread(result)
         salvager.write_checkpoints()
         salvager.check(result)
+        salvager.put_together()
         salvager.write_checkpoints()
         salvaged.refused.sort(key=lambda refused: (refused.topic, refused.partition))
         write_file(directory / MANIFEST, f"{json_text(document(salvaged))}\n".encode())
@@ -79,12 +89,19 @@ def _assigned(inputs: Inputs, witnesses: Witnesses, partition: SalvagedPartition
     holders = [plan.context.broker for plan in inputs.replicas if (plan.context.topic, plan.context.partition) == key]
     control = None if witnesses.controller is None else witnesses.controller.partitions.get(key)
     assignment = [] if control is None or control.replica_assignment is None else control.replica_assignment
-    names: dict[int | str, int | str] = {
+    if partition.quorum is not None:
+        assignment = partition.quorum.voters
+    return list(dict.fromkeys((*_named(inputs, assignment), *holders)))
+
+
+def _named(inputs: Inputs, nodes: Iterable[int]) -> list[int | str]:
+    """What nodes are called here."""
+    names: dict[int, int | str] = {
         log_dir.meta.node_id: log_dir.broker
         for log_dir in inputs.log_dirs
         if log_dir.meta is not None and log_dir.meta.node_id is not None
     }
-    return list(dict.fromkeys((*(names.get(node, node) for node in assignment), *holders)))
+    return [names.get(node, node) for node in nodes]
 
 
 def _check_given(inputs: Inputs, salvage_options: SalvageOptions) -> None:
@@ -115,8 +132,11 @@ class _Salvager:
         """Take the replicas of one partition, which were judged."""
         context = replicas[0].context
         try:
-            choice = self._choice(replicas, reader, result)
-            self._write(choice)
+            if context.topic == CLUSTER_METADATA_TOPIC:
+                partition = self._write_controllers(replicas, result)
+            else:
+                partition = self._write(self._choice(replicas, reader, result))
+            self.salvaged.partitions.append(partition)
         except RefusedError as error:
             self.salvaged.refused.append(error.refused)
         except (SourceError, CopyChangedError) as error:
@@ -126,10 +146,6 @@ class _Salvager:
 
     def _choice(self, replicas: list[Replica], reader: LogReader, result: PartitionResult) -> Choice:
         topic, partition = replicas[0].context.topic, replicas[0].context.partition
-        if topic == CLUSTER_METADATA_TOPIC:
-            reason = "the controllers' log is no topic's: a majority of voters decides what is in it"
-            hint = "take it whole from a controller that ran last; brokers fetch it anew"
-            raise RefusedError(Refused(topic, partition, "controllers_log", reason, hint))
         planned = self._maker.plan_of(replicas, reader, result)
         read = [replica for replica in self._maker.present(replicas)[0] if replica.read is not Read.NONE]
         if not read:
@@ -137,13 +153,26 @@ class _Salvager:
         sources = [Source.of(self._plan_of[id(replica.context)], replica, result.findings, deep=self._deep) for replica in read]
         return self._chooser.choose(sources, planned, result)
 
-    def _write(self, choice: Choice) -> None:
+    def _write_controllers(self, replicas: list[Replica], result: PartitionResult) -> SalvagedPartition:
+        """Write the controllers' log. Raises RefusedError, SourceError, CopyChangedError."""
+        copies: list[QuorumCopy] = []
+        for replica in replicas:
+            copy = read_copy(self._plan_of[id(replica.context)], replica, result.findings, deep=self._deep)
+            share_memory(copies, copy)
+            copies.append(copy)
+        chosen = controllers_log.choose(copies)
+        partition = self._write(Choice(chosen.lineage, "quorum", [chosen.base.source], None, slices=chosen.slices))
+        partition.quorum, partition.unseen = chosen.quorum, chosen.unseen
+        partition.files = chosen.write_beside(self._place_of(partition.topic, partition.partition))
+        return partition
+
+    def _write(self, choice: Choice) -> SalvagedPartition:
         """Write a partition."""
         lineage = choice.lineage
         base = choice.sources[lineage.base].plan.context
-        topic_id = _topic_id(choice.sources)
-        directory = self._directory / f"{base.topic}-{base.partition}"
-        directory.mkdir()
+        topic_id = _topic_id(choice.sources) or (controllers_log.TOPIC_ID if base.topic == CLUSTER_METADATA_TOPIC else None)
+        directory = self._place_of(base.topic, base.partition)
+        directory.mkdir(parents=True)
         interval = index_interval(None if base.control is None else base.control.setting("index.interval.bytes"))
         epochs = None
         if choice.gaps_in_order and base.epoch_checkpoint is not None:
@@ -153,28 +182,27 @@ class _Salvager:
         if base.compacted:
             dirty = max(base.cleaner_checkpoint or 0, lineage.log_start_offset)
             self._cleaned[base.topic, base.partition] = min(dirty, lineage.log_end_offset)
-        missing = [absent for absent in choice.planned.plan.missing if absent.kind in UNSEEN or absent.kind == "topic_unknown"]
-        self.salvaged.partitions.append(
-            SalvagedPartition(
-                base.topic,
-                base.partition,
-                topic_id,
-                base.broker,
-                choice.chosen_by,
-                lineage.log_start_offset,
-                lineage.log_end_offset,
-                _high_watermark(choice),
-                written.epochs,
-                written.segments,
-                written.size_in_bytes,
-                written.ranges,
-                [Gap(start, end, _damaged_on(choice, start, end)) for start, end in lineage.gaps],
-                list(lineage.left_behind),
-                [
-                    *(absent.kind if absent.broker is None else f"{absent.kind}:{absent.broker}" for absent in missing),
-                    *([NO_TOPIC_ID] if topic_id is None and _under_kraft(choice.sources) else ()),
-                ],
-            )
+        absent_of_plan = () if choice.planned is None else choice.planned.plan.missing
+        missing = [absent for absent in absent_of_plan if absent.kind in UNSEEN or absent.kind == "topic_unknown"]
+        return SalvagedPartition(
+            base.topic,
+            base.partition,
+            topic_id,
+            base.broker,
+            choice.chosen_by,
+            lineage.log_start_offset,
+            lineage.log_end_offset,
+            _high_watermark(choice),
+            written.epochs,
+            written.segments,
+            written.size_in_bytes,
+            written.ranges,
+            [Gap(start, end, _damaged_on(choice, start, end)) for start, end in lineage.gaps],
+            list(lineage.left_behind),
+            [
+                *(absent.kind if absent.broker is None else f"{absent.kind}:{absent.broker}" for absent in missing),
+                *([NO_TOPIC_ID] if topic_id is None and _under_kraft(choice.sources) else ()),
+            ],
         )
 
     def refuse_unread(self, result: ScanResult) -> None:
@@ -187,8 +215,11 @@ class _Salvager:
                 self.salvaged.refused.append(Refused(partition.topic, partition.partition, "nothing_read", reason))
 
     def write_checkpoints(self) -> None:
-        """Write what a log directory has once, of the partitions that stand. Recovery begins at the start of each log."""
-        partitions = self.salvaged.partitions
+        """Write what a log directory has once, of the partitions that stand. Recovery begins at the start of each log.
+
+        Of the controllers' log nothing stands there: it is recovered whole, and begins with its first segment (KafkaRaftLog).
+        """
+        partitions = [one for one in self.salvaged.partitions if one.topic != CLUSTER_METADATA_TOPIC]
         files = {
             RECOVERY_POINT_FILE: {(one.topic, one.partition): one.log_start_offset for one in partitions},
             LOG_START_FILE: {(one.topic, one.partition): one.log_start_offset for one in partitions if one.log_start_offset},
@@ -200,19 +231,20 @@ class _Salvager:
         for name, offsets in files.items():
             (self._directory / name).unlink(missing_ok=True)
             write_file(self._directory / name, write_offset_checkpoint(offsets))
+        if (self._directory / APART).exists():
+            (self._directory / APART / RECOVERY_POINT_FILE).write_bytes(write_offset_checkpoint({}))
 
     def check(self, given: ScanResult) -> None:
         """Scan what was written, and refuse each partition of which more is found than its gaps, and than was so in the copies."""
-        if not self.salvaged.partitions:
-            return
         options = ScanOptions(jobs=self._options.jobs, deep=self._deep, cache_dir=self._options.cache_dir)
-        result = scan([f"{NAME}={self._directory}"], options)
+        folders = dict.fromkeys(self._place_of(one.topic, one.partition).parent for one in self.salvaged.partitions)
+        results = [scan([f"{NAME}={folder}"], options) for folder in folders]
         before = {(finding.kind, finding.place.topic, finding.place.partition) for finding in given.findings}
         found: dict[tuple[str | None, int | None], list[Finding]] = {}
-        for finding in result.findings:
+        for finding in (finding for result in results for finding in result.findings):
             if finding.severity.rank > Severity.INFO.rank:
                 found.setdefault((finding.place.topic, finding.place.partition), []).append(finding)
-        outlooks = {(one.topic, one.partition): one.replicas[0].recovery for one in result.partitions}
+        outlooks = {(one.topic, one.partition): one.replicas[0].recovery for result in results for one in result.partitions}
         sound = []
         for partition in self.salvaged.partitions:
             key = partition.topic, partition.partition
@@ -230,8 +262,19 @@ class _Salvager:
             sound.append(partition)
         self.salvaged.partitions = sound
 
+    def put_together(self) -> None:
+        """Put what was built apart beside the rest."""
+        apart = self._directory / APART
+        for path in [path for path in apart.glob("*") if path.is_dir()]:
+            path.rename(self._directory / path.name)
+        shutil.rmtree(apart, ignore_errors=True)
+
     def _remove(self, topic: str, partition: int) -> None:
-        shutil.rmtree(self._directory / f"{topic}-{partition}", ignore_errors=True)
+        shutil.rmtree(self._place_of(topic, partition), ignore_errors=True)
+
+    def _place_of(self, topic: str, partition: int) -> Path:
+        """Where a partition is built: the controllers' log apart, for it bears witness, and what it says of others is not asked."""
+        return self._directory / (APART if topic == CLUSTER_METADATA_TOPIC else "") / f"{topic}-{partition}"
 
 
 def _topic_id(sources: list[Source]) -> str | None:
@@ -261,7 +304,8 @@ def _high_watermark(choice: Choice) -> int | None:
 
 def _damaged_on(choice: Choice, start: int, end: int) -> tuple[Broker, ...]:
     """Who has damaged bytes of some offsets."""
-    return tuple(replica.broker for replica in choice.planned.given.replicas if clipped(replica.damaged, start, end))
+    given = [] if choice.planned is None else choice.planned.given.replicas
+    return tuple(replica.broker for replica in given if clipped(replica.damaged, start, end))
 
 
 def _is_known(

@@ -1,5 +1,6 @@
 """Salvages of what real brokers lost: every acknowledged record of the lineage is there, once, and nothing of the other side."""
 
+import tarfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -10,6 +11,7 @@ import pytest
 import kafka_forensics as kf
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.questions.salvage import Salvaged, SalvageOptions, salvage
+from kafka_forensics.questions.salvage.manifest import Quorum
 from tests.support.archives import SHIPPED, of_brokers
 
 if TYPE_CHECKING:
@@ -79,12 +81,28 @@ def test_replicas_in_sync_that_differ_for_good_are_a_question(tmp_path: Path) ->
 @pytest.mark.parametrize("name", of_brokers("kafka-4.3.0-healthy", "kafka-4.3.0-lag", "kafka-4.3.0-clean-end"))
 def test_a_cluster_that_lost_nothing_is_salvaged_whole(tmp_path: Path, name: str) -> None:
     salvaged = salvaged_from(archive(name), tmp_path / "out")
-    assert [refused.kind for refused in salvaged.refused] == ["controllers_log"]
+    assert salvaged.is_whole
+    assert salvaged.partitions[0].quorum == Quorum([100], [100], 2)
     assert not any(partition.gaps or partition.left_behind for partition in salvaged.partitions)
     ends = {(partition.topic, partition.partition): partition.log_end_offset for partition in salvaged.partitions}
     assert ends["orders", 0] == 30_000
     assert [row["offset"] for row in records_of(tmp_path / "out", "orders-0")] == list(range(30_000))
     assert len(records_of(tmp_path / "out", "payments-0")) == ends["payments", 0] == 320
+
+
+@pytest.mark.parametrize("name", of_brokers("kafka-4.3.0-clean-end"))
+def test_the_controllers_log_is_what_its_controller_had(tmp_path: Path, name: str) -> None:
+    with tarfile.open(archive(name)) as members:
+        members.extractall(tmp_path / "in", filter="data")
+    salvaged_from(str(tmp_path / "in"), tmp_path / "out", "__cluster_metadata")
+    (theirs,) = (tmp_path / "in").glob("*/controller-100/__cluster_metadata-0")
+    ours = tmp_path / "out" / theirs.name
+    assert {path.name for path in ours.iterdir()} == {path.name for path in theirs.iterdir()}
+    for path in ours.iterdir():
+        data = (theirs / path.name).read_bytes()
+        if path.name == "quorum-state":
+            data = data.replace(b'"leaderId":100,"leaderEpoch":1', b'"leaderId":-1,"leaderEpoch":2')
+        assert path.read_bytes() == data, path.name
 
 
 @pytest.mark.parametrize("name", of_brokers("public-magic0-golden", "public-five-brokers"))

@@ -1,0 +1,175 @@
+"""Real controllers start on a salvaged log of theirs, all on the same one and none on its own: topics, records and settings
+are there, and the quorum goes on in an epoch that nobody had."""
+
+import json
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin._config import ConfigResource
+from confluent_kafka.admin._resource import ResourceType
+
+from kafka_forensics.evidence.options import ScanOptions
+from kafka_forensics.model.files import EpochEntry
+from kafka_forensics.questions.salvage import Salvaged, SalvagedPartition, SalvageOptions, salvage
+from lab.cluster import ADMIN_TIMEOUT_SECONDS, Cluster
+from lab.combined import CombinedCluster
+from lab.files import copy_tree
+from lab.jvm import wait_until
+from lab.salvaged_start import METADATA, Served, put_on, read, start, watermarks
+from lab.story import messages
+from lab.unclean_election import fully_replicated
+from lab.workload import SMALL_SEGMENTS, Writer, write_orders
+
+pytestmark = pytest.mark.broker
+
+SNAPSHOTS = {
+    "metadata.log.max.snapshot.interval.ms": "5000",
+    "metadata.log.segment.ms": "4000",
+    "metadata.max.retention.bytes": "1000",
+    "metadata.max.retention.ms": "1000",
+}
+"""Snapshots every few seconds; what they hold is deleted from the log by the cleaner, which comes every 60 s."""
+CLEANED_WITHIN_SECONDS = 100
+CONFIGURED = {"retention.ms": "123456789", "min.insync.replicas": "2"}
+DAMAGED, FORGETFUL = 1, 2
+Facts = dict[str, object]
+
+
+@dataclass(frozen=True)
+class Restarted:
+    """A salvage with the controllers' log, and what the cluster was before and after it started on that."""
+
+    output: Path
+    salvaged: Salvaged
+    metadata: SalvagedPartition
+    before: Facts
+    after: Facts
+    served: tuple[Served, Served]
+    log_dirs: Mapping[int, Path]
+    said: Mapping[int, bytes]
+    copies: Path
+    is_cut: bool
+    """Whether the controllers' logs begin above 0."""
+
+
+def facts(cluster: Cluster) -> Facts:
+    """Topics with their ids, partitions and leaders' replicas, and the settings of one of them."""
+    admin = cluster.admin()
+    listed = admin.list_topics(timeout=ADMIN_TIMEOUT_SECONDS).topics
+    resource = ConfigResource(ResourceType.TOPIC, "kept")
+    settings = admin.describe_configs([resource])[resource].result(ADMIN_TIMEOUT_SECONDS)
+    told: Facts = {
+        name: {number: sorted(part.replicas) for number, part in topic.partitions.items()} for name, topic in listed.items()
+    }
+    return told | {"settings": {name: settings[name].value for name in CONFIGURED}}
+
+
+def lose(cluster: Cluster, copies: Path, *, snapshots: bool) -> tuple[Facts, dict[tuple[str, int], tuple[int, int]], Served]:
+    """Topics and records under several leaders of the quorum; all are killed, one log is damaged, one node forgets its votes."""
+    write_orders(cluster)
+    cluster.create_topic("kept", settings={**SMALL_SEGMENTS, **CONFIGURED})
+    Writer(cluster).batch("kept", messages("kept", 0, 40))
+    for node in (3, 1):
+        cluster.kill(node)
+        time.sleep(3)
+        cluster.start(node)
+    wait_until("all replicas are in sync", lambda: fully_replicated(cluster), timeout_seconds=90, step_seconds=1.0)
+    if snapshots:
+
+        def are_cut() -> bool:
+            return all(not (cluster.log_dir(node) / METADATA / f"{0:020d}.log").exists() for node in cluster.brokers)
+
+        wait_until("the controllers' logs are cut", are_cut, timeout_seconds=CLEANED_WITHIN_SECONDS, step_seconds=1.0)
+    cluster.create_topic("last")
+    Writer(cluster).batch("last", messages("last", 0, 10))
+    places = [("kept", 0), ("last", 0), ("orders", 0), ("orders", 1)]
+    ends = watermarks(cluster, places)
+    served = read(cluster, {place: begin for place, (begin, _) in ends.items()}, "read_uncommitted")
+    known = facts(cluster)
+    cluster.kill(*cluster.brokers)
+    for node in cluster.brokers:
+        copy_tree(cluster.log_dir(node), copies / f"broker-{node}")
+    log = max((copies / f"broker-{DAMAGED}" / METADATA).glob("*.log"), key=lambda path: path.stat().st_size)
+    data = bytearray(log.read_bytes())
+    data[len(data.rstrip(b"\0")) // 2] ^= 0x10
+    log.write_bytes(data)
+    (copies / f"broker-{FORGETFUL}" / METADATA / "quorum-state").unlink()
+    return known, ends, served
+
+
+@pytest.fixture(scope="module", name="restarted", params=[False, True], ids=["configured", "in-the-log"])
+def controllers_on_a_salvage(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Restarted]:
+    """Voters of the settings with all of the log; voters in the log (KIP-853), of which only snapshots have the beginning."""
+    root = tmp_path_factory.mktemp("quorum")
+    in_log = bool(request.param)
+    settings = SNAPSHOTS if in_log else {}
+    with CombinedCluster(root / "nodes", voters_in_log=in_log, broker_settings=settings) as cluster:
+        before, ends, served = lose(cluster, root / "copies", snapshots=in_log)
+        salvaged = salvage([str(root / "copies")], root / "out", ScanOptions(), SalvageOptions())
+        metadata = next(partition for partition in salvaged.partitions if partition.topic == "__cluster_metadata")
+        put_on(cluster, {root / "out": {}})
+        start(cluster)
+        again = watermarks(cluster, ends)
+        assert again == ends
+        served_again = read(cluster, {place: begin for place, (begin, _) in again.items()}, "read_uncommitted")
+        after = facts(cluster)
+        cluster.create_topic("new")
+        Writer(cluster).batch("new", messages("new", 0, 5))
+        said = {node: cluster.server(node).output.read_bytes() for node in cluster.brokers}
+        cluster.stop()
+        log_dirs = {node: cluster.log_dir(node) for node in cluster.brokers}
+        yield Restarted(
+            root / "out", salvaged, metadata, before, after, (served, served_again), log_dirs, said, root / "copies", in_log
+        )
+
+
+def test_everything_was_salvaged_from_the_majority_that_was_whole(restarted: Restarted) -> None:
+    assert restarted.salvaged.is_whole, restarted.salvaged.refused
+    quorum = restarted.metadata.quorum
+    assert quorum is not None
+    assert (quorum.voters, quorum.counted) == ([1, 2, 3], [2, 3])
+    assert restarted.metadata.unseen == [f"voter:{DAMAGED}", f"quorum_state:{FORGETFUL}"]
+    states = [restarted.copies / f"broker-{node}" / METADATA / "quorum-state" for node in (1, 3)]
+    assert quorum.leader_epoch == 1 + max(json.loads(path.read_text())["leaderEpoch"] for path in states)
+
+
+def test_topics_records_and_settings_are_there(restarted: Restarted) -> None:
+    assert restarted.after == restarted.before
+    assert restarted.after["settings"] == CONFIGURED
+    assert restarted.served[1] == restarted.served[0]
+    assert len(restarted.served[1]["kept", 0]) == 40
+
+
+def test_every_controller_went_on_behind_it_in_a_new_epoch(restarted: Restarted) -> None:
+    quorum = restarted.metadata.quorum
+    assert quorum is not None
+    for node, log_dir in restarted.log_dirs.items():
+        state = json.loads((log_dir / METADATA / "quorum-state").read_text())
+        assert state["leaderEpoch"] > quorum.leader_epoch
+        assert state["data_version"] == json.loads((restarted.output / METADATA / "quorum-state").read_text())["data_version"]
+        lines = (log_dir / METADATA / "leader-epoch-checkpoint").read_text().splitlines()[2:]
+        epochs = [EpochEntry(*map(int, line.split())) for line in lines]
+        new = [entry for entry in epochs if entry.leader_epoch > quorum.leader_epoch]
+        assert new[0].start_offset == restarted.metadata.log_end_offset
+        for path in (restarted.output / METADATA).glob("*.log"):
+            theirs = log_dir / METADATA / path.name
+            assert not theirs.exists() or theirs.read_bytes().startswith(path.read_bytes()), (node, path.name)
+
+
+def test_no_controller_found_a_fault_or_cut_anything(restarted: Restarted) -> None:
+    """Errors while they elect a leader are none: of requests to one that is not ready yet, of a slow machine."""
+    for node, said in restarted.said.items():
+        for words in (b" fault: ", b"Truncating to", b"Truncated to", b"Corrupt", b"IllegalState"):
+            assert [line for line in said.splitlines() if words in line and b"has no effect" not in line] == [], node
+
+
+def test_the_beginning_is_in_snapshots_where_the_log_has_lost_it(restarted: Restarted) -> None:
+    assert (restarted.metadata.log_start_offset > 0) == restarted.is_cut
+    names = [Path(copied.file).name for copied in restarted.metadata.files]
+    assert restarted.metadata.log_start_offset <= max([0, *(int(name[:20]) for name in names)])
+    for name in names:
+        base = restarted.copies / f"broker-{restarted.metadata.base}" / METADATA / name
+        assert (restarted.output / METADATA / name).read_bytes() == base.read_bytes()

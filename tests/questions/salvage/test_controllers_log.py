@@ -1,0 +1,415 @@
+"""The controllers' log is taken whole from one voter where a majority of the voters' copies is whole and good, and refused else."""
+
+import json
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafka_forensics.model.files import EpochEntry
+from kafka_forensics.questions.salvage import MANIFEST, Refused, Salvaged, SalvagedPartition
+from kafka_forensics.writers.files import write_leader_epochs, write_meta_properties, write_quorum_state
+from tests.support.controller_log import ControllerLog, control, raw_id, snapshot, topic
+from tests.support.faults import CLUSTER_ID
+from tests.support.plan_runs import SAMPLES
+from tests.support.salvaged import batches_of, check_output, log_of, put_copy, salvaged_of
+from tests.support.segments import flipped
+
+METADATA = "__cluster_metadata-0"
+VOTERS = [1, 2, 3]
+ZERO_ID = "A" * 22
+DIRECTORIES = {node: f"AAAAAAAAAAAAAAAAAAAA{node}A" for node in range(1, 6)}
+
+
+def written(*epochs: tuple[int, int], voters: Sequence[int] = VOTERS) -> ControllerLog:
+    """A log of these (leader epoch, batches behind the leader's own record)."""
+    log = ControllerLog()
+    for leader_epoch, count in epochs:
+        log.lead(list(voters), leader_epoch)
+        for number in range(count):
+            log.append(topic(f"t{leader_epoch}-{number}"))
+    return log
+
+
+def put(folder: Path, node: int, log: ControllerLog, epoch: int | None = 1, *, start: int = 0, **state: Any) -> Path:
+    """A controller's copy as Kafka 4.3.0 leaves it, with the `quorum-state` of a follower in `epoch`; the partition directory."""
+    directory = log.put(folder / f"broker-{node}", node, start=start)
+    (directory / "partition.metadata").write_text("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ")
+    if epoch is not None:
+        voters = state.pop("voters", VOTERS)
+        (directory / "quorum-state").write_bytes(write_quorum_state(epoch, state.pop("version", 0), voters, **state))
+    return directory
+
+
+def put_all(folder: Path, logs: dict[int, ControllerLog], epoch: int = 1) -> None:
+    for node, log in logs.items():
+        put(folder, node, log, epoch)
+
+
+def damage(folder: Path, node: int, position: int = 200) -> None:
+    """A bit of a copy is turned over."""
+    path = folder / f"broker-{node}" / METADATA / f"{0:020d}.log"
+    path.write_bytes(flipped(path.read_bytes(), position))
+
+
+def taken(tmp_path: Path, **given: Any) -> SalvagedPartition:
+    """The one partition of a salvage that is whole."""
+    salvaged = salvaged_of(tmp_path / "in", tmp_path / "out", **given)
+    assert not salvaged.refused, salvaged.refused
+    (partition,) = salvaged.partitions
+    assert (partition.chosen_by, partition.topic_id) == ("quorum", "AAAAAAAAAAAAAAAAAAAAAQ")
+    check_output(tmp_path / "in", tmp_path / "out")
+    return partition
+
+
+def refused(tmp_path: Path, **given: Any) -> Refused:
+    """Why nothing was taken."""
+    salvaged: Salvaged = salvaged_of(tmp_path / "in", tmp_path / "out", **given)
+    assert not salvaged.partitions
+    (refusal,) = salvaged.refused
+    assert (refusal.topic, refusal.kind) == ("__cluster_metadata", "controllers_log")
+    assert not (tmp_path / "out" / METADATA).exists()
+    return refusal
+
+
+def state_of(tmp_path: Path) -> dict[str, Any]:
+    state: dict[str, Any] = json.loads((tmp_path / "out" / METADATA / "quorum-state").read_text())
+    return state
+
+
+def test_the_longest_copy_of_a_majority_is_taken(tmp_path: Path) -> None:
+    put(tmp_path / "in", 1, written((1, 4)), 1)
+    put(tmp_path / "in", 2, written((1, 6)), 1)
+    partition = taken(tmp_path)
+    assert (partition.base, partition.log_start_offset, partition.log_end_offset) == (2, 0, 7)
+    assert partition.quorum is not None
+    assert (partition.quorum.voters, partition.quorum.counted, partition.quorum.leader_epoch) == (VOTERS, [1, 2], 2)
+    assert (partition.unseen, partition.assigned) == (["voter:3", "quorum_state:3"], [1, 2, 3])
+    assert log_of(tmp_path / "out", METADATA) == b"".join(data for _, data in written((1, 6)).batches)
+
+
+def test_a_later_epoch_goes_before_a_longer_log(tmp_path: Path) -> None:
+    put_all(tmp_path / "in", {1: written((1, 9)), 2: written((1, 3), (4, 1)), 3: written((1, 3))}, epoch=4)
+    partition = taken(tmp_path)
+    assert (partition.base, partition.log_end_offset, partition.leader_epochs) == (2, 6, [EpochEntry(1, 0), EpochEntry(4, 4)])
+    assert [(left.broker, left.start, left.end, left.rival_of) for left in partition.left_behind] == [(1, 4, 10, 2)]
+
+
+def test_what_lies_there_is_what_a_controller_has(tmp_path: Path) -> None:
+    put_all(tmp_path / "in", {1: written((1, 4)), 2: written((1, 4)), 3: written((1, 4))}, epoch=7)
+    taken(tmp_path)
+    names = {path.name for path in (tmp_path / "out" / METADATA).iterdir()}
+    segment = {f"{0:020d}.{suffix}" for suffix in ("index", "log", "timeindex")}
+    assert names == {*segment, f"{5:020d}.snapshot", "leader-epoch-checkpoint", "partition.metadata", "quorum-state"}
+    for path in (tmp_path / "out").glob("*-checkpoint"):
+        assert "__cluster_metadata" not in path.read_text()
+    assert state_of(tmp_path) == {
+        "clusterId": "",
+        "leaderId": -1,
+        "leaderEpoch": 8,
+        "votedId": -1,
+        "appliedOffset": 0,
+        "currentVoters": [{"voterId": 1}, {"voterId": 2}, {"voterId": 3}],
+        "data_version": 0,
+    }
+
+
+def test_the_epoch_is_above_all_that_any_copy_tells_of(tmp_path: Path) -> None:
+    """Damaged copies, and those of nodes without a vote, tell of epochs all the same."""
+    put_all(tmp_path / "in", {1: written((1, 4)), 2: written((1, 4))})
+    put(tmp_path / "in", 3, written((1, 4)), 5)
+    put(tmp_path / "in", 9, written((1, 4), (6, 1)), None)
+    damage(tmp_path / "in", 3)
+    partition = taken(tmp_path)
+    assert partition.base in (1, 2)
+    assert state_of(tmp_path)["leaderEpoch"] == 7
+    assert [(left.broker, left.start, left.end) for left in partition.left_behind] == [(9, 5, 7)]
+
+
+def test_one_of_three_may_be_damaged(tmp_path: Path) -> None:
+    put_all(tmp_path / "in", {1: written((1, 6)), 2: written((1, 4)), 3: written((1, 4))})
+    damage(tmp_path / "in", 1)
+    partition = taken(tmp_path)
+    assert (partition.base, partition.log_end_offset, partition.unseen) == (2, 5, ["voter:1"])
+
+
+def test_two_of_three_may_not(tmp_path: Path) -> None:
+    put_all(tmp_path / "in", dict.fromkeys(VOTERS, written((1, 4))))
+    damage(tmp_path / "in", 1)
+    damage(tmp_path / "in", 3)
+    assert refused(tmp_path).reason == "2 of 3 voters are needed, and 2 was given whole: 1 is damaged; 3 is damaged"
+
+
+def test_a_torn_tail_is_cut_and_the_copy_counts(tmp_path: Path) -> None:
+    put_all(tmp_path / "in", {1: written((1, 4)), 2: written((1, 6))})
+    torn = tmp_path / "in" / "broker-2" / METADATA / f"{0:020d}.log"
+    torn.write_bytes(torn.read_bytes()[:-9])
+    partition = taken(tmp_path)
+    assert (partition.base, partition.log_end_offset) == (2, 6)
+
+
+def test_a_minority_is_refused(tmp_path: Path) -> None:
+    put(tmp_path / "in", 2, written((1, 4)))
+    refusal = refused(tmp_path)
+    assert refusal.reason == "2 of 3 voters are needed, and 2 was given whole: 1 was not given; 3 was not given"
+    assert refusal.hint is not None
+    assert "more controllers" in refusal.hint
+
+
+def test_nodes_without_a_vote_do_not_count(tmp_path: Path) -> None:
+    put_all(tmp_path / "in", {1: written((1, 4)), 8: written((1, 9)), 9: written((1, 9))})
+    assert "2 was not given; 3 was not given" in refused(tmp_path).reason
+
+
+def test_the_samples_have_no_voter(tmp_path: Path) -> None:
+    (refusal,) = salvaged_of(SAMPLES / "healthy", tmp_path / "out").refused
+    assert refusal.reason == "1 of 1 voter is needed, and none was given whole: 100 was not given"
+
+
+def test_nobody_knows_who_votes(tmp_path: Path) -> None:
+    for node in VOTERS:
+        log = ControllerLog()
+        for name in ("a", "b", "c"):
+            log.append(topic(name))
+        put(tmp_path / "in", node, log, None)
+    assert refused(tmp_path).reason == "nothing here names its voters"
+
+
+def test_every_set_of_voters_that_is_named_must_have_its_majority(tmp_path: Path) -> None:
+    """Where voters are configured, nothing tells which configuration was the last."""
+    put_all(tmp_path / "in", {1: written((1, 4)), 2: written((1, 4))})
+    put(tmp_path / "in", 3, written((1, 4)), voters=[3, 4, 5])
+    assert "4 was not given; 5 was not given" in refused(tmp_path).reason
+
+
+def test_a_copy_given_twice_does_not_count(tmp_path: Path) -> None:
+    put_all(tmp_path / "in" / "new", {1: written((1, 4)), 2: written((1, 4))})
+    put_all(tmp_path / "in" / "old", {2: written((1, 4))})
+    assert "2 was given several times" in refused(tmp_path).reason
+
+
+def test_copies_of_running_controllers_are_of_different_moments(tmp_path: Path) -> None:
+    put_all(tmp_path / "in", dict.fromkeys(VOTERS, written((1, 4))))
+    assert "running" in refused(tmp_path, live=True).reason
+
+
+def test_copies_of_several_clusters(tmp_path: Path) -> None:
+    put_all(tmp_path / "in", dict.fromkeys(VOTERS, written((1, 4))))
+    (tmp_path / "in" / "broker-2" / "meta.properties").write_bytes(write_meta_properties(node_id=2, cluster_id="B" * 22))
+    assert "several clusters" in refused(tmp_path).reason
+
+
+def test_two_leaders_of_one_epoch_cannot_both_be_true(tmp_path: Path) -> None:
+    other = written((1, 2))
+    other.append(topic("another")).append(topic("t1-3"))
+    put_all(tmp_path / "in", {1: written((1, 4)), 2: written((1, 4)), 3: other})
+    refusal = refused(tmp_path)
+    assert "other records of the same leader epoch" in refusal.reason
+    assert refusal.offsets == ((3, 5),)
+
+
+def test_an_epoch_that_no_leader_began_is_none(tmp_path: Path) -> None:
+    """No CRC covers the epoch of a batch: this one would win every election."""
+    log = written((1, 4))
+    log.leader_epoch = 77
+    log.append(topic("last"))
+    put_all(tmp_path / "in", {1: written((1, 4)), 2: log})
+    assert "2 has a batch of a leader epoch that no leader began there" in refused(tmp_path).reason
+
+
+def test_a_copy_that_has_lost_its_end_does_not_count(tmp_path: Path) -> None:
+    put_all(tmp_path / "in", {1: written((1, 4)), 2: written((1, 4))}, epoch=3)
+    epochs = write_leader_epochs([EpochEntry(1, 0), EpochEntry(3, 9)])
+    (tmp_path / "in" / "broker-2" / METADATA / "leader-epoch-checkpoint").write_bytes(epochs)
+    assert "2 has lost its end" in refused(tmp_path).reason
+
+
+# Where the log begins above 0, a snapshot has what was before.
+
+
+def put_cut(folder: Path, node: int, start: int = 3, snapshots: Sequence[tuple[int, bytes]] = ()) -> None:
+    """A copy of which the first records are gone."""
+    directory = put(folder, node, written((1, 6)), start=start)
+    for offset, data in snapshots:
+        (directory / f"{offset:020d}-{1:010d}.checkpoint").write_bytes(data)
+
+
+def test_snapshots_come_with_the_log(tmp_path: Path) -> None:
+    both = [(3, snapshot(topic("t"))), (5, snapshot(topic("t"), topic("u")))]
+    for node in (1, 2):
+        put_cut(tmp_path / "in", node, snapshots=both)
+    partition = taken(tmp_path)
+    assert (partition.log_start_offset, partition.log_end_offset) == (3, 7)
+    for offset, data in both:
+        assert (tmp_path / "out" / METADATA / f"{offset:020d}-{1:010d}.checkpoint").read_bytes() == data
+    told = json.loads((tmp_path / "out" / MANIFEST).read_text())["partitions"][0]["files"]
+    assert [Path(row["file"]).name for row in told] == [f"{offset:020d}-{1:010d}.checkpoint" for offset, _ in both]
+
+
+@pytest.mark.parametrize(
+    ("snapshots", "said"),
+    [
+        ([], "begins at offset 3, and has no snapshot"),
+        ([(2, snapshot(topic("t")))], "begins at offset 3, and has no snapshot"),
+        ([(5, snapshot(topic("t"), footer=False))], "has a snapshot that is not whole"),
+        ([(5, flipped(snapshot(topic("t")), 160))], "has a snapshot that is not whole"),
+        ([(9, snapshot(topic("t")))], "ends before a snapshot of it"),
+    ],
+)
+def test_without_the_snapshot_a_copy_does_not_count(tmp_path: Path, snapshots: list[tuple[int, bytes]], said: str) -> None:
+    put_cut(tmp_path / "in", 1, snapshots=[(3, snapshot(topic("t")))])
+    put_cut(tmp_path / "in", 2, snapshots=snapshots)
+    assert f"2 {said}" in refused(tmp_path).reason
+
+
+def test_a_snapshot_beyond_all_tells_of_what_was_committed_since(tmp_path: Path) -> None:
+    put_all(tmp_path / "in", {1: written((1, 4)), 2: written((1, 4))})
+    directory = put(tmp_path / "in", 9, written((1, 9)))
+    (directory / f"{8:020d}-{1:010d}.checkpoint").write_bytes(snapshot(topic("t")))
+    assert "a snapshot of what was committed up to offset 8" in refused(tmp_path).reason
+
+
+# Who has voted for whom must be known, or nobody may have been elected since.
+
+
+def test_a_quorum_state_may_be_missing_where_others_tell(tmp_path: Path) -> None:
+    put(tmp_path / "in", 1, written((1, 4)), 3)
+    put(tmp_path / "in", 2, written((1, 4)), None)
+    put(tmp_path / "in", 3, written((1, 4)), 2)
+    damage(tmp_path / "in", 3)
+    assert taken(tmp_path).unseen == ["voter:3", "quorum_state:2"]
+    assert state_of(tmp_path)["leaderEpoch"] == 4
+
+
+def test_where_a_leader_may_be_unknown_nothing_is_given(tmp_path: Path) -> None:
+    """2 may have voted for 3, which may have led since."""
+    put(tmp_path / "in", 1, written((1, 4)), 3)
+    put(tmp_path / "in", 2, written((1, 4)), None)
+    assert "the quorum-state of voters 2, 3 is not known, and 3 may have led" in refused(tmp_path).reason
+
+
+def test_without_any_quorum_state_all_logs_do(tmp_path: Path) -> None:
+    for node in VOTERS:
+        put(tmp_path / "in", node, written((1, 4), (5, 1)), None)
+    partition = taken(tmp_path)
+    assert partition.unseen == [f"quorum_state:{node}" for node in VOTERS]
+    assert (state_of(tmp_path)["leaderEpoch"], state_of(tmp_path)["data_version"]) == (6, 0)
+    assert [row["voterId"] for row in state_of(tmp_path)["currentVoters"]] == VOTERS
+
+
+@pytest.mark.parametrize("garbled", [b"", b"\0" * 90, b"{", b"[]", b'{"leaderEpoch":true,"data_version":0}', b"[" * 99_999])
+def test_a_garbled_quorum_state_is_none(tmp_path: Path, garbled: bytes) -> None:
+    put_all(tmp_path / "in", dict.fromkeys(VOTERS, written((1, 4))))
+    (tmp_path / "in" / "broker-2" / METADATA / "quorum-state").write_bytes(garbled)
+    assert taken(tmp_path).unseen == ["quorum_state:2"]
+
+
+# Voters that are in the log (KIP-853).
+
+
+def voters_record(nodes: Sequence[int]) -> Any:
+    feature = {"min_supported_version": 0, "max_supported_version": 1}
+    voters = [
+        {"voter_id": node, "voter_directory_id": raw_id(DIRECTORIES[node]), "endpoints": [], "kraft_version_feature": feature}
+        for node in nodes
+    ]
+    return control(6, voters=voters)
+
+
+def dynamic(*sets: Sequence[int], count: int = 3) -> ControllerLog:
+    """A log in which the voters become each of these sets."""
+    log = ControllerLog()
+    log._append([control(2, leader_id=1, voters=[], granting_voters=[])], is_control_batch=True)
+    log._append([control(5, kraft_version=1), voters_record(sets[0])], is_control_batch=True)
+    for voters in sets[1:]:
+        log.append(topic("between"))
+        log._append([voters_record(voters)], is_control_batch=True)
+    for number in range(count):
+        log.append(topic(f"t{number}"))
+    return log
+
+
+def put_dynamic(folder: Path, node: int, log: ControllerLog, directory_id: str | None = None) -> Path:
+    directory = put(folder, node, log, 4, version=1)
+    meta = write_meta_properties(node_id=node, cluster_id=CLUSTER_ID, directory_id=directory_id or DIRECTORIES[node])
+    (folder / f"broker-{node}" / "meta.properties").write_bytes(meta)
+    return directory
+
+
+def test_voters_are_those_of_the_log(tmp_path: Path) -> None:
+    log = dynamic([1, 2, 3], [1, 2, 3])
+    for node in (2, 3):
+        put_dynamic(tmp_path / "in", node, log)
+    partition = taken(tmp_path)
+    assert partition.quorum is not None
+    assert partition.quorum.voters == [1, 2, 3]
+    assert state_of(tmp_path) == {
+        "leaderId": -1,
+        "leaderEpoch": 5,
+        "votedId": -1,
+        "votedDirectoryId": ZERO_ID,
+        "data_version": 1,
+    }
+
+
+def test_voters_that_may_not_be_committed_need_both_majorities(tmp_path: Path) -> None:
+    log = dynamic([1, 2, 3], [1, 2, 3, 4])
+    for node in (3, 4):
+        put_dynamic(tmp_path / "in", node, log)
+    assert "2 of 3 voters are needed, and 3 was given whole" in refused(tmp_path).reason
+    put_dynamic(tmp_path / "in", 2, log)
+    shutil.rmtree(tmp_path / "out")
+    assert taken(tmp_path).base in (2, 3, 4)
+
+
+def test_a_snapshot_behind_them_proves_voters_committed(tmp_path: Path) -> None:
+    log = dynamic([1, 2], [1])
+    directory = put_dynamic(tmp_path / "in", 1, log)
+    assert "2 of 2 voters are needed" in refused(tmp_path).reason
+    (directory / f"{5:020d}-{1:010d}.checkpoint").write_bytes(snapshot(topic("between")))
+    shutil.rmtree(tmp_path / "out")
+    assert taken(tmp_path).assigned == [1]
+
+
+def test_another_directory_of_a_voter_has_no_vote(tmp_path: Path) -> None:
+    log = dynamic([1, 2, 3], [1, 2, 3])
+    put_dynamic(tmp_path / "in", 2, log)
+    put_dynamic(tmp_path / "in", 3, log, DIRECTORIES[5])
+    assert "3 votes in another log directory" in refused(tmp_path).reason
+
+
+def test_a_log_that_has_lost_its_voters_does_not_count(tmp_path: Path) -> None:
+    for node in VOTERS:
+        put(tmp_path / "in", node, written((1, 4)), version=1)
+    assert "1 has lost the record of its voters" in refused(tmp_path).reason
+
+
+def test_what_the_log_says_of_topics_is_not_held_against_these(tmp_path: Path) -> None:
+    """Their copies are salvaged as they are without it, also where it knows nothing of such a topic."""
+    put_all(tmp_path / "in", dict.fromkeys(VOTERS, written((1, 4))))
+    for node in VOTERS:
+        put_copy(tmp_path / "in", node + 10, {0: b"".join(batches_of(4))}, high_watermark=8, epochs=[(0, 0)])
+    salvaged = salvaged_of(tmp_path / "in", tmp_path / "out")
+    assert salvaged.is_whole
+    assert [partition.topic for partition in salvaged.partitions] == ["__cluster_metadata", "orders"]
+    assert [place.broker for place in salvaged.places] == [1, 2, 3, 11, 12, 13]
+    assert sorted(path.name for path in (tmp_path / "out").iterdir() if path.is_dir()) == [METADATA, "orders-0"]
+
+
+def test_of_an_ordinary_topic_alone_nothing_changes(tmp_path: Path) -> None:
+    put(tmp_path / "in", 1, written((1, 4)))
+    put_copy(tmp_path / "in", 11, {0: b"".join(batches_of(4))}, high_watermark=8, epochs=[(0, 0)])
+    salvaged = salvaged_of(tmp_path / "in", tmp_path / "out", topic_glob="orders")
+    assert salvaged.is_whole
+    assert [place.broker for place in salvaged.places] == [11]
+
+
+def test_a_log_that_is_all_in_its_snapshot(tmp_path: Path) -> None:
+    """So it is behind a snapshot that a follower has just fetched."""
+    for node in (1, 3):
+        put_cut(tmp_path / "in", node, start=7, snapshots=[(7, snapshot(topic("t")))])
+    partition = taken(tmp_path)
+    assert (partition.log_start_offset, partition.log_end_offset, partition.segments) == (7, 7, 1)
+    assert state_of(tmp_path)["leaderEpoch"] == 2
