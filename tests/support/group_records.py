@@ -15,6 +15,7 @@ from kafka_forensics.parsers.spec.consumer_offsets import (
 from kafka_forensics.parsers.spec.flexible import CompactArray, CompactString, NullableStruct, Tag
 from kafka_forensics.parsers.spec.metadata_records import write_metadata_record
 from kafka_forensics.writers.batches import RecordToWrite, write_batch, write_marker
+from kafka_forensics.writers.files import write_partition_metadata
 from tests.support.segments import BASE_TIMESTAMP
 
 TOPIC_ID_BYTES = bytes(range(16))
@@ -153,7 +154,9 @@ def transaction_of(
 
 def put_offsets(log_dir: Path, log: bytes, partition: int = 0) -> Path:
     """`__consumer_offsets-N` in a log directory; its `.log` file."""
-    return _put(log_dir / f"__consumer_offsets-{partition}", log)
+    path = _put(log_dir / f"__consumer_offsets-{partition}", log)
+    path.with_name("partition.metadata").write_bytes(write_partition_metadata(TOPIC_ID_TEXT))
+    return path
 
 
 def put_controller(log_dir: Path, *, isr: list[int], replicas: list[int], leader: int, topic_id: bytes, topic: str = "t") -> None:
