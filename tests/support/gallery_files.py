@@ -121,10 +121,12 @@ def no_snapshots(brokers: Brokers, *, others: bool = False, crashed: bool = Fals
         write_files(brokers.log_dir(broker) / "u-0", HEALTHY)
 
 
-def without_id_under_zookeeper(brokers: Brokers) -> None:
+def without_id_under_zookeeper(root: Path) -> Brokers:
     """Broker 2 runs under ZooKeeper, and its log has no topic id yet."""
+    brokers = healthy(root)
     brokers.named(2, METADATA).unlink()
     (brokers.log_dir(2) / "meta.properties").write_bytes(write_meta_properties(version=0, node_id=2, cluster_id=CLUSTER_ID))
+    return brokers
 
 
 def empty_without_id(root: Path) -> Brokers:
@@ -134,11 +136,13 @@ def empty_without_id(root: Path) -> Brokers:
     return brokers
 
 
-def logs_alone(brokers: Brokers) -> None:
+def logs_alone(root: Path) -> Brokers:
     """Of broker 2's partition only the segments were copied."""
+    brokers = healthy(root)
     for path in (brokers.log_dir(2) / "t-0").iterdir():
         if path.suffix != ".log":
             path.unlink()
+    return brokers
 
 
 def lost_tail(brokers: Brokers) -> None:
@@ -252,8 +256,8 @@ SMALL_FILES: Final = (
         None,
         shown=("topic_id", "told_by"),
     ),
-    Case("-", "the same of a broker under ZooKeeper", patient(without_id_under_zookeeper), None, control=True),
+    Case("-", "the same of a broker under ZooKeeper", without_id_under_zookeeper, None, control=True),
     Case("-", "the same of an empty log", empty_without_id, None, control=True),
-    Case("-", "no small file in any directory, as in a copy of the logs alone", patient(logs_alone), None, control=True),
+    Case("-", "no small file in any directory, as in a copy of the logs alone", logs_alone, None, control=True),
     Case("-", "log start above the high watermark, after a crash", patient(moved_log_start), None, control=True),
 )
