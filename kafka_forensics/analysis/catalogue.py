@@ -83,6 +83,7 @@ CATALOGUE: Final[dict[str, Kind]] = {
     "COMPACTED_VALUE_DIFFERS": Kind(_CRITICAL, _PROVEN, classes.CompactedDiffersEvidence),
     "COMPACTION_SKEW": Kind(_INFO, _INFERRED, classes.CompactionSkewEvidence),
     "TOPIC_ID_MISMATCH": Kind(_ERROR, _PROVEN, classes.TopicsEvidence),
+    "TOPIC_ID_MISSING": Kind(_ERROR, _PROVEN, classes.TopicIdMissingEvidence),
     "CLUSTER_ID_MISMATCH": Kind(_ERROR, _PROVEN, classes.ClustersEvidence),
     "NODE_ID_CLASH": Kind(_ERROR, _PROVEN, classes.NodeClashEvidence),
     "NODE_ID_MISMATCH": Kind(_WARNING, _PROVEN, classes.NodeMismatchEvidence),

@@ -754,6 +754,18 @@ class TopicsEvidence(LaterEvidence):
     misplaced_on: NotRequired[list[Broker]]
 
 
+class TopicIdMissingEvidence(LaterEvidence):
+    """A log without its topic's id; of a copy that lacks all of them, how many."""
+
+    topic_id: NotRequired[str]
+    told_by: NotRequired[list[str]]
+    """Who has that id: the controllers' log, or brokers with a copy."""
+    sets_aside: NotRequired[bool]
+    """Whether it is known that the broker is of a version that renames the directory to `-stray`."""
+    partitions: NotRequired[int]
+    examples: NotRequired[list[str]]
+
+
 class NodeClashEvidence(LaterEvidence):
     """A node id that several log directories claim for different copies."""
 

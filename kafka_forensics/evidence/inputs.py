@@ -87,6 +87,8 @@ class LogDir:
     """Whether any of its partitions has `.snapshot` files."""
     has_leader_epochs: bool = False
     """Whether any of its partitions has a `leader-epoch-checkpoint`; not the controller's log, which is copied by itself."""
+    has_topic_ids: bool = False
+    """Whether any of these has a `partition.metadata`."""
 
     def offset(self, checkpoint: str, topic: str, partition: int) -> int | None:
         """The partition's offset in a checkpoint file; None if it is not there."""
@@ -375,6 +377,7 @@ def _read_log_dir(inputs: Inputs, source: ByteSource, log_directory: LogDirector
     log_dir.has_snapshots = any(directory.snapshots for directory in log_directory.partitions)
     data = [directory for directory in log_directory.partitions if directory.topic != CLUSTER_METADATA_TOPIC]
     log_dir.has_leader_epochs = any("leader-epoch-checkpoint" in directory.entries for directory in data)
+    log_dir.has_topic_ids = any(METADATA in directory.entries for directory in data)
     entry = log_directory.entries.get("meta.properties")
     if entry is not None:
         log_dir.meta = inputs.read(source, entry, parse_meta_properties)

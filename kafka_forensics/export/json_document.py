@@ -37,6 +37,7 @@ _WITNESSES: Final = {
     "controller_log_older": "a controller's log that is older than the copies",
     "voters_behind": "voters that lag behind the other copies of the controller's log",
     "topic_unknown": "a topic that the controller's log does not know",
+    "no_topic_id": "logs without the id of their topic",
 }
 """Witnesses that plans of 1.0 do not know, and what they are of."""
 _REASONS: Final = {

@@ -7,6 +7,7 @@ from kafka_forensics.analysis.catalogue import finding
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.analysis.replicas import brokers_epochs
 from kafka_forensics.evidence.inputs import CHECKPOINTS, Inputs, LogDir, ReplicaPlan, misnamed
+from kafka_forensics.judging.topic_ids import left_out_topic_ids
 from kafka_forensics.model.batches import Damage
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
 from kafka_forensics.model.findings import Confidence, Finding, Place, Severity
@@ -30,6 +31,7 @@ def environment_findings(inputs: Inputs) -> list[Finding]:
     for log_dir in inputs.log_dirs:
         findings += _log_dir_findings(log_dir)
         findings += _missing_indexes(log_dir)
+        findings += left_out_topic_ids(log_dir)
     for name, discovery in inputs.discoveries:
         findings += [_irregular(entry, None, name) for entry in discovery.irregular]
         findings += _unknown(discovery.unsearched, None, name)

@@ -27,6 +27,7 @@ from kafka_forensics.folding.index_files import SnapshotCheck, transaction_findi
 from kafka_forensics.judging.absence import nodes_given
 from kafka_forensics.judging.environment import missing_epochs, replica_file_findings
 from kafka_forensics.judging.recovery_files import with_leftovers, with_lone_indexes, with_recovery
+from kafka_forensics.judging.topic_ids import missing_topic_ids
 from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.controller import ControllerHistory, TopicHistory
 from kafka_forensics.model.findings import Finding, Place, Severity
@@ -141,6 +142,7 @@ class _PartitionJudge:
     def by_groups(self) -> tuple[Comparison, list[Finding]]:
         """Each replica by itself, and those of one topic id against each other."""
         groups, findings = identity_groups(self._plans, self._inputs.controller)
+        findings += missing_topic_ids(self._plans, self._replicas, self._inputs)
         for group in groups:
             uncover_gaps([self._replicas[number] for number in group], self._reader)
         own = [self._own_findings(number) for number in range(len(self._replicas))]
@@ -347,7 +349,7 @@ _TAIL_OF_LIVE_COPY = frozenset(
         "CHECKPOINT_OUT_OF_ORDER",
         "RECOVERY_WOULD_TRUNCATE",
     }
-    | {"ISR_MEMBER_MISSING_COMMITTED", "LRS_RISK", "EMPTY_REPLICA_MAY_LEAD", "LOG_HEAD_MISSING"}
+    | {"ISR_MEMBER_MISSING_COMMITTED", "LRS_RISK", "EMPTY_REPLICA_MAY_LEAD", "LOG_HEAD_MISSING", "TOPIC_ID_MISSING"}
 )
 
 

@@ -226,6 +226,7 @@ BEARING: Final = CONTRADICTING | {
     "FRAMING_LOST",
     "LRS_LOSS",
     "LRS_RISK",
+    "TOPIC_ID_MISSING",
     "UNCLEAN_LOSS",
 }
 """Findings of a scan that bear on elections."""
@@ -281,6 +282,18 @@ class Planned:
         """The candidate that leads, by the controller's last word; None where nobody does, or no copy of it is here."""
         leader = None if self.given.control is None else self.given.control.leader
         return next((candidate for candidate in self.plan.candidates if self.given.node(candidate.broker) == leader), None)
+
+    @property
+    def without_topic_id(self) -> dict[Broker, str | None]:
+        """Brokers whose log has no topic id and would not be served → the id that it should have, as far as others tell."""
+        lacking = {missing.broker for missing in self.plan.missing if missing.kind == "no_topic_id"}
+        found = {finding.place.broker: finding for finding in self.findings if finding.kind == "TOPIC_ID_MISSING"}
+        return {broker: found[broker].evidence.get("topic_id") for broker in found if broker is not None and broker in lacking}
+
+    @property
+    def matters(self) -> bool:
+        """Whether its plan does, or an ordinary start would not serve a log."""
+        return self.plan.matters or bool(self.without_topic_id)
 
     def candidate(self, broker: int | str | None) -> Candidate | None:
         """The candidate of this name."""
@@ -393,6 +406,7 @@ class PlanMaker:
         if others and not topic_known:
             missing.append(Missing("topic_undecided"))
         missing += [Missing("other_topic", replica.broker) for replica in others]
+        missing += _without_topic_id(chosen, result.findings)
         planned.plan = _with_not_read(replace(planned.plan, missing=tuple(missing)), planned.not_read)
         return planned
 
@@ -421,10 +435,20 @@ class PlanMaker:
     def _keep(self, planned: Planned) -> None:
         """Keep a plan that matters; the first of all until there is another."""
         kept = self.plans.planned
-        if len(kept) == 1 and not kept[0].plan.matters:
+        if len(kept) == 1 and not kept[0].matters:
             kept.clear()
-        if planned.plan.matters or self.plans.partitions == 1:
+        if planned.matters or self.plans.partitions == 1:
             kept.append(planned)
+
+
+def _without_topic_id(replicas: list[Replica], findings: list[Finding]) -> list[Missing]:
+    """The replicas of whose logs the scan says that their brokers do not serve them; of copies of running ones it is not sure."""
+    brokers = {replica.broker for replica in replicas}
+    return [
+        Missing("no_topic_id", finding.place.broker)
+        for finding in findings
+        if finding.kind == "TOPIC_ID_MISSING" and finding.severity is not Severity.INFO and finding.place.broker in brokers
+    ]
 
 
 def _changed_since(control: PartitionControl | None, offset: int) -> bool:

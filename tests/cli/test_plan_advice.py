@@ -89,7 +89,7 @@ def test_a_broker_that_does_not_start_leaves_no_order_free(run_plan: Run, tmp_pa
     """Brokers 2 and 3 agree; broker 1 lacks records that both have, and would lose them if it led."""
     whole = batch(0, 3) + batch(3, 3)
     for broker, log in ((1, batch(0, 3)), (2, whole), (3, whole)):
-        put_replica(tmp_path, broker, log, high_watermark=3)
+        put_replica(tmp_path, broker, log, high_watermark=3, topic_id="C" * 21 + "Q")
     (tmp_path / "broker-1" / "orders-0" / "leader-epoch-checkpoint").write_text("junk\n")
     _, out, err = run_plan(tmp_path, "--format", "table")
     assert "any order" not in out

@@ -212,7 +212,7 @@ def test_a_topic_that_the_controllers_do_not_know(
 def test_two_ways_to_know_epochs_that_disagree_are_told(run_plan: Run, tmp_path: Path) -> None:
     log = batch(0, 4) + batch(4, 4, epoch=1)
     for broker, checkpoint in ((1, "0\n1\n0 0\n"), (2, "0\n2\n0 0\n1 4\n")):
-        log_dir = put_replica(tmp_path, broker, log)
+        log_dir = put_replica(tmp_path, broker, log, topic_id="C" * 21 + "Q")
         (log_dir / "orders-0" / "leader-epoch-checkpoint").write_text(checkpoint)
         (log_dir / ".kafka_cleanshutdown").write_text('{"version":0,"brokerEpoch":5}')
     status, out, err = run_plan(tmp_path, "--format", "table")

@@ -111,7 +111,7 @@ def test_f40_a_replica_without_an_id_beside_two_topics_is_compared_with_none(tmp
     brokers.named(2, "partition.metadata").write_bytes(write_partition_metadata("AAAAAAAAAAAAAAAAAAAAAQ"))
     brokers.named(1, "partition.metadata").unlink()
     result = verdict(brokers)
-    assert said(result) == [("TOPIC_ID_MISMATCH", "error", None)]
+    assert said(result) == [("TOPIC_ID_MISMATCH", "error", None), ("TOPIC_ID_MISSING", "error", 1)]
     assert result.partitions[0].agreement.kind == "not_compared"
 
 

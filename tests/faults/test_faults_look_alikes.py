@@ -299,4 +299,4 @@ def test_f29_a_log_with_epochs_whose_checkpoint_is_missing_beside_others(brokers
     assert "its recovery writes that file anew" in str(advice(finding))
     brokers.named(2, "partition.metadata").unlink()
     remove_snapshots(brokers, 2)
-    assert said(verdict(brokers)) == []
+    assert said(verdict(brokers)) == [("TOPIC_ID_MISSING", "error", 2)]

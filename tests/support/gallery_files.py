@@ -1,10 +1,22 @@
 """The gallery's cases of whole files: segments cut, moved and lost; indexes, snapshots and checkpoints that lie."""
 
+from pathlib import Path
 from typing import Final
 
 from kafka_forensics.model.files import AbortedTxn
-from kafka_forensics.writers.files import write_transaction_index
-from tests.support.faults import COMMITTING, HEALTHY, LOG_END, Brokers, healthy, write_checkpoint, write_files
+from kafka_forensics.writers.files import write_meta_properties, write_transaction_index
+from tests.support.faults import (
+    CLUSTER_ID,
+    COMMITTING,
+    HEALTHY,
+    LOG_END,
+    Brokers,
+    Log,
+    healthy,
+    histories,
+    write_checkpoint,
+    write_files,
+)
 from tests.support.gallery_case import Case, patient, segment
 from tests.support.injections import (
     append,
@@ -12,6 +24,7 @@ from tests.support.injections import (
     claim_epochs,
     cut,
     delete_segment,
+    history,
     noise,
     remove_snapshots,
     rename_segment,
@@ -22,6 +35,7 @@ from tests.support.injections import (
 FIRST, MIDDLE, ACTIVE = (segment(offset) for offset in (0, 29, 55))
 CHECKPOINT: Final = "replication-offset-checkpoint"
 EPOCHS: Final = "b2/t-0/leader-epoch-checkpoint"
+METADATA: Final = "partition.metadata"
 
 
 def torn(brokers: Brokers, end: int, *, clean: bool = False) -> None:
@@ -105,6 +119,30 @@ def no_snapshots(brokers: Brokers, *, others: bool = False, crashed: bool = Fals
     remove_snapshots(brokers, 2)
     for broker in (1, 2, 3) if others else ():
         write_files(brokers.log_dir(broker) / "u-0", HEALTHY)
+
+
+def without_id_under_zookeeper(root: Path) -> Brokers:
+    """Broker 2 runs under ZooKeeper, and its log has no topic id yet."""
+    brokers = healthy(root)
+    brokers.named(2, METADATA).unlink()
+    (brokers.log_dir(2) / "meta.properties").write_bytes(write_meta_properties(version=0, node_id=2, cluster_id=CLUSTER_ID))
+    return brokers
+
+
+def empty_without_id(root: Path) -> Brokers:
+    """Nothing was ever appended on broker 2, where the topic's id was not yet written down."""
+    brokers = histories(root, {1: history(("r0", 0)), 2: Log()}, {1: 0, 2: 0})
+    brokers.named(2, METADATA).unlink()
+    return brokers
+
+
+def logs_alone(root: Path) -> Brokers:
+    """Of broker 2's partition only the segments were copied."""
+    brokers = healthy(root)
+    for path in (brokers.log_dir(2) / "t-0").iterdir():
+        if path.suffix != ".log":
+            path.unlink()
+    return brokers
 
 
 def lost_tail(brokers: Brokers) -> None:
@@ -211,5 +249,15 @@ SMALL_FILES: Final = (
         patient(lambda it: it.named(2, "leader-epoch-checkpoint").write_bytes(b"0\n3\n0 0\n2 58\n")),
         EPOCHS,
     ),
+    Case(
+        "-",
+        "`partition.metadata` gone",
+        patient(lambda it: it.named(2, METADATA).unlink()),
+        None,
+        shown=("topic_id", "told_by"),
+    ),
+    Case("-", "the same of a broker under ZooKeeper", without_id_under_zookeeper, None, control=True),
+    Case("-", "the same of an empty log", empty_without_id, None, control=True),
+    Case("-", "no small file in any directory, as in a copy of the logs alone", logs_alone, None, control=True),
     Case("-", "log start above the high watermark, after a crash", patient(moved_log_start), None, control=True),
 )

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+from kafka_forensics.model.files import EpochEntry
 from kafka_forensics.parsers.spec.consumer_offsets import (
     GROUP_METADATA_VALUES,
     GROUP_VALUES,
@@ -15,10 +16,13 @@ from kafka_forensics.parsers.spec.consumer_offsets import (
 from kafka_forensics.parsers.spec.flexible import CompactArray, CompactString, NullableStruct, Tag
 from kafka_forensics.parsers.spec.metadata_records import write_metadata_record
 from kafka_forensics.writers.batches import RecordToWrite, write_batch, write_marker
+from kafka_forensics.writers.files import write_leader_epochs, write_partition_metadata
 from tests.support.segments import BASE_TIMESTAMP
 
 TOPIC_ID_BYTES = bytes(range(16))
 TOPIC_ID_TEXT = "AAECAwQFBgcICQoLDA0ODw"
+OFFSETS_ID_BYTES, OFFSETS_ID_TEXT = bytes(range(16, 32)), "EBESExQVFhcYGRobHB0eHw"
+"""Of `__consumer_offsets`."""
 PARTITION_RECORD, TOPIC_RECORD = 3, 2
 
 
@@ -153,7 +157,10 @@ def transaction_of(
 
 def put_offsets(log_dir: Path, log: bytes, partition: int = 0) -> Path:
     """`__consumer_offsets-N` in a log directory; its `.log` file."""
-    return _put(log_dir / f"__consumer_offsets-{partition}", log)
+    path = _put(log_dir / f"__consumer_offsets-{partition}", log)
+    path.with_name("partition.metadata").write_bytes(write_partition_metadata(OFFSETS_ID_TEXT))
+    path.with_name("leader-epoch-checkpoint").write_bytes(write_leader_epochs([EpochEntry(0, 0)]))
+    return path
 
 
 def put_controller(log_dir: Path, *, isr: list[int], replicas: list[int], leader: int, topic_id: bytes, topic: str = "t") -> None:
@@ -173,6 +180,7 @@ def put_controller(log_dir: Path, *, isr: list[int], replicas: list[int], leader
     values = [
         write_metadata_record(TOPIC_RECORD, 0, {"name": topic, "topic_id": topic_id}),
         write_metadata_record(PARTITION_RECORD, 1, partition),
+        write_metadata_record(TOPIC_RECORD, 0, {"name": "__consumer_offsets", "topic_id": OFFSETS_ID_BYTES}),
     ]
     records = [RecordToWrite(None, value) for value in values]
     _put(log_dir / "__cluster_metadata-0", write_batch(records, base_offset=0, base_timestamp=BASE_TIMESTAMP))

@@ -48,7 +48,7 @@ replica without a copy.
 NOT_ON_REAL_LOGS: Final = {
     "Bytes of a batch": "The rest are small logs made for one lie each; a broker takes none of them from a client.",
     "Compression": "A broker appends nothing that it cannot unpack; what it compresses itself is below (F23).",
-    "Indexes, snapshots, checkpoints": "The other one injects nothing.",
+    "Indexes, snapshots, checkpoints": "The others inject nothing, or are of directories that these brokers do not have.",
     "Replicas and producers": "The rest are whole histories: those that these brokers come to are below (F33, F35 to "
     "F37, F45), the others need versions before KIP-101 or a controller's log made for them.",
     "Compacted topics": "Which keys the cleaner met is chosen there; a cleaner of its own accord is below (F39).",

@@ -138,6 +138,9 @@ def _summary(plans: Plans) -> Iterator[str]:
     odd = sum(any(follower.disagrees for follower in _followers(planned)) for planned in plans.planned)
     if odd:
         yield "checkpoints and batches disagree where to cut" + ("" if alone else f" in {odd}")
+    lacking = sum(bool(planned.without_topic_id) for planned in plans.planned)
+    if lacking:
+        yield "a log without a topic id would not be served" + ("" if alone else f" in {lacking}")
     if not alone and plans.planned:
         yield "with --topic and --partition, one is shown in full"
 

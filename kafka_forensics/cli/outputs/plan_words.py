@@ -76,6 +76,8 @@ _MISSING: Final = {
     "not_live": "broker {} will not come back: it cannot lead, and what only it holds counts as lost",
     "topic_undecided": "nothing says which topic of this name is the present one; planned is one of which most copies are here",
     "other_topic": "the copy of broker {} is of another topic of this name, or of another cluster, and is left out",
+    "no_topic_id": "the log of broker {} has no topic id (partition.metadata): planned is as if it had one; without it the broker "
+    "sets the log aside as it starts (Kafka 3.7.1 and later), or does not start (3.7.0)",
 }
 _STRAYS: Final = {
     "deleted": "Do not start a broker: the controller's log here does not know this topic, and brokers before Kafka 3.7 delete "
@@ -477,6 +479,7 @@ def _steps_of_one(planned: Planned, candidate: Candidate) -> Iterator[str]:
         yield "Find out by the controller's log which topic id is the present one, and plan again before anything below is done."
     if any(missing.kind == "voters_behind" for missing in planned.plan.missing):
         yield "Look for a newer copy of a voter's __cluster_metadata-0, and plan again with it, before any controller starts."
+    yield from topic_id_lines(planned)
     if todo.any_order:
         yield from _any_order(planned, candidate)
         return
@@ -503,6 +506,18 @@ def _steps_of_one(planned: Planned, candidate: Candidate) -> Iterator[str]:
         wait = "" if candidate.election == "leads" else f" when {brokers([todo.leader])} is seen to lead"
         listed = ", ".join(printable(str(broker)) for broker in others)
         yield f"Start {brokers(others)}{wait}." if len(others) == 1 else f"Start the others{wait}, in this order: {listed}."
+
+
+def topic_id_lines(planned: Planned) -> Iterator[str]:
+    """What to write before brokers start whose log has no topic id, a sentence each."""
+    directory = name(planned.plan.topic, planned.plan.partition)
+    for broker, topic_id in planned.without_topic_id.items():
+        lines = f'of the two lines "version: 0" and "topic_id: {printable(topic_id or "ID")}"'
+        whence = "" if topic_id else ", with the id that kafka-topics.sh --describe shows"
+        yield (
+            f"Before {brokers([broker])} starts, write a file partition.metadata into its directory {directory}, {lines}{whence}: "
+            "without it that log is not served, and an empty one may take its place."
+        )
 
 
 def _any_order(planned: Planned, candidate: Candidate) -> Iterator[str]:

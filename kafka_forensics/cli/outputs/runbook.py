@@ -170,7 +170,7 @@ _RECOMMENDED: Final = {
     "B": "take B. A would cut records that the leader took since; B puts back what the copies of the other side hold.",
     "keep": "keep the leader, which loses least as well, and put back what it lacks (way B).",
     "unsure": "do nothing yet. Who leads, or what other copies hold, is not seen here: see above, and make a new runbook.",
-    "either": "nothing is lost. Start the brokers.",
+    "either": "nothing is lost. Start the brokers, once step 1 is done.",
     "nobody": "nobody can lead on these copies. Read what the plan of the partition says before anything is done.",
 }
 
@@ -250,6 +250,15 @@ def _copies(book: Book) -> Iterator[str]:
     scan = f"kafka-forensics scan {book.copies('SAFE')} --exit-zero"
     yield shell(printable(scan), printable(f"kafka-forensics plan {book.copies('SAFE')}{asked} {outputs}"))
     yield "\nIt should show the same partitions, with the same losses as above. Go on by the new runbook.\n"
+    yield from _topic_ids(ways)
+
+
+def _topic_ids(ways: Sequence[Ways]) -> Iterator[str]:
+    """What is to be written before brokers start that would not serve a log without its topic's id."""
+    lines = [line for way in ways for line in plan_words.topic_id_lines(way.planned)]
+    if lines:
+        yield "\nThese logs have no topic id. Do this before any broker starts, and scan again:\n\n"
+        yield from (f"{number}. {markdown(line)}\n" for number, line in enumerate(lines, 1))
 
 
 def _steps(way: Ways, candidate: Candidate) -> Iterator[str]:

@@ -279,7 +279,7 @@ class Missing:
     here, and nothing of its log could be read) · `copy_unnamed` (nothing in the copy says whose it is) ·
     `same_broker` (another copy is of the same broker) · `no_high_watermark` · `no_epoch_checkpoint` · `log_not_read` ·
     `unknown_bytes` · `does_not_start` · `not_live` · `topic_undecided` (which of several of this name is the present one) ·
-    `other_topic`
+    `other_topic` · `no_topic_id` (its `partition.metadata` is not there, so that its broker sets the log aside or does not start)
     """
 
     kind: str

@@ -1,0 +1,63 @@
+"""A broker that starts on a log whose `partition.metadata` is gone: what Kafka of each version makes of it."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from lab.errors import LabError
+from lab.files import copy_tree
+from lab.jvm import wait_until
+from lab.versions import Version, VersionCluster, version_cluster
+from lab.workload import Message, Writer, end_offsets, event
+
+TOPIC: Final = "orders"
+RECORDS: Final = 60
+METADATA: Final = "partition.metadata"
+_ROUND: Final = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of the log when its broker started again."""
+
+    before: Path
+    """A copy of the log directory without the file."""
+    topic_id: str
+    """What the file held."""
+    starts: bool
+    directories: dict[str, int]
+    """Directories of the partition afterwards → bytes of log in them."""
+    served: int | None
+    """Where the log ends that is served; None where the broker does not start."""
+
+
+def start_without_topic_id(root: Path, version: Version, *, mended: bool = False) -> Outcome:
+    """One broker, stopped in order, started again on a log without its topic's id; `mended`: with the two lines written anew."""
+    with version_cluster(root / "nodes", version, brokers=1) as cluster:
+        cluster.create_topic(TOPIC, assignment=[[1]])
+        writer = Writer(cluster)
+        for first in range(0, RECORDS, _ROUND):
+            writer.batch(TOPIC, [Message(event("row", number)) for number in range(first, first + _ROUND)])
+        cluster.stop(1)
+        file = cluster.partition_dir(1, TOPIC) / METADATA
+        topic_id = file.read_text().strip().removeprefix("version: 0\ntopic_id: ")
+        file.unlink()
+        before = root / "before" / "broker-1"
+        copy_tree(cluster.log_dir(1), before)
+        if mended:
+            file.write_text(f"version: 0\ntopic_id: {topic_id}\n")
+        return _started(cluster, before, topic_id)
+
+
+def _started(cluster: VersionCluster, before: Path, topic_id: str) -> Outcome:
+    try:
+        cluster.start(1)
+    except LabError:
+        starts, served = False, None
+    else:
+        wait_until("the topic is led", lambda: cluster.leader_and_isr(TOPIC)[0] == 1, timeout_seconds=30)
+        starts, served = True, end_offsets(cluster, {TOPIC: 1})[TOPIC, 0]
+    directories = {
+        path.name: sum(log.stat().st_size for log in path.glob("*.log")) for path in cluster.log_dir(1).glob(f"{TOPIC}-0*")
+    }
+    return Outcome(before, topic_id, starts, directories, served)
