@@ -9,6 +9,7 @@ from kafka_forensics.evidence.options import listed
 from kafka_forensics.judging.partitions import PartitionResult
 from kafka_forensics.model.constants import INTERNAL_TOPICS
 from kafka_forensics.questions.plan import Planned
+from kafka_forensics.questions.salvage.compacted import explained_by_holes, merge
 from kafka_forensics.questions.salvage.lineage import BASE, Copy, Lineage, Piece, trace
 from kafka_forensics.questions.salvage.manifest import Refused
 from kafka_forensics.questions.salvage.slices import Slice, Source, slices_of
@@ -85,18 +86,21 @@ class Chooser:
         return self._of_lineage(sources, planned)
 
     def _whole_copy(self, sources: list[Source], planned: Planned, result: PartitionResult) -> Choice:
-        """Of a topic whose copies may differ for good reasons: one copy, whole and good, as it is."""
+        """Of a topic whose copies may differ for good reasons: one copy, whole and good, as it is, or what several make."""
         context = sources[0].plan.context
         kind, noun = ("internal_topic", "an internal topic") if context.topic in INTERNAL_TOPICS else ("compacted", "compacted")
         brokers = tuple(source.plan.context.broker for source in sources)
-        differing = sorted({finding.kind for finding in result.findings if finding.kind in DIFFERING})
+        found = [finding for finding in result.findings if finding.kind in DIFFERING]
+        differing = sorted({finding.kind for finding in found if not explained_by_holes(finding, sources)})
+        if differing:
+            hint = "compare the copies, and take one of them as it is"
+            reason = f"it is {noun}, and its copies differ ({listed(differing)})"
+            raise RefusedError(Refused(context.topic, context.partition, kind, reason, hint, (), brokers))
         good = [number for number, source in enumerate(sources) if source.is_whole]
         longest = max(source.replica.log_end_offset for source in sources)
         good = [number for number in good if sources[number].replica.log_end_offset == longest]
-        if differing or not good:
-            why = f"its copies differ ({listed(differing)})" if differing else "no copy of it is whole, good, and as long as any"
-            hint = "compare the copies, and take one of them as it is"
-            raise RefusedError(Refused(context.topic, context.partition, kind, f"it is {noun}, and {why}", hint, (), brokers))
+        if found or not good:
+            return self._merged(sources, planned)
         prefer, recommended = self._options.prefer_broker, planned.plan.recommended
         best = max(good, key=lambda number: (str(brokers[number]) == prefer, brokers[number] == recommended, -number))
         replica = sources[best].replica
@@ -109,6 +113,13 @@ class Chooser:
             reason = f"it is {noun}, and only {taken} of its {there} bytes follow each other"
             raise RefusedError(Refused(context.topic, context.partition, kind, reason, None, (), brokers))
         return choice
+
+    def _merged(self, sources: list[Source], planned: Planned) -> Choice:
+        """Of such a topic where no copy is whole and good: what is good in several, where that is provably one log."""
+        merged = merge(sources, planned, self._options.prefer_broker, allow_gaps=self._options.allow_gaps)
+        if isinstance(merged, Refused):
+            raise RefusedError(merged)
+        return Choice(merged.lineage, "merged", sources, planned, gaps_in_order=True, slices=merged.slices)
 
     def _of_lineage(self, sources: list[Source], planned: Planned, rounds: int = ROUNDS) -> Choice:
         """Of an ordinary topic: the lineage of the copy that its plan recommends, or that the user prefers, from all copies.

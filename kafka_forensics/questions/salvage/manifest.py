@@ -40,7 +40,8 @@ class SalvagedPartition:
     base: int | str
     """The broker whose copy says what the lineage is."""
     chosen_by: str
-    """`plan` · `prefer-broker` · `committed` (its lineage alone was proven committed) · `whole-copy` · `longest`"""
+    """`plan` · `prefer-broker` · `committed` (its lineage alone was proven committed) · `whole-copy` · `merged` (of a compacted
+    topic, of which no copy is whole) · `longest`"""
     log_start_offset: int
     log_end_offset: int
     high_watermark: int | None
