@@ -8,8 +8,9 @@ from typing import Final
 from kafka_forensics.evidence.options import listed
 from kafka_forensics.judging.partitions import PartitionResult
 from kafka_forensics.model.constants import INTERNAL_TOPICS
+from kafka_forensics.model.findings import Finding
 from kafka_forensics.questions.plan import Planned
-from kafka_forensics.questions.salvage.compacted import explained_by_holes, merge
+from kafka_forensics.questions.salvage.compacted import may_be_of_holes, merge
 from kafka_forensics.questions.salvage.lineage import BASE, Copy, Lineage, Piece, trace
 from kafka_forensics.questions.salvage.manifest import Refused
 from kafka_forensics.questions.salvage.slices import Slice, Source, slices_of
@@ -91,7 +92,7 @@ class Chooser:
         kind, noun = ("internal_topic", "an internal topic") if context.topic in INTERNAL_TOPICS else ("compacted", "compacted")
         brokers = tuple(source.plan.context.broker for source in sources)
         found = [finding for finding in result.findings if finding.kind in DIFFERING]
-        differing = sorted({finding.kind for finding in found if not explained_by_holes(finding, sources)})
+        differing = sorted({finding.kind for finding in found if not may_be_of_holes(finding)})
         if differing:
             hint = "compare the copies, and take one of them as it is"
             reason = f"it is {noun}, and its copies differ ({listed(differing)})"
@@ -100,7 +101,7 @@ class Chooser:
         longest = max(source.replica.log_end_offset for source in sources)
         good = [number for number in good if sources[number].replica.log_end_offset == longest]
         if found or not good:
-            return self._merged(sources, planned)
+            return self._merged(sources, planned, found)
         prefer, recommended = self._options.prefer_broker, planned.plan.recommended
         best = max(good, key=lambda number: (str(brokers[number]) == prefer, brokers[number] == recommended, -number))
         replica = sources[best].replica
@@ -114,9 +115,9 @@ class Chooser:
             raise RefusedError(Refused(context.topic, context.partition, kind, reason, None, (), brokers))
         return choice
 
-    def _merged(self, sources: list[Source], planned: Planned) -> Choice:
+    def _merged(self, sources: list[Source], planned: Planned, differing: list[Finding]) -> Choice:
         """Of such a topic where no copy is whole and good: what is good in several, where that is provably one log."""
-        merged = merge(sources, planned, self._options.prefer_broker, allow_gaps=self._options.allow_gaps)
+        merged = merge(sources, planned, differing, self._options.prefer_broker, allow_gaps=self._options.allow_gaps)
         if isinstance(merged, Refused):
             raise RefusedError(merged)
         return Choice(merged.lineage, "merged", sources, planned, gaps_in_order=True, slices=merged.slices)

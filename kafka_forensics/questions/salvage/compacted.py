@@ -28,7 +28,7 @@ from kafka_forensics.questions.salvage.cleaned_copies import SAME, CleanedCopy, 
 from kafka_forensics.questions.salvage.lineage import BASE, CONTINUED, FILLED, HEAD, Lineage, Piece
 from kafka_forensics.questions.salvage.manifest import Refused
 from kafka_forensics.questions.salvage.slices import Slice, Source
-from kafka_forensics.replication.offset_ranges import Range, Ranges, clipped, normalised
+from kafka_forensics.replication.offset_ranges import Range, Ranges, clipped, normalised, without
 from kafka_forensics.replication.planner import Broker, loaded_epochs
 
 if TYPE_CHECKING:
@@ -36,8 +36,6 @@ if TYPE_CHECKING:
 
     Rows = NDArray[np.int64]
 
-GONE_WHERE_NOT_CLEANED: Final = frozenset({"missing", "stale", "tombstones"})
-"""How a key can differ because a copy lost records where no cleaner has been: those are holes of that copy, and seen as such."""
 _RANGES_TOLD: Final = 4
 
 
@@ -65,17 +63,19 @@ _TAKE_ONE: Final = "compare the copies, and take one of them as it is"
 _GIVE_MORE: Final = "give the log directories of more brokers, or --allow-gaps: then older values and deleted keys may be read"
 
 
-def merge(sources: Sequence[Source], planned: Planned, prefer: str | None, *, allow_gaps: bool) -> Merged | Refused:
+def merge(
+    sources: Sequence[Source], planned: Planned, differing: Sequence[Finding], prefer: str | None, *, allow_gaps: bool
+) -> Merged | Refused:
     """The log of a compacted partition from copies of which none is whole, or why there is none.
 
-    Bases are tried in order: the copy that the user prefers, those that go on furthest, the one that the plan recommends.
+    What is `differing` by the scan must be what holes of copies explain. Bases are tried in order: the copy that the user prefers, those that go on furthest, the one that the plan recommends.
     """
     copies = read_copies(sources, [given.head_start for given in planned.given.replicas])
     context = sources[0].plan.context
     is_internal = context.topic in INTERNAL_TOPICS
     noun = "an internal topic" if is_internal else "compacted"
-    problem = _conflict(copies)
     merging = _Merging(copies)
+    problem = _conflict(copies) or merging.unexplained(differing)
     if problem is None:
         brokers = [str(source.plan.context.broker) for source in sources]
         recommended = str(planned.plan.recommended)
@@ -99,13 +99,10 @@ def merge(sources: Sequence[Source], planned: Planned, prefer: str | None, *, al
     return Refused(context.topic, context.partition, kind, reason, problem.hint, problem.offsets, problem.brokers)
 
 
-def explained_by_holes(finding: Finding, sources: Sequence[Source]) -> bool:
-    """Whether a finding that copies differ tells only of records that some copy lost where no copy was cleaned."""
-    if finding.kind != "COMPACTED_VALUE_DIFFERS" or finding.place.offset_start is None:
-        return False
-    reasons = {name for name in ("contents", "markers", "vanished", *GONE_WHERE_NOT_CLEANED) if finding.evidence.get(name)}
-    cleaned = max(source.plan.context.cleaner_checkpoint or 0 for source in sources)
-    return bool(reasons) and reasons <= GONE_WHERE_NOT_CLEANED and finding.place.offset_start >= cleaned
+def may_be_of_holes(finding: Finding) -> bool:
+    """Whether a finding that copies differ tells only of records that one has and another lacks, which damage may explain."""
+    told = finding.evidence.get("contents") or finding.evidence.get("markers")
+    return finding.kind == "COMPACTED_VALUE_DIFFERS" and not told and finding.place.offset_start is not None
 
 
 def first_dirty_offset(lineage: Lineage, slices: Sequence[Slice], sources: Sequence[Source]) -> int:
@@ -201,6 +198,31 @@ class _Merging:
         ends += [context.high_watermark or 0 for context in contexts if not context.live]
         self.end = max(ends)
         """No copy goes further, and none promises more."""
+
+    def unexplained(self, differing: Sequence[Finding]) -> _Problem | None:
+        """What of findings that copies differ is neither in a hole of those that lack it, nor before one of those that hold it:
+        there what superseded or deleted it may have been."""
+        for finding in differing:
+            held_by, listed_records = finding.evidence.get("held_by") or [], finding.evidence.get("records") or []
+            start, end = finding.place.offset_start or 0, finding.place.offset_end or self.end
+            spans = [(row["offset"], row["offset"] + 1, row["held_by"], row["not_on"]) for row in listed_records]
+            if finding.evidence.get("keys", 0) > len(spans):
+                lacking = [_broker(copy) for copy in self._copies if _broker(copy) not in held_by]
+                spans = [(start, end, held_by, lacking)]
+            for low, high, holders, others in spans:
+                if not all(self._may_lack(number, low, high, holders) for number in self._of(others)):
+                    brokers = tuple(dict.fromkeys((*holders, *others)))
+                    reason = f"its copies differ (COMPACTED_VALUE_DIFFERS at offsets {_offsets([(low, high)])})"
+                    return _Problem(reason, _TAKE_ONE, ((low, high),), brokers)
+        return None
+
+    def _of(self, brokers: Sequence[Broker]) -> list[int]:
+        return [number for number, copy in enumerate(self._copies) if _broker(copy) in brokers]
+
+    def _may_lack(self, number: int, start: int, end: int, holders: Sequence[Broker]) -> bool:
+        """Whether a copy may have had, or rightly not have, what these hold in `[start, end)`."""
+        behind = [clipped(self._holes[holder], end, self.end) for holder in self._of(holders)]
+        return not without([(start, end)], self._holes[number]) or (bool(behind) and all(behind))
 
     def completed(self, base: int, *, allow_gaps: bool) -> Merged | _Problem:
         """The log of a base, filled from the others, or what is in the way; other copies are asked first in turn."""
