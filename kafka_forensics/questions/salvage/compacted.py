@@ -68,7 +68,8 @@ def merge(
 ) -> Merged | Refused:
     """The log of a compacted partition from copies of which none is whole, or why there is none.
 
-    What is `differing` by the scan must be what holes of copies explain. Bases are tried in order: the copy that the user prefers, those that go on furthest, the one that the plan recommends.
+    What is `differing` by the scan must be what holes of copies explain. Bases are tried in order: the copy that the user prefers,
+    those that go on furthest, the one that the plan recommends.
     """
     copies = read_copies(sources, [given.head_start for given in planned.given.replicas])
     context = sources[0].plan.context

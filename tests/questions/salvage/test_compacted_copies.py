@@ -176,7 +176,7 @@ def test_copies_cleaned_apart_and_lost_framing_are_refused_with_the_offsets(tmp_
 
 
 @pytest.mark.parametrize("allow_gaps", [False, True])
-def test_a_deleted_key_is_never_brought_back(tmp_path: Path, allow_gaps: bool) -> None:  # noqa: FBT001
+def test_a_deleted_key_is_never_brought_back(tmp_path: Path, allow_gaps: bool) -> None:
     """Broker 1 holds b and lost its tombstone to damage; broker 2 has cleaned both away."""
     deleted = keyed(12, ("b", None))
     put(tmp_path / "in", 1, [*CLEANED[:4], zeroed(deleted), CLEANED[4]], ACTIVE, dirty=0)
@@ -239,6 +239,39 @@ def test_other_batches_at_the_same_offsets_are_two_histories(tmp_path: Path) -> 
     put(tmp_path / "in", 2, with_(CLEANED, {2: flipped(CLEANED[2], VALUE_AT)}), forked, epochs=[(0, 0), (1, 22)])
     (refused,) = salvaged_of(tmp_path / "in", tmp_path / "out").refused
     assert refused.kind == "compacted"
+
+
+def test_a_lost_range_is_not_filled_with_what_another_leader_wrote(tmp_path: Path) -> None:
+    """Broker 1 ends in records that no one took over from epoch 0; broker 2's are damaged, and the next are of epoch 5."""
+    put(tmp_path / "in", 1, with_(CLEANED, {4: zeroed(CLEANED[4])}), ACTIVE[:3], end=22, epochs=[(0, 0)])
+    later = [*ACTIVE[:2], zeroed(keyed(22, ("h", "other"), epoch=5)), keyed(23, ("i", "23"), epoch=5)]
+    put(tmp_path / "in", 2, CLEANED, later, epochs=[(0, 0), (5, 22)])
+    (refused,) = salvaged_of(tmp_path / "in", tmp_path / "out").refused
+    assert refused.offsets == ((22, 23),)
+    assert "of the same history" in refused.reason
+
+
+def test_damage_elsewhere_does_not_excuse_a_copy_that_lacks_what_no_cleaner_took(tmp_path: Path) -> None:
+    """Broker 1 lacks two records below its cleaner's checkpoint: what it took no tombstone explains, nor damage behind them."""
+    put(tmp_path / "in", 1, [flipped(CLEANED[0], VALUE_AT), *CLEANED[1:3]], ACTIVE)
+    put(tmp_path / "in", 2, [CLEANED[0], flipped(CLEANED[1], VALUE_AT), *CLEANED[2:]], ACTIVE)
+    for prefer in ("1", "2"):
+        (refused,) = salvaged_of(tmp_path / "in", tmp_path / prefer, prefer=prefer).refused
+        assert refused.kind == "compacted"
+        assert "COMPACTED_VALUE_DIFFERS" in refused.reason
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_bytes_at_the_end_that_may_be_more_records_are_told(tmp_path: Path, *, lost: bool) -> None:
+    """A tail of zeros is what a crash leaves; of other bytes nobody knows how many records they were."""
+    tail = bytes(range(1, 200)) if lost else bytes(200)
+    put(tmp_path / "in", 1, with_(CLEANED, {1: flipped(CLEANED[1], VALUE_AT)}), [*ACTIVE, tail])
+    put(tmp_path / "in", 2, with_(CLEANED, {2: flipped(CLEANED[2], VALUE_AT)}), ACTIVE[:3], end=23)
+    salvaged = salvaged_of(tmp_path / "in", tmp_path / "out")
+    if lost:
+        assert [refused.offsets for refused in salvaged.refused] == [((24, 25),)]
+        salvaged = salvaged_of(tmp_path / "in", tmp_path / "out-with-gaps", allow_gaps=True)
+    assert [partition.log_end_offset for partition in salvaged.partitions] == [24]
 
 
 def test_epochs_are_those_of_the_copy_that_goes_on(tmp_path: Path) -> None:

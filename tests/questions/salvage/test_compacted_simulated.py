@@ -6,6 +6,7 @@ The answer that they are held to is naive: of every key the last record that was
 import tempfile
 from collections import Counter
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -80,7 +81,7 @@ def check(told: Told, log: bytes, end: int, originals: set[bytes]) -> None:
     found: list[Batch] = list(batches(log))
     assert sum(batch.size_in_bytes for batch in found) == len(log)
     assert {log[batch.position : batch.position + batch.size_in_bytes] for batch in found} <= originals
-    assert all(before.last_offset < batch.base_offset for before, batch in zip(found, found[1:], strict=False))
+    assert all(before.last_offset < batch.base_offset for before, batch in pairwise(found))
     offsets = [record.offset for batch in found for record in batch.records]
     assert latest(told, offsets, end) == latest(told, list(range(len(told.facts))), end)
     ended = {told.facts[offset].transaction for offset in offsets if told.facts[offset].is_marker}
