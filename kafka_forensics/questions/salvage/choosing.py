@@ -8,9 +8,9 @@ from typing import Final
 from kafka_forensics.evidence.options import listed
 from kafka_forensics.judging.partitions import PartitionResult
 from kafka_forensics.model.constants import INTERNAL_TOPICS
-from kafka_forensics.model.findings import Finding
 from kafka_forensics.questions.plan import Planned
-from kafka_forensics.questions.salvage.compacted import may_be_of_holes, merge
+from kafka_forensics.questions.salvage.cleaned_copies import lacks
+from kafka_forensics.questions.salvage.compacted import Merged, may_be_of_holes, merge
 from kafka_forensics.questions.salvage.lineage import BASE, Copy, Lineage, Piece, trace
 from kafka_forensics.questions.salvage.manifest import Refused
 from kafka_forensics.questions.salvage.slices import Slice, Source, slices_of
@@ -100,10 +100,17 @@ class Chooser:
         good = [number for number, source in enumerate(sources) if source.is_whole]
         longest = max(source.replica.log_end_offset for source in sources)
         good = [number for number in good if sources[number].replica.log_end_offset == longest]
-        if found or not good:
-            return self._merged(sources, planned, found)
         prefer, recommended = self._options.prefer_broker, planned.plan.recommended
-        best = max(good, key=lambda number: (str(brokers[number]) == prefer, brokers[number] == recommended, -number))
+        wanted = [number for number in good if str(brokers[number]) == prefer] or good
+        complete = [number for number in wanted if len(sources) == 1 or not lacks(number, sources)]
+        if found or not complete:
+            allow_gaps = self._options.allow_gaps and bool(found or not good)
+            merged = merge(sources, planned, found, prefer, allow_gaps=allow_gaps)
+            if isinstance(merged, Merged):
+                return Choice(merged.lineage, "merged", sources, planned, gaps_in_order=True, slices=merged.slices)
+            if found or not good:
+                raise RefusedError(merged)
+        best = max(complete or wanted, key=lambda number: (brokers[number] == recommended, -number))
         replica = sources[best].replica
         start, end = replica.log_start_offset, replica.log_end_offset
         lineage = Lineage(best, start, end, (Piece(best, start, end, BASE),) if start < end else (), ())
@@ -114,13 +121,6 @@ class Chooser:
             reason = f"it is {noun}, and only {taken} of its {there} bytes follow each other"
             raise RefusedError(Refused(context.topic, context.partition, kind, reason, None, (), brokers))
         return choice
-
-    def _merged(self, sources: list[Source], planned: Planned, differing: list[Finding]) -> Choice:
-        """Of such a topic where no copy is whole and good: what is good in several, where that is provably one log."""
-        merged = merge(sources, planned, differing, self._options.prefer_broker, allow_gaps=self._options.allow_gaps)
-        if isinstance(merged, Refused):
-            raise RefusedError(merged)
-        return Choice(merged.lineage, "merged", sources, planned, gaps_in_order=True, slices=merged.slices)
 
     def _of_lineage(self, sources: list[Source], planned: Planned, rounds: int = ROUNDS) -> Choice:
         """Of an ordinary topic: the lineage of the copy that its plan recommends, or that the user prefers, from all copies.

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 HEAD_BYTES: Final = 21
 """What a batch begins with up to its CRC, that included: all that the CRC does not cover."""
-_OFFSET, _FRAME, _EPOCH, _CRC = slice(0, 8), slice(8, 12), slice(12, 16), slice(17, HEAD_BYTES)
+_OFFSET, _EPOCH, _CRC = slice(0, 8), slice(12, 16), slice(17, HEAD_BYTES)
 _SEGMENT_SHIFT: Final = 40
 """No position in a segment has more bits."""
 
@@ -86,14 +86,11 @@ class CleanedCopy:
     stretches: list[Stretch] = field(default_factory=list)
     more_holes: Ranges = ()
     """Offsets that are missing though no damage shows."""
-    head_start: int | None = None
-    """Where its log would begin, if its head were not gone for no reason that is known."""
 
     @property
     def start_offset(self) -> int:
-        """Where its log starts, a head that is gone included."""
-        start = self.source.replica.log_start_offset
-        return start if self.head_start is None else min(start, self.head_start)
+        """Where its log starts."""
+        return self.source.replica.log_start_offset
 
     @property
     def named_end(self) -> int:
@@ -104,7 +101,7 @@ class CleanedCopy:
     def end_offset(self) -> int:
         """Where its log ends, as far as that is known."""
         last = int(self.rows[Held.LAST_OFFSET, -1]) + 1 if self.rows.shape[1] else 0
-        return max(last, self.named_end, self.source.replica.log_start_offset)
+        return max(last, self.named_end, self.start_offset)
 
     @property
     def end_is_sound(self) -> bool:
@@ -120,10 +117,10 @@ class CleanedCopy:
     def holes(self) -> Ranges:
         """Offsets of which it is not known what the copy held: damaged, missing, before its start, behind its end."""
         base, end = self.rows[Held.BASE_OFFSET], self.rows[Held.LAST_OFFSET] + 1
-        holes = [(0, self.source.replica.log_start_offset), (self.end_offset, NO_END), *self.more_holes]
+        holes = [(0, self.start_offset), (self.end_offset, NO_END), *self.more_holes]
         behind = np.searchsorted(self.rows[Held.PLACE], [stretch.place for stretch in self.stretches])
         for row, stretch in zip(behind.tolist(), self.stretches, strict=True):
-            start = int(end[row - 1]) if row else self.source.replica.log_start_offset
+            start = int(end[row - 1]) if row else self.start_offset
             in_last = stretch.place >> _SEGMENT_SHIFT == len(self.source.plan.directory.segments) - 1
             if row < base.size:
                 holes.append((start, int(base[row])))
@@ -138,19 +135,39 @@ class CleanedCopy:
         return self.rows[:, low : max(low, high)]
 
 
-def read_copies(sources: Sequence[Source], head_starts: Sequence[int | None]) -> list[CleanedCopy]:
+def read_copies(sources: Sequence[Source]) -> list[CleanedCopy]:
     """Every copy batch by batch, with damaged batches made good where another copy holds them for certain.
 
-    `head_starts` are as the plan has them. What cannot be read is a hole. Memory: 96 bytes a batch.
+    What cannot be read is a hole. Memory: 96 bytes a batch.
     """
-    copies = [_read(number, source) for number, source in enumerate(sources)]
-    for copy, head_start in zip(copies, head_starts, strict=True):
-        copy.head_start = head_start
-    copies = _without_planted(copies)
+    copies = _without_planted([_read(number, source) for number, source in enumerate(sources)])
     mended = [_mended(copy, copies) for copy in copies]
     for copy in mended:
         copy.more_holes = normalised(_missing(copy, mended))
     return mended
+
+
+def kept_start(sources: Sequence[Source]) -> int | None:
+    """Where the log starts if none but a cleaner took anything from it: at the lowest start of all copies. None where retention or
+    DeleteRecords may have moved the start of some, or where no copy has a batch."""
+    for context in [source.plan.context for source in sources]:
+        policy = None if context.control is None else context.control.setting("cleanup.policy")
+        if context.log_start_checkpoint or "delete" in (policy or ""):
+            return None
+    return min((source.replica.log_start_offset for source in sources if source.replica.state.framing.batches), default=None)
+
+
+def lacks(number: int, sources: Sequence[Source]) -> bool:
+    """Whether a copy, sound by its bytes, lacks the head of the log, or what an index tells of, or has gaps where it was not
+    cleaned yet and another copy has batches; the others are read only if it has gaps there."""
+    start, copy = kept_start(sources), _read(number, sources[number])
+    if (start is not None and copy.start_offset > start) or not all(stretch.is_tail for stretch in copy.stretches):
+        return True
+    gaps = list(_gaps(copy))
+    if not gaps:
+        return False
+    others = [_read(other, source) for other, source in enumerate(sources) if other != number]
+    return any(other.between(*gap).shape[1] for gap in gaps for other in others)
 
 
 def _place(number: int, position: int) -> int:
@@ -271,7 +288,8 @@ def _has(copy: CleanedCopy, batch: "NDArray[np.int64]") -> bool:
 
 
 # Damaged batches that another copy holds. A CRC covers all of a batch but its offset, length, epoch and magic: where a good batch
-# has the CRC that stands in the header of a damaged one, and the same of these, the damaged one was that batch.
+# has the CRC that stands in the header of a damaged one, the same offset and the same epoch, the damaged one was that batch. In the
+# formats before, the CRC stands where the epoch does now, and the first bytes that it covers where it stands now.
 
 
 def _mended(copy: CleanedCopy, copies: Sequence[CleanedCopy]) -> CleanedCopy:
@@ -294,7 +312,7 @@ def _proven(copy: CleanedCopy, stretch: Stretch, others: Sequence[CleanedCopy]) 
     log = copy.source.plan.directory.segments[number].log
     end, rows = position + stretch.size_in_bytes, list["Rows"]()
     while log is not None and position < end and (head := _head(copy.source, log.path, position)) is not None:
-        batch = _same_head(others, head, end - position, at_file_end=end >= log.size_in_bytes)
+        batch = _same_head(others, head)
         if batch is None:
             break
         batch[Held.PLACE] = _place(number, position)
@@ -316,19 +334,13 @@ def _head(source: Source, path: str, position: int) -> bytes | None:
     return data if len(data) == HEAD_BYTES else None
 
 
-def _same_head(others: Sequence[CleanedCopy], head: bytes, room: int, *, at_file_end: bool) -> "NDArray[np.int64] | None":
-    """The batch of another copy that has this head, in `room` bytes; one cut short by the file's end may have fewer.
-
-    Where it fills the room exactly, its length and magic need not be right: the next batch, or the file's end, bears them out.
-    """
+def _same_head(others: Sequence[CleanedCopy], head: bytes) -> "NDArray[np.int64] | None":
+    """The batch of another copy that has the offset, the epoch and the CRC of this head: it tells the length and the magic, too."""
     offset = int.from_bytes(head[_OFFSET], "big", signed=True)
     for other in others:
         for row in other.between(offset, offset + 1).T:
-            size = int(row[Held.SIZE_IN_BYTES])
             theirs = _head(other.source, _log_path(other.source, int(row[Held.SEGMENT])), int(row[Held.POSITION]))
-            if theirs is None or any(theirs[part] != head[part] for part in (_OFFSET, _EPOCH, _CRC)):
-                continue
-            if size == room or (theirs == head and (size < room or at_file_end)):
+            if theirs is not None and all(theirs[part] == head[part] for part in (_OFFSET, _EPOCH, _CRC)):
                 batch: NDArray[np.int64] = row.copy()
                 return batch
     return None
@@ -341,14 +353,16 @@ def _log_path(source: Source, base_offset: int) -> str:
 
 
 def _missing(copy: CleanedCopy, copies: Sequence[CleanedCopy]) -> Iterator[tuple[int, int]]:
-    """Gaps of a copy where it was not cleaned yet and another one has batches, and what a scan knows to be missing."""
-    base, end = copy.rows[Held.BASE_OFFSET], copy.rows[Held.LAST_OFFSET] + 1
+    """Gaps of a copy where it was not cleaned yet and another one has batches."""
+    for gap in _gaps(copy):
+        if any(other is not copy and other.between(*gap).shape[1] for other in copies):
+            yield gap
+
+
+def _gaps(copy: CleanedCopy) -> Iterator[tuple[int, int]]:
+    """Offsets at or above the first dirty one that no batch of a copy has."""
     dirty = max(copy.first_dirty_offset, copy.start_offset)
-    starts = np.concatenate(([copy.start_offset], end))
-    ends = np.concatenate((base, [copy.end_offset]))
+    starts = np.concatenate(([copy.start_offset], copy.rows[Held.LAST_OFFSET] + 1))
+    ends = np.concatenate((copy.rows[Held.BASE_OFFSET], [copy.end_offset]))
     for at in np.flatnonzero((starts < ends) & (ends > dirty)).tolist():
-        start, behind = max(int(starts[at]), dirty), int(ends[at])
-        if any(other is not copy and other.between(start, behind).shape[1] for other in copies):
-            yield start, behind
-    if copy.head_start is not None:
-        yield copy.head_start, copy.source.replica.log_start_offset
+        yield max(int(starts[at]), dirty), int(ends[at])

@@ -14,7 +14,7 @@ same up to the last offset at which both have such.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import combinations, pairwise, product
+from itertools import pairwise, product
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -24,7 +24,7 @@ from kafka_forensics.model.constants import INTERNAL_TOPICS
 from kafka_forensics.model.files import EpochEntry
 from kafka_forensics.model.findings import Finding
 from kafka_forensics.questions.plan import Planned
-from kafka_forensics.questions.salvage.cleaned_copies import SAME, CleanedCopy, Held, read_copies
+from kafka_forensics.questions.salvage.cleaned_copies import SAME, CleanedCopy, Held, kept_start, read_copies
 from kafka_forensics.questions.salvage.lineage import BASE, CONTINUED, FILLED, HEAD, Lineage, Piece
 from kafka_forensics.questions.salvage.manifest import Refused
 from kafka_forensics.questions.salvage.slices import Slice, Source
@@ -71,12 +71,12 @@ def merge(
     What is `differing` by the scan must be what holes of copies explain. Bases are tried in order: the copy that the user prefers,
     those that go on furthest, the one that the plan recommends.
     """
-    copies = read_copies(sources, [given.head_start for given in planned.given.replicas])
+    copies = read_copies(sources)
     context = sources[0].plan.context
     is_internal = context.topic in INTERNAL_TOPICS
     noun = "an internal topic" if is_internal else "compacted"
     merging = _Merging(copies)
-    problem = _conflict(copies) or merging.unexplained(differing)
+    problem = merging.unexplained(differing)
     if problem is None:
         brokers = [str(source.plan.context.broker) for source in sources]
         recommended = str(planned.plan.recommended)
@@ -129,32 +129,6 @@ def _reaches(lineage: Lineage, source: Source) -> bool:
     return source.replica.log_end_offset >= lineage.log_end_offset
 
 
-def _conflict(copies: Sequence[CleanedCopy]) -> _Problem | None:
-    """Where two copies have other batches at an offset: a cleaner keeps what a batch begins and ends with, and its epoch."""
-    for left, right in combinations(copies, 2):
-        at = _conflict_of(left.rows, right.rows)
-        if at is not None:
-            brokers = (_broker(left), _broker(right))
-            reason = f"brokers {listed(map(str, brokers))} have different batches at offset {at}: they are of two histories"
-            return _Problem(reason, _TAKE_ONE, ((at, at + 1),), brokers)
-    return None
-
-
-def _conflict_of(left: "Rows", right: "Rows") -> int | None:
-    """First offset of a batch that overlaps another one of the other log, or is of another epoch."""
-    if not left.shape[1] or not right.shape[1]:
-        return None
-    at = np.searchsorted(right[Held.LAST_OFFSET], left[Held.BASE_OFFSET])
-    met = at < right.shape[1]
-    ours, theirs = left[:, met], right[:, at[met]]
-    overlaps = theirs[Held.BASE_OFFSET] <= ours[Held.LAST_OFFSET]
-    old = (ours[Held.MAGIC] < 2) | (theirs[Held.MAGIC] < 2)
-    facts = [Held.BASE_OFFSET, Held.LAST_OFFSET, Held.EPOCH]
-    differs = overlaps & ~old & (ours[facts] != theirs[facts]).any(axis=0)
-    found = np.flatnonzero(differs)
-    return int(ours[Held.BASE_OFFSET, found[0]]) if found.size else None
-
-
 def _broker(copy: CleanedCopy) -> Broker:
     return copy.source.plan.context.broker
 
@@ -192,6 +166,7 @@ class _Merging:
 
     def __init__(self, copies: Sequence[CleanedCopy]) -> None:
         self._copies = copies
+        self._start = kept_start([copy.source for copy in copies])
         self._holes = [copy.holes() for copy in copies]
         ends = [copy.end_offset for copy in copies]
         ends += [copy.source.replica.log_end_offset for copy in copies]
@@ -246,9 +221,12 @@ class _Merging:
         assert problem is not None
         return problem
 
+    def _start_of(self, base: int) -> int:
+        return self._copies[base].start_offset if self._start is None else self._start
+
     def _parts(self, base: int, order: Sequence[int]) -> Iterator[_Part]:
         """The offsets of the log, cut wherever a copy's holes begin or end, each from the first copy in order that can give it."""
-        start = self._copies[base].start_offset
+        start = self._start_of(base)
         edges = {edge for holes in self._holes for span in holes for edge in span if start < edge < self.end}
         for low, high in pairwise(sorted({start, *edges, max(self.end, start)})):
             good = {number: rows for number in order if (rows := self._held(number, low, high, begins=low == start)) is not None}
@@ -288,10 +266,6 @@ class _Merging:
         gaps = [part for part in parts if part.giver is None]
         if gaps and not allow_gaps:
             return self._of_gaps(normalised((gap.start, gap.end) for gap in gaps))
-        epochs = np.concatenate([part.rows[Held.EPOCH] for part in parts]) if parts else np.empty(0, np.int64)
-        if (np.diff(epochs[epochs >= 0]) < 0).any():
-            brokers = tuple(dict.fromkeys(_broker(self._copies[part.giver]) for part in parts if part.giver is not None))
-            return _Problem("leader epochs fall from copy to copy: they are of two histories", _TAKE_ONE, (), brokers)
         earlier: dict[int, _Part] = {}
         for part in parts:
             if part.giver is not None and not part.is_complete:
@@ -327,7 +301,7 @@ class _Merging:
             if part.giver is not None:
                 _add_piece(pieces, Piece(part.giver, part.start, part.end, _why_part(copy, base, part)))
         gaps = normalised((part.start, part.end) for part in parts if part.giver is None)
-        lineage = Lineage(base, copy.start_offset, max(self.end, copy.start_offset), tuple(pieces), gaps)
+        lineage = Lineage(base, self._start_of(base), max(self.end, copy.start_offset), tuple(pieces), gaps)
         return Merged(lineage, slices)
 
 
@@ -345,7 +319,7 @@ def _why_part(copy: CleanedCopy, base: int, part: _Part) -> str:
         return BASE
     if part.start >= copy.end_offset:
         return CONTINUED
-    return HEAD if part.end <= copy.source.replica.log_start_offset else FILLED
+    return HEAD if part.end <= copy.start_offset else FILLED
 
 
 def _why(copy: CleanedCopy, base: int, row: list[int]) -> str:
@@ -354,7 +328,7 @@ def _why(copy: CleanedCopy, base: int, row: list[int]) -> str:
         return BASE
     if row[Held.BASE_OFFSET] >= copy.end_offset:
         return CONTINUED
-    return HEAD if row[Held.LAST_OFFSET] < copy.source.replica.log_start_offset else FILLED
+    return HEAD if row[Held.LAST_OFFSET] < copy.start_offset else FILLED
 
 
 def _add_piece(pieces: list[Piece], piece: Piece) -> None:

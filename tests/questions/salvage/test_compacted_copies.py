@@ -1,5 +1,6 @@
 """Compacted partitions of which no copy is whole: what several make together, and what would bring back the dead and is refused."""
 
+import struct
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -221,7 +222,7 @@ def test_what_is_absent_where_a_copy_was_not_cleaned_is_a_hole(tmp_path: Path) -
 
 
 def test_a_batch_in_the_value_of_a_damaged_one_is_not_taken(tmp_path: Path) -> None:
-    planted = keyed(5, ("b", "planted"))
+    planted = keyed(5, ("b", "planted")) + keyed(6, ("b", "cut short"))[:40]
     carrier = write_batch(
         [RecordToWrite(b"c", b"x" * 40 + planted + b"x" * 40)], base_offset=4, base_timestamp=STAMP, partition_leader_epoch=0
     )
@@ -272,6 +273,77 @@ def test_bytes_at_the_end_that_may_be_more_records_are_told(tmp_path: Path, *, l
         assert [refused.offsets for refused in salvaged.refused] == [((24, 25),)]
         salvaged = salvaged_of(tmp_path / "in", tmp_path / "out-with-gaps", allow_gaps=True)
     assert [partition.log_end_offset for partition in salvaged.partitions] == [24]
+
+
+def test_other_batches_of_the_same_records_are_two_histories(tmp_path: Path) -> None:
+    """No record tells; but a cleaner never joins batches."""
+    joined = keyed(22, ("h", "22"), ("i", "23"))
+    put(tmp_path / "in", 1, with_(CLEANED, {1: flipped(CLEANED[1], VALUE_AT)}), ACTIVE)
+    put(tmp_path / "in", 2, with_(CLEANED, {2: flipped(CLEANED[2], VALUE_AT)}), [*ACTIVE[:2], joined])
+    (refused,) = salvaged_of(tmp_path / "in", tmp_path / "out").refused
+    assert (refused.kind, refused.brokers) == ("compacted", (1, 2))
+
+
+def test_a_batch_that_lacks_records_may_have_had_a_tombstone(tmp_path: Path) -> None:
+    cleaned = [*CLEANED, keyed(16, ("g", "16"), gaps=5)]
+    put(tmp_path / "in", 1, with_(cleaned, {3: zeroed(CLEANED[3])}), dirty=22, end=22)
+    put(tmp_path / "in", 2, CLEANED, end=16)
+    (refused,) = salvaged_of(tmp_path / "in", tmp_path / "out").refused
+    assert refused.offsets == ((5, 15), (16, 22))
+
+
+def test_offsets_that_fall_are_of_a_batch_that_lies(tmp_path: Path) -> None:
+    put(tmp_path / "in", 1, with_(CLEANED, {1: flipped(CLEANED[1], 7, bit=4)}), ACTIVE)
+    put(tmp_path / "in", 2, with_(CLEANED, {3: flipped(CLEANED[3], VALUE_AT)}), ACTIVE)
+    put(tmp_path / "in", 3, with_(CLEANED, {4: flipped(CLEANED[4], VALUE_AT)}), ACTIVE)
+    (partition,) = salvaged_of(tmp_path / "in", tmp_path / "out", prefer="1").partitions
+    assert partition.base == 1
+    assert log_of(tmp_path / "out") == WHOLE
+
+
+def test_a_damaged_batch_before_an_empty_segment_is_missed(tmp_path: Path) -> None:
+    put(tmp_path / "in", 1, with_(CLEANED, {4: zeroed(CLEANED[4])}), [b""])
+    put(tmp_path / "in", 2, with_(CLEANED, {0: flipped(CLEANED[0], VALUE_AT)}), ACTIVE)
+    (partition,) = salvaged_of(tmp_path / "in", tmp_path / "out", prefer="1").partitions
+    assert partition.base == 1
+    assert log_of(tmp_path / "out") == WHOLE
+
+
+def test_an_index_tells_what_a_segment_that_is_cut_between_batches_had(tmp_path: Path) -> None:
+    log_dir = put(tmp_path / "in", 1, CLEANED[:4], ACTIVE)
+    entry = struct.pack(">ii", 15, sum(map(len, CLEANED[:4])))
+    (log_dir / NAME / f"{0:020d}.index").write_bytes(entry)
+    put(tmp_path / "in", 2, with_(CLEANED, {0: flipped(CLEANED[0], VALUE_AT)}), ACTIVE)
+    (partition,) = salvaged_of(tmp_path / "in", tmp_path / "out", prefer="1").partitions
+    assert partition.base == 1
+    assert log_of(tmp_path / "out") == WHOLE
+
+
+@pytest.mark.parametrize("base_offset", [0, 9])
+def test_a_segment_that_is_gone_while_its_index_is_there_or_from_the_head_is_missed(tmp_path: Path, base_offset: int) -> None:
+    segments = {0: b"".join(CLEANED[:3]), 9: b"".join(CLEANED[3:]), 20: b"".join(ACTIVE)}
+    for broker in (1, 2):
+        log_dir = put_copy(tmp_path / "in", broker, segments, high_watermark=24, epochs=[(0, 0)])
+        (log_dir / "cleaner-offset-checkpoint").write_text("0\n1\norders 0 20\n")
+        logs = sorted((log_dir / NAME).glob("*.log"))
+        if broker == 1:
+            gone = log_dir / NAME / f"{base_offset:020d}.log"
+            gone.unlink()
+            if base_offset:
+                gone.with_suffix(".index").touch()
+        else:
+            logs[2].write_bytes(flipped(logs[2].read_bytes(), VALUE_AT))
+    (partition,) = salvaged_of(tmp_path / "in", tmp_path / "out").partitions
+    assert log_of(tmp_path / "out") == WHOLE
+    assert partition.log_start_offset == 0
+    check_output(tmp_path / "in", tmp_path / "out")
+
+
+def test_a_whole_copy_with_a_gap_where_it_was_not_cleaned_gives_way(tmp_path: Path) -> None:
+    put(tmp_path / "in", 1, CLEANED, [*ACTIVE[:1], *ACTIVE[2:]])
+    put(tmp_path / "in", 2, CLEANED, ACTIVE)
+    assert not salvaged_of(tmp_path / "in", tmp_path / "out").refused
+    assert log_of(tmp_path / "out") == WHOLE
 
 
 def test_epochs_are_those_of_the_copy_that_goes_on(tmp_path: Path) -> None:

@@ -121,6 +121,10 @@ def test_what_is_salvaged_says_of_every_key_what_was_written_last() -> None:
             salvaged = salvaged_of(Path(folder) / "in", output)
             outcomes.update(refused.kind for refused in salvaged.refused)
             for partition in salvaged.partitions:
+                base = int(str(partition.base))
+                lacking = {harm.copy % len(replicas) for harm in harms if harm.kind == "lost"}
+                if partition.chosen_by == "whole-copy" and base in lacking:
+                    continue
                 outcomes[partition.chosen_by] += 1
                 log = b"".join(path.read_bytes() for path in sorted((output / DIRECTORY).glob("*.log")))
                 check(told, log, partition.log_end_offset, originals)
