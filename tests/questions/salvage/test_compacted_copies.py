@@ -373,6 +373,14 @@ def test_a_segment_in_the_middle_that_is_cut_short_makes_no_whole_copy(tmp_path:
     assert log_of(tmp_path / "out") == WHOLE
 
 
+def test_behind_a_torn_batch_in_the_middle_more_may_be_gone(tmp_path: Path) -> None:
+    put(tmp_path / "in", 1, [*CLEANED[:3], CLEANED[3][:-9]], ACTIVE)
+    put(tmp_path / "in", 2, with_(CLEANED, {1: flipped(CLEANED[1], VALUE_AT)}), ACTIVE)
+    (partition,) = salvaged_of(tmp_path / "in", tmp_path / "out", prefer="1").partitions
+    assert partition.base == 1
+    assert log_of(tmp_path / "out") == WHOLE
+
+
 def test_internal_topics_are_merged_alike(tmp_path: Path) -> None:
     records = [(commit_key(partition=number), commit_value(number)) for number in range(6)]
     commits = [offsets_log(record, start=3 * number) for number, record in enumerate(records)]
