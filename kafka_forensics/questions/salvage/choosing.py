@@ -64,6 +64,8 @@ class Choice:
     gaps_in_order: bool = False
     """Whether a cleaner took what is missing."""
     slices: list[Slice] = field(default_factory=list)
+    damaged: list[Ranges] | None = None
+    """Offsets at which each copy is damaged, where that is better known than to the plan."""
 
 
 class Chooser:
@@ -107,7 +109,9 @@ class Chooser:
             allow_gaps = self._options.allow_gaps and bool(found or not good)
             merged = merge(sources, planned, found, prefer, allow_gaps=allow_gaps)
             if isinstance(merged, Merged):
-                return Choice(merged.lineage, "merged", sources, planned, gaps_in_order=True, slices=merged.slices)
+                choice = Choice(merged.lineage, "merged", sources, planned, gaps_in_order=True)
+                choice.slices, choice.damaged = merged.slices, merged.damaged
+                return choice
             if found or not good:
                 raise RefusedError(merged)
         best = max(complete or wanted, key=lambda number: (brokers[number] == recommended, -number))

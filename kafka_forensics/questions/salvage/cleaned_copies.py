@@ -15,7 +15,7 @@ from kafka_forensics.errors import SourceError
 from kafka_forensics.model.batches import HARMLESS_TAILS, LOG_DAMAGE, BatchColumn
 from kafka_forensics.parsers.log import SegmentReader, believed_to, inspector
 from kafka_forensics.questions.salvage.slices import Source
-from kafka_forensics.replication.offset_ranges import Ranges, clipped, normalised
+from kafka_forensics.replication.offset_ranges import Range, Ranges, clipped, normalised
 from kafka_forensics.replication.planner import NO_END
 from kafka_forensics.replication.recovery import MAX_RELATIVE_OFFSET
 
@@ -116,17 +116,24 @@ class CleanedCopy:
 
     def holes(self) -> Ranges:
         """Offsets of which it is not known what the copy held: damaged, missing, before its start, behind its end."""
+        eaten = [span for _, span in self._eaten()]
+        return normalised([(0, self.start_offset), (self.end_offset, NO_END), *self.more_holes, *eaten])
+
+    def damaged(self) -> Ranges:
+        """Those of which it has bytes that are no good batches."""
+        return normalised(span for stretch, span in self._eaten() if stretch.size_in_bytes)
+
+    def _eaten(self) -> Iterator[tuple[Stretch, Range]]:
+        """What stretches have eaten: all between the good batches before and behind; of a tail at the log's end, nothing."""
         base, end = self.rows[Held.BASE_OFFSET], self.rows[Held.LAST_OFFSET] + 1
-        holes = [(0, self.start_offset), (self.end_offset, NO_END), *self.more_holes]
         behind = np.searchsorted(self.rows[Held.PLACE], [stretch.place for stretch in self.stretches])
         for row, stretch in zip(behind.tolist(), self.stretches, strict=True):
             start = int(end[row - 1]) if row else self.start_offset
             in_last = stretch.place >> _SEGMENT_SHIFT == len(self.source.plan.directory.segments) - 1
             if row < base.size:
-                holes.append((start, int(base[row])))
+                yield stretch, (start, int(base[row]))
             elif not (in_last and stretch.is_tail):
-                holes.append((start, NO_END if in_last else self.named_end))
-        return normalised(holes)
+                yield stretch, (start, NO_END if in_last else self.named_end)
 
     def between(self, start: int, end: int) -> "Rows":
         """Batches that have an offset in `[start, end)`."""
@@ -142,9 +149,8 @@ def read_copies(sources: Sequence[Source]) -> list[CleanedCopy]:
     """
     copies = _without_planted([_read(number, source) for number, source in enumerate(sources)])
     mended = [_mended(copy, copies) for copy in copies]
-    for copy in mended:
-        copy.more_holes = normalised(_missing(copy, mended))
-    return mended
+    missing = [normalised(_missing(copy, mended)) for copy in mended]
+    return [replace(copy, more_holes=holes) for copy, holes in zip(mended, missing, strict=True)]
 
 
 def kept_start(sources: Sequence[Source]) -> int | None:
@@ -159,15 +165,14 @@ def kept_start(sources: Sequence[Source]) -> int | None:
 
 def lacks(number: int, sources: Sequence[Source]) -> bool:
     """Whether a copy, sound by its bytes, lacks the head of the log, or what an index tells of, or has gaps where it was not
-    cleaned yet and another copy has batches; the others are read only if it has gaps there."""
+    cleaned yet and no other bears that out; the others are read only if it has gaps there."""
     start, copy = kept_start(sources), _read(number, sources[number])
     if (start is not None and copy.start_offset > start) or not all(stretch.is_tail for stretch in copy.stretches):
         return True
-    gaps = list(_gaps(copy))
-    if not gaps:
+    if next(_gaps(copy), None) is None:
         return False
     others = [_read(other, source) for other, source in enumerate(sources) if other != number]
-    return any(other.between(*gap).shape[1] for gap in gaps for other in others)
+    return next(_missing(copy, [copy, *others]), None) is not None
 
 
 def _place(number: int, position: int) -> int:
@@ -352,11 +357,15 @@ def _log_path(source: Source, base_offset: int) -> str:
     return entry.path
 
 
-def _missing(copy: CleanedCopy, copies: Sequence[CleanedCopy]) -> Iterator[tuple[int, int]]:
-    """Gaps of a copy where it was not cleaned yet and another one has batches."""
+def _missing(copy: CleanedCopy, copies: Sequence[CleanedCopy]) -> Iterator[Range]:
+    """Gaps of a copy where it was not cleaned yet, but for those in which another copy is good and has no batch either."""
+    others = [(other, other.holes()) for other in copies if other is not copy]
     for gap in _gaps(copy):
-        if any(other is not copy and other.between(*gap).shape[1] for other in copies):
-            yield gap
+        rest: Ranges = (gap,)
+        if not any(other.between(*gap).shape[1] for other, _ in others):
+            for _, holes in others:
+                rest = tuple(span for low, high in rest for span in clipped(holes, low, high))
+        yield from rest
 
 
 def _gaps(copy: CleanedCopy) -> Iterator[tuple[int, int]]:

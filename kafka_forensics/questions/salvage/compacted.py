@@ -45,6 +45,8 @@ class Merged:
 
     lineage: Lineage
     slices: list[Slice]
+    damaged: list[Ranges]
+    """Offsets at which each copy is damaged, by its number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,7 +304,7 @@ class _Merging:
                 _add_piece(pieces, Piece(part.giver, part.start, part.end, _why_part(copy, base, part)))
         gaps = normalised((part.start, part.end) for part in parts if part.giver is None)
         lineage = Lineage(base, self._start_of(base), max(self.end, copy.start_offset), tuple(pieces), gaps)
-        return Merged(lineage, slices)
+        return Merged(lineage, slices, [other.damaged() for other in self._copies])
 
 
 def _common_to(left: "Rows", right: "Rows") -> int:

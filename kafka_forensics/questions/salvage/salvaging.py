@@ -261,7 +261,9 @@ def _high_watermark(choice: Choice) -> int | None:
 
 def _damaged_on(choice: Choice, start: int, end: int) -> tuple[Broker, ...]:
     """Who has damaged bytes of some offsets."""
-    return tuple(replica.broker for replica in choice.planned.given.replicas if clipped(replica.damaged, start, end))
+    replicas = choice.planned.given.replicas
+    damaged = [replica.damaged for replica in replicas] if choice.damaged is None else choice.damaged
+    return tuple(replica.broker for replica, ranges in zip(replicas, damaged, strict=False) if clipped(ranges, start, end))
 
 
 def _is_known(

@@ -137,7 +137,7 @@ def test_where_the_longer_copys_end_was_cleaned_a_shorter_one_may_not_fill(tmp_p
 def test_copies_cleaned_apart_are_mended_by_the_headers_of_the_damaged_batches(tmp_path: Path) -> None:
     more = [keyed(0, ("a", "0")), keyed(1, ("z", "old")), *CLEANED[1:4], keyed(12, ("z", "new")), CLEANED[4]]
     put(tmp_path / "in", 1, with_(CLEANED, {1: flipped(CLEANED[1], VALUE_AT)}), ACTIVE)
-    put(tmp_path / "in", 2, with_(more, {4: flipped(more[4], VALUE_AT), 5: zeroed(more[5])}), ACTIVE, dirty=0)
+    put(tmp_path / "in", 2, with_(more, {4: flipped(more[4], VALUE_AT), 5: zeroed(more[5])}), ACTIVE)
     salvaged = salvaged_of(tmp_path / "in", tmp_path / "out")
     (partition,) = salvaged.partitions
     assert partition.base == 1
@@ -150,7 +150,7 @@ def test_copies_cleaned_apart_are_mended_by_the_headers_of_the_damaged_batches(t
 def test_a_length_or_magic_that_lies_is_told_by_the_crc_and_the_next_batch(tmp_path: Path, position: int) -> None:
     more = [CLEANED[0], keyed(1, ("z", "old")), *CLEANED[1:4], keyed(12, ("z", "new")), CLEANED[4]]
     put(tmp_path / "in", 1, with_(CLEANED, {1: flipped(CLEANED[1], position)}), ACTIVE)
-    put(tmp_path / "in", 2, with_(more, {5: zeroed(more[5])}), ACTIVE, dirty=0)
+    put(tmp_path / "in", 2, with_(more, {5: zeroed(more[5])}), ACTIVE)
     assert [partition.base for partition in salvaged_of(tmp_path / "in", tmp_path / "out").partitions] == [1]
     assert log_of(tmp_path / "out") == WHOLE
 
@@ -160,7 +160,7 @@ def test_a_header_that_names_another_batch_proves_nothing(tmp_path: Path, positi
     """Offset and epoch are covered by no CRC, and the CRC itself may be what is flipped."""
     more = [CLEANED[0], keyed(1, ("z", "old")), *CLEANED[1:4], keyed(12, ("z", "new")), CLEANED[4]]
     put(tmp_path / "in", 1, with_(CLEANED, {1: flipped(flipped(CLEANED[1], position), VALUE_AT)}), ACTIVE)
-    put(tmp_path / "in", 2, with_(more, {5: zeroed(more[5])}), ACTIVE, dirty=0)
+    put(tmp_path / "in", 2, with_(more, {5: zeroed(more[5])}), ACTIVE)
     (refused,) = salvaged_of(tmp_path / "in", tmp_path / "out").refused
     assert refused.kind == "compacted"
 
@@ -168,7 +168,7 @@ def test_a_header_that_names_another_batch_proves_nothing(tmp_path: Path, positi
 def test_copies_cleaned_apart_and_lost_framing_are_refused_with_the_offsets(tmp_path: Path) -> None:
     more = [CLEANED[0], keyed(1, ("z", "old")), *CLEANED[1:4], keyed(12, ("z", "new")), CLEANED[4]]
     put(tmp_path / "in", 1, with_(CLEANED, {1: zeroed(CLEANED[1])}), ACTIVE)
-    put(tmp_path / "in", 2, with_(more, {6: zeroed(more[6])}), ACTIVE, dirty=0)
+    put(tmp_path / "in", 2, with_(more, {6: zeroed(more[6])}), ACTIVE)
     (refused,) = salvaged_of(tmp_path / "in", tmp_path / "out").refused
     assert refused.kind == "compacted"
     assert refused.offsets == ((1, 4), (4, 13))
@@ -180,7 +180,7 @@ def test_copies_cleaned_apart_and_lost_framing_are_refused_with_the_offsets(tmp_
 def test_a_deleted_key_is_never_brought_back(tmp_path: Path, allow_gaps: bool) -> None:
     """Broker 1 holds b and lost its tombstone to damage; broker 2 has cleaned both away."""
     deleted = keyed(12, ("b", None))
-    put(tmp_path / "in", 1, [*CLEANED[:4], zeroed(deleted), CLEANED[4]], ACTIVE, dirty=0)
+    put(tmp_path / "in", 1, [*CLEANED[:4], zeroed(deleted), CLEANED[4]], ACTIVE)
     put(tmp_path / "in", 2, [zeroed(CLEANED[0]), *CLEANED[2:]], ACTIVE)
     (refused,) = salvaged_of(tmp_path / "in", tmp_path / "out", allow_gaps=allow_gaps).refused
     assert (refused.kind, refused.offsets, refused.brokers) == ("compacted", ((0, 4), (10, 15)), (1, 2))
@@ -196,7 +196,7 @@ def test_a_value_whose_successor_is_damaged_everywhere_is_told_as_a_gap(tmp_path
     assert refused.hint is not None
     assert "--allow-gaps" in refused.hint
     (partition,) = salvaged_of(tmp_path / "in", tmp_path / "gaps", allow_gaps=True).partitions
-    assert [(gap.start, gap.end) for gap in partition.gaps] == [(10, 15)]
+    assert [(gap.start, gap.end, gap.damaged_on) for gap in partition.gaps] == [(10, 15, (1, 2))]
     assert log_of(tmp_path / "gaps") == WHOLE
     check_output(tmp_path / "in", tmp_path / "gaps")
 
@@ -219,6 +219,13 @@ def test_what_is_absent_where_a_copy_was_not_cleaned_is_a_hole(tmp_path: Path) -
     (partition,) = salvaged_of(tmp_path / "in", tmp_path / "out", prefer="1").partitions
     assert partition.base == 1
     assert log_of(tmp_path / "out") == WHOLE
+
+
+def test_a_gap_where_a_copy_was_not_cleaned_does_not_tell_that_damage_held_nothing(tmp_path: Path) -> None:
+    put(tmp_path / "in", 1, with_(CLEANED, {1: flipped(CLEANED[1], VALUE_AT)}), [ACTIVE[0], *ACTIVE[2:]])
+    put(tmp_path / "in", 2, CLEANED, [ACTIVE[0], zeroed(ACTIVE[1]), *ACTIVE[2:]])
+    (refused,) = salvaged_of(tmp_path / "in", tmp_path / "out", prefer="2").refused
+    assert (refused.offsets, refused.brokers) == (((21, 22),), (1, 2))
 
 
 def test_a_batch_in_the_value_of_a_damaged_one_is_not_taken(tmp_path: Path) -> None:
