@@ -100,7 +100,9 @@ class Chooser:
             reason = f"it is {noun}, and its copies differ ({listed(differing)})"
             raise RefusedError(Refused(context.topic, context.partition, kind, reason, hint, (), brokers))
         good = [number for number, source in enumerate(sources) if source.is_whole]
-        longest = max(source.replica.log_end_offset for source in sources)
+        contexts = [source.plan.context for source in sources]
+        promised = [context.high_watermark or 0 for context in contexts if not context.live]
+        longest = max(*promised, *(source.replica.log_end_offset for source in sources), 0)
         good = [number for number in good if sources[number].replica.log_end_offset == longest]
         prefer, recommended = self._options.prefer_broker, planned.plan.recommended
         wanted = [number for number in good if str(brokers[number]) == prefer] or good

@@ -380,6 +380,12 @@ def test_a_segment_in_the_middle_that_is_cut_short_makes_no_whole_copy(tmp_path:
     assert log_of(tmp_path / "out") == WHOLE
 
 
+def test_a_whole_copy_that_is_shorter_than_a_high_watermark_is_refused_too(tmp_path: Path) -> None:
+    put(tmp_path / "in", 1, CLEANED, ACTIVE, end=30)
+    (refused,) = salvaged_of(tmp_path / "in", tmp_path / "out").refused
+    assert refused.offsets == ((24, 30),)
+
+
 def test_behind_a_torn_batch_in_the_middle_more_may_be_gone(tmp_path: Path) -> None:
     put(tmp_path / "in", 1, [*CLEANED[:3], CLEANED[3][:-9]], ACTIVE)
     put(tmp_path / "in", 2, with_(CLEANED, {1: flipped(CLEANED[1], VALUE_AT)}), ACTIVE)
