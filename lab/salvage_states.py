@@ -98,6 +98,11 @@ def write_append_time(cluster: Cluster, topic: str) -> Acknowledged:
     return write_plain(cluster, topic, {"message.timestamp.type": "LogAppendTime"})
 
 
+def write_compacted(cluster: Cluster, topic: str) -> Acknowledged:
+    """A compacted topic, of which the cleaner may take nothing yet."""
+    return write_plain(cluster, topic, {"cleanup.policy": "compact", "min.compaction.lag.ms": "86400000"})
+
+
 def write_and_delete(cluster: Cluster, topic: str) -> Acknowledged:
     """DeleteRecords reaches into the second segment."""
     written = write_plain(cluster, topic)
@@ -294,6 +299,16 @@ STATES: Final = (
     ),
     State("transactions-indexes-gone", lambda copies: remove(copies, "*.txnindex", "*.snapshot"), write_transactions),
     State("append-time-torn", _all(lambda copies: cut(copies[0], 9), _flips((1, 0, 1))), write_append_time),
+    State("compacted-flipped", _flips((0, 0, 0), (1, 1, 1), (2, 2, 2)), write_compacted),
+    State(
+        "compacted-torn-and-zeros",
+        _all(
+            lambda copies: change(logs(copies[0])[0], _zeroed),
+            lambda copies: cut(copies[1], 40),
+            lambda copies: delete_segment(copies[2], 1),
+        ),
+        write_compacted,
+    ),
     State("records-deleted", _flips((0, -1, 1), (1, -2, 0)), write_and_delete),
     State("epochs-flipped", _flips((0, 0, 0), (1, 1, 1), (2, 2, 0)), restarted=True),
     State(

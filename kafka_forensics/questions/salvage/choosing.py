@@ -9,6 +9,8 @@ from kafka_forensics.evidence.options import listed
 from kafka_forensics.judging.partitions import PartitionResult
 from kafka_forensics.model.constants import INTERNAL_TOPICS
 from kafka_forensics.questions.plan import Planned
+from kafka_forensics.questions.salvage.cleaned_copies import lacks
+from kafka_forensics.questions.salvage.compacted import Merged, may_be_of_holes, merge
 from kafka_forensics.questions.salvage.lineage import BASE, Copy, Lineage, Piece, trace
 from kafka_forensics.questions.salvage.manifest import Refused
 from kafka_forensics.questions.salvage.slices import Slice, Source, slices_of
@@ -63,6 +65,8 @@ class Choice:
     gaps_in_order: bool = False
     """Whether a cleaner took what is missing."""
     slices: list[Slice] = field(default_factory=list)
+    damaged: list[Ranges] | None = None
+    """Offsets at which each copy is damaged, where that is better known than to the plan."""
 
 
 class Chooser:
@@ -86,20 +90,34 @@ class Chooser:
         return self._of_lineage(sources, planned)
 
     def _whole_copy(self, sources: list[Source], planned: Planned, result: PartitionResult) -> Choice:
-        """Of a topic whose copies may differ for good reasons: one copy, whole and good, as it is."""
+        """Of a topic whose copies may differ for good reasons: one copy, whole and good, as it is, or what several make."""
         context = sources[0].plan.context
         kind, noun = ("internal_topic", "an internal topic") if context.topic in INTERNAL_TOPICS else ("compacted", "compacted")
         brokers = tuple(source.plan.context.broker for source in sources)
-        differing = sorted({finding.kind for finding in result.findings if finding.kind in DIFFERING})
-        good = [number for number, source in enumerate(sources) if source.is_whole]
-        longest = max(source.replica.log_end_offset for source in sources)
-        good = [number for number in good if sources[number].replica.log_end_offset == longest]
-        if differing or not good:
-            why = f"its copies differ ({listed(differing)})" if differing else "no copy of it is whole, good, and as long as any"
+        found = [finding for finding in result.findings if finding.kind in DIFFERING]
+        differing = sorted({finding.kind for finding in found if not may_be_of_holes(finding)})
+        if differing:
             hint = "compare the copies, and take one of them as it is"
-            raise RefusedError(Refused(context.topic, context.partition, kind, f"it is {noun}, and {why}", hint, (), brokers))
+            reason = f"it is {noun}, and its copies differ ({listed(differing)})"
+            raise RefusedError(Refused(context.topic, context.partition, kind, reason, hint, (), brokers))
+        good = [number for number, source in enumerate(sources) if source.is_whole]
+        contexts = [source.plan.context for source in sources]
+        promised = [context.high_watermark or 0 for context in contexts if not context.live]
+        longest = max(*promised, *(source.replica.log_end_offset for source in sources), 0)
+        good = [number for number in good if sources[number].replica.log_end_offset == longest]
         prefer, recommended = self._options.prefer_broker, planned.plan.recommended
-        best = max(good, key=lambda number: (str(brokers[number]) == prefer, brokers[number] == recommended, -number))
+        wanted = [number for number in good if str(brokers[number]) == prefer] or good
+        complete = [number for number in wanted if len(sources) == 1 or not lacks(number, sources)]
+        if found or not complete:
+            allow_gaps = self._options.allow_gaps and bool(found or not good)
+            merged = merge(sources, planned, found, prefer, allow_gaps=allow_gaps)
+            if isinstance(merged, Merged):
+                choice = Choice(merged.lineage, "merged", sources, planned, gaps_in_order=True)
+                choice.slices, choice.damaged = merged.slices, merged.damaged
+                return choice
+            if found or not good:
+                raise RefusedError(merged)
+        best = max(complete or wanted, key=lambda number: (brokers[number] == recommended, -number))
         replica = sources[best].replica
         start, end = replica.log_start_offset, replica.log_end_offset
         lineage = Lineage(best, start, end, (Piece(best, start, end, BASE),) if start < end else (), ())

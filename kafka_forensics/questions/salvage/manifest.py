@@ -62,8 +62,8 @@ class SalvagedPartition:
     base: int | str
     """The broker whose copy says what the lineage is."""
     chosen_by: str
-    """`plan` · `prefer-broker` · `committed` (its lineage alone was proven committed) · `whole-copy` · `longest` ·
-    `quorum` (of a majority of the voters, the most up-to-date)"""
+    """`plan` · `prefer-broker` · `committed` (its lineage alone was proven committed) · `whole-copy` · `merged` (of a compacted
+    topic, of which no copy is whole) · `longest` · `quorum` (of a majority of the voters, the most up-to-date)"""
     log_start_offset: int
     log_end_offset: int
     high_watermark: int | None

@@ -23,6 +23,7 @@ from kafka_forensics.questions.places import places_of
 from kafka_forensics.questions.plan import PlanMaker, PlanOptions, check_names
 from kafka_forensics.questions.salvage import controllers_log
 from kafka_forensics.questions.salvage.choosing import Choice, Chooser, RefusedError, SalvageOptions
+from kafka_forensics.questions.salvage.compacted import first_dirty_offset, known_epochs
 from kafka_forensics.questions.salvage.manifest import MANIFEST, NO_TOPIC_ID, Gap, Refused, Salvaged, SalvagedPartition, document
 from kafka_forensics.questions.salvage.partition_files import CopyChangedError, PartitionSettings, write_file, write_partition
 from kafka_forensics.questions.salvage.quorum_copies import QuorumCopy, read_copy, share_memory
@@ -30,7 +31,7 @@ from kafka_forensics.questions.salvage.rebuilding import index_interval
 from kafka_forensics.questions.salvage.slices import Source
 from kafka_forensics.questions.salvage.target import built
 from kafka_forensics.replication.offset_ranges import clipped, without
-from kafka_forensics.replication.planner import UNSEEN, Broker, loaded_epochs
+from kafka_forensics.replication.planner import UNSEEN, Broker
 from kafka_forensics.replication.recovery import HIGH_WATERMARK_FILE, LOG_START_FILE, RECOVERY_POINT_FILE
 from kafka_forensics.rereading.reader import LogReader
 from kafka_forensics.storage.bundles import BundleSource
@@ -175,13 +176,12 @@ class _Salvager:
         directory.mkdir(parents=True)
         interval = index_interval(None if base.control is None else base.control.setting("index.interval.bytes"))
         epochs = None
-        if choice.gaps_in_order and base.epoch_checkpoint is not None:
-            epochs = loaded_epochs(base.epoch_checkpoint, lineage.log_end_offset)
+        if choice.gaps_in_order:
+            epochs = known_epochs(lineage, choice.slices, choice.sources)
         settings = PartitionSettings(topic_id, interval, epochs)
         written = write_partition(directory, choice.slices, choice.sources, lineage, settings)
-        if base.compacted:
-            dirty = max(base.cleaner_checkpoint or 0, lineage.log_start_offset)
-            self._cleaned[base.topic, base.partition] = min(dirty, lineage.log_end_offset)
+        if choice.gaps_in_order:
+            self._cleaned[base.topic, base.partition] = first_dirty_offset(lineage, choice.slices, choice.sources)
         absent_of_plan = () if choice.planned is None else choice.planned.plan.missing
         missing = [absent for absent in absent_of_plan if absent.kind in UNSEEN or absent.kind == "topic_unknown"]
         return SalvagedPartition(
@@ -304,8 +304,9 @@ def _high_watermark(choice: Choice) -> int | None:
 
 def _damaged_on(choice: Choice, start: int, end: int) -> tuple[Broker, ...]:
     """Who has damaged bytes of some offsets."""
-    given = [] if choice.planned is None else choice.planned.given.replicas
-    return tuple(replica.broker for replica in given if clipped(replica.damaged, start, end))
+    replicas = [] if choice.planned is None else choice.planned.given.replicas
+    damaged = [replica.damaged for replica in replicas] if choice.damaged is None else choice.damaged
+    return tuple(replica.broker for replica, ranges in zip(replicas, damaged, strict=False) if clipped(ranges, start, end))
 
 
 def _is_known(

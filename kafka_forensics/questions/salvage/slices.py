@@ -9,7 +9,7 @@ import numpy as np
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.errors import SourceError
 from kafka_forensics.evidence.inputs import ReplicaPlan
-from kafka_forensics.model.batches import LOG_DAMAGE, BatchColumn
+from kafka_forensics.model.batches import HARMLESS_TAILS, LOG_DAMAGE, BatchColumn
 from kafka_forensics.model.findings import Finding, Severity
 from kafka_forensics.parsers.log import SegmentReader, believed_to, inspector
 from kafka_forensics.parsers.log_dir import SegmentFiles
@@ -84,13 +84,15 @@ class Source:
 
     @property
     def is_whole(self) -> bool:
-        """Whether all of it was read, and nothing is wrong with its log but a torn or zero tail."""
+        """Whether all of it was read, and nothing is wrong with its log but a torn or zero tail at its end."""
         state = self.replica.state
-        damaged = any(kind in LOG_DAMAGE and kind not in _TAILS for kind in state.framing.damage)
+        last = max(self.replica.context.segment_base_offsets, default=0)
+        damaged = any(
+            kind not in HARMLESS_TAILS or any(segment != last for segment, _ in sample)
+            for kind, sample in state.framing.damage.items()
+            if kind in LOG_DAMAGE
+        )
         return not (damaged or self.lies or state.unread or self.replica.course.irregularities or state.continuity.dropped_runs)
-
-
-_TAILS: Final = frozenset({"SEG_TORN_TAIL", "SEG_ZERO_TAIL"})
 
 
 @dataclass(frozen=True, slots=True)

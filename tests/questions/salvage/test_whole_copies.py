@@ -1,4 +1,4 @@
-"""Topics of which copies may differ for good reasons: one copy is taken, whole and good, or none."""
+"""Topics of which copies may differ for good reasons: one copy is taken, whole and good, where there is one."""
 
 from pathlib import Path
 
@@ -31,11 +31,18 @@ def test_a_damaged_copy_gives_way_to_a_whole_one(tmp_path: Path) -> None:
     check_output(tmp_path / "in", tmp_path / "out")
 
 
-def test_no_copy_that_is_whole_means_none_at_all(tmp_path: Path) -> None:
+def test_two_damaged_copies_that_prove_to_be_alike_make_one(tmp_path: Path) -> None:
     put_cleaned(tmp_path / "in", 1, [CLEANED[0], flipped(CLEANED[1], 70), CLEANED[2], *REST])
     put_cleaned(tmp_path / "in", 2, [*CLEANED, flipped(REST[0], 70)])
-    (refused,) = salvaged_of(tmp_path / "in", tmp_path / "out", allow_gaps=True).refused
-    assert refused.kind == "compacted"
+    (partition,) = salvaged_of(tmp_path / "in", tmp_path / "out").partitions
+    assert (partition.chosen_by, partition.brokers) == ("merged", [1, 2])
+    assert log_of(tmp_path / "out") == b"".join([*CLEANED, *REST])
+
+
+def test_one_damaged_copy_alone_is_refused(tmp_path: Path) -> None:
+    put_cleaned(tmp_path / "in", 1, [CLEANED[0], flipped(CLEANED[1], 70), CLEANED[2], *REST])
+    (refused,) = salvaged_of(tmp_path / "in", tmp_path / "out").refused
+    assert (refused.kind, refused.offsets) == ("compacted", ((2, 8),))
     assert not (tmp_path / "out" / NAME).exists()
 
 

@@ -1,0 +1,350 @@
+"""One log of a compacted partition from several damaged copies, where that is provably what a replica could hold.
+
+Every replica is cleaned by itself. Where a tombstone has done its work a cleaner takes it away after the value that it deleted, so
+that a range of one copy beside a range of another may hold the value and no tombstone: a deleted key comes back. And a value that
+another took the place of is dead, though the later one be damaged. So the ranges of a merged log must bear each other out: of any
+two, one copy is good on both and holds there just what the merged log holds, as it stands in it; then that copy would show the same
+record of a key as the latest. Or nothing is missing from the later one: its offsets join, and every batch has all its records, so
+that whatever supersedes or deletes a record of the earlier one is there. Batches whose headers prove that another copy's are the
+same stand for the damaged ones from the start (`cleaned_copies`).
+
+That ranges are of one history is proven as replication does it (KIP-101): two logs that have batches of one leader epoch are the
+same up to the last offset at which both have such.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise, product
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from kafka_forensics.evidence.options import listed
+from kafka_forensics.model.constants import INTERNAL_TOPICS
+from kafka_forensics.model.files import EpochEntry
+from kafka_forensics.model.findings import Finding
+from kafka_forensics.questions.plan import Planned
+from kafka_forensics.questions.salvage.cleaned_copies import SAME, CleanedCopy, Held, kept_start, read_copies
+from kafka_forensics.questions.salvage.lineage import BASE, CONTINUED, FILLED, HEAD, Lineage, Piece
+from kafka_forensics.questions.salvage.manifest import Refused
+from kafka_forensics.questions.salvage.slices import Slice, Source
+from kafka_forensics.replication.offset_ranges import Range, Ranges, clipped, normalised, without
+from kafka_forensics.replication.planner import Broker, loaded_epochs
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Rows = NDArray[np.int64]
+
+_RANGES_TOLD: Final = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Merged:
+    """A log that several copies make together, by the number of its base."""
+
+    lineage: Lineage
+    slices: list[Slice]
+    damaged: list[Ranges]
+    """Offsets at which each copy is damaged, by its number."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Problem:
+    """Why a base cannot be completed: what decides, and whose copies these are."""
+
+    reason: str
+    hint: str
+    offsets: Ranges
+    brokers: tuple[Broker, ...]
+    is_gap: bool = False
+    """No copy is good there; of all else the log could be made."""
+
+
+_TAKE_ONE: Final = "compare the copies, and take one of them as it is"
+_GIVE_MORE: Final = "give the log directories of more brokers, or --allow-gaps: then older values and deleted keys may be read"
+
+
+def merge(
+    sources: Sequence[Source], planned: Planned, differing: Sequence[Finding], prefer: str | None, *, allow_gaps: bool
+) -> Merged | Refused:
+    """The log of a compacted partition from copies of which none is whole, or why there is none.
+
+    What is `differing` by the scan must be what holes of copies explain. Bases are tried in order: the copy that the user prefers,
+    those that go on furthest, the one that the plan recommends.
+    """
+    copies = read_copies(sources)
+    context = sources[0].plan.context
+    is_internal = context.topic in INTERNAL_TOPICS
+    noun = "an internal topic" if is_internal else "compacted"
+    merging = _Merging(copies)
+    problem = merging.unexplained(differing)
+    if problem is None:
+        brokers = [str(source.plan.context.broker) for source in sources]
+        recommended = str(planned.plan.recommended)
+        order = sorted(
+            range(len(copies)),
+            key=lambda number: (
+                brokers[number] != prefer,
+                -min(copies[number].end_offset, merging.end),
+                brokers[number] != recommended,
+                number,
+            ),
+        )
+        for gaps_allowed, base in product((False, True) if allow_gaps else (False,), order):
+            answer = merging.completed(base, allow_gaps=gaps_allowed)
+            if isinstance(answer, Merged):
+                return answer
+            problem = answer if problem is None or (problem.is_gap and gaps_allowed) else problem
+        assert problem is not None
+    kind = "internal_topic" if is_internal else "compacted"
+    reason = f"it is {noun}, and {problem.reason}"
+    return Refused(context.topic, context.partition, kind, reason, problem.hint, problem.offsets, problem.brokers)
+
+
+def may_be_of_holes(finding: Finding) -> bool:
+    """Whether a finding that copies differ tells only of records that one has and another lacks, which damage may explain."""
+    told = finding.evidence.get("contents") or finding.evidence.get("markers")
+    return finding.kind == "COMPACTED_VALUE_DIFFERS" and not told and finding.place.offset_start is not None
+
+
+def first_dirty_offset(lineage: Lineage, slices: Sequence[Slice], sources: Sequence[Source]) -> int:
+    """Where cleaning of a log goes on: the first dirty offset of all copies that gave something to it. A lower one has a cleaner
+    look at records again; above a copy's own, it would leave what that copy never looked at for good."""
+    used = {lineage.base, *(part.copy for part in slices)}
+    lowest = min(sources[number].plan.context.cleaner_checkpoint or 0 for number in used)
+    return min(max(lowest, lineage.log_start_offset), lineage.log_end_offset)
+
+
+def known_epochs(lineage: Lineage, slices: Sequence[Slice], sources: Sequence[Source]) -> list[EpochEntry] | None:
+    """Leader epochs as a copy's checkpoint has them, where a cleaner may have taken the first batches of one: of the copy that
+    gives the end of the log, or else of its base, if that goes as far. None where neither has a checkpoint."""
+    last = slices[-1].copy if slices else lineage.base
+    for number in dict.fromkeys((last, *([lineage.base] if _reaches(lineage, sources[lineage.base]) else ()))):
+        entries = sources[number].plan.context.epoch_checkpoint
+        if entries is not None:
+            return loaded_epochs(entries, lineage.log_end_offset)
+    return None
+
+
+def _reaches(lineage: Lineage, source: Source) -> bool:
+    return source.replica.log_end_offset >= lineage.log_end_offset
+
+
+def _broker(copy: CleanedCopy) -> Broker:
+    return copy.source.plan.context.broker
+
+
+def _offsets(ranges: Sequence[Range]) -> str:
+    told = ", ".join(f"[{start}, {end})" for start, end in ranges[:_RANGES_TOLD])
+    return told + (" and more" if len(ranges) > _RANGES_TOLD else "")
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """Offsets `[start, end)` in which no copy becomes good or ceases to be, and who gives them: None if nobody can."""
+
+    start: int
+    end: int
+    giver: int | None
+    rows: "Rows"
+    """Of the giver."""
+    borne_out_by: int
+    """Bits of the copies that are good there and hold just these batches."""
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether it has every record that was ever written: offsets join, and no batch lacks any."""
+        rows = self.rows
+        if not rows.shape[1]:
+            return False
+        base, behind = rows[Held.BASE_OFFSET], rows[Held.LAST_OFFSET] + 1
+        joined = base[0] <= self.start and behind[-1] == self.end and bool((base[1:] == behind[:-1]).all())
+        return joined and bool((rows[Held.RECORDS_COUNT] == behind - base).all())
+
+
+class _Merging:
+    """The copies of one partition, with what is known of them."""
+
+    def __init__(self, copies: Sequence[CleanedCopy]) -> None:
+        self._copies = copies
+        self._start = kept_start([copy.source for copy in copies])
+        self._holes = [copy.holes() for copy in copies]
+        ends = [copy.end_offset for copy in copies]
+        ends += [copy.source.replica.log_end_offset for copy in copies]
+        contexts = [copy.source.plan.context for copy in copies]
+        ends += [context.high_watermark or 0 for context in contexts if not context.live]
+        self.end = max(ends)
+        """No copy goes further, and none promises more."""
+
+    def unexplained(self, differing: Sequence[Finding]) -> _Problem | None:
+        """What of findings that copies differ is neither in a hole of those that lack it, nor before one of those that hold it:
+        there what superseded or deleted it may have been."""
+        for finding in differing:
+            held_by, listed_records = finding.evidence.get("held_by") or [], finding.evidence.get("records") or []
+            start, end = finding.place.offset_start or 0, finding.place.offset_end or self.end
+            spans = [(row["offset"], row["offset"] + 1, row["held_by"], row["not_on"]) for row in listed_records]
+            if finding.evidence.get("keys", 0) > len(spans):
+                lacking = [_broker(copy) for copy in self._copies if _broker(copy) not in held_by]
+                spans = [(start, end, held_by, lacking)]
+            for low, high, holders, others in spans:
+                if not all(self._may_lack(number, low, high, holders) for number in self._of(others)):
+                    brokers = tuple(dict.fromkeys((*holders, *others)))
+                    reason = f"its copies differ (COMPACTED_VALUE_DIFFERS at offsets {_offsets([(low, high)])})"
+                    return _Problem(reason, _TAKE_ONE, ((low, high),), brokers)
+        return None
+
+    def _of(self, brokers: Sequence[Broker]) -> list[int]:
+        return [number for number, copy in enumerate(self._copies) if _broker(copy) in brokers]
+
+    def _may_lack(self, number: int, start: int, end: int, holders: Sequence[Broker]) -> bool:
+        """Whether a copy may have had, or rightly not have, what these hold in `[start, end)`."""
+        behind = [clipped(self._holes[holder], end, self.end) for holder in self._of(holders)]
+        return not without([(start, end)], self._holes[number]) or (bool(behind) and all(behind))
+
+    def completed(self, base: int, *, allow_gaps: bool) -> Merged | _Problem:
+        """The log of a base, filled from the others, or what is in the way; other copies are asked first in turn."""
+        if not any(copy.end_is_sound and copy.end_offset == self.end for copy in self._copies) and not allow_gaps:
+            brokers = tuple(_broker(copy) for copy in self._copies if not copy.end_is_sound)
+            if brokers:
+                reason = (
+                    f"bytes behind the last good batch of broker {listed(map(str, brokers))} may hold more than offset {self.end}"
+                )
+                return _Problem(reason, _GIVE_MORE, ((self.end, self.end + 1),), brokers, is_gap=True)
+        others = [number for number in range(len(self._copies)) if number != base]
+        problem: _Problem | None = None
+        for first in others or [base]:
+            order = [base, *([first] if first != base else []), *(number for number in others if number != first)]
+            parts = list(self._parts(base, order))
+            found = self._problem(parts, allow_gaps=allow_gaps)
+            if found is None:
+                return self._merged(base, parts)
+            problem = problem or found
+        assert problem is not None
+        return problem
+
+    def _start_of(self, base: int) -> int:
+        return self._copies[base].start_offset if self._start is None else self._start
+
+    def _parts(self, base: int, order: Sequence[int]) -> Iterator[_Part]:
+        """The offsets of the log, cut wherever a copy's holes begin or end, each from the first copy in order that can give it."""
+        start = self._start_of(base)
+        edges = {edge for holes in self._holes for span in holes for edge in span if start < edge < self.end}
+        for low, high in pairwise(sorted({start, *edges, max(self.end, start)})):
+            good = {number: rows for number in order if (rows := self._held(number, low, high, begins=low == start)) is not None}
+            giver = next((number for number in order if number in good and self._is_of_lineage(base, number, low, high)), None)
+            if giver is None:
+                yield _Part(low, high, None, self._copies[base].rows[:, :0], 0)
+                continue
+            rows = good[giver]
+            alike = sum(1 << number for number, other in good.items() if np.array_equal(other[SAME], rows[SAME]))
+            yield _Part(low, high, giver, rows, alike)
+
+    def _held(self, number: int, start: int, end: int, *, begins: bool) -> "Rows | None":
+        """What a copy has in `[start, end)`; None if it is not good there. Where that `begins` a log, a batch may reach into it."""
+        if clipped(self._holes[number], start, end):
+            return None
+        rows = self._copies[number].between(start, end)
+        if rows.shape[1] and ((rows[Held.BASE_OFFSET, 0] < start and not begins) or rows[Held.LAST_OFFSET, -1] >= end):
+            return None
+        return rows
+
+    def _is_of_lineage(self, base: int, number: int, start: int, end: int) -> bool:
+        """Whether what a copy has in `[start, end)` is of the base's history: that is the same up to there, or all of the base's is
+        the copy's, which goes on."""
+        if number == base:
+            return True
+        ours, theirs = self._copies[base].rows, self._copies[number].rows
+        if not ours.shape[1]:
+            return True
+        common = _common_to(ours, theirs)
+        below = int(np.searchsorted(theirs[Held.BASE_OFFSET], end))
+        if not below or int(theirs[Held.BASE_OFFSET, below - 1]) <= common:
+            return common >= 0
+        return int(ours[Held.LAST_OFFSET, -1]) < start and int(ours[Held.BASE_OFFSET, -1]) <= common
+
+    def _problem(self, parts: Sequence[_Part], *, allow_gaps: bool) -> _Problem | None:
+        """What speaks against a log of these parts."""
+        gaps = [part for part in parts if part.giver is None]
+        if gaps and not allow_gaps:
+            return self._of_gaps(normalised((gap.start, gap.end) for gap in gaps))
+        earlier: dict[int, _Part] = {}
+        for part in parts:
+            if part.giver is not None and not part.is_complete:
+                apart = next((other for mask, other in earlier.items() if not mask & part.borne_out_by), None)
+                if apart is not None:
+                    return self._of_parts_apart(apart, part)
+            if part.rows.shape[1]:
+                earlier.setdefault(part.borne_out_by, part)
+        return None
+
+    def _of_gaps(self, gaps: Ranges) -> _Problem:
+        there = [copy for number, copy in enumerate(self._copies) if clipped(self._holes[number], gaps[0][0], gaps[-1][1])]
+        reason = f"no copy is good at offsets {_offsets(gaps)}, or provably of the same history"
+        return _Problem(reason, _GIVE_MORE, gaps, tuple(_broker(copy) for copy in there), is_gap=True)
+
+    def _of_parts_apart(self, first: _Part, second: _Part) -> _Problem:
+        assert first.giver is not None
+        assert second.giver is not None
+        one, other = _broker(self._copies[first.giver]), _broker(self._copies[second.giver])
+        spans = (first.start, first.end), (second.start, second.end)
+        reason = (
+            f"its copies were cleaned differently: no copy holds both offsets {_offsets(spans[:1])} as broker {one} does"
+            f" and {_offsets(spans[1:])} as broker {other} does, so that keys deleted or changed since could come back"
+        )
+        return _Problem(reason, _TAKE_ONE, spans, tuple(dict.fromkeys((one, other))))
+
+    def _merged(self, base: int, parts: Sequence[_Part]) -> Merged:
+        copy = self._copies[base]
+        pieces, slices = list[Piece](), list[Slice]()
+        for part in parts:
+            for row in part.rows.T.tolist():
+                _add(slices, row, _why(copy, base, row))
+            if part.giver is not None:
+                _add_piece(pieces, Piece(part.giver, part.start, part.end, _why_part(copy, base, part)))
+        gaps = normalised((part.start, part.end) for part in parts if part.giver is None)
+        lineage = Lineage(base, self._start_of(base), max(self.end, copy.start_offset), tuple(pieces), gaps)
+        return Merged(lineage, slices, [other.damaged() for other in self._copies])
+
+
+def _common_to(left: "Rows", right: "Rows") -> int:
+    """The last offset up to which two logs have one history: both have a batch there, or behind, of one leader epoch; -1: none."""
+    common = -1
+    for epoch in np.intersect1d(left[Held.EPOCH], right[Held.EPOCH]).tolist():
+        if epoch >= 0:
+            common = max(common, min(int(rows[Held.BASE_OFFSET, rows[Held.EPOCH] == epoch].max()) for rows in (left, right)))
+    return common
+
+
+def _why_part(copy: CleanedCopy, base: int, part: _Part) -> str:
+    if part.giver == base:
+        return BASE
+    if part.start >= copy.end_offset:
+        return CONTINUED
+    return HEAD if part.end <= copy.start_offset else FILLED
+
+
+def _why(copy: CleanedCopy, base: int, row: list[int]) -> str:
+    """Why a batch is taken from the copy that gives its bytes."""
+    if row[Held.GIVER] == base:
+        return BASE
+    if row[Held.BASE_OFFSET] >= copy.end_offset:
+        return CONTINUED
+    return HEAD if row[Held.LAST_OFFSET] < copy.start_offset else FILLED
+
+
+def _add_piece(pieces: list[Piece], piece: Piece) -> None:
+    if pieces and (pieces[-1].copy, pieces[-1].end, pieces[-1].why) == (piece.copy, piece.start, piece.why):
+        piece = pieces.pop()._replace(end=piece.end)
+    pieces.append(piece)
+
+
+def _add(slices: list[Slice], row: list[int], why: str) -> None:
+    """Add a batch to the slices, to the last where its bytes follow."""
+    giver, segment, position = row[Held.GIVER], row[Held.SEGMENT], row[Held.POSITION]
+    start, end, behind = row[Held.BASE_OFFSET], row[Held.LAST_OFFSET] + 1, position + row[Held.SIZE_IN_BYTES]
+    last = slices[-1] if slices else None
+    if last is not None and (last.copy, last.segment, last.byte_end, last.why) == (giver, segment, position, why):
+        slices[-1] = Slice(giver, segment, last.byte_start, behind, last.start_offset, end, why)
+        return
+    slices.append(Slice(giver, segment, position, behind, start, end, why))

@@ -1,0 +1,139 @@
+"""Salvages of simulated replicas, each cleaned at times of its own and damaged anywhere, against what the log once said.
+
+The answer that they are held to is naive: of every key the last record that was committed. What cannot be salvaged is refused.
+"""
+
+import tempfile
+from collections import Counter
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.oracles.decoder import Batch, batches
+from tests.support.compacted import compacted
+from tests.support.faults import DIRECTORY
+from tests.support.salvaged import salvaged_of
+from tests.support.simulated_cleaners import Replica, Told, clusters
+
+FIRST_BYTE = 8
+"""The first of a batch's bytes that are damaged: a base offset that lies in a gap that a cleaner left looks like any other."""
+
+
+@dataclass(frozen=True, slots=True)
+class Harm:
+    """What is done to a copy, at a place that is a share of its log."""
+
+    copy: int
+    kind: str
+    share: float
+    byte: int
+
+
+HARMS = st.builds(
+    Harm,
+    st.integers(0, 2),
+    st.sampled_from(["flip", "flip", "flip", "zeros", "zeros", "noise", "cut", "lost"]),
+    st.floats(0, 1, exclude_max=True),
+    st.integers(FIRST_BYTE, 2000),
+)
+
+
+def sufferer(at: int, harm: Harm, copies: int) -> int:
+    """Whose copy a harm in a list is done to: no copy is spared."""
+    return (at if at < copies else harm.copy) % copies
+
+
+def harmed(data: bytes, harms: list[Harm], dirty: int) -> bytes:
+    """A log with batches changed, cut inside one, and without some that no cleaner may have taken."""
+    there = list(batches(data))
+    changed, end, lost = bytearray(data), len(data), dict[int, int]()
+    for harm in harms if there else []:
+        batch = there[int(harm.share * len(there))]
+        start, behind = batch.position, batch.position + batch.size_in_bytes
+        place = start + FIRST_BYTE + harm.byte % (batch.size_in_bytes - FIRST_BYTE)
+        if harm.kind == "flip":
+            changed[place] ^= 1 << harm.byte % 8
+        elif harm.kind == "zeros":
+            changed[start:behind] = bytes(behind - start)
+        elif harm.kind == "noise":
+            changed[place:behind] = bytes((7 * number + harm.byte) % 251 for number in range(behind - place))
+        elif harm.kind == "cut":
+            end = min(end, place)
+        elif batch.base_offset >= dirty:
+            lost[start] = behind
+    for start, behind in [*sorted(lost.items(), reverse=True)]:
+        del changed[start:behind]
+        end -= max(min(end, behind) - start, 0)
+    return bytes(changed[:end])
+
+
+def latest(told: Told, offsets: list[int], end: int) -> dict[str, str]:
+    """Key → value of what a reader of committed records has in the end; deleted keys are none."""
+    state: dict[str, str | None] = {}
+    for offset in sorted(offsets):
+        fact = told.facts[offset]
+        if offset < end and fact.key is not None and fact.commits:
+            state[fact.key] = fact.value
+    return {key: value for key, value in state.items() if value is not None}
+
+
+def check(told: Told, log: bytes, end: int, originals: set[bytes]) -> None:
+    """Whole batches of replicas as they were, in order; the same latest records; no transaction without its end."""
+    found: list[Batch] = list(batches(log))
+    assert sum(batch.size_in_bytes for batch in found) == len(log)
+    assert {log[batch.position : batch.position + batch.size_in_bytes] for batch in found} <= originals
+    assert all(before.last_offset < batch.base_offset for before, batch in pairwise(found))
+    offsets = [record.offset for batch in found for record in batch.records]
+    assert latest(told, offsets, end) == latest(told, list(range(len(told.facts))), end)
+    ended = {told.facts[offset].transaction for offset in offsets if told.facts[offset].is_marker}
+    begun = {told.facts[offset].transaction for offset in offsets if told.facts[offset].transaction >= 0}
+    ends = {fact.transaction: offset for offset, fact in enumerate(told.facts) if fact.is_marker}
+    assert not {number for number in begun - ended if ends.get(number, end) < end}
+
+
+@pytest.mark.timeout(600)
+def test_what_is_salvaged_says_of_every_key_what_was_written_last() -> None:
+    outcomes: Counter[str] = Counter()
+
+    @settings(max_examples=150, deadline=None)
+    @given(clusters(), st.lists(HARMS, min_size=3, max_size=7))
+    def simulated(cluster: tuple[Told, list[Replica]], harms: list[Harm]) -> None:
+        told, replicas = cluster
+        ends = [0]
+        for step in told.history.steps:
+            ends.append(ends[-1] + step.offsets)
+        with tempfile.TemporaryDirectory() as folder:
+            logs = {}
+            for number, replica in enumerate(replicas):
+                replica.end = max(end for end in ends if end <= replica.end)
+                replica.cleaned = min(replica.cleaned, replica.end)
+                logs[number] = told.history.left(replica.dropped, end=replica.end)
+            reached = max(min(replica.end for replica in replicas), *(replica.cleaned for replica in replicas))
+            cleaned = {number: replica.cleaned for number, replica in enumerate(replicas)}
+            brokers = compacted(Path(folder) / "in", logs, cleaned, reached)
+            originals = set[bytes]()
+            for number, replica in enumerate(replicas):
+                path = brokers.file(number, 0)
+                data = path.read_bytes()
+                originals |= {data[batch.position : batch.position + batch.size_in_bytes] for batch in batches(data)}
+                own = [harm for at, harm in enumerate(harms) if sufferer(at, harm, len(replicas)) == number]
+                path.write_bytes(harmed(data, own, replica.cleaned))
+            output = Path(folder) / "out"
+            salvaged = salvaged_of(Path(folder) / "in", output)
+            outcomes.update(refused.kind for refused in salvaged.refused)
+            for partition in salvaged.partitions:
+                base = int(str(partition.base))
+                lacking = {sufferer(at, harm, len(replicas)) for at, harm in enumerate(harms) if harm.kind == "lost"}
+                if partition.chosen_by == "whole-copy" and base in lacking:
+                    continue
+                outcomes[partition.chosen_by] += 1
+                log = b"".join(path.read_bytes() for path in sorted((output / DIRECTORY).glob("*.log")))
+                check(told, log, partition.log_end_offset, originals)
+
+    simulated()
+    assert outcomes["merged"] >= 20, outcomes
+    assert outcomes["compacted"] >= 20, outcomes
