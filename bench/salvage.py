@@ -1,0 +1,68 @@
+"""`python -m bench.salvage`: what `salvage` takes beside `cp` of the bytes that it writes.
+
+One broker's copy is read, chosen, written, read back for its digests, and scanned as a whole; three brokers' copies take two more scans.
+Output goes to the disk of this folder; logs lie in the page cache.
+"""
+
+import argparse
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from bench.collect import LOGS, WORK, Logs, make
+from bench.running import Run, run
+
+RUNS: Final = 3
+NAMES: Final = ("64k", "8k", "120")
+
+
+def copies_of(logs: Logs, total_bytes: int, brokers: int) -> list[Path]:
+    """Log directories of so many brokers, all alike."""
+    first = make(logs, total_bytes, WORK)
+    others = [first.with_name(f"broker-{number}") for number in range(2, brokers + 1)]
+    for number, other in enumerate(others, 2):
+        if not other.exists():
+            shutil.copytree(first, other)
+            meta = other / "meta.properties"
+            meta.write_text(meta.read_text().replace("node.id=1", f"node.id={number}"))
+    return [first, *others]
+
+
+def least(command: list[str], output: Path) -> Run:
+    """The shortest run of a command that writes `output`, after one that is not counted."""
+    runs = []
+    for _ in range(RUNS + 1):
+        shutil.rmtree(output, ignore_errors=True)
+        runs.append(run(command))
+    shutil.rmtree(output)
+    return min(runs[1:], key=lambda measured: measured.seconds)
+
+
+def measure(logs: Logs, total_bytes: int) -> Iterator[list[str]]:
+    """A row for one broker's copy and one for three."""
+    output = WORK / "salvaged"
+    for brokers in (1, 3):
+        paths = copies_of(logs, total_bytes, brokers)
+        copied = least(["cp", "-r", "--reflink=never", str(paths[0]), str(output)], output)
+        command = [sys.executable, "-m", "kafka_forensics", "salvage", *map(str, paths), "--no-deep", "-q", "--output", str(output)]
+        taken = least(command, output)
+        figures = (f"{copied.seconds:.2f}", f"{taken.seconds:.2f}", f"{copied.seconds / taken.seconds:.2f}")
+        yield [logs.title, str(brokers), *figures, f"{taken.cpu_seconds:.2f}", f"{taken.peak_mib:.0f}"]
+
+
+def main() -> None:
+    """Parse the flags, measure, print a Markdown table."""
+    parser = argparse.ArgumentParser(prog="python -m bench.salvage", description=__doc__)
+    parser.add_argument("--size", type=float, default=1000.0, metavar="MB", help="of each copy")
+    arguments = parser.parse_args()
+    print("| logs | copies | cp s | salvage s | times as fast | CPU s | peak MiB |\n|---|---:|---:|---:|---:|---:|---:|")
+    for logs in LOGS:
+        if logs.name in NAMES:
+            for row in measure(logs, int(arguments.size * 1e6)):
+                print("| " + " | ".join(row) + " |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
