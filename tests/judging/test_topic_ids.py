@@ -6,9 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from kafka_forensics.cli.outputs.plan_words import topic_id_lines
 from kafka_forensics.engine import local
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.findings import Finding
+from kafka_forensics.questions.collect import CollectOptions, collect
+from kafka_forensics.questions.plan import PlanOptions, make_plans
 from kafka_forensics.wording import advice, message
 from kafka_forensics.writers.files import write_meta_properties, write_partition_metadata
 from tests.support.controller_log import controlled_by, in_sync, record
@@ -139,3 +142,27 @@ def test_an_archive_says_the_same(lacking: Brokers, tmp_path: Path) -> None:
         tar.add(lacking.log_dir(2), "b2")
     result = local.scan([str(archive)], ScanOptions(jobs=1))
     assert only(result, KIND).evidence == {}
+
+
+@pytest.mark.parametrize("options", [ScanOptions(), ScanOptions(topic_glob="t")], ids=["whole", "one topic"])
+def test_bundles_say_the_same(lacking: Brokers, options: ScanOptions, tmp_path_factory: pytest.TempPathFactory) -> None:
+    folder, paths = tmp_path_factory.mktemp("bundles"), []
+    for broker in (1, 2, 3):
+        path = folder / f"{broker}.kfb"
+        with path.open("w+b") as file:
+            collect([str(lacking.log_dir(broker))], CollectOptions(options), file)
+        paths.append(str(path))
+    (found,) = [finding for finding in local.scan(paths, ScanOptions()).findings if finding.kind == KIND]
+    assert (found.place.broker, found.severity, found.evidence) == (2, told(lacking).severity, told(lacking).evidence)
+
+
+def test_a_plan_has_the_step(lacking: Brokers) -> None:
+    (planned,) = make_plans([str(lacking.root)], ScanOptions(), PlanOptions()).planned
+    assert planned.without_topic_id == {2: TOPIC_ID}
+    steps = list(topic_id_lines(planned))
+    assert len(steps) == 1
+    assert (
+        'Before broker 2 starts, write a file partition.metadata into its directory t-0, of the two lines "version: 0"' in steps[0]
+    )
+    assert f'"topic_id: {TOPIC_ID}"' in steps[0]
+    assert planned.matters

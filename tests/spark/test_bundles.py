@@ -10,6 +10,8 @@ import kafka_forensics as kf
 import kafka_forensics.spark as kf_spark
 from kafka_forensics.model.bundles import Detail
 from kafka_forensics.questions.collect import CollectOptions, blocks, collect, log_facts
+from tests.questions.collect.test_collect import bundled, extracted
+from tests.support.archives import of_brokers
 
 pytestmark = pytest.mark.spark
 
@@ -26,12 +28,41 @@ def bundles(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_scan_on_spark_says_what_one_here_says(spark: SparkSession, bundles: Path) -> None:
-    on_spark = json.loads(kf_spark.scan(spark, [str(bundles)]).to_json())
-    here = json.loads(kf.scan(str(bundles)).to_json())
+    assert verdict_of_both(spark, bundles) == "critical"
+
+
+@pytest.mark.parametrize(
+    "archive",
+    [
+        "healthy",
+        "silent-divergence",
+        *of_brokers(
+            "kafka-0.10.2.2-hw-divergence",
+            "kafka-0.10.2.2-hw-truncation",
+            "kafka-4.3.0-clean-end",
+            "kafka-4.3.0-healthy",
+            "kafka-4.3.0-lag",
+            "kafka-4.3.0-unclean",
+            "public-five-brokers",
+            "public-magic0-golden",
+        ),
+    ],
+)
+def test_archives_are_judged_on_spark_as_here(spark: SparkSession, archive: str, tmp_path: Path) -> None:
+    sample = SAMPLE.parent / archive
+    bundled(sample if sample.exists() else extracted(archive, tmp_path / "unpacked"), tmp_path / "bundles")
+    assert verdict_of_both(spark, tmp_path / "bundles") != "unknown"
+
+
+def verdict_of_both(spark: SparkSession, folder: Path) -> str:
+    """The verdict on the bundles in a folder: all that either engine says of them is the same."""
+    on_spark = json.loads(kf_spark.scan(spark, [str(folder)]).to_json())
+    here = json.loads(kf.scan(str(folder)).to_json())
     assert on_spark["tool"].pop("engine") == "spark"
     assert here["tool"].pop("engine") == "local"
     assert on_spark == here
-    assert here["summary"]["verdict"] == "critical"
+    verdict: str = here["summary"]["verdict"]
+    return verdict
 
 
 @pytest.mark.parametrize("fact", ["batches", "control_records", "index_entries"])
