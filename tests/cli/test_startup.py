@@ -15,7 +15,7 @@ from kafka_forensics.cli.commands.doctor import version_lines
 
 ROOT = Path(__file__).resolve().parents[2]
 HEAVY = ("numpy", "numba", "llvmlite", "pyarrow", "construct", "cramjam", "rich", "multiprocessing", "kafka_forensics.parsers")
-FEW_MODULES = 47
+FEW_MODULES = 48
 """Of ours, that the list of commands may need: the commands themselves, options, and the words of the model."""
 
 

@@ -156,8 +156,11 @@ def transaction_of(
 
 
 def put_offsets(log_dir: Path, log: bytes, partition: int = 0) -> Path:
-    """`__consumer_offsets-N` in a log directory; its `.log` file."""
+    """`__consumer_offsets-N` in a log directory, with its id if others there have theirs; its `.log` file."""
+    has_ids = any(log_dir.glob("*/partition.metadata"))
     path = _put(log_dir / f"__consumer_offsets-{partition}", log)
+    if not has_ids:
+        return path
     path.with_name("partition.metadata").write_bytes(write_partition_metadata(OFFSETS_ID_TEXT))
     path.with_name("leader-epoch-checkpoint").write_bytes(write_leader_epochs([EpochEntry(0, 0)]))
     return path
