@@ -55,6 +55,16 @@ class BatchColumn(IntEnum):
 
 
 BATCH_COLUMNS = len(BatchColumn)
+IDENTITY: Final = (
+    BatchColumn.BASE_OFFSET,
+    BatchColumn.LAST_OFFSET,
+    BatchColumn.PARTITION_LEADER_EPOCH,
+    BatchColumn.MAGIC,
+    BatchColumn.SIZE_IN_BYTES,
+    BatchColumn.CRC,
+    BatchColumn.CRC_COMPUTED,
+)
+"""What two copies of a batch must have in common: what the hash of a batch is made of."""
 
 
 # Blocks: what is known of consecutive batches where not each of them is kept, as bundles have them.

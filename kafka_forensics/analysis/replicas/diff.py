@@ -9,7 +9,7 @@ import numpy as np
 from kafka_forensics.analysis.replica import Replica, differing_blocks
 from kafka_forensics.analysis.replicas.damaged_forks import of_two_histories
 from kafka_forensics.analysis.segments import Irregularity
-from kafka_forensics.model.batches import BLOCK_SUMS, BatchColumn
+from kafka_forensics.model.batches import BLOCK_SUMS, IDENTITY, BatchColumn
 from kafka_forensics.model.constants import RECORD_BATCH_OVERHEAD
 from kafka_forensics.replication.epochs import epoch_at
 
@@ -222,19 +222,7 @@ def _read_range(left: Replica, right: Replica, reader: BatchReader, low: int, hi
 
 def _alike(ours: "NDArray[np.int64]", theirs: "NDArray[np.int64]") -> bool:
     """Whether two lists are of the same batches, wrong base offsets put right."""
-    return ours.shape == theirs.shape and bool((ours[_IDENTITY] == theirs[_IDENTITY]).all())
-
-
-_IDENTITY: Final = [
-    BatchColumn.BASE_OFFSET,
-    BatchColumn.LAST_OFFSET,
-    BatchColumn.PARTITION_LEADER_EPOCH,
-    BatchColumn.MAGIC,
-    BatchColumn.SIZE_IN_BYTES,
-    BatchColumn.CRC,
-    BatchColumn.CRC_COMPUTED,
-]
-"""What the hash of a batch is made of."""
+    return ours.shape == theirs.shape and bool((ours[list(IDENTITY)] == theirs[list(IDENTITY)]).all())
 
 
 def _walk(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from kafka_forensics.compiled import interpreted_by, primitive
-from kafka_forensics.model.batches import BatchColumn
+from kafka_forensics.model.batches import IDENTITY, BatchColumn
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -24,16 +24,7 @@ PERSON: Final = b"a batch of Kafka"
 DIGEST_BYTES: Final = 16
 WORDS: Final = 7
 _BLOCK_WORDS: Final = 16
-_FACTS: Final = [
-    BatchColumn.BASE_OFFSET,
-    BatchColumn.LAST_OFFSET,
-    BatchColumn.PARTITION_LEADER_EPOCH,
-    BatchColumn.MAGIC,
-    BatchColumn.SIZE_IN_BYTES,
-    BatchColumn.CRC,
-    BatchColumn.CRC_COMPUTED,
-]
-_BASE_OFFSET, _LAST_OFFSET, _EPOCH, _MAGIC, _SIZE, _CRC, _CRC_COMPUTED = map(int, _FACTS)
+_BASE_OFFSET, _LAST_OFFSET, _EPOCH, _MAGIC, _SIZE, _CRC, _CRC_COMPUTED = map(int, IDENTITY)
 _HASH_HIGH: Final = int(BatchColumn.HASH_HIGH)
 _HASH_LOW: Final = int(BatchColumn.HASH_LOW)
 
@@ -52,7 +43,7 @@ def digest(words: "Ints") -> tuple[int, int]:
 def _by_library(columns: "Ints") -> None:
     """`fill_strong_identities` by one call of a library for each batch."""
     rows = np.flatnonzero(columns[_MAGIC] >= 2)
-    facts = np.ascontiguousarray(columns[_FACTS][:, rows].T.astype("<i8", copy=False)).tobytes()
+    facts = np.ascontiguousarray(columns[list(IDENTITY)][:, rows].T.astype("<i8", copy=False)).tobytes()
     size = 8 * WORDS
     made = b"".join(
         hashlib.blake2b(facts[at : at + size], digest_size=DIGEST_BYTES, person=PERSON).digest()
