@@ -1,7 +1,7 @@
 """`python -m bench.salvage`: what `salvage` takes beside `cp` of the bytes that it writes.
 
-One broker's copy is read, chosen, written, read back for its digests, and scanned as a whole; three brokers' copies take two more scans.
-Output goes to the disk of this folder; logs lie in the page cache.
+One broker's copy is read, chosen, written, read back for its digests, and scanned as a whole; three brokers' copies take two more
+scans. Output goes to the disk of this folder; logs lie in the page cache.
 """
 
 import argparse
