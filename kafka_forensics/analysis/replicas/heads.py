@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from kafka_forensics.model.json_objects import Json
 
 _IN_SERVER_PROPERTIES: Final = "log.retention.* in server.properties deletes sooner than Kafka's default"
-_POWER_FAILED: Final = "the machine lost power right after retention"
+_KILLED: Final = "the broker was killed, or the machine lost power, just as retention ran"
 _CHANGED: Final = "retention was set lower for a while, or DeleteRecords ran within a minute before a crash"
 
 
@@ -89,7 +89,7 @@ def beheaded(replicas: Sequence[Replica]) -> list[Finding]:
             "held_by": [],
             "epochs_start": before,
             "premises": [f"leader-epoch-checkpoint begins at offset {before}"],
-            "harmless_if": _POWER_FAILED if control is not None else f"{_POWER_FAILED}, or segments were moved to remote storage",
+            "harmless_if": _KILLED if control is not None else f"{_KILLED}, or segments were moved to remote storage",
         }
         severity, confidence = (Severity.WARNING, None) if control is not None else (Severity.INFO, Confidence.SUSPECTED)
         place = context.place(offset_start=before, offset_end=start)
