@@ -245,13 +245,23 @@ def _not_good(chunk: "BatchChunk", rows: "Rows") -> list[tuple[int, int]]:
 
 
 def _rising(copy: CleanedCopy) -> CleanedCopy:
-    """The copy without neighbours whose offsets fall: one of the two lies, and the bytes do not tell which."""
-    while copy.rows.shape[1] > 1:
-        falls = np.flatnonzero(copy.rows[Held.BASE_OFFSET, 1:] <= copy.rows[Held.LAST_OFFSET, :-1])
-        if not falls.size:
-            break
-        copy = _less(copy, np.union1d(falls, falls + 1))
-    return copy
+    """The copy without neighbours whose offsets fall: one of the two lies, and the bytes do not tell which. Nor then without those
+    that come to be neighbours so and fall, too."""
+    base, last = copy.rows[Held.BASE_OFFSET], copy.rows[Held.LAST_OFFSET]
+    before, behind = np.arange(base.size) - 1, np.arange(base.size) + 1
+    gone = set[int]()
+    lefts = np.flatnonzero(base[1:] <= last[:-1]).tolist()
+    while lefts:
+        fallen = sorted({row for left in lefts for row in (left, int(behind[left]))})
+        gone.update(fallen)
+        for row in fallen:
+            if before[row] >= 0:
+                behind[before[row]] = behind[row]
+            if behind[row] < base.size:
+                before[behind[row]] = before[row]
+        seams = {int(before[row]) for row in fallen} - gone - {-1}
+        lefts = [left for left in seams if behind[left] < base.size and base[behind[left]] <= last[left]]
+    return _less(copy, np.array(sorted(gone))) if gone else copy
 
 
 def _less(copy: CleanedCopy, rows: "NDArray[np.int64]") -> CleanedCopy:
@@ -300,8 +310,9 @@ def _has(copy: CleanedCopy, batch: "NDArray[np.int64]") -> bool:
 def _mended(copy: CleanedCopy, copies: Sequence[CleanedCopy]) -> CleanedCopy:
     """The copy with batches of others in the place of its damaged ones, where its own bytes prove that they were the same."""
     found, left = [copy.rows], list[Stretch]()
+    others = [other for other in copies if other is not copy]
     for stretch in copy.stretches:
-        rows, rest = _proven(copy, stretch, [other for other in copies if other is not copy])
+        rows, rest = _proven(copy, stretch, others)
         found += rows
         left += rest
     if len(found) == 1:
