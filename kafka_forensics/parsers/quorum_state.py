@@ -7,7 +7,6 @@ from typing import Final
 from kafka_forensics.model.json_objects import Json
 from kafka_forensics.storage.source import ByteFile
 
-QUORUM_STATE_FILE: Final = "quorum-state"
 MAX_BYTES: Final = 1 << 20
 MAX_EPOCH: Final = 2**31 - 1
 VERSIONS: Final = (0, 1)

@@ -150,7 +150,7 @@ class Sections:
 
     def _place(self, facts: Facts) -> Iterator[Section]:
         """Put batches into blocks or by themselves, all but the last few: what follows says where these belong."""
-        placed = max(self._placed, 0)
+        placed = self._placed
         facts = _one_after_the_other([*self._context, facts])
         inner = _of_blocks(facts)
         end = max(inner.size - EDGE_BATCHES, placed)

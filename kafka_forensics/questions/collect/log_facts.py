@@ -102,9 +102,10 @@ def take_log(
             writer.add(entry.path, SectionKind.FRAMES, start, end, write_frames(frames))
         for block in checks.hashed():
             writer.add(entry.path, SectionKind.KEYS, start, end, block)
+        kept = _whole(columns, wanted.records)
         if topic in WITNESS_TOPICS:
             _take_told(entry, topic, file, writer, columns, start, end, wanted.pseudonyms)
-        elif (kept := _whole(columns, wanted.records)).any():
+        elif kept.any():
             _take_whole(entry, file, writer, columns[:, kept], start, end, only_markers=wanted.pseudonyms is not None)
         # last, so that of a bundle that was cut short batches are known only with all that belongs to them
         written, digests = checks.written(columns), checks.digests.take(columns)
@@ -112,7 +113,7 @@ def take_log(
             section = write_batches(columns, damage, written=written, digests=digests)
             writer.add(entry.path, SectionKind.BATCHES, start, end, section)
         else:
-            plain = plain_batches(columns, damage, _whole(columns, wanted.records), base_offset)
+            plain = plain_batches(columns, damage, kept, base_offset)
             for made in sections.take(Facts(columns.copy(), written, digests, plain), damage, end):
                 writer.add(entry.path, *made)
         batches += chunk.rows

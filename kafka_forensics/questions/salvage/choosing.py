@@ -10,7 +10,7 @@ from kafka_forensics.judging.partitions import PartitionResult
 from kafka_forensics.model.constants import INTERNAL_TOPICS
 from kafka_forensics.questions.plan import Planned
 from kafka_forensics.questions.salvage.cleaned_copies import lacks
-from kafka_forensics.questions.salvage.compacted import Merged, may_be_of_holes, merge
+from kafka_forensics.questions.salvage.compacted import TAKE_ONE, Merged, may_be_of_holes, merge, refusal
 from kafka_forensics.questions.salvage.lineage import BASE, Copy, Lineage, Piece, trace
 from kafka_forensics.questions.salvage.manifest import Refused
 from kafka_forensics.questions.salvage.slices import Slice, Source, slices_of
@@ -92,14 +92,11 @@ class Chooser:
     def _whole_copy(self, sources: list[Source], planned: Planned, result: PartitionResult) -> Choice:
         """Of a topic whose copies may differ for good reasons: one copy, whole and good, as it is, or what several make."""
         context = sources[0].plan.context
-        kind, noun = ("internal_topic", "an internal topic") if context.topic in INTERNAL_TOPICS else ("compacted", "compacted")
         brokers = tuple(source.plan.context.broker for source in sources)
         found = [finding for finding in result.findings if finding.kind in DIFFERING]
         differing = sorted({finding.kind for finding in found if not may_be_of_holes(finding)})
         if differing:
-            hint = "compare the copies, and take one of them as it is"
-            reason = f"it is {noun}, and its copies differ ({listed(differing)})"
-            raise RefusedError(Refused(context.topic, context.partition, kind, reason, hint, (), brokers))
+            raise RefusedError(refusal(context, f"its copies differ ({listed(differing)})", TAKE_ONE, (), brokers))
         good = [number for number, source in enumerate(sources) if source.is_whole]
         contexts = [source.plan.context for source in sources]
         promised = [context.high_watermark or 0 for context in contexts if not context.live]
@@ -125,8 +122,7 @@ class Chooser:
         self._slice(choice)
         taken, there = sum(part.size_in_bytes for part in choice.slices), replica.state.framing.bytes_decoded
         if taken != there and replica.first_batch_offset >= start:
-            reason = f"it is {noun}, and only {taken} of its {there} bytes follow each other"
-            raise RefusedError(Refused(context.topic, context.partition, kind, reason, None, (), brokers))
+            raise RefusedError(refusal(context, f"only {taken} of its {there} bytes follow each other", None, (), brokers))
         return choice
 
     def _of_lineage(self, sources: list[Source], planned: Planned, rounds: int = ROUNDS) -> Choice:

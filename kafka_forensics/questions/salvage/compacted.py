@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from kafka_forensics.evidence.context import ReplicaContext
 from kafka_forensics.evidence.options import listed
 from kafka_forensics.model.constants import INTERNAL_TOPICS
 from kafka_forensics.model.files import EpochEntry
@@ -61,7 +62,7 @@ class _Problem:
     """No copy is good there; of all else the log could be made."""
 
 
-_TAKE_ONE: Final = "compare the copies, and take one of them as it is"
+TAKE_ONE: Final = "compare the copies, and take one of them as it is"
 _GIVE_MORE: Final = "give the log directories of more brokers, or --allow-gaps: then older values and deleted keys may be read"
 
 
@@ -74,9 +75,6 @@ def merge(
     those that go on furthest, the one that the plan recommends.
     """
     copies = read_copies(sources)
-    context = sources[0].plan.context
-    is_internal = context.topic in INTERNAL_TOPICS
-    noun = "an internal topic" if is_internal else "compacted"
     merging = _Merging(copies)
     problem = merging.unexplained(differing)
     if problem is None:
@@ -97,9 +95,13 @@ def merge(
                 return answer
             problem = answer if problem is None or (problem.is_gap and gaps_allowed) else problem
         assert problem is not None
-    kind = "internal_topic" if is_internal else "compacted"
-    reason = f"it is {noun}, and {problem.reason}"
-    return Refused(context.topic, context.partition, kind, reason, problem.hint, problem.offsets, problem.brokers)
+    return refusal(sources[0].plan.context, problem.reason, problem.hint, problem.offsets, problem.brokers)
+
+
+def refusal(context: ReplicaContext, reason: str, hint: str | None, offsets: Ranges, brokers: tuple[Broker, ...]) -> Refused:
+    """That a topic whose copies may differ for good reasons is not salvaged, with the reason why this one is not."""
+    kind, noun = ("internal_topic", "an internal topic") if context.topic in INTERNAL_TOPICS else ("compacted", "compacted")
+    return Refused(context.topic, context.partition, kind, f"it is {noun}, and {reason}", hint, offsets, brokers)
 
 
 def may_be_of_holes(finding: Finding) -> bool:
@@ -191,7 +193,7 @@ class _Merging:
                 if not all(self._may_lack(number, low, high, holders) for number in self._of(others)):
                     brokers = tuple(dict.fromkeys((*holders, *others)))
                     reason = f"its copies differ (COMPACTED_VALUE_DIFFERS at offsets {_offsets([(low, high)])})"
-                    return _Problem(reason, _TAKE_ONE, ((low, high),), brokers)
+                    return _Problem(reason, TAKE_ONE, ((low, high),), brokers)
         return None
 
     def _of(self, brokers: Sequence[Broker]) -> list[int]:
@@ -292,7 +294,7 @@ class _Merging:
             f"its copies were cleaned differently: no copy holds both offsets {_offsets(spans[:1])} as broker {one} does"
             f" and {_offsets(spans[1:])} as broker {other} does, so that keys deleted or changed since could come back"
         )
-        return _Problem(reason, _TAKE_ONE, spans, tuple(dict.fromkeys((one, other))))
+        return _Problem(reason, TAKE_ONE, spans, tuple(dict.fromkeys((one, other))))
 
     def _merged(self, base: int, parts: Sequence[_Part]) -> Merged:
         copy = self._copies[base]

@@ -10,23 +10,24 @@ that knows of an epoch in which nobody was elected, no leader and no vote: a sta
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from kafka_forensics.model.amounts import plural
-from kafka_forensics.parsers.quorum_state import MAX_EPOCH, QUORUM_STATE_FILE
+from kafka_forensics.parsers.log_dir import FileKind
+from kafka_forensics.parsers.quorum_state import MAX_EPOCH
 from kafka_forensics.questions.salvage.choosing import RefusedError
 from kafka_forensics.questions.salvage.lineage import BASE as BASE_PIECE
 from kafka_forensics.questions.salvage.lineage import LeftBehind, Lineage, Piece
 from kafka_forensics.questions.salvage.manifest import CopiedFile, Quorum, Refused
 from kafka_forensics.questions.salvage.partition_files import CopyChangedError, new_file, write_file
-from kafka_forensics.questions.salvage.quorum_copies import BASE, LAST, QuorumCopy, Stated, VoterSet
+from kafka_forensics.questions.salvage.quorum_copies import BASE, LAST, QuorumCopy, Snapshot, Stated, VoterSet
 from kafka_forensics.questions.salvage.slices import Slice, slices_of
 from kafka_forensics.storage.copying import copy_range
 from kafka_forensics.storage.local import LocalSource
+from kafka_forensics.storage.open import sha256_of
 from kafka_forensics.witnesses.controller import parse_snapshot
 from kafka_forensics.writers.files import write_quorum_state
 
@@ -56,21 +57,19 @@ class ControllersLog:
 
         Raises CopyChangedError for a snapshot that is not whole any more, SourceError, OSError where nothing can be written.
         """
-        write_file(directory / QUORUM_STATE_FILE, self.quorum_state)
-        return [self._copied(directory, snapshot.offset, snapshot.entry.name) for snapshot in self.base.snapshots]
+        write_file(directory / FileKind.QUORUM_STATE, self.quorum_state)
+        return [self._copied(directory, snapshot) for snapshot in self.base.snapshots]
 
-    def _copied(self, directory: Path, offset: int, name: str) -> CopiedFile:
-        plan = self.base.source.plan
-        entry = next(snapshot.entry for snapshot in self.base.snapshots if snapshot.entry.name == name)
-        with new_file(directory / name) as descriptor, plan.log_dir.source.open(entry.path) as file:
+    def _copied(self, directory: Path, snapshot: Snapshot) -> CopiedFile:
+        plan, entry = self.base.source.plan, snapshot.entry
+        with new_file(directory / entry.name) as descriptor, plan.log_dir.source.open(entry.path) as file:
             copy_range(file, entry.path, 0, file.size_in_bytes, descriptor)
-        with LocalSource(str(directory)).open(name) as written:
-            if isinstance(parse_snapshot(written, offset), str):
-                raise CopyChangedError(f"{name} is not whole any more, and was when it was scanned")
-        data = (directory / name).read_bytes()
-        source_file = f"{plan.context.directory}/{name}"
-        digest = sha256(data).hexdigest()
-        return CopiedFile(f"{directory.name}/{name}", len(data), plan.context.broker, plan.context.log_dir, source_file, digest)
+        with LocalSource(str(directory)).open(entry.name) as written:
+            if isinstance(parse_snapshot(written, snapshot.offset), str):
+                raise CopyChangedError(f"{entry.name} is not whole any more, and was when it was scanned")
+            size, digest = written.size_in_bytes, sha256_of(written)
+        source_file = f"{plan.context.directory}/{entry.name}"
+        return CopiedFile(f"{directory.name}/{entry.name}", size, plan.context.broker, plan.context.log_dir, source_file, digest)
 
 
 def choose(copies: Sequence[QuorumCopy]) -> ControllersLog:

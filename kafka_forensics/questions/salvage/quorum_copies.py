@@ -29,7 +29,8 @@ from kafka_forensics.parsers.log import (
     parse_control_record,
     read_batch,
 )
-from kafka_forensics.parsers.quorum_state import QUORUM_STATE_FILE, QuorumState, parse_quorum_state
+from kafka_forensics.parsers.log_dir import FileKind
+from kafka_forensics.parsers.quorum_state import QuorumState, parse_quorum_state
 from kafka_forensics.questions.salvage.slices import Source
 from kafka_forensics.rereading.logs_in_order import logs_of
 from kafka_forensics.witnesses.controller import KRAFT_VOTERS, LEADER_CHANGE, node_id, parse_snapshot
@@ -164,7 +165,7 @@ def read_copy(plan: ReplicaPlan, replica: Replica, findings: Sequence[Finding], 
 
 
 def _state(plan: ReplicaPlan) -> QuorumState | None:
-    entry = plan.directory.entries.get(QUORUM_STATE_FILE)
+    entry = plan.directory.entries.get(FileKind.QUORUM_STATE)
     if entry is None:
         return None
     try:

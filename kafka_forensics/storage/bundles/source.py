@@ -76,7 +76,7 @@ _MAX_WORDS: Final = 4096
 """Characters of a path, or a reason, that are taken from outside."""
 _MAX_PATHS: Final = 64
 _MAX_TRANSACTION_PARTITIONS: Final = 1 << 16
-UNTOLD_BY_BLOCKS: Final = "producers' sequences, index entries and single batches of older offsets"
+_UNKNOWN_IN_BLOCKS: Final = "producers' sequences, index entries and single batches of older offsets"
 CUT: Final = "the bundle was cut short before the end of this file"
 _WHOLE_PATH: Final = re.compile(r"/|[A-Za-z][A-Za-z0-9+.-]*://")
 _KEY: Final = re.compile(r"[0-9a-f]{64}")
@@ -427,7 +427,7 @@ class BundleSource(ArchiveSource):
         """What to say of a bundle that has only blocks of some logs; None where every batch is known by itself."""
         if not self.has_blocks:
             return None
-        return f"collected in blocks, in which {UNTOLD_BY_BLOCKS} are not known: {self._collect_anew('')}"
+        return f"collected in blocks, in which {_UNKNOWN_IN_BLOCKS} are not known: {self._collect_anew('')}"
 
     def _collect_anew(self, asked: str) -> str:
         """Where and how what is asked for is collected with every batch."""
@@ -541,11 +541,6 @@ class CollectedLog(_HeldFile):
             raise SourceError(self._path, f"the bundle has no facts of bytes {at} to {self.size_in_bytes}")
         if self._is_cut and end >= self.size_in_bytes:
             raise SourceError(self._path, CUT)
-
-    @property
-    def has_blocks(self) -> bool:
-        """Whether not every batch is known by itself."""
-        return bool(self._by_kind[SectionKind.BLOCKS])
 
     def held(self, start: int, end: int) -> Iterator[tuple[SectionKind, int, bytes]]:
         """The batches that are held in `[start, end)`, each with its position, whole or telling less. Raises SourceError."""
