@@ -12,18 +12,7 @@ from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.export.json_document import document, json_schema
 from kafka_forensics.model.findings import Finding, Severity
 from kafka_forensics.model.results import ScanResult
-from tests.support.archives import of_brokers
-
-ARCHIVES = (
-    "kafka-4.3.0-healthy",
-    "kafka-4.3.0-lag",
-    "kafka-4.3.0-clean-end",
-    "kafka-4.3.0-unclean",
-    "kafka-0.10.2.2-hw-truncation",
-    "kafka-0.10.2.2-hw-divergence",
-    "public-five-brokers",
-    "public-magic0-golden",
-)
+from tests.support.archives import EVERY, of_brokers
 
 
 def scanned(archives: Path, name: str) -> ScanResult:
@@ -41,7 +30,7 @@ def test_healthy_archives_give_nothing_above_info(archives: Path, name: str) -> 
     assert above_info(scanned(archives, name)) == []
 
 
-@pytest.mark.parametrize("name", of_brokers(*ARCHIVES))
+@pytest.mark.parametrize("name", of_brokers(*EVERY))
 def test_output_is_valid_and_every_byte_accounted_for(archives: Path, name: str) -> None:
     result = scanned(archives, name)
     text = "".join(document(result))

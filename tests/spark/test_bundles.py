@@ -11,7 +11,7 @@ import kafka_forensics.spark as kf_spark
 from kafka_forensics.model.bundles import Detail
 from kafka_forensics.questions.collect import CollectOptions, blocks, collect, log_facts
 from tests.questions.collect.test_collect import bundled, extracted
-from tests.support.archives import of_brokers
+from tests.support.archives import EVERY, of_brokers
 
 pytestmark = pytest.mark.spark
 
@@ -36,16 +36,7 @@ def test_a_scan_on_spark_says_what_one_here_says(spark: SparkSession, bundles: P
     [
         "healthy",
         "silent-divergence",
-        *of_brokers(
-            "kafka-0.10.2.2-hw-divergence",
-            "kafka-0.10.2.2-hw-truncation",
-            "kafka-4.3.0-clean-end",
-            "kafka-4.3.0-healthy",
-            "kafka-4.3.0-lag",
-            "kafka-4.3.0-unclean",
-            "public-five-brokers",
-            "public-magic0-golden",
-        ),
+        *of_brokers(*EVERY),
     ],
 )
 def test_archives_are_judged_on_spark_as_here(spark: SparkSession, archive: str, tmp_path: Path) -> None:

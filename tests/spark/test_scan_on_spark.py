@@ -16,22 +16,13 @@ from kafka_forensics.model.results import ScanResult
 from kafka_forensics.spark import scan
 from kafka_forensics.spark.data_source import parse_options
 from kafka_forensics.spark.job import scanned
+from tests.support.archives import EVERY
 from tests.support.gallery_case import Case
 from tests.support.nightly import one_of_each_family
 
 pytestmark = pytest.mark.spark
 
 SAMPLES = Path(__file__).resolve().parents[2] / "sample_logs"
-ARCHIVES = (
-    "kafka-0.10.2.2-hw-divergence",
-    "kafka-0.10.2.2-hw-truncation",
-    "kafka-4.3.0-clean-end",
-    "kafka-4.3.0-healthy",
-    "kafka-4.3.0-lag",
-    "kafka-4.3.0-unclean",
-    "public-five-brokers",
-    "public-magic0-golden",
-)
 
 
 def text(result: ScanResult) -> str:
@@ -58,7 +49,7 @@ class TestBothEngines:
         assert text(scanned(spark, paths, options)) == text(local.scan(paths, options))
 
     @pytest.mark.corpora
-    @pytest.mark.parametrize("archive", ARCHIVES)
+    @pytest.mark.parametrize("archive", EVERY)
     def test_on_an_archive(self, spark: SparkSession, archive: str, corpora: Path) -> None:
         paths = [str(corpora / f"{archive}.tar.xz")]
         assert text(scan(spark, paths)) == text(kf.scan(paths))

@@ -11,6 +11,19 @@ import pytest
 SHIPPED: Final = Path(__file__).resolve().parents[1] / "archives"
 """Those that every clone has; all others are in the corpora."""
 
+OF_BROKERS: Final = (
+    "kafka-0.10.2.2-hw-divergence",
+    "kafka-0.10.2.2-hw-truncation",
+    "kafka-4.3.0-clean-end",
+    "kafka-4.3.0-healthy",
+    "kafka-4.3.0-lag",
+    "kafka-4.3.0-unclean",
+    "public-five-brokers",
+)
+"""Those with log directories of brokers;"""
+EVERY: Final = (*OF_BROKERS, "public-magic0-golden")
+"""and one more with segments alone, of a format before."""
+
 
 def of_brokers(*names: str, nightly: Sequence[str] = ()) -> list[Any]:
     """Names of archives (with or without `.tar.xz`) as parameters; those that do not ship are of the group `corpora`, and those

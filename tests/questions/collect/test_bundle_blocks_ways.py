@@ -22,7 +22,7 @@ from kafka_forensics.writers import bundle_file
 from tests.questions.collect.test_collect import bundled, extracted, log_dirs
 from tests.questions.collect.test_redacted_faults import placed
 from tests.questions.collect.test_resumed import Dying, StoppedError, facts_of, finished
-from tests.support.archives import of_brokers
+from tests.support.archives import OF_BROKERS, of_brokers
 from tests.support.bundles import HASHED, LOG, ORDERS, bundle_of, put_broker, taken_apart
 from tests.support.segments import batch, log
 
@@ -73,15 +73,7 @@ def implied(found: dict[str, Any], expected: list[dict[str, Any]]) -> bool:
         "healthy",
         "silent-divergence",
         "unclean-election",
-        *of_brokers(
-            "kafka-0.10.2.2-hw-divergence",
-            "kafka-0.10.2.2-hw-truncation",
-            "kafka-4.3.0-clean-end",
-            "kafka-4.3.0-healthy",
-            "kafka-4.3.0-lag",
-            "kafka-4.3.0-unclean",
-            "public-five-brokers",
-        ),
+        *of_brokers(*OF_BROKERS),
     ],
 )
 def test_real_brokers_are_judged_by_blocks(archive: str, mixed: bool, digests: Digests, tmp_path: Path) -> None:

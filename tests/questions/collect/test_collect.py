@@ -18,7 +18,7 @@ from kafka_forensics.model.bundles import Digests
 from kafka_forensics.model.json_objects import Json
 from kafka_forensics.questions.collect import CollectOptions, collect
 from tests.support import task_engine
-from tests.support.archives import SHIPPED, of_brokers
+from tests.support.archives import EVERY, SHIPPED, of_brokers
 
 ROOT = Path(__file__).resolve().parents[3]
 SAMPLES = ROOT / "sample_logs"
@@ -76,16 +76,7 @@ def test_bundles_are_judged_like_the_directories(sample: str, tmp_path: Path) ->
 
 @pytest.mark.parametrize(
     "archive",
-    of_brokers(
-        "kafka-0.10.2.2-hw-divergence",
-        "kafka-0.10.2.2-hw-truncation",
-        "kafka-4.3.0-clean-end",
-        "kafka-4.3.0-healthy",
-        "kafka-4.3.0-lag",
-        "kafka-4.3.0-unclean",
-        "public-five-brokers",
-        "public-magic0-golden",
-    ),
+    of_brokers(*EVERY),
 )
 def test_bundles_of_real_brokers_are_judged_like_the_directories(archive: str, tmp_path: Path) -> None:
     folder = extracted(archive, tmp_path / "unpacked")

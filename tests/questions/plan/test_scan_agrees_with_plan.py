@@ -8,21 +8,13 @@ import pytest
 from kafka_forensics.errors import UsageError
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.questions.plan import PlanOptions, make_plans
+from tests.support.archives import OF_BROKERS
 from tests.support.gallery import SECTIONS
 from tests.support.gallery_case import Case
 from tests.support.plan_law import broken_laws
 
 SAMPLES = Path(__file__).resolve().parents[3] / "sample_logs"
 CASES = [case for cases in SECTIONS.values() for case in cases if not case.live and case.during is None]
-ARCHIVES = (
-    "kafka-4.3.0-healthy",
-    "kafka-4.3.0-lag",
-    "kafka-4.3.0-unclean",
-    "kafka-4.3.0-clean-end",
-    "kafka-0.10.2.2-hw-truncation",
-    "kafka-0.10.2.2-hw-divergence",
-    "public-five-brokers",
-)
 
 
 @pytest.mark.faults
@@ -43,7 +35,7 @@ def test_of_the_samples(sample: str) -> None:
 
 
 @pytest.mark.corpora
-@pytest.mark.parametrize("archive", ARCHIVES)
+@pytest.mark.parametrize("archive", OF_BROKERS)
 def test_of_real_brokers(archive: str, corpora: Path, tmp_path: Path) -> None:
     with tarfile.open(corpora / f"{archive}.tar.xz") as packed:
         packed.extractall(tmp_path, filter="data")
