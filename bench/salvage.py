@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Final
 
 from bench.collect import LOGS, WORK, Logs, make
-from bench.running import Run, run
+from bench.running import best
 
-RUNS: Final = 3
+OUTPUT: Final = WORK / "salvaged"
 NAMES: Final = ("64k", "8k", "120")
 
 
@@ -30,24 +30,19 @@ def copies_of(logs: Logs, total_bytes: int, brokers: int) -> list[Path]:
     return [first, *others]
 
 
-def least(command: list[str], output: Path) -> Run:
-    """The shortest run of a command that writes `output`, after one that is not counted."""
-    runs = []
-    for _ in range(RUNS + 1):
-        shutil.rmtree(output, ignore_errors=True)
-        runs.append(run(command))
-    shutil.rmtree(output)
-    return min(runs[1:], key=lambda measured: measured.seconds)
+def clear() -> None:
+    """Take away what was written."""
+    shutil.rmtree(OUTPUT, ignore_errors=True)
 
 
 def measure(logs: Logs, total_bytes: int) -> Iterator[list[str]]:
     """A row for one broker's copy and one for three."""
-    output = WORK / "salvaged"
     for brokers in (1, 3):
         paths = copies_of(logs, total_bytes, brokers)
-        copied = least(["cp", "-r", "--reflink=never", str(paths[0]), str(output)], output)
-        command = [sys.executable, "-m", "kafka_forensics", "salvage", *map(str, paths), "--no-deep", "-q", "--output", str(output)]
-        taken = least(command, output)
+        copied = best(["cp", "-r", "--reflink=never", str(paths[0]), str(OUTPUT)], clear)
+        command = [sys.executable, "-m", "kafka_forensics", "salvage", *map(str, paths), "--no-deep", "-q", "--output", str(OUTPUT)]
+        taken = best(command, clear)
+        clear()
         figures = (f"{copied.seconds:.2f}", f"{taken.seconds:.2f}", f"{copied.seconds / taken.seconds:.2f}")
         yield [logs.title, str(brokers), *figures, f"{taken.cpu_seconds:.2f}", f"{taken.peak_mib:.0f}"]
 
