@@ -1,13 +1,15 @@
-"""`python -m bench.salvage`: what `salvage` takes beside `cp` of the bytes that it writes.
+"""`python -m bench.salvage`: what `salvage` takes beside `cp` of the bytes that it writes, both until these are on disk.
 
 One broker's copy is read, chosen, written, read back for its digests, and scanned as a whole; three brokers' copies take two more
-scans. Output goes to the disk of this folder; logs lie in the page cache.
+scans. Output goes to the disk of this folder; logs come from it, as evidence does, or lie in the page cache (`--warm`).
 """
 
 import argparse
+import os
 import shutil
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -30,19 +32,24 @@ def copies_of(logs: Logs, total_bytes: int, brokers: int) -> list[Path]:
     return [first, *others]
 
 
-def clear() -> None:
-    """Take away what was written."""
+def clear(paths: list[Path], *, warm: bool) -> None:
+    """Take away what was written, and unless `warm` the logs out of the page cache."""
     shutil.rmtree(OUTPUT, ignore_errors=True)
+    os.sync()
+    for log in () if warm else (log for path in paths for log in path.rglob("*.log")):
+        with log.open("rb") as file:
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
-def measure(logs: Logs, total_bytes: int) -> Iterator[list[str]]:
+def measure(logs: Logs, total_bytes: int, *, warm: bool) -> Iterator[list[str]]:
     """A row for one broker's copy and one for three."""
     for brokers in (1, 3):
         paths = copies_of(logs, total_bytes, brokers)
-        copied = best(["cp", "-r", "--reflink=never", str(paths[0]), str(OUTPUT)], clear)
+        before = partial(clear, paths, warm=warm)
+        copied = best(["sh", "-c", 'cp -r --reflink=never "$0" "$1" && sync -f "$1"', str(paths[0]), str(OUTPUT)], before)
         command = [sys.executable, "-m", "kafka_forensics", "salvage", *map(str, paths), "--no-deep", "-q", "--output", str(OUTPUT)]
-        taken = best(command, clear)
-        clear()
+        taken = best(command, before)
+        shutil.rmtree(OUTPUT)
         figures = (f"{copied.seconds:.2f}", f"{taken.seconds:.2f}", f"{copied.seconds / taken.seconds:.2f}")
         yield [logs.title, str(brokers), *figures, f"{taken.cpu_seconds:.2f}", f"{taken.peak_mib:.0f}"]
 
@@ -50,12 +57,13 @@ def measure(logs: Logs, total_bytes: int) -> Iterator[list[str]]:
 def main() -> None:
     """Parse the flags, measure, print a Markdown table."""
     parser = argparse.ArgumentParser(prog="python -m bench.salvage", description=__doc__)
-    parser.add_argument("--size", type=float, default=1000.0, metavar="MB", help="of each copy")
+    parser.add_argument("--size", type=float, default=3000.0, metavar="MB", help="of each copy")
+    parser.add_argument("--warm", action="store_true", help="leave the logs in the page cache")
     arguments = parser.parse_args()
-    print("| logs | copies | cp s | salvage s | times as fast | CPU s | peak MiB |\n|---|---:|---:|---:|---:|---:|---:|")
+    print("| logs | copies | cp, sync s | salvage s | times as fast | CPU s | peak MiB |\n|---|---:|---:|---:|---:|---:|---:|")
     for logs in LOGS:
         if logs.name in NAMES:
-            for row in measure(logs, int(arguments.size * 1e6)):
+            for row in measure(logs, int(arguments.size * 1e6), warm=arguments.warm):
                 print("| " + " | ".join(row) + " |", flush=True)
 
 

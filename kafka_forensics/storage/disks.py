@@ -22,6 +22,15 @@ def disk_of(path: str) -> str:
     return f"the disk mounted at {place}"
 
 
+def sync_file(path: "os.PathLike[str]") -> None:
+    """Wait until a file, which is none's link, is on disk. Raises OSError."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 def sync(folder: str) -> None:
     """Put the names in a directory on disk, where its file system knows how."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

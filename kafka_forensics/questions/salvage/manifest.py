@@ -70,9 +70,10 @@ class SalvagedPartition:
     leader_epochs: list[EpochEntry]
     segments: int
     size_in_bytes: int
-    ranges: list[Range]
     gaps: list[Gap] = field(default_factory=list)
     left_behind: list[LeftBehind] = field(default_factory=list)
+    ranges: list[Range] = field(default_factory=list)
+    """Whence its bytes came, known once they are on disk."""
     unseen: list[str] = field(default_factory=list)
     """What of the plan's witnesses is missing, so that records may be where nobody looked, as `kind` or `kind:broker`; `topic_id`
     where brokers want that, and nothing here tells it. Of the controllers' log `voter:N`, `quorum_state:N`."""

@@ -3,16 +3,18 @@
 Bytes are copied first; all that is derived comes from the copy, read back: what is wrong there shows before anybody starts on it.
 """
 
-import hashlib
 import os
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Final
+
+import numpy as np
 
 from kafka_forensics.errors import ForensicsError
 from kafka_forensics.model.batches import BatchColumn
@@ -20,6 +22,7 @@ from kafka_forensics.model.files import AbortedTxn, EpochEntry
 from kafka_forensics.parsers.log import SegmentReader, inspector
 from kafka_forensics.questions.salvage.lineage import Lineage
 from kafka_forensics.questions.salvage.rebuilding import EpochReplay, ProducerReplay, SegmentIndexes
+from kafka_forensics.questions.salvage.sealing import Seal, Sealing
 from kafka_forensics.questions.salvage.slices import Slice, Source
 from kafka_forensics.replication.recovery import EPOCHS_FILE, MAX_RELATIVE_OFFSET, MAX_SEGMENT_BYTES, segment_file
 from kafka_forensics.storage.copying import copy_range, write_all
@@ -33,9 +36,8 @@ from kafka_forensics.writers.files import (
 
 USUAL_SEGMENT_BYTES: Final = 1 << 30
 """`log.segment.bytes` as Kafka has it; segments become larger only where the copies' are."""
-_BLOCK_BYTES: Final = 1 << 20
-_AT_ONCE: Final = 2
-"""Segments that are hashed and put on disk at a time."""
+_AHEAD: Final = 1
+"""Segments that are copied while one is read back."""
 
 
 class CopyChangedError(ForensicsError):
@@ -57,18 +59,28 @@ class Range:
     source_byte_start: int
     source_byte_end: int
     why: str
-    sha256: str
+    sha256: str = ""
+    """Of the bytes as they stand in the output; known once these are on disk."""
 
 
 @dataclass(slots=True)
 class Written:
     """What was written of a partition."""
 
-    ranges: list[Range] = field(default_factory=list)
     epochs: list[EpochEntry] = field(default_factory=list)
     segments: int = 0
     size_in_bytes: int = 0
     """Of the `.log` files."""
+    sealed: "list[tuple[list[Range], Seal]]" = field(default_factory=list)
+    """Of each segment its ranges, still without their SHA-256, and where these will be."""
+
+    def ranges(self) -> list[Range]:
+        """Whence its bytes came, once they are on disk. Raises OSError."""
+        return [
+            replace(taken, sha256=digest)
+            for ranges, seal in self.sealed
+            for taken, digest in zip(ranges, seal.digests(), strict=True)
+        ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,23 +108,23 @@ def write_partition(
     sources: Sequence[Source],
     lineage: Lineage,
     settings: "PartitionSettings",
+    sealing: Sealing,
 ) -> Written:
-    """Fill an empty directory with the log of a lineage, in segments as its base has them.
+    """Fill an empty directory with the log of a lineage, in segments as its base has them, which `sealing` puts on disk by and by.
 
     Raises CopyChangedError where copies have changed since they were scanned, SourceError, OSError where nothing can be written.
     """
     logs = [segment.log for source in sources for segment in source.plan.directory.segments if segment.log is not None]
     largest = min(max((log.size_in_bytes for log in logs), default=0), MAX_SEGMENT_BYTES)
     edges = [segment.base_offset for segment in sources[lineage.base].plan.directory.segments]
-    end = 0
-    with ThreadPoolExecutor(_AT_ONCE) as beside:
-        writer = _Writer(directory, sources, settings.index_interval_bytes, beside)
-        for segment in _segments(slices, edges, max(USUAL_SEGMENT_BYTES, largest)):
-            writer.add(segment)
-            end = segment.slices[-1].end_offset
-        if not writer.segments or end < lineage.log_end_offset:
-            writer.add(_Segment(lineage.log_end_offset))
-        return writer.finish(lineage.log_end_offset, settings)
+    end = -1
+    writer = _Writer(directory, sources, settings.index_interval_bytes, sealing)
+    for segment in _segments(slices, edges, max(USUAL_SEGMENT_BYTES, largest)):
+        writer.add(segment)
+        end = segment.slices[-1].end_offset
+    if end < lineage.log_end_offset:
+        writer.add(_Segment(lineage.log_end_offset))
+    return writer.finish(lineage.log_end_offset, settings)
 
 
 def _segments(slices: Iterable[Slice], edges: Sequence[int], most: int) -> Iterator[_Segment]:
@@ -145,34 +157,41 @@ def _edge(behind: int, part: Slice, edges: Sequence[int]) -> int | None:
 
 
 class _Writer:
-    """Writes segment after segment; a few of them are hashed and put on disk while the next are copied."""
+    """Writes segment after segment: while one is read back, the next is copied already."""
 
-    def __init__(self, directory: Path, sources: Sequence[Source], index_interval_bytes: int, beside: ThreadPoolExecutor) -> None:
-        self.segments = 0
+    def __init__(self, directory: Path, sources: Sequence[Source], index_interval_bytes: int, sealing: Sealing) -> None:
         self._written = Written()
         self._directory, self._sources, self._index_interval_bytes = directory, sources, index_interval_bytes
-        self._beside, self._settling = beside, deque[Future[list[Range]]]()
+        self._sealing, self._copied = sealing, deque[tuple[_Segment, Future[Seal]]]()
         self._producers, self._epochs = ProducerReplay(), EpochReplay()
         self._end = -1
 
     def add(self, segment: _Segment) -> None:
-        """Write a segment, and what a broker derives from it."""
-        if self.segments:
+        """Write a segment."""
+        name, sizes = segment_file(segment.base_offset), [part.size_in_bytes for part in segment.slices]
+        copy = partial(self._copy, name, segment.slices)
+        self._copied.append((segment, self._sealing.copied(copy, self._directory / name, sizes)))
+        while len(self._copied) > _AHEAD:
+            self._derive(*self._copied.popleft())
+
+    def _derive(self, segment: _Segment, copied: Future[Seal]) -> None:
+        """Write what a broker derives from a segment, once that is copied."""
+        seal, written, name = copied.result(), self._written, segment_file(segment.base_offset)
+        if written.segments:
             self._write_snapshot(segment.base_offset)
-        self.segments += 1
-        name = segment_file(segment.base_offset)
-        self._copy(name, segment.slices)
-        self._settling.append(self._beside.submit(self._settled, name, segment.slices))
         indexes, aborted = self._walk(name, segment)
         for kind, data in zip(("index", "timeindex"), indexes.finish(), strict=True):
             self._write(segment_file(segment.base_offset, kind), data)
         if aborted:
             self._write(segment_file(segment.base_offset, "txnindex"), write_transaction_index(aborted))
-        while len(self._settling) > _AT_ONCE:
-            self._written.ranges += self._settling.popleft().result()
+        written.segments += 1
+        written.size_in_bytes += segment.size_in_bytes
+        written.sealed.append((list(self._ranges(name, segment.slices)), seal))
 
     def finish(self, log_end_offset: int, settings: PartitionSettings) -> Written:
         """Write what a partition has once; all that was written."""
+        while self._copied:
+            self._derive(*self._copied.popleft())
         snapshot = segment_file(log_end_offset, "snapshot")
         if not (self._directory / snapshot).exists():
             self._write_snapshot(log_end_offset)
@@ -181,10 +200,6 @@ class _Writer:
         self._write(EPOCHS_FILE, write_leader_epochs(written.epochs))
         if settings.topic_id is not None:
             self._write("partition.metadata", write_partition_metadata(settings.topic_id))
-        for settling in self._settling:
-            written.ranges += settling.result()
-        written.segments = self.segments
-        written.size_in_bytes = sum(taken.byte_end - taken.byte_start for taken in written.ranges)
         return written
 
     def _write_snapshot(self, offset: int) -> None:
@@ -202,10 +217,9 @@ class _Writer:
     def _walk(self, name: str, segment: _Segment) -> tuple[SegmentIndexes, list[AbortedTxn]]:
         """Read a segment back: its indexes, and the transactions aborted in it."""
         indexes, aborted = SegmentIndexes(segment.base_offset, self._index_interval_bytes), list[AbortedTxn]()
-        ends = [(part.start_offset, part.end_offset) for part in segment.slices]
-        wanted = {start for start, _ in ends}
+        starts = np.array([part.start_offset for part in segment.slices], np.int64)
+        met = 0
         deep = any(self._sources[part.copy].deep for part in segment.slices)
-        met = set[int]()
         with LocalSource(str(self._directory)).open(name) as file:
             for chunk in SegmentReader(file, inspect=inspector(deep=deep)).chunks():
                 columns = chunk.columns
@@ -217,47 +231,39 @@ class _Writer:
                 before = self._end
                 if int(base[0]) <= before or bool((base[1:] <= last[:-1]).any()) or int(base[0]) < segment.base_offset:
                     raise CopyChangedError(f"{name} has offsets that fall, which no scan saw in the copies")
-                met.update(wanted.intersection(base.tolist()))
+                due = starts[met : np.searchsorted(starts, base[-1], side="right")]
+                if (base[np.searchsorted(base, due)] != due).any():
+                    raise CopyChangedError(f"{name} has other batches than a scan saw in the copies")
+                met += due.size
                 self._end = int(last[-1])
                 indexes.step(columns)
                 aborted += self._producers.step(columns)
                 self._epochs.step(columns)
-        if met != wanted or (ends and self._end + 1 != ends[-1][1]):
+        if met < starts.size or (starts.size and self._end + 1 != segment.slices[-1].end_offset):
             raise CopyChangedError(f"{name} has other batches than a scan saw in the copies")
         if self._epochs.falls:
             raise CopyChangedError(f"leader epochs fall in {name}: it is not of one lineage")
         return indexes, aborted
 
-    def _settled(self, name: str, slices: Sequence[Slice]) -> list[Range]:
-        """Put a segment on disk; its slices, with the SHA-256 of each as it stands in the output."""
-        ranges, position = list[Range](), 0
-        with (self._directory / name).open("rb", buffering=0) as file:
-            os.fsync(file.fileno())
-            for part in slices:
-                digest, left = hashlib.sha256(), part.size_in_bytes
-                while left and (data := file.read(min(left, _BLOCK_BYTES))):
-                    digest.update(data)
-                    left -= len(data)
-                ranges.append(self._range(name, position, part, digest.hexdigest()))
-                position += part.size_in_bytes
-        return ranges
-
-    def _range(self, name: str, position: int, part: Slice, digest: str) -> Range:
-        context = self._sources[part.copy].plan.context
-        return Range(
-            f"{context.topic}-{context.partition}/{name}",
-            position,
-            position + part.size_in_bytes,
-            part.start_offset,
-            part.end_offset,
-            context.broker,
-            context.log_dir,
-            f"{context.directory}/{segment_file(part.segment)}",
-            part.byte_start,
-            part.byte_end,
-            part.why,
-            digest,
-        )
+    def _ranges(self, name: str, slices: Sequence[Slice]) -> Iterator[Range]:
+        """Whence the bytes of a segment come."""
+        position = 0
+        for part in slices:
+            context = self._sources[part.copy].plan.context
+            yield Range(
+                f"{context.topic}-{context.partition}/{name}",
+                position,
+                position + part.size_in_bytes,
+                part.start_offset,
+                part.end_offset,
+                context.broker,
+                context.log_dir,
+                f"{context.directory}/{segment_file(part.segment)}",
+                part.byte_start,
+                part.byte_end,
+                part.why,
+            )
+            position += part.size_in_bytes
 
     def _write(self, name: str, data: bytes) -> None:
         write_file(self._directory / name, data)

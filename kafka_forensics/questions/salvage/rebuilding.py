@@ -3,6 +3,7 @@ ProducerStateManager, ProducerAppendInfo, LeaderEpochFileCache): indexes, produc
 """
 
 import re
+from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
@@ -44,21 +45,19 @@ class SegmentIndexes:
         rises = np.concatenate(([True], stamps[1:] > np.maximum.accumulate(stamps)[:-1]))
         source = np.maximum.accumulate(np.where(rises, np.arange(stamps.size), 0))
         offsets = np.concatenate(([self._largest_at], last))
-        rows = np.array(list(self._indexed(position)), np.int64)
+        rows = np.array(list(self._indexed(position.tolist())), np.int64)
         if rows.size:
             self._offsets.append(np.stack((last[rows] - self._base_offset, position[rows])))
             met = source[rows + 1]
             self._add_times(stamps[met], offsets[met])
         self._largest, self._largest_at = int(stamps[source[-1]]), int(offsets[source[-1]])
 
-    def _indexed(self, position: "NDArray[np.int64]") -> Iterator[int]:
+    def _indexed(self, positions: list[int]) -> Iterator[int]:
         """Rows that get an entry: each that begins more than the interval behind the last that did."""
         row = 0
-        while row < position.size:
-            row += int(np.searchsorted(position[row:], self._indexed_at + self._interval_bytes, side="right"))
-            if row < position.size:
-                self._indexed_at = int(position[row])
-                yield row
+        while (row := bisect_right(positions, self._indexed_at + self._interval_bytes, row)) < len(positions):
+            self._indexed_at = positions[row]
+            yield row
 
     def _add_times(self, stamps: "NDArray[np.int64]", offsets: "NDArray[np.int64]") -> None:
         """Add entries, those whose time is later than that of the one before."""

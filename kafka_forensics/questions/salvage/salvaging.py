@@ -25,9 +25,16 @@ from kafka_forensics.questions.salvage import controllers_log
 from kafka_forensics.questions.salvage.choosing import Choice, Chooser, RefusedError, SalvageOptions
 from kafka_forensics.questions.salvage.compacted import first_dirty_offset, known_epochs
 from kafka_forensics.questions.salvage.manifest import MANIFEST, NO_TOPIC_ID, Gap, Refused, Salvaged, SalvagedPartition, document
-from kafka_forensics.questions.salvage.partition_files import CopyChangedError, PartitionSettings, write_file, write_partition
+from kafka_forensics.questions.salvage.partition_files import (
+    CopyChangedError,
+    PartitionSettings,
+    Written,
+    write_file,
+    write_partition,
+)
 from kafka_forensics.questions.salvage.quorum_copies import QuorumCopy, read_copy, share_memory
 from kafka_forensics.questions.salvage.rebuilding import index_interval
+from kafka_forensics.questions.salvage.sealing import Sealing
 from kafka_forensics.questions.salvage.slices import Source
 from kafka_forensics.questions.salvage.target import built
 from kafka_forensics.replication.offset_ranges import clipped, without
@@ -61,8 +68,8 @@ def salvage(
     inputs = gather(paths, options)
     check_names(inputs)
     _check_given(inputs, salvage_options)
-    with built(output, inputs.evidence) as directory:
-        salvager = _Salvager(inputs, options, salvage_options, directory)
+    with built(output, inputs.evidence) as directory, Sealing() as sealing:
+        salvager = _Salvager(inputs, options, salvage_options, directory, sealing)
         result = scan_inputs(inputs, options, progress, salvager.look, salvager.witnesses)
         salvaged = salvager.salvaged
         salvaged.output = str(output)
@@ -77,6 +84,7 @@ def salvage(
         salvager.refuse_unread(result)
         salvager.write_checkpoints()
         salvager.check(result)
+        salvager.seal()
         salvager.put_together()
         salvager.write_checkpoints()
         salvaged.refused.sort(key=lambda refused: (refused.topic, refused.partition))
@@ -118,12 +126,15 @@ def _check_given(inputs: Inputs, salvage_options: SalvageOptions) -> None:
 class _Salvager:
     """Salvages a partition whenever the scan has judged one."""
 
-    def __init__(self, inputs: Inputs, options: ScanOptions, salvage_options: SalvageOptions, directory: Path) -> None:
+    def __init__(
+        self, inputs: Inputs, options: ScanOptions, salvage_options: SalvageOptions, directory: Path, sealing: Sealing
+    ) -> None:
         self.salvaged = Salvaged("")
         self.witnesses = read_witnesses(inputs)
         self._maker = PlanMaker(inputs, self.witnesses, PlanOptions(counted=False))
         self._plan_of = {id(plan.context): plan for plan in inputs.replicas}
-        self._options, self._directory = options, directory
+        self._options, self._directory, self._sealing = options, directory, sealing
+        self._written: dict[tuple[str, int], Written] = {}
         self._chooser = Chooser(salvage_options)
         self._deep = is_deep(options.deep, sum(plan.bytes for plan in inputs.replicas))
         self._cleaned: dict[tuple[str, int], int] = {}
@@ -179,7 +190,8 @@ class _Salvager:
         if choice.gaps_in_order:
             epochs = known_epochs(lineage, choice.slices, choice.sources)
         settings = PartitionSettings(topic_id, interval, epochs)
-        written = write_partition(directory, choice.slices, choice.sources, lineage, settings)
+        written = write_partition(directory, choice.slices, choice.sources, lineage, settings, self._sealing)
+        self._written[base.topic, base.partition] = written
         if choice.gaps_in_order:
             self._cleaned[base.topic, base.partition] = first_dirty_offset(lineage, choice.slices, choice.sources)
         absent_of_plan = () if choice.planned is None else choice.planned.plan.missing
@@ -196,10 +208,9 @@ class _Salvager:
             written.epochs,
             written.segments,
             written.size_in_bytes,
-            written.ranges,
             [Gap(start, end, _damaged_on(choice, start, end)) for start, end in lineage.gaps],
             list(lineage.left_behind),
-            [
+            unseen=[
                 *(absent.kind if absent.broker is None else f"{absent.kind}:{absent.broker}" for absent in missing),
                 *([NO_TOPIC_ID] if topic_id is None and _under_kraft(choice.sources) else ()),
             ],
@@ -261,6 +272,11 @@ class _Salvager:
             partition.inherited = [_inherited(finding) for finding in loud if finding.kind not in OF_A_GAP]
             sound.append(partition)
         self.salvaged.partitions = sound
+
+    def seal(self) -> None:
+        """Wait until all that stands is on disk; whence its bytes came. Raises OSError."""
+        for partition in self.salvaged.partitions:
+            partition.ranges = self._written[partition.topic, partition.partition].ranges()
 
     def put_together(self) -> None:
         """Put what was built apart beside the rest."""

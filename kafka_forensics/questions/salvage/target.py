@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from kafka_forensics.errors import UsageError
-from kafka_forensics.storage.disks import sync, why
+from kafka_forensics.storage.disks import sync, sync_file, why
 from kafka_forensics.storage.open import refuse_output_inside
 
 _AT_ONCE: Final = 8
@@ -68,13 +68,5 @@ def put_on_disk(root: Path) -> None:
     """Wait until all that is below `root` is on disk, files before the names that they have. Raises OSError."""
     with ThreadPoolExecutor(_AT_ONCE) as beside:
         for folder, _, names in os.walk(root, topdown=False):
-            list(beside.map(_sync, [Path(folder, name) for name in names]))
+            list(beside.map(sync_file, [Path(folder, name) for name in names]))
             sync(folder)
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
