@@ -135,6 +135,12 @@ def test_what_is_not_filled_in_stops_a_command(copies: Path, tmp_path: Path) -> 
     assert tree(copies) == before
 
 
+def test_brokers_that_will_not_come_back_are_named_to_both_commands(copies: Path) -> None:
+    text = made(copies, "--dead", "3")
+    assert " --dead 3 --output " in block(text, "1. Stop and copy", 1)
+    assert '--keep 1 --output "${SAFE:?}"/recovered-audit-0 --dead 3\n' in block(text, "3. Way B: keep the leader", 1)
+
+
 def test_the_leader_is_kept_where_it_took_records_since(copies: Path) -> None:
     text = made(copies)
     assert "| audit-0 | 1 | 2 (UNCLEAN) | 45 records | 1 | 70 records | B |" in text

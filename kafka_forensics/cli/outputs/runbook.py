@@ -403,8 +403,9 @@ def _put_back(book: Book, way: Ways, candidate: Candidate) -> Iterator[str]:
     """How the records that an election loses are produced again."""
     yield "\nThen take the records that it lacks out of the copies, and look at them before anything is produced:\n"
     folder = printable(_recovered(way))
+    dead = "".join(f" --dead {shlex.quote(str(broker))}" for broker in sorted(way.planned.given.dead, key=str))
     keep = f"--keep {shlex.quote(str(candidate.broker))} --output {_recovered(way)}"
-    yield shell(printable(f"kafka-forensics recover {book.copies('SAFE')} {_selection(way)} {keep}"))
+    yield shell(printable(f"kafka-forensics recover {book.copies('SAFE')} {_selection(way)} {keep}{dead}"))
     yield "\nIt ends with status 1: records are written. A dry run, and then for real; run again, it leaves out what is done:\n"
     send = f'python "${{PRODUCE_BACK:?}}" {folder} --bootstrap-servers "${{BOOTSTRAP:?}}"'
     yield one_by_one(send, f"{send} --send")
