@@ -1,7 +1,7 @@
 """What a scan of a salvaged log may find: its gaps, what follows from what was left behind, and what was written so in the copies.
 
-Nothing is let pass for its kind alone. What producers and coordinators wrote stands in a copy at the same offsets, or else the salvage
-has brought it about.
+Nothing is let pass for its kind alone: what producers and coordinators wrote stands in a copy at the same offsets, or else the
+salvage has brought it about.
 """
 
 from collections.abc import Iterable

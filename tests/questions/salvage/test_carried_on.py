@@ -7,7 +7,7 @@ import pytest
 
 from kafka_forensics.analysis.catalogue import finding
 from kafka_forensics.model.findings import Finding, Place
-from kafka_forensics.questions.salvage import Gap, SalvagedPartition, salvaging
+from kafka_forensics.questions.salvage import Gap, SalvagedPartition, partition_files, salvaging
 from kafka_forensics.questions.salvage.carried_on import CarriedOn
 from tests.support.salvaged import log_of, put_copy, salvaged_of
 from tests.support.segments import batch
@@ -76,7 +76,7 @@ def test_offsets_that_are_not_there_are_those_of_the_gaps_and_of_the_copies(kind
 
 def introduce(monkeypatch: pytest.MonkeyPatch, name: str, old: bytes, new: bytes) -> None:
     """Have every salvage write these bytes for others into the log of a partition."""
-    whole = salvaging.write_partition
+    whole = partition_files.write_partition
 
     def changed(directory: Path, *given: Any) -> Any:
         written = whole(directory, *given)
