@@ -2,6 +2,7 @@
 
 ``scan(paths)`` gives a `ScanResult`: findings, partitions, replicas, and every fact behind them as Arrow tables;
 ``scan_snapshots(root)`` scans several snapshots, and compares each replica with itself over time;
+``recover(paths, take)`` gives every record that only losing copies hold, and says what became of every offset that is lost;
 ``read_batches(path)`` and ``read_records(path)`` give the facts of one `.log` file a chunk at a time;
 ``open_dataset(path, fact)`` opens what `export --append` has gathered of many nights.
 """
@@ -10,16 +11,18 @@ from kafka_forensics.version import __version__
 
 TYPE_CHECKING = False  # typing's own would be loaded before interruptions are heard of
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     import pyarrow as pa
     import pyarrow.dataset as ds
 
     from kafka_forensics.facts.facts import FactReader
     from kafka_forensics.model.changes import SnapshotsResult
+    from kafka_forensics.model.recovered import RecoveredRecord
     from kafka_forensics.model.results import Drawing, ScanResult
+    from kafka_forensics.questions.recover import Recovery
 
-__all__ = ["__version__", "open_dataset", "read_batches", "read_records", "scan", "scan_snapshots"]
+__all__ = ["__version__", "open_dataset", "read_batches", "read_records", "recover", "scan", "scan_snapshots"]
 
 
 def scan(
@@ -105,6 +108,46 @@ def scan_snapshots(
         cache_dir=cache_dir,
     )
     return with_views(changes(snapshots, options, chosen=order), options, json_document, changes_document)
+
+
+def recover(
+    paths: str | list[str],
+    take: "Callable[[RecoveredRecord], object]",
+    *,
+    keep: str | int | None = None,
+    dead: "Iterable[str | int]" = (),
+    topic: str | None = None,
+    partition: int | None = None,
+    broker: str | int | None = None,
+    jobs: int = 1,
+    live: bool = False,
+    whole: bool | None = None,
+    storage_options: "Mapping[str, str] | None" = None,
+    cache_dir: str | None = None,
+) -> "Recovery":
+    """Give `take` each record that only losing copies hold, in order, as the command `recover` writes them; no file is written.
+
+    `keep` is the broker whose copy stays, `dead` are those that will not come back; the rest is as in `scan` (docs/recover.md).
+    The answer has the plan's bounds, and what became of every offset that is lost; partitions of which no side could be taken are
+    in its `undecided`. Raises UsageError for paths that make no sense, and for brokers that are not known here.
+    """
+    from kafka_forensics.evidence.options import scan_options
+    from kafka_forensics.questions.recover import recover as recovery_of
+
+    options = scan_options(
+        topic,
+        partition,
+        broker,
+        jobs=jobs,
+        live=live,
+        whole=whole,
+        deep=False,
+        as_of_ms=None,
+        storage_options=storage_options,
+        cache_dir=cache_dir,
+    )
+    given = [paths] if isinstance(paths, str) else paths
+    return recovery_of(given, options, None if keep is None else str(keep), take, dead=[str(name) for name in dead])
 
 
 def json_document(result: "ScanResult") -> "Iterable[str]":

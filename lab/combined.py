@@ -1,12 +1,21 @@
 """A cluster whose nodes are brokers and controllers at once: each of them votes."""
 
-from collections.abc import Mapping
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Final
 
 from lab.cluster import Cluster, random_uuid
-from lab.errors import LabError
-from lab.jvm import STORAGE_TOOL, run_tool
+from lab.errors import LabError, LabTimeoutError
+from lab.jvm import STORAGE_TOOL, run_tool, wait_until
+from lab.salvaged_start import METADATA
 from lab.settings import LOOPBACK, free_ports, node_settings, properties_text
+
+QUORUM_TOOL: Final = "org.apache.kafka.tools.MetadataQuorumCommand"
+FEATURES_TOOL: Final = "org.apache.kafka.tools.FeatureCommand"
+_ELECTED_WITHIN_SECONDS: Final = 60
+_CHANGED_WITHIN_SECONDS: Final = 90
 
 
 class CombinedCluster(Cluster):
@@ -21,10 +30,12 @@ class CombinedCluster(Cluster):
         brokers: int = 3,
         *,
         voters_in_log: bool = False,
+        version_jars: Path | None = None,
         broker_settings: Mapping[str, str] | None = None,
     ) -> None:
-        super().__init__(directory, brokers, 0, broker_settings=broker_settings)
+        super().__init__(directory, brokers, 0, version_jars=version_jars, broker_settings=broker_settings)
         self._voters_in_log = voters_in_log
+        self._refused = ""
         self._controller_ports = dict(zip(self.brokers, free_ports(brokers), strict=True))
 
     def _format(self) -> None:
@@ -46,10 +57,76 @@ class CombinedCluster(Cluster):
         settings |= {
             "process.roles": "broker,controller",
             "listeners": f"{plain},CONTROLLER://{LOOPBACK}:{self._controller_ports[node]}",
-            "advertised.listeners": f"{plain},CONTROLLER://{LOOPBACK}:{self._controller_ports[node]}",
+            "advertised.listeners": plain,
         }
         if self._voters_in_log:
+            settings["advertised.listeners"] = settings["listeners"]  # before 3.9 a broker that does so is refused
             del settings["controller.quorum.voters"]
             servers = ",".join(f"{LOOPBACK}:{port}" for port in self._controller_ports.values())
             settings["controller.quorum.bootstrap.servers"] = servers
         return settings
+
+    def quorum_leader(self) -> int | None:
+        """Who leads the quorum by the newest `quorum-state` of the running nodes, None where that names nobody."""
+        states = []
+        for node in self.running():
+            path = self.log_dir(node) / METADATA / "quorum-state"
+            if path.exists():
+                states.append(json.loads(path.read_text()))
+        newest = max(states, key=lambda state: int(state["leaderEpoch"]), default=None)
+        return None if newest is None or newest["leaderId"] < 0 else int(newest["leaderId"])
+
+    def change_leader(self) -> None:
+        """Kill whoever leads the quorum, and start it again once the others have elected somebody else."""
+        wait_until("the quorum has a leader", lambda: self.quorum_leader() is not None, timeout_seconds=_ELECTED_WITHIN_SECONDS)
+        leader = self.quorum_leader()
+        others = [node for node in self.brokers if node != leader]
+        killed = [node for node in self.brokers if node == leader]
+        self.kill(*killed)
+        wait_until("another leads", lambda: self.quorum_leader() in others, timeout_seconds=_ELECTED_WITHIN_SECONDS)
+        self.start(*killed)
+
+    def leave(self, node: int) -> None:
+        """Take a node out of the voters (KIP-853); it goes on as a broker, and fetches their log."""
+        leaving = ["remove-controller", "--controller-id", str(node), "--controller-directory-id", self._directory_id(node)]
+        self._change(leaving, (), lambda: node not in self.voters())
+
+    def join(self, node: int) -> None:
+        """Take a node in among the voters."""
+        self._change(["add-controller"], ["--command-config", str(self._properties(node))], lambda: node in self.voters())
+
+    def take_voters_into_log(self) -> None:
+        """Raise `kraft.version` to 1 in a cluster whose voters stand in its settings; they go on standing there, too."""
+        self._ask(FEATURES_TOOL, ["upgrade", "--feature", "kraft.version=1"])
+
+    def voters(self) -> list[int]:
+        """Who votes, as the leader of the quorum says."""
+        said = self._ask(QUORUM_TOOL, ["describe", "--status"])
+        line = next(line for line in said.splitlines() if line.startswith("CurrentVoters:"))
+        return sorted(map(int, re.findall(r'"id": ?(\d+)', line)))
+
+    def _change(self, arguments: Sequence[str], first: Sequence[str], is_done: Callable[[], bool]) -> None:
+        """Ask for a change of the voters until it is done: a leader that was just elected, or one that is busy, refuses it."""
+
+        def done() -> bool:
+            try:
+                self._ask(QUORUM_TOOL, arguments, first)
+            except LabError as error:
+                self._refused = str(error)
+            return is_done()
+
+        try:
+            wait_until(f"{arguments[0]} is done", done, timeout_seconds=_CHANGED_WITHIN_SECONDS, step_seconds=1.0)
+        except LabTimeoutError as error:
+            raise LabError(f"{error}; {self._refused}") from error
+
+    def _directory_id(self, node: int) -> str:
+        lines = (self.log_dir(node) / "meta.properties").read_text().splitlines()
+        return next(line.partition("=")[2] for line in lines if line.startswith("directory.id="))
+
+    def _ask(self, tool: str, arguments: Sequence[str], first: Sequence[str] = ()) -> str:
+        """What one of Kafka's tools says to a request to the cluster. Raises LabError where it fails."""
+        done = run_tool(tool, ["--bootstrap-server", self.bootstrap, *first, *arguments], jars=self._jars)
+        if done.exit_code != 0:
+            raise LabError(f"{arguments[0]} failed: {(done.stdout + done.stderr)[-1000:].decode(errors='replace')}")
+        return done.stdout.decode()

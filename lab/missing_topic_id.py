@@ -14,6 +14,7 @@ TOPIC: Final = "orders"
 RECORDS: Final = 60
 METADATA: Final = "partition.metadata"
 _ROUND: Final = 20
+_SHORT: Final = {"retention.ms": "1000", "segment.ms": "1000"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,13 +32,18 @@ class Outcome:
     """Where the log ends that is served; None where the broker does not start."""
 
 
-def start_without_topic_id(root: Path, version: Version, *, mended: bool = False) -> Outcome:
-    """One broker, stopped in order, started again on a log without its topic's id; `mended`: with the two lines written anew."""
+def start_without_topic_id(root: Path, version: Version, *, mended: bool = False, emptied: bool = False) -> Outcome:
+    """One broker, stopped in order, started again on a log without its topic's id; `mended`: with the two lines written anew,
+    `emptied`: after retention has deleted all of its records."""
     with version_cluster(root / "nodes", version, brokers=1) as cluster:
-        cluster.create_topic(TOPIC, assignment=[[1]])
+        cluster.create_topic(TOPIC, assignment=[[1]], settings=_SHORT if emptied else None)
         writer = Writer(cluster)
         for first in range(0, RECORDS, _ROUND):
             writer.batch(TOPIC, [Message(event("row", number)) for number in range(first, first + _ROUND)])
+        if emptied:
+            last = cluster.partition_dir(1, TOPIC) / f"{RECORDS:020d}.log"
+            logs = last.parent
+            wait_until("retention has deleted all", lambda: [*logs.glob("*.log")] == [last], timeout_seconds=60)
         cluster.stop(1)
         file = cluster.partition_dir(1, TOPIC) / METADATA
         topic_id = file.read_text().strip().removeprefix("version: 0\ntopic_id: ")

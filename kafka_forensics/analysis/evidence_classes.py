@@ -762,6 +762,8 @@ class TopicIdMissingEvidence(LaterEvidence):
     """Who has that id: the controllers' log, or brokers with a copy."""
     sets_aside: NotRequired[bool]
     """Whether it is known that the broker is of a version that renames the directory to `-stray`."""
+    is_empty: NotRequired[bool]
+    """Whether the log has no batches left, and ends above offset 0."""
     partitions: NotRequired[int]
     examples: NotRequired[list[str]]
 

@@ -26,21 +26,28 @@ _NOT_COPIED: Final = "only the copy is without these files, and no broker starts
 
 
 def missing_topic_ids(plans: list[ReplicaPlan], replicas: list[Replica], inputs: Inputs) -> list[Finding]:
-    """`TOPIC_ID_MISSING` of each replica that has batches and no `partition.metadata`, under KRaft.
+    """`TOPIC_ID_MISSING` of each replica that has, or had, batches and no `partition.metadata`, under KRaft.
 
-    A broker writes that file before it appends anything (UnifiedLog.maybeFlushMetadataFile), so that of an empty log nothing is
-    said. Of a copy of the logs alone `left_out_topic_ids` speaks.
+    A broker writes that file before it appends anything (UnifiedLog.maybeFlushMetadataFile), so that of a log that ends at offset 0
+    nothing is said. One that is empty and ends above 0 loses no records, but its offsets begin anew: a warning, unless its broker
+    is known to give it the id. Of a copy of the logs alone `left_out_topic_ids` speaks.
     """
     level = inputs.features.get("metadata.version")
     findings = []
     for plan, replica in zip(plans, replicas, strict=True):
-        if not replica.state.framing.batches or not _lacks_id(plan.log_dir, plan.directory):
+        is_empty = not replica.state.framing.batches
+        if (is_empty and not replica.log_end_offset) or not _lacks_id(plan.log_dir, plan.directory):
             continue
         if _is_of_logs_alone(plan.log_dir, plan.directory):
             continue
         evidence = _known_id(plan, plans)
         severity = confidence = None
+        if is_empty:
+            evidence["is_empty"] = True
+            severity = Severity.WARNING
         if level is not None and level < _FIRST_TO_REFUSE:
+            if is_empty:
+                continue
             evidence["harmless_if"] = _BEFORE_3_7
             severity, confidence = Severity.WARNING, Confidence.SUSPECTED
         elif level is not None and level >= _FIRST_TO_SET_ASIDE:

@@ -284,11 +284,17 @@ class Planned:
         return next((candidate for candidate in self.plan.candidates if self.given.node(candidate.broker) == leader), None)
 
     @property
-    def without_topic_id(self) -> dict[Broker, str | None]:
-        """Brokers whose log has no topic id and would not be served → the id that it should have, as far as others tell."""
+    def without_topic_id(self) -> dict[Broker, tuple[str | None, str | None]]:
+        """Brokers to come back whose log has no topic id and would not be served → the id that it should have, as far as others
+        tell, and the log directory."""
         lacking = {missing.broker for missing in self.plan.missing if missing.kind == "no_topic_id"}
-        found = {finding.place.broker: finding for finding in self.findings if finding.kind == "TOPIC_ID_MISSING"}
-        return {broker: found[broker].evidence.get("topic_id") for broker in found if broker is not None and broker in lacking}
+        lacking -= {replica.broker for replica in self.given.replicas if not replica.is_live}
+        found = [(finding, finding.place) for finding in self.findings if finding.kind == "TOPIC_ID_MISSING"]
+        return {
+            place.broker: (finding.evidence.get("topic_id"), place.log_dir)
+            for finding, place in found
+            if place.broker is not None and place.broker in lacking
+        }
 
     @property
     def matters(self) -> bool:

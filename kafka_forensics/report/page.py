@@ -149,9 +149,9 @@ class Section:
 
     @property
     def steps(self) -> str:
-        """The command that says how to bring an election about; nothing where no copies are known, or none costs anything."""
+        """The command that says how to bring an election about; nothing where no copies are known, or there is nothing to do."""
         planned = self.details.planned
-        if not self.paths or planned is None or not planned.plan.matters:
+        if not self.paths or planned is None or not planned.matters:
             return ""
         asked = ["--topic", self.row.topic, "--partition", str(self.row.partition)]
         return shlex.join(["kafka-forensics", "plan", *self.paths, *asked])

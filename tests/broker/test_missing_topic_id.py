@@ -50,3 +50,10 @@ def test_with_the_file_written_as_the_finding_says_the_log_is_served(tmp_path: P
     finding = only(scan([outcome.before]), KIND)
     assert finding.evidence["topic_id"] == outcome.topic_id
     assert (moved(outcome), outcome.served) == ([], RECORDS)
+
+
+def test_a_log_that_retention_has_emptied_begins_at_0_again(tmp_path: Path) -> None:
+    outcome = start_without_topic_id(tmp_path, VERSIONS["4.3.0"], emptied=True)
+    finding = only(scan([outcome.before]), KIND)
+    assert (finding.severity.value, finding.evidence["is_empty"], finding.place.offset_end) == ("warning", True, RECORDS)
+    assert (moved(outcome), outcome.starts, outcome.served) == ([0], True, 0)

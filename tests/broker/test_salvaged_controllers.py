@@ -2,8 +2,7 @@
 are there, and the quorum goes on in an epoch that nobody had."""
 
 import json
-import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from lab.cluster import ADMIN_TIMEOUT_SECONDS, Cluster
 from lab.combined import CombinedCluster
 from lab.files import copy_tree
 from lab.jvm import wait_until
+from lab.kafka_jars import kafka_jars
 from lab.salvaged_start import METADATA, Served, put_on, read, start, watermarks
 from lab.story import messages
 from lab.unclean_election import fully_replicated
@@ -34,14 +34,49 @@ SNAPSHOTS = {
 """Snapshots every few seconds; what they hold is deleted from the log by the cleaner, which comes every 60 s."""
 CLEANED_WITHIN_SECONDS = 100
 CONFIGURED = {"retention.ms": "123456789", "min.insync.replicas": "2"}
-DAMAGED, FORGETFUL = 1, 2
+FORGETFUL = 2
 Facts = dict[str, object]
+
+
+@dataclass(frozen=True)
+class State:
+    """In what state a quorum is when its nodes are killed."""
+
+    name: str
+    version: str = "4.3.0"
+    voters_in_log: bool = False
+    is_cut: bool = False
+    """Whether the controllers' logs begin above 0, behind snapshots."""
+    change: Callable[[CombinedCluster], None] | None = None
+    """What becomes of the voters."""
+    damaged: int = 1
+    """Whose log is damaged. Those who voted before a change need their majority, too, unless a snapshot proves the change."""
+    voters: tuple[int, ...] = (1, 2, 3)
+    nightly: bool = True
+
+
+def _leave_and_join(cluster: CombinedCluster) -> None:
+    cluster.leave(3)
+    cluster.join(3)
+
+
+STATES = (
+    State("configured", nightly=False),
+    State("in-the-log", voters_in_log=True, is_cut=True, nightly=False),
+    State("configured-3.9.1", "3.9.1"),
+    State("configured-3.7.2", "3.7.2"),
+    State("left", voters_in_log=True, change=lambda cluster: cluster.leave(3), damaged=3),
+    State("left-and-cut", voters_in_log=True, is_cut=True, change=lambda cluster: cluster.leave(3), damaged=3, voters=(1, 2)),
+    State("left-and-joined", voters_in_log=True, change=_leave_and_join, damaged=3),
+    State("taken-into-the-log", change=CombinedCluster.take_voters_into_log),
+)
 
 
 @dataclass(frozen=True)
 class Restarted:
     """A salvage with the controllers' log, and what the cluster was before and after it started on that."""
 
+    state: State
     output: Path
     salvaged: Salvaged
     metadata: SalvagedPartition
@@ -51,8 +86,6 @@ class Restarted:
     log_dirs: Mapping[int, Path]
     said: Mapping[int, bytes]
     copies: Path
-    is_cut: bool
-    """Whether the controllers' logs begin above 0."""
 
 
 def facts(cluster: Cluster) -> Facts:
@@ -67,17 +100,17 @@ def facts(cluster: Cluster) -> Facts:
     return told | {"settings": {name: settings[name].value for name in CONFIGURED}}
 
 
-def lose(cluster: Cluster, copies: Path, *, snapshots: bool) -> tuple[Facts, dict[tuple[str, int], tuple[int, int]], Served]:
+def lose(cluster: CombinedCluster, copies: Path, state: State) -> tuple[Facts, dict[tuple[str, int], tuple[int, int]], Served]:
     """Topics and records under several leaders of the quorum; all are killed, one log is damaged, one node forgets its votes."""
     write_orders(cluster)
     cluster.create_topic("kept", settings={**SMALL_SEGMENTS, **CONFIGURED})
     Writer(cluster).batch("kept", messages("kept", 0, 40))
-    for node in (3, 1):
-        cluster.kill(node)
-        time.sleep(3)
-        cluster.start(node)
+    for _ in range(2):
+        cluster.change_leader()
+    if state.change is not None:
+        state.change(cluster)
     wait_until("all replicas are in sync", lambda: fully_replicated(cluster), timeout_seconds=90, step_seconds=1.0)
-    if snapshots:
+    if state.is_cut:
 
         def are_cut() -> bool:
             return all(not (cluster.log_dir(node) / METADATA / f"{0:020d}.log").exists() for node in cluster.brokers)
@@ -92,7 +125,7 @@ def lose(cluster: Cluster, copies: Path, *, snapshots: bool) -> tuple[Facts, dic
     cluster.kill(*cluster.brokers)
     for node in cluster.brokers:
         copy_tree(cluster.log_dir(node), copies / f"broker-{node}")
-    log = max((copies / f"broker-{DAMAGED}" / METADATA).glob("*.log"), key=lambda path: path.stat().st_size)
+    log = max((copies / f"broker-{state.damaged}" / METADATA).glob("*.log"), key=lambda path: path.stat().st_size)
     data = bytearray(log.read_bytes())
     data[len(data.rstrip(b"\0")) // 2] ^= 0x10
     log.write_bytes(data)
@@ -100,14 +133,22 @@ def lose(cluster: Cluster, copies: Path, *, snapshots: bool) -> tuple[Facts, dic
     return known, ends, served
 
 
-@pytest.fixture(scope="module", name="restarted", params=[False, True], ids=["configured", "in-the-log"])
+PARAMS = [pytest.param(state, marks=[pytest.mark.nightly] if state.nightly else [], id=state.name) for state in STATES]
+
+
+@pytest.fixture(scope="module", name="restarted", params=PARAMS)
 def controllers_on_a_salvage(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Restarted]:
-    """Voters of the settings with all of the log; voters in the log (KIP-853), of which only snapshots have the beginning."""
+    """Voters of the settings, with all of the log; voters in the log (KIP-853), also with the beginning in snapshots alone; nightly
+    those of older versions, and such that have changed."""
     root = tmp_path_factory.mktemp("quorum")
-    in_log = bool(request.param)
-    settings = SNAPSHOTS if in_log else {}
-    with CombinedCluster(root / "nodes", voters_in_log=in_log, broker_settings=settings) as cluster:
-        before, ends, served = lose(cluster, root / "copies", snapshots=in_log)
+    state: State = request.param
+    with CombinedCluster(
+        root / "nodes",
+        voters_in_log=state.voters_in_log,
+        version_jars=kafka_jars(state.version),
+        broker_settings=SNAPSHOTS if state.is_cut else {},
+    ) as cluster:
+        before, ends, served = lose(cluster, root / "copies", state)
         salvaged = salvage([str(root / "copies")], root / "out", ScanOptions(), SalvageOptions())
         metadata = next(partition for partition in salvaged.partitions if partition.topic == "__cluster_metadata")
         put_on(cluster, {root / "out": {}})
@@ -122,7 +163,7 @@ def controllers_on_a_salvage(request: pytest.FixtureRequest, tmp_path_factory: p
         cluster.stop()
         log_dirs = {node: cluster.log_dir(node) for node in cluster.brokers}
         yield Restarted(
-            root / "out", salvaged, metadata, before, after, (served, served_again), log_dirs, said, root / "copies", in_log
+            state, root / "out", salvaged, metadata, before, after, (served, served_again), log_dirs, said, root / "copies"
         )
 
 
@@ -130,9 +171,13 @@ def test_everything_was_salvaged_from_the_majority_that_was_whole(restarted: Res
     assert restarted.salvaged.is_whole, restarted.salvaged.refused
     quorum = restarted.metadata.quorum
     assert quorum is not None
-    assert (quorum.voters, quorum.counted) == ([1, 2, 3], [2, 3])
-    assert restarted.metadata.unseen == [f"voter:{DAMAGED}", f"quorum_state:{FORGETFUL}"]
+    damaged, voters = restarted.state.damaged, restarted.state.voters
+    assert (quorum.voters, quorum.counted) == ([*voters], [node for node in voters if node != damaged])
+    uncounted = [f"voter:{node}" for node in voters if node == damaged]
+    assert restarted.metadata.unseen == [*uncounted, f"quorum_state:{FORGETFUL}"]
     states = [restarted.copies / f"broker-{node}" / METADATA / "quorum-state" for node in (1, 3)]
+    written = json.loads((restarted.output / METADATA / "quorum-state").read_text())
+    assert written["data_version"] == int(restarted.state.voters_in_log or restarted.state.change is not None)
     assert quorum.leader_epoch == 1 + max(json.loads(path.read_text())["leaderEpoch"] for path in states)
 
 
@@ -167,7 +212,7 @@ def test_no_controller_found_a_fault_or_cut_anything(restarted: Restarted) -> No
 
 
 def test_the_beginning_is_in_snapshots_where_the_log_has_lost_it(restarted: Restarted) -> None:
-    assert (restarted.metadata.log_start_offset > 0) == restarted.is_cut
+    assert (restarted.metadata.log_start_offset > 0) == restarted.state.is_cut
     names = [Path(copied.file).name for copied in restarted.metadata.files]
     assert restarted.metadata.log_start_offset <= max([0, *(int(name[:20]) for name in names)])
     for name in names:

@@ -255,6 +255,23 @@ def test_every_kind_of_what_may_hold_more_has_words() -> None:
     assert all("2 partitions" in line and "{" not in line for line in lines)
 
 
+def test_dead_brokers_are_asked_for_and_told(run: Run, tmp_path: Path) -> None:
+    output = tmp_path / "lost"
+    status, out, _ = run("recover", UNCLEAN, "--dead", 1, "--dead", 3, "--output", output, "--format", "json")
+    report = json.loads(out)
+    validate(report)
+    assert (status, report["asked"]["dead"], report["partitions"][0]["kept"]["broker"]) == (1, ["1", "3"], 2)
+    status, out, _ = run("plan", UNCLEAN, "--topic", "audit", "--dead", 1, "--dead", 3, "--format", "json")
+    (candidate,) = json.loads(out)["partitions"][0]["candidates"]
+    bounds = ("committed", "at_least", "at_most")
+    assert [report["partitions"][0]["plan"][name] for name in bounds] == [candidate[name] for name in bounds]
+    status, _, err = run("recover", UNCLEAN, "--keep", 1, "--dead", 1, "--output", tmp_path / "none")
+    assert (status, err.splitlines()) == (
+        2,
+        ["error: --keep 1 and --dead 1 contradict each other", "hint: a broker that will not come back keeps no records"],
+    )
+
+
 def test_a_broker_that_is_not_here_is_a_wrong_question(run: Run, odd: Path, tmp_path: Path) -> None:
     status, out, err = run("recover", odd, "--keep", 7, "--output", tmp_path / "lost")
     assert (status, out) == (2, "")

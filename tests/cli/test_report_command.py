@@ -58,6 +58,17 @@ def test_one_page_tells_what_happened_and_how_to_go_on(run: Run, copies: Path, t
     assert "Time range 2026-11-21T03:55:" in text
 
 
+def test_the_step_for_a_log_without_its_topics_id_is_told_where_nothing_else_matters(run: Run, tmp_path: Path) -> None:
+    shutil.copytree(SAMPLE.with_name("healthy"), tmp_path / "copies")
+    text = Page(page_of(run, tmp_path / "whole.html", tmp_path / "copies")).text
+    assert "The steps:" not in text
+    (tmp_path / "copies" / "broker-2" / "orders-1" / "partition.metadata").unlink()
+    text = " ".join(Page(page_of(run, tmp_path / "lacking.html", tmp_path / "copies")).text.split())
+    assert text.count("The steps:") == 1
+    assert f"The steps: kafka-forensics plan {tmp_path / 'copies'} --topic orders --partition 1" in text
+    assert "Not known to the plan: no topic id (broker 2)." in text
+
+
 def test_the_same_bytes_every_time_at_any_number_of_jobs(run: Run, copies: Path, tmp_path: Path) -> None:
     one = page_of(run, tmp_path / "one.html", copies, "--jobs", 1)
     assert one == page_of(run, tmp_path / "two.html", copies, "--jobs", 8)

@@ -21,6 +21,7 @@ from tests.support.salvaged import batches_of, put_copy
 
 SSH = '#!/bin/sh\nhost=$1; shift\necho "$host: $*" >> "$HOSTS_LOG"\nexec bash -c "$*"\n'
 SAID = '#!/bin/sh\necho "$0 $*" >> "$HOSTS_LOG"\n'
+TOPIC_ID = "EbZFS3wKSOSOZCc3KwMkgg"
 TOPICS = SAID + "printf 'Topic: audit\\tPartition: 0\\tLeader: %s\\tReplicas: 1\\n' 1 2 3\n"
 """Every broker leads: what is waited for is seen at once."""
 
@@ -133,6 +134,47 @@ def test_what_is_not_filled_in_stops_a_command(copies: Path, tmp_path: Path) -> 
         assert re.search("(SAFE|LOGS_|HOST_|BOOTSTRAP)", done.stderr)
     assert not (tmp_path / "hosts.log").exists()
     assert tree(copies) == before
+
+
+def test_missing_topic_ids_are_written_by_commands(copies: Path, tmp_path: Path) -> None:
+    given = [copies / f"broker-{broker}" for broker in (1, 2, 3)]
+    (given[1] / "audit-0" / "partition.metadata").unlink()
+    text = made(copies, *placed(copies))
+    assert f"topic_id: {TOPIC_ID}" in text.replace("\\_", "_")
+    writing = block(text, "1. Stop and copy", 2)
+    (tmp_path / "hosts.log").touch()
+    done = run(tmp_path, filled(text, tmp_path), writing)
+    assert (done.returncode, done.stderr, done.stdout) == (0, "", f"version: 0\ntopic_id: {TOPIC_ID}\n")
+    files = [(log_dir / "audit-0" / "partition.metadata").read_bytes().rstrip() for log_dir in given]
+    assert len({*files}) == 1
+    assert all(line.startswith("host-2: ") for line in (tmp_path / "hosts.log").read_text().splitlines())
+    assert run(tmp_path, filled(text, tmp_path), writing).returncode != 0, "a file that is there is left alone"
+    assert "no topic id" not in made(copies)
+
+
+def test_a_topic_id_that_no_copy_tells_is_asked_for_and_filled_in(copies: Path, tmp_path: Path) -> None:
+    for broker in (1, 2, 3):
+        (copies / f"broker-{broker}" / "audit-0" / "partition.metadata").unlink()
+        shutil.rmtree(copies / f"broker-{broker}" / "__cluster_metadata-0")
+    text = made(copies, *placed(copies), "--bootstrap-server", "kafka:9092")
+    asking, writing = block(text, "1. Stop and copy", 2), block(text, "1. Stop and copy", 4)
+    assert asking == 'kafka-topics.sh --bootstrap-server "${BOOTSTRAP:?}" --describe --topic audit\n'
+    placeholder = block(text, "1. Stop and copy", 3)
+    assert placeholder.startswith("TOPIC_ID_audit_")
+    done = run(tmp_path, filled(text, tmp_path), placeholder, writing)
+    assert done.returncode != 0, "it must be filled in"
+    assert "TOPIC_ID_audit_" in done.stderr
+    assert not [*copies.rglob("partition.metadata")]
+    done = run(tmp_path, filled(text, tmp_path), f"{placeholder.partition('=')[0]}={TOPIC_ID}", writing)
+    assert done.returncode == 0, done.stderr
+    files = {path.read_text() for path in copies.rglob("partition.metadata")}
+    assert (len([*copies.rglob("partition.metadata")]), files) == (3, {f"version: 0\ntopic_id: {TOPIC_ID}\n"})
+
+
+def test_brokers_that_will_not_come_back_are_named_to_both_commands(copies: Path) -> None:
+    text = made(copies, "--dead", "3")
+    assert " --dead 3 --output " in block(text, "1. Stop and copy", 1)
+    assert '--keep 1 --output "${SAFE:?}"/recovered-audit-0 --dead 3\n' in block(text, "3. Way B: keep the leader", 1)
 
 
 def test_the_leader_is_kept_where_it_took_records_since(copies: Path) -> None:

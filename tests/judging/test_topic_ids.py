@@ -13,7 +13,7 @@ from kafka_forensics.model.findings import Finding
 from kafka_forensics.questions.collect import CollectOptions, collect
 from kafka_forensics.questions.plan import PlanOptions, make_plans
 from kafka_forensics.wording import advice, message
-from kafka_forensics.writers.files import write_meta_properties, write_partition_metadata
+from kafka_forensics.writers.files import write_meta_properties, write_offset_checkpoint, write_partition_metadata
 from tests.support.controller_log import controlled_by, in_sync, record
 from tests.support.faults import CLUSTER_ID, HEALTHY, TOPIC_ID, Brokers, Log, healthy, histories, write_files
 from tests.support.faults_verdict import only, said, verdict
@@ -95,6 +95,51 @@ def test_an_empty_log_may_lack_it(tmp_path: Path) -> None:
     assert KIND not in {kind for kind, _, _ in said(verdict(brokers))}
 
 
+def emptied(brokers: Brokers, *numbers: int) -> Brokers:
+    """Leave only an empty segment behind the end of these logs, as retention does."""
+    for number in numbers:
+        directory = brokers.log_dir(number) / "t-0"
+        for path in [*directory.glob("*.log"), *directory.glob("*.*index")]:
+            path.unlink()
+        for suffix in ("log", "index", "timeindex"):
+            (directory / f"{HEALTHY.next_offset:020d}.{suffix}").touch()
+        for name in ("log-start-offset", "recovery-point-offset", "replication-offset"):
+            offsets = write_offset_checkpoint({("t", 0): HEALTHY.next_offset})
+            (brokers.log_dir(number) / f"{name}-checkpoint").write_bytes(offsets)
+    return brokers
+
+
+def test_a_log_that_retention_has_emptied_begins_at_0_again(lacking: Brokers) -> None:
+    finding = told(emptied(lacking, 1, 2, 3))
+    assert (finding.severity.value, finding.confidence.value, finding.place.broker) == ("warning", "proven", 2)
+    assert (finding.place.offset_start, finding.place.offset_end) == (HEALTHY.next_offset, HEALTHY.next_offset)
+    assert finding.evidence == {"topic_id": TOPIC_ID, "told_by": ["broker 1", "broker 3"], "is_empty": True}
+    assert "this empty log has no topic id" in message(finding)
+    assert message(finding).endswith("; no records are lost, but if it leads, offsets begin at 0 again.")
+    assert said(verdict(lacking, live=True)) == [(KIND, "info", 2)]
+    (planned,) = make_plans([str(lacking.root)], ScanOptions(), PlanOptions()).planned
+    assert planned.matters
+    assert len(list(topic_id_lines(planned))) == 1
+
+
+def test_emptied_logs_that_are_served_all_the_same_are_not_told(brokers: Brokers) -> None:
+    assert said(verdict(emptied(brokers, 1, 2, 3))) == [], "with the file"
+    brokers.named(2, METADATA).unlink()
+    meta = write_meta_properties(version=0, node_id=2, cluster_id=CLUSTER_ID)
+    kraft = (brokers.log_dir(2) / "meta.properties").read_bytes()
+    (brokers.log_dir(2) / "meta.properties").write_bytes(meta)
+    assert said(verdict(brokers)) == [], "under ZooKeeper"
+    (brokers.log_dir(2) / "meta.properties").write_bytes(kraft)
+    controlled_by(brokers, *in_sync([1, 2, 3]), record(12, name="metadata.version", feature_level=14))
+    assert KIND not in {kind for kind, _, _ in said(verdict(brokers))}, "before 3.7"
+
+
+def test_a_copy_of_emptied_logs_alone_says_nothing(brokers: Brokers) -> None:
+    emptied(brokers, 1, 2, 3)
+    of_logs_alone(brokers.log_dir(2))
+    assert KIND not in {kind for kind, _, _ in said(verdict(brokers))}
+
+
 @pytest.mark.parametrize("suffix", ["delete", "stray", "future"])
 def test_directories_on_their_way_out_may_lack_it(lacking: Brokers, suffix: str) -> None:
     directory = lacking.log_dir(2) / "t-0"
@@ -158,7 +203,7 @@ def test_bundles_say_the_same(lacking: Brokers, options: ScanOptions, tmp_path_f
 
 def test_a_plan_has_the_step(lacking: Brokers) -> None:
     (planned,) = make_plans([str(lacking.root)], ScanOptions(), PlanOptions()).planned
-    assert planned.without_topic_id == {2: TOPIC_ID}
+    assert planned.without_topic_id == {2: (TOPIC_ID, str(lacking.log_dir(2)))}
     steps = list(topic_id_lines(planned))
     assert len(steps) == 1
     assert (

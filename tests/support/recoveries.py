@@ -44,13 +44,17 @@ class Recovered(NamedTuple):
 
 
 def recovered(
-    paths: Sequence[Path | str] | Path, keep: int | str | None = None, topic: str | None = None, **given: Any
+    paths: Sequence[Path | str] | Path,
+    keep: int | str | None = None,
+    topic: str | None = None,
+    dead: Sequence[str] = (),
+    **given: Any,
 ) -> Recovered:
-    """Recover from these copies."""
+    """Recover from these copies; `dead` brokers will not come back."""
     places = [paths] if isinstance(paths, Path) else paths
     rows: list[RecoveredRecord] = []
     options = ScanOptions(topic, jobs=1, **given)
-    return Recovered(recover(list(map(str, places)), options, None if keep is None else str(keep), rows.append), rows)
+    return Recovered(recover(list(map(str, places)), options, None if keep is None else str(keep), rows.append, dead=dead), rows)
 
 
 def values(base_offset: int, *texts: str, key: bytes | None = KEY, time_ms: int = BASE_TIMESTAMP, **given: Any) -> bytes:

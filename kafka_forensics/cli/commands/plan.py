@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 TRUNCATE_BY: Final = ("epochs", "high-watermark")
 Elect = Annotated[str | None, typer.Option("--elect", metavar="N", help="Plan only the election of this broker.")]
-Dead = Annotated[list[str] | None, typer.Option("--dead", metavar="N", help="A broker that will not come back; may be repeated.")]
 TruncateBy = Annotated[
     str | None,
     typer.Option(
@@ -43,7 +42,7 @@ def plan(
     reading: options.Reading,
     *,
     elect: Elect = None,
-    dead: Dead = None,
+    dead: options.Dead = None,
     truncate_by: TruncateBy = None,
     runbook: Runbook = None,
     at: options.At = None,

@@ -41,6 +41,7 @@ def recover(
     reading: options.Reading,
     *,
     keep: Keep = None,
+    dead: options.Dead = None,
     format_name: options.Format = None,
     printing: options.Printing,
 ) -> int:
@@ -65,9 +66,15 @@ def recover(
     screen = screen_of(printing)
     with recovery_folder(output) as folder:
         with recovered_files(folder) as files, Progress(screen, quiet=printing.quiet) as progress:
-            recovery = read_again(paths, scan_options, keep, files.take, progress)
+            recovery = read_again(paths, scan_options, keep, files.take, progress, dead=dead or ())
             _check_decided(recovery)
-        asked = {"paths": list(recovery.given), "topic": selection.topic, "partition": selection.partition, "keep": keep}
+        asked = {
+            "paths": list(recovery.given),
+            "topic": selection.topic,
+            "partition": selection.partition,
+            "keep": keep,
+            "dead": sorted(set(dead or ())),
+        }
         report = report_of(recovery, asked, files.written)
         write_report(folder, report)
         folder.finish()

@@ -511,7 +511,7 @@ def _steps_of_one(planned: Planned, candidate: Candidate) -> Iterator[str]:
 def topic_id_lines(planned: Planned) -> Iterator[str]:
     """What to write before brokers start whose log has no topic id, a sentence each."""
     directory = name(planned.plan.topic, planned.plan.partition)
-    for broker, topic_id in planned.without_topic_id.items():
+    for broker, (topic_id, _) in planned.without_topic_id.items():
         lines = f'of the two lines "version: 0" and "topic_id: {printable(topic_id or "ID")}"'
         whence = "" if topic_id else ", with the id that kafka-topics.sh --describe shows"
         yield (

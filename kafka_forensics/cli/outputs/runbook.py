@@ -17,6 +17,7 @@ from kafka_forensics.cli.outputs.runbook_commands import (
     ON,
     copying,
     host,
+    log_dir_variables,
     name_of,
     one_by_one,
     place_variables,
@@ -250,15 +251,51 @@ def _copies(book: Book) -> Iterator[str]:
     scan = f"kafka-forensics scan {book.copies('SAFE')} --exit-zero"
     yield shell(printable(scan), printable(f"kafka-forensics plan {book.copies('SAFE')}{asked} {outputs}"))
     yield "\nIt should show the same partitions, with the same losses as above. Go on by the new runbook.\n"
-    yield from _topic_ids(ways)
+    yield from _topic_ids(book)
 
 
-def _topic_ids(ways: Sequence[Ways]) -> Iterator[str]:
-    """What is to be written before brokers start that would not serve a log without its topic's id."""
-    lines = [line for way in ways for line in plan_words.topic_id_lines(way.planned)]
-    if lines:
-        yield "\nThese logs have no topic id. Do this before any broker starts, and scan again:\n\n"
-        yield from (f"{number}. {markdown(line)}\n" for number, line in enumerate(lines, 1))
+def _topic_ids(book: Book) -> Iterator[str]:
+    """What is to be written before brokers start that would not serve a log without its topic's id, with the commands."""
+    lines = [line for way in book.ways for line in plan_words.topic_id_lines(way.planned)]
+    if not lines:
+        return
+    yield "\nThese logs have no topic id. Do this before any of these brokers starts, copy once more, and scan again:\n\n"
+    yield from (f"{number}. {markdown(line)}\n" for number, line in enumerate(lines, 1))
+    told_ids = [(way.planned.plan.topic, topic_id) for way in book.ways for topic_id, _ in way.planned.without_topic_id.values()]
+    unknown = dict.fromkeys(topic for topic, topic_id in told_ids if topic_id is None)
+    if unknown:
+        yield "\nNo copy here tells some of the ids. Ask a broker that is up, none of these, and fill in what it shows:\n"
+        for topic in unknown:
+            asked = f'kafka-topics.sh --bootstrap-server "${{BOOTSTRAP:?}}" --describe --topic {shlex.quote(topic)}'
+            variable = f"{_topic_id_variable(topic)}=  # what it shows as TopicId: of {topic}"
+            yield shell(printable(asked))
+            yield shell(printable(variable))
+    yield one_by_one(*(printable(line) for way in book.ways for line in _writing_ids(book, way.planned)))
+    yield "\nIt should show the two lines of each file. One that is there already stops the commands.\n"
+
+
+def _topic_id_variable(topic: str) -> str:
+    return f"TOPIC_ID_{name_of(topic)}"
+
+
+def _writing_ids(book: Book, planned: Planned) -> Iterator[str]:
+    """Commands that write the missing files of one partition; each belongs to whom its directory belongs to."""
+    topic = planned.plan.topic
+    directory = shlex.quote(f"{topic}-{planned.plan.partition}")
+    for broker, (topic_id, log_dir) in planned.without_topic_id.items():
+        variables = {
+            source: variable
+            for place in book.places
+            if place.broker == broker
+            for variable, (source, _) in zip(log_dir_variables(place), place.log_dirs, strict=True)
+        }
+        variable = variables.get(str(log_dir), f"LOGS_{name_of(broker)}")
+        logs = f'"${{{variable}:?}}"/{directory}'
+        known = f'"${{{_topic_id_variable(topic)}:?}}"' if topic_id is None else shlex.quote(topic_id)
+        lines = f"$'version: 0\\ntopic_id: '{known}"  # expanded before anything is written
+        yield f"on {host(broker)} $SUDO test ! -e {logs}/partition.metadata"
+        yield f"on {host(broker)} $SUDO tee {logs}/partition.metadata <<< {lines}"
+        yield f"on {host(broker)} $SUDO chown --reference={logs} {logs}/partition.metadata"
 
 
 def _steps(way: Ways, candidate: Candidate) -> Iterator[str]:
@@ -403,8 +440,9 @@ def _put_back(book: Book, way: Ways, candidate: Candidate) -> Iterator[str]:
     """How the records that an election loses are produced again."""
     yield "\nThen take the records that it lacks out of the copies, and look at them before anything is produced:\n"
     folder = printable(_recovered(way))
+    dead = "".join(f" --dead {shlex.quote(str(broker))}" for broker in sorted(way.planned.given.dead, key=str))
     keep = f"--keep {shlex.quote(str(candidate.broker))} --output {_recovered(way)}"
-    yield shell(printable(f"kafka-forensics recover {book.copies('SAFE')} {_selection(way)} {keep}"))
+    yield shell(printable(f"kafka-forensics recover {book.copies('SAFE')} {_selection(way)} {keep}{dead}"))
     yield "\nIt ends with status 1: records are written. A dry run, and then for real; run again, it leaves out what is done:\n"
     send = f'python "${{PRODUCE_BACK:?}}" {folder} --bootstrap-servers "${{BOOTSTRAP:?}}"'
     yield one_by_one(send, f"{send} --send")

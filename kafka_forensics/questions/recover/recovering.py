@@ -1,7 +1,7 @@
 """`recover`: what the election of the surviving side loses, read from those who hold it, without what is there all the same."""
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
 from kafka_forensics.analysis.replica import Replica
@@ -12,7 +12,7 @@ from kafka_forensics.judging.partitions import PartitionResult
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
 from kafka_forensics.model.recovered import Count, RecoveredRecord
 from kafka_forensics.model.results import Incomplete, Read, ScanResult
-from kafka_forensics.questions.plan import Amount, PlanMaker, Planned, PlanOptions, check_names
+from kafka_forensics.questions.plan import Amount, PlanMaker, Planned, PlanOptions, check_dead, check_names
 from kafka_forensics.questions.recover.copies import Copies
 from kafka_forensics.questions.recover.sides import Kept, Undecided, check_keep, kept_side
 from kafka_forensics.questions.recover.versions import RecoveredRange, Versions
@@ -20,7 +20,7 @@ from kafka_forensics.replication.planner import UNBOUNDED, Broker
 from kafka_forensics.rereading.reader import LogReader
 from kafka_forensics.witnesses.witnesses import Witnesses, read_witnesses
 
-Sink = Callable[[RecoveredRecord], None]
+Sink = Callable[[RecoveredRecord], object]
 """Takes every recovered record, in order."""
 
 
@@ -100,14 +100,27 @@ class Recovery:
         return not (self.incomplete or self.undecided or self.count.all.unreadable)
 
 
-def recover(paths: list[str], options: ScanOptions, keep: str | None, sink: Sink, progress: Progress | None = None) -> Recovery:
+def recover(
+    paths: list[str],
+    options: ScanOptions,
+    keep: str | None,
+    sink: Sink,
+    progress: Progress | None = None,
+    *,
+    dead: Collection[str] = (),
+) -> Recovery:
     """Give `sink` every record that only losing copies hold, of the partitions that `options` leave; `keep` is the broker whose
-    copy stays. Raises UsageError for paths that make no sense, and for a broker of which no copy is here."""
+    copy stays, `dead` are those that will not come back, as in `PlanOptions`.
+
+    Raises UsageError for paths that make no sense, for a broker to be kept that is dead or of which no copy is here, and for dead
+    ones that nothing here knows.
+    """
     inputs = gather(paths, options)
     witnesses = read_witnesses(inputs)
     check_names(inputs)
-    check_keep(keep, inputs)
-    recovering = _Recovering(inputs, witnesses, keep, sink)
+    check_dead(dead, inputs, witnesses.controller)
+    check_keep(keep, inputs, dead)
+    recovering = _Recovering(inputs, witnesses, keep, frozenset(dead), sink)
     answer = recovering.answer
     answer.result = scan_inputs(inputs, options, progress, recovering.look, witnesses)
     answer.incomplete += [gap for gap in answer.result.incomplete if gap not in answer.incomplete]
@@ -117,9 +130,9 @@ def recover(paths: list[str], options: ScanOptions, keep: str | None, sink: Sink
 class _Recovering:
     """Recovers a partition whenever the scan has judged one."""
 
-    def __init__(self, inputs: Inputs, witnesses: Witnesses, keep: str | None, sink: Sink) -> None:
+    def __init__(self, inputs: Inputs, witnesses: Witnesses, keep: str | None, dead: frozenset[str], sink: Sink) -> None:
         self.answer = Recovery(inputs.given)
-        self._maker = PlanMaker(inputs, witnesses, PlanOptions())
+        self._maker = PlanMaker(inputs, witnesses, PlanOptions(dead=dead))
         self._plan_of = {id(plan.context): plan for plan in inputs.replicas}
         self._coordinators, self._keep, self._sink = witnesses.transaction_log, keep, sink
 

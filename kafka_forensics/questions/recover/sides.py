@@ -1,5 +1,6 @@
 """Which side of a partition stays, by whom that was decided, and where nothing decides it."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Final
 
@@ -21,14 +22,19 @@ class Kept:
 
     candidate: Candidate
     why: str
+    of_some: bool = False
+    """Whether copies are here of brokers that will not come back, which may conflict with the others."""
 
     @property
     def sentence(self) -> str:
         """The same in words, without a full stop."""
+        alike = "no leader is known whose copy is here, and no copies conflict"
+        if self.of_some:
+            alike = "no leader is known that comes back, and of brokers that do no copies conflict"
         reasons = {
             ASKED: "as --keep says",
             LEADER: "which leads, by the controller's last word",
-            RECOMMENDED: "whom the plan recommends: no leader is known whose copy is here, and no copies conflict",
+            RECOMMENDED: f"whom the plan recommends: {alike}",
         }
         return f"broker {self.candidate.broker} is kept, {reasons[self.why]}"
 
@@ -41,8 +47,12 @@ class Undecided:
     hint: str
 
 
-def check_keep(keep: str | None, inputs: Inputs) -> None:
-    """Raise UsageError for a broker to be kept of which no copy is here."""
+def check_keep(keep: str | None, inputs: Inputs, dead: Collection[str]) -> None:
+    """Raise UsageError for a broker to be kept that is dead, or of which no copy is here."""
+    if keep is not None and keep in dead:
+        raise UsageError(
+            f"--keep {keep} and --dead {keep} contradict each other", hint="a broker that will not come back keeps no records"
+        )
     of_data = {
         log_dir.broker
         for log_dir in inputs.log_dirs
@@ -64,21 +74,26 @@ def kept_side(planned: Planned, keep: str | None) -> Kept | Undecided:
         return Undecided(
             "nobody can lead on these copies, so that no side stays", "`plan` says why, and what to mend before a broker starts"
         )
+    given = planned.given
+    is_live = [replica.is_live for replica in given.replicas]
     if keep is not None:
         chosen = next((candidate for candidate in candidates if str(candidate.broker) == keep), None)
         if chosen is None:
             return Undecided(f"broker {keep} cannot lead on these copies", f"brokers that can lead here: {names}")
         return Kept(chosen, ASKED)
-    leader = None if planned.given.control is None else planned.given.control.leader
+    leader = None if given.control is None else given.control.leader
     if planned.leading is not None:
         return Kept(planned.leading, LEADER)
-    if any(planned.given.differing.values()):
+    if any(ranges for (i, j), ranges in given.differing.items() if is_live[i] and is_live[j]):
         who = "no controller's log here says who leads" if leader is None else "it has no leader"
-        who = who if leader is None or leader < 0 else f"of its leader, broker {leader}, no copy is here that could start"
+        if leader is not None and leader >= 0:
+            is_dead = leader in given.dead
+            who = f"of its leader, broker {leader}, no copy is here that could start"
+            who = f"its leader, broker {leader}, will not come back" if is_dead else who
         return Undecided(
             f"{who}, and the copies hold different records at the same offsets",
             f"say which copy stays with --keep N: {names}; `plan` says what each would lose",
         )
     best = planned.recommended
     assert best is not None
-    return Kept(best, RECOMMENDED)
+    return Kept(best, RECOMMENDED, of_some=not all(is_live))

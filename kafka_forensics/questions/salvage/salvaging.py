@@ -22,6 +22,7 @@ from kafka_forensics.model.results import Read, ScanResult
 from kafka_forensics.questions.places import places_of
 from kafka_forensics.questions.plan import PlanMaker, PlanOptions, check_names
 from kafka_forensics.questions.salvage import controllers_log
+from kafka_forensics.questions.salvage.carried_on import OF_A_GAP, CarriedOn
 from kafka_forensics.questions.salvage.choosing import Choice, Chooser, RefusedError, SalvageOptions
 from kafka_forensics.questions.salvage.compacted import first_dirty_offset, known_epochs
 from kafka_forensics.questions.salvage.manifest import MANIFEST, NO_TOPIC_ID, Gap, Refused, Salvaged, SalvagedPartition, document
@@ -37,7 +38,7 @@ from kafka_forensics.questions.salvage.rebuilding import index_interval
 from kafka_forensics.questions.salvage.sealing import Sealing
 from kafka_forensics.questions.salvage.slices import Source
 from kafka_forensics.questions.salvage.target import built
-from kafka_forensics.replication.offset_ranges import clipped, without
+from kafka_forensics.replication.offset_ranges import clipped
 from kafka_forensics.replication.planner import UNSEEN, Broker
 from kafka_forensics.replication.recovery import HIGH_WATERMARK_FILE, LOG_START_FILE, RECOVERY_POINT_FILE
 from kafka_forensics.rereading.reader import LogReader
@@ -50,11 +51,6 @@ APART: Final = ".controllers"
 """Where in the output the controllers' log stands until all is scanned."""
 NAME: Final = "salvage"
 """What the output is called while it is scanned."""
-WRITTEN_SO: Final = ("DUPLICATE_BATCH", "PRODUCER_", "TXN_")
-"""How kinds of findings begin that tell what producers and coordinators wrote: a salvage carries that on."""
-OF_WHAT_IS_LOST: Final = ("GROUP_OFFSET_BEYOND_LOG", "COMMITTED_LOST_EVERYWHERE", "TXN_")
-"""The same of those that tell that something is missing, which gaps and what was left behind explain."""
-OF_A_GAP: Final = frozenset({"OFFSET_GAP", "SEGMENT_MISSING"})
 
 
 def salvage(
@@ -250,7 +246,7 @@ class _Salvager:
         options = ScanOptions(jobs=self._options.jobs, deep=self._deep, cache_dir=self._options.cache_dir)
         folders = dict.fromkeys(self._place_of(one.topic, one.partition).parent for one in self.salvaged.partitions)
         results = [scan([f"{NAME}={folder}"], options) for folder in folders]
-        before = {(finding.kind, finding.place.topic, finding.place.partition) for finding in given.findings}
+        carried_on = CarriedOn(given.findings, live=self._options.live)
         found: dict[tuple[str | None, int | None], list[Finding]] = {}
         for finding in (finding for result in results for finding in result.findings):
             if finding.severity.rank > Severity.INFO.rank:
@@ -260,7 +256,7 @@ class _Salvager:
         for partition in self.salvaged.partitions:
             key = partition.topic, partition.partition
             loud = [*found.get(key, ()), *found.get((None, None), ())]
-            wrong = sorted({finding.kind for finding in loud if not _is_known(finding, partition, before, live=self._options.live)})
+            wrong = sorted({finding.kind for finding in loud if not carried_on.explains(finding, partition)})
             outlook = outlooks.get(key)
             if outlook is None or not outlook.starts or outlook.log_end_offset != partition.log_end_offset:
                 wrong.append("that a broker would cut it, or not start")
@@ -323,24 +319,6 @@ def _damaged_on(choice: Choice, start: int, end: int) -> tuple[Broker, ...]:
     replicas = [] if choice.planned is None else choice.planned.given.replicas
     damaged = [replica.damaged for replica in replicas] if choice.damaged is None else choice.damaged
     return tuple(replica.broker for replica, ranges in zip(replicas, damaged, strict=False) if clipped(ranges, start, end))
-
-
-def _is_known(
-    finding: Finding, partition: SalvagedPartition, before: set[tuple[str, str | None, int | None]], *, live: bool
-) -> bool:
-    """Whether a finding is one of the gaps, or tells what was written so, or what is known to be missing.
-
-    Copies of running brokers (`live`) are of different moments, so that a transaction may seem to hang that does not.
-    """
-    start, end = finding.place.offset_start, finding.place.offset_end
-    if finding.kind in OF_A_GAP and start is not None and end is not None:
-        gaps = tuple((gap.start, gap.end) for gap in partition.gaps)
-        return bool(gaps) and not without([(start, end)], gaps)
-    if finding.kind.startswith(WRITTEN_SO) and (finding.kind, partition.topic, partition.partition) in before:
-        return True
-    if finding.kind.startswith("TXN_") and live:
-        return True
-    return finding.kind.startswith(OF_WHAT_IS_LOST) and bool(partition.gaps or partition.left_behind)
 
 
 def _inherited(finding: Finding) -> Json:

@@ -7,9 +7,12 @@ from typing import Any
 
 import pytest
 
+import kafka_forensics as kf
 from kafka_forensics.errors import UsageError
-from kafka_forensics.model.recovered import Proof
+from kafka_forensics.evidence.options import ScanOptions
+from kafka_forensics.model.recovered import Proof, RecoveredRecord
 from kafka_forensics.questions.collect import CollectOptions, RecordsAsked
+from kafka_forensics.questions.plan import PlanOptions, make_plans
 from kafka_forensics.questions.recover import Kept, Undecided, matching
 from kafka_forensics.rereading.log_ranges import ReadLog
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
@@ -413,3 +416,70 @@ def test_archives_of_losses(corpora: Path) -> None:
     assert (apart.one.at_least, apart.one.committed) == (0, 3), "broker 1 keeps them, where nobody reads them"
     for healthy in ("kafka-4.3.0-healthy", "kafka-4.3.0-clean-end", "kafka-4.3.0-lag"):
         assert recovered([corpora / f"{healthy}.tar.xz"]).rows == []
+
+
+# Brokers that will not come back.
+
+
+@pytest.mark.parametrize("sample", ["unclean-election", "silent-divergence", "healthy"])
+@pytest.mark.parametrize("dead", [(), ("1",), ("2",), ("1", "3")])
+def test_whoever_is_dead_ranges_add_up_to_the_bounds_of_that_plan(sample: str, dead: tuple[str, ...]) -> None:
+    root = SAMPLES / sample
+    plans = make_plans([str(root)], ScanOptions(jobs=1), PlanOptions(dead=frozenset(dead)))
+    for planned in plans.planned:
+        plan = planned.plan
+        for candidate in plan.candidates:
+            done = recovered(root, candidate.broker, plan.topic, dead=dead, partition=plan.partition)
+            assert (done.one.committed, done.one.at_least, done.one.at_most) == candidate.costs()
+            assert sum(done.reasons.values()) == candidate.at_most
+            nobodys = [span.count.committed.offsets for span in done.one.ranges if not span.loss.kept_by]
+            assert sum(nobodys) == candidate.at_least
+            assert (done.one.at_most_is_bound, done.one.missing) == (
+                plan.at_most_is_bound,
+                [(missing.kind, missing.broker) for missing in plan.missing],
+            )
+
+
+def test_what_a_dead_broker_keeps_is_kept_by_nobody() -> None:
+    """Of two logs that differ in one epoch neither is cut: each keeps what it has, unless its broker is gone."""
+    root = SAMPLES / "silent-divergence"
+    alive, dead = recovered(root, 1), recovered(root, 1, dead=("2", "3"))
+    assert alive.rows == dead.rows
+    assert (alive.one.committed, alive.one.at_most) == (dead.one.committed, dead.one.at_most)
+    assert (alive.one.at_least, dead.one.at_least) == (0, dead.one.committed)
+
+
+def test_a_leader_that_will_not_come_back_is_not_kept(tmp_path: Path) -> None:
+    done = recovered(UNCLEAN, topic="audit", dead=("1",))
+    assert isinstance(done.one.side, Kept)
+    assert (done.one.kept, done.one.side.why) == (2, "recommended")
+    assert done.one.side.sentence.endswith("no leader is known that comes back, and of brokers that do no copies conflict")
+    assert done.reasons == {"recovered": 45}
+    third = shutil.copytree(UNCLEAN, tmp_path / "copies") / "broker-3" / "audit-0"
+    shutil.rmtree(third)
+    shutil.copytree(UNCLEAN / "broker-1" / "audit-0", third)
+    side = recovered(tmp_path / "copies", topic="audit", dead=("1",)).one.side
+    assert isinstance(side, Undecided)
+    assert side.reason.startswith("its leader, broker 1, will not come back, and the copies hold different records")
+    assert "--keep N: 2, 3" in side.hint
+
+
+def test_dead_brokers_that_make_no_sense() -> None:
+    with pytest.raises(UsageError, match="--keep 1 and --dead 1 contradict each other"):
+        recovered(UNCLEAN, 1, "audit", dead=("1",))
+    with pytest.raises(UsageError, match="no copy here is of broker 9, and no controller's log here gives it a replica"):
+        recovered(UNCLEAN, 1, "audit", dead=("9",))
+    side = recovered(UNCLEAN, topic="audit", dead=("1", "2", "3")).one.side
+    assert isinstance(side, Undecided)
+
+
+def test_the_same_from_python() -> None:
+    rows: list[RecoveredRecord] = []
+    recovery = kf.recover(str(UNCLEAN), rows.append, keep=2, dead=[3], topic="audit", partition=0)
+    by_command = recovered(UNCLEAN, 2, "audit", dead=("3",))
+    assert rows == by_command.rows
+    assert rows
+    assert recovery.partitions == by_command.answer.partitions
+    assert kf.recover([str(SAMPLES / "silent-divergence")], rows.append, whole=True).undecided
+    with pytest.raises(UsageError, match="no copy here is of broker 9"):
+        kf.recover(str(UNCLEAN), rows.append, keep=9)

@@ -1,0 +1,122 @@
+"""What a salvaged log's own scan may find: only what was so in the copies, at the same offsets, and what its gaps explain."""
+
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from kafka_forensics.analysis.catalogue import finding
+from kafka_forensics.model.findings import Finding, Place
+from kafka_forensics.questions.salvage import Gap, SalvagedPartition, partition_files, salvaging
+from kafka_forensics.questions.salvage.carried_on import CarriedOn
+from tests.support.salvaged import log_of, put_copy, salvaged_of
+from tests.support.segments import batch
+from tests.support.transaction_logs import APP_ID, CoordinatorLog, DataLog, write_cluster
+
+
+class Parts:
+    """Of a salvaged partition what is looked at."""
+
+    def __init__(self, *gaps: tuple[int, int]) -> None:
+        self.gaps = [Gap(start, end) for start, end in gaps]
+        self.left_behind: list[Any] = []
+
+
+def partition(*gaps: tuple[int, int]) -> SalvagedPartition:
+    return cast("SalvagedPartition", Parts(*gaps))
+
+
+def found(kind: str, start: int, end: int, broker: int | None = 1, **evidence: Any) -> Finding:
+    return finding(kind, Place("orders", 0, broker, "d", offset_start=start, offset_end=end), cast("Any", evidence))
+
+
+@pytest.mark.parametrize("kind", ["DUPLICATE_BATCH", "PRODUCER_SEQ_GAP", "TXN_LATE_WRITE", "TXN_MARKERS_DISAGREE"])
+def test_what_was_written_so_stands_at_the_same_offsets_in_a_copy(kind: str) -> None:
+    carried_on = CarriedOn([found(kind, 4, 6)], live=False)
+    assert carried_on.explains(found(kind, 4, 6, None), partition())
+    for start, end in ((4, 7), (5, 6), (8, 10)):
+        assert not carried_on.explains(found(kind, start, end), partition())
+        assert not carried_on.explains(found(kind, start, end), partition((0, 20))), "no gap explains it"
+    other = finding(kind, Place("orders", 1, 1, "d", offset_start=4, offset_end=6), cast("Any", {}))
+    assert not carried_on.explains(other, partition())
+
+
+def test_snapshots_are_made_anew_and_carry_no_fault_on() -> None:
+    corrupt = found("PRODUCER_SNAPSHOT_CORRUPT", 0, 6)
+    assert not CarriedOn([corrupt], live=False).explains(corrupt, partition())
+
+
+@pytest.mark.parametrize("kind", ["TXN_HANGING", "TXN_TORN", "TXN_PARTLY_LOST"])
+def test_a_transaction_is_the_same_by_its_producer_and_its_first_offset(kind: str) -> None:
+    carried_on = CarriedOn([found(kind, 4, 6, producer_id=7)], live=False)
+    assert carried_on.explains(found(kind, 4, 9, producer_id=7), partition()), "it goes on where another copy does"
+    assert not carried_on.explains(found(kind, 4, 6, producer_id=8), partition())
+    assert not carried_on.explains(found(kind, 2, 6, producer_id=7), partition())
+    assert carried_on.explains(found(kind, 2, 6, producer_id=8), partition((6, 8))), "what ended it may be in the gap"
+    assert not carried_on.explains(found(kind, 8, 9, producer_id=8), partition((6, 8)))
+
+
+def test_of_running_brokers_a_transaction_that_was_open_may_seem_to_hang() -> None:
+    given = [found("TXN_OPEN", 4, 6, producer_id=7)]
+    hanging = found("TXN_HANGING", 4, 6, producer_id=7)
+    assert CarriedOn(given, live=True).explains(hanging, partition())
+    assert not CarriedOn(given, live=False).explains(hanging, partition())
+    assert not CarriedOn(given, live=True).explains(found("TXN_HANGING", 9, 11, producer_id=7), partition())
+
+
+@pytest.mark.parametrize("kind", ["COMMITTED_LOST_EVERYWHERE", "GROUP_OFFSET_BEYOND_LOG"])
+def test_offsets_that_are_not_there_are_those_of_the_gaps_and_of_the_copies(kind: str) -> None:
+    carried_on = CarriedOn([found(kind, 10, 14, None)], live=False)
+    assert carried_on.explains(found(kind, 6, 10), partition((6, 10)))
+    assert carried_on.explains(found(kind, 6, 14), partition((6, 10)))
+    assert not carried_on.explains(found(kind, 6, 15), partition((6, 10)))
+    assert not carried_on.explains(found(kind, 10, 14), partition())
+    assert not carried_on.explains(found(kind, 20, 22), partition((6, 10)))
+
+
+def introduce(monkeypatch: pytest.MonkeyPatch, name: str, old: bytes, new: bytes) -> None:
+    """Have every salvage write these bytes for others into the log of a partition."""
+    whole = partition_files.write_partition
+
+    def changed(directory: Path, *given: Any) -> Any:
+        written = whole(directory, *given)
+        for path in directory.glob("*.log") if directory.name == name else ():
+            path.write_bytes(path.read_bytes().replace(old, new))
+        for path in directory.glob("*.snapshot") if directory.name == name else ():
+            path.unlink()
+        return written
+
+    monkeypatch.setattr(salvaging, "write_partition", changed)
+
+
+def test_a_salvage_that_brings_a_duplicate_about_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Though the copies have another one."""
+
+    def written(offset: int, sequence: int) -> bytes:
+        return batch(offset, 2, producer_id=7, producer_epoch=0, base_sequence=sequence)
+
+    log = [written(0, 0), written(2, 2), written(4, 2), written(6, 4)]
+    put_copy(tmp_path / "in", 1, {0: b"".join(log)}, high_watermark=8)
+    assert [row["offset_start"] for row in salvaged_of(tmp_path / "in", tmp_path / "right").partitions[0].inherited] == [4]
+    introduce(monkeypatch, "orders-0", log[3], written(6, 2))
+    (refused,) = salvaged_of(tmp_path / "in", tmp_path / "out").refused
+    assert (refused.kind, refused.reason) == ("not_sound", "a scan of the salvaged log finds DUPLICATE_BATCH")
+
+
+def test_a_salvage_that_loses_a_marker_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Though another transaction hangs in the copies."""
+    data, coordinators, other = DataLog(), CoordinatorLog(), 3000
+    data.data(0.0, APP_ID)
+    data.data(1.0, other)
+    marker = data.marker(1.1, commit=True, producer_id=other)
+    coordinators.transaction(10_000, (0,), commit=True, name="later")
+    data.traffic(10_000)
+    write_cluster(tmp_path / "in", {"t-0": data, "__transaction_state-0": coordinators})
+    right = salvaged_of(tmp_path / "in", tmp_path / "right")
+    assert not right.refused
+    told = {partition.topic: [(row["kind"], row["offset_start"]) for row in partition.inherited] for partition in right.partitions}
+    assert told["t"] == [("TXN_HANGING", 0)]
+    assert marker.data in log_of(tmp_path / "right", "t-0")
+    introduce(monkeypatch, "t-0", marker.data, batch(marker.base_offset, 1))
+    (refused,) = salvaged_of(tmp_path / "in", tmp_path / "out").refused
+    assert (refused.topic, refused.kind, refused.reason) == ("t", "not_sound", "a scan of the salvaged log finds TXN_HANGING")
