@@ -13,29 +13,25 @@ same up to the last offset at which both have such.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cache
 from itertools import pairwise, product
-from typing import TYPE_CHECKING, Final
-
-import numpy as np
+from typing import Final
 
 from kafka_forensics.evidence.context import ReplicaContext
 from kafka_forensics.evidence.options import listed
+from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.constants import INTERNAL_TOPICS
 from kafka_forensics.model.files import EpochEntry
 from kafka_forensics.model.findings import Finding
 from kafka_forensics.questions.plan import Planned
-from kafka_forensics.questions.salvage.cleaned_copies import SAME, CleanedCopy, Held, kept_start, read_copies
+from kafka_forensics.questions.salvage.batch_runs import Run, held_alike
+from kafka_forensics.questions.salvage.cleaned_copies import CleanedCopy, kept_start, read_copies
 from kafka_forensics.questions.salvage.lineage import BASE, CONTINUED, FILLED, HEAD, Lineage, Piece
 from kafka_forensics.questions.salvage.manifest import Refused
 from kafka_forensics.questions.salvage.slices import Slice, Source
 from kafka_forensics.replication.offset_ranges import Range, Ranges, clipped, normalised, without
 from kafka_forensics.replication.planner import Broker, loaded_epochs
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Rows = NDArray[np.int64]
 
 _RANGES_TOLD: Final = 4
 
@@ -149,7 +145,7 @@ class _Part:
     start: int
     end: int
     giver: int | None
-    rows: "Rows"
+    runs: list[Run]
     """Of the giver."""
     borne_out_by: int
     """Bits of the copies that are good there and hold just these batches."""
@@ -157,12 +153,12 @@ class _Part:
     @property
     def is_complete(self) -> bool:
         """Whether it has every record that was ever written: offsets join, and no batch lacks any."""
-        rows = self.rows
-        if not rows.shape[1]:
+        runs = self.runs
+        if not runs:
             return False
-        base, behind = rows[Held.BASE_OFFSET], rows[Held.LAST_OFFSET] + 1
-        joined = base[0] <= self.start and behind[-1] == self.end and bool((base[1:] == behind[:-1]).all())
-        return joined and bool((rows[Held.RECORDS_COUNT] == behind - base).all())
+        joined = runs[0].base_offset <= self.start and runs[-1].end_offset == self.end
+        joined &= all(left.end_offset == right.base_offset for left, right in pairwise(runs))
+        return joined and all(run.is_complete for run in runs)
 
 
 class _Merging:
@@ -172,6 +168,8 @@ class _Merging:
         self._copies = copies
         self._start = kept_start([copy.source for copy in copies])
         self._holes = [copy.holes() for copy in copies]
+        self._held = cache(self._hold)
+        self._last_of_epoch = [{run.epoch: run.last_base_offset for run in copy.runs} for copy in copies]
         ends = [copy.end_offset for copy in copies]
         ends += [copy.source.replica.log_end_offset for copy in copies]
         contexts = [copy.source.plan.context for copy in copies]
@@ -233,37 +231,39 @@ class _Merging:
         start = self._start_of(base)
         edges = {edge for holes in self._holes for span in holes for edge in span if start < edge < self.end}
         for low, high in pairwise(sorted({start, *edges, max(self.end, start)})):
-            good = {number: rows for number in order if (rows := self._held(number, low, high, begins=low == start)) is not None}
+            good = {number: runs for number in order if (runs := self._held(number, low, high, begins=low == start)) is not None}
             giver = next((number for number in order if number in good and self._is_of_lineage(base, number, low, high)), None)
             if giver is None:
-                yield _Part(low, high, None, self._copies[base].rows[:, :0], 0)
+                yield _Part(low, high, None, [], 0)
                 continue
-            rows = good[giver]
-            alike = sum(1 << number for number, other in good.items() if np.array_equal(other[SAME], rows[SAME]))
-            yield _Part(low, high, giver, rows, alike)
+            alike = sum(1 << number for number, runs in good.items() if held_alike(runs, good[giver]))
+            yield _Part(low, high, giver, good[giver], alike)
 
-    def _held(self, number: int, start: int, end: int, *, begins: bool) -> "Rows | None":
+    def _hold(self, number: int, start: int, end: int, *, begins: bool) -> list[Run] | None:
         """What a copy has in `[start, end)`; None if it is not good there. Where that `begins` a log, a batch may reach into it."""
         if clipped(self._holes[number], start, end):
             return None
-        rows = self._copies[number].between(start, end)
-        if rows.shape[1] and ((rows[Held.BASE_OFFSET, 0] < start and not begins) or rows[Held.LAST_OFFSET, -1] >= end):
+        runs = self._copies[number].between(start, end)
+        if runs and ((runs[0].base_offset < start and not begins) or runs[-1].end_offset > end):
             return None
-        return rows
+        return runs
 
     def _is_of_lineage(self, base: int, number: int, start: int, end: int) -> bool:
         """Whether what a copy has in `[start, end)` is of the base's history: that is the same up to there, or all of the base's is
         the copy's, which goes on."""
-        if number == base:
+        ours = self._copies[base].runs
+        if number == base or not ours:
             return True
-        ours, theirs = self._copies[base].rows, self._copies[number].rows
-        if not ours.shape[1]:
-            return True
-        common = _common_to(ours, theirs)
-        below = int(np.searchsorted(theirs[Held.BASE_OFFSET], end))
-        if not below or int(theirs[Held.BASE_OFFSET, below - 1]) <= common:
+        common = self._common_to(base, number)
+        begun = self._copies[number].last_begun(end)
+        if begun is None or begun <= common:
             return common >= 0
-        return int(ours[Held.LAST_OFFSET, -1]) < start and int(ours[Held.BASE_OFFSET, -1]) <= common
+        return ours[-1].end_offset <= start and ours[-1].last_base_offset <= common
+
+    def _common_to(self, left: int, right: int) -> int:
+        """The last offset up to which two logs have one history: both have a batch there, or behind, of one leader epoch; or -1."""
+        ours, theirs = self._last_of_epoch[left], self._last_of_epoch[right]
+        return max((min(last, theirs[epoch]) for epoch, last in ours.items() if epoch >= 0 and epoch in theirs), default=-1)
 
     def _problem(self, parts: Sequence[_Part], *, allow_gaps: bool) -> _Problem | None:
         """What speaks against a log of these parts."""
@@ -276,7 +276,7 @@ class _Merging:
                 apart = next((other for mask, other in earlier.items() if not mask & part.borne_out_by), None)
                 if apart is not None:
                     return self._of_parts_apart(apart, part)
-            if part.rows.shape[1]:
+            if part.runs:
                 earlier.setdefault(part.borne_out_by, part)
         return None
 
@@ -300,22 +300,14 @@ class _Merging:
         copy = self._copies[base]
         pieces, slices = list[Piece](), list[Slice]()
         for part in parts:
-            for row in part.rows.T.tolist():
-                _add(slices, row, _why(copy, base, row))
+            for run in part.runs:
+                for piece, why in _told(copy, base, run):
+                    _add(slices, piece, why)
             if part.giver is not None:
                 _add_piece(pieces, Piece(part.giver, part.start, part.end, _why_part(copy, base, part)))
         gaps = normalised((part.start, part.end) for part in parts if part.giver is None)
         lineage = Lineage(base, self._start_of(base), max(self.end, copy.start_offset), tuple(pieces), gaps)
         return Merged(lineage, slices, [other.damaged() for other in self._copies])
-
-
-def _common_to(left: "Rows", right: "Rows") -> int:
-    """The last offset up to which two logs have one history: both have a batch there, or behind, of one leader epoch; -1: none."""
-    common = -1
-    for epoch in np.intersect1d(left[Held.EPOCH], right[Held.EPOCH]).tolist():
-        if epoch >= 0:
-            common = max(common, min(int(rows[Held.BASE_OFFSET, rows[Held.EPOCH] == epoch].max()) for rows in (left, right)))
-    return common
 
 
 def _why_part(copy: CleanedCopy, base: int, part: _Part) -> str:
@@ -326,13 +318,17 @@ def _why_part(copy: CleanedCopy, base: int, part: _Part) -> str:
     return HEAD if part.end <= copy.start_offset else FILLED
 
 
-def _why(copy: CleanedCopy, base: int, row: list[int]) -> str:
-    """Why a batch is taken from the copy that gives its bytes."""
-    if row[Held.GIVER] == base:
-        return BASE
-    if row[Held.BASE_OFFSET] >= copy.end_offset:
-        return CONTINUED
-    return HEAD if row[Held.LAST_OFFSET] < copy.start_offset else FILLED
+def _told(copy: CleanedCopy, base: int, run: Run) -> Iterator[tuple[Run, str]]:
+    """The batches of a run with why they are taken from the copy that gives their bytes."""
+    if run.giver == base:
+        yield run, BASE
+        return
+    before, behind = copy.reader.split(run, BatchColumn.BASE_OFFSET, copy.end_offset)
+    for part in before:
+        head, filled = copy.reader.split(part, BatchColumn.LAST_OFFSET, copy.start_offset)
+        yield from [(part, HEAD) for part in head]
+        yield from [(part, FILLED) for part in filled]
+    yield from [(part, CONTINUED) for part in behind]
 
 
 def _add_piece(pieces: list[Piece], piece: Piece) -> None:
@@ -341,12 +337,10 @@ def _add_piece(pieces: list[Piece], piece: Piece) -> None:
     pieces.append(piece)
 
 
-def _add(slices: list[Slice], row: list[int], why: str) -> None:
-    """Add a batch to the slices, to the last where its bytes follow."""
-    giver, segment, position = row[Held.GIVER], row[Held.SEGMENT], row[Held.POSITION]
-    start, end, behind = row[Held.BASE_OFFSET], row[Held.LAST_OFFSET] + 1, position + row[Held.SIZE_IN_BYTES]
-    last = slices[-1] if slices else None
-    if last is not None and (last.copy, last.segment, last.byte_end, last.why) == (giver, segment, position, why):
-        slices[-1] = Slice(giver, segment, last.byte_start, behind, last.start_offset, end, why)
+def _add(slices: list[Slice], run: Run, why: str) -> None:
+    """Add batches to the slices, to the last where their bytes follow."""
+    last, byte_end = slices[-1] if slices else None, run.position + run.size_in_bytes
+    if last is not None and (last.copy, last.segment, last.byte_end, last.why) == (run.giver, run.segment, run.position, why):
+        slices[-1] = replace(last, byte_end=byte_end, end_offset=run.end_offset)
         return
-    slices.append(Slice(giver, segment, position, behind, start, end, why))
+    slices.append(Slice(run.giver, run.segment, run.position, byte_end, run.base_offset, run.end_offset, why))
