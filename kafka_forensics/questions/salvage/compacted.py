@@ -6,7 +6,8 @@ another took the place of is dead, though the later one be damaged. So the range
 two, one copy is good on both and holds there just what the merged log holds, as it stands in it; then that copy would show the same
 record of a key as the latest. Or nothing is missing from the later one: its offsets join, and every batch has all its records, so
 that whatever supersedes or deletes a record of the earlier one is there. Batches whose headers prove that another copy's are the
-same stand for the damaged ones from the start (`cleaned_copies`).
+same stand for the damaged ones from the start (`cleaned_copies`). As the last resort, where gaps are allowed, ranges of other
+copies that do not go with the base's are left out.
 
 That ranges are of one history is proven as replication does it (KIP-101): two logs that have batches of one leader epoch are the
 same up to the last offset at which both have such.
@@ -27,7 +28,7 @@ from kafka_forensics.model.findings import Finding
 from kafka_forensics.questions.plan import Planned
 from kafka_forensics.questions.salvage.batch_runs import Run, held_alike
 from kafka_forensics.questions.salvage.cleaned_copies import CleanedCopy, kept_start, read_copies
-from kafka_forensics.questions.salvage.lineage import BASE, CONTINUED, FILLED, HEAD, Lineage, Piece
+from kafka_forensics.questions.salvage.lineage import BASE, CONTINUED, FILLED, HEAD, LeftBehind, Lineage, Piece
 from kafka_forensics.questions.salvage.manifest import Refused
 from kafka_forensics.questions.salvage.slices import Slice, Source
 from kafka_forensics.replication.offset_ranges import Range, Ranges, clipped, normalised, without
@@ -44,6 +45,8 @@ class Merged:
     slices: list[Slice]
     damaged: list[Ranges]
     """Offsets at which each copy is damaged, by its number."""
+    is_last_resort: bool = False
+    """Whether it has gaps where other copies are good, but were cleaned otherwise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +63,10 @@ class _Problem:
 
 TAKE_ONE: Final = "compare the copies, and take one of them as it is"
 _GIVE_MORE: Final = "give the log directories of more brokers, or --allow-gaps: then older values and deleted keys may be read"
+_LEAVE_OUT: Final = (
+    "give the log directories of more brokers; or --allow-gaps, and what is damaged in one copy is left out:"
+    " then keys may be missing, have older values, or be back from deletion"
+)
 
 
 def merge(
@@ -68,7 +75,7 @@ def merge(
     """The log of a compacted partition from copies of which none is whole, or why there is none.
 
     What is `differing` by the scan must be what holes of copies explain. Bases are tried in order: the copy that the user prefers,
-    those that go on furthest, the one that the plan recommends.
+    those that go on furthest, the one that the plan recommends. Gaps where other copies are good are the last resort.
     """
     copies = read_copies(sources)
     merging = _Merging(copies)
@@ -90,6 +97,8 @@ def merge(
             if isinstance(answer, Merged):
                 return answer
             problem = answer if problem is None or (problem.is_gap and gaps_allowed) else problem
+        if allow_gaps:
+            return merging.last_resort(order[:1] if brokers[order[0]] == prefer else order)
         assert problem is not None
     return refusal(sources[0].plan.context, problem.reason, problem.hint, problem.offsets, problem.brokers)
 
@@ -270,15 +279,31 @@ class _Merging:
         gaps = [part for part in parts if part.giver is None]
         if gaps and not allow_gaps:
             return self._of_gaps(normalised((gap.start, gap.end) for gap in gaps))
-        earlier: dict[int, _Part] = {}
-        for part in parts:
-            if part.giver is not None and not part.is_complete:
-                apart = next((other for mask, other in earlier.items() if not mask & part.borne_out_by), None)
-                if apart is not None:
-                    return self._of_parts_apart(apart, part)
-            if part.runs:
-                earlier.setdefault(part.borne_out_by, part)
-        return None
+        apart = _apart(parts)
+        return None if apart is None else self._of_parts_apart(*apart)
+
+    def last_resort(self, bases: Sequence[int]) -> Merged:
+        """The log of the base that needs the fewest offsets left out: all that it has, and of others what its parts bear out."""
+        found = [(base, self._borne_out(base)) for base in bases]
+        base, parts = min(found, key=lambda one: sum(part.end - part.start for part in one[1] if part.giver is None))
+        merged = self._merged(base, parts)
+        left = [
+            LeftBehind(_broker(copy), *span, min(max(copy.source.plan.context.high_watermark or 0, span[0]), span[1]), None)
+            for copy in self._copies
+            for gap in merged.lineage.gaps
+            for span in normalised((max(run.base_offset, gap[0]), min(run.end_offset, gap[1])) for run in copy.between(*gap))
+        ]
+        left.sort(key=lambda one: (one.start, one.end, str(one.broker)))
+        return replace(merged, lineage=replace(merged.lineage, left_behind=tuple(left)), is_last_resort=True)
+
+    def _borne_out(self, base: int) -> list[_Part]:
+        """The parts of a base, and those of other copies that go with all of these and with each other; the others are gaps."""
+        parts = list(self._parts(base, [base, *(number for number in range(len(self._copies)) if number != base)]))
+        taken = [part if part.giver == base else replace(part, giver=None, runs=[], borne_out_by=0) for part in parts]
+        for number, part in enumerate(parts):
+            if part.giver not in (base, None) and _apart(tried := [*taken[:number], part, *taken[number + 1 :]]) is None:
+                taken = tried
+        return taken
 
     def _of_gaps(self, gaps: Ranges) -> _Problem:
         there = [copy for number, copy in enumerate(self._copies) if clipped(self._holes[number], gaps[0][0], gaps[-1][1])]
@@ -294,7 +319,7 @@ class _Merging:
             f"its copies were cleaned differently: no copy holds both offsets {_offsets(spans[:1])} as broker {one} does"
             f" and {_offsets(spans[1:])} as broker {other} does, so that keys deleted or changed since could come back"
         )
-        return _Problem(reason, TAKE_ONE, spans, tuple(dict.fromkeys((one, other))))
+        return _Problem(reason, _LEAVE_OUT, spans, tuple(dict.fromkeys((one, other))))
 
     def _merged(self, base: int, parts: Sequence[_Part]) -> Merged:
         copy = self._copies[base]
@@ -308,6 +333,19 @@ class _Merging:
         gaps = normalised((part.start, part.end) for part in parts if part.giver is None)
         lineage = Lineage(base, self._start_of(base), max(self.end, copy.start_offset), tuple(pieces), gaps)
         return Merged(lineage, slices, [other.damaged() for other in self._copies])
+
+
+def _apart(parts: Sequence[_Part]) -> tuple[_Part, _Part] | None:
+    """The first two parts that do not bear each other out, if there are any."""
+    earlier: dict[int, _Part] = {}
+    for part in parts:
+        if part.giver is not None and not part.is_complete:
+            apart = next((other for mask, other in earlier.items() if not mask & part.borne_out_by), None)
+            if apart is not None:
+                return apart, part
+        if part.runs:
+            earlier.setdefault(part.borne_out_by, part)
+    return None
 
 
 def _why_part(copy: CleanedCopy, base: int, part: _Part) -> str:
