@@ -415,6 +415,17 @@ def test_epochs_are_those_of_the_copy_that_goes_on(tmp_path: Path) -> None:
     check_output(tmp_path / "in", tmp_path / "out")
 
 
+def test_an_epoch_begins_no_later_than_its_first_batch(tmp_path: Path) -> None:
+    """Broker 1, which gives the end, began anew from a leader that had cleaned the first batch: its epoch begins behind that."""
+    put(tmp_path / "in", 1, with_(CLEANED, {3: flipped(CLEANED[3], VALUE_AT)})[1:], ACTIVE, epochs=[(0, 3)])
+    old = [keyed(0, ("b", "old")), *with_(CLEANED, {2: flipped(CLEANED[2], VALUE_AT)})[1:]]
+    put(tmp_path / "in", 2, old, ACTIVE[:2], end=22)
+    (partition,) = salvaged_of(tmp_path / "in", tmp_path / "out", prefer="2").partitions
+    assert [(entry.leader_epoch, entry.start_offset) for entry in partition.leader_epochs] == [(0, 0)]
+    assert (tmp_path / "out" / NAME / "leader-epoch-checkpoint").read_text() == "0\n1\n0 0\n"
+    check_output(tmp_path / "in", tmp_path / "out")
+
+
 def test_a_shorter_log_than_a_high_watermark_promises_is_refused(tmp_path: Path) -> None:
     for broker in (1, 2):
         put(tmp_path / "in", broker, with_(CLEANED, {broker: flipped(CLEANED[broker], VALUE_AT)}), ACTIVE, end=30)
