@@ -1,6 +1,6 @@
 """Sets of offsets as ascending, disjoint ranges `[start, end)`."""
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 
 Range = tuple[int, int]
@@ -28,7 +28,8 @@ def clipped(ranges: Sequence[Range], start: int, end: int) -> Ranges:
             return (ranges[0],)
         low, high = max(low, start), min(high, end)
         return ((low, high),) if low < high else ()
-    return tuple((max(a, start), min(b, end)) for a, b in ranges if max(a, start) < min(b, end))
+    first, behind = bisect_right(ranges, start, key=_end), bisect_left(ranges, end, key=_start)
+    return tuple((max(low, start), min(high, end)) for low, high in ranges[first:behind] if start < end)
 
 
 def without(ranges: Sequence[Range], taken: Sequence[Range]) -> Ranges:
@@ -61,6 +62,10 @@ def holds(ranges: Sequence[Range], offset: int) -> bool:
 
 def _start(span: Range) -> int:
     return span[0]
+
+
+def _end(span: Range) -> int:
+    return span[1]
 
 
 def counted(ranges: Sequence[Range]) -> int:

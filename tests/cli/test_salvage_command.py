@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.questions.salvage.test_compacted_copies import ACTIVE, CLEANED, zeroed
 from tests.support.plan_runs import Run
 from tests.support.salvaged import NAME, batches_of, put_copy
 from tests.support.segments import flipped
@@ -102,3 +103,22 @@ def test_names_from_evidence_reach_no_terminal_raw(tmp_path: Path, run: Run) -> 
     for form in ("table", "tsv", "json"):
         _, out, err = run("salvage", tmp_path / "in", "--output", tmp_path / f"out-{form}", "--format", form)
         assert "\x1b" not in out + err
+
+
+def test_of_gaps_of_a_compacted_topic_it_is_said_what_may_be_wrong(tmp_path: Path, run: Run) -> None:
+    """In every output, and only with gaps."""
+    for broker in (1, 2):
+        log_dir = put_copy(tmp_path / "in", broker, {0: b"".join([*CLEANED[:2], zeroed(CLEANED[2]), *CLEANED[3:], *ACTIVE])})
+        (log_dir / "cleaner-offset-checkpoint").write_text("0\n1\norders 0 20\n")
+    status, out, err = run("salvage", tmp_path / "in", "--output", tmp_path / "no", "--format", "table")
+    assert status == 3
+    assert "or --allow-gaps" in out
+    assert "note" not in err
+    runbook = tmp_path / "runbook.md"
+    given = ("--allow-gaps", "--output", tmp_path / "out", "--runbook", runbook, "--format", "json")
+    status, out, err = run("salvage", tmp_path / "in", *given)
+    assert status == 0
+    (partition,) = json.loads(out)["partitions"]
+    assert partition["gaps"] == [{"offset_start": 4, "offset_end": 9, "damaged_on": [1, 2]}]
+    assert f"note: {NAME}: {partition['warning']}" in err
+    assert partition["warning"] in runbook.read_text()

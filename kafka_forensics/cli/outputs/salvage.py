@@ -41,8 +41,15 @@ def summary_lines(salvaged: Salvaged, *, quiet: bool) -> list[str]:
     where = printable(salvaged.output)
     said = f"salvaged {plural(count, 'partition')} ({size(salvaged.size_in_bytes)} of segments) to {where}"
     said += f"; {MANIFEST} there says what came from where"
-    lines += [f"note: {line}" for line in without_topic_id(salvaged.partitions)]
+    lines += [f"note: {line}" for line in (*stale(salvaged.partitions), *without_topic_id(salvaged.partitions))]
     return [said + (f"; {plural(refused, 'partition')} refused" if refused else ""), *lines]
+
+
+def stale(partitions: Iterable[SalvagedPartition]) -> list[str]:
+    """A sentence on compacted topics with gaps; none if there are none."""
+    warned = [partition for partition in partitions if partition.warning is not None]
+    names = listed([f"{printable(partition.topic)}-{partition.partition}" for partition in warned])
+    return [f"{names}: {warned[0].warning}"] if warned else []
 
 
 def without_topic_id(partitions: Iterable[SalvagedPartition]) -> list[str]:

@@ -17,7 +17,7 @@ from kafka_forensics.cli.outputs.runbook_commands import (
     told,
     way_back,
 )
-from kafka_forensics.cli.outputs.salvage import without_topic_id
+from kafka_forensics.cli.outputs.salvage import stale, without_topic_id
 from kafka_forensics.cli.outputs.words import name
 from kafka_forensics.cli.streams import printable
 from kafka_forensics.model.amounts import plural
@@ -108,6 +108,7 @@ def _what_is_lost(salvaged: Salvaged) -> Iterator[str]:
         yield "\nNo copy has these offsets: readers pass over them.\n\n"
         for partition in gaps[:PARTITIONS_TOLD]:
             yield f"- {_spelled(partition)}: {', '.join(f'{gap.start} to {gap.end - 1}' for gap in partition.gaps)}\n"
+    yield from (f"\n{line}.\n" for line in stale(salvaged.partitions))
     yield from (f"\n**Before anything else**: {line}.\n" for line in without_topic_id(salvaged.partitions))
     if salvaged.refused:
         yield "\nThese were refused; nothing below is about them:\n\n"

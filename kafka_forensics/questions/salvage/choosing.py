@@ -109,7 +109,8 @@ class Chooser:
             allow_gaps = self._options.allow_gaps and bool(found or not good)
             merged = merge(sources, planned, found, prefer, allow_gaps=allow_gaps)
             if isinstance(merged, Merged):
-                choice = Choice(merged.lineage, "merged", sources, planned, gaps_in_order=True)
+                chosen_by = "last-resort" if merged.is_last_resort else "merged"
+                choice = Choice(merged.lineage, chosen_by, sources, planned, gaps_in_order=True)
                 choice.slices, choice.damaged = merged.slices, merged.damaged
                 return choice
             if found or not good:

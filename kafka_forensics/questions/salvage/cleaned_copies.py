@@ -4,9 +4,10 @@ A cleaner leaves gaps, so that offsets alone do not tell what is missing. Damage
 while its index is there, and gaps where the copy was not cleaned yet, at or above its first dirty offset (`LogCleanerManager`).
 """
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from enum import IntEnum
+from itertools import pairwise
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
@@ -14,6 +15,7 @@ import numpy as np
 from kafka_forensics.errors import SourceError
 from kafka_forensics.model.batches import HARMLESS_TAILS, LOG_DAMAGE, BatchColumn
 from kafka_forensics.parsers.log import SegmentReader, believed_to, inspector
+from kafka_forensics.questions.salvage.batch_runs import Run, RunReader, place_in, place_of, runs_of
 from kafka_forensics.questions.salvage.slices import Source
 from kafka_forensics.replication.offset_ranges import Range, Ranges, clipped, normalised
 from kafka_forensics.replication.planner import NO_END
@@ -25,39 +27,14 @@ if TYPE_CHECKING:
     from kafka_forensics.model.batches import BatchChunk
     from kafka_forensics.parsers.log_dir import SegmentFiles
 
-    Rows = NDArray[np.int64]
+    Columns = NDArray[np.int64]
+    Offsets = NDArray[np.int64]
+    Flags = NDArray[np.bool_]
 
 HEAD_BYTES: Final = 21
 """What a batch begins with up to its CRC, that included: all that the CRC does not cover."""
 _OFFSET, _EPOCH, _CRC = slice(0, 8), slice(12, 16), slice(17, HEAD_BYTES)
-_SEGMENT_SHIFT: Final = 40
-"""No position in a segment has more bits."""
-
-
-class Held(IntEnum):
-    """Row of the matrix that holds each fact about a good batch of a copy."""
-
-    PLACE = 0
-    """Number of the segment in its copy and byte in it, see `_place`: sorts as the log is written."""
-    BASE_OFFSET = 1
-    LAST_OFFSET = 2
-    EPOCH = 3
-    MAGIC = 4
-    CRC = 5
-    SIZE_IN_BYTES = 6
-    RECORDS_COUNT = 7
-    GIVER = 8
-    """Number of the copy whose bytes it is: another one's where the own are damaged and prove to have been the same."""
-    SEGMENT = 9
-    POSITION = 10
-    """Where it stands in that copy."""
-    IS_SEARCHED = 11
-    """Whether it was found behind lost framing."""
-
-
-SAME: Final = slice(Held.BASE_OFFSET, Held.GIVER)
-"""Facts that batches of two copies share if they are the same."""
-_FROM: Final = (
+_SAME: Final = [
     BatchColumn.BASE_OFFSET,
     BatchColumn.LAST_OFFSET,
     BatchColumn.PARTITION_LEADER_EPOCH,
@@ -65,11 +42,12 @@ _FROM: Final = (
     BatchColumn.CRC,
     BatchColumn.SIZE_IN_BYTES,
     BatchColumn.RECORDS_COUNT,
-)
+]
+"""Facts that batches of two copies share if they are the same."""
 
 
 class Stretch(NamedTuple):
-    """Bytes of a copy that are no good batches: `place` as `Held.PLACE` has it; `is_tail`: as a crash leaves the end of a log."""
+    """Bytes of a copy that are no good batches: `place` as `Run.place` has it; `is_tail`: as a crash leaves the end of a log."""
 
     place: int
     size_in_bytes: int
@@ -78,11 +56,12 @@ class Stretch(NamedTuple):
 
 @dataclass(slots=True)
 class CleanedCopy:
-    """One copy, by its number: good batches in a matrix (facts, n) in the order of its log, and what is not good."""
+    """One copy, by its number: runs of good batches in the order of its log, whose offsets rise, and what is not good."""
 
     number: int
     source: Source
-    rows: "Rows"
+    reader: RunReader
+    runs: list[Run]
     stretches: list[Stretch] = field(default_factory=list)
     more_holes: Ranges = ()
     """Offsets that are missing though no damage shows."""
@@ -100,13 +79,12 @@ class CleanedCopy:
     @property
     def end_offset(self) -> int:
         """Where its log ends, as far as that is known."""
-        last = int(self.rows[Held.LAST_OFFSET, -1]) + 1 if self.rows.shape[1] else 0
-        return max(last, self.named_end, self.start_offset)
+        return max(self.runs[-1].end_offset if self.runs else 0, self.named_end, self.start_offset)
 
     @property
     def end_is_sound(self) -> bool:
         """Whether nothing stands behind its last good batch but what a crash leaves there."""
-        last = int(self.rows[Held.PLACE, -1]) if self.rows.shape[1] else -1
+        last = self.runs[-1].place if self.runs else -1
         return not any(stretch.place > last and not stretch.is_tail for stretch in self.stretches)
 
     @property
@@ -125,29 +103,76 @@ class CleanedCopy:
 
     def _eaten(self) -> Iterator[tuple[Stretch, Range]]:
         """What stretches have eaten: all between the good batches before and behind; of a tail at the log's end, nothing."""
-        base, end = self.rows[Held.BASE_OFFSET], self.rows[Held.LAST_OFFSET] + 1
-        behind = np.searchsorted(self.rows[Held.PLACE], [stretch.place for stretch in self.stretches])
-        for row, stretch in zip(behind.tolist(), self.stretches, strict=True):
-            start = int(end[row - 1]) if row else self.start_offset
-            in_last = stretch.place >> _SEGMENT_SHIFT == len(self.source.plan.directory.segments) - 1
-            if row < base.size:
-                yield stretch, (start, int(base[row]))
+        for stretch in self.stretches:
+            behind = bisect_left(self.runs, stretch.place, key=_place)
+            start = self.runs[behind - 1].end_offset if behind else self.start_offset
+            in_last = place_in(stretch.place)[0] == len(self.source.plan.directory.segments) - 1
+            if behind < len(self.runs):
+                yield stretch, (start, self.runs[behind].base_offset)
             elif not (in_last and stretch.is_tail):
                 yield stretch, (start, NO_END if in_last else self.named_end)
 
-    def between(self, start: int, end: int) -> "Rows":
-        """Batches that have an offset in `[start, end)`."""
-        low = int(np.searchsorted(self.rows[Held.LAST_OFFSET], start))
-        high = int(np.searchsorted(self.rows[Held.BASE_OFFSET], end))
-        return self.rows[:, low : max(low, high)]
+    def between(self, start: int, end: int) -> list[Run]:
+        """Batches that have an offset in `[start, end)`. Raises SourceError."""
+        found = self._around(start, end)
+        if found:
+            found[:1] = self.reader.split(found[0], BatchColumn.LAST_OFFSET, start)[1]
+        if found:
+            found[-1:] = self.reader.split(found[-1], BatchColumn.BASE_OFFSET, end)[0]
+        return found
+
+    def _around(self, start: int, end: int) -> list[Run]:
+        """Runs that have an offset in `[start, end)`, whole."""
+        return self.runs[bisect_right(self.runs, start, key=_end_offset) : bisect_left(self.runs, end, key=_base_offset)]
+
+    def last_begun(self, end: int) -> int | None:
+        """The base offset of the last batch that begins below `end`; None where none does. Raises SourceError."""
+        number = bisect_left(self.runs, end, key=_base_offset)
+        return self.reader.split(self.runs[number - 1], BatchColumn.BASE_OFFSET, end)[0][0].last_base_offset if number else None
+
+    def touched(self, starts: "Offsets", ends: "Offsets") -> "Flags":
+        """Of ascending ranges of offsets, in which there is a batch. Raises SourceError."""
+        found = np.zeros(starts.size, np.bool_)
+        for run in self._around(int(starts[0]), int(ends[-1])):
+            if run.is_complete:
+                found |= (starts < run.end_offset) & (run.base_offset < ends)
+                continue
+            columns = self.reader.columns(run)
+            found |= np.searchsorted(columns[BatchColumn.LAST_OFFSET], starts) < np.searchsorted(
+                columns[BatchColumn.BASE_OFFSET], ends
+            )
+        return found
+
+    def held(self, columns: "Columns") -> "Flags":
+        """Which of some batches, ascending, it has, too. Raises SourceError."""
+        found = np.zeros(columns.shape[1], np.bool_)
+        base = columns[BatchColumn.BASE_OFFSET]
+        for run in self._around(int(base[0]), int(base[-1]) + 1):
+            ours = self.reader.columns(run)
+            at = np.minimum(np.searchsorted(ours[BatchColumn.BASE_OFFSET], base), run.batches - 1)
+            found |= (ours[_SAME][:, at] == columns[_SAME]).all(axis=0)
+        return found
+
+
+def _place(run: Run) -> int:
+    return run.place
+
+
+def _base_offset(run: Run) -> int:
+    return run.base_offset
+
+
+def _end_offset(run: Run) -> int:
+    return run.end_offset
 
 
 def read_copies(sources: Sequence[Source]) -> list[CleanedCopy]:
     """Every copy batch by batch, with damaged batches made good where another copy holds them for certain.
 
-    What cannot be read is a hole. Memory: 96 bytes a batch.
+    What cannot be read is a hole. Memory is taken by runs (`Run`), damage and gaps, and by few batches at a time.
     """
-    copies = _without_planted([_read(number, source) for number, source in enumerate(sources)])
+    reader = RunReader(sources)
+    copies = _without_planted([_read(number, source, reader) for number, source in enumerate(sources)])
     mended = [_mended(copy, copies) for copy in copies]
     missing = [normalised(_missing(copy, mended)) for copy in mended]
     return [replace(copy, more_holes=holes) for copy, holes in zip(mended, missing, strict=True)]
@@ -166,109 +191,92 @@ def kept_start(sources: Sequence[Source]) -> int | None:
 def lacks(number: int, sources: Sequence[Source]) -> bool:
     """Whether a copy, sound by its bytes, lacks the head of the log, or what an index tells of, or has gaps where it was not
     cleaned yet and no other bears that out; the others are read only if it has gaps there."""
-    start, copy = kept_start(sources), _read(number, sources[number])
+    reader = RunReader(sources)
+    start, copy = kept_start(sources), _read(number, sources[number], reader)
     if (start is not None and copy.start_offset > start) or not all(stretch.is_tail for stretch in copy.stretches):
         return True
     if next(_gaps(copy), None) is None:
         return False
-    others = [_read(other, source) for other, source in enumerate(sources) if other != number]
+    others = [_read(other, source, reader) for other, source in enumerate(sources) if other != number]
     return next(_missing(copy, [copy, *others]), None) is not None
 
 
-def _place(number: int, position: int) -> int:
-    return (number << _SEGMENT_SHIFT) + position
-
-
-def _read(number: int, source: Source) -> CleanedCopy:
+def _read(number: int, source: Source, reader: RunReader) -> CleanedCopy:
     """A copy as it stands in its files."""
-    parts, stretches = [np.empty((len(Held), 0), np.int64)], list[Stretch]()
+    runs, stretches = list[Run](), list[Stretch]()
     segments = source.plan.directory.segments
     for at, segment in enumerate(segments):
         if segment.log is None:
-            stretches.append(Stretch(_place(at, 0), 0))
+            stretches.append(Stretch(place_of(at, 0), 0))
             continue
         following = segments[at + 1].base_offset if at + 1 < len(segments) else None
         read_to, is_lost = 0, False
         try:
-            for chunk in _chunks(source, segment, following):
-                rows = _good(source, segment, chunk)
+            for chunk in _chunks(source, segment, following, reader):
+                good = _good(source, segment, chunk)
                 own = set(chunk.columns[BatchColumn.POSITION].tolist()) if chunk.damage else set[int]()
                 lost = [damage for damage in chunk.damage if damage.position not in own]
                 opened = min([damage.position for damage in lost if damage.kind not in HARMLESS_TAILS], default=NO_END)
-                rows[Held.IS_SEARCHED] = is_lost | (rows[Held.POSITION] > opened)
+                columns = chunk.columns[:, good]
+                searched = is_lost | (columns[BatchColumn.POSITION] > opened)
                 is_lost |= opened < NO_END
-                rows[Held.PLACE], rows[Held.GIVER] = _place(at, 0) + rows[Held.POSITION], number
-                parts.append(rows)
-                stretches += [_bad(at, *batch) for batch in _not_good(chunk, rows)]
+                runs += runs_of(columns, searched, sorted(damage.position for damage in lost), at, number, segment.base_offset)
+                bad = chunk.columns[[BatchColumn.POSITION, BatchColumn.SIZE_IN_BYTES]][:, ~good]
+                stretches += [_bad(at, *batch) for batch in bad.T.tolist()]
                 stretches += [_bad(at, found.position, found.size_in_bytes, found.kind in HARMLESS_TAILS) for found in lost]
                 read_to += chunk.bytes_decoded + chunk.bytes_damaged + chunk.bytes_skipped
         except SourceError:
-            stretches.append(Stretch(_place(at, read_to), 0))
+            stretches.append(Stretch(place_of(at, read_to), 0))
         if source.replica.entries_beyond[segment.base_offset, "index"]:
-            stretches.append(Stretch(_place(at, segment.log.size_in_bytes), 0))
-    return _rising(CleanedCopy(number, source, np.concatenate(parts, axis=1), sorted(stretches)))
+            stretches.append(Stretch(place_of(at, segment.log.size_in_bytes), 0))
+    return _rising(CleanedCopy(number, source, reader, runs, sorted(stretches)))
 
 
 def _bad(number: int, position: int, size: int, is_tail: bool = False) -> Stretch:
-    return Stretch(_place(number, position), size, is_tail)
+    return Stretch(place_of(number, position), size, is_tail)
 
 
-def _chunks(source: Source, segment: "SegmentFiles", following: int | None) -> "Iterator[BatchChunk]":
+def _chunks(source: Source, segment: "SegmentFiles", following: int | None, reader: RunReader) -> "Iterator[BatchChunk]":
     """All of a segment. Raises SourceError."""
     assert segment.log is not None
     with source.plan.log_dir.source.open(segment.log.path) as file:
         limit = believed_to(segment.base_offset, following)
-        yield from SegmentReader(file, next_base_offset=limit, inspect=inspector(deep=source.deep)).chunks()
+        yield from SegmentReader(file, key=reader.key, next_base_offset=limit, inspect=inspector(deep=source.deep)).chunks()
 
 
-def _good(source: Source, segment: "SegmentFiles", chunk: "BatchChunk") -> "Rows":
+def _good(source: Source, segment: "SegmentFiles", chunk: "BatchChunk") -> "Flags":
     """The batches of a chunk that nothing is wrong with."""
     columns = chunk.columns
     base, last = columns[BatchColumn.BASE_OFFSET], columns[BatchColumn.LAST_OFFSET]
-    good = columns[BatchColumn.CRC] == columns[BatchColumn.CRC_COMPUTED]
+    good: Flags = columns[BatchColumn.CRC] == columns[BatchColumn.CRC_COMPUTED]
     good &= (segment.base_offset <= base) & (base <= last) & (last <= segment.base_offset + MAX_RELATIVE_OFFSET)
     bad = {damage.position for damage in chunk.damage if damage.kind in LOG_DAMAGE}
     bad |= {position for base_offset, position in source.lies if base_offset == segment.base_offset}
     if bad:
         good &= ~np.isin(columns[BatchColumn.POSITION], np.fromiter(bad, np.int64))
-    rows = np.zeros((len(Held), int(good.sum())), np.int64)
-    rows[SAME] = columns[list(_FROM)][:, good]
-    rows[Held.SEGMENT], rows[Held.POSITION] = segment.base_offset, columns[BatchColumn.POSITION, good]
-    return rows
-
-
-def _not_good(chunk: "BatchChunk", rows: "Rows") -> list[tuple[int, int]]:
-    """(byte position, size) of the other batches of a chunk."""
-    columns = chunk.columns
-    bad = ~np.isin(columns[BatchColumn.POSITION], rows[Held.POSITION])
-    return [(position, size) for position, size in columns[[BatchColumn.POSITION, BatchColumn.SIZE_IN_BYTES]][:, bad].T.tolist()]
+    return good
 
 
 def _rising(copy: CleanedCopy) -> CleanedCopy:
     """The copy without neighbours whose offsets fall: one of the two lies, and the bytes do not tell which. Nor then without those
     that come to be neighbours so and fall, too."""
-    base, last = copy.rows[Held.BASE_OFFSET], copy.rows[Held.LAST_OFFSET]
-    before, behind = np.arange(base.size) - 1, np.arange(base.size) + 1
-    gone = set[int]()
-    lefts = np.flatnonzero(base[1:] <= last[:-1]).tolist()
-    while lefts:
-        fallen = sorted({row for left in lefts for row in (left, int(behind[left]))})
-        gone.update(fallen)
-        for row in fallen:
-            if before[row] >= 0:
-                behind[before[row]] = behind[row]
-            if behind[row] < base.size:
-                before[behind[row]] = before[row]
-        seams = {int(before[row]) for row in fallen} - gone - {-1}
-        lefts = [left for left in seams if behind[left] < base.size and base[behind[left]] <= last[left]]
-    return _less(copy, np.array(sorted(gone))) if gone else copy
+    runs, fallen = copy.runs, list[Run]()
+    while falls := {number for number, (left, right) in enumerate(pairwise(runs)) if right.base_offset < left.end_offset}:
+        left_over = list[Run]()
+        for number, run in enumerate(runs):
+            low, high = int(number - 1 in falls), run.batches - (number in falls)
+            ends = {0} if low else set()
+            ends |= {high} if high < run.batches else set()
+            fallen += [copy.reader.part(run, at, at + 1) for at in sorted(ends)]
+            left_over += [copy.reader.part(run, low, high)] if low < high else []
+        runs = left_over
+    return _less(copy, runs, fallen) if fallen else copy
 
 
-def _less(copy: CleanedCopy, rows: "NDArray[np.int64]") -> CleanedCopy:
-    """The copy with some of its batches held to be damaged."""
-    places, sizes = copy.rows[Held.PLACE, rows].tolist(), copy.rows[Held.SIZE_IN_BYTES, rows].tolist()
-    stretches = sorted([*copy.stretches, *map(Stretch, places, sizes)])
-    return replace(copy, rows=np.delete(copy.rows, rows, axis=1), stretches=stretches)
+def _less(copy: CleanedCopy, runs: list[Run], taken: Sequence[Run]) -> CleanedCopy:
+    """The copy with these runs left, and others held to be damaged."""
+    stretches = sorted([*copy.stretches, *(Stretch(run.place, run.size_in_bytes) for run in taken)])
+    return replace(copy, runs=runs, stretches=stretches)
 
 
 # Batches behind lost framing: the value of a record may hold the bytes of a batch.
@@ -277,29 +285,36 @@ def _less(copy: CleanedCopy, rows: "NDArray[np.int64]") -> CleanedCopy:
 def _without_planted(copies: list[CleanedCopy]) -> list[CleanedCopy]:
     """The copies without what was found behind lost framing, up to the first batch that another copy holds, too; but for offsets at
     which no other is good, so that nobody contradicts."""
+    if len(copies) == 1:
+        return copies
     holes = [copy.holes() for copy in copies]
     believed = []
     for copy in copies:
-        doubted = list[int]()
-        others = [(other, holes[other.number]) for other in copies if other is not copy]
+        kept, doubted = list[Run](), list[Run]()
+        others = [other for other in copies if other is not copy]
         borne_out = -1
-        for row in np.flatnonzero(copy.rows[Held.IS_SEARCHED]).tolist():
-            start, end = int(copy.rows[Held.BASE_OFFSET, row]), int(copy.rows[Held.LAST_OFFSET, row]) + 1
-            segment = int(copy.rows[Held.SEGMENT, row])
-            if segment == borne_out:
+        for run in copy.runs:
+            if not run.is_searched or run.segment == borne_out:
+                kept.append(run)
                 continue
-            if any(_has(other, copy.rows[SAME, row]) for other, _ in others):
-                borne_out = segment
-            elif any(not clipped(missing, start, end) for _, missing in others):
-                doubted.append(row)
-        believed.append(_less(copy, np.array(doubted)) if doubted else copy)
+            columns = copy.reader.columns(run)
+            base, end = columns[BatchColumn.BASE_OFFSET], columns[BatchColumn.LAST_OFFSET] + 1
+            doubts = ~np.logical_and.reduce([_overlapped(holes[other.number], base, end) for other in others])
+            held = np.flatnonzero(np.logical_or.reduce([other.held(columns) for other in others]))
+            if held.size:
+                borne_out = run.segment
+                doubts[held[0] :] = False
+            for low, high in pairwise([0, *(np.flatnonzero(doubts[1:] != doubts[:-1]) + 1).tolist(), run.batches]):
+                (doubted if doubts[low] else kept).append(copy.reader.part(run, low, high))
+        believed.append(_less(copy, kept, doubted) if doubted else copy)
     return believed
 
 
-def _has(copy: CleanedCopy, batch: "NDArray[np.int64]") -> bool:
-    """Whether a copy has a batch that is the same by all of `SAME`."""
-    base_offset = int(batch[0])
-    return any(bool((row == batch).all()) for row in copy.between(base_offset, base_offset + 1)[SAME].T)
+def _overlapped(ranges: Ranges, starts: "Offsets", ends: "Offsets") -> "Flags":
+    """Which of some ranges of offsets have one in a set."""
+    lows, highs = np.array([*ranges, (NO_END, NO_END)], np.int64).T
+    found: Flags = lows[np.searchsorted(highs[:-1], starts, side="right")] < ends
+    return found
 
 
 # Damaged batches that another copy holds. A CRC covers all of a batch but its offset, length, epoch and magic: where a good batch
@@ -309,35 +324,30 @@ def _has(copy: CleanedCopy, batch: "NDArray[np.int64]") -> bool:
 
 def _mended(copy: CleanedCopy, copies: Sequence[CleanedCopy]) -> CleanedCopy:
     """The copy with batches of others in the place of its damaged ones, where its own bytes prove that they were the same."""
-    found, left = [copy.rows], list[Stretch]()
+    found, left = list[Run](), list[Stretch]()
     others = [other for other in copies if other is not copy]
     for stretch in copy.stretches:
-        rows, rest = _proven(copy, stretch, others)
-        found += rows
+        runs, rest = _proven(copy, stretch, others)
+        found += runs
         left += rest
-    if len(found) == 1:
-        return copy
-    together = np.concatenate(found, axis=1)
-    together = together[:, np.argsort(together[Held.PLACE], kind="stable")]
-    return _rising(replace(copy, rows=together, stretches=sorted(left)))
+    return _rising(replace(copy, runs=sorted([*copy.runs, *found]), stretches=sorted(left))) if found else copy
 
 
-def _proven(copy: CleanedCopy, stretch: Stretch, others: Sequence[CleanedCopy]) -> tuple[list["Rows"], list[Stretch]]:
+def _proven(copy: CleanedCopy, stretch: Stretch, others: Sequence[CleanedCopy]) -> tuple[list[Run], list[Stretch]]:
     """What batches a stretch of bad bytes was, as far as each begins where the one before ends; and what is left of it."""
-    number, position = stretch.place >> _SEGMENT_SHIFT, stretch.place & ((1 << _SEGMENT_SHIFT) - 1)
+    number, position = place_in(stretch.place)
     log = copy.source.plan.directory.segments[number].log
-    end, rows = position + stretch.size_in_bytes, list["Rows"]()
+    end, runs = position + stretch.size_in_bytes, list[Run]()
     while log is not None and position < end and (head := _head(copy.source, log.path, position)) is not None:
         batch = _same_head(others, head)
         if batch is None:
             break
-        batch[Held.PLACE] = _place(number, position)
-        rows.append(batch[:, np.newaxis])
-        position += int(batch[Held.SIZE_IN_BYTES])
+        runs.append(batch._replace(place=place_of(number, position)))
+        position += batch.size_in_bytes
     in_last = number == len(copy.source.plan.directory.segments) - 1
-    if rows and (position == end or (position > end and in_last)):
-        return rows, []
-    return rows, [Stretch(_place(number, min(position, end)), max(end - position, 0), stretch.is_tail)]
+    if runs and (position == end or (position > end and in_last)):
+        return runs, []
+    return runs, [Stretch(place_of(number, min(position, end)), max(end - position, 0), stretch.is_tail)]
 
 
 def _head(source: Source, path: str, position: int) -> bytes | None:
@@ -350,39 +360,44 @@ def _head(source: Source, path: str, position: int) -> bytes | None:
     return data if len(data) == HEAD_BYTES else None
 
 
-def _same_head(others: Sequence[CleanedCopy], head: bytes) -> "NDArray[np.int64] | None":
+def _same_head(others: Sequence[CleanedCopy], head: bytes) -> Run | None:
     """The batch of another copy that has the offset, the epoch and the CRC of this head: it tells the length and the magic, too."""
     offset = int.from_bytes(head[_OFFSET], "big", signed=True)
     for other in others:
-        for row in other.between(offset, offset + 1).T:
-            theirs = _head(other.source, _log_path(other.source, int(row[Held.SEGMENT])), int(row[Held.POSITION]))
+        for run in other.between(offset, offset + 1):
+            theirs = _head(other.source, other.reader.path(run.giver, run.segment), run.position)
             if theirs is not None and all(theirs[part] == head[part] for part in (_OFFSET, _EPOCH, _CRC)):
-                batch: NDArray[np.int64] = row.copy()
-                return batch
+                return run
     return None
-
-
-def _log_path(source: Source, base_offset: int) -> str:
-    entry = next(segment.log for segment in source.plan.directory.segments if segment.base_offset == base_offset)
-    assert entry is not None
-    return entry.path
 
 
 def _missing(copy: CleanedCopy, copies: Sequence[CleanedCopy]) -> Iterator[Range]:
     """Gaps of a copy where it was not cleaned yet, but for those in which another copy is good and has no batch either."""
     others = [(other, other.holes()) for other in copies if other is not copy]
-    for gap in _gaps(copy):
-        rest: Ranges = (gap,)
-        if not any(other.between(*gap).shape[1] for other, _ in others):
-            for _, holes in others:
+    for starts, ends in _gaps(copy):
+        touched, unknown = np.zeros(starts.size, np.bool_), np.ones(starts.size, np.bool_)
+        for other, holes in others:
+            touched |= other.touched(starts, ends)
+            unknown &= _overlapped(holes, starts, ends)
+        for at in np.flatnonzero(touched | unknown).tolist():
+            rest: Ranges = ((int(starts[at]), int(ends[at])),)
+            for _, holes in () if touched[at] else others:
                 rest = tuple(span for low, high in rest for span in clipped(holes, low, high))
-        yield from rest
+            yield from rest
 
 
-def _gaps(copy: CleanedCopy) -> Iterator[tuple[int, int]]:
-    """Offsets at or above the first dirty one that no batch of a copy has."""
-    dirty = max(copy.first_dirty_offset, copy.start_offset)
-    starts = np.concatenate(([copy.start_offset], copy.rows[Held.LAST_OFFSET] + 1))
-    ends = np.concatenate((copy.rows[Held.BASE_OFFSET], [copy.end_offset]))
-    for at in np.flatnonzero((starts < ends) & (ends > dirty)).tolist():
-        yield max(int(starts[at]), dirty), int(ends[at])
+def _gaps(copy: CleanedCopy) -> "Iterator[tuple[Offsets, Offsets]]":
+    """Offsets at or above the first dirty one that no batch of a copy has: starts and ends of ranges, some at a time."""
+    dirty, before = max(copy.first_dirty_offset, copy.start_offset), copy.start_offset
+    for run in copy.runs:
+        starts, ends = np.array([before]), np.array([run.base_offset])
+        if not run.is_complete and run.end_offset > dirty:
+            columns = copy.reader.columns(run)
+            starts = np.concatenate((starts, columns[BatchColumn.LAST_OFFSET, :-1] + 1))
+            ends = columns[BatchColumn.BASE_OFFSET]
+        before = run.end_offset
+        found = (starts < ends) & (ends > dirty)
+        if found.any():
+            yield np.maximum(starts[found], dirty), ends[found]
+    if max(before, dirty) < copy.end_offset:
+        yield np.array([max(before, dirty)]), np.array([copy.end_offset])

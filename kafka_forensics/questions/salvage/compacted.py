@@ -6,36 +6,33 @@ another took the place of is dead, though the later one be damaged. So the range
 two, one copy is good on both and holds there just what the merged log holds, as it stands in it; then that copy would show the same
 record of a key as the latest. Or nothing is missing from the later one: its offsets join, and every batch has all its records, so
 that whatever supersedes or deletes a record of the earlier one is there. Batches whose headers prove that another copy's are the
-same stand for the damaged ones from the start (`cleaned_copies`).
+same stand for the damaged ones from the start (`cleaned_copies`). As the last resort, where gaps are allowed, ranges of other
+copies that do not go with the base's are left out.
 
 That ranges are of one history is proven as replication does it (KIP-101): two logs that have batches of one leader epoch are the
 same up to the last offset at which both have such.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cache
 from itertools import pairwise, product
-from typing import TYPE_CHECKING, Final
-
-import numpy as np
+from typing import Final
 
 from kafka_forensics.evidence.context import ReplicaContext
 from kafka_forensics.evidence.options import listed
+from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.constants import INTERNAL_TOPICS
 from kafka_forensics.model.files import EpochEntry
 from kafka_forensics.model.findings import Finding
 from kafka_forensics.questions.plan import Planned
-from kafka_forensics.questions.salvage.cleaned_copies import SAME, CleanedCopy, Held, kept_start, read_copies
-from kafka_forensics.questions.salvage.lineage import BASE, CONTINUED, FILLED, HEAD, Lineage, Piece
+from kafka_forensics.questions.salvage.batch_runs import Run, held_alike
+from kafka_forensics.questions.salvage.cleaned_copies import CleanedCopy, kept_start, read_copies
+from kafka_forensics.questions.salvage.lineage import BASE, CONTINUED, FILLED, HEAD, LeftBehind, Lineage, Piece
 from kafka_forensics.questions.salvage.manifest import Refused
 from kafka_forensics.questions.salvage.slices import Slice, Source
 from kafka_forensics.replication.offset_ranges import Range, Ranges, clipped, normalised, without
 from kafka_forensics.replication.planner import Broker, loaded_epochs
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Rows = NDArray[np.int64]
 
 _RANGES_TOLD: Final = 4
 
@@ -48,6 +45,8 @@ class Merged:
     slices: list[Slice]
     damaged: list[Ranges]
     """Offsets at which each copy is damaged, by its number."""
+    is_last_resort: bool = False
+    """Whether it has gaps where other copies are good, but were cleaned otherwise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +63,10 @@ class _Problem:
 
 TAKE_ONE: Final = "compare the copies, and take one of them as it is"
 _GIVE_MORE: Final = "give the log directories of more brokers, or --allow-gaps: then older values and deleted keys may be read"
+_LEAVE_OUT: Final = (
+    "give the log directories of more brokers; or --allow-gaps, and what is damaged in one copy is left out:"
+    " then keys may be missing, have older values, or be back from deletion"
+)
 
 
 def merge(
@@ -72,7 +75,7 @@ def merge(
     """The log of a compacted partition from copies of which none is whole, or why there is none.
 
     What is `differing` by the scan must be what holes of copies explain. Bases are tried in order: the copy that the user prefers,
-    those that go on furthest, the one that the plan recommends.
+    those that go on furthest, the one that the plan recommends. Gaps where other copies are good are the last resort.
     """
     copies = read_copies(sources)
     merging = _Merging(copies)
@@ -94,6 +97,8 @@ def merge(
             if isinstance(answer, Merged):
                 return answer
             problem = answer if problem is None or (problem.is_gap and gaps_allowed) else problem
+        if allow_gaps:
+            return merging.last_resort(order[:1] if brokers[order[0]] == prefer else order)
         assert problem is not None
     return refusal(sources[0].plan.context, problem.reason, problem.hint, problem.offsets, problem.brokers)
 
@@ -149,7 +154,7 @@ class _Part:
     start: int
     end: int
     giver: int | None
-    rows: "Rows"
+    runs: list[Run]
     """Of the giver."""
     borne_out_by: int
     """Bits of the copies that are good there and hold just these batches."""
@@ -157,12 +162,12 @@ class _Part:
     @property
     def is_complete(self) -> bool:
         """Whether it has every record that was ever written: offsets join, and no batch lacks any."""
-        rows = self.rows
-        if not rows.shape[1]:
+        runs = self.runs
+        if not runs:
             return False
-        base, behind = rows[Held.BASE_OFFSET], rows[Held.LAST_OFFSET] + 1
-        joined = base[0] <= self.start and behind[-1] == self.end and bool((base[1:] == behind[:-1]).all())
-        return joined and bool((rows[Held.RECORDS_COUNT] == behind - base).all())
+        joined = runs[0].base_offset <= self.start and runs[-1].end_offset == self.end
+        joined &= all(left.end_offset == right.base_offset for left, right in pairwise(runs))
+        return joined and all(run.is_complete for run in runs)
 
 
 class _Merging:
@@ -172,6 +177,8 @@ class _Merging:
         self._copies = copies
         self._start = kept_start([copy.source for copy in copies])
         self._holes = [copy.holes() for copy in copies]
+        self._held = cache(self._hold)
+        self._last_of_epoch = [{run.epoch: run.last_base_offset for run in copy.runs} for copy in copies]
         ends = [copy.end_offset for copy in copies]
         ends += [copy.source.replica.log_end_offset for copy in copies]
         contexts = [copy.source.plan.context for copy in copies]
@@ -233,52 +240,70 @@ class _Merging:
         start = self._start_of(base)
         edges = {edge for holes in self._holes for span in holes for edge in span if start < edge < self.end}
         for low, high in pairwise(sorted({start, *edges, max(self.end, start)})):
-            good = {number: rows for number in order if (rows := self._held(number, low, high, begins=low == start)) is not None}
+            good = {number: runs for number in order if (runs := self._held(number, low, high, begins=low == start)) is not None}
             giver = next((number for number in order if number in good and self._is_of_lineage(base, number, low, high)), None)
             if giver is None:
-                yield _Part(low, high, None, self._copies[base].rows[:, :0], 0)
+                yield _Part(low, high, None, [], 0)
                 continue
-            rows = good[giver]
-            alike = sum(1 << number for number, other in good.items() if np.array_equal(other[SAME], rows[SAME]))
-            yield _Part(low, high, giver, rows, alike)
+            alike = sum(1 << number for number, runs in good.items() if held_alike(runs, good[giver]))
+            yield _Part(low, high, giver, good[giver], alike)
 
-    def _held(self, number: int, start: int, end: int, *, begins: bool) -> "Rows | None":
+    def _hold(self, number: int, start: int, end: int, *, begins: bool) -> list[Run] | None:
         """What a copy has in `[start, end)`; None if it is not good there. Where that `begins` a log, a batch may reach into it."""
         if clipped(self._holes[number], start, end):
             return None
-        rows = self._copies[number].between(start, end)
-        if rows.shape[1] and ((rows[Held.BASE_OFFSET, 0] < start and not begins) or rows[Held.LAST_OFFSET, -1] >= end):
+        runs = self._copies[number].between(start, end)
+        if runs and ((runs[0].base_offset < start and not begins) or runs[-1].end_offset > end):
             return None
-        return rows
+        return runs
 
     def _is_of_lineage(self, base: int, number: int, start: int, end: int) -> bool:
         """Whether what a copy has in `[start, end)` is of the base's history: that is the same up to there, or all of the base's is
         the copy's, which goes on."""
-        if number == base:
+        ours = self._copies[base].runs
+        if number == base or not ours:
             return True
-        ours, theirs = self._copies[base].rows, self._copies[number].rows
-        if not ours.shape[1]:
-            return True
-        common = _common_to(ours, theirs)
-        below = int(np.searchsorted(theirs[Held.BASE_OFFSET], end))
-        if not below or int(theirs[Held.BASE_OFFSET, below - 1]) <= common:
+        common = self._common_to(base, number)
+        begun = self._copies[number].last_begun(end)
+        if begun is None or begun <= common:
             return common >= 0
-        return int(ours[Held.LAST_OFFSET, -1]) < start and int(ours[Held.BASE_OFFSET, -1]) <= common
+        return ours[-1].end_offset <= start and ours[-1].last_base_offset <= common
+
+    def _common_to(self, left: int, right: int) -> int:
+        """The last offset up to which two logs have one history: both have a batch there, or behind, of one leader epoch; or -1."""
+        ours, theirs = self._last_of_epoch[left], self._last_of_epoch[right]
+        return max((min(last, theirs[epoch]) for epoch, last in ours.items() if epoch >= 0 and epoch in theirs), default=-1)
 
     def _problem(self, parts: Sequence[_Part], *, allow_gaps: bool) -> _Problem | None:
         """What speaks against a log of these parts."""
         gaps = [part for part in parts if part.giver is None]
         if gaps and not allow_gaps:
             return self._of_gaps(normalised((gap.start, gap.end) for gap in gaps))
-        earlier: dict[int, _Part] = {}
-        for part in parts:
-            if part.giver is not None and not part.is_complete:
-                apart = next((other for mask, other in earlier.items() if not mask & part.borne_out_by), None)
-                if apart is not None:
-                    return self._of_parts_apart(apart, part)
-            if part.rows.shape[1]:
-                earlier.setdefault(part.borne_out_by, part)
-        return None
+        apart = _apart(parts)
+        return None if apart is None else self._of_parts_apart(*apart)
+
+    def last_resort(self, bases: Sequence[int]) -> Merged:
+        """The log of the base that needs the fewest offsets left out: all that it has, and of others what its parts bear out."""
+        found = [(base, self._borne_out(base)) for base in bases]
+        base, parts = min(found, key=lambda one: sum(part.end - part.start for part in one[1] if part.giver is None))
+        merged = self._merged(base, parts)
+        left = [
+            LeftBehind(_broker(copy), *span, min(max(copy.source.plan.context.high_watermark or 0, span[0]), span[1]), None)
+            for copy in self._copies
+            for gap in merged.lineage.gaps
+            for span in normalised((max(run.base_offset, gap[0]), min(run.end_offset, gap[1])) for run in copy.between(*gap))
+        ]
+        left.sort(key=lambda one: (one.start, one.end, str(one.broker)))
+        return replace(merged, lineage=replace(merged.lineage, left_behind=tuple(left)), is_last_resort=True)
+
+    def _borne_out(self, base: int) -> list[_Part]:
+        """The parts of a base, and those of other copies that go with all of these and with each other; the others are gaps."""
+        parts = list(self._parts(base, [base, *(number for number in range(len(self._copies)) if number != base)]))
+        taken = [part if part.giver == base else replace(part, giver=None, runs=[], borne_out_by=0) for part in parts]
+        for number, part in enumerate(parts):
+            if part.giver not in (base, None) and _apart(tried := [*taken[:number], part, *taken[number + 1 :]]) is None:
+                taken = tried
+        return taken
 
     def _of_gaps(self, gaps: Ranges) -> _Problem:
         there = [copy for number, copy in enumerate(self._copies) if clipped(self._holes[number], gaps[0][0], gaps[-1][1])]
@@ -294,14 +319,15 @@ class _Merging:
             f"its copies were cleaned differently: no copy holds both offsets {_offsets(spans[:1])} as broker {one} does"
             f" and {_offsets(spans[1:])} as broker {other} does, so that keys deleted or changed since could come back"
         )
-        return _Problem(reason, TAKE_ONE, spans, tuple(dict.fromkeys((one, other))))
+        return _Problem(reason, _LEAVE_OUT, spans, tuple(dict.fromkeys((one, other))))
 
     def _merged(self, base: int, parts: Sequence[_Part]) -> Merged:
         copy = self._copies[base]
         pieces, slices = list[Piece](), list[Slice]()
         for part in parts:
-            for row in part.rows.T.tolist():
-                _add(slices, row, _why(copy, base, row))
+            for run in part.runs:
+                for piece, why in _told(copy, base, run):
+                    _add(slices, piece, why)
             if part.giver is not None:
                 _add_piece(pieces, Piece(part.giver, part.start, part.end, _why_part(copy, base, part)))
         gaps = normalised((part.start, part.end) for part in parts if part.giver is None)
@@ -309,13 +335,17 @@ class _Merging:
         return Merged(lineage, slices, [other.damaged() for other in self._copies])
 
 
-def _common_to(left: "Rows", right: "Rows") -> int:
-    """The last offset up to which two logs have one history: both have a batch there, or behind, of one leader epoch; -1: none."""
-    common = -1
-    for epoch in np.intersect1d(left[Held.EPOCH], right[Held.EPOCH]).tolist():
-        if epoch >= 0:
-            common = max(common, min(int(rows[Held.BASE_OFFSET, rows[Held.EPOCH] == epoch].max()) for rows in (left, right)))
-    return common
+def _apart(parts: Sequence[_Part]) -> tuple[_Part, _Part] | None:
+    """The first two parts that do not bear each other out, if there are any."""
+    earlier: dict[int, _Part] = {}
+    for part in parts:
+        if part.giver is not None and not part.is_complete:
+            apart = next((other for mask, other in earlier.items() if not mask & part.borne_out_by), None)
+            if apart is not None:
+                return apart, part
+        if part.runs:
+            earlier.setdefault(part.borne_out_by, part)
+    return None
 
 
 def _why_part(copy: CleanedCopy, base: int, part: _Part) -> str:
@@ -326,13 +356,17 @@ def _why_part(copy: CleanedCopy, base: int, part: _Part) -> str:
     return HEAD if part.end <= copy.start_offset else FILLED
 
 
-def _why(copy: CleanedCopy, base: int, row: list[int]) -> str:
-    """Why a batch is taken from the copy that gives its bytes."""
-    if row[Held.GIVER] == base:
-        return BASE
-    if row[Held.BASE_OFFSET] >= copy.end_offset:
-        return CONTINUED
-    return HEAD if row[Held.LAST_OFFSET] < copy.start_offset else FILLED
+def _told(copy: CleanedCopy, base: int, run: Run) -> Iterator[tuple[Run, str]]:
+    """The batches of a run with why they are taken from the copy that gives their bytes."""
+    if run.giver == base:
+        yield run, BASE
+        return
+    before, behind = copy.reader.split(run, BatchColumn.BASE_OFFSET, copy.end_offset)
+    for part in before:
+        head, filled = copy.reader.split(part, BatchColumn.LAST_OFFSET, copy.start_offset)
+        yield from [(part, HEAD) for part in head]
+        yield from [(part, FILLED) for part in filled]
+    yield from [(part, CONTINUED) for part in behind]
 
 
 def _add_piece(pieces: list[Piece], piece: Piece) -> None:
@@ -341,12 +375,10 @@ def _add_piece(pieces: list[Piece], piece: Piece) -> None:
     pieces.append(piece)
 
 
-def _add(slices: list[Slice], row: list[int], why: str) -> None:
-    """Add a batch to the slices, to the last where its bytes follow."""
-    giver, segment, position = row[Held.GIVER], row[Held.SEGMENT], row[Held.POSITION]
-    start, end, behind = row[Held.BASE_OFFSET], row[Held.LAST_OFFSET] + 1, position + row[Held.SIZE_IN_BYTES]
-    last = slices[-1] if slices else None
-    if last is not None and (last.copy, last.segment, last.byte_end, last.why) == (giver, segment, position, why):
-        slices[-1] = Slice(giver, segment, last.byte_start, behind, last.start_offset, end, why)
+def _add(slices: list[Slice], run: Run, why: str) -> None:
+    """Add batches to the slices, to the last where their bytes follow."""
+    last, byte_end = slices[-1] if slices else None, run.position + run.size_in_bytes
+    if last is not None and (last.copy, last.segment, last.byte_end, last.why) == (run.giver, run.segment, run.position, why):
+        slices[-1] = replace(last, byte_end=byte_end, end_offset=run.end_offset)
         return
-    slices.append(Slice(giver, segment, position, behind, start, end, why))
+    slices.append(Slice(run.giver, run.segment, run.position, byte_end, run.base_offset, run.end_offset, why))

@@ -19,11 +19,15 @@ MANIFEST: Final = "manifest.json"
 SCHEMA_VERSION: Final = "1.0"
 NO_TOPIC_ID: Final = "topic_id"
 """Stands among what is unseen where brokers want the topic's id, and nothing here tells it."""
+MAY_BE_STALE: Final = (
+    "keys whose newest value or tombstone lay in the gaps may be missing, have an older value, or be back from deletion"
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """Offsets `[start, end)` that no copy has of this lineage; `damaged_on`: brokers whose copy has damaged bytes of them."""
+    """Offsets `[start, end)` that no copy has of this lineage, or none that goes with the rest; `damaged_on`: brokers whose copy
+    has damaged bytes of them."""
 
     start: int
     end: int
@@ -63,7 +67,8 @@ class SalvagedPartition:
     """The broker whose copy says what the lineage is."""
     chosen_by: str
     """`plan` · `prefer-broker` · `committed` (its lineage alone was proven committed) · `whole-copy` · `merged` (of a compacted
-    topic, of which no copy is whole) · `longest` · `quorum` (of a majority of the voters, the most up-to-date)"""
+    topic, of which no copy is whole) · `last-resort` (of one, with gaps where others are good and were cleaned otherwise) ·
+    `longest` · `quorum` (of a majority of the voters, the most up-to-date)"""
     log_start_offset: int
     log_end_offset: int
     high_watermark: int | None
@@ -92,6 +97,11 @@ class SalvagedPartition:
     def wants_topic_id(self) -> bool:
         """Whether its `partition.metadata` has to be written by hand before a broker takes the log for this topic's."""
         return NO_TOPIC_ID in self.unseen
+
+    @property
+    def warning(self) -> str | None:
+        """What may be wrong with what stands outside the gaps of a compacted topic."""
+        return MAY_BE_STALE if self.gaps and self.chosen_by in {"merged", "last-resort"} else None
 
     @property
     def brokers(self) -> list[int | str]:
@@ -177,6 +187,7 @@ def _partition(partition: SalvagedPartition) -> Json:
         "left_behind": _left(partition.left_behind),
         "unseen": partition.unseen,
         "inherited": partition.inherited,
+        **({} if partition.warning is None else {"warning": partition.warning}),
         **({} if partition.quorum is None else _of_quorum(partition.quorum, partition.files)),
     }
 

@@ -196,7 +196,7 @@ class _Writer:
         if not (self._directory / snapshot).exists():
             self._write_snapshot(log_end_offset)
         written = self._written
-        written.epochs = self._epochs.entries if settings.epochs is None else settings.epochs
+        written.epochs = _earliest([*(settings.epochs or ()), *self._epochs.entries])
         self._write(EPOCHS_FILE, write_leader_epochs(written.epochs))
         if settings.topic_id is not None:
             self._write("partition.metadata", write_partition_metadata(settings.topic_id))
@@ -283,3 +283,11 @@ def write_file(path: Path, data: bytes) -> None:
     """A new file. Raises OSError."""
     with new_file(path) as descriptor:
         write_all(descriptor, data)
+
+
+def _earliest(entries: Iterable[EpochEntry]) -> list[EpochEntry]:
+    """Each epoch with the lowest of its starts: a replica that began anew from a cleaned log has it begin with its first batch."""
+    starts: dict[int, int] = {}
+    for entry in entries:
+        starts[entry.leader_epoch] = min(entry.start_offset, starts.get(entry.leader_epoch, entry.start_offset))
+    return [EpochEntry(*item) for item in sorted(starts.items())]

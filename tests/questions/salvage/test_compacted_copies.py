@@ -1,11 +1,13 @@
 """Compacted partitions of which no copy is whole: what several make together, and what would bring back the dead and is refused."""
 
+import json
 import struct
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
 
+from kafka_forensics.questions.salvage import MANIFEST
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
 from tests.support.group_records import commit_key, commit_value, put_offsets
 from tests.support.group_records import log_of as offsets_log
@@ -98,7 +100,7 @@ def test_what_nothing_tells_is_filled_where_a_copy_that_is_good_around_it_is_ali
 def test_no_copy_that_is_good_on_two_ranges_means_none_at_all(tmp_path: Path) -> None:
     put(tmp_path / "in", 1, with_(CLEANED, {1: zeroed(CLEANED[1])}), ACTIVE)
     put(tmp_path / "in", 2, with_(CLEANED, {3: zeroed(CLEANED[3])}), ACTIVE)
-    (refused,) = salvaged_of(tmp_path / "in", tmp_path / "out", allow_gaps=True).refused
+    (refused,) = salvaged_of(tmp_path / "in", tmp_path / "out").refused
     assert (refused.kind, refused.offsets, refused.brokers) == ("compacted", ((1, 4), (5, 15)), (2, 1))
     assert "no copy holds both" in refused.reason
     assert not (tmp_path / "out" / NAME).exists()
@@ -176,15 +178,65 @@ def test_copies_cleaned_apart_and_lost_framing_are_refused_with_the_offsets(tmp_
     assert refused.hint is not None
 
 
-@pytest.mark.parametrize("allow_gaps", [False, True])
-def test_a_deleted_key_is_never_brought_back(tmp_path: Path, allow_gaps: bool) -> None:
+def test_a_deleted_key_is_never_brought_back(tmp_path: Path) -> None:
     """Broker 1 holds b and lost its tombstone to damage; broker 2 has cleaned both away."""
-    deleted = keyed(12, ("b", None))
-    put(tmp_path / "in", 1, [*CLEANED[:4], zeroed(deleted), CLEANED[4]], ACTIVE)
-    put(tmp_path / "in", 2, [zeroed(CLEANED[0]), *CLEANED[2:]], ACTIVE)
-    (refused,) = salvaged_of(tmp_path / "in", tmp_path / "out", allow_gaps=allow_gaps).refused
+    put_deleted(tmp_path / "in")
+    (refused,) = salvaged_of(tmp_path / "in", tmp_path / "out").refused
     assert (refused.kind, refused.offsets, refused.brokers) == ("compacted", ((0, 4), (10, 15)), (1, 2))
+    assert "--allow-gaps" in (refused.hint or "")
+    assert "back from deletion" in (refused.hint or "")
     assert not (tmp_path / "out" / NAME).exists()
+
+
+def put_deleted(folder: Path) -> None:
+    """Broker 1 holds b and lost its tombstone to damage, of which no header is left; broker 2 has cleaned both, and lost a."""
+    put(folder, 1, [*CLEANED[:4], zeroed(keyed(12, ("b", None))), CLEANED[4]], ACTIVE)
+    put(folder, 2, [zeroed(CLEANED[0]), *CLEANED[2:]], ACTIVE)
+
+
+def test_the_last_resort_is_one_copy_with_gaps_where_another_was_cleaned_otherwise(tmp_path: Path) -> None:
+    """The one that loses fewest offsets: a of broker 1 does not come along, for b would."""
+    put_deleted(tmp_path / "in")
+    salvaged = salvaged_of(tmp_path / "in", tmp_path / "out", allow_gaps=True)
+    (partition,) = salvaged.partitions
+    assert (partition.chosen_by, partition.base, partition.brokers) == ("last-resort", 2, [2])
+    assert [(gap.start, gap.end, gap.damaged_on) for gap in partition.gaps] == [(0, 4, (2,))]
+    assert [(left.broker, left.start, left.end) for left in partition.left_behind] == [(1, 0, 4)]
+    assert log_of(tmp_path / "out") == b"".join([*CLEANED[2:], *ACTIVE])
+    check_output(tmp_path / "in", tmp_path / "out")
+    assert "back from deletion" in json.loads((tmp_path / "out" / MANIFEST).read_text())["partitions"][0]["warning"]
+
+
+def test_the_last_resort_is_of_the_broker_that_is_preferred(tmp_path: Path) -> None:
+    """Then b is back, and the gap that its tombstone lay in is named."""
+    put_deleted(tmp_path / "in")
+    (partition,) = salvaged_of(tmp_path / "in", tmp_path / "out", allow_gaps=True, prefer="1").partitions
+    assert (partition.chosen_by, partition.brokers) == ("last-resort", [1])
+    assert [(gap.start, gap.end, gap.damaged_on) for gap in partition.gaps] == [(10, 15, (1,))]
+    assert log_of(tmp_path / "out") == WHOLE
+    check_output(tmp_path / "in", tmp_path / "out")
+
+
+def test_the_last_resort_takes_what_is_borne_out_all_the_same(tmp_path: Path) -> None:
+    """Broker 1 gives what nobody had cleaned yet, and not what it had not cleaned as broker 2 had."""
+    old = keyed(1, ("z", "old"))
+    put(tmp_path / "in", 1, [CLEANED[0], old, *CLEANED[1:4], zeroed(keyed(12, ("z", None))), CLEANED[4]], ACTIVE)
+    put(tmp_path / "in", 2, [zeroed(CLEANED[0]), *CLEANED[1:]], [ACTIVE[0], zeroed(ACTIVE[1]), *ACTIVE[2:]])
+    (partition,) = salvaged_of(tmp_path / "in", tmp_path / "out", allow_gaps=True, prefer="2").partitions
+    assert (partition.chosen_by, partition.brokers) == ("last-resort", [2, 1])
+    assert [(gap.start, gap.end) for gap in partition.gaps] == [(0, 3)]
+    assert log_of(tmp_path / "out") == b"".join([*CLEANED[1:], *ACTIVE])
+    check_output(tmp_path / "in", tmp_path / "out")
+
+
+def test_the_last_resort_does_not_carry_on_that_more_was_cleaned(tmp_path: Path) -> None:
+    """The cleaner goes on from where it had come in the copy that was taken; the other's high watermark promises what is a gap."""
+    put(tmp_path / "in", 1, [*CLEANED[:4], zeroed(keyed(12, ("b", None))), CLEANED[4]], ACTIVE, dirty=16)
+    put(tmp_path / "in", 2, [zeroed(CLEANED[0]), *CLEANED[2:]], ACTIVE, dirty=20, end=30)
+    (partition,) = salvaged_of(tmp_path / "in", tmp_path / "out", allow_gaps=True, prefer="1").partitions
+    assert (partition.log_end_offset, partition.high_watermark) == (30, 24)
+    assert [(gap.start, gap.end) for gap in partition.gaps] == [(10, 15), (24, 30)]
+    assert (tmp_path / "out" / "cleaner-offset-checkpoint").read_text() == "0\n1\norders 0 16\n"
 
 
 def test_a_value_whose_successor_is_damaged_everywhere_is_told_as_a_gap(tmp_path: Path) -> None:
@@ -360,6 +412,17 @@ def test_epochs_are_those_of_the_copy_that_goes_on(tmp_path: Path) -> None:
     (partition,) = salvaged_of(tmp_path / "in", tmp_path / "out", prefer="1").partitions
     assert partition.base == 1
     assert (tmp_path / "out" / NAME / "leader-epoch-checkpoint").read_text() == "0\n2\n0 0\n3 22\n"
+    check_output(tmp_path / "in", tmp_path / "out")
+
+
+def test_an_epoch_begins_no_later_than_its_first_batch(tmp_path: Path) -> None:
+    """Broker 1, which gives the end, began anew from a leader that had cleaned the first batch: its epoch begins behind that."""
+    put(tmp_path / "in", 1, with_(CLEANED, {3: flipped(CLEANED[3], VALUE_AT)})[1:], ACTIVE, epochs=[(0, 3)])
+    old = [keyed(0, ("b", "old")), *with_(CLEANED, {2: flipped(CLEANED[2], VALUE_AT)})[1:]]
+    put(tmp_path / "in", 2, old, ACTIVE[:2], end=22)
+    (partition,) = salvaged_of(tmp_path / "in", tmp_path / "out", prefer="2").partitions
+    assert [(entry.leader_epoch, entry.start_offset) for entry in partition.leader_epochs] == [(0, 0)]
+    assert (tmp_path / "out" / NAME / "leader-epoch-checkpoint").read_text() == "0\n1\n0 0\n"
     check_output(tmp_path / "in", tmp_path / "out")
 
 

@@ -5,6 +5,7 @@ The answer that they are held to is naive: of every key the last record that was
 
 import tempfile
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -81,6 +82,18 @@ def latest(told: Told, offsets: list[int], end: int) -> dict[str, str]:
     return {key: value for key, value in state.items() if value is not None}
 
 
+def check_gaps(told: Told, log: bytes, end: int, gaps: Sequence[tuple[int, int]], originals: set[bytes]) -> None:
+    """Whole batches of replicas as they were, in order; and of every key the same latest record, or else the newest in a gap."""
+    found: list[Batch] = list(batches(log))
+    assert {log[batch.position : batch.position + batch.size_in_bytes] for batch in found} <= originals
+    assert all(before.last_offset < batch.base_offset for before, batch in pairwise(found))
+    ours = latest(told, [record.offset for batch in found for record in batch.records], end)
+    theirs = latest(told, list(range(len(told.facts))), end)
+    newest = {fact.key: offset for offset, fact in enumerate(told.facts) if fact.key is not None and fact.commits and offset < end}
+    for key in {key for key in {*ours, *theirs} if ours.get(key) != theirs.get(key)}:
+        assert any(low <= newest[key] < high for low, high in gaps), key
+
+
 def check(told: Told, log: bytes, end: int, originals: set[bytes]) -> None:
     """Whole batches of replicas as they were, in order; the same latest records; no transaction without its end."""
     found: list[Batch] = list(batches(log))
@@ -133,7 +146,17 @@ def test_what_is_salvaged_says_of_every_key_what_was_written_last() -> None:
                 outcomes[partition.chosen_by] += 1
                 log = b"".join(path.read_bytes() for path in sorted((output / DIRECTORY).glob("*.log")))
                 check(told, log, partition.log_end_offset, originals)
+            output = Path(folder) / "with-gaps"
+            for partition in salvaged_of(Path(folder) / "in", output, allow_gaps=True).partitions:
+                if partition.chosen_by not in {"merged", "last-resort"}:
+                    continue
+                outcomes[f"{partition.chosen_by} {bool(partition.gaps)}"] += 1
+                log = b"".join(path.read_bytes() for path in sorted((output / DIRECTORY).glob("*.log")))
+                gaps = [(gap.start, gap.end) for gap in partition.gaps]
+                check_gaps(told, log, partition.log_end_offset, gaps, originals)
 
     simulated()
     assert outcomes["merged"] >= 20, outcomes
     assert outcomes["compacted"] >= 20, outcomes
+    assert outcomes["merged True"] >= 20, outcomes
+    assert outcomes["last-resort True"] >= 1, outcomes
