@@ -173,8 +173,27 @@ def test_a_topic_id_that_no_copy_tells_is_asked_for_and_filled_in(copies: Path, 
 
 def test_brokers_that_will_not_come_back_are_named_to_both_commands(copies: Path) -> None:
     text = made(copies, "--dead", "3")
-    assert " --dead 3 --output " in block(text, "1. Stop and copy", 1)
+    assert " --dead 3 --output " in block(text, "1. Stop and copy", 2)
     assert '--keep 1 --output "${SAFE:?}"/recovered-audit-0 --dead 3\n' in block(text, "3. Way B: keep the leader", 1)
+
+
+def test_copies_of_brokers_that_will_not_come_back_are_put_beside_the_others(copies: Path, tmp_path: Path) -> None:
+    """What only a dead broker held is in no log directory that can be copied any more."""
+    text = made(copies, *placed(copies), "--dead", "3")
+    assert "\nCOPY_3=  # a directory with the copy of broker 3" in text
+    commands = filled(text, tmp_path), block(text, "1. Stop and copy"), block(text, "1. Stop and copy", 1)
+    assert "COPY_3: parameter null or not set" in run(tmp_path, *commands).stderr
+    kept = shutil.copytree(copies / "broker-3", tmp_path / "a copy of 3")
+    shutil.rmtree(copies / "broker-3")
+    own = f"COPY_3={shlex.quote(str(kept))}\n"
+    safe = tmp_path / "safe"
+    for tar in safe.glob("*"):
+        tar.unlink()
+    recover = block(text, "3. Way B: keep the leader", 1).splitlines()[0]
+    done = run(tmp_path, filled(text, tmp_path) + own, *commands[1:])
+    assert (done.returncode, sorted(path.name for path in safe.glob("*.tar"))) == (0, [f"broker-{n}.tar" for n in (1, 2, 3)])
+    done = run(tmp_path, filled(text, tmp_path), recover)
+    assert (done.returncode, done.stdout.splitlines()[1].split("\t")[7:9]) == (1, ["70", "70"]), "planned, and recovered"
 
 
 def test_the_leader_is_kept_where_it_took_records_since(copies: Path) -> None:

@@ -53,13 +53,22 @@ class Book:
     """Options to be given when it is planned again."""
 
     @cached_property
+    def dead(self) -> set[str]:
+        """Brokers that will not come back."""
+        return {str(broker) for way in self.ways for broker in way.planned.given.dead}
+
+    @property
+    def gone(self) -> list[BrokerPlace]:
+        """Those of them of whom copies are here."""
+        return [place for place in self.plans.places if str(place.broker) in self.dead]
+
+    @cached_property
     def places(self) -> list[BrokerPlace]:
         """Where brokers keep their log directories, of all that come back: those of whom no copy is here, too."""
-        dead = {str(broker) for way in self.ways for broker in way.planned.given.dead}
         known = {place.broker for place in self.plans.places}
         named = {broker for way in self.ways if way.chosen is not None for broker in _brokers(way.planned.steps(way.chosen))}
         missing = [BrokerPlace(broker, None, [("no copy of it is here", None)]) for broker in sorted(named - known, key=str)]
-        return [place for place in (*self.plans.places, *missing) if str(place.broker) not in dead]
+        return [place for place in (*self.plans.places, *missing) if str(place.broker) not in self.dead]
 
     @cached_property
     def order(self) -> StartOrder | None:
@@ -79,11 +88,12 @@ class Book:
 
     def copies(self, where: str) -> str:
         """All copies of a directory, as a shell takes them: those of brokers with names are named."""
-        if all(isinstance(place.broker, int) for place in self.places):
+        places = [*self.places, *(self.gone if where == "SAFE" else ())]
+        if all(isinstance(place.broker, int) for place in places):
             return f'"${{{where}:?}}"/*.tar'
         return " ".join(
             copy if isinstance(place.broker, int) else f"{shlex.quote(place.broker)}={copy}"
-            for place in self.places
+            for place in places
             for _, copy in tars(place, where)
         )
 
@@ -217,6 +227,10 @@ def _variables(book: Book) -> Iterator[str]:
     if any(way.planned.plan.truncate_by == "high-watermark" for way in ways):
         lines.append("ZOOKEEPER=  # HOST:PORT")
     lines += place_variables(places)
+    for place in book.gone:
+        for variable, (source, _) in zip(log_dir_variables(place, "COPY"), place.log_dirs, strict=True):
+            said = f"a directory with the copy of broker {place.broker}, which will not come back: {source} as it was read"
+            lines.append(f"{variable}=  # {printable(said)}")
     functions = [ON, "# leads TOPIC PARTITION BROKER: waits until it does", _LEADS]
     yield shell(*lines, *functions)
 
@@ -245,6 +259,11 @@ def _copies(book: Book) -> Iterator[str]:
         yield "Nothing that only one broker holds would be lost. Copy all the same.\n"
     rest = [place for place in places if place.broker not in holders]
     yield one_by_one(*copying((*first, *rest), "SAFE", stop=True))
+    if book.gone:
+        these = plan_words.brokers([place.broker for place in book.gone])
+        yield f"\nWhat only {these} held, which will not come back, is in the copies that were read here. Put them beside these:\n"
+        own = [pair for place in book.gone for pair in zip(log_dir_variables(place, "COPY"), tars(place), strict=True)]
+        yield one_by_one(*(f'tar -C "${{{variable}:?}}" -cf {copy} .' for variable, (_, copy) in own))
     yield "\nCopy the controllers' log directories as well, if they run on hosts of their own. Then plan again on these copies:\n"
     asked = "".join(f" {word}" for word in book.asked)
     outputs = '--output "${SAFE:?}/plan.json" --runbook "${SAFE:?}/runbook.md"'

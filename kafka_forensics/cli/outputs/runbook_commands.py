@@ -32,9 +32,10 @@ def name_of(broker: Broker) -> str:
     return f"{_UNSAFE.sub('_', broker)[-_LETTERS:]}_{crc32(broker.encode('utf-8', 'surrogateescape')):08x}"
 
 
-def log_dir_variables(place: BrokerPlace) -> list[str]:
-    """Variables of a broker's log directories."""
-    return [f"LOGS_{name_of(place.broker)}" + ("" if number == 1 else f"_{number}") for number in range(1, len(place.log_dirs) + 1)]
+def log_dir_variables(place: BrokerPlace, what: str = "LOGS") -> list[str]:
+    """Variables of a broker's log directories, or of `what` there is of them."""
+    names = [f"{what}_{name_of(place.broker)}"]
+    return [*names, *(f"{names[0]}_{number}" for number in range(2, len(place.log_dirs) + 1))]
 
 
 def place_variables(places: Iterable[BrokerPlace]) -> Iterator[str]:
