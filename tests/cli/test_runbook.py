@@ -324,6 +324,24 @@ def salvage_of_the_copies(copies: Path, tmp_path: Path) -> str:
     return file.read_text()
 
 
+@pytest.mark.parametrize("filled_in", [TOPIC_ID, ""])
+def test_a_topic_id_that_a_broker_tells_goes_where_salvaged_logs_go(filled_in: str, copies: Path, tmp_path: Path) -> None:
+    for broker in (1, 2, 3):
+        (copies / f"broker-{broker}" / "audit-0" / "partition.metadata").unlink()
+        shutil.rmtree(copies / f"broker-{broker}" / "__cluster_metadata-0")
+    file, output = tmp_path / "salvage.md", tmp_path / "salvaged"
+    asked = ["--topic", "audit", "--prefer-broker", "2", "--output", str(output), "--runbook", str(file), *placed(copies)]
+    assert outcome(["salvage", str(copies), *asked, "--quiet"]) == 0
+    text = file.read_text()
+    _, asking, variable = re.findall(r"^```sh\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)[:3]
+    assert asking == 'kafka-topics.sh --bootstrap-server "${BOOTSTRAP:?}" --describe --topic audit\n'
+    parts = [block(text, "2. Put it in place", number) for number in range(3)]
+    done = run(tmp_path, filled(text, tmp_path), f"{variable.partition('=')[0]}={filled_in}", *parts)
+    written = [path.read_text() for path in copies.glob("*/audit-0/partition.metadata")]
+    assert written == [f"version: 0\ntopic_id: {filled_in}\n"] * (3 if filled_in else 0)
+    assert bool(filled_in) == (done.returncode == 0) == ("TOPIC_ID_audit_" not in done.stderr)
+
+
 def test_what_was_salvaged_is_put_in_place_on_every_broker(salvaged: str, copies: Path, tmp_path: Path) -> None:
     before = tree(copies)
     (tmp_path / "after").mkdir()
@@ -389,6 +407,7 @@ def copies_of_controllers(tmp_path: Path) -> Path:
     for number in range(4):
         log.append(topic(f"t{number}"))
     put_copy(folder, 9, {0: b"".join(batches_of(4))}, high_watermark=8, epochs=[(0, 0)])
+    next((folder / "broker-9").glob("*-0")).joinpath("partition.metadata").write_text(f"version: 0\ntopic_id: {TOPIC_ID}\n")
     for node in (2, 3, 9):
         directory = log.put(folder / f"broker-{node}", node)
         (directory / "quorum-state").write_bytes(write_quorum_state(1, 0, [1, 2, 3]))

@@ -15,11 +15,13 @@ from kafka_forensics.cli.outputs.rows import markdown, markdown_lines
 from kafka_forensics.cli.outputs.runbook_commands import (
     OF_BROKERS,
     ON,
+    asking_topic_id,
     copying,
     host,
     log_dir_variables,
     name_of,
     one_by_one,
+    partition_metadata,
     place_variables,
     shell,
     tars,
@@ -285,16 +287,9 @@ def _topic_ids(book: Book) -> Iterator[str]:
     if unknown:
         yield "\nNo copy here tells some of the ids. Ask a broker that is up, none of these, and fill in what it shows:\n"
         for topic in unknown:
-            asked = f'kafka-topics.sh --bootstrap-server "${{BOOTSTRAP:?}}" --describe --topic {shlex.quote(topic)}'
-            variable = f"{_topic_id_variable(topic)}=  # what it shows as TopicId: of {topic}"
-            yield shell(printable(asked))
-            yield shell(printable(variable))
+            yield from (shell(printable(line)) for line in asking_topic_id(topic))
     yield one_by_one(*(printable(line) for way in book.ways for line in _writing_ids(book, way.planned)))
     yield "\nIt should show the two lines of each file. One that is there already stops the commands.\n"
-
-
-def _topic_id_variable(topic: str) -> str:
-    return f"TOPIC_ID_{name_of(topic)}"
 
 
 def _writing_ids(book: Book, planned: Planned) -> Iterator[str]:
@@ -310,8 +305,7 @@ def _writing_ids(book: Book, planned: Planned) -> Iterator[str]:
         }
         variable = variables.get(str(log_dir), f"LOGS_{name_of(broker)}")
         logs = f'"${{{variable}:?}}"/{directory}'
-        known = f'"${{{_topic_id_variable(topic)}:?}}"' if topic_id is None else shlex.quote(topic_id)
-        lines = f"$'version: 0\\ntopic_id: '{known}"  # expanded before anything is written
+        lines = partition_metadata(topic, topic_id)
         yield f"on {host(broker)} $SUDO test ! -e {logs}/partition.metadata"
         yield f"on {host(broker)} $SUDO tee {logs}/partition.metadata <<< {lines}"
         yield f"on {host(broker)} $SUDO chown --reference={logs} {logs}/partition.metadata"

@@ -63,6 +63,23 @@ def host(broker: Broker) -> str:
     return f'"${{HOST_{name_of(broker)}:?}}"'
 
 
+def _topic_id_variable(topic: str) -> str:
+    return f"TOPIC_ID_{name_of(topic)}"
+
+
+def asking_topic_id(topic: str) -> tuple[str, str]:
+    """The command that asks a broker for a topic's id, and the variable to fill in with what it shows."""
+    asked = f'kafka-topics.sh --bootstrap-server "${{BOOTSTRAP:?}}" --describe --topic {shlex.quote(topic)}'
+    return asked, f"{_topic_id_variable(topic)}=  # what it shows as TopicId: of {topic}"
+
+
+def partition_metadata(topic: str, topic_id: str | None) -> str:
+    """The lines of a `partition.metadata` as a shell takes them, with the id that is known, or else filled in; they are expanded
+    before anything is written."""
+    known = f'"${{{_topic_id_variable(topic)}:?}}"' if topic_id is None else shlex.quote(topic_id)
+    return f"$'version: 0\\ntopic_id: '{known}"
+
+
 def tars(place: BrokerPlace, where: str = "SAFE") -> Iterator[tuple[str, str]]:
     """Of each log directory of a broker its variable, and its copy in a directory, as a shell takes them."""
     for number, variable in enumerate(log_dir_variables(place), 1):

@@ -8,10 +8,12 @@ from kafka_forensics.cli.outputs.rows import markdown
 from kafka_forensics.cli.outputs.runbook_commands import (
     OF_BROKERS,
     ON,
+    asking_topic_id,
     copying,
     host,
     log_dir_variables,
     one_by_one,
+    partition_metadata,
     place_variables,
     shell,
     told,
@@ -109,11 +111,23 @@ def _what_is_lost(salvaged: Salvaged) -> Iterator[str]:
         for partition in gaps[:PARTITIONS_TOLD]:
             yield f"- {_spelled(partition)}: {', '.join(f'{gap.start} to {gap.end - 1}' for gap in partition.gaps)}\n"
     yield from (f"\n{line}.\n" for line in stale(salvaged.partitions))
-    yield from (f"\n**Before anything else**: {line}.\n" for line in without_topic_id(salvaged.partitions))
+    yield from _topic_ids(salvaged)
     if salvaged.refused:
         yield "\nThese were refused; nothing below is about them:\n\n"
         for refused in salvaged.refused[:PARTITIONS_TOLD]:
             yield f"- {markdown(name(refused.topic, refused.partition))}: {markdown(refused.reason)}\n"
+
+
+def _topic_ids(salvaged: Salvaged) -> Iterator[str]:
+    """How ids of topics that nothing here tells are asked for; with them step 2 writes the files."""
+    topics = dict.fromkeys(partition.topic for partition in salvaged.partitions if partition.wants_topic_id)
+    if not topics:
+        return
+    yield f"\n**Before anything else**: {without_topic_id(salvaged.partitions)[0]}. Ask a broker while one is up; step 2 writes the"
+    yield " files.\n"
+    yield shell("BOOTSTRAP=  # HOST:PORT of a broker that is up")
+    for topic in topics:
+        yield from (shell(printable(line)) for line in asking_topic_id(topic))
 
 
 def _spelled(partition: SalvagedPartition) -> str:
@@ -144,6 +158,9 @@ def _placing(place: BrokerPlace, partitions: list[SalvagedPartition]) -> Iterato
         directory = printable(shlex.quote(f"{partition.topic}-{partition.partition}"))
         yield f'{{ {on} $SUDO test ! -e "{logs}"/{directory} || {on} $SUDO mv "{logs}"/{directory} "{logs}.aside/"; }}'
         yield f'tar -C "${{SALVAGED:?}}" -cf - {directory} | {on} $SUDO tar -C "{logs}" --no-same-owner -xf -'
+        if partition.wants_topic_id:
+            lines = printable(partition_metadata(partition.topic, None))
+            yield f'{on} $SUDO tee "{logs}"/{directory}/partition.metadata <<< {lines}'
         yield f'{on} $SUDO chown -R --reference="{logs}" "{logs}"/{directory}'
         if partition.quorum is not None:
             continue
