@@ -6,8 +6,10 @@ from kafka_forensics.analysis.catalogue import finding
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.evidence.inputs import METADATA, Inputs, LogDir, ReplicaPlan
 from kafka_forensics.evidence.paths import is_alone
+from kafka_forensics.model.batches import HARMLESS_TAILS
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
 from kafka_forensics.model.findings import Confidence, Finding, Place, Severity
+from kafka_forensics.model.results import Read
 from kafka_forensics.parsers.log_dir import PartitionDirectory
 from kafka_forensics.replication.recovery import EPOCHS_FILE
 
@@ -36,7 +38,7 @@ def missing_topic_ids(plans: list[ReplicaPlan], replicas: list[Replica], inputs:
     findings = []
     for plan, replica in zip(plans, replicas, strict=True):
         is_empty = not replica.state.framing.batches
-        if (is_empty and not replica.log_end_offset) or not _lacks_id(plan.log_dir, plan.directory):
+        if (is_empty and not _was_emptied(replica, plan.directory)) or not _lacks_id(plan.log_dir, plan.directory):
             continue
         if _is_of_logs_alone(plan.log_dir, plan.directory):
             continue
@@ -80,6 +82,13 @@ def _lacks_id(log_dir: LogDir, directory: PartitionDirectory) -> bool:
     under_kraft = log_dir.meta is not None and log_dir.meta.version == _UNDER_KRAFT
     is_replica = directory.legal and directory.suffix is None and directory.topic != CLUSTER_METADATA_TOPIC
     return under_kraft and is_replica and METADATA not in directory.entries
+
+
+def _was_emptied(replica: Replica, directory: PartitionDirectory) -> bool:
+    """Whether a log without batches once had some, and none are lost that were there, or unread."""
+    damage = {kind for kind, sample in replica.state.framing.damage.items() if sample}
+    is_whole = replica.read is Read.WHOLE and damage <= HARMLESS_TAILS and all(segment.log for segment in directory.segments)
+    return is_whole and replica.log_end_offset > 0
 
 
 def _is_of_logs_alone(log_dir: LogDir, directory: PartitionDirectory) -> bool:

@@ -157,9 +157,10 @@ def test_a_topic_id_that_no_copy_tells_is_asked_for_and_filled_in(copies: Path, 
         (copies / f"broker-{broker}" / "audit-0" / "partition.metadata").unlink()
         shutil.rmtree(copies / f"broker-{broker}" / "__cluster_metadata-0")
     text = made(copies, *placed(copies), "--bootstrap-server", "kafka:9092")
-    asking, writing = block(text, "1. Stop and copy", 2), block(text, "1. Stop and copy", 4)
+    asking, writing = block(text, "1. Stop and copy", 0), block(text, "1. Stop and copy", 4)
     assert asking == 'kafka-topics.sh --bootstrap-server "${BOOTSTRAP:?}" --describe --topic audit\n'
-    placeholder = block(text, "1. Stop and copy", 3)
+    placeholder = block(text, "1. Stop and copy", 1)
+    assert "$STOP" in block(text, "1. Stop and copy", 2), "brokers are asked while they are up"
     assert placeholder.startswith("TOPIC_ID_audit_")
     done = run(tmp_path, filled(text, tmp_path), placeholder, writing)
     assert done.returncode != 0, "it must be filled in"
@@ -340,6 +341,7 @@ def test_a_topic_id_that_a_broker_tells_goes_where_salvaged_logs_go(filled_in: s
     written = [path.read_text() for path in copies.glob("*/audit-0/partition.metadata")]
     assert written == [f"version: 0\ntopic_id: {filled_in}\n"] * (3 if filled_in else 0)
     assert bool(filled_in) == (done.returncode == 0) == ("TOPIC_ID_audit_" not in done.stderr)
+    assert filled_in or not list(copies.glob("*.aside")), "nothing is done before all is filled in"
 
 
 def test_what_was_salvaged_is_put_in_place_on_every_broker(salvaged: str, copies: Path, tmp_path: Path) -> None:

@@ -122,6 +122,22 @@ def test_a_log_that_retention_has_emptied_begins_at_0_again(lacking: Brokers) ->
     assert len(list(topic_id_lines(planned))) == 1
 
 
+@pytest.mark.parametrize("what", ["garbage", "missing segment", "link"])
+def test_what_cannot_be_read_is_not_called_empty(what: str, lacking: Brokers) -> None:
+    emptied(lacking, 1, 2, 3)
+    directory = lacking.log_dir(2) / "t-0"
+    (log,) = directory.glob("*.log")
+    if what == "garbage":
+        log.write_bytes(b"\xff" * 300)
+    elif what == "link":
+        log.unlink()
+        log.symlink_to("elsewhere")
+    else:
+        (directory / f"{0:020d}.index").write_bytes(bytes(range(16)))
+    told = [finding.evidence for finding in local.scan([str(lacking.root)], ScanOptions()).findings if finding.kind == KIND]
+    assert not any("is_empty" in evidence for evidence in told)
+
+
 def test_emptied_logs_that_are_served_all_the_same_are_not_told(brokers: Brokers) -> None:
     assert said(verdict(emptied(brokers, 1, 2, 3))) == [], "with the file"
     brokers.named(2, METADATA).unlink()

@@ -231,7 +231,7 @@ def _variables(book: Book) -> Iterator[str]:
     lines += place_variables(places)
     for place in book.gone:
         for variable, (source, _) in zip(log_dir_variables(place, "COPY"), place.log_dirs, strict=True):
-            said = f"a directory with the copy of broker {place.broker}, which will not come back: {source} as it was read"
+            said = f"a directory with the copy of broker {place.broker}, which will not come back: {source}, unpacked"
             lines.append(f"{variable}=  # {printable(said)}")
     functions = [ON, "# leads TOPIC PARTITION BROKER: waits until it does", _LEADS]
     yield shell(*lines, *functions)
@@ -255,6 +255,7 @@ def _copies(book: Book) -> Iterator[str]:
         for broker in way.planned.steps(candidate).copy_first
     }
     first = [place for place in places if place.broker in holders]
+    yield from _asking_ids(book)
     if first:
         yield f"What would be lost is on {plan_words.brokers([place.broker for place in first])}: begin there.\n"
     else:
@@ -275,6 +276,18 @@ def _copies(book: Book) -> Iterator[str]:
     yield from _topic_ids(book)
 
 
+def _asking_ids(book: Book) -> Iterator[str]:
+    """How ids of topics that no copy tells are asked for, as long as a broker is up."""
+    told_ids = [(way.planned.plan.topic, topic_id) for way in book.ways for topic_id, _ in way.planned.without_topic_id.values()]
+    unknown = dict.fromkeys(topic for topic, topic_id in told_ids if topic_id is None)
+    if unknown:
+        yield "No copy here tells some topic ids, which step 1 writes at its end. Ask a broker while one is up, and fill in what it"
+        yield " shows:\n"
+        for topic in unknown:
+            yield from (shell(printable(line)) for line in asking_topic_id(topic))
+        yield "\n"
+
+
 def _topic_ids(book: Book) -> Iterator[str]:
     """What is to be written before brokers start that would not serve a log without its topic's id, with the commands."""
     lines = [line for way in book.ways for line in plan_words.topic_id_lines(way.planned)]
@@ -282,14 +295,8 @@ def _topic_ids(book: Book) -> Iterator[str]:
         return
     yield "\nThese logs have no topic id. Do this before any of these brokers starts, copy once more, and scan again:\n\n"
     yield from (f"{number}. {markdown(line)}\n" for number, line in enumerate(lines, 1))
-    told_ids = [(way.planned.plan.topic, topic_id) for way in book.ways for topic_id, _ in way.planned.without_topic_id.values()]
-    unknown = dict.fromkeys(topic for topic, topic_id in told_ids if topic_id is None)
-    if unknown:
-        yield "\nNo copy here tells some of the ids. Ask a broker that is up, none of these, and fill in what it shows:\n"
-        for topic in unknown:
-            yield from (shell(printable(line)) for line in asking_topic_id(topic))
-    yield one_by_one(*(printable(line) for way in book.ways for line in _writing_ids(book, way.planned)))
-    yield "\nIt should show the two lines of each file. One that is there already stops the commands.\n"
+    yield shell(*(printable(line) for way in book.ways for line in _writing_ids(book, way.planned)))
+    yield "\nIt should show the two lines of each file. One that is there already is left as it is.\n"
 
 
 def _writing_ids(book: Book, planned: Planned) -> Iterator[str]:
@@ -306,9 +313,9 @@ def _writing_ids(book: Book, planned: Planned) -> Iterator[str]:
         variable = variables.get(str(log_dir), f"LOGS_{name_of(broker)}")
         logs = f'"${{{variable}:?}}"/{directory}'
         lines = partition_metadata(topic, topic_id)
-        yield f"on {host(broker)} $SUDO test ! -e {logs}/partition.metadata"
-        yield f"on {host(broker)} $SUDO tee {logs}/partition.metadata <<< {lines}"
-        yield f"on {host(broker)} $SUDO chown --reference={logs} {logs}/partition.metadata"
+        on = f"on {host(broker)} $SUDO"
+        writes = f"{on} tee {logs}/partition.metadata <<< {lines} && {on} chown --reference={logs} {logs}/partition.metadata"
+        yield f"{on} test ! -e {logs}/partition.metadata && {writes}"
 
 
 def _steps(way: Ways, candidate: Candidate) -> Iterator[str]:

@@ -73,10 +73,15 @@ def asking_topic_id(topic: str) -> tuple[str, str]:
     return asked, f"{_topic_id_variable(topic)}=  # what it shows as TopicId: of {topic}"
 
 
+def topic_id_filled_in(topic: str) -> str:
+    """The variable; a command fails where it is not filled in."""
+    return f'"${{{_topic_id_variable(topic)}:?}}"'
+
+
 def partition_metadata(topic: str, topic_id: str | None) -> str:
     """The lines of a `partition.metadata` as a shell takes them, with the id that is known, or else filled in; they are expanded
     before anything is written."""
-    known = f'"${{{_topic_id_variable(topic)}:?}}"' if topic_id is None else shlex.quote(topic_id)
+    known = topic_id_filled_in(topic) if topic_id is None else shlex.quote(topic_id)
     return f"$'version: 0\\ntopic_id: '{known}"
 
 

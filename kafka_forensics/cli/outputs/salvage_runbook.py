@@ -17,6 +17,7 @@ from kafka_forensics.cli.outputs.runbook_commands import (
     place_variables,
     shell,
     told,
+    topic_id_filled_in,
     way_back,
 )
 from kafka_forensics.cli.outputs.salvage import stale, without_topic_id
@@ -153,6 +154,8 @@ def _checkpointed(partition: SalvagedPartition) -> dict[str, int | None]:
 def _placing(place: BrokerPlace, partitions: list[SalvagedPartition]) -> Iterator[str]:
     """Commands that put the salvaged directories of one broker in the place of its own."""
     on, logs = f"on {host(place.broker)}", f"${{{log_dir_variables(place)[0]}:?}}"
+    for topic in dict.fromkeys(partition.topic for partition in partitions if partition.wants_topic_id):
+        yield f": {topic_id_filled_in(topic)}"
     yield f'{on} $SUDO mkdir -p "{logs}.aside"'
     for partition in partitions:
         directory = printable(shlex.quote(f"{partition.topic}-{partition.partition}"))

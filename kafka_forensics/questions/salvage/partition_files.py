@@ -7,7 +7,7 @@ import os
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -119,12 +119,15 @@ def write_partition(
     edges = [segment.base_offset for segment in sources[lineage.base].plan.directory.segments]
     end = -1
     writer = _Writer(directory, sources, settings.index_interval_bytes, sealing)
-    for segment in _segments(slices, edges, max(USUAL_SEGMENT_BYTES, largest)):
-        writer.add(segment)
-        end = segment.slices[-1].end_offset
-    if end < lineage.log_end_offset:
-        writer.add(_Segment(lineage.log_end_offset))
-    return writer.finish(lineage.log_end_offset, settings)
+    try:
+        for segment in _segments(slices, edges, max(USUAL_SEGMENT_BYTES, largest)):
+            writer.add(segment)
+            end = segment.slices[-1].end_offset
+        if end < lineage.log_end_offset:
+            writer.add(_Segment(lineage.log_end_offset))
+        return writer.finish(lineage.log_end_offset, settings)
+    finally:
+        writer.drop()
 
 
 def _segments(slices: Iterable[Slice], edges: Sequence[int], most: int) -> Iterator[_Segment]:
@@ -201,6 +204,10 @@ class _Writer:
         if settings.topic_id is not None:
             self._write("partition.metadata", write_partition_metadata(settings.topic_id))
         return written
+
+    def drop(self) -> None:
+        """Let no segment be written any more that is not needed."""
+        wait([copied for _, copied in self._copied if not copied.cancel()])
 
     def _write_snapshot(self, offset: int) -> None:
         self._write(segment_file(offset, "snapshot"), write_producer_snapshot(self._producers.entries()))

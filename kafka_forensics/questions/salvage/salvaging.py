@@ -282,7 +282,9 @@ class _Salvager:
         shutil.rmtree(apart, ignore_errors=True)
 
     def _remove(self, topic: str, partition: int) -> None:
-        shutil.rmtree(self._place_of(topic, partition), ignore_errors=True)
+        place = self._place_of(topic, partition)
+        if place.exists():
+            shutil.rmtree(place)
 
     def _place_of(self, topic: str, partition: int) -> Path:
         """Where a partition is built: the controllers' log apart, for it bears witness, and what it says of others is not asked."""

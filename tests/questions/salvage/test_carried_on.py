@@ -11,6 +11,7 @@ from kafka_forensics.questions.salvage import Gap, SalvagedPartition, partition_
 from kafka_forensics.questions.salvage.carried_on import CarriedOn
 from tests.support.salvaged import log_of, put_copy, salvaged_of
 from tests.support.segments import batch
+from tests.support.transaction_histories import COMMIT, cluster, cut_before, decided, ended
 from tests.support.transaction_logs import APP_ID, CoordinatorLog, DataLog, write_cluster
 
 
@@ -46,6 +47,53 @@ def test_snapshots_are_made_anew_and_carry_no_fault_on() -> None:
     assert not CarriedOn([corrupt], live=False).explains(corrupt, partition())
 
 
+def test_of_very_many_those_count_that_a_copy_does_not_show() -> None:
+    """It shows the first and the last of them."""
+    many = [found("DUPLICATE_BATCH", offset, offset + 2, occurrences=90) for offset in (4, 6, 150, 152)]
+    carried_on = CarriedOn(many, live=False)
+    assert carried_on.explains(found("DUPLICATE_BATCH", 80, 82), partition())
+    assert not carried_on.explains(found("DUPLICATE_BATCH", 2, 4), partition())
+    assert not carried_on.explains(found("DUPLICATE_BATCH", 160, 162), partition())
+    assert not carried_on.explains(found("PRODUCER_SEQ_GAP", 80, 82), partition())
+
+
+def test_a_transaction_of_which_nothing_is_left_has_no_offsets() -> None:
+    def lost(coordinator_offset: int) -> Finding:
+        evidence = {"producer_id": 7, "coordinator_offset": coordinator_offset}
+        return finding("TXN_PARTLY_LOST", Place("orders", 0, 1, "d"), cast("Any", evidence))
+
+    assert CarriedOn([lost(3)], live=False).explains(lost(3), partition())
+    assert not CarriedOn([lost(3)], live=False).explains(lost(4), partition())
+
+
+def test_an_open_transaction_may_hang_in_a_copy_that_goes_on_and_not_the_other_way_round() -> None:
+    hanging, still_open = found("TXN_HANGING", 4, 6, producer_id=7), found("TXN_OPEN", 4, 6, producer_id=7)
+    assert CarriedOn([hanging], live=False).explains(still_open, partition())
+    assert CarriedOn([still_open], live=False).explains(still_open, partition())
+    assert not CarriedOn([still_open], live=False).explains(hanging, partition())
+
+
+def test_a_transaction_that_was_left_open_long_ago_is_carried_on(tmp_path: Path) -> None:
+    """A warning where nobody tells whether its producer still lives: three whole copies are salvaged all the same."""
+    data = DataLog()
+    data.data(0.0, APP_ID)
+    data.traffic(10_000)
+    write_cluster(tmp_path / "in", {"t-0": data})
+    salvaged = salvaged_of(tmp_path / "in", tmp_path / "out")
+    assert not salvaged.refused
+    told = {row["kind"] for partition in salvaged.partitions for row in partition.inherited}
+    assert told & {"TXN_OPEN", "TXN_HANGING"}
+
+
+def test_a_transaction_that_every_copy_lost_is_carried_on(tmp_path: Path) -> None:
+    """As an unclean election leaves it: there is neither a marker nor a record, and so no offset."""
+    write_cluster(tmp_path / "in", cluster(ended(30, COMMIT), cut_before(), decided(30)))
+    salvaged = salvaged_of(tmp_path / "in", tmp_path / "out")
+    assert not salvaged.refused
+    told = {(one.topic, one.partition): [row["kind"] for row in one.inherited] for one in salvaged.partitions if one.inherited}
+    assert told == {("t", 1): ["TXN_PARTLY_LOST"]}
+
+
 @pytest.mark.parametrize("kind", ["TXN_HANGING", "TXN_TORN", "TXN_PARTLY_LOST"])
 def test_a_transaction_is_the_same_by_its_producer_and_its_first_offset(kind: str) -> None:
     carried_on = CarriedOn([found(kind, 4, 6, producer_id=7)], live=False)
@@ -70,7 +118,7 @@ def test_offsets_that_are_not_there_are_those_of_the_gaps_and_of_the_copies(kind
     assert carried_on.explains(found(kind, 6, 10), partition((6, 10)))
     assert carried_on.explains(found(kind, 6, 14), partition((6, 10)))
     assert not carried_on.explains(found(kind, 6, 15), partition((6, 10)))
-    assert not carried_on.explains(found(kind, 10, 14), partition())
+    assert carried_on.explains(found(kind, 10, 14), partition()) == (kind == "GROUP_OFFSET_BEYOND_LOG")
     assert not carried_on.explains(found(kind, 20, 22), partition((6, 10)))
 
 

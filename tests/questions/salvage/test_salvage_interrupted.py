@@ -7,13 +7,14 @@ import signal
 import stat
 import subprocess
 import sys
+import time
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from kafka_forensics.errors import SourceError, UsageError
-from kafka_forensics.questions.salvage import MANIFEST, UNFINISHED, partition_files
+from kafka_forensics.questions.salvage import MANIFEST, UNFINISHED, partition_files, salvaging
 from kafka_forensics.storage import copying
 from kafka_forensics.storage.local import LocalSource
 from kafka_forensics.storage.source import ByteFile
@@ -178,6 +179,32 @@ def test_a_copy_that_cannot_be_read_any_more_refuses_its_partition(
     assert "orders" in (tmp_path / "out" / MANIFEST).read_text()
     assert "orders" not in (tmp_path / "out" / "recovery-point-offset-checkpoint").read_text()
     check_output(copies, tmp_path / "out")
+
+
+def test_what_is_copied_ahead_ends_before_a_refused_partition_is_removed(
+    copies: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole, copying_now, seen = copying.copy_range, list[str](), list[list[str]]()
+    remove = salvaging._Salvager._remove
+
+    def fails_at_the_first(file: ByteFile, path: str, start: int, end: int, to: int) -> None:
+        copying_now.append(path)
+        if f"{8:020d}" not in path:
+            copying_now.remove(path)
+            raise SourceError(path, "input/output error")
+        time.sleep(0.3)
+        whole(file, path, start, end, to)
+        copying_now.remove(path)
+
+    def removed(self: salvaging._Salvager, topic: str, partition: int) -> None:
+        seen.append([*copying_now])
+        remove(self, topic, partition)
+
+    monkeypatch.setattr(partition_files, "copy_range", fails_at_the_first)
+    monkeypatch.setattr(salvaging._Salvager, "_remove", removed)
+    assert [refused.kind for refused in salvaged_of(copies, tmp_path / "out").refused] == ["not_readable"]
+    assert seen == [[]]
+    assert not (tmp_path / "out" / NAME).exists()
 
 
 def test_ctrl_c_leaves_nothing(copies: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
