@@ -299,10 +299,19 @@ class _Merging:
     def _borne_out(self, base: int) -> list[_Part]:
         """The parts of a base, and those of other copies that go with all of these and with each other; the others are gaps."""
         parts = list(self._parts(base, [base, *(number for number in range(len(self._copies)) if number != base)]))
-        taken = [part if part.giver == base else replace(part, giver=None, runs=[], borne_out_by=0) for part in parts]
-        for number, part in enumerate(parts):
-            if part.giver not in (base, None) and _apart(tried := [*taken[:number], part, *taken[number + 1 :]]) is None:
-                taken = tried
+        behind, masks = list[frozenset[int]](), frozenset[int]()
+        for part in reversed(parts):  # the base's parts that want to be borne out by those before, by who bears them out
+            behind.append(masks)
+            masks |= {part.borne_out_by} if part.giver == base and not part.is_complete else frozenset()
+        before, taken = set[int](), list[_Part]()
+        for part, later in zip(parts, reversed(behind), strict=True):
+            goes_with = part.giver == base or (
+                part.giver is not None
+                and (not part.runs or all(part.borne_out_by & mask for mask in later))
+                and (part.is_complete or all(part.borne_out_by & mask for mask in before))
+            )
+            taken.append(part if goes_with else replace(part, giver=None, runs=[], borne_out_by=0))
+            before |= {part.borne_out_by} if goes_with and part.runs else set()
         return taken
 
     def _of_gaps(self, gaps: Ranges) -> _Problem:
