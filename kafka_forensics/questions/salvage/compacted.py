@@ -285,7 +285,9 @@ class _Merging:
     def last_resort(self, bases: Sequence[int]) -> Merged:
         """The log of the base that needs the fewest offsets left out: all that it has, and of others what its parts bear out."""
         found = [(base, self._borne_out(base)) for base in bases]
-        base, parts = min(found, key=lambda one: sum(part.end - part.start for part in one[1] if part.giver is None))
+        base, parts = min(
+            found, key=lambda one: self._start_of(one[0]) + sum(part.end - part.start for part in one[1] if part.giver is None)
+        )
         merged = self._merged(base, parts)
         left = [
             LeftBehind(_broker(copy), *span, min(max(copy.source.plan.context.high_watermark or 0, span[0]), span[1]), None)
