@@ -114,8 +114,8 @@ MUTANTS = [
         "replication/planner/test_planner_properties replication/planner/test_planner",
         ("if start <= low and high <= end:", "if start <= low or high <= end:"),
         (
-            "return tuple((max(a, start), min(b, end)) for a, b in ranges if max(a, start) < min(b, end))",
-            "return tuple((min(a, start), min(b, end)) for a, b in ranges if max(a, start) < min(b, end))",
+            "return tuple((max(low, start), min(high, end)) for low, high in ranges[first:behind] if start < end)",
+            "return tuple((min(low, start), min(high, end)) for low, high in ranges[first:behind] if start < end)",
         ),
         (
             '    """Whether an offset is in a set."""\n    if len(ranges) == 1:',
