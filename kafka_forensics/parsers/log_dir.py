@@ -7,10 +7,12 @@ files and directories that cannot be read.
 
 import os
 import re
+from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import lru_cache
+from operator import attrgetter
 from typing import Final
 
 from kafka_forensics.errors import SourceError
@@ -206,6 +208,11 @@ class PartitionDirectory:
     legal: bool = False
     entry: Entry | None = None
     """The directory as it was listed; None for what is no directory."""
+
+    def segment(self, base_offset: int) -> SegmentFiles | None:
+        """The segment of this base offset."""
+        at = bisect_left(self.segments, base_offset, key=attrgetter("base_offset"))
+        return self.segments[at] if at < len(self.segments) and self.segments[at].base_offset == base_offset else None
 
     def files(self) -> Iterator[Entry]:
         """Its files that may be opened."""

@@ -120,7 +120,7 @@ def witnessed_by(plan: ReplicaPlan, last: Misplaced) -> Witnessed:
     heard.starts += [(entry.start_offset, "leader-epoch-checkpoint") for entry in context.epoch_checkpoint or ()]
     if last.position == 0:
         heard.starts.append((last.segment, "segment name"))
-    segment = next((candidate for candidate in plan.directory.segments if candidate.base_offset == last.segment), None)
+    segment = plan.directory.segment(last.segment)
     if segment is not None:
         indexes = read_indexes(plan, segment)
         if indexes.index is not None:

@@ -195,7 +195,7 @@ class LogReader:
     def batch_at(self, replica: Replica, place: tuple[int, int]) -> "NDArray[np.int64] | None":
         """The batch at a byte of a segment, a column by BatchColumn, as it is written there; None if none can be read."""
         plan, (base_offset, position) = self._plans[id(replica.context)], place
-        segment = next((candidate for candidate in plan.directory.segments if candidate.base_offset == base_offset), None)
+        segment = plan.directory.segment(base_offset)
         if segment is None or segment.log is None:
             return None
         try:
@@ -346,8 +346,8 @@ class LogReader:
     def _open_segment(self, replica: Replica, base_offset: int) -> "ByteFile":
         """The log of a segment. Raises SourceError."""
         plan = self._plans[id(replica.context)]
-        segment = next(candidate for candidate in plan.directory.segments if candidate.base_offset == base_offset)
-        if segment.log is None:
+        segment = plan.directory.segment(base_offset)
+        if segment is None or segment.log is None:
             raise SourceError(plan.directory.path, f"no log of segment {base_offset}")
         return plan.log_dir.source.open(segment.log.path)
 
@@ -370,10 +370,10 @@ class LogReader:
     def decoded(self, replica: Replica, row: "NDArray[np.int64]") -> DecodedBatch | None:
         """A batch that `batches` gave, opened; None if it is too large to be, or cannot be read."""
         plan = self._plans[id(replica.context)]
-        segment = next(candidate for candidate in plan.directory.segments if candidate.base_offset == int(row[BATCH_COLUMNS]))
+        segment = plan.directory.segment(int(row[BATCH_COLUMNS]))
         size = int(row[BatchColumn.SIZE_IN_BYTES])
         source = plan.log_dir.source
-        if segment.log is None:
+        if segment is None or segment.log is None:
             return None
         if size > MAX_BATCH_BYTES:
             reason = f"batch of {size} bytes at byte {int(row[BatchColumn.POSITION])} is too large to compare its records"

@@ -119,8 +119,10 @@ class KeyReader:
         return CollectedHashes(file)
 
     def _segment_path(self) -> str:
-        logs = (files.log for files in self.plan.directory.segments if files.base_offset == self._segment)
-        return next(log.path for log in logs if log is not None)
+        segment = self.plan.directory.segment(self._segment)
+        assert segment is not None
+        assert segment.log is not None
+        return segment.log.path
 
     def read(self) -> None:
         """Read the whole log. What cannot be read is told in the part's `incomplete`, and counts as damage."""
@@ -258,10 +260,7 @@ class KeyReader:
             else:
                 self._take_alone(self._held, _row_of(file, position))
             return []
-        source, segment = self.plan.log_dir.source, self._segment
-        path = next(
-            files.log.path for files in self.plan.directory.segments if files.log is not None and files.base_offset == segment
-        )
+        source, path = self.plan.log_dir.source, self._segment_path()
         reason = f"batch of {size} bytes at byte {position} is too large to compare its records"
         self.part.incomplete.append(Incomplete(typed_path(source, path), reason))
         self._bad.add(position)

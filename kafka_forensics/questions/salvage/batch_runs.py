@@ -14,7 +14,7 @@ import numpy as np
 from kafka_forensics.errors import SourceError
 from kafka_forensics.judging.scanning import digest_key
 from kafka_forensics.model.batches import CHUNK_ROWS, BatchColumn
-from kafka_forensics.parsers.log import SegmentReader
+from kafka_forensics.parsers.log import SegmentReader, sums_of
 from kafka_forensics.questions.salvage.slices import Source
 
 if TYPE_CHECKING:
@@ -27,7 +27,8 @@ RUN_BATCHES: Final = CHUNK_ROWS
 _RUN_BYTES_SHIFT: Final = 24
 """Nor does it reach over a multiple of 16 MiB but with its last batch."""
 _RUNS_REMEMBERED: Final = 8
-_HASH_PARTS: Final = ((BatchColumn.HASH_HIGH, 64), (BatchColumn.HASH_LOW, 0))
+_QUARTERS: Final = (64, 96, 0, 32)
+"""Bits by which those of `sums_of` are shifted."""
 _SUM_MASK: Final = (1 << 128) - 1
 
 
@@ -84,16 +85,15 @@ class RunReader:
 
     def __init__(self, sources: Sequence[Source]) -> None:
         self.key = digest_key(())
-        self._paths = [
-            {segment.base_offset: segment.log.path for segment in source.plan.directory.segments if segment.log is not None}
-            for source in sources
-        ]
         self._sources = sources
         self._remembered = lru_cache(maxsize=_RUNS_REMEMBERED)(self._read)
 
     def path(self, giver: int, segment: int) -> str:
         """Where a segment of a copy is in its log directory."""
-        return self._paths[giver][segment]
+        files = self._sources[giver].plan.directory.segment(segment)
+        assert files is not None
+        assert files.log is not None
+        return files.log.path
 
     def columns(self, run: Run) -> "Columns":
         """The batches of a run, by `BatchColumn`. Raises SourceError where they are not there any more."""
@@ -164,8 +164,6 @@ def _run(columns: "Columns", place: int, giver: int, segment: int, *, is_searche
 
 
 def _sum(columns: "Columns") -> int:
-    total = 0
-    for column, shift in _HASH_PARTS:
-        halves = columns[column].view(np.uint64)
-        total += (int((halves >> np.uint64(32)).sum()) << (32 + shift)) + (int((halves & np.uint64(0xFFFFFFFF)).sum()) << shift)
-    return total & _SUM_MASK
+    """The sum of the hashes of batches, which are few enough that the sums of quarters are int64."""
+    quarters: list[int] = sums_of(columns)[1:].sum(axis=1).tolist()
+    return sum(quarter << shift for quarter, shift in zip(quarters, _QUARTERS, strict=True)) & _SUM_MASK

@@ -75,7 +75,7 @@ class Written:
     """Of each segment its ranges, still without their SHA-256, and where these will be."""
 
     def ranges(self) -> list[Range]:
-        """Whence its bytes came, once they are on disk. Raises OSError."""
+        """Whence its bytes came, once they are on disk. Raises OSError, SourceError."""
         return [
             replace(taken, sha256=digest)
             for ranges, seal in self.sealed
@@ -216,10 +216,11 @@ class _Writer:
         with new_file(self._directory / name) as descriptor:
             for part in slices:
                 plan = self._sources[part.copy].plan
-                entry = next(segment.log for segment in plan.directory.segments if segment.base_offset == part.segment)
-                assert entry is not None
-                with plan.log_dir.source.open(entry.path) as file:
-                    copy_range(file, entry.path, part.byte_start, part.byte_end, descriptor)
+                segment = plan.directory.segment(part.segment)
+                assert segment is not None
+                assert segment.log is not None
+                with plan.log_dir.source.open(segment.log.path) as file:
+                    copy_range(file, segment.log.path, part.byte_start, part.byte_end, descriptor)
 
     def _walk(self, name: str, segment: _Segment) -> tuple[SegmentIndexes, list[AbortedTxn]]:
         """Read a segment back: its indexes, and the transactions aborted in it."""

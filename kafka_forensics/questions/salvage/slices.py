@@ -70,13 +70,12 @@ class Source:
     def searched(self) -> Ranges:
         """Offsets of batches found by searching, behind lost framing, to the ends of their segments. Raises SourceError."""
         state = self.replica.state
-        logs = {segment.base_offset: segment.log for segment in self.plan.directory.segments}
         ranges = []
         for segment, damage in state.framing.damage.get("FRAMING_LOST", ()):
-            totals, log = state.framing.by_segment.get(segment), logs.get(segment)
-            if totals is None or log is None:
+            totals, files = state.framing.by_segment.get(segment), self.plan.directory.segment(segment)
+            if totals is None or files is None or files.log is None:
                 continue
-            with self.plan.log_dir.source.open(log.path) as file:
+            with self.plan.log_dir.source.open(files.log.path) as file:
                 reader = SegmentReader(file, inspect=inspector(deep=False))
                 behind = next(reader.chunks(damage.position + damage.size_in_bytes)).columns[BatchColumn.BASE_OFFSET]
             ranges += [(int(behind[0]), totals.last_offset + 1)] if behind.size else []
