@@ -375,14 +375,13 @@ def sha256(source: ByteSource, path: str) -> str:
         return sha256_of(file)
 
 
-def sha256_of(file: ByteFile) -> str:
-    """SHA-256 of a file in hexadecimal, read piece by piece. Raises SourceError."""
+def sha256_of(file: ByteFile, start: int = 0, end: int | None = None) -> str:
+    """SHA-256 of a file in hexadecimal, or of bytes `[start, end)` of it, read piece by piece. Raises SourceError."""
     digest = hashlib.sha256()
     buffer = memoryview(bytearray(_READ))
-    position = 0
-    while count := file.read_into(position, buffer):
+    while (wanted := _READ if end is None else min(end - start, _READ)) > 0 and (count := file.read_into(start, buffer[:wanted])):
         digest.update(buffer[:count])
-        position += count
+        start += count
     return digest.hexdigest()
 
 

@@ -270,7 +270,7 @@ class _Salvager:
         self.salvaged.partitions = sound
 
     def seal(self) -> None:
-        """Wait until all that stands is on disk; whence its bytes came. Raises OSError."""
+        """Wait until all that stands is on disk; whence its bytes came. Raises OSError, SourceError."""
         for partition in self.salvaged.partitions:
             partition.ranges = self._written[partition.topic, partition.partition].ranges()
 

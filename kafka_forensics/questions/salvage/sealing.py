@@ -1,17 +1,18 @@
 """Segments of the output copied ahead, put on disk and hashed, while what was copied before is read back and scanned."""
 
-import hashlib
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
+from itertools import accumulate, pairwise
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
 from kafka_forensics.storage.disks import sync_file
+from kafka_forensics.storage.local import LocalSource
+from kafka_forensics.storage.open import sha256_of
 
-_BLOCK_BYTES: Final = 1 << 20
 _BEHIND: Final = 4
 """Segments that may be copied and not be sealed yet: few enough that the page cache still has them."""
 
@@ -24,7 +25,7 @@ class Seal:
     _digests: Future[list[str]]
 
     def digests(self) -> list[str]:
-        """SHA-256 of each of its parts, once it is on disk. Raises OSError."""
+        """SHA-256 of each of its parts, once it is on disk. Raises OSError, SourceError."""
         self._on_disk.result()
         return self._digests.result()
 
@@ -58,14 +59,6 @@ class Sealing:
 
 
 def digests_of(path: Path, sizes: Sequence[int]) -> list[str]:
-    """SHA-256 of parts of a file that follow each other. Raises OSError."""
-    digests = []
-    block = memoryview(bytearray(_BLOCK_BYTES))
-    with path.open("rb", buffering=0) as file:
-        for size in sizes:
-            digest, left = hashlib.sha256(), size
-            while left and (count := file.readinto(block[: min(left, _BLOCK_BYTES)])):
-                digest.update(block[:count])
-                left -= count
-            digests.append(digest.hexdigest())
-    return digests
+    """SHA-256 of parts of a file that follow each other. Raises SourceError."""
+    with LocalSource(str(path.parent)).open(path.name) as file:
+        return [sha256_of(file, start, end) for start, end in pairwise([0, *accumulate(sizes)])]

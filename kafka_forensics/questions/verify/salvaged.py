@@ -1,7 +1,5 @@
 """What a salvage promises of each partition: that every replica starts on it, keeps every byte, and goes on behind it."""
 
-import hashlib
-from collections.abc import Iterator
 from typing import Final
 
 from kafka_forensics.analysis.replica import Replica
@@ -10,12 +8,11 @@ from kafka_forensics.evidence.inputs import ReplicaPlan
 from kafka_forensics.judging.partitions import PartitionResult
 from kafka_forensics.model.findings import Finding
 from kafka_forensics.model.results import Read
-from kafka_forensics.questions.verify.documents import Broker, SalvagedPartition, SalvagedRange
+from kafka_forensics.questions.verify.documents import Broker, SalvagedPartition
 from kafka_forensics.questions.verify.promises import Answer, Verified, end_of, grave_kinds, start_of
 from kafka_forensics.storage.bundles import BundleSource
-from kafka_forensics.storage.source import ByteFile
+from kafka_forensics.storage.open import sha256_of
 
-_PIECE_BYTES: Final = 1 << 20
 _OF_A_LOG: Final = ("start", "end", "bytes")
 """What is promised of every replica."""
 
@@ -80,22 +77,9 @@ def _bytes_of(salvaged: SalvagedPartition, replica: Replica, plan: ReplicaPlan) 
             continue
         try:
             with plan.log_dir.source.open(path) as file:
-                same = _digest(file, taken) == taken.sha256
+                same = sha256_of(file, taken.byte_start, taken.byte_end) == taken.sha256
         except SourceError:
             return Answer("not_read", found=taken.offset_start)
         if not same:
             return Answer("other_bytes", found=taken.offset_start)
     return Answer("same_bytes")
-
-
-def _digest(file: ByteFile, taken: SalvagedRange) -> str:
-    digest = hashlib.sha256()
-    for piece in _pieces(file, taken.byte_start, taken.byte_end):
-        digest.update(piece)
-    return digest.hexdigest()
-
-
-def _pieces(file: ByteFile, start: int, end: int) -> Iterator[bytes]:
-    """Bytes `[start, end)` of a file, as far as it has them."""
-    for position in range(start, min(end, file.size_in_bytes), _PIECE_BYTES):
-        yield file.read_at(position, min(_PIECE_BYTES, end - position))
