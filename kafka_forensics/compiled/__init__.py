@@ -244,11 +244,14 @@ def primitive(native: Callable[[], Callable[..., Answer]]) -> Callable[[Callable
     return declare
 
 
-def interpreted_by(quick: Callable[..., Answer]) -> Callable[[Callable[..., Answer]], Kernel[Answer]]:
-    """Declare a hot loop that Python need not step through: where it is not compiled `quick` answers the same."""
+def interpreted_by(quick: Callable[..., Answer], *, inlined: bool = False) -> Callable[[Callable[..., Answer]], Kernel[Answer]]:
+    """Declare a hot loop that Python need not step through: where it is not compiled `quick` answers the same.
+
+    `inlined` puts its code where it is called, as `inlined_kernel` does.
+    """
 
     def declare(function: Callable[..., Answer]) -> Kernel[Answer]:
-        return Kernel(function, quick=quick)
+        return Kernel(function, quick=quick, inlined=inlined)
 
     return declare
 

@@ -2,13 +2,14 @@
 
 import json
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from kafka_forensics.compiled import interpreted_by
 from kafka_forensics.model.batches import BatchColumn, Damage
 from kafka_forensics.model.constants import MAX_SEQUENCE
-from kafka_forensics.parsers.log import BLOCKS_HEAD, COLUMNS_HEAD, PLANES_HEAD, SECTION_HEAD, Blocks, by_producer
+from kafka_forensics.parsers.log import BLOCKS_HEAD, COLUMNS_HEAD, PLANES_HEAD, SECTION_HEAD, STORED_COLUMNS, Blocks, by_producer
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -22,17 +23,28 @@ def write_batches(
     *,
     written: "Ints | None" = None,
     digests: "NDArray[np.uint64] | None" = None,
+    room: "NDArray[np.uint8] | None" = None,
 ) -> bytes:
     """A section of at most `CHUNK_ROWS` batches: a (BATCH_COLUMNS, n) matrix in file order, what is damaged and whether only
-    opening the batch tells, the offsets that entries of magic 0 and 1 bear (n), and digests of contents, (n, 1 or 2) uint64."""
-    body = _columns(columns, columns[BatchColumn.LAST_OFFSET] if written is None else written)
+    opening the batch tells, the offsets that entries of magic 0 and 1 bear (n), and digests of contents, (n, 1 or 2) uint64.
+
+    Who writes many gives the same `room_for` of the most rows each time.
+    """
+    room = room_for(columns.shape[1]) if room is None else room
+    head, planes = _columns(columns, columns[BatchColumn.LAST_OFFSET] if written is None else written, room)
     digest_size = 0 if digests is None else 8 * digests.shape[1]
     rows = [
         [found.kind, found.position, found.size_in_bytes, found.base_offset, found.last_offset, found.detail, inside]
         for found, inside in damage
     ]
     told = json.dumps(rows).encode() if rows else b""
-    return b"".join([SECTION_HEAD.pack(len(body), digest_size), body, b"" if digests is None else digests.tobytes(), told])
+    kept = b"" if digests is None else np.ascontiguousarray(digests).data
+    return b"".join([SECTION_HEAD.pack(len(head) + len(planes), digest_size), head, planes, kept, told])
+
+
+def room_for(rows: int, columns: int = STORED_COLUMNS) -> "NDArray[np.uint8]":
+    """Where the planes of so many rows are made."""
+    return np.empty(columns * (PLANES_HEAD.size + 8 * rows), np.uint8)
 
 
 def write_blocks(blocks: Blocks) -> bytes:
@@ -50,16 +62,17 @@ def write_blocks(blocks: Blocks) -> bytes:
         *blocks.sums,
     ]
     head = BLOCKS_HEAD.pack(columns.shape[1], int(columns[BatchColumn.POSITION, 0]), int(base_offset[0]))
-    return b"".join([head, *map(_planes, stored)])
+    return b"".join([head, _planes(stored, room_for(columns.shape[1], len(stored)))])
 
 
-def _columns(columns: "Ints", written: "Ints") -> bytes:
-    """The columns, each foretold as far as it can be."""
+def _columns(columns: "Ints", written: "Ints", room: "NDArray[np.uint8]") -> tuple[bytes, memoryview]:
+    """The head of the columns and these, each foretold as far as it can be."""
     size, position = columns[BatchColumn.SIZE_IN_BYTES], columns[BatchColumn.POSITION]
     base_offset, last_offset = columns[BatchColumn.BASE_OFFSET], columns[BatchColumn.LAST_OFFSET]
     delta, count = columns[BatchColumn.LAST_OFFSET_DELTA], columns[BatchColumn.RECORDS_COUNT]
     base_timestamp, max_timestamp = columns[BatchColumn.BASE_TIMESTAMP], columns[BatchColumn.MAX_TIMESTAMP]
     producer_id = columns[BatchColumn.PRODUCER_ID]
+    rows = columns.shape[1]
     stored = [
         size,
         _gaps(position, position + size),
@@ -81,9 +94,8 @@ def _columns(columns: "Ints", written: "Ints") -> bytes:
         columns[BatchColumn.COORDINATOR_EPOCH],
         written - last_offset,
     ]
-    rows = columns.shape[1]
     start = (int(position[0]), int(base_offset[0]), int(base_timestamp[0])) if rows else (0, 0, 0)
-    return b"".join([COLUMNS_HEAD.pack(rows, *start), *map(_planes, stored)])
+    return COLUMNS_HEAD.pack(rows, *start), _planes(stored, room)
 
 
 def _gaps(begins: "Ints", ends: "Ints") -> "Ints":
@@ -96,16 +108,71 @@ def _gaps(begins: "Ints", ends: "Ints") -> "Ints":
 def _sequences(sequences: "Ints", producer_id: "Ints", delta: "Ints") -> "Ints":
     """What is left of sequences where the last one of the same producer foretells the next; negative ones as they are."""
     stored = sequences.copy()
+    if not foretell_sequences(producer_id, delta, sequences, stored, np.full(SLOTS, -1, np.int16)):
+        _by_sorting(producer_id, delta, sequences, stored)
+    return stored
+
+
+def _by_sorting(
+    producer_id: "Ints", delta: "Ints", sequences: "Ints", stored: "Ints", _slots: "NDArray[np.int16] | None" = None
+) -> bool:
+    """`foretell_sequences` of any rows."""
     rows, first = by_producer(producer_id, sequences >= 0)
     if rows.size:
         foretold = np.zeros(rows.size, np.int64)
         foretold[1:] = np.where(first[1:], 0, sequences[rows][:-1] + delta[rows][:-1] + 1)
         stored[rows] = (sequences[rows] - foretold) & MAX_SEQUENCE
-    return stored
+    return True
 
 
-def _planes(values: "Ints") -> bytes:
-    """The least value, and of what lies above it as many bytes as the most needs, byte by byte."""
+_SLOT_BITS: Final = 14
+SLOTS: Final = 1 << _SLOT_BITS
+"""More than there are rows in a section."""
+_SPREAD: Final = 0x61C88647
+_LOOKS: Final = 8
+"""Slots that are looked at for a row, on average: more are for producer ids that somebody chose for it."""
+
+
+@interpreted_by(_by_sorting)
+def foretell_sequences(producer_id: "Ints", delta: "Ints", sequences: "Ints", stored: "Ints", slots: "NDArray[np.int16]") -> bool:
+    """Write to `stored` what is left of each sequence that is not negative; whether that was done, and not given up midway.
+
+    `slots` are 2^14, all -1: a table of the last row of each producer.
+    """
+    last = -1
+    looks = _LOOKS * len(sequences)
+    for row in range(len(sequences)):
+        if sequences[row] < 0:
+            continue
+        producer = producer_id[row]
+        if last < 0 or producer_id[last] != producer:
+            mixed = ((producer ^ (producer >> 31)) & MAX_SEQUENCE) * _SPREAD
+            slot = (mixed & MAX_SEQUENCE) >> (31 - _SLOT_BITS)
+            while slots[slot] >= 0 and producer_id[slots[slot]] != producer:
+                slot = (slot + 1) & (SLOTS - 1)
+                looks -= 1
+                if looks < 0:
+                    return False
+            last = int(slots[slot])
+        foretold = sequences[last] + delta[last] + 1 if last >= 0 else 0
+        stored[row] = (sequences[row] - foretold) & MAX_SEQUENCE
+        slots[slot] = last = row
+    return True
+
+
+def _planes(stored: "Sequence[Ints]", room: "NDArray[np.uint8]") -> memoryview:
+    """Of each column the least value, and of what lies above it as many bytes as the most needs, byte by byte."""
+    return room[: fill_planes(tuple(map(np.ascontiguousarray, stored)), room)].data
+
+
+def _fill_planes(stored: "tuple[Ints, ...]", room: "NDArray[np.uint8]") -> int:
+    """`fill_planes` by arrays."""
+    made = b"".join(map(_planes_of, stored))
+    room[: len(made)] = np.frombuffer(made, np.uint8)
+    return len(made)
+
+
+def _planes_of(values: "Ints") -> bytes:
     if not values.size:
         return PLANES_HEAD.pack(0, 0)
     least, most = int(values.min()), int(values.max())
@@ -114,3 +181,44 @@ def _planes(values: "Ints") -> bytes:
         return PLANES_HEAD.pack(0, least)
     above = (values - least).astype("<i8", copy=False).view(np.uint8).reshape(-1, 8)
     return PLANES_HEAD.pack(width, least) + above[:, :width].T.tobytes()
+
+
+_HALF: Final = (1 << 32) - 1
+
+
+@interpreted_by(_fill_planes)
+def fill_planes(stored: "tuple[Ints, ...]", room: "NDArray[np.uint8]") -> int:
+    """Write the planes of each column to `room`, which has place for them; the bytes that they take.
+
+    Differences of any two int64 are taken by halves of 32 bits, which do not overflow.
+    """
+    at, rows = 0, len(stored[0])
+    for column in range(len(stored)):
+        values = stored[column]
+        least = most = values[0] if rows else 0
+        for row in range(rows):
+            least = min(least, values[row])
+        for row in range(rows):
+            most = max(most, values[row])
+        least_low, least_high = least & _HALF, least >> 32
+        low = (most & _HALF) - least_low
+        high = (most >> 32) - least_high + (low >> 32)
+        width, rest = (4, high) if high else (0, low & _HALF)
+        while rest:
+            width += 1
+            rest >>= 8
+        room[at] = width
+        for byte in range(8):
+            room[at + 1 + byte] = (least >> (8 * byte)) & 0xFF
+        at += 9
+        for plane in range(width):
+            shift, target = 8 * (plane & 3), room[at : at + rows]
+            if plane < 4:
+                for row in range(rows):
+                    target[row] = (((values[row] & _HALF) - least_low) >> shift) & 0xFF
+            else:
+                for row in range(rows):
+                    carried = ((values[row] & _HALF) - least_low) >> 32
+                    target[row] = (((values[row] >> 32) - least_high + carried) >> shift) & 0xFF
+            at += rows
+    return at

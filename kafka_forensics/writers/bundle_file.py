@@ -3,7 +3,7 @@
 import hashlib
 import json
 import tarfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import BinaryIO, Final
 
@@ -28,12 +28,13 @@ from kafka_forensics.storage.bundles import (
     inflated,
     json_of,
     part_name,
+    pieces_of_part,
     read_index,
-    write_part,
 )
 
-LEVEL: Final = 1
-"""Of compression: what is left after the columns are foretold hardly gets smaller by more."""
+PART_LEVEL: Final = -1
+"""Of compression, by zstd's numbers: what is left after the columns are foretold hardly gets smaller by more, but later."""
+LISTING_LEVEL: Final = 1
 PART_OF_BYTES: Final = 64 << 20
 """A part is written behind the file with which it speaks of so many bytes, however few it has: so much is read again at most, with
 the file that was being read, where its making is stopped."""
@@ -67,6 +68,7 @@ class BundleWriter:
         self._begun: list[str] = []
         self._waiting_bytes = 0
         self._told_bytes = 0
+        self._part, self._packed, self._member = _Room(), _Room(), _Room()
         self._parts = 0
         self._members: dict[str, tuple[int, str]] = {}
         self.size_in_bytes = 0
@@ -124,13 +126,14 @@ class BundleWriter:
         """Write what waits as a part."""
         if not self._sections and not self._rows:
             return
-        part = write_part(self._sections, self._rows, self._begun)
-        for _, row in self._take_index(part):
-            self._listing.add(row)
-        self._add_member(part_name(self._parts - 1), bytes(cramjam.zstd.compress(part, level=LEVEL)))
+        with self._part.joined(pieces_of_part(self._sections, self._rows, self._begun)) as part:
+            for _, row in self._take_index(part):
+                self._listing.add(row)
+            with self._packed.compressed(part) as packed:
+                self._add_member(part_name(self._parts - 1), packed)
         self._sections, self._rows, self._begun, self._waiting_bytes, self._told_bytes = [], [], [], 0, 0
 
-    def _take_index(self, part: bytes) -> list[tuple[str, bytes]]:
+    def _take_index(self, part: bytes | memoryview) -> list[tuple[str, bytes]]:
         """Know the sections of the next part; the paths of the files that end in it, and their rows as they are listed."""
         index = read_index(part, self._parts)
         for path in index.begun:
@@ -146,14 +149,15 @@ class BundleWriter:
                 ended.append((str(row[0]), json.dumps([*row, known]).encode()))
         return ended
 
-    def _add_member(self, name: str, data: bytes) -> None:
+    def _add_member(self, name: str, data: bytes | memoryview) -> None:
         header = tarfile.TarInfo(name)
         header.size, header.mtime, header.mode = len(data), self._mtime, 0o644
-        self._write(header.tobuf(tarfile.USTAR_FORMAT) + data + bytes(-len(data) % BLOCK))
+        with self._member.joined([header.tobuf(tarfile.USTAR_FORMAT), data, bytes(-len(data) % BLOCK)]) as member:
+            self._write(member)
         self._members[name] = len(data), hashlib.sha256(data).hexdigest()
         self._output.flush()
 
-    def _write(self, data: bytes) -> None:
+    def _write(self, data: bytes | memoryview) -> None:
         rest = memoryview(data)
         while rest:  # a disk that is nearly full takes a part of it
             rest = rest[self._output.write(rest) :]
@@ -203,6 +207,35 @@ _ROW_BYTES: Final = 400
 _LISTED_AT_ONCE: Final = 4096
 
 
+class _Room:
+    """Memory that is used again: to ask for it anew for every part would take as long as to compress one."""
+
+    def __init__(self) -> None:
+        self._bytes = bytearray()
+
+    def joined(self, pieces: Sequence[bytes | memoryview]) -> memoryview:
+        """The pieces one behind the other, until the next call."""
+        view, at = self._of(sum(map(len, pieces))), 0
+        for piece in pieces:
+            view[at : at + len(piece)] = piece
+            at += len(piece)
+        return view
+
+    def compressed(self, data: memoryview) -> memoryview:
+        """A frame of zstd of the data, until the next call."""
+        view = self._of(len(data) + (len(data) >> 7) + _FRAME_BYTES)
+        return view[: cramjam.zstd.compress_into(data, view, level=PART_LEVEL)]
+
+    def _of(self, size_in_bytes: int) -> memoryview:
+        if len(self._bytes) < size_in_bytes:
+            self._bytes = bytearray(size_in_bytes)
+        return memoryview(self._bytes)[:size_in_bytes]
+
+
+_FRAME_BYTES: Final = 1024
+"""What a frame takes at most beside its blocks, of which none is larger than what it holds but for some bytes."""
+
+
 class _Listing:
     """The listing while it grows: JSON in frames of zstd, one behind the other."""
 
@@ -230,7 +263,7 @@ class _Listing:
 
     def _frame(self, text: bytes) -> None:
         if text:
-            self._frames.append(bytes(cramjam.zstd.compress(text, level=LEVEL)))
+            self._frames.append(bytes(cramjam.zstd.compress(text, level=LISTING_LEVEL)))
 
 
 class _Read:

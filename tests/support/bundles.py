@@ -15,7 +15,7 @@ import cramjam
 import pytest
 
 from kafka_forensics.questions.collect import CollectOptions, collect
-from kafka_forensics.storage.bundles import SectionKind, inflated, read_index, write_part
+from kafka_forensics.storage.bundles import SectionKind, inflated, pieces_of_part, read_index
 from kafka_forensics.storage.local import LocalSource
 from kafka_forensics.writers.batches import RecordToWrite, write_batch, write_marker
 from tests.support.group_records import commit_key, commit_value, log_of, put_controller, put_offsets
@@ -89,9 +89,8 @@ class Part:
 
     def data(self) -> bytes:
         """The part, inflated."""
-        return write_part(
-            [(path, SectionKind(kind), start, end, data) for path, kind, start, end, data in self.sections], self.files, self.begun
-        )
+        sections = [(path, SectionKind(kind), start, end, data) for path, kind, start, end, data in self.sections]
+        return b"".join(pieces_of_part(sections, self.files, self.begun))
 
 
 @dataclass

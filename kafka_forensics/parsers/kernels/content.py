@@ -162,7 +162,7 @@ def _dot(words: "NDArray[np.uint64]", powers: "NDArray[np.uint64]") -> int:
     return total
 
 
-@interpreted_by(_polynomial)
+@interpreted_by(_polynomial, inlined=True)
 def polynomial(buffer: "Buffer", start: int, end: int, keys: "Ints", value: int) -> int:
     """Horner's rule over the words of `buffer[start:end]`, going on from `value` (0 to begin); less than p.
 
@@ -206,7 +206,14 @@ def _digest_ranges(buffer: "Buffer", starts: "Ints", ends: "Ints", keys: "Ints",
 
 @interpreted_by(_digest_ranges)
 def digest_ranges(buffer: "Buffer", starts: "Ints", ends: "Ints", keys: "Ints", digests: "Ints") -> None:
-    """Write to `digests` the digest of `buffer[start:end]` for each start and end, which are one-dimensional arrays."""
+    """Write to `digests` the digest of `buffer[start:end]` for each start and end, which are one-dimensional arrays.
+
+    The seals come last, in a loop of their own: of several values the compiler takes them side by side.
+    """
     for index in range(len(starts)):
         start, end = starts[index], ends[index]
-        digests[index] = finished(polynomial(buffer, start, end, keys, 0), end - start, keys)
+        value = polynomial(buffer, start, end, keys, 0)
+        digests[index] = reduced(times(value, keys[0]) + (end - start))
+    low, high = keys[_SEAL], keys[_SEAL + 1]
+    for index in range(len(digests)):
+        digests[index] = sealed(digests[index], low, high)

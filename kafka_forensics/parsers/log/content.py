@@ -65,8 +65,9 @@ class ContentDigests:
     ) -> list[Damage]:
         """Take the batches of rows `[first_row, end_row)`, see `Inspector`. There is no damage to be told."""
         rows = columns[:, first_row:end_row]
+        is_new = rows[BatchColumn.MAGIC] >= 2
         begins = rows[BatchColumn.POSITION] - buffer_position
-        starts = begins + np.where(rows[BatchColumn.MAGIC] >= 2, RECORD_BATCH_OVERHEAD, _LEGACY_CONTENT)
+        starts = begins + (RECORD_BATCH_OVERHEAD if is_new.all() else np.where(is_new, RECORD_BATCH_OVERHEAD, _LEGACY_CONTENT))
         ends = begins + rows[BatchColumn.SIZE_IN_BYTES]
         digests = np.empty((end_row - first_row, self.width // 8), np.int64)
         if self._keys is not None:
@@ -112,7 +113,9 @@ class ContentDigests:
         wanted = columns[BatchColumn.POSITION]
         taken = np.zeros((len(wanted), self.width // 8), np.uint64)
         if self._positions:
-            positions, digests = np.concatenate(self._positions), np.concatenate(self._digests)
+            positions, digests = self._positions[0], self._digests[0]
+            if len(self._positions) > 1:
+                positions, digests = np.concatenate(self._positions), np.concatenate(self._digests)
             if np.array_equal(positions, wanted):
                 taken = digests
             else:

@@ -123,24 +123,23 @@ class SegmentReader:
         if end is not None and (fetched := range_reader(window.file)) is not None:
             fetched.will_read(start, end)
         end = window.size if end is None else end
+        why, at = MORE, 0
         while True:
-            window.move(position, needed)
-            end = min(end, window.size)
-            before = self._rows
-            stop, self._rows, why, needed = walk(
-                window.buffer, 0, window.length, window.position, end, window.size, self._key, self._columns, self._rows
+            if why != FULL:
+                window.move(position, needed)
+                end, at = min(end, window.size), 0
+            before, began = self._rows, at
+            at, self._rows, why, needed = walk(
+                window.buffer, began, window.length, window.position, end, window.size, self._key, self._columns, self._rows
             )
-            position = window.position + int(stop)
+            position = window.position + int(at)
             self._look_at(before)
-            passed(int(stop))
+            passed(int(at) - began)
             if why == DONE:
                 break
             if why == FULL:
                 yield self._chunk(position)
-                needed = 61
-            elif why == MORE and needed <= MAX_WINDOW_BYTES and window.position + window.length < window.size:
-                continue
-            else:
+            elif why != MORE or needed > MAX_WINDOW_BYTES or window.position + window.length >= window.size:
                 if self._rows + MAX_CHAIN > CHUNK_ROWS:
                     yield self._chunk(position)
                 position = self._repair(position)

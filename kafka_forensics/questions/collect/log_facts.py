@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 import numpy as np
 
-from kafka_forensics.model.batches import BatchColumn, Damage
+from kafka_forensics.model.batches import CHUNK_ROWS, BatchColumn, Damage
 from kafka_forensics.model.bundles import Detail
 from kafka_forensics.model.constants import CONTROL_MASK, INTERNAL_TOPICS, WITNESS_TOPICS
 from kafka_forensics.model.pseudonyms import Pseudonyms
@@ -26,7 +26,7 @@ from kafka_forensics.parsers.log import (
 from kafka_forensics.parsers.log_dir import FileKind
 from kafka_forensics.questions.collect.blocks import NEWEST_BATCHES, Facts, Sections, plain_batches
 from kafka_forensics.storage.bundles import MAX_SECTION_BYTES, Frame, SectionKind, write_frames, write_held
-from kafka_forensics.writers.bundle_columns import write_batches
+from kafka_forensics.writers.bundle_columns import room_for, write_batches
 from kafka_forensics.writers.record_hashes import write_record_hashes
 from kafka_forensics.writers.witness_batches import is_marker, witness_batch
 
@@ -90,6 +90,7 @@ def take_log(
         file, next_base_offset=believed_to(base_offset, entry.behind), inspect=checks, inspect_alone=checks.alone
     )
     sections = Sections(NEWEST_BATCHES if entry.is_active else 0) if may_be_in_blocks(entry, wanted) else None
+    room = room_for(CHUNK_ROWS)
     start, batches = 0, 0
     for chunk in reader.chunks():
         end = start + chunk.bytes_decoded + chunk.bytes_damaged + chunk.bytes_skipped
@@ -110,7 +111,7 @@ def take_log(
         # last, so that of a bundle that was cut short batches are known only with all that belongs to them
         written, digests = checks.written(columns), checks.digests.take(columns)
         if sections is None:
-            section = write_batches(columns, damage, written=written, digests=digests)
+            section = write_batches(columns, damage, written=written, digests=digests, room=room)
             writer.add(entry.path, SectionKind.BATCHES, start, end, section)
         else:
             plain = plain_batches(columns, damage, kept, base_offset)
@@ -141,13 +142,16 @@ def _frame(file: "ByteFile", position: int) -> Frame:
 
 def _whole(columns: "Ints", records: Sequence[tuple[int, int]]) -> "NDArray[np.bool_]":
     """The batches that are taken whole: small control batches, and those that were asked for."""
-    kept = (columns[BatchColumn.MAGIC] >= 2) & (columns[BatchColumn.ATTRIBUTES] & CONTROL_MASK != 0)
+    kept: NDArray[np.bool_] = columns[BatchColumn.ATTRIBUTES] & CONTROL_MASK != 0
+    if not records and not kept.any():
+        return kept
+    kept &= columns[BatchColumn.MAGIC] >= 2
     kept &= columns[BatchColumn.CRC] == columns[BatchColumn.CRC_COMPUTED]
     kept &= columns[BatchColumn.SIZE_IN_BYTES] <= CONTROL_BYTES
     for first, end in records:
         kept |= (columns[BatchColumn.LAST_OFFSET] >= first) & (columns[BatchColumn.BASE_OFFSET] < end)
-    wanted: NDArray[np.bool_] = kept & (columns[BatchColumn.SIZE_IN_BYTES] <= MOST_WHOLE_BYTES)
-    return wanted
+    kept &= columns[BatchColumn.SIZE_IN_BYTES] <= MOST_WHOLE_BYTES
+    return kept
 
 
 def _take_whole(

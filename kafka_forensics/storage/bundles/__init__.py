@@ -21,10 +21,10 @@ from kafka_forensics.storage.bundles.layout import (
     inflated,
     json_of,
     part_name,
+    pieces_of_part,
     read_index,
     write_frames,
     write_held,
-    write_part,
 )
 from kafka_forensics.storage.bundles.source import BundleSource, CollectedLog, digests_of
 
@@ -52,8 +52,8 @@ __all__ = [
     "inflated",
     "json_of",
     "part_name",
+    "pieces_of_part",
     "read_index",
     "write_frames",
     "write_held",
-    "write_part",
 ]

@@ -101,17 +101,17 @@ class PartIndex(NamedTuple):
     files: list[object]
 
 
-def write_part(
+def pieces_of_part(
     sections: list[tuple[str, SectionKind, int, int, bytes]], files: list[list[object]], begun: Sequence[str] = ()
-) -> bytes:
-    """A part of sections, not compressed yet: each with the path of its file, and the bytes of that it speaks of; the rows of
-    the files that end in it; and the files of which all that came before is no more."""
+) -> list[bytes]:
+    """A part of sections, not compressed yet and piece by piece: each with the path of its file, and the bytes of that it speaks
+    of; the rows of the files that end in it; and the files of which all that came before is no more."""
     rows = [[path, kind.value, start, end, len(data)] for path, kind, start, end, data in sections]
     index = json.dumps({"begun": list(begun), "sections": rows, "files": files}).encode()
-    return b"".join([_HEAD.pack(_MAGIC, len(index)), index, *(data for *_, data in sections)])
+    return [_HEAD.pack(_MAGIC, len(index)), index, *(data for *_, data in sections)]
 
 
-def read_index(part: bytes, number: int) -> PartIndex:
+def read_index(part: bytes | memoryview, number: int) -> PartIndex:
     """What an inflated part holds. Raises FormatError."""
     if len(part) < _HEAD.size:
         raise FormatError("a part of a bundle without a head")
@@ -119,7 +119,7 @@ def read_index(part: bytes, number: int) -> PartIndex:
     if magic != _MAGIC or size > len(part) - _HEAD.size:
         raise FormatError("no part of a bundle")
     position = _HEAD.size + size
-    match json_of(part[_HEAD.size : position]):
+    match json_of(bytes(part[_HEAD.size : position])):
         case {"begun": list(begun), "sections": list(rows), "files": list(files)} if all(isinstance(path, str) for path in begun):
             sections = []
             for row in rows:
