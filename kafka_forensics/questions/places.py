@@ -20,6 +20,8 @@ class BrokerPlace:
     broker: int | str
     host: str | None = None
     log_dirs: list[tuple[str, str | None]] = field(default_factory=list)
+    node: int | None = None
+    """Its node id, where a copy says it."""
 
 
 def parse_place(text: str) -> tuple[str, str | None, str]:
@@ -42,6 +44,8 @@ def places_of(inputs: Inputs, told: Iterable[tuple[str, str | None, str]] = (), 
         if all(of_controllers) and not (controllers and of_controllers):
             continue
         place = places.setdefault(str(log_dir.broker), BrokerPlace(log_dir.broker))
+        if log_dir.meta is not None and log_dir.meta.node_id is not None:
+            place.node = log_dir.meta.node_id
         path = None
         if isinstance(log_dir.source, BundleSource) and log_dir.source.about.redaction is None:
             place.host = log_dir.source.about.host

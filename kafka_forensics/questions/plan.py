@@ -86,6 +86,24 @@ def check_dead(dead: Collection[str], inputs: Inputs, controller: ControllerHist
         raise UsageError(text, hint=f"brokers known here: {listed(known)}")
 
 
+def is_of_dead(dead: Collection[Broker], name: Broker, node: Broker | None = None) -> bool:
+    """Whether a copy is of a broker that will not come back: by the name that it has here, or by its node id.
+
+    Either is enough. Where the two are different numbers `check_names` refuses the copy, so that both never name living and dead.
+    """
+    return not {str(broker) for broker in dead}.isdisjoint({str(name), str(name if node is None else node)})
+
+
+def dead_nodes(names: Collection[str], inputs: Inputs) -> frozenset[Broker]:
+    """Brokers that will not come back as the controller calls them: copies that say whose they are tell the ids of names."""
+    nodes = {
+        str(log_dir.broker): log_dir.meta.node_id
+        for log_dir in inputs.log_dirs
+        if log_dir.meta is not None and log_dir.meta.node_id is not None
+    }
+    return frozenset(nodes.get(name, int(name) if name.isdecimal() else name) for name in names)
+
+
 def check_names(inputs: Inputs) -> None:
     """Raise UsageError for a copy given as another broker's than its `meta.properties` says: steps would be for the wrong one."""
     for broker, node_ids, names in misnamed(inputs.log_dirs):
@@ -93,13 +111,8 @@ def check_names(inputs: Inputs) -> None:
         raise UsageError(text, hint=f"give it as {node_ids[0]}=PATH: a plan says which broker to stop and to start")
 
 
-def nodes_of(names: Collection[str]) -> frozenset[Broker]:
-    """Brokers named on a command line, ids as numbers."""
-    return frozenset(int(name) if name.isdecimal() else name for name in names)
-
-
 def nodes_left(
-    replicas: list[Replica], nodes: dict[Broker, int], control: PlanControl | None, dead: Collection[str]
+    replicas: list[Replica], nodes: dict[Broker, int], control: PlanControl | None, dead: Collection[Broker]
 ) -> dict[Broker, int]:
     """The one copy that does not say whose it is, as that of the one replica of which no copy is here; nothing in other cases.
     Raises UsageError where one of several is that of a dead broker."""
@@ -109,7 +122,7 @@ def nodes_left(
     left = [node for node in assignment if node not in known]
     if len(unnamed) == len(left) == 1:
         return {unnamed[0]: left[0]}
-    gone = [node for node in left if str(node) in dead]
+    gone = [node for node in left if is_of_dead(dead, node)]
     if unnamed and gone:
         text = f"which of the copies called {listed(map(str, unnamed))} is of broker {gone[0]} cannot be told"
         raise UsageError(text, hint=f"none has a meta.properties: say whose they are, as in {gone[0]}=PATH")
@@ -329,6 +342,10 @@ class Plans:
     result: ScanResult | None = None
     places: list[BrokerPlace] = field(default_factory=list)
     """Where brokers keep what was copied."""
+    dead: frozenset[int | str] = frozenset()
+    """Brokers that will not come back, as the controller calls them."""
+    gone: set[int | str] = field(default_factory=set)
+    """What copies of them are called here."""
 
     @cached_property
     def start_order(self) -> StartOrder | None:
@@ -363,6 +380,7 @@ def make_plans(paths: list[str], options: ScanOptions, plan_options: PlanOptions
     check_dead(plan_options.dead, inputs, witnesses.controller)
     maker = PlanMaker(inputs, witnesses, plan_options)
     maker.plans.places = places_of(inputs, plan_options.places)
+    maker.plans.gone |= {place.broker for place in maker.plans.places if is_of_dead(maker.plans.dead, place.broker, place.node)}
     maker.plans.result = scan_inputs(inputs, options, progress, maker.look, witnesses)
     if maker.plans.partitions == 1:
         for planned in maker.plans.planned:
@@ -385,7 +403,7 @@ class PlanMaker:
 
     def __init__(self, inputs: Inputs, witnesses: Witnesses, plan_options: PlanOptions) -> None:
         controller = witnesses.controller
-        self.plans = Plans()
+        self.plans = Plans(dead=dead_nodes(plan_options.dead, inputs))
         self._asked, self._log = plan_options, witnesses.transaction_log
         self._plan_of = {id(replica_plan.context): replica_plan for replica_plan in inputs.replicas}
         self._no_word = cache(partial(why_no_word, inputs, controller))
@@ -407,7 +425,8 @@ class PlanMaker:
         chosen, others, topic_known = self.present(replicas)
         context = chosen[0].context
         is_stray = (context.topic, context.partition, context.topic_id) in self._unknown
-        planned = _planned(chosen, reader, result, self._asked, self._log, self._strays if is_stray else None)
+        copies = _Copies(chosen, reader, result, self.plans.dead, self._strays if is_stray else None)
+        planned = _planned(copies, reader, result, self._asked, self._log)
         missing = [self._explained(absent, context.control) for absent in planned.plan.missing]
         if others and not topic_known:
             missing.append(Missing("topic_undecided"))
@@ -437,6 +456,7 @@ class PlanMaker:
         plans.absent.update(absent.broker for absent in missing if absent.kind in ABSENT and absent.broker is not None)
         plans.refused.update(absent.broker for absent in missing if absent.kind == "does_not_start" and absent.broker is not None)
         plans.unsaid.update(absent.kind for absent in missing if absent.kind in UNSAID)
+        plans.gone.update(replica.broker for replica in planned.given.replicas if not replica.is_live)
 
     def _keep(self, planned: Planned) -> None:
         """Keep a plan that matters; the first of all until there is another."""
@@ -470,15 +490,9 @@ def _with_not_read(plan: Plan, not_read: list[ReplicaContext]) -> Plan:
 
 
 def _planned(
-    replicas: list[Replica],
-    reader: LogReader,
-    result: PartitionResult,
-    plan_options: PlanOptions,
-    log: TransactionLog | None,
-    strays: Strays | None,
+    copies: "_Copies", reader: LogReader, result: PartitionResult, plan_options: PlanOptions, log: TransactionLog | None
 ) -> Planned:
     """The plan of one partition; further witnesses are sought only where something would be lost."""
-    copies = _Copies(replicas, reader, result, plan_options, strays)
     partition = copies.partition()
     bearing = [finding for finding in result.findings if finding.kind in BEARING]
     planned = Planned(partition, plan_partition(partition, plan_options.truncate_by), findings=bearing, not_read=copies.not_read)
@@ -497,7 +511,12 @@ class _Copies:
     """The copies of a partition that are here, as the planner takes them."""
 
     def __init__(
-        self, replicas: list[Replica], reader: LogReader, result: PartitionResult, plan_options: PlanOptions, strays: Strays | None
+        self,
+        replicas: list[Replica],
+        reader: LogReader,
+        result: PartitionResult,
+        dead: frozenset[Broker],
+        strays: Strays | None,
     ) -> None:
         self.context = replicas[0].context
         self.not_read = [replica.context for replica in replicas if replica.read is Read.NONE]
@@ -508,11 +527,11 @@ class _Copies:
         for pair, ranges in unproven(self.read, reader).items():
             self._apart[pair] = normalised((*self._apart.get(pair, ()), *ranges))
         self._control = control_of(self.context.control)
-        self._dead = nodes_of(plan_options.dead)
         own = {replica.broker: replica.context.node_id for replica in self.read if isinstance(replica.context.node_id, int)}
-        self._guessed = nodes_left(self.read, own, self._control, plan_options.dead)
+        self._guessed = nodes_left(self.read, own, self._control, dead)
         without_copy = {row.broker: row.node for row in self.context.without_copy if row.node is not None}
         self._nodes: dict[Broker, int] = {**own, **self._guessed, **without_copy}
+        self._dead = frozenset(self._nodes.get(broker, broker) for broker in dead)
         self._heads = {
             (finding.place.broker, finding.place.log_dir, finding.place.offset_end): finding.place.offset_start
             for finding in result.findings
@@ -543,7 +562,7 @@ class _Copies:
         )
 
     def _value(self, replica: Replica, witnesses: Sequence[Witness]) -> PlanReplica:
-        is_live = self._dead.isdisjoint({replica.broker, self._nodes.get(replica.broker, replica.broker)})
+        is_live = not is_of_dead(self._dead, replica.broker, self._nodes.get(replica.broker))
         head_start = self._heads.get((replica.broker, replica.context.log_dir, replica.log_start_offset))
         return replace(_value(replica, is_live, witnesses), head_start=head_start)
 
@@ -601,7 +620,7 @@ def _key(loss: Loss) -> tuple[int, int, str]:
 
 def _absent(row: ExpectedReplica, dead: Collection[Broker]) -> PlanReplica:
     """A replica whose broker finds no directory of it: it starts with an empty log."""
-    is_live = {row.broker, row.node}.isdisjoint(dead)
+    is_live = not is_of_dead(dead, row.broker, row.node)
     return PlanReplica(row.broker, 0, 0, 0, is_live=is_live, checkpoint=(), crashed=not row.stopped_cleanly, is_absent=True)
 
 

@@ -197,6 +197,29 @@ def test_copies_of_brokers_that_will_not_come_back_are_put_beside_the_others(cop
     assert (done.returncode, done.stdout.splitlines()[1].split("\t")[7:9]) == (1, ["70", "70"]), "planned, and recovered"
 
 
+@pytest.mark.parametrize("name", ["3", "old"])
+@pytest.mark.parametrize("says", [True, False])
+def test_a_dead_broker_is_known_by_name_and_by_node_id(name: str, says: bool, copies: Path, tmp_path: Path) -> None:
+    """Of a copy that was given a name its `meta.properties` says whose it is, or else that no other replica has no copy."""
+    if not says:
+        (copies / "broker-3" / "meta.properties").unlink()
+    file, given = tmp_path / "runbook.md", [str(copies / "broker-1"), str(copies / "broker-2"), f"old={copies / 'broker-3'}"]
+    assert outcome(["plan", *given, "--topic", "audit", "--quiet", "--runbook", str(file), "--dead", name]) == 0
+    text = file.read_text()
+    variables = block(text, "What the commands below need")
+    assert "HOST_3=" not in variables
+    assert "HOST_old" not in variables
+    assert re.search("^COPY_old_[0-9a-f]{8}=  # a directory with the copy of broker old,", variables, re.MULTILINE)
+    assert " --dead 3\n" in block(text, "3. Way B: keep the leader", 1)
+
+
+def test_dead_brokers_are_nowhere_to_be_started_where_nothing_is_lost(tmp_path: Path) -> None:
+    file = tmp_path / "runbook.md"
+    assert outcome(["plan", str(SAMPLES / "healthy"), "--quiet", "--runbook", str(file), "--dead", "1"]) == 0
+    variables = block(file.read_text(), "What the commands below need")
+    assert re.findall("^(HOST|COPY)_([0-9])=", variables, re.MULTILINE) == [("HOST", "2"), ("HOST", "3"), ("COPY", "1")]
+
+
 def test_the_leader_is_kept_where_it_took_records_since(copies: Path) -> None:
     text = made(copies)
     assert "| audit-0 | 1 | 2 (UNCLEAN) | 45 records | 1 | 70 records | B |" in text

@@ -95,7 +95,7 @@ def plan(
         from kafka_forensics.cli.outputs.runbook import runbook as written
 
         with open_output(runbook, no_color=True, option="--runbook") as to:
-            again = [word for broker in dead or () for word in ("--dead", shlex.quote(broker))]
+            again = [word for broker in dead or () for word in ("--dead", shlex.quote(redacted(broker)))]
             again += [] if rule is None else ["--truncate-by", rule]
             to.stream.writelines(written(plans, bootstrap_server, again))
     _say_rest(plans, screen, quiet=printing.quiet, absent=wanted == "tsv")

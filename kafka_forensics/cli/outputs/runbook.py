@@ -32,7 +32,7 @@ from kafka_forensics.cli.outputs.words import name
 from kafka_forensics.cli.streams import printable
 from kafka_forensics.model.amounts import plural
 from kafka_forensics.questions.places import BrokerPlace
-from kafka_forensics.questions.plan import Planned, Plans
+from kafka_forensics.questions.plan import Planned, Plans, is_of_dead
 from kafka_forensics.questions.ways import Ways, ways_of
 from kafka_forensics.replication.planner import Broker, Candidate, StartOrder, Steps, Wish, start_order
 from kafka_forensics.version import __version__
@@ -54,23 +54,20 @@ class Book:
     asked: tuple[str, ...]
     """Options to be given when it is planned again."""
 
-    @cached_property
-    def dead(self) -> set[str]:
-        """Brokers that will not come back."""
-        return {str(broker) for way in self.ways for broker in way.planned.given.dead}
-
     @property
     def gone(self) -> list[BrokerPlace]:
-        """Those of them of whom copies are here."""
-        return [place for place in self.plans.places if str(place.broker) in self.dead]
+        """Brokers that will not come back, and of whom copies are here."""
+        return [place for place in self.plans.places if place.broker in self.plans.gone]
 
     @cached_property
     def places(self) -> list[BrokerPlace]:
         """Where brokers keep their log directories, of all that come back: those of whom no copy is here, too."""
         known = {place.broker for place in self.plans.places}
+        dead = self.plans.dead
         named = {broker for way in self.ways if way.chosen is not None for broker in _brokers(way.planned.steps(way.chosen))}
-        missing = [BrokerPlace(broker, None, [("no copy of it is here", None)]) for broker in sorted(named - known, key=str)]
-        return [place for place in (*self.plans.places, *missing) if str(place.broker) not in self.dead]
+        absent = [broker for broker in sorted(named - known, key=str) if not is_of_dead(dead, broker)]
+        missing = [BrokerPlace(broker, None, [("no copy of it is here", None)]) for broker in absent]
+        return [*(place for place in self.plans.places if place.broker not in self.plans.gone), *missing]
 
     @cached_property
     def order(self) -> StartOrder | None:

@@ -8,7 +8,7 @@ from kafka_forensics.errors import UsageError
 from kafka_forensics.evidence.inputs import Inputs, broker_order
 from kafka_forensics.evidence.options import listed
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
-from kafka_forensics.questions.plan import Planned
+from kafka_forensics.questions.plan import Planned, dead_nodes, is_of_dead
 from kafka_forensics.replication.planner import Candidate
 
 ASKED: Final = "asked"
@@ -49,10 +49,12 @@ class Undecided:
 
 def check_keep(keep: str | None, inputs: Inputs, dead: Collection[str]) -> None:
     """Raise UsageError for a broker to be kept that is dead, or of which no copy is here."""
-    if keep is not None and keep in dead:
-        raise UsageError(
-            f"--keep {keep} and --dead {keep} contradict each other", hint="a broker that will not come back keeps no records"
-        )
+    if keep is not None:
+        (node,) = dead_nodes([keep], inputs)
+        both = [name for name in sorted(dead) if is_of_dead([keep, node], name, *dead_nodes([name], inputs))]
+        if both:
+            text = f"--keep {keep} and --dead {keep if keep in both else both[0]} contradict each other"
+            raise UsageError(text, hint="a broker that will not come back keeps no records")
     of_data = {
         log_dir.broker
         for log_dir in inputs.log_dirs

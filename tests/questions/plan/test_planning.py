@@ -1,5 +1,6 @@
 """Elections planned on directories: of real brokers, and written so that each witness counts alone."""
 
+import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -372,6 +373,30 @@ def test_a_dead_broker_is_known_by_its_id_as_by_the_name_of_its_copy() -> None:
         best = planned.recommended
         assert best is not None
         assert planned.steps(best).copy_first == (), "its copy is here, and nothing else of it will be"
+
+
+@pytest.mark.parametrize("name", ["rack-1", "1"])
+def test_a_dead_broker_whose_copy_has_a_name_is_not_absent(name: str, tmp_path: Path) -> None:
+    """Nor without a controller's log; and where it has no replica of a partition, it is dead all the same."""
+    copies = shutil.copytree(SAMPLES / "unclean-election", tmp_path / "copies")
+    for broker in (1, 2, 3):
+        shutil.rmtree(copies / f"broker-{broker}" / "__cluster_metadata-0")
+    others = [copies / "broker-2", copies / "broker-3"]
+    plans = planned_on_named({"rack-1": copies / "broker-1"}, others, PlanOptions(dead=frozenset({name})))
+    assert [missing.kind for missing in one_of(plans).plan.missing] == ["no_controller_log", "not_live"]
+    assert [*plans.dead, *plans.gone, *one_of(plans).given.dead] == [1, "rack-1", 1]
+    shutil.rmtree(copies / "broker-1" / "audit-0")
+    plans = planned_on_named({"rack-1": copies / "broker-1"}, others, PlanOptions(dead=frozenset({name})))
+    assert [*plans.dead, *plans.gone, *one_of(plans).given.dead] == [1, "rack-1", 1]
+
+
+def test_a_dead_broker_is_known_by_the_folder_of_its_copy(tmp_path: Path) -> None:
+    """A folder without `meta.properties` names the copy in it, a number like any other."""
+    copies = shutil.copytree(SAMPLES / "unclean-election", tmp_path / "copies")
+    (copies / "broker-1" / "meta.properties").unlink()
+    paths = [(copies / "broker-1").rename(copies / "1"), copies / "broker-2", copies / "broker-3"]
+    planned = one_of(planned_on(paths, "audit", PlanOptions(dead=frozenset({"1"}))))
+    assert [(str(replica.broker), replica.is_live) for replica in planned.given.replicas if not replica.is_live] == [("1", False)]
 
 
 def test_a_torn_tail_is_dropped_before_anyone_leads(tmp_path: Path) -> None:

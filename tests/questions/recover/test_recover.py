@@ -13,7 +13,7 @@ from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.recovered import Proof, RecoveredRecord
 from kafka_forensics.questions.collect import CollectOptions, RecordsAsked
 from kafka_forensics.questions.plan import PlanOptions, make_plans
-from kafka_forensics.questions.recover import Kept, Undecided, matching
+from kafka_forensics.questions.recover import Kept, Undecided, matching, recover
 from kafka_forensics.rereading.log_ranges import ReadLog
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
 from kafka_forensics.writers.files import write_offset_checkpoint
@@ -462,6 +462,21 @@ def test_a_leader_that_will_not_come_back_is_not_kept(tmp_path: Path) -> None:
     assert isinstance(side, Undecided)
     assert side.reason.startswith("its leader, broker 1, will not come back, and the copies hold different records")
     assert "--keep N: 2, 3" in side.hint
+
+
+@pytest.mark.parametrize("name", ["rack-1", "1"])
+def test_a_dead_leader_is_known_by_the_name_and_by_the_id_of_its_copy(name: str, tmp_path: Path) -> None:
+    copies = shutil.copytree(UNCLEAN, tmp_path / "copies")
+    shutil.rmtree(copies / "broker-3" / "audit-0")
+    shutil.copytree(UNCLEAN / "broker-1" / "audit-0", copies / "broker-3" / "audit-0")
+    given = [f"rack-1={copies / 'broker-1'}", str(copies / "broker-2"), str(copies / "broker-3")]
+    asked = ScanOptions("audit", 0)
+    (partition,) = recover(given, asked, None, list[RecoveredRecord]().append, dead=(name,)).partitions
+    assert isinstance(partition.side, Undecided)
+    assert partition.side.reason.startswith("its leader, broker 1, will not come back")
+    for keep in ("rack-1", "1"):
+        with pytest.raises(UsageError, match=f"--keep {keep} and --dead {name} contradict each other"):
+            recover(given, asked, keep, list[RecoveredRecord]().append, dead=(name,))
 
 
 def test_dead_brokers_that_make_no_sense() -> None:
