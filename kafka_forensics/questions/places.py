@@ -22,6 +22,8 @@ class BrokerPlace:
     log_dirs: list[tuple[str, str | None]] = field(default_factory=list)
     node: int | None = None
     """Its node id, where a copy says it."""
+    bundles: list[str | None] = field(default_factory=list)
+    """Of each of its log directories the bundle that it was read from; None: from none."""
 
 
 def parse_place(text: str) -> tuple[str, str | None, str]:
@@ -47,6 +49,8 @@ def places_of(inputs: Inputs, told: Iterable[tuple[str, str | None, str]] = (), 
         if log_dir.meta is not None and log_dir.meta.node_id is not None:
             place.node = log_dir.meta.node_id
         path = None
+        is_bundle = isinstance(log_dir.source, BundleSource)
+        place.bundles.append(log_dir.source.name if is_bundle else None)
         if isinstance(log_dir.source, BundleSource) and log_dir.source.about.redaction is None:
             place.host = log_dir.source.about.host
             paths = [known for known in log_dir.source.about.paths if known.startswith("/")]

@@ -197,6 +197,66 @@ def test_copies_of_brokers_that_will_not_come_back_are_put_beside_the_others(cop
     assert (done.returncode, done.stdout.splitlines()[1].split("\t")[7:9]) == (1, ["70", "70"]), "planned, and recovered"
 
 
+def bundled(copies: Path, broker: int) -> Path:
+    """The log directory of a broker, taken away but for its bundle."""
+    kept = shutil.copytree(copies / f"broker-{broker}", copies.parent / f"a copy of {broker}")
+    shutil.rmtree(copies / f"broker-{broker}")
+    bundle_of(kept, copies / f"the bundle of {broker}.kfb")
+    return kept
+
+
+def test_a_bundle_stands_for_a_broker_that_will_not_come_back_where_no_records_are_wanted(copies: Path, tmp_path: Path) -> None:
+    bundled(copies, 3)
+    text = made(copies, *placed(copies), "--dead", "3")
+    variables = block(text, "What the commands below need")
+    assert "\nBUNDLE_3=  # the bundle of broker 3, which will not come back: " in variables
+    assert "COPY_" not in text
+    own = f"BUNDLE_3={shlex.quote(str(copies / 'the bundle of 3.kfb'))}\n"
+    steps = [block(text, "1. Stop and copy", number) for number in range(3)]
+    assert "BUNDLE_3: parameter null or not set" in run(tmp_path, filled(text, tmp_path), *steps[:2]).stderr
+    shutil.rmtree(tmp_path / "safe")
+    done = run(tmp_path, filled(text, tmp_path) + own, *steps)
+    assert (done.returncode, sorted(path.name for path in (tmp_path / "safe").iterdir())) == (
+        0,
+        ["broker-1.tar", "broker-2.tar", "broker-3.kfb", "plan.json", "runbook.md"],
+    )
+    assert "| audit-0 | 1 | 2 (UNCLEAN) | 45 records | 1 | 70 records | B |" in (tmp_path / "safe" / "runbook.md").read_text()
+    recover = block(text, "3. Way B: keep the leader", 1).splitlines()[0]
+    assert run(tmp_path, filled(text, tmp_path), recover).returncode == 1, "recovered, from the log of broker 2"
+
+
+@pytest.mark.parametrize("name", ["", "old"])
+def test_a_log_directory_is_wanted_where_a_bundle_alone_tells_of_records(name: str, copies: Path, tmp_path: Path) -> None:
+    """Broker 2 alone held what its election would have kept; a bundle tells it, and has none of it."""
+    kept = bundled(copies, 2)
+    bundle = (copies / "the bundle of 2.kfb").rename(tmp_path / "2.kfb")
+    given = [str(copies / "broker-1"), str(copies / "broker-3"), f"{name}={bundle}" if name else str(bundle)]
+    file = tmp_path / "runbook.md"
+    at = [word for broker in (1, 3) for word in ("--at", f"{broker}=host-{broker}:{copies / f'broker-{broker}'}")]
+    assert outcome(["plan", *given, "--topic", "audit", "--quiet", "--runbook", str(file), "--dead", "2", *at]) == 0
+    text = file.read_text()
+    named = re.findall("^(BUNDLE|COPY)_([^=]*)=  # (.*)$", block(text, "What the commands below need"), re.MULTILINE)
+    assert [what for what, _, _ in named] == ["BUNDLE", "COPY"]
+    assert named[1][2].startswith(
+        f"a directory with the log directory of broker {name or 2}, if it can still be had, for the records"
+    )
+    own = f"BUNDLE_{named[0][1]}={shlex.quote(str(bundle))}\n"
+    steps = [block(text, "1. Stop and copy", number) for number in range(2)]
+    way = [block(text, "3. Way B: keep the leader", number) for number in range(1, 4)]
+    assert not any("COPY_" in step for step in steps), "before step 3 nobody needs it"
+    assert "The copies of step 1 have them" not in text
+    assert "is told by the bundles that were read here. Put them beside these" in text
+    done = run(tmp_path, filled(text, tmp_path) + own, *steps)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "COPY_" in run(tmp_path, filled(text, tmp_path) + own, way[0]).stderr
+    done = run(tmp_path, filled(text, tmp_path) + own, way[1])
+    assert (done.returncode, done.stdout.splitlines()[1].split("\t")[7:9]) == (3, ["70", "0"]), "planned, and not collected"
+    shutil.rmtree(tmp_path / "safe" / "recovered-audit-0")
+    done = run(tmp_path, filled(text, tmp_path) + own + f"COPY_{named[1][1]}={shlex.quote(str(kept))}\n", way[0])
+    assert (done.returncode, done.stdout.splitlines()[1].split("\t")[7:9]) == (1, ["70", "70"]), "planned, and recovered"
+    assert "produce_back" in way[2].lower()
+
+
 @pytest.mark.parametrize("name", ["3", "old"])
 @pytest.mark.parametrize("says", [True, False])
 def test_a_dead_broker_is_known_by_name_and_by_node_id(name: str, says: bool, copies: Path, tmp_path: Path) -> None:

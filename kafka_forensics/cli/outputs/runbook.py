@@ -28,6 +28,7 @@ from kafka_forensics.cli.outputs.runbook_commands import (
     told,
     way_back,
 )
+from kafka_forensics.cli.outputs.runbook_gone import WITH_RECORDS, GoneCopies, GoneCopy, named
 from kafka_forensics.cli.outputs.words import name
 from kafka_forensics.cli.streams import printable
 from kafka_forensics.model.amounts import plural
@@ -54,10 +55,10 @@ class Book:
     asked: tuple[str, ...]
     """Options to be given when it is planned again."""
 
-    @property
-    def gone(self) -> list[BrokerPlace]:
-        """Brokers that will not come back, and of whom copies are here."""
-        return [place for place in self.plans.places if place.broker in self.plans.gone]
+    @cached_property
+    def gone(self) -> GoneCopies:
+        """The copies of brokers that will not come back."""
+        return GoneCopies([place for place in self.plans.places if place.broker in self.plans.gone], self.places)
 
     @cached_property
     def places(self) -> list[BrokerPlace]:
@@ -85,16 +86,33 @@ class Book:
                 return conflict.leader
         return chosen
 
-    def copies(self, where: str) -> str:
-        """All copies of a directory, as a shell takes them: those of brokers with names are named."""
-        places = [*self.places, *(self.gone if where == "SAFE" else ())]
-        if all(isinstance(place.broker, int) for place in places):
-            return f'"${{{where}:?}}"/*.tar'
-        return " ".join(
-            copy if isinstance(place.broker, int) else f"{shlex.quote(place.broker)}={copy}"
-            for place in places
-            for _, copy in tars(place, where)
-        )
+    def copies(self, where: str, gone: Sequence[GoneCopy] = ()) -> str:
+        """All copies of a directory, with some of brokers that will not come back, as a shell takes them: those of brokers with
+        names are named."""
+        packed = [(place.broker, copy) for place in self.places for _, copy in tars(place, where)]
+        own = [named(broker, copy) for broker, copy in packed]
+        if all(isinstance(broker, int) for broker in (*(place.broker for place in self.places), *self.gone.brokers)):
+            own, gone = [f'"${{{where}:?}}"/*.tar'], [copy for copy in gone if copy not in self.gone.directories]
+        return " ".join([*own, *(copy.named for copy in gone)])
+
+    def lacking(self, way: Ways, candidate: Candidate) -> list[GoneCopy]:
+        """The bundles that alone have something of what an election loses."""
+        return self.gone.lacking(candidate.losses, way.planned.given.replicas)
+
+    @cached_property
+    def undecided(self) -> list[str]:
+        """Partitions of which nothing can be decided."""
+        return [_name(way.planned) for way in self.ways if way.better in ("unsure", "nobody")]
+
+    @cached_property
+    def put_back(self) -> list[tuple[Ways, Candidate]]:
+        """The elections of which the steps say how to put back what they lose."""
+        if len(self.ways) > 1:
+            led = [(way, way.planned.candidate(self.leader(way))) for way in self.ways if not self.undecided]
+            return [(way, candidate) for way, candidate in led if candidate is not None and candidate.losses]
+        rolled_back = [(way, way.rolled_back) for way in self.ways if way.better in ("A", "B", "unsure")]
+        kept = [(way, way.kept) for way in self.ways if way.better in ("B", "keep")]
+        return [(way, candidate) for way, candidate in (*rolled_back, *kept) if candidate is not None and candidate.losses]
 
 
 def _brokers(todo: Steps) -> set[Broker]:
@@ -226,10 +244,14 @@ def _variables(book: Book) -> Iterator[str]:
     if any(way.planned.plan.truncate_by == "high-watermark" for way in ways):
         lines.append("ZOOKEEPER=  # HOST:PORT")
     lines += place_variables(places)
-    for place in book.gone:
-        for variable, (source, _) in zip(log_dir_variables(place, "COPY"), place.log_dirs, strict=True):
-            said = f"a directory with the copy of broker {place.broker}, which will not come back: {source}, unpacked"
-            lines.append(f"{variable}=  # {printable(said)}")
+    for copy in book.gone.all:
+        who = f"{plan_words.brokers(copy.brokers)}, which will not come back: {copy.source}"
+        said = f"the bundle of {who}" if copy.is_bundle else f"a directory with the copy of {who}, unpacked"
+        lines.append(f"{copy.variable}=  # {printable(said)}")
+    lacking = [bundle for way, candidate in book.put_back for bundle in book.lacking(way, candidate)]
+    for copy in book.gone.instead_of(lacking):
+        said = f"a directory with the log directory of {plan_words.brokers(copy.brokers)}, if it can still be had, for the records"
+        lines.append(f"{copy.variable}=  # {printable(f'{said} that its bundle has not: {copy.source}')}")
     functions = [ON, "# leads TOPIC PARTITION BROKER: waits until it does", _LEADS]
     yield shell(*lines, *functions)
 
@@ -259,16 +281,18 @@ def _copies(book: Book) -> Iterator[str]:
         yield "Nothing that only one broker holds would be lost. Copy all the same.\n"
     rest = [place for place in places if place.broker not in holders]
     yield one_by_one(*copying((*first, *rest), "SAFE", stop=True))
-    if book.gone:
-        these = plan_words.brokers([place.broker for place in book.gone])
-        yield f"\nWhat only {these} held, which will not come back, is in the copies that were read here. Put them beside these:\n"
-        own = [pair for place in book.gone for pair in zip(log_dir_variables(place, "COPY"), tars(place), strict=True)]
-        yield one_by_one(*(f'tar -C "${{{variable}:?}}" -cf {copy} .' for variable, (_, copy) in own))
+    if book.gone.all:
+        these = plan_words.brokers(book.gone.brokers)
+        told_by = ["in the copies"] * bool(book.gone.directories) + ["told by the bundles"] * bool(book.gone.bundles)
+        where = f"is {' or '.join(told_by)} that were read here"
+        yield f"\nWhat only {these} held, which will not come back, {where}. Put them beside these:\n"
+        yield one_by_one(*(copy.command for copy in book.gone.all))
     yield "\nCopy the controllers' log directories as well, if they run on hosts of their own. Then plan again on these copies:\n"
     asked = "".join(f" {word}" for word in book.asked)
     outputs = '--output "${SAFE:?}/plan.json" --runbook "${SAFE:?}/runbook.md"'
-    scan = f"kafka-forensics scan {book.copies('SAFE')} --exit-zero"
-    yield shell(printable(scan), printable(f"kafka-forensics plan {book.copies('SAFE')}{asked} {outputs}"))
+    copies = book.copies("SAFE", book.gone.all)
+    scan = f"kafka-forensics scan {copies} --exit-zero"
+    yield shell(printable(scan), printable(f"kafka-forensics plan {copies}{asked} {outputs}"))
     yield "\nIt should show the same partitions, with the same losses as above. Go on by the new runbook.\n"
     yield from _topic_ids(book)
 
@@ -379,18 +403,16 @@ def _for_all(book: Book) -> Iterator[str]:
         if way.chosen is not None and leader is not None:
             yield f"- {markdown(_name(way.planned))}: broker {markdown(str(leader))} ({way.better})"
             yield ".\n" if leader == way.chosen.broker else f", and not {markdown(str(way.chosen.broker))}: no order serves all.\n"
-    undecided = [_name(way.planned) for way in book.ways if way.better in ("unsure", "nobody")]
-    if undecided:
-        names = markdown(", ".join(undecided[:_NAMED])) + (" and others" if len(undecided) > _NAMED else "")
+    if book.undecided:
+        names = markdown(", ".join(book.undecided[:_NAMED])) + (" and others" if len(book.undecided) > _NAMED else "")
         yield f"\nOf {names} nothing can be decided here. Start no broker before it is: read the plan of each, and see above.\n"
         return
     yield one_by_one(*_starting(book))
     yield "\nEach `leads` waits until that broker leads. At last `kafka-topics.sh --describe` has every replica in `Isr:`.\n"
     yield "\n## 3. Put back what the leaders lack\n"
-    lacking = [(way, candidate) for way in book.ways if (candidate := way.planned.candidate(book.leader(way))) and candidate.losses]
-    if not lacking:
+    if not book.put_back:
         yield "\nNothing is lacking.\n"
-    for way, candidate in lacking:
+    for way, candidate in book.put_back:
         yield f"\n### {markdown(_name(way.planned))}\n"
         yield from _put_back(book, way, candidate)
 
@@ -444,8 +466,9 @@ def _way_b(book: Book) -> Iterator[str]:
         losses = "; ".join(plan_words.loss_words(way.planned, loss) for loss in kept.losses[:_LOSSES_SHOWN])
         more = f"; and {plural(len(kept.losses) - _LOSSES_SHOWN, 'more range')}" if len(kept.losses) > _LOSSES_SHOWN else ""
         yield f"\n### B for {markdown(_name(way.planned))}\n\n"
+        have = "" if book.lacking(way, kept) else " The copies of step 1 have them."
         verb = "leads" if kept.election == "leads" else "is to lead, as it did or as an ordinary start has it"
-        yield f"Broker {markdown(str(kept.broker))} {verb}. It lacks: {markdown(losses)}{more}. The copies of step 1 have them.\n\n"
+        yield f"Broker {markdown(str(kept.broker))} {verb}. It lacks: {markdown(losses)}{more}.{have}\n\n"
         yield from _steps(way, kept)
         yield from _put_back(book, way, kept)
 
@@ -458,11 +481,28 @@ def _put_back(book: Book, way: Ways, candidate: Candidate) -> Iterator[str]:
     yield "\nThen take the records that it lacks out of the copies, and look at them before anything is produced:\n"
     folder = printable(_recovered(way))
     dead = "".join(f" --dead {shlex.quote(str(broker))}" for broker in sorted(way.planned.given.dead, key=str))
-    keep = f"--keep {shlex.quote(str(candidate.broker))} --output {_recovered(way)}"
-    yield shell(printable(f"kafka-forensics recover {book.copies('SAFE')} {_selection(way)} {keep}{dead}"))
+    asked = f"{_selection(way)} --keep {shlex.quote(str(candidate.broker))} --output {_recovered(way)}{dead}"
+    lacking = book.lacking(way, candidate)
+    if lacking:
+        yield from _with_records(book, lacking, asked)
+    yield shell(printable(f"kafka-forensics recover {book.copies('SAFE', book.gone.all)} {asked}"))
     yield "\nIt ends with status 1: records are written. A dry run, and then for real; run again, it leaves out what is done:\n"
     send = f'python "${{PRODUCE_BACK:?}}" {folder} --bootstrap-servers "${{BOOTSTRAP:?}}"'
     yield one_by_one(send, f"{send} --send")
+
+
+def _with_records(book: Book, lacking: Sequence[GoneCopy], asked: str) -> Iterator[str]:
+    """How the records are taken of which here is only a bundle; the command without them follows."""
+    these = plan_words.brokers(list(dict.fromkeys(broker for bundle in lacking for broker in bundle.brokers)))
+    yield f"\nSome of them only {these} held, of which a bundle was read: it tells what was lost, and has no records."
+    yield " Those are in the log directory. If that can still be had, from its disk or from a backup:\n"
+    directories, lines = book.gone.instead_of(lacking), [f'mkdir -p "${{SAFE:?}}/{WITH_RECORDS}"']
+    for copy in directories:
+        lines += [f"{{ test -e {copy.copy} || {copy.command}; }}", f"tar -tf {copy.copy} > /dev/null"]
+    others = [copy for copy in book.gone.all if copy not in lacking]
+    yield one_by_one(*lines, printable(f"kafka-forensics recover {book.copies('SAFE', [*others, *directories])} {asked}"))
+    yield "\nElse with the bundle. Unless it was made with these records (`collect --with-records`), they are counted as not"
+    yield " collected, and the status is 3:\n"
 
 
 def _recovered(way: Ways) -> str:
