@@ -46,10 +46,12 @@ def summary_lines(salvaged: Salvaged, *, quiet: bool) -> list[str]:
 
 
 def stale(partitions: Iterable[SalvagedPartition]) -> list[str]:
-    """A sentence on compacted topics with gaps; none if there are none."""
-    warned = [partition for partition in partitions if partition.warning is not None]
-    names = listed([f"{printable(partition.topic)}-{partition.partition}" for partition in warned])
-    return [f"{names}: {warned[0].warning}"] if warned else []
+    """A sentence on compacted topics of which something was left out, for each of what may be wrong with them."""
+    warned: dict[str, list[str]] = {}
+    for partition in partitions:
+        if partition.warning is not None:
+            warned.setdefault(partition.warning, []).append(f"{printable(partition.topic)}-{partition.partition}")
+    return [f"{listed(names)}: {warning}" for warning, names in warned.items()]
 
 
 def without_topic_id(partitions: Iterable[SalvagedPartition]) -> list[str]:

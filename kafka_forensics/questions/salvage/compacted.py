@@ -32,7 +32,7 @@ from kafka_forensics.questions.salvage.lineage import BASE, CONTINUED, FILLED, H
 from kafka_forensics.questions.salvage.manifest import Refused
 from kafka_forensics.questions.salvage.slices import Slice, Source
 from kafka_forensics.replication.offset_ranges import Range, Ranges, clipped, normalised, without
-from kafka_forensics.replication.planner import Broker, loaded_epochs
+from kafka_forensics.replication.planner import NO_END, Broker, loaded_epochs
 
 _RANGES_TOLD: Final = 4
 
@@ -289,11 +289,13 @@ class _Merging:
             found, key=lambda one: self._start_of(one[0]) + sum(part.end - part.start for part in one[1] if part.giver is None)
         )
         merged = self._merged(base, parts)
+        head = ((0, merged.lineage.log_start_offset),) if merged.lineage.log_start_offset else ()
+        left_out = *head, *merged.lineage.gaps
         left = [
             LeftBehind(_broker(copy), *span, min(max(copy.source.plan.context.high_watermark or 0, span[0]), span[1]), None)
             for copy in self._copies
-            for gap in merged.lineage.gaps
-            for span in normalised((max(run.base_offset, gap[0]), min(run.end_offset, gap[1])) for run in copy.between(*gap))
+            for low, high in clipped(left_out, copy.start_offset, NO_END)
+            for span in normalised((max(run.base_offset, low), min(run.end_offset, high)) for run in copy.between(low, high))
         ]
         left.sort(key=lambda one: (one.start, one.end, str(one.broker)))
         return replace(merged, lineage=replace(merged.lineage, left_behind=tuple(left)), is_last_resort=True)

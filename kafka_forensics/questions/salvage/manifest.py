@@ -22,6 +22,7 @@ NO_TOPIC_ID: Final = "topic_id"
 MAY_BE_STALE: Final = (
     "keys whose newest value or tombstone lay in the gaps may be missing, have an older value, or be back from deletion"
 )
+MAY_BE_GONE: Final = "keys whose newest value lay before the log's start, where other copies still have it, may be missing"
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,8 +101,10 @@ class SalvagedPartition:
 
     @property
     def warning(self) -> str | None:
-        """What may be wrong with what stands outside the gaps of a compacted topic."""
-        return MAY_BE_STALE if self.gaps and self.chosen_by in {"merged", "last-resort"} else None
+        """What may be wrong with what stands outside of what was left out of a compacted topic."""
+        has_gaps = bool(self.gaps) and self.chosen_by in {"merged", "last-resort"}
+        is_headless = self.chosen_by == "last-resort" and any(left.start < self.log_start_offset for left in self.left_behind)
+        return "; ".join([*([MAY_BE_STALE] if has_gaps else ()), *([MAY_BE_GONE] if is_headless else ())]) or None
 
     @property
     def brokers(self) -> list[int | str]:

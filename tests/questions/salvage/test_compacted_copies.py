@@ -7,7 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from kafka_forensics.cli.outputs.salvage import summary_lines
+from kafka_forensics.cli.outputs.salvage_runbook import salvage_runbook
 from kafka_forensics.questions.salvage import MANIFEST
+from kafka_forensics.questions.salvage.manifest import MAY_BE_GONE, MAY_BE_STALE
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
 from tests.support.group_records import commit_key, commit_value, put_offsets
 from tests.support.group_records import log_of as offsets_log
@@ -215,6 +218,51 @@ def test_the_last_resort_is_of_the_broker_that_is_preferred(tmp_path: Path) -> N
     assert [(gap.start, gap.end, gap.damaged_on) for gap in partition.gaps] == [(10, 15, (1,))]
     assert log_of(tmp_path / "out") == WHOLE
     check_output(tmp_path / "in", tmp_path / "out")
+
+
+def test_the_last_resort_names_the_head_that_it_leaves_out(tmp_path: Path) -> None:
+    """DeleteRecords may have taken it from broker 2, or a crash; broker 1 has it."""
+    put(
+        tmp_path / "in",
+        1,
+        [CLEANED[0], *CLEANED[2:3], keyed(5, ("b", "5")), CLEANED[3], zeroed(keyed(12, ("b", None))), CLEANED[4]],
+        ACTIVE,
+    )
+    log_dir = put(tmp_path / "in", 2, [zeroed(CLEANED[2]), *CLEANED[3:]], ACTIVE)
+    (log_dir / "log-start-offset-checkpoint").write_text("0\n1\norders 0 3\n")
+    salvaged = salvaged_of(tmp_path / "in", tmp_path / "out", allow_gaps=True, prefer="2")
+    (partition,) = salvaged.partitions
+    assert (partition.chosen_by, partition.base, partition.log_start_offset) == ("last-resort", 2, 3)
+    assert [(gap.start, gap.end) for gap in partition.gaps] == [(3, 9)]
+    assert [(left.broker, left.start, left.end, left.committed_end) for left in partition.left_behind] == [
+        (1, 0, 1, 1),
+        (1, 4, 6, 6),
+    ]
+    told = json.loads((tmp_path / "out" / MANIFEST).read_text())["partitions"][0]
+    assert [(left["broker"], left["offset_start"], left["offset_end"]) for left in told["left_behind"]] == [(1, 0, 1), (1, 4, 6)]
+    warning = f"orders-0: {MAY_BE_STALE}; {MAY_BE_GONE}"
+    assert told["warning"] == warning.partition(": ")[2]
+    assert f"note: {warning}" in summary_lines(salvaged, quiet=False)
+    page = "".join(salvage_runbook(salvaged))
+    assert "- orders-0: 0 to 0 on broker 1, 4 to 5 on broker 1\n" in page
+    assert f"\n{warning}.\n" in page
+    (partition,) = salvaged_of(tmp_path / "in", tmp_path / "other", allow_gaps=True).partitions
+    assert (partition.base, partition.log_start_offset, [left.start for left in partition.left_behind]) == (1, 0, [])
+
+
+def test_the_last_resort_leaves_nothing_behind_that_was_deleted(tmp_path: Path) -> None:
+    """Broker 1 has a batch before its own log start: nobody reads it any more."""
+    put(
+        tmp_path / "in",
+        1,
+        [CLEANED[0], *CLEANED[2:3], keyed(5, ("b", "5")), CLEANED[3], zeroed(keyed(12, ("b", None))), CLEANED[4]],
+        ACTIVE,
+    )
+    log_dir = put(tmp_path / "in", 2, [zeroed(CLEANED[2]), *CLEANED[3:]], ACTIVE)
+    for folder, start in ((log_dir, 3), (log_dir.parent / "broker-1", 2)):
+        (folder / "log-start-offset-checkpoint").write_text(f"0\n1\norders 0 {start}\n")
+    (partition,) = salvaged_of(tmp_path / "in", tmp_path / "out", allow_gaps=True, prefer="2").partitions
+    assert [(left.broker, left.start, left.end) for left in partition.left_behind] == [(1, 4, 6)]
 
 
 def test_the_last_resort_takes_what_is_borne_out_all_the_same(tmp_path: Path) -> None:
