@@ -38,6 +38,7 @@ from kafka_forensics.questions.salvage.rebuilding import index_interval
 from kafka_forensics.questions.salvage.sealing import Sealing
 from kafka_forensics.questions.salvage.slices import Source
 from kafka_forensics.questions.salvage.target import built
+from kafka_forensics.questions.salvage.written_apart import DUPLICATE, WrittenApart
 from kafka_forensics.replication.offset_ranges import clipped
 from kafka_forensics.replication.planner import UNSEEN, Broker
 from kafka_forensics.replication.recovery import HIGH_WATERMARK_FILE, LOG_START_FILE, RECOVERY_POINT_FILE
@@ -133,6 +134,8 @@ class _Salvager:
         self._written: dict[tuple[str, int], Written] = {}
         self._chooser = Chooser(salvage_options)
         self._deep = is_deep(options.deep, sum(plan.bytes for plan in inputs.replicas))
+        self._apart: dict[tuple[str, int], WrittenApart] = {}
+        """Of partitions that several copies give bytes to, what these have."""
         self._cleaned: dict[tuple[str, int], int] = {}
         """Of compacted partitions, the first dirty offset."""
 
@@ -188,6 +191,9 @@ class _Salvager:
         settings = PartitionSettings(topic_id, interval, epochs)
         written = write_partition(directory, choice.slices, choice.sources, lineage, settings, self._sealing)
         self._written[base.topic, base.partition] = written
+        if len({part.copy for part in choice.slices}) > 1:
+            differing = {} if choice.planned is None else choice.planned.given.differing
+            self._apart[base.topic, base.partition] = WrittenApart(choice.sources, differing)
         if choice.gaps_in_order:
             self._cleaned[base.topic, base.partition] = first_dirty_offset(lineage, choice.slices, choice.sources)
         absent_of_plan = () if choice.planned is None else choice.planned.plan.missing
@@ -256,7 +262,8 @@ class _Salvager:
         for partition in self.salvaged.partitions:
             key = partition.topic, partition.partition
             loud = [*found.get(key, ()), *found.get((None, None), ())]
-            wrong = sorted({finding.kind for finding in loud if not carried_on.explains(finding, partition)})
+            unexplained = [finding for finding in loud if not carried_on.explains(finding, partition)]
+            wrong = sorted({finding.kind for finding in unexplained if not self._is_written_apart(finding, partition)})
             outlook = outlooks.get(key)
             if outlook is None or not outlook.starts or outlook.log_end_offset != partition.log_end_offset:
                 wrong.append("that a broker would cut it, or not start")
@@ -268,6 +275,18 @@ class _Salvager:
             partition.inherited = [_inherited(finding) for finding in loud if finding.kind not in OF_A_GAP]
             sound.append(partition)
         self.salvaged.partitions = sound
+
+    def _is_written_apart(self, finding: Finding, partition: SalvagedPartition) -> bool:
+        """Whether it is a duplicate of which both batches stand in the copies, and in none of them both."""
+        apart = self._apart.get((partition.topic, partition.partition))
+        if apart is None or finding.kind != DUPLICATE:
+            return False
+        folder = self._place_of(partition.topic, partition.partition).parent
+        try:
+            (written,) = gather([f"{NAME}={folder}"], ScanOptions(partition.topic, partition.partition)).replicas
+            return apart.explains(finding, written)
+        except SourceError:
+            return False
 
     def seal(self) -> None:
         """Wait until all that stands is on disk; whence its bytes came. Raises OSError, SourceError."""

@@ -1,16 +1,25 @@
 """What a salvaged log's own scan may find: only what was so in the copies, at the same offsets, and what its gaps explain."""
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
 from kafka_forensics.analysis.catalogue import finding
+from kafka_forensics.analysis.replica import Replica
+from kafka_forensics.engine.local import scan_inputs
+from kafka_forensics.evidence.inputs import gather
+from kafka_forensics.evidence.options import ScanOptions
+from kafka_forensics.judging.partitions import PartitionResult
 from kafka_forensics.model.findings import Finding, Place
 from kafka_forensics.questions.salvage import Gap, SalvagedPartition, partition_files, salvaging
 from kafka_forensics.questions.salvage.carried_on import CarriedOn
+from kafka_forensics.questions.salvage.slices import Source
+from kafka_forensics.questions.salvage.written_apart import WrittenApart
+from kafka_forensics.rereading.reader import LogReader
 from tests.support.salvaged import log_of, put_copy, salvaged_of
-from tests.support.segments import batch
+from tests.support.segments import batch, flipped
 from tests.support.transaction_histories import COMMIT, cluster, cut_before, decided, ended
 from tests.support.transaction_logs import APP_ID, CoordinatorLog, DataLog, write_cluster
 
@@ -149,6 +158,88 @@ def test_a_salvage_that_brings_a_duplicate_about_is_refused(tmp_path: Path, monk
     introduce(monkeypatch, "orders-0", log[3], written(6, 2))
     (refused,) = salvaged_of(tmp_path / "in", tmp_path / "out").refused
     assert (refused.kind, refused.reason) == ("not_sound", "a scan of the salvaged log finds DUPLICATE_BATCH")
+
+
+def numbered(offset: int, sequence: int, *, epoch: int = 0) -> bytes:
+    return batch(offset, 2, epoch=epoch, producer_id=7, producer_epoch=0, base_sequence=sequence)
+
+
+TWICE = [numbered(0, 0), numbered(2, 2), numbered(4, 2), numbered(6, 4)]
+
+
+def put_apart(folder: Path, damaged: Callable[[bytes], bytes], *, log: Sequence[bytes] = TWICE) -> None:
+    """Broker 1 lost the second of what was written twice, and broker 2 the first."""
+    for broker, lost in ((1, 2), (2, 1)):
+        data = b"".join(damaged(one) if number == lost else one for number, one in enumerate(log))
+        put_copy(folder, broker, {0: data}, high_watermark=8)
+
+
+@pytest.mark.parametrize("damaged", [lambda data: flipped(data, 70), lambda data: bytes(len(data))], ids=["flipped", "zeroed"])
+def test_a_duplicate_of_which_each_copy_lost_another_half_is_carried_on(damaged: Callable[[bytes], bytes], tmp_path: Path) -> None:
+    """No copy has it whole, so that no scan of the copies names it; taken together they do."""
+    put_apart(tmp_path / "in", damaged)
+    salvaged = salvaged_of(tmp_path / "in", tmp_path / "out")
+    assert not salvaged.refused
+    assert log_of(tmp_path / "out") == b"".join(TWICE)
+    assert [(row["kind"], row["offset_start"]) for row in salvaged.partitions[0].inherited] == [("DUPLICATE_BATCH", 4)]
+
+
+def test_a_duplicate_brought_about_beside_one_that_is_in_the_copies_together_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put_apart(tmp_path / "in", lambda data: flipped(data, 70))
+    introduce(monkeypatch, "orders-0", TWICE[3], numbered(6, 2))
+    (refused,) = salvaged_of(tmp_path / "in", tmp_path / "out").refused
+    assert (refused.kind, refused.reason) == ("not_sound", "a scan of the salvaged log finds DUPLICATE_BATCH")
+
+
+@pytest.mark.parametrize(
+    ("epoch", "is_lost", "explained"), [(1, True, True), (2, True, False), (2, False, False), (1, False, False)]
+)
+def test_what_a_producer_sent_again_to_the_next_leader_is_no_duplicate_of_the_copies(
+    epoch: int, is_lost: bool, explained: bool, tmp_path: Path
+) -> None:
+    """Broker 1 led epoch 1 and took a batch; broker 2 has it again behind other bytes, damaged or not: of the same leader, so that
+    both were written, or of its own in epoch 2, and it never had the first.
+
+    A salvage that has both joins two logs then, though each stands in a copy at its offsets with its bytes.
+    """
+    common, ours, again = numbered(0, 0), numbered(2, 2, epoch=1), numbered(4, 2, epoch=epoch)
+    other = batch(2, 2, epoch=epoch)
+    put_copy(tmp_path / "in", 1, {0: common + ours}, high_watermark=2)
+    put_copy(tmp_path / "in", 2, {0: common + (flipped(other, 70) if is_lost else other) + again}, high_watermark=6)
+    put_copy(tmp_path / "joined", 1, {0: common + ours + again})
+    (written,) = gather([str(tmp_path / "joined")], ScanOptions()).replicas
+    apart = WrittenApart(sources_in(tmp_path / "in"), {})
+    assert apart.explains(found("DUPLICATE_BATCH", 4, 6, first_offset=2), written) == explained
+    assert not apart.explains(found("DUPLICATE_BATCH", 4, 6, first_offset=4), written), "which was the first is not known"
+    assert not apart.explains(found("PRODUCER_SEQ_GAP", 4, 6, first_offset=2), written)
+    seen_to_differ = WrittenApart(sources_in(tmp_path / "in"), {(0, 1): ((0, 2),)})
+    assert not seen_to_differ.explains(found("DUPLICATE_BATCH", 4, 6, first_offset=2), written)
+
+
+def test_a_batch_in_a_records_value_bears_nothing_out(tmp_path: Path) -> None:
+    """Behind damage it is read as one, and no copy has other good ones there; what ends where another copy's begins is one."""
+    log = [*TWICE[:2], numbered(4, 2), numbered(6, 4)]
+    for name, behind in (("believed", b""), ("planted", b"\0")):
+        put_copy(tmp_path / name, 1, {0: log[0] + log[1] + bytes(len(log[2])) + log[3]})
+        put_copy(tmp_path / name, 2, {0: log[0] + bytes(len(log[1])) + log[2] + behind + log[3]})
+        put_copy(tmp_path / f"{name} joined", 1, {0: b"".join(log)})
+        (written,) = gather([str(tmp_path / f"{name} joined")], ScanOptions()).replicas
+        apart = WrittenApart(sources_in(tmp_path / name), {})
+        assert apart.explains(found("DUPLICATE_BATCH", 4, 6, first_offset=2), written) == (name == "believed")
+
+
+def sources_in(folder: Path) -> list[Source]:
+    """The copies of a partition as a salvage has them."""
+    inputs, sources = gather([str(folder)], ScanOptions()), list[Source]()
+    plans = {id(plan.context): plan for plan in inputs.replicas}
+
+    def look(replicas: list[Replica], _: LogReader, result: PartitionResult) -> None:
+        sources.extend(Source.of(plans[id(replica.context)], replica, result.findings, deep=False) for replica in replicas)
+
+    scan_inputs(inputs, ScanOptions(), None, look)
+    return sources
 
 
 def test_a_salvage_that_loses_a_marker_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

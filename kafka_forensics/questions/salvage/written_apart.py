@@ -1,0 +1,147 @@
+"""A batch that was written twice, of which each copy lost one of the two to damage: a log of all copies that has both is right.
+
+Both must stand in copies at the same offsets with the same bytes, no copy may have other good ones there, and the two copies must
+be of one history: both have batches of one leader epoch at or behind the first of the two, so that their logs were the same up to
+there (KIP-101), and the log of whoever has the second had the first. What a salvage brings about that joins the logs of two leaders
+is not let pass: a producer sends again to the next leader what the one before had taken.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from kafka_forensics.evidence.inputs import ReplicaPlan
+from kafka_forensics.model.batches import BatchColumn
+from kafka_forensics.model.files import EpochEntry
+from kafka_forensics.model.findings import Finding
+from kafka_forensics.parsers.log import MAX_BATCH_BYTES, SegmentReader
+from kafka_forensics.questions.salvage.slices import Source
+from kafka_forensics.replication.epochs import epoch_at
+from kafka_forensics.replication.offset_ranges import Ranges, clipped, holds
+from kafka_forensics.rereading.seeking import start_position
+
+DUPLICATE: Final = "DUPLICATE_BATCH"
+
+
+class _Batch(NamedTuple):
+    """A batch with its bytes; `byte_end` is where it ends in its segment."""
+
+    end_offset: int
+    segment: int
+    byte_start: int
+    byte_end: int
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class _Copy:
+    """Of a copy what is asked after all partitions were written: its files, and of its good batches the offsets and epochs."""
+
+    plan: ReplicaPlan
+    good: Ranges
+    searched: Ranges
+    """Offsets of batches behind lost framing: the value of a record may hold the bytes of a batch."""
+    epochs: tuple[EpochEntry, ...]
+
+    def batch(self, offset: int) -> _Batch | None:
+        """Its good batch that begins at an offset. Raises SourceError."""
+        found = _batch(self.plan, offset)
+        return found if found is not None and not _is_apart(self.good, offset, found.end_offset) else None
+
+    def epochs_from(self, offset: int) -> set[int]:
+        """Leader epochs of which it has good batches at or behind an offset."""
+        at = next((max(start, offset) for start, end in self.good if end > offset), None)
+        first = None if at is None else epoch_at(self.epochs, at)
+        begun = {
+            entry.leader_epoch for entry in self.epochs if entry.start_offset >= offset and holds(self.good, entry.start_offset)
+        }
+        return {epoch for epoch in (*begun, *(() if first is None else (first,))) if epoch >= 0}
+
+
+class WrittenApart:
+    """The copies of one partition from which a log was put together; `differing` as in `PlanPartition`, by their numbers.
+
+    Raises SourceError where one cannot be read.
+    """
+
+    def __init__(self, sources: Sequence[Source], differing: Mapping[tuple[int, int], Ranges]) -> None:
+        self._differing = differing
+        self._copies = [_Copy(source.plan, source.good, source.searched(), tuple(source.replica.epochs)) for source in sources]
+
+    def explains(self, finding: Finding, written: ReplicaPlan) -> bool:
+        """Whether a finding in the log that was written is a duplicate of which both batches stand so in the copies taken together.
+
+        Raises SourceError.
+        """
+        first, second = finding.evidence.get("first_offset"), finding.place.offset_start
+        if finding.kind != DUPLICATE or not isinstance(first, int) or second is None or first >= second:
+            return False
+        ours = _batch(written, first), _batch(written, second)
+        if ours[0] is None or ours[1] is None:
+            return False
+        holders = self._holders(first, ours[0]), self._holders(second, ours[1])
+        return any(self._are_of_one_log(*pair, first, ours[1].end_offset) for pair in product(*holders))
+
+    def _holders(self, offset: int, batch: _Batch) -> list[int]:
+        """Whose good batch at an offset has these bytes; nobody if another copy has a good one that has not."""
+        found = []
+        for number, copy in enumerate(self._copies):
+            if not clipped(copy.good, offset, batch.end_offset):
+                continue
+            theirs = copy.batch(offset)
+            if theirs is None or theirs.data != batch.data:
+                return []
+            if not clipped(copy.searched, offset, batch.end_offset) or self._is_framed(number, theirs):
+                found.append(number)
+        return found
+
+    def _is_framed(self, number: int, batch: _Batch) -> bool:
+        """Whether a batch ends where one begins that another copy has, too: none that a record holds does."""
+        behind = self._copies[number].batch(batch.end_offset)
+        if behind is None or (behind.segment, behind.byte_start) != (batch.segment, batch.byte_end):
+            return False
+        others = (copy.batch(batch.end_offset) for at, copy in enumerate(self._copies) if at != number)
+        return any(other is not None and other.data == behind.data for other in others)
+
+    def _are_of_one_log(self, one: int, other: int, start: int, end: int) -> bool:
+        """Whether two copies are of one history as far as two batches reach, of which each has one."""
+        if one == other:
+            return True
+        if clipped(self._differing.get((min(one, other), max(one, other)), ()), 0, end):
+            return False
+        return not self._copies[one].epochs_from(start).isdisjoint(self._copies[other].epochs_from(start))
+
+
+def _is_apart(ranges: Ranges, start: int, end: int) -> bool:
+    """Whether offsets are not all in a set."""
+    return clipped(ranges, start, end) != ((start, end),)
+
+
+def _batch(plan: ReplicaPlan, offset: int) -> _Batch | None:
+    """The batch of a log that begins at an offset, whose CRC is right. Raises SourceError."""
+    segments = [segment for segment in plan.directory.segments if segment.log is not None and segment.base_offset <= offset]
+    if not segments:
+        return None
+    segment = segments[-1]
+    assert segment.log is not None
+    source = plan.log_dir.source
+    with source.open(segment.log.path) as file:
+        start = 0
+        if segment.index is not None:
+            with source.open(segment.index.path) as index:
+                start = start_position(file, index, segment.base_offset, offset)
+        for chunk in SegmentReader(file).chunks(start):
+            columns = chunk.columns
+            is_it = columns[BatchColumn.BASE_OFFSET] == offset
+            rows = np.flatnonzero(is_it & (columns[BatchColumn.CRC] == columns[BatchColumn.CRC_COMPUTED]))
+            if rows.size:
+                facts = columns[:, rows[0]]
+                position, size = int(facts[BatchColumn.POSITION]), int(facts[BatchColumn.SIZE_IN_BYTES])
+                if size > MAX_BATCH_BYTES:
+                    return None
+                data = file.read_at(position, size)
+                return _Batch(int(facts[BatchColumn.LAST_OFFSET]) + 1, segment.base_offset, position, position + size, data)
+    return None
