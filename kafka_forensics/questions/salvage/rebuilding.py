@@ -4,18 +4,20 @@ ProducerStateManager, ProducerAppendInfo, LeaderEpochFileCache): indexes, produc
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from kafka_forensics.compiled import interpreted_by
 from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.constants import CONTROL_ABORT, CONTROL_COMMIT, CONTROL_MASK, MAX_SEQUENCE, TRANSACTIONAL_MASK
 from kafka_forensics.model.files import AbortedTxn, EpochEntry, ProducerEntry
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    Ints = NDArray[np.int64]
 
 INDEX_INTERVAL_BYTES: Final = 4096
 """Kafka's default of `index.interval.bytes`."""
@@ -26,40 +28,74 @@ def index_interval(setting: str | None) -> int:
     return int(setting) if setting is not None and re.fullmatch(r"[0-9]{1,9}", setting) else INDEX_INTERVAL_BYTES
 
 
+_POSITION: Final = int(BatchColumn.POSITION)
+_LAST_OFFSET: Final = int(BatchColumn.LAST_OFFSET)
+_MAX_TIMESTAMP: Final = int(BatchColumn.MAX_TIMESTAMP)
+
+
+def _entries_by_arrays(columns: "Ints", interval_bytes: int, state: "Ints", entries: "Ints") -> int:
+    """`fill_entries` by a look for each entry."""
+    position, last = columns[_POSITION], columns[_LAST_OFFSET]
+    stamps = np.concatenate(([state[1]], columns[_MAX_TIMESTAMP]))
+    rises = np.concatenate(([True], stamps[1:] > np.maximum.accumulate(stamps)[:-1]))
+    source = np.maximum.accumulate(np.where(rises, np.arange(stamps.size), 0))
+    offsets = np.concatenate(([state[2]], last))
+    rows: list[int] = []
+    positions, row, indexed_at = position.tolist(), 0, int(state[0])
+    while (row := bisect_right(positions, indexed_at + interval_bytes, row)) < len(positions):
+        indexed_at = positions[row]
+        rows.append(row)
+    met = source[np.array(rows, np.int64) + 1]
+    entries[:, : len(rows)] = last[rows], position[rows], stamps[met], offsets[met]
+    state[:] = indexed_at, stamps[source[-1]], offsets[source[-1]]
+    return len(rows)
+
+
+@interpreted_by(_entries_by_arrays)
+def fill_entries(columns: "Ints", interval_bytes: int, state: "Ints", entries: "Ints") -> int:
+    """Write the entries that batches get, (BATCH_COLUMNS, n) in file order, to `entries`, (4, n); their number.
+
+    Each that begins more than the interval behind the last that did gets one: its last offset and its byte, and the largest
+    timestamp so far with the last offset of the first batch that had it. `state` holds the byte of the last entry, and that
+    timestamp and offset.
+    """
+    count = 0
+    indexed_at, largest, largest_at = state[0], state[1], state[2]
+    for row in range(columns.shape[1]):
+        if columns[_MAX_TIMESTAMP, row] > largest:
+            largest, largest_at = columns[_MAX_TIMESTAMP, row], columns[_LAST_OFFSET, row]
+        if columns[_POSITION, row] - indexed_at > interval_bytes:
+            indexed_at = columns[_POSITION, row]
+            entries[0, count] = columns[_LAST_OFFSET, row]
+            entries[1, count] = indexed_at
+            entries[2, count] = largest
+            entries[3, count] = largest_at
+            count += 1
+    state[0], state[1], state[2] = indexed_at, largest, largest_at
+    return count
+
+
 class SegmentIndexes:
     """`.index` and `.timeindex` of one segment, as its recovery builds them."""
 
     def __init__(self, base_offset: int, interval_bytes: int = INDEX_INTERVAL_BYTES) -> None:
         self._base_offset = base_offset
         self._interval_bytes = interval_bytes
-        self._indexed_at = 0
-        self._largest, self._largest_at = -1, base_offset
+        self._state = np.array([0, -1, base_offset], np.int64)
         self._timed = -1
-        self._offsets: list[NDArray[np.int64]] = []
-        self._times: list[NDArray[np.int64]] = []
+        self._offsets: list[Ints] = []
+        self._times: list[Ints] = []
 
-    def step(self, columns: "NDArray[np.int64]") -> None:
+    def step(self, columns: "Ints") -> None:
         """Add batches, (BATCH_COLUMNS, n) int64 in file order."""
-        position, last = columns[BatchColumn.POSITION], columns[BatchColumn.LAST_OFFSET]
-        stamps = np.concatenate(([self._largest], columns[BatchColumn.MAX_TIMESTAMP]))
-        rises = np.concatenate(([True], stamps[1:] > np.maximum.accumulate(stamps)[:-1]))
-        source = np.maximum.accumulate(np.where(rises, np.arange(stamps.size), 0))
-        offsets = np.concatenate(([self._largest_at], last))
-        rows = np.array(list(self._indexed(position.tolist())), np.int64)
-        if rows.size:
-            self._offsets.append(np.stack((last[rows] - self._base_offset, position[rows])))
-            met = source[rows + 1]
-            self._add_times(stamps[met], offsets[met])
-        self._largest, self._largest_at = int(stamps[source[-1]]), int(offsets[source[-1]])
+        entries = np.empty((4, columns.shape[1]), np.int64)
+        count = fill_entries(columns, self._interval_bytes, self._state, entries)
+        if count:
+            last, position, stamps, offsets = entries[:, :count]
+            self._offsets.append(np.stack((last - self._base_offset, position)))
+            self._add_times(stamps, offsets)
 
-    def _indexed(self, positions: list[int]) -> Iterator[int]:
-        """Rows that get an entry: each that begins more than the interval behind the last that did."""
-        row = 0
-        while (row := bisect_right(positions, self._indexed_at + self._interval_bytes, row)) < len(positions):
-            self._indexed_at = positions[row]
-            yield row
-
-    def _add_times(self, stamps: "NDArray[np.int64]", offsets: "NDArray[np.int64]") -> None:
+    def _add_times(self, stamps: "Ints", offsets: "Ints") -> None:
         """Add entries, those whose time is later than that of the one before."""
         later = stamps > np.concatenate(([self._timed], stamps[:-1]))
         self._times.append(np.stack((stamps[later], offsets[later] - self._base_offset)))
@@ -67,7 +103,7 @@ class SegmentIndexes:
 
     def finish(self) -> tuple[bytes, bytes]:
         """The bytes of both files; the time index ends with the largest timestamp."""
-        self._add_times(np.array([self._largest]), np.array([self._largest_at]))
+        self._add_times(self._state[1:2], self._state[2:3])
         index = np.concatenate([np.empty((2, 0), np.int64), *self._offsets], axis=1)
         times = np.concatenate(self._times, axis=1)
         rows = np.empty(times.shape[1], [("timestamp", ">i8"), ("relative_offset", ">i4")])
@@ -86,17 +122,19 @@ class ProducerReplay:
         self._open: dict[int, int] = {}
         """Producer id → first offset of its open transaction."""
 
-    def step(self, columns: "NDArray[np.int64]") -> list[AbortedTxn]:
+    def step(self, columns: "Ints") -> list[AbortedTxn]:
         """Replay batches, (BATCH_COLUMNS, n) int64 in file order; the transactions that they abort."""
         producer_id, attributes = columns[BatchColumn.PRODUCER_ID], columns[BatchColumn.ATTRIBUTES]
         rows = np.flatnonzero(producer_id >= 0)
         if not rows.size:
             return []
         special = np.unique(producer_id[rows][attributes[rows] & (TRANSACTIONAL_MASK | CONTROL_MASK) != 0])
-        plain = rows[~np.isin(producer_id[rows], special)]
+        is_special = np.isin(producer_id[rows], special) if special.size else np.zeros(rows.size, np.bool_)
+        plain = rows[~is_special]
+        plain = plain[np.append(producer_id[plain[1:]] != producer_id[plain[:-1]], True)[: plain.size]]  # the last of each run
         _, backwards = np.unique(producer_id[plain][::-1], return_index=True)
         aborted = []
-        for row in sorted((*plain[plain.size - 1 - backwards].tolist(), *rows[np.isin(producer_id[rows], special)].tolist())):
+        for row in sorted((*plain[plain.size - 1 - backwards].tolist(), *rows[is_special].tolist())):
             ended = self._replay(columns[:, row].tolist())
             aborted += [] if ended is None else [ended]
         return aborted
@@ -157,11 +195,11 @@ class EpochReplay:
         self.entries: list[EpochEntry] = []
         self.falls = False
 
-    def step(self, columns: "NDArray[np.int64]") -> None:
+    def step(self, columns: "Ints") -> None:
         """Add batches, (BATCH_COLUMNS, n) int64 in file order."""
         epochs = columns[BatchColumn.PARTITION_LEADER_EPOCH]
         rows = np.flatnonzero(epochs >= 0)
-        if not rows.size:
+        if not rows.size or (self.entries and (epochs == self.entries[-1].leader_epoch).all()):
             return
         known = np.concatenate(([self.entries[-1].leader_epoch if self.entries else -1], epochs[rows]))
         self.falls = self.falls or bool((known[1:] < known[:-1]).any())

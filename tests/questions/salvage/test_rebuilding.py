@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from kafka_forensics.model.files import AbortedTxn, EpochEntry, ProducerEntry
 from kafka_forensics.parsers.log import inspector
-from kafka_forensics.questions.salvage.rebuilding import EpochReplay, ProducerReplay, SegmentIndexes, index_interval
+from kafka_forensics.questions.salvage.rebuilding import EpochReplay, ProducerReplay, SegmentIndexes, fill_entries, index_interval
 from kafka_forensics.writers.batches import write_marker
 from tests.support.segments import BASE_TIMESTAMP, batch, read
 
@@ -73,6 +73,17 @@ def test_indexes_are_those_of_recovery_however_the_log_is_cut(
     assert (epochs.entries, epochs.falls) == (expected, False)
 
 
+@given(batches, st.sampled_from((0, 100, 1024, 4096)))
+def test_entries_are_the_same_in_every_form(shapes: list[tuple[int, int, int, int]], interval: int) -> None:
+    columns = read(log_of(shapes)).columns
+    found = []
+    for form in ("interpreted", "source", "compiled"):
+        state, entries = np.array([60, BASE_TIMESTAMP + 150, 7], np.int64), np.zeros((4, columns.shape[1]), np.int64)
+        count = int(getattr(fill_entries, form)(columns, interval, state, entries))
+        found.append((count, state.tolist(), entries.tolist()))
+    assert found[0] == found[1] == found[2]
+
+
 def test_epochs_that_fall_are_told_across_chunks() -> None:
     columns = read(batch(0, epoch=3) + batch(1, epoch=2)).columns
     for parts in ([columns], [columns[:, :1], columns[:, 1:]]):
@@ -100,6 +111,21 @@ def marker(offset: int, producer_id: int, *, commit: bool) -> bytes:
         timestamp=BASE_TIMESTAMP + offset,
         partition_leader_epoch=0,
     )
+
+
+@given(st.lists(st.tuples(st.integers(-1, 3), st.integers(1, 4)), max_size=40), st.integers(2, 50))
+def test_of_runs_of_batches_the_last_of_each_producer_counts(runs: list[tuple[int, int]], step: int) -> None:
+    ids = [producer_id for producer_id, count in runs for _ in range(count)]
+    log = b"".join(batch(i, 1) if id_ < 0 else of_producer(i, 1, id_, ids[:i].count(id_)) for i, id_ in enumerate(ids))
+    columns = read(log).columns
+    replays = ProducerReplay(), ProducerReplay()
+    for replay, rows in zip(replays, (1, step), strict=True):
+        for start in range(0, columns.shape[1], rows):
+            assert replay.step(columns[:, start : start + rows]) == []
+    assert sorted(map(str, replays[0].entries())) == sorted(map(str, replays[1].entries()))
+    assert {entry.producer_id: entry.last_offset for entry in replays[0].entries()} == {
+        id_: i for i, id_ in enumerate(ids) if id_ >= 0
+    }
 
 
 @pytest.mark.parametrize("step", [1, 2, 3, 50])
