@@ -16,6 +16,8 @@ from kafka_forensics.parsers.kernels.content import WORD_BYTES, content_keys, di
 from kafka_forensics.parsers.kernels.records import readable
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
     from kafka_forensics.storage.source import ByteFile
@@ -50,8 +52,10 @@ class ContentDigests:
     a probability of one in 2^61 for each seven bytes; without one they are BLAKE2b, of 128 bits.
     """
 
-    def __init__(self, key: bytes | None) -> None:
+    def __init__(self, key: bytes | None, needless: "Callable[[NDArray[np.int64]], NDArray[np.bool_]] | None" = None) -> None:
+        """`needless` says of batches, (BATCH_COLUMNS, n), of which no digest is taken in passing."""
         self._keys = None if key is None else content_keys(key)
+        self._needless = needless
         self._positions: list[NDArray[np.int64]] = []
         self._digests: list[NDArray[np.uint64]] = []
 
@@ -65,18 +69,20 @@ class ContentDigests:
     ) -> list[Damage]:
         """Take the batches of rows `[first_row, end_row)`, see `Inspector`. There is no damage to be told."""
         rows = columns[:, first_row:end_row]
+        if self._needless is not None and (left_out := self._needless(rows)).any():
+            rows = rows[:, ~left_out]
         is_new = rows[BatchColumn.MAGIC] >= 2
         begins = rows[BatchColumn.POSITION] - buffer_position
         starts = begins + (RECORD_BATCH_OVERHEAD if is_new.all() else np.where(is_new, RECORD_BATCH_OVERHEAD, _LEGACY_CONTENT))
         ends = begins + rows[BatchColumn.SIZE_IN_BYTES]
-        digests = np.empty((end_row - first_row, self.width // 8), np.int64)
+        digests = np.empty((rows.shape[1], self.width // 8), np.int64)
         if self._keys is not None:
             digest_ranges(buffer, starts, ends, self._keys, digests[:, 0])
         else:
             ranges = zip(starts.tolist(), ends.tolist(), strict=True)
             pieces = [hashlib.blake2b(buffer[start:end].data, digest_size=_UNKEYED_BYTES).digest() for start, end in ranges]
             digests.view(np.uint8).ravel()[:] = np.frombuffer(b"".join(pieces), np.uint8)
-        self._note(columns[BatchColumn.POSITION, first_row:end_row].copy(), digests)
+        self._note(rows[BatchColumn.POSITION].copy(), digests)
         return []
 
     def alone(self, file: "ByteFile", position: int, size: int) -> list[Damage]:

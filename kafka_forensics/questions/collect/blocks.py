@@ -6,7 +6,7 @@ whatever begins, ends or breaks there is where it was. What stands between these
 """
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -42,8 +42,8 @@ _LAST_TIME: Final = 1 << 62
 
 
 class Facts(NamedTuple):
-    """Batches with what is known of each: a (BATCH_COLUMNS, n) matrix, the offsets that old entries bear, digests (n, 1 or 2),
-    and which of them may stand in a block."""
+    """Batches with what is known of each: a (BATCH_COLUMNS, n) matrix, the offsets that old entries bear, digests (n, 1 or 2), of
+    zeros where none was taken, and which of them may stand in a block."""
 
     columns: "Ints"
     written: "Ints"
@@ -88,16 +88,16 @@ def _joined(columns: "Ints") -> "Mask":
     return joined
 
 
-def _of_blocks(facts: Facts) -> "Mask":
+def of_blocks(columns: "Ints", plain: "Mask") -> "Mask":
     """Which batches stand in blocks: of those that are plain and go on with each other all but the first and the last few,
-    if they are enough."""
-    size = facts.plain.size
+    if they are enough. With more batches before and behind them these do, too, and maybe others."""
+    size = plain.size
     begins = np.ones(size, np.bool_)
-    begins[1:] = ~(_joined(facts.columns) & facts.plain[1:] & facts.plain[:-1])
+    begins[1:] = ~(_joined(columns) & plain[1:] & plain[:-1])
     starts = np.flatnonzero(begins)
     lengths = np.diff(starts, append=size)
     at, length = np.arange(size) - np.repeat(starts, lengths), np.repeat(lengths, lengths)
-    inner: Mask = facts.plain & (at >= EDGE_BATCHES) & (at < length - EDGE_BATCHES)
+    inner: Mask = plain & (at >= EDGE_BATCHES) & (at < length - EDGE_BATCHES)
     return inner & (length >= 2 * EDGE_BATCHES + LEAST_BATCHES)
 
 
@@ -106,10 +106,14 @@ Section = tuple[SectionKind, int, int, bytes]
 
 class Sections:
     """The sections of a log of which a bundle has blocks, as its chunks come: those of a chunk once so many batches follow it as
-    stay by themselves at its end, `newest`."""
+    stay by themselves at its end, `newest`.
 
-    def __init__(self, newest: int) -> None:
+    `digests_of` takes the digests of batches, (BATCH_COLUMNS, n): of those that stay by themselves and have none.
+    """
+
+    def __init__(self, newest: int, digests_of: "Callable[[Ints], NDArray[np.uint64]]") -> None:
         self._newest = newest
+        self._digests_of = digests_of
         self._chunks: deque[Facts] = deque()
         self._held = 0
         """Batches of the chunks that wait for what follows."""
@@ -152,7 +156,7 @@ class Sections:
         """Put batches into blocks or by themselves, all but the last few: what follows says where these belong."""
         placed = self._placed
         facts = _one_after_the_other([*self._context, facts])
-        inner = _of_blocks(facts)
+        inner = of_blocks(facts.columns, facts.plain)
         end = max(inner.size - EDGE_BATCHES, placed)
         edges = [placed, *(row for row in (np.flatnonzero(inner[1:] != inner[:-1]) + 1).tolist() if placed < row < end), end]
         for start, until in pairwise(edges):
@@ -191,7 +195,11 @@ class Sections:
         if facts is None:
             data = write_batches(np.empty((len(BatchColumn), 0), np.int64), here)
         else:
-            data = write_batches(facts.columns, here, written=facts.written, digests=facts.digests)
+            digests = facts.digests.copy()
+            lacking = np.flatnonzero(~digests.any(axis=1))
+            if lacking.size:
+                digests[lacking] = self._digests_of(facts.columns[:, lacking])
+            data = write_batches(facts.columns, here, written=facts.written, digests=digests)
         yield SectionKind.BATCHES, self._at, end, data
         self._at, self._batches, self._rows = end, [], 0
 

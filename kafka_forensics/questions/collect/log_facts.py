@@ -2,6 +2,7 @@
 
 import struct
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 import numpy as np
@@ -24,7 +25,7 @@ from kafka_forensics.parsers.log import (
     inspector,
 )
 from kafka_forensics.parsers.log_dir import FileKind
-from kafka_forensics.questions.collect.blocks import NEWEST_BATCHES, Facts, Sections, plain_batches
+from kafka_forensics.questions.collect.blocks import NEWEST_BATCHES, Facts, Sections, of_blocks, plain_batches
 from kafka_forensics.storage.bundles import MAX_SECTION_BYTES, Frame, SectionKind, write_frames, write_held
 from kafka_forensics.writers.bundle_columns import room_for, write_batches
 from kafka_forensics.writers.record_hashes import write_record_hashes
@@ -84,12 +85,14 @@ def take_log(
     """Add the sections of a log; how many batches it has, and its size, which of one that is cut off meanwhile is less than when it
     was opened. Raises SourceError where it cannot be read further."""
     topic = None if entry.partition is None else entry.partition.topic
-    checks = _Checks(wanted)
     base_offset = 0 if entry.name is None or entry.name.offset is None else entry.name.offset
+    in_blocks = may_be_in_blocks(entry, wanted)
+    needless = partial(_needless, records=wanted.records, base_offset=base_offset)
+    checks = _Checks(wanted, needless if in_blocks else None)
     reader = SegmentReader(
         file, next_base_offset=believed_to(base_offset, entry.behind), inspect=checks, inspect_alone=checks.alone
     )
-    sections = Sections(NEWEST_BATCHES if entry.is_active else 0) if may_be_in_blocks(entry, wanted) else None
+    sections = Sections(NEWEST_BATCHES if entry.is_active else 0, partial(checks.digests_of, file)) if in_blocks else None
     room = room_for(CHUNK_ROWS)
     start, batches = 0, 0
     for chunk in reader.chunks():
@@ -131,6 +134,11 @@ def may_be_in_blocks(entry: "CollectedEntry", wanted: FactsWanted) -> bool:
         return False
     is_segment = entry.name.kind is FileKind.LOG and entry.name.suffix is None and entry.entry.size_in_bytes >= LEAST_BYTES
     return is_segment and entry.partition.topic not in INTERNAL_TOPICS | WITNESS_TOPICS
+
+
+def _needless(columns: "Ints", *, records: Sequence[tuple[int, int]], base_offset: int) -> "NDArray[np.bool_]":
+    """Batches of which no digest is needed, for they stand in blocks; of the newest of a log one may be, after all."""
+    return of_blocks(columns, plain_batches(columns, [], _whole(columns, records), base_offset))
 
 
 def _frame(file: "ByteFile", position: int) -> Frame:
@@ -215,8 +223,9 @@ class _Checks:
     """The inspector of a log that is collected: it remembers digests, what only opening batches tells, and the offsets of old
     entries."""
 
-    def __init__(self, wanted: FactsWanted) -> None:
-        self.digests = ContentDigests(wanted.key)
+    def __init__(self, wanted: FactsWanted, needless: "Callable[[Ints], NDArray[np.bool_]] | None" = None) -> None:
+        """`needless` as in `ContentDigests`."""
+        self.digests = ContentDigests(wanted.key, needless)
         hasher = StrongHasher() if wanted.key is None else KeyedHasher(wanted.key)
         self._hashes = SegmentHashes(hasher) if wanted.keys else None
         self._key_bytes = STRONG_KEY_BYTES if wanted.key is None else KEYED_KEY_BYTES
@@ -239,6 +248,12 @@ class _Checks:
         found = self._inner(buffer, position, columns, first, end)
         self._inside += found
         return found
+
+    def digests_of(self, file: "ByteFile", columns: "Ints") -> "NDArray[np.uint64]":
+        """The digests of batches that are behind, (n, 1 or 2): between chunks, each is read again. Raises SourceError."""
+        for position, size in columns[[BatchColumn.POSITION, BatchColumn.SIZE_IN_BYTES]].T.tolist():
+            self.digests.alone(file, position, size)
+        return self.digests.take(columns)
 
     def alone(self, file: "ByteFile", position: int, size: int) -> list[Damage]:
         """A batch behind damage, or a large one."""

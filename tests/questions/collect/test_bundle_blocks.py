@@ -14,18 +14,19 @@ from hypothesis import strategies as st
 import kafka_forensics as kf
 from kafka_forensics.errors import FormatError, UsageError
 from kafka_forensics.evidence.options import ScanOptions
-from kafka_forensics.model.batches import CHUNK_ROWS, BatchColumn
+from kafka_forensics.model.batches import CHUNK_ROWS, BatchColumn, Damage
 from kafka_forensics.model.bundles import UNTOLD_BY_BLOCKS, Detail
-from kafka_forensics.parsers.log import as_blocks, read_blocks
+from kafka_forensics.parsers.log import ContentDigests, as_blocks, damage, read_batches, read_blocks
 from kafka_forensics.questions.collect import CollectOptions, blocks, collect, estimate_of, log_facts
 from kafka_forensics.questions.compare import OffsetState, compare
 from kafka_forensics.questions.plan import PlanOptions, make_plans
 from kafka_forensics.storage.bundles import BundleSource, SectionKind
+from kafka_forensics.storage.source import ByteFile
 from kafka_forensics.writers.bundle_columns import write_blocks
 from tests.parsers.log.test_collected import ordinary
 from tests.support.bundles import bundle_of, make_older, taken_apart
 from tests.support.replicas import put_replica
-from tests.support.segments import log
+from tests.support.segments import flipped, log
 
 DOCS = Path(__file__).resolve().parents[3] / "docs" / "collect.md"
 BLOCKS = CollectOptions(detail=Detail.BLOCKS)
@@ -70,6 +71,46 @@ def test_segments_may_be_cut_anywhere(seed: int, tmp_path: Path) -> None:
     told = scanned(paths)
     assert [part["agreement"]["kind"] for part in told["partitions"]] == ["identical"]
     assert all("collected in blocks" in gap["reason"] for gap in told["incomplete"])
+
+
+@pytest.mark.parametrize("window_bytes", [300, 1000, 1 << 20])
+def test_batches_by_themselves_have_the_digests_they_always_have(
+    window_bytes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of the newest are taken at last, those in blocks never, however much of the log is read at once."""
+    monkeypatch.setattr(damage, "WINDOW_BYTES", window_bytes)
+    batches = log(BATCHES)
+    batches[90] = flipped(batches[90], 70)
+    log_dir = put(tmp_path, 1, batches, [60])
+    taken, right = list[int](), ContentDigests.alone
+
+    def alone(self: ContentDigests, file: ByteFile, position: int, size: int) -> list[Damage]:
+        taken.append(position)
+        return right(self, file, position, size)
+
+    every = digests_in(bundle_of(log_dir, tmp_path / "batches.kfb", CollectOptions()))
+    monkeypatch.setattr(ContentDigests, "alone", alone)
+    single = digests_in(bundle_of(log_dir, tmp_path / "blocks.kfb", BLOCKS))
+    assert len(every) == BATCHES
+    assert all(any(digest) for digest in every.values())
+    assert single.items() <= every.items()
+    assert 4 <= len(single) < BATCHES // 2
+    assert set(taken) <= {position for _, position in single}
+    if window_bytes > 1000:
+        newest = sorted(position for name, position in single if not name.endswith(f"{0:020d}.log"))[-4:]
+        assert sorted(taken)[-2:] == newest[:2]  # the last two end a row of batches, and have theirs already
+
+
+def digests_in(bundle: Path) -> dict[tuple[str, int], list[int]]:
+    """The digests of all batches that stand by themselves, by log and byte."""
+    apart = taken_apart(bundle)
+    found: dict[tuple[str, int], list[int]] = {}
+    for path in [row[0] for row in apart.listing["files"] if row[0].endswith(".log")]:
+        for *_, data in apart.sections(path, SectionKind.BATCHES):
+            facts = read_batches(data)
+            positions = facts.columns[BatchColumn.POSITION].tolist()
+            found |= {(path, position): digest for position, digest in zip(positions, facts.digests.tolist(), strict=True)}
+    return found
 
 
 @pytest.mark.parametrize("number", [30, 100, 150])
