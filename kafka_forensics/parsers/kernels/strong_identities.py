@@ -13,6 +13,7 @@ import numpy as np
 
 from kafka_forensics.compiled import interpreted_by, primitive
 from kafka_forensics.model.batches import IDENTITY, BatchColumn
+from kafka_forensics.parsers.kernels.strong_content import DIGEST_BYTES
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 
 PERSON: Final = b"a batch of Kafka"
 """What these digests are for, so that no others are equal to them."""
-DIGEST_BYTES: Final = 16
 WORDS: Final = 7
 _BLOCK_WORDS: Final = 16
 _BASE_OFFSET, _LAST_OFFSET, _EPOCH, _MAGIC, _SIZE, _CRC, _CRC_COMPUTED = map(int, IDENTITY)

@@ -14,6 +14,8 @@ from kafka_forensics.model.batches import BatchColumn, Damage
 from kafka_forensics.model.constants import RECORD_BATCH_OVERHEAD
 from kafka_forensics.parsers.kernels.content import WORD_BYTES, content_keys, digest_ranges, finished, polynomial
 from kafka_forensics.parsers.kernels.records import readable
+from kafka_forensics.parsers.kernels.strong_content import DIGEST_BYTES as _UNKEYED_BYTES
+from kafka_forensics.parsers.kernels.strong_content import SMALL_BYTES, strong_digest_ranges
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,7 +29,6 @@ _PIECE_BYTES: Final = (16 << 20) // WORD_BYTES * WORD_BYTES
 _MAGIC_POSITION: Final = 16
 _LEGACY_CONTENT: Final = 17
 _KEYED_BYTES: Final = 8
-_UNKEYED_BYTES: Final = 16
 
 
 def content_digest(batch: bytes | memoryview, key: bytes | None) -> bytes:
@@ -79,9 +80,10 @@ class ContentDigests:
         if self._keys is not None:
             digest_ranges(buffer, starts, ends, self._keys, digests[:, 0])
         else:
-            ranges = zip(starts.tolist(), ends.tolist(), strict=True)
-            pieces = [hashlib.blake2b(buffer[start:end].data, digest_size=_UNKEYED_BYTES).digest() for start, end in ranges]
-            digests.view(np.uint8).ravel()[:] = np.frombuffer(b"".join(pieces), np.uint8)
+            strong_digest_ranges(buffer, starts, ends, digests)
+            for index in np.flatnonzero(ends - starts > SMALL_BYTES).tolist():
+                strong = hashlib.blake2b(buffer[starts[index] : ends[index]].data, digest_size=_UNKEYED_BYTES)
+                digests[index] = np.frombuffer(strong.digest(), np.int64)
         self._note(rows[BatchColumn.POSITION].copy(), digests)
         return []
 
