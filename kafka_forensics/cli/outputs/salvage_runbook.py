@@ -102,21 +102,41 @@ def _of_controllers(metadata: SalvagedPartition, places: Sequence[BrokerPlace]) 
 
 def _what_is_lost(salvaged: Salvaged) -> Iterator[str]:
     """What starting on it gives up, and what it does not touch."""
-    gaps = [partition for partition in salvaged.partitions if partition.gaps]
     left = [partition for partition in salvaged.partitions if partition.left_behind and partition.quorum is None]
-    if left:
-        yield "\nRecords of another lineage stay behind in the copies; `kafka-forensics recover` takes them out:\n\n"
-        yield from (f"- {_spelled(partition)}: {_left(partition)}\n" for partition in left[:PARTITIONS_TOLD])
-    if gaps:
-        yield "\nNo copy has these offsets: readers pass over them.\n\n"
-        for partition in gaps[:PARTITIONS_TOLD]:
-            yield f"- {_spelled(partition)}: {', '.join(f'{gap.start} to {gap.end - 1}' for gap in partition.gaps)}\n"
+    yield from _by_partition(
+        "Records of another lineage stay behind in the copies; `kafka-forensics recover` takes them out:",
+        [(partition, _left(partition)) for partition in left if not partition.is_last_resort],
+    )
+    yield from _by_partition(
+        "Of these compacted topics batches stay behind, for nothing tells which of them still hold. Keep the copies:",
+        [(partition, _left(partition)) for partition in left if partition.is_last_resort],
+    )
+    gaps = [partition for partition in salvaged.partitions if partition.gaps]
+    yield from _by_partition(
+        "No copy has these offsets: readers pass over them.",
+        [(partition, _gaps(partition)) for partition in gaps if not partition.is_last_resort],
+    )
+    yield from _by_partition(
+        "These offsets were left out of compacted topics: readers pass over them.",
+        [(partition, _gaps(partition)) for partition in gaps if partition.is_last_resort],
+    )
     yield from (f"\n{line}.\n" for line in stale(salvaged.partitions))
     yield from _topic_ids(salvaged)
     if salvaged.refused:
         yield "\nThese were refused; nothing below is about them:\n\n"
         for refused in salvaged.refused[:PARTITIONS_TOLD]:
             yield f"- {markdown(name(refused.topic, refused.partition))}: {markdown(refused.reason)}\n"
+
+
+def _by_partition(head: str, told: list[tuple[SalvagedPartition, str]]) -> Iterator[str]:
+    """A list with a line for each of some partitions, if there are any."""
+    if told:
+        yield f"\n{head}\n\n"
+        yield from (f"- {_spelled(partition)}: {words}\n" for partition, words in told[:PARTITIONS_TOLD])
+
+
+def _gaps(partition: SalvagedPartition) -> str:
+    return ", ".join(f"{gap.start} to {gap.end - 1}" for gap in partition.gaps)
 
 
 def _topic_ids(salvaged: Salvaged) -> Iterator[str]:

@@ -100,10 +100,15 @@ class SalvagedPartition:
         return NO_TOPIC_ID in self.unseen
 
     @property
+    def is_last_resort(self) -> bool:
+        """Whether it is one damaged copy of a compacted topic, though others have more."""
+        return self.chosen_by == "last-resort"
+
+    @property
     def warning(self) -> str | None:
         """What may be wrong with what stands outside of what was left out of a compacted topic."""
-        has_gaps = bool(self.gaps) and self.chosen_by in {"merged", "last-resort"}
-        is_headless = self.chosen_by == "last-resort" and any(left.start < self.log_start_offset for left in self.left_behind)
+        has_gaps = bool(self.gaps) and (self.chosen_by == "merged" or self.is_last_resort)
+        is_headless = self.is_last_resort and any(left.start < self.log_start_offset for left in self.left_behind)
         return "; ".join([*([MAY_BE_STALE] if has_gaps else ()), *([MAY_BE_GONE] if is_headless else ())]) or None
 
     @property

@@ -244,7 +244,11 @@ def test_the_last_resort_names_the_head_that_it_leaves_out(tmp_path: Path) -> No
     assert told["warning"] == warning.partition(": ")[2]
     assert f"note: {warning}" in summary_lines(salvaged, quiet=False)
     page = "".join(salvage_runbook(salvaged))
-    assert "- orders-0: 0 to 0 on broker 1, 4 to 5 on broker 1\n" in page
+    assert (
+        "nothing tells which of them still hold. Keep the copies:\n\n- orders-0: 0 to 0 on broker 1, 4 to 5 on broker 1\n" in page
+    )
+    assert "These offsets were left out of compacted topics: readers pass over them.\n\n- orders-0: 3 to 8\n" in page
+    assert "No copy has these offsets" not in page
     assert f"\n{warning}.\n" in page
     (partition,) = salvaged_of(tmp_path / "in", tmp_path / "other", allow_gaps=True).partitions
     assert (partition.base, partition.log_start_offset, [left.start for left in partition.left_behind]) == (1, 0, [])
