@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from kafka_forensics.compiled import interpreted_by
-from kafka_forensics.model.batches import BatchColumn, Damage
+from kafka_forensics.model.batches import CHUNK_ROWS, BatchColumn, Damage
 from kafka_forensics.model.constants import MAX_SEQUENCE
 from kafka_forensics.parsers.log import BLOCKS_HEAD, COLUMNS_HEAD, PLANES_HEAD, SECTION_HEAD, STORED_COLUMNS, Blocks, by_producer
 
@@ -30,6 +30,7 @@ def write_batches(
 
     Who writes many gives the same `room_for` of the most rows each time.
     """
+    assert columns.shape[1] <= CHUNK_ROWS
     room = room_for(columns.shape[1]) if room is None else room
     head, planes = _columns(columns, columns[BatchColumn.LAST_OFFSET] if written is None else written, room)
     digest_size = 0 if digests is None else 8 * digests.shape[1]
@@ -162,6 +163,7 @@ def foretell_sequences(producer_id: "Ints", delta: "Ints", sequences: "Ints", st
 
 def _planes(stored: "Sequence[Ints]", room: "NDArray[np.uint8]") -> memoryview:
     """Of each column the least value, and of what lies above it as many bytes as the most needs, byte by byte."""
+    assert room.size >= len(stored) * (PLANES_HEAD.size + 8 * stored[0].size)
     return room[: fill_planes(tuple(map(np.ascontiguousarray, stored)), room)].data
 
 

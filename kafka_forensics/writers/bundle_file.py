@@ -15,10 +15,12 @@ from kafka_forensics.storage.archives import BLOCK, Member, MemberTree, TarIndex
 from kafka_forensics.storage.bundles import (
     ABOUT,
     FORMAT,
+    LEVEL,
     LISTING,
     MAX_ABOUT_BYTES,
     MAX_PART_BYTES,
     PART_BYTES,
+    QUICK_LEVEL,
     SEAL,
     TELLING,
     TRANSACTION_PARTITIONS,
@@ -32,9 +34,6 @@ from kafka_forensics.storage.bundles import (
     read_index,
 )
 
-PART_LEVEL: Final = -1
-"""Of compression, by zstd's numbers: what is left after the columns are foretold hardly gets smaller by more, but later."""
-LISTING_LEVEL: Final = 1
 PART_OF_BYTES: Final = 64 << 20
 """A part is written behind the file with which it speaks of so many bytes, however few it has: so much is read again at most, with
 the file that was being read, where its making is stopped."""
@@ -129,9 +128,14 @@ class BundleWriter:
         with self._part.joined(pieces_of_part(self._sections, self._rows, self._begun)) as part:
             for _, row in self._take_index(part):
                 self._listing.add(row)
-            with self._packed.compressed(part) as packed:
+            with self._packed.compressed(part, self._level()) as packed:
                 self._add_member(part_name(self._parts - 1), packed)
         self._sections, self._rows, self._begun, self._waiting_bytes, self._told_bytes = [], [], [], 0, 0
+
+    def _level(self) -> int:
+        """The level of the next part: a quick one if nearly all of it is columns of batches, and its index little beside them."""
+        of_batches = sum(len(data) for _, kind, _, _, data in self._sections if kind is SectionKind.BATCHES)
+        return QUICK_LEVEL if of_batches * _NEARLY > self._waiting_bytes * (_NEARLY - 1) else LEVEL
 
     def _take_index(self, part: bytes | memoryview) -> list[tuple[str, bytes]]:
         """Know the sections of the next part; the paths of the files that end in it, and their rows as they are listed."""
@@ -205,6 +209,8 @@ class BundleWriter:
 _ROW_BYTES: Final = 400
 """About what a row of a file takes that waits, and a section beside its bytes."""
 _LISTED_AT_ONCE: Final = 4096
+_NEARLY: Final = 16
+"""All but one in so many bytes are nearly all."""
 
 
 class _Room:
@@ -221,10 +227,10 @@ class _Room:
             at += len(piece)
         return view
 
-    def compressed(self, data: memoryview) -> memoryview:
+    def compressed(self, data: memoryview, level: int) -> memoryview:
         """A frame of zstd of the data, until the next call."""
         view = self._of(len(data) + (len(data) >> 7) + _FRAME_BYTES)
-        return view[: cramjam.zstd.compress_into(data, view, level=PART_LEVEL)]
+        return view[: cramjam.zstd.compress_into(data, view, level=level)]
 
     def _of(self, size_in_bytes: int) -> memoryview:
         if len(self._bytes) < size_in_bytes:
@@ -263,7 +269,7 @@ class _Listing:
 
     def _frame(self, text: bytes) -> None:
         if text:
-            self._frames.append(bytes(cramjam.zstd.compress(text, level=LISTING_LEVEL)))
+            self._frames.append(bytes(cramjam.zstd.compress(text, level=LEVEL)))
 
 
 class _Read:

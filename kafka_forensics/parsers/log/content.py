@@ -72,6 +72,8 @@ class ContentDigests:
         rows = columns[:, first_row:end_row]
         if self._needless is not None and (left_out := self._needless(rows)).any():
             rows = rows[:, ~left_out]
+            if not rows.shape[1]:
+                return []
         is_new = rows[BatchColumn.MAGIC] >= 2
         begins = rows[BatchColumn.POSITION] - buffer_position
         starts = begins + (RECORD_BATCH_OVERHEAD if is_new.all() else np.where(is_new, RECORD_BATCH_OVERHEAD, _LEGACY_CONTENT))

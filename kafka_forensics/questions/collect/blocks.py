@@ -88,7 +88,7 @@ def _joined(columns: "Ints") -> "Mask":
     return joined
 
 
-def of_blocks(columns: "Ints", plain: "Mask") -> "Mask":
+def _of_blocks(columns: "Ints", plain: "Mask") -> "Mask":
     """Which batches stand in blocks: of those that are plain and go on with each other all but the first and the last few,
     if they are enough. With more batches before and behind them these do, too, and maybe others."""
     size = plain.size
@@ -101,6 +101,15 @@ def of_blocks(columns: "Ints", plain: "Mask") -> "Mask":
     return inner & (length >= 2 * EDGE_BATCHES + LEAST_BATCHES)
 
 
+def surely_in_blocks(columns: "Ints", plain: "Mask", size_in_bytes: int, newest: int) -> "Mask":
+    """Of some batches, one behind the other in a log of so many bytes, those that stand in blocks whatever the others are, if the
+    `newest`, which stay by themselves at its end, are no larger than the largest of these."""
+    apart = newest + EDGE_BATCHES if newest else 0
+    begins = columns[BatchColumn.POSITION]
+    inner: Mask = begins < size_in_bytes - apart * int(columns[BatchColumn.SIZE_IN_BYTES].max(initial=0))
+    return inner & _of_blocks(columns, plain)
+
+
 Section = tuple[SectionKind, int, int, bytes]
 
 
@@ -108,7 +117,7 @@ class Sections:
     """The sections of a log of which a bundle has blocks, as its chunks come: those of a chunk once so many batches follow it as
     stay by themselves at its end, `newest`.
 
-    `digests_of` takes the digests of batches, (BATCH_COLUMNS, n): of those that stay by themselves and have none.
+    `digests_of` takes the digests of batches, (BATCH_COLUMNS, n): of good ones that stay by themselves and have none.
     """
 
     def __init__(self, newest: int, digests_of: "Callable[[Ints], NDArray[np.uint64]]") -> None:
@@ -156,7 +165,7 @@ class Sections:
         """Put batches into blocks or by themselves, all but the last few: what follows says where these belong."""
         placed = self._placed
         facts = _one_after_the_other([*self._context, facts])
-        inner = of_blocks(facts.columns, facts.plain)
+        inner = _of_blocks(facts.columns, facts.plain)
         end = max(inner.size - EDGE_BATCHES, placed)
         edges = [placed, *(row for row in (np.flatnonzero(inner[1:] != inner[:-1]) + 1).tolist() if placed < row < end), end]
         for start, until in pairwise(edges):
@@ -196,7 +205,8 @@ class Sections:
             data = write_batches(np.empty((len(BatchColumn), 0), np.int64), here)
         else:
             digests = facts.digests.copy()
-            lacking = np.flatnonzero(~digests.any(axis=1))
+            good = facts.columns[BatchColumn.CRC] == facts.columns[BatchColumn.CRC_COMPUTED]
+            lacking = np.flatnonzero(good & (facts.columns[BatchColumn.MAGIC] >= 2) & ~digests.any(axis=1))
             if lacking.size:
                 digests[lacking] = self._digests_of(facts.columns[:, lacking])
             data = write_batches(facts.columns, here, written=facts.written, digests=digests)

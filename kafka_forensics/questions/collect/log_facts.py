@@ -25,7 +25,7 @@ from kafka_forensics.parsers.log import (
     inspector,
 )
 from kafka_forensics.parsers.log_dir import FileKind
-from kafka_forensics.questions.collect.blocks import NEWEST_BATCHES, Facts, Sections, of_blocks, plain_batches
+from kafka_forensics.questions.collect.blocks import NEWEST_BATCHES, Facts, Sections, plain_batches, surely_in_blocks
 from kafka_forensics.storage.bundles import MAX_SECTION_BYTES, Frame, SectionKind, write_frames, write_held
 from kafka_forensics.writers.bundle_columns import room_for, write_batches
 from kafka_forensics.writers.record_hashes import write_record_hashes
@@ -50,6 +50,8 @@ CONTROL_BYTES: Final = 4096
 
 _FRAME: Final = struct.Struct(">qiibihi")
 _FRAME_BYTES: Final = _FRAME.size
+_CRC_AT: Final = 17
+"""Where a batch of magic 2 has its CRC."""
 
 
 HASHED_BATCHES: Final = 256
@@ -87,12 +89,18 @@ def take_log(
     topic = None if entry.partition is None else entry.partition.topic
     base_offset = 0 if entry.name is None or entry.name.offset is None else entry.name.offset
     in_blocks = may_be_in_blocks(entry, wanted)
-    needless = partial(_needless, records=wanted.records, base_offset=base_offset)
+    newest = NEWEST_BATCHES if entry.is_active else 0
+
+    def needless(columns: "Ints") -> "NDArray[np.bool_]":
+        """Batches of which no digest is needed, for they stand in blocks; of some of the newest one may be, after all."""
+        plain = plain_batches(columns, [], _whole(columns, wanted.records), base_offset)
+        return surely_in_blocks(columns, plain, file.size_in_bytes, newest)
+
     checks = _Checks(wanted, needless if in_blocks else None)
     reader = SegmentReader(
         file, next_base_offset=believed_to(base_offset, entry.behind), inspect=checks, inspect_alone=checks.alone
     )
-    sections = Sections(NEWEST_BATCHES if entry.is_active else 0, partial(checks.digests_of, file)) if in_blocks else None
+    sections = Sections(newest, partial(checks.digests_of, file)) if in_blocks else None
     room = room_for(CHUNK_ROWS)
     start, batches = 0, 0
     for chunk in reader.chunks():
@@ -134,11 +142,6 @@ def may_be_in_blocks(entry: "CollectedEntry", wanted: FactsWanted) -> bool:
         return False
     is_segment = entry.name.kind is FileKind.LOG and entry.name.suffix is None and entry.entry.size_in_bytes >= LEAST_BYTES
     return is_segment and entry.partition.topic not in INTERNAL_TOPICS | WITNESS_TOPICS
-
-
-def _needless(columns: "Ints", *, records: Sequence[tuple[int, int]], base_offset: int) -> "NDArray[np.bool_]":
-    """Batches of which no digest is needed, for they stand in blocks; of the newest of a log one may be, after all."""
-    return of_blocks(columns, plain_batches(columns, [], _whole(columns, records), base_offset))
 
 
 def _frame(file: "ByteFile", position: int) -> Frame:
@@ -250,9 +253,13 @@ class _Checks:
         return found
 
     def digests_of(self, file: "ByteFile", columns: "Ints") -> "NDArray[np.uint64]":
-        """The digests of batches that are behind, (n, 1 or 2): between chunks, each is read again. Raises SourceError."""
-        for position, size in columns[[BatchColumn.POSITION, BatchColumn.SIZE_IN_BYTES]].T.tolist():
-            self.digests.alone(file, position, size)
+        """The digests of batches that are behind, (n, 1 or 2): between chunks, each is read again; zeros where another stands now.
+
+        Raises SourceError.
+        """
+        for position, size, crc in columns[[BatchColumn.POSITION, BatchColumn.SIZE_IN_BYTES, BatchColumn.CRC]].T.tolist():
+            if file.read_at(position + _CRC_AT, 4) == crc.to_bytes(4, "big"):
+                self.digests.alone(file, position, size)
         return self.digests.take(columns)
 
     def alone(self, file: "ByteFile", position: int, size: int) -> list[Damage]:

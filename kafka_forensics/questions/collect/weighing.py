@@ -18,7 +18,7 @@ from kafka_forensics.parsers.log import read_batches
 from kafka_forensics.questions.collect.blocks import NEWEST_BATCHES
 from kafka_forensics.questions.collect.log_facts import FactsWanted, may_be_in_blocks, take_log
 from kafka_forensics.storage.archives import MemberFile
-from kafka_forensics.storage.bundles import SectionKind
+from kafka_forensics.storage.bundles import LEVEL, SectionKind
 
 if TYPE_CHECKING:
     from kafka_forensics.questions.collect.files import CollectedEntry
@@ -90,7 +90,7 @@ class _Weighing:
     @property
     def size_in_bytes(self) -> int:
         """What all sections take, compressed."""
-        return len(cramjam.zstd.compress(self.buffer.getvalue(), level=1))
+        return len(cramjam.zstd.compress(self.buffer.getvalue(), level=LEVEL))
 
 
 @dataclass(slots=True)
@@ -130,7 +130,7 @@ def weigh(logs: "Iterable[CollectedEntry]", wanted: "Callable[[CollectedEntry], 
             with entry.source.open(entry.entry.path) as file:
                 whole = wanted(entry)._replace(detail=Detail.BATCHES, records=())
                 take_log(entry, MemberFile(entry.entry.path, size, file, 0), weighing, whole, lambda _: None)
-                packed = len(cramjam.zstd.compress(file.read_at(0, size), level=1))
+                packed = len(cramjam.zstd.compress(file.read_at(0, size), level=LEVEL))
         except SourceError:
             continue
         sampled += size
@@ -171,7 +171,7 @@ class IndexWeights:
             except SourceError:
                 data = b""
             self._sampled += len(data)
-            self._packed += len(cramjam.zstd.compress(data.rstrip(b"\0"), level=1))
+            self._packed += len(cramjam.zstd.compress(data.rstrip(b"\0"), level=LEVEL))
         if entry.log is None:
             self._others += written
         else:

@@ -277,7 +277,7 @@ class _Salvager:
         self.salvaged.partitions = sound
 
     def _is_written_apart(self, finding: Finding, partition: SalvagedPartition) -> bool:
-        """Whether it is a duplicate of which both batches stand in the copies, and in none of them both."""
+        """Whether it is a duplicate of which both batches stand in the copies, however they are told from each other."""
         apart = self._apart.get((partition.topic, partition.partition))
         if apart is None or finding.kind != DUPLICATE:
             return False

@@ -74,10 +74,12 @@ class WrittenApart:
     def explains(self, finding: Finding, written: ReplicaPlan) -> bool:
         """Whether a finding in the log that was written is a duplicate of which both batches stand so in the copies taken together.
 
-        Raises SourceError.
+        A finding that stands for others, which nobody can look at, is none. Raises SourceError.
         """
         first, second = finding.evidence.get("first_offset"), finding.place.offset_start
         if finding.kind != DUPLICATE or not isinstance(first, int) or second is None or first >= second:
+            return False
+        if "occurrences" in finding.evidence:
             return False
         ours = _batch(written, first), _batch(written, second)
         if ours[0] is None or ours[1] is None:

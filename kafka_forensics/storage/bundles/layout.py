@@ -30,6 +30,10 @@ BESIDE_BLOCKS: Final = "an index beside blocks of batches is not collected: coll
 
 PART_BYTES: Final = 4 << 20
 """Sections are put into one part until they have so many bytes."""
+LEVEL: Final = 1
+"""Of compression, by zstd's numbers: what is left after columns are foretold hardly gets smaller by more;"""
+QUICK_LEVEL: Final = -1
+"""and of these alone it is as small by less."""
 MAX_PART_BYTES: Final = 48 << 20
 """A part that inflates to more is refused."""
 MAX_SECTION_BYTES: Final = 36 << 20

@@ -2,6 +2,7 @@
 
 import json
 import random
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -14,19 +15,18 @@ from hypothesis import strategies as st
 import kafka_forensics as kf
 from kafka_forensics.errors import FormatError, UsageError
 from kafka_forensics.evidence.options import ScanOptions
-from kafka_forensics.model.batches import CHUNK_ROWS, BatchColumn, Damage
-from kafka_forensics.model.bundles import UNTOLD_BY_BLOCKS, Detail
+from kafka_forensics.model.batches import CHUNK_ROWS, BatchColumn
+from kafka_forensics.model.bundles import UNTOLD_BY_BLOCKS, Detail, Digests
 from kafka_forensics.parsers.log import ContentDigests, as_blocks, damage, read_batches, read_blocks
 from kafka_forensics.questions.collect import CollectOptions, blocks, collect, estimate_of, log_facts
 from kafka_forensics.questions.compare import OffsetState, compare
 from kafka_forensics.questions.plan import PlanOptions, make_plans
 from kafka_forensics.storage.bundles import BundleSource, SectionKind
-from kafka_forensics.storage.source import ByteFile
 from kafka_forensics.writers.bundle_columns import write_blocks
 from tests.parsers.log.test_collected import ordinary
 from tests.support.bundles import bundle_of, make_older, taken_apart
 from tests.support.replicas import put_replica
-from tests.support.segments import flipped, log
+from tests.support.segments import batch, flipped, log
 
 DOCS = Path(__file__).resolve().parents[3] / "docs" / "collect.md"
 BLOCKS = CollectOptions(detail=Detail.BLOCKS)
@@ -73,32 +73,34 @@ def test_segments_may_be_cut_anywhere(seed: int, tmp_path: Path) -> None:
     assert all("collected in blocks" in gap["reason"] for gap in told["incomplete"])
 
 
+@pytest.mark.parametrize("key", [None, b"k" * 32], ids=["unkeyed", "keyed"])
 @pytest.mark.parametrize("window_bytes", [300, 1000, 1 << 20])
 def test_batches_by_themselves_have_the_digests_they_always_have(
-    window_bytes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    window_bytes: int, key: bytes | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Those of the newest are taken at last, those in blocks never, however much of the log is read at once."""
+    """However much of the log is read at once, and where it is damaged none where they have none."""
     monkeypatch.setattr(damage, "WINDOW_BYTES", window_bytes)
     batches = log(BATCHES)
     batches[90] = flipped(batches[90], 70)
+    batches[120], batches[121] = flipped(batches[120], 9), flipped(batches[121], 70)
+    batches[-1] += batch(BATCHES * 2, value=bytes(400))
     log_dir = put(tmp_path, 1, batches, [60])
-    taken, right = list[int](), ContentDigests.alone
-
-    def alone(self: ContentDigests, file: ByteFile, position: int, size: int) -> list[Damage]:
-        taken.append(position)
-        return right(self, file, position, size)
-
-    every = digests_in(bundle_of(log_dir, tmp_path / "batches.kfb", CollectOptions()))
-    monkeypatch.setattr(ContentDigests, "alone", alone)
-    single = digests_in(bundle_of(log_dir, tmp_path / "blocks.kfb", BLOCKS))
-    assert len(every) == BATCHES
-    assert all(any(digest) for digest in every.values())
+    options = CollectOptions(digests=Digests(key=key))
+    every = digests_in(bundle_of(log_dir, tmp_path / "batches.kfb", options))
+    single = digests_in(bundle_of(log_dir, tmp_path / "blocks.kfb", replace(options, detail=Detail.BLOCKS)))
+    assert BATCHES - 2 <= len(every) <= BATCHES
     assert single.items() <= every.items()
     assert 4 <= len(single) < BATCHES // 2
-    assert set(taken) <= {position for _, position in single}
-    if window_bytes > 1000:
-        newest = sorted(position for name, position in single if not name.endswith(f"{0:020d}.log"))[-4:]
-        assert sorted(taken)[-2:] == newest[:2]  # the last two end a row of batches, and have theirs already
+
+
+@pytest.mark.parametrize("window_bytes", [1000, 1 << 20])
+def test_batches_alike_in_size_are_read_once(window_bytes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(damage, "WINDOW_BYTES", window_bytes)
+    log_dir = put(tmp_path, 1, log(BATCHES), [60])
+    monkeypatch.setattr(ContentDigests, "alone", lambda *_: pytest.fail("a batch is read again"))
+    single = digests_in(bundle_of(log_dir, tmp_path / "blocks.kfb", BLOCKS))
+    assert 4 <= len(single) < BATCHES // 2
+    assert all(map(any, single.values()))
 
 
 def digests_in(bundle: Path) -> dict[tuple[str, int], list[int]]:
