@@ -219,17 +219,25 @@ def test_what_a_kernel_is_made_of_is_what_this_process_has(monkeypatch: pytest.M
     assert total.made_of() == before[2]
 
 
+def kernels_of_the_package() -> "set[compiled.Kernel[Any]]":
+    """Those of all folders that have any."""
+    names = [module_info.name for module_info in pkgutil.walk_packages([str(PACKAGE)], "kafka_forensics.")]
+    folders = ("kernels.", ".analysis.", ".simulation.", ".writers.", ".salvage.")
+    modules = [import_module(name) for name in names if any(folder in name for folder in folders)]
+    return {value for module in modules for value in vars(module).values() if isinstance(value, compiled.Kernel)}
+
+
 def test_every_kernel_of_the_package_says_what_it_is_made_of() -> None:
-    names = [
-        module_info.name
-        for module_info in pkgutil.walk_packages([str(PACKAGE)], "kafka_forensics.")
-        if "kernels." in module_info.name
-    ]
-    names += ["kafka_forensics.analysis.producers.rules", "kafka_forensics.simulation.steps"]
-    modules = [import_module(name) for name in names]
-    kernels = {value for module in modules for value in vars(module).values() if isinstance(value, compiled.Kernel)}
-    assert len(kernels) > 50
+    kernels = kernels_of_the_package()
+    assert len(kernels) > 60
     assert len({each.made_of() for each in kernels}) == len(kernels)
+
+
+def test_no_kernel_asks_for_memory() -> None:
+    """Its code would name functions of numba, and could not be kept: it would be compiled anew in every process."""
+    asking = {"zeros", "empty", "full", "ones", "array", "arange", "concatenate", "append", "copy"}
+    found = [each.__name__ for each in kernels_of_the_package() if asking & set(each._function.__code__.co_names)]
+    assert found == []
 
 
 def test_code_kept_of_other_values_is_not_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 DIGEST_BYTES: Final = 16
 BLOCK_BYTES: Final = 128
+BLOCK_WORDS: Final = BLOCK_BYTES // 8
 SMALL_BYTES: Final = 8 * BLOCK_BYTES
 """Of larger contents the library takes blocks sooner than machine code for every processor does."""
 
@@ -35,7 +36,7 @@ def digest_of_range(buffer: "Buffer", start: int, end: int, _words: "Ints") -> t
     return int.from_bytes(made[:8], "little", signed=True), int.from_bytes(made[8:], "little", signed=True)
 
 
-def _by_library(buffer: "Buffer", starts: "Ints", ends: "Ints", digests: "Ints") -> None:
+def _by_library(buffer: "Buffer", starts: "Ints", ends: "Ints", _words: "Ints", digests: "Ints") -> None:
     """`strong_digest_ranges` by one call of a library for each."""
     small = np.flatnonzero(ends - starts <= SMALL_BYTES)
     ranges = zip(starts[small].tolist(), ends[small].tolist(), strict=True)
@@ -44,10 +45,9 @@ def _by_library(buffer: "Buffer", starts: "Ints", ends: "Ints", digests: "Ints")
 
 
 @interpreted_by(_by_library)
-def strong_digest_ranges(buffer: "Buffer", starts: "Ints", ends: "Ints", digests: "Ints") -> None:
+def strong_digest_ranges(buffer: "Buffer", starts: "Ints", ends: "Ints", words: "Ints", digests: "Ints") -> None:
     """Write to `digests`, (n, 2), the digest of `buffer[start:end]` for each start and end that are at most `SMALL_BYTES` apart, as
-    it lies in little-endian order."""
-    words = np.zeros(BLOCK_BYTES // 8, np.int64)
+    it lies in little-endian order; `words` are room for `BLOCK_WORDS`."""
     for index in range(len(starts)):
         start, end = starts[index], ends[index]
         if end - start <= SMALL_BYTES:

@@ -13,7 +13,7 @@ import numpy as np
 
 from kafka_forensics.compiled import interpreted_by, primitive
 from kafka_forensics.model.batches import IDENTITY, BatchColumn
-from kafka_forensics.parsers.kernels.strong_content import DIGEST_BYTES
+from kafka_forensics.parsers.kernels.strong_content import BLOCK_WORDS, DIGEST_BYTES
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 PERSON: Final = b"a batch of Kafka"
 """What these digests are for, so that no others are equal to them."""
 WORDS: Final = 7
-_BLOCK_WORDS: Final = 16
 _BASE_OFFSET, _LAST_OFFSET, _EPOCH, _MAGIC, _SIZE, _CRC, _CRC_COMPUTED = map(int, IDENTITY)
 _HASH_HIGH: Final = int(BatchColumn.HASH_HIGH)
 _HASH_LOW: Final = int(BatchColumn.HASH_LOW)
@@ -40,8 +39,8 @@ def digest(words: "Ints") -> tuple[int, int]:
     return int.from_bytes(made[:8], "little", signed=True), int.from_bytes(made[8:], "little", signed=True)
 
 
-def _by_library(columns: "Ints") -> None:
-    """`fill_strong_identities` by one call of a library for each batch."""
+def _by_library(columns: "Ints", _words: "Ints") -> None:
+    """`fill_strong_hashes` by one call of a library for each batch."""
     rows = np.flatnonzero(columns[_MAGIC] >= 2)
     facts = np.ascontiguousarray(columns[list(IDENTITY)][:, rows].T.astype("<i8", copy=False)).tobytes()
     size = 8 * WORDS
@@ -54,10 +53,8 @@ def _by_library(columns: "Ints") -> None:
 
 
 @interpreted_by(_by_library)
-def fill_strong_identities(columns: "Ints") -> None:
-    """Fill the two rows of hashes of a (BATCH_COLUMNS, n) matrix; those of magic 0 and 1 stay as they are, for no block holds
-    any."""
-    words = np.zeros(_BLOCK_WORDS, np.int64)
+def fill_strong_hashes(columns: "Ints", words: "Ints") -> None:
+    """`fill_strong_identities` with `words` that are `BLOCK_WORDS` zeros."""
     for row in range(columns.shape[1]):
         if columns[_MAGIC, row] < 2:
             continue
@@ -71,3 +68,9 @@ def fill_strong_identities(columns: "Ints") -> None:
         high, low = digest(words)
         columns[_HASH_HIGH, row] = high
         columns[_HASH_LOW, row] = low
+
+
+def fill_strong_identities(columns: "Ints") -> None:
+    """Fill the two rows of hashes of a (BATCH_COLUMNS, n) matrix; those of magic 0 and 1 stay as they are, for no block holds
+    any."""
+    fill_strong_hashes(columns, np.zeros(BLOCK_WORDS, np.int64))

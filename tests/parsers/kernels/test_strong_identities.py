@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka_forensics.model.batches import BATCH_COLUMNS, BatchColumn
-from kafka_forensics.parsers.kernels.strong_identities import fill_strong_identities
+from kafka_forensics.parsers.kernels.strong_identities import fill_strong_hashes
 
 WORDS = st.integers(-(1 << 63), (1 << 63) - 1)
 ROWS = st.lists(st.tuples(WORDS, WORDS, WORDS, st.integers(-1, 3), WORDS, WORDS, WORDS), max_size=20)
@@ -29,7 +29,7 @@ def test_they_are_digests_of_a_library(rows: list[tuple[int, ...]]) -> None:
     columns[list(FACTS)] = np.array(rows, np.int64).reshape(len(rows), len(FACTS)).T
     made = {name: columns.copy() for name in ("interpreted", "source", "compiled")}
     for name, filled in made.items():
-        getattr(fill_strong_identities, name)(filled)
+        getattr(fill_strong_hashes, name)(filled, np.zeros(16, np.int64))
     for row, facts in enumerate(rows):
         expected = (
             b""
