@@ -2,6 +2,7 @@
 are there, and the quorum goes on in an epoch that nobody had."""
 
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -205,10 +206,24 @@ def test_every_controller_went_on_behind_it_in_a_new_epoch(restarted: Restarted)
 
 
 def test_no_controller_found_a_fault_or_cut_anything(restarted: Restarted) -> None:
-    """Errors while they elect a leader are none: of requests to one that is not ready yet, of a slow machine."""
+    """Errors while they elect a leader are none: of requests to one that is not ready yet, of a slow machine. One that led for a
+    moment there cuts what it alone has written behind the salvaged log."""
     for node, said in restarted.said.items():
         for words in (b" fault: ", b"Truncating to", b"Truncated to", b"Corrupt", b"IllegalState"):
-            assert [line for line in said.splitlines() if words in line and b"has no effect" not in line] == [], node
+            found = [line for line in said.splitlines() if words in line and b"has no effect" not in line]
+            assert [line for line in found if cut_at(line) < restarted.metadata.log_end_offset] == [], node
+
+
+def cut_at(line: bytes) -> int:
+    """The offset that a controller says it cuts its log at; -1 of another line."""
+    found = re.search(rb"Truncat(?:ing|ed) to \D*(\d+)", line)
+    return -1 if found is None else int(found[1])
+
+
+def test_a_cut_is_known_by_its_offset() -> None:
+    assert cut_at(b"[UnifiedLog partition=__cluster_metadata-0, dir=/a/broker-2] Truncating to offset 220") == 220
+    assert cut_at(b"Truncated to offset OffsetAndEpoch(offset=7, epoch=4) from Fetch response") == 7
+    assert cut_at(b"a fault: at offset 9") == -1
 
 
 def test_the_beginning_is_in_snapshots_where_the_log_has_lost_it(restarted: Restarted) -> None:
