@@ -214,6 +214,10 @@ class PartitionDirectory:
         at = bisect_left(self.segments, base_offset, key=attrgetter("base_offset"))
         return self.segments[at] if at < len(self.segments) and self.segments[at].base_offset == base_offset else None
 
+    def segment_of(self, offset: int) -> SegmentFiles | None:
+        """The one segment with a log that may hold an offset: the last that begins at or before it."""
+        return next((files for files in reversed(self.segments) if files.log is not None and files.base_offset <= offset), None)
+
     def files(self) -> Iterator[Entry]:
         """Its files that may be opened."""
         for segment in self.segments:

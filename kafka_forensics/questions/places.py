@@ -49,11 +49,11 @@ def places_of(inputs: Inputs, told: Iterable[tuple[str, str | None, str]] = (), 
         if log_dir.meta is not None and log_dir.meta.node_id is not None:
             place.node = log_dir.meta.node_id
         path = None
-        is_bundle = isinstance(log_dir.source, BundleSource)
-        place.bundles.append(log_dir.source.name if is_bundle else None)
-        if isinstance(log_dir.source, BundleSource) and log_dir.source.about.redaction is None:
-            place.host = log_dir.source.about.host
-            paths = [known for known in log_dir.source.about.paths if known.startswith("/")]
+        bundle = log_dir.source if isinstance(log_dir.source, BundleSource) else None
+        place.bundles.append(None if bundle is None else bundle.name)
+        if bundle is not None and bundle.about.redaction is None:
+            place.host = bundle.about.host
+            paths = [known for known in bundle.about.paths if known.startswith("/")]
             path = "/".join(filter(None, (paths[0].rstrip("/"), log_dir.found.path))) if len(paths) == 1 else None
         place.log_dirs.append((log_dir.name, path))
     _take_told(places, told)

@@ -283,13 +283,12 @@ def _aborted(plan: ReplicaPlan, incomplete: list[Incomplete]) -> Iterator[Transa
 
 def _explained(replica: Replica, plan: ReplicaPlan, offset: int) -> DifferenceSide:
     """The fields of the batch that holds an offset."""
-    logs = [segment for segment in plan.directory.segments if segment.log is not None and segment.base_offset <= offset]
-    log = logs[-1].log if logs else None
-    if log is None:
+    segment = plan.directory.segment_of(offset)
+    if segment is None or segment.log is None:
         return DifferenceSide(replica.broker, "", [], frozenset(), "no segment of its log reaches there")
-    source = plan.log_dir.source
+    source, log = plan.log_dir.source, segment.log
     shown = typed_path(source, log.path)
-    file = DumpFile(source, log.path, shown, FileKind.LOG, logs[-1].base_offset, log.size_in_bytes)
+    file = DumpFile(source, log.path, shown, FileKind.LOG, segment.base_offset, log.size_in_bytes)
     asked = DumpOptions(records=True, show_payloads=True, offset_start=offset, offset_end=offset + 1)
     try:
         rows = list(explained_rows(file, asked))

@@ -187,10 +187,16 @@ def polynomial(buffer: "Buffer", start: int, end: int, keys: "Ints", value: int)
     return reduced(value)
 
 
+@inlined_kernel
+def with_size(value: int, size: int, keys: "Ints") -> int:
+    """The value of content of `size` bytes whose words gave `value`; less than p."""
+    return reduced(times(value, keys[0]) + size)
+
+
 @kernel
 def finished(value: int, size: int, keys: "Ints") -> int:
     """The digest of content of `size` bytes whose words gave `value`, as an int64 bit pattern."""
-    return sealed(reduced(times(value, keys[0]) + size), keys[_SEAL], keys[_SEAL + 1])
+    return sealed(with_size(value, size, keys), keys[_SEAL], keys[_SEAL + 1])
 
 
 def _digest_ranges(buffer: "Buffer", starts: "Ints", ends: "Ints", keys: "Ints", digests: "Ints") -> None:
@@ -212,8 +218,7 @@ def digest_ranges(buffer: "Buffer", starts: "Ints", ends: "Ints", keys: "Ints", 
     """
     for index in range(len(starts)):
         start, end = starts[index], ends[index]
-        value = polynomial(buffer, start, end, keys, 0)
-        digests[index] = reduced(times(value, keys[0]) + (end - start))
+        digests[index] = with_size(polynomial(buffer, start, end, keys, 0), end - start, keys)
     low, high = keys[_SEAL], keys[_SEAL + 1]
     for index in range(len(digests)):
         digests[index] = sealed(digests[index], low, high)

@@ -38,10 +38,14 @@ def digest_of_range(buffer: "Buffer", start: int, end: int, _words: "Ints") -> t
 
 def _by_library(buffer: "Buffer", starts: "Ints", ends: "Ints", _words: "Ints", digests: "Ints") -> None:
     """`strong_digest_ranges` by one call of a library for each."""
-    small = np.flatnonzero(ends - starts <= SMALL_BYTES)
-    ranges = zip(starts[small].tolist(), ends[small].tolist(), strict=True)
+    _fill_by_library(buffer, starts, ends, digests, np.flatnonzero(ends - starts <= SMALL_BYTES))
+
+
+def _fill_by_library(buffer: "Buffer", starts: "Ints", ends: "Ints", digests: "Ints", which: "NDArray[np.intp]") -> None:
+    """Those of some of the ranges."""
+    ranges = zip(starts[which].tolist(), ends[which].tolist(), strict=True)
     pieces = [hashlib.blake2b(buffer[start:end].data, digest_size=DIGEST_BYTES).digest() for start, end in ranges]
-    digests[small] = np.frombuffer(b"".join(pieces), "<i8").reshape(-1, 2)
+    digests[which] = np.frombuffer(b"".join(pieces), "<i8").reshape(-1, 2)
 
 
 @interpreted_by(_by_library)
@@ -54,3 +58,9 @@ def strong_digest_ranges(buffer: "Buffer", starts: "Ints", ends: "Ints", words: 
             first, second = digest_of_range(buffer, start, end, words)
             digests[index, 0] = first
             digests[index, 1] = second
+
+
+def fill_strong_digests(buffer: "Buffer", starts: "Ints", ends: "Ints", digests: "Ints") -> None:
+    """`strong_digest_ranges` of contents of any size."""
+    strong_digest_ranges(buffer, starts, ends, np.empty(BLOCK_WORDS, np.int64), digests)
+    _fill_by_library(buffer, starts, ends, digests, np.flatnonzero(ends - starts > SMALL_BYTES))

@@ -14,8 +14,8 @@ from kafka_forensics.model.batches import BatchColumn, Damage
 from kafka_forensics.model.constants import RECORD_BATCH_OVERHEAD
 from kafka_forensics.parsers.kernels.content import WORD_BYTES, content_keys, digest_ranges, finished, polynomial
 from kafka_forensics.parsers.kernels.records import readable
-from kafka_forensics.parsers.kernels.strong_content import BLOCK_WORDS, SMALL_BYTES, strong_digest_ranges
 from kafka_forensics.parsers.kernels.strong_content import DIGEST_BYTES as _UNKEYED_BYTES
+from kafka_forensics.parsers.kernels.strong_content import fill_strong_digests
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -82,10 +82,7 @@ class ContentDigests:
         if self._keys is not None:
             digest_ranges(buffer, starts, ends, self._keys, digests[:, 0])
         else:
-            strong_digest_ranges(buffer, starts, ends, np.empty(BLOCK_WORDS, np.int64), digests)
-            for index in np.flatnonzero(ends - starts > SMALL_BYTES).tolist():
-                strong = hashlib.blake2b(buffer[starts[index] : ends[index]].data, digest_size=_UNKEYED_BYTES)
-                digests[index] = np.frombuffer(strong.digest(), np.int64)
+            fill_strong_digests(buffer, starts, ends, digests)
         self._note(rows[BatchColumn.POSITION].copy(), digests)
         return []
 

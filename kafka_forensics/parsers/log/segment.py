@@ -128,13 +128,14 @@ class SegmentReader:
             if why != FULL:
                 window.move(position, needed)
                 end, at = min(end, window.size), 0
-            before, began = self._rows, at
-            at, self._rows, why, needed = walk(
-                window.buffer, began, window.length, window.position, end, window.size, self._key, self._columns, self._rows
+            before = self._rows
+            stop, self._rows, why, needed = walk(
+                window.buffer, at, window.length, window.position, end, window.size, self._key, self._columns, self._rows
             )
-            position = window.position + int(at)
             self._look_at(before)
-            passed(int(at) - began)
+            passed(int(stop) - at)
+            at = int(stop)
+            position = window.position + at
             if why == DONE:
                 break
             if why == FULL:

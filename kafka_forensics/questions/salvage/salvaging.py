@@ -263,7 +263,7 @@ class _Salvager:
             key = partition.topic, partition.partition
             loud = [*found.get(key, ()), *found.get((None, None), ())]
             unexplained = [finding for finding in loud if not carried_on.explains(finding, partition)]
-            wrong = sorted({finding.kind for finding in unexplained if not self._is_written_apart(finding, partition)})
+            wrong = sorted({finding.kind for finding in self._not_written_apart(unexplained, partition)})
             outlook = outlooks.get(key)
             if outlook is None or not outlook.starts or outlook.log_end_offset != partition.log_end_offset:
                 wrong.append("that a broker would cut it, or not start")
@@ -276,17 +276,17 @@ class _Salvager:
             sound.append(partition)
         self.salvaged.partitions = sound
 
-    def _is_written_apart(self, finding: Finding, partition: SalvagedPartition) -> bool:
-        """Whether it is a duplicate of which both batches stand in the copies, however they are told from each other."""
+    def _not_written_apart(self, findings: list[Finding], partition: SalvagedPartition) -> list[Finding]:
+        """Those that are no duplicates of which both batches stand in the copies; all, where these cannot be read again."""
         apart = self._apart.get((partition.topic, partition.partition))
-        if apart is None or finding.kind != DUPLICATE:
-            return False
+        if apart is None or all(finding.kind != DUPLICATE for finding in findings):
+            return findings
         folder = self._place_of(partition.topic, partition.partition).parent
         try:
             (written,) = gather([f"{NAME}={folder}"], ScanOptions(partition.topic, partition.partition)).replicas
-            return apart.explains(finding, written)
+            return [finding for finding in findings if not apart.explains(finding, written)]
         except SourceError:
-            return False
+            return findings
 
     def seal(self) -> None:
         """Wait until all that stands is on disk; whence its bytes came. Raises OSError, SourceError."""

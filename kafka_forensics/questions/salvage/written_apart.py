@@ -21,7 +21,7 @@ from kafka_forensics.parsers.log import MAX_BATCH_BYTES, SegmentReader
 from kafka_forensics.questions.salvage.slices import Source
 from kafka_forensics.replication.epochs import epoch_at
 from kafka_forensics.replication.offset_ranges import Ranges, clipped, holds
-from kafka_forensics.rereading.seeking import start_position
+from kafka_forensics.rereading.seeking import chunks_until, start_position
 
 DUPLICATE: Final = "DUPLICATE_BATCH"
 
@@ -124,18 +124,16 @@ def _is_apart(ranges: Ranges, start: int, end: int) -> bool:
 
 def _batch(plan: ReplicaPlan, offset: int) -> _Batch | None:
     """The batch of a log that begins at an offset, whose CRC is right. Raises SourceError."""
-    segments = [segment for segment in plan.directory.segments if segment.log is not None and segment.base_offset <= offset]
-    if not segments:
+    segment = plan.directory.segment_of(offset)
+    if segment is None or segment.log is None:
         return None
-    segment = segments[-1]
-    assert segment.log is not None
     source = plan.log_dir.source
     with source.open(segment.log.path) as file:
         start = 0
         if segment.index is not None:
             with source.open(segment.index.path) as index:
                 start = start_position(file, index, segment.base_offset, offset)
-        for chunk in SegmentReader(file).chunks(start):
+        for chunk in chunks_until(SegmentReader(file), start, file.size_in_bytes, offset + 1):
             columns = chunk.columns
             is_it = columns[BatchColumn.BASE_OFFSET] == offset
             rows = np.flatnonzero(is_it & (columns[BatchColumn.CRC] == columns[BatchColumn.CRC_COMPUTED]))
