@@ -10,6 +10,9 @@ BIN := $(VENV)/bin
 KAFKA_FORENSICS := $(BIN)/kafka-forensics
 CODE := kafka_forensics tests lab bench
 
+# Hundreds of processes of the tests load the package: compiled once, not by each of them anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help demo java test test-broker nightly mutants check format docs bench bench-spark packed-environment bundle-tool lab lab-versions clean
 

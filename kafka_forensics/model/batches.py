@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-CHUNK_ROWS = 8168
-"""Rows of one chunk: its columns (1.3 MB) stay in a core's second-level cache from the walk to the last fold.
+CHUNK_ROWS = 32704
+"""Rows of one chunk (5.2 MB): many, as what a chunk costs beside its rows is paid under Python's lock, by all threads in turn.
 
 Not a power of two, or the columns of one row would all fall into the same few lines of the first-level cache.
 """

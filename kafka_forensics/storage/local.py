@@ -337,7 +337,7 @@ class LocalSource:
             descriptor, info = place.opened(_FILE_FLAGS)
             cache = self.page_cache
             file = (
-                _LocalFile(descriptor, path, info.st_size)
+                LocalFile(descriptor, path, info.st_size)
                 if cache is None
                 else _LocalFileLeftUncached(descriptor, path, info.st_size, cache)
             )
@@ -499,7 +499,7 @@ def _is_directory(name: str, directory: int) -> bool:
     return stat.S_ISDIR(os.stat(name, dir_fd=directory, follow_symlinks=False).st_mode)
 
 
-class _LocalFile:
+class LocalFile:
     """An open regular file; any number of threads may read it at once.
 
     Reads stop at the size the file had when it was opened, so that a file still being written reads the same twice.
@@ -589,10 +589,10 @@ class _LocalFile:
 
 def descriptor_of(file: ByteFile) -> int | None:
     """The descriptor of an open file of this machine, to be read by position only; None for any other file."""
-    return file._descriptor if isinstance(file, _LocalFile) else None
+    return file._descriptor if isinstance(file, LocalFile) else None
 
 
-class _LocalFileLeftUncached(_LocalFile):
+class _LocalFileLeftUncached(LocalFile):
     """One of which no more is in the page cache once it is closed than was before; for one thread."""
 
     def __init__(self, descriptor: int, path: str, size_in_bytes: int, cache: "PageCache") -> None:
@@ -600,12 +600,12 @@ class _LocalFileLeftUncached(_LocalFile):
         self._pages = cache.brought_by(descriptor)
 
     def read_at(self, position: int, size: int) -> bytes:
-        """See `_LocalFile`."""
+        """See `LocalFile`."""
         self._pages.will_read(position, min(position + size, self.size_in_bytes))
         return super().read_at(position, size)
 
     def read_into(self, position: int, buffer: memoryview) -> int:
-        """See `_LocalFile`."""
+        """See `LocalFile`."""
         self._pages.will_read(position, min(position + buffer.nbytes, self.size_in_bytes))
         return super().read_into(position, buffer)
 

@@ -28,14 +28,14 @@ if TYPE_CHECKING:
 # A sliding window over a file of evidence: the bytes the kernels look at, and never many of them.
 
 
-WINDOW_BYTES: Final = 1 << 20
+WINDOW_BYTES: Final = 2 << 20
 """Bytes of an ordinary window: what a read brought is still in the core's cache when the CRC passes over it."""
 MAX_WINDOW_BYTES: Final = 16 << 20
 """A batch larger than this is never held whole; its CRC is streamed."""
 
 
 class Window:
-    """Bytes `[position, position + length)` of `file` in `buffer`, which grows from `capacity` (1 MiB) to 16 MiB on demand."""
+    """Bytes `[position, position + length)` of `file` in `buffer`, which grows from `capacity` (2 MiB) to 16 MiB on demand."""
 
     def __init__(self, file: "ByteFile", capacity: int | None = None) -> None:
         self.file = file

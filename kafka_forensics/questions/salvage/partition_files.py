@@ -1,13 +1,12 @@
 """One partition's directory, written from slices of the copies: segments, and beside them what a broker derives from these.
 
-Bytes are copied first; all that is derived comes from the copy, read back: what is wrong there shows before anybody starts on it.
+All that is derived comes from the copies of the bytes, read back: what is wrong there shows before anybody starts on it.
 """
 
 import os
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import Future, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -22,11 +21,10 @@ from kafka_forensics.model.files import AbortedTxn, EpochEntry
 from kafka_forensics.parsers.log import SegmentReader, inspector
 from kafka_forensics.questions.salvage.lineage import Lineage
 from kafka_forensics.questions.salvage.rebuilding import EpochReplay, ProducerReplay, SegmentIndexes
-from kafka_forensics.questions.salvage.sealing import Seal, Sealing
+from kafka_forensics.questions.salvage.sealing import Copied, Sealing, drop
 from kafka_forensics.questions.salvage.slices import Slice, Source
 from kafka_forensics.replication.recovery import EPOCHS_FILE, MAX_RELATIVE_OFFSET, MAX_SEGMENT_BYTES, segment_file
-from kafka_forensics.storage.copying import copy_range, write_all
-from kafka_forensics.storage.local import LocalSource
+from kafka_forensics.storage.copying import Growth, copy_range, write_all
 from kafka_forensics.writers.files import (
     write_leader_epochs,
     write_partition_metadata,
@@ -37,7 +35,7 @@ from kafka_forensics.writers.files import (
 USUAL_SEGMENT_BYTES: Final = 1 << 30
 """`log.segment.bytes` as Kafka has it; segments become larger only where the copies' are."""
 _AHEAD: Final = 1
-"""Segments that are copied while one is read back."""
+"""Segments that may be copied while one is read back."""
 
 
 class CopyChangedError(ForensicsError):
@@ -71,15 +69,15 @@ class Written:
     segments: int = 0
     size_in_bytes: int = 0
     """Of the `.log` files."""
-    sealed: "list[tuple[list[Range], Seal]]" = field(default_factory=list)
+    sealed: list[tuple[list[Range], Copied]] = field(default_factory=list)
     """Of each segment its ranges, still without their SHA-256, and where these will be."""
 
     def ranges(self) -> list[Range]:
         """Whence its bytes came, once they are on disk. Raises OSError, SourceError."""
         return [
             replace(taken, sha256=digest)
-            for ranges, seal in self.sealed
-            for taken, digest in zip(ranges, seal.digests(), strict=True)
+            for ranges, copied in self.sealed
+            for taken, digest in zip(ranges, copied.digests(), strict=True)
         ]
 
 
@@ -160,12 +158,12 @@ def _edge(behind: int, part: Slice, edges: Sequence[int]) -> int | None:
 
 
 class _Writer:
-    """Writes segment after segment: while one is read back, the next is copied already."""
+    """Writes segment after segment: each is read back as it is copied, and the next is copied meanwhile."""
 
     def __init__(self, directory: Path, sources: Sequence[Source], index_interval_bytes: int, sealing: Sealing) -> None:
         self._written = Written()
         self._directory, self._sources, self._index_interval_bytes = directory, sources, index_interval_bytes
-        self._sealing, self._copied = sealing, deque[tuple[_Segment, Future[Seal]]]()
+        self._sealing, self._copied = sealing, deque[tuple[_Segment, Copied]]()
         self._producers, self._epochs = ProducerReplay(), EpochReplay()
         self._end = -1
 
@@ -175,26 +173,28 @@ class _Writer:
         copy = partial(self._copy, name, segment.slices)
         self._copied.append((segment, self._sealing.copied(copy, self._directory / name, sizes)))
         while len(self._copied) > _AHEAD:
-            self._derive(*self._copied.popleft())
+            self._derive()
 
-    def _derive(self, segment: _Segment, copied: Future[Seal]) -> None:
-        """Write what a broker derives from a segment, once that is copied."""
-        seal, written, name = copied.result(), self._written, segment_file(segment.base_offset)
+    def _derive(self) -> None:
+        """Write what a broker derives from the next segment."""
+        segment, copied = self._copied[0]
+        written, name = self._written, segment_file(segment.base_offset)
         if written.segments:
             self._write_snapshot(segment.base_offset)
-        indexes, aborted = self._walk(name, segment)
+        indexes, aborted = self._walk(copied, name, segment)
         for kind, data in zip(("index", "timeindex"), indexes.finish(), strict=True):
             self._write(segment_file(segment.base_offset, kind), data)
         if aborted:
             self._write(segment_file(segment.base_offset, "txnindex"), write_transaction_index(aborted))
         written.segments += 1
         written.size_in_bytes += segment.size_in_bytes
-        written.sealed.append((list(self._ranges(name, segment.slices)), seal))
+        written.sealed.append((list(self._ranges(name, segment.slices)), copied))
+        self._copied.popleft()
 
     def finish(self, log_end_offset: int, settings: PartitionSettings) -> Written:
         """Write what a partition has once; all that was written."""
         while self._copied:
-            self._derive(*self._copied.popleft())
+            self._derive()
         snapshot = segment_file(log_end_offset, "snapshot")
         if not (self._directory / snapshot).exists():
             self._write_snapshot(log_end_offset)
@@ -206,29 +206,30 @@ class _Writer:
         return written
 
     def drop(self) -> None:
-        """Let no segment be written any more that is not needed."""
-        wait([copied for _, copied in self._copied if not copied.cancel()])
+        """Return when no segment is copied any more: those that are not read back yet are not wanted."""
+        drop([copied for _, copied in self._copied])
 
     def _write_snapshot(self, offset: int) -> None:
         self._write(segment_file(offset, "snapshot"), write_producer_snapshot(self._producers.entries()))
 
-    def _copy(self, name: str, slices: Sequence[Slice]) -> None:
+    def _copy(self, name: str, slices: Sequence[Slice], growth: Growth) -> None:
         with new_file(self._directory / name) as descriptor:
+            growth.begin()
             for part in slices:
                 plan = self._sources[part.copy].plan
                 segment = plan.directory.segment(part.segment)
                 assert segment is not None
                 assert segment.log is not None
                 with plan.log_dir.source.open(segment.log.path) as file:
-                    copy_range(file, segment.log.path, part.byte_start, part.byte_end, descriptor)
+                    copy_range(file, segment.log.path, part.byte_start, part.byte_end, descriptor, growth.grow)
 
-    def _walk(self, name: str, segment: _Segment) -> tuple[SegmentIndexes, list[AbortedTxn]]:
+    def _walk(self, copied: Copied, name: str, segment: _Segment) -> tuple[SegmentIndexes, list[AbortedTxn]]:
         """Read a segment back: its indexes, and the transactions aborted in it."""
         indexes, aborted = SegmentIndexes(segment.base_offset, self._index_interval_bytes), list[AbortedTxn]()
         starts = np.array([part.start_offset for part in segment.slices], np.int64)
         met = 0
         deep = any(self._sources[part.copy].deep for part in segment.slices)
-        with LocalSource(str(self._directory)).open(name) as file:
+        with copied.open() as file:
             for chunk in SegmentReader(file, inspect=inspector(deep=deep)).chunks():
                 columns = chunk.columns
                 if chunk.damage:
