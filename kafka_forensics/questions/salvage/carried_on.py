@@ -1,7 +1,7 @@
 """What a scan of a salvaged log may find: its gaps, what follows from what was left behind, and what was written so in the copies.
 
 Nothing is let pass for its kind alone: what producers and coordinators wrote stands in a copy at the same offsets. Else the salvage
-has brought it about, or damage hid it in every copy. Of one of these `written_apart` tells: a duplicate that no copy has whole.
+has brought it about, or damage hid it in every copy. Of one of these `written_apart` tells: where no copy has both of two batches.
 """
 
 from collections.abc import Iterable

@@ -38,7 +38,7 @@ from kafka_forensics.questions.salvage.rebuilding import index_interval
 from kafka_forensics.questions.salvage.sealing import Sealing
 from kafka_forensics.questions.salvage.slices import Source
 from kafka_forensics.questions.salvage.target import built
-from kafka_forensics.questions.salvage.written_apart import DUPLICATE, WrittenApart
+from kafka_forensics.questions.salvage.written_apart import OF_TWO, WrittenApart
 from kafka_forensics.replication.offset_ranges import clipped
 from kafka_forensics.replication.planner import UNSEEN, Broker
 from kafka_forensics.replication.recovery import HIGH_WATERMARK_FILE, LOG_START_FILE, RECOVERY_POINT_FILE
@@ -277,9 +277,9 @@ class _Salvager:
         self.salvaged.partitions = sound
 
     def _not_written_apart(self, findings: list[Finding], partition: SalvagedPartition) -> list[Finding]:
-        """Those that are no duplicates of which both batches stand in the copies; all, where these cannot be read again."""
+        """Those that name no two batches which both stand in the copies; all, where these cannot be read again."""
         apart = self._apart.get((partition.topic, partition.partition))
-        if apart is None or all(finding.kind != DUPLICATE for finding in findings):
+        if apart is None or OF_TWO.isdisjoint(finding.kind for finding in findings):
             return findings
         folder = self._place_of(partition.topic, partition.partition).parent
         try:

@@ -1,9 +1,11 @@
-"""A batch that was written twice, of which each copy lost one of the two to damage: a log of all copies that has both is right.
+"""What two batches say together, of which each copy lost one to damage: that one was written twice, that sequence numbers leap or
+go back, or epochs. A log of all copies that has both is right.
 
 Both must stand in copies at the same offsets with the same bytes, no copy may have other good ones there, and the two copies must
 be of one history: both have batches of one leader epoch at or behind the first of the two, so that their logs were the same up to
 there (KIP-101), and the log of whoever has the second had the first. What a salvage brings about that joins the logs of two leaders
-is not let pass: a producer sends again to the next leader what the one before had taken.
+is not let pass: a producer sends again to the next leader what the one before had taken. Where it matters that a producer wrote
+nothing between the two, all who have anything there must be of that history.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,12 +25,25 @@ from kafka_forensics.replication.epochs import epoch_at
 from kafka_forensics.replication.offset_ranges import Ranges, clipped, holds
 from kafka_forensics.rereading.seeking import chunks_until, start_position
 
-DUPLICATE: Final = "DUPLICATE_BATCH"
+_EARLIER: Final = {
+    "DUPLICATE_BATCH": "first_offset",
+    "PRODUCER_EPOCH_REGRESSION": "previous_offset",
+    "PRODUCER_SEQ_GAP": "previous_offset",
+    "PRODUCER_SEQ_REGRESSION": "previous_offset",
+    "TXN_COORDINATOR_EPOCH_REGRESSION": "previous_marker_offset",
+    "TXN_LATE_WRITE": "later_epoch_offset",
+}
+"""What in the evidence is an offset of the earlier batch, by kind."""
+OF_TWO: Final = frozenset(_EARLIER)
+"""Kinds that speak of a batch and an earlier one."""
+_IN_A_ROW: Final = frozenset({"PRODUCER_SEQ_GAP", "PRODUCER_SEQ_REGRESSION"})
+"""Those that say also that the producer wrote nothing between them."""
 
 
 class _Batch(NamedTuple):
     """A batch with its bytes; `byte_end` is where it ends in its segment."""
 
+    start_offset: int
     end_offset: int
     segment: int
     byte_start: int
@@ -49,7 +64,9 @@ class _Copy:
     def batch(self, offset: int) -> _Batch | None:
         """Its good batch that begins at an offset. Raises SourceError."""
         found = _batch(self.plan, offset)
-        return found if found is not None and not _is_apart(self.good, offset, found.end_offset) else None
+        if found is None or found.start_offset != offset or _is_apart(self.good, offset, found.end_offset):
+            return None
+        return found
 
     def epochs_from(self, offset: int) -> set[int]:
         """Leader epochs of which it has good batches at or behind an offset."""
@@ -72,31 +89,37 @@ class WrittenApart:
         self._copies = [_Copy(source.plan, source.good, source.searched(), tuple(source.replica.epochs)) for source in sources]
 
     def explains(self, finding: Finding, written: ReplicaPlan) -> bool:
-        """Whether a finding in the log that was written is a duplicate of which both batches stand so in the copies taken together.
+        """Whether a finding in the log that was written names two batches that both stand so in the copies taken together.
 
         A finding that stands for others, which nobody can look at, is none. Raises SourceError.
         """
-        first, second = finding.evidence.get("first_offset"), finding.place.offset_start
-        if finding.kind != DUPLICATE or not isinstance(first, int) or second is None or first >= second:
+        earlier, later = finding.evidence.get(_EARLIER.get(finding.kind, "")), finding.place.offset_start
+        if not isinstance(earlier, int) or later is None or earlier >= later or finding.evidence.get("occurrences", 1) != 1:
             return False
-        if "occurrences" in finding.evidence:
+        first, second = _batch(written, earlier), _batch(written, later)
+        if first is None or second is None or second.start_offset != later:
             return False
-        ours = _batch(written, first), _batch(written, second)
-        if ours[0] is None or ours[1] is None:
-            return False
-        holders = self._holders(first, ours[0]), self._holders(second, ours[1])
-        return any(self._are_of_one_log(*pair, first, ours[1].end_offset) for pair in product(*holders))
+        start, end = first.start_offset, second.end_offset
+        others = self._between(first.end_offset, later) if finding.kind in _IN_A_ROW else []
+        return any(
+            self._are_of_one_log(one, other, start, end)
+            and all(self._are_of_one_log(number, holder, start, end) for number in others for holder in (one, other))
+            for one, other in product(self._holders(first), self._holders(second))
+        )
 
-    def _holders(self, offset: int, batch: _Batch) -> list[int]:
-        """Whose good batch at an offset has these bytes; nobody if another copy has a good one that has not."""
+    def _between(self, start: int, end: int) -> list[int]:
+        """Who has good batches of some offsets."""
+        return [number for number, copy in enumerate(self._copies) if clipped(copy.good, start, end)]
+
+    def _holders(self, batch: _Batch) -> list[int]:
+        """Whose good batch at its offset has these bytes; nobody if another copy has a good one that has not."""
         found = []
-        for number, copy in enumerate(self._copies):
-            if not clipped(copy.good, offset, batch.end_offset):
-                continue
-            theirs = copy.batch(offset)
+        for number in self._between(batch.start_offset, batch.end_offset):
+            copy = self._copies[number]
+            theirs = copy.batch(batch.start_offset)
             if theirs is None or theirs.data != batch.data:
                 return []
-            if not clipped(copy.searched, offset, batch.end_offset) or self._is_framed(number, theirs):
+            if not clipped(copy.searched, batch.start_offset, batch.end_offset) or self._is_framed(number, theirs):
                 found.append(number)
         return found
 
@@ -123,7 +146,7 @@ def _is_apart(ranges: Ranges, start: int, end: int) -> bool:
 
 
 def _batch(plan: ReplicaPlan, offset: int) -> _Batch | None:
-    """The batch of a log that begins at an offset, whose CRC is right. Raises SourceError."""
+    """The batch of a log that holds an offset and whose CRC is right. Raises SourceError."""
     segment = plan.directory.segment_of(offset)
     if segment is None or segment.log is None:
         return None
@@ -135,7 +158,7 @@ def _batch(plan: ReplicaPlan, offset: int) -> _Batch | None:
                 start = start_position(file, index, segment.base_offset, offset)
         for chunk in chunks_until(SegmentReader(file), start, file.size_in_bytes, offset + 1):
             columns = chunk.columns
-            is_it = columns[BatchColumn.BASE_OFFSET] == offset
+            is_it = (columns[BatchColumn.BASE_OFFSET] <= offset) & (columns[BatchColumn.LAST_OFFSET] >= offset)
             rows = np.flatnonzero(is_it & (columns[BatchColumn.CRC] == columns[BatchColumn.CRC_COMPUTED]))
             if rows.size:
                 facts = columns[:, rows[0]]
@@ -143,5 +166,6 @@ def _batch(plan: ReplicaPlan, offset: int) -> _Batch | None:
                 if size > MAX_BATCH_BYTES:
                     return None
                 data = file.read_at(position, size)
-                return _Batch(int(facts[BatchColumn.LAST_OFFSET]) + 1, segment.base_offset, position, position + size, data)
+                start_offset, last_offset = int(facts[BatchColumn.BASE_OFFSET]), int(facts[BatchColumn.LAST_OFFSET])
+                return _Batch(start_offset, last_offset + 1, segment.base_offset, position, position + size, data)
     return None

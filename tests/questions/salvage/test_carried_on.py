@@ -8,7 +8,7 @@ import pytest
 
 from kafka_forensics.analysis.catalogue import finding
 from kafka_forensics.analysis.replica import Replica
-from kafka_forensics.engine.local import scan_inputs
+from kafka_forensics.engine.local import scan, scan_inputs
 from kafka_forensics.evidence.inputs import gather
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.judging.partitions import PartitionResult
@@ -18,8 +18,9 @@ from kafka_forensics.questions.salvage.carried_on import CarriedOn
 from kafka_forensics.questions.salvage.slices import Source
 from kafka_forensics.questions.salvage.written_apart import WrittenApart
 from kafka_forensics.rereading.reader import LogReader
+from kafka_forensics.writers.batches import write_marker
 from tests.support.salvaged import log_of, put_copy, salvaged_of
-from tests.support.segments import batch, flipped
+from tests.support.segments import BASE_TIMESTAMP, batch, flipped
 from tests.support.transaction_histories import COMMIT, cluster, cut_before, decided, ended
 from tests.support.transaction_logs import APP_ID, CoordinatorLog, DataLog, write_cluster
 
@@ -214,10 +215,69 @@ def test_what_a_producer_sent_again_to_the_next_leader_is_no_duplicate_of_the_co
     assert apart.explains(found("DUPLICATE_BATCH", 4, 6, first_offset=2), written) == explained
     assert not apart.explains(found("DUPLICATE_BATCH", 4, 6, first_offset=4), written), "which was the first is not known"
     assert not apart.explains(found("PRODUCER_SEQ_GAP", 4, 6, first_offset=2), written)
+    assert apart.explains(found("PRODUCER_SEQ_GAP", 4, 6, previous_offset=3), written) == explained
     many = found("DUPLICATE_BATCH", 4, 6, first_offset=2, occurrences=60)
     assert not apart.explains(many, written), "it stands for others that nobody can look at"
     seen_to_differ = WrittenApart(sources_in(tmp_path / "in"), {(0, 1): ((0, 2),)})
     assert not seen_to_differ.explains(found("DUPLICATE_BATCH", 4, 6, first_offset=2), written)
+
+
+def sent(offset: int, sequence: int, *, producer_epoch: int = 0, transactional: bool = False) -> bytes:
+    return batch(offset, 2, is_transactional=transactional, producer_id=7, producer_epoch=producer_epoch, base_sequence=sequence)
+
+
+def ended_by(offset: int, *, producer_epoch: int = 0, coordinator_epoch: int = 0) -> bytes:
+    epochs = {"partition_leader_epoch": 0, "producer_epoch": producer_epoch, "coordinator_epoch": coordinator_epoch}
+    return write_marker(commit=True, base_offset=offset, timestamp=BASE_TIMESTAMP + offset, producer_id=7, **epochs)
+
+
+OF_TWO_BATCHES = {
+    "PRODUCER_SEQ_GAP": [sent(0, 0), sent(2, 2), batch(4, 2), sent(6, 9), batch(8)],
+    "PRODUCER_SEQ_REGRESSION": [sent(0, 100), sent(2, 102), batch(4, 2), sent(6, 50), batch(8)],
+    "PRODUCER_EPOCH_REGRESSION": [batch(0, 2), sent(2, 0, producer_epoch=1), batch(4, 2), sent(6, 2), batch(8)],
+    "TXN_LATE_WRITE": [batch(0, 2), ended_by(2, producer_epoch=1), batch(3, 2), sent(5, 2, transactional=True), ended_by(7)],
+    "TXN_COORDINATOR_EPOCH_REGRESSION": [
+        batch(0, 2),
+        ended_by(2, producer_epoch=1, coordinator_epoch=4),
+        batch(3, 2),
+        ended_by(5, producer_epoch=1, coordinator_epoch=3),
+        batch(6, 2),
+    ],
+}
+"""By what a log shows whose batches 1 and 3 are not where they should be."""
+
+
+@pytest.mark.parametrize("damaged", [lambda data: flipped(data, 70), lambda data: bytes(len(data))], ids=["flipped", "zeroed"])
+@pytest.mark.parametrize("kind", OF_TWO_BATCHES)
+def test_what_two_batches_say_of_which_each_copy_lost_another_is_carried_on(
+    kind: str, damaged: Callable[[bytes], bytes], tmp_path: Path
+) -> None:
+    log = OF_TWO_BATCHES[kind]
+    for broker, lost in ((1, 3), (2, 1)):
+        data = b"".join(damaged(one) if number == lost else one for number, one in enumerate(log))
+        put_copy(tmp_path / "in", broker, {0: data}, high_watermark=8)
+    given = {finding.kind for finding in scan([str(tmp_path / "in")], ScanOptions()).findings}
+    assert kind not in given
+    salvaged = salvaged_of(tmp_path / "in", tmp_path / "out")
+    assert not salvaged.refused
+    assert log_of(tmp_path / "out") == b"".join(log)
+    assert kind in {row["kind"] for row in salvaged.partitions[0].inherited}
+
+
+@pytest.mark.parametrize(("epoch", "explained"), [(0, True), (1, False)])
+def test_a_gap_between_two_batches_is_one_if_all_between_them_is_of_one_log(epoch: int, explained: bool, tmp_path: Path) -> None:
+    """Both batches stand in copies of epoch 0; between them another leader may have put something for what is missing."""
+    log = [numbered(0, 0), numbered(2, 2), batch(4, 2, epoch=epoch), numbered(6, 9), batch(8, 2)]
+    lost = [flipped(one, 70) for one in log]
+    put_copy(tmp_path / "in", 1, {0: log[0] + log[1] + lost[2] + lost[3] + log[4]})
+    put_copy(tmp_path / "in", 2, {0: log[0] + lost[1] + lost[2] + log[3] + log[4]})
+    put_copy(tmp_path / "in", 3, {0: log[0] + lost[1] + log[2]})
+    put_copy(tmp_path / "joined", 1, {0: b"".join(log)})
+    (written,) = gather([str(tmp_path / "joined")], ScanOptions()).replicas
+    apart = WrittenApart(sources_in(tmp_path / "in"), {})
+    for kind in ("PRODUCER_SEQ_GAP", "PRODUCER_SEQ_REGRESSION"):
+        assert apart.explains(found(kind, 6, 8, previous_offset=3), written) == explained
+    assert apart.explains(found("PRODUCER_EPOCH_REGRESSION", 6, 8, previous_offset=3), written), "it matters to none of these"
 
 
 def test_a_batch_in_a_records_value_bears_nothing_out(tmp_path: Path) -> None:
