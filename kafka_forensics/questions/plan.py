@@ -104,6 +104,13 @@ def dead_nodes(names: Collection[str], inputs: Inputs) -> frozenset[Broker]:
     return frozenset(nodes.get(name, int(name) if name.isdecimal() else name) for name in names)
 
 
+def name_here(asked: str, inputs: Inputs) -> str:
+    """What the broker that is asked for is called here: the one copy with that node id may have another name."""
+    names = {str(log_dir.broker): log_dir.meta for log_dir in inputs.log_dirs}
+    by_node = [name for name, meta in names.items() if meta is not None and str(meta.node_id) == asked]
+    return by_node[0] if asked not in names and len(by_node) == 1 else asked
+
+
 def check_names(inputs: Inputs) -> None:
     """Raise UsageError for a copy given as another broker's than its `meta.properties` says: steps would be for the wrong one."""
     for broker, node_ids, names in misnamed(inputs.log_dirs):

@@ -12,7 +12,7 @@ from kafka_forensics.judging.partitions import PartitionResult
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
 from kafka_forensics.model.recovered import Count, RecoveredRecord
 from kafka_forensics.model.results import Incomplete, Read, ScanResult
-from kafka_forensics.questions.plan import Amount, PlanMaker, Planned, PlanOptions, check_dead, check_names
+from kafka_forensics.questions.plan import Amount, PlanMaker, Planned, PlanOptions, check_dead, check_names, name_here
 from kafka_forensics.questions.recover.copies import Copies
 from kafka_forensics.questions.recover.sides import Kept, Undecided, check_keep, kept_side
 from kafka_forensics.questions.recover.versions import RecoveredRange, Versions
@@ -110,7 +110,7 @@ def recover(
     dead: Collection[str] = (),
 ) -> Recovery:
     """Give `sink` every record that only losing copies hold, of the partitions that `options` leave; `keep` is the broker whose
-    copy stays, `dead` are those that will not come back, as in `PlanOptions`.
+    copy stays (its name here, or its node id), `dead` are those that will not come back, as in `PlanOptions`.
 
     Raises UsageError for paths that make no sense, for a broker to be kept that is dead or of which no copy is here, and for dead
     ones that nothing here knows.
@@ -120,6 +120,7 @@ def recover(
     check_names(inputs)
     check_dead(dead, inputs, witnesses.controller)
     check_keep(keep, inputs, dead)
+    keep = None if keep is None else name_here(keep, inputs)
     recovering = _Recovering(inputs, witnesses, keep, frozenset(dead), sink)
     answer = recovering.answer
     answer.result = scan_inputs(inputs, options, progress, recovering.look, witnesses)

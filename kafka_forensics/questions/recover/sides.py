@@ -8,7 +8,7 @@ from kafka_forensics.errors import UsageError
 from kafka_forensics.evidence.inputs import Inputs, broker_order
 from kafka_forensics.evidence.options import listed
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
-from kafka_forensics.questions.plan import Planned, dead_nodes, is_of_dead
+from kafka_forensics.questions.plan import Planned, dead_nodes, is_of_dead, name_here
 from kafka_forensics.replication.planner import Candidate
 
 ASKED: Final = "asked"
@@ -62,7 +62,8 @@ def check_keep(keep: str | None, inputs: Inputs, dead: Collection[str]) -> None:
     }
     of_data |= {plan.context.broker for plan in inputs.replicas if plan.context.topic != CLUSTER_METADATA_TOPIC}
     names = [str(broker) for broker in sorted(of_data, key=broker_order)]
-    if keep is None or keep in names or any(str(log_dir.broker) == keep for log_dir in inputs.log_dirs):
+    here = None if keep is None else name_here(keep, inputs)
+    if here is None or here in names or any(str(log_dir.broker) == here for log_dir in inputs.log_dirs):
         return
     hint = f"--keep takes a broker whose copy is here: {listed(names)}" if names else "give the log directories of its replicas"
     raise UsageError(f"no copy here is of broker {keep}", hint=hint)

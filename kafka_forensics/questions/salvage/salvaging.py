@@ -5,6 +5,7 @@ The whole is scanned before it gets its name; what that finds wrong with a parti
 
 import shutil
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -20,7 +21,7 @@ from kafka_forensics.model.findings import Finding, Severity
 from kafka_forensics.model.json_objects import Json, json_text
 from kafka_forensics.model.results import Read, ScanResult
 from kafka_forensics.questions.places import places_of
-from kafka_forensics.questions.plan import PlanMaker, PlanOptions, check_names
+from kafka_forensics.questions.plan import PlanMaker, PlanOptions, check_names, name_here
 from kafka_forensics.questions.salvage import controllers_log
 from kafka_forensics.questions.salvage.carried_on import OF_A_GAP, CarriedOn
 from kafka_forensics.questions.salvage.choosing import Choice, Chooser, RefusedError, SalvageOptions
@@ -64,6 +65,8 @@ def salvage(
     """
     inputs = gather(paths, options)
     check_names(inputs)
+    if salvage_options.prefer_broker is not None:
+        salvage_options = replace(salvage_options, prefer_broker=name_here(salvage_options.prefer_broker, inputs))
     _check_given(inputs, salvage_options)
     with built(output, inputs.evidence) as directory, Sealing() as sealing:
         salvager = _Salvager(inputs, options, salvage_options, directory, sealing)

@@ -488,6 +488,18 @@ def test_dead_brokers_that_make_no_sense() -> None:
     assert isinstance(side, Undecided)
 
 
+def test_the_broker_to_be_kept_is_known_by_its_node_id_too() -> None:
+    rows: list[RecoveredRecord] = []
+    paths = [f"{name}={UNCLEAN / f'broker-{node}'}" for name, node in (("east", 1), ("west", 2), ("north", 3))]
+    sides = [kf.recover(paths, rows.append, keep=keep, topic="audit", partition=0).partitions for keep in ("west", 2)]
+    assert sides[0] == sides[1]
+    assert {str(partition.side.candidate.broker) for partition in sides[0] if isinstance(partition.side, Kept)} == {"west"}
+    with pytest.raises(UsageError, match="--keep 2 and --dead west contradict each other"):
+        kf.recover(paths, rows.append, keep=2, dead=["west"])
+    with pytest.raises(UsageError, match="no copy here is of broker 4"):
+        kf.recover(paths, rows.append, keep=4)
+
+
 def test_the_same_from_python() -> None:
     rows: list[RecoveredRecord] = []
     recovery = kf.recover(str(UNCLEAN), rows.append, keep=2, dead=[3], topic="audit", partition=0)

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from kafka_forensics.errors import UsageError
-from kafka_forensics.questions.salvage import MANIFEST
+from kafka_forensics.evidence.options import ScanOptions
+from kafka_forensics.questions.salvage import MANIFEST, SalvageOptions, salvage
 from tests.support.legacy import write_legacy_wrapper
 from tests.support.salvaged import NAME, batches_of, check_output, log_of, put_copy, salvaged_of
 from tests.support.segments import batch, changed, flipped, legacy_entry, starts
@@ -139,6 +140,12 @@ def test_rivals_that_were_committed_are_a_question(tmp_path: Path) -> None:
         check_output(tmp_path / "in", output)
     (refusal,) = salvaged_of(tmp_path / "in", tmp_path / "third", prefer="3").refused
     assert refusal.kind == "rivals", "broker 3 holds none of both"
+    named = [f"{name}={tmp_path / 'in' / f'broker-{node}'}" for name, node in (("east", 1), ("west", 2))]
+    for asked in ("west", "2"):
+        assert not salvage(named, tmp_path / asked, ScanOptions(), SalvageOptions(asked)).refused
+        assert log_of(tmp_path / asked) == b"".join(common + new)
+    with pytest.raises(UsageError, match="no copy here is of broker 4"):
+        salvage(named, tmp_path / "none", ScanOptions(), SalvageOptions("4"))
 
 
 @pytest.mark.parametrize("committed", [1, 2])
