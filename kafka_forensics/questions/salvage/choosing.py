@@ -8,9 +8,11 @@ from typing import Final
 from kafka_forensics.evidence.options import listed
 from kafka_forensics.judging.partitions import PartitionResult
 from kafka_forensics.model.constants import INTERNAL_TOPICS
+from kafka_forensics.model.findings import Finding
 from kafka_forensics.questions.plan import Planned
 from kafka_forensics.questions.salvage.cleaned_copies import lacks
 from kafka_forensics.questions.salvage.compacted import TAKE_ONE, Merged, may_be_of_holes, merge, refusal
+from kafka_forensics.questions.salvage.histories import among, between, left_behind, of_one_history
 from kafka_forensics.questions.salvage.lineage import BASE, Copy, Lineage, Piece, trace
 from kafka_forensics.questions.salvage.manifest import Refused
 from kafka_forensics.questions.salvage.slices import Slice, Source, slices_of
@@ -31,6 +33,8 @@ DIFFERING: Final = frozenset(
     }
 )
 """Findings that tell of copies that hold different records."""
+SAY_WHOSE: Final = "say whose are to stay, with --prefer-broker; `plan` and `compare` show both sides"
+WHOLE_COPY: Final = "whole-copy"
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,17 +90,44 @@ class Chooser:
             hint = "give only copies with one topic id (partition.metadata)"
             raise RefusedError(Refused(context.topic, context.partition, "topic_undecided", reason, hint))
         if context.topic in INTERNAL_TOPICS or any(source.plan.context.compacted for source in sources):
-            return self._whole_copy(sources, planned, result)
+            return self._of_cleaned(sources, planned, result)
         return self._of_lineage(sources, planned)
 
-    def _whole_copy(self, sources: list[Source], planned: Planned, result: PartitionResult) -> Choice:
-        """Of a topic whose copies may differ for good reasons: one copy, whole and good, as it is, or what several make."""
+    def _of_cleaned(self, sources: list[Source], planned: Planned, result: PartitionResult) -> Choice:
+        """Of a topic whose copies may differ for good reasons: of one history where there are several, one copy, whole and good, as
+        it is, or what several make."""
+        found = [finding for finding in result.findings if finding.kind in DIFFERING]
+        kinds = {finding.kind for finding in found if not may_be_of_holes(finding)}
+        if not kinds:
+            return self._of_one_history(sources, planned, found)
+        base, chosen_by = self._base_of(sources, planned, kinds)
+        numbers = of_one_history(base, planned, found)
+        brokers = {sources[number].plan.context.broker for number in numbers}
+        known = [finding for finding in found if may_be_of_holes(finding) and between(finding, brokers)]
+        choice = self._of_one_history([sources[number] for number in numbers], among(planned, numbers), known)
+        left = [*choice.lineage.left_behind, *left_behind(choice.lineage, base, numbers, sources, planned)]
+        choice.lineage = replace(choice.lineage, left_behind=tuple(sorted(left, key=lambda one: (one.start, str(one.broker)))))
+        choice.chosen_by = chosen_by if choice.chosen_by == WHOLE_COPY else choice.chosen_by
+        return choice
+
+    def _base_of(self, sources: list[Source], planned: Planned, kinds: set[str]) -> tuple[int, str]:
+        """The copy whose history counts where there are several, and why. Raises RefusedError where only the user can say."""
+        context = sources[0].plan.context
+        names = [str(source.plan.context.broker) for source in sources]
+        prefer, recommended = self._options.prefer_broker, str(planned.plan.recommended)
+        if "TOPIC_ID_MISMATCH" not in kinds:
+            if prefer in names:
+                return names.index(prefer), "prefer-broker"
+            if kinds == {"FORK_ABOVE_HW"} and recommended in names:
+                return names.index(recommended), "plan"
+        brokers = tuple(source.plan.context.broker for source in sources)
+        hint = TAKE_ONE if "TOPIC_ID_MISMATCH" in kinds else SAY_WHOSE
+        raise RefusedError(refusal(context, f"its copies differ ({listed(sorted(kinds))})", hint, (), brokers))
+
+    def _of_one_history(self, sources: list[Source], planned: Planned, found: list[Finding]) -> Choice:
+        """One copy, whole and good, as it is, or what several make; `found` tells of values that one has and another lacks."""
         context = sources[0].plan.context
         brokers = tuple(source.plan.context.broker for source in sources)
-        found = [finding for finding in result.findings if finding.kind in DIFFERING]
-        differing = sorted({finding.kind for finding in found if not may_be_of_holes(finding)})
-        if differing:
-            raise RefusedError(refusal(context, f"its copies differ ({listed(differing)})", TAKE_ONE, (), brokers))
         good = [number for number, source in enumerate(sources) if source.is_whole]
         contexts = [source.plan.context for source in sources]
         promised = [context.high_watermark or 0 for context in contexts if not context.live]
@@ -119,7 +150,7 @@ class Chooser:
         replica = sources[best].replica
         start, end = replica.log_start_offset, replica.log_end_offset
         lineage = Lineage(best, start, end, (Piece(best, start, end, BASE),) if start < end else (), ())
-        choice = Choice(lineage, "whole-copy", sources, planned, gaps_in_order=True)
+        choice = Choice(lineage, WHOLE_COPY, sources, planned, gaps_in_order=True)
         self._slice(choice)
         taken, there = sum(part.size_in_bytes for part in choice.slices), replica.state.framing.bytes_decoded
         if taken != there and replica.first_batch_offset >= start:
@@ -152,8 +183,7 @@ class Chooser:
                 f"from offset {spans[0][0]} on other records were committed on broker {listed(map(str, brokers))}"
                 f" than on broker {listed(map(str, ours))}"
             )
-            hint = "say whose are to stay, with --prefer-broker; `plan` and `compare` show both sides"
-            raise RefusedError(Refused(context.topic, context.partition, "rivals", reason, hint, spans, (*ours, *brokers)))
+            raise RefusedError(Refused(context.topic, context.partition, "rivals", reason, SAY_WHOSE, spans, (*ours, *brokers)))
         choice = Choice(lineage, chosen_by if lineage.base == base else "committed", sources, planned)
         self._slice(choice)
         lacking = _not_delivered(choice)
