@@ -1,5 +1,8 @@
 """Two samples of one cluster: stopped cleanly, and in the middle of an unclean election."""
 
+from collections.abc import Mapping
+from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Final
 
@@ -70,46 +73,57 @@ def audit_messages(kind: str, first: int, count: int) -> list[Message]:
     ]
 
 
-def write_audit(cluster: Cluster, kind: str, first: int, count: int, batch: int, acks: str) -> int:
-    """Write records to `audit` in batches; the end offset the leader acknowledged."""
+def write_audit(cluster: Cluster, kind: str, first: int, count: int, batch: int, acks: str, topic: str = "audit") -> int:
+    """Write records to a topic in batches; the end offset the leader acknowledged."""
     writer = Writer(cluster, acks=acks)
     for start in range(first, first + count, batch):
-        writer.batch("audit", audit_messages(kind, start, batch))
+        writer.batch(topic, audit_messages(kind, start, batch))
     return writer.end_offset
 
 
-def lose_audit(cluster: Cluster) -> dict[str, int]:
-    """An unclean election of `audit`, left standing; what the clients were told on the way.
+def lose_audit(cluster: Cluster, also: Mapping[str, dict[str, str]] | None = None) -> dict[str, int]:
+    """An unclean election of `audit`, left standing; what the clients were told on the way. Other topics, by their settings, go the
+    same way.
 
     Three replicas hold 300 records. One is stopped, one frozen; the leader, alone in sync, takes 70 more, commits them and dies.
     The frozen one comes back, is elected uncleanly, and takes 45 others in their place.
     """
-    cluster.create_topic(
-        "audit", assignment=[[OLD_LEADER, STOPPED, STALE]], settings={"min.insync.replicas": "1", "segment.index.bytes": "1024"}
-    )
-    common_end = write_audit(cluster, "login", 0, COMMON_END, 20, "all")
-    for broker in cluster.brokers:
-        cluster.await_high_watermark(broker, "audit", common_end)
+    usual = {"min.insync.replicas": "1", "segment.index.bytes": "1024"}
+    topics = {"audit": usual, **{topic: usual | settings for topic, settings in (also or {}).items()}}
+
+    def written(kind: str, first: int, count: int, batch: int, acks: str) -> int:
+        (end,) = {write_audit(cluster, kind, first, count, batch, acks, topic) for topic in topics}
+        return end
+
+    for topic, settings in topics.items():
+        cluster.create_topic(topic, assignment=[[OLD_LEADER, STOPPED, STALE]], settings=settings)
+    common_end = written("login", 0, COMMON_END, 20, "all")
+    for broker, topic in product(cluster.brokers, topics):
+        cluster.await_high_watermark(broker, topic, common_end)
     cluster.stop(STOPPED)
     cluster.freeze(STALE)
-    cluster.await_isr("audit", [OLD_LEADER])
-    old_end = write_audit(cluster, "login", COMMON_END, ALONE, 10, "1")
-    cluster.await_high_watermark(OLD_LEADER, "audit", old_end)
+    for topic in topics:
+        cluster.await_isr(topic, [OLD_LEADER])
+    old_end = written("login", COMMON_END, ALONE, 10, "1")
+    for topic in topics:
+        cluster.await_high_watermark(OLD_LEADER, topic, old_end)
     cluster.kill(OLD_LEADER)
     cluster.thaw(STALE)
-    wait_until("the stale replica leads", lambda: elected(cluster), timeout_seconds=60, step_seconds=1.0)
-    new_end = write_audit(cluster, "login-again", COMMON_END, AFTERWARDS, 15, "1")
-    cluster.await_high_watermark(STALE, "audit", new_end)
+    for topic in topics:
+        wait_until("the stale replica leads", partial(elected, cluster, topic), timeout_seconds=60, step_seconds=1.0)
+    new_end = written("login-again", COMMON_END, AFTERWARDS, 15, "1")
+    for topic in topics:
+        cluster.await_high_watermark(STALE, topic, new_end)
     return {"common_end": common_end, "old_end": old_end, "new_end": new_end}
 
 
-def elected(cluster: Cluster) -> bool:
+def elected(cluster: Cluster, topic: str) -> bool:
     """Ask for the unclean election; True once the stale replica leads."""
     try:
-        cluster.elect_unclean("audit")
+        cluster.elect_unclean(topic)
     except LabError:
         return False  # not yet: the controller still waits for the dead leader, or for the stale replica to be back
-    return cluster.leader_and_isr("audit")[0] == STALE
+    return cluster.leader_and_isr(topic)[0] == STALE
 
 
 def check(ends: dict[str, int], tree: Path) -> None:

@@ -31,7 +31,7 @@ from lab.salvage_states import (
     write_compacted,
 )
 from lab.salvaged_start import put_on, read, start, watermarks
-from lab.unclean_election import AFTERWARDS, COMMON_END, lose_audit
+from lab.unclean_election import AFTERWARDS, ALONE, COMMON_END, lose_audit
 from lab.versions import VERSIONS, version_cluster
 from tests.oracles.decoder import batches
 
@@ -40,6 +40,8 @@ pytestmark = [pytest.mark.broker, pytest.mark.timeout(1500)]
 SAMPLES = Path(__file__).resolve().parents[2] / "sample_logs"
 OF_SAMPLES = {"audit": "unclean-election", "ledger": "silent-divergence"}
 """Topic → the sample whose copies of it are salvaged as those of broker 2, and put into another cluster."""
+COMPACTED = {"audit-compacted": {"cleanup.policy": "compact", "min.compaction.lag.ms": "86400000"}}
+"""A compacted topic that goes the way of `audit`."""
 DAILY = ("4.3.0", "3.9.1")
 WITH_FORKS = DAILY
 EVERY_RUN = 6
@@ -74,7 +76,7 @@ class Played:
     forks: dict[str, Salvaged]
     """Topics whose sides conflict, by the names that they have in this cluster; each with broker 2 preferred."""
     recovered: list[RecoveredRecord]
-    """Of `audit`, beside broker 2."""
+    """Of `audit` and the like, beside broker 2."""
     outputs: dict[str, Path]
     """Topic → the directory it was salvaged to."""
     said: dict[int, bytes]
@@ -113,7 +115,7 @@ def played_on(version: str, states: Sequence[State], root: Path, *, with_forks: 
         if with_forks:
             for topic in OF_SAMPLES:
                 cluster.create_topic(f"sample-{topic}")
-            lose_audit(cluster)
+            lose_audit(cluster, COMPACTED)
         copies = root / "copies"
         copy_killed(cluster, copies)
         left = harm(copies, states)
@@ -124,14 +126,18 @@ def played_on(version: str, states: Sequence[State], root: Path, *, with_forks: 
         forks: dict[str, Salvaged] = {}
         recovered: list[RecoveredRecord] = []
         if with_forks:
-            given = {"audit": copies, **{f"sample-{topic}": SAMPLES / name for topic, name in OF_SAMPLES.items()}}
+            given = {
+                "audit": copies,
+                **dict.fromkeys(COMPACTED, copies),
+                **{f"sample-{topic}": SAMPLES / name for topic, name in OF_SAMPLES.items()},
+            }
             for name, paths in given.items():
                 topic, output = name.removeprefix("sample-"), root / f"out-{name}"
                 forks[name] = salvage([str(paths)], output, ScanOptions(topic), SalvageOptions("2"))
                 salvages[output] = {} if name == topic else {topic: name}
                 outputs[name] = output / f"{topic}-0"
                 shutil.rmtree(root / "out" / f"{name}-0", ignore_errors=True)  # nothing was ever written to a sample's topic here
-            recover([str(copies)], ScanOptions("audit"), "2", recovered.append)
+            recover([str(copies)], ScanOptions("audit*"), "2", recovered.append)
         put_on(cluster, salvages)
         start(cluster)
         starts = {(row.topic, 0): row.log_start_offset for row in salvaged.partitions if row.topic in written}
@@ -217,17 +223,22 @@ def test_recovery_ran_and_cut_nothing(plays: Plays, version: str) -> None:
     assert compared >= 3 * EVERY_RUN
 
 
+@pytest.mark.parametrize(("topic", "kind"), [("audit", "rivals"), *((topic, "compacted") for topic in COMPACTED)])
 @pytest.mark.parametrize("version", FORKED)
-def test_of_a_fork_the_rest_is_recovered(plays: Plays, version: str) -> None:
+def test_of_a_fork_the_rest_is_recovered(plays: Plays, version: str, topic: str, kind: str) -> None:
     """Served and recovered together are what clients had been told, each once."""
     played = plays.of(version)
-    refused = one_of(played.strict, "audit")
+    refused = one_of(played.strict, topic)
     assert isinstance(refused, Refused)
-    assert refused.kind == "rivals"
-    on_kept = [offset for offset, _ in played.served["read_uncommitted"]["audit"]]
-    assert on_kept == [*range(played.watermarks["audit"][1])]
-    lost = [row.record.offset for row in played.recovered]
+    assert (refused.kind, "--prefer-broker" in str(refused.hint)) == (kind, True)
+    salvaged = one_of(played.forks[topic], topic)
+    assert isinstance(salvaged, SalvagedPartition)
+    assert (salvaged.base, salvaged.chosen_by) == (2, "prefer-broker")
+    on_kept = [offset for offset, _ in played.served["read_uncommitted"][topic]]
+    assert on_kept == [*range(played.watermarks[topic][1])] == [*range(COMMON_END + ALONE)]
+    lost = [row.record.offset for row in played.recovered if row.topic == topic]
     assert lost == [*range(COMMON_END, COMMON_END + AFTERWARDS)]
+    assert {left.broker for left in salvaged.left_behind} == {1}
 
 
 @pytest.mark.parametrize("version", FORKED)
