@@ -35,7 +35,18 @@ class Ways:
     @property
     def chosen(self) -> Candidate | None:
         """The election of the better way."""
-        return self.kept if self.better in ("B", "keep") else self.rolled_back
+        return self.kept if self.is_b_told else self.rolled_back
+
+    @property
+    def is_a_told(self) -> bool:
+        """Whether the steps of A are worth telling: it is better, or somebody may decide for it."""
+        is_a_choice = self.better == "unsure" and self.rolled_back is not None and bool(self.rolled_back.losses)
+        return self.better in ("A", "B") or is_a_choice
+
+    @property
+    def is_b_told(self) -> bool:
+        """Whether those of B are."""
+        return self.better in ("B", "keep")
 
 
 def ways_of(planned: Planned) -> Ways:

@@ -110,8 +110,8 @@ class Book:
         if len(self.ways) > 1:
             led = [(way, way.planned.candidate(self.leader(way))) for way in self.ways if not self.undecided]
             return [(way, candidate) for way, candidate in led if candidate is not None and candidate.losses]
-        rolled_back = [(way, way.rolled_back) for way in self.ways if way.better in ("A", "B", "unsure")]
-        kept = [(way, way.kept) for way in self.ways if way.better in ("B", "keep")]
+        rolled_back = [(way, way.rolled_back) for way in self.ways if way.is_a_told]
+        kept = [(way, way.kept) for way in self.ways if way.is_b_told]
         return [(way, candidate) for way, candidate in (*rolled_back, *kept) if candidate is not None and candidate.losses]
 
 
@@ -439,9 +439,7 @@ def _starting(book: Book) -> Iterator[str]:
 
 def _way_a(book: Book) -> Iterator[str]:
     chosen = [way for way in book.ways if way.better == "A"]
-    others = [
-        way for way in book.ways if way.better == "B" or (way.better == "unsure" and way.rolled_back and way.rolled_back.losses)
-    ]
+    others = [way for way in book.ways if way.is_a_told and way.better != "A"]
     yield "\n## 2. Way A: roll back\n"
     if not chosen and not others:
         yield "\nNo partition needs it.\n"
@@ -457,7 +455,7 @@ def _way_a(book: Book) -> Iterator[str]:
 
 def _way_b(book: Book) -> Iterator[str]:
     yield "\n## 3. Way B: keep the leader, put back what it lacks\n"
-    chosen = [way for way in book.ways if way.better in ("B", "keep")]
+    chosen = [way for way in book.ways if way.is_b_told]
     if not chosen:
         yield "\nNo partition needs it.\n"
     for way in chosen:
