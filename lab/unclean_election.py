@@ -92,8 +92,10 @@ def lose_audit(cluster: Cluster, also: Mapping[str, dict[str, str]] | None = Non
     topics = {"audit": usual, **{topic: usual | settings for topic, settings in (also or {}).items()}}
 
     def written(kind: str, first: int, count: int, batch: int, acks: str) -> int:
-        (end,) = {write_audit(cluster, kind, first, count, batch, acks, topic) for topic in topics}
-        return end
+        ends = {write_audit(cluster, kind, first, count, batch, acks, topic) for topic in topics}
+        if len(ends) > 1:
+            raise LabError(f"the topics end at {sorted(ends)}")
+        return ends.pop()
 
     for topic, settings in topics.items():
         cluster.create_topic(topic, assignment=[[OLD_LEADER, STOPPED, STALE]], settings=settings)

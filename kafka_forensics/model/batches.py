@@ -13,8 +13,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-CHUNK_ROWS = 32704
-"""Rows of one chunk (5.2 MB): many, as what a chunk costs beside its rows is paid under Python's lock, by all threads in turn.
+CHUNK_ROWS = 16352
+"""Rows of one chunk (2.6 MB), and the most that a section of a bundle may have: many, as what a chunk costs beside its rows is paid
+under Python's lock, by all threads in turn.
 
 Not a power of two, or the columns of one row would all fall into the same few lines of the first-level cache.
 """

@@ -105,10 +105,16 @@ def dead_nodes(names: Collection[str], inputs: Inputs) -> frozenset[Broker]:
 
 
 def name_here(asked: str, inputs: Inputs) -> str:
-    """What the broker that is asked for is called here: the one copy with that node id may have another name."""
-    names = {str(log_dir.broker): log_dir.meta for log_dir in inputs.log_dirs}
-    by_node = [name for name, meta in names.items() if meta is not None and str(meta.node_id) == asked]
-    return by_node[0] if asked not in names and len(by_node) == 1 else asked
+    """What the broker that is asked for is called here: the one copy with that node id may have another name. A controller's log by
+    itself is no copy."""
+    known: dict[str, int | None] = {}
+    for log_dir in inputs.log_dirs:
+        of_data = not log_dir.found.partitions or any(found.topic != CLUSTER_METADATA_TOPIC for found in log_dir.found.partitions)
+        node = None if log_dir.meta is None else log_dir.meta.node_id
+        if of_data and (node is not None or str(log_dir.broker) not in known):
+            known[str(log_dir.broker)] = node
+    by_node = [name for name, node in known.items() if str(node) == asked]
+    return by_node[0] if asked not in known and len(by_node) == 1 else asked
 
 
 def check_names(inputs: Inputs) -> None:

@@ -19,22 +19,22 @@ _HAS_COPY_FILE_RANGE: Final = hasattr(os, "copy_file_range")
 _BLOCK_BYTES: Final = 4 << 20
 _AT_ONCE: Final = 32 << 20
 
-Told = Callable[[int], None]
+Appended = Callable[[int], None]
 """Called with the number of bytes that were appended."""
 
 
-def copy_range(file: "ByteFile", path: str, start: int, end: int, to: int, told: Told = lambda _: None) -> None:
-    """Append bytes `[start, end)` of `file`, whose path is `path`, to the open descriptor `to`; `told` of every piece.
+def copy_range(file: "ByteFile", path: str, start: int, end: int, to: int, appended: Appended = lambda _: None) -> None:
+    """Append bytes `[start, end)` of `file`, whose path is `path`, to the open descriptor `to`; `appended` hears of each piece.
 
     Raises SourceError where they cannot be read, or are not there any more; OSError where they cannot be written.
     """
-    position = _by_the_system(descriptor_of(file), start, end, to, told)
+    position = _by_the_system(descriptor_of(file), start, end, to, appended)
     while position < end:
         data = file.read_at(position, min(end - position, _BLOCK_BYTES))
         if not data:
             raise SourceError(path, f"it ends at byte {position} now, and had {end} when it was scanned")
         write_all(to, data)
-        told(len(data))
+        appended(len(data))
         position += len(data)
 
 
@@ -45,7 +45,7 @@ def write_all(descriptor: int, data: bytes) -> None:
         left = left[os.write(descriptor, left) :]
 
 
-def _by_the_system(source: int | None, start: int, end: int, to: int, told: Told) -> int:
+def _by_the_system(source: int | None, start: int, end: int, to: int, appended: Appended) -> int:
     """How far the system has copied; whatever keeps it from going on shows when the rest is read and written."""
     if source is None or not _HAS_COPY_FILE_RANGE:
         return start
@@ -57,7 +57,7 @@ def _by_the_system(source: int | None, start: int, end: int, to: int, told: Told
             break
         if not count:
             break
-        told(count)
+        appended(count)
         position += count
     return position
 

@@ -126,9 +126,9 @@ def _by_sorting(
     return True
 
 
-_SLOT_BITS: Final = 14
+_SLOT_BITS: Final = 15
 SLOTS: Final = 1 << _SLOT_BITS
-"""More than there are rows in a section."""
+"""More than there are rows in a section, whose numbers are in 16 bits."""
 _SPREAD: Final = 0x61C88647
 _LOOKS: Final = 8
 """Slots that are looked at for a row, on average: more are for producer ids that somebody chose for it."""

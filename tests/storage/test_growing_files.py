@@ -1,8 +1,9 @@
 """A file that one thread fills is read by others as far as it has come."""
 
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
@@ -25,9 +26,14 @@ def waits(read: Future[Any]) -> bool:
     return False
 
 
+LONG: Final = 60
+"""Seconds after which a read that should have come back never will."""
+
+
 @pytest.fixture
-def pool() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(1)
+def pool() -> Iterator[ThreadPoolExecutor]:
+    with ThreadPoolExecutor(1) as threads:
+        yield threads
 
 
 def test_a_read_waits_for_its_bytes_and_no_longer(tmp_path: Path, pool: ThreadPoolExecutor) -> None:
@@ -36,7 +42,7 @@ def test_a_read_waits_for_its_bytes_and_no_longer(tmp_path: Path, pool: ThreadPo
     assert waits(opened)
     with growth, path.open("wb", buffering=0) as target:
         growth.begin()
-        with opened.result() as file:
+        with opened.result(LONG) as file:
             assert file.size_in_bytes == len(DATA)
             assert file.read_at(0, 0) == b""
             read = pool.submit(file.read_at, 0, 100)
@@ -45,7 +51,7 @@ def test_a_read_waits_for_its_bytes_and_no_longer(tmp_path: Path, pool: ThreadPo
             assert waits(read)
             target.write(DATA[99:150])
             growth.grow(51)
-            assert read.result() == DATA[:100]
+            assert read.result(LONG) == DATA[:100]
             buffer = bytearray(50)
             assert file.read_into(100, memoryview(buffer)) == 50
             assert buffer == DATA[100:150]
@@ -54,7 +60,7 @@ def test_a_read_waits_for_its_bytes_and_no_longer(tmp_path: Path, pool: ThreadPo
             target.write(DATA[150:])
             growth.grow(len(DATA) - 150)
             assert file.read_at(9_990, 100) == DATA[9_990:]
-            assert ranges.result() == [(0, len(DATA))]
+            assert ranges.result(LONG) == [(0, len(DATA))]
 
 
 def test_what_ends_the_growth_is_raised_by_every_read(tmp_path: Path, pool: ThreadPoolExecutor) -> None:
@@ -66,7 +72,7 @@ def test_what_ends_the_growth_is_raised_by_every_read(tmp_path: Path, pool: Thre
     assert waits(read)
     with pytest.raises(SourceError), growth:
         raise SourceError("in", "input/output error")
-    assert isinstance(read.exception(), SourceError)
+    assert isinstance(read.exception(LONG), SourceError)
     with pytest.raises(SourceError, match="input/output error"):
         open_growing(path, len(DATA), growth)
 
@@ -76,7 +82,7 @@ def test_a_file_that_is_not_made_is_not_waited_for(tmp_path: Path, pool: ThreadP
     opened = pool.submit(open_growing, tmp_path / "log", 10, growth)
     with pytest.raises(PermissionError), growth:
         raise PermissionError
-    assert isinstance(opened.exception(), PermissionError)
+    assert isinstance(opened.exception(LONG), PermissionError)
 
 
 def test_a_file_that_ends_early_is_read_to_its_end(tmp_path: Path) -> None:

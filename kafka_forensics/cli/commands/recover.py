@@ -27,8 +27,8 @@ Keep = Annotated[
     typer.Option(
         "--keep",
         metavar="N",
-        help="The broker whose copy stays [default: the leader, by the controller's last word; where none is known and no copies"
-        " conflict, the one that plan recommends].",
+        help="The broker whose copy stays, by its name here or its node id [default: the leader, by the controller's last word;"
+        " where none is known and no copies conflict, the one that plan recommends].",
     ),
 ]
 

@@ -22,7 +22,7 @@ PreferBroker = Annotated[
     typer.Option(
         "--prefer-broker",
         metavar="N",
-        help="Whose records stay where others were committed on another broker at the same offsets.",
+        help="Whose records stay where others were committed on another broker at the same offsets: its name here, or its node id.",
     ),
 ]
 AllowGaps = Annotated[

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 WINDOW_BYTES: Final = 2 << 20
-"""Bytes of an ordinary window: what a read brought is still in the core's cache when the CRC passes over it."""
+"""Bytes of an ordinary window: few enough that what a read brought is still in a cache when the CRC passes over it."""
 MAX_WINDOW_BYTES: Final = 16 << 20
 """A batch larger than this is never held whole; its CRC is streamed."""
 

@@ -12,9 +12,9 @@ from kafka_forensics.judging.partitions import PartitionResult
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
 from kafka_forensics.model.recovered import Count, RecoveredRecord
 from kafka_forensics.model.results import Incomplete, Read, ScanResult
-from kafka_forensics.questions.plan import Amount, PlanMaker, Planned, PlanOptions, check_dead, check_names, name_here
+from kafka_forensics.questions.plan import Amount, PlanMaker, Planned, PlanOptions, check_dead, check_names
 from kafka_forensics.questions.recover.copies import Copies
-from kafka_forensics.questions.recover.sides import Kept, Undecided, check_keep, kept_side
+from kafka_forensics.questions.recover.sides import Kept, Undecided, kept_side, name_of_kept
 from kafka_forensics.questions.recover.versions import RecoveredRange, Versions
 from kafka_forensics.replication.planner import UNBOUNDED, Broker
 from kafka_forensics.rereading.reader import LogReader
@@ -119,9 +119,8 @@ def recover(
     witnesses = read_witnesses(inputs)
     check_names(inputs)
     check_dead(dead, inputs, witnesses.controller)
-    check_keep(keep, inputs, dead)
-    keep = None if keep is None else name_here(keep, inputs)
-    recovering = _Recovering(inputs, witnesses, keep, frozenset(dead), sink)
+    kept = name_of_kept(keep, inputs, dead)
+    recovering = _Recovering(inputs, witnesses, kept, frozenset(dead), sink)
     answer = recovering.answer
     answer.result = scan_inputs(inputs, options, progress, recovering.look, witnesses)
     answer.incomplete += [gap for gap in answer.result.incomplete if gap not in answer.incomplete]

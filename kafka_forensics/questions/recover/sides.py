@@ -47,8 +47,8 @@ class Undecided:
     hint: str
 
 
-def check_keep(keep: str | None, inputs: Inputs, dead: Collection[str]) -> None:
-    """Raise UsageError for a broker to be kept that is dead, or of which no copy is here."""
+def name_of_kept(keep: str | None, inputs: Inputs, dead: Collection[str]) -> str | None:
+    """What the broker to be kept is called here. Raises UsageError if it is dead, or no copy of it is here."""
     if keep is not None:
         (node,) = dead_nodes([keep], inputs)
         both = [name for name in sorted(dead) if is_of_dead([keep, node], name, *dead_nodes([name], inputs))]
@@ -64,7 +64,7 @@ def check_keep(keep: str | None, inputs: Inputs, dead: Collection[str]) -> None:
     names = [str(broker) for broker in sorted(of_data, key=broker_order)]
     here = None if keep is None else name_here(keep, inputs)
     if here is None or here in names or any(str(log_dir.broker) == here for log_dir in inputs.log_dirs):
-        return
+        return here
     hint = f"--keep takes a broker whose copy is here: {listed(names)}" if names else "give the log directories of its replicas"
     raise UsageError(f"no copy here is of broker {keep}", hint=hint)
 

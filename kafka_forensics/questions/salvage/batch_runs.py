@@ -13,7 +13,7 @@ import numpy as np
 
 from kafka_forensics.errors import SourceError
 from kafka_forensics.judging.scanning import digest_key
-from kafka_forensics.model.batches import CHUNK_ROWS, BatchColumn
+from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.parsers.log import SegmentReader, sums_of
 from kafka_forensics.questions.salvage.slices import Source
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     Columns = NDArray[np.int64]
 
-RUN_BATCHES: Final = CHUNK_ROWS
+RUN_BATCHES: Final = 8168
 """No run has more: one is read whole where it is cut."""
 _RUN_BYTES_SHIFT: Final = 24
 """Nor does it reach over a multiple of 16 MiB but with its last batch."""

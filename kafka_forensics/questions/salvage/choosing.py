@@ -12,7 +12,7 @@ from kafka_forensics.model.findings import Finding
 from kafka_forensics.questions.plan import Planned
 from kafka_forensics.questions.salvage.cleaned_copies import lacks
 from kafka_forensics.questions.salvage.compacted import TAKE_ONE, Merged, may_be_of_holes, merge, refusal
-from kafka_forensics.questions.salvage.histories import among, between, left_behind, of_one_history
+from kafka_forensics.questions.salvage.histories import committed_end, is_lacked, left_behind
 from kafka_forensics.questions.salvage.lineage import BASE, Copy, Lineage, Piece, trace
 from kafka_forensics.questions.salvage.manifest import Refused
 from kafka_forensics.questions.salvage.slices import Slice, Source, slices_of
@@ -34,6 +34,7 @@ DIFFERING: Final = frozenset(
 )
 """Findings that tell of copies that hold different records."""
 SAY_WHOSE: Final = "say whose are to stay, with --prefer-broker; `plan` and `compare` show both sides"
+AS_IT_IS: Final = "compare the copies; with --allow-gaps it is taken as it is, and what it lacks is named"
 WHOLE_COPY: Final = "whole-copy"
 
 
@@ -94,35 +95,44 @@ class Chooser:
         return self._of_lineage(sources, planned)
 
     def _of_cleaned(self, sources: list[Source], planned: Planned, result: PartitionResult) -> Choice:
-        """Of a topic whose copies may differ for good reasons: of one history where there are several, one copy, whole and good, as
-        it is, or what several make."""
+        """Of a topic whose copies may differ for good reasons: of one history one copy, whole and good, as it is, or what several
+        make; of rival ones the copy whose history is to stay."""
         found = [finding for finding in result.findings if finding.kind in DIFFERING]
-        kinds = {finding.kind for finding in found if not may_be_of_holes(finding)}
-        if not kinds:
+        rivals = [finding for finding in found if not may_be_of_holes(finding)]
+        if not rivals:
             return self._of_one_history(sources, planned, found)
-        base, chosen_by = self._base_of(sources, planned, kinds)
-        numbers = of_one_history(base, planned, found)
-        brokers = {sources[number].plan.context.broker for number in numbers}
-        known = [finding for finding in found if may_be_of_holes(finding) and between(finding, brokers)]
-        choice = self._of_one_history([sources[number] for number in numbers], among(planned, numbers), known)
-        left = [*choice.lineage.left_behind, *left_behind(choice.lineage, base, numbers, sources, planned)]
-        choice.lineage = replace(choice.lineage, left_behind=tuple(sorted(left, key=lambda one: (one.start, str(one.broker)))))
-        choice.chosen_by = chosen_by if choice.chosen_by == WHOLE_COPY else choice.chosen_by
+        base, chosen_by = self._base_of(sources, planned, rivals)
+        context = sources[base].plan.context
+        if sources[base].is_whole and lacks(base, sources) and not self._options.allow_gaps:
+            reason = f"the copy of broker {context.broker}, whose history is to stay, lacks records that another has"
+            raise RefusedError(refusal(context, reason, AS_IT_IS, (), (context.broker,)))
+        values = [finding for finding in found if may_be_of_holes(finding) and is_lacked(finding, context.broker)]
+        choice = self._of_one_history([sources[base]], among(planned, [base]), values)
+        left = left_behind(choice.lineage, base, sources, planned)
+        if chosen_by == "plan" and any(span.committed_end > span.start for span in left):
+            raise self._differ(sources, rivals, SAY_WHOSE)
+        choice.lineage = replace(choice.lineage, left_behind=tuple(left))
+        if choice.chosen_by == WHOLE_COPY:
+            choice.chosen_by = chosen_by
         return choice
 
-    def _base_of(self, sources: list[Source], planned: Planned, kinds: set[str]) -> tuple[int, str]:
-        """The copy whose history counts where there are several, and why. Raises RefusedError where only the user can say."""
-        context = sources[0].plan.context
+    def _base_of(self, sources: list[Source], planned: Planned, rivals: list[Finding]) -> tuple[int, str]:
+        """The copy whose history stays where there are several, and why. Raises RefusedError where only the user can say."""
         names = [str(source.plan.context.broker) for source in sources]
         prefer, recommended = self._options.prefer_broker, str(planned.plan.recommended)
-        if "TOPIC_ID_MISMATCH" not in kinds:
-            if prefer in names:
-                return names.index(prefer), "prefer-broker"
-            if kinds == {"FORK_ABOVE_HW"} and recommended in names:
-                return names.index(recommended), "plan"
+        if any("versions" not in finding.evidence for finding in rivals):
+            raise self._differ(sources, rivals, TAKE_ONE)
+        if prefer in names:
+            return names.index(prefer), "prefer-broker"
+        harmless = all(finding.kind == "FORK_ABOVE_HW" and not finding.evidence.get("watermark_unknown") for finding in rivals)
+        if harmless and recommended in names:
+            return names.index(recommended), "plan"
+        raise self._differ(sources, rivals, SAY_WHOSE)
+
+    def _differ(self, sources: list[Source], rivals: list[Finding], hint: str) -> RefusedError:
         brokers = tuple(source.plan.context.broker for source in sources)
-        hint = TAKE_ONE if "TOPIC_ID_MISMATCH" in kinds else SAY_WHOSE
-        raise RefusedError(refusal(context, f"its copies differ ({listed(sorted(kinds))})", hint, (), brokers))
+        kinds = listed(sorted({finding.kind for finding in rivals}))
+        return RefusedError(refusal(sources[0].plan.context, f"its copies differ ({kinds})", hint, (), brokers))
 
     def _of_one_history(self, sources: list[Source], planned: Planned, found: list[Finding]) -> Choice:
         """One copy, whole and good, as it is, or what several make; `found` tells of values that one has and another lacks."""
@@ -214,6 +224,12 @@ class Chooser:
             raise RefusedError(Refused(context.topic, context.partition, "gaps", reason, hint, gaps))
 
 
+def among(planned: Planned, numbers: Sequence[int]) -> Planned:
+    """The plan with what it was made from cut down to copies that nothing sets apart, by their numbers, which are numbered anew."""
+    given = planned.given
+    return replace(planned, given=replace(given, replicas=[given.replicas[number] for number in numbers], differing={}))
+
+
 def _not_delivered(choice: Choice) -> dict[int, Ranges]:
     """Of each copy, by its number, the offsets of its pieces for which no bytes were found."""
     lacking: dict[int, Ranges] = {}
@@ -227,7 +243,6 @@ def _not_delivered(choice: Choice) -> dict[int, Ranges]:
 
 def _copy(source: Source, given: PlanReplica) -> Copy:
     """A copy as a lineage is traced through it."""
-    witnesses = [witness.end_offset for witness in given.witnesses]
     good = clipped(source.good, given.log_start_offset, NO_END)
     return Copy(
         given.broker,
@@ -236,7 +251,7 @@ def _copy(source: Source, given: PlanReplica) -> Copy:
         source.replica.log_end_offset,
         given.epochs,
         given.damaged,
-        min(max([given.high_watermark or 0, *witnesses]), source.replica.log_end_offset),
+        min(committed_end(given), source.replica.log_end_offset),
         given.head_start,
         0 if source.replica.context.live else given.high_watermark or 0,
     )

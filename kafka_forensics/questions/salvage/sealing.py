@@ -6,7 +6,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from itertools import accumulate, pairwise
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from kafka_forensics.storage.copying import Growth, open_growing
 from kafka_forensics.storage.disks import sync_file
@@ -47,7 +47,7 @@ class Sealing:
     def __init__(self) -> None:
         self._copies = ThreadPoolExecutor(1)
         self._seals = ThreadPoolExecutor(2 * _BEHIND)
-        self._waiting = deque[Future[list[str]]]()
+        self._waiting = deque[Future[Any]]()
 
     def __enter__(self) -> Self:
         return self
@@ -64,13 +64,15 @@ class Sealing:
         return copied
 
     def _copied(self, copy: Callable[[Growth], None], copied: Copied) -> tuple[Future[None], Future[list[str]]]:
-        while len(self._waiting) >= _BEHIND:
+        while len(self._waiting) >= 2 * _BEHIND:
             wait([self._waiting.popleft()])
         digests = self._seals.submit(copied._hashed)
         self._waiting.append(digests)
         with copied._growth as growth:
             copy(growth)
-        return self._seals.submit(sync_file, copied._path), digests
+        on_disk = self._seals.submit(sync_file, copied._path)
+        self._waiting.append(on_disk)
+        return on_disk, digests
 
 
 def drop(files: Iterable[Copied]) -> None:

@@ -5,7 +5,7 @@ Both must stand in copies at the same offsets with the same bytes, no copy may h
 be of one history: both have batches of one leader epoch at or behind the first of the two, so that their logs were the same up to
 there (KIP-101), and the log of whoever has the second had the first. What a salvage brings about that joins the logs of two leaders
 is not let pass: a producer sends again to the next leader what the one before had taken. Where it matters that a producer wrote
-nothing between the two, all who have anything there must be of that history.
+nothing between the two, all who have anything there must be of the history of the second, as far as they have it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from kafka_forensics.analysis.transactions.transactions import FALLEN_TOLD
 from kafka_forensics.evidence.inputs import ReplicaPlan
 from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.files import EpochEntry
@@ -36,6 +37,8 @@ _EARLIER: Final = {
 """What in the evidence is an offset of the earlier batch, by kind."""
 OF_TWO: Final = frozenset(_EARLIER)
 """Kinds that speak of a batch and an earlier one."""
+_FALLEN: Final = "TXN_COORDINATOR_EPOCH_REGRESSION"
+"""It always says how many there are; all are told up to a number."""
 _IN_A_ROW: Final = frozenset({"PRODUCER_SEQ_GAP", "PRODUCER_SEQ_REGRESSION"})
 """Those that say also that the producer wrote nothing between them."""
 
@@ -94,27 +97,28 @@ class WrittenApart:
         A finding that stands for others, which nobody can look at, is none. Raises SourceError.
         """
         earlier, later = finding.evidence.get(_EARLIER.get(finding.kind, "")), finding.place.offset_start
-        if not isinstance(earlier, int) or later is None or earlier >= later or finding.evidence.get("occurrences", 1) != 1:
+        if not isinstance(earlier, int) or later is None or earlier >= later or _stands_for_others(finding):
             return False
         first, second = _batch(written, earlier), _batch(written, later)
         if first is None or second is None or second.start_offset != later:
             return False
         start, end = first.start_offset, second.end_offset
-        others = self._between(first.end_offset, later) if finding.kind in _IN_A_ROW else []
+        between = (first.end_offset, later if finding.kind in _IN_A_ROW else first.end_offset)
         return any(
-            self._are_of_one_log(one, other, start, end)
-            and all(self._are_of_one_log(number, holder, start, end) for number in others for holder in (one, other))
-            for one, other in product(self._holders(first), self._holders(second))
+            self._are_of_one_log(ours, theirs, start, end)
+            and all(self._are_of_one_log(number, theirs, last, end) for number, last in self._having(*between))
+            for ours, theirs in product(self._holders(first), self._holders(second))
         )
 
-    def _between(self, start: int, end: int) -> list[int]:
-        """Who has good batches of some offsets."""
-        return [number for number, copy in enumerate(self._copies) if clipped(copy.good, start, end)]
+    def _having(self, start: int, end: int) -> list[tuple[int, int]]:
+        """Who has good batches of some offsets, each with the last of these that it has."""
+        found = [(number, clipped(copy.good, start, end)) for number, copy in enumerate(self._copies)]
+        return [(number, ranges[-1][1] - 1) for number, ranges in found if ranges]
 
     def _holders(self, batch: _Batch) -> list[int]:
         """Whose good batch at its offset has these bytes; nobody if another copy has a good one that has not."""
         found = []
-        for number in self._between(batch.start_offset, batch.end_offset):
+        for number, _ in self._having(batch.start_offset, batch.end_offset):
             copy = self._copies[number]
             theirs = copy.batch(batch.start_offset)
             if theirs is None or theirs.data != batch.data:
@@ -138,6 +142,12 @@ class WrittenApart:
         if clipped(self._differing.get((min(one, other), max(one, other)), ()), 0, end):
             return False
         return not self._copies[one].epochs_from(start).isdisjoint(self._copies[other].epochs_from(start))
+
+
+def _stands_for_others(finding: Finding) -> bool:
+    """Whether there are more of its kind than are told."""
+    occurrences: int = finding.evidence.get("occurrences", 0)
+    return occurrences > (FALLEN_TOLD if finding.kind == _FALLEN else 0)
 
 
 def _is_apart(ranges: Ranges, start: int, end: int) -> bool:

@@ -172,7 +172,7 @@ class Frame(NamedTuple):
     """0 where the file ends before it."""
 
 
-MAX_HELD: Final = 1 << 14
+MAX_HELD: Final = 1 << 15
 """Batches, or places where damage begins, that a section holds at most: those of two chunks."""
 _FRAME: Final = struct.Struct("<qqibi")
 

@@ -280,6 +280,28 @@ def test_a_gap_between_two_batches_is_one_if_all_between_them_is_of_one_log(epoc
     assert apart.explains(found("PRODUCER_EPOCH_REGRESSION", 6, 8, previous_offset=3), written), "it matters to none of these"
 
 
+def test_all_markers_of_a_replaced_coordinator_are_carried_on(tmp_path: Path) -> None:
+    fallen = [ended_by(offset, producer_epoch=1, coordinator_epoch=3) for offset in (5, 6)]
+    log = [*OF_TWO_BATCHES["TXN_COORDINATOR_EPOCH_REGRESSION"][:3], *fallen, batch(7, 2)]
+    for broker, lost in ((1, {3, 4}), (2, {1})):
+        data = b"".join(flipped(data, 70) if number in lost else data for number, data in enumerate(log))
+        put_copy(tmp_path / "in", broker, {0: data}, high_watermark=9)
+    (partition,) = salvaged_of(tmp_path / "in", tmp_path / "out").partitions
+    assert [row["offset_start"] for row in partition.inherited] == [5, 6]
+
+
+def test_a_gap_where_another_leader_went_on_in_between_is_none_of_the_copies(tmp_path: Path) -> None:
+    """Copy 3 shares epoch 0 with both, and has something else between them than the leader of the second wrote."""
+    log = [numbered(0, 0), numbered(2, 2), batch(4, 2, epoch=1), numbered(6, 9, epoch=2)]
+    put_copy(tmp_path / "in", 1, {0: log[0] + log[1], 6: log[3]})
+    put_copy(tmp_path / "in", 3, {0: log[0] + log[1] + log[2]})
+    put_copy(tmp_path / "joined", 1, {0: b"".join(log)})
+    (written,) = gather([str(tmp_path / "joined")], ScanOptions()).replicas
+    apart = WrittenApart(sources_in(tmp_path / "in"), {})
+    assert not apart.explains(found("PRODUCER_SEQ_GAP", 6, 8, previous_offset=3), written)
+    assert apart.explains(found("PRODUCER_EPOCH_REGRESSION", 6, 8, previous_offset=3), written)
+
+
 def test_a_batch_in_a_records_value_bears_nothing_out(tmp_path: Path) -> None:
     """Behind damage it is read as one, and no copy has other good ones there; what ends where another copy's begins is one."""
     log = [*TWICE[:2], numbered(4, 2), numbered(6, 4)]

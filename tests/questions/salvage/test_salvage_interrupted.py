@@ -166,10 +166,10 @@ def test_a_copy_that_cannot_be_read_any_more_refuses_its_partition(
     (copies / "broker-1" / "other-0" / f"{0:020d}.log").write_bytes(batches)
     whole = copying.copy_range
 
-    def fails(file: ByteFile, path: str, start: int, end: int, to: int, told: copying.Told) -> None:
+    def fails(file: ByteFile, path: str, start: int, end: int, to: int, appended: copying.Appended) -> None:
         if NAME in path:
             raise SourceError(path, "input/output error")
-        whole(file, path, start, end, to, told)
+        whole(file, path, start, end, to, appended)
 
     monkeypatch.setattr(partition_files, "copy_range", fails)
     salvaged = salvaged_of(copies, tmp_path / "out")
@@ -187,13 +187,13 @@ def test_what_is_copied_ahead_ends_before_a_refused_partition_is_removed(
     whole, copying_now, seen = copying.copy_range, list[str](), list[list[str]]()
     remove = salvaging._Salvager._remove
 
-    def fails_at_the_first(file: ByteFile, path: str, start: int, end: int, to: int, told: copying.Told) -> None:
+    def fails_at_the_first(file: ByteFile, path: str, start: int, end: int, to: int, appended: copying.Appended) -> None:
         copying_now.append(path)
         if f"{8:020d}" not in path:
             copying_now.remove(path)
             raise SourceError(path, "input/output error")
         time.sleep(0.3)
-        whole(file, path, start, end, to, told)
+        whole(file, path, start, end, to, appended)
         copying_now.remove(path)
 
     def removed(self: salvaging._Salvager, topic: str, partition: int) -> None:
@@ -220,8 +220,8 @@ def test_ctrl_c_leaves_nothing(copies: Path, tmp_path: Path, monkeypatch: pytest
 def test_a_copy_that_changes_meanwhile_refuses_its_partition(copies: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = copying.copy_range
 
-    def changed(file: ByteFile, path: str, start: int, end: int, to: int, told: copying.Told) -> None:
-        whole(file, path, start, end - 1, to, told)
+    def changed(file: ByteFile, path: str, start: int, end: int, to: int, appended: copying.Appended) -> None:
+        whole(file, path, start, end - 1, to, appended)
         copying.write_all(to, b"\xff")
 
     monkeypatch.setattr(partition_files, "copy_range", changed)

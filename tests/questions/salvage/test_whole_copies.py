@@ -1,13 +1,17 @@
 """Topics of which copies may differ for good reasons: one copy is taken, whole and good, where there is one."""
 
+import shutil
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
-from kafka_forensics.analysis.catalogue import finding
-from kafka_forensics.model.findings import Finding, Place
-from kafka_forensics.questions.salvage.histories import between
+import pytest
+
+from kafka_forensics.engine.local import scan
+from kafka_forensics.evidence.options import ScanOptions
+from kafka_forensics.questions.salvage.choosing import DIFFERING
+from kafka_forensics.writers.batches import RecordToWrite, write_batch
 from tests.support.salvaged import NAME, check_output, log_of, put_copy, salvaged_of
-from tests.support.segments import batch, flipped
+from tests.support.segments import BASE_TIMESTAMP, batch, flipped
 
 CLEANED = [batch(0, 2, value=b"first"), batch(4, 1, value=b"second"), batch(8, 2, value=b"third")]
 REST = [batch(10, 2, value=b"fourth")]
@@ -60,7 +64,7 @@ def test_of_copies_with_other_values_that_is_taken_whose_broker_is_preferred(tmp
         (partition,) = salvaged_of(tmp_path / "in", tmp_path / broker, prefer=broker).partitions
         assert (partition.base, partition.chosen_by) == (int(broker), "prefer-broker")
         assert log_of(tmp_path / broker) == b"".join(batches)
-        assert [(left.broker, left.start, left.end) for left in partition.left_behind] == [(3 - int(broker), 8, 10)]
+        assert [(left.broker, left.start, left.end) for left in partition.left_behind] == [(3 - int(broker), 8, 12)]
         check_output(tmp_path / "in", tmp_path / broker)
 
 
@@ -94,15 +98,15 @@ def test_of_rival_histories_that_is_taken_whose_broker_is_preferred(tmp_path: Pa
     ]
 
 
-def test_damage_is_mended_from_copies_of_the_same_history_alone(tmp_path: Path) -> None:
-    put_rivals(tmp_path / "in", {2: 4, 3: 2})
-    (partition,) = salvaged_of(tmp_path / "in", tmp_path / "out", prefer="2").partitions
-    assert (partition.chosen_by, partition.brokers) == ("merged", [2, 3])
-    assert log_of(tmp_path / "out") == b"".join(NEW)
-    assert {left.broker for left in partition.left_behind} == {1}
-    put_rivals(tmp_path / "both", {2: 2, 3: 2})
-    (refused,) = salvaged_of(tmp_path / "both", tmp_path / "none", prefer="2").refused
-    assert refused.kind == "compacted", "broker 1 has it, and is of another history"
+def test_of_a_damaged_copy_of_the_history_that_stays_others_give_nothing(tmp_path: Path) -> None:
+    """Not even those that seem to be of the same history: cleaned copies do not show where they part."""
+    put_rivals(tmp_path / "in", {2: 2})
+    (refused,) = salvaged_of(tmp_path / "in", tmp_path / "none", prefer="2").refused
+    assert (refused.kind, refused.offsets) == ("compacted", ((5, 10),))
+    (partition,) = salvaged_of(tmp_path / "in", tmp_path / "out", prefer="2", allow_gaps=True).partitions
+    assert (partition.brokers, [(gap.start, gap.end) for gap in partition.gaps]) == ([2], [(5, 10)])
+    (partition,) = salvaged_of(tmp_path / "in", tmp_path / "third", prefer="3").partitions
+    assert (partition.base, partition.gaps) == (3, [])
 
 
 def test_of_what_was_never_committed_the_plan_decides(tmp_path: Path) -> None:
@@ -111,30 +115,82 @@ def test_of_what_was_never_committed_the_plan_decides(tmp_path: Path) -> None:
     assert (partition.base, partition.chosen_by) == (2, "plan")
     assert log_of(tmp_path / "out") == b"".join(NEW)
     assert {(left.broker, left.committed_end) for left in partition.left_behind} == {(1, 12)}
+    (tmp_path / "in" / "broker-1" / "replication-offset-checkpoint").unlink()
+    (refused,) = salvaged_of(tmp_path / "in", tmp_path / "none").refused
+    assert "--prefer-broker" in str(refused.hint), "broker 1 may have been told that it is committed"
 
 
-def test_a_value_is_a_question_between_copies_of_which_one_has_it() -> None:
-    def missing(held_by: list[int], not_on: list[int], keys: int = 1) -> Finding:
-        records = [{"offset": 4, "reason": "missing", "key_hash": "", "held_by": held_by, "not_on": not_on}]
-        return finding("COMPACTED_VALUE_DIFFERS", Place("orders", 0), cast("Any", {"keys": keys, "records": records}))
+def test_a_replica_of_which_no_copy_is_here_does_not_matter(tmp_path: Path) -> None:
+    put_rivals(tmp_path / "in")
+    gone = tmp_path / "in" / "broker-4"
+    gone.mkdir()
+    (gone / "meta.properties").write_text("version=1\nnode.id=4\ncluster.id=AAAAAAAAAAAAAAAAAAAAAA\n")
+    (gone / "replication-offset-checkpoint").write_text("0\n1\norders 0 14\n")
+    (partition,) = salvaged_of(tmp_path / "in", tmp_path / "out", prefer="2").partitions
+    assert log_of(tmp_path / "out") == b"".join(NEW)
+    assert {left.broker for left in partition.left_behind} == {1}
 
-    assert between(missing([2], [3]), {2, 3})
-    assert not between(missing([1], [2]), {2, 3})
-    assert not between(missing([1], [2], keys=2), {2})
-    assert between(missing([1], [2], keys=2), {2, 3}), "not all of them are listed"
+
+def test_a_rival_whose_other_records_were_cleaned_away_gives_nothing(tmp_path: Path) -> None:
+    """Broker 3 has nothing where broker 2 has other records than broker 1, and goes on with those of broker 1's leader."""
+    behind = [batch(16, 2, value=b"old too")]
+    put_rivals(tmp_path / "in")
+    for broker, log in ((1, [*OLD, batch(14, 2, value=b"old again"), *behind]), (3, [*CLEANED, *REST, *behind])):
+        shutil.rmtree(tmp_path / "in" / f"broker-{broker}")
+        put_cleaned(tmp_path / "in", broker, log, dirty=16)
+    (partition,) = salvaged_of(tmp_path / "in", tmp_path / "out", prefer="2").partitions
+    assert (partition.base, partition.brokers) == (2, [2])
+    assert log_of(tmp_path / "out") == b"".join(NEW)
+    assert [(left.broker, left.start, left.end, left.rival_of) for left in partition.left_behind] == [
+        (1, 12, 16, 2),
+        (3, 12, 16, 2),
+        (1, 16, 18, None),
+        (3, 16, 18, None),
+    ]
 
 
-def test_of_copies_cleaned_apart_the_preferred_one_is_taken(tmp_path: Path) -> None:
-    more = batch(2, 1, value=b"cleaned elsewhere")
-    put_cleaned(tmp_path / "in", 1, [*CLEANED, *REST])
-    log_dir = put_copy(tmp_path / "in", 2, {0: CLEANED[0] + more + b"".join(CLEANED[1:]), 10: REST[0]}, high_watermark=12)
-    (log_dir / "cleaner-offset-checkpoint").write_text("0\n1\norders 0 0\n")
-    for broker in ("1", "2"):
-        output = tmp_path / f"out-{broker}"
-        salvaged = salvaged_of(tmp_path / "in", output, prefer=broker)
-        assert [partition.base for partition in salvaged.partitions] == [int(broker)]
-        segments = sorted((tmp_path / "in" / f"broker-{broker}" / NAME).glob("*.log"))
-        assert log_of(output) == b"".join(path.read_bytes() for path in segments)
+def test_a_head_that_only_another_history_has_is_not_lost_in_silence(tmp_path: Path) -> None:
+    put_rivals(tmp_path / "in")
+    (tmp_path / "in" / "broker-2" / NAME / f"{0:020d}.log").unlink()
+    (refused,) = salvaged_of(tmp_path / "in", tmp_path / "none", prefer="2").refused
+    assert "lacks records that another has" in refused.reason
+    (partition,) = salvaged_of(tmp_path / "in", tmp_path / "out", prefer="2", allow_gaps=True).partitions
+    assert partition.log_start_offset == 10
+    assert {(left.broker, left.start) for left in partition.left_behind if left.end <= 10} >= {(1, 0), (3, 0)}
+
+
+def keyed(offset: int, key: bytes, **given: Any) -> bytes:
+    return write_batch(
+        [RecordToWrite(key, b"precious", timestamp_delta=3)],
+        base_offset=offset,
+        base_timestamp=BASE_TIMESTAMP,
+        partition_leader_epoch=0,
+        **given,
+    )
+
+
+def test_a_value_that_only_another_history_has_is_refused(tmp_path: Path) -> None:
+    """Below the point where they part, where no cleaner takes what nothing has taken the place of."""
+    put_rivals(tmp_path / "in")
+    below = [CLEANED[0], keyed(4, b"other"), CLEANED[2]]
+    for broker, first in ((1, below), (2, [below[0], below[2]])):
+        (tmp_path / "in" / f"broker-{broker}" / NAME / f"{0:020d}.log").write_bytes(b"".join(first))
+    shutil.rmtree(tmp_path / "in" / "broker-3")
+    (refused,) = salvaged_of(tmp_path / "in", tmp_path / "out", prefer="2").refused
+    assert "COMPACTED_VALUE_DIFFERS" in refused.reason
+    assert not salvaged_of(tmp_path / "in", tmp_path / "other", prefer="1").refused
+
+
+@pytest.mark.parametrize("prefer", [None, "1", "2"])
+def test_differences_that_name_no_histories_are_refused_whoever_is_preferred(tmp_path: Path, prefer: str | None) -> None:
+    """A transaction's batch without its marker on one, of which the other has nothing."""
+    within = keyed(4, b"other", is_transactional=True, producer_id=7, producer_epoch=0, base_sequence=0)
+    put_cleaned(tmp_path / "in", 1, [CLEANED[0], within, CLEANED[2], *REST], dirty=8)
+    put_cleaned(tmp_path / "in", 2, [CLEANED[0], CLEANED[2], *REST], dirty=10)
+    (differing,) = (row for row in scan([str(tmp_path / "in")], ScanOptions()).findings if row.kind in DIFFERING)
+    assert "versions" not in differing.evidence
+    (refused,) = salvaged_of(tmp_path / "in", tmp_path / "out", prefer=prefer).refused
+    assert "its copies differ (COMPACTED_VALUE_DIFFERS)" in refused.reason
 
 
 def test_what_producers_wrote_twice_is_carried_on_and_told(tmp_path: Path) -> None:

@@ -1,0 +1,47 @@
+"""Sections of a bundle that hold as much as a chunk of a log can: of the smallest batches, and of damage."""
+
+from pathlib import Path
+
+from kafka_forensics.engine.local import scan
+from kafka_forensics.evidence.options import ScanOptions
+from kafka_forensics.evidence.paths import open_paths
+from kafka_forensics.model.batches import CHUNK_ROWS
+from kafka_forensics.questions.collect import CollectOptions, collect
+from kafka_forensics.questions.collect.collecting import RecordsAsked
+from kafka_forensics.storage.bundles import CollectedLog
+from kafka_forensics.storage.bundles.layout import MAX_HELD
+from kafka_forensics.writers.bundle_columns import SLOTS
+from tests.support.salvaged import NAME, TOPIC, put_copy
+from tests.support.segments import batch, flipped, legacy_entry
+
+BATCHES = CHUNK_ROWS + 400
+
+
+def collected(folder: Path, options: CollectOptions) -> Path:
+    bundle = folder / "bundle.kfb"
+    with bundle.open("w+b") as file:
+        assert not collect([str(folder / "in" / "broker-1")], options, file).incomplete
+    return bundle
+
+
+def test_the_smallest_batches_with_their_records(tmp_path: Path) -> None:
+    put_copy(tmp_path / "in", 1, {0: b"".join(legacy_entry(offset, 0, value=b"") for offset in range(BATCHES))})
+    bundle = collected(tmp_path, CollectOptions(records=(RecordsAsked(TOPIC, 0, 0, BATCHES),)))
+    given, read = (scan([str(path)], ScanOptions(deep=False)) for path in (tmp_path / "in", bundle))
+    assert not read.incomplete
+    assert [finding.kind for finding in read.findings] == [finding.kind for finding in given.findings]
+    assert read.partitions[0].replicas[0].log_end_offset == BATCHES
+
+
+def test_batches_of_which_nearly_all_are_damaged(tmp_path: Path) -> None:
+    data = b"".join(flipped(batch(offset), 65) if offset % 900 else batch(offset) for offset in range(BATCHES))
+    put_copy(tmp_path / "in", 1, {0: data})
+    (opened,) = open_paths([str(collected(tmp_path, CollectOptions()))])
+    with opened.source.open(f"{NAME}/{0:020d}.log") as log:
+        assert isinstance(log, CollectedLog)
+        assert len(log.frames(0, len(data))) == sum(offset % 900 != 0 for offset in range(BATCHES))
+
+
+def test_what_a_section_may_hold_is_more_than_a_chunk_has() -> None:
+    assert 2 * CHUNK_ROWS <= MAX_HELD
+    assert CHUNK_ROWS < SLOTS <= 1 << 15
