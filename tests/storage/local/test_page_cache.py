@@ -173,7 +173,7 @@ def test_without_cachestat_reads_that_do_not_wait_tell(
     hold(on_disk, half)
     read(polite(on_disk))
     assert half <= resident(on_disk)
-    assert PAGES // 2 not in resident(on_disk)
+    assert not set(range(PAGES)) <= resident(on_disk), "not all that was brought may have come before it was asked about"
     assert caplog.messages == ["the page cache: RWF_NOWAIT tells what is in it; pages that were not are dropped again"]
 
 
