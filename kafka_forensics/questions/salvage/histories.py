@@ -46,16 +46,16 @@ def committed_end(replica: PlanReplica) -> int:
 
 def _parted(left: int, right: int, planned: Planned) -> int:
     """The first offset from which on two copies are not known to be of one history: where they hold other records, or behind what
-    both have of the last epoch that both have (KIP-101)."""
+    both have of the last epoch that both have (KIP-101). Without epochs, of entries before Kafka 0.11, only the former is known."""
     given = planned.given
     ours, theirs = _ends(given.replicas[left]), _ends(given.replicas[right])
     shared = [min(end, theirs[epoch]) for epoch, end in ours.items() if epoch in theirs]
     damaged = (*given.replicas[left].damaged, *given.replicas[right].damaged)
     differing = without(given.differing.get((min(left, right), max(left, right)), ()), damaged)
-    return min([max(shared, default=NO_END), *(low for low, _ in differing)])
+    return min([max(shared, default=0 if ours and theirs else NO_END), *(low for low, _ in differing)])
 
 
 def _ends(replica: PlanReplica) -> dict[int, int]:
     """Leader epoch → where its batches end in a log."""
-    starts = [*(entry.start_offset for entry in replica.epochs[1:]), replica.log_end_offset]
-    return {entry.leader_epoch: end for entry, end in zip(replica.epochs, starts, strict=False) if entry.leader_epoch >= 0}
+    ends = [*(entry.start_offset for entry in replica.epochs[1:]), replica.log_end_offset]
+    return {entry.leader_epoch: end for entry, end in zip(replica.epochs, ends, strict=False) if entry.leader_epoch >= 0}

@@ -2,13 +2,17 @@
 
 import shutil
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from kafka_forensics.engine.local import scan
 from kafka_forensics.evidence.options import ScanOptions
+from kafka_forensics.model.files import EpochEntry
+from kafka_forensics.questions.plan import Planned
 from kafka_forensics.questions.salvage.choosing import DIFFERING
+from kafka_forensics.questions.salvage.histories import _parted
+from kafka_forensics.replication.planner import NO_END, Plan, PlanPartition, PlanReplica
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
 from tests.support.salvaged import NAME, check_output, log_of, put_copy, salvaged_of
 from tests.support.segments import BASE_TIMESTAMP, batch, flipped
@@ -204,3 +208,24 @@ def test_what_producers_wrote_twice_is_carried_on_and_told(tmp_path: Path) -> No
     (partition,) = salvaged_of(tmp_path / "in", tmp_path / "out").partitions
     assert log_of(tmp_path / "out") == b"".join(written)
     assert [(row["kind"], row["offset_start"]) for row in partition.inherited] == [("DUPLICATE_BATCH", 4)]
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "parted"),
+    [
+        ([(0, 0), (2, 12)], [(0, 0)], 12),
+        ([(0, 0), (2, 12)], [(0, 0), (1, 10)], 10),
+        ([(0, 0), (2, 12)], [(0, 0), (2, 12)], 20),
+        ([(2, 0)], [(1, 0)], 0),
+        ([], [], NO_END),
+    ],
+)
+def test_copies_part_behind_the_last_epoch_that_both_have(
+    ours: list[tuple[int, int]], theirs: list[tuple[int, int]], parted: int
+) -> None:
+    """Though nowhere both have batches that differ."""
+    replicas = [
+        PlanReplica(number, 0, 20, epochs=tuple(EpochEntry(*entry) for entry in epochs))
+        for number, epochs in enumerate((ours, theirs))
+    ]
+    assert _parted(0, 1, Planned(PlanPartition("orders", 0, replicas), cast("Plan", None))) == parted
