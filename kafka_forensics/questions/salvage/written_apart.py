@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from kafka_forensics.analysis.transactions.transactions import FALLEN_TOLD
+from kafka_forensics.analysis.transactions import FALLEN_TOLD
 from kafka_forensics.evidence.inputs import ReplicaPlan
 from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.files import EpochEntry
