@@ -12,7 +12,7 @@ from kafka_forensics.model.findings import Finding
 from kafka_forensics.questions.plan import Planned
 from kafka_forensics.questions.salvage.cleaned_copies import lacks
 from kafka_forensics.questions.salvage.compacted import TAKE_ONE, Merged, may_be_of_holes, merge, refusal
-from kafka_forensics.questions.salvage.histories import committed_end, is_lacked, left_behind
+from kafka_forensics.questions.salvage.histories import alone, committed_end, is_lacked, left_behind
 from kafka_forensics.questions.salvage.lineage import BASE, Copy, Lineage, Piece, trace
 from kafka_forensics.questions.salvage.manifest import Refused
 from kafka_forensics.questions.salvage.slices import Slice, Source, slices_of
@@ -107,7 +107,7 @@ class Chooser:
             reason = f"the copy of broker {context.broker}, whose history is to stay, lacks records that another has"
             raise RefusedError(refusal(context, reason, AS_IT_IS, (), (context.broker,)))
         values = [finding for finding in found if may_be_of_holes(finding) and is_lacked(finding, context.broker)]
-        choice = self._of_one_history([sources[base]], among(planned, [base]), values)
+        choice = self._of_one_history([sources[base]], alone(planned, base), values)
         left = left_behind(choice.lineage, base, sources, planned)
         if chosen_by == "plan" and any(span.committed_end > span.start for span in left):
             raise self._differ(sources, rivals, SAY_WHOSE)
@@ -222,12 +222,6 @@ class Chooser:
             reason = f"no copy has offsets {offsets} of this lineage"
             hint = "give the log directories of more brokers, or --allow-gaps"
             raise RefusedError(Refused(context.topic, context.partition, "gaps", reason, hint, gaps))
-
-
-def among(planned: Planned, numbers: Sequence[int]) -> Planned:
-    """The plan with what it was made from cut down to copies that nothing sets apart, by their numbers, which are numbered anew."""
-    given = planned.given
-    return replace(planned, given=replace(given, replicas=[given.replicas[number] for number in numbers], differing={}))
 
 
 def _not_delivered(choice: Choice) -> dict[int, Ranges]:

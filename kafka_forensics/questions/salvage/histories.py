@@ -3,12 +3,13 @@ What these hold is named. Of any other topic `lineage` tells the same, offset by
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from kafka_forensics.model.findings import Finding
 from kafka_forensics.questions.plan import Planned
-from kafka_forensics.questions.salvage.lineage import LeftBehind, Lineage
+from kafka_forensics.questions.salvage.lineage import LeftBehind, Lineage, conflicting
 from kafka_forensics.questions.salvage.slices import Source
-from kafka_forensics.replication.offset_ranges import Range, clipped, without
+from kafka_forensics.replication.offset_ranges import Range, clipped
 from kafka_forensics.replication.planner import NO_END, Broker, PlanReplica
 
 
@@ -16,6 +17,11 @@ def is_lacked(finding: Finding, broker: Broker) -> bool:
     """Whether a finding that copies lack each other's values tells of one that a broker lacks, or does not list them all."""
     records = finding.evidence.get("records") or []
     return finding.evidence.get("keys", 0) > len(records) or any(broker in record["not_on"] for record in records)
+
+
+def alone(planned: Planned, number: int) -> Planned:
+    """The plan, with what it was made from cut down to one copy."""
+    return replace(planned, given=replace(planned.given, replicas=[planned.given.replicas[number]], differing={}))
 
 
 def left_behind(lineage: Lineage, base: int, sources: Sequence[Source], planned: Planned) -> list[LeftBehind]:
@@ -50,9 +56,9 @@ def _parted(left: int, right: int, planned: Planned) -> int:
     given = planned.given
     ours, theirs = _ends(given.replicas[left]), _ends(given.replicas[right])
     shared = [min(end, theirs[epoch]) for epoch, end in ours.items() if epoch in theirs]
-    damaged = (*given.replicas[left].damaged, *given.replicas[right].damaged)
-    differing = without(given.differing.get((min(left, right), max(left, right)), ()), damaged)
-    return min([max(shared, default=0 if ours and theirs else NO_END), *(low for low, _ in differing)])
+    differing = given.differing.get((min(left, right), max(left, right)), ())
+    conflicts = conflicting(differing, given.replicas[left].damaged, given.replicas[right].damaged)
+    return min([max(shared, default=0 if ours and theirs else NO_END), *(low for low, _ in conflicts)])
 
 
 def _ends(replica: PlanReplica) -> dict[int, int]:

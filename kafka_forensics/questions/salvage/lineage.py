@@ -105,8 +105,7 @@ class _Tracing:
         """Those at which both have good batches."""
         pair = min(left, right), max(left, right)
         if pair not in self._conflicts:
-            damaged = normalised((*self.copies[left].damaged, *self.copies[right].damaged))
-            self._conflicts[pair] = without(self.differing(left, right), damaged)
+            self._conflicts[pair] = conflicting(self.differing(left, right), self.copies[left].damaged, self.copies[right].damaged)
         return self._conflicts[pair]
 
     def follow(self, base: int) -> tuple[int, int]:
@@ -248,6 +247,11 @@ def _traced(copies: Sequence[Copy], apart: Mapping[tuple[int, int], Ranges], bas
     committed_end = tracing.committed_end(end)
     rivals = tuple([one for one in left if one.rival_of is not None and min(one.committed_end, committed_end) > one.start])
     return Lineage(base, start, log_end, tuple(tracing.pieces), gaps, left, rivals)
+
+
+def conflicting(differing: Ranges, damaged: Ranges, others_damaged: Ranges) -> Ranges:
+    """Where two copies that differ have both good batches."""
+    return without(differing, normalised((*damaged, *others_damaged)))
 
 
 def _last_epoch(copy: Copy) -> int | None:

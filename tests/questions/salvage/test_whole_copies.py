@@ -229,3 +229,14 @@ def test_copies_part_behind_the_last_epoch_that_both_have(
         for number, epochs in enumerate((ours, theirs))
     ]
     assert _parted(0, 1, Planned(PlanPartition("orders", 0, replicas), cast("Plan", None))) == parted
+
+
+def test_what_either_has_damaged_does_not_set_copies_apart() -> None:
+    epochs = (EpochEntry(0, 0),)
+    replicas = [
+        PlanReplica(number, 0, 20, epochs=epochs, damaged=damaged) for number, damaged in enumerate((((14, 16),), ((12, 14),)))
+    ]
+    for differing, parted in (((12, 16), 20), ((12, 18), 16)):
+        given = PlanPartition("orders", 0, replicas, {(0, 1): (differing,)})
+        planned = Planned(given, cast("Plan", None))
+        assert _parted(0, 1, planned) == _parted(1, 0, planned) == parted
