@@ -9,7 +9,7 @@ from kafka_forensics.model.findings import Finding
 from kafka_forensics.questions.plan import Planned
 from kafka_forensics.questions.salvage.lineage import LeftBehind, Lineage, conflicting
 from kafka_forensics.questions.salvage.slices import Source
-from kafka_forensics.replication.offset_ranges import Range, clipped
+from kafka_forensics.replication.offset_ranges import Range, clipped, without
 from kafka_forensics.replication.planner import NO_END, Broker, PlanReplica
 
 
@@ -25,18 +25,18 @@ def alone(planned: Planned, number: int) -> Planned:
 
 
 def left_behind(lineage: Lineage, base: int, sources: Sequence[Source], planned: Planned) -> list[LeftBehind]:
-    """What other copies than the base hold and a log of its history has not: all from where they part on, what is before its start,
-    and what is beyond its end."""
+    """What other copies than the base hold and a log of its history has not: all from where they part on, and what is before its
+    start, in its gaps, and beyond its end."""
     start, end, broker = lineage.log_start_offset, lineage.log_end_offset, planned.given.replicas[base].broker
+    lacking = [(0, start), *lineage.gaps, (end, NO_END)]
     left = []
     for number, source in enumerate(sources):
         if number == base:
             continue
         parted = min(_parted(base, number, planned), end)
-        spans: list[tuple[Range, Broker | None]] = [
-            (span, None) for span in (*clipped(source.good, 0, start), *clipped(source.good, end, NO_END))
-        ]
-        spans += [(span, broker) for span in clipped(source.good, max(parted, start), end)]
+        rivals = without(clipped(source.good, max(parted, start), end), lineage.gaps)
+        spans: list[tuple[Range, Broker | None]] = [(span, broker) for span in rivals]
+        spans += [(span, None) for low, high in lacking for span in clipped(source.good, low, high)]
         replica = planned.given.replicas[number]
         left += [
             LeftBehind(replica.broker, low, high, min(max(committed_end(replica), low), high), rival)

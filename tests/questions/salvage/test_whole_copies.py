@@ -109,6 +109,8 @@ def test_of_a_damaged_copy_of_the_history_that_stays_others_give_nothing(tmp_pat
     assert (refused.kind, refused.offsets) == ("compacted", ((5, 10),))
     (partition,) = salvaged_of(tmp_path / "in", tmp_path / "out", prefer="2", allow_gaps=True).partitions
     assert (partition.brokers, [(gap.start, gap.end) for gap in partition.gaps]) == ([2], [(5, 10)])
+    in_the_gap = [(left.broker, left.rival_of) for left in partition.left_behind if left.start < 10 and left.end > 5]
+    assert in_the_gap == [(1, None), (3, None)]
     (partition,) = salvaged_of(tmp_path / "in", tmp_path / "third", prefer="3").partitions
     assert (partition.base, partition.gaps) == (3, [])
 
