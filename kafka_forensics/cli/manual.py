@@ -1,4 +1,4 @@
-"""What the help of each command says at its end, and the man page with it: examples that run, and exit statuses."""
+"""What the help of each command says at its end: examples that run, and exit statuses."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final

@@ -32,7 +32,7 @@ def test_it_runs_as_a_user_without_rights() -> None:
 def test_it_takes_the_package_and_nothing_else() -> None:
     copied = {word for line in LINES if line.startswith("COPY ") and "--from" not in line for word in line.split()[1:-1]}
     sent = {line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
-    assert copied == sent == {"pyproject.toml", "README.md", "LICENSE", "share", "kafka_forensics"}
+    assert copied == sent == {"pyproject.toml", "README.md", "LICENSE", "examples/produce_back.py", "kafka_forensics"}
     assert all((ROOT / name).exists() for name in copied)
     assert not any(line.startswith("ADD") for line in LINES)
 

@@ -1,1 +1,0 @@
-complete --command kafka-forensics --no-files --arguments "(env _KAFKA_FORENSICS_COMPLETE=complete_fish _TYPER_COMPLETE_FISH_ACTION=get-args _TYPER_COMPLETE_ARGS=(commandline -cp) kafka-forensics)" --condition "env _KAFKA_FORENSICS_COMPLETE=complete_fish _TYPER_COMPLETE_FISH_ACTION=is-args _TYPER_COMPLETE_ARGS=(commandline -cp) kafka-forensics"
