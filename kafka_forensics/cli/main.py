@@ -39,7 +39,7 @@ from kafka_forensics.cli.commands.scan import scan
 from kafka_forensics.cli.commands.simulate import SUBCOMMANDS as SIMULATE
 from kafka_forensics.cli.commands.transactions import transactions
 from kafka_forensics.cli.commands.verify import verify
-from kafka_forensics.cli.options import choose, with_companions
+from kafka_forensics.cli.options import choose
 from kafka_forensics.cli.streams import destination, logging_to, printable, say
 from kafka_forensics.engine.garbage import OBJECTS_BETWEEN
 from kafka_forensics.errors import ForensicsError, UsageError, nearest
@@ -187,12 +187,12 @@ def build_app() -> typer.Typer:
     )
     app.callback(invoke_without_command=True)(root)
     for name, (command, short_help) in COMMANDS.items():
-        app.command(name, cls=Command, short_help=short_help)(with_companions(command))
+        app.command(name, cls=Command, short_help=short_help)(command)
     for name, (commands, short_help) in GROUPS.items():
         group = typer.Typer(cls=Commands, rich_markup_mode=None)
         group.callback()(lambda: None)
         for own_name, (command, own_help) in commands.items():
-            group.command(own_name, cls=Command, short_help=own_help)(with_companions(command))
+            group.command(own_name, cls=Command, short_help=own_help)(command)
         app.add_typer(group, name=name, help=short_help)
     return app
 
@@ -231,7 +231,7 @@ def outcome(arguments: list[str], ready: Callable[[], object] = int) -> int:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")  # a terminal may not know every letter
-    with logging_to(destination(sys.stderr, no_color=True), "WARNING"):
+    with logging_to(destination(sys.stderr, color="never"), "WARNING"):
         return _outcome(arguments, ready)
 
 
@@ -343,7 +343,7 @@ def _tell(*lines: str) -> None:
     """Lines for stderr in the columns of a terminal; lost in silence if nobody can read them."""
 
     with contextlib.suppress(OSError):
-        say(destination(sys.stderr, no_color=True), lines)
+        say(destination(sys.stderr, color="never"), lines)
 
 
 def _say(*lines: str) -> None:

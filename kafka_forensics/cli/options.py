@@ -2,13 +2,12 @@
 
 import os
 from collections.abc import Callable, Iterable
-from contextvars import ContextVar
 from dataclasses import dataclass, fields, is_dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import wraps
 from inspect import Parameter, Signature, signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Final, get_type_hints
 
 import typer
 
@@ -55,6 +54,7 @@ FORMATS: Final = ("table", "tsv", "json", "jsonl", "markdown")
 FAIL_ON: Final = ("none", "info", "warning", "error", "critical")
 ENGINES: Final = ("local", "spark")
 VIEWS: Final = ("incident", "partition")
+COLOURS: Final = ("auto", "always", "never")
 SCHEMAS: Final = ("1.0", "1.1")
 SCHEMA: Final = SCHEMAS[-1]
 
@@ -208,7 +208,16 @@ By = Annotated[
         help="Of a table or report: incident (what happened, and to which partitions) or partition (each with all its findings).",
     ),
 ]
-NoColor = Annotated[bool, typer.Option("--no-color", help="No colours; so do NO_COLOR and TERM=dumb.")]
+Color = Annotated[
+    str,
+    typer.Option(
+        "--color",
+        metavar="WHEN",
+        parser=lambda given: choose("colour", given, COLOURS),
+        autocompletion=lambda: list(COLOURS),
+        help="auto (on a terminal that shows them, unless NO_COLOR is set or TERM is dumb), always or never.",
+    ),
+]
 Schema = Annotated[
     str,
     typer.Option(
@@ -332,7 +341,7 @@ class ScanForm(Form):
 class Printing:
     """What is said on stderr, and how."""
 
-    no_color: NoColor = False
+    color: Color = "auto"
     quiet: Quiet = False
     debug: Debug = False
 
@@ -454,56 +463,6 @@ def flat(command: Callable[..., int]) -> Callable[..., int]:
     taking_each.__signature__ = Signature(parameters, return_annotation=int)  # type: ignore[attr-defined]
     taking_each.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters} | {"return": int}
     return taking_each
-
-
-# Options that go with others: every command that has the one has the other.
-
-
-COLOURS: Final = ("auto", "always", "never")
-ExitZero = Annotated[bool, typer.Option("--exit-zero", help="End with status 0 whatever is found, as --fail-on none does.")]
-Colour = Annotated[
-    str,
-    typer.Option(
-        "--color",
-        metavar="WHEN",
-        autocompletion=lambda: list(COLOURS),
-        help="auto (on a terminal that shows them, unless NO_COLOR is set or TERM is dumb), always or never.",
-    ),
-]
-colours_forced: Final = ContextVar("colours_forced", default=False)
-"""Whether the command that runs was asked for colours whatever its answer goes to."""
-
-
-def with_companions(command: Callable[..., int]) -> Callable[..., int]:
-    """`command` with `--exit-zero` beside `--fail-on`, and with `--color` beside `--no-color`."""
-    given_parameters = signature(command).parameters
-    own = get_type_hints(command, include_extras=True)
-    parameters = [parameter.replace(annotation=own[name]) for name, parameter in given_parameters.items()]
-    if "fail_on" in given_parameters:
-        parameters.append(Parameter("exit_zero", Parameter.KEYWORD_ONLY, default=False, annotation=ExitZero))
-    if "no_color" in given_parameters:
-        parameters.append(Parameter("color", Parameter.KEYWORD_ONLY, default=COLOURS[0], annotation=Colour))
-    if len(parameters) == len(given_parameters):
-        return command
-
-    @wraps(command)
-    def with_them(**given: Any) -> int:
-        if given.pop("exit_zero", False):
-            given["fail_on"] = FAIL_ON[0]
-        colour = choose("colour", given.pop("color", COLOURS[0]), COLOURS)
-        if colour == "always" and given.get("no_color"):
-            raise UsageError("--color always and --no-color contradict each other", hint="give one of them")
-        if colour == "never":
-            given["no_color"] = True
-        before = colours_forced.set(colour == "always")
-        try:
-            return command(**given)
-        finally:
-            colours_forced.reset(before)
-
-    with_them.__signature__ = Signature(parameters, return_annotation=int)  # type: ignore[attr-defined]
-    with_them.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters} | {"return": int}
-    return with_them
 
 
 def storage_pairs(given: list[str] | None) -> tuple[tuple[str, str], ...]:

@@ -15,7 +15,7 @@ from textwrap import wrap
 from types import FrameType
 from typing import TYPE_CHECKING, Final, TextIO
 
-from kafka_forensics.cli.options import FORMATS, Printing, choose, colours_forced
+from kafka_forensics.cli.options import FORMATS, Printing, choose
 from kafka_forensics.errors import UsageError
 
 if TYPE_CHECKING:
@@ -113,36 +113,36 @@ class Destination:
         )
 
 
-def destination(stream: TextIO, *, no_color: bool) -> Destination:
-    """`stream` as it is: a terminal's own width, else `COLUMNS` or 80; colours on a terminal that shows them, or if forced."""
+def destination(stream: TextIO, *, color: str) -> Destination:
+    """`stream` as it is: a terminal's own width, else `COLUMNS` or 80; colours always, never, or (auto) where it has them."""
     shown = stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-    colour = not no_color and (shown or colours_forced.get())
+    colour = color == "always" or (color == "auto" and shown)
     return Destination(stream, max(40, shutil.get_terminal_size((PLAIN_WIDTH, 24)).columns), colour)
 
 
 def screen_of(printing: Printing) -> Destination:
     """Standard error for a command, to which from now on the log of what is done goes where all is said."""
-    screen = destination(sys.stderr, no_color=printing.no_color)
+    screen = destination(sys.stderr, color=printing.color)
     if printing.says_all:
         log_to(screen)
     return screen
 
 
 @contextmanager
-def open_output(output: Path | None, *, no_color: bool, whole: bool = False, option: str = "--output") -> Iterator[Destination]:
+def open_output(output: Path | None, *, color: str, whole: bool = False, option: str = "--output") -> Iterator[Destination]:
     """stdout, or the file `output`; `whole`: which is replaced once all is written, so that nobody ever reads a part of it.
 
     Raises UsageError, which names the `option` that asked for it, if the file cannot be written; one that was not there before is
     not left there in part.
     """
     if output is None:
-        yield destination(sys.stdout, no_color=no_color)
+        yield destination(sys.stdout, color=color)
         sys.stdout.flush()
         return
     is_new = not os.path.lexists(output)
     try:
         with _replacing(output) if whole else output.open("w", encoding="utf-8", newline="\n") as stream:
-            yield destination(stream, no_color=True)
+            yield destination(stream, color="never")
     except OSError as error:
         from kafka_forensics.storage.disks import why
 

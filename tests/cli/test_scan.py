@@ -174,7 +174,7 @@ def test_terminal_gets_a_coloured_table() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "environment"), [(["--no-color"], {}), ([], {"NO_COLOR": "1"}), ([], {"TERM": "dumb"})], ids=str
+    ("arguments", "environment"), [(["--color", "never"], {}), ([], {"NO_COLOR": "1"}), ([], {"TERM": "dumb"})], ids=str
 )
 def test_colours_can_be_refused(arguments: list[str], environment: dict[str, str]) -> None:
     text = on_terminal(*arguments, environment=environment)

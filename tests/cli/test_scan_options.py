@@ -1,4 +1,4 @@
-"""Options that say how an answer is shown and how a command ends: --format report, --exit-zero, --color, -v."""
+"""Options that say how an answer is shown and how a command ends: --format report, --fail-on, --color, -v."""
 
 import inspect
 import json
@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from kafka_forensics.cli.main import COMMANDS
-from kafka_forensics.cli.options import COLOURS, colours_forced, with_companions
+from kafka_forensics.cli.options import COLOURS
 from kafka_forensics.cli.outputs.words import summary_lines
 from kafka_forensics.engine.local import scan
 from kafka_forensics.evidence.options import ScanOptions
@@ -85,37 +85,32 @@ def test_a_pipe_gets_rows_unless_a_report_is_asked_for() -> None:
     assert out("--format", "report").startswith("CRITICAL  audit-0  ")
 
 
-# --exit-zero goes wherever --fail-on goes, and hides nothing but findings.
+# --fail-on none hides nothing but findings.
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-def test_exit_zero_goes_with_fail_on_and_color_with_no_color(name: str) -> None:
-    command, _ = COMMANDS[name]
-    plain = inspect.signature(command).parameters
-    options = inspect.signature(with_companions(command)).parameters
-    assert ("exit_zero" in options) == ("fail_on" in plain)
-    assert ("color" in options) == ("no_color" in plain)
-    assert "no_color" in plain or name == "demo"  # which prints plain text
-
-
-def test_exit_zero_ends_with_0_whatever_is_found(run: Run) -> None:
+def test_fail_on_none_ends_with_0_whatever_is_found(run: Run) -> None:
     assert run("scan", LOST, "-q")[0] == 1
-    for more in ([], ["--fail-on", "info"]):
-        status, out, _ = run("scan", LOST, "--exit-zero", "--format", "json", "-q", *more)
-        assert status == 0
-        assert json.loads(out)["summary"]["verdict"] == "critical"
+    status, out, _ = run("scan", LOST, "--fail-on", "none", "--format", "json", "-q")
+    assert status == 0
+    assert json.loads(out)["summary"]["verdict"] == "critical"
     pair = ["compare", LOST, "--topic", "audit", "--partition", "0", "-q"]
-    assert [run(*pair)[0], run(*pair, "--exit-zero")[0]] == [1, 0]
+    assert [run(*pair)[0], run(*pair, "--fail-on", "none")[0]] == [1, 0]
 
 
-def test_exit_zero_hides_neither_what_was_not_read_nor_a_wrong_command_line(run: Run, tmp_path: Path) -> None:
+def test_fail_on_none_hides_neither_what_was_not_read_nor_a_wrong_command_line(run: Run, tmp_path: Path) -> None:
     (tmp_path / "t-0").mkdir()
     (tmp_path / "t-0" / f"{0:020d}.log").symlink_to("/nowhere/at/all")
-    assert run("scan", tmp_path, LOST / "broker-1", "--exit-zero", "-q")[0] == 3
-    assert run("scan", tmp_path / "missing", "--exit-zero")[0] == 2
+    assert run("scan", tmp_path, LOST / "broker-1", "--fail-on", "none", "-q")[0] == 3
+    assert run("scan", tmp_path / "missing", "--fail-on", "none")[0] == 2
 
 
 # --color decides where a terminal does not.
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_takes_color_but_one_that_prints_plain_text(name: str) -> None:
+    command, _ = COMMANDS[name]
+    assert ("color" in inspect.signature(command).parameters) == (name != "demo")
 
 
 @pytest.mark.parametrize(("variable", "value"), [("NO_COLOR", "1"), ("TERM", "dumb"), ("TERM", "xterm")])
@@ -128,7 +123,7 @@ def test_color_always_wins_over_the_environment_and_a_pipe(
     coloured = run("scan", LOST, "--format", "table", "--color", "always")[1]
     assert f"{ESCAPE}1;37;41mCRITICAL" in coloured
     assert re.sub(r"\x1b\[[0-9;]*m", "", coloured) == plain
-    assert not colours_forced.get()
+    assert run("scan", LOST, "--format", "table")[1] == plain
 
 
 def on_a_terminal(*options: str, **environment: str) -> str:
@@ -160,7 +155,6 @@ def on_a_terminal(*options: str, **environment: str) -> str:
         (["--color", "auto"], {"NO_COLOR": "1"}, False),
         ([], {"TERM": "dumb"}, False),
         (["--color", "never"], {}, False),
-        (["--no-color"], {}, False),
         (["--color", "always"], {"TERM": "dumb", "NO_COLOR": "1"}, True),
     ],
 )
@@ -170,12 +164,7 @@ def test_colours_on_a_terminal(options: list[str], environment: dict[str, str], 
     assert (ESCAPE in text) == coloured
 
 
-def test_colours_that_contradict_each_other_and_those_that_are_none(run: Run) -> None:
-    assert run("scan", LOST, "--color", "always", "--no-color") == (
-        2,
-        "",
-        "error: --color always and --no-color contradict each other\nhint: give one of them\n",
-    )
+def test_a_colour_that_is_none(run: Run) -> None:
     status, _, err = run("explain", "--color", "allways")
     assert (status, err) == (2, "error: there is no colour 'allways'\nhint: did you mean always?\n")
     assert COLOURS == ("auto", "always", "never")

@@ -98,7 +98,7 @@ def test_f47_nothing_outside_is_opened(tmp_path: Path) -> None:
 def test_f47_names_are_escaped_in_every_format(tmp_path: Path, format_name: str, capsys: pytest.CaptureFixture[str]) -> None:
     brokers = all_at_once(tmp_path)
     paths = [str(path) for path in brokers.log_dirs]
-    assert outcome(["scan", *paths, "--format", format_name, "--no-color", "-q"]) == 3
+    assert outcome(["scan", *paths, "--format", format_name, "--color", "never", "-q"]) == 3
     captured = capsys.readouterr()
     raw = {character for character in captured.out + captured.err if not character.isprintable()} - {"\n", "\t"}
     assert not raw

@@ -83,7 +83,7 @@ def test_probe_p8_no_control_character_reaches_a_terminal(
 ) -> None:
     brokers = hostile(tmp_path)
     paths = [str(path) for path in brokers.log_dirs]
-    assert outcome(["scan", *paths, "--format", format_name, "--no-color", *payloads]) == 1
+    assert outcome(["scan", *paths, "--format", format_name, "--color", "never", *payloads]) == 1
     captured = capsys.readouterr()
     assert "DIR_NAME_ILLEGAL" in captured.out.replace("\\", "")
     for text in (captured.out, captured.err):

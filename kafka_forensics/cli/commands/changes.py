@@ -66,7 +66,7 @@ def changes(
     if not show_payloads:
         result.findings = [without_payloads(finding) for finding in result.findings]
     result = redacted(result)
-    with open_output(form.output, no_color=printing.no_color) as to:
+    with open_output(form.output, color=printing.color) as to:
         from kafka_forensics.cli.outputs.changes import write_changes
 
         write_changes(result, wanted, to, verbose=printing.says_all, shape=shape)

@@ -68,7 +68,7 @@ def compare(
     if not show_payloads:
         compared.result.findings = [without_payloads(finding) for finding in compared.result.findings]
     compared = redacted(compared)
-    with open_output(form.output, no_color=printing.no_color) as to:
+    with open_output(form.output, color=printing.color) as to:
         from kafka_forensics.cli.outputs.compare import write_comparison
 
         write_comparison(compared, wanted, to, shape, payloads=show_payloads, verbose=printing.says_all)

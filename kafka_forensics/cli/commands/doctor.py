@@ -21,11 +21,11 @@ from kafka_forensics.version import __version__
 # `doctor`: does this installation work, how fast is it, and what is missing for what.
 
 
-def doctor(format_name: options.Format = None, cache_dir: options.CacheDir = None, no_color: options.NoColor = False) -> int:
+def doctor(format_name: options.Format = None, cache_dir: options.CacheDir = None, color: options.Color = "auto") -> int:
     """Java, Spark, codecs, CRC speed, storage back ends: what works, what is missing and how to get it."""
     from kafka_forensics.cli.outputs.rows import write_rows
 
-    to = destination(sys.stdout, no_color=no_color)
+    to = destination(sys.stdout, color=color)
     wanted = choose("format", format_name or ("table" if to.stream.isatty() else "tsv"), options.FORMATS)
     keep_code_below(cache_dir)
     checks = run_checks()

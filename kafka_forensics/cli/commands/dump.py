@@ -100,12 +100,12 @@ def dump(
     scope = access.scope(selection)
     dump_options = DumpOptions(records, show_payloads, start, end, scope.topic_glob, scope.partition, scope.storage_options)
     inputs = find_files(paths, dump_options)
-    with open_output(form.output, no_color=printing.no_color) as to:
+    with open_output(form.output, color=printing.color) as to:
         if is_peer:
             _write_peer(inputs, peer, to, quiet=printing.quiet)
         else:
             _write(inputs, dump_options, wanted, to, explain=explain)
-    _say_rest(inputs, destination(sys.stderr, no_color=True), quiet=printing.quiet)
+    _say_rest(inputs, destination(sys.stderr, color="never"), quiet=printing.quiet)
     return 3 if inputs.incomplete else 0
 
 

@@ -69,7 +69,7 @@ def epochs(
     with Progress(screen, quiet=printing.quiet) as progress:
         answer = lineages(paths, scan_options, progress)
     answer = redacted(answer)
-    with open_output(form.output, no_color=printing.no_color) as to:
+    with open_output(form.output, color=printing.color) as to:
         Listing(COLUMNS, _HEADS, _RIGHT, _cells).write(answer.rows, wanted, to)
     _say_rest(answer, screen, quiet=printing.quiet)
     return 3 if answer.result is not None and answer.result.incomplete else 0

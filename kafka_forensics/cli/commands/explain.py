@@ -30,7 +30,7 @@ Kind = Annotated[
 ]
 
 
-def explain(kind: Kind = None, format_name: options.Format = None, no_color: options.NoColor = False) -> int:
+def explain(kind: Kind = None, format_name: options.Format = None, color: options.Color = "auto") -> int:
     """What a finding means, likely causes, harmless look-alikes, and the next command; without KIND, the list of kinds.
 
     Of a known incident that INCIDENT_SIGNATURE names, by its issue or its row in docs/incidents.md: by what it is known again.
@@ -40,7 +40,7 @@ def explain(kind: Kind = None, format_name: options.Format = None, no_color: opt
     from kafka_forensics.wording import explain_page, title
 
     columns = ["kind", "severity", "confidence", "title"]
-    to = destination(sys.stdout, no_color=no_color)
+    to = destination(sys.stdout, color=color)
     if kind is None:
         wanted = choose("format", format_name or ("table" if to.stream.isatty() else "tsv"), options.FORMATS)
         shown = [name for name in columns if wanted != "table" or name != "confidence"]

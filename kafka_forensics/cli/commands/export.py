@@ -214,7 +214,7 @@ def export(
             reader, datasets = _run_on_spark(paths, scan_options, order, appending, screen, where, quiet=printing.quiet)
         else:
             reader, datasets = _run(paths, scan_options, order, appending, screen, quiet=printing.quiet)
-    with open_output(None, no_color=printing.no_color) as to:
+    with open_output(None, color=printing.color) as to:
         Listing(COLUMNS, [*COLUMNS], [*COLUMNS][1:], _cells).write(datasets, wanted, to)
     _say_rest(reader, names, screen, appending, quiet=printing.quiet)
     return exit_status(reader.result, fail_on)

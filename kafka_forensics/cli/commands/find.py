@@ -99,7 +99,7 @@ def find(
     answer = search(paths, access.scope(selection), conditions, payloads=show_payloads, limit=limit)
     screen = screen_of(printing)
     with (
-        open_output(form.output, no_color=printing.no_color) as to,
+        open_output(form.output, color=printing.color) as to,
         Progress(screen, quiet=printing.quiet or shares_screen(form.output)) as progress,
     ):
         rows = answer.runs(progress) if wanted in AS_RUNS else answer.rows(progress)

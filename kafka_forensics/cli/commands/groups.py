@@ -119,7 +119,7 @@ def groups(
     with Progress(screen, quiet=printing.quiet) as progress:
         answer = all_groups(paths, scan_options, group_glob=group, every_partition=all_partitions, progress=progress)
     answer = redacted(answer)
-    with open_output(form.output, no_color=printing.no_color) as to:
+    with open_output(form.output, color=printing.color) as to:
         _listing(payloads=show_payloads).write(answer.rows, wanted, to)
     _say_rest(answer, screen, group, every_partition=all_partitions, quiet=printing.quiet)
     return exit_status(answer.result, fail_on)

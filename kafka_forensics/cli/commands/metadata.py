@@ -63,7 +63,7 @@ def metadata(
     with Progress(screen, quiet=printing.quiet) as progress:
         events = controller_events(paths, scan_options, progress)
     events = redacted(events)
-    with open_output(form.output, no_color=printing.no_color) as to:
+    with open_output(form.output, color=printing.color) as to:
         Listing(COLUMNS, _HEADS, _RIGHT, _cells).write(events.rows, wanted, to)
     _say_rest(events, screen, quiet=printing.quiet)
     return 3 if events.incomplete else 0

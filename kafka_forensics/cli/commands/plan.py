@@ -87,14 +87,14 @@ def plan(
         )
     _check_elect(plans, elect)
     plans = redacted(plans)
-    with open_output(form.output, no_color=printing.no_color) as to:
+    with open_output(form.output, color=printing.color) as to:
         from kafka_forensics.cli.outputs.plan import write_plans
 
         write_plans(plans, wanted, to, shape, elect=elect)
     if runbook is not None:
         from kafka_forensics.cli.outputs.runbook import runbook as written
 
-        with open_output(runbook, no_color=True, option="--runbook") as to:
+        with open_output(runbook, color="never", option="--runbook") as to:
             again = [word for broker in dead or () for word in ("--dead", shlex.quote(redacted(broker)))]
             again += [] if rule is None else ["--truncate-by", rule]
             to.stream.writelines(written(plans, bootstrap_server, again))

@@ -78,7 +78,7 @@ def recover(
         report = report_of(recovery, asked, files.written)
         write_report(folder, report)
         folder.finish()
-    with open_output(None, no_color=printing.no_color) as to:
+    with open_output(None, color=printing.color) as to:
         write_recovery(recovery, report, str(output), wanted, to)
     _say_rest(recovery, output, screen, quiet=printing.quiet)
     if not recovery.is_complete:

@@ -86,9 +86,9 @@ def salvage(
     if runbook is not None:
         from kafka_forensics.cli.outputs.salvage_runbook import salvage_runbook
 
-        with open_output(runbook, no_color=True, option="--runbook") as to:
+        with open_output(runbook, color="never", option="--runbook") as to:
             to.stream.writelines(salvage_runbook(salvaged))
-    with open_output(None, no_color=printing.no_color) as to:
+    with open_output(None, color=printing.color) as to:
         write_salvaged(salvaged, wanted, to)
     say(screen, summary_lines(salvaged, quiet=printing.quiet))
     return 0 if salvaged.is_whole else 3

@@ -81,7 +81,7 @@ def scan(
         if lines is not None:
             lines.end(result)
     if lines is None:
-        with open_output(form.output, no_color=printing.no_color, whole=wanted in _FOR_PROGRAMS) as to:
+        with open_output(form.output, color=printing.color, whole=wanted in _FOR_PROGRAMS) as to:
             from kafka_forensics.cli.outputs.scan import write_result
 
             as_of_ms = scan_options.as_of_ms

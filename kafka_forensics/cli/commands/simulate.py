@@ -33,7 +33,7 @@ LOG_DIRS: Final = "log-dirs"
 LIST_COLUMNS: Final = attributes("scenario=name protocols sentence")
 
 ScenarioName = Annotated[
-    str | None,
+    str,
     typer.Argument(metavar="SCENARIO", autocompletion=lambda: scenario_names(), help="A name from `simulate list`."),
 ]
 ProtocolName = Annotated[
@@ -57,22 +57,19 @@ Picture = Annotated[
 
 
 def run(
-    scenario: ScenarioName = None,
+    scenario: ScenarioName,
     protocol: ProtocolName = None,
     output: Directory = None,
     svg: Picture = None,
     format_name: options.Format = None,
-    no_color: options.NoColor = False,
+    color: options.Color = "auto",
     quiet: options.Quiet = False,
     debug: options.Debug = False,  # noqa: ARG001 - read where errors end
 ) -> int:
     """Play a named history step by step: who did what, and each replica's log end, high watermark and epoch after it.
 
     With --output the end is written as real log directories, on which `scan` and `plan` find what truth.json says.
-    Without a name the scenarios are listed.
     """
-    if scenario is None:
-        return list_scenarios(format_name, no_color=no_color)
     wanted = chosen_format(format_name, None)
     choose("scenario", scenario, scenario_names())
 
@@ -95,21 +92,21 @@ def run(
     if svg is not None:
         _draw(history, title, svg)
     paths = [] if output is None else _write_tree(history, scenario, output)
-    to = destination(sys.stdout, no_color=no_color)
+    to = destination(sys.stdout, color=color)
     _write_history(history, scenario, wanted, to)
     sys.stdout.flush()
     if output is not None and not quiet:
-        screen = destination(sys.stderr, no_color=no_color)
+        screen = destination(sys.stderr, color=color)
         say(screen, [f"wrote {len(paths)} log directories to {output / LOG_DIRS}, and {TRUTH} beside it"])
     return 0
 
 
-def list_scenarios(format_name: options.Format = None, no_color: options.NoColor = False) -> int:
+def list_scenarios(format_name: options.Format = None, color: options.Color = "auto") -> int:
     """The named histories that `simulate run` plays: what happens in each, and under which protocols, its own first."""
     from kafka_forensics.simulation.scenarios import SCENARIOS
 
     wanted = chosen_format(format_name, None)
-    to = destination(sys.stdout, no_color=no_color)
+    to = destination(sys.stdout, color=color)
     if wanted == "table":
         from kafka_forensics.cli.outputs.simulate import scenario_lines
 
@@ -191,7 +188,7 @@ def check(
     format_name: options.Format = None,
     output: options.Output = None,
     cache_dir: options.CacheDir = None,
-    no_color: options.NoColor = False,
+    color: options.Color = "auto",
     quiet: options.Quiet = False,
     debug: options.Debug = False,  # noqa: ARG001 - read where errors end
 ) -> int:
@@ -209,11 +206,11 @@ def check(
     from kafka_forensics.simulation.model import PROTOCOLS, Sizes
 
     keep_code_below(cache_dir)
-    screen = destination(sys.stderr, no_color=no_color)
+    screen = destination(sys.stderr, color=color)
     report = None if quiet else _reporter(screen)
     sizes = Sizes(replicas, log_size, records, max_epoch)
     checked = checker.check(PROTOCOLS[protocol], sizes, progress=report)
-    with open_output(output, no_color=no_color) as to:
+    with open_output(output, color=color) as to:
         _write(checked, wanted, to)
     if not checked.complete:
         say(screen, [f"incomplete: memory for {checked.states} states used up; the rest was not looked at"])

@@ -95,7 +95,7 @@ def transactions(
         answer = list_transactions(paths, scan_options, producer_id=producer_id, state=state, progress=progress)
     answer = redacted(answer)
     shown = [0]
-    with open_output(form.output, no_color=printing.no_color) as to:
+    with open_output(form.output, color=printing.color) as to:
         Listing(COLUMNS, _HEADS, _RIGHT, _cells).write(_counting(answer.rows, shown), wanted, to)
     asked_for = ("" if producer_id is None else f" of producer {producer_id}") + ("" if state is None else f" that is {state}")
     _say_rest(answer, screen, None if shown[0] else asked_for, quiet=printing.quiet)

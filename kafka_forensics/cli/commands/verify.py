@@ -57,7 +57,7 @@ def verify(
     from kafka_forensics.cli.outputs.verify import summary_line, write_promises
     from kafka_forensics.cli.outputs.words import incomplete_lines
 
-    with open_output(form.output, no_color=printing.no_color) as to:
+    with open_output(form.output, color=printing.color) as to:
         write_promises(checked.promises, wanted, to)
     result = checked.result
     say(screen, [*([] if printing.quiet else [summary_line(checked)]), *([] if result is None else incomplete_lines(result))])

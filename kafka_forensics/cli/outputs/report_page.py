@@ -33,7 +33,7 @@ class Page:
     def write(self, output: Path, option: str = "--output") -> None:
         """Write it. Raises UsageError, which names the option, if the file cannot be written."""
         text = page(self.document, self.details, self.provenance)
-        with open_output(output, no_color=True, option=option) as to:
+        with open_output(output, color="never", option=option) as to:
             to.stream.write(text)
 
 

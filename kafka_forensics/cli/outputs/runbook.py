@@ -291,7 +291,7 @@ def _copies(book: Book) -> Iterator[str]:
     asked = "".join(f" {word}" for word in book.asked)
     outputs = '--output "${SAFE:?}/plan.json" --runbook "${SAFE:?}/runbook.md"'
     copies = book.copies("SAFE", book.gone.all)
-    scan = f"kafka-forensics scan {copies} --exit-zero"
+    scan = f"kafka-forensics scan {copies} --fail-on none"
     yield shell(printable(scan), printable(f"kafka-forensics plan {copies}{asked} {outputs}"))
     yield "\nIt should show the same partitions, with the same losses as above. Go on by the new runbook.\n"
     yield from _topic_ids(book)
