@@ -50,20 +50,18 @@ class EpochsFold:
         self.dropped_runs = 0
         self.batches_without_epoch = 0
 
-    def step(self, columns: "NDArray[np.int64]", seen: Survey | None = None, counts: "NDArray[np.int64] | None" = None) -> None:
-        """Add the batches of a chunk. `seen` is the survey of its columns, if there are any; `counts` are the numbers of batches of
-        rows that are blocks, in which every CRC is right."""
+    def step(self, columns: "NDArray[np.int64]", seen: Survey | None = None) -> None:
+        """Add the batches of a chunk. `seen` is the survey of its columns, if there are any."""
         epoch = columns[BatchColumn.PARTITION_LEADER_EPOCH]
         if epoch.size == 0:
             return
         if seen is not None and seen.joined and seen.one_epoch and epoch[0] != NO_PARTITION_LEADER_EPOCH:
-            self._append(self._run(columns, (0, epoch.size), counts))
+            self._append(self._run(columns, 0, epoch.size))
             return
         absent = epoch == NO_PARTITION_LEADER_EPOCH
         usable = (columns[BatchColumn.CRC] == columns[BatchColumn.CRC_COMPUTED]) & ~absent
         if not usable.all():
-            self.batches_without_epoch += int(absent.sum() if counts is None else counts[absent].sum())
-            counts = None if counts is None else counts[usable]
+            self.batches_without_epoch += int(absent.sum())
             columns = columns[:, usable]
             epoch = columns[BatchColumn.PARTITION_LEADER_EPOCH]
             if epoch.size == 0:
@@ -71,11 +69,10 @@ class EpochsFold:
         cuts = np.flatnonzero(epoch[1:] != epoch[:-1]) + 1
         edges = [0, *cuts.tolist(), int(epoch.size)]
         for start, end in itertools.pairwise(edges):
-            self._append(self._run(columns, (start, end), counts))
+            self._append(self._run(columns, start, end))
 
-    def _run(self, columns: "NDArray[np.int64]", rows: tuple[int, int], counts: "NDArray[np.int64] | None") -> EpochRun:
+    def _run(self, columns: "NDArray[np.int64]", start: int, end: int) -> EpochRun:
         """The run that rows `[start, end)` are."""
-        start, end = rows
         return EpochRun(
             int(columns[BatchColumn.PARTITION_LEADER_EPOCH, start]),
             int(columns[BatchColumn.BASE_OFFSET, start]),
@@ -83,7 +80,7 @@ class EpochsFold:
             self._segment,
             int(columns[BatchColumn.POSITION, start]),
             int(columns[BatchColumn.SIZE_IN_BYTES, start]),
-            end - start if counts is None else int(counts[start:end].sum()),
+            end - start,
             int(columns[BatchColumn.MAX_TIMESTAMP, start]),
             int(columns[BatchColumn.MAX_TIMESTAMP, end - 1]),
         )

@@ -492,8 +492,6 @@ class LagsEvidence(LaterEvidence):
     isr: NotRequired[list[int]]
     in_isr: NotRequired[bool]
     committed: NotRequired[int]
-    by_epochs_start: NotRequired[int]
-    by_epochs_end: NotRequired[int]
 
 
 class ReencodedEvidence(LaterEvidence):

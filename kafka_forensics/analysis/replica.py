@@ -32,7 +32,7 @@ from kafka_forensics.analysis.segments import (
 from kafka_forensics.analysis.transactions import OpenTransaction, TransactionsFold
 from kafka_forensics.compiled import interpreted_by
 from kafka_forensics.evidence.context import ReplicaContext
-from kafka_forensics.model.batches import BLOCK_SHIFT, BLOCK_SUMS, BatchChunk, BatchColumn, Damage
+from kafka_forensics.model.batches import BatchChunk, BatchColumn, Damage
 from kafka_forensics.model.files import EpochEntry, OffsetIndex, ProducerEntry, TimeIndex
 from kafka_forensics.model.findings import Finding
 from kafka_forensics.model.results import Read, RecoveryOutlook
@@ -107,7 +107,7 @@ class RecoveryFold:
             self._look(chunk)
         if last.size:
             self._last_offset = int(last[-1])
-            self._batches += chunk.batches
+            self._batches += last.size
 
     def _look(self, chunk: BatchChunk) -> None:
         """Note the first place of the chunk at which recovery ends, if there is one."""
@@ -171,12 +171,12 @@ def _check(damage: Damage) -> int:
 # of one block fit an int64.
 
 
-FIRST_SHIFT: Final = BLOCK_SHIFT
+FIRST_SHIFT: Final = 16
 MAX_BLOCKS: Final = 1 << 18
 _LAST_OFFSET: Final = int(BatchColumn.LAST_OFFSET)
 _HIGH: Final = int(BatchColumn.HASH_HIGH)
 _LOW: Final = int(BatchColumn.HASH_LOW)
-_PARTS: Final = BLOCK_SUMS
+_PARTS: Final = 5
 
 
 def _add_batches(columns: "NDArray[np.int64]", first_block: int, shift: int, sums: "NDArray[np.int64]") -> None:
@@ -228,12 +228,6 @@ class BlockDigests:
             low, high = max(low, 0), max(high, 0)
         self._cover(low, high)
         add_batches(columns, self.first_block, self.shift, self.sums)
-
-    def add_blocks(self, columns: "NDArray[np.int64]", sums: "NDArray[np.int64]") -> None:
-        """Add rows that are blocks, each with its (BLOCK_SUMS, n): none reaches beyond one of ours."""
-        last = columns[_LAST_OFFSET]
-        self._cover(int(last.min()), int(last.max()))
-        np.add.at(self.sums, (last >> self.shift) - self.first_block, sums.T)
 
     def _cover(self, low: int, high: int) -> None:
         """Make room for the blocks of offsets `low` to `high`, coarser blocks if they would be too many."""
@@ -341,8 +335,6 @@ class ReplicaState:
         self.bad_entries: list[BadEntry] = []
         self.zero_tails: list[ZeroTail] = []
         self.bumps = EpochBumps()
-        self.in_blocks = False
-        """Whether not every batch is known by itself, and of indexes nothing."""
         self.unread: set[int] = set()
         """Segments that could not be read to their end: nothing may be concluded from what is missing behind."""
 
@@ -361,9 +353,6 @@ class ReplicaState:
         self.framing.step(chunk, seen)
         self.recovery.step(written, seen if written is chunk else None)
         self.continuity.step(chunk.columns, chunk.damage, seen)
-        if chunk.blocks is not None:
-            self._add_blocks(chunk.columns, chunk.blocks, seen)
-            return
         if any(damage.kind in _LOSING for damage in chunk.damage):
             self.producers.damage()
             self.transactions.damage()
@@ -377,14 +366,6 @@ class ReplicaState:
             self.bumps.step(chunk.columns)
         if self.index is not None:
             self.index.step(chunk.columns, seen)
-
-    def _add_blocks(self, columns: "NDArray[np.int64]", sums: "NDArray[np.int64]", seen: Survey | None) -> None:
-        """Add rows that are blocks: what asks for single batches knows that they are there, and nothing of their producers."""
-        self.in_blocks = True
-        self.index = None
-        self.epochs.step(columns, seen, sums[0])
-        self.digests.add_blocks(columns, sums)
-        self.producers.step(columns, seen)
 
     @property
     def filled(self) -> bool:
@@ -416,7 +397,6 @@ class ReplicaState:
         self.bad_entries.extend(right.bad_entries)
         self.zero_tails.extend(right.zero_tails)
         self.unread |= right.unread
-        self.in_blocks |= right.in_blocks
         self.framing.merge(right.framing)
         self.recovery.merge(right.recovery)
         self.continuity.merge(right.continuity)

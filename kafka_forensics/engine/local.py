@@ -73,7 +73,7 @@ def scan_inputs(
     use_compiled(worth_compiling(work_bytes), work_bytes)
     running = Scan("local", inputs, options, read_witnesses(inputs) if witnesses is None else witnesses, listener)
     running.findings += lone_leftovers(inputs)
-    key = digest_key(inputs.sources)
+    key = digest_key()
 
     def answer(_partition: TopicPartition, folded: Iterable[tuple[Scan, Merged]]) -> PartitionAnswer:
         merged = with_right_offsets([replica for _, replica in folded], key, deep=running.deep)

@@ -189,7 +189,6 @@ def gather(paths: list[str], options: ScanOptions, *, elsewhere: bool = False, i
     inputs.given = tuple(paths)
     options = as_collected(inputs.sources, options)
     inputs.incomplete += not_looked_into(inputs.sources) if options.deep else []
-    inputs.incomplete += in_blocks(inputs.sources)
     if any("://" in path for path in paths):
         bare, reached = without_secrets(paths, options)
         inputs.given, inputs.reached = tuple(bare), reached.storage_options
@@ -220,12 +219,6 @@ def not_looked_into(sources: Iterable[ByteSource]) -> list[Incomplete]:
     """The bundles that were collected without a look into batches: what is wrong inside of them nobody knows."""
     reason = "collected without a look into batches: collect it with --deep"
     return [Incomplete(source.name, reason) for source in sources if isinstance(source, BundleSource) and not source.about.is_deep]
-
-
-def in_blocks(sources: Iterable[ByteSource]) -> list[Incomplete]:
-    """The bundles that have only blocks of some logs: what single batches tell nobody knows."""
-    bundles = (source for source in sources if isinstance(source, BundleSource))
-    return [Incomplete(bundle.name, bundle.in_blocks) for bundle in bundles if bundle.in_blocks is not None]
 
 
 def _require_or_note(inputs: Inputs, options: ScanOptions) -> None:

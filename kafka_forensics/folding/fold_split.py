@@ -81,9 +81,7 @@ def fold_split(
     def begun() -> ReplicaState:
         index, time_index = indexes.index, indexes.time_index
         compacted = plan.context.compacted
-        state = ReplicaState(split.segment.base_offset, compacted=compacted, index=index, time_index=time_index, moved=moved)
-        state.in_blocks = indexes.in_blocks
-        return state
+        return ReplicaState(split.segment.base_offset, compacted=compacted, index=index, time_index=time_index, moved=moved)
 
     state = begun()
     landed = split.start
@@ -96,7 +94,6 @@ def fold_split(
                 next_base_offset=believed_to(split.segment.base_offset, split.next_base_offset),
                 inspect=inspector(deep=folding.deep, keys=keys),
                 inspect_alone=check_batch_in_file if folding.deep else None,
-                blocks=True,
             )
             for chunk in reader.chunks(split.start, split.end):
                 state.step(chunk)

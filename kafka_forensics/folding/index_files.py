@@ -46,8 +46,6 @@ class SnapshotCheck:
             named = [producer_entry.producer_id for producer_entry in snapshot.entries]
             producers, transactions = state.producers.view(named), state.transactions.view(named)
             runs = state.producers.runs
-            if state.in_blocks:
-                return  # who wrote is not known of every batch
             if runs.end_offset != offset and not self._plan.context.compacted:
                 return  # what stands right before it is not here
             forgot = state.producers.forgot or state.transactions.forgot
@@ -96,7 +94,7 @@ def transaction_findings(plan: ReplicaPlan, replica: Replica, snapshots: Snapsho
     """Producers, transactions, `.txnindex` and `.snapshot` of one replica."""
     context, state = replica.context, replica.state
     runs = state.producers.runs
-    findings = [] if state.in_blocks else state.producers.findings(context)
+    findings = state.producers.findings(context)
     if context.topic != CLUSTER_METADATA_TOPIC:
         of_transactions = state.transactions.findings(context, runs, replica.log_end_offset)
         findings += [
@@ -113,7 +111,7 @@ def _missing_snapshots(plan: ReplicaPlan, replica: Replica) -> list[Finding]:
     """`PRODUCER_SNAPSHOT_MISSING` where Kafka, started on this directory, would take no snapshot at all for an upgrade and forget
     the log's producers (UnifiedLog.rebuildProducerState); graver where the copy holds other partitions' snapshots."""
     producers = len(replica.state.producers)
-    if not replica.context.clean_shutdown or plan.directory.snapshots or not producers or replica.state.in_blocks:
+    if not replica.context.clean_shutdown or plan.directory.snapshots or not producers:
         return []
     evidence: CountEvidence = {"count": producers}
     if still_open := replica.state.transactions.counts().open:

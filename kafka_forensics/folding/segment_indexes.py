@@ -8,7 +8,6 @@ from kafka_forensics.model.files import OffsetIndex, TimeIndex
 from kafka_forensics.model.results import Incomplete
 from kafka_forensics.parsers.indexes import parse_offset_index, parse_time_index
 from kafka_forensics.parsers.log_dir import SegmentFiles
-from kafka_forensics.storage.bundles import BundleSource
 
 
 @dataclass(slots=True)
@@ -18,19 +17,14 @@ class SegmentIndexes:
     index: OffsetIndex | None = None
     time_index: TimeIndex | None = None
     incomplete: Incomplete | None = None
-    in_blocks: bool = False
-    """Whether they were not collected, beside blocks of batches."""
 
 
 def read_indexes(plan: ReplicaPlan, segment: SegmentFiles) -> SegmentIndexes:
-    """Parse the indexes of a segment; of two that cannot be read, the second is named. Beside blocks a bundle has none."""
+    """Parse the indexes of a segment; of two that cannot be read, the second is named."""
     source, base_offset = plan.log_dir.source, segment.base_offset
     indexes = SegmentIndexes()
     for entry in (segment.index, segment.time_index):
         if entry is None:
-            continue
-        if isinstance(source, BundleSource) and source.is_beside_blocks(entry.path):
-            indexes.in_blocks = True
             continue
         try:
             with source.open(entry.path) as file:

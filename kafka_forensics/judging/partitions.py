@@ -151,7 +151,7 @@ class _PartitionJudge:
             compared, judged = self._group_findings(group, own, is_only=len(groups) == 1)
             findings += judged
             members = [replica for replica in map(self._replicas.__getitem__, group) if replica.read is not Read.NONE]
-            heads = [] if compared.untold else missing_heads(members, compared.conflicts, self._reader)
+            heads = missing_heads(members, compared.conflicts, self._reader)
             findings += not_told([*head_findings(heads), *beheaded(members)], findings)
             comparisons.append(compared)
         return _over_groups(comparisons, present_topic(groups, self._replicas)[0]), findings
@@ -179,15 +179,13 @@ class _PartitionJudge:
 
             plans = [self._plans[number] for number in read]
             compared.findings += compacted_findings(plans, members, compared, reader, self._inputs.evidence)
-        of_groups = group_findings(members, reader, compared, every) if is_only and members and not compared.untold else []
+        of_groups = group_findings(members, reader, compared, every) if is_only and members else []
         problems = [
             damage_finding(which, damage.kind, segment, damage, last=False, count=1) for which, segment, damage in reader.problems
         ]
         reader.problems.clear()
         findings = [*(finding for number in read for finding in own[number]), *compared.findings, *problems, *of_groups]
         held = with_holders(members, findings, compared, all_read=all(replica.read is Read.WHOLE for replica in every))
-        if compared.untold:
-            return compared, held  # groups and controllers speak of records that nobody knows to be the same
         known = compared.high_watermark, compared.witness
         judged = judged_by_controller(members, compared.conflicts, held, reader, nodes_given(self._inputs), known)
         return compared, with_absent_members(members, judged, reader) if members else judged
@@ -244,8 +242,7 @@ def _over_groups(comparisons: list[Comparison], present: int) -> Comparison:
     conflict = next(
         (comparison.agreement for comparison in comparisons if comparison.agreement.kind == "conflict"), Agreement("not_compared")
     )
-    untold = any(comparison.untold for comparison in comparisons)
-    return Comparison(conflict, [], comparison.high_watermark, comparison.witness, untold=untold)
+    return Comparison(conflict, [], comparison.high_watermark, comparison.witness)
 
 
 def _compared(members: list[Replica], every: list[Replica], reader: LogReader) -> Comparison:

@@ -27,7 +27,6 @@ from kafka_forensics.model.results import BrokerSummary, Incomplete, PartitionSu
 from kafka_forensics.rereading.reader import LogReader
 from kafka_forensics.storage.bundles import BundleSource
 from kafka_forensics.storage.open import storage_words
-from kafka_forensics.storage.source import ByteSource
 from kafka_forensics.witnesses.witnesses import Witnesses, take_commits, take_control, take_decisions
 
 if TYPE_CHECKING:
@@ -177,11 +176,9 @@ class PartitionAnswer:
     """None where no keys were looked at."""
 
 
-def digest_key(sources: Iterable[ByteSource]) -> "NDArray[np.int64]":
-    """A key for the identities of batches, new for every scan; with a second row where a bundle has blocks, see `SegmentReader`."""
-    key = [secrets.randbits(63), secrets.randbits(63)]
-    in_blocks = any(isinstance(source, BundleSource) and source.has_blocks for source in sources)
-    return np.array([key, key] if in_blocks else [key], np.int64)
+def digest_key() -> "NDArray[np.int64]":
+    """A key for the identities of batches, new for every scan."""
+    return np.array([[secrets.randbits(63), secrets.randbits(63)]], np.int64)
 
 
 def judged(

@@ -68,16 +68,6 @@ IDENTITY: Final = (
 """What two copies of a batch must have in common: what the hash of a batch is made of."""
 
 
-# Blocks: what is known of consecutive batches where not each of them is kept, as bundles have them.
-
-
-BLOCK_SHIFT: Final = 16
-"""No block reaches over a multiple of 2^16 offsets: batches of one block have their last offsets between two of these."""
-BLOCK_SUMS: Final = 5
-"""Of each block: how many batches it has, and the sums of the four 32-bit parts of their identities, the upper half first
-(`analysis.replica.BlockDigests`). Both add where blocks are put together."""
-
-
 @dataclass(frozen=True, slots=True)
 class Damage:
     """Bytes of a file that are not what they should be.
@@ -132,18 +122,11 @@ class BatchChunk:
     bytes_decoded: int
     bytes_damaged: int
     bytes_skipped: int
-    blocks: "NDArray[np.int64] | None" = None
-    """(BLOCK_SUMS, n) where each row is a block of batches, and none of them is known by itself."""
 
     @property
     def rows(self) -> int:
-        """Number of rows: of batches, or of blocks."""
-        return int(self.columns.shape[1])
-
-    @property
-    def batches(self) -> int:
         """Number of batches."""
-        return self.rows if self.blocks is None else int(self.blocks[0].sum())
+        return int(self.columns.shape[1])
 
 
 # Records: as columns while they are checked by the million, as small values where one is shown.

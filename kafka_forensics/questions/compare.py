@@ -197,18 +197,13 @@ class _Side:
         unreadable: list[tuple[int, int]] = []
         if self.replica.read is Read.NONE:
             return _Between(records, unreadable)
-        held = self.reader.with_blocks(self.replica, start, end)
-        for row, is_block in zip(held.rows.T, held.is_block, strict=True):
-            claimed = max(int(row[BatchColumn.BASE_OFFSET]), start), min(int(row[BatchColumn.LAST_OFFSET]) + 1, end)
-            if is_block:
-                self.reader.need_batches(self.replica, claimed)
-                unreadable.append(claimed)
-                continue
+        for row in self.reader.batches(self.replica, start, end).T:
             decoded = self.reader.decoded(self.replica, row)
             for record in () if decoded is None else decoded.iter_records():
                 if start <= record.offset < end:
                     records.setdefault(record.offset, _held_record(record, row, payloads=self.payloads))
             if decoded is None or decoded.problems:
+                claimed = max(int(row[BatchColumn.BASE_OFFSET]), start), min(int(row[BatchColumn.LAST_OFFSET]) + 1, end)
                 for offset in range(claimed[0], min(claimed[1], claimed[0] + int(row[BatchColumn.SIZE_IN_BYTES]))):
                     records.setdefault(offset, None)
                 unreadable.append(claimed)

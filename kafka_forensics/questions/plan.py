@@ -216,7 +216,7 @@ def _group_offset(replica: Replica, reader: LogReader, *, conflicts: bool) -> Wi
             committed_offset.greatest.commit_timestamp,
             committed_offset.greatest.leader_epoch,
         )
-        rows = reader.with_blocks(replica, offset - 1, offset).rows
+        rows = reader.batches(replica, offset - 1, offset)
         if not rows.shape[1] or not 0 <= int(rows[BatchColumn.MAX_TIMESTAMP].max()) <= moment:
             continue
         if not conflicts or (epoch >= 0 and epoch == int(rows[BatchColumn.PARTITION_LEADER_EPOCH, 0])):
@@ -264,7 +264,7 @@ LOSSES_COUNTED: Final = 512
 @dataclass(frozen=True, slots=True)
 class Amount:
     """What a loss comes to: records without transaction markers, and bytes of the batches that hold them; None where
-    the log could not be read again, or what is known of its batches does not tell."""
+    the log could not be read again."""
 
     records: int | None
     bytes: int | None
@@ -603,7 +603,7 @@ def _is_older(control: PartitionControl | None, plan: Plan, by_broker: dict[Brok
         loss for candidate in plan.candidates if candidate.broker in plan.ordinary for loss in candidate.losses if loss.committed
     ]
     for loss in losses:
-        rows = reader.with_blocks(by_broker[loss.held_by[0]], loss.committed_end - 1, loss.committed_end).rows
+        rows = reader.batches(by_broker[loss.held_by[0]], loss.committed_end - 1, loss.committed_end)
         if rows.shape[1] and int(rows[BatchColumn.MAX_TIMESTAMP, -1]) > control.as_of_ms:
             return True
     return False
@@ -707,19 +707,17 @@ def _contents(differing: Differences, end: int) -> Ranges:
 def _amount(replica: Replica, reader: LogReader, loss: Loss) -> Amount:
     """Records and bytes of a loss, from the log of one who holds it."""
     records = size = 0
-    is_sized, problems = True, len(reader.incomplete)
+    problems = len(reader.incomplete)
     good = normalised((run.start_offset, run.end_offset) for run in replica.state.continuity.runs)
     for batch in batches_held(replica, reader, clipped(good, loss.start, loss.end)):
-        records, size = records + batch.records, size + (batch.size_in_bytes or 0)
-        is_sized = is_sized and batch.size_in_bytes is not None
+        records += batch.records
+        size += batch.size_in_bytes
     for part in without(clipped(damaged_offsets(replica), loss.start, loss.end), good):
         batches = list(batches_held(replica, reader, (part,)))
         if sum(batch.offsets for batch in batches) != part[1] - part[0]:
             return Amount(None, None)  # headers are damaged as well
-        records, size = records + sum(batch.records for batch in batches), size + sum(batch.size_in_bytes or 0 for batch in batches)
-    if len(reader.incomplete) > problems:
-        return Amount(None, None)
-    return Amount(records, size if is_sized else None)
+        records, size = records + sum(batch.records for batch in batches), size + sum(batch.size_in_bytes for batch in batches)
+    return Amount(None, None) if len(reader.incomplete) > problems else Amount(records, size)
 
 
 # Damaged batches of replicas as a plan counts them: their offsets, and whether they are rotten copies of what another holds; and

@@ -1,18 +1,17 @@
 """Reading replicas a second time: only the offsets that the comparison asks for."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from kafka_forensics.analysis.producers import offset_behind
 from kafka_forensics.analysis.replica import Replica
-from kafka_forensics.analysis.replicas import BatchesAndBlocks
 from kafka_forensics.analysis.segments import put_right
 from kafka_forensics.errors import SourceError
 from kafka_forensics.evidence.inputs import ReplicaPlan, typed_path
 from kafka_forensics.folding.keys import CollectedHashes, digests_of, hasher_of
-from kafka_forensics.model.batches import BATCH_COLUMNS, BLOCK_SUMS, BatchColumn, Damage, Record, RecordColumn
+from kafka_forensics.model.batches import BATCH_COLUMNS, BatchColumn, Damage, Record, RecordColumn
 from kafka_forensics.model.constants import TIMESTAMP_TYPE_MASK
 from kafka_forensics.model.results import Incomplete
 from kafka_forensics.parsers.log import (
@@ -29,7 +28,6 @@ from kafka_forensics.parsers.log import (
     inspector,
     read_batch,
     read_digest,
-    sums_of,
 )
 from kafka_forensics.parsers.log_dir import SegmentFiles
 from kafka_forensics.rereading.facts_alike import (
@@ -109,59 +107,24 @@ class LogReader:
         self.incomplete: list[Incomplete] = []
         self._needed: dict[str, tuple[int, int, int]] = {}
         """Of collected logs, by their paths: the offsets of which records are needed, and where in `incomplete` that is said."""
-        self._in_blocks: dict[str, tuple[int, int, int]] = {}
-        """As `_needed`: of which offsets the batches are needed."""
         self.problems: list[tuple[Replica, int, Damage]] = []
         """(replica, segment, damage) of batches that could not be decoded to be compared."""
 
     def batches(self, replica: Replica, start: int, end: int) -> "NDArray[np.int64]":
-        """Batches that hold an offset of `[start, end)`, with their segment in a last row, in file order; where only blocks are
-        known none, which is noted."""
-        rows = [np.empty((BATCH_COLUMNS + 1, 0), np.int64)]
-        for part, sums in self._parts(replica, start, end):
-            if sums is None:
-                rows.append(part)
-            elif part.shape[1]:
-                offsets = int(part[BatchColumn.BASE_OFFSET, 0]), int(part[BatchColumn.LAST_OFFSET, -1]) + 1
-                self.need_batches(replica, (max(offsets[0], start), min(offsets[1], end)))
-        return np.concatenate(rows, axis=1)
-
-    def with_blocks(self, replica: Replica, start: int, end: int) -> BatchesAndBlocks:
-        """The same with the blocks that hold an offset of `[start, end)`, see `BatchReader`."""
-        rows = [np.empty((BATCH_COLUMNS + 1, 0), np.int64)]
-        sums, in_blocks = [np.empty((BLOCK_SUMS, 0), np.int64)], [np.empty(0, np.bool_)]
-        for part, blocks in self._parts(replica, start, end):
-            rows.append(part)
-            sums.append(sums_of(part) if blocks is None else blocks)
-            in_blocks.append(np.full(part.shape[1], blocks is not None))
-        return BatchesAndBlocks(np.concatenate(rows, axis=1), np.concatenate(sums, axis=1), np.concatenate(in_blocks))
-
-    def need_batches(self, replica: Replica, offsets: tuple[int, int]) -> None:
-        """Note that the batches of these offsets are needed, in one line with others of the replica's bundle."""
-        plan = self._plans[id(replica.context)]
-        source, logs = plan.log_dir.source, [segment.log for segment in plan.directory.segments if segment.log is not None]
-        if not isinstance(source, BundleSource) or not logs:
-            return
-        path = typed_path(source, plan.directory.path)
-        start, end, number = self._in_blocks.get(path, (*offsets, len(self.incomplete)))
-        start, end = min(start, offsets[0]), max(end, offsets[1])
-        self._in_blocks[path] = start, end, number
-        self.incomplete[number : number + 1] = [Incomplete(path, source.needs_batches(logs[0].path, (start, end)).reason)]
-
-    def _parts(self, replica: Replica, start: int, end: int) -> "Iterator[tuple[NDArray[np.int64], NDArray[np.int64] | None]]":
-        """Rows that hold an offset of `[start, end)`, with their segment in a last row, in file order: batches, or blocks with
-        their sums."""
+        """Batches that hold an offset of `[start, end)`, with their segment in a last row, in file order."""
         plan = self._plans[id(replica.context)]
         moved = {misplaced.place: misplaced.offset for misplaced in replica.misplaced}
+        rows = [np.empty((BATCH_COLUMNS + 1, 0), np.int64)]
         logs = [segment for segment in plan.directory.segments if segment.log is not None]
         for segment, following in zip(logs, [*logs[1:], None], strict=False):
             if segment.base_offset >= end or (following is not None and following.base_offset <= start):
                 continue
             try:
                 reach = None if following is None else following.base_offset
-                yield from self._of_segment(plan, segment, reach, (start, end), moved)
+                rows += self._of_segment(plan, segment, reach, (start, end), moved)
             except SourceError as error:
                 self.incomplete.append(Incomplete(typed_path(plan.log_dir.source, error.path), error.reason))
+        return np.concatenate(rows, axis=1)
 
     def _of_segment(
         self,
@@ -170,16 +133,15 @@ class LogReader:
         next_base_offset: int | None,
         offsets: tuple[int, int],
         moved: Mapping[tuple[int, int], int],
-    ) -> "list[tuple[NDArray[np.int64], NDArray[np.int64] | None]]":
-        """Rows of a segment, as `_parts` gives them; `moved` are the right base offsets of batches where others are written, by
-        segment and position."""
+    ) -> list["NDArray[np.int64]"]:
+        """Rows of a segment; `moved` are the right base offsets of batches where others are written, by segment and position."""
         assert segment.log is not None
         start, end = offsets
         here = {position: offset for (base_offset, position), offset in moved.items() if base_offset == segment.base_offset}
-        parts: list[tuple[NDArray[np.int64], NDArray[np.int64] | None]] = []
+        parts = []
         with plan.log_dir.source.open(segment.log.path) as file:
             limit = believed_to(segment.base_offset, next_base_offset)
-            reader = SegmentReader(file, key=self._key, next_base_offset=limit, inspect=inspector(deep=False), blocks=True)
+            reader = SegmentReader(file, key=self._key, next_base_offset=limit, inspect=inspector(deep=False))
             for chunk in reader.chunks(self._position(plan, segment, start)):
                 columns = put_right(chunk, here).columns if here else chunk.columns
                 base, last = columns[BatchColumn.BASE_OFFSET], columns[BatchColumn.LAST_OFFSET]
@@ -187,7 +149,7 @@ class LogReader:
                 rows = np.empty((BATCH_COLUMNS + 1, int(wanted.sum())), np.int64)
                 rows[:BATCH_COLUMNS] = columns[:, wanted]
                 rows[BATCH_COLUMNS] = segment.base_offset
-                parts.append((rows, None if chunk.blocks is None else chunk.blocks[:, wanted]))
+                parts.append(rows)
                 if base.size and int(base.min()) >= end:
                     break
         return parts

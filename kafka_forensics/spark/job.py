@@ -120,7 +120,7 @@ def scan_probed(
 ) -> tuple[ScanResult, Witnesses]:
     """`scan_inputs` where workers have been asked already whether they can do the work (`probe`)."""
     total = sum(plan.bytes for plan in [*inputs.replicas, *inputs.internal])
-    common = Common(options, digest_key(inputs.sources), worth_compiling(total), sizes.split_bytes, surroundings(inputs))
+    common = Common(options, digest_key(), worth_compiling(total), sizes.split_bytes, surroundings(inputs))
     read_topic_ids(spark, inputs, common)
     witnesses = witnesses_of(spark, inputs, common)
     running = Scan("spark", inputs, options, witnesses)
@@ -466,7 +466,7 @@ def compare_inputs(
     """
     everything = Inputs(sources=[source for inputs in gathered.values() for source in inputs.sources])
     probe(spark, everything, options)
-    key = digest_key(everything.sources)
+    key = digest_key()
     compiled = worth_compiling(
         max(sum(plan.bytes for plan in plans) for inputs in gathered.values() for plans in (inputs.replicas, inputs.internal))
     )

@@ -9,7 +9,7 @@ import numpy as np
 from kafka_forensics.compiled import interpreted_by
 from kafka_forensics.model.batches import CHUNK_ROWS, BatchColumn, Damage
 from kafka_forensics.model.constants import MAX_SEQUENCE
-from kafka_forensics.parsers.log import BLOCKS_HEAD, COLUMNS_HEAD, PLANES_HEAD, SECTION_HEAD, STORED_COLUMNS, Blocks, by_producer
+from kafka_forensics.parsers.log import COLUMNS_HEAD, PLANES_HEAD, SECTION_HEAD, STORED_COLUMNS, by_producer
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -43,27 +43,9 @@ def write_batches(
     return b"".join([SECTION_HEAD.pack(len(head) + len(planes), digest_size), head, planes, kept, told])
 
 
-def room_for(rows: int, columns: int = STORED_COLUMNS) -> "NDArray[np.uint8]":
+def room_for(rows: int) -> "NDArray[np.uint8]":
     """Where the planes of so many rows are made."""
-    return np.empty(columns * (PLANES_HEAD.size + 8 * rows), np.uint8)
-
-
-def write_blocks(blocks: Blocks) -> bytes:
-    """A section of 1 to `CHUNK_ROWS` blocks that follow each other in offsets and bytes."""
-    columns = blocks.columns
-    base_offset, earliest = columns[BatchColumn.BASE_OFFSET], columns[BatchColumn.BASE_TIMESTAMP]
-    stored = [
-        columns[BatchColumn.SIZE_IN_BYTES],
-        columns[BatchColumn.LAST_OFFSET] - base_offset + 1,
-        columns[BatchColumn.PARTITION_LEADER_EPOCH],
-        columns[BatchColumn.CRC],
-        columns[BatchColumn.ATTRIBUTES],
-        earliest,
-        columns[BatchColumn.MAX_TIMESTAMP] - earliest,
-        *blocks.sums,
-    ]
-    head = BLOCKS_HEAD.pack(columns.shape[1], int(columns[BatchColumn.POSITION, 0]), int(base_offset[0]))
-    return b"".join([head, _planes(stored, room_for(columns.shape[1], len(stored)))])
+    return np.empty(STORED_COLUMNS * (PLANES_HEAD.size + 8 * rows), np.uint8)
 
 
 def _columns(columns: "Ints", written: "Ints", room: "NDArray[np.uint8]") -> tuple[bytes, memoryview]:

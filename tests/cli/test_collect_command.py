@@ -19,7 +19,7 @@ from kafka_forensics.storage.bundles import BundleSource
 from kafka_forensics.writers.bundle_file import BundleWriter
 from tests.support.bundles import ORDERS, bundle_of, make_older, put_broker, stored, taken_apart, tar_of
 from tests.support.plan_runs import Run
-from tests.support.segments import batch, log
+from tests.support.segments import log
 
 ROOT = Path(__file__).resolve().parents[2]
 KEY = bytes(range(32))
@@ -276,47 +276,3 @@ def test_an_estimate_writes_nothing(broker: Path, tmp_path: Path, run: Run) -> N
 def test_a_bundle_needs_a_name(broker: Path, run: Run) -> None:
     status, _, err = run("collect", broker)
     assert (status, "missing option '--output'" in err, "--estimate" in err) == (2, True, True)
-
-
-def put_large(broker: Path) -> None:
-    """A log large enough for blocks."""
-    (broker / "large-0").mkdir()
-    batches = (batch(2 * number, 2, value=os.urandom(30)) for number in range(4000))
-    (broker / ORDERS.replace("orders", "large")).write_bytes(b"".join(batches))
-
-
-def test_blocks_are_smaller_and_tell_less(broker: Path, tmp_path: Path, run: Run) -> None:
-    put_large(broker)
-    for detail in ("batches", "blocks"):
-        assert run("collect", broker, "--output", tmp_path / f"{detail}.kfb", "--detail", detail)[0] == 0
-    sizes = [(tmp_path / f"{detail}.kfb").stat().st_size for detail in ("batches", "blocks")]
-    assert sizes[1] < sizes[0] / 2
-    status, _, err = run("scan", tmp_path / "blocks.kfb")
-    assert (status, "incomplete: " in err, f"collect {broker} --detail batches --output FILE.kfb" in err) == (3, True, True)
-    status, _, err = run("dump", tmp_path / "blocks.kfb", "--topic", "large", "--partition", "0")
-    assert (status, "--topic large --partition 0 --detail batches" in err) == (3, True)
-    status, _, err = run("collect", broker, "--output", tmp_path / "none.kfb", "--detail", "block")
-    assert (status, "'batches', 'blocks'" in err) == (2, True)
-
-
-def test_a_size_chooses_the_detail(broker: Path, tmp_path: Path, run: Run) -> None:
-    put_large(broker)
-    output = tmp_path / "one.kfb"
-    status, _, err = run("collect", broker, "--output", output, "--max-size", "60KB")
-    assert (status, err.count("larger than")) == (0, 0)
-    assert output.stat().st_size <= 60_000
-    assert BundleSource(str(output)).has_blocks
-    status, _, err = run("collect", broker, "--output", output, "--max-size", "1 MB")
-    assert (status, BundleSource(str(output)).has_blocks) == (0, False)
-    for size, words in (("much", "is no size"), ("-5", "is no size"), ("900", "also with blocks of all logs")):
-        status, _, err = run("collect", broker, "--output", tmp_path / "none.kfb", f"--max-size={size}")
-        assert (status, words in err, "hint: " in err) == (2, True, True)
-    status, _, err = run("collect", broker, "--output", tmp_path / "none.kfb", "--max-size", "1MB", "--detail", "blocks")
-    assert (status, "contradict each other" in err) == (2, True)
-    assert names(tmp_path) == ["one.kfb"]
-
-
-def test_an_estimate_is_of_the_detail_that_is_asked_for(broker: Path, run: Run) -> None:
-    put_large(broker)
-    said = [run("collect", broker, "--estimate", *more)[1] for more in ((), ("--detail", "blocks"), ("--max-size", "60KB"))]
-    assert said[0] != said[1] == said[2]

@@ -425,11 +425,7 @@ def test_another_process_keeps_code_out_of_all_that_a_scan_reads(tmp_path: Path)
     """A worker of Spark opens some of it, on a machine on which the rest may lie as well."""
     inputs = gather([str(SAMPLE)], ScanOptions())
     common = Common(
-        ScanOptions(cache_dir=str(tmp_path)),
-        digest_key(inputs.sources),
-        compiled=True,
-        split_bytes=1 << 20,
-        around=surroundings(inputs),
+        ScanOptions(cache_dir=str(tmp_path)), digest_key(), compiled=True, split_bytes=1 << 20, around=surroundings(inputs)
     )
     common.around.places.append(str(tmp_path))
     packed = pack(common)

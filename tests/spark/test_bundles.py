@@ -8,8 +8,7 @@ from pyspark.sql import SparkSession
 
 import kafka_forensics as kf
 import kafka_forensics.spark as kf_spark
-from kafka_forensics.model.bundles import Detail
-from kafka_forensics.questions.collect import CollectOptions, blocks, collect, log_facts
+from kafka_forensics.questions.collect import CollectOptions, collect
 from tests.questions.collect.test_collect import bundled, extracted
 from tests.support.archives import EVERY, of_brokers
 
@@ -67,17 +66,3 @@ def test_facts_of_bundles_are_those_of_directories(spark: SparkSession, bundles:
     of_directories = rows(SAMPLE)
     assert of_directories
     assert rows(bundles) == of_directories
-
-
-def test_blocks_are_judged_on_spark_as_here(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log_facts, "LEAST_BYTES", 0)
-    monkeypatch.setattr(log_facts, "NEWEST_BATCHES", 4)
-    monkeypatch.setattr(blocks, "LEAST_BATCHES", 4)
-    for log_dir in sorted(SAMPLE.iterdir()):
-        with (tmp_path / f"{log_dir.name}.kfb").open("w+b") as file:
-            collect([str(log_dir)], CollectOptions(detail=Detail.BLOCKS), file)
-    on_spark = json.loads(kf_spark.scan(spark, [str(tmp_path)]).to_json())
-    here = json.loads(kf.scan(str(tmp_path)).to_json())
-    assert on_spark["tool"].pop("engine") != here["tool"].pop("engine")
-    assert on_spark == here
-    assert any("collected in blocks" in gap["reason"] for gap in here["incomplete"])

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from kafka_forensics.analysis.replica import Replica, ReplicaState, whole
-from kafka_forensics.analysis.replicas.diff import BatchesAndBlocks, Difference, differences
+from kafka_forensics.analysis.replicas.diff import Difference, differences
 from kafka_forensics.evidence.context import ReplicaContext
 from kafka_forensics.model.batches import BATCH_COLUMNS, BatchColumn
 from kafka_forensics.model.files import EpochEntry, LeaderEpochs
-from kafka_forensics.parsers.log import sums_of
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
 from tests.support.segments import BASE_TIMESTAMP, legacy_entry, read
 
@@ -125,15 +124,6 @@ class Logs:
         rows = np.full((BATCH_COLUMNS + 1, int(wanted.sum())), replica.context.segment_base_offsets[0], np.int64)
         rows[:BATCH_COLUMNS] = columns[:, wanted]
         return rows
-
-    def with_blocks(self, replica: Replica, start: int, end: int) -> BatchesAndBlocks:
-        """The same, as every batch is known by itself."""
-        rows = self.batches(replica, start, end)
-        return BatchesAndBlocks(rows, sums_of(rows), np.zeros(rows.shape[1], np.bool_))
-
-    def need_batches(self, replica: Replica, offsets: tuple[int, int]) -> None:
-        """No batch is missing."""
-        raise AssertionError(replica.broker, offsets)
 
     def same_records(
         self, left: Replica, left_row: "NDArray[np.int64]", right: Replica, right_row: "NDArray[np.int64]", *, common: bool

@@ -53,7 +53,7 @@ def said(result: SnapshotsResult) -> tuple[object, ...]:
 def changes(given: Given, options: ScanOptions, *, keys_apart_bytes: int | None) -> tuple[SnapshotsResult, list[KeyQuestion]]:
     """The answer, and what was asked on the way to it."""
     gathered = gather_snapshots(snapshot_paths(given, options, (), []), options)
-    key, order = digest_key(source for inputs in gathered.values() for source in inputs.sources), random.Random(0)
+    key, order = digest_key(), random.Random(0)
     running: list[Scan] = []
     known = ChangesCommon([], [])
     for name, inputs in gathered.items():

@@ -51,7 +51,7 @@ def scan_inputs(inputs: Inputs, options: ScanOptions, sizes: Sizes) -> ScanResul
     order = random.Random(sizes.seed)
     by_name = {source.name: source for source in inputs.sources}
     total = sum(plan.bytes for plan in [*inputs.replicas, *inputs.internal])
-    common = Common(options, digest_key(inputs.sources), worth_compiling(total), sizes.split_bytes, surroundings(inputs))
+    common = Common(options, digest_key(), worth_compiling(total), sizes.split_bytes, surroundings(inputs))
     witness_answer: WitnessAnswer = unpack(tell_witnesses(pack(common), pack(witness_work(inputs))), lambda name, _: by_name[name])
     inputs.incomplete += witness_answer.noticed.incomplete
     inputs.controller = witness_answer.witnesses.controller

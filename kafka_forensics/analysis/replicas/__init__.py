@@ -6,7 +6,6 @@ from kafka_forensics.analysis.replicas.controllers_word import electable, judged
 from kafka_forensics.analysis.replicas.damaged_forks import damaged_by_headers, damaged_offsets
 from kafka_forensics.analysis.replicas.diff import (
     BLOCK_OFFSETS,
-    BatchesAndBlocks,
     BatchReader,
     Counts,
     Difference,
@@ -38,7 +37,6 @@ from kafka_forensics.analysis.replicas.verdicts import damage_finding, own_findi
 __all__ = [
     "BLOCK_OFFSETS",
     "BatchReader",
-    "BatchesAndBlocks",
     "Comparison",
     "Counts",
     "Difference",

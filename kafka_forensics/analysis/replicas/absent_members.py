@@ -129,9 +129,7 @@ def _older_than_control(holding: Sequence[Replica], risk: _AtRisk, control: Part
         return False
     start = max(first.start_offset, risk.start)
     rows = reader.batches(holder, start, start + 1)
-    if not rows.shape[1]:
-        return not holder.state.in_blocks
-    return bool(rows[BatchColumn.BASE_TIMESTAMP, 0] <= control.as_of_ms)
+    return not rows.shape[1] or bool(rows[BatchColumn.BASE_TIMESTAMP, 0] <= control.as_of_ms)
 
 
 def _empty(replicas: list[Replica]) -> list[Replica]:

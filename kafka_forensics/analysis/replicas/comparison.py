@@ -42,8 +42,6 @@ class Comparison:
     conflicts: Conflicts = field(default_factory=dict)
     unlike: list[tuple[int, int]] = field(default_factory=list)
     """Pairs that do not hold the same batches where their logs overlap."""
-    untold: bool = False
-    """Whether blocks of batches differ in a way that may be a fork, or none: who has the same records is not known then."""
 
 
 def compare(replicas: list[Replica], reader: BatchReader) -> Comparison:
@@ -58,30 +56,26 @@ def compare(replicas: list[Replica], reader: BatchReader) -> Comparison:
         pair: [difference for difference in differences if difference.kind == "content"] for pair, differences in pairs.items()
     }
     result.unlike = [pair for pair, differences in pairs.items() if differences.unlike]
-    result.untold = any(differences.blocks_not_compared for differences in pairs.values())
     result.conflicts = forked = {pair: differences for pair, differences in conflicts.items() if differences}
     result.findings += _damaged(replicas, pairs, reader, forked)
     result.findings += _headers(replicas, pairs)
     result.findings += _reencoded(replicas, pairs)
     if forked:
         result.agreement = _take_forks(result, replicas, reader)
-    elif not result.untold and (loss := trailing_epoch_loss(replicas)) is not None:
+    elif (loss := trailing_epoch_loss(replicas)) is not None:
         result.findings.append(loss)
         result.agreement.kind = "prefix"
     else:
         result.agreement = _agreement(replicas, pairs, result.agreement)
     result.findings = with_damage_told(replicas, result.findings)
     leading = {broker for finding in result.findings if finding.kind == "UNCLEAN_LOSS" for broker in finding.evidence["leaders"]}
-    lagging = [] if result.untold else _lagging(replicas, forked, pairs)
-    result.findings += [finding for finding in lagging if finding.place.broker not in leading]
+    result.findings += [finding for finding in _lagging(replicas, forked) if finding.place.broker not in leading]
     _tell_unread(result, max(differences.ranges_not_compared for differences in pairs.values()))
-    if result.agreement.kind in ("identical", "prefix") and any(differences.by_epochs for differences in pairs.values()):
-        result.agreement = Agreement("not_compared")
     return result
 
 
 def _take_forks(result: Comparison, replicas: list[Replica], reader: BatchReader) -> Agreement:
-    """Add a finding of every fork, and of losses beside them unless blocks hide which these are; the conflict that this is."""
+    """Add a finding of every fork, and of losses beside them; the conflict that this is."""
     forked = result.conflicts
     forks, epochs, first = fork_findings(replicas, forked)
     forks = _records_named(forks, replicas, forked, reader)
@@ -93,7 +87,7 @@ def _take_forks(result: Comparison, replicas: list[Replica], reader: BatchReader
         further, _, _ = fork_findings(replicas, rest, forked)
         result.findings += untold(_records_named(further, replicas, rest, reader), result.findings)
         rest = unexplained(replicas, rest, forked)
-    while not result.untold and (beside := trailing_epoch_loss(replicas, forked, result.findings)) is not None:
+    while (beside := trailing_epoch_loss(replicas, forked, result.findings)) is not None:
         result.findings.append(beside)
     return Agreement("conflict", first, epochs)
 
@@ -257,7 +251,7 @@ def _reencoded(replicas: list[Replica], pairs: dict[tuple[int, int], Differences
     return findings
 
 
-def _lagging(replicas: list[Replica], forked: Conflicts, pairs: Mapping[tuple[int, int], Differences]) -> list[Finding]:
+def _lagging(replicas: list[Replica], forked: Conflicts) -> list[Finding]:
     """Replicas that are a strict prefix of another and fork from none; a longer copy that forks from a third is no good advice."""
     findings = []
     longest = max(replica.log_end_offset for replica in replicas)
@@ -272,13 +266,7 @@ def _lagging(replicas: list[Replica], forked: Conflicts, pairs: Mapping[tuple[in
         evidence["held_by"] = [replicas[k].broker for k in longer if k not in parted_ones]
         if parted_ones.intersection(longer):
             evidence["in_conflict"] = [replicas[k].broker for k in longer if k in parted_ones]
-        known = (pairs.get((min(index, k), max(index, k))) for k in longer)
-        by_epochs = [span for differing in known if differing is not None for span in differing.by_epochs]
-        if by_epochs:
-            evidence["by_epochs_start"] = min(start for start, _ in by_epochs)
-            evidence["by_epochs_end"] = max(end for _, end in by_epochs)
-        confidence = Confidence.INFERRED if by_epochs else None
-        findings.append(finding("REPLICA_LAGS", place, evidence, confidence=confidence))
+        findings.append(finding("REPLICA_LAGS", place, evidence))
     return findings
 
 

@@ -372,7 +372,7 @@ def _seen_by_controller(
     stop, step = committed.end, 1
     while stop > replica.log_end_offset:
         start = max(stop - step, replica.log_end_offset)
-        rows = reader.with_blocks(holder, start, stop).rows
+        rows = reader.batches(holder, start, stop)
         if rows.shape[1]:
             return bool(rows[BatchColumn.MAX_TIMESTAMP, -1] <= control.as_of_ms)
         stop, step = start, 2 * step

@@ -4,18 +4,17 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
-import numpy as np
-
 from kafka_forensics.analysis.replica import Replica, differing_blocks
 from kafka_forensics.analysis.replicas.damaged_forks import of_two_histories
 from kafka_forensics.analysis.segments import Irregularity
-from kafka_forensics.model.batches import BLOCK_SUMS, IDENTITY, BatchColumn
+from kafka_forensics.model.batches import IDENTITY, BatchColumn
 from kafka_forensics.model.constants import RECORD_BATCH_OVERHEAD
 from kafka_forensics.replication.epochs import epoch_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    import numpy as np
     from numpy.typing import NDArray
 
 
@@ -63,12 +62,6 @@ class BatchReader(Protocol):
     def batches(self, replica: Replica, start: int, end: int) -> "NDArray[np.int64]":
         """Batches that hold an offset of `[start, end)`, as a (BATCH_COLUMNS + 1, n) matrix; the last row is the segment."""
 
-    def with_blocks(self, replica: Replica, start: int, end: int) -> "BatchesAndBlocks":
-        """The same with the blocks of batches that hold one, where only these are known."""
-
-    def need_batches(self, replica: Replica, offsets: tuple[int, int]) -> None:
-        """Note that the batches of `[start, end)` are needed of a replica of which only blocks are known there."""
-
     def same_records(
         self, left: Replica, left_row: "NDArray[np.int64]", right: Replica, right_row: "NDArray[np.int64]", *, common: bool
     ) -> bool | None:
@@ -83,42 +76,21 @@ class BatchReader(Protocol):
         """Whether a batch was read and holds no records that could be decoded."""
 
 
-class BatchesAndBlocks(NamedTuple):
-    """Rows in file order: a (BATCH_COLUMNS + 1, n) matrix, its last row is the segment; (BLOCK_SUMS, n); and which are blocks."""
-
-    rows: "NDArray[np.int64]"
-    sums: "NDArray[np.int64]"
-    is_block: "NDArray[np.bool_]"
-
-    def of(self, wanted: "NDArray[np.bool_]") -> "BatchesAndBlocks":
-        """Some of the rows."""
-        return BatchesAndBlocks(self.rows[:, wanted], self.sums[:, wanted], self.is_block[wanted])
-
-
-def walked(reader: BatchReader, replica: Replica, start: int, end: int, *, blocks: bool = False) -> "Iterator[BatchesAndBlocks]":
-    """Batches that hold an offset of `[start, end)`, some at a time and each once, as `BatchReader.batches` gives them; with
-    `blocks` as `BatchReader.with_blocks` does.
+def walked(reader: BatchReader, replica: Replica, start: int, end: int) -> "Iterator[NDArray[np.int64]]":
+    """Batches that hold an offset of `[start, end)`, some at a time and each once, as `BatchReader.batches` gives them.
 
     Where none begins, steps grow: one batch may claim 2^31 offsets, and a cleaned log, or a wrong offset, leave any number out.
     """
     position, step = start, BLOCK_OFFSETS
     while position < end:
         stop = min(position + step, end)
-        if blocks:
-            held = reader.with_blocks(replica, position, stop)
-        else:
-            held = _by_themselves(reader.batches(replica, position, stop))
+        rows = reader.batches(replica, position, stop)
         if position > start:
-            held = held.of(held.rows[BatchColumn.BASE_OFFSET] >= position)
-        if held.rows.shape[1]:
-            yield held
-        step = BLOCK_OFFSETS if held.rows.shape[1] else 2 * step
+            rows = rows[:, rows[BatchColumn.BASE_OFFSET] >= position]
+        if rows.shape[1]:
+            yield rows
+        step = BLOCK_OFFSETS if rows.shape[1] else 2 * step
         position = stop
-
-
-def _by_themselves(rows: "NDArray[np.int64]") -> BatchesAndBlocks:
-    """Batches of which nobody needs the sums."""
-    return BatchesAndBlocks(rows, np.zeros((BLOCK_SUMS, rows.shape[1]), np.int64), np.zeros(rows.shape[1], np.bool_))
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,10 +124,6 @@ class Differences(list[Difference]):
         self.unlike = False
         """Whether any batch is not in both logs, or not the same."""
         self.ranges_not_compared = 0
-        self.blocks_not_compared = False
-        """Whether any of these differ in blocks of batches, of which nobody knows how they do."""
-        self.by_epochs: list[tuple[int, int]] = []
-        """Offsets `[start, end)` that are the same by their leader epochs, and no batches of them could be compared."""
 
     def add(self, difference: Difference) -> None:
         """Add the next difference, in the place of the last of its kind if too many are kept."""
@@ -201,17 +169,9 @@ def _read_range(left: Replica, right: Replica, reader: BatchReader, low: int, hi
     while position < high and not differing.full:
         stop = min((position // BLOCK_OFFSETS + blocks) * BLOCK_OFFSETS, high)
         before = differing.counts["content"]
-        proven: list[Difference] = []
-        if left.state.in_blocks or right.state.in_blocks:
-            ours, theirs = _batches_apart((left, right), reader, (position, stop, high), differing, proven)
-        else:
-            ours, theirs = reader.batches(left, position, stop), reader.batches(right, position, stop)
+        ours, theirs = reader.batches(left, position, stop), reader.batches(right, position, stop)
         differing.unlike = differing.unlike or not _alike(ours, theirs)
         _walk((left, right), ours, theirs, reader, (position, read_to, stop), differing)
-        for difference in proven:
-            differing.add(difference)
-        if proven:
-            differing.sort(key=lambda difference: difference.offset)
         read_to = stop
         begun = any(bool((rows[BatchColumn.BASE_OFFSET] >= position).any()) for rows in (ours, theirs))
         blocks = 1 if begun else 2 * blocks
@@ -331,153 +291,15 @@ def counted(replica: Replica, reader: BatchReader, start: int, end: int) -> Coun
         return Counts(0, 0, 0)
     if start <= first and end >= replica.log_end_offset:
         return Counts(framing.batches, framing.records, framing.bytes_decoded)
-    if replica.state.in_blocks:
-        return _counted_in_blocks(replica, reader, start, end)
     reached = (totals.end_position for base, totals in framing.by_segment.items() if base < end and totals.last_offset >= start)
     if sum(reached) > READ_AGAIN_BYTES:
         return None
     batches = records = size = 0
-    for rows, *_ in walked(reader, replica, start, end):
+    for rows in walked(reader, replica, start, end):
         batches += rows.shape[1]
         records += int(rows[BatchColumn.RECORDS_COUNT].clip(0).sum())
         size += int(rows[BatchColumn.SIZE_IN_BYTES].sum())
     return Counts(batches, records, size)
-
-
-def _counted_in_blocks(replica: Replica, reader: BatchReader, start: int, end: int) -> Counts | None:
-    """The same of a log of which blocks are known; None, which is noted, where the range holds only a part of one."""
-    held = reader.with_blocks(replica, start, end)
-    base, last = held.rows[BatchColumn.BASE_OFFSET], held.rows[BatchColumn.LAST_OFFSET]
-    cut = held.is_block & ((base < start) | (last >= end))
-    if cut.any():
-        reader.need_batches(replica, (start, end))
-        return None
-    records = int(held.rows[BatchColumn.RECORDS_COUNT].clip(0).sum())
-    return Counts(int(held.sums[0].sum()), records, int(held.rows[BatchColumn.SIZE_IN_BYTES].sum()))
-
-
-# Where of a log only blocks of batches are known: blocks and batches are compared by their sums, from one offset at which both logs
-# begin one to the next at which both end one. Of blocks that differ nobody knows which batch it is.
-
-
-def _batches_apart(
-    pair: tuple[Replica, Replica],
-    reader: BatchReader,
-    bounds: tuple[int, int, int],
-    differing: Differences,
-    proven: list[Difference],
-) -> tuple["NDArray[np.int64]", "NDArray[np.int64]"]:
-    """The batches of both logs that are known by themselves and stand where sums differ; `bounds` is (start, stop, end of all).
-
-    Where blocks stand there, they are a difference of content if headers alone prove it, which is added to `proven`, or else their
-    batches are needed.
-    """
-    start, stop, high = bounds
-    sides = [reader.with_blocks(replica, start, stop) for replica in pair]
-    if stop < high:  # what reaches beyond is looked at with what follows
-        sides = [side.of(side.rows[BatchColumn.LAST_OFFSET] < stop) for side in sides]
-    stretches = _stretches(*sides)
-    count = 1 + max((int(of_side.max(initial=-1)) for of_side in stretches), default=-1)
-    apart, with_block, held = np.zeros((count, BLOCK_SUMS), np.int64), np.zeros(count, np.bool_), np.zeros((2, count), np.bool_)
-    for number, (side, of_side) in enumerate(zip(sides, stretches, strict=True)):
-        np.add.at(apart, of_side, (side.sums if number else -side.sums).T)
-        with_block[of_side[side.is_block]] = True
-        held[number, of_side] = True
-    differ = (apart != 0).any(axis=1)
-    differing.unlike = differing.unlike or bool(differ.any())
-    for stretch in np.flatnonzero(differ & with_block & held.all(axis=0)).tolist():
-        left, right = (side.of(of_side == stretch) for side, of_side in zip(sides, stretches, strict=True))
-        parted = _of_two_epochs(pair, left, right)
-        if parted is not None:
-            proven.append(parted)
-            continue
-        common = _in_common(left.rows, right.rows)
-        if _reaches_beyond(pair, left.rows, right.rows):
-            differing.by_epochs.append(common)
-        else:
-            differing.ranges_not_compared += 1
-            differing.blocks_not_compared = True
-        for replica in pair:
-            reader.need_batches(replica, common)
-    ours, theirs = (side.rows[:, differ[of_side] & ~side.is_block] for side, of_side in zip(sides, stretches, strict=True))
-    return ours, theirs
-
-
-def _stretches(ours: BatchesAndBlocks, theirs: BatchesAndBlocks) -> list["NDArray[np.int64]"]:
-    """The number of the stretch that each row of either log stands in: the shortest ones that no row of either reaches out of."""
-    base, last = (
-        np.concatenate([side.rows[column] for side in (ours, theirs)])
-        for column in (BatchColumn.BASE_OFFSET, BatchColumn.LAST_OFFSET)
-    )
-    order = np.argsort(base, kind="stable")
-    begins = np.zeros(order.size, np.bool_)
-    begins[1:] = base[order][1:] > np.maximum.accumulate(last[order])[:-1]
-    number = np.empty(order.size, np.int64)
-    number[order] = np.cumsum(begins)
-    return np.split(number, [ours.rows.shape[1]])
-
-
-def _ends(rows: "NDArray[np.int64]") -> tuple[int, int]:
-    """First and last offset of all rows."""
-    return int(rows[BatchColumn.BASE_OFFSET].min()), int(rows[BatchColumn.LAST_OFFSET].max())
-
-
-def _in_common(ours: "NDArray[np.int64]", theirs: "NDArray[np.int64]") -> tuple[int, int]:
-    """The offsets `[start, end)` that both sides of a stretch reach over."""
-    (our_first, our_last), (their_first, their_last) = _ends(ours), _ends(theirs)
-    return max(our_first, their_first), min(our_last, their_last) + 1
-
-
-def _reaches_beyond(pair: tuple[Replica, Replica], ours: "NDArray[np.int64]", theirs: "NDArray[np.int64]") -> bool:
-    """Whether sums differ because one log begins or ends within the other's block, and nothing says that their batches do.
-
-    Leaders of the same epochs wrote the offsets that both have: an epoch has one leader, and Kafka itself takes two such logs for
-    the same as far as both reach (KIP-101).
-    """
-    start, end = _in_common(ours, theirs)
-    if start >= end or _epochs_of(ours, start, end) != _epochs_of(theirs, start, end):
-        return False
-    (our_first, our_last), (their_first, their_last) = _ends(ours), _ends(theirs)
-    later, shorter = pair[our_first < their_first], pair[our_last > their_last]
-    begins = our_first == their_first or start <= max(later.first_batch_offset, later.log_start_offset)
-    ends = our_last == their_last or end >= shorter.log_end_offset
-    return begins and ends and (our_first, our_last) != (their_first, their_last)
-
-
-def _epochs_of(rows: "NDArray[np.int64]", start: int, end: int) -> list[tuple[int, int]]:
-    """(leader epoch, first offset) of each run of one epoch that rows have in `[start, end)`."""
-    inside = rows[:, (rows[BatchColumn.LAST_OFFSET] >= start) & (rows[BatchColumn.BASE_OFFSET] < end)]
-    epoch, base = inside[BatchColumn.PARTITION_LEADER_EPOCH], inside[BatchColumn.BASE_OFFSET].clip(start)
-    begins = np.ones(epoch.size, np.bool_)
-    begins[1:] = epoch[1:] != epoch[:-1]
-    return list(zip(epoch[begins].tolist(), base[begins].tolist(), strict=True))
-
-
-def _of_two_epochs(pair: tuple[Replica, Replica], left: BatchesAndBlocks, right: BatchesAndBlocks) -> Difference | None:
-    """That a stretch holds different records because leaders of two epochs wrote some; None where headers do not prove it.
-
-    Equal bytes under two epochs, such as a producer sends to two leaders in turn, are no different records: then all sizes and all
-    CRCs have the same sums. Where one side reaches further sums do not tell that; but no producer sends as much again as a block
-    has, so that a block under another epoch proves it.
-    """
-    ours, theirs = left.rows, right.rows
-    columns = [BatchColumn.SIZE_IN_BYTES, BatchColumn.CRC]
-    same_ends = _ends(ours) == _ends(theirs)
-    if same_ends and (ours[columns].sum(axis=1) == theirs[columns].sum(axis=1)).all():
-        return None
-    first: Difference | None = None
-    i = j = 0
-    while i < ours.shape[1] and j < theirs.shape[1]:
-        a, b = ours[:, i], theirs[:, j]
-        a_last, b_last = int(a[BatchColumn.LAST_OFFSET]), int(b[BatchColumn.LAST_OFFSET])
-        offset = max(int(a[BatchColumn.BASE_OFFSET]), int(b[BatchColumn.BASE_OFFSET]))
-        if offset <= min(a_last, b_last) and of_two_histories(pair[0], a, pair[1], b):
-            first = first or Difference("content", offset, max(a_last, b_last) + 1, a.copy(), b.copy())
-            if same_ends or left.is_block[i] or right.is_block[j]:
-                return first
-        i += a_last <= b_last
-        j += b_last <= a_last
-    return None
 
 
 # What is missing behind damage: bytes at a segment's end explain the loss of no more than they had room for.
@@ -527,7 +349,7 @@ def _reach(replica: Replica, replicas: list[Replica], reader: BatchReader, offse
         if other is replica or not other.covers(start, end) or epoch_at(other.epochs, end) != epoch:
             continue
         reach, size = start, 0
-        for rows, *_ in walked(reader, other, start, end):
+        for rows in walked(reader, other, start, end):
             for base, last, bytes_taken in rows[[BatchColumn.BASE_OFFSET, BatchColumn.LAST_OFFSET, BatchColumn.SIZE_IN_BYTES]].T:
                 if base < reach:
                     continue  # begins before, and was not eaten whole

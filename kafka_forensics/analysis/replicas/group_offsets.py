@@ -221,7 +221,7 @@ def _read_by(committed_offset: Committed, replica: Replica, reader: BatchReader)
     offset, moment = committed_offset.greatest.offset, committed_offset.greatest.commit_timestamp
     if replica.log_end_offset < offset or moment <= 0:
         return False
-    batches = reader.with_blocks(replica, offset - 1, offset).rows  # the latest time of a block is none before its batches'
+    batches = reader.batches(replica, offset - 1, offset)
     return bool(batches.shape[1]) and 0 <= int(batches[BatchColumn.MAX_TIMESTAMP].max()) <= moment
 
 

@@ -23,22 +23,19 @@ if TYPE_CHECKING:
 
 
 class HeldBatch(NamedTuple):
-    """What of a batch lies in a range: records, bytes of the whole of it, offsets; of a control batch no records and no bytes.
-
-    Or what of a block of batches does, each of which has a record for every offset: its bytes are not known where only a part does.
-    """
+    """What of a batch lies in a range: records, bytes of the whole of it, offsets; of a control batch no records and no bytes."""
 
     records: int
-    size_in_bytes: int | None
+    size_in_bytes: int
     offsets: int
     is_exact: bool
     """False where only part of the offsets are in the range, and which of them still have records does not stand in the header."""
 
 
 def batches_held(replica: Replica, reader: "BatchReader", ranges: Ranges) -> Iterator[HeldBatch]:
-    """Every batch, or block of batches, that has some of these offsets, by its header."""
+    """Every batch that has some of these offsets, by its header."""
     for low, high in ranges:
-        for rows, _, is_block in walked(reader, replica, low, high, blocks=True):
+        for rows in walked(reader, replica, low, high):
             for row in range(rows.shape[1]):
                 base, behind = int(rows[BatchColumn.BASE_OFFSET, row]), int(rows[BatchColumn.LAST_OFFSET, row]) + 1
                 inside = min(behind, high) - max(base, low)
@@ -50,8 +47,7 @@ def batches_held(replica: Replica, reader: "BatchReader", ranges: Ranges) -> Ite
                 count = int(rows[BatchColumn.RECORDS_COUNT, row])
                 whole = low <= base and behind <= high and count >= 0
                 held = count if whole else inside if count < 0 else min(count, inside)
-                size = None if is_block[row] and not whole else int(rows[BatchColumn.SIZE_IN_BYTES, row])
-                yield HeldBatch(held, size, inside, whole or count == behind - base)
+                yield HeldBatch(held, int(rows[BatchColumn.SIZE_IN_BYTES, row]), inside, whole or count == behind - base)
 
 
 def with_records(
@@ -111,7 +107,7 @@ def records_held(replica: Replica, reader: "BatchReader", start: int, end: int) 
 def _sum(replica: Replica, reader: "BatchReader", ranges: Ranges) -> int | None:
     records = size = 0
     for batch in batches_held(replica, reader, ranges):
-        records, size = records + batch.records, size + (batch.size_in_bytes or 0)
+        records, size = records + batch.records, size + batch.size_in_bytes
         if not batch.is_exact or size > READ_AGAIN_BYTES:
             return None
     return records

@@ -153,10 +153,10 @@ def _cut_between_batches(replica: Replica, end_offset: int) -> Finding | None:
 
 def _whole_segment(replica: Replica, start: int, end: int) -> bool:
     """Whether a gap ends where a segment begins, and the one before it ends soundly or in bytes of none of its offsets: a file is
-    gone, not a tail. Without the indexes, which blocks have not beside them, nobody knows."""
+    gone, not a tail."""
     bases = replica.context.segment_base_offsets
     number = bisect_left(bases, end)
-    if number == 0 or number == len(bases) or bases[number] != end or replica.state.in_blocks:
+    if number == 0 or number == len(bases) or bases[number] != end:
         return False
     before = bases[number - 1]
     cut = any(replica.entries_beyond[(before, kind)] for kind in ("index", "timeindex"))

@@ -201,7 +201,7 @@ class FramingFold:
         if columns.shape[1] == 0:
             self._find_hiding(chunk)
             return
-        self.batches += chunk.batches
+        self.batches += columns.shape[1]
         seen = seen or survey(columns)
         self.records += seen.records
         self.max_timestamp = max(self.max_timestamp, seen.max_timestamp)
@@ -210,7 +210,7 @@ class FramingFold:
         if seen.odd:
             self._check_headers(columns, {(damage.kind, damage.position) for damage in chunk.damage})
         totals = self.by_segment.setdefault(self._segment, SegmentTotals())
-        totals.batches += chunk.batches
+        totals.batches += columns.shape[1]
         totals.last_offset = int(columns[BatchColumn.LAST_OFFSET, -1])
         totals.end_position = int(columns[BatchColumn.POSITION, -1] + columns[BatchColumn.SIZE_IN_BYTES, -1])
         self._find_hiding(chunk)

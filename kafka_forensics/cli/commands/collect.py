@@ -17,7 +17,6 @@ from kafka_forensics.cli import options
 from kafka_forensics.cli.redacting import redactable, redaction_asked_for
 from kafka_forensics.cli.streams import Destination, check_output, printable, say, screen_of
 from kafka_forensics.errors import SourceError, UsageError
-from kafka_forensics.model.bundles import Detail
 
 if TYPE_CHECKING:
     from kafka_forensics.model.bundles import Digests
@@ -83,21 +82,6 @@ Hash = Annotated[bool, typer.Option("--hash", help="Take the SHA-256 of every fi
 MaxRate = Annotated[
     float | None, typer.Option("--max-rate", metavar="MB/S", min=0.001, help="Read at most so many million bytes a second.")
 ]
-DetailOf = Annotated[
-    Detail,
-    typer.Option(
-        "--detail",
-        help="What to take of batches: the facts of each, or sums of blocks of them, by which copies are told apart but no more.",
-    ),
-]
-MaxSize = Annotated[
-    str | None,
-    typer.Option(
-        "--max-size",
-        metavar="SIZE",
-        help="Let the bundle have at most so many bytes (100MB): the newest logs batch by batch, and blocks of the rest.",
-    ),
-]
 EstimateOnly = Annotated[
     bool, typer.Option("--estimate", help="Say how large the bundle will be and how long it takes; make none.")
 ]
@@ -121,8 +105,6 @@ def collect(
     compacted: Compacted = None,
     hashes: Hash = False,
     max_rate: MaxRate = None,
-    detail: DetailOf = Detail.BATCHES,
-    max_size: MaxSize = None,
     estimate: EstimateOnly = False,
     printing: options.VerbosePrinting,
 ) -> int:
@@ -156,8 +138,6 @@ def collect(
         hashes,
         None if max_rate is None else int(max_rate * _MEGA),
         redaction,
-        detail,
-        _size(max_size, detail),
     )
     if output is None or estimate:
         from kafka_forensics.questions.collect import estimate_of
@@ -169,28 +149,8 @@ def collect(
     with behind_all_others():
         done = _made(log_dirs, wanted, output, screen, quiet=printing.quiet)
     say(screen, [] if printing.quiet else _summary(done, output))
-    if wanted.max_size is not None and done.bundle_bytes > wanted.max_size:
-        from kafka_forensics.model.amounts import size
-
-        say(screen, [f"larger than --max-size: {size(done.bundle_bytes)}, as the logs are not like their beginnings"])
     say(screen, [f"incomplete: {printable(gap.path)}: {printable(gap.reason)}" for gap in done.incomplete])
     return 3 if done.incomplete else 0
-
-
-def _size(text: str | None, detail: Detail) -> int | None:
-    """Bytes that --max-size names. Raises UsageError for what names none, and beside --detail blocks."""
-    if text is None:
-        return None
-    match = _SIZE.fullmatch(text.strip())
-    if match is None:
-        raise UsageError(f"--max-size {text} is no size", hint="write a number with its unit, such as 100MB or 2GB")
-    if detail is Detail.BLOCKS:
-        raise UsageError("--max-size and --detail blocks contradict each other", hint="leave out --detail: --max-size chooses it")
-    return int(float(match["number"]) * _UNITS[match["unit"].upper().removesuffix("B")])
-
-
-_SIZE: Final = re.compile(r"(?P<number>[0-9]{1,15}(\.[0-9]{1,6})?) ?(?P<unit>[kmgtKMGT]?[bB]?)")
-_UNITS: Final = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 
 
 def _check_name(output: Path, log_dirs: list[str]) -> None:

@@ -1,4 +1,4 @@
-"""BLAKE2b as machine code (RFC 7693): the compiled form of the primitive in `strong_content`, and one step of it for others."""
+"""BLAKE2b as machine code (RFC 7693): the compiled form of the primitive in `strong_content`."""
 
 from typing import TYPE_CHECKING, Final
 

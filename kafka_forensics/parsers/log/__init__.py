@@ -29,14 +29,6 @@ from kafka_forensics.parsers.log.hashed_records import (
 )
 from kafka_forensics.parsers.log.legacy import LegacyWrapper
 from kafka_forensics.parsers.log.matching import FoundBlock, RecordMatcher, Sought, sought
-from kafka_forensics.parsers.log.offset_blocks import (
-    BLOCKS_HEAD,
-    MOST_RECORDS,
-    Blocks,
-    as_blocks,
-    read_blocks,
-    sums_of,
-)
 from kafka_forensics.parsers.log.record_stream import PlainRecord, plain_records
 from kafka_forensics.parsers.log.records import (
     MARKER_VALUE_SIZE,
@@ -64,21 +56,18 @@ from kafka_forensics.parsers.log.segment import (
 )
 
 __all__ = [
-    "BLOCKS_HEAD",
     "COLUMNS_HEAD",
     "HELD_BYTES",
     "KEYED_KEY_BYTES",
     "MARKER_VALUE_SIZE",
     "MAX_BATCH_BYTES",
     "MIN_CONTROL_KEY_SIZE",
-    "MOST_RECORDS",
     "PLANES_HEAD",
     "SECTION_HEAD",
     "STORED_COLUMNS",
     "STRONG_KEY_BYTES",
     "BatchChecks",
     "BatchHeader",
-    "Blocks",
     "CollectedBatches",
     "ContentDigests",
     "DecodedBatch",
@@ -99,7 +88,6 @@ __all__ = [
     "StrongHasher",
     "UnsignedVarintError",
     "Window",
-    "as_blocks",
     "believed_to",
     "by_producer",
     "check_batch_in_file",
@@ -118,7 +106,6 @@ __all__ = [
     "plain_rows",
     "read_batch",
     "read_batches",
-    "read_blocks",
     "read_digest",
     "read_next_offset",
     "read_sizes",
@@ -126,6 +113,5 @@ __all__ = [
     "record_blocks",
     "sought",
     "sound_blocks",
-    "sums_of",
     "with_records",
 ]

@@ -18,7 +18,7 @@ from kafka_forensics.errors import FormatError
 from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.constants import compression_name
 from kafka_forensics.parsers.log.collected import read_batches
-from kafka_forensics.storage.bundles import CollectedLog, Frame, SectionKind
+from kafka_forensics.storage.bundles import CollectedLog, Frame
 from kafka_forensics.storage.source import ByteFile
 
 if TYPE_CHECKING:
@@ -480,8 +480,6 @@ def _collected_frames(log: CollectedLog, position: int) -> Iterator[tuple[int, i
     for section, packed in log.batches(position, log.size_in_bytes):
         if position >= section.end:
             continue
-        if section.kind is SectionKind.BLOCKS:
-            raise log.needs_batches()
         frames = log.frames(section.start, section.end)
         try:
             columns = read_batches(packed).columns

@@ -53,21 +53,21 @@ def read_batches(section: bytes) -> CollectedBatches:
     if digest_size not in DIGEST_SIZES or not COLUMNS_HEAD.size <= size <= len(section) - SECTION_HEAD.size:
         raise FormatError("a section of batches that makes no sense")
     end = SECTION_HEAD.size + size
-    rows, *start = COLUMNS_HEAD.unpack_from(section, SECTION_HEAD.size)
-    if rows > CHUNK_ROWS:
-        raise FormatError(f"a section of {rows} batches")
-    stored = stored_columns(section[SECTION_HEAD.size + COLUMNS_HEAD.size : end], rows, STORED_COLUMNS)
+    stored, start, rows = _stored(section[SECTION_HEAD.size : end])
     digests_end = end + digest_size * rows
     if digests_end > len(section):
         raise FormatError("a section of batches that is cut short")
     digests = np.frombuffer(section, np.uint64, digest_size // 8 * rows, end).reshape(rows, digest_size // 8)
-    return CollectedBatches(*_restored(stored, (start[0], start[1], start[2]), rows), digests, _damage(section[digests_end:]))
+    return CollectedBatches(*_restored(stored, start, rows), digests, _damage(section[digests_end:]))
 
 
-def stored_columns(data: bytes, rows: int, count: int) -> "list[Ints]":
-    """So many columns of so many rows, as they are stored. Raises FormatError where `data` is not just these."""
-    position, columns = 0, []
-    for _ in range(count):
+def _stored(data: bytes) -> tuple["list[Ints]", tuple[int, int, int], int]:
+    """The columns as they are stored; byte, offset and time of the start; the number of rows."""
+    rows, *start = COLUMNS_HEAD.unpack_from(data)
+    if rows > CHUNK_ROWS:
+        raise FormatError(f"a section of {rows} batches")
+    position, columns = COLUMNS_HEAD.size, []
+    for _ in range(STORED_COLUMNS):
         if position + PLANES_HEAD.size > len(data):
             raise FormatError("a column of batches without a head")
         width, least = PLANES_HEAD.unpack_from(data, position)
@@ -80,7 +80,7 @@ def stored_columns(data: bytes, rows: int, count: int) -> "list[Ints]":
         position += width * rows
     if position != len(data):
         raise FormatError("bytes behind the columns of batches")
-    return columns
+    return columns, (start[0], start[1], start[2]), rows
 
 
 def _restored(stored: "list[Ints]", start: tuple[int, int, int], rows: int) -> tuple["Ints", "Ints"]:
@@ -90,9 +90,9 @@ def _restored(stored: "list[Ints]", start: tuple[int, int, int], rows: int) -> t
     columns = np.zeros((BATCH_COLUMNS, rows), np.int64)
     delta = delta_rest + count - 1
     span = delta + last_rest + 1
-    base_offset = summed(offset_gap, span, start[1])
-    base_timestamp = summed(time_gap, time_span, start[2])
-    columns[BatchColumn.POSITION] = summed(gap, size, start[0])
+    base_offset = _summed(offset_gap, span, start[1])
+    base_timestamp = _summed(time_gap, time_span, start[2])
+    columns[BatchColumn.POSITION] = _summed(gap, size, start[0])
     columns[BatchColumn.SIZE_IN_BYTES] = size
     columns[BatchColumn.BASE_OFFSET] = base_offset
     columns[BatchColumn.LAST_OFFSET] = base_offset + span - 1
@@ -113,7 +113,7 @@ def _restored(stored: "list[Ints]", start: tuple[int, int, int], rows: int) -> t
     return columns, (written_rest + columns[BatchColumn.LAST_OFFSET])[np.newaxis]
 
 
-def summed(gaps: "Ints", spans: "Ints", start: int) -> "Ints":
+def _summed(gaps: "Ints", spans: "Ints", start: int) -> "Ints":
     """Where each row begins: a gap behind the end of the one before."""
     begins: Ints = np.cumsum(gaps) + np.cumsum(spans) - spans + start
     return begins

@@ -18,8 +18,6 @@ from kafka_forensics.parsers.kernels.strong_content import DIGEST_BYTES as _UNKE
 from kafka_forensics.parsers.kernels.strong_content import fill_strong_digests
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from numpy.typing import NDArray
 
     from kafka_forensics.storage.source import ByteFile
@@ -53,10 +51,8 @@ class ContentDigests:
     a probability of one in 2^61 for each seven bytes; without one they are BLAKE2b, of 128 bits.
     """
 
-    def __init__(self, key: bytes | None, needless: "Callable[[NDArray[np.int64]], NDArray[np.bool_]] | None" = None) -> None:
-        """`needless` says of batches, (BATCH_COLUMNS, n), of which no digest is taken in passing."""
+    def __init__(self, key: bytes | None) -> None:
         self._keys = None if key is None else content_keys(key)
-        self._needless = needless
         self._positions: list[NDArray[np.int64]] = []
         self._digests: list[NDArray[np.uint64]] = []
 
@@ -70,10 +66,6 @@ class ContentDigests:
     ) -> list[Damage]:
         """Take the batches of rows `[first_row, end_row)`, see `Inspector`. There is no damage to be told."""
         rows = columns[:, first_row:end_row]
-        if self._needless is not None and (left_out := self._needless(rows)).any():
-            rows = rows[:, ~left_out]
-            if not rows.shape[1]:
-                return []
         is_new = rows[BatchColumn.MAGIC] >= 2
         begins = rows[BatchColumn.POSITION] - buffer_position
         starts = begins + (RECORD_BATCH_OVERHEAD if is_new.all() else np.where(is_new, RECORD_BATCH_OVERHEAD, _LEGACY_CONTENT))

@@ -15,7 +15,6 @@ from kafka_forensics.errors import FormatError
 from kafka_forensics.model.batches import BATCH_COLUMNS, CHUNK_ROWS, BatchChunk, BatchColumn, Damage
 from kafka_forensics.model.constants import INT64_MAX, LOG_OVERHEAD
 from kafka_forensics.parsers.kernels.identities import fill_identities
-from kafka_forensics.parsers.kernels.strong_identities import fill_strong_identities
 from kafka_forensics.parsers.kernels.walk import DONE, FULL, MORE, walk
 from kafka_forensics.parsers.log.collected import (
     LEAST_BATCH_BYTES,
@@ -26,8 +25,7 @@ from kafka_forensics.parsers.log.collected import (
 )
 from kafka_forensics.parsers.log.content import digest_size
 from kafka_forensics.parsers.log.damage import MAX_CHAIN, MAX_WINDOW_BYTES, Trouble, Window, contained_damage
-from kafka_forensics.parsers.log.offset_blocks import Blocks, read_blocks
-from kafka_forensics.storage.bundles import CollectedLog, Section, SectionKind
+from kafka_forensics.storage.bundles import CollectedLog, Section
 from kafka_forensics.storage.source import range_reader
 
 if TYPE_CHECKING:
@@ -81,11 +79,8 @@ class SegmentReader:
     ones that were found behind damage or are too large for the window. The matrix of a chunk is used again for the next: copy what
     you keep.
 
-    `key` may have a second row, whatever that holds: then identities are those that blocks sum (`fill_strong_identities`).
-
     Of a collected log the chunks are its facts. What `BatchChecks` would tell is among them; any other inspector needs the batches,
-    and `inspect_alone` is asked about every good one. Where only blocks of batches are known, chunks are of these if `blocks` are
-    asked for; else SourceError says that the batches are needed.
+    and `inspect_alone` is asked about every good one.
     """
 
     def __init__(
@@ -96,11 +91,9 @@ class SegmentReader:
         next_base_offset: int | None = None,
         inspect: Inspector | None = None,
         inspect_alone: "Callable[[ByteFile, int, int], list[Damage]] | None" = None,
-        blocks: bool = False,
     ) -> None:
         self._window = Window(file)
         self._key = no_key() if key is None else key
-        self._blocks = blocks
         self._inspect = inspect
         self._inspect_alone = inspect_alone
         self._columns = np.empty((BATCH_COLUMNS, min(CHUNK_ROWS, file.size_in_bytes // LEAST_BATCH_BYTES + 1)), np.int64)
@@ -155,14 +148,6 @@ class SegmentReader:
         opens = self._inspect is not None and not isinstance(self._inspect, BatchChecks)
         position = start
         for section, packed in log.batches(start, end):
-            if section.kind is SectionKind.BLOCKS:
-                if opens or not self._blocks or section.start < start or section.end > end:
-                    raise log.needs_batches()
-                known = blocks_of(log, section, packed)
-                passed(section.end - position)
-                yield BatchChunk(known.columns, [], section.end - position, 0, 0, known.sums)
-                position = section.end
-                continue
             columns, damage = self._section(log, section, packed, deep=deep)
             if section.start < start or section.end > end:
                 columns, damage, until = _within(columns, damage, start, end)
@@ -194,8 +179,6 @@ class SegmentReader:
         if wrong is not None:
             raise log.broken(wrong)
         fill_identities(facts.columns, facts.written, self._key)
-        if self._key.shape[0] > 1:
-            fill_strong_identities(facts.columns)
         return facts.columns, [damage for damage, inside in facts.damage if deep or not inside]
 
     def _open_all(self, log: CollectedLog, columns: "NDArray[np.int64]") -> None:
@@ -249,8 +232,6 @@ class SegmentReader:
         total = position - self._chunk_start
         self._chunk_start = position
         self._rows = 0
-        if self._key.shape[0] > 1:
-            fill_strong_identities(columns)
         return _chunk_of(columns, damage, total)
 
 
@@ -307,21 +288,9 @@ def found_inside(log: CollectedLog, position: int) -> list[Damage] | None:
     return None if facts is None else [damage for damage, inside in facts.damage if inside and damage.position == position]
 
 
-def blocks_of(log: CollectedLog, section: Section, packed: bytes) -> Blocks:
-    """The blocks of a section of a collected log. Raises SourceError where they contradict each other."""
-    if next(log.held(section.start, section.end), None) is not None:
-        raise log.broken("a batch is held where only blocks are known")
-    try:
-        return read_blocks(packed, section.start, section.end)
-    except FormatError as error:
-        raise log.broken(error.reason) from error
-
-
 def _facts_at(log: CollectedLog, position: int) -> CollectedBatches | None:
     """The facts of the section in which a byte of a collected log lies. Raises SourceError."""
     for section, packed in log.batches(position, position + 1):
-        if section.kind is SectionKind.BLOCKS:
-            raise log.needs_batches()
         facts = log.known(section)
         if not isinstance(facts, CollectedBatches):
             try:

@@ -298,7 +298,7 @@ def compared(gathered: Mapping[str, Inputs], options: ScanOptions, progress: Pro
         running = Scan("local", inputs, options, witnesses)
         running.findings += lone_leftovers(inputs)
         snapshots.append(Snapshot(name, inputs, witnesses, running, disks_of(name, inputs, options), Words(inputs)))
-    key = digest_key(source for inputs in gathered.values() for source in inputs.sources)
+    key = digest_key()
     rows: list[Change] = []
     findings: list[Finding] = []
     incomplete: list[Incomplete] = []

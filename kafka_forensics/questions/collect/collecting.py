@@ -14,21 +14,19 @@ from kafka_forensics.evidence.inputs import gather
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.evidence.paths import OpenedPath, open_paths, typed_path
 from kafka_forensics.judging.scanning import is_deep
-from kafka_forensics.model.bundles import Detail, Digests
+from kafka_forensics.model.bundles import Digests
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC, INTERNAL_TOPICS, TRANSACTION_STATE_TOPIC, WITNESS_TOPICS
 from kafka_forensics.model.pseudonyms import Pseudonyms
 from kafka_forensics.model.results import Incomplete
 from kafka_forensics.parsers.checkpoints import parse_meta_properties
 from kafka_forensics.parsers.log_dir import Discovery, FileKind
-from kafka_forensics.questions.collect.estimate import Estimate, foreseen
+from kafka_forensics.questions.collect.estimate import Estimate, estimated
 from kafka_forensics.questions.collect.files import NOT_KAFKAS, CollectedEntry, Tree, tree_of
-from kafka_forensics.questions.collect.log_facts import FactsWanted, may_be_in_blocks, take_log
+from kafka_forensics.questions.collect.log_facts import FactsWanted, take_log
 from kafka_forensics.questions.collect.names import BundleNames
 from kafka_forensics.questions.collect.pace import Pace
 from kafka_forensics.questions.collect.politeness import leave_page_cache
 from kafka_forensics.storage.bundles import (
-    BESIDE_BLOCKS,
-    BLOCKS_VERSION,
     TRANSACTION_PARTITIONS,
     BundleSource,
     Section,
@@ -81,10 +79,6 @@ class CollectOptions:
     """Bytes a second that are read at most."""
     pseudonyms: Pseudonyms | None = None
     """What stands for names; None: they are collected as they are."""
-    detail: Detail = Detail.BATCHES
-    """What is taken of each log's batches, where no size says otherwise."""
-    max_size: int | None = None
-    """Bytes that the bundle is to have at most: as many logs as fit into it are taken batch by batch, the newest first."""
 
 
 @dataclass(slots=True)
@@ -136,22 +130,17 @@ class _Collecting:
         self._progress = progress
         self._compacted = compacted_partitions(paths, options.scan, cache)
         self._transaction_partitions = 0 if self._pseudonyms is None else transaction_partitions(paths, options.scan, cache)
-        self._details: dict[str, Detail] | None = None
         self._total = self._required()
         self.collected = Collected(bytes_in_all=self._total, is_deep=is_deep(options.scan.deep, self._total))
         use_compiled(worth_compiling(self._total), self._total)
         self._done = 0
         self._pace = Pace(options.max_rate)
         self._digests = self._drawn_before(output) if options.digests.is_drawn else options.digests
-        if options.max_size is not None:
-            self._details = foreseen(self._tree, self._wanted, options.max_size, None).details
         self._writer = BundleWriter(output, self._about())
 
     def run(self) -> Collected:
         """Take every file."""
         for entry in self._tree.entries():
-            if self._is_beside_blocks(entry):
-                entry.left_out = BESIDE_BLOCKS
             if self._may_be_known(entry) and self._writer.keep_file(
                 entry.path,
                 lambda row: row[1:4] == _stamp(entry) and row[_LEFT_OUT] == entry.left_out,  # noqa: B023
@@ -185,12 +174,6 @@ class _Collecting:
             TRANSACTION_PARTITIONS: self._transaction_partitions,
             "started_ms": int(time.time() * 1000),
         }
-        if self._options.detail is not Detail.BATCHES or self._options.max_size is not None:
-            told |= {
-                "version": BLOCKS_VERSION,
-                "detail": None if self._options.max_size is not None else self._options.detail.value,
-            }
-            told["max_size"] = self._options.max_size
         if digests.is_keyed:
             told["digests"] = {"name": digests.name} | (
                 {} if digests.key is None or digests.is_secret else {"key": digests.key.hex()}
@@ -258,12 +241,7 @@ class _Collecting:
             return size_in_bytes, sha256_of(file) if self._options.hashes else None
 
     def _wanted(self, entry: CollectedEntry) -> FactsWanted:
-        wanted = facts_wanted(self._options, self._compacted, self.collected.is_deep, self._digests.key, entry)
-        return wanted if self._details is None else wanted._replace(detail=self._details.get(entry.path, Detail.BLOCKS))
-
-    def _is_beside_blocks(self, entry: CollectedEntry) -> bool:
-        """Whether an index is of a log of which blocks are taken."""
-        return entry.log is not None and may_be_in_blocks(entry.log, self._wanted(entry.log))
+        return facts_wanted(self._options, self._compacted, self.collected.is_deep, self._digests.key, entry)
 
     def _may_be_known(self, entry: CollectedEntry) -> bool:
         """Whether what is known of a file already may stand for it: of one with names in it only if they are not redacted, or else
@@ -289,11 +267,6 @@ class _Collecting:
         taken = older.taken(entry.path, _stamp(entry), is_log=entry.is_log)
         if taken is None or (self._wanted(entry).keys and not any(section.kind is SectionKind.KEYS for section, _ in taken[0])):
             return None
-        if entry.is_log:
-            in_blocks = any(section.kind is SectionKind.BLOCKS for section, _ in taken[0])
-            wanted = may_be_in_blocks(entry, self._wanted(entry))
-            if in_blocks != wanted and not (wanted and older.about.detail is Detail.BLOCKS):
-                return None
         return None if self._options.hashes and taken[1] is None else taken
 
     def _require_same_broker(self, older: BundleSource) -> None:
@@ -342,18 +315,16 @@ def estimate_of(paths: list[str], options: CollectOptions) -> Estimate:
     total = sum(entry.entry.size_in_bytes for entry in tree.entries() if entry.left_out is None)
     compacted = compacted_partitions(paths, options.scan, cache)
     deep = is_deep(options.scan.deep, total)
-    return foreseen(
-        tree, partial(facts_wanted, options, compacted, deep, options.digests.key), options.max_size, options.max_rate
-    ).estimate
+    return estimated(tree, partial(facts_wanted, options, compacted, deep, options.digests.key), options.max_rate)
 
 
 def facts_wanted(
     options: CollectOptions, compacted: set[tuple[str, int]], deep: bool, key: bytes | None, entry: CollectedEntry
 ) -> FactsWanted:
-    """What is taken of a log, as far as no size chooses its detail; `key` is that of digests."""
+    """What is taken of a log; `key` is that of digests."""
     records = tuple((asked.start, asked.end) for asked in options.records if _is_of(entry, asked))
     keys = has_hashed_keys(entry, options, compacted)
-    return FactsWanted(deep, key, records, keys, options.pseudonyms, options.detail)
+    return FactsWanted(deep, key, records, keys, options.pseudonyms)
 
 
 def compacted_partitions(paths: list[str], options: ScanOptions, cache: PageCache) -> set[tuple[str, int]]:

@@ -20,8 +20,6 @@ MAX_DEPTH: Final = 5
 """Levels of directories below a path that are looked into: a folder of folders of log directories, and what is in those."""
 LOG_KINDS: Final = (FileKind.LOG, FileKind.METADATA_CHECKPOINT)
 """Files of batches, of which facts are taken instead of bytes."""
-INDEXES: Final = (FileKind.INDEX, FileKind.TIME_INDEX)
-"""Files whose entries are of the batches of the log beside them."""
 NOT_KAFKAS: Final = "no file of Kafka's: its bytes are not collected"
 
 
@@ -42,8 +40,6 @@ class CollectedEntry:
     """Whether it is of the last segment."""
     refused: str | None = None
     """Why a link was not followed, as the bundle says it."""
-    log: "CollectedEntry | None" = None
-    """Of an index the log of its segment, if that is there."""
 
     @property
     def is_log(self) -> bool:
@@ -130,7 +126,6 @@ class Tree:
                     before.behind = collected.name.offset
                 before = collected
             found.append(collected)
-        _put_beside(found)
         found = [item for item in found if isinstance(item, CollectedEntry) or not self._is_read_elsewhere(source, item)]
         found.sort(key=lambda item: self._names.order((item.entry if isinstance(item, CollectedEntry) else item).name))
         for item in found:
@@ -170,17 +165,6 @@ def _read_as(opened: Sequence[OpenedPath]) -> dict[object, tuple[ByteSource, str
         )
         if entry is not None
     }
-
-
-def _put_beside(found: Sequence["CollectedEntry | Entry"]) -> None:
-    """Let every index of a directory know the log of its segment."""
-    segments = [
-        entry for entry in found if isinstance(entry, CollectedEntry) and entry.name is not None and entry.name.suffix is None
-    ]
-    logs = {_offset(entry): entry for entry in segments if entry.is_log and entry.entry.kind is EntryKind.FILE}
-    for entry in segments:
-        if entry.name is not None and entry.name.kind in INDEXES:
-            entry.log = logs.get(_offset(entry))
 
 
 def _offset(entry: CollectedEntry) -> int | None:

@@ -2,14 +2,12 @@
 
 import struct
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 import numpy as np
 
 from kafka_forensics.model.batches import CHUNK_ROWS, BatchColumn, Damage
-from kafka_forensics.model.bundles import Detail
-from kafka_forensics.model.constants import CONTROL_MASK, INTERNAL_TOPICS, WITNESS_TOPICS
+from kafka_forensics.model.constants import CONTROL_MASK, WITNESS_TOPICS
 from kafka_forensics.model.pseudonyms import Pseudonyms
 from kafka_forensics.parsers.log import (
     KEYED_KEY_BYTES,
@@ -24,8 +22,6 @@ from kafka_forensics.parsers.log import (
     check_batch_in_file,
     inspector,
 )
-from kafka_forensics.parsers.log_dir import FileKind
-from kafka_forensics.questions.collect.blocks import NEWEST_BATCHES, Facts, Sections, plain_batches, surely_in_blocks
 from kafka_forensics.storage.bundles import MAX_SECTION_BYTES, Frame, SectionKind, write_frames, write_held
 from kafka_forensics.writers.bundle_columns import room_for, write_batches
 from kafka_forensics.writers.record_hashes import write_record_hashes
@@ -42,16 +38,12 @@ if TYPE_CHECKING:
 SECTION_BYTES: Final = 1 << 20
 MOST_WHOLE_BYTES: Final = MAX_SECTION_BYTES - 64
 """A batch of more bytes is not taken whole."""
-LEAST_BYTES: Final = 64 << 10
-"""Of a log of fewer every batch is known, and the indexes as well: they are little."""
 CONTROL_BYTES: Final = 4096
 """A control batch of more bytes is no marker, whatever it says."""
 
 
 _FRAME: Final = struct.Struct(">qiibihi")
 _FRAME_BYTES: Final = _FRAME.size
-_CRC_AT: Final = 17
-"""Where a batch of magic 2 has its CRC."""
 
 
 HASHED_BATCHES: Final = 256
@@ -78,7 +70,6 @@ class FactsWanted(NamedTuple):
     """Whether keys and values are hashed."""
     pseudonyms: Pseudonyms | None = None
     """What stands for names."""
-    detail: Detail = Detail.BATCHES
 
 
 def take_log(
@@ -88,19 +79,10 @@ def take_log(
     was opened. Raises SourceError where it cannot be read further."""
     topic = None if entry.partition is None else entry.partition.topic
     base_offset = 0 if entry.name is None or entry.name.offset is None else entry.name.offset
-    in_blocks = may_be_in_blocks(entry, wanted)
-    newest = NEWEST_BATCHES if entry.is_active else 0
-
-    def needless(columns: "Ints") -> "NDArray[np.bool_]":
-        """Batches of which no digest is needed, for they stand in blocks; of some of the newest one may be, after all."""
-        plain = plain_batches(columns, [], _whole(columns, wanted.records), base_offset)
-        return surely_in_blocks(columns, plain, file.size_in_bytes, newest)
-
-    checks = _Checks(wanted, needless if in_blocks else None)
+    checks = _Checks(wanted)
     reader = SegmentReader(
         file, next_base_offset=believed_to(base_offset, entry.behind), inspect=checks, inspect_alone=checks.alone
     )
-    sections = Sections(newest, partial(checks.digests_of, file)) if in_blocks else None
     room = room_for(CHUNK_ROWS)
     start, batches = 0, 0
     for chunk in reader.chunks():
@@ -120,28 +102,12 @@ def take_log(
         elif kept.any():
             _take_whole(entry, file, writer, columns[:, kept], start, end, only_markers=wanted.pseudonyms is not None)
         # last, so that of a bundle that was cut short batches are known only with all that belongs to them
-        written, digests = checks.written(columns), checks.digests.take(columns)
-        if sections is None:
-            section = write_batches(columns, damage, written=written, digests=digests, room=room)
-            writer.add(entry.path, SectionKind.BATCHES, start, end, section)
-        else:
-            plain = plain_batches(columns, damage, kept, base_offset)
-            for made in sections.take(Facts(columns.copy(), written, digests, plain), damage, end):
-                writer.add(entry.path, *made)
+        section = write_batches(columns, damage, written=checks.written(columns), digests=checks.digests.take(columns), room=room)
+        writer.add(entry.path, SectionKind.BATCHES, start, end, section)
         batches += chunk.rows
         passed(end - start)
         start = end
-    for made in () if sections is None else sections.finish():
-        writer.add(entry.path, *made)
     return batches, start
-
-
-def may_be_in_blocks(entry: "CollectedEntry", wanted: FactsWanted) -> bool:
-    """Whether of a log not every batch needs to be known by itself: a segment of a topic that is not compacted and no evidence."""
-    if wanted.detail is not Detail.BLOCKS or wanted.keys or entry.partition is None or entry.name is None:
-        return False
-    is_segment = entry.name.kind is FileKind.LOG and entry.name.suffix is None and entry.entry.size_in_bytes >= LEAST_BYTES
-    return is_segment and entry.partition.topic not in INTERNAL_TOPICS | WITNESS_TOPICS
 
 
 def _frame(file: "ByteFile", position: int) -> Frame:
@@ -226,9 +192,8 @@ class _Checks:
     """The inspector of a log that is collected: it remembers digests, what only opening batches tells, and the offsets of old
     entries."""
 
-    def __init__(self, wanted: FactsWanted, needless: "Callable[[Ints], NDArray[np.bool_]] | None" = None) -> None:
-        """`needless` as in `ContentDigests`."""
-        self.digests = ContentDigests(wanted.key, needless)
+    def __init__(self, wanted: FactsWanted) -> None:
+        self.digests = ContentDigests(wanted.key)
         hasher = StrongHasher() if wanted.key is None else KeyedHasher(wanted.key)
         self._hashes = SegmentHashes(hasher) if wanted.keys else None
         self._key_bytes = STRONG_KEY_BYTES if wanted.key is None else KEYED_KEY_BYTES
@@ -251,16 +216,6 @@ class _Checks:
         found = self._inner(buffer, position, columns, first, end)
         self._inside += found
         return found
-
-    def digests_of(self, file: "ByteFile", columns: "Ints") -> "NDArray[np.uint64]":
-        """The digests of batches that are behind, (n, 1 or 2): between chunks, each is read again; zeros where another stands now.
-
-        Raises SourceError.
-        """
-        for position, size, crc in columns[[BatchColumn.POSITION, BatchColumn.SIZE_IN_BYTES, BatchColumn.CRC]].T.tolist():
-            if file.read_at(position + _CRC_AT, 4) == crc.to_bytes(4, "big"):
-                self.digests.alone(file, position, size)
-        return self.digests.take(columns)
 
     def alone(self, file: "ByteFile", position: int, size: int) -> list[Damage]:
         """A batch behind damage, or a large one."""

@@ -14,7 +14,7 @@ import numpy as np
 from kafka_forensics.errors import SourceError
 from kafka_forensics.judging.scanning import digest_key
 from kafka_forensics.model.batches import BatchColumn
-from kafka_forensics.parsers.log import SegmentReader, sums_of
+from kafka_forensics.parsers.log import SegmentReader
 from kafka_forensics.questions.salvage.slices import Source
 
 if TYPE_CHECKING:
@@ -27,8 +27,7 @@ RUN_BATCHES: Final = 8168
 _RUN_BYTES_SHIFT: Final = 24
 """Nor does it reach over a multiple of 16 MiB but with its last batch."""
 _RUNS_REMEMBERED: Final = 8
-_QUARTERS: Final = (64, 96, 0, 32)
-"""Bits by which those of `sums_of` are shifted."""
+_LOW: Final = (1 << 32) - 1
 _SUM_MASK: Final = (1 << 128) - 1
 
 
@@ -84,7 +83,7 @@ class RunReader:
     """Makes runs of batches that are read, and reads them again, of some copies; sums are of a key that no evidence knows."""
 
     def __init__(self, sources: Sequence[Source]) -> None:
-        self.key = digest_key(())
+        self.key = digest_key()
         self._sources = sources
         self._remembered = lru_cache(maxsize=_RUNS_REMEMBERED)(self._read)
 
@@ -165,5 +164,6 @@ def _run(columns: "Columns", place: int, giver: int, segment: int, *, is_searche
 
 def _sum(columns: "Columns") -> int:
     """The sum of the hashes of batches, which are few enough that the sums of quarters are int64."""
-    quarters: list[int] = sums_of(columns)[1:].sum(axis=1).tolist()
-    return sum(quarter << shift for quarter, shift in zip(quarters, _QUARTERS, strict=True)) & _SUM_MASK
+    high, low = columns[BatchColumn.HASH_HIGH], columns[BatchColumn.HASH_LOW]
+    quarters = ((low & _LOW, 0), (low >> 32 & _LOW, 32), (high & _LOW, 64), (high >> 32 & _LOW, 96))
+    return sum(int(quarter.sum()) << shift for quarter, shift in quarters) & _SUM_MASK

@@ -2,8 +2,6 @@
 
 from kafka_forensics.storage.bundles.layout import (
     ABOUT,
-    BESIDE_BLOCKS,
-    BLOCKS_VERSION,
     FORMAT,
     LEVEL,
     LISTING,
@@ -32,8 +30,6 @@ from kafka_forensics.storage.bundles.source import BundleSource, CollectedLog, d
 
 __all__ = [
     "ABOUT",
-    "BESIDE_BLOCKS",
-    "BLOCKS_VERSION",
     "FORMAT",
     "LEVEL",
     "LISTING",

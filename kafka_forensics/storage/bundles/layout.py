@@ -22,11 +22,7 @@ TRANSACTION_PARTITIONS: Final = "transaction_partitions"
 """How bundle.json calls the partitions of the transaction coordinators' log, which grow while a broker runs."""
 FORMAT: Final = "kafka-forensics bundle"
 VERSION: Final = 1
-BLOCKS_VERSION: Final = 2
-"""Of a bundle that may hold blocks, which tools that know none of them would misread as damage."""
 SUFFIX: Final = ".kfb"
-BESIDE_BLOCKS: Final = "an index beside blocks of batches is not collected: collect it with --detail batches"
-"""Why an index has no bytes: its entries are of single batches, and take more than all blocks."""
 
 PART_BYTES: Final = 4 << 20
 """Sections are put into one part until they have so many bytes."""
@@ -61,8 +57,6 @@ class SectionKind(StrEnum):
     """Bytes `[start, end)` as they are."""
     BATCHES = "batches"
     """Columns of the batches in `[start, end)`, and what is damaged there."""
-    BLOCKS = "blocks"
-    """The batches in `[start, end)` by blocks of them, none by itself."""
     KEPT = "kept"
     """Batches as they are stored, by position."""
     TOLD = "told"
@@ -74,10 +68,8 @@ class SectionKind(StrEnum):
 
 
 SECTION_KINDS: Final = frozenset(kind.value for kind in SectionKind)
-OF_BATCHES: Final = frozenset({SectionKind.BATCHES, SectionKind.BLOCKS})
-"""Of these every byte of a log has one;"""
-TELLING: Final = OF_BATCHES | {SectionKind.BYTES}
-"""and of these every byte of a file has one at most."""
+TELLING: Final = frozenset({SectionKind.BYTES, SectionKind.BATCHES})
+"""Of these every byte of a file has one at most."""
 
 
 class Section(NamedTuple):

@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Any, Final, NoReturn, Self
 
 from kafka_forensics.errors import FormatError, SourceError
-from kafka_forensics.model.bundles import About, Detail, Digests
+from kafka_forensics.model.bundles import About, Digests
 from kafka_forensics.storage.archives import (
     BLOCK,
     ArchiveSource,
@@ -28,8 +28,6 @@ from kafka_forensics.storage.archives import (
 )
 from kafka_forensics.storage.bundles.layout import (
     ABOUT,
-    BESIDE_BLOCKS,
-    BLOCKS_VERSION,
     FORMAT,
     LISTING,
     MAX_ABOUT_BYTES,
@@ -39,7 +37,6 @@ from kafka_forensics.storage.bundles.layout import (
     MAX_PART_BYTES,
     MAX_SEAL_BYTES,
     MAX_SEALED_VALUES,
-    OF_BATCHES,
     PARTS,
     SEAL,
     SECTION_KINDS,
@@ -76,7 +73,6 @@ _MAX_WORDS: Final = 4096
 """Characters of a path, or a reason, that are taken from outside."""
 _MAX_PATHS: Final = 64
 _MAX_TRANSACTION_PARTITIONS: Final = 1 << 16
-_UNKNOWN_IN_BLOCKS: Final = "producers' sequences, index entries and single batches of older offsets"
 CUT: Final = "the bundle was cut short before the end of this file"
 _WHOLE_PATH: Final = re.compile(r"/|[A-Za-z][A-Za-z0-9+.-]*://")
 _KEY: Final = re.compile(r"[0-9a-f]{64}")
@@ -114,8 +110,6 @@ class BundleSource(ArchiveSource):
         """`container` is the one file on a storage service that it is; None: it is a local file."""
         super().__init__(path, container)
         self._lock = threading.Lock()
-        self.has_blocks = False
-        """Whether of any log not every batch is known by itself."""
         self.remembered: tuple[tuple[str, Section] | None, object] = None, None
         """The section that was looked into last, by the path of its file, and what it holds."""
         self._parts: OrderedDict[int, tuple[bytes, frozenset[tuple[str, Section]]]] = OrderedDict()
@@ -233,8 +227,8 @@ class BundleSource(ArchiveSource):
             raise SourceError(self.name, f"no bundle: {error.reason}") from error
         match said:
             case {"format": str(name), "version": version} if name == FORMAT and is_number(version, end=1 << 31):
-                if version not in (VERSION, BLOCKS_VERSION):
-                    reason = f"a bundle of version {version}, and version {BLOCKS_VERSION} is read: use the tool that made it"
+                if version != VERSION:
+                    reason = f"a bundle of version {version}, and version {VERSION} is read: use the tool that made it"
                     raise SourceError(self.name, reason)
                 return _about_of(said)
         raise SourceError(self.name, "no bundle of facts: bundle.json says nothing of one")
@@ -284,8 +278,6 @@ class BundleSource(ArchiveSource):
                     raise FormatError("a file with a name that none can have")
                 known = [_section_of(section) for section in sections]
                 place = BundlePlace(known, allocated, left_out, is_log, refused, hashed, is_cut)
-                in_blocks = left_out == BESIDE_BLOCKS or any(section.kind is SectionKind.BLOCKS for section in known)
-                self.has_blocks = self.has_blocks or in_blocks
                 self._tree.add(path, Member(_KINDS[kind], size, mtime_ns, place, target=_NOWHERE))
                 place.contradiction = (
                     _contradiction(path, size, place) if left_out is None and _KINDS[kind] is EntryKind.FILE else None
@@ -404,9 +396,10 @@ class BundleSource(ArchiveSource):
 
     def needs_records(self, path: str, offsets: tuple[int, int] | None) -> SourceError:
         """What to say where bytes of a log are asked for that the bundle does not hold, of these offsets."""
-        topic, partition = _partition_of(path)
+        directory = path.rpartition("/")[0].rpartition("/")[2]
+        topic, _, partition = directory.rpartition("-")
         where = "" if self.about.broker is None else f" on broker {self.about.broker}"
-        if offsets is None or not topic:
+        if offsets is None or not topic or not partition.isdigit():
             return SourceError(path, f"needs the records, which are no part of a bundle: read the log itself{where}")
         if self.about.redaction is not None:
             return SourceError(path, f"needs the records, which no bundle with pseudonyms has: read the log itself{where}")
@@ -414,40 +407,6 @@ class BundleSource(ArchiveSource):
         paths = " ".join(map(shlex.quote, self.about.paths)) or "LOG_DIR"
         command = f"kafka-forensics collect {paths} --with-records {shlex.quote(asked)} --output FILE.kfb"
         return SourceError(path, f"needs the records: run `{command}`{where}")
-
-    def needs_batches(self, path: str, offsets: tuple[int, int] | None = None) -> SourceError:
-        """What to say where batches of a log are asked for by themselves, and only blocks of them are known."""
-        topic, partition = _partition_of(path)
-        which = "" if offsets is None else f" of offsets {offsets[0]} to {offsets[1] - 1}"
-        asked = f" --topic {shlex.quote(topic)} --partition {partition}" if topic and self.about.redaction is None else ""
-        return SourceError(path, f"needs the batches{which}: {self._collect_anew(asked)}")
-
-    @property
-    def in_blocks(self) -> str | None:
-        """What to say of a bundle that has only blocks of some logs; None where every batch is known by itself."""
-        if not self.has_blocks:
-            return None
-        return f"collected in blocks, in which {_UNKNOWN_IN_BLOCKS} are not known: {self._collect_anew('')}"
-
-    def _collect_anew(self, asked: str) -> str:
-        """Where and how what is asked for is collected with every batch."""
-        where = "" if self.about.broker is None else f" on broker {self.about.broker}"
-        if self.about.redaction is not None:
-            return f"collect it with --detail batches{where}"
-        paths = " ".join(map(shlex.quote, self.about.paths)) or "LOG_DIR"
-        return f"run `kafka-forensics collect {paths}{asked} --detail batches --output FILE.kfb`{where}"
-
-    def is_beside_blocks(self, path: str) -> bool:
-        """Whether the index at `path` was not collected because of the segment's log only blocks may be known."""
-        member = self._tree.find(path)
-        place = member.place if isinstance(member, Member) else None
-        return isinstance(place, BundlePlace) and place.left_out == BESIDE_BLOCKS
-
-
-def _partition_of(path: str) -> tuple[str, str]:
-    """Topic and partition of the directory that a file lies in; both empty where it is no partition's."""
-    topic, _, partition = path.rpartition("/")[0].rpartition("/")[2].rpartition("-")
-    return (topic, partition) if topic and partition.isdigit() else ("", "")
 
 
 class _HeldFile(ABC):
@@ -521,13 +480,11 @@ class CollectedLog(_HeldFile):
         for section in sections:
             by_kind[section.kind].append(section)
         self._by_kind = by_kind
-        self._of_batches = [section for section in sections if section.kind in OF_BATCHES]
         self._held: dict[Section, dict[int, bytes]] = {}
 
     def batches(self, start: int, end: int) -> Iterator[tuple[Section, bytes]]:
-        """The sections of batches, and of blocks of them, in `[start, end)`, in file order. Raises SourceError where one is missing
-        or cannot be read."""
-        sections = self._of_batches
+        """The sections of batches in `[start, end)`, in file order. Raises SourceError where one is missing or cannot be read."""
+        sections = self._by_kind[SectionKind.BATCHES]
         first = bisect.bisect_right(sections, start, key=lambda section: section.end)
         at = sections[first - 1].end if first else 0
         for section in sections[first:]:
@@ -577,7 +534,7 @@ class CollectedLog(_HeldFile):
     @property
     def has_hashes(self) -> bool:
         """Whether it was collected with hashes of its keys and values."""
-        return bool(self._by_kind[SectionKind.KEYS]) or not self._of_batches
+        return bool(self._by_kind[SectionKind.KEYS]) or not self._by_kind[SectionKind.BATCHES]
 
     def hashes(self, start: int, end: int) -> Iterator[bytes]:
         """The sections of hashes of the batches that begin in `[start, end)`. Raises SourceError, also where some are missing."""
@@ -630,10 +587,6 @@ class CollectedLog(_HeldFile):
     def needs_records(self, offsets: tuple[int, int] | None = None) -> SourceError:
         """What to say where records of these offsets are asked for."""
         return self._source.needs_records(self._path, offsets)
-
-    def needs_batches(self, offsets: tuple[int, int] | None = None) -> SourceError:
-        """What to say where batches of these offsets are asked for, of which only blocks are known."""
-        return self._source.needs_batches(self._path, offsets)
 
     def read_at(self, position: int, size: int) -> bytes:
         """The batch that begins at `position`, if it was taken whole and has `size` bytes. Raises SourceError otherwise."""
@@ -704,14 +657,11 @@ def _contradiction(path: str, size_in_bytes: int, place: BundlePlace) -> str | N
         keys_start = section.start if section.kind is SectionKind.KEYS else keys_start
         if section.kind is SectionKind.BYTES and section.end - section.start != section.size_in_bytes:
             return "sections have other sizes than their bytes"
-        if section.kind in OF_BATCHES:
-            told_to = max(ends[kind] for kind in OF_BATCHES)
-            if section.start != told_to:
-                return f"there are no facts of bytes {told_to} to {section.start}"
+        if section.kind is SectionKind.BATCHES and section.start != ends[section.kind]:
+            return f"there are no facts of bytes {ends[section.kind]} to {section.start}"
         ends[section.kind] = section.end
-    told_to = max(ends[kind] for kind in OF_BATCHES)
-    if place.is_log and told_to < size_in_bytes:
-        return f"there are no facts of bytes {told_to} to {size_in_bytes}"
+    if place.is_log and ends[SectionKind.BATCHES] < size_in_bytes:
+        return f"there are no facts of bytes {ends[SectionKind.BATCHES]} to {size_in_bytes}"
     return None
 
 
@@ -754,7 +704,6 @@ def _about_of(said: dict[str, Any]) -> About:
         host if isinstance(host := said.get("host"), str) and _is_text(host) else None,
         said[TRANSACTION_PARTITIONS] if is_number(said.get(TRANSACTION_PARTITIONS), end=_MAX_TRANSACTION_PARTITIONS) else 0,
         redaction if isinstance(redaction := said.get("redaction"), str) and _is_text(redaction) else None,
-        Detail(detail) if (detail := said.get("detail", Detail.BATCHES)) in set(Detail) else None,
     )
 
 

@@ -226,8 +226,7 @@ class FewBatches:
 def test_batches_are_walked_once_each(spans: Spans) -> None:
     reader = FewBatches(spans)
     replica = Logs().add(1, batches((0, "a")))
-    walk = walked(reader, replica, 2, 2**62)  # type: ignore[arg-type]
-    found = [row for held in walk for row in held.rows[BatchColumn.BASE_OFFSET].tolist()]
+    found = [row for rows in walked(reader, replica, 2, 2**62) for row in rows[BatchColumn.BASE_OFFSET].tolist()]  # type: ignore[arg-type]
     assert found == [start for start, _ in spans]
     assert len(reader.asked) <= 70 * len(spans)
 

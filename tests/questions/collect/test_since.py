@@ -2,6 +2,7 @@
 
 import json
 import os
+import random
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
@@ -31,7 +32,7 @@ from tests.support.bundles import (
     taken_apart,
     tar_of,
 )
-from tests.support.segments import BASE_TIMESTAMP, log
+from tests.support.segments import BASE_TIMESTAMP, batch, log
 
 ROOT: Final = Path(__file__).resolve().parents[3]
 SAMPLES: Final = ROOT / "sample_logs"
@@ -272,6 +273,21 @@ def test_an_estimate_is_right_within_a_factor_of_two(sample: str, digests: Diges
         options = CollectOptions(digests=digests)
         size = bundle_of(log_dir, tmp_path / f"{number}.kfb", options).stat().st_size
         assert size / 2 < estimate_of([str(log_dir)], options).bundle_bytes < 2 * size
+
+
+def test_an_estimate_counts_records_and_indexes(broker: Path, tmp_path: Path) -> None:
+    directory = broker / "large-0"
+    directory.mkdir()
+    numbers = random.Random(0)
+    made = (batch(2 * offset, 2, value=numbers.randbytes(numbers.randint(5, 60))) for offset in range(4000))
+    (directory / LOG).write_bytes(b"".join(made))
+    places = sorted(numbers.sample(range(1, 4000), 2000))
+    entries = b"".join((2 * place).to_bytes(4, "big") + (150 * place).to_bytes(4, "big") for place in places)
+    (directory / LOG.replace("log", "index")).write_bytes(entries)
+    for records in ((), (RecordsAsked("large", 0, 1000, 3000),)):
+        options = CollectOptions(records=records)
+        size = bundle_of(broker, tmp_path / "one.kfb", options).stat().st_size
+        assert 0.7 * size < estimate_of([str(broker)], options).bundle_bytes < 1.4 * size
 
 
 def of_batch(number: int) -> list[RecordToWrite]:

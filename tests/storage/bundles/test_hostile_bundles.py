@@ -251,7 +251,7 @@ def test_what_it_says_of_itself_may_be_of_any_type(name: str, value: Any, right:
 @pytest.mark.parametrize(
     ("about", "words"),
     [
-        ({"version": 3}, "version 3, and version 2 is read"),
+        ({"version": 2}, "version 2, and version 1 is read"),
         ({"version": True}, "no bundle of facts"),
         ({"version": 10**400}, "no bundle of facts"),
         ({"format": "pickle"}, "no bundle of facts"),
