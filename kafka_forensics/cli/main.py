@@ -83,12 +83,6 @@ EXIT_BUG: Final = 70
 EXIT_INTERRUPTED: Final = 130
 EXIT_CLOSED_PIPE: Final = 141
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-
-_NOT_THERE: Final = {
-    ("recover", option): "leave it out: recover writes records as they are, and no pseudonym stands for what is in them"
-    for option in ("--redact", "--redact-map")
-}
-"""Command and an option that it does not have, as others do → why."""
 _COMMAND_LINE_ERROR: Final = typer.BadParameter.__mro__[2]
 """The parser's base of all complaints about a command line; it has no public name in every version."""
 
@@ -268,7 +262,7 @@ def _status_of(error: BaseException, arguments: list[str], *, debug: bool) -> in
         _tell(f"error: {error}", *([f"hint: {error.hint}"] if error.hint else []))
         return EXIT_USAGE if isinstance(error, UsageError) else EXIT_INCOMPLETE
     if isinstance(error, _COMMAND_LINE_ERROR):
-        hint = _why_not_there(error, arguments) or _meant(error)
+        hint = _meant(error)
         _tell(
             f"error: {_sentence(error)}",
             f"hint: {hint or f'`{_command_path(error, arguments)} --help` shows how it is used'}",
@@ -297,11 +291,6 @@ def _why_not(error: OSError) -> str:
         return f"{said}: {disk_of(os.readlink('/proc/self/fd/1'))}"
     except OSError:
         return said
-
-
-def _why_not_there(error: BaseException, arguments: list[str]) -> str | None:
-    """Why a command lacks an option that others have; None where nothing is to be said of it."""
-    return _NOT_THERE.get((_command_path(error, arguments).rpartition(" ")[2], str(getattr(error, "option_name", ""))))
 
 
 def _meant(error: BaseException) -> str | None:

@@ -47,7 +47,6 @@ MANUAL: Final = {
             "scan sample_logs/healthy --output healthy.json",
             "scan sample_logs/healthy --output kafka.prom",
             f"scan {UNCLEAN} --report incident.html",
-            "scan sample_logs/healthy --redact --redact-map names.json",
         ),
         _JUDGED,
     ),

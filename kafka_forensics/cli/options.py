@@ -363,33 +363,6 @@ class VerbosePrinting(Printing):
         return self.verbose or self.debug
 
 
-Redact = Annotated[
-    bool,
-    typer.Option(
-        "--redact",
-        help="Show pseudonyms for the names of topics, groups, clients, transactional ids, hosts and clusters; needs --redact-map.",
-    ),
-]
-RedactMap = Annotated[
-    Path | None,
-    typer.Option(
-        "--redact-map",
-        metavar="FILE",
-        parser=file_path,
-        help="With --redact: the private file with the key and the names that pseudonyms stand for. Made if it is not there; given"
-        " again, pseudonyms are the same.",
-    ),
-]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Privacy:
-    """Whether names from the evidence are shown."""
-
-    redact: Redact = False
-    redact_map: RedactMap = None
-
-
 PEER_FORMAT: Final = "kafka-dump-log"
 DeepIteration = Annotated[bool, typer.Option("--deep-iteration", help=f"Only with {PEER_FORMAT}: records too.")]
 PrintData = Annotated[bool, typer.Option("--print-data-log", help=f"Only with {PEER_FORMAT}: records with key and value.")]

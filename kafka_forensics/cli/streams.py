@@ -7,7 +7,7 @@ import signal
 import stat
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -277,37 +277,9 @@ _TOGETHER: Final = re.compile(r"`[^`]*`|\d (?=\w)")
 """Spaces at which no line is broken: in commands, and between a number and what it counts."""
 
 
-@dataclass(slots=True)
-class _Telling:
-    """What becomes of what is said on stderr: with names as they are, or as `--redact` wants them."""
-
-    held: list[str] | None = None
-    """Lines of the log that are held back."""
-    reword: Callable[[str], str] = str
-
-
-_TELLING = _Telling()
-"""Of the process: other threads than that of the command log, too."""
-
-
-@contextmanager
-def holding_back(held: list[str], reword: Callable[[str], str]) -> Iterator[None]:
-    """Hold back the lines of the log in `held`, and say everything else as `reword` puts it."""
-    _TELLING.held, _TELLING.reword = held, reword
-    try:
-        yield
-    finally:
-        _TELLING.held, _TELLING.reword = None, str
-
-
-def tell_held(lines: Iterable[str]) -> None:
-    """Write lines of the log that were held back."""
-    sys.stderr.writelines(printable(line) + "\n" for line in lines)
-
-
 def say(screen: Destination, lines: Iterable[str]) -> None:
     """Write `lines`, whatever evidence is in them, to a terminal or a pipe."""
-    shown = map(printable, map(_TELLING.reword, lines))
+    shown = map(printable, lines)
     folded = _folded(shown, screen.width) if screen.stream.isatty() else shown
     screen.stream.writelines(line + "\n" for line in folded)
     screen.stream.flush()
@@ -342,14 +314,7 @@ def log_to(screen: Destination, level: str = "INFO") -> None:
         def format(self, record: logging.LogRecord) -> str:
             return printable(record.getMessage())
 
-    class Handler(logging.StreamHandler["TextIO"]):
-        def emit(self, record: logging.LogRecord) -> None:
-            if _TELLING.held is None:
-                super().emit(record)
-            else:
-                _TELLING.held.append(record.getMessage())
-
-    handler = Handler(screen.stream)
+    handler = logging.StreamHandler(screen.stream)
     handler.setFormatter(PlainFormatter())
     logger = logging.getLogger("kafka_forensics")
     logger.handlers = [handler]

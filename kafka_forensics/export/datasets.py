@@ -143,7 +143,7 @@ def options_of(reader: FactReader) -> Json:
     """Of what it was made."""
     options = reader.options
     return {
-        "topic": reader.asked_topic,
+        "topic": options.topic_glob,
         "partition": options.partition,
         "broker": options.broker,
         "as_of_ms": options.as_of_ms,

@@ -124,11 +124,6 @@ class FactReader:
     incomplete: list[Incomplete] = field(default_factory=list)
     passed: Callable[[int], None] = _nothing
 
-    @property
-    def asked_topic(self) -> str | None:
-        """The topics that were asked for, as a manifest says it."""
-        return self.options.topic_glob
-
     def parts(self, name: str) -> Iterator[Part]:
         """The fact in parts, by topic, partition and broker. Raises UsageError if there is no such fact."""
         if not fact_named(name).by_replica:

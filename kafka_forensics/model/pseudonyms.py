@@ -6,7 +6,7 @@ from typing import Final, Protocol
 
 
 class NameKind(StrEnum):
-    """What a name is of; how its pseudonym begins. Of what is called alike, other texts are taken to mean the first."""
+    """What a name is of; how its pseudonym begins."""
 
     TOPIC = "topic"
     GROUP = "group"

@@ -6,9 +6,8 @@ import pytest
 
 import kafka_forensics as kf
 from kafka_forensics.evidence.options import ScanOptions
-from kafka_forensics.export.redaction import PseudonymMap, Redaction
 from kafka_forensics.model.pseudonyms import NameKind
-from kafka_forensics.questions.collect import CollectOptions, collect
+from kafka_forensics.questions.collect import CollectOptions, PseudonymMap, collect
 from lab.cluster import Cluster
 from lab.collect_beside import ALONE
 from lab.workload import SMALL_SEGMENTS, Message, Writer, event
@@ -24,8 +23,8 @@ def write(writer: Writer, first: int, end: int) -> None:
         writer.batch(TOPIC, [Message(event("row", number), b"key-%d" % (number % 9)) for number in range(start, start + 50)])
 
 
-@pytest.mark.parametrize("names", [None, Redaction(PseudonymMap("00" * 32, {}))], ids=["names", "pseudonyms"])
-def test_a_running_broker_is_collected(names: Redaction | None, tmp_path: Path) -> None:
+@pytest.mark.parametrize("names", [None, PseudonymMap("00" * 32, {})], ids=["names", "pseudonyms"])
+def test_a_running_broker_is_collected(names: PseudonymMap | None, tmp_path: Path) -> None:
     bundle = tmp_path / "broker-1.kfb"
     topic = TOPIC if names is None else names.pseudonym(NameKind.TOPIC, TOPIC)
     with Cluster(tmp_path / "nodes", brokers=1, broker_settings=ALONE) as cluster:

@@ -358,13 +358,6 @@ def test_the_same_copies_give_the_same_bytes(run: Run, odd: Path, tmp_path: Path
     assert all((tmp_path / "1" / name).read_bytes() == (tmp_path / "2" / name).read_bytes() for name in NAMES)
 
 
-def test_records_hold_payloads_and_know_no_pseudonyms(run: Run, odd: Path, tmp_path: Path) -> None:
-    status, _, err = run("recover", odd, "--keep", 1, "--output", tmp_path / "lost", "--redact")
-    assert (status, err.splitlines()[0]) == (2, "error: no such option: --redact")
-    assert "no pseudonym stands for what is in them" in err
-    assert [*tmp_path.iterdir()] == [odd]
-
-
 def test_names_that_are_no_text_are_spelled_out(tmp_path: Path, run: Run) -> None:
     """Folders that name brokers, with a byte that no UTF-8 has."""
     for broker in (1, 2, 3):

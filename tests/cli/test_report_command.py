@@ -132,8 +132,6 @@ def test_an_archive_is_hashed_as_one_file(run: Run, copies: Path, tmp_path: Path
         (("{out}/none.json", "--output", "{out}/page.html"), "cannot read"),
         (("{out}/a.json", "{copies}", "--output", "{out}/page.html"), "is given alone"),
         (("{out}/a.json", "--topic", "audit", "--output", "{out}/page.html"), "--topic does not go with a scan's document"),
-        (("{out}/a.json", "--redact", "--redact-map", "{out}/m.json", "--output", "{out}/page.html"), "--redact does not go with"),
-        (("{copies}", "--redact", "--output", "{out}/page.html"), "--redact needs --redact-map FILE"),
         (("{out}/a.json", "--hashes", "--output", "{out}/page.html"), "--hashes does not go with a scan's document"),
         (("{out}/a.json", "--output", "{out}/page.html"), "is no document of scan"),
     ],

@@ -385,7 +385,6 @@ def test_hostile_names_run_nothing(copies: Path, tmp_path: Path) -> None:
         (["--runbook", "r.md", "--elect", "2"], "leave out one of them"),
         (["--runbook", "logs/broker-1/r.md"], "inside"),
         (["--runbook", "r.md", "--output", "r.md"], "name one file"),
-        (["--runbook", "r.md", "--bootstrap-server", "h:1", "--redact", "--redact-map", "names.json"], "contradict each other"),
     ],
 )
 def test_what_makes_no_sense_is_refused(

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from kafka_forensics.cli.main import COMMANDS
-from tests.cli.test_redaction_everywhere import COMMAND_LINES, WITHOUT_EVIDENCE
+from tests.cli.test_commands_on_redacted_bundles import COMMAND_LINES, WITHOUT_EVIDENCE
 from tests.support.plan_runs import Run
 
 ROOT = Path(__file__).resolve().parents[2]

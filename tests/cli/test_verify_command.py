@@ -6,9 +6,7 @@ from pathlib import Path
 import pytest
 
 from kafka_forensics.cli.main import outcome
-from kafka_forensics.cli.options import FORMATS
 from tests.support.plan_runs import put_audit
-from tests.support.verifications import put_rows, rows_of
 
 
 @pytest.fixture(name="copies")
@@ -71,50 +69,9 @@ def test_a_file_that_is_no_plan_is_a_wrong_command_line(copies: Path, capsys: py
     assert "plan PATH... --format json --output plan.json" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("format_name", FORMATS)
-def test_pseudonyms_stand_for_names(format_name: str, copies: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    private = "--redact", "--redact-map", str(copies.parent / "names.json")
-    assert run(copies, "--elected", "1", "--format", format_name, *private) == 1
-    out, err = capsys.readouterr()
-    assert "holds other records from offset 300 on" in " ".join(out.split())
-    assert "audit" not in out + err
-
-
 def test_where_nothing_is_promised_nothing_is_verified(copies: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(copies, "--topic", "__cluster*") == 3
     assert capsys.readouterr().err == "nothing to verify: nothing is promised of these partitions\n"
-
-
-def test_no_name_of_a_plan_is_told_under_redaction(copies: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Not even of what is refused: a cluster, a topic or a broker that only the plan names."""
-    file, private = copies.parent / "plan.json", ("--redact", "--redact-map", str(copies.parent / "names.json"))
-    document = json.loads(file.read_text())
-    file.write_text(json.dumps(document | {"cluster_ids": ["SecretClusterOfThePlan"]}))
-    assert run(copies, *private) == 2
-    err = capsys.readouterr().err
-    assert "the plan is of cluster cluster-" in err
-    assert "SecretCluster" not in err
-    named = [candidate | {"broker": "secrethost"} for candidate in document["partitions"][0]["candidates"]]
-    document["partitions"][0] |= {"topic": "secrettopic", "candidates": named}
-    file.write_text(json.dumps(document))
-    assert run(copies, "--elected", "hiddenhost", *private) == 2
-    assert run(copies, "--elected", "secrethost", "--format", "table", *private) == 3
-    out, err = capsys.readouterr()
-    assert "topic-" in out
-    assert not any(name in out + err for name in ("secrettopic", "secrethost", "hiddenhost"))
-
-
-def test_no_name_of_a_recovery_is_told_under_redaction(copies: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    lost = copies.parent / "lost"
-    assert outcome(["recover", str(copies), "--output", str(lost), "--quiet"]) == 1
-    put_rows(lost, [*rows_of(lost), rows_of(lost)[0] | {"topic": "secrettopic"}])
-    capsys.readouterr()
-    private = "--recovered", str(lost), "--redact", "--redact-map", str(copies.parent / "names.json")
-    assert run(copies, "--elected", "2", *private) == 2
-    assert run(copies, "--elected", "1", "--format", "table", *private) == 1
-    out, err = capsys.readouterr()
-    assert "the plan did not know it" in " ".join(out.split())
-    assert not any(name in out + err for name in ("secrettopic", "audit"))
 
 
 def test_a_follower_without_a_copy_is_told_with_its_leader(copies: Path, capsys: pytest.CaptureFixture[str]) -> None:

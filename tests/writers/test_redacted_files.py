@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_forensics.export.redaction import PseudonymMap, Redaction
 from kafka_forensics.model.pseudonyms import NameKind
 from kafka_forensics.parsers.checkpoints import (
     parse_clean_shutdown,
@@ -17,10 +16,11 @@ from kafka_forensics.parsers.checkpoints import (
     parse_partition_metadata,
 )
 from kafka_forensics.parsers.log_dir import FileKind
+from kafka_forensics.questions.collect import PseudonymMap
 from kafka_forensics.writers.redacted_files import RewrittenFile, redacted_file
 
 TOPIC_ID: Final = "EbZFS3wKSOSOZCc3KwMkgg"
-NAMES: Final = Redaction(PseudonymMap("00" * 32, {}))
+NAMES: Final = PseudonymMap("00" * 32, {})
 PARSERS: Final[dict[FileKind, Any]] = {
     FileKind.REPLICATION_OFFSET_CHECKPOINT: parse_offset_checkpoint,
     FileKind.LEADER_EPOCH_CHECKPOINT: parse_leader_epochs,

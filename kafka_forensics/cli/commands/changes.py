@@ -7,7 +7,6 @@ import typer
 from kafka_forensics.cli import options
 from kafka_forensics.cli.commands.scan import say_left_out, status_of
 from kafka_forensics.cli.options import choose
-from kafka_forensics.cli.redacting import redactable, redacted
 from kafka_forensics.cli.streams import Destination, check_output, chosen_format, open_output, printable, say, screen_of
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.findings import without_payloads
@@ -31,7 +30,6 @@ Chosen = Annotated[
 
 
 @options.flat
-@redactable
 def changes(
     snapshots: Snapshots,
     selection: options.BrokerSelection,
@@ -65,7 +63,6 @@ def changes(
         result = _run(snapshots, scan_options, screen, snapshot or [], quiet=printing.quiet)
     if not show_payloads:
         result.findings = [without_payloads(finding) for finding in result.findings]
-    result = redacted(result)
     with open_output(form.output, color=printing.color) as to:
         from kafka_forensics.cli.outputs.changes import write_changes
 

@@ -8,19 +8,19 @@ import shlex
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, BinaryIO, Final, cast
 
 import typer
 
 from kafka_forensics.cli import options
-from kafka_forensics.cli.redacting import redactable, redaction_asked_for
 from kafka_forensics.cli.streams import Destination, check_output, printable, say, screen_of
 from kafka_forensics.errors import SourceError, UsageError
 
 if TYPE_CHECKING:
     from kafka_forensics.model.bundles import Digests
-    from kafka_forensics.questions.collect import Collected, CollectOptions, Estimate, RecordsAsked
+    from kafka_forensics.questions.collect import Collected, CollectOptions, Estimate, PseudonymMap, RecordsAsked
     from kafka_forensics.storage.bundles import BundleSource
 
 UNFINISHED: Final = ".unfinished"
@@ -85,10 +85,50 @@ MaxRate = Annotated[
 EstimateOnly = Annotated[
     bool, typer.Option("--estimate", help="Say how large the bundle will be and how long it takes; make none.")
 ]
+Redact = Annotated[
+    bool,
+    typer.Option(
+        "--redact",
+        help="Put pseudonyms in the place of the names of topics, groups, clients, transactional ids, hosts and clusters; needs"
+        " --redact-map.",
+    ),
+]
+RedactMap = Annotated[
+    Path | None,
+    typer.Option(
+        "--redact-map",
+        metavar="FILE",
+        parser=options.file_path,
+        help="With --redact: the private file with the key and the names that pseudonyms stand for. Made if it is not there; given"
+        " again, pseudonyms are the same.",
+    ),
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Privacy:
+    """Whether a bundle holds names."""
+
+    redact: Redact = False
+    redact_map: RedactMap = None
+
+    def pseudonyms(self, log_dirs: list[str]) -> "PseudonymMap | None":
+        """What gives names their pseudonyms; None where they stay. Raises UsageError for one option without the other, and for a
+        map that cannot be used."""
+        if not self.redact:
+            if self.redact_map is not None:
+                raise UsageError("--redact-map requires --redact", hint="add --redact")
+            return None
+        if self.redact_map is None:
+            hint = "add --redact-map names.json: it keeps the key and the name behind each pseudonym; keep it to yourself"
+            raise UsageError("--redact needs --redact-map FILE", hint=hint)
+        check_output(self.redact_map, log_dirs, "--redact-map")
+        from kafka_forensics.questions.collect import PseudonymMap
+
+        return PseudonymMap.at(self.redact_map)
 
 
 @options.flat
-@redactable
 def collect(
     log_dirs: LogDirs,
     selection: options.Selection,
@@ -106,6 +146,7 @@ def collect(
     hashes: Hash = False,
     max_rate: MaxRate = None,
     estimate: EstimateOnly = False,
+    privacy: Privacy,
     printing: options.VerbosePrinting,
 ) -> int:
     """Take all that is needed to judge a broker's logs elsewhere, without any payload: a small file.
@@ -125,19 +166,19 @@ def collect(
             "missing option '--output'", hint="give the bundle a name, --output broker-1.kfb; or ask for an --estimate"
         )
     screen = screen_of(printing)
-    redaction = redaction_asked_for()
-    if redaction is not None and with_records:
+    if privacy.redact and with_records:
         hint = "leave out one of them: no pseudonym stands for what is in records"
         raise UsageError("--redact and --with-records contradict each other", hint=hint)
+    pseudonyms = privacy.pseudonyms(log_dirs)
     wanted = CollectOptions(
         replace(access.scope(selection), live=live, deep=deep),
-        _digests(like, key_file, None if redaction is None else _with_key(redaction.digests_key()), drawn=new_key),
+        _digests(like, key_file, None if pseudonyms is None else _with_key(pseudonyms.digests_key()), drawn=new_key),
         tuple(map(_records, with_records or ())),
         None if since is None else _older(since, screen),
         compacted,
         hashes,
         None if max_rate is None else int(max_rate * _MEGA),
-        redaction,
+        pseudonyms,
     )
     if output is None or estimate:
         from kafka_forensics.questions.collect import estimate_of
@@ -147,7 +188,7 @@ def collect(
         sys.stdout.write(_estimate_line(estimated))
         return 0
     with behind_all_others():
-        done = _made(log_dirs, wanted, output, screen, quiet=printing.quiet)
+        done = _made(log_dirs, wanted, output, pseudonyms, screen, quiet=printing.quiet)
     say(screen, [] if printing.quiet else _summary(done, output))
     say(screen, [f"incomplete: {printable(gap.path)}: {printable(gap.reason)}" for gap in done.incomplete])
     return 3 if done.incomplete else 0
@@ -160,7 +201,15 @@ def _check_name(output: Path, log_dirs: list[str]) -> None:
         raise UsageError(f"{output}: a bundle's name ends in .kfb", hint=f"write --output {output}.kfb")
 
 
-def _made(log_dirs: list[str], wanted: "CollectOptions", output: Path, screen: Destination, *, quiet: bool) -> "Collected":
+def _made(
+    log_dirs: list[str],
+    wanted: "CollectOptions",
+    output: Path,
+    pseudonyms: "PseudonymMap | None",
+    screen: Destination,
+    *,
+    quiet: bool,
+) -> "Collected":
     """Make the bundle under another name, and give it its own once it is whole and on disk."""
     from kafka_forensics.cli.progress import Progress
     from kafka_forensics.questions.collect import collect as make
@@ -171,8 +220,8 @@ def _made(log_dirs: list[str], wanted: "CollectOptions", output: Path, screen: D
         with _opened(beside) as file, Progress(screen, quiet=quiet) as progress:
             done = make(log_dirs, wanted, file, progress)
             os.fsync(file.fileno())
-            if (redaction := redaction_asked_for()) is not None:
-                redaction.keep()  # no bundle is whole before its names can be found
+            if pseudonyms is not None:
+                pseudonyms.keep()  # no bundle is whole before its names can be found
             beside.replace(output)
     except OSError as error:
         hint = "give --output another place"

@@ -8,7 +8,6 @@ import typer
 from kafka_forensics.cli import options
 from kafka_forensics.cli.commands.scan import exit_status, say_left_out
 from kafka_forensics.cli.options import choose
-from kafka_forensics.cli.redacting import redactable, redacted
 from kafka_forensics.cli.streams import Destination, check_output, chosen_format, open_output, say, screen_of
 from kafka_forensics.errors import UsageError
 from kafka_forensics.evidence.options import ScanOptions
@@ -36,7 +35,6 @@ class OnePartition(options.BrokerSelection):
 
 
 @options.flat
-@redactable
 def compare(
     paths: options.Paths,
     selection: OnePartition,
@@ -67,7 +65,6 @@ def compare(
     compared = _run(paths, scan_options, screen, context=context, payloads=show_payloads, quiet=printing.quiet)
     if not show_payloads:
         compared.result.findings = [without_payloads(finding) for finding in compared.result.findings]
-    compared = redacted(compared)
     with open_output(form.output, color=printing.color) as to:
         from kafka_forensics.cli.outputs.compare import write_comparison
 

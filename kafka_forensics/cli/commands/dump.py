@@ -8,7 +8,6 @@ import typer
 
 from kafka_forensics.cli import options
 from kafka_forensics.cli.options import choose
-from kafka_forensics.cli.redacting import redactable, redaction_asked_for
 from kafka_forensics.cli.streams import (
     Destination,
     check_output,
@@ -60,7 +59,6 @@ class DumpForm(options.Form):
 
 
 @options.flat
-@redactable
 def dump(
     paths: options.Paths,
     selection: options.Selection,
@@ -89,9 +87,6 @@ def dump(
             with_or_without = "does not go with" if is_peer else "needs"
             hint = f"leave out {name}, or --format" if is_peer else f"add --format {options.PEER_FORMAT}"
             raise UsageError(f"{name} {with_or_without} --format {options.PEER_FORMAT}", hint=hint)
-    for name, shows_bytes in {"--explain": explain, f"--format {options.PEER_FORMAT}": is_peer}.items():
-        if shows_bytes and redaction_asked_for() is not None:
-            raise UsageError(f"{name} shows bytes as they are, and does not go with --redact", hint=f"leave out {name}")
     start, end = offsets(offset)
     check_output(form.output, paths)
 
@@ -139,17 +134,7 @@ def _write(inputs: "DumpInputs", dump_options: "DumpOptions", wanted: str, to: D
         return Section(file.shown, small_columns(file.kind), _readable(inputs, file, small_rows(file, dump_options)))
 
     columns = list(dict.fromkeys(name for file in inputs.files for name in section(file).columns))
-    write_sections(map(_redacted, map(section, inputs.files)), columns, wanted, to, several=inputs.several)
-
-
-def _redacted(section: "Section") -> "Section":
-    """The section as it may be shown."""
-    redaction = redaction_asked_for()
-    if redaction is None:
-        return section
-    from kafka_forensics.cli.outputs.dump import Section
-
-    return Section(redaction.text(section.file), section.columns, redaction.listed(section.columns, section.rows))
+    write_sections(map(section, inputs.files), columns, wanted, to, several=inputs.several)
 
 
 def _readable(inputs: "DumpInputs", file: "DumpFile", rows: "Iterator[object]") -> "Iterator[object]":

@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Final
 
 from kafka_forensics.cli import options
 from kafka_forensics.cli.outputs.rows import Listing, cell
-from kafka_forensics.cli.redacting import redactable, redacted
 from kafka_forensics.cli.streams import Destination, check_output, chosen_format, open_output, printable, say, screen_of
 from kafka_forensics.model.json_objects import Columns, attributes, rfc3339, times
 
@@ -46,7 +45,6 @@ _MESSAGES: Final = 20
 
 
 @options.flat
-@redactable
 def epochs(
     paths: options.Paths,
     selection: options.BrokerSelection,
@@ -68,7 +66,6 @@ def epochs(
 
     with Progress(screen, quiet=printing.quiet) as progress:
         answer = lineages(paths, scan_options, progress)
-    answer = redacted(answer)
     with open_output(form.output, color=printing.color) as to:
         Listing(COLUMNS, _HEADS, _RIGHT, _cells).write(answer.rows, wanted, to)
     _say_rest(answer, screen, quiet=printing.quiet)

@@ -10,7 +10,6 @@ from kafka_forensics.cli import options
 from kafka_forensics.cli.commands.scan import exit_status
 from kafka_forensics.cli.options import choose
 from kafka_forensics.cli.outputs.rows import Listing
-from kafka_forensics.cli.redacting import redactable, redaction_asked_for
 from kafka_forensics.cli.streams import Destination, chosen_format, open_output, say, screen_of
 from kafka_forensics.errors import UsageError
 from kafka_forensics.evidence.options import ScanOptions, without_secrets
@@ -162,7 +161,6 @@ _NAMED: Final = {"--cluster": "--cluster payments", "--snapshot": "--snapshot 20
 
 
 @options.flat
-@redactable
 def export(
     paths: options.Paths,
     output: Directory,
@@ -192,10 +190,6 @@ def export(
     spark = where.on_spark()
     wanted = chosen_format(format_name, None)
     adding.check()
-    if spark and redaction_asked_for() is not None:
-        raise UsageError(
-            "--redact does not go with --engine spark here", hint="export on this machine, or scan on Spark with --redact"
-        )
     choose("severity", fail_on, options.FAIL_ON)
     names = [name for name in FACT_NAMES if not fact or name in [choose("fact", given, FACT_NAMES) for given in fact]]
     if deep is None and fail_on == "none" and OF_RECORDS.isdisjoint(names):
@@ -237,10 +231,6 @@ def _run(
     passes = 1 + sum(name in LOG_FACTS for name in order.names)
     with Progress(screen, quiet=quiet) as progress:
         reader = scan_for_facts(paths, scan_options, words, lambda done, total: progress(done, total * passes))
-        if (redaction := redaction_asked_for()) is not None:
-            from kafka_forensics.export.redacted_facts import RedactedFacts
-
-            reader = RedactedFacts.of(reader, redaction)
         reader.payloads = order.payloads
         if not order.payloads:
             reader.result.findings = [without_payloads(finding) for finding in reader.result.findings]

@@ -8,7 +8,6 @@ import typer
 from kafka_forensics.cli import options
 from kafka_forensics.cli.commands.dump import offsets
 from kafka_forensics.cli.options import time_ms
-from kafka_forensics.cli.redacting import redactable, redaction_asked_for
 from kafka_forensics.cli.streams import (
     Destination,
     check_output,
@@ -62,7 +61,6 @@ Limit = Annotated[
 
 
 @options.flat
-@redactable
 def find(
     paths: options.Paths,
     selection: options.BrokerSelection,
@@ -103,9 +101,7 @@ def find(
         Progress(screen, quiet=printing.quiet or shares_screen(form.output)) as progress,
     ):
         rows = answer.runs(progress) if wanted in AS_RUNS else answer.rows(progress)
-        columns = found_columns(payloads=show_payloads)
-        redaction = redaction_asked_for()
-        write_found(columns, rows if redaction is None else redaction.listed(columns, rows), wanted, to)
+        write_found(found_columns(payloads=show_payloads), rows, wanted, to)
     _say_rest(answer, screen, quiet=printing.quiet)
     return 3 if answer.incomplete else 0
 

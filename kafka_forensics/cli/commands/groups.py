@@ -11,7 +11,6 @@ from kafka_forensics.cli import options
 from kafka_forensics.cli.commands.scan import exit_status
 from kafka_forensics.cli.options import choose
 from kafka_forensics.cli.outputs.rows import Listing, cell
-from kafka_forensics.cli.redacting import redactable, redacted
 from kafka_forensics.cli.streams import Destination, absent, check_output, chosen_format, open_output, printable, say, screen_of
 from kafka_forensics.model.constants import (
     CONSUMER_OFFSETS_TOPIC,
@@ -87,7 +86,6 @@ EveryPartition = Annotated[
 
 
 @options.flat
-@redactable
 def groups(
     paths: options.Paths,
     selection: options.BrokerSelection,
@@ -118,7 +116,6 @@ def groups(
 
     with Progress(screen, quiet=printing.quiet) as progress:
         answer = all_groups(paths, scan_options, group_glob=group, every_partition=all_partitions, progress=progress)
-    answer = redacted(answer)
     with open_output(form.output, color=printing.color) as to:
         _listing(payloads=show_payloads).write(answer.rows, wanted, to)
     _say_rest(answer, screen, group, every_partition=all_partitions, quiet=printing.quiet)

@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Final
 
 from kafka_forensics.cli import options
 from kafka_forensics.cli.outputs.rows import Listing, cell
-from kafka_forensics.cli.redacting import redactable, redacted
 from kafka_forensics.cli.streams import Destination, absent, check_output, chosen_format, open_output, say, screen_of
 from kafka_forensics.model.json_objects import Columns, attributes, rfc3339, times
 
@@ -39,7 +38,6 @@ _MESSAGES: Final = 20
 
 
 @options.flat
-@redactable
 def metadata(
     paths: options.Paths,
     selection: options.Selection,
@@ -62,7 +60,6 @@ def metadata(
 
     with Progress(screen, quiet=printing.quiet) as progress:
         events = controller_events(paths, scan_options, progress)
-    events = redacted(events)
     with open_output(form.output, color=printing.color) as to:
         Listing(COLUMNS, _HEADS, _RIGHT, _cells).write(events.rows, wanted, to)
     _say_rest(events, screen, quiet=printing.quiet)

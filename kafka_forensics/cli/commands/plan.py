@@ -9,7 +9,6 @@ import typer
 from kafka_forensics.cli import options
 from kafka_forensics.cli.commands.scan import say_left_out
 from kafka_forensics.cli.options import choose
-from kafka_forensics.cli.redacting import redactable, redacted, redaction_asked_for
 from kafka_forensics.cli.streams import Destination, check_output, chosen_format, open_output, say, screen_of
 from kafka_forensics.errors import UsageError
 
@@ -35,7 +34,6 @@ Bootstrap = Annotated[str | None, typer.Option("--bootstrap-server", metavar="HO
 
 
 @options.flat
-@redactable
 def plan(
     paths: options.Paths,
     selection: options.Selection,
@@ -69,9 +67,6 @@ def plan(
         raise UsageError("--at and --bootstrap-server go with --runbook", hint="add --runbook FILE.md")
     if runbook is not None and runbook == form.output:
         raise UsageError("--output and --runbook name one file", hint="give each its own")
-    if bootstrap_server is not None and redaction_asked_for() is not None:
-        hint = "leave out --bootstrap-server, and fill it in by hand"
-        raise UsageError("--redact and --bootstrap-server contradict each other", hint=hint)
     if runbook is not None and elect is not None:
         raise UsageError("--runbook weighs every election, and --elect asks for one", hint="leave out one of them")
     scan_options = reading.scan_options(selection, deep=False, as_of=as_of)
@@ -86,7 +81,6 @@ def plan(
             paths, scan_options, PlanOptions(rule, frozenset(dead or ()), tuple(map(parse_place, at or ()))), progress
         )
     _check_elect(plans, elect)
-    plans = redacted(plans)
     with open_output(form.output, color=printing.color) as to:
         from kafka_forensics.cli.outputs.plan import write_plans
 
@@ -95,7 +89,7 @@ def plan(
         from kafka_forensics.cli.outputs.runbook import runbook as written
 
         with open_output(runbook, color="never", option="--runbook") as to:
-            again = [word for broker in dead or () for word in ("--dead", shlex.quote(redacted(broker)))]
+            again = [word for broker in dead or () for word in ("--dead", shlex.quote(broker))]
             again += [] if rule is None else ["--truncate-by", rule]
             to.stream.writelines(written(plans, bootstrap_server, again))
     _say_rest(plans, screen, quiet=printing.quiet, absent=wanted == "tsv")

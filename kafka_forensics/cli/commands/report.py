@@ -9,7 +9,6 @@ import typer
 from kafka_forensics.cli import options
 from kafka_forensics.cli.commands.scan import INTERRUPTED, status_of
 from kafka_forensics.cli.options import choose
-from kafka_forensics.cli.redacting import redactable, redacted, redaction_asked_for
 from kafka_forensics.cli.streams import Destination, say, screen_of
 from kafka_forensics.errors import UsageError
 from kafka_forensics.model.findings import without_payloads
@@ -37,7 +36,6 @@ Hashes = Annotated[bool, typer.Option("--hashes", help="Read every file once mor
 
 
 @options.flat
-@redactable
 def report(
     paths: ReportPaths,
     output: PageFile,
@@ -96,9 +94,6 @@ def _of_document(
 
     if len(paths) > 1:
         raise UsageError("a scan's document is given alone", hint="make one of all copies with `scan PATH... --format json`")
-    if redaction_asked_for() is not None:
-        hint = "give the log directories themselves, or make the document with `scan PATH... --redact`"
-        raise UsageError("--redact does not go with a scan's document", hint=hint)
     needing = [*_own(wanted), *selecting(scan_options)]
     if needing:
         raise UsageError(f"{needing[0]} does not go with a scan's document", hint="give the log directories themselves")
@@ -126,10 +121,9 @@ def _of_copies(
     result = reported.result
     if not wanted.payloads:
         result.findings = [without_payloads(finding) for finding in result.findings]
-    shown = redacted(result)
-    page = page_of(reported, shown, Asked("report", paths, scan_options, _own(wanted)))
+    page = page_of(reported, Asked("report", paths, scan_options, _own(wanted)))
     status = INTERRUPTED if result.is_interrupted else status_of(result.findings, fail_on, incomplete=bool(result.incomplete))
-    return page, incomplete_lines(shown), status
+    return page, incomplete_lines(result), status
 
 
 def _status(document: "Document", fail_on: str) -> int:

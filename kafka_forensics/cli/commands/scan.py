@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Final
 
 from kafka_forensics.cli import options
 from kafka_forensics.cli.options import choose
-from kafka_forensics.cli.redacting import redactable, redacted, redaction_asked_for
 from kafka_forensics.cli.streams import Destination, check_output, chosen_format, open_output, say, screen_of, shares_screen
 from kafka_forensics.errors import UsageError
 from kafka_forensics.evidence.options import ScanOptions
@@ -29,7 +28,6 @@ _FOR_PROGRAMS: Final = ("sarif", "prometheus")
 
 
 @options.flat
-@redactable
 def scan(
     paths: options.Paths,
     selection: options.BrokerSelection,
@@ -63,7 +61,7 @@ def scan(
     screen = screen_of(printing)
     with ExitStack() as until_written:
         lines = None
-        if wanted == "jsonl" and not spark and redaction_asked_for() is None:  # else names of what comes later are not known yet
+        if wanted == "jsonl" and not spark:
             lines = until_written.enter_context(_lines(form, shape, show_payloads=show_payloads))
         closely = None if report is None else show_payloads
         if spark:
@@ -75,9 +73,8 @@ def scan(
         if not show_payloads:
             result.findings = [without_payloads(finding) for finding in result.findings]
         status = INTERRUPTED if result.is_interrupted else exit_status(result, fail_on)
-        result = redacted(result)
         if report is not None:  # first: who reads the answer may go away
-            _write_page(report, answer, result, paths, scan_options, show_payloads=show_payloads)
+            _write_page(report, answer, paths, scan_options, show_payloads=show_payloads)
         if lines is not None:
             lines.end(result)
     if lines is None:
@@ -119,16 +116,14 @@ def _check_report(report: Path | None, output: Path | None, paths: list[str]) ->
         raise UsageError(f"--report and --output name one file: {report}", hint="give each its own")
 
 
-def _write_page(
-    report: Path, answer: _Answer, shown: ScanResult, paths: list[str], scan_options: ScanOptions, *, show_payloads: bool
-) -> None:
+def _write_page(report: Path, answer: _Answer, paths: list[str], scan_options: ScanOptions, *, show_payloads: bool) -> None:
     from kafka_forensics.cli.outputs.report_page import Asked, page_of
     from kafka_forensics.questions.report import Reported
 
-    by_spark = shown.engine == "spark"
+    by_spark = answer.result.engine == "spark"
     own = [*(["--engine", "spark"] if by_spark else []), *(["--show-payloads"] if show_payloads else [])]
     asked = Asked("scan" if by_spark else "report", paths, scan_options, own)  # the one that makes this page
-    page_of(answer.reported or Reported(answer.result), shown, asked).write(report, "--report")
+    page_of(answer.reported or Reported(answer.result), asked).write(report, "--report")
 
 
 def _run(

@@ -9,7 +9,6 @@ from kafka_forensics.cli import options
 from kafka_forensics.cli.commands.scan import exit_status
 from kafka_forensics.cli.options import choose
 from kafka_forensics.cli.outputs.rows import Listing, cell
-from kafka_forensics.cli.redacting import redactable, redacted
 from kafka_forensics.cli.streams import Destination, absent, check_output, chosen_format, open_output, printable, say, screen_of
 from kafka_forensics.model.json_objects import Columns, attributes, rfc3339, times
 
@@ -62,7 +61,6 @@ State = Annotated[
 
 
 @options.flat
-@redactable
 def transactions(
     paths: options.Paths,
     selection: options.BrokerSelection,
@@ -93,7 +91,6 @@ def transactions(
 
     with Progress(screen, quiet=printing.quiet) as progress:
         answer = list_transactions(paths, scan_options, producer_id=producer_id, state=state, progress=progress)
-    answer = redacted(answer)
     shown = [0]
     with open_output(form.output, color=printing.color) as to:
         Listing(COLUMNS, _HEADS, _RIGHT, _cells).write(_counting(answer.rows, shown), wanted, to)

@@ -5,7 +5,6 @@ from typing import Annotated
 import typer
 
 from kafka_forensics.cli import options
-from kafka_forensics.cli.redacting import learn, redactable, redacted
 from kafka_forensics.cli.streams import check_output, chosen_format, open_output, say, screen_of
 
 Against = Annotated[
@@ -21,7 +20,6 @@ Recovered = Annotated[
 
 
 @options.flat
-@redactable
 def verify(
     paths: options.Paths,
     selection: options.Selection,
@@ -47,13 +45,9 @@ def verify(
     from kafka_forensics.questions.verify import verify as checked_by
 
     document = read_promises(against)
-    learn([document, {"broker": elected}])
     asked = Asked(elected, {} if recovered is None else read_lost_records(recovered))
-    for (topic, _), lost in asked.recovered.items():
-        learn({"topic": topic, "broker": lost.kept})
     with Progress(screen, quiet=printing.quiet) as progress:
         checked = checked_by(paths, document, scan_options, asked, progress)
-    checked = redacted(checked)
     from kafka_forensics.cli.outputs.verify import summary_line, write_promises
     from kafka_forensics.cli.outputs.words import incomplete_lines
 

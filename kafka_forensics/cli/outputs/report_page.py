@@ -2,22 +2,17 @@
 
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from kafka_forensics.cli.redacting import redaction_asked_for
 from kafka_forensics.cli.streams import check_output, open_output
 from kafka_forensics.errors import UsageError
 from kafka_forensics.evidence.ledger import Extent
 from kafka_forensics.evidence.options import ScanOptions, without_secrets
-from kafka_forensics.model.results import ScanResult
-from kafka_forensics.questions.report import HashedFile, PartitionDetails, Reported, TopicPartition
+from kafka_forensics.questions.report import PartitionDetails, Reported, TopicPartition
 from kafka_forensics.report.document import Document, document_of
 from kafka_forensics.report.page import Provenance, page
-
-if TYPE_CHECKING:
-    from kafka_forensics.export.redaction import Redaction
 
 _ENDINGS: Final = (".html", ".htm")
 
@@ -55,39 +50,22 @@ def check_page(output: Path, paths: list[str], option: str = "--output") -> None
     check_output(output, paths, option)
 
 
-def page_of(reported: Reported, shown: ScanResult, asked: Asked) -> Page:
-    """The page about a scan's answer; `shown` is that answer as the user may see it: without payloads, with pseudonyms."""
+def page_of(reported: Reported, asked: Asked) -> Page:
+    """The page about a scan's answer."""
     bare, options = without_secrets(asked.paths, asked.options)
+    result = reported.result
+    command = shlex.join(["kafka-forensics", asked.command, *bare, *selecting(options), *asked.own])
     provenance = Provenance(
+        command=command,
+        paths=tuple(bare),
         oldest_ms=reported.oldest_ms,
         newest_ms=reported.newest_ms,
-        records_decoded=shown.totals.records_decoded,
+        records_decoded=result.totals.records_decoded,
         live=options.live,
-        is_by_spark=shown.engine == "spark",
+        is_by_spark=result.engine == "spark",
         hashes=reported.hashes,
     )
-    details: Mapping[TopicPartition, PartitionDetails] = reported.details
-    own = asked.own
-    redaction = redaction_asked_for()
-    if redaction is not None:
-        names = zip(reported.result.partitions, shown.partitions, strict=True)
-        of_pseudonym = {(row.topic, row.partition): details.get((known.topic, known.partition)) for known, row in names}
-        details = {key: redaction.answer(detail) for key, detail in of_pseudonym.items() if detail is not None}
-        bare = redaction.answer({"paths": bare})["paths"]
-        own = list(map(redaction.text, own))
-        options = replace(
-            options,
-            topic_glob=redaction.answer({"topic": options.topic_glob})["topic"],
-            broker=redaction.answer({"broker": options.broker})["broker"],
-        )
-        provenance = replace(provenance, hashes=_hashes(reported.hashes, redaction))
-    command = shlex.join(["kafka-forensics", asked.command, *bare, *selecting(options), *own])
-    return Page(document_of(shown), replace(provenance, command=command, paths=tuple(bare)), details)
-
-
-def _hashes(hashes: list[HashedFile] | None, redaction: "Redaction") -> list[HashedFile] | None:
-    """The same with pseudonyms in the paths, by which they are sorted."""
-    return None if hashes is None else sorted(redaction.answer(hashes), key=lambda file: file.path)
+    return Page(document_of(result), provenance, reported.details)
 
 
 def selecting(options: ScanOptions) -> list[str]:

@@ -11,13 +11,12 @@ import pytest
 from kafka_forensics.cli.main import outcome
 from kafka_forensics.errors import UsageError
 from kafka_forensics.evidence.options import ScanOptions
-from kafka_forensics.export.redaction import PseudonymMap, Redaction
 from kafka_forensics.model.coordinators import TransactionMetadata
 from kafka_forensics.model.json_objects import Json
 from kafka_forensics.model.pseudonyms import NameKind
 from kafka_forensics.parsers.checkpoints import parse_meta_properties, parse_offset_checkpoint
 from kafka_forensics.parsers.log_dir import parse_partition_name
-from kafka_forensics.questions.collect import CollectOptions, RecordsAsked, collect, collecting
+from kafka_forensics.questions.collect import CollectOptions, PseudonymMap, RecordsAsked, collect, collecting
 from kafka_forensics.storage.bundles import BundleSource
 from kafka_forensics.storage.local import LocalSource
 from kafka_forensics.writers.batches import (
@@ -46,6 +45,7 @@ from tests.support.group_records import (
     share_value,
     transaction_of,
 )
+from tests.support.pseudonyms import Names, names_of, read_back
 from tests.support.segments import BASE_TIMESTAMP, log
 
 ROOT: Final = Path(__file__).resolve().parents[3]
@@ -63,16 +63,14 @@ VOTER: Final = {
 }
 
 
-def redaction(folder: Path, name: str = "names.json") -> Redaction:
-    return Redaction(PseudonymMap.at(folder / name))
+def pseudonyms(folder: Path) -> PseudonymMap:
+    return PseudonymMap.at(folder / "names.json")
 
 
-def redacted(log_dir: Path | str, path: Path, names: Redaction, options: ScanOptions | None = None) -> Path:
+def redacted(log_dir: Path, path: Path, names: PseudonymMap) -> Path:
     """A bundle with pseudonyms."""
-    path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w+b") as file:
-        wanted = CollectOptions(options or ScanOptions(), pseudonyms=names)
-        assert collect([str(log_dir)], wanted, file).incomplete == []
+        assert collect([str(log_dir)], CollectOptions(pseudonyms=names), file).incomplete == []
     names.keep()
     return path
 
@@ -176,7 +174,7 @@ def test_no_name_is_in_a_redacted_bundle(given: str, tmp_path: Path, monkeypatch
     monkeypatch.setattr(socket, "gethostname", lambda: "hush-host")
     log_dir = tmp_path / "hush-logs" / "hush-dir-1"
     put_names(log_dir)
-    names = redaction(tmp_path)
+    names = pseudonyms(tmp_path)
     other = tmp_path / "hush-logs" / "hush-dir-2"
     (other / "hush-more-0").mkdir(parents=True)
     (other / "hush-more-0" / LOG).write_bytes(b"".join(log(1)))
@@ -204,7 +202,7 @@ def test_no_name_is_in_a_redacted_bundle(given: str, tmp_path: Path, monkeypatch
 def test_small_files_say_what_they_said(tmp_path: Path) -> None:
     log_dir = tmp_path / "broker-1"
     put_names(log_dir)
-    names = redaction(tmp_path)
+    names = pseudonyms(tmp_path)
     with (tmp_path / "bundle.kfb").open("w+b") as file:
         collect([str(log_dir)], CollectOptions(pseudonyms=names), file)
     source = BundleSource(str(tmp_path / "bundle.kfb"))
@@ -227,7 +225,7 @@ def opened(path: Path) -> Any:
 
 
 def test_records_are_not_taken_whole(tmp_path: Path) -> None:
-    asked = CollectOptions(records=(RecordsAsked("audit", 0, 1, 2),), pseudonyms=redaction(tmp_path))
+    asked = CollectOptions(records=(RecordsAsked("audit", 0, 1, 2),), pseudonyms=pseudonyms(tmp_path))
     with (tmp_path / "bundle.kfb").open("w+b") as file, pytest.raises(UsageError, match="pseudonyms"):
         collect([str(SAMPLES / "unclean-election" / "broker-1")], asked, file)
 
@@ -235,11 +233,10 @@ def test_records_are_not_taken_whole(tmp_path: Path) -> None:
 # What is found in them.
 
 
-def scanned(paths: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str], *, names: str | None = "names.json") -> Json:
-    """The answer of a scan, with pseudonyms for names unless `names` is None."""
-    private = [] if names is None else ["--redact", "--redact-map", str(tmp_path / names)]
-    assert outcome(["scan", *paths, "--format", "json", "-q", *private]) in (0, 1)
-    answer: Json = json.loads(capsys.readouterr().out)
+def scanned(paths: list[str], capsys: pytest.CaptureFixture[str], names: Names | None = None) -> Json:
+    """The answer of a scan, in which names of these stand in the place of pseudonyms."""
+    assert outcome(["scan", *paths, "--format", "json", "-q"]) in (0, 1)
+    answer: Json = json.loads(read_back(capsys.readouterr().out, names or {}))
     assert answer["incomplete"] == []
     return answer
 
@@ -282,33 +279,18 @@ def test_real_brokers_are_judged_like_the_directories(archive: str, tmp_path: Pa
 
 def assert_alike(directories: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Bundles made by themselves, each with its own copy of the map, are judged as the directories are."""
-    redaction(tmp_path).keep()
-    paths = []
+    pseudonyms(tmp_path).keep()
+    paths: list[str] = []
+    names: dict[str, tuple[str, str]] = {}
     for number, log_dir in enumerate(directories):
         folder = tmp_path / str(number)
         folder.mkdir()
         shutil.copy(tmp_path / "names.json", folder)
-        paths.append(str(redacted(log_dir, folder / f"{log_dir.name}.kfb", redaction(folder))))
-    bundles = scanned(paths, tmp_path, capsys, names=None)
-    expected = scanned([str(path) for path in directories], tmp_path, capsys)
+        paths.append(str(redacted(log_dir, folder / f"{log_dir.name}.kfb", pseudonyms(folder))))
+        names |= names_of(folder / "names.json")
+    bundles, expected = scanned(paths, capsys, names), scanned([str(path) for path in directories], capsys)
     assert judged(bundles) == judged(expected)
     assert replicas(bundles) == replicas(expected)
-    again = scanned(paths, tmp_path, capsys)
-    assert judged(again) == judged(bundles), "pseudonyms of the same key stay"
-    assert replicas(again) == replicas(bundles)
-
-
-def test_pseudonyms_of_another_map_are_redacted_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    log_dir = SAMPLES / "unclean-election" / "broker-1"
-    first, second = redaction(tmp_path), redaction(tmp_path, "second.json")
-    path = redacted(log_dir, tmp_path / "one.kfb", first)
-    answer = scanned([str(path)], tmp_path, capsys, names="second.json")
-    audit = first.pseudonym(NameKind.TOPIC, "audit")
-    topics = {partition["topic"] for partition in answer["partitions"]}
-    assert second.pseudonym(NameKind.TOPIC, audit) in topics
-    assert audit not in json.dumps(answer)
-    rows = json.loads((tmp_path / "second.json").read_text())["names"].values()
-    assert {"kind": "topic", "name": audit} in list(rows)
 
 
 @pytest.mark.parametrize("is_told", [True, False])
@@ -328,10 +310,10 @@ def test_a_part_of_the_coordinators_log_is_known_to_be_one(
     (log_dir / "meta.properties").write_bytes(write_properties({"version": "1", "node.id": "1", "cluster.id": "one"}))
     if not is_told:
         monkeypatch.setattr(collecting, "transaction_partitions", lambda *_: 0)
-    path = redacted(log_dir, tmp_path / "one.kfb", redaction(tmp_path))
+    path = redacted(log_dir, tmp_path / "one.kfb", pseudonyms(tmp_path))
     assert BundleSource(str(path)).about.transaction_partitions == (3 if is_told else 0)
-    as_of = ["--as-of", "2100-01-01"]
-    expected, answer = (open_transaction(scanned([str(given), *as_of], tmp_path, capsys)) for given in (log_dir, path))
+    as_of, names = ["--as-of", "2100-01-01"], names_of(tmp_path / "names.json")
+    expected, answer = (open_transaction(scanned([str(given), *as_of], capsys, names)) for given in (log_dir, path))
     assert expected["missing_partitions"] == [2]
     assert (answer == expected) is is_told
 

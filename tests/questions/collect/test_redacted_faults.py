@@ -1,4 +1,4 @@
-"""Every case of the fault gallery, judged from bundles with pseudonyms: the findings are those of the log directories, redacted."""
+"""Every case of the fault gallery, judged from bundles with pseudonyms: the findings are those of the log directories."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -7,13 +7,13 @@ import pytest
 
 from kafka_forensics.engine import local
 from kafka_forensics.evidence.options import ScanOptions
-from kafka_forensics.export.redaction import PseudonymMap, Redaction
 from kafka_forensics.model.findings import Finding
-from kafka_forensics.questions.collect import CollectOptions, collect
+from kafka_forensics.questions.collect import CollectOptions, PseudonymMap, collect
 from tests.questions.collect.test_collected_faults import told
 from tests.support.gallery import SECTIONS
 from tests.support.gallery_case import Case
 from tests.support.nightly import nightly_but
+from tests.support.pseudonyms import Names, read_back
 
 DAILY = ("Indexes, snapshots, checkpoints", "Replicas and producers", "Transactions", "Internal topics")
 """Whose findings name the most."""
@@ -29,13 +29,15 @@ def test_faults_are_found_in_redacted_bundles(section: str, tmp_path: Path) -> N
 
 def assert_alike(section: str, case: Case, folder: Path) -> None:
     brokers = case.make(folder / "brokers")
-    names = Redaction(PseudonymMap("00" * 32, {}))
+    names: dict[str, tuple[str, str]] = {}
     options = ScanOptions(jobs=1, live=case.live, deep=case.deep)
     directories = [str(path) for path in brokers.log_dirs]
-    wanted = CollectOptions(options, compacted="t" if section == "Compacted topics" else None, pseudonyms=names)
+    wanted = CollectOptions(
+        options, compacted="t" if section == "Compacted topics" else None, pseudonyms=PseudonymMap("00" * 32, names)
+    )
     paths = [path if not Path(path).is_dir() else bundle(path, folder, wanted) for path in directories]
-    expected, scanned = names.answer(local.scan(directories, options)), local.scan(paths, options)
-    assert placed(scanned.findings) == placed(expected.findings), case.injected
+    expected, scanned = local.scan(directories, options), local.scan(paths, options)
+    assert placed(scanned.findings, names) == placed(expected.findings), case.injected
 
 
 def bundle(path: str, folder: Path, wanted: CollectOptions) -> str:
@@ -45,9 +47,10 @@ def bundle(path: str, folder: Path, wanted: CollectOptions) -> str:
     return str(made)
 
 
-def placed(findings: list[Finding]) -> list[str]:
-    """Findings in an order that no name has a part in; bytes of small files are others where pseudonyms stand in them."""
-    return sorted(str(told(without_bytes(finding) if finding.kind == "CHECKPOINT_MALFORMED" else finding)) for finding in findings)
+def placed(findings: list[Finding], names: Names | None = None) -> list[str]:
+    """Findings, with names in the place of pseudonyms, in their order; bytes of small files with pseudonyms differ."""
+    compared = (without_bytes(finding) if finding.kind == "CHECKPOINT_MALFORMED" else finding for finding in findings)
+    return sorted(read_back(str(told(finding)), names or {}) for finding in compared)
 
 
 def without_bytes(finding: Finding) -> Finding:

@@ -12,8 +12,7 @@ import pytest
 from kafka_forensics.cli.main import outcome
 from kafka_forensics.errors import UsageError
 from kafka_forensics.evidence.options import ScanOptions
-from kafka_forensics.export.redaction import PseudonymMap, Redaction
-from kafka_forensics.questions.collect import CollectOptions
+from kafka_forensics.questions.collect import CollectOptions, PseudonymMap
 from kafka_forensics.questions.verify import Asked, Outcome, Verified, read_lost_records, read_promises, verify
 from lab.fault_base import read_log
 from tests.support.bundles import bundle_of
@@ -317,7 +316,7 @@ def test_a_cluster_by_its_pseudonym_is_not_compared(tmp_path: Path, plan: Path) 
     plan.write_text(plan.read_text().replace(cluster_id, "cluster-0123456789ab"))
     assert reasons(copies, plan) == AS_PLANNED
     plan.write_text(plan.read_text().replace("cluster-0123456789ab", cluster_id))
-    pseudonyms, folder = Redaction(PseudonymMap.at(tmp_path / "names.json")), tmp_path / "bundles"
+    pseudonyms, folder = PseudonymMap.at(tmp_path / "names.json"), tmp_path / "bundles"
     folder.mkdir()
     for broker in sorted(copies.iterdir()):
         bundle_of(broker, folder / f"{broker.name}.kfb", CollectOptions(pseudonyms=pseudonyms))
