@@ -34,10 +34,6 @@ class About:
     digests: Digests
     is_selected: bool
     """Whether it holds only partitions that were asked for."""
-    tool_version: str
-    started_ms: int
-    with_records: bool
-    """Whether batches of any partition were asked for whole, payloads and all."""
     host: str | None
     """As it calls itself."""
     transaction_partitions: int

@@ -14,7 +14,7 @@ from kafka_forensics.storage.bundles import BundleSource
 from kafka_forensics.storage.local import LocalSource
 from kafka_forensics.writers import bundle_file
 from kafka_forensics.writers.bundle_file import BundleWriter
-from tests.support.bundles import OFFSETS, ORDERS, inflated_members, make_older, opened_by, put_broker
+from tests.support.bundles import ORDERS, inflated_members, put_broker
 from tests.support.plan_runs import Run
 
 ROOT: Final = Path(__file__).resolve().parents[2]
@@ -25,10 +25,8 @@ NAMED: Final = {"orders", "payments", "old", "billing", "other"}
 
 @pytest.fixture
 def broker(tmp_path: Path) -> Path:
-    """A log directory to which nothing was written for an hour."""
-    log_dir = put_broker(tmp_path)
-    make_older(log_dir)
-    return log_dir
+    """A log directory of every kind of log."""
+    return put_broker(tmp_path)
 
 
 def private(tmp_path: Path, name: str = "names.json") -> list[object]:
@@ -106,41 +104,6 @@ def test_the_reason_of_a_gap_names_nothing(broker: Path, tmp_path: Path, run: Ru
 
 
 # What is known already.
-
-
-def test_of_logs_that_have_not_changed_nothing_is_read(
-    broker: Path, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """But of those with names in them, so that a new copy of the map learns them, too."""
-    run("collect", broker, "--output", tmp_path / "old.kfb", *private(tmp_path))
-    held = json.loads((tmp_path / "names.json").read_text())
-    (tmp_path / "names.json").write_text(json.dumps(held | {"names": {}}))
-    opened = opened_by(monkeypatch)
-    status, _, err = run("collect", broker, "--output", tmp_path / "new.kfb", "--since", tmp_path / "old.kfb", *private(tmp_path))
-    assert (status, "known already" in err) == (0, True)
-    assert ORDERS not in opened
-    assert OFFSETS in opened
-    assert names_in(tmp_path / "names.json") >= NAMED
-    scans = [run("scan", tmp_path / name, "--format", "json")[1].replace(name, "") for name in ("old.kfb", "new.kfb")]
-    assert scans[0] == scans[1]
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "words"),
-    [
-        ([], ["names.json"], "was made without pseudonyms"),
-        (["names.json"], [], "was made with pseudonyms of another map"),
-        (["names.json"], ["other.json"], "was made with pseudonyms of another map"),
-    ],
-)
-def test_an_older_bundle_is_of_the_same_map(
-    old: list[str], new: list[str], words: str, broker: Path, tmp_path: Path, run: Run
-) -> None:
-    redacting = [private(tmp_path, *given) if given else [] for given in (old, new)]
-    assert run("collect", broker, "--output", tmp_path / "old.kfb", *redacting[0])[0] == 0
-    status, _, err = run("collect", broker, "--output", tmp_path / "new.kfb", "--since", tmp_path / "old.kfb", *redacting[1])
-    assert (status, words in " ".join(err.split()), "hint:" in err) == (2, True, True)
-    assert not (tmp_path / "new.kfb").exists()
 
 
 def test_one_that_was_begun_is_gone_on_with_by_the_same_map(

@@ -3,9 +3,7 @@
 import hashlib
 import io
 import json
-import os
 import tarfile
-import time
 from copy import deepcopy
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -51,12 +49,6 @@ def put_broker(folder: Path, *, batches: int = 6, secret: bytes = b"value") -> P
     put_offsets(log_dir, log_of((commit_key(topic="orders"), commit_value(3)), (commit_key("other", "orders"), commit_value(2))))
     put_controller(log_dir, isr=[1], replicas=[1], leader=1, topic_id=bytes(15) + b"\7", topic="orders")
     return log_dir
-
-
-def make_older(log_dir: Path) -> None:
-    """As if nothing had been written for an hour: what is fresh is read again, whatever is known of it."""
-    for path in log_dir.rglob("*"):
-        os.utime(path, (time.time() - 3600,) * 2)
 
 
 def bundle_of(log_dir: Path, path: Path, options: CollectOptions | None = None) -> Path:

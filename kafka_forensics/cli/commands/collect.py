@@ -16,7 +16,7 @@ import typer
 
 from kafka_forensics.cli import options
 from kafka_forensics.cli.streams import Destination, check_output, printable, say, screen_of
-from kafka_forensics.errors import SourceError, UsageError
+from kafka_forensics.errors import UsageError
 
 if TYPE_CHECKING:
     from kafka_forensics.model.bundles import Digests
@@ -54,10 +54,6 @@ WithRecords = Annotated[
         metavar="TOPIC:PARTITION:FROM-TO",
         help="Take the batches that hold these offsets whole, payloads and all (TO excluded); may be given again.",
     ),
-]
-Since = Annotated[
-    Path | None,
-    typer.Option("--since", metavar="OLD.kfb", help="Read only what has changed since this bundle of the same log directories."),
 ]
 Like = Annotated[
     Path | None,
@@ -138,7 +134,6 @@ def collect(
     live: options.Live = False,
     deep: options.Deep = None,
     with_records: WithRecords = None,
-    since: Since = None,
     like: Like = None,
     key_file: KeyFile = None,
     new_key: NewKey = False,
@@ -174,7 +169,6 @@ def collect(
         replace(access.scope(selection), live=live, deep=deep),
         _digests(like, key_file, None if pseudonyms is None else _with_key(pseudonyms.digests_key()), drawn=new_key),
         tuple(map(_records, with_records or ())),
-        None if since is None else _older(since, screen),
         compacted,
         hashes,
         None if max_rate is None else int(max_rate * _MEGA),
@@ -325,15 +319,6 @@ def _bundle(path: Path, option: str) -> "BundleSource":
     if not isinstance(source, BundleSource):
         raise UsageError(f"{option} {path}: no bundle", hint="give a file that collect made, whose name ends in .kfb")
     return source
-
-
-def _older(path: Path, screen: Destination) -> "BundleSource | None":
-    """The bundle that --since names; None, which costs reading, if it is damaged beyond use. Raises UsageError for what is none."""
-    try:
-        return _bundle(path, "--since")
-    except SourceError as error:
-        say(screen, [f"--since {printable(str(path))} cannot be read, so that everything is read: {printable(error.reason)}"])
-        return None
 
 
 def _summary(done: "Collected", output: Path) -> list[str]:

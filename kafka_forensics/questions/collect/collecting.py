@@ -29,7 +29,6 @@ from kafka_forensics.questions.collect.politeness import leave_page_cache
 from kafka_forensics.storage.bundles import (
     TRANSACTION_PARTITIONS,
     BundleSource,
-    Section,
     SectionKind,
     digests_of,
 )
@@ -69,8 +68,6 @@ class CollectOptions:
     scan: ScanOptions = field(default_factory=ScanOptions)
     digests: Digests = field(default_factory=Digests)
     records: tuple[RecordsAsked, ...] = ()
-    since: BundleSource | None = None
-    """An older bundle of the same log directories, whose facts are taken of files that have not changed."""
     compacted: str | None = None
     """Pattern of topics that are compacted though nothing here may tell."""
     hashes: bool = False
@@ -125,8 +122,6 @@ class _Collecting:
         self._paths = tuple(self._names.path(place_of(opened_path.source)) for opened_path in self._opened)
         for opened_path in self._opened:
             opened_path.discovery = Discovery()  # it takes as much memory as all the rest
-        if options.since is not None:
-            self._require_same_broker(options.since)
         self._progress = progress
         self._compacted = compacted_partitions(paths, options.scan, cache)
         self._transaction_partitions = 0 if self._pseudonyms is None else transaction_partitions(paths, options.scan, cache)
@@ -209,11 +204,6 @@ class _Collecting:
         left_out, hashed, stamp = entry.left_out, None, _stamp(entry)
         if left_out is not None:
             self.collected.left_out += left_out == NOT_KAFKAS
-        elif entry.entry.kind is EntryKind.FILE and (taken := self._from_older(entry)) is not None:
-            sections, hashed = taken
-            for section, data in sections:
-                self._writer.add(entry.path, section.kind, section.start, section.end, data)
-            self._keep(entry)
         elif entry.entry.kind is EntryKind.FILE:
             try:
                 stamp[1], hashed = self._read(entry)
@@ -249,35 +239,6 @@ class _Collecting:
         if self._pseudonyms is None or entry.left_out is not None:
             return True
         return entry.is_log and (entry.partition is None or entry.partition.topic not in WITNESS_TOPICS)
-
-    def _from_older(self, entry: CollectedEntry) -> tuple[list[tuple[Section, bytes]], str | None] | None:
-        """The sections of a file in the older bundle and its SHA-256, if it has not changed since and nothing else is asked of it
-        now; of a bundle with whole batches nothing, since it may hold payloads that are not asked for."""
-        older = self._options.since
-        if older is None or not self._may_be_known(entry):
-            return None
-        if older.about.with_records or any(_is_of(entry, asked) for asked in self._options.records):
-            return None
-        if older.about.is_deep != self.collected.is_deep or not older.about.digests.agree(self._digests):
-            return None
-        if older.about.tool_version != __version__ or entry.entry.mtime_ns >= older.about.started_ms * 10**6 - _SETTLED_NS:
-            return None
-        if entry.is_active and entry.name is not None and entry.name.kind in _WRITTEN_ON:
-            return None
-        taken = older.taken(entry.path, _stamp(entry), is_log=entry.is_log)
-        if taken is None or (self._wanted(entry).keys and not any(section.kind is SectionKind.KEYS for section, _ in taken[0])):
-            return None
-        return None if self._options.hashes and taken[1] is None else taken
-
-    def _require_same_broker(self, older: BundleSource) -> None:
-        """Raise UsageError for an older bundle that is of other log directories."""
-        if older.about.redaction != (None if self._pseudonyms is None else self._pseudonyms.key_name):
-            made = "without pseudonyms" if older.about.redaction is None else "with pseudonyms of another map"
-            hint = "give a bundle that was made with this --redact-map" if self._pseudonyms is not None else "give one with names"
-            raise UsageError(f"{older.name} was made {made}", hint=f"{hint}, or leave out --since")
-        if (older.about.broker, older.about.paths) != (self._broker, self._paths):
-            hint = "give the bundle that was made of them, or leave out --since"
-            raise UsageError(f"{older.name} is of other log directories than those given", hint=hint)
 
     def _keep(self, entry: CollectedEntry) -> None:
         """What is known of a file is kept."""
@@ -364,10 +325,6 @@ def _is_of(entry: CollectedEntry, asked: RecordsAsked) -> bool:
 
 _LEFT_OUT: Final = 6
 """Where the row of a file says why its bytes were not looked at."""
-_SETTLED_NS: Final = 60 * 10**9
-"""A file that was written to so shortly before it was collected may have changed since without a new time."""
-_WRITTEN_ON: Final = (FileKind.INDEX, FileKind.TIME_INDEX)
-"""Files of an active segment that a broker maps and goes on to write, and that have no new time for it."""
 _KIND_NAMES: Final = {EntryKind.FILE: "f", EntryKind.SYMLINK: "l", EntryKind.OTHER: "o"}
 
 

@@ -36,8 +36,6 @@ class CollectedEntry:
     left_out: str | None = None
     """Why its bytes are not looked at."""
     behind: int | None = None
-    is_active: bool = False
-    """Whether it is of the last segment."""
     refused: str | None = None
     """Why a link was not followed, as the bundle says it."""
 
@@ -130,7 +128,6 @@ class Tree:
         found.sort(key=lambda item: self._names.order((item.entry if isinstance(item, CollectedEntry) else item).name))
         for item in found:
             if isinstance(item, CollectedEntry):
-                item.is_active = before is not None and item.name is not None and item.name.offset == _offset(before)
                 yield item
                 continue
             if walked.depth < MAX_DEPTH:
@@ -165,10 +162,6 @@ def _read_as(opened: Sequence[OpenedPath]) -> dict[object, tuple[ByteSource, str
         )
         if entry is not None
     }
-
-
-def _offset(entry: CollectedEntry) -> int | None:
-    return None if entry.name is None else entry.name.offset
 
 
 def tree_of(opened: Sequence[OpenedPath], options: ScanOptions, pseudonyms: Pseudonyms | None = None) -> Tree:

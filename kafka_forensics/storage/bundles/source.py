@@ -172,11 +172,6 @@ class BundleSource(ArchiveSource):
             members.add(name, member)
         return True
 
-    @property
-    def is_whole(self) -> bool:
-        """Whether it is sealed, and nothing is wrong with it as far as it was looked at."""
-        return self._sealed is not None and not (self.problems or self.rejected or self.replaced)
-
     def _member(self, name: str, limit: int) -> bytes:
         """The bytes of a member of the tar. Raises SourceError if it is missing, too large, cut short, or not as it was sealed."""
         member = self._members.find(name)
@@ -314,22 +309,6 @@ class BundleSource(ArchiveSource):
                 )
             except FormatError as error:
                 note(self.problems, f"{path[:_MAX_WORDS]}: {error.reason}")
-
-    def taken(self, path: str, stamp: list[object], *, is_log: bool) -> tuple[list[tuple[Section, bytes]], str | None] | None:
-        """All sections of a file with their bytes, and its SHA-256 if that was taken, if it is known by the same kind, size and
-        time; None if not, or not all of it, or if anything is wrong with the bundle."""
-        member = self._tree.find(path)
-        if not self.is_whole or not isinstance(member, Member) or not isinstance(member.place, BundlePlace):
-            return None
-        place = member.place
-        known = [next(name for name, kind in _KINDS.items() if kind is member.kind), member.size_in_bytes, member.mtime_ns]
-        if known != stamp or place.is_log != is_log or place.left_out is not None:
-            return None
-        try:
-            self._open_member(path, member)
-            return [(section, self.section(path, section)) for section in place.sections], place.sha256
-        except SourceError:
-            return None
 
     def _inflate(self, number: int) -> bytes:
         """A part, inflated. Raises SourceError and FormatError."""
@@ -698,9 +677,6 @@ def _about_of(said: dict[str, Any]) -> About:
         said.get("live") is True,
         digests_of(said.get("digests")),
         said.get("topics") is not None or said.get("partition") is not None,
-        version if isinstance(version := said.get("tool_version"), str) and _is_text(version) else "",
-        said["started_ms"] if is_number(said.get("started_ms")) else 0,
-        said.get("records") != [],
         host if isinstance(host := said.get("host"), str) and _is_text(host) else None,
         said[TRANSACTION_PARTITIONS] if is_number(said.get(TRANSACTION_PARTITIONS), end=_MAX_TRANSACTION_PARTITIONS) else 0,
         redaction if isinstance(redaction := said.get("redaction"), str) and _is_text(redaction) else None,

@@ -1,7 +1,6 @@
-"""`--since`, selections, digests' keys, rates and estimates."""
+"""Selections, digests' keys, rates and estimates."""
 
 import json
-import os
 import random
 from dataclasses import replace
 from hashlib import sha256
@@ -15,7 +14,7 @@ from kafka_forensics.errors import SourceError, UsageError
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.bundles import Digests
 from kafka_forensics.model.json_objects import Json
-from kafka_forensics.questions.collect import CollectOptions, RecordsAsked, collect, collecting, estimate_of, like, pace
+from kafka_forensics.questions.collect import CollectOptions, RecordsAsked, collect, estimate_of, like, pace
 from kafka_forensics.storage.bundles import BundleSource, SectionKind
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
 from tests.support.bundles import (
@@ -25,12 +24,8 @@ from tests.support.bundles import (
     ORDERS,
     PAYMENTS,
     bundle_of,
-    make_older,
-    opened_by,
     put_broker,
-    stored,
     taken_apart,
-    tar_of,
 )
 from tests.support.segments import BASE_TIMESTAMP, batch, log
 
@@ -43,109 +38,14 @@ KEYED: Final = Digests(is_keyed=True, name="a", key=KEY)
 
 @pytest.fixture
 def broker(tmp_path: Path) -> Path:
-    """A log directory whose records hold `SECRET`, to which nothing was written for an hour."""
-    log_dir = put_broker(tmp_path, secret=SECRET)
-    make_older(log_dir)
-    return log_dir
-
-
-@pytest.fixture
-def old(broker: Path, tmp_path: Path) -> Path:
-    """A bundle of it."""
-    return bundle_of(broker, tmp_path / "old.kfb")
-
-
-def since(broker: Path, old: Path, path: Path, options: CollectOptions | None = None) -> Path:
-    return bundle_of(broker, path, replace(options or CollectOptions(), since=BundleSource(str(old))))
+    """A log directory whose records hold `SECRET`."""
+    return put_broker(tmp_path, secret=SECRET)
 
 
 def judged(path: Path) -> Json:
     """What a scan says, without the bundle's name."""
     scanned: Json = json.loads(kf.scan([str(path)]).to_json().replace(path.name, "bundle"))
     return scanned
-
-
-@pytest.fixture
-def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The files that are opened, by their paths in the log directory; but for those that tell which topics are compacted."""
-    monkeypatch.setattr(collecting, "compacted_partitions", lambda *_: set())
-    return opened_by(monkeypatch)
-
-
-def logs(opened: list[str]) -> list[str]:
-    return sorted(name for name in opened if name.endswith(".log"))
-
-
-def test_of_what_has_not_changed_nothing_is_read(broker: Path, old: Path, tmp_path: Path, opened: list[str]) -> None:
-    new = since(broker, old, tmp_path / "new.kfb")
-    indexes = [name for name in opened if name.endswith(("index", "timeindex"))]  # of active segments, which have no new time
-    assert [name for name in opened if name and name != "meta.properties"] == indexes
-    assert judged(new) == judged(old)
-    assert [row[:HASHED] for row in taken_apart(new).listing["files"]] == [
-        row[:HASHED] for row in taken_apart(old).listing["files"]
-    ]
-
-
-def test_what_has_changed_is_read(broker: Path, old: Path, tmp_path: Path, opened: list[str]) -> None:
-    grown = (broker / ORDERS).read_bytes() + b"".join(log(2, start=12))
-    (broker / ORDERS).write_bytes(grown)
-    (broker / PAYMENTS).write_bytes(b"".join(log(1)))
-    (broker / "new-0").mkdir()
-    (broker / "new-0" / LOG).write_bytes(b"".join(log(3)))
-    (broker / "old-0" / LOG).unlink()
-    opened.clear()
-    new = since(broker, old, tmp_path / "new.kfb")
-    assert logs(opened) == sorted([ORDERS, PAYMENTS, f"new-0/{LOG}"])
-    assert judged(new) == judged(bundle_of(broker, tmp_path / "full.kfb"))
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        CollectOptions(ScanOptions(deep=False)),
-        CollectOptions(digests=KEYED),
-        CollectOptions(hashes=True),
-    ],
-    ids=["depth", "key", "hashes"],
-)
-def test_what_the_older_one_does_not_tell_is_read(
-    options: CollectOptions, broker: Path, old: Path, tmp_path: Path, opened: list[str]
-) -> None:
-    opened.clear()
-    new = since(broker, old, tmp_path / "new.kfb", options)
-    assert len(logs(opened)) == 5
-    assert judged(new) == judged(bundle_of(broker, tmp_path / "full.kfb", options))
-
-
-def test_hashes_of_the_older_one_are_taken(broker: Path, tmp_path: Path, opened: list[str]) -> None:
-    options = CollectOptions(hashes=True)
-    first = bundle_of(broker, tmp_path / "first.kfb", options)
-    opened.clear()
-    second = since(broker, first, tmp_path / "second.kfb", options)
-    assert logs(opened) == []
-    hashes = [row[HASHED] for row in taken_apart(second).listing["files"]]
-    assert hashes == [row[HASHED] for row in taken_apart(first).listing["files"]]
-    assert all(len(one) == 64 for one in hashes)
-
-
-def test_payloads_of_the_older_one_are_not_taken(broker: Path, tmp_path: Path) -> None:
-    first = bundle_of(broker, tmp_path / "first.kfb", CollectOptions(records=(RecordsAsked("orders", 0, 0, 99),)))
-    assert any(SECRET in part.data() for part in taken_apart(first).parts)
-    second = since(broker, first, tmp_path / "second.kfb")
-    assert not any(SECRET in part.data() for part in taken_apart(second).parts)
-
-
-@pytest.mark.parametrize("name", ["parts/000000.zst", "listing.zst", "seal.json"])
-def test_a_damaged_older_one_costs_reading(name: str, broker: Path, old: Path, tmp_path: Path, opened: list[str]) -> None:
-    members = stored(old)
-    middle = len(members[name]) // 2
-    members[name] = members[name][:middle] + bytes([members[name][middle] ^ 1]) + members[name][middle + 1 :]
-    damaged = tmp_path / "damaged.kfb"
-    damaged.write_bytes(tar_of(members))
-    opened.clear()
-    new = since(broker, damaged, tmp_path / "new.kfb")
-    assert len(logs(opened)) == 5
-    assert judged(new) == judged(old)
 
 
 # Records and selections.
@@ -302,18 +202,3 @@ def test_an_estimate_counts_hashes_of_keys(broker: Path, tmp_path: Path) -> None
     for options in (CollectOptions(), CollectOptions(compacted="ord*")):
         size = bundle_of(broker, tmp_path / "one.kfb", options).stat().st_size
         assert size / 2 < estimate_of([str(broker)], options).bundle_bytes < 2 * size
-
-
-def test_what_was_just_written_may_have_changed(broker: Path, tmp_path: Path, opened: list[str]) -> None:
-    """A broker may go on to write to a file within the clock's resolution, and to maps of indexes without any new time."""
-    os.utime(broker / ORDERS)
-    old = bundle_of(broker, tmp_path / "old.kfb")
-    opened.clear()
-    since(broker, old, tmp_path / "new.kfb")
-    assert logs(opened) == [ORDERS]
-
-
-def test_an_older_bundle_of_another_broker_is_refused(broker: Path, old: Path, tmp_path: Path) -> None:
-    other = broker.rename(tmp_path / "elsewhere")
-    with pytest.raises(UsageError, match="is of other log directories"):
-        since(other, old, tmp_path / "new.kfb")
