@@ -7,17 +7,13 @@ from datetime import UTC, datetime, timedelta
 from functools import wraps
 from inspect import Parameter, Signature, signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final, get_type_hints
+from typing import Annotated, Final, get_type_hints
 
 import typer
 
 from kafka_forensics.errors import UsageError, did_you_mean
 from kafka_forensics.evidence import ledger
 from kafka_forensics.evidence.options import ScanOptions, keep_code_below
-
-if TYPE_CHECKING:
-    from kafka_forensics.export.json_document import Shape
-
 
 # Names to choose from, and what a mistyped one was probably meant to be.
 
@@ -55,8 +51,6 @@ FAIL_ON: Final = ("none", "info", "warning", "error", "critical")
 ENGINES: Final = ("local", "spark")
 VIEWS: Final = ("incident", "partition")
 COLOURS: Final = ("auto", "always", "never")
-SCHEMAS: Final = ("1.0", "1.1")
-SCHEMA: Final = SCHEMAS[-1]
 
 SCAN_FORMATS: Final = (*FORMATS, "report", "sarif", "prometheus")
 """A report is a table for a pipe or a pager, with the summary at its end."""
@@ -218,28 +212,9 @@ Color = Annotated[
         help="auto (on a terminal that shows them, unless NO_COLOR is set or TERM is dumb), always or never.",
     ),
 ]
-Schema = Annotated[
-    str,
-    typer.Option(
-        "--schema",
-        metavar="VERSION",
-        autocompletion=lambda: list(SCHEMAS),
-        help=f"Of json and jsonl: {SCHEMAS[0]} or {SCHEMAS[1]} (docs/schema.md). Status 3 where {SCHEMAS[0]} cannot say all.",
-    ),
-]
 Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="No progress and no summary.")]
 Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="Show every finding, and what is being done.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Like -v, and show the traceback of an error.")]
-
-
-def schema_shape(version: str, format_name: str) -> "Shape":
-    """The shape of the schema that was asked for. Raises UsageError for a version that is none, and for an earlier one of a format
-    without schema."""
-    from kafka_forensics.export.json_document import Shape
-
-    if choose("schema", version, SCHEMAS) != SCHEMA and format_name not in ("json", "jsonl"):
-        raise UsageError(f"--schema {version} is a shape of JSON, not of {format_name}", hint="add --format json or jsonl")
-    return Shape(version)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

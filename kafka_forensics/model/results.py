@@ -9,7 +9,7 @@ from kafka_forensics.errors import UsageError
 from kafka_forensics.model.findings import Answer, Asked, Finding, Views
 from kafka_forensics.model.incidents import Incident
 
-SCHEMA_VERSION: Final = "1.1"
+SCHEMA_VERSION: Final = "1.0"
 VERDICTS: Final = ("clean", "info", "unknown", "warning", "error", "critical")
 """From best to worst; `unknown` is that of what could not be read."""
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     ArrowField = pa.Field[pa.DataType]
 
 
-FACT_SCHEMA_VERSION: Final = "1.1"
+FACT_SCHEMA_VERSION: Final = "1.0"
 """Version of every declared schema; columns are only ever added under the same first number."""
 VERSION_KEY: Final = "kf.schema_version"
 FACT_KEY: Final = "kf.fact"

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Annotated, Final
 
 import msgspec
@@ -68,10 +68,10 @@ class Summary:
 class Transactions:
     """Counts of a replica's transactions."""
 
-    committed: Offset | None = None
-    aborted: Offset | None = None
-    open: Offset | None = None
-    hanging: Offset | None = None
+    committed: Offset | None
+    aborted: Offset | None
+    open: Offset | None
+    hanging: Offset | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +92,8 @@ class ReplicaRow:
     bytes: Offset | None
     missing_offsets: Offset | None
     transactions: Transactions
-    read: str = "whole"
-    read_end_offset: Offset | None = None
+    read: str
+    read_end_offset: Offset | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,8 +122,8 @@ class PartitionRow:
     high_watermark_witness: str | None
     agreement: Agreement
     replicas: list[ReplicaRow]
-    read: str = "whole"
-    not_read: list[Broker] = field(default_factory=list)
+    read: str
+    not_read: list[Broker]
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,8 +154,8 @@ class IncidentPartitionRow:
     partition: Offset
     lost_at_least: Offset
     lost_at_most: Offset
-    records_lost_at_least: Offset | None = None
-    records_lost_at_most: Offset | None = None
+    records_lost_at_least: Offset | None
+    records_lost_at_most: Offset | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,16 +168,16 @@ class IncidentRow:
     message: str
     lost_at_least: Offset
     lost_at_most: Offset
-    records_lost_at_least: Offset | None = None
-    records_lost_at_most: Offset | None = None
-    advice: str | None = None
-    known_as: str | None = None
-    from_ms: Offset | None = None
-    to_ms: Offset | None = None
-    brokers: list[Broker] = field(default_factory=list)
-    held_by: list[Broker] = field(default_factory=list)
-    partitions: list[IncidentPartitionRow] = field(default_factory=list)
-    kinds: dict[str, Offset] = field(default_factory=dict)
+    records_lost_at_least: Offset | None
+    records_lost_at_most: Offset | None
+    advice: str | None
+    known_as: str | None
+    from_ms: Offset | None
+    to_ms: Offset | None
+    brokers: list[Broker]
+    held_by: list[Broker]
+    partitions: list[IncidentPartitionRow]
+    kinds: dict[str, Offset]
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +190,7 @@ class Gap:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """The whole of it. A document that was made before there were incidents has none."""
+    """The whole of it."""
 
     schema_version: str
     tool: Tool
@@ -199,7 +199,7 @@ class Document:
     partitions: list[PartitionRow]
     findings: list[FindingRow]
     incomplete: list[Gap]
-    incidents: list[IncidentRow] = field(default_factory=list)
+    incidents: list[IncidentRow]
 
 
 def document_of(result: ScanResult) -> Document:

@@ -347,7 +347,3 @@ def test_what_went_between_other_snapshots_is_another_incident(run: Run, put_bac
         for incident in document["incidents"]
     ]
     assert losses == [(260, {NEW}), (120, {"2026-11-22"}), (70, {NEW}), (0, {NEW})]
-
-
-def test_the_schema_before_has_no_incidents(run: Run, put_back: Path) -> None:
-    assert "incidents" not in json.loads(run(put_back, "--format", "json", "--schema", "1.0")[1])

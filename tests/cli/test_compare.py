@@ -18,7 +18,7 @@ from kafka_forensics.cli.main import outcome
 from kafka_forensics.cli.outputs.compare import content_words, write_comparison
 from kafka_forensics.cli.streams import Destination
 from kafka_forensics.evidence.options import ScanOptions
-from kafka_forensics.export.json_document import Shape, json_schema
+from kafka_forensics.export.json_document import json_schema
 from kafka_forensics.questions import compare as side_by_side
 from kafka_forensics.writers.batches import RecordToWrite, write_batch, write_marker
 from tests.support.replicas import put_replica
@@ -293,7 +293,7 @@ def test_only_what_differs_is_red() -> None:
     screen = Terminal()
     paths = sorted(str(path) for path in (SAMPLES / "unclean-election").iterdir())
     compared = side_by_side.compare(paths, ScanOptions(topic_glob="audit"), context=1)
-    write_comparison(compared, "table", Destination(screen, 80, colour=True), Shape(), payloads=False, verbose=False)
+    write_comparison(compared, "table", Destination(screen, 80, colour=True), payloads=False, verbose=False)
     *_, before, _, first, second, third = screen.getvalue().partition("7 B d2254e")[0].splitlines()[:-1]
     red = [re.findall(r"\x1b\[1;31m([^\x1b]*)", line) for line in (before, first, second, third)]
     assert red == [[], [">", "2", "03:56:10.120", "53 B b33591"], [">", "0", "03:55:59.057", "47 B 9eaa59"], [">"]]

@@ -14,7 +14,6 @@ from kafka_forensics.cli.outputs.scan import LinesAsSettled
 from kafka_forensics.cli.streams import uninterrupted
 from kafka_forensics.engine import local
 from kafka_forensics.evidence.options import ScanOptions
-from kafka_forensics.export.json_document import Shape
 from tests.cli.test_interrupts import SAMPLE, judged_so_far
 from tests.support.plan_runs import Run
 
@@ -33,7 +32,7 @@ def test_a_partition_is_written_while_others_are_read(tmp_path: Path) -> None:
         seen.append((done, total, output.read_text()))
 
     options = ScanOptions(topic_glob="codec-*", deep=False)
-    with LinesAsSettled(output, Shape(), show_payloads=False) as lines:
+    with LinesAsSettled(output, show_payloads=False) as lines:
         result = local.scan([str(SAMPLE)], options, progress, lines)
         lines.end(result)
     assert types(seen[0][2]) == ["broker"] * 3  # before any partition is judged
@@ -50,7 +49,7 @@ def test_the_command_writes_the_same_at_once(run: Run, tmp_path: Path) -> None:
     status, out, err = run("scan", SAMPLE, "--format", "jsonl")
     assert status == 1, err
     result = local.scan([str(SAMPLE)], ScanOptions())
-    with LinesAsSettled(tmp_path / "scan.jsonl", Shape(), show_payloads=False) as lines:
+    with LinesAsSettled(tmp_path / "scan.jsonl", show_payloads=False) as lines:
         lines.end(result)
     assert out == (tmp_path / "scan.jsonl").read_text()
     assert run("scan", SAMPLE, "--output", tmp_path / "other.jsonl")[0] == 1

@@ -1,4 +1,4 @@
-"""What could not be read in every output of every command, and in both versions of the schemas."""
+"""What could not be read in every output of every command."""
 
 import json
 from collections.abc import Callable
@@ -35,52 +35,48 @@ def brokers(tmp_path: Path) -> Brokers:
     return healthy(tmp_path)
 
 
-def validated(command: str, version: str, instances: list[Any], definition: str | None = None) -> None:
-    schemas = [json_schema(name, version) for name in ("scan", "plan", "compare", "changes")]
+def validated(command: str, instances: list[Any], definition: str | None = None) -> None:
+    schemas = [json_schema(name) for name in ("scan", "plan", "compare", "changes")]
     registry: Registry[Any] = Registry().with_resources([(one["$id"], Resource.from_contents(one)) for one in schemas])
-    schema = json_schema(command, version)
+    schema = json_schema(command)
     if definition is not None:
-        schema = {"$ref": f"urn:kafka-forensics:{command}-{version}#/$defs/{definition}"}
+        schema = {"$ref": f"urn:kafka-forensics:{command}-1.0#/$defs/{definition}"}
     for instance in instances:
         Draft202012Validator(schema, registry=registry).validate(instance)
 
 
-@pytest.mark.parametrize("command", ["scan", "plan", "compare", "changes"])
-@pytest.mark.parametrize("version", ["1.0", "1.1"])
-def test_the_schemas_that_are_shipped_are_schemas(command: str, version: str) -> None:
-    schema = json_schema(command, version)
+@pytest.mark.parametrize("command", ["scan", "plan", "compare", "changes", "recover", "salvage"])
+def test_the_schemas_that_are_shipped_are_schemas(command: str) -> None:
+    schema = json_schema(command)
     Draft202012Validator.check_schema(schema)
-    assert schema["$id"] == f"urn:kafka-forensics:{command}-{version}"
-    assert schema["properties"]["schema_version"] == {"const": version}
+    assert schema["$id"] == f"urn:kafka-forensics:{command}-1.0"
+    assert schema["properties"]["schema_version"] == {"const": "1.0"}
 
 
 @pytest.mark.parametrize("unread", [(1, 2, 3), (2,), (2, 3)])
-@pytest.mark.parametrize("version", ["1.0", "1.1"])
 @pytest.mark.parametrize("command", ["scan", "plan", "compare"])
 def test_json_obeys_its_schema(
-    brokers: Brokers, run: Run, monkeypatch: pytest.MonkeyPatch, command: str, version: str, unread: tuple[int, ...]
+    brokers: Brokers, run: Run, monkeypatch: pytest.MonkeyPatch, command: str, unread: tuple[int, ...]
 ) -> None:
     refuse_logs(monkeypatch, brokers, unread)
-    status, out = run(command, *brokers.log_dirs, "--format", "json", "--schema", version)
+    status, out = run(command, *brokers.log_dirs, "--format", "json")
     assert status == 3
     document = json.loads(out)
-    assert document["schema_version"] == version
-    validated(command, version, [document])
-    status, out = run(command, *brokers.log_dirs, "--format", "jsonl", "--schema", version)
+    assert document["schema_version"] == "1.0"
+    validated(command, [document])
+    status, out = run(command, *brokers.log_dirs, "--format", "jsonl")
     assert status == 3
     lines = [json.loads(line) for line in out.splitlines()]
-    assert lines[-1]["schema_version"] == version
+    assert lines[-1]["schema_version"] == "1.0"
     if command != "compare":
-        validated(command, version, lines, "line")
+        validated(command, lines, "line")
 
 
-@pytest.mark.parametrize("version", ["1.0", "1.1"])
 @pytest.mark.parametrize("command", ["scan", "plan", "compare"])
-def test_what_was_read_whole_is_said_in_both_versions(brokers: Brokers, run: Run, command: str, version: str) -> None:
-    status, out = run(command, *brokers.log_dirs, "--format", "json", "--schema", version)
+def test_json_of_what_was_read_whole_obeys_its_schema(brokers: Brokers, run: Run, command: str) -> None:
+    status, out = run(command, *brokers.log_dirs, "--format", "json")
     assert status == 0
-    validated(command, version, [json.loads(out)])
-    validated(command, version, [json.loads(run(command, *brokers.log_dirs, "--format", "json", "--schema", version)[1])])
+    validated(command, [json.loads(out)])
 
 
 def test_scan_says_null_of_what_was_not_read(brokers: Brokers, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -95,42 +91,6 @@ def test_scan_says_null_of_what_was_not_read(brokers: Brokers, run: Run, monkeyp
         assert (replica["read"], replica["high_watermark"]) == ("none", 72)
     gap = document["incomplete"][0]
     assert (gap["topic"], gap["partition"], gap["broker"]) == ("t", 0, 1)
-
-
-def test_schema_1_0_leaves_out_what_it_cannot_say(brokers: Brokers, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = json.loads(run("scan", *brokers.log_dirs, "--format", "json", "--schema", "1.0")[1])
-    assert [replica["broker"] for replica in whole["partitions"][0]["replicas"]] == [1, 2, 3]
-    refuse_logs(monkeypatch, brokers, (2,))
-    part = json.loads(run("scan", *brokers.log_dirs, "--format", "json", "--schema", "1.0")[1])
-    assert [replica["broker"] for replica in part["partitions"][0]["replicas"]] == [1, 3]
-    refuse_logs(monkeypatch, brokers, (1, 3))
-    assert json.loads(run("scan", *brokers.log_dirs, "--format", "json", "--schema", "1.0")[1])["partitions"] == []
-
-
-def test_schema_1_0_says_what_it_leaves_out_of_a_plan_that_was_read_whole(capsys: pytest.CaptureFixture[str]) -> None:
-    """What an ordinary start loses is no matter of reading: nothing is said of what could not be read."""
-    sample = Path(__file__).resolve().parents[2] / "sample_logs" / "unclean-election"
-    assert outcome(["plan", str(sample), "--format", "json", "--schema", "1.0"]) == 3
-    told = " ".join(capsys.readouterr().err.split())
-    assert "schema 1.0 has no words for this, which is left out: " in told
-    assert "whom an ordinary start may elect and what that loses" in told
-    assert "could not be read" not in told
-    assert outcome(["plan", str(sample), "--format", "json"]) == 0
-    assert "left out" not in capsys.readouterr().err
-
-
-def test_schema_1_0_says_of_a_scan_that_something_was_not_read(
-    brokers: Brokers, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    refuse_logs(monkeypatch, brokers, (2,))
-    assert outcome(["scan", *map(str, brokers.log_dirs), "--format", "json", "--schema", "1.0"]) == 3
-    told = " ".join(capsys.readouterr().err.split())
-    assert "schema 1.0 has no words for this, which is left out: what could not be read" in told
-
-
-@pytest.mark.parametrize("wrong", [("--schema", "1.0"), ("--format", "json", "--schema", "2.0")])
-def test_a_schema_that_is_none(brokers: Brokers, run: Run, wrong: tuple[str, ...]) -> None:
-    assert run("scan", *brokers.log_dirs, *wrong) == (2, "")
 
 
 @pytest.mark.parametrize("format_name", ["table", "markdown"])
@@ -187,25 +147,23 @@ def test_no_command_calls_it_lost(
     assert "COMMITTED_LOST" not in out
 
 
-@pytest.mark.parametrize("version", ["1.0", "1.1"])
 @pytest.mark.parametrize("unread", [(OLD,), (NEW,), (OLD, NEW)])
 def test_changes_compare_nothing_that_was_not_read(
-    tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch, version: str, unread: tuple[str, ...]
+    tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch, unread: tuple[str, ...]
 ) -> None:
     made = Snapshots(tmp_path / "snapshots")
     made.put(OLD, HEALTHY)
     made.put(NEW, HEALTHY)
     refuse(monkeypatch, lambda path: path.suffix == ".log" and any(one in path.parts for one in unread))
-    status, out = run("changes", tmp_path / "snapshots", "--format", "json", "--schema", version)
+    status, out = run("changes", tmp_path / "snapshots", "--format", "json")
     document = json.loads(out)
     assert status == 3
-    validated("changes", version, [document])
+    validated("changes", [document])
     assert {(one["kind"], one["reason"]) for one in document["changes"]} <= {("not_compared", "unreadable")}
-    if version == "1.1":
-        assert document["summary"]["verdict"] == "unknown"
-        assert len(document["changes"]) == 3
-        known = None if len(unread) == 2 else 75
-        assert {one["offset_end"] for one in document["changes"]} == {known}
+    assert document["summary"]["verdict"] == "unknown"
+    assert len(document["changes"]) == 3
+    known = None if len(unread) == 2 else 75
+    assert {one["offset_end"] for one in document["changes"]} == {known}
     for format_name in FORMATS:
         assert run("changes", tmp_path / "snapshots", "--format", format_name)[0] == 3
 

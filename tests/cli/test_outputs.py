@@ -15,8 +15,7 @@ from kafka_forensics.analysis.catalogue import CATALOGUE, finding
 from kafka_forensics.cli.options import FORMATS
 from kafka_forensics.cli.outputs.scan import write_result
 from kafka_forensics.cli.streams import Destination
-from kafka_forensics.export import json_document
-from kafka_forensics.export.json_document import FINDING_COLUMNS, Shape, json_schema
+from kafka_forensics.export.json_document import FINDING_COLUMNS, json_schema
 from kafka_forensics.model.findings import Place
 from kafka_forensics.model.json_objects import with_twins
 from kafka_forensics.model.results import Incomplete, ScanResult
@@ -131,13 +130,6 @@ def test_json_and_tsv_have_findings_in_one_order() -> None:
     of_json = [finding["message"] for finding in json.loads(rendered(unclean_result(), "json"))["findings"]]
     rows = [line.split("\t") for line in rendered(unclean_result(), "tsv").splitlines()]
     assert of_json == [row[rows[0].index("message")] for row in rows[1:]]
-
-
-def test_schema_1_0_has_no_incidents_and_nothing_is_left_out_of_it_for_that() -> None:
-    shape = Shape("1.0")
-    assert "incidents" not in json.loads("".join(json_document.document(unclean_result(), shape)))
-    assert not any(json.loads(line)["type"] == "incident" for line in json_document.lines(unclean_result(), shape))
-    assert shape.left_out == []
 
 
 def test_times_and_wide_numbers_have_twins() -> None:

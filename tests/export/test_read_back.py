@@ -53,7 +53,7 @@ def test_files_carry_the_version_the_keys_and_zstd(exported: Path) -> None:
     for path, file in parquet_files(exported).items():
         fact = path.split("/")[0]
         metadata = file.schema_arrow.metadata or {}
-        assert metadata[b"kf.schema_version"] == b"1.1"
+        assert metadata[b"kf.schema_version"] == b"1.0"
         assert metadata[b"kf.fact"] == fact.encode()
         assert file.schema_arrow.equals(FACTS[fact].own)
         if FACTS[fact].by_replica:

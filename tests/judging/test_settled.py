@@ -11,7 +11,6 @@ import pytest
 from kafka_forensics.engine import local
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.export.json_document import (
-    Shape,
     broker_lines,
     finding_object,
     lines,
@@ -40,14 +39,14 @@ class Heard:
         self.text += "".join(broker_lines(brokers))
 
     def settled(self, partition: PartitionSummary, findings: list[Finding]) -> None:
-        self.text += "".join(partition_lines(partition, findings, Shape()))
+        self.text += "".join(partition_lines(partition, findings))
         self.partitions.append((partition.topic, partition.partition))
 
 
 def heard_of(paths: Sequence[str], options: ScanOptions) -> tuple[Heard, ScanResult]:
     heard = Heard()
     result = local.scan(list(paths), options, None, heard)
-    written = heard.text + "".join(lines_at_end(result, Shape(), len(heard.partitions)))
+    written = heard.text + "".join(lines_at_end(result, len(heard.partitions)))
     assert written == "".join(lines(result))
     assert heard.partitions == sorted(heard.partitions)
     rows = [json.loads(line) for line in written.splitlines()]

@@ -25,7 +25,7 @@ def test_the_command_line_knows_every_fact_in_order() -> None:
 def test_every_schema_has_its_version_and_every_column_a_meaning(name: str) -> None:
     schema = FACTS[name].schema
     assert schema.metadata is not None
-    assert schema.metadata[b"kf.schema_version"] == b"1.1"
+    assert schema.metadata[b"kf.schema_version"] == b"1.0"
     assert schema.metadata[b"kf.fact"] == name.encode()
     assert [field.name for field in schema if not about(field)] == []
     assert len(set(schema.names)) == len(schema.names)

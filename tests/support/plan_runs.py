@@ -43,7 +43,7 @@ def validated(definition: str | None, instances: list[Any]) -> None:
     """Validate documents, or by one of its definitions lines, by the schema."""
     shared, own = (Resource.from_contents(json_schema(command)) for command in ("scan", "plan"))
     registry: Registry[Any] = Registry().with_resources([(str(each.id()), each) for each in (shared, own)])
-    schema = json_schema("plan") if definition is None else {"$ref": f"urn:kafka-forensics:plan-1.1#/$defs/{definition}"}
+    schema = json_schema("plan") if definition is None else {"$ref": f"urn:kafka-forensics:plan-1.0#/$defs/{definition}"}
     validator = Draft202012Validator(schema, registry=registry)
     for instance in instances:
         validator.validate(instance)

@@ -62,7 +62,7 @@ def check_output(folder: Path, output: Path) -> None:
     """Every byte of the output is accounted for by its manifest and is what stands in the copy named there; a scan of it finds
     nothing above `info` but its gaps; nothing says that a broker stopped cleanly."""
     told = json.loads((output / MANIFEST).read_text())
-    Draft202012Validator(json_schema("salvage", "1.0")).validate(told)
+    Draft202012Validator(json_schema("salvage")).validate(told)
     assert not (output / ".kafka_cleanshutdown").exists()
     gaps = set()
     for partition in told["partitions"]:

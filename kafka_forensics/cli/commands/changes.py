@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kafka_forensics.cli import options
-from kafka_forensics.cli.commands.scan import say_left_out, status_of
+from kafka_forensics.cli.commands.scan import status_of
 from kafka_forensics.cli.options import choose
 from kafka_forensics.cli.streams import Destination, check_output, chosen_format, open_output, printable, say, screen_of
 from kafka_forensics.evidence.options import ScanOptions
@@ -40,7 +40,6 @@ def changes(
     fail_on: options.FailOn = "error",
     as_of: options.AsOf = None,
     deep: options.Deep = None,
-    schema: options.Schema = options.SCHEMA,
     show_payloads: options.ShowPayloads = False,
     form: options.Form,
     printing: options.VerbosePrinting,
@@ -52,7 +51,6 @@ def changes(
     """
     spark = where.on_spark()
     wanted = chosen_format(form.format_name, form.output)
-    shape = options.schema_shape(schema, wanted)
     choose("severity", fail_on, options.FAIL_ON)
     check_output(form.output, [*snapshots, *(given.partition("=")[2] for given in snapshots)])  # NAME=BROKER=PATH
     scan_options = reading.scan_options(selection, deep=deep, as_of=as_of)
@@ -66,10 +64,9 @@ def changes(
     with open_output(form.output, color=printing.color) as to:
         from kafka_forensics.cli.outputs.changes import write_changes
 
-        write_changes(result, wanted, to, verbose=printing.says_all, shape=shape)
+        write_changes(result, wanted, to, verbose=printing.says_all)
     _say_summary(result, screen, quiet=printing.quiet)
-    say_left_out(shape, screen)
-    return status_of(result.judged, fail_on, incomplete=result.is_incomplete or bool(shape.left_out))
+    return status_of(result.judged, fail_on, incomplete=result.is_incomplete)
 
 
 def _run(given: list[str], scan_options: ScanOptions, screen: Destination, chosen: list[str], *, quiet: bool) -> "SnapshotsResult":

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kafka_forensics.cli import options
-from kafka_forensics.cli.commands.scan import exit_status, say_left_out
+from kafka_forensics.cli.commands.scan import exit_status
 from kafka_forensics.cli.options import choose
 from kafka_forensics.cli.streams import Destination, check_output, chosen_format, open_output, say, screen_of
 from kafka_forensics.errors import UsageError
@@ -44,7 +44,6 @@ def compare(
     engine: options.Engine = "local",
     fail_on: options.FailOn = "error",
     as_of: options.AsOf = None,
-    schema: options.Schema = options.SCHEMA,
     show_payloads: options.ShowPayloads = False,
     form: options.Form,
     printing: options.VerbosePrinting,
@@ -57,7 +56,6 @@ def compare(
     if choose("engine", engine, options.ENGINES) == "spark":
         raise UsageError("compare runs on this machine only", hint="leave out --engine")
     wanted = chosen_format(form.format_name, form.output)
-    shape = options.schema_shape(schema, wanted)
     choose("severity", fail_on, options.FAIL_ON)
     check_output(form.output, paths)
     scan_options = reading.scan_options(selection, as_of=as_of)
@@ -68,10 +66,9 @@ def compare(
     with open_output(form.output, color=printing.color) as to:
         from kafka_forensics.cli.outputs.compare import write_comparison
 
-        write_comparison(compared, wanted, to, shape, payloads=show_payloads, verbose=printing.says_all)
+        write_comparison(compared, wanted, to, payloads=show_payloads, verbose=printing.says_all)
     _say_summary(compared, screen, quiet=printing.quiet, live=reading.live)
-    say_left_out(shape, screen)
-    return 3 if shape.left_out else exit_status(compared.result, fail_on)
+    return exit_status(compared.result, fail_on)
 
 
 def _run(

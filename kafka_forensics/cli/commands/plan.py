@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal, cast
 import typer
 
 from kafka_forensics.cli import options
-from kafka_forensics.cli.commands.scan import say_left_out
 from kafka_forensics.cli.options import choose
 from kafka_forensics.cli.streams import Destination, check_output, chosen_format, open_output, say, screen_of
 from kafka_forensics.errors import UsageError
@@ -47,7 +46,6 @@ def plan(
     bootstrap_server: Bootstrap = None,
     engine: options.Engine = "local",
     as_of: options.AsOf = None,
-    schema: options.Schema = options.SCHEMA,
     form: options.Form,
     printing: options.Printing,
 ) -> int:
@@ -59,7 +57,6 @@ def plan(
     if choose("engine", engine, options.ENGINES) == "spark":
         raise UsageError("plan runs on this machine only", hint="leave out --engine")
     wanted = chosen_format(form.format_name, form.output)
-    shape = options.schema_shape(schema, wanted)
     rule = None if truncate_by is None else cast('Literal["epochs", "high-watermark"]', choose("rule", truncate_by, TRUNCATE_BY))
     check_output(form.output, paths)
     check_output(runbook, paths, "--runbook")
@@ -84,7 +81,7 @@ def plan(
     with open_output(form.output, color=printing.color) as to:
         from kafka_forensics.cli.outputs.plan import write_plans
 
-        write_plans(plans, wanted, to, shape, elect=elect)
+        write_plans(plans, wanted, to, elect=elect)
     if runbook is not None:
         from kafka_forensics.cli.outputs.runbook import runbook as written
 
@@ -93,8 +90,7 @@ def plan(
             again += [] if rule is None else ["--truncate-by", rule]
             to.stream.writelines(written(plans, bootstrap_server, again))
     _say_rest(plans, screen, quiet=printing.quiet, absent=wanted == "tsv")
-    say_left_out(shape, screen)
-    return 3 if shape.left_out or (plans.result is not None and plans.result.incomplete) else 0
+    return 3 if plans.result is not None and plans.result.incomplete else 0
 
 
 def _check_elect(plans: "Plans", elect: str | None) -> None:

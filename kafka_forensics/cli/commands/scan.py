@@ -17,7 +17,6 @@ from kafka_forensics.model.results import ScanResult
 
 if TYPE_CHECKING:
     from kafka_forensics.cli.outputs.scan import LinesAsSettled
-    from kafka_forensics.export.json_document import Shape
     from kafka_forensics.judging.scanning import Listener
     from kafka_forensics.questions.report import Reported
 
@@ -37,7 +36,6 @@ def scan(
     fail_on: options.FailOn = "error",
     as_of: options.AsOf = None,
     deep: options.Deep = None,
-    schema: options.Schema = options.SCHEMA,
     show_payloads: options.ShowPayloads = False,
     by: options.By = "incident",
     report: options.ReportFile = None,
@@ -52,7 +50,6 @@ def scan(
     """
     spark = where.on_spark()
     wanted = chosen_format(form.format_name, form.output, options.SCAN_FORMATS)
-    shape = options.schema_shape(schema, wanted)
     choose("severity", fail_on, options.FAIL_ON)
     choose("view", by, options.VIEWS)
     check_output(form.output, paths)
@@ -62,7 +59,7 @@ def scan(
     with ExitStack() as until_written:
         lines = None
         if wanted == "jsonl" and not spark:
-            lines = until_written.enter_context(_lines(form, shape, show_payloads=show_payloads))
+            lines = until_written.enter_context(_lines(form, show_payloads=show_payloads))
         closely = None if report is None else show_payloads
         if spark:
             answer = _run_on_spark(paths, scan_options, screen, where, quiet=printing.quiet)
@@ -82,19 +79,18 @@ def scan(
             from kafka_forensics.cli.outputs.scan import write_result
 
             as_of_ms = scan_options.as_of_ms
-            write_result(result, wanted, to, verbose=printing.says_all, by=by, shape=shape, status=status, as_of_ms=as_of_ms)
+            write_result(result, wanted, to, verbose=printing.says_all, by=by, status=status, as_of_ms=as_of_ms)
     told = wanted == "report" and form.output is None  # at its end
     _say_summary(result, screen, quiet=printing.quiet, live=reading.live, told=told)
     if report is not None and not printing.quiet:
         say(screen, [f"wrote {report}"])
-    say_left_out(shape, screen)
-    return 3 if shape.left_out and not result.is_interrupted else status
+    return status
 
 
-def _lines(form: options.ScanForm, shape: "Shape", *, show_payloads: bool) -> "LinesAsSettled":
+def _lines(form: options.ScanForm, *, show_payloads: bool) -> "LinesAsSettled":
     from kafka_forensics.cli.outputs.scan import LinesAsSettled
 
-    return LinesAsSettled(form.output, shape, show_payloads=show_payloads)
+    return LinesAsSettled(form.output, show_payloads=show_payloads)
 
 
 @dataclass(slots=True)
@@ -174,12 +170,6 @@ def _run_on_spark(
     except KeyboardInterrupt:
         result = nothing_judged("spark", inputs, scan_options)
     return _Answer(result, reported=Reported(result, histories(inputs)))
-
-
-def say_left_out(shape: "Shape", screen: Destination) -> None:
-    """Say what an earlier schema could not say."""
-    if shape.left_out:
-        say(screen, [f"incomplete: schema {shape.version} has no words for this, which is left out: {'; '.join(shape.left_out)}"])
 
 
 def exit_status(result: ScanResult, fail_on: str) -> int:

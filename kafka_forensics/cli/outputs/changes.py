@@ -8,7 +8,6 @@ from kafka_forensics.cli.outputs.scan_table import SHOWN_PARTITIONS, partition_l
 from kafka_forensics.cli.outputs.words import by_severity, cost_words
 from kafka_forensics.cli.streams import Destination, printable, wrapped
 from kafka_forensics.export.changes_document import document, lines
-from kafka_forensics.export.json_document import Shape
 from kafka_forensics.model.amounts import plural
 from kafka_forensics.model.changes import CHANGE_COLUMNS, ChangeKind, SnapshotsResult, change_values
 from kafka_forensics.model.findings import Finding
@@ -25,22 +24,17 @@ from kafka_forensics.wording import (
 )
 
 
-def write_changes(
-    result: SnapshotsResult, format_name: str, to: Destination, *, verbose: bool = False, shape: Shape | None = None
-) -> None:
-    """Write `result` to `to` in one of the formats of `options.FORMATS`; tables leave out what is unchanged unless `verbose`.
-
-    `shape` is that of JSON.
-    """
+def write_changes(result: SnapshotsResult, format_name: str, to: Destination, *, verbose: bool = False) -> None:
+    """Write `result` to `to` in one of the formats of `options.FORMATS`; tables leave out what is unchanged unless `verbose`."""
     match format_name:
         case "table":
             to.stream.writelines(_table(result, to.width, verbose=verbose))
         case "tsv":
             to.stream.writelines(tsv_lines(CHANGE_COLUMNS, map(change_values, result.changes)))
         case "json":
-            to.stream.writelines(document(result, shape))
+            to.stream.writelines(document(result))
         case "jsonl":
-            to.stream.writelines(lines(result, shape))
+            to.stream.writelines(lines(result))
         case "markdown":
             to.stream.writelines(_markdown(result, verbose=verbose))
         case _:

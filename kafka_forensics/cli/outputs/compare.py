@@ -22,11 +22,11 @@ from kafka_forensics.cli.outputs.words import (
 )
 from kafka_forensics.cli.streams import Destination, printable
 from kafka_forensics.export import json_document
-from kafka_forensics.export.json_document import Shape, json_line, json_list
+from kafka_forensics.export.json_document import json_line, json_list
 from kafka_forensics.model.amounts import plural
 from kafka_forensics.model.findings import Finding, Severity
 from kafka_forensics.model.json_objects import Columns, Json, attributes, json_text, object_of, rfc3339, times
-from kafka_forensics.model.results import Read, ReplicaSummary
+from kafka_forensics.model.results import SCHEMA_VERSION, Read, ReplicaSummary
 from kafka_forensics.questions.compare import CONFLICTS, Held, HeldRecord, OffsetRow, OffsetState, SideBySide
 from kafka_forensics.wording import is_background, message
 
@@ -246,13 +246,8 @@ PAYLOAD_COLUMNS: Final[Columns] = {
 _TSV_LEAVES_OUT: Final = frozenset({"producer_id_string", "key_base64", "value_base64"})
 
 
-def write_comparison(
-    compared: SideBySide, format_name: str, to: Destination, shape: Shape, *, payloads: bool, verbose: bool
-) -> None:
-    """Write `compared` to `to` in one of the formats of `options.FORMATS`; `payloads` adds keys, values and headers.
-
-    `shape` is that of JSON.
-    """
+def write_comparison(compared: SideBySide, format_name: str, to: Destination, *, payloads: bool, verbose: bool) -> None:
+    """Write `compared` to `to` in one of the formats of `options.FORMATS`; `payloads` adds keys, values and headers."""
     match format_name:
         case "table":
             write_table(compared, to, payloads=payloads, verbose=verbose)
@@ -260,9 +255,9 @@ def write_comparison(
             columns = [column for column in _columns(payloads) if column not in _TSV_LEAVES_OUT]
             to.stream.writelines(tsv_lines(["offset", "differs", "broker", "state", *columns], _flat(compared, payloads)))
         case "json":
-            to.stream.writelines(_document(compared, shape, payloads))
+            to.stream.writelines(_document(compared, payloads))
         case "jsonl":
-            to.stream.writelines(_lines(compared, shape, payloads))
+            to.stream.writelines(_lines(compared, payloads))
         case "markdown":
             to.stream.writelines(_report(compared, verbose=verbose))
         case _:
@@ -300,45 +295,34 @@ def _offsets(compared: SideBySide, payloads: bool) -> Iterator[Json]:
         yield {"offset": row.offset, "differs": row.differs, "replicas": held}
 
 
-def _document(compared: SideBySide, shape: Shape, payloads: bool) -> Iterator[str]:
+def _document(compared: SideBySide, payloads: bool) -> Iterator[str]:
     """The JSON document in pieces, a line an offset; `partition`, `findings` and `incomplete` as in a scan's."""
     result, partition = compared.result, compared.partition
-    yield json_document.head(shape, result.engine)
-    yield f' "verdict": {json_text(shape.verdict(result.verdict, result.findings))},\n'
-    replicas = [*shape.replicas(map(json_document.replica_object, partition.replicas))]
-    yield f' "partition": {json_text({**_partition(compared, shape), "replicas": replicas})},\n'
+    yield json_document.head(result.engine)
+    yield f' "verdict": {json_text(result.verdict)},\n'
+    replicas = [json_document.replica_object(replica) for replica in partition.replicas]
+    yield f' "partition": {json_text({**json_document.partition_object(partition), "replicas": replicas})},\n'
     yield f' "first_difference": {json_text(compared.first_difference)},\n'
-    offsets = ({**row, "replicas": [*shape.held(row["replicas"])]} for row in _offsets(compared, payloads))
-    yield from json_list(' "offsets"', offsets)
+    yield from json_list(' "offsets"', _offsets(compared, payloads))
     yield from json_list(' "findings"', map(json_document.finding_object, result.findings))
-    yield from json_list(' "incomplete"', shape.gaps(map(json_document.incomplete_object, result.incomplete)), "}\n")
+    yield from json_list(' "incomplete"', map(json_document.incomplete_object, result.incomplete), "}\n")
 
 
-def _partition(compared: SideBySide, shape: Shape) -> Json:
-    """The partition without its replicas, which is told in every shape."""
-    partition_object = json_document.partition_object(compared.partition)
-    [partition_object] = shape.partitions(
-        [partition_object | {"verdict": shape.verdict(compared.partition.verdict, compared.result.findings)}]
-    )
-    return partition_object
-
-
-def _lines(compared: SideBySide, shape: Shape, payloads: bool) -> Iterator[str]:
+def _lines(compared: SideBySide, payloads: bool) -> Iterator[str]:
     """An object with its `type` a line: the partition, its replicas, what each holds, findings, the summary."""
     result, partition = compared.result, compared.partition
     place = {"topic": partition.topic, "partition": partition.partition}
-    yield json_line("partition", _partition(compared, shape))
-    for replica in shape.replicas(map(json_document.replica_object, partition.replicas)):
-        yield json_line("replica", place | replica)
-    for row in shape.held(_flat(compared, payloads)):
+    yield json_line("partition", json_document.partition_object(partition))
+    for replica in partition.replicas:
+        yield json_line("replica", place | json_document.replica_object(replica))
+    for row in _flat(compared, payloads):
         yield json_line("held", place | row)
     for finding in result.findings:
         yield json_line("finding", json_document.finding_object(finding))
-    for gap in shape.gaps(map(json_document.incomplete_object, result.incomplete)):
-        yield json_line("incomplete", gap)
-    tool = {"schema_version": shape.version, "tool": json_document.tool(result.engine)}
-    verdict = shape.verdict(result.verdict, result.findings)
-    yield json_line("summary", tool | {"verdict": verdict, "first_difference": compared.first_difference})
+    for gap in result.incomplete:
+        yield json_line("incomplete", json_document.incomplete_object(gap))
+    tool = {"schema_version": SCHEMA_VERSION, "tool": json_document.tool(result.engine)}
+    yield json_line("summary", tool | {"verdict": result.verdict, "first_difference": compared.first_difference})
 
 
 def _report(compared: SideBySide, *, verbose: bool) -> Iterator[str]:

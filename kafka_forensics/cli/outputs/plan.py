@@ -10,12 +10,12 @@ from kafka_forensics.cli.outputs.rows import drawn, markdown, markdown_lines, pl
 from kafka_forensics.cli.outputs.words import command_lines, name
 from kafka_forensics.cli.streams import Destination, printable
 from kafka_forensics.export import json_document
-from kafka_forensics.export.json_document import Shape, json_line
+from kafka_forensics.export.json_document import json_line
 from kafka_forensics.model.amounts import plural
 from kafka_forensics.model.files import EpochEntry
 from kafka_forensics.model.findings import Severity
 from kafka_forensics.model.json_objects import Columns, Json, attribute, attributes, json_text, object_of
-from kafka_forensics.model.results import ScanResult
+from kafka_forensics.model.results import SCHEMA_VERSION, ScanResult
 from kafka_forensics.questions.plan import Planned, Plans
 from kafka_forensics.replication.planner import Broker, Candidate, FollowerPlan, Loss, StartOrder, Witness, costs_of
 from kafka_forensics.wording import offset_range
@@ -215,7 +215,7 @@ _HEADS: Final = ("leader", "election", "cuts", "lost offsets", "held by", "recor
 _RIGHT: Final = frozenset({"records", "bytes", "committed"})
 
 
-def write_plans(plans: Plans, format_name: str, to: Destination, shape: Shape, *, elect: str | None) -> None:
+def write_plans(plans: Plans, format_name: str, to: Destination, *, elect: str | None) -> None:
     """Write plans in one of the formats of `options.FORMATS`; `elect` is the one leader asked for."""
     match format_name:
         case "table":
@@ -223,9 +223,9 @@ def write_plans(plans: Plans, format_name: str, to: Destination, shape: Shape, *
         case "tsv":
             to.stream.writelines(tsv_lines(COLUMNS, _rows(plans, elect)))
         case "json":
-            to.stream.writelines(_document(plans, shape, elect))
+            to.stream.writelines(_document(plans, elect))
         case "jsonl":
-            to.stream.writelines(_lines(plans, shape, elect))
+            to.stream.writelines(_lines(plans, elect))
         case "markdown":
             to.stream.writelines(_report(plans, elect))
         case _:
@@ -336,7 +336,7 @@ def _rows(plans: Plans, elect: str | None) -> Iterator[Json]:
             }
 
 
-def plan_object(planned: Planned, elect: str | None) -> Json:
+def _partition_object(planned: Planned, elect: str | None) -> Json:
     """One partition's plan."""
     plan, control = planned.plan, planned.given.control
     chosen = _chosen(planned, elect)
@@ -360,6 +360,7 @@ def plan_object(planned: Planned, elect: str | None) -> Json:
         ],
         "missing_witnesses": [{"kind": missing.kind, "broker": missing.broker} for missing in plan.missing],
         "findings": sorted({finding.kind for finding in planned.findings}),
+        **object_of(attributes("ordinary_leaders=ordinary ordinary_loss"), plan),
     }
 
 
@@ -423,19 +424,19 @@ def _witness_object(witness: Witness | None) -> Json | None:
     return None if witness is None else object_of(_WITNESS, witness)
 
 
-def _tool(plans: Plans, shape: Shape) -> Json:
+def _tool(plans: Plans) -> Json:
     result = plans.result
     assert isinstance(result, ScanResult)
     return {
-        "schema_version": shape.version,
+        "schema_version": SCHEMA_VERSION,
         "tool": json_document.tool(result.engine),
-        **shape.cluster_ids({broker.cluster_id for broker in result.brokers if broker.cluster_id is not None}),
+        "cluster_ids": sorted({broker.cluster_id for broker in result.brokers if broker.cluster_id is not None}),
         "partitions_planned": plans.partitions,
         "copies_absent": _by_broker(plans.absent),
         "do_not_start": _by_broker(plans.refused),
-        **shape.not_read(_by_broker(plans.not_read)),
-        "controller_unsaid": shape.unsaid(plans.unsaid.items()),
-        **shape.start_order(_order_object(plans.start_order)),
+        "copies_not_read": _by_broker(plans.not_read),
+        "controller_unsaid": [{"kind": kind, "partitions": count} for kind, count in sorted(plans.unsaid.items())],
+        "start_order": _order_object(plans.start_order),
     }
 
 
@@ -450,34 +451,25 @@ def _order_object(order: StartOrder | None) -> Json | None:
     return {"brokers": order.brokers, "against": [object_of(_CONFLICT, conflict) for conflict in order.against]}
 
 
-def _partition_object(planned: Planned, elect: str | None, shape: Shape) -> Json:
-    """A plan in a shape of the schema."""
-    document = plan_object(planned, elect)
-    missing = [*shape.missing(document["missing_witnesses"])]
-    document |= {"replicas": [*shape.replicas(document["replicas"])], "missing_witnesses": missing}
-    document |= {"chosen_by": [*shape.reasons(document["chosen_by"])]}
-    return document | shape.ordinary(planned.plan.ordinary, planned.plan.ordinary_loss)
-
-
-def _document(plans: Plans, shape: Shape, elect: str | None) -> Iterator[str]:
+def _document(plans: Plans, elect: str | None) -> Iterator[str]:
     """The JSON document in pieces, a line a partition."""
     assert plans.result is not None
-    head = json_text(_tool(plans, shape))
+    head = json_text(_tool(plans))
     yield f'{head[:-1]},\n "partitions": ['
     for number, planned in enumerate(plans.planned):
-        yield ("," if number else "") + f"\n  {json_text(_partition_object(planned, elect, shape))}"
-    gaps = ", ".join(map(json_text, shape.gaps(map(json_document.incomplete_object, plans.result.incomplete))))
+        yield ("," if number else "") + f"\n  {json_text(_partition_object(planned, elect))}"
+    gaps = ", ".join(map(json_text, map(json_document.incomplete_object, plans.result.incomplete)))
     yield f'],\n "incomplete": [{gaps}]}}\n'
 
 
-def _lines(plans: Plans, shape: Shape, elect: str | None) -> Iterator[str]:
+def _lines(plans: Plans, elect: str | None) -> Iterator[str]:
     """An object with its `type` a line: partitions, what could not be read, the summary."""
     assert plans.result is not None
     for planned in plans.planned:
-        yield json_line("partition", _partition_object(planned, elect, shape))
-    for gap in shape.gaps(map(json_document.incomplete_object, plans.result.incomplete)):
-        yield json_line("incomplete", gap)
-    yield json_line("summary", _tool(plans, shape))
+        yield json_line("partition", _partition_object(planned, elect))
+    for gap in plans.result.incomplete:
+        yield json_line("incomplete", json_document.incomplete_object(gap))
+    yield json_line("summary", _tool(plans))
 
 
 def _report(plans: Plans, elect: str | None) -> Iterator[str]:

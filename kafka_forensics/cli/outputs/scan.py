@@ -23,7 +23,6 @@ from kafka_forensics.cli.outputs.words import (
 )
 from kafka_forensics.cli.streams import Destination, open_output, printable, uninterrupted, wrapped
 from kafka_forensics.export import json_document
-from kafka_forensics.export.json_document import Shape
 from kafka_forensics.model.amounts import plural
 from kafka_forensics.model.findings import Finding, without_payloads
 from kafka_forensics.model.incidents import Incident
@@ -38,14 +37,13 @@ def write_result(
     *,
     verbose: bool = False,
     by: str = "incident",
-    shape: Shape | None = None,
     status: int = 0,
     as_of_ms: int | None = None,
 ) -> None:
     """Write `result` to `to` in one of the formats of `options.SCAN_FORMATS`; `verbose` leaves nothing out of a table, which
     goes `by` incident or partition.
 
-    `shape` is that of JSON. `status`, with which the command will end, and `as_of_ms`, which it was given, are among the metrics.
+    `status`, with which the command will end, and `as_of_ms`, which it was given, are among the metrics.
     """
     match format_name:
         case "table":
@@ -62,9 +60,9 @@ def write_result(
             gravest_first = sorted(result.findings, key=gravity)
             to.stream.writelines(tsv_lines(json_document.FINDING_COLUMNS, map(json_document.finding_object, gravest_first)))
         case "json":
-            to.stream.writelines(json_document.document(result, shape))
+            to.stream.writelines(json_document.document(result))
         case "jsonl":
-            to.stream.writelines(json_document.lines(result, shape))
+            to.stream.writelines(json_document.lines(result))
         case "markdown":
             to.stream.writelines(report_lines(result))
         case "sarif":
@@ -86,8 +84,8 @@ class LinesAsSettled:
     What is written is what `write_result` writes of the whole answer.
     """
 
-    def __init__(self, output: Path | None, shape: Shape, *, show_payloads: bool) -> None:
-        self._output, self._shape, self._show_payloads = output, shape, show_payloads
+    def __init__(self, output: Path | None, *, show_payloads: bool) -> None:
+        self._output, self._show_payloads = output, show_payloads
         self._open = ExitStack()
         self._stream: TextIO | None = None
         self._written = 0
@@ -108,14 +106,14 @@ class LinesAsSettled:
         """Write a partition, whole or not at all."""
         shown = findings if self._show_payloads else map(without_payloads, findings)
         with uninterrupted():
-            self._write(json_document.partition_lines(partition, shown, self._shape))
+            self._write(json_document.partition_lines(partition, shown))
             self._written += 1
 
     def end(self, result: ScanResult) -> None:
         """Write what is left of the whole answer, all of it where no scan told of itself."""
         if self._stream is None:
             self.begun(result.brokers)
-        self._write(json_document.lines_at_end(result, self._shape, self._written))
+        self._write(json_document.lines_at_end(result, self._written))
 
     def _write(self, lines: Iterable[str]) -> None:
         assert self._stream is not None

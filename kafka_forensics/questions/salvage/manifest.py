@@ -9,14 +9,13 @@ from typing import Final
 
 from kafka_forensics.model.files import EpochEntry
 from kafka_forensics.model.json_objects import Json
-from kafka_forensics.model.results import Incomplete
+from kafka_forensics.model.results import SCHEMA_VERSION, Incomplete
 from kafka_forensics.questions.places import BrokerPlace
 from kafka_forensics.questions.salvage.lineage import LeftBehind
 from kafka_forensics.questions.salvage.partition_files import Range
 from kafka_forensics.version import __version__
 
 MANIFEST: Final = "manifest.json"
-SCHEMA_VERSION: Final = "1.0"
 NO_TOPIC_ID: Final = "topic_id"
 """Stands among what is unseen where brokers want the topic's id, and nothing here tells it."""
 MAY_BE_STALE: Final = (

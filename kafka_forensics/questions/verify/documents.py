@@ -1,7 +1,7 @@
 """The documents that promise: a plan's JSON, and the manifest of a salvage; every field of its declared type."""
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Annotated, Final
 
 import msgspec
@@ -25,7 +25,7 @@ class PlannedReplica:
     log_start_offset: Offset | None
     log_end_offset: Offset | None
     leader_epochs: list[tuple[Offset, Offset]] | None
-    high_watermark: Offset | None = None
+    high_watermark: Offset | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ class PlannedPartition:
     replicas: list[PlannedReplica]
     recommended: Broker | None
     candidates: list[PlannedElection]
-    damaged: list[PlannedDamage] = field(default_factory=list)
+    damaged: list[PlannedDamage]
 
     def replica(self, broker: Broker) -> PlannedReplica | None:
         """The replica of a broker, if there is one."""
@@ -92,9 +92,8 @@ class PlanDocument:
 
     schema_version: str
     partitions_planned: Count
-    partitions: list[PlannedPartition] = field(default_factory=list)
-    cluster_ids: list[str] = field(default_factory=list)
-    """None are told by plans from before these were."""
+    partitions: list[PlannedPartition]
+    cluster_ids: list[str]
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from tests.support.plan_runs import put_audit
 from tests.support.segments import batch
 from tests.support.verifications import LOG, append, mended, of_earlier_plan, with_records
 
-LISTED_ONE = '{"schema_version": "1.1", "partitions_planned": 1, "partitions": [1]}'
+LISTED_ONE = '{"schema_version": "1.0", "partitions_planned": 1, "partitions": [1]}'
 
 
 @pytest.fixture(name="plan")
