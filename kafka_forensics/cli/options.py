@@ -52,7 +52,7 @@ ENGINES: Final = ("local", "spark")
 VIEWS: Final = ("incident", "partition")
 COLOURS: Final = ("auto", "always", "never")
 
-SCAN_FORMATS: Final = (*FORMATS, "report", "sarif", "prometheus")
+SCAN_FORMATS: Final = (*FORMATS, "report", "prometheus")
 """A report is a table for a pipe or a pager, with the summary at its end."""
 
 Paths = Annotated[

@@ -69,7 +69,6 @@ _FORMAT_OF_ENDING: Final = {
     ".md": "markdown",
     ".tsv": "tsv",
     ".txt": "table",
-    ".sarif": "sarif",
     ".prom": "prometheus",
 }
 

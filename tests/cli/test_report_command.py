@@ -167,7 +167,7 @@ def test_hostile_directories_are_only_text(run: Run, tmp_path: Path) -> None:
 # `scan --report`: the same page beside the ordinary answer.
 
 
-@pytest.mark.parametrize("format_name", ["jsonl", "tsv", "report", "sarif"])
+@pytest.mark.parametrize("format_name", ["jsonl", "tsv", "report", "prometheus"])
 def test_a_scan_writes_the_same_page_beside_its_answer(run: Run, copies: Path, tmp_path: Path, format_name: str) -> None:
     page = tmp_path / "page.html"
     status, out, err = run("scan", copies, "--format", format_name)

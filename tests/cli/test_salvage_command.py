@@ -72,7 +72,7 @@ def test_gaps_are_allowed_when_asked_for(tmp_path: Path, run: Run) -> None:
         (["--output", "full"], "is not empty"),
         (["--output", "new", "--prefer-broker", "7"], "no copy here is of broker 7"),
         (["--output", "no/where"], "its directory does not exist"),
-        (["--output", "new", "--format", "sarif"], "sarif"),
+        (["--output", "new", "--format", "prometheus"], "prometheus"),
     ],
 )
 def test_mistakes_end_with_status_2_and_leave_nothing(

@@ -109,7 +109,7 @@ def test_an_unknown_ending_is_refused_with_those_known(scan: Scan, tmp_path: Pat
             f"error: no format goes with the ending .xyz of {tmp_path / 'r.xyz'}",
             (
                 "hint: give --format, or one of .json (json), .jsonl (jsonl), .md (markdown), .tsv (tsv), .txt (table),"
-                " .sarif (sarif), .prom (prometheus)"
+                " .prom (prometheus)"
             ),
         ],
     )

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
 
 INTERRUPTED: Final = 130
-_FOR_PROGRAMS: Final = ("sarif", "prometheus")
-"""Formats of files that other programs watch and read as soon as they are there."""
 
 
 @options.flat
@@ -75,7 +73,7 @@ def scan(
         if lines is not None:
             lines.end(result)
     if lines is None:
-        with open_output(form.output, color=printing.color, whole=wanted in _FOR_PROGRAMS) as to:
+        with open_output(form.output, color=printing.color, whole=wanted == "prometheus") as to:
             from kafka_forensics.cli.outputs.scan import write_result
 
             as_of_ms = scan_options.as_of_ms

@@ -65,10 +65,6 @@ def write_result(
             to.stream.writelines(json_document.lines(result))
         case "markdown":
             to.stream.writelines(report_lines(result))
-        case "sarif":
-            from kafka_forensics.cli.outputs import sarif
-
-            to.stream.writelines(sarif.lines(result, status))
         case "prometheus":
             from kafka_forensics.cli.outputs import prometheus
 

@@ -395,7 +395,7 @@ def test_the_last_of_two_members_is_told(right: Path, tmp_path: Path) -> None:
 NASTY: Final = "/data/\x1b]0;owned\x07\u202e\x9b31m"
 
 
-@pytest.mark.parametrize("output_format", ["table", "tsv", "json", "jsonl", "markdown", "sarif"])
+@pytest.mark.parametrize("output_format", ["table", "tsv", "json", "jsonl", "markdown"])
 def test_control_characters_reach_no_terminal(
     output_format: str, right: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
