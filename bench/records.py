@@ -27,25 +27,26 @@ from lab.kafka_jars import kafka_jars
 
 
 def listing(workload: Workload, work: Path, *, against_kafka: bool) -> Iterator[list[str]]:
-    """Rows of a table: what is listed, CPU and wall seconds of this tool, of Kafka's, and how many times they are this tool's."""
+    """Rows of a table: what is listed, CPU and wall seconds of this tool, of Kafka's with the option that lists the same, and how
+    many times they are this tool's. Without payloads both list offsets, times and sizes, with them keys and values, too."""
     largest = max(logs(make(workload, work)), key=lambda name: Path(name).stat().st_size)
     theirs = {}
     for flag in ("--deep-iteration", "--print-data-log") if against_kafka else ():
         arguments = [flag, "--files", largest]
         theirs[flag] = run(java_command(DUMP_LOG_SEGMENTS, arguments, jars=kafka_jars(), options=["-Xmx256m"]))
     for how, flag in (
-        ("--records --format tsv", "--print-data-log"),
-        ("--records --format jsonl", "--print-data-log"),
-        ("--format kafka-dump-log --deep-iteration", "--deep-iteration"),
-        ("--format kafka-dump-log --print-data-log", "--print-data-log"),
+        ("--records --format tsv", "--deep-iteration"),
+        ("--records --format jsonl", "--deep-iteration"),
+        ("--records --show-payloads --format tsv", "--print-data-log"),
+        ("--records --show-payloads --format jsonl", "--print-data-log"),
     ):
         ours = best([sys.executable, "-m", "kafka_forensics", "dump", largest, *how.split()])
-        peer = theirs.get(flag)
+        kafkas = theirs.get(flag)
         row = [f"`dump {how}`", f"{ours.cpu_seconds:.2f}", f"{ours.seconds:.2f}", f"{ours.peak_mib:.0f}"]
-        if peer is None:
-            yield [*row, "-", "-", "-"]
+        if kafkas is None:
+            yield [*row, "-", "-", "-", "-"]
         else:
-            yield [*row, f"{peer.cpu_seconds:.2f}", f"{peer.seconds:.2f}", f"{peer.seconds / ours.seconds:.1f}"]
+            yield [*row, f"`{flag}`", f"{kafkas.cpu_seconds:.2f}", f"{kafkas.seconds:.2f}", f"{kafkas.seconds / ours.seconds:.1f}"]
 
 
 def searching(workload: Workload, work: Path) -> Iterator[list[str]]:

@@ -1,1 +1,1 @@
-"""The laboratory: real Kafka on loopback, broken on purpose, and copied. Makes the samples and the golden dumps."""
+"""The laboratory: real Kafka on loopback, broken on purpose, and copied. Makes the samples and the golden tables."""

@@ -1,105 +1,65 @@
-"""Golden dumps: what Kafka's own DumpLogSegments prints. `python -m lab.make_golden`, one minute; `--inputs` takes inputs anew.
+"""Golden tables: what Kafka's own DumpLogSegments says of files. `python -m lab.make_golden`; `--inputs` takes inputs anew.
 
-Every run gets its own copy of an input directory, since the tool creates and opens files for writing, and stands in it, so that no
-path of this machine is printed. Standard output is kept byte for byte; how the tool ended and what it said on standard error is in
-`manifest.json`.
+The tool runs on a copy of the inputs, because it creates files and opens others for writing.
 """
 
 import argparse
-import json
 import shutil
 import tempfile
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
+from lab.dump_facts import DECODERS, LOGS, as_table, tables
 from lab.golden_inputs import BROKEN_INDEXES, make_inputs
-from lab.jvm import DUMP_LOG_SEGMENTS, run_tool
-from lab.kafka_jars import KAFKA_VERSION, LAB
+from lab.kafka_jars import LAB
 
 GOLDEN: Final = LAB.parent / "tests" / "golden" / "dump"
-LOG_MODES: Final = {
-    "plain": [],
-    "deep": ["--deep-iteration"],
-    "print": ["--print-data-log"],
-    "deep-skip": ["--deep-iteration", "--skip-record-metadata"],
-    "print-skip": ["--print-data-log", "--skip-record-metadata"],
+INPUTS: Final = GOLDEN / "inputs"
+OF_TOPICS: Final = {
+    "bootstrap": "__cluster_metadata",
+    "cluster-metadata": "__cluster_metadata",
+    "consumer-offsets": "__consumer_offsets",
+    "group-kinds": "__consumer_offsets",
+    "group-records": "__consumer_offsets",
+    "share-state": "__share_group_state",
+    "share-records": "__share_group_state",
+    "transaction-state": "__transaction_state",
 }
-INDEX_MODES: Final = {"plain": [], "verify": ["--verify-index-only"], "sanity": ["--index-sanity-check"]}
-MODES: Final[dict[str, dict[str, list[str]]]] = {
-    ".log": LOG_MODES,
-    ".index": INDEX_MODES,
-    ".timeindex": INDEX_MODES,
-    ".txnindex": {"plain": []},
-    ".snapshot": {"plain": []},
-    ".checkpoint": {"plain": [], "deep": ["--deep-iteration"], "metadata": ["--cluster-metadata-decoder"]},
-}
-DECODERS: Final = {
-    "cluster-metadata": {"metadata": ["--cluster-metadata-decoder"]},
-    **{name: {"offsets": ["--offsets-decoder"]} for name in ("consumer-offsets", "group-kinds", "group-records")},
-    **{name: {"share-state": ["--share-group-state-decoder"]} for name in ("share-state", "share-records")},
-    "transaction-state": {"transactions": ["--transaction-log-decoder"]},
-}
-"""Inputs whose records are binary: printed by Kafka's own decoder instead of as text."""
-STDERR_CHARACTERS: Final = 400
+"""Inputs whose records are binary, and the internal topic of which they are: printed by Kafka's own decoder instead of as text."""
 
 
-@dataclass(frozen=True, slots=True)
-class Case:
-    """One run: `file` is relative to `inputs/`, `stdout` names the golden file."""
-
-    file: str
-    mode: str
-    arguments: list[str]
-    exit_code: int
-    stdout: str
-    stderr: str
+def input_files() -> list[str]:
+    """All inputs, relative to their folder; not the unharmed log that stands beside broken indexes."""
+    files = sorted(path.relative_to(INPUTS).as_posix() for path in INPUTS.rglob("*") if path.is_file())
+    return [name for name in files if not (name.endswith(".log") and name.partition("/")[0] in BROKEN_INDEXES)]
 
 
-def modes(name: str, suffix: str) -> dict[str, list[str]]:
-    """Mode → options for one input file; none for the unharmed log that stands beside broken indexes."""
-    if suffix == ".log" and name in BROKEN_INDEXES:
-        return {}
-    if suffix == ".log" and name in DECODERS:
-        return {"plain": LOG_MODES["plain"], "deep": LOG_MODES["deep"], **DECODERS[name]}
-    return MODES[suffix]
+def decoders(files: list[str]) -> dict[str, str]:
+    """Log of an internal topic → the option that takes its records apart."""
+    of_topics = {name: OF_TOPICS[name.partition("/")[0]] for name in files if name.partition("/")[0] in OF_TOPICS}
+    return {name: DECODERS[topic] for name, topic in of_topics.items() if name.endswith(LOGS)}
 
 
-def run(source: Path, mode: str, options: list[str]) -> Case:
-    """Dump one file in one mode and keep what was printed."""
-    name = source.parent.name
-    with tempfile.TemporaryDirectory(prefix="golden-") as scratch:
-        directory = Path(scratch) / name
-        shutil.copytree(source.parent, directory)
-        done = run_tool(DUMP_LOG_SEGMENTS, [*options, "--files", source.name], directory=directory)
-        stderr = done.stderr.decode(errors="replace").replace(f"{directory}/", "")
-    golden = f"{name}{source.suffix}.{mode}.txt"
-    (GOLDEN / golden).write_bytes(done.stdout)
-    return Case(f"{name}/{source.name}", mode, options, done.exit_code, golden, stderr[:STDERR_CHARACTERS])
-
-
-def cases(inputs: Path) -> Iterator[Case]:
-    """Run everything, in order."""
-    for source in sorted(path for path in inputs.rglob("*") if path.is_file()):
-        for mode, options in modes(source.parent.name, source.suffix).items():
-            yield run(source, mode, options)
+def table_name(file: str) -> str:
+    """The table of an input: its directory and its suffix."""
+    return f"{file.partition('/')[0]}{Path(file).suffix}.tsv"
 
 
 def main() -> None:
-    """Make all golden dumps, replacing the old ones."""
+    """Make all golden tables, replacing the old ones."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--inputs", action="store_true", help="take the inputs from sample_logs anew")
-    inputs = GOLDEN / "inputs"
-    if parser.parse_args().inputs or not inputs.is_dir():
-        make_inputs(inputs)
-    for old in GOLDEN.glob("*.txt"):
+    if parser.parse_args().inputs or not INPUTS.is_dir():
+        make_inputs(INPUTS)
+    for old in GOLDEN.glob("*.tsv"):
         old.unlink()
-    done = [asdict(case) for case in cases(inputs)]
-    manifest = {"tool": DUMP_LOG_SEGMENTS, "version": KAFKA_VERSION, "cases": done}
-    (GOLDEN / "manifest.json").write_text(json.dumps(manifest, indent=1) + "\n")
-    refused = sum(case["exit_code"] != 0 for case in done)
-    print(f"{len(done)} dumps, of which the tool refused {refused}")
+    files = input_files()
+    with tempfile.TemporaryDirectory(prefix="golden-") as scratch:
+        directory = Path(scratch) / "inputs"
+        shutil.copytree(INPUTS, directory)
+        for file, rows in tables(files, directory, decoders=decoders(files)):
+            (GOLDEN / table_name(file)).write_text(as_table(rows))
+    print(f"{len(files)} tables")
 
 
 if __name__ == "__main__":

@@ -338,55 +338,6 @@ class VerbosePrinting(Printing):
         return self.verbose or self.debug
 
 
-PEER_FORMAT: Final = "kafka-dump-log"
-DeepIteration = Annotated[bool, typer.Option("--deep-iteration", help=f"Only with {PEER_FORMAT}: records too.")]
-PrintData = Annotated[bool, typer.Option("--print-data-log", help=f"Only with {PEER_FORMAT}: records with key and value.")]
-SkipMetadata = Annotated[
-    bool, typer.Option("--skip-record-metadata", help=f"Only with {PEER_FORMAT}: leave out the records' numbers.")
-]
-VerifyIndex = Annotated[bool, typer.Option("--verify-index-only", help=f"Only with {PEER_FORMAT}: say what is wrong in an index.")]
-SanityCheck = Annotated[bool, typer.Option("--index-sanity-check", help=f"Only with {PEER_FORMAT}: the broker's check of indexes.")]
-OffsetsDecoder = Annotated[bool, typer.Option("--offsets-decoder", help=f"Only with {PEER_FORMAT}: as __consumer_offsets.")]
-TransactionDecoder = Annotated[
-    bool, typer.Option("--transaction-log-decoder", help=f"Only with {PEER_FORMAT}: as __transaction_state.")
-]
-MetadataDecoder = Annotated[
-    bool, typer.Option("--cluster-metadata-decoder", help=f"Only with {PEER_FORMAT}: as __cluster_metadata.")
-]
-ShareStateDecoder = Annotated[
-    bool, typer.Option("--share-group-state-decoder", help=f"Only with {PEER_FORMAT}: as __share_group_state.")
-]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PeerOptions:
-    """The options of Kafka's own tool; `print_data_log` includes `deep_iteration`."""
-
-    deep_iteration: DeepIteration = False
-    print_data_log: PrintData = False
-    skip_record_metadata: SkipMetadata = False
-    verify_index_only: VerifyIndex = False
-    index_sanity_check: SanityCheck = False
-    offsets_decoder: OffsetsDecoder = False
-    transaction_log_decoder: TransactionDecoder = False
-    cluster_metadata_decoder: MetadataDecoder = False
-    share_group_state_decoder: ShareStateDecoder = False
-
-    def given(self) -> dict[str, bool]:
-        """Each option as it is typed, and whether it was."""
-        return {f"--{field.name.replace('_', '-')}": getattr(self, field.name) for field in fields(self)}
-
-    @property
-    def prints(self) -> bool:
-        """Whether keys and values are printed: a decoder asks for that, too."""
-        return any((self.print_data_log, *(getattr(self, field.name) for field in fields(self) if "decoder" in field.name)))
-
-    @property
-    def deep(self) -> bool:
-        """Whether records are read."""
-        return self.deep_iteration or self.prints
-
-
 def flat(command: Callable[..., int]) -> Callable[..., int]:
     """`command` as typer can take it: with each field of its parameters that are groups of options as a parameter of its own."""
     hints = get_type_hints(command, include_extras=True)

@@ -21,8 +21,7 @@ from lab.errors import LabError
 from lab.files import copy_tree, parse_offset_checkpoint
 from lab.jvm import wait_until
 from lab.workload import SMALL_SEGMENTS, Writer
-from tests.support.peer_comparison import hold_to_kafka_s_tool
-from tests.support.peer_dumps import PLAIN, PRINT, lay_out
+from tests.support.kafka_facts import differences_from_kafka_s_tool, lay_out
 from tests.support.producer_batches import PRODUCER, marker, odd_marker, of_producer
 
 pytestmark = pytest.mark.broker
@@ -365,8 +364,6 @@ def test_a_broker_that_is_foretold_to_refuse_refuses(lab: Lab, harm: Callable[[P
     assert words in last_words
 
 
-@pytest.mark.parametrize("option", [PRINT, PLAIN])
-def test_what_the_broker_wrote_is_dumped_as_kafka_s_tool_does(
-    lab: Lab, tmp_path: Path, option: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    hold_to_kafka_s_tool(lay_out([lab.pristine], tmp_path), tmp_path, option, monkeypatch, capsys)
+def test_what_the_broker_wrote_has_the_facts_that_kafka_s_tool_prints(lab: Lab, tmp_path: Path) -> None:
+    layout = tmp_path / "layout"
+    assert differences_from_kafka_s_tool(lay_out([lab.pristine], layout), layout, tmp_path) == {}

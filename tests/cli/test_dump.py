@@ -85,13 +85,12 @@ def test_bytes_that_are_no_text_stay_whole_in_json(rows: Rows, tmp_path: Path) -
     assert (row["key"], row["value"], row["headers"]) == ({"base64": "//4="}, 'quote " and \n', [["h", None]])
 
 
-@pytest.mark.parametrize("format_name", [*FORMATS, "kafka-dump-log"])
+@pytest.mark.parametrize("format_name", FORMATS)
 def test_nothing_in_a_record_reaches_the_output_raw(run: Run, tmp_path: Path, format_name: str) -> None:
     data = HOSTILE.encode()
     record = RecordToWrite(data, data + b"\xff", headers=((HOSTILE, data),))
     path = write_log(tmp_path / "00000000000000000000.log", write_batch([record], base_offset=0, base_timestamp=1))
-    options = ["--print-data-log"] if format_name == "kafka-dump-log" else ["--records", "--show-payloads"]
-    shown = run(path, "--format", format_name, *options)
+    shown = run(path, "--format", format_name, "--records", "--show-payloads")
     assert "red" in shown
     assert all(each.isprintable() for each in shown.replace("\n", "").replace("\t", ""))
     assert "\\x1b" in shown or "\\u001b" in shown
@@ -226,26 +225,7 @@ def test_explain_takes_indexes_snapshots_text_and_damage_apart(rows: Rows) -> No
     assert (cut[0]["field"], cut[-1]["meaning"]) == ("SEG_TORN_TAIL", "cut short: 4 bytes belong here")
 
 
-def test_kafka_s_format_goes_on_with_the_next_file(run: Run, tmp_path: Path) -> None:
-    folder = tmp_path / "topic-0"
-    folder.mkdir()
-    write_log(folder / "00000000000000000000.log", batch(0), bytes(100))
-    write_log(folder / "00000000000000000001.log", batch(1))
-    lines = run(folder, "--format", "kafka-dump-log").splitlines()
-    assert [line.split(" ")[0] for line in lines] == ["Dumping", "Log", "baseOffset:"] * 2
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ["--deep-iteration"],
-        ["--format", "kafka-dump-log", "--records"],
-        ["--format", "kafka-dump-logs"],
-        ["--offset", "7:7"],
-        ["--offset", "x"],
-        ["--offset", ":"],
-    ],
-)
+@pytest.mark.parametrize("arguments", [["--format", "xml"], ["--offset", "7:7"], ["--offset", "x"], ["--offset", ":"]])
 def test_wrong_questions_are_refused(capsys: pytest.CaptureFixture[str], arguments: list[str]) -> None:
     assert outcome(["dump", str(IDEMPOTENT), *arguments]) == 2
     capture_result = capsys.readouterr()
@@ -298,9 +278,8 @@ DAMAGED = st.builds(
 @given(name=st.sampled_from(NAMES), data=st.one_of(st.binary(max_size=200), DAMAGED))
 def test_any_bytes_are_dumped(name: str, data: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = write_log(tmp_path / name, data)
-    for options in ([], ["--records"], ["--explain", "--records", "--offset", "0:5"], ["--format", "kafka-dump-log"]):
+    for options in ([], ["--records"], ["--explain", "--records", "--offset", "0:5"]):
         assert outcome(["dump", str(path), *options]) == 0, capsys.readouterr().err
-    assert outcome(["dump", str(path), "--format", "kafka-dump-log", "--print-data-log"]) == 0, capsys.readouterr().err
     capsys.readouterr()
 
 

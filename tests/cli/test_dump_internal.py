@@ -11,18 +11,8 @@ from hypothesis import strategies as st
 
 from kafka_forensics.cli.main import outcome
 from kafka_forensics.model.coordinators import RECORD_TYPES
-from kafka_forensics.parsers.internal_topics.consumer_offsets import MAX_VALUE_BYTES
 from kafka_forensics.parsers.internal_topics.internal_records import teller
 from kafka_forensics.parsers.spec.metadata_records import write_metadata_record
-from kafka_forensics.questions.kafka_dump_log import (
-    PeerGivesUpError,
-    PeerLimitError,
-    PeerRecord,
-    cluster_metadata,
-    consumer_offsets,
-    share_group_state,
-    transaction_log,
-)
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
 from tests.support.controller_log import change, setting, topic
 
@@ -30,8 +20,6 @@ ROOT = Path(__file__).resolve().parents[2]
 BROKER = ROOT / "sample_logs" / "unclean-election" / "broker-1"
 INPUTS = ROOT / "tests" / "golden" / "dump" / "inputs"
 TOPICS = ("__cluster_metadata", "__transaction_state", "__consumer_offsets", "__share_group_state")
-ERROR = "Error at offset 5, skipping."
-GROUP_KEY = b"\0\3\0\1g"
 COMMIT_KEY = b"\0\1\0\1g\0\1t\0\0\0\3"
 COMMIT = b"\0\3" + (77).to_bytes(8, "big") + b"\xff" * 4 + b"\0\6secret" + (1_700_000_000_000).to_bytes(8, "big")
 SECRETS = {"salt": "c2FsdA==", "stored_key": "", "server_key": "a2V5"}
@@ -167,34 +155,6 @@ def test_other_topics_and_lone_files_are_left_alone(run: Run, tmp_path: Path) ->
     assert details(run, INPUTS / "bootstrap" / f"{0:020d}-{0:010d}.checkpoint")[1]["record"] == "FEATURE_LEVEL_RECORD"
 
 
-def peer(key: bytes | None, value: bytes | None) -> PeerRecord:
-    return PeerRecord(5, 0, -1, key, value, (), None, None)
-
-
-def test_what_kafka_s_decoders_cannot_read_is_said_in_place() -> None:
-    assert cluster_metadata(peer(None, b"\1\x63\0")) == (None, "Error at 5, skipping. Unknown metadata id 99")
-    assert consumer_offsets(peer(b"\0\x63", b"")) == ("Unknown record type 99 at offset 5, skipping.", None)
-    assert transaction_log(peer(b"\0\x07", b"")) == ("Unknown record type 7 at offset 5, skipping.", None)
-    assert consumer_offsets(peer(COMMIT_KEY, None))[1] == "<DELETE>"
-    assert consumer_offsets(peer(COMMIT_KEY, b"\0\x09")) == (f"{ERROR} Found an unknown record version 9 for 1 type", None)
-    assert consumer_offsets(peer(COMMIT_KEY, b"\0")) == (f"{ERROR} Could not read version from value's buffer.", None)
-    assert consumer_offsets(peer(b"\0", None)) == (f"{ERROR} Could not read version from key's buffer.", None)
-    assert consumer_offsets(peer(b"\0\0\0\1g\0\1t\0\0\0\3", b"\0\1" + COMMIT[2:]))[0].endswith("record version 1 for 0 type")
-    assert consumer_offsets(peer(GROUP_KEY, b"\0\0\0"))[0].startswith(f"{ERROR} Could not read record with version 0 from value's")
-    for kind in (9, 18, 24):
-        unknown = f"Unknown record type {kind} at offset 5, skipping."
-        assert consumer_offsets(peer(bytes((0, kind)) + GROUP_KEY[2:], b"\0\0")) == (unknown, None)
-    assert share_group_state(peer(b"\0\2", b"\0\0")) == ("Unknown record type 2 at offset 5, skipping.", None)
-    assert share_group_state(peer(b"\0\0\0\1", None))[0].startswith(f"{ERROR} Could not read record with version 0 from key's")
-    with pytest.raises(PeerLimitError):
-        consumer_offsets(peer(GROUP_KEY, b"\0\0" + bytes(MAX_VALUE_BYTES)))
-    credential = write_metadata_record(11, 0, CREDENTIAL)
-    assert cluster_metadata(peer(None, credential))[1].endswith("is not taken apart here")
-    for decode in (consumer_offsets, transaction_log, share_group_state):
-        with pytest.raises(PeerGivesUpError, match="missing key"):
-            decode(peer(None, b""))
-
-
 @pytest.mark.properties
 @given(st.none() | st.binary(max_size=60), st.none() | st.binary(max_size=120))
 def test_any_bytes_have_an_answer(key: bytes | None, value: bytes | None) -> None:
@@ -202,8 +162,3 @@ def test_any_bytes_have_an_answer(key: bytes | None, value: bytes | None) -> Non
         tell = teller(name)
         assert tell is not None
         assert tell(key, value, key is None)["record"]
-    for decode in (consumer_offsets, transaction_log, share_group_state, cluster_metadata):
-        try:
-            assert any(decode(peer(key, value)))
-        except PeerGivesUpError:
-            assert key is None

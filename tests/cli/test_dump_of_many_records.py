@@ -9,16 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafka_forensics.cli.options import PeerOptions
 from kafka_forensics.cli.outputs.dump import Section, write_sections
-from kafka_forensics.cli.outputs.kafka_dump_log import Complaints, log_lines
 from kafka_forensics.cli.streams import Destination
 from kafka_forensics.compiled import use_compiled, using_compiled
 from kafka_forensics.questions.dump import DumpOptions, find_files, log_columns, log_rows, log_runs
-from kafka_forensics.questions.kafka_dump_log import PeerGivesUpError
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
 from tests.support.any_batches import LOG
-from tests.support.memory import MemoryFile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -106,36 +102,3 @@ def test_internal_topics_are_told_one_by_one(tmp_path: Path) -> None:
     [file] = find_files([str(path)], DumpOptions(records=True)).files
     use_compiled(compiled=True)
     assert [type(row) for row in log_runs(file, DumpOptions(records=True))] == [tuple]
-
-
-def peer(data: bytes, options: PeerOptions, *, compiled: bool) -> tuple[list[str], dict[str, list[str]], str]:
-    """(lines, complaints, why it gave up) of Kafka's own tool's lines."""
-    use_compiled(compiled=compiled)
-    complaints, pieces = Complaints(), list[str]()
-    why = ""
-    try:
-        for piece in log_lines(MemoryFile(data), f"{0:020d}.log", "t-0/0.log", options, complaints):
-            pieces.append(f"{piece}\n" if isinstance(piece, str) else str(piece, "utf-8"))
-    except PeerGivesUpError as error:
-        why = str(error)
-    return "".join(pieces).splitlines(), complaints.lines, why
-
-
-@pytest.mark.properties
-@given(LOG, st.booleans())
-@settings(max_examples=200, deadline=None)
-def test_lines_of_kafkas_own_tool(data: bytes, prints: bool) -> None:
-    options = PeerOptions(deep_iteration=True, print_data_log=prints)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("kafka_forensics.questions.kafka_dump_log._MANY", 1)
-        assert peer(data, options, compiled=True) == peer(data, options, compiled=False)
-
-
-def test_offsets_that_do_not_follow_are_complained_of_alike(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kafka_forensics.questions.kafka_dump_log._MANY", 1)
-    records = [RecordToWrite(b"k", value, offset_delta=3 * number) for number, value in enumerate(SPECIAL * 20)]
-    batches = [write_batch(records, base_offset=offset, base_timestamp=0, base_sequence=2**31 - 5) for offset in (0, 600, 599)]
-    options = PeerOptions(deep_iteration=True, print_data_log=True)
-    lines, complaints, _ = peer(b"".join(batches), options, compiled=True)
-    assert (lines, complaints) == peer(b"".join(batches), options, compiled=False)[:2]
-    assert [len(noted) for noted in complaints.values()] == [100]

@@ -45,7 +45,6 @@ def test_the_rule_can_fail() -> None:
         (["explain", "UNCLEAN_LOS"], "there is no finding kind and no known incident 'UNCLEAN_LOS'", "did you mean UNCLEAN_LOSS?"),
         (["explain", "kafka-10571"], "there is no finding kind and no known incident 'kafka-10571'", "did you mean KAFKA-10751?"),
         (["explain", "d99"], "there is no finding kind and no known incident 'd99'", "`kafka-forensics explain` lists the kinds"),
-        (["dump", SAMPLE, "--deep-iteration"], "--deep-iteration needs --format kafka-dump-log", "add --format kafka-dump-log"),
         (
             ["scan", ""],
             "an empty path",

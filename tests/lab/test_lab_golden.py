@@ -4,19 +4,17 @@ import gzip
 import json
 import struct
 import zlib
-from typing import Any
 
 import google_crc32c
 import pytest
 
+from lab.dump_facts import DECODERS, Row, as_table, from_table, record
 from lab.golden_inputs import BROKEN_INDEXES, BROKEN_LOGS, TAKEN
-from lab.make_golden import GOLDEN, modes
+from lab.make_golden import GOLDEN, INPUTS, decoders, input_files, table_name
 from lab.make_samples import SAMPLE_LOGS
 from lab.mutations import batch_ranges, gzip_message, in_batch, legacy_log, message, patched
 
-INPUTS = GOLDEN / "inputs"
 HEALTHY_NAME = f"{TAKEN['idempotent'][1]}.log"
-MANIFEST: dict[str, Any] = json.loads((GOLDEN / "manifest.json").read_text())
 
 
 def crc_is_right(batch: bytes) -> bool:
@@ -28,22 +26,41 @@ def healthy() -> bytes:
     return (INPUTS / "idempotent" / HEALTHY_NAME).read_bytes()
 
 
-def test_every_golden_file_is_in_the_manifest_once_and_every_input_was_dumped_in_all_modes() -> None:
-    assert sorted(case["stdout"] for case in MANIFEST["cases"]) == sorted(path.name for path in GOLDEN.glob("*.txt"))
-    wanted = {
-        (path.relative_to(INPUTS).as_posix(), mode, tuple(options))
-        for path in INPUTS.rglob("*")
-        if path.is_file()
-        for mode, options in modes(path.parent.name, path.suffix).items()
-    }
-    assert {(case["file"], case["mode"], tuple(case["arguments"])) for case in MANIFEST["cases"]} == wanted
+def test_every_input_has_a_table_and_no_other_is_there() -> None:
+    files = input_files()
+    assert sorted(map(table_name, files)) == sorted(path.name for path in GOLDEN.glob("*.tsv"))
+    assert {name.partition("/")[0] for name in files} == {path.name for path in INPUTS.iterdir()}
+    assert set(decoders(files).values()) == set(DECODERS.values())
 
 
-def test_golden_dumps_name_no_place_on_the_machine_that_made_them() -> None:
-    for case in MANIFEST["cases"]:
-        printed = (GOLDEN / case["stdout"]).read_text(errors="replace")
-        assert printed.startswith(f"Dumping {case['file'].rpartition('/')[2]}\n")
-        assert "/tmp" not in printed + case["stderr"]  # noqa: S108 - looked for, not used
+def test_golden_tables_are_written_as_they_are_read_and_name_no_place_on_the_machine_that_made_them() -> None:
+    for path in GOLDEN.glob("*.tsv"):
+        text = path.read_text()
+        assert as_table(from_table(text)) == text
+        assert "/tmp" not in text  # noqa: S108 - looked for, not used
+
+
+@pytest.mark.parametrize(
+    ("line", "row"),
+    [
+        (
+            "| offset: 7 isValid: true crc: null keySize: 8 valueSize: 4 CreateTime: 9 sequence: 3 headerKeys: [b c] key: 1\n2",
+            {"sequence": "3", "headerKeys": "[b c]", "said": "key: 1\n2"},
+        ),
+        (
+            "| offset: 7 CreateTime: 9 keySize: 8 valueSize: 4 isValid: true crc: 35061} key: k payload: v",
+            {"isvalid": "true", "crc": "35061", "said": "key: k payload: v"},
+        ),
+        (
+            "| offset: 7 CreateTime: 9 keySize: 8 valueSize: 4 sequence: -1 headerKeys: []",
+            {"sequence": "-1", "headerKeys": "[]", "said": ""},
+        ),
+    ],
+    ids=["2.8", "3.9", "4.3"],
+)
+def test_lines_of_records_as_each_version_prints_them(line: str, row: Row) -> None:
+    own = {"span": "record", "offset": "7", "timestampType": "CreateTime", "timestamp": "9", "keySize": "8", "valueSize": "4"}
+    assert record(line) == own | row
 
 
 def test_batches_of_a_healthy_segment_tile_it(healthy: bytes) -> None:

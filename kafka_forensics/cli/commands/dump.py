@@ -1,22 +1,18 @@
 """`dump`: what is in these files, every Kafka file kind, batches or records, damage as rows among them."""
 
 import sys
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from kafka_forensics.cli import options
-from kafka_forensics.cli.options import choose
 from kafka_forensics.cli.streams import (
     Destination,
     check_output,
     chosen_format,
     destination,
     open_output,
-    printable,
     say,
-    write_pieces,
 )
 from kafka_forensics.errors import SourceError, UsageError
 
@@ -31,16 +27,6 @@ _SHOWN_LEFT_OUT: Final = 5
 _LINE_BY_LINE: Final = ("tsv", "jsonl")
 """Formats in which many records may be written at once."""
 
-Format = Annotated[
-    str | None,
-    typer.Option(
-        "--format",
-        metavar="FORMAT",
-        autocompletion=lambda: [*options.FORMATS, options.PEER_FORMAT],
-        help=f"{', '.join(options.FORMATS)}, or {options.PEER_FORMAT}: the lines of Kafka 4.3.0's own tool"
-        " [default: table on a terminal, tsv elsewhere].",
-    ),
-]
 Records = Annotated[bool, typer.Option("--records", help="Records instead of batches.")]
 Offset = Annotated[
     str | None,
@@ -49,13 +35,6 @@ Offset = Annotated[
     ),
 ]
 Explain = Annotated[bool, typer.Option("--explain", help="Bytes with the field they are, its value and meaning (annotated hex).")]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DumpForm(options.Form):
-    """The same, with the lines of Kafka's own tool among the formats."""
-
-    format_name: Format = None
 
 
 @options.flat
@@ -68,8 +47,7 @@ def dump(
     offset: Offset = None,
     explain: Explain = False,
     show_payloads: options.ShowPayloads = False,
-    peer: options.PeerOptions,
-    form: DumpForm,
+    form: options.Form,
     printing: options.Printing,
 ) -> int:
     """What is in these files: batches or records, index entries, checkpoints, snapshots; damage as rows among them.
@@ -77,16 +55,7 @@ def dump(
     Reads on behind damage. Keys, values and headers are shown with --show-payloads only; of Kafka's
     own topics' records --records takes them apart into fields.
     """
-    own_options = {"--records": records, "--offset": offset is not None, "--explain": explain, "--show-payloads": show_payloads}
-    if form.format_name is not None:
-        choose("format", form.format_name, (*options.FORMATS, options.PEER_FORMAT))
-    is_peer = form.format_name == options.PEER_FORMAT
-    wanted = options.PEER_FORMAT if is_peer else chosen_format(form.format_name, form.output)
-    for name, given in (own_options if is_peer else peer.given()).items():
-        if given:
-            with_or_without = "does not go with" if is_peer else "needs"
-            hint = f"leave out {name}, or --format" if is_peer else f"add --format {options.PEER_FORMAT}"
-            raise UsageError(f"{name} {with_or_without} --format {options.PEER_FORMAT}", hint=hint)
+    wanted = chosen_format(form.format_name, form.output)
     start, end = offsets(offset)
     check_output(form.output, paths)
 
@@ -96,10 +65,7 @@ def dump(
     dump_options = DumpOptions(records, show_payloads, start, end, scope.topic_glob, scope.partition, scope.storage_options)
     inputs = find_files(paths, dump_options)
     with open_output(form.output, color=printing.color) as to:
-        if is_peer:
-            _write_peer(inputs, peer, to, quiet=printing.quiet)
-        else:
-            _write(inputs, dump_options, wanted, to, explain=explain)
+        _write(inputs, dump_options, wanted, to, explain=explain)
     _say_rest(inputs, destination(sys.stderr, color="never"), quiet=printing.quiet)
     return 3 if inputs.incomplete else 0
 
@@ -145,28 +111,6 @@ def _readable(inputs: "DumpInputs", file: "DumpFile", rows: "Iterator[object]") 
         yield from rows
     except SourceError as error:
         inputs.incomplete.append(Incomplete(file.shown, error.reason))
-
-
-def _write_peer(inputs: "DumpInputs", peer: options.PeerOptions, to: Destination, *, quiet: bool) -> None:
-    """The lines of Kafka's tool for each file it knows, its complaints on stderr."""
-    from kafka_forensics.cli.outputs.kafka_dump_log import Complaints, peer_lines
-    from kafka_forensics.model.results import Incomplete
-    from kafka_forensics.questions.kafka_dump_log import PeerGivesUpError, PeerLimitError
-
-    for file in inputs.files:
-        complaints = Complaints()
-        try:
-            pieces = peer_lines(file, peer, complaints)
-            write_pieces(to.stream, (piece + "\n" if isinstance(piece, str) else piece for piece in pieces))
-        except PeerGivesUpError as error:
-            whose = "our limit ends" if isinstance(error, PeerLimitError) else "Kafka's tool ends"
-            complaints.add(f"{whose} {file.shown} here; the other formats read on", f"  {error}")
-        except SourceError as error:
-            inputs.incomplete.append(Incomplete(file.shown, error.reason))
-        if quiet:
-            continue
-        for heading, lines in complaints.lines.items():
-            sys.stderr.writelines(printable(line) + "\n" for line in (heading, *filter(None, lines)))
 
 
 def _say_rest(inputs: "DumpInputs", screen: Destination, *, quiet: bool) -> None:

@@ -5,7 +5,7 @@ spelled.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -13,12 +13,7 @@ import pyarrow.compute as pc
 
 from kafka_forensics.cli.outputs.rows import TIMES, WIDE, plain, text_of
 from kafka_forensics.model.arrow import numbers, words
-from kafka_forensics.model.batches import RecordColumn
 from kafka_forensics.model.json_objects import LAST_TIME_MS, json_text
-from kafka_forensics.rereading.record_columns import byte_strings, header_lists
-
-if TYPE_CHECKING:
-    from kafka_forensics.questions.kafka_dump_log import PeerRecords
 
 Column = Any
 """A column of Arrow, whose stubs know too little of it, or one word that stands in all rows."""
@@ -48,39 +43,6 @@ def records_as_json_lines(table: pa.RecordBatch, file: str, columns: Sequence[st
         elif name != "file":
             pieces.append(f", {json_text(name)}: {json_text(plain(same[name]))}")
     return _joined([*pieces, "}\n"], table.num_rows)
-
-
-def records_as_peer_lines(
-    records: "PeerRecords", opening: Sequence[str], timestamp_type: str, text: Callable[[bytes], str], *, payloads: bool
-) -> memoryview:
-    """What Kafka's tool says of batches and their records, a line each; `text` makes text of bytes.
-
-    `opening` has the lines of each batch, which stand before its first record: those of `records.batches`.
-    """
-    columns = records.columns
-
-    def spelled(values: Column) -> Column:
-        return values.view(pa.string()) if _needs_no_escape(values) else _each(values, text)
-
-    def bytes_of(label: str, position: RecordColumn, length: RecordColumn) -> list[Column]:
-        values = spelled(byte_strings(records.payload, columns[position], columns[length]))
-        return _unless_null([label, values], "")
-
-    begins = np.diff(records.batches, prepend=-1) != 0
-    places = numbers(np.where(begins, records.batches, len(opening)))
-    pieces: list[Column] = [words([*opening, ""]).take(places)]
-    pieces += ["| offset: ", _text(numbers(records.offsets)), f" {timestamp_type}: ", _text(numbers(records.timestamps))]
-    pieces += [" keySize: ", _text(numbers(columns[RecordColumn.KEY_LENGTH]))]
-    pieces += [" valueSize: ", _text(numbers(columns[RecordColumn.VALUE_LENGTH]))]
-    pieces += [" sequence: ", _text(numbers(records.sequences)), " headerKeys: ["]
-    if columns[RecordColumn.HEADERS_COUNT].any():
-        headers: Column = header_lists(records.payload, columns)
-        pieces.append(pc.binary_join(pa.ListArray.from_arrays(headers.offsets, spelled(headers.values.field("key"))), ","))
-    pieces.append("]")
-    if payloads:
-        pieces += bytes_of(" key: ", RecordColumn.KEY_POSITION, RecordColumn.KEY_LENGTH)
-        pieces += bytes_of(" payload: ", RecordColumn.VALUE_POSITION, RecordColumn.VALUE_LENGTH)
-    return _joined([*pieces, "\n"], columns.shape[1])
 
 
 def _members(name: str, values: Column) -> list[tuple[str, list[Column]]]:

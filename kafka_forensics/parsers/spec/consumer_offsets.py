@@ -129,28 +129,6 @@ def value_layout(record_type: int, version: int) -> Struct | None:
     return known[version] if 0 <= version < len(known) else None
 
 
-# What members of classic consumer groups subscribe to and are assigned (ConsumerProtocolSubscription and -Assignment).
-
-
-NEWEST: Final = 3
-USER_DATA: Final = SizedBytes(nullable=True)
-_PARTITIONS: Final = CountedArray(Struct("topic" / SHORT_STRING, "partitions" / CountedArray(Int32sb)))
-
-
-def _subscription(version: int) -> Struct:
-    fields = ["version" / Int16sb, "topics" / CountedArray(SHORT_STRING), "user_data" / USER_DATA]
-    fields += ["owned_partitions" / _PARTITIONS] if version >= 1 else []
-    fields += ["generation_id" / Int32sb] if version >= 2 else []
-    fields += ["rack_id" / NULLABLE_SHORT_STRING] if version >= 3 else []
-    return Struct(*fields)
-
-
-SUBSCRIPTIONS: Final = tuple(_subscription(version) for version in range(NEWEST + 1))
-"""By version, with which the bytes begin."""
-ASSIGNMENT: Final = Struct("version" / Int16sb, "assigned_partitions" / _PARTITIONS, "user_data" / USER_DATA)
-"""The same in all versions."""
-
-
 # Values of `__consumer_offsets` that tell of new groups (KIP-848, KIP-932, KIP-1071), and records of `__share_group_state`.
 #
 # What the coordinators of Kafka 4.3 write, all of version 0, with which every value begins: what came with a later release is

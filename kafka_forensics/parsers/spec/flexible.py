@@ -275,28 +275,6 @@ class NullableStruct(Construct):
         return obj
 
 
-def without_defaults(layout: Construct, value: JsonValue) -> JsonValue:
-    """`value` without the tagged fields that have their default, at any depth: what Kafka's JSON shows of it."""
-    if value is None:
-        return None
-    match layout:
-        case Renamed():
-            return without_defaults(layout.subcon, value)
-        case NullableStruct():
-            return without_defaults(layout.layout, value)
-        case CompactArray():
-            return [without_defaults(layout.element, element) for element in value]
-        case Flexible():
-            shown = {}
-            for field in layout.fields:
-                is_default = isinstance(field, Tag) and value.get(field.name, field.default) == field.default
-                if field.name in value and not is_default:
-                    shown[field.name] = without_defaults(field.layout if isinstance(field, Tag) else field, value[field.name])
-            return shown
-        case _:
-            return value
-
-
 def blank(layout: Construct) -> JsonValue:
     """The least that can be built: 0, empty, null where that may be, and structures of these without tagged fields."""
     match layout:

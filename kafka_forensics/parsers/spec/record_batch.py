@@ -25,6 +25,9 @@ from construct import (
 from kafka_forensics.model.constants import LEGACY_V0_OVERHEAD, LEGACY_V1_OVERHEAD, LOG_OVERHEAD, RECORD_BATCH_OVERHEAD
 from kafka_forensics.model.json_objects import Json
 
+Layout = Struct
+"""A declared layout, for code outside of this folder, which does not import construct."""
+
 RECORD_BATCH_HEADER: Final = Struct(
     "base_offset" / Int64sb,
     "batch_length" / Int32sb,

@@ -20,11 +20,17 @@ from kafka_forensics.parsers.bounded import DamageList, read_text
 from kafka_forensics.parsers.log import decode_batch
 from kafka_forensics.parsers.log_dir import FileKind
 from kafka_forensics.parsers.spec.indexes import ABORTED_TXN, OFFSET_INDEX_ENTRY, PRODUCER_ENTRY, SNAPSHOT_HEADER, TIME_INDEX_ENTRY
-from kafka_forensics.parsers.spec.record_batch import LEGACY_ENTRY_HEADER, LEGACY_MESSAGES, RECORD_BATCH_HEADER, RECORD_BODY, VARINT
+from kafka_forensics.parsers.spec.record_batch import (
+    LEGACY_ENTRY_HEADER,
+    LEGACY_MESSAGES,
+    RECORD_BATCH_HEADER,
+    RECORD_BODY,
+    VARINT,
+    Layout,
+)
 from kafka_forensics.questions.dump.inputs import LOG_KINDS, BytesOf, DumpFile, DumpOptions
 from kafka_forensics.questions.dump.log import chunks_of
 from kafka_forensics.questions.dump.small_files import small_rows
-from kafka_forensics.questions.kafka_dump_log import FixedLayout, struct_of
 
 if TYPE_CHECKING:
     from kafka_forensics.storage.source import ByteFile
@@ -193,7 +199,7 @@ def _hex(raw: bytes, size: int) -> str:
     return raw[:MAX_HEX_BYTES].hex(" ") + (" .." if size > MAX_HEX_BYTES else "")
 
 
-def _fixed(layout: FixedLayout, data: bytes, position: int, structure: str) -> Iterator[JsonRow]:
+def _fixed(layout: Layout, data: bytes, position: int, structure: str) -> Iterator[JsonRow]:
     """The fields of `layout`, all of a fixed size, as far as `data` goes."""
     at = 0
     for part in layout.subcons:
@@ -202,7 +208,7 @@ def _fixed(layout: FixedLayout, data: bytes, position: int, structure: str) -> I
         if len(raw) < size:
             yield (structure, position + at, len(raw), raw.hex(" "), part.name, None, f"cut short: {size} bytes belong here")
             return
-        value = struct_of([part]).unpack(raw)[0]
+        value = part.parse(raw)
         yield (structure, position + at, size, raw.hex(" "), part.name, value, meaning(part.name, value))
         at += size
 
@@ -261,7 +267,7 @@ def _legacy(data: "ByteFile", position: int, size: int, options: DumpOptions) ->
         if len(raw) < width:
             yield ("message", position + at, len(raw), raw.hex(" "), part.name, None, f"cut short: {width} bytes belong here")
             return
-        length = struct_of([part]).unpack(raw)[0]
+        length = part.parse(raw)
         yield ("message", position + at, width, raw.hex(" "), part.name, length, meaning(part.name, length))
         at += width
 

@@ -16,6 +16,7 @@ from kafka_forensics.parsers.log.records import decode_batch
 from kafka_forensics.parsers.spec.flexible import blank
 from kafka_forensics.parsers.spec.metadata_records import MESSAGES, read_metadata_record, write_metadata_record
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
+from lab.dump_facts import from_table
 from lab.mutations import batch_ranges
 from tests.support.metadata_records import FULL, ID, OWN
 
@@ -161,8 +162,8 @@ def as_kafka_prints(value: Any) -> Any:
 
 @pytest.mark.parametrize("name", ["cluster-metadata.log", "bootstrap.checkpoint"])
 def test_fields_are_those_kafkas_own_decoder_prints(name: str) -> None:
-    lines = (GOLDEN / f"{name}.metadata.txt").read_text().splitlines()
-    printed = [json.loads(line.partition("payload: ")[2]) for line in lines if "payload: " in line]
+    said = [row.get("said", "") for row in from_table((GOLDEN / f"{name}.tsv").read_text())]
+    printed = [json.loads(text.removeprefix("payload: ")) for text in said if text.startswith("payload: ")]
     data = next((GOLDEN / "inputs" / name.partition(".")[0]).glob(f"*.{name.partition('.')[2]}")).read_bytes()
     records = []
     for start, end in batch_ranges(data):

@@ -1,0 +1,32 @@
+"""Facts of the samples and of the golden inputs, damaged ones among them, against what the tools of three Kafka versions print."""
+
+from pathlib import Path
+
+import pytest
+
+from lab.dump_facts import TOOLS
+from lab.make_golden import INPUTS
+from lab.make_samples import SAMPLE_LOGS
+from tests.support.kafka_facts import differences_from_kafka_s_tool, lay_out
+
+LOG = f"{0:020}"
+OTHERWISE = {f"aborted-version/{LOG}.txnindex": ["entry 0: version '0', here '9'"]}
+"""The tool sees the high byte of the version alone."""
+OLDER = OTHERWISE | {
+    f"time-index-wrong-offset/{160:020}.timeindex": ["complaints [], here ['Indexed offset: 163, found log offset: 179']"]
+}
+"""Of this complaint the older tools do not say which file it is about."""
+WITHOUT_SNAPSHOTS = OLDER | {
+    f"bootstrap/{LOG}-{0:010}.checkpoint": ["batch at 0: only here", "batch at 83: only here", "batch at 336: only here"]
+}
+"""Kafka 2.8 does not read snapshots of the controllers' log."""
+DIFFERENCES = {"2.8.2": WITHOUT_SNAPSHOTS, "3.9.1": OLDER, "4.3.0": OTHERWISE}
+pytestmark = [pytest.mark.broker, pytest.mark.nightly, pytest.mark.timeout(600)]
+
+
+@pytest.mark.parametrize("version", TOOLS)
+def test_facts_are_those_of_kafka_s_tool(version: str, tmp_path: Path) -> None:
+    layout = tmp_path / "layout"
+    laid = lay_out([SAMPLE_LOGS, INPUTS], layout)
+    assert len(laid) >= 150
+    assert differences_from_kafka_s_tool(laid, layout, tmp_path, version=version) == DIFFERENCES[version]

@@ -1,0 +1,372 @@
+"""Our facts of Kafka's files held to what Kafka's own tool prints of them: batch by batch, record by record, entry by entry.
+
+The tool ends at the first thing that it refuses; we read on. All that it prints before must be equal here, except a batch that it
+calls invalid itself where we report lost bytes.
+"""
+
+import hashlib
+import json
+import os
+import re
+from base64 import b64decode
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from typing import Final
+
+from kafka_forensics.cli.main import outcome
+from kafka_forensics.model.constants import MAX_SEQUENCE, NO_SEQUENCE
+from kafka_forensics.model.json_objects import Json
+from kafka_forensics.parsers.log.records import parse_control_record
+from lab.dump_facts import DECODERS, INDEXES, LOGS, Row, tables
+from lab.files import copy_sparse
+from lab.kafka_jars import KAFKA_VERSION
+from lab.make_golden import OF_TOPICS
+from tests.support.kafka_json import agrees, snake
+
+SUFFIXES: Final = (*LOGS, *INDEXES, ".snapshot", ".txnindex")
+BESIDE: Final = {".index": (".log",), ".timeindex": (".index", ".log")}
+"""What the tool reads beside an index."""
+_LOST_SURROGATE: Final = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
+
+
+@dataclass(frozen=True)
+class Laid:
+    """A file in the layout, relative to it, and the topic whose records are in it, if that is internal."""
+
+    path: str
+    source: str
+    """The source's directory and name."""
+    topic: str | None
+
+
+@dataclass
+class Facts:
+    """What a dump shows of one file: rows of batches and rows of records, or the same rows twice of what is no log."""
+
+    batches: list[Json] = field(default_factory=list)
+    records: list[Json] = field(default_factory=list)
+
+
+def lay_out(trees: Iterable[Path], layout: Path) -> list[Laid]:
+    """Copy every file that the tool reads, each content once, into a directory of its own, with what the tool reads beside it."""
+    seen: set[bytes] = set()
+    laid = []
+    for source in _sources(trees):
+        internal = _internal_topic(source)
+        beside = [source.with_suffix(suffix) for suffix in BESIDE.get(source.suffix, ())]
+        read = [path for path in (source, *beside) if path.exists()]
+        mark = hashlib.sha256(f"{internal} {source.name} ".encode())
+        for path in read:
+            mark.update(path.read_bytes())
+        if mark.digest() in seen:
+            continue
+        seen.add(mark.digest())
+        directory = layout / f"{len(seen):04}"
+        directory.mkdir(parents=True)
+        for path in read:
+            copy_sparse(path, directory / path.name)
+        laid.append(Laid(f"{directory.name}/{source.name}", f"{source.parent.name}/{source.name}", internal))
+    return laid
+
+
+def _internal_topic(source: Path) -> str | None:
+    """The internal topic whose records are in a file: named by its partition's directory, or by that of a golden input."""
+    topic = OF_TOPICS.get(source.parent.name, source.parent.name.rpartition("-")[0])
+    return topic if topic in DECODERS and source.suffix in LOGS else None
+
+
+def _sources(trees: Iterable[Path]) -> Iterator[Path]:
+    for tree in trees:
+        for folder, _, names in sorted(os.walk(tree)):
+            yield from (Path(folder, name) for name in sorted(names) if name.endswith(SUFFIXES) and name[0].isdigit())
+
+
+def dumped(paths: Sequence[Path], scratch: Path) -> dict[Path, Facts]:
+    """File → its facts, as `dump` writes them: all files in two runs."""
+    facts: dict[Path, Facts] = {path: Facts() for path in paths}
+    for name, options in (("batches", ()), ("records", ("--records", "--show-payloads"))):
+        output = scratch / f"{name}.jsonl"
+        given = [*map(str, paths), *options, "--format", "jsonl", "--output", str(output)]
+        assert outcome(["dump", *given]) == 0
+        with output.open(encoding="utf-8") as lines:
+            for line in lines:
+                row = json.loads(line)
+                getattr(facts[Path(row["file"])], name).append(row)
+        output.unlink()
+    return facts
+
+
+def with_logs(paths: Iterable[Path]) -> list[Path]:
+    """These files, and the log that lies beside an index."""
+    logs = (path.with_suffix(".log") for path in paths if path.suffix in INDEXES)
+    return [*dict.fromkeys([*paths, *(log for log in logs if log.exists())])]
+
+
+def differences(path: Path, rows: Sequence[Row], facts: Mapping[Path, Facts], topic: str | None = None) -> list[str]:
+    """Where the facts of a file are not what the tool said; `topic` if the tool took its records apart as those of that topic."""
+    if path.suffix in LOGS:
+        return log_differences(rows, facts[path], topic)
+    if path.suffix in INDEXES:
+        return index_differences(path, rows, facts)
+    return entry_differences(rows, facts[path], _aborted if path.suffix == ".txnindex" else _producer)
+
+
+def log_differences(rows: Sequence[Row], facts: Facts, topic: str | None) -> list[str]:
+    """Where batches and records are not those that the tool printed."""
+    ours = {row["position"]: row for row in facts.batches if row["span"] == "batch"}
+    lost = [range(row["position"], row["position"] + row["size_in_bytes"]) for row in facts.batches if row["position"] not in ours]
+    records: dict[int, list[Json]] = defaultdict(list)
+    for row in facts.records:
+        if row["span"] == "record":
+            records[row["position"]].append(row)
+    found: list[str] = []
+    last, refused = -1, False
+    seen = set()
+    for batch, following in _by_batch(rows):
+        last = position = int(batch["position"])
+        if position not in ours:
+            if batch.get("isvalid") != "false" or not any(position in span for span in lost):
+                found.append(f"batch at {position}: not here")
+            continue
+        seen.add(position)
+        found += _unequal(f"batch at {position}", batch, batch_facts(ours[position]))
+        printed = [row for row in following if row["span"] == "record"]
+        refused = refused or len(following) > len(printed)
+        if len(printed) > len(records[position]) or (len(printed) < len(records[position]) and not refused):
+            found.append(f"batch at {position}: {len(printed)} records, here {len(records[position])}")
+        for theirs, record in zip(printed, records[position], strict=False):
+            found += record_differences(theirs, record, ours[position], topic)
+    ended = bool(rows) and rows[-1]["span"] == "end"
+    return found + [
+        f"batch at {position}: only here" for position in ours if position not in seen and not (ended and position > last)
+    ]
+
+
+def _by_batch(rows: Sequence[Row]) -> Iterator[tuple[Row, list[Row]]]:
+    """Each batch, whole but where the tool ended within its line, with what stands between it and the next."""
+    starts = [index for index, row in enumerate(rows) if row["span"] == "batch"]
+    for start, end in pairwise([*starts, len(rows)]):
+        assert "isvalid" in rows[start] or rows[-1]["span"] == "end"
+        yield rows[start], [row for row in rows[start + 1 : end] if row["span"] != "end"]
+
+
+def batch_facts(row: Json) -> Row:
+    """Our row of a batch as the tool would print it."""
+    facts = {
+        "position": row["position"],
+        "size": row["size_in_bytes"],
+        "magic": row["magic"],
+        "compresscodec": row["compression_type"],
+        "timestampType": row["timestamp_type"],
+        "timestamp": row["max_timestamp_ms"],
+        "crc": row["crc"],
+        "isvalid": row["is_valid"],
+    }
+    if row["magic"] < 2:
+        return _texts(facts | {"offset": row["last_offset"]})
+    names = {
+        "baseOffset": "base_offset",
+        "lastOffset": "last_offset",
+        "count": "records_count",
+        "baseSequence": "base_sequence",
+        "lastSequence": "last_sequence",
+        "producerId": "producer_id",
+        "producerEpoch": "producer_epoch",
+        "partitionLeaderEpoch": "partition_leader_epoch",
+        "isTransactional": "is_transactional",
+        "isControl": "is_control_batch",
+        "deleteHorizonMs": "delete_horizon_ms",
+    }
+    return _texts(facts | {theirs: row[ours] for theirs, ours in names.items()})
+
+
+def record_differences(theirs: Row, row: Json, batch: Json, topic: str | None) -> list[str]:
+    """Where a record is not what the tool printed."""
+    key, value = _bytes(row["key"]), _bytes(row["value"])
+    facts = {
+        "offset": row["offset"],
+        "timestampType": row["timestamp_type"],
+        "timestamp": row["timestamp_ms"],
+        "keySize": row["key_size"],
+        "valueSize": row["value_size"],
+    }
+    if batch["magic"] < 2:
+        facts["isvalid"] = row["is_valid"]
+    else:
+        names = (java_text(_bytes(name) or b"") for name, _ in row["headers"])
+        facts |= {"sequence": row["sequence"], "headerKeys": f"[{','.join(names)}]"}
+    said = theirs.get("said", "")
+    if batch["is_control_batch"]:
+        is_same = _control_agrees(key, value, row, said)
+    elif topic is not None:
+        is_same = agrees(topic, key, value, said)
+    else:
+        is_same = said == _payload_text(key, value)
+    where = f"record {row['offset']}"
+    numbers = {name: cell for name, cell in theirs.items() if name not in ("said", "crc")}
+    return _unequal(where, numbers, _texts(facts)) + ([] if is_same else [f"{where}: {said!r}"])
+
+
+def _payload_text(key: bytes | None, value: bytes | None) -> str:
+    parts = {"key": key, "payload": value}
+    return " ".join(f"{name}: {java_text(data)}" for name, data in parts.items() if data is not None)
+
+
+def java_text(data: bytes) -> str:
+    """Bytes as Java decodes UTF-8: half a surrogate pair, whole or cut, is one mistake there."""
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return _LOST_SURROGATE.sub("\ufffd".encode(), data).decode("utf-8", "replace")
+
+
+def _bytes(shown: object) -> bytes | None:
+    """Bytes that a dump shows in JSON."""
+    if isinstance(shown, dict):
+        return b64decode(shown["base64"])
+    return shown.encode() if isinstance(shown, str) else None
+
+
+def _control_agrees(key: bytes | None, value: bytes | None, row: Json, said: str) -> bool:
+    if said.startswith("endTxnMarker: "):
+        return said == f"endTxnMarker: {row['control_record_type']} coordinatorEpoch: {row['coordinator_epoch']}"
+    control = parse_control_record(key, value)
+    if control.name != row["control_record_type"] or control.problem is not None:
+        return False
+    if said.startswith("controlType: "):
+        return said.endswith(f"({control.type})")
+    name, _, printed = said.partition(" ")
+    named = name.rstrip(":").lower() == control.name.replace("_", "").lower()
+    return named and snake(json.loads(printed)) == {"version": control.version, **control.fields}
+
+
+def index_differences(path: Path, rows: Sequence[Row], facts: Mapping[Path, Facts]) -> list[str]:
+    """Where the entries of an index are not those that the tool printed, and where we know nothing of what it complains of."""
+    of_time = path.suffix == ".timeindex"
+    shown = _as_the_tool_sees(path, facts[path])
+    found = entry_differences(rows, shown, _time_entry if of_time else _index_entry)
+    printed = sum(row["span"] == "entry" for row in rows)
+    entries = [row for row in shown.batches if row["span"] == "entry"][:printed]
+    complaints = [row["said"] for row in rows if row["span"] == "complaint"]
+    log = facts.get(path.with_suffix(".log"), Facts())
+    batches = [row for row in log.batches if row["span"] == "batch"]
+    expected = list(_time_complaints(entries, batches, log.records) if of_time else _index_complaints(entries, batches))
+    if sorted(complaints) != sorted(expected) and not any(row["span"] == "end" for row in rows):
+        found.append(f"complaints {complaints}, here {expected}")
+    if any(row["span"] == "insane" for row in rows) and all(row["span"] == "entry" for row in facts[path].batches):
+        found.append("sane here")
+    return found
+
+
+def _as_the_tool_sees(path: Path, facts: Facts) -> Facts:
+    """The facts of an index; of one that is reserved zeros alone, with the first of them as an entry."""
+    if not facts.batches or facts.batches[0]["span"] != "zero_tail":
+        return facts
+    zeros = {"span": "entry", "offset": int(path.stem), "log_position": 0, "timestamp_ms": 0, "detail": None}
+    return Facts([zeros, *facts.batches])
+
+
+def _index_complaints(entries: list[Json], batches: list[Json]) -> Iterator[str]:
+    last_offsets = {batch["position"]: batch["last_offset"] for batch in batches}
+    for entry in entries:
+        last = last_offsets.get(entry["log_position"])
+        if last != entry["offset"]:
+            yield f"Index offset: {entry['offset']}, log offset: {last}"
+
+
+def _time_complaints(entries: list[Json], batches: list[Json], records: list[Json]) -> Iterator[str]:
+    largest_of: dict[int, int] = defaultdict(lambda: -1)
+    for record in records:
+        if record["span"] == "record":
+            largest_of[record["position"]] = max(largest_of[record["position"]], record["timestamp_ms"])
+    previous = -1
+    for entry in entries:
+        batch = next((row for row in batches if row["last_offset"] >= entry["offset"]), None)
+        if batch is None or batch["last_offset"] != entry["offset"]:
+            yield f"Indexed offset: {entry['offset']}, found log offset: {-1 if batch is None else batch['last_offset']}"
+        else:
+            largest = largest_of[batch["position"]]
+            if largest != entry["timestamp_ms"]:
+                yield f"Index timestamp: {entry['timestamp_ms']}, log timestamp: {largest}"
+            if entry["timestamp_ms"] <= previous:
+                yield f"Index timestamp: {entry['timestamp_ms']}, Previously indexed timestamp: {previous}"
+        previous = entry["timestamp_ms"]
+
+
+def entry_differences(rows: Sequence[Row], facts: Facts, as_printed: Callable[[Json], Json]) -> list[str]:
+    """Where entries are not those that the tool printed; of a file with damage it may have printed fewer, or none."""
+    theirs = [row for row in rows if row["span"] == "entry"]
+    ours = [_texts(as_printed(row)) for row in facts.batches if row["span"] == "entry"]
+    is_damaged = any(row["detail"] for row in facts.batches if row["span"] not in ("entry", "header"))
+    ended = any(row["span"] == "end" for row in rows)
+    found = []
+    if len(theirs) > len(ours) or (len(theirs) < len(ours) and not (is_damaged or ended)):
+        found.append(f"{len(theirs)} entries, here {len(ours)}")
+    for number, (printed, entry) in enumerate(zip(theirs, ours, strict=False)):
+        found += _unequal(f"entry {number}", printed, entry)
+    return found
+
+
+def _index_entry(row: Json) -> Json:
+    return {"offset": row["offset"], "position": row["log_position"]}
+
+
+def _time_entry(row: Json) -> Json:
+    return {"timestamp": row["timestamp_ms"], "offset": row["offset"]}
+
+
+def _aborted(row: Json) -> Json:
+    return {
+        "version": row["version"],
+        "producerId": row["producer_id"],
+        "firstOffset": row["first_offset"],
+        "lastOffset": row["last_offset"],
+        "lastStableOffset": row["last_stable_offset"],
+    }
+
+
+def _producer(row: Json) -> Json:
+    last, delta, open_from = row["last_sequence"], row["offset_delta"], row["current_txn_first_offset"]
+    first = NO_SEQUENCE if last < 0 else last - delta if last >= delta else MAX_SEQUENCE - (delta - last) + 1
+    return {
+        "producerId": row["producer_id"],
+        "producerEpoch": row["producer_epoch"],
+        "coordinatorEpoch": row["coordinator_epoch"],
+        "currentTxnFirstOffset": None if open_from < 0 else open_from,
+        "lastTimestamp": row["timestamp_ms"],
+        "firstSequence": first,
+        "lastSequence": last,
+        "lastOffset": row["last_offset"],
+        "offsetDelta": delta,
+        "timestamp": row["timestamp_ms"],
+    }
+
+
+def _texts(facts: Json) -> Row:
+    return {
+        name: "-" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+        for name, value in facts.items()
+    }
+
+
+def _unequal(where: str, theirs: Row, ours: Row) -> list[str]:
+    pairs = ((name, cell, ours.get(name)) for name, cell in theirs.items() if name != "span")
+    return [f"{where}: {name} {cell!r}, here {mine!r}" for name, cell, mine in pairs if mine != cell]
+
+
+def differences_from_kafka_s_tool(
+    laid: Sequence[Laid], layout: Path, scratch: Path, *, version: str = KAFKA_VERSION
+) -> dict[str, list[str]]:
+    """Source → where its facts are not what the tool of a version prints; the newest takes records of internal topics apart."""
+    sources = {file.path: file.source for file in laid}
+    topics = {file.path: file.topic for file in laid if file.topic is not None and version == KAFKA_VERSION}
+    facts = dumped(with_logs([layout / file.path for file in laid]), scratch)
+    decoders = {path: DECODERS[topic] for path, topic in topics.items()}
+    found = {}
+    for name, rows in tables([file.path for file in laid], layout, decoders=decoders, version=version):
+        if unequal := differences(layout / name, rows, facts, topics.get(name)):
+            found[sources[name]] = unequal
+    return found
