@@ -113,7 +113,7 @@ def measure(logs: Logs, log_dir: Path, total_bytes: int) -> Iterator[list[str]]:
     program = [sys.executable, "-m", "kafka_forensics"]
     scan = least([*program, "scan", str(log_dir), "--no-deep", "--jobs", "1", "--format", "json", "-q", "--fail-on", "none"])
     bundle = log_dir.with_name("bundle.kfb")
-    for title, options in (("keyed", ["--new-key"]), ("unkeyed", []), ("keyed, --hash", ["--new-key", "--hash"])):
+    for title, options in (("plain", []), ("--hash", ["--hash"])):
         command = [*program, "collect", str(log_dir), "--no-deep", "-q", "--output", str(bundle), *options]
         taken = least(command)
         share = 100 * bundle.stat().st_size / total_bytes

@@ -73,7 +73,7 @@ class Collecting:
     """`collect --live` over a log directory, again and again until it is stopped."""
 
     def __init__(self, log_dir: Path, folder: Path, options: tuple[str, ...]) -> None:
-        self._command = [sys.executable, "-m", "kafka_forensics", "collect", str(log_dir), "--live", "--new-key", "-q", *options]
+        self._command = [sys.executable, "-m", "kafka_forensics", "collect", str(log_dir), "--live", "-q", *options]
         self._folder = folder
         self._process: subprocess.Popen[bytes] | None = None
         self.begun = 0

@@ -59,8 +59,8 @@ HOMES = {
     "deltalake": ("export/delta.py",),
     "pyiceberg": ("export/iceberg.py",),
     "sqlalchemy": ("export/iceberg.py",),
-    "numba": ("compiled/", *(f"parsers/kernels/{name}_native.py" for name in ("crc", "content", "blake2b"))),
-    "llvmlite": ("compiled/", "parsers/kernels/crc_native.py", "parsers/kernels/content_native.py"),
+    "numba": ("compiled/", *(f"parsers/kernels/{name}_native.py" for name in ("crc", "blake2b"))),
+    "llvmlite": ("compiled/", "parsers/kernels/crc_native.py"),
 }
 TOP_LEVEL = f"{PACKAGE}/cli/main.py"
 """Where every error ends, and the only place that may catch them all."""

@@ -5,20 +5,13 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Digests:
-    """By which way contents were digested: those of one way can be compared. The `key` is None if it is not known."""
+    """How contents were digested: by BLAKE2b without a key, or with that of a map of pseudonyms.
 
-    is_keyed: bool = False
-    name: str = ""
-    """Of the key."""
-    key: bytes | None = None
-    is_secret: bool = False
-    """Whether the key may not be put into a bundle."""
-    is_drawn: bool = False
-    """Whether the key was drawn for this bundle; one that is gone on with keeps its own."""
+    Digests that were made in equal ways can be compared.
+    """
 
-    def agree(self, other: "Digests") -> bool:
-        """Whether what was digested by both can be compared."""
-        return (self.is_keyed, self.name) == (other.is_keyed, other.name)
+    key_name: str | None = None
+    """Of the map's key, which no bundle holds; None: without a key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +24,6 @@ class About:
     is_deep: bool
     """Whether every batch was opened to tell what is wrong inside."""
     live: bool
-    digests: Digests
     is_selected: bool
     """Whether it holds only partitions that were asked for."""
     host: str | None
@@ -40,3 +32,8 @@ class About:
     """Of the transaction coordinators' log at least, by the ids in it: told where these are pseudonyms, which do not."""
     redaction: str | None
     """Where pseudonyms stand for names: by which key, as its name says."""
+
+    @property
+    def digests(self) -> Digests:
+        """How contents were digested."""
+        return Digests(self.redaction)

@@ -36,6 +36,9 @@ class Pseudonyms(Protocol):
     def key_name(self) -> str:
         """16 hexadecimal digits by which keys of pseudonyms are told apart, and which tell nothing of them."""
 
+    def digests_key(self) -> bytes:
+        """The key with which contents are digested by all who have the map: 32 bytes."""
+
     def pseudonym(self, kind: NameKind, name: str) -> str:
         """What stands for a name; Kafka's own names, and pseudonyms, stand for themselves."""
 

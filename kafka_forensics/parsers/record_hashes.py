@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from kafka_forensics.errors import FormatError
-from kafka_forensics.parsers.log import HashedRecords, decompress
+from kafka_forensics.parsers.log import KEY_BYTES, VALUE_BYTES, HashedRecords, decompress
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -27,11 +27,8 @@ if TYPE_CHECKING:
 
 MAGIC: Final = b"KFRH"
 VERSION: Final = 1
-HEADER: Final = Struct("<4sBB5Q")
-"""Magic, version, bytes of a key's hash; then how many batches, records, keys and values that are not null, unread batches."""
-VALUE_BYTES: Final = 8
-KEY_WIDTHS: Final = (8, 10)
-"""Bytes of a key's hash by a `KeyedHasher` and by a `StrongHasher`."""
+HEADER: Final = Struct("<4sB5Q")
+"""Magic, version; then how many batches, records, keys and values that are not null, unread batches."""
 BLOCK_RECORDS: Final = 1 << 18
 """Records after which a writer begins another block."""
 MAX_BLOCK_BYTES: Final = 64 << 20
@@ -49,10 +46,11 @@ class BlockSizes(NamedTuple):
     values: int
     unread: int
 
-    def columns_bytes(self, key_bytes: int) -> int:
+    @property
+    def columns_bytes(self) -> int:
         """Size of the columns before they are compressed."""
         words = 2 * self.batches + 5 * self.records + self.unread
-        return words * _WORD + self.keys * key_bytes + self.values * VALUE_BYTES
+        return words * _WORD + self.keys * KEY_BYTES + self.values * VALUE_BYTES
 
 
 def parse_record_hashes(block: bytes, *, limit: int = MAX_BLOCK_BYTES) -> HashedRecords:
@@ -62,17 +60,17 @@ def parse_record_hashes(block: bytes, *, limit: int = MAX_BLOCK_BYTES) -> Hashed
     """
     if len(block) < HEADER.size or block[: len(MAGIC)] != MAGIC:
         raise FormatError("no block of hashed records", position=0)
-    _, version, key_bytes, *numbers = HEADER.unpack_from(block)
+    _, version, *numbers = HEADER.unpack_from(block)
     sizes = BlockSizes(*numbers)
-    if version != VERSION or key_bytes not in KEY_WIDTHS:
-        raise FormatError(f"unknown version {version} of hashed records, or hashes of {key_bytes} bytes", position=len(MAGIC))
-    expected = sizes.columns_bytes(key_bytes)
+    if version != VERSION:
+        raise FormatError(f"unknown version {version} of hashed records", position=len(MAGIC))
+    expected = sizes.columns_bytes
     if expected > limit:
         raise FormatError(f"hashed records of {expected} bytes are more than {limit}", position=0)
     plain = decompress(_ZSTD, memoryview(block)[HEADER.size :], limit=expected)
     if plain.problem is not None or len(plain.data) != expected:
         raise FormatError("hashed records that do not fill their columns", position=HEADER.size)
-    return _records(_Columns(plain.data), sizes, key_bytes)
+    return _records(_Columns(plain.data), sizes)
 
 
 class _Columns:
@@ -98,7 +96,7 @@ class _Columns:
         return self.words(count).view(np.int64) - 1
 
 
-def _records(columns: _Columns, sizes: BlockSizes, key_bytes: int) -> HashedRecords:
+def _records(columns: _Columns, sizes: BlockSizes) -> HashedRecords:
     positions, counts = columns.differences(sizes.batches), columns.words(sizes.batches)
     offsets, timestamps = columns.differences(sizes.records), columns.differences(sizes.records)
     key_lengths, value_lengths = columns.lengths(sizes.records), columns.lengths(sizes.records)
@@ -115,7 +113,7 @@ def _records(columns: _Columns, sizes: BlockSizes, key_bytes: int) -> HashedReco
     if (int(has_key.sum()), int(has_value.sum())) != (sizes.keys, sizes.values):
         raise FormatError("more or fewer hashes than keys and values")
     keys = np.zeros((sizes.records, 2 * _WORD), np.uint8)
-    keys[has_key, :key_bytes] = columns.bytes(sizes.keys * key_bytes).reshape(-1, key_bytes)
+    keys[has_key, :KEY_BYTES] = columns.bytes(sizes.keys * KEY_BYTES).reshape(-1, KEY_BYTES)
     hashes = keys.view("<i8").astype(np.int64)
     values = np.zeros(sizes.records, np.int64)
     values[has_value] = columns.bytes(sizes.values * VALUE_BYTES).view("<i8")

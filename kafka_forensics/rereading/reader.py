@@ -12,6 +12,7 @@ from kafka_forensics.errors import SourceError
 from kafka_forensics.evidence.inputs import ReplicaPlan, typed_path
 from kafka_forensics.folding.keys import CollectedHashes, digests_of, hasher_of
 from kafka_forensics.model.batches import BATCH_COLUMNS, BatchColumn, Damage, Record, RecordColumn
+from kafka_forensics.model.bundles import Digests
 from kafka_forensics.model.constants import TIMESTAMP_TYPE_MASK
 from kafka_forensics.model.results import Incomplete
 from kafka_forensics.parsers.log import (
@@ -236,7 +237,7 @@ class LogReader:
         try:
             with self._open_segment(replica, int(row[BATCH_COLUMNS])) as file:
                 if isinstance(file, CollectedLog):
-                    agrees = digests is not None and isinstance(source, BundleSource) and source.about.digests.agree(digests)
+                    agrees = isinstance(source, BundleSource) and source.about.digests == digests
                     return CollectedHashes(file).hashed_records(np.array([position])) if agrees and file.has_hashes else None
         except SourceError as error:
             self.incomplete.append(Incomplete(typed_path(source, error.path), error.reason))
@@ -287,20 +288,19 @@ class LogReader:
 
     def _digest(self, replica: Replica, row: "NDArray[np.int64]", bundles: "Sequence[BundleSource]") -> bytes | None:
         """The digest of a batch's content as all of `bundles` have it; None if they have it by several ways, or it is not known."""
-        ways = [bundle.about.digests for bundle in bundles]
-        if not all(way.agree(ways[0]) for way in ways):
+        ways = {bundle.about.digests for bundle in bundles}
+        if len(ways) > 1:
             return None
         position, size = int(row[BatchColumn.POSITION]), int(row[BatchColumn.SIZE_IN_BYTES])
-        way = next((way for way in ways if way.key is not None), ways[0])
         try:
             with self._open_segment(replica, int(row[BATCH_COLUMNS])) as file:
                 if isinstance(file, CollectedLog):
                     digest: bytes | None = read_digest(file, position)
                     return digest
-                if size > MAX_BATCH_BYTES or (way.is_keyed and way.key is None):
+                if size > MAX_BATCH_BYTES or ways != {Digests()}:
                     return None
                 data = file.read_at(position, size)
-                return content_digest(data, way.key) if len(data) == size else None
+                return content_digest(data) if len(data) == size else None
         except SourceError as error:
             self.incomplete.append(Incomplete(typed_path(self._source(replica), error.path), error.reason))
             return None

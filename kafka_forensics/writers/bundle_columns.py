@@ -26,7 +26,7 @@ def write_batches(
     room: "NDArray[np.uint8] | None" = None,
 ) -> bytes:
     """A section of at most `CHUNK_ROWS` batches: a (BATCH_COLUMNS, n) matrix in file order, what is damaged and whether only
-    opening the batch tells, the offsets that entries of magic 0 and 1 bear (n), and digests of contents, (n, 1 or 2) uint64.
+    opening the batch tells, the offsets that entries of magic 0 and 1 bear (n), and digests of contents, (n, 2) uint64.
 
     Who writes many gives the same `room_for` of the most rows each time.
     """

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 import cramjam
 import numpy as np
 
-from kafka_forensics.parsers.log import HashedRecords
-from kafka_forensics.parsers.record_hashes import BLOCK_RECORDS, HEADER, KEY_WIDTHS, MAGIC, VERSION, BlockSizes
+from kafka_forensics.parsers.log import KEY_BYTES, HashedRecords
+from kafka_forensics.parsers.record_hashes import BLOCK_RECORDS, HEADER, MAGIC, VERSION, BlockSizes
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -15,22 +15,21 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
 
 
-def write_record_hashes(records: HashedRecords, key_bytes: int) -> Iterator[bytes]:
-    """Blocks of these records, whose keys' hashes have so many bytes: 8 or 10. By what keys are shown is not kept.
+def write_record_hashes(records: HashedRecords) -> Iterator[bytes]:
+    """Blocks of these records. By what keys are shown is not kept.
 
     A batch may go on in the next block; `HashedRecords.together` joins them.
     """
     rows = max(len(records.positions), len(records.unread), 1)
     for start in range(0, rows, BLOCK_RECORDS):
-        yield _block(records.part(start, start + BLOCK_RECORDS), key_bytes)
+        yield _block(records.part(start, start + BLOCK_RECORDS))
 
 
-def _block(records: HashedRecords, key_bytes: int) -> bytes:
-    assert key_bytes in KEY_WIDTHS
+def _block(records: HashedRecords) -> bytes:
     positions, counts = np.unique(records.positions, return_counts=True)
     has_key, has_value = records.key_lengths >= 0, records.value_lengths >= 0
     keys = records.keys[has_key].astype("<i8").view(np.uint8).reshape(-1, 16)
-    assert not keys[:, key_bytes:].any()
+    assert not keys[:, KEY_BYTES:].any()
     sizes = BlockSizes(len(positions), len(records.offsets), len(keys), int(has_value.sum()), len(records.unread))
     columns = [
         _differences(positions),
@@ -41,10 +40,10 @@ def _block(records: HashedRecords, key_bytes: int) -> bytes:
         _planes((records.value_lengths + 1).view(np.uint64)),
         _planes(records.headers.view(np.uint64)),
         _differences(records.unread),
-        keys[:, :key_bytes].tobytes(),
+        keys[:, :KEY_BYTES].tobytes(),
         records.values[has_value].astype("<i8").tobytes(),
     ]
-    return HEADER.pack(MAGIC, VERSION, key_bytes, *sizes) + bytes(cramjam.zstd.compress(b"".join(columns)))
+    return HEADER.pack(MAGIC, VERSION, *sizes) + bytes(cramjam.zstd.compress(b"".join(columns)))
 
 
 def _differences(column: "Ints") -> bytes:

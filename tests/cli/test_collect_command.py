@@ -17,7 +17,7 @@ import kafka_forensics as kf
 from kafka_forensics.cli.commands.collect import UNFINISHED
 from kafka_forensics.storage.bundles import BundleSource
 from kafka_forensics.writers.bundle_file import BundleWriter
-from tests.support.bundles import ORDERS, bundle_of, put_broker, stored, taken_apart, tar_of
+from tests.support.bundles import ORDERS, bundle_of, put_broker, stored, tar_of
 from tests.support.plan_runs import Run
 from tests.support.segments import log
 
@@ -199,33 +199,6 @@ def test_a_changed_member_is_incomplete(member: str, broker: Path, tmp_path: Pat
 
 
 # Options.
-
-
-@pytest.mark.parametrize("content", [KEY, KEY.hex().encode() + b"\n"])
-def test_a_key_of_a_file_stays_secret(content: bytes, broker: Path, tmp_path: Path, run: Run) -> None:
-    (tmp_path / "key").write_bytes(content)
-    assert run("collect", broker, "--output", tmp_path / "one.kfb", "--key-file", tmp_path / "key")[0] == 0
-    apart = taken_apart(tmp_path / "one.kfb")
-    for data in [(tmp_path / "one.kfb").read_bytes(), *(part.data() for part in apart.parts), json.dumps(apart.listing).encode()]:
-        assert KEY not in data
-        assert KEY.hex().encode() not in data
-    status, _, err = run("collect", broker, "--output", tmp_path / "two.kfb", "--like", tmp_path / "one.kfb")
-    assert (status, "--key-file" in err) == (2, True)
-
-
-@pytest.mark.parametrize("content", [b"", KEY[:31], KEY * 2, b"zz" * 32, KEY.hex().encode() + b"00"])
-def test_what_is_no_key_is_refused(content: bytes, broker: Path, tmp_path: Path, run: Run) -> None:
-    (tmp_path / "key").write_bytes(content)
-    assert run("collect", broker, "--output", tmp_path / "one.kfb", "--key-file", tmp_path / "key")[0] == 2
-    assert names(tmp_path) == ["key"]
-
-
-def test_a_new_key_is_given_on(broker: Path, tmp_path: Path, run: Run) -> None:
-    assert run("collect", broker, "--output", tmp_path / "one.kfb", "--new-key")[0] == 0
-    assert run("collect", broker, "--output", tmp_path / "two.kfb", "--like", tmp_path / "one.kfb")[0] == 0
-    keys = [BundleSource(str(tmp_path / name)).about.digests.key for name in ("one.kfb", "two.kfb")]
-    assert keys[0] == keys[1] is not None
-    assert run("collect", broker, "--output", tmp_path / "x.kfb", "--like", tmp_path / "one.kfb", "--new-key")[0] == 2
 
 
 @pytest.mark.parametrize("asked", ["orders", "orders:0", "orders:0:5-5", "orders:0:9-3", "or ders:0:1-2", "orders:0:-1-2"])

@@ -1,7 +1,6 @@
 """`collect --redact` as it is run: the map, what goes together with it and what does not, and what is said of its bundles."""
 
 import json
-import shutil
 from pathlib import Path
 from typing import Any, Final
 
@@ -9,12 +8,13 @@ import pytest
 
 from kafka_forensics.cli.commands.collect import UNFINISHED
 from kafka_forensics.errors import SourceError, UsageError
+from kafka_forensics.parsers.log import read_batches
 from kafka_forensics.questions.collect import PseudonymMap
-from kafka_forensics.storage.bundles import BundleSource
+from kafka_forensics.storage.bundles import BundleSource, SectionKind
 from kafka_forensics.storage.local import LocalSource
 from kafka_forensics.writers import bundle_file
 from kafka_forensics.writers.bundle_file import BundleWriter
-from tests.support.bundles import ORDERS, inflated_members, put_broker
+from tests.support.bundles import OFFSETS, ORDERS, inflated_members, put_broker, taken_apart
 from tests.support.plan_runs import Run
 
 ROOT: Final = Path(__file__).resolve().parents[2]
@@ -132,22 +132,36 @@ def stop(*_: object) -> None:
 # Several bundles.
 
 
-def test_digests_agree_by_the_map_or_by_like(broker: Path, tmp_path: Path, run: Run) -> None:
-    shutil.copytree(broker, tmp_path / "another")
+def test_digests_agree_by_the_map(broker: Path, tmp_path: Path, run: Run) -> None:
     for output, options in (
         ("map-1", private(tmp_path)),
-        ("map-2", [*private(tmp_path), "--like", tmp_path / "map-1.kfb"]),
-        ("new-1", [*private(tmp_path), "--new-key"]),
-        ("new-2", [*private(tmp_path), "--like", tmp_path / "new-1.kfb"]),
+        ("map-2", private(tmp_path)),
+        ("other", private(tmp_path, "other.json")),
+        ("names", []),
     ):
         assert run("collect", broker, "--output", tmp_path / f"{output}.kfb", *options)[0] == 0
-    digests = [BundleSource(str(tmp_path / f"{name}.kfb")).about.digests for name in ("map-1", "map-2", "new-1", "new-2")]
-    assert digests[0].agree(digests[1])
-    assert digests[2].agree(digests[3])
-    assert not digests[0].agree(digests[2])
-    assert [each.key is None for each in digests] == [True, True, False, False]
-    status, _, err = run("collect", broker, "--output", tmp_path / "x.kfb", "--like", tmp_path / "map-1.kfb")
-    assert (status, "--key-file" in err) == (2, True)
+    one, two, other, names = (tmp_path / f"{name}.kfb" for name in ("map-1", "map-2", "other", "names"))
+    ways = [BundleSource(str(path)).about.digests for path in (one, two, other, names)]
+    assert ways[0] == ways[1]
+    assert len({*ways}) == 3
+    digests = [digests_in(path) for path in (one, two, other, names)]
+    assert digests[0] == digests[1]
+    assert not set(digests[0]) & set(digests[2])
+    assert not set(digests[0] + digests[2]) & set(digests[3])
+
+
+def digests_in(path: Path) -> list[bytes]:
+    """Of the batches of a log whose name is no secret."""
+    _, _, _, _, section = taken_apart(path).sections(OFFSETS, SectionKind.BATCHES)[0]
+    return [digest.tobytes() for digest in read_batches(section).digests]
+
+
+def test_the_key_of_digests_is_in_no_bundle(broker: Path, tmp_path: Path, run: Run) -> None:
+    assert run("collect", broker, "--output", tmp_path / "one.kfb", *private(tmp_path))[0] == 0
+    key = PseudonymMap.at(tmp_path / "names.json").digests_key()
+    for data in [(tmp_path / "one.kfb").read_bytes(), *inflated_members(tmp_path / "one.kfb").values()]:
+        assert key not in data
+        assert key.hex().encode() not in data
 
 
 def test_records_that_are_needed_are_read_elsewhere(tmp_path: Path, run: Run) -> None:

@@ -20,7 +20,7 @@ from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.folding.keys import Decided, HoldsHashedRecords, KeyReader, KeyRuns
 from kafka_forensics.judging import compaction
 from kafka_forensics.model.findings import Finding
-from kafka_forensics.parsers.log import HashedRecords, KeyedHasher, RecordHasher, SeededHasher, StrongHasher, damage, segment
+from kafka_forensics.parsers.log import HashedRecords, RecordHasher, SeededHasher, StrongHasher, damage, segment
 from kafka_forensics.parsers.record_hashes import parse_record_hashes
 from kafka_forensics.storage.local import LocalSource
 from kafka_forensics.storage.source import ByteFile
@@ -220,16 +220,16 @@ def test_a_file_of_bytes_holds_no_hashes(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("case", [in_transactions, differing, hidden_by_damage])
-@pytest.mark.parametrize(("hasher", "key_bytes"), [(KeyedHasher(bytes(32)), 8), (StrongHasher(), 10)])
+@pytest.mark.parametrize("hasher", [StrongHasher(bytes(32)), StrongHasher()])
 def test_hashes_that_were_written_down_find_the_same(
-    case: Callable[[Path], Brokers], hasher: RecordHasher, key_bytes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    case: Callable[[Path], Brokers], hasher: RecordHasher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All but the names of keys, which are their hashes; also where one of the logs is there with its bytes."""
     paths = [str(path) for path in case(tmp_path).log_dirs]
     from_bytes = nameless(local.scan(paths, ScanOptions(jobs=1)).findings)
 
     def written_down(file: ByteFile, hasher: RecordHasher) -> HashedRecords:
-        blocks = write_record_hashes(hashed(file, hasher), key_bytes)
+        blocks = write_record_hashes(hashed(file, hasher))
         return HashedRecords.together([parse_record_hashes(block) for block in blocks])
 
     def held(plan: ReplicaPlan, *rest: object) -> KeyReader:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka_forensics.errors import FormatError
-from kafka_forensics.parsers.log import HashedRecords, KeyedHasher, RecordHasher, StrongHasher
+from kafka_forensics.parsers.log import HashedRecords, StrongHasher
 from kafka_forensics.parsers.record_hashes import HEADER, MAX_BLOCK_BYTES, parse_record_hashes
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
 from kafka_forensics.writers.record_hashes import write_record_hashes
@@ -21,8 +21,6 @@ from tests.support.memory import MemoryFile
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-SECRET = bytes(range(32))
-HASHERS: dict[int, RecordHasher] = {8: KeyedHasher(SECRET), 10: StrongHasher()}
 INT64 = st.integers(-(2**63), 2**63 - 1) | st.integers(-3, 3)
 
 SIZES = st.lists(st.integers(0, 2**64 - 1) | st.integers(0, 9), min_size=5, max_size=5)
@@ -33,7 +31,7 @@ def same(left: HashedRecords, right: HashedRecords) -> bool:
 
 
 @st.composite
-def any_records(draw: st.DrawFn, key_bytes: int) -> HashedRecords:
+def any_records(draw: st.DrawFn) -> HashedRecords:
     """Records of any numbers; hashes of null are 0, and keys are shown by their hashes."""
     places = sorted(draw(st.sets(st.integers(0, 2**63 - 1), max_size=4)))
     counts = [draw(st.integers(1, 4)) for _ in places]
@@ -43,7 +41,7 @@ def any_records(draw: st.DrawFn, key_bytes: int) -> HashedRecords:
         return np.array(draw(st.lists(values, min_size=total, max_size=total)), np.int64)
 
     key_lengths, value_lengths = column(st.integers(-1, 2**31)), column(st.integers(-1, 2**31))
-    keys = np.stack([column(INT64), column(st.integers(0, 2 ** (8 * key_bytes - 64) - 1))], axis=1)
+    keys = np.stack([column(INT64), column(st.integers(0, 2**16 - 1))], axis=1)
     keys[key_lengths < 0] = 0
     values = np.where(value_lengths < 0, 0, column(INT64))
     unread = np.array(sorted(draw(st.sets(st.integers(0, 2**63 - 1), max_size=3))), np.int64)
@@ -62,21 +60,20 @@ def any_records(draw: st.DrawFn, key_bytes: int) -> HashedRecords:
     )
 
 
-def block_of(records: HashedRecords, key_bytes: int = 8) -> bytes:
+def block_of(records: HashedRecords) -> bytes:
     """The one block of few records."""
-    (block,) = write_record_hashes(records, key_bytes)
+    (block,) = write_record_hashes(records)
     return block
 
 
 @pytest.mark.properties
-@given(st.sampled_from([8, 10]).flatmap(lambda width: st.tuples(st.just(width), any_records(width))))
-def test_what_is_written_is_read_again(case: tuple[int, HashedRecords]) -> None:
-    key_bytes, records = case
-    assert same(parse_record_hashes(block_of(records, key_bytes)), records)
+@given(any_records())
+def test_what_is_written_is_read_again(records: HashedRecords) -> None:
+    assert same(parse_record_hashes(block_of(records)), records)
 
 
 @pytest.mark.properties
-@given(any_records(8), st.data())
+@given(any_records(), st.data())
 def test_a_changed_block_is_answered_or_refused(records: HashedRecords, draw: st.DataObject) -> None:
     """Of any bytes of its own, and of right columns under a header or in a stream that was changed."""
     block = bytearray(block_of(records))
@@ -96,8 +93,8 @@ def test_a_changed_block_is_answered_or_refused(records: HashedRecords, draw: st
 )
 def test_any_bytes_are_answered_or_refused(data: bytes, sizes: list[int], columns: bytes) -> None:
     answered_or_refused(data)
-    answered_or_refused(HEADER.pack(b"KFRH", 1, 8, *sizes) + data)
-    answered_or_refused(HEADER.pack(b"KFRH", 1, 8, *(size % 4 for size in sizes)) + bytes(cramjam.zstd.compress(columns)))
+    answered_or_refused(HEADER.pack(b"KFRH", 1, *sizes) + data)
+    answered_or_refused(HEADER.pack(b"KFRH", 1, *(size % 4 for size in sizes)) + bytes(cramjam.zstd.compress(columns)))
 
 
 def answered_or_refused(block: bytes) -> None:
@@ -108,19 +105,19 @@ def answered_or_refused(block: bytes) -> None:
     lengths = {len(getattr(records, part.name)) for part in fields(HashedRecords) if part.name != "unread"}
     assert len(lengths) == 1
     assert np.all(np.diff(records.positions) >= 0)
-    assert same(parse_record_hashes(block_of(records, block[5])), records)
+    assert same(parse_record_hashes(block_of(records)), records)
 
 
 def spelled(sizes: list[int], columns: list[list[int]], hashes: bytes = b"") -> bytes:
     """A block by the words of its columns, independently of the package."""
     planes = [bytes(word >> 8 * plane & 255 for plane in range(8) for word in words) for words in columns]
-    return struct.pack("<4sBB5Q", b"KFRH", 1, 8, *sizes) + bytes(cramjam.zstd.compress(b"".join(planes) + hashes))
+    return struct.pack("<4sB5Q", b"KFRH", 1, *sizes) + bytes(cramjam.zstd.compress(b"".join(planes) + hashes))
 
 
 def test_a_block_is_what_its_description_says() -> None:
     """So that what was collected once can be read by any later version."""
     positions, offsets, times, keys, values = [64, 2 * 90], [2 * 100, 2, 2 * 3], [2 * 1000, 1, 2 * 7], [4, 0, 1], [0, 6, 0]
-    hashes = struct.pack("<qqq", -7, 2**40, 5)
+    hashes = struct.pack("<qHqHq", -7, 3, 2**40, 0, 5)
     block = spelled([2, 3, 2, 1, 1], [positions, [1, 2], offsets, times, keys, values, [0, 77, 0], [2 * 9]], hashes)
     records = parse_record_hashes(block)
     found = {part.name: getattr(records, part.name).tolist() for part in fields(HashedRecords)}
@@ -128,7 +125,7 @@ def test_a_block_is_what_its_description_says() -> None:
         "positions": [32, 122, 122],
         "offsets": [100, 101, 104],
         "timestamps": [1000, 999, 1006],
-        "keys": [[-7, 0], [0, 0], [2**40, 0]],
+        "keys": [[-7, 3], [0, 0], [2**40, 0]],
         "key_lengths": [3, -1, 0],
         "shown": [-7, 0, 2**40],
         "values": [0, 5, 0],
@@ -164,20 +161,20 @@ def test_columns_that_no_log_gives_are_refused(sizes: list[int], columns: list[l
 def test_a_bomb_ends_at_what_its_header_says() -> None:
     bomb = bytes(cramjam.zstd.compress(bytes(64 << 20)))
     with pytest.raises(FormatError, match="do not fill"):
-        parse_record_hashes(HEADER.pack(b"KFRH", 1, 8, 0, 2, 0, 0, 0) + bomb)
+        parse_record_hashes(HEADER.pack(b"KFRH", 1, 0, 2, 0, 0, 0) + bomb)
     records = MAX_BLOCK_BYTES // 40 + 1
     with pytest.raises(FormatError, match=f"of {40 * records} bytes are more than {MAX_BLOCK_BYTES}"):
-        parse_record_hashes(HEADER.pack(b"KFRH", 1, 8, 0, records, 0, 0, 0) + bomb)
+        parse_record_hashes(HEADER.pack(b"KFRH", 1, 0, records, 0, 0, 0) + bomb)
     block = block_of(HashedRecords.none(7))
     assert parse_record_hashes(block, limit=8).unread.tolist() == [7]
     with pytest.raises(FormatError, match="of 8 bytes are more than 7"):
         parse_record_hashes(block, limit=7)
 
 
-@pytest.mark.parametrize("version_and_width", [(2, 8), (1, 16), (1, 0)])
-def test_other_versions_are_refused(version_and_width: tuple[int, int]) -> None:
+@pytest.mark.parametrize("version", [0, 2, 255])
+def test_other_versions_are_refused(version: int) -> None:
     with pytest.raises(FormatError, match="unknown version"):
-        parse_record_hashes(HEADER.pack(b"KFRH", *version_and_width, 0, 0, 0, 0, 0))
+        parse_record_hashes(HEADER.pack(b"KFRH", version, 0, 0, 0, 0, 0))
     with pytest.raises(FormatError, match="no block"):
         parse_record_hashes(struct.pack("<46s", b"KFRX"))
 
@@ -204,11 +201,10 @@ def log(batches: int, per_batch: int) -> bytes:
 
 
 @pytest.mark.parametrize("per_batch", [1, 30])
-@pytest.mark.parametrize("key_bytes", [8, 10])
-def test_a_record_takes_no_more_than_24_bytes(key_bytes: int, per_batch: int) -> None:
-    records = hashed(MemoryFile(log(6000 // per_batch, per_batch)), HASHERS[key_bytes])
+def test_a_record_takes_no_more_than_24_bytes(per_batch: int) -> None:
+    records = hashed(MemoryFile(log(6000 // per_batch, per_batch)), StrongHasher())
     assert len(records.offsets) == 6000
-    block = block_of(records, key_bytes)
+    block = block_of(records)
     assert len(block) <= 24 * 6000
     assert same(parse_record_hashes(block), as_kept(records))
 
@@ -220,12 +216,12 @@ def as_kept(records: HashedRecords) -> HashedRecords:
 
 @pytest.mark.parametrize("block_records", [1, 7, 40, 60, 61])
 def test_blocks_of_few_records_join(block_records: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    records = replace(hashed(MemoryFile(log(3, 20)), HASHERS[8]), unread=np.array([3, 9]))
+    records = replace(hashed(MemoryFile(log(3, 20)), StrongHasher()), unread=np.array([3, 9]))
     monkeypatch.setattr("kafka_forensics.writers.record_hashes.BLOCK_RECORDS", block_records)
-    blocks = list(write_record_hashes(records, 8))
+    blocks = list(write_record_hashes(records))
     assert len(blocks) == -(-60 // block_records)
     assert same(HashedRecords.together([parse_record_hashes(block) for block in blocks]), as_kept(records))
     unread = HashedRecords.none(*range(100))
-    assert [len(parse_record_hashes(block).unread) for block in write_record_hashes(unread, 8)] == [
+    assert [len(parse_record_hashes(block).unread) for block in write_record_hashes(unread)] == [
         min(block_records, 100 - start) for start in range(0, 100, block_records)
     ]

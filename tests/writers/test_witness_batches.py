@@ -650,6 +650,9 @@ class SamePseudonyms:
 
     key_name = ""
 
+    def digests_key(self) -> bytes:
+        return bytes(32)
+
     def pseudonym(self, _: NameKind, name: str) -> str:
         return name
 

@@ -1,9 +1,7 @@
 """`collect`: an evidence bundle of a broker's log directories, made where they lie, judged anywhere."""
 
-import hashlib
 import os
 import re
-import secrets
 import shlex
 import sys
 from collections.abc import Iterator
@@ -19,13 +17,10 @@ from kafka_forensics.cli.streams import Destination, check_output, printable, sa
 from kafka_forensics.errors import UsageError
 
 if TYPE_CHECKING:
-    from kafka_forensics.model.bundles import Digests
     from kafka_forensics.questions.collect import Collected, CollectOptions, Estimate, PseudonymMap, RecordsAsked
-    from kafka_forensics.storage.bundles import BundleSource
 
 UNFINISHED: Final = ".unfinished"
 """Behind the name of a bundle while it is being made."""
-KEY_BYTES: Final = 32
 _RECORDS: Final = re.compile(
     r"(?P<topic>[a-zA-Z0-9._-]{1,249}):(?P<partition>[0-9]{1,10}):(?P<start>[0-9]{1,19})-(?P<end>[0-9]{1,19})"
 )
@@ -54,17 +49,6 @@ WithRecords = Annotated[
         metavar="TOPIC:PARTITION:FROM-TO",
         help="Take the batches that hold these offsets whole, payloads and all (TO excluded); may be given again.",
     ),
-]
-Like = Annotated[
-    Path | None,
-    typer.Option("--like", metavar="OTHER.kfb", help="Key digests as another broker's bundle does, which holds the key."),
-]
-KeyFile = Annotated[
-    Path | None,
-    typer.Option("--key-file", metavar="FILE", help="Key digests with the 32 bytes in FILE (or 64 hex digits), which stay secret."),
-]
-NewKey = Annotated[
-    bool, typer.Option("--new-key", help="Draw a key for digests and put it into the bundle; give others this one by --like.")
 ]
 Compacted = Annotated[
     str | None,
@@ -134,9 +118,6 @@ def collect(
     live: options.Live = False,
     deep: options.Deep = None,
     with_records: WithRecords = None,
-    like: Like = None,
-    key_file: KeyFile = None,
-    new_key: NewKey = False,
     compacted: Compacted = None,
     hashes: Hash = False,
     max_rate: MaxRate = None,
@@ -167,7 +148,6 @@ def collect(
     pseudonyms = privacy.pseudonyms(log_dirs)
     wanted = CollectOptions(
         replace(access.scope(selection), live=live, deep=deep),
-        _digests(like, key_file, None if pseudonyms is None else _with_key(pseudonyms.digests_key()), drawn=new_key),
         tuple(map(_records, with_records or ())),
         compacted,
         hashes,
@@ -262,63 +242,6 @@ def _records(text: str) -> "RecordsAsked":
     if match is None or int(match["start"]) >= int(match["end"]):
         raise UsageError(f"--with-records {text} names no records", hint="write TOPIC:PARTITION:FROM-TO, such as orders:0:300-345")
     return RecordsAsked(match["topic"], int(match["partition"]), int(match["start"]), int(match["end"]))
-
-
-def _digests(like: Path | None, key_file: Path | None, ours: "Digests | None", *, drawn: bool) -> "Digests":
-    """How contents are digested, `ours` being what goes with pseudonyms.
-
-    Raises UsageError for more than one way, and for a key that cannot be read.
-    """
-    from kafka_forensics.model.bundles import Digests
-    from kafka_forensics.questions.collect import like as digests_like
-
-    if (like is not None) + (key_file is not None) + drawn > 1:
-        raise UsageError("--like, --key-file and --new-key contradict each other", hint="give one of them")
-    if like is not None:
-        other = _bundle(like, "--like")
-        return ours if ours is not None and ours.agree(other.about.digests) else digests_like(other)
-    if key_file is not None:
-        return _with_key(_key(key_file))
-    if drawn:
-        key = secrets.token_bytes(KEY_BYTES)
-        return Digests(is_keyed=True, name=_name(key), key=key, is_drawn=True)
-    return ours or Digests()
-
-
-def _with_key(key: bytes) -> "Digests":
-    """Digests with a key that no bundle holds."""
-    from kafka_forensics.model.bundles import Digests
-
-    return Digests(is_keyed=True, name=_name(key), key=key, is_secret=True)
-
-
-def _key(path: Path) -> bytes:
-    try:
-        with path.open("rb") as file:
-            data = file.read(2 * KEY_BYTES + 3)
-    except OSError as error:
-        raise UsageError(f"cannot read {path}: {(error.strerror or str(error)).lower()}", hint="name a file with a key") from error
-    text = data.strip()
-    if len(data) == KEY_BYTES:
-        return data
-    if re.fullmatch(rb"[0-9a-fA-F]{64}", text):
-        return bytes.fromhex(text.decode("ascii"))
-    raise UsageError(f"{path} holds no key", hint="put 32 bytes, or 64 hex digits, into it: openssl rand -hex 32 makes them")
-
-
-def _name(key: bytes) -> str:
-    """By which keys are told apart, and which tells nothing of them."""
-    return hashlib.blake2b(key, digest_size=8, person=b"name of a key").hexdigest()
-
-
-def _bundle(path: Path, option: str) -> "BundleSource":
-    from kafka_forensics.storage.bundles import BundleSource
-    from kafka_forensics.storage.open import open_source
-
-    source = open_source(str(path))
-    if not isinstance(source, BundleSource):
-        raise UsageError(f"{option} {path}: no bundle", hint="give a file that collect made, whose name ends in .kfb")
-    return source
 
 
 def _summary(done: "Collected", output: Path) -> list[str]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from kafka_forensics.errors import FormatError
 from kafka_forensics.evidence.inputs import ReplicaPlan
 from kafka_forensics.model.bundles import Digests
-from kafka_forensics.parsers.log import HashedRecords, KeyedHasher, RecordHasher, SeededHasher, StrongHasher
+from kafka_forensics.parsers.log import HashedRecords, RecordHasher, SeededHasher, StrongHasher
 from kafka_forensics.parsers.record_hashes import parse_record_hashes
 from kafka_forensics.storage.bundles import BundleSource, CollectedLog
 
@@ -40,13 +40,11 @@ def digests_of(plans: Iterable[ReplicaPlan]) -> Digests | None:
     Where there are several ways it is one of them: of the others' logs nothing can be compared.
     """
     ways = [plan.log_dir.source.about.digests for plan in plans if isinstance(plan.log_dir.source, BundleSource)]
-    return next((way for way in ways if way.key is not None), ways[0] if ways else None)
+    return next((way for way in ways if way.key_name is None), ways[0] if ways else None)
 
 
 def hasher_of(digests: Digests | None, seed: int) -> RecordHasher | None:
-    """What hashes keys so that they can be compared with those that were collected; None where the key for it is not known."""
+    """What hashes keys so that they can be compared with those that were collected; None where these have a map's key."""
     if digests is None:
         return SeededHasher(seed)
-    if not digests.is_keyed:
-        return StrongHasher()
-    return None if digests.key is None else KeyedHasher(digests.key)
+    return StrongHasher() if digests.key_name is None else None

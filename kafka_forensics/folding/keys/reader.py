@@ -107,14 +107,14 @@ class KeyReader:
         collected log that are not there, or cannot be compared."""
         source, digests = self.plan.log_dir.source, self._digests
         if not isinstance(file, CollectedLog):
-            if digests is not None and digests.is_keyed and digests.key is None:
-                reason = "its keys cannot be compared with those of a bundle whose key is secret: collect it with that --key-file"
+            if digests is not None and digests.key_name is not None:
+                reason = "its keys cannot be compared with those of a redacted bundle: collect it with the same --redact-map"
                 raise SourceError("" if isinstance(file, HoldsHashedRecords) else self._segment_path(), reason)
             return file if isinstance(file, HoldsHashedRecords) else None
         if not file.has_hashes:
             raise file.needs_hashes()
-        if digests is not None and isinstance(source, BundleSource) and not source.about.digests.agree(digests):
-            reason = "its keys were hashed in another way than those it is compared with: collect one --like the other"
+        if digests is not None and isinstance(source, BundleSource) and source.about.digests != digests:
+            reason = "its keys were hashed in another way than those it is compared with: collect both by one --redact-map, or none"
             raise SourceError(self._segment_path(), reason)
         return CollectedHashes(file)
 

@@ -1,4 +1,4 @@
-"""Digests of content that need no key: BLAKE2b of 128 bits (RFC 7693), of many small contents at once.
+"""Digests of content: BLAKE2b of 128 bits (RFC 7693), of many small contents at once.
 
 A call of a library costs more than the one or two blocks that a small batch has. Buffers are as in `crc`.
 """
@@ -48,6 +48,16 @@ def _fill_by_library(buffer: "Buffer", starts: "Ints", ends: "Ints", digests: "I
     digests[which] = np.frombuffer(b"".join(pieces), "<i8").reshape(-1, 2)
 
 
+def _fill_with_key(buffer: "Buffer", starts: "Ints", ends: "Ints", key: bytes, digests: "Ints") -> None:
+    """All of them: the key is taken once."""
+    keyed, view, made = hashlib.blake2b(digest_size=DIGEST_BYTES, key=key), buffer.data, []
+    for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
+        digest = keyed.copy()
+        digest.update(view[start:end])
+        made.append(digest.digest())
+    digests[:] = np.frombuffer(b"".join(made), "<i8").reshape(-1, 2)
+
+
 @interpreted_by(_by_library)
 def strong_digest_ranges(buffer: "Buffer", starts: "Ints", ends: "Ints", words: "Ints", digests: "Ints") -> None:
     """Write to `digests`, (n, 2), the digest of `buffer[start:end]` for each start and end that are at most `SMALL_BYTES` apart, as
@@ -60,7 +70,10 @@ def strong_digest_ranges(buffer: "Buffer", starts: "Ints", ends: "Ints", words: 
             digests[index, 1] = second
 
 
-def fill_strong_digests(buffer: "Buffer", starts: "Ints", ends: "Ints", digests: "Ints") -> None:
-    """`strong_digest_ranges` of contents of any size."""
+def fill_strong_digests(buffer: "Buffer", starts: "Ints", ends: "Ints", key: bytes, digests: "Ints") -> None:
+    """`strong_digest_ranges` of contents of any size; under a `key`, where that is not empty."""
+    if key:
+        _fill_with_key(buffer, starts, ends, key, digests)
+        return
     strong_digest_ranges(buffer, starts, ends, np.empty(BLOCK_WORDS, np.int64), digests)
     _fill_by_library(buffer, starts, ends, digests, np.flatnonzero(ends - starts > SMALL_BYTES))

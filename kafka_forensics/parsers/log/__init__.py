@@ -15,11 +15,10 @@ from kafka_forensics.parsers.log.collected import (
 from kafka_forensics.parsers.log.content import ContentDigests, content_digest
 from kafka_forensics.parsers.log.damage import Window
 from kafka_forensics.parsers.log.hashed_records import (
-    KEYED_KEY_BYTES,
-    STRONG_KEY_BYTES,
+    KEY_BYTES,
+    VALUE_BYTES,
     HashedRecords,
     HashingReader,
-    KeyedHasher,
     RecordHasher,
     SeededHasher,
     SegmentHashes,
@@ -58,14 +57,14 @@ from kafka_forensics.parsers.log.segment import (
 __all__ = [
     "COLUMNS_HEAD",
     "HELD_BYTES",
-    "KEYED_KEY_BYTES",
+    "KEY_BYTES",
     "MARKER_VALUE_SIZE",
     "MAX_BATCH_BYTES",
     "MIN_CONTROL_KEY_SIZE",
     "PLANES_HEAD",
     "SECTION_HEAD",
     "STORED_COLUMNS",
-    "STRONG_KEY_BYTES",
+    "VALUE_BYTES",
     "BatchChecks",
     "BatchHeader",
     "CollectedBatches",
@@ -75,7 +74,6 @@ __all__ = [
     "HashedRecords",
     "HashingReader",
     "KeySampler",
-    "KeyedHasher",
     "LegacyWrapper",
     "PlainRecord",
     "RecordBlock",

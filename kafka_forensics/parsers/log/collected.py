@@ -30,14 +30,14 @@ COLUMNS_HEAD: Final = struct.Struct("<Iqqq")
 PLANES_HEAD: Final = struct.Struct("<Bq")
 """Bytes a value, and the least one."""
 STORED_COLUMNS: Final = 19
-DIGEST_SIZES: Final = (0, 8, 16)
+DIGEST_SIZES: Final = (0, 16)
 LEAST_BATCH_BYTES: Final = 26
 """Of magic 0, without key and value: a file has no more batches than so many bytes go into it."""
 
 
 class CollectedBatches(NamedTuple):
     """What a section tells: a (BATCH_COLUMNS, n) matrix without identities, the offsets that entries of magic 0 and 1 bear (1, n),
-    the digests of contents (n, 0 to 2) and what is damaged, each with whether only opening the batch tells."""
+    the digests of contents (n, 0 or 2) and what is damaged, each with whether only opening the batch tells."""
 
     columns: "Ints"
     written: "Ints"

@@ -11,7 +11,6 @@ import xxhash
 
 from kafka_forensics.model.batches import RECORD_COLUMNS, RECORD_ROWS, BatchColumn, Damage, RecordColumn
 from kafka_forensics.model.constants import COMPRESSION_MASK, CONTROL_MASK, RECORD_BATCH_OVERHEAD, TIMESTAMP_TYPE_MASK
-from kafka_forensics.parsers.kernels.content import content_keys, digest_ranges
 from kafka_forensics.parsers.kernels.records import gather_records, readable
 from kafka_forensics.parsers.log.codecs import HELD_BYTES
 from kafka_forensics.parsers.log.records import MAX_BATCH_BYTES, DecodedBatch, decode_batch
@@ -114,55 +113,34 @@ class SeededHasher:
         return np.frombuffer(b"".join(digests), np.int64).reshape(-1, 2)
 
 
-class KeyedHasher:
-    """The keyed digest of `kernels.content`, 64 bits of keys and of values, under keys of their own drawn from 32 secret bytes.
-
-    A key is shown by its hash, as one without a key could be guessed.
-    """
-
-    def __init__(self, secret: bytes) -> None:
-        self._keys = content_keys(secret, b"record keys")
-        self._values = content_keys(secret, b"record values")
-
-    def keys(self, payload: bytes, positions: "Ints", sizes: "Ints") -> "tuple[Ints, Ints]":
-        """See `RecordHasher`; the second half of a hash is 0."""
-        shown = self._hashed(payload, positions, sizes, self._keys)
-        return np.stack((shown, np.zeros_like(shown)), axis=1), shown
-
-    def values(self, payload: bytes, positions: "Ints", sizes: "Ints") -> "Ints":
-        """See `RecordHasher`."""
-        return self._hashed(payload, positions, sizes, self._values)
-
-    @staticmethod
-    def _hashed(payload: bytes, positions: "Ints", sizes: "Ints", keys: "Ints") -> "Ints":
-        digests = np.empty(len(positions), np.int64)
-        ends = positions + np.maximum(sizes, 0)
-        digest_ranges(np.frombuffer(payload, np.uint8), np.ascontiguousarray(positions), ends, keys, digests)
-        return digests
-
-
 class StrongHasher:
-    """BLAKE2b without a key: 80 bits of keys, 64 of values.
+    """BLAKE2b under a secret, or without one: 80 bits of keys, 64 of values.
 
     Who tries 2^40 keys, or 2^32 values, finds two that collide; to find one that collides with a given one takes 2^80 or 2^64.
     """
 
+    def __init__(self, secret: bytes = b"") -> None:
+        self._secret = secret
+
     def keys(self, payload: bytes, positions: "Ints", sizes: "Ints") -> "tuple[Ints, Ints]":
         """See `RecordHasher`; of the second half 48 bits are 0."""
         hashes = np.zeros((len(positions), 2), "<i8")
-        digests = [hashlib.blake2b(piece, digest_size=STRONG_KEY_BYTES).digest() for piece in _pieces(payload, positions, sizes)]
-        hashes.view(np.uint8)[:, :STRONG_KEY_BYTES] = np.frombuffer(b"".join(digests), np.uint8).reshape(-1, STRONG_KEY_BYTES)
+        digests = self._digests(_pieces(payload, positions, sizes), KEY_BYTES)
+        hashes.view(np.uint8)[:, :KEY_BYTES] = np.frombuffer(digests, np.uint8).reshape(-1, KEY_BYTES)
         return hashes.astype(np.int64), hashes[:, 0].astype(np.int64)
 
     def values(self, payload: bytes, positions: "Ints", sizes: "Ints") -> "Ints":
         """See `RecordHasher`."""
-        digests = [hashlib.blake2b(piece, digest_size=VALUE_BYTES).digest() for piece in _pieces(payload, positions, sizes)]
-        return np.frombuffer(b"".join(digests), "<i8").astype(np.int64)
+        digests = self._digests(_pieces(payload, positions, sizes), VALUE_BYTES)
+        return np.frombuffer(digests, "<i8").astype(np.int64)
+
+    def _digests(self, pieces: list[bytes], size: int) -> bytes:
+        """One after the other; of another size every bit of a digest is another."""
+        return b"".join([hashlib.blake2b(piece, digest_size=size, key=self._secret).digest() for piece in pieces])
 
 
 _HALF: Final = 0xFFFFFFFF
-STRONG_KEY_BYTES: Final = 10
-KEYED_KEY_BYTES: Final = 8
+KEY_BYTES: Final = 10
 VALUE_BYTES: Final = 8
 
 

@@ -23,7 +23,6 @@ from kafka_forensics.parsers.log.collected import (
     contradiction_of_held,
     read_batches,
 )
-from kafka_forensics.parsers.log.content import digest_size
 from kafka_forensics.parsers.log.damage import MAX_CHAIN, MAX_WINDOW_BYTES, Trouble, Window, contained_damage
 from kafka_forensics.storage.bundles import CollectedLog, Section
 from kafka_forensics.storage.source import range_reader
@@ -173,9 +172,6 @@ class SegmentReader:
         wrong = contradiction(facts, section.start, section.end)
         if wrong is None:
             wrong = contradiction_of_held(facts, log.held(section.start, section.end))
-        width = facts.digests.itemsize * facts.digests.shape[1]
-        if wrong is None and width not in {0, digest_size(is_keyed=log.is_keyed)}:
-            wrong = "digests of another width than their key gives"
         if wrong is not None:
             raise log.broken(wrong)
         fill_identities(facts.columns, facts.written, self._key)

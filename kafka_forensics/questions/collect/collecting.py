@@ -14,7 +14,6 @@ from kafka_forensics.evidence.inputs import gather
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.evidence.paths import OpenedPath, open_paths, typed_path
 from kafka_forensics.judging.scanning import is_deep
-from kafka_forensics.model.bundles import Digests
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC, INTERNAL_TOPICS, TRANSACTION_STATE_TOPIC, WITNESS_TOPICS
 from kafka_forensics.model.pseudonyms import Pseudonyms
 from kafka_forensics.model.results import Incomplete
@@ -28,9 +27,7 @@ from kafka_forensics.questions.collect.pace import Pace
 from kafka_forensics.questions.collect.politeness import leave_page_cache
 from kafka_forensics.storage.bundles import (
     TRANSACTION_PARTITIONS,
-    BundleSource,
     SectionKind,
-    digests_of,
 )
 from kafka_forensics.storage.open import sha256_of
 from kafka_forensics.storage.page_cache import PageCache
@@ -38,7 +35,7 @@ from kafka_forensics.storage.source import EntryKind, place_of
 from kafka_forensics.version import __version__
 from kafka_forensics.witnesses.controller import read_controller
 from kafka_forensics.witnesses.coordinators import read_transaction_log
-from kafka_forensics.writers.bundle_file import BundleWriter, begun
+from kafka_forensics.writers.bundle_file import BundleWriter
 from kafka_forensics.writers.redacted_files import redacted_file
 
 if TYPE_CHECKING:
@@ -66,7 +63,6 @@ class CollectOptions:
     """What is collected, and how; `scan` selects partitions, and says how deep and whether brokers run."""
 
     scan: ScanOptions = field(default_factory=ScanOptions)
-    digests: Digests = field(default_factory=Digests)
     records: tuple[RecordsAsked, ...] = ()
     compacted: str | None = None
     """Pattern of topics that are compacted though nothing here may tell."""
@@ -130,7 +126,6 @@ class _Collecting:
         use_compiled(worth_compiling(self._total), self._total)
         self._done = 0
         self._pace = Pace(options.max_rate)
-        self._digests = self._drawn_before(output) if options.digests.is_drawn else options.digests
         self._writer = BundleWriter(output, self._about())
 
     def run(self) -> Collected:
@@ -151,8 +146,7 @@ class _Collecting:
 
     def _about(self) -> "Json":
         """What the bundle says of itself; one that is begun is gone on with only if it says the same."""
-        digests = self._digests
-        told: Json = {
+        return {
             "tool_version": __version__,
             "host": self._names.host(socket.gethostname()),
             "broker": self._broker,
@@ -160,7 +154,6 @@ class _Collecting:
             "live": self._options.scan.live,
             "deep": self.collected.is_deep,
             "hashes": self._options.hashes,
-            "digests": None,
             "compacted": self._names.topics(self._options.compacted),
             "topics": self._names.topics(self._options.scan.topic_glob),
             "partition": self._options.scan.partition,
@@ -169,17 +162,6 @@ class _Collecting:
             TRANSACTION_PARTITIONS: self._transaction_partitions,
             "started_ms": int(time.time() * 1000),
         }
-        if digests.is_keyed:
-            told["digests"] = {"name": digests.name} | (
-                {} if digests.key is None or digests.is_secret else {"key": digests.key.hex()}
-            )
-        return told
-
-    def _drawn_before(self, output: BinaryIO) -> Digests:
-        """The key that was drawn when this bundle was begun, or the new one."""
-        said = begun(output)
-        before = digests_of(said.get("digests")) if said is not None else Digests()
-        return self._options.digests if before.key is None else before
 
     def _required(self) -> int:
         """Bytes of all files that are looked at. Raises UsageError for records that may not be taken, or of partitions that are not
@@ -231,7 +213,7 @@ class _Collecting:
             return size_in_bytes, sha256_of(file) if self._options.hashes else None
 
     def _wanted(self, entry: CollectedEntry) -> FactsWanted:
-        return facts_wanted(self._options, self._compacted, self.collected.is_deep, self._digests.key, entry)
+        return facts_wanted(self._options, self._compacted, self.collected.is_deep, entry)
 
     def _may_be_known(self, entry: CollectedEntry) -> bool:
         """Whether what is known of a file already may stand for it: of one with names in it only if they are not redacted, or else
@@ -276,16 +258,14 @@ def estimate_of(paths: list[str], options: CollectOptions) -> Estimate:
     total = sum(entry.entry.size_in_bytes for entry in tree.entries() if entry.left_out is None)
     compacted = compacted_partitions(paths, options.scan, cache)
     deep = is_deep(options.scan.deep, total)
-    return estimated(tree, partial(facts_wanted, options, compacted, deep, options.digests.key), options.max_rate)
+    return estimated(tree, partial(facts_wanted, options, compacted, deep), options.max_rate)
 
 
-def facts_wanted(
-    options: CollectOptions, compacted: set[tuple[str, int]], deep: bool, key: bytes | None, entry: CollectedEntry
-) -> FactsWanted:
-    """What is taken of a log; `key` is that of digests."""
+def facts_wanted(options: CollectOptions, compacted: set[tuple[str, int]], deep: bool, entry: CollectedEntry) -> FactsWanted:
+    """What is taken of a log."""
     records = tuple((asked.start, asked.end) for asked in options.records if _is_of(entry, asked))
     keys = has_hashed_keys(entry, options, compacted)
-    return FactsWanted(deep, key, records, keys, options.pseudonyms)
+    return FactsWanted(deep, records, keys, options.pseudonyms)
 
 
 def compacted_partitions(paths: list[str], options: ScanOptions, cache: PageCache) -> set[tuple[str, int]]:
@@ -346,14 +326,3 @@ def _broker(opened_path: OpenedPath) -> int | str | None:
             except SourceError:
                 continue
     return None
-
-
-def like(other: BundleSource) -> Digests:
-    """The way in which another bundle has its digests, so that those of a new one can be compared with them.
-
-    Raises UsageError where its key is secret.
-    """
-    digests = other.about.digests
-    if digests.is_keyed and digests.key is None:
-        raise UsageError(f"the key of {other.name} is not in it", hint="give --key-file, with the file that it was made with")
-    return replace(digests, is_secret=False)

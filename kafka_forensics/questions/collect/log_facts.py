@@ -10,11 +10,8 @@ from kafka_forensics.model.batches import CHUNK_ROWS, BatchColumn, Damage
 from kafka_forensics.model.constants import CONTROL_MASK, WITNESS_TOPICS
 from kafka_forensics.model.pseudonyms import Pseudonyms
 from kafka_forensics.parsers.log import (
-    KEYED_KEY_BYTES,
     MAX_BATCH_BYTES,
-    STRONG_KEY_BYTES,
     ContentDigests,
-    KeyedHasher,
     SegmentHashes,
     SegmentReader,
     StrongHasher,
@@ -60,16 +57,15 @@ class TakesSections(Protocol):
 
 
 class FactsWanted(NamedTuple):
-    """What is taken of every log: whether each batch is opened, the key of digests, and which offsets' batches are taken whole."""
+    """What is taken of every log: whether each batch is opened, and which offsets' batches are taken whole."""
 
     deep: bool
-    key: bytes | None
     records: tuple[tuple[int, int], ...] = ()
     """Of this log: [start, end) each."""
     keys: bool = False
     """Whether keys and values are hashed."""
     pseudonyms: Pseudonyms | None = None
-    """What stands for names."""
+    """What stands for names; the key of digests comes of it."""
 
 
 def take_log(
@@ -193,10 +189,9 @@ class _Checks:
     entries."""
 
     def __init__(self, wanted: FactsWanted) -> None:
-        self.digests = ContentDigests(wanted.key)
-        hasher = StrongHasher() if wanted.key is None else KeyedHasher(wanted.key)
-        self._hashes = SegmentHashes(hasher) if wanted.keys else None
-        self._key_bytes = STRONG_KEY_BYTES if wanted.key is None else KEYED_KEY_BYTES
+        key = b"" if wanted.pseudonyms is None else wanted.pseudonyms.digests_key()
+        self.digests = ContentDigests(key)
+        self._hashes = SegmentHashes(StrongHasher(key)) if wanted.keys else None
         self._blocks: list[bytes] = []
         self._inner = inspector(deep=wanted.deep)
         self._deep = wanted.deep
@@ -230,7 +225,7 @@ class _Checks:
     def _pack_hashes(self, hashes: SegmentHashes, least: int) -> None:
         """Make blocks of the hashes if there are so many."""
         if hashes.count >= least:
-            self._blocks += write_record_hashes(hashes.take(), self._key_bytes)
+            self._blocks += write_record_hashes(hashes.take())
 
     def hashed(self) -> list[bytes]:
         """Blocks of the hashes of all records of a chunk; none where they are not asked for."""

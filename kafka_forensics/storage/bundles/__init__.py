@@ -26,7 +26,7 @@ from kafka_forensics.storage.bundles.layout import (
     write_frames,
     write_held,
 )
-from kafka_forensics.storage.bundles.source import BundleSource, CollectedLog, digests_of
+from kafka_forensics.storage.bundles.source import BundleSource, CollectedLog
 
 __all__ = [
     "ABOUT",
@@ -48,7 +48,6 @@ __all__ = [
     "Frame",
     "Section",
     "SectionKind",
-    "digests_of",
     "inflated",
     "json_of",
     "part_name",

@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Any, Final, NoReturn, Self
 
 from kafka_forensics.errors import FormatError, SourceError
-from kafka_forensics.model.bundles import About, Digests
+from kafka_forensics.model.bundles import About
 from kafka_forensics.storage.archives import (
     BLOCK,
     ArchiveSource,
@@ -75,7 +75,6 @@ _MAX_PATHS: Final = 64
 _MAX_TRANSACTION_PARTITIONS: Final = 1 << 16
 CUT: Final = "the bundle was cut short before the end of this file"
 _WHOLE_PATH: Final = re.compile(r"/|[A-Za-z][A-Za-z0-9+.-]*://")
-_KEY: Final = re.compile(r"[0-9a-f]{64}")
 
 
 @dataclass(slots=True)
@@ -451,8 +450,6 @@ class CollectedLog(_HeldFile):
         self.size_in_bytes = size_in_bytes
         self.is_deep = source.about.is_deep
         """Whether every batch was opened to tell what is damaged."""
-        self.is_keyed = source.about.digests.is_keyed
-        """Whether digests were taken with a key."""
         self._source, self._path = source, path
         self._is_cut = is_cut
         by_kind: dict[SectionKind, list[Section]] = {kind: [] for kind in SectionKind}
@@ -675,7 +672,6 @@ def _about_of(said: dict[str, Any]) -> About:
         tuple(filter(_is_path, paths))[:_MAX_PATHS] if isinstance(paths, list) else (),
         said.get("deep") is True,
         said.get("live") is True,
-        digests_of(said.get("digests")),
         said.get("topics") is not None or said.get("partition") is not None,
         host if isinstance(host := said.get("host"), str) and _is_text(host) else None,
         said[TRANSACTION_PARTITIONS] if is_number(said.get(TRANSACTION_PARTITIONS), end=_MAX_TRANSACTION_PARTITIONS) else 0,
@@ -686,13 +682,3 @@ def _about_of(said: dict[str, Any]) -> About:
 def _is_path(path: object) -> bool:
     """Whether this may be given to a command as a path: it is whole, and no option."""
     return isinstance(path, str) and _is_text(path) and _WHOLE_PATH.match(path) is not None
-
-
-def digests_of(said: object) -> Digests:
-    """By which way contents were digested, as a bundle says."""
-    match said:
-        case {"key": str(key), "name": str(name)} if _KEY.fullmatch(key) and _is_text(name):
-            return Digests(is_keyed=True, name=name, key=bytes.fromhex(key))
-        case {"name": str(name)} if _is_text(name):
-            return Digests(is_keyed=True, name=name)
-    return Digests()

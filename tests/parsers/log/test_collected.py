@@ -27,7 +27,7 @@ def row() -> st.SearchStrategy[Sequence[int]]:
     return st.tuples(*fields)
 
 
-@given(st.lists(row(), max_size=40), st.sampled_from([0, 1, 2]))
+@given(st.lists(row(), max_size=40), st.sampled_from([0, 2]))
 def test_columns_come_back_as_they_were(rows: list[Sequence[int]], words: int) -> None:
     columns = np.array(rows, np.int64).reshape(len(rows), BATCH_COLUMNS).T.copy()
     written = columns[BatchColumn.LAST_OFFSET] ^ 5

@@ -10,7 +10,6 @@ from hypothesis import HealthCheck, given, settings
 
 from kafka_forensics.compiled import use_compiled, using_compiled
 from kafka_forensics.model.batches import BatchColumn
-from kafka_forensics.parsers.kernels.content import content_keys, finished, polynomial
 from kafka_forensics.parsers.log import ContentDigests, SegmentReader, content, damage, segment
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
 from tests.support.memory import MemoryFile
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 SECRET = bytes(range(100, 132))
-KEYS = [SECRET, None]
+KEYS = [SECRET, b""]
 BOTH = pytest.mark.parametrize("key", KEYS, ids=["keyed", "unkeyed"])
 
 
@@ -34,44 +33,39 @@ class Passed:
     bad: dict[int, bytes] = field(default_factory=dict)
 
 
-def passed(data: bytes, key: bytes | None, file: MemoryFile | None = None) -> Passed:
+def passed(data: bytes, key: bytes, file: MemoryFile | None = None) -> Passed:
     """The digests of all of a segment's batches."""
     digests, found = ContentDigests(key), Passed()
     reader = SegmentReader(file or MemoryFile(data), inspect=digests.inspect, inspect_alone=digests.alone)
     for chunk in reader.chunks():
         columns = chunk.columns
         taken = digests.take(columns)
-        assert taken.shape == (columns.shape[1], digests.width // 8)
+        assert taken.shape == (columns.shape[1], 2)
         right = columns[BatchColumn.CRC] == columns[BatchColumn.CRC_COMPUTED]
         for position, is_right, digest in zip(columns[BatchColumn.POSITION].tolist(), right.tolist(), taken, strict=True):
             (found.good if is_right else found.bad)[position] = digest.tobytes()
     return found
 
 
-def expected(data: bytes, key: bytes | None) -> bytes:
+def expected(data: bytes, key: bytes) -> bytes:
     """The digest of a batch by itself."""
     covered = data[61 if data[16] >= 2 else 17 :]
-    if key is None:
-        return hashlib.blake2b(covered, digest_size=16).digest()
-    keys = content_keys(key)
-    value = polynomial.source(np.frombuffer(bytearray(covered), np.uint8), 0, len(covered), keys, 0)
-    return int(finished.source(value, len(covered), keys)).to_bytes(8, "little", signed=True)
+    return hashlib.blake2b(covered, digest_size=16, key=key).digest()
 
 
-def at_starts(batches: list[bytes], key: bytes | None) -> dict[int, bytes]:
+def at_starts(batches: list[bytes], key: bytes) -> dict[int, bytes]:
     starts = np.cumsum([0, *map(len, batches)]).tolist()
     return {start: expected(data, key) for start, data in zip(starts, batches, strict=False)}
 
 
 @BOTH
-def test_every_batch_has_the_digest_of_what_is_behind_its_header(key: bytes | None) -> None:
+def test_every_batch_has_the_digest_of_what_is_behind_its_header(key: bytes) -> None:
     batches = [legacy_entry(0, 0), legacy_entry(1, 1), *log(5, start=2), batch(12, compression_type="zstd")]
     assert passed(b"".join(batches), key) == Passed(at_starts(batches, key))
-    assert ContentDigests(key).width == (16 if key is None else 8)
 
 
 @BOTH
-def test_compiled_kernels_give_the_same(key: bytes | None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_compiled_kernels_give_the_same(key: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("KAFKA_FORENSICS_KERNELS", raising=False)
     batches = [legacy_entry(0, 0), *log(5, start=2), batch(12, 99, compression_type="lz4")]
     before = using_compiled()
@@ -82,12 +76,12 @@ def test_compiled_kernels_give_the_same(key: bytes | None, monkeypatch: pytest.M
 
 
 @BOTH
-def test_an_empty_segment_has_none(key: bytes | None) -> None:
+def test_an_empty_segment_has_none(key: bytes) -> None:
     assert passed(b"", key) == Passed()
 
 
 @BOTH
-def test_nothing_of_the_header_is_in_a_digest_and_everything_behind_it(key: bytes | None) -> None:
+def test_nothing_of_the_header_is_in_a_digest_and_everything_behind_it(key: bytes) -> None:
     records = [RecordToWrite(b"k", b"v")]
     plain = write_batch(records, base_offset=0, base_timestamp=5)
     other = write_batch(
@@ -99,7 +93,7 @@ def test_nothing_of_the_header_is_in_a_digest_and_everything_behind_it(key: byte
 
 
 @BOTH
-def test_what_follows_the_magic_of_older_batches_is_in_a_digest_and_their_offset_is_not(key: bytes | None) -> None:
+def test_what_follows_the_magic_of_older_batches_is_in_a_digest_and_their_offset_is_not(key: bytes) -> None:
     same = [legacy_entry(offset, 1, value=b"v") for offset in (0, 5)]
     others = [legacy_entry(6, 1, value=b"w"), legacy_entry(7, 0, value=b"v")]
     digests = list(passed(b"".join(same + others), key).good.values())
@@ -108,7 +102,7 @@ def test_what_follows_the_magic_of_older_batches_is_in_a_digest_and_their_offset
 
 
 @BOTH
-def test_behind_damage_batches_are_taken_by_themselves_and_bad_ones_too(key: bytes | None) -> None:
+def test_behind_damage_batches_are_taken_by_themselves_and_bad_ones_too(key: bytes) -> None:
     batches = log(6)
     whole = at_starts(batches, key)
     starts = list(whole)
@@ -121,7 +115,7 @@ def test_behind_damage_batches_are_taken_by_themselves_and_bad_ones_too(key: byt
 
 
 @BOTH
-def test_large_batches_have_the_digest_that_they_have_in_one_piece(key: bytes | None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_batches_have_the_digest_that_they_have_in_one_piece(key: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     small_windows(monkeypatch, 96, 256)
     batches = [batch(0), large(2, 6000), batch(3), large(5, 61 + 70 * 7), legacy_entry(6, 1)]
     for piece in (7, 70, 700, content._PIECE_BYTES):
@@ -161,10 +155,10 @@ def test_a_file_that_has_become_shorter_gives_zeros() -> None:
     digests = ContentDigests(SECRET)
     data = large(0, 9000)
     assert digests.alone(_CutFile(data), 0, len(data)) == []
-    assert digests.take(columns_at(0)).tolist() == [[0]]
+    assert digests.take(columns_at(0)).tolist() == [[0, 0]]
     assert digests.alone(MemoryFile(data), 0, len(data)) == []
     assert digests.take(columns_at(9, 0))[1].tobytes() == expected(data, SECRET)
-    assert digests.take(columns_at(0)).tolist() == [[0]]
+    assert digests.take(columns_at(0)).tolist() == [[0, 0]]
 
 
 def columns_at(*positions: int) -> "NDArray[np.int64]":

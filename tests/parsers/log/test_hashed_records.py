@@ -10,10 +10,8 @@ import xxhash
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_forensics.parsers.kernels.content import content_keys, finished, polynomial
 from kafka_forensics.parsers.log import (
     HashedRecords,
-    KeyedHasher,
     RecordHasher,
     SeededHasher,
     SegmentHashes,
@@ -29,17 +27,11 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 SECRET = bytes(range(50, 82))
-HASHERS: list[RecordHasher] = [SeededHasher(7), KeyedHasher(SECRET), StrongHasher()]
+HASHERS: list[RecordHasher] = [SeededHasher(7), StrongHasher(SECRET), StrongHasher()]
 
 
 def little(digest: bytes) -> int:
     return int.from_bytes(digest, "little", signed=True)
-
-
-def keyed(piece: bytes, purpose: bytes) -> int:
-    keys = content_keys(SECRET, purpose)
-    value = polynomial.source(np.frombuffer(piece, np.uint8), 0, len(piece), keys, 0)
-    return int(finished.source(value, len(piece), keys))
 
 
 def expected(hasher: RecordHasher, key: bytes, value: bytes) -> tuple[list[int], int, int]:
@@ -48,12 +40,11 @@ def expected(hasher: RecordHasher, key: bytes, value: bytes) -> tuple[list[int],
         digest = xxhash.xxh3_128_digest(key, 7)
         shown = int.from_bytes(xxhash.xxh3_64_digest(key), "big", signed=True)
         return [little(digest[:8]), little(digest[8:])], shown, little(xxhash.xxh3_128_digest(value, 7)[:8])
-    if isinstance(hasher, KeyedHasher):
-        high = keyed(key, b"record keys")
-        return [high, 0], high, keyed(value, b"record values")
-    strong = hashlib.blake2b(key, digest_size=10).digest()
+    assert isinstance(hasher, StrongHasher)
+    strong = hashlib.blake2b(key, digest_size=10, key=hasher._secret).digest()
     high = little(strong[:8])
-    return [high, int.from_bytes(strong[8:], "little")], high, little(hashlib.blake2b(value, digest_size=8).digest())
+    value_hash = little(hashlib.blake2b(value, digest_size=8, key=hasher._secret).digest())
+    return [high, int.from_bytes(strong[8:], "little")], high, value_hash
 
 
 @pytest.mark.properties

@@ -1,8 +1,7 @@
-"""Selections, digests' keys, rates and estimates."""
+"""Selections, hashes, rates and estimates."""
 
 import json
 import random
-from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Final
@@ -12,9 +11,8 @@ import pytest
 import kafka_forensics as kf
 from kafka_forensics.errors import SourceError, UsageError
 from kafka_forensics.evidence.options import ScanOptions
-from kafka_forensics.model.bundles import Digests
 from kafka_forensics.model.json_objects import Json
-from kafka_forensics.questions.collect import CollectOptions, RecordsAsked, collect, estimate_of, like, pace
+from kafka_forensics.questions.collect import CollectOptions, RecordsAsked, collect, estimate_of, pace
 from kafka_forensics.storage.bundles import BundleSource, SectionKind
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
 from tests.support.bundles import (
@@ -32,8 +30,6 @@ from tests.support.segments import BASE_TIMESTAMP, batch, log
 ROOT: Final = Path(__file__).resolve().parents[3]
 SAMPLES: Final = ROOT / "sample_logs"
 SECRET: Final = b"the-payload-of-a-record"
-KEY: Final = bytes(range(32))
-KEYED: Final = Digests(is_keyed=True, name="a", key=KEY)
 
 
 @pytest.fixture
@@ -93,29 +89,6 @@ def test_what_was_not_asked_for_is_not_called_missing_or_damaged(broker: Path, t
     assert asked.incomplete == []
 
 
-# Keys.
-
-
-def test_a_secret_key_is_in_no_bundle(broker: Path, tmp_path: Path) -> None:
-    path = bundle_of(broker, tmp_path / "secret.kfb", CollectOptions(digests=replace(KEYED, is_secret=True)))
-    apart = taken_apart(path)
-    for data in [path.read_bytes(), *apart.members().values(), *(part.data() for part in apart.parts)]:
-        assert KEY not in data
-        assert KEY.hex().encode() not in data
-    with pytest.raises(UsageError, match="is not in it"):
-        like(BundleSource(str(path)))
-
-
-def test_a_key_is_taken_over(broker: Path, tmp_path: Path) -> None:
-    first = bundle_of(broker, tmp_path / "first.kfb", CollectOptions(digests=replace(KEYED, is_drawn=True)))
-    way = like(BundleSource(str(first)))
-    assert way.key == KEY
-    second = bundle_of(broker, tmp_path / "second.kfb", CollectOptions(digests=way))
-    assert taken_apart(second).sections(ORDERS, SectionKind.BATCHES) == taken_apart(first).sections(ORDERS, SectionKind.BATCHES)
-    plain = bundle_of(broker, tmp_path / "plain.kfb")
-    assert taken_apart(second).sections(ORDERS, SectionKind.BATCHES) != taken_apart(plain).sections(ORDERS, SectionKind.BATCHES)
-
-
 # Hashes, rates and estimates.
 
 
@@ -167,12 +140,10 @@ def test_a_pause_is_not_made_up_for_at_once(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.parametrize("sample", ["healthy", "silent-divergence", "unclean-election"])
-@pytest.mark.parametrize("digests", [Digests(), KEYED], ids=["plain", "keyed"])
-def test_an_estimate_is_right_within_a_factor_of_two(sample: str, digests: Digests, tmp_path: Path) -> None:
+def test_an_estimate_is_right_within_a_factor_of_two(sample: str, tmp_path: Path) -> None:
     for number, log_dir in enumerate(sorted(path.parent for path in (SAMPLES / sample).rglob("meta.properties"))):
-        options = CollectOptions(digests=digests)
-        size = bundle_of(log_dir, tmp_path / f"{number}.kfb", options).stat().st_size
-        assert size / 2 < estimate_of([str(log_dir)], options).bundle_bytes < 2 * size
+        size = bundle_of(log_dir, tmp_path / f"{number}.kfb").stat().st_size
+        assert size / 2 < estimate_of([str(log_dir)], CollectOptions()).bundle_bytes < 2 * size
 
 
 def test_an_estimate_counts_records_and_indexes(broker: Path, tmp_path: Path) -> None:

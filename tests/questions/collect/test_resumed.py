@@ -8,9 +8,8 @@ import pytest
 
 import kafka_forensics as kf
 from kafka_forensics.errors import SourceError, UsageError
-from kafka_forensics.model.bundles import Digests
 from kafka_forensics.parsers.log import segment
-from kafka_forensics.questions.collect import CollectOptions, collect
+from kafka_forensics.questions.collect import CollectOptions, PseudonymMap, collect
 from kafka_forensics.storage.bundles import BundleSource
 from kafka_forensics.storage.local import LocalSource
 from kafka_forensics.writers import bundle_file
@@ -182,10 +181,10 @@ def test_what_is_no_bundle_is_written_over(data: bytes, broker: Path, tmp_path: 
     assert facts_of(finished(broker, io.BytesIO(data), tmp_path / "over.kfb")) == expected
 
 
-KEYED: Final = CollectOptions(digests=Digests(is_keyed=True, name="x", key=bytes(32)))
+REDACTED: Final = CollectOptions(pseudonyms=PseudonymMap("00" * 32, {}))
 
 
-@pytest.mark.parametrize("other", [CollectOptions(hashes=True), KEYED])
+@pytest.mark.parametrize("other", [CollectOptions(hashes=True), REDACTED])
 def test_the_beginning_of_another_bundle_is_refused(other: CollectOptions, broker: Path) -> None:
     file = stopped(broker)
     before = file.getvalue()
@@ -194,16 +193,6 @@ def test_the_beginning_of_another_bundle_is_refused(other: CollectOptions, broke
         collect([str(broker)], other, file)
     assert "it is gone on with by the options with which it was begun" in (caught.value.hint or "")
     assert file.getvalue() == before
-
-
-def test_a_drawn_key_is_drawn_once(broker: Path, tmp_path: Path) -> None:
-    def drawn(byte: int) -> CollectOptions:
-        return CollectOptions(digests=Digests(is_keyed=True, name=f"{byte}", key=bytes([byte]) * 32, is_drawn=True))
-
-    file = stopped(broker, drawn(1))
-    path = finished(broker, file, tmp_path / "resumed.kfb", drawn(2))
-    assert BundleSource(str(path)).about.digests.key == bytes([1]) * 32
-    assert facts_of(path) == facts_of(bundle_of(broker, tmp_path / "whole.kfb", drawn(1)))
 
 
 def test_a_disk_that_takes_a_part_is_asked_again(broker: Path, tmp_path: Path) -> None:

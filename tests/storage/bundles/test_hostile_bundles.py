@@ -16,10 +16,8 @@ import kafka_forensics as kf
 from kafka_forensics.cli.main import outcome
 from kafka_forensics.errors import SourceError
 from kafka_forensics.model.batches import LOG_DAMAGE, BatchColumn, Damage
-from kafka_forensics.model.bundles import Digests
 from kafka_forensics.parsers.log import read_batches
 from kafka_forensics.parsers.log_dir import FileKind, classify_file
-from kafka_forensics.questions.collect import CollectOptions
 from kafka_forensics.storage.archives import members as members_room
 from kafka_forensics.storage.bundles import MAX_PART_BYTES, BundleSource, SectionKind, write_held
 from kafka_forensics.writers.bundle_columns import write_batches
@@ -190,7 +188,7 @@ LIES: Final[dict[str, tuple[Lie, str]]] = {
     "batch without bytes": (set_column(BatchColumn.SIZE_IN_BYTES, 5, 0), "size_in_bytes"),
     "batch that ends elsewhere": (set_column(BatchColumn.LAST_OFFSET, 5, -9), "another offset"),
     "CRC of 33 bits": (set_column(BatchColumn.CRC, 0, 1 << 32), "crc"),
-    "digests of another width": (narrow_digests, "another width"),
+    "digests of another width": (narrow_digests, "makes no sense"),
     "damage outside": (damaged(Damage("SEG_HOLE", 0, 1 << 40)), "outside of its bytes"),
     "damage of no kind": (damaged(Damage("os.system", 0, 1)), "damage that makes no sense"),
     "damage that is told in escapes": (damaged(Damage("SEG_HOLE", 0, 1, detail={"reason": "\x1b[2J"})), "a detail of damage"),
@@ -233,7 +231,7 @@ ABOUTS: Final[dict[str, Any]] = {
     "paths": [7, ["\x1b[2J", 7, None], [["x"]], "x", {}],
     "deep": ["true", 1],
     "live": ["true", []],
-    "digests": [7, {"key": "zz", "name": 5}, {"key": "00" * 32}, {"name": ["\ud800"]}, []],
+    "redaction": [7, "\ud800", {}, []],
     "topics": [{}, 7],
     "records": [7, [[None]], {}],
     "host": [["\x1b"], 7],
@@ -453,12 +451,3 @@ def test_a_pipe_in_it_is_not_opened(right: Path) -> None:
     source = BundleSource(str(apart.write(right.with_name("pipe.kfb"))))
     with pytest.raises(SourceError, match="not a regular file"):
         source.open(CHECKPOINT)
-
-
-def test_digests_may_be_keyed(tmp_path: Path) -> None:
-    options = CollectOptions(digests=Digests(is_keyed=True, name="n", key=bytes(32)))
-    keyed = bundle_of(put_broker(tmp_path), tmp_path / "keyed.kfb", options)
-    assert kf.scan([str(keyed)]).incomplete == []
-    apart = taken_apart(keyed)
-    apart.about["digests"] = None
-    assert "another width" in told(apart, tmp_path)
