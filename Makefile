@@ -98,7 +98,7 @@ mutants: $(VENV)/.installed-dev
 
 nightly: $(VENV)/.installed-dev $(SPARK40)/.installed $(AIRFLOW)/.installed packed-environment java
 	$(BIN)/pytest --nightly -n auto --dist loadscope --no-loadscope-reorder -m nightly
-	$(BIN)/pytest --nightly --broker tests/broker/test_dump_like_three_kafkas.py tests/broker/test_salvage_states.py tests/broker/test_salvaged_cleaned.py tests/broker/test_salvaged_controllers.py
+	$(BIN)/pytest --nightly --broker tests/broker/test_dump_like_three_kafkas.py tests/broker/test_salvage_states.py tests/broker/test_salvaged_controllers.py
 	$(BIN)/pytest --nightly tests/engine/test_hostile.py tests/simulation/test_random_histories.py tests/simulation/test_random_histories_on_disk.py
 
 check: $(VENV)/.installed-dev

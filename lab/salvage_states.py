@@ -299,16 +299,13 @@ STATES: Final = (
     ),
     State("transactions-indexes-gone", lambda copies: remove(copies, "*.txnindex", "*.snapshot"), write_transactions),
     State("append-time-torn", _all(lambda copies: cut(copies[0], 9), _flips((1, 0, 1))), write_append_time),
-    State("compacted-flipped", _flips((0, 0, 0), (1, 1, 1), (2, 2, 2)), write_compacted),
+    State("compacted-flipped", _flips((0, 0, 0), (1, 1, 1)), write_compacted),
     State(
         "compacted-torn-and-zeros",
-        _all(
-            lambda copies: change(logs(copies[0])[0], _zeroed),
-            lambda copies: cut(copies[1], 40),
-            lambda copies: delete_segment(copies[2], 1),
-        ),
+        _all(lambda copies: change(logs(copies[0])[0], _zeroed), lambda copies: cut(copies[1], 40)),
         write_compacted,
     ),
+    State("compacted-flipped-everywhere", _flips((0, 1, 1), (1, 1, 1), (2, 1, 1)), write_compacted, outcome=GAPS),
     State("records-deleted", _flips((0, -1, 1), (1, -2, 0)), write_and_delete),
     State("epochs-flipped", _flips((0, 0, 0), (1, 1, 1), (2, 2, 0)), restarted=True),
     State(

@@ -14,9 +14,10 @@ from lab.errors import LabError
 from lab.files import copy_tree, read_offset_checkpoint
 from lab.jvm import wait_until
 from lab.unclean_election import fully_replicated, lose_audit
-from lab.workload import write_append_time, write_orders, write_payments
+from lab.workload import SMALL_SEGMENTS, Message, Writer, write_append_time, write_orders, write_payments
 
 POLL_SECONDS: Final = 20
+CLEANED_WITHIN_SECONDS: Final = 90
 METADATA: Final = "__cluster_metadata-0"
 KEPT: Final = ("meta.properties", "bootstrap.checkpoint")
 """What a broker keeps of its own log directory; the controllers' log, too, if no salvage has that."""
@@ -43,6 +44,47 @@ def write_and_lose(cluster: Cluster, copies: Path) -> dict[str, int]:
         copy_tree(cluster.log_dir(broker), copies / f"broker-{broker}")
     cluster.stop(*cluster.controllers)
     return ends
+
+
+def write_compacted(cluster: Cluster, topic: str) -> dict[bytes, bytes]:
+    """A compacted topic that the cleaner of every broker has been over: what each key has last; some were deleted."""
+    settings = {**SMALL_SEGMENTS, "cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01", "delete.retention.ms": "0"}
+    cluster.create_topic(topic, settings=settings)
+    writer, latest = Writer(cluster), dict[bytes, bytes | None]()
+    for number in range(120):
+        keys = [b"key-%02d" % (number * 7 % 40), b"once-%03d" % number]
+        messages = [Message(None if number % 6 == 5 else b"%d" % number * 40, key) for key in keys]
+        writer.batch(topic, messages)
+        latest |= {key: message.value for key, message in zip(keys, messages, strict=True)}
+    for broker in cluster.brokers:
+        wait_until(
+            f"broker {broker} cleans {topic}",
+            lambda broker=broker: (  # type: ignore[misc]
+                cluster.checkpointed(broker, "cleaner-offset-checkpoint").get((topic, 0), 0) > 0
+            ),
+            timeout_seconds=CLEANED_WITHIN_SECONDS,
+        )
+    return {key: value for key, value in latest.items() if value is not None}
+
+
+def commit(cluster: Cluster, group: str, place: tuple[str, int], offsets: Iterable[int]) -> None:
+    """Commit offsets of a partition, one after the other."""
+    consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": group, "log_level": 0, "enable.auto.commit": False})
+    try:
+        for offset in offsets:
+            consumer.commit(offsets=[TopicPartition(*place, offset)], asynchronous=False)
+    finally:
+        consumer.close()
+
+
+def committed(cluster: Cluster, group: str, place: tuple[str, int]) -> int:
+    """What a group has committed of a partition."""
+    consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": group, "log_level": 0, "enable.auto.commit": False})
+    try:
+        (row,) = consumer.committed([TopicPartition(*place)], timeout=POLL_SECONDS)
+        return row.offset
+    finally:
+        consumer.close()
 
 
 def put_on(cluster: Cluster, salvages: Mapping[Path, Mapping[str, str]]) -> None:

@@ -107,6 +107,7 @@ MANUAL: Final = {
         ("salvage sample_logs/healthy --topic orders --output salvaged",),
         {
             0: "every partition asked for was salvaged",
+            1: "every partition asked for was salvaged, and a scan of the result has findings that no copy has (`new`)",
             2: f"{_PATHS}, a directory for the output that holds anything, or no room for it",
             3: "incomplete: a partition was refused, or some input could not be read; the manifest says which, and why",
         },

@@ -13,11 +13,14 @@ from kafka_forensics.model.constants import CONTROL_MASK
 from kafka_forensics.questions.salvage import Salvaged, SalvageOptions, salvage
 from lab.broker_faults import BROKER_SETTINGS
 from lab.cluster import Cluster
-from lab.salvaged_start import Served, Started, start_on, write_and_lose
+from lab.salvage_states import flip
+from lab.salvaged_start import Served, Started, commit, committed, start_on, write_and_lose, write_compacted
 
 pytestmark = pytest.mark.broker
 
 TOPICS = ("append-time", "audit", "orders", "payments")
+COMPACTED, OFFSETS = "latest", "__consumer_offsets"
+GROUP, COMMITS = "shipping", (10, 40, 70, 90)
 DERIVED = ("index", "snapshot", "timeindex", "txnindex")
 
 
@@ -29,14 +32,21 @@ class Restarted:
     salvaged: Salvaged
     started: Started
     told: dict[str, int]
+    latest: dict[bytes, bytes]
+    """Of the compacted topic what each key had last."""
+    committed: int
+    """What the group had committed, as the brokers say that started."""
     log_dirs: dict[int, Path]
 
 
 @pytest.fixture(scope="module", name="restarted")
 def brokers_on_a_salvage(tmp_path_factory: pytest.TempPathFactory) -> Restarted:
-    """Three brokers lost records of `audit`; their copies of `orders` are damaged at different places, and one lacks a segment."""
+    """Three brokers lost records of `audit`; their copies of `orders` are damaged at different places, and one lacks a segment; of
+    the compacted topics one copy is whole."""
     root = tmp_path_factory.mktemp("salvage")
     with Cluster(root / "nodes", broker_settings=BROKER_SETTINGS) as cluster:
+        latest = write_compacted(cluster, COMPACTED)
+        commit(cluster, GROUP, (COMPACTED, 0), COMMITS)
         told = write_and_lose(cluster, root / "copies")
         damage(root / "copies")
         output = root / "out"
@@ -44,15 +54,18 @@ def brokers_on_a_salvage(tmp_path_factory: pytest.TempPathFactory) -> Restarted:
         ends = {
             (partition.topic, partition.partition): (partition.log_start_offset, partition.log_end_offset)
             for partition in salvaged.partitions
-            if partition.topic in TOPICS
+            if partition.topic in (*TOPICS, COMPACTED)
         }
         started = start_on(cluster, output, ends)
+        kept = committed(cluster, GROUP, (COMPACTED, 0))
         cluster.stop()
-        return Restarted(output, salvaged, started, told, {broker: cluster.log_dir(broker) for broker in cluster.brokers})
+        log_dirs = {broker: cluster.log_dir(broker) for broker in cluster.brokers}
+        return Restarted(output, salvaged, started, told, latest, kept, log_dirs)
 
 
 def damage(copies: Path) -> None:
-    """Bits are turned over in two copies of `orders-0`, the third lacks a segment in the middle, and a fourth log a torn tail."""
+    """Bits are turned over in two copies of `orders-0`, the third lacks a segment in the middle, and a fourth log a torn tail; and
+    in two copies of each compacted topic, that of the preferred broker among them."""
     segments = [sorted((copies / f"broker-{broker}" / "orders-0").glob("*.log")) for broker in (1, 2, 3)]
     assert min(map(len, segments)) >= 3
     for paths, position in ((segments[0], 700), (segments[1], 4000)):
@@ -62,6 +75,9 @@ def damage(copies: Path) -> None:
     segments[2][1].unlink()
     torn = copies / "broker-1" / "append-time-0" / f"{0:020d}.log"
     torn.write_bytes(torn.read_bytes()[:-9])
+    for broker in (1, 2):
+        flip(copies / f"broker-{broker}" / f"{COMPACTED}-0", 0, broker)
+        flip(copies / f"broker-{broker}" / f"{OFFSETS}-0", 0, broker)
 
 
 def in_logs(output: Path, name: str) -> list[tuple[int, bytes | None, bytes | None]]:
@@ -83,6 +99,15 @@ def test_everything_asked_for_was_salvaged(restarted: Restarted) -> None:
     assert audit.log_end_offset == restarted.told["old_end"]
     (orders, _) = [partition for partition in restarted.salvaged.partitions if partition.topic == "orders"]
     assert len(orders.brokers) > 1
+
+
+def test_of_compacted_topics_the_whole_copy_was_taken_and_serves_what_was_written_last(restarted: Restarted) -> None:
+    for topic in (COMPACTED, OFFSETS):
+        (partition,) = [partition for partition in restarted.salvaged.partitions if partition.topic == topic]
+        assert (partition.base, partition.brokers, partition.gaps) == (3, [3], [])
+    served: dict[bytes | None, bytes | None] = {key: value for _, key, value in restarted.started.served[COMPACTED, 0]}
+    assert {key: value for key, value in served.items() if value is not None} == restarted.latest
+    assert restarted.committed == COMMITS[-1]
 
 
 def test_every_record_is_served_once_in_order(restarted: Restarted) -> None:

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.questions.salvage.test_compacted_copies import ACTIVE, CLEANED, zeroed
+from tests.support.cleaned_logs import ACTIVE, CLEANED, zeroed
 from tests.support.plan_runs import Run
 from tests.support.salvaged import NAME, batches_of, put_copy
-from tests.support.segments import flipped
+from tests.support.segments import batch, flipped
 
 SAMPLES = Path(__file__).resolve().parents[2] / "sample_logs"
 
@@ -122,3 +122,36 @@ def test_of_gaps_of_a_compacted_topic_it_is_said_what_may_be_wrong(tmp_path: Pat
     assert partition["gaps"] == [{"offset_start": 4, "offset_end": 9, "damaged_on": [1, 2]}]
     assert f"note: {NAME}: {partition['warning']}" in err
     assert partition["warning"] in runbook.read_text()
+
+
+def put_halves_of_a_duplicate(folder: Path) -> None:
+    """A batch that was written twice, of which each copy lost another one."""
+    log = [
+        batch(offset, 2, producer_id=7, producer_epoch=0, base_sequence=sequence) for offset, sequence in ((0, 0), (2, 2), (4, 2))
+    ]
+    for broker, lost in ((1, 2), (2, 1)):
+        data = b"".join(flipped(one, 70) if number == lost else one for number, one in enumerate(log))
+        put_copy(folder, broker, {0: data}, high_watermark=6)
+
+
+def test_what_no_copy_has_is_listed_as_new_with_status_1(tmp_path: Path, run: Run) -> None:
+    put_halves_of_a_duplicate(tmp_path / "in")
+    words = {"table": f"new in {NAME}: DUPLICATE_BATCH 4..6\n", "tsv": "\tDUPLICATE_BATCH 4..6\t", "json": '"new"'}
+    for form, expected in words.items():
+        status, out, _ = run("salvage", tmp_path / "in", "--output", tmp_path / form, "--format", form)
+        assert (status, expected in out) == (1, True)
+    (partition,) = json.loads((tmp_path / "json" / "manifest.json").read_text())["partitions"]
+    assert partition["inherited"] == []
+    assert partition["new"] == [{"kind": "DUPLICATE_BATCH", "severity": "error", "offset_start": 4, "offset_end": 6}]
+
+
+def test_a_refused_partition_counts_more_than_new_findings(tmp_path: Path, run: Run) -> None:
+    put_halves_of_a_duplicate(tmp_path / "in")
+    for broker in (1, 2):
+        other = tmp_path / "in" / f"broker-{broker}" / "other-0"
+        other.mkdir()
+        (other / f"{0:020d}.log").write_bytes(batch(0, 2) + flipped(batch(2, 2), 70) + batch(4, 2))
+    status, out, _ = run("salvage", tmp_path / "in", "--output", tmp_path / "out", "--format", "table")
+    assert status == 3
+    assert f"new in {NAME}" in out
+    assert "refused other-0" in out

@@ -22,11 +22,16 @@ PreferBroker = Annotated[
     typer.Option(
         "--prefer-broker",
         metavar="N",
-        help="Whose records stay where others were committed on another broker at the same offsets: its name here, or its node id.",
+        help="Whose records stay where others were committed on another broker at the same offsets, and whose copy of a compacted"
+        " topic is taken if it is whole: its name here, or its node id.",
     ),
 ]
 AllowGaps = Annotated[
-    bool, typer.Option("--allow-gaps", help="Write partitions of which no copy has some offsets, too; the manifest names these.")
+    bool,
+    typer.Option(
+        "--allow-gaps",
+        help="Also write partitions with offsets that no copy has, and compacted ones without a whole copy, and name the gaps.",
+    ),
 ]
 Runbook = Annotated[
     Path | None, typer.Option("--runbook", metavar="FILE", help="Write a runbook too, as Markdown: what goes where, with commands.")
@@ -61,9 +66,10 @@ def salvage(
     """Log directories on which brokers start, made of the best of all copies, with a manifest of what came from where.
 
     Of each partition one lineage is written, that of the copy that `plan` recommends: holes and damage are filled from copies that
-    provably hold the same, heads are restored, torn tails cut, and no batch is changed. What a broker derives from logs is built
-    anew. A partition is refused, with the reason, where both sides of a fork were committed, where no copy has some offsets, and
-    where nothing can be told rightly. The whole is scanned before it gets its name.
+    provably hold the same, heads are restored, torn tails cut, and no batch is changed. Of a compacted or internal topic one whole
+    copy is taken. What a broker derives from logs is built anew. A partition is refused, with the reason, where both sides of a
+    fork were committed, where no copy has some offsets, or none is whole. The result is scanned before it gets its name: findings
+    that no copy has are listed as new.
     """
     wanted = chosen_format(format_name, None, FORMATS)
     check_new_directory(output, "--output")
@@ -91,4 +97,6 @@ def salvage(
     with open_output(None, color=printing.color) as to:
         write_salvaged(salvaged, wanted, to)
     say(screen, summary_lines(salvaged, quiet=printing.quiet))
-    return 0 if salvaged.is_whole else 3
+    if not salvaged.is_whole:
+        return 3
+    return 1 if salvaged.has_new_findings else 0

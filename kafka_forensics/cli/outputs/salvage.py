@@ -7,15 +7,18 @@ from kafka_forensics.cli.outputs.rows import table_lines, tsv_lines
 from kafka_forensics.cli.streams import Destination, printable
 from kafka_forensics.evidence.options import listed
 from kafka_forensics.model.amounts import plural, size
+from kafka_forensics.model.findings import Finding
 from kafka_forensics.model.json_objects import Json, json_text
 from kafka_forensics.questions.salvage import MANIFEST, Refused, Salvaged, SalvagedPartition, document
 
 COLUMNS: Final = (
     *("topic", "partition", "outcome", "log_start_offset", "log_end_offset", "bytes", "segments", "brokers", "gaps", "left_behind"),
-    "reason",
+    *("new", "reason"),
 )
 HEADS: Final = ("partition", "outcome", "offsets", "bytes", "from brokers", "gaps", "left behind")
 _RIGHT: Final = ("bytes",)
+_FINDINGS_NAMED: Final = 8
+"""New findings of a partition that the table names; the manifest has all."""
 
 
 def write_salvaged(salvaged: Salvaged, format_name: str, to: Destination) -> None:
@@ -23,6 +26,7 @@ def write_salvaged(salvaged: Salvaged, format_name: str, to: Destination) -> Non
     match format_name:
         case "table":
             to.stream.writelines(table_lines(HEADS, _RIGHT, map(_cells, salvaged.partitions), to.width))
+            to.stream.writelines(_new_findings(salvaged.partitions))
             to.stream.writelines(_refusals(salvaged.refused))
         case "tsv":
             to.stream.writelines(tsv_lines(COLUMNS, _rows(salvaged)))
@@ -85,6 +89,21 @@ def _cells(partition: SalvagedPartition) -> list[str]:
     ]
 
 
+def _found(finding: Finding) -> str:
+    start, end = finding.place.offset_start, finding.place.offset_end
+    return finding.kind + ("" if start is None else f" {start}..{'' if end is None else end}")
+
+
+def _new_findings(partitions: Iterable[SalvagedPartition]) -> Iterator[str]:
+    for partition in partitions:
+        if partition.new:
+            found = listed(map(_found, partition.new[:_FINDINGS_NAMED]))
+            more = len(partition.new) - _FINDINGS_NAMED
+            yield f"new in {printable(partition.topic)}-{partition.partition}: {found}"
+            yield f" and {more} more\n" if more > 0 else "\n"
+            yield "  no copy has this at these offsets: compare the copies there before a broker starts on it\n"
+
+
 def _refusals(refused: list[Refused]) -> Iterator[str]:
     for refusal in refused:
         yield f"refused {printable(refusal.topic)}-{refusal.partition}: {printable(refusal.reason)}\n"
@@ -105,6 +124,7 @@ def _rows(salvaged: Salvaged) -> Iterator[Json]:
             "brokers": ",".join(map(str, partition.brokers)),
             "gaps": _spans([(gap.start, gap.end) for gap in partition.gaps]) or None,
             "left_behind": _left(partition) or None,
+            "new": ", ".join(map(_found, partition.new)) or None,
             "reason": None,
         }
     for refusal in salvaged.refused:

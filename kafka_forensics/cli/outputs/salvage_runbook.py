@@ -105,20 +105,20 @@ def _what_is_lost(salvaged: Salvaged) -> Iterator[str]:
     left = [partition for partition in salvaged.partitions if partition.left_behind and partition.quorum is None]
     yield from _by_partition(
         "Records of another lineage stay behind in the copies; `kafka-forensics recover` takes them out:",
-        [(partition, _left(partition)) for partition in left if not partition.is_last_resort],
+        [(partition, _left(partition)) for partition in left if partition.warning is None],
     )
     yield from _by_partition(
         "Of these compacted topics batches stay behind, for nothing tells which of them still hold. Keep the copies:",
-        [(partition, _left(partition)) for partition in left if partition.is_last_resort],
+        [(partition, _left(partition)) for partition in left if partition.warning is not None],
     )
     gaps = [partition for partition in salvaged.partitions if partition.gaps]
     yield from _by_partition(
         "No copy has these offsets: readers pass over them.",
-        [(partition, _gaps(partition)) for partition in gaps if not partition.is_last_resort],
+        [(partition, _gaps(partition)) for partition in gaps if partition.warning is None],
     )
     yield from _by_partition(
         "These offsets were left out of compacted topics: readers pass over them.",
-        [(partition, _gaps(partition)) for partition in gaps if partition.is_last_resort],
+        [(partition, _gaps(partition)) for partition in gaps if partition.warning is not None],
     )
     yield from (f"\n{line}.\n" for line in stale(salvaged.partitions))
     yield from _topic_ids(salvaged)

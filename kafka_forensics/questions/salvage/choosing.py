@@ -8,34 +8,18 @@ from typing import Final
 from kafka_forensics.evidence.options import listed
 from kafka_forensics.judging.partitions import PartitionResult
 from kafka_forensics.model.constants import INTERNAL_TOPICS
-from kafka_forensics.model.findings import Finding
 from kafka_forensics.questions.plan import Planned
-from kafka_forensics.questions.salvage.cleaned_copies import lacks
-from kafka_forensics.questions.salvage.compacted import TAKE_ONE, Merged, may_be_of_holes, merge, refusal
-from kafka_forensics.questions.salvage.histories import alone, committed_end, is_lacked, left_behind
-from kafka_forensics.questions.salvage.lineage import BASE, Copy, Lineage, Piece, trace
-from kafka_forensics.questions.salvage.manifest import Refused
+from kafka_forensics.questions.salvage.lineage import Copy, Lineage, committed_end, trace
+from kafka_forensics.questions.salvage.manifest import MAY_BE_STALE, Refused
 from kafka_forensics.questions.salvage.slices import Slice, Source, slices_of
+from kafka_forensics.questions.salvage.whole_copies import SAY_WHOSE, WholeCopies
 from kafka_forensics.replication.epochs import epoch_at
 from kafka_forensics.replication.offset_ranges import Ranges, clipped, normalised, without
 from kafka_forensics.replication.planner import NO_END, PlanReplica
+from kafka_forensics.rereading.reader import LogReader
 
 ROUNDS: Final = 4
 """How often a lineage is traced again without offsets that turn out not to be there."""
-DIFFERING: Final = frozenset(
-    {
-        "COMPACTED_VALUE_DIFFERS",
-        "FORK_ABOVE_HW",
-        "FORK_BELOW_HW",
-        "SAME_EPOCH_DIVERGENCE",
-        "TOPIC_ID_MISMATCH",
-        "UNCLEAN_LOSS",
-    }
-)
-"""Findings that tell of copies that hold different records."""
-SAY_WHOSE: Final = "say whose are to stay, with --prefer-broker; `plan` and `compare` show both sides"
-AS_IT_IS: Final = "compare the copies; with --allow-gaps it is taken as it is, and what it lacks is named"
-WHOLE_COPY: Final = "whole-copy"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +51,13 @@ class Choice:
     sources: list[Source]
     planned: Planned | None
     """None of the controllers' log, for which there is no plan."""
-    gaps_in_order: bool = False
-    """Whether a cleaner took what is missing."""
+    is_cleaned: bool = False
+    """Whether it is one copy of a topic that cleaners change."""
     slices: list[Slice] = field(default_factory=list)
     damaged: list[Ranges] | None = None
     """Offsets at which each copy is damaged, where that is better known than to the plan."""
+    warning: str | None = None
+    """What may be wrong with the rest where something was left out."""
 
 
 class Chooser:
@@ -80,7 +66,7 @@ class Chooser:
     def __init__(self, options: SalvageOptions) -> None:
         self._options = options
 
-    def choose(self, sources: list[Source], planned: Planned, result: PartitionResult) -> Choice:
+    def choose(self, sources: list[Source], planned: Planned, result: PartitionResult, reader: LogReader) -> Choice:
         """What to make a partition's log of. Raises RefusedError; SourceError where a copy cannot be read any more."""
         context, control = sources[0].plan.context, sources[0].plan.context.control
         if control is not None and (control.setting("remote.storage.enable") or "").lower() == "true":
@@ -91,81 +77,26 @@ class Chooser:
             hint = "give only copies with one topic id (partition.metadata)"
             raise RefusedError(Refused(context.topic, context.partition, "topic_undecided", reason, hint))
         if context.topic in INTERNAL_TOPICS or any(source.plan.context.compacted for source in sources):
-            return self._of_cleaned(sources, planned, result)
+            return self._of_whole_copies(sources, planned, result, reader)
         return self._of_lineage(sources, planned)
 
-    def _of_cleaned(self, sources: list[Source], planned: Planned, result: PartitionResult) -> Choice:
-        """Of a topic whose copies may differ for good reasons: of one history one copy, whole and good, as it is, or what several
-        make; of rival ones the copy whose history is to stay."""
-        found = [finding for finding in result.findings if finding.kind in DIFFERING]
-        rivals = [finding for finding in found if not may_be_of_holes(finding)]
-        if not rivals:
-            return self._of_one_history(sources, planned, found)
-        base, chosen_by = self._base_of(sources, planned, rivals)
-        context = sources[base].plan.context
-        if sources[base].is_whole and lacks(base, sources) and not self._options.allow_gaps:
-            reason = f"the copy of broker {context.broker}, whose history is to stay, lacks records that another has"
-            raise RefusedError(refusal(context, reason, AS_IT_IS, (), (context.broker,)))
-        values = [finding for finding in found if may_be_of_holes(finding) and is_lacked(finding, context.broker)]
-        choice = self._of_one_history([sources[base]], alone(planned, base), values)
-        left = left_behind(choice.lineage, base, sources, planned)
-        if chosen_by == "plan" and any(span.committed_end > span.start for span in left):
-            raise self._differ(sources, rivals, SAY_WHOSE)
-        choice.lineage = replace(choice.lineage, left_behind=tuple(left))
-        if choice.chosen_by == WHOLE_COPY:
-            choice.chosen_by = chosen_by
-        return choice
-
-    def _base_of(self, sources: list[Source], planned: Planned, rivals: list[Finding]) -> tuple[int, str]:
-        """The copy whose history stays where there are several, and why. Raises RefusedError where only the user can say."""
-        names = [str(source.plan.context.broker) for source in sources]
-        prefer, recommended = self._options.prefer_broker, str(planned.plan.recommended)
-        if any("versions" not in finding.evidence for finding in rivals):
-            raise self._differ(sources, rivals, TAKE_ONE)
-        if prefer in names:
-            return names.index(prefer), "prefer-broker"
-        harmless = all(finding.kind == "FORK_ABOVE_HW" and not finding.evidence.get("watermark_unknown") for finding in rivals)
-        if harmless and recommended in names:
-            return names.index(recommended), "plan"
-        raise self._differ(sources, rivals, SAY_WHOSE)
-
-    def _differ(self, sources: list[Source], rivals: list[Finding], hint: str) -> RefusedError:
-        brokers = tuple(source.plan.context.broker for source in sources)
-        kinds = listed(sorted({finding.kind for finding in rivals}))
-        return RefusedError(refusal(sources[0].plan.context, f"its copies differ ({kinds})", hint, (), brokers))
-
-    def _of_one_history(self, sources: list[Source], planned: Planned, found: list[Finding]) -> Choice:
-        """One copy, whole and good, as it is, or what several make; `found` tells of values that one has and another lacks."""
-        context = sources[0].plan.context
-        brokers = tuple(source.plan.context.broker for source in sources)
-        good = [number for number, source in enumerate(sources) if source.is_whole]
-        contexts = [source.plan.context for source in sources]
-        promised = [context.high_watermark or 0 for context in contexts if not context.live]
-        longest = max(*promised, *(source.replica.log_end_offset for source in sources), 0)
-        good = [number for number in good if sources[number].replica.log_end_offset == longest]
-        prefer, recommended = self._options.prefer_broker, planned.plan.recommended
-        wanted = [number for number in good if str(brokers[number]) == prefer] or good
-        complete = [number for number in wanted if len(sources) == 1 or not lacks(number, sources)]
-        if found or not complete:
-            allow_gaps = self._options.allow_gaps and bool(found or not good)
-            merged = merge(sources, planned, found, prefer, allow_gaps=allow_gaps)
-            if isinstance(merged, Merged):
-                chosen_by = "last-resort" if merged.is_last_resort else "merged"
-                choice = Choice(merged.lineage, chosen_by, sources, planned, gaps_in_order=True)
-                choice.slices, choice.damaged = merged.slices, merged.damaged
-                return choice
-            if found or not good:
-                raise RefusedError(merged)
-        best = max(complete or wanted, key=lambda number: (brokers[number] == recommended, -number))
-        replica = sources[best].replica
-        start, end = replica.log_start_offset, replica.log_end_offset
-        lineage = Lineage(best, start, end, (Piece(best, start, end, BASE),) if start < end else (), ())
-        choice = Choice(lineage, WHOLE_COPY, sources, planned, gaps_in_order=True)
-        self._slice(choice)
-        taken, there = sum(part.size_in_bytes for part in choice.slices), replica.state.framing.bytes_decoded
-        if taken != there and replica.first_batch_offset >= start:
-            raise RefusedError(refusal(context, f"only {taken} of its {there} bytes follow each other", None, (), brokers))
-        return choice
+    def _of_whole_copies(self, sources: list[Source], planned: Planned, result: PartitionResult, reader: LogReader) -> Choice:
+        """Of a topic whose copies are cleaned one by one: one of them."""
+        copies = WholeCopies(sources, planned, result.findings, reader)
+        taken = copies.take(self._options.prefer_broker, allow_gaps=self._options.allow_gaps)
+        if isinstance(taken, Refused):
+            raise RefusedError(taken)
+        warning = None if taken.is_whole else MAY_BE_STALE
+        return Choice(
+            taken.lineage,
+            taken.chosen_by,
+            sources,
+            planned,
+            is_cleaned=True,
+            slices=taken.slices,
+            damaged=taken.damaged,
+            warning=warning,
+        )
 
     def _of_lineage(self, sources: list[Source], planned: Planned, rounds: int = ROUNDS) -> Choice:
         """Of an ordinary topic: the lineage of the copy that its plan recommends, or that the user prefers, from all copies.
@@ -208,7 +139,7 @@ class Chooser:
         pieces = choice.lineage.pieces
         for number in sorted({piece.copy for piece in pieces}):
             own = [piece for piece in pieces if piece.copy == number]
-            choice.slices += slices_of(choice.sources[number], own, gaps=choice.gaps_in_order, begins=own[0] == pieces[0])
+            choice.slices += slices_of(choice.sources[number], own, begins=own[0] == pieces[0])
         choice.slices.sort(key=attrgetter("start_offset"))
 
     def _take_gaps(self, choice: Choice) -> None:
@@ -258,7 +189,7 @@ def _without_planted(copies: Sequence[Copy], sources: Sequence[Source], apart: M
     for pair, ranges in apart.items():
         for number, other in (pair, pair[::-1]):
             ours, theirs = copies[number], copies[other]
-            for low, high in sources[number].searched():
+            for low, high, _ in sources[number].searched():
                 both = (span for edge in clipped(ours.good, low, high) for span in clipped(ranges, *edge))
                 apart_at = next((span[0] for start, end in both for span in clipped(theirs.good, start, end)), None)
                 if apart_at is not None and epoch_at(ours.epochs, apart_at) == epoch_at(theirs.epochs, apart_at):

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from kafka_forensics.model.files import EpochEntry
 from kafka_forensics.replication.epochs import epoch_at
 from kafka_forensics.replication.offset_ranges import Range, Ranges, clipped, counted, holds, normalised, without
-from kafka_forensics.replication.planner import NO_END, Broker
+from kafka_forensics.replication.planner import NO_END, Broker, PlanReplica
 
 BASE, CONTINUED, FILLED, HEAD = "base", "continued", "filled", "head"
 """Why a copy gives a piece: it is the base; it goes on where the base ends; the base lacks it or has it damaged; so at its head."""
@@ -252,6 +252,11 @@ def _traced(copies: Sequence[Copy], apart: Mapping[tuple[int, int], Ranges], bas
 def conflicting(differing: Ranges, damaged: Ranges, others_damaged: Ranges) -> Ranges:
     """Where two copies that differ have both good batches."""
     return without(differing, normalised((*damaged, *others_damaged)))
+
+
+def committed_end(replica: PlanReplica) -> int:
+    """`[0, end)` of a copy's log is proven committed."""
+    return max([replica.high_watermark or 0, *(witness.end_offset for witness in replica.witnesses)])
 
 
 def _last_epoch(copy: Copy) -> int | None:

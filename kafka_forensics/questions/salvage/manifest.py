@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from kafka_forensics.model.files import EpochEntry
+from kafka_forensics.model.findings import Finding
 from kafka_forensics.model.json_objects import Json
 from kafka_forensics.model.results import SCHEMA_VERSION, Incomplete
 from kafka_forensics.questions.places import BrokerPlace
@@ -19,15 +20,14 @@ MANIFEST: Final = "manifest.json"
 NO_TOPIC_ID: Final = "topic_id"
 """Stands among what is unseen where brokers want the topic's id, and nothing here tells it."""
 MAY_BE_STALE: Final = (
-    "keys whose newest value or tombstone lay in the gaps may be missing, have an older value, or be back from deletion"
+    "keys whose newest value or tombstone was left out may be missing, have an older value, or be back from deletion"
 )
-MAY_BE_GONE: Final = "keys whose newest value lay before the log's start, where other copies still have it, may be missing"
 
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """Offsets `[start, end)` that no copy has of this lineage, or none that goes with the rest; `damaged_on`: brokers whose copy
-    has damaged bytes of them."""
+    """Offsets `[start, end)` that no copy has of this lineage; of a compacted topic, that the copy taken has not. `damaged_on`:
+    brokers whose copy has damaged bytes of them."""
 
     start: int
     end: int
@@ -66,9 +66,8 @@ class SalvagedPartition:
     base: int | str
     """The broker whose copy says what the lineage is."""
     chosen_by: str
-    """`plan` · `prefer-broker` · `committed` (its lineage alone was proven committed) · `whole-copy` · `merged` (of a compacted
-    topic, of which no copy is whole) · `last-resort` (of one, with gaps where others are good and were cleaned otherwise) ·
-    `longest` · `quorum` (of a majority of the voters, the most up-to-date)"""
+    """`plan` (recommends it) · `prefer-broker` · `committed` (its lineage alone was proven committed) · `longest` (neither: it is
+    proven committed furthest, or goes on furthest) · `quorum` (of a majority of the voters, the most up-to-date)"""
     log_start_offset: int
     log_end_offset: int
     high_watermark: int | None
@@ -84,8 +83,12 @@ class SalvagedPartition:
     where brokers want that, and nothing here tells it. Of the controllers' log `voter:N`, `quorum_state:N`."""
     assigned: list[int | str] = field(default_factory=list)
     """Brokers that have a replica, by the controllers' log or else by the copies; not in the manifest."""
-    inherited: list[Json] = field(default_factory=list)
-    """What a scan of the output finds above `info` that was so in the copies: what producers and coordinators wrote."""
+    inherited: list[Finding] = field(default_factory=list)
+    """What a scan of the output finds above `info` that a copy has at the same offsets,"""
+    new: list[Finding] = field(default_factory=list)
+    """and what it finds that none has."""
+    warning: str | None = None
+    """What may be wrong with the rest of a compacted topic of which something was left out."""
     quorum: Quorum | None = None
     """Of the controllers' log alone;"""
     files: list[CopiedFile] = field(default_factory=list)
@@ -97,18 +100,6 @@ class SalvagedPartition:
     def wants_topic_id(self) -> bool:
         """Whether its `partition.metadata` has to be written by hand before a broker takes the log for this topic's."""
         return NO_TOPIC_ID in self.unseen
-
-    @property
-    def is_last_resort(self) -> bool:
-        """Whether it is one damaged copy of a compacted topic, though others have more."""
-        return self.chosen_by == "last-resort"
-
-    @property
-    def warning(self) -> str | None:
-        """What may be wrong with what stands outside of what was left out of a compacted topic."""
-        has_gaps = bool(self.gaps) and (self.chosen_by == "merged" or self.is_last_resort)
-        is_headless = self.is_last_resort and any(left.start < self.log_start_offset for left in self.left_behind)
-        return "; ".join([*([MAY_BE_STALE] if has_gaps else ()), *([MAY_BE_GONE] if is_headless else ())]) or None
 
     @property
     def brokers(self) -> list[int | str]:
@@ -146,6 +137,11 @@ class Salvaged:
     def is_whole(self) -> bool:
         """Whether all that was asked for was read and salvaged."""
         return not (self.refused or self.incomplete)
+
+    @property
+    def has_new_findings(self) -> bool:
+        """Whether a scan of the output finds what no copy has."""
+        return any(partition.new for partition in self.partitions)
 
     @property
     def size_in_bytes(self) -> int:
@@ -193,7 +189,8 @@ def _partition(partition: SalvagedPartition) -> Json:
         "gaps": [{"offset_start": gap.start, "offset_end": gap.end, "damaged_on": list(gap.damaged_on)} for gap in partition.gaps],
         "left_behind": _left(partition.left_behind),
         "unseen": partition.unseen,
-        "inherited": partition.inherited,
+        "inherited": [_finding(finding) for finding in partition.inherited],
+        "new": [_finding(finding) for finding in partition.new],
         **({} if partition.warning is None else {"warning": partition.warning}),
         **({} if partition.quorum is None else _of_quorum(partition.quorum, partition.files)),
     }
@@ -228,6 +225,15 @@ def _left(left_behind: Sequence[LeftBehind]) -> list[Json]:
         }
         for left in left_behind
     ]
+
+
+def _finding(finding: Finding) -> Json:
+    return {
+        "kind": finding.kind,
+        "severity": finding.severity.value,
+        "offset_start": finding.place.offset_start,
+        "offset_end": finding.place.offset_end,
+    }
 
 
 def _range(taken: Range) -> Json:

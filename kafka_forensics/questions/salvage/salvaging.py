@@ -18,15 +18,14 @@ from kafka_forensics.judging.partitions import PartitionResult
 from kafka_forensics.judging.scanning import is_deep
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
 from kafka_forensics.model.findings import Finding, Severity
-from kafka_forensics.model.json_objects import Json, json_text
+from kafka_forensics.model.json_objects import json_text
 from kafka_forensics.model.results import Read, ScanResult
 from kafka_forensics.questions.places import places_of
 from kafka_forensics.questions.plan import PlanMaker, PlanOptions, check_names, name_here
 from kafka_forensics.questions.salvage import controllers_log
-from kafka_forensics.questions.salvage.carried_on import OF_A_GAP, CarriedOn
 from kafka_forensics.questions.salvage.choosing import Choice, Chooser, RefusedError, SalvageOptions
-from kafka_forensics.questions.salvage.compacted import first_dirty_offset, known_epochs
 from kafka_forensics.questions.salvage.manifest import MANIFEST, NO_TOPIC_ID, Gap, Refused, Salvaged, SalvagedPartition, document
+from kafka_forensics.questions.salvage.output_findings import InputFindings
 from kafka_forensics.questions.salvage.partition_files import (
     CopyChangedError,
     PartitionSettings,
@@ -39,7 +38,7 @@ from kafka_forensics.questions.salvage.rebuilding import index_interval
 from kafka_forensics.questions.salvage.sealing import Sealing
 from kafka_forensics.questions.salvage.slices import Source
 from kafka_forensics.questions.salvage.target import built
-from kafka_forensics.questions.salvage.written_apart import OF_TWO, WrittenApart
+from kafka_forensics.questions.salvage.whole_copies import first_dirty_offset, known_epochs
 from kafka_forensics.replication.offset_ranges import clipped
 from kafka_forensics.replication.planner import UNSEEN, Broker
 from kafka_forensics.replication.recovery import HIGH_WATERMARK_FILE, LOG_START_FILE, RECOVERY_POINT_FILE
@@ -137,8 +136,6 @@ class _Salvager:
         self._written: dict[tuple[str, int], Written] = {}
         self._chooser = Chooser(salvage_options)
         self._deep = is_deep(options.deep, sum(plan.bytes for plan in inputs.replicas))
-        self._apart: dict[tuple[str, int], WrittenApart] = {}
-        """Of partitions that several copies give bytes to, what these have."""
         self._cleaned: dict[tuple[str, int], int] = {}
         """Of compacted partitions, the first dirty offset."""
 
@@ -165,7 +162,7 @@ class _Salvager:
         if not read:
             raise RefusedError(Refused(topic, partition, "nothing_read", "no copy of it could be read"))
         sources = [Source.of(self._plan_of[id(replica.context)], replica, result.findings, deep=self._deep) for replica in read]
-        return self._chooser.choose(sources, planned, result)
+        return self._chooser.choose(sources, planned, result, reader)
 
     def _write_controllers(self, replicas: list[Replica], result: PartitionResult) -> SalvagedPartition:
         """Write the controllers' log. Raises RefusedError, SourceError, CopyChangedError."""
@@ -188,17 +185,12 @@ class _Salvager:
         directory = self._place_of(base.topic, base.partition)
         directory.mkdir(parents=True)
         interval = index_interval(None if base.control is None else base.control.setting("index.interval.bytes"))
-        epochs = None
-        if choice.gaps_in_order:
-            epochs = known_epochs(lineage, choice.slices, choice.sources)
+        epochs = known_epochs(lineage, choice.sources[lineage.base]) if choice.is_cleaned else None
         settings = PartitionSettings(topic_id, interval, epochs)
         written = write_partition(directory, choice.slices, choice.sources, lineage, settings, self._sealing)
         self._written[base.topic, base.partition] = written
-        if len({part.copy for part in choice.slices}) > 1:
-            differing = {} if choice.planned is None else choice.planned.given.differing
-            self._apart[base.topic, base.partition] = WrittenApart(choice.sources, differing)
-        if choice.gaps_in_order:
-            self._cleaned[base.topic, base.partition] = first_dirty_offset(lineage, choice.slices, choice.sources)
+        if choice.is_cleaned:
+            self._cleaned[base.topic, base.partition] = first_dirty_offset(lineage, choice.sources[lineage.base])
         absent_of_plan = () if choice.planned is None else choice.planned.plan.missing
         missing = [absent for absent in absent_of_plan if absent.kind in UNSEEN or absent.kind == "topic_unknown"]
         return SalvagedPartition(
@@ -219,6 +211,7 @@ class _Salvager:
                 *(absent.kind if absent.broker is None else f"{absent.kind}:{absent.broker}" for absent in missing),
                 *([NO_TOPIC_ID] if topic_id is None and _under_kraft(choice.sources) else ()),
             ],
+            warning=choice.warning,
         )
 
     def refuse_unread(self, result: ScanResult) -> None:
@@ -251,11 +244,11 @@ class _Salvager:
             (self._directory / APART / RECOVERY_POINT_FILE).write_bytes(write_offset_checkpoint({}))
 
     def check(self, given: ScanResult) -> None:
-        """Scan what was written, and refuse each partition of which more is found than its gaps, and than was so in the copies."""
+        """Scan what was written: refuse partitions whose bytes, offsets or epochs are wrong, and note what else is found."""
         options = ScanOptions(jobs=self._options.jobs, deep=self._deep, cache_dir=self._options.cache_dir)
         folders = dict.fromkeys(self._place_of(one.topic, one.partition).parent for one in self.salvaged.partitions)
         results = [scan([f"{NAME}={folder}"], options) for folder in folders]
-        carried_on = CarriedOn(given.findings, live=self._options.live)
+        in_copies = InputFindings(given.findings)
         found: dict[tuple[str | None, int | None], list[Finding]] = {}
         for finding in (finding for result in results for finding in result.findings):
             if finding.severity.rank > Severity.INFO.rank:
@@ -264,9 +257,9 @@ class _Salvager:
         sound = []
         for partition in self.salvaged.partitions:
             key = partition.topic, partition.partition
-            loud = [*found.get(key, ()), *found.get((None, None), ())]
-            unexplained = [finding for finding in loud if not carried_on.explains(finding, partition)]
-            wrong = sorted({finding.kind for finding in self._not_written_apart(unexplained, partition)})
+            gaps = [(gap.start, gap.end) for gap in partition.gaps]
+            judged = in_copies.judge([*found.get(key, ()), *found.get((None, None), ())], gaps)
+            wrong = sorted({finding.kind for finding in judged.wrong})
             outlook = outlooks.get(key)
             if outlook is None or not outlook.starts or outlook.log_end_offset != partition.log_end_offset:
                 wrong.append("that a broker would cut it, or not start")
@@ -275,21 +268,9 @@ class _Salvager:
                 self.salvaged.refused.append(Refused(*key, "not_sound", reason, "its copies are not what they seem: scan them"))
                 self._remove(*key)
                 continue
-            partition.inherited = [_inherited(finding) for finding in loud if finding.kind not in OF_A_GAP]
+            partition.inherited, partition.new = judged.inherited, judged.new
             sound.append(partition)
         self.salvaged.partitions = sound
-
-    def _not_written_apart(self, findings: list[Finding], partition: SalvagedPartition) -> list[Finding]:
-        """Those that name no two batches which both stand in the copies; all, where these cannot be read again."""
-        apart = self._apart.get((partition.topic, partition.partition))
-        if apart is None or OF_TWO.isdisjoint(finding.kind for finding in findings):
-            return findings
-        folder = self._place_of(partition.topic, partition.partition).parent
-        try:
-            (written,) = gather([f"{NAME}={folder}"], ScanOptions(partition.topic, partition.partition)).replicas
-            return [finding for finding in findings if not apart.explains(finding, written)]
-        except SourceError:
-            return findings
 
     def seal(self) -> None:
         """Wait until all that stands is on disk; whence its bytes came. Raises OSError, SourceError."""
@@ -343,13 +324,3 @@ def _damaged_on(choice: Choice, start: int, end: int) -> tuple[Broker, ...]:
     replicas = [] if choice.planned is None else choice.planned.given.replicas
     damaged = [replica.damaged for replica in replicas] if choice.damaged is None else choice.damaged
     return tuple(replica.broker for replica, ranges in zip(replicas, damaged, strict=False) if clipped(ranges, start, end))
-
-
-def _inherited(finding: Finding) -> Json:
-    place = finding.place
-    return {
-        "kind": finding.kind,
-        "severity": finding.severity.value,
-        "offset_start": place.offset_start,
-        "offset_end": place.offset_end,
-    }

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
@@ -29,6 +29,14 @@ _OUTSIDE_THE_CRC: Final = frozenset(
 )
 """Findings that tell of a lie in a field that no CRC covers; the rest of what is damaged the bytes themselves tell."""
 _OF_EPOCHS: Final = frozenset({"EPOCH_FIELD_MISMATCH", "REPLICA_DIFFERS"})
+
+
+class Searched(NamedTuple):
+    """Offsets `[start_offset, end_offset)` of batches found behind lost framing, and the CRC of the first."""
+
+    start_offset: int
+    end_offset: int
+    crc: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +75,8 @@ class Source:
                     doubted.append((int(place.offset_start or 0), place.offset_end))
         return cls(plan, replica, frozenset(lies), deep, without(runs, normalised(doubted)))
 
-    def searched(self) -> Ranges:
-        """Offsets of batches found by searching, behind lost framing, to the ends of their segments. Raises SourceError."""
+    def searched(self) -> list[Searched]:
+        """What was found by searching, behind lost framing, to the ends of its segments. Raises SourceError."""
         state = self.replica.state
         ranges = []
         for segment, damage in state.framing.damage.get("FRAMING_LOST", ()):
@@ -77,9 +85,11 @@ class Source:
                 continue
             with self.plan.log_dir.source.open(files.log.path) as file:
                 reader = SegmentReader(file, inspect=inspector(deep=False))
-                behind = next(reader.chunks(damage.position + damage.size_in_bytes)).columns[BatchColumn.BASE_OFFSET]
-            ranges += [(int(behind[0]), totals.last_offset + 1)] if behind.size else []
-        return normalised(ranges)
+                behind = next(reader.chunks(damage.position + damage.size_in_bytes)).columns
+            if behind.size:
+                first = int(behind[BatchColumn.BASE_OFFSET, 0])
+                ranges.append(Searched(first, totals.last_offset + 1, int(behind[BatchColumn.CRC, 0])))
+        return ranges
 
     @property
     def is_whole(self) -> bool:

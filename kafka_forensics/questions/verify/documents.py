@@ -117,8 +117,8 @@ class SalvagedGap:
 
 
 @dataclass(frozen=True, slots=True)
-class InheritedFinding:
-    """What the copies had as well, and at which offsets; None: of the whole partition."""
+class OutputFinding:
+    """What a scan of the output found, and at which offsets; None: of the whole partition."""
 
     kind: str
     offset_start: Offset | None
@@ -145,7 +145,8 @@ class SalvagedPartition:
     leader_epochs: list[tuple[Offset, Offset]]
     ranges: list[SalvagedRange]
     gaps: list[SalvagedGap]
-    inherited: list[InheritedFinding]
+    inherited: list[OutputFinding]
+    new: list[OutputFinding]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """Salvages of simulated replicas, each cleaned at times of its own and damaged anywhere, against what the log once said.
 
-The answer that they are held to is naive: of every key the last record that was committed. What cannot be salvaged is refused.
+The answer that they are held to is naive: of every key the last record that was committed, unless that is named as left out.
 """
 
 import tempfile
@@ -44,7 +44,7 @@ HARMS = st.builds(
 
 
 def sufferer(at: int, harm: Harm, copies: int) -> int:
-    """Whose copy a harm in a list is done to: no copy is spared."""
+    """Whose copy a harm in a list is done to: each copy in turn."""
     return (at if at < copies else harm.copy) % copies
 
 
@@ -113,7 +113,7 @@ def test_what_is_salvaged_says_of_every_key_what_was_written_last() -> None:
     outcomes: Counter[str] = Counter()
 
     @settings(max_examples=150, deadline=None)
-    @given(clusters(), st.lists(HARMS, min_size=3, max_size=7))
+    @given(clusters(), st.lists(HARMS, min_size=2, max_size=6))
     def simulated(cluster: tuple[Told, list[Replica]], harms: list[Harm]) -> None:
         told, replicas = cluster
         ends = [0]
@@ -135,28 +135,27 @@ def test_what_is_salvaged_says_of_every_key_what_was_written_last() -> None:
                 originals |= {data[batch.position : batch.position + batch.size_in_bytes] for batch in batches(data)}
                 own = [harm for at, harm in enumerate(harms) if sufferer(at, harm, len(replicas)) == number]
                 path.write_bytes(harmed(data, own, replica.cleaned))
+            lacking = {sufferer(at, harm, len(replicas)) for at, harm in enumerate(harms) if harm.kind == "lost"}
             output = Path(folder) / "out"
             salvaged = salvaged_of(Path(folder) / "in", output)
             outcomes.update(refused.kind for refused in salvaged.refused)
             for partition in salvaged.partitions:
-                base = int(str(partition.base))
-                lacking = {sufferer(at, harm, len(replicas)) for at, harm in enumerate(harms) if harm.kind == "lost"}
-                if partition.chosen_by == "whole-copy" and base in lacking:
-                    continue
-                outcomes[partition.chosen_by] += 1
+                if int(str(partition.base)) in lacking:
+                    continue  # no damage shows, and no other copy may tell
+                outcomes["whole"] += 1
                 log = b"".join(path.read_bytes() for path in sorted((output / DIRECTORY).glob("*.log")))
                 check(told, log, partition.log_end_offset, originals)
             output = Path(folder) / "with-gaps"
             for partition in salvaged_of(Path(folder) / "in", output, allow_gaps=True).partitions:
-                if partition.chosen_by not in {"merged", "last-resort"}:
+                if partition.warning is None or int(str(partition.base)) in lacking:
                     continue
-                outcomes[f"{partition.chosen_by} {bool(partition.gaps)}"] += 1
+                outcomes["with gaps"] += 1
                 log = b"".join(path.read_bytes() for path in sorted((output / DIRECTORY).glob("*.log")))
-                gaps = [(gap.start, gap.end) for gap in partition.gaps]
-                check_gaps(told, log, partition.log_end_offset, gaps, originals)
+                left_out = [(gap.start, gap.end) for gap in partition.gaps]
+                left_out += [(left.start, left.end) for left in partition.left_behind]
+                check_gaps(told, log, partition.log_end_offset, left_out, originals)
 
     simulated()
-    assert outcomes["merged"] >= 20, outcomes
+    assert outcomes["whole"] >= 20, outcomes
     assert outcomes["compacted"] >= 20, outcomes
-    assert outcomes["merged True"] >= 20, outcomes
-    assert outcomes["last-resort True"] >= 1, outcomes
+    assert outcomes["with gaps"] >= 20, outcomes

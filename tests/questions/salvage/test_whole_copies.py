@@ -1,6 +1,7 @@
 """Topics of which copies may differ for good reasons: one copy is taken, whole and good, where there is one."""
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -9,9 +10,8 @@ import pytest
 from kafka_forensics.engine.local import scan
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.files import EpochEntry
-from kafka_forensics.questions.plan import Planned
-from kafka_forensics.questions.salvage.choosing import DIFFERING
-from kafka_forensics.questions.salvage.histories import _parted
+from kafka_forensics.questions.plan import PlanMaker, Planned
+from kafka_forensics.questions.salvage.whole_copies import DIFFERING, _parted
 from kafka_forensics.replication.planner import NO_END, Plan, PlanPartition, PlanReplica
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
 from tests.support.salvaged import NAME, check_output, log_of, put_copy, salvaged_of
@@ -34,19 +34,36 @@ def test_a_damaged_copy_gives_way_to_a_whole_one(tmp_path: Path) -> None:
     salvaged = salvaged_of(tmp_path / "in", tmp_path / "out")
     assert not salvaged.refused
     (partition,) = salvaged.partitions
-    assert (partition.base, partition.chosen_by, partition.gaps) == (2, "whole-copy", [])
+    assert (partition.base, partition.chosen_by, partition.gaps) == (2, "plan", [])
     assert log_of(tmp_path / "out") == b"".join([*CLEANED, *REST])
     assert (tmp_path / "out" / "cleaner-offset-checkpoint").read_text() == "0\n1\norders 0 10\n"
     assert (tmp_path / "out" / NAME / "leader-epoch-checkpoint").read_text() == "0\n1\n0 0\n"
     check_output(tmp_path / "in", tmp_path / "out")
 
 
-def test_two_damaged_copies_that_prove_to_be_alike_make_one(tmp_path: Path) -> None:
-    put_cleaned(tmp_path / "in", 1, [CLEANED[0], flipped(CLEANED[1], 70), CLEANED[2], *REST])
-    put_cleaned(tmp_path / "in", 2, [*CLEANED, flipped(REST[0], 70)])
+def test_of_several_whole_copies_that_of_the_plan_is_taken_or_of_the_broker_that_is_preferred(tmp_path: Path) -> None:
+    for broker in (1, 2, 3):
+        put_cleaned(tmp_path / "in", broker, [*CLEANED, *(REST if broker < 3 else [])])
+    log_of_plan = salvaged_of(tmp_path / "in", tmp_path / "out").partitions[0]
+    assert (log_of_plan.base, log_of_plan.chosen_by) == (1, "plan")
+    (partition,) = salvaged_of(tmp_path / "in", tmp_path / "two", prefer="2").partitions
+    assert (partition.base, partition.chosen_by, partition.left_behind) == (2, "prefer-broker", [])
+    (partition,) = salvaged_of(tmp_path / "in", tmp_path / "three", prefer="3").partitions
+    assert (partition.base, partition.chosen_by) == (1, "plan"), "that of broker 3 ends too early"
+
+
+def test_without_a_recommendation_the_longest_whole_copy_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for broker in (1, 2):
+        put_cleaned(tmp_path / "in", broker, [*CLEANED, *REST])
+    plan_of = PlanMaker.plan_of
+
+    def without_recommendation(*given: Any) -> Planned:
+        planned = plan_of(*given)
+        return replace(planned, plan=replace(planned.plan, recommended=None))
+
+    monkeypatch.setattr(PlanMaker, "plan_of", without_recommendation)
     (partition,) = salvaged_of(tmp_path / "in", tmp_path / "out").partitions
-    assert (partition.chosen_by, partition.brokers) == ("merged", [1, 2])
-    assert log_of(tmp_path / "out") == b"".join([*CLEANED, *REST])
+    assert (partition.base, partition.chosen_by) == (1, "longest")
 
 
 def test_one_damaged_copy_alone_is_refused(tmp_path: Path) -> None:
@@ -149,7 +166,6 @@ def test_a_rival_whose_other_records_were_cleaned_away_gives_nothing(tmp_path: P
     assert log_of(tmp_path / "out") == b"".join(NEW)
     assert [(left.broker, left.start, left.end, left.rival_of) for left in partition.left_behind] == [
         (1, 12, 16, 2),
-        (3, 12, 16, 2),
         (1, 16, 18, None),
         (3, 16, 18, None),
     ]
@@ -159,7 +175,7 @@ def test_a_head_that_only_another_history_has_is_not_lost_in_silence(tmp_path: P
     put_rivals(tmp_path / "in")
     (tmp_path / "in" / "broker-2" / NAME / f"{0:020d}.log").unlink()
     (refused,) = salvaged_of(tmp_path / "in", tmp_path / "none", prefer="2").refused
-    assert "lacks records that another has" in refused.reason
+    assert "that of broker 2 lacks the start of the log at offsets [0, 10)" in refused.reason
     (partition,) = salvaged_of(tmp_path / "in", tmp_path / "out", prefer="2", allow_gaps=True).partitions
     assert partition.log_start_offset == 10
     assert {(left.broker, left.start) for left in partition.left_behind if left.end <= 10} >= {(1, 0), (3, 0)}
@@ -183,33 +199,24 @@ def test_a_value_that_only_another_history_has_is_refused(tmp_path: Path) -> Non
         (tmp_path / "in" / f"broker-{broker}" / NAME / f"{0:020d}.log").write_bytes(b"".join(first))
     shutil.rmtree(tmp_path / "in" / "broker-3")
     (refused,) = salvaged_of(tmp_path / "in", tmp_path / "out", prefer="2").refused
-    assert "COMPACTED_VALUE_DIFFERS" in refused.reason
+    assert "lacks the latest value of a key that another copy has at offsets [4, 5)" in refused.reason
+    (partition,) = salvaged_of(tmp_path / "in", tmp_path / "gaps", prefer="2", allow_gaps=True).partitions
+    assert (1, 4, 5) in [(left.broker, left.start, left.end) for left in partition.left_behind]
     assert not salvaged_of(tmp_path / "in", tmp_path / "other", prefer="1").refused
 
 
-@pytest.mark.parametrize("prefer", [None, "1", "2"])
-def test_differences_that_name_no_histories_are_refused_whoever_is_preferred(tmp_path: Path, prefer: str | None) -> None:
+def test_where_a_record_counts_on_one_side_only_that_is_taken_whose_broker_is_preferred(tmp_path: Path) -> None:
     """A transaction's batch without its marker on one, of which the other has nothing."""
     within = keyed(4, b"other", is_transactional=True, producer_id=7, producer_epoch=0, base_sequence=0)
     put_cleaned(tmp_path / "in", 1, [CLEANED[0], within, CLEANED[2], *REST], dirty=8)
     put_cleaned(tmp_path / "in", 2, [CLEANED[0], CLEANED[2], *REST], dirty=10)
     (differing,) = (row for row in scan([str(tmp_path / "in")], ScanOptions()).findings if row.kind in DIFFERING)
     assert "versions" not in differing.evidence
-    (refused,) = salvaged_of(tmp_path / "in", tmp_path / "out", prefer=prefer).refused
+    (refused,) = salvaged_of(tmp_path / "in", tmp_path / "out").refused
     assert "its copies differ (COMPACTED_VALUE_DIFFERS)" in refused.reason
-
-
-def test_what_producers_wrote_twice_is_carried_on_and_told(tmp_path: Path) -> None:
-    written = [
-        batch(0, 2, producer_id=7, producer_epoch=0, base_sequence=0),
-        batch(2, 2, producer_id=7, producer_epoch=0, base_sequence=2),
-        batch(4, 2, producer_id=7, producer_epoch=0, base_sequence=2),
-    ]
-    for broker in (1, 2):
-        put_copy(tmp_path / "in", broker, {0: b"".join(written)}, high_watermark=6)
-    (partition,) = salvaged_of(tmp_path / "in", tmp_path / "out").partitions
-    assert log_of(tmp_path / "out") == b"".join(written)
-    assert [(row["kind"], row["offset_start"]) for row in partition.inherited] == [("DUPLICATE_BATCH", 4)]
+    for prefer in ("1", "2"):
+        (partition,) = salvaged_of(tmp_path / "in", tmp_path / prefer, prefer=prefer).partitions
+        assert (str(partition.base), partition.chosen_by) == (prefer, "prefer-broker")
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,9 @@ def copies_of_a_salvage(tmp_path: Path) -> Path:
 def put_manifest(copies: Path, **changes: Any) -> None:
     file = copies.parent / "manifest.json"
     fresh = {"topic": "audit", "partition": 0, "base": 2, "log_start_offset": 0, "log_end_offset": 370, "leader_epochs": [[0, 0]]}
-    partition = json.loads(file.read_text())["partitions"][0] if file.exists() else {**fresh, "gaps": [], "inherited": []}
+    partition = (
+        json.loads(file.read_text())["partitions"][0] if file.exists() else {**fresh, "gaps": [], "inherited": [], "new": []}
+    )
     file.write_text(json.dumps({"schema_version": "1.0", "partitions": [partition | changes], "refused": []}))
 
 
@@ -84,7 +86,10 @@ def test_replicas_that_a_checkpoint_alone_tells_of_are_missed(copies: Path) -> N
         ((40, None), "found"),
     ],
 )
-def test_only_what_was_so_at_the_same_offsets_excuses_a_finding(offsets: tuple[Any, Any], reason: str, copies: Path) -> None:
+@pytest.mark.parametrize("listed", ["inherited", "new"])
+def test_only_what_is_listed_at_the_same_offsets_excuses_a_finding(
+    listed: str, offsets: tuple[Any, Any], reason: str, copies: Path
+) -> None:
     log = copies / "broker-3" / LOG
     data = bytearray(log.read_bytes())
     second, third = (read_log(log.parent).batches[number].position for number in (1, 2))
@@ -93,7 +98,7 @@ def test_only_what_was_so_at_the_same_offsets_excuses_a_finding(offsets: tuple[A
     kinds = said(copies)["intact", 2].kinds
     assert "BATCH_CRC_MISMATCH" in kinds
     place = {"severity": "error", "offset_start": offsets[0], "offset_end": offsets[1]}
-    put_manifest(copies, inherited=[{"kind": kind, **place} for kind in kinds])
+    put_manifest(copies, **{listed: [{"kind": kind, **place} for kind in kinds]})
     assert reasons(copies)["intact", 2] == reason
 
 

@@ -1,0 +1,337 @@
+"""Compacted and internal topics: of the copies of a partition one is taken, whole.
+
+Every broker cleans its own copy, when it likes. One may still hold a value and the tombstone behind it, and another neither: a
+range of the one beside a range of the other may hold the value without the tombstone, and a deleted key is back. So no copy fills
+another. A copy that is not whole is taken only where gaps are allowed, and what it lacks is named.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from kafka_forensics.evidence.options import listed
+from kafka_forensics.model.batches import HARMLESS_TAILS, BatchColumn
+from kafka_forensics.model.constants import INTERNAL_TOPICS
+from kafka_forensics.model.files import EpochEntry
+from kafka_forensics.model.findings import Finding
+from kafka_forensics.model.results import Read
+from kafka_forensics.questions.plan import Planned
+from kafka_forensics.questions.salvage.lineage import BASE, LeftBehind, Lineage, Piece, committed_end, conflicting
+from kafka_forensics.questions.salvage.manifest import Refused
+from kafka_forensics.questions.salvage.slices import Slice, Source, slices_of
+from kafka_forensics.replication.offset_ranges import Range, Ranges, clipped, normalised, without
+from kafka_forensics.replication.planner import NO_END, Broker, PlanReplica, loaded_epochs
+from kafka_forensics.rereading.reader import LogReader
+
+DIFFERING: Final = frozenset(
+    {
+        "COMPACTED_VALUE_DIFFERS",
+        "FORK_ABOVE_HW",
+        "FORK_BELOW_HW",
+        "SAME_EPOCH_DIVERGENCE",
+        "TOPIC_ID_MISMATCH",
+        "UNCLEAN_LOSS",
+    }
+)
+"""Findings that tell of copies that hold different records."""
+SAY_WHOSE: Final = "say whose are to stay, with --prefer-broker; `plan` and `compare` show both sides"
+_RANGES_NAMED: Final = 4
+
+
+@dataclass(frozen=True, slots=True)
+class TakenCopy:
+    """The copy that a log is made of, the base of its lineage, and how it was chosen."""
+
+    lineage: Lineage
+    chosen_by: str
+    slices: list[Slice]
+    damaged: list[Ranges]
+    """Offsets at which each copy is damaged, as far as copies were examined."""
+    is_whole: bool
+
+
+@dataclass(slots=True)
+class _Examined:
+    """One copy, by its number, and why it is not whole."""
+
+    number: int
+    broker: Broker
+    slices: list[Slice] = field(default_factory=list)
+    damaged: Ranges = ()
+    """Offsets that bad bytes, or segments that are gone, may have held: from one good batch to the next."""
+    missing: Ranges = ()
+    """Offsets behind its end."""
+    problems: list[str] = field(default_factory=list)
+    was_read: bool = True
+
+    @property
+    def gaps(self) -> Ranges:
+        """What a log made of it lacks."""
+        return normalised((*self.damaged, *self.missing))
+
+    def __str__(self) -> str:
+        return f"that of broker {self.broker} {listed(self.problems)}"
+
+
+class WholeCopies:
+    """The copies of one partition, of which one is taken."""
+
+    def __init__(self, sources: Sequence[Source], planned: Planned, findings: Sequence[Finding], reader: LogReader) -> None:
+        """`findings` are those of the scan; `reader` reads the copies again."""
+        self._sources, self._planned, self._reader = sources, planned, reader
+        differing = [finding for finding in findings if finding.kind in DIFFERING]
+        self._lacking = [finding for finding in differing if _tells_of_lacking(finding)]
+        self._rivals = [finding for finding in differing if not _tells_of_lacking(finding)]
+
+    def take(self, prefer: str | None, *, allow_gaps: bool) -> TakenCopy | Refused:
+        """The first copy in order that is whole; where gaps are allowed and none is, the first.
+
+        That of the broker that the user prefers comes first, then that of the plan, then the one that goes on furthest. Where the
+        copies are of rival histories no other than these two is taken. Raises SourceError.
+        """
+        order = self._order(prefer)
+        if self._rivals:
+            order = [(number, why) for number, why in order if why in self._decisive(prefer)]
+            if not order:
+                return self._differ()
+        log_end_offset = self._promised_end([number for number, _ in order])
+        examined = list[_Examined]()
+        for number, why in order:
+            copy = self._examined(number, log_end_offset)
+            if not copy.problems:
+                return self._taken(copy, why, log_end_offset, [copy])
+            examined.append(copy)
+        taken = next(((copy, why) for copy, (_, why) in zip(examined, order, strict=True) if copy.was_read), None)
+        if taken is None or not allow_gaps:
+            return self._not_whole(examined, None if taken is None else taken[0])
+        return self._taken(*taken, log_end_offset, examined)
+
+    def _order(self, prefer: str | None) -> list[tuple[int, str]]:
+        """The copies by their numbers, in the order in which they are tried, each with the rule that puts it there."""
+        ranked = []
+        for number, (source, given) in enumerate(zip(self._sources, self._planned.given.replicas, strict=False)):
+            broker, end = str(source.plan.context.broker), source.replica.log_end_offset
+            why = "longest"
+            if broker == prefer:
+                why = "prefer-broker"
+            elif broker == str(self._planned.plan.recommended):
+                why = "plan"
+            rank = ("prefer-broker", "plan", "longest").index(why)
+            ranked.append((rank, -min(committed_end(given), end), -end, number, why))
+        return [(number, why) for *_, number, why in sorted(ranked)]
+
+    def _decisive(self, prefer: str | None) -> tuple[str, ...]:
+        """By which rules one of rival histories may be chosen: by the plan only if nothing behind a fork was committed anywhere."""
+        if any(str(source.plan.context.broker) == prefer for source in self._sources):
+            return ("prefer-broker",)
+        harmless = all(
+            finding.kind == "FORK_ABOVE_HW" and not finding.evidence.get("watermark_unknown") for finding in self._rivals
+        )
+        return ("plan",) if harmless else ()
+
+    def _promised_end(self, numbers: Sequence[int]) -> int:
+        """How far the log of these copies goes, by any of them or their high watermarks."""
+        sources = [self._sources[number] for number in numbers]
+        marks = [source.plan.context.high_watermark or 0 for source in sources if not source.plan.context.live]
+        named = [segment.base_offset for source in sources for segment in source.plan.directory.segments]
+        return max(*marks, *named, *(source.replica.log_end_offset for source in sources), 0)
+
+    def _examined(self, number: int, log_end_offset: int) -> _Examined:
+        source = self._sources[number]
+        replica = source.replica
+        start, broker = replica.log_start_offset, source.plan.context.broker
+        if replica.read is not Read.WHOLE:
+            return _Examined(number, broker, problems=["could not be read to its end"], was_read=False)
+        wanted = without([(start, NO_END)], self._doubted(number))
+        copy = _Examined(number, broker)
+        copy.slices = list(slices_of(source, [Piece(number, *span, BASE) for span in wanted], gaps=True, begins=True))
+        taken, there = sum(part.size_in_bytes for part in copy.slices), replica.state.framing.bytes_decoded
+        copy.damaged = normalised(_holes(source, copy.slices, log_end_offset))
+        if not source.is_whole or (taken != there and replica.first_batch_offset >= start):
+            copy.problems.append(f"is damaged{_at(copy.damaged)}")
+        elif copy.damaged:
+            copy.problems.append(f"has lost a segment, or the end of one,{_at(copy.damaged)}")
+        head = self._kept_start()
+        if head is not None and head < start:
+            copy.problems.append(f"lacks the start of the log{_at([(head, start)])}")
+        end = max(replica.log_end_offset, *(high for _, high in copy.damaged), 0)
+        if end < log_end_offset:
+            copy.missing = ((end, log_end_offset),)
+            copy.problems.append(f"ends at offset {end}, before {log_end_offset}")
+        if values := normalised(span for span, _ in self._lacked_values(broker)):
+            copy.problems.append(f"lacks the latest value of a key that another copy has{_at(values)}")
+        return copy
+
+    def _doubted(self, number: int) -> Ranges:
+        """Offsets of what was found behind lost framing where another copy goes on there, and the first batch found is not in any:
+        the value of a record may hold the bytes of a batch."""
+        others = [source for other, source in enumerate(self._sources) if other != number]
+        doubted = []
+        for start, end, crc in self._sources[number].searched():
+            contradicting = [source for source in others if clipped(source.good, start, end)]
+            if contradicting and not any(self._holds(source, start, crc) for source in contradicting):
+                doubted.append((start, end))
+        return normalised(doubted)
+
+    def _holds(self, source: Source, base_offset: int, crc: int) -> bool:
+        rows = self._reader.batches(source.replica, base_offset, base_offset + 1)
+        good = rows[BatchColumn.CRC] == rows[BatchColumn.CRC_COMPUTED]
+        return bool((good & (rows[BatchColumn.BASE_OFFSET] == base_offset) & (rows[BatchColumn.CRC] == crc)).any())
+
+    def _kept_start(self) -> int | None:
+        """Where the log starts if none but a cleaner took anything from it: at the lowest start of all copies. None where retention
+        or DeleteRecords may have moved the start of some, or where no copy has a batch."""
+        for context in [source.plan.context for source in self._sources]:
+            policy = None if context.control is None else context.control.setting("cleanup.policy")
+            if context.log_start_checkpoint or "delete" in (policy or ""):
+                return None
+        starts = [source.replica.log_start_offset for source in self._sources if source.replica.state.framing.batches]
+        return min(starts, default=None)
+
+    def _lacked_values(self, broker: Broker) -> Iterator[tuple[Range, list[Broker]]]:
+        """Offsets of records that are the latest of their keys and that a broker lacks, with the brokers that hold them."""
+        for finding in self._lacking:
+            records, held_by = finding.evidence.get("records") or [], finding.evidence.get("held_by") or []
+            for record in records:
+                if broker in record["not_on"]:
+                    yield (record["offset"], record["offset"] + 1), record["held_by"]
+            if finding.evidence.get("keys", 0) > len(records) and broker not in held_by:
+                yield (finding.place.offset_start or 0, finding.place.offset_end or NO_END), held_by
+
+    def _taken(self, copy: _Examined, why: str, log_end_offset: int, examined: Sequence[_Examined]) -> TakenCopy | Refused:
+        """The log of a copy, with what the others hold beside it."""
+        number = copy.number
+        start = self._sources[number].replica.log_start_offset
+        pieces = (Piece(number, start, log_end_offset, BASE),) if start < log_end_offset else ()
+        lineage = Lineage(number, start, log_end_offset, pieces, copy.gaps)
+        left = self._left_behind(lineage) if copy.problems or self._rivals else []
+        if self._rivals and why == "plan" and any(span.committed_end > span.start for span in left):
+            return self._differ()
+        damaged_on = {other.number: other.damaged for other in examined}
+        damaged = [damaged_on.get(other, ()) for other in range(len(self._sources))]
+        lineage = Lineage(number, start, log_end_offset, pieces, copy.gaps, left_behind=tuple(left))
+        return TakenCopy(lineage, why, copy.slices, damaged, is_whole=not copy.problems)
+
+    def _left_behind(self, lineage: Lineage) -> list[LeftBehind]:
+        """What other copies hold and a log has not: before its start, in its gaps, behind its end, and latest values of keys; of
+        rival histories all from where they part on."""
+        base, start, end = lineage.base, lineage.log_start_offset, lineage.log_end_offset
+        ours = self._sources[base].plan.context.broker
+        lacked = list(self._lacked_values(ours))
+        left = []
+        for number, source in enumerate(self._sources):
+            if number == base or source.replica.read is not Read.WHOLE:
+                continue
+            given = self._planned.given.replicas[number]
+            values = [span for span, held_by in lacked if given.broker in held_by]
+            absent = [(0, start), *lineage.gaps, (end, NO_END)]
+            parted = min(_parted(base, number, self._planned), end) if self._rivals else end
+            rival = without([(max(parted, start), end)], lineage.gaps)
+            for held, rival_of in (((*self._held(number, absent), *values), None), (self._held(number, rival), ours)):
+                for low, high in normalised(held):
+                    left.append(LeftBehind(given.broker, low, high, min(max(committed_end(given), low), high), rival_of))
+        return sorted(left, key=lambda span: (span.start, span.end, str(span.broker)))
+
+    def _held(self, number: int, ranges: Sequence[Range]) -> Ranges:
+        """Offsets of a copy's good batches in ranges that begin and end between batches."""
+        source = self._sources[number]
+        spans = [span for low, high in ranges for span in clipped([(source.replica.log_start_offset, NO_END)], low, high)]
+        found = slices_of(source, [Piece(number, *span, BASE) for span in spans], gaps=True)
+        return normalised((part.start_offset, part.end_offset) for part in found)
+
+    def _differ(self) -> Refused:
+        kinds = listed(sorted({finding.kind for finding in self._rivals}))
+        return self._refused(
+            f"its copies differ ({kinds})", SAY_WHOSE, (), [source.plan.context.broker for source in self._sources]
+        )
+
+    def _not_whole(self, examined: Sequence[_Examined], first: _Examined | None) -> Refused:
+        subject = "the one whose records are to stay is not whole" if self._rivals else "no copy of it is whole"
+        reason = f"{subject}: {'; '.join(map(str, examined))}"
+        hint = "give the log directories of more brokers"
+        if first is not None:
+            hint += (
+                f"; or --allow-gaps: the copy of broker {first.broker} is taken, and keys may be missing, have older values, or be"
+            )
+            hint += " back from deletion"
+        offsets = () if first is None else first.gaps
+        return self._refused(reason, hint, offsets, [copy.broker for copy in examined])
+
+    def _refused(self, reason: str, hint: str, offsets: Ranges, brokers: Sequence[Broker]) -> Refused:
+        context = self._sources[0].plan.context
+        kind, noun = ("internal_topic", "an internal topic") if context.topic in INTERNAL_TOPICS else ("compacted", "compacted")
+        reason = f"it is {noun}, and {reason}"
+        return Refused(context.topic, context.partition, kind, reason, hint, offsets, tuple(dict.fromkeys(brokers)))
+
+
+def first_dirty_offset(lineage: Lineage, source: Source) -> int:
+    """Where cleaning of a log goes on: where it had come in the copy that it is."""
+    return min(max(source.plan.context.cleaner_checkpoint or 0, lineage.log_start_offset), lineage.log_end_offset)
+
+
+def known_epochs(lineage: Lineage, source: Source) -> list[EpochEntry] | None:
+    """Leader epochs as the checkpoint of a copy has them: a cleaner may have taken the first batches of one. None without one."""
+    entries = source.plan.context.epoch_checkpoint
+    return None if entries is None else loaded_epochs(entries, lineage.log_end_offset)
+
+
+def _tells_of_lacking(finding: Finding) -> bool:
+    """Whether a finding that copies differ tells only of records that one has and another lacks."""
+    told = finding.evidence.get("contents") or finding.evidence.get("markers")
+    return finding.kind == "COMPACTED_VALUE_DIFFERS" and not told
+
+
+def _at(ranges: Sequence[Range]) -> str:
+    if not ranges:
+        return ""
+    named = ", ".join(f"[{start}, {end})" for start, end in ranges[:_RANGES_NAMED])
+    return f" at offsets {named}{' and more' if len(ranges) > _RANGES_NAMED else ''}"
+
+
+def _holes(source: Source, slices: Sequence[Slice], log_end_offset: int) -> Iterator[Range]:
+    """Offsets between good batches, by a copy's slices, where other bytes lie between the two, or a segment is gone or was cut.
+
+    Nothing of what DeleteRecords took, nor of what a crash leaves at the end of a log.
+    """
+    replica, segments = source.replica, source.plan.directory.segments
+    by_segment: dict[int, list[Slice]] = {}
+    for part in slices:
+        by_segment.setdefault(part.segment, []).append(part)
+    begins_below = source.is_whole and replica.first_batch_offset < replica.log_start_offset
+    for segment, following in zip(segments, [*segments[1:], None], strict=True):
+        offset, position = max(segment.base_offset, replica.log_start_offset), 0
+        for part in by_segment.get(segment.base_offset, ()):
+            if part.byte_start != position and not begins_below:
+                yield offset, part.start_offset
+            offset, position, begins_below = part.end_offset, part.byte_end, False
+        rest = 0 if segment.log is None or begins_below else segment.log.size_in_bytes - position
+        if following is None:
+            rest -= _tail(source, segment.base_offset, position)
+        elif segment.log is None or replica.entries_beyond[segment.base_offset, "index"]:
+            rest = 1
+        if rest > 0:
+            yield offset, log_end_offset if following is None else following.base_offset
+
+
+def _tail(source: Source, segment: int, position: int) -> int:
+    """Bytes of a segment, from a position on, that a crash leaves at the end of a log."""
+    damage = source.replica.state.framing.damage
+    tails = [found for kind in HARMLESS_TAILS for base_offset, found in damage.get(kind, ()) if base_offset == segment]
+    return sum(found.size_in_bytes for found in tails if found.position >= position)
+
+
+def _parted(left: int, right: int, planned: Planned) -> int:
+    """The first offset from which on two copies are not known to be of one history: where they hold other records, or behind what
+    both have of the last epoch that both have (KIP-101). Without epochs, of entries before Kafka 0.11, only the former is known."""
+    given = planned.given
+    ours, theirs = _ends(given.replicas[left]), _ends(given.replicas[right])
+    shared = [min(end, theirs[epoch]) for epoch, end in ours.items() if epoch in theirs]
+    differing = given.differing.get((min(left, right), max(left, right)), ())
+    conflicts = conflicting(differing, given.replicas[left].damaged, given.replicas[right].damaged)
+    return min([max(shared, default=0 if ours and theirs else NO_END), *(low for low, _ in conflicts)])
+
+
+def _ends(replica: PlanReplica) -> dict[int, int]:
+    """Leader epoch → where its batches end in a log."""
+    ends = [*(entry.start_offset for entry in replica.epochs[1:]), replica.log_end_offset]
+    return {entry.leader_epoch: end for entry, end in zip(replica.epochs, ends, strict=False) if entry.leader_epoch >= 0}

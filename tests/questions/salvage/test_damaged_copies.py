@@ -1,0 +1,250 @@
+"""Compacted partitions of which no copy is whole: refused with the reason, or, with gaps allowed, one copy and what it lacks."""
+
+import json
+import struct
+from pathlib import Path
+
+import pytest
+
+from kafka_forensics.cli.outputs.salvage import summary_lines
+from kafka_forensics.questions.salvage import MANIFEST, SalvagedPartition
+from kafka_forensics.questions.salvage.manifest import MAY_BE_STALE
+from kafka_forensics.writers.batches import RecordToWrite, write_batch
+from tests.support.cleaned_logs import ACTIVE, CLEANED, STAMP, VALUE_AT, WHOLE, keyed, put_cleaned, with_, zeroed
+from tests.support.group_records import commit_key, commit_value, put_offsets
+from tests.support.group_records import log_of as offsets_log
+from tests.support.salvaged import NAME, check_output, log_of, put_copy, salvaged_of
+from tests.support.segments import changed, flipped
+
+
+def gaps_of(partition: SalvagedPartition) -> list[tuple[int, int, tuple[int | str, ...]]]:
+    return [(gap.start, gap.end, gap.damaged_on) for gap in partition.gaps]
+
+
+def left_of(partition: SalvagedPartition) -> list[tuple[int | str, int, int]]:
+    return [(left.broker, left.start, left.end) for left in partition.left_behind]
+
+
+def test_copies_damaged_at_different_places_are_refused_with_a_plain_reason(tmp_path: Path) -> None:
+    for broker in (1, 2):
+        put_cleaned(tmp_path / "in", broker, with_(CLEANED, {broker: flipped(CLEANED[broker], VALUE_AT)}), ACTIVE)
+    (refused,) = salvaged_of(tmp_path / "in", tmp_path / "out").refused
+    assert (refused.kind, refused.offsets, refused.brokers) == ("compacted", ((1, 4),), (1, 2))
+    assert refused.reason == (
+        "it is compacted, and no copy of it is whole: that of broker 1 is damaged at offsets [1, 4); "
+        "that of broker 2 is damaged at offsets [4, 9)"
+    )
+    assert "--allow-gaps: the copy of broker 1 is taken" in str(refused.hint)
+    assert not (tmp_path / "out" / NAME).exists()
+
+
+@pytest.mark.parametrize("prefer", [None, "2"])
+def test_with_gaps_one_copy_is_taken_and_nothing_of_others(prefer: str | None, tmp_path: Path) -> None:
+    for broker in (1, 2):
+        put_cleaned(tmp_path / "in", broker, with_(CLEANED, {broker: flipped(CLEANED[broker], VALUE_AT)}), ACTIVE)
+    (partition,) = salvaged_of(tmp_path / "in", tmp_path / "out", allow_gaps=True, prefer=prefer).partitions
+    broker = int(prefer or 1)
+    assert (partition.base, partition.brokers) == (broker, [broker])
+    assert partition.chosen_by == ("prefer-broker" if prefer else "plan")
+    start, end = CLEANED_SPANS[broker]
+    assert gaps_of(partition) == [(start, end, (broker,))]
+    assert left_of(partition) == [(3 - broker, 3, 4) if broker == 1 else (1, 4, 5)]
+    assert log_of(tmp_path / "out") == b"".join([*CLEANED[:broker], *CLEANED[broker + 1 :], *ACTIVE])
+    assert partition.warning == MAY_BE_STALE
+    check_output(tmp_path / "in", tmp_path / "out")
+
+
+CLEANED_SPANS = {1: (1, 4), 2: (4, 9), 4: (10, 20)}
+"""Offsets from the batch before to the batch behind, by the number of a batch."""
+
+
+@pytest.mark.parametrize("number", CLEANED_SPANS)
+@pytest.mark.parametrize("damage", [zeroed, lambda data: flipped(data, VALUE_AT), lambda data: flipped(data, 9)])
+def test_whatever_the_damage_all_that_may_have_stood_there_is_named(number: int, damage: object, tmp_path: Path) -> None:
+    assert callable(damage)
+    put_cleaned(tmp_path / "in", 1, with_(CLEANED, {number: damage(CLEANED[number])}), ACTIVE)
+    (refused,) = salvaged_of(tmp_path / "in", tmp_path / "none").refused
+    assert refused.offsets == (CLEANED_SPANS[number],)
+    (partition,) = salvaged_of(tmp_path / "in", tmp_path / "out", allow_gaps=True).partitions
+    assert gaps_of(partition) == [(*CLEANED_SPANS[number], (1,))]
+    assert log_of(tmp_path / "out") == b"".join([*CLEANED[:number], *CLEANED[number + 1 :], *ACTIVE])
+    check_output(tmp_path / "in", tmp_path / "out")
+
+
+def test_a_deleted_key_comes_back_only_where_a_gap_is_named(tmp_path: Path) -> None:
+    """Broker 1 holds b and lost its tombstone to damage; broker 2 has cleaned both away, and lost a."""
+    put_cleaned(tmp_path / "in", 1, [*CLEANED[:4], zeroed(keyed(12, ("b", None))), CLEANED[4]], ACTIVE)
+    put_cleaned(tmp_path / "in", 2, [zeroed(CLEANED[0]), *CLEANED[2:]], ACTIVE)
+    (refused,) = salvaged_of(tmp_path / "in", tmp_path / "none").refused
+    assert "back from deletion" in str(refused.hint)
+    salvaged = salvaged_of(tmp_path / "in", tmp_path / "one", allow_gaps=True, prefer="1")
+    (partition,) = salvaged.partitions
+    assert gaps_of(partition) == [(10, 15, (1,))]
+    assert left_of(partition) == []
+    assert log_of(tmp_path / "one") == WHOLE
+    assert f"note: {NAME}: {MAY_BE_STALE}" in summary_lines(salvaged, quiet=False)
+    assert json.loads((tmp_path / "one" / MANIFEST).read_text())["partitions"][0]["warning"] == MAY_BE_STALE
+    (partition,) = salvaged_of(tmp_path / "in", tmp_path / "two", allow_gaps=True, prefer="2").partitions
+    assert gaps_of(partition) == [(0, 4, (2,))]
+    assert left_of(partition) == [(1, 0, 4)]
+    assert log_of(tmp_path / "two") == b"".join([*CLEANED[2:], *ACTIVE])
+
+
+def test_what_others_hold_before_the_start_is_named(tmp_path: Path) -> None:
+    """DeleteRecords may have taken it from broker 2, or a crash; of what broker 1 has below its own log start nobody reads."""
+    cleaned = [*CLEANED[:3], keyed(5, ("b", "5")), CLEANED[3], zeroed(keyed(12, ("b", None))), CLEANED[4]]
+    put_cleaned(tmp_path / "in", 1, cleaned, ACTIVE)
+    log_dir = put_cleaned(tmp_path / "in", 2, [zeroed(CLEANED[2]), *CLEANED[3:]], ACTIVE)
+    for folder, start in ((log_dir, 4), (log_dir.parent / "broker-1", 2)):
+        (folder / "log-start-offset-checkpoint").write_text(f"0\n1\norders 0 {start}\n")
+    (partition,) = salvaged_of(tmp_path / "in", tmp_path / "out", allow_gaps=True, prefer="2").partitions
+    assert (partition.log_start_offset, gaps_of(partition)) == (4, [(4, 9, (2,))])
+    assert left_of(partition) == [(1, 3, 6)]
+
+
+def test_a_torn_tail_is_no_damage_and_a_lost_end_is(tmp_path: Path) -> None:
+    put_cleaned(tmp_path / "in", 1, CLEANED, [*ACTIVE[:3], ACTIVE[3][:-9]], end=23)
+    (partition,) = salvaged_of(tmp_path / "in", tmp_path / "one").partitions
+    assert (partition.log_end_offset, partition.warning) == (23, None)
+    assert log_of(tmp_path / "one") == b"".join([*CLEANED, *ACTIVE[:3]])
+    put_cleaned(tmp_path / "in", 2, with_(CLEANED, {3: flipped(CLEANED[3], VALUE_AT)}), ACTIVE)
+    (refused,) = salvaged_of(tmp_path / "in", tmp_path / "none").refused
+    assert "that of broker 1 ends at offset 23, before 24" in refused.reason
+    (partition,) = salvaged_of(tmp_path / "in", tmp_path / "gap", allow_gaps=True, prefer="1").partitions
+    assert (partition.log_end_offset, gaps_of(partition)) == (24, [(23, 24, ())])
+    assert left_of(partition) == [(2, 23, 24)]
+
+
+@pytest.mark.parametrize("tail", [bytes(200), bytes(range(1, 200))], ids=["zeros", "unknown"])
+def test_bytes_at_the_end_that_may_be_more_records_are_damage(tmp_path: Path, tail: bytes) -> None:
+    """A tail of zeros is what a crash leaves; of other bytes nobody knows how many records they were."""
+    put_cleaned(tmp_path / "in", 1, CLEANED, [*ACTIVE, tail])
+    salvaged = salvaged_of(tmp_path / "in", tmp_path / "out")
+    if any(tail):
+        assert ["is damaged" in refused.reason for refused in salvaged.refused] == [True]
+        salvaged = salvaged_of(tmp_path / "in", tmp_path / "out-with-gaps", allow_gaps=True)
+    assert [partition.log_end_offset for partition in salvaged.partitions] == [24]
+
+
+def test_a_shorter_log_than_a_high_watermark_promises_is_refused(tmp_path: Path) -> None:
+    put_cleaned(tmp_path / "in", 1, CLEANED, ACTIVE, end=30)
+    (refused,) = salvaged_of(tmp_path / "in", tmp_path / "out").refused
+    assert refused.offsets == ((24, 30),)
+    (partition,) = salvaged_of(tmp_path / "in", tmp_path / "gaps", allow_gaps=True).partitions
+    assert (gaps_of(partition), partition.log_end_offset) == ([(24, 30, ())], 30)
+    check_output(tmp_path / "in", tmp_path / "gaps")
+
+
+def test_cleaning_goes_on_where_it_had_come_in_the_copy_taken(tmp_path: Path) -> None:
+    put_cleaned(tmp_path / "in", 1, CLEANED, ACTIVE, dirty=5)
+    put_cleaned(tmp_path / "in", 2, CLEANED, ACTIVE, dirty=16)
+    for prefer, dirty in (("1", 5), ("2", 16)):
+        assert salvaged_of(tmp_path / "in", tmp_path / prefer, prefer=prefer).is_whole
+        assert (tmp_path / prefer / "cleaner-offset-checkpoint").read_text() == f"0\n1\norders 0 {dirty}\n"
+
+
+def test_a_batch_in_the_value_of_a_damaged_one_is_not_taken(tmp_path: Path) -> None:
+    """What is found behind lost framing counts if another copy has its first batch, or none goes on there."""
+    planted = keyed(5, ("b", "planted")) + keyed(6, ("b", "cut short"))[:40]
+    carrier = write_batch(
+        [RecordToWrite(b"c", b"x" * 40 + planted + b"x" * 40)], base_offset=4, base_timestamp=STAMP, partition_leader_epoch=0
+    )
+    batches = with_(CLEANED, {2: carrier})
+    put_cleaned(tmp_path / "in", 1, with_(batches, {2: changed(carrier, 0, bytes(61))}), ACTIVE)
+    put_cleaned(tmp_path / "in", 2, with_(batches, {0: flipped(CLEANED[0], VALUE_AT)}), ACTIVE)
+    (partition,) = salvaged_of(tmp_path / "in", tmp_path / "out", prefer="1", allow_gaps=True).partitions
+    assert partition.base == 1
+    assert gaps_of(partition) == [(4, 20, (1,))]
+    assert log_of(tmp_path / "out") == b"".join([*batches[:2], *ACTIVE])
+
+
+def test_what_follows_lost_framing_is_taken_where_another_copy_has_it(tmp_path: Path) -> None:
+    put_cleaned(tmp_path / "in", 1, with_(CLEANED, {1: changed(CLEANED[1], 0, b"\7" * 61)}), ACTIVE)
+    put_cleaned(tmp_path / "in", 2, with_(CLEANED, {0: flipped(CLEANED[0], VALUE_AT)}), ACTIVE)
+    (partition,) = salvaged_of(tmp_path / "in", tmp_path / "out", prefer="1", allow_gaps=True).partitions
+    assert gaps_of(partition) == [(1, 4, (1, 2))]
+    assert log_of(tmp_path / "out") == b"".join([CLEANED[0], *CLEANED[2:], *ACTIVE])
+
+
+@pytest.mark.parametrize("base_offset", [0, 9])
+def test_a_segment_that_is_gone_while_its_index_is_there_or_from_the_start_is_missed(tmp_path: Path, base_offset: int) -> None:
+    segments = {0: b"".join(CLEANED[:3]), 9: b"".join(CLEANED[3:]), 20: b"".join(ACTIVE)}
+    for broker in (1, 2):
+        log_dir = put_copy(tmp_path / "in", broker, segments, high_watermark=24, epochs=[(0, 0)])
+        (log_dir / "cleaner-offset-checkpoint").write_text("0\n1\norders 0 20\n")
+    gone = tmp_path / "in" / "broker-1" / NAME / f"{base_offset:020d}.log"
+    gone.unlink()
+    if base_offset:
+        gone.with_suffix(".index").touch()
+    (partition,) = salvaged_of(tmp_path / "in", tmp_path / "whole").partitions
+    assert (partition.base, partition.warning) == (2, None)
+    other = tmp_path / "in" / "broker-2" / NAME / f"{20:020d}.log"
+    other.write_bytes(flipped(other.read_bytes(), VALUE_AT))
+    (refused,) = salvaged_of(tmp_path / "in", tmp_path / "none", prefer="1").refused
+    lost = "has lost a segment, or the end of one, at offsets [9, 20)"
+    if not base_offset:
+        lost = "lacks the start of the log at offsets [0, 9)"
+    assert f"that of broker 1 {lost}" in refused.reason
+    (partition,) = salvaged_of(tmp_path / "in", tmp_path / "out", prefer="1", allow_gaps=True).partitions
+    assert gaps_of(partition) == ([(9, 20, (1,))] if base_offset else [])
+    assert left_of(partition) == [(2, 9, 16) if base_offset else (2, 0, 5)]
+    check_output(tmp_path / "in", tmp_path / "out")
+
+
+def test_an_index_tells_what_a_segment_that_is_cut_between_batches_had(tmp_path: Path) -> None:
+    log_dir = put_cleaned(tmp_path / "in", 1, CLEANED[:4], ACTIVE)
+    (log_dir / NAME / f"{0:020d}.index").write_bytes(struct.pack(">ii", 15, sum(map(len, CLEANED[:4]))))
+    (refused,) = salvaged_of(tmp_path / "in", tmp_path / "none").refused
+    assert "has lost a segment, or the end of one, at offsets [10, 20)" in refused.reason
+    put_cleaned(tmp_path / "in", 2, CLEANED, ACTIVE)
+    (partition,) = salvaged_of(tmp_path / "in", tmp_path / "out").partitions
+    assert partition.base == 2
+
+
+@pytest.mark.parametrize("lost", [1, 6], ids=["cleaned", "not-cleaned"])
+def test_a_copy_that_lacks_the_latest_value_of_a_key_gives_way(lost: int, tmp_path: Path) -> None:
+    """No damage shows; another copy has the value."""
+    log = [*CLEANED, *ACTIVE]
+    kept = [data for number, data in enumerate(log) if number != lost]
+    put_cleaned(tmp_path / "in", 1, kept[: 4 if lost == 1 else 5], kept[4 if lost == 1 else 5 :])
+    put_cleaned(tmp_path / "in", 2, CLEANED, ACTIVE)
+    (partition,) = salvaged_of(tmp_path / "in", tmp_path / "out").partitions
+    assert (partition.base, log_of(tmp_path / "out")) == (2, WHOLE)
+    (partition,) = salvaged_of(tmp_path / "in", tmp_path / "other", prefer="1").partitions
+    assert partition.base == 2, "a copy that is not whole gives way to one of the same history"
+
+
+def test_two_copies_that_each_lack_a_value_are_refused_or_one_is_named(tmp_path: Path) -> None:
+    put_cleaned(tmp_path / "in", 1, [CLEANED[0], *CLEANED[2:]], ACTIVE)
+    put_cleaned(tmp_path / "in", 2, [*CLEANED[:3], CLEANED[4]], ACTIVE)
+    (refused,) = salvaged_of(tmp_path / "in", tmp_path / "none").refused
+    assert "that of broker 1 lacks the latest value of a key that another copy has at offsets [3, 4)" in refused.reason
+    (partition,) = salvaged_of(tmp_path / "in", tmp_path / "out", prefer="1", allow_gaps=True).partitions
+    assert (gaps_of(partition), left_of(partition)) == ([], [(2, 3, 4)])
+    assert partition.warning == MAY_BE_STALE
+
+
+def test_a_copy_that_was_not_read_to_its_end_is_not_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from kafka_forensics.analysis.replica import Replica
+    from kafka_forensics.model.results import Read
+
+    put_cleaned(tmp_path / "in", 1, CLEANED, ACTIVE)
+    monkeypatch.setattr(Replica, "read", property(lambda _: Read.PART))
+    (refused,) = salvaged_of(tmp_path / "in", tmp_path / "out", allow_gaps=True).refused
+    assert refused.reason == "it is compacted, and no copy of it is whole: that of broker 1 could not be read to its end"
+    assert refused.hint == "give the log directories of more brokers"
+
+
+def test_internal_topics_are_taken_alike(tmp_path: Path) -> None:
+    commits = [offsets_log((commit_key(partition=number), commit_value(number)), start=3 * number) for number in range(6)]
+    for broker, batches in ((1, with_(commits, {2: flipped(commits[2], VALUE_AT)})), (2, commits)):
+        put_offsets(tmp_path / "in" / f"broker-{broker}", b"".join(batches))
+        (tmp_path / "in" / f"broker-{broker}" / "meta.properties").write_text(f"version=1\nnode.id={broker}\ncluster.id=c\n")
+    (partition,) = salvaged_of(tmp_path / "in", tmp_path / "out").partitions
+    assert (partition.topic, partition.base) == ("__consumer_offsets", 2)
+    assert log_of(tmp_path / "out", "__consumer_offsets-0") == b"".join(commits)
+    check_output(tmp_path / "in", tmp_path / "out")
+    (log,) = (tmp_path / "in" / "broker-2" / "__consumer_offsets-0").glob("*.log")
+    log.write_bytes(b"".join(with_(commits, {4: flipped(commits[4], VALUE_AT)})))
+    (refused,) = salvaged_of(tmp_path / "in", tmp_path / "none").refused
+    assert (refused.kind, refused.offsets) == ("internal_topic", ((10, 15),))

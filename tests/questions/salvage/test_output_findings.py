@@ -1,0 +1,181 @@
+"""What a scan of the salvage finds: in a copy, too, at the same offsets; or new; or so wrong that the partition is refused."""
+
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from kafka_forensics.analysis.catalogue import finding
+from kafka_forensics.engine.local import scan
+from kafka_forensics.evidence.options import ScanOptions
+from kafka_forensics.model.findings import Finding, Place
+from kafka_forensics.questions.salvage import SalvagedPartition, partition_files, salvaging
+from kafka_forensics.questions.salvage.output_findings import InputFindings
+from tests.support.salvaged import log_of, put_copy, salvaged_of
+from tests.support.segments import batch, flipped
+from tests.support.transaction_histories import COMMIT, cluster, cut_before, decided, ended
+from tests.support.transaction_logs import APP_ID, CoordinatorLog, DataLog, write_cluster
+
+
+def found(kind: str, start: int | None, end: int | None, broker: int | None = 1, partition: int = 0, **evidence: Any) -> Finding:
+    place = Place("orders", partition, broker, "d", offset_start=start, offset_end=end)
+    return finding(kind, place, cast("Any", evidence))
+
+
+def judged(given: list[Finding], *of_output: Finding, gaps: tuple[tuple[int, int], ...] = ()) -> tuple[int, int, int]:
+    """How many are wrong, inherited and new."""
+    wrong, inherited, new = InputFindings(given).judge(of_output, gaps)
+    return len(wrong), len(inherited), len(new)
+
+
+WRONG, INHERITED, NEW = (1, 0, 0), (0, 1, 0), (0, 0, 1)
+
+
+@pytest.mark.parametrize(
+    "kind", ["DUPLICATE_BATCH", "PRODUCER_SEQ_GAP", "TXN_HANGING", "INDEX_MISMATCH", "COMMITTED_LOST_EVERYWHERE"]
+)
+def test_what_a_copy_has_at_overlapping_offsets_is_inherited_and_all_else_is_new(kind: str) -> None:
+    given = [found(kind, 4, 6)]
+    overlapping: list[tuple[int, int | None]] = [(4, 6), (5, 6), (2, 5), (5, None)]
+    for start, end in overlapping:
+        assert judged(given, found(kind, start, end, broker=None)) == INHERITED
+    apart: list[tuple[int | None, int | None]] = [(6, 8), (2, 4), (6, None), (None, None)]
+    for first, behind in apart:
+        assert judged(given, found(kind, first, behind)) == NEW
+    assert judged(given, found(kind, 4, 6, partition=1)) == NEW
+    assert judged(given, found("PRODUCER_SEQ_REGRESSION", 4, 6)) == NEW
+    assert judged(given, found(kind, 4, 6), gaps=((0, 20),)) == INHERITED
+    assert judged([], found(kind, 4, 6), gaps=((0, 20),)) == NEW
+    assert judged([found(kind, 4, 6, producer_id=7)], found(kind, 4, 6, producer_id=8)) == NEW
+    assert judged([found(kind, None, None)], found(kind, None, None)) == INHERITED
+
+
+@pytest.mark.parametrize(
+    "kind",
+    ["BATCH_CRC_MISMATCH", "OFFSET_REGRESSION", "EPOCH_FIELD_MISMATCH", "EPOCH_CACHE_MISMATCH", "FRAMING_LOST", "OFFSET_GAP"],
+)
+def test_wrong_bytes_offsets_and_epochs_are_wrong_whoever_has_them(kind: str) -> None:
+    assert judged([found(kind, 4, 6)], found(kind, 4, 6)) == WRONG
+
+
+@pytest.mark.parametrize("kind", ["OFFSET_GAP", "SEGMENT_MISSING"])
+def test_a_gap_that_the_manifest_names_is_not_listed_again(kind: str) -> None:
+    assert judged([], found(kind, 4, 6), gaps=((4, 5), (5, 8))) == (0, 0, 0)
+    assert judged([], found(kind, 4, 9), gaps=((4, 8),)) == WRONG
+
+
+def kinds(findings: list[Finding]) -> list[tuple[str, int | None]]:
+    return [(row.kind, row.place.offset_start) for row in findings]
+
+
+def numbered(offset: int, sequence: int) -> bytes:
+    return batch(offset, 2, producer_id=7, producer_epoch=0, base_sequence=sequence)
+
+
+TWICE = [numbered(0, 0), numbered(2, 2), numbered(4, 2), numbered(6, 4)]
+
+
+def test_what_producers_wrote_twice_is_inherited(tmp_path: Path) -> None:
+    for broker in (1, 2):
+        put_copy(tmp_path / "in", broker, {0: b"".join(TWICE)}, high_watermark=8)
+    (partition,) = salvaged_of(tmp_path / "in", tmp_path / "out").partitions
+    assert log_of(tmp_path / "out") == b"".join(TWICE)
+    assert (kinds(partition.inherited), partition.new) == ([("DUPLICATE_BATCH", 4)], [])
+
+
+@pytest.mark.parametrize("damaged", [lambda data: flipped(data, 70), lambda data: bytes(len(data))], ids=["flipped", "zeroed"])
+def test_a_duplicate_of_which_each_copy_lost_another_half_is_new(damaged: Any, tmp_path: Path) -> None:
+    """No copy has it, so that no scan of the copies names it."""
+    for broker, lost in ((1, 2), (2, 1)):
+        data = b"".join(damaged(one) if number == lost else one for number, one in enumerate(TWICE))
+        put_copy(tmp_path / "in", broker, {0: data}, high_watermark=8)
+    assert "DUPLICATE_BATCH" not in {row.kind for row in scan([str(tmp_path / "in")], ScanOptions()).findings}
+    (partition,) = salvaged_of(tmp_path / "in", tmp_path / "out").partitions
+    assert log_of(tmp_path / "out") == b"".join(TWICE)
+    assert (partition.inherited, kinds(partition.new)) == ([], [("DUPLICATE_BATCH", 4)])
+
+
+def introduce(monkeypatch: pytest.MonkeyPatch, name: str, old: bytes, new: bytes) -> None:
+    """Have every salvage write these bytes for others into the log of a partition."""
+    whole = partition_files.write_partition
+
+    def changed(directory: Path, *given: Any) -> Any:
+        written = whole(directory, *given)
+        for path in directory.glob("*.log") if directory.name == name else ():
+            path.write_bytes(path.read_bytes().replace(old, new))
+        for path in directory.glob("*.snapshot") if directory.name == name else ():
+            path.unlink()
+        return written
+
+    monkeypatch.setattr(salvaging, "write_partition", changed)
+
+
+def test_a_duplicate_that_a_salvage_brings_about_is_new_beside_one_of_the_copies(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put_copy(tmp_path / "in", 1, {0: b"".join(TWICE)}, high_watermark=8)
+    introduce(monkeypatch, "orders-0", TWICE[3], numbered(6, 2))
+    (partition,) = salvaged_of(tmp_path / "in", tmp_path / "out").partitions
+    assert (kinds(partition.inherited), kinds(partition.new)) == ([("DUPLICATE_BATCH", 4)], [("DUPLICATE_BATCH", 6)])
+
+
+@pytest.mark.parametrize(
+    ("wrong", "kind"),
+    [
+        (flipped(TWICE[3], 70), "BATCH_CRC_MISMATCH"),
+        (numbered(8, 4), "OFFSET_GAP"),
+        (batch(6, 2, epoch=9, producer_id=7, producer_epoch=0, base_sequence=4), "EPOCH_FIELD_MISMATCH"),
+    ],
+    ids=["bytes", "offsets", "epochs"],
+)
+def test_wrong_bytes_offsets_and_epochs_refuse(wrong: bytes, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    put_copy(tmp_path / "in", 1, {0: b"".join(TWICE)}, high_watermark=8)
+    introduce(monkeypatch, "orders-0", TWICE[3], wrong)
+    (refused,) = salvaged_of(tmp_path / "in", tmp_path / "out").refused
+    assert refused.kind == "not_sound"
+    assert kind in refused.reason
+    assert not (tmp_path / "out" / "orders-0").exists()
+
+
+def test_a_transaction_that_was_left_open_long_ago_is_inherited(tmp_path: Path) -> None:
+    """A warning where nobody tells whether its producer still lives: three whole copies are salvaged all the same."""
+    data = DataLog()
+    data.data(0.0, APP_ID)
+    data.traffic(10_000)
+    write_cluster(tmp_path / "in", {"t-0": data})
+    salvaged = salvaged_of(tmp_path / "in", tmp_path / "out")
+    assert salvaged.is_whole
+    assert not salvaged.has_new_findings
+    assert {kind for partition in salvaged.partitions for kind, _ in kinds(partition.inherited)} & {"TXN_OPEN", "TXN_HANGING"}
+
+
+def test_a_transaction_that_every_copy_lost_is_inherited(tmp_path: Path) -> None:
+    """As an unclean election leaves it: there is neither a marker nor a record, and so no offset."""
+    write_cluster(tmp_path / "in", cluster(ended(30, COMMIT), cut_before(), decided(30)))
+    salvaged = salvaged_of(tmp_path / "in", tmp_path / "out")
+    assert not salvaged.refused
+    assert not salvaged.has_new_findings
+    inherited = {name_of(one): [kind for kind, _ in kinds(one.inherited)] for one in salvaged.partitions if one.inherited}
+    assert inherited == {"t-1": ["TXN_PARTLY_LOST"]}
+
+
+def name_of(partition: SalvagedPartition) -> str:
+    return f"{partition.topic}-{partition.partition}"
+
+
+def test_a_transaction_of_which_a_salvage_loses_the_marker_is_new(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Though another transaction hangs in the copies, around it."""
+    data, coordinators, other = DataLog(), CoordinatorLog(), 3000
+    data.data(0.0, APP_ID)
+    data.data(1.0, other)
+    marker = data.marker(1.1, commit=True, producer_id=other)
+    coordinators.transaction(10_000, (0,), commit=True, name="later")
+    data.traffic(10_000)
+    write_cluster(tmp_path / "in", {"t-0": data, "__transaction_state-0": coordinators})
+    right = {partition.topic: partition for partition in salvaged_of(tmp_path / "in", tmp_path / "right").partitions}
+    assert (kinds(right["t"].inherited), right["t"].new) == ([("TXN_HANGING", 0)], [])
+    assert marker.data in log_of(tmp_path / "right", "t-0")
+    introduce(monkeypatch, "t-0", marker.data, batch(marker.base_offset, 1))
+    lost = {partition.topic: partition for partition in salvaged_of(tmp_path / "in", tmp_path / "out").partitions}
+    assert kinds(lost["t"].inherited) == [("TXN_HANGING", 0)]
+    assert "TXN_HANGING" in {kind for kind, _ in kinds(lost["t"].new)}
