@@ -179,10 +179,6 @@ Deep = Annotated[
     typer.Option("--deep/--no-deep", help="Decode every record, or judge batches only [default: by size]."),
 ]
 Dead = Annotated[list[str] | None, typer.Option("--dead", metavar="N", help="A broker that will not come back; may be repeated.")]
-At = Annotated[
-    list[str] | None,
-    typer.Option("--at", metavar="N=HOST:DIR", help="For the runbook: where a log directory of broker N is; may be repeated."),
-]
 ReportFile = Annotated[
     Path | None,
     typer.Option(

@@ -26,8 +26,6 @@ class About:
     live: bool
     is_selected: bool
     """Whether it holds only partitions that were asked for."""
-    host: str | None
-    """As it calls itself."""
     transaction_partitions: int
     """Of the transaction coordinators' log at least, by the ids in it: told where these are pseudonyms, which do not."""
     redaction: str | None

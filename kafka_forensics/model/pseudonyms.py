@@ -17,7 +17,7 @@ class NameKind(StrEnum):
     HOST = "host"
     CLUSTER = "cluster"
     OTHER = "name"
-    """Principals, racks, regular expressions, files and directories that are none of Kafka's."""
+    """Paths that were given, and files and directories that are none of Kafka's."""
 
 
 PSEUDONYM_DIGITS: Final = 12

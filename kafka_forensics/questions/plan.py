@@ -35,7 +35,6 @@ from kafka_forensics.model.coordinators import TransactionLog
 from kafka_forensics.model.findings import Finding, Severity
 from kafka_forensics.model.results import Read, ScanResult
 from kafka_forensics.parsers.log import SegmentReader, believed_to
-from kafka_forensics.questions.places import BrokerPlace, places_of
 from kafka_forensics.replication.epochs import epoch_at
 from kafka_forensics.replication.offset_ranges import Range, Ranges, clipped, counted, normalised, without
 from kafka_forensics.replication.planner import (
@@ -310,14 +309,14 @@ class Planned:
         return next((candidate for candidate in self.plan.candidates if self.given.node(candidate.broker) == leader), None)
 
     @property
-    def without_topic_id(self) -> dict[Broker, tuple[str | None, str | None]]:
+    def without_topic_id(self) -> dict[Broker, str | None]:
         """Brokers to come back whose log has no topic id and would not be served → the id that it should have, as far as others
-        tell, and the log directory."""
+        tell."""
         lacking = {missing.broker for missing in self.plan.missing if missing.kind == "no_topic_id"}
         lacking -= {replica.broker for replica in self.given.replicas if not replica.is_live}
         found = [(finding, finding.place) for finding in self.findings if finding.kind == "TOPIC_ID_MISSING"]
         return {
-            place.broker: (finding.evidence.get("topic_id"), place.log_dir)
+            place.broker: finding.evidence.get("topic_id")
             for finding, place in found
             if place.broker is not None and place.broker in lacking
         }
@@ -353,12 +352,8 @@ class Plans:
     by_raft: int = 0
     """Partitions of the controllers' log, which elect among themselves."""
     result: ScanResult | None = None
-    places: list[BrokerPlace] = field(default_factory=list)
-    """Where brokers keep what was copied."""
     dead: frozenset[int | str] = frozenset()
     """Brokers that will not come back, as the controller calls them."""
-    gone: set[int | str] = field(default_factory=set)
-    """What copies of them are called here."""
 
     @cached_property
     def start_order(self) -> StartOrder | None:
@@ -378,8 +373,6 @@ class PlanOptions:
     truncate_by: TruncateBy | None = None
     dead: frozenset[str] = frozenset()
     """Brokers that will not come back."""
-    places: tuple[tuple[str, str | None, str], ...] = ()
-    """Where log directories are, as `places.parse_place` gives it."""
     counted: bool = True
     """Whether the records and bytes of losses are counted, for which logs are read again."""
 
@@ -392,8 +385,6 @@ def make_plans(paths: list[str], options: ScanOptions, plan_options: PlanOptions
     check_names(inputs)
     check_dead(plan_options.dead, inputs, witnesses.controller)
     maker = PlanMaker(inputs, witnesses, plan_options)
-    maker.plans.places = places_of(inputs, plan_options.places)
-    maker.plans.gone |= {place.broker for place in maker.plans.places if is_of_dead(maker.plans.dead, place.broker, place.node)}
     maker.plans.result = scan_inputs(inputs, options, progress, maker.look, witnesses)
     if maker.plans.partitions == 1:
         for planned in maker.plans.planned:
@@ -469,7 +460,6 @@ class PlanMaker:
         plans.absent.update(absent.broker for absent in missing if absent.kind in ABSENT and absent.broker is not None)
         plans.refused.update(absent.broker for absent in missing if absent.kind == "does_not_start" and absent.broker is not None)
         plans.unsaid.update(absent.kind for absent in missing if absent.kind in UNSAID)
-        plans.gone.update(replica.broker for replica in planned.given.replicas if not replica.is_live)
 
     def _keep(self, planned: Planned) -> None:
         """Keep a plan that matters; the first of all until there is another."""

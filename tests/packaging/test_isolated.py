@@ -74,7 +74,7 @@ def test_a_bundle_of_evidence_on_a_read_only_disk_is_made_on_another(tmp_path: P
         ("collect EVIDENCE/broker-1 --output out.kfb", ["out.kfb.unfinished"]),
         ("report EVIDENCE --output out.html", []),
         ("scan EVIDENCE --format json --output out.json", []),
-        ("plan EVIDENCE --topic audit --format json --output out.json --runbook out.md", ["out.json"]),
+        ("plan EVIDENCE --topic audit --format json --output out.json", ["out.json"]),
     ],
     ids=lambda value: value.partition(" ")[0] if isinstance(value, str) else "",
 )

@@ -1,7 +1,5 @@
 """`plan`: what each possible election would cut and lose, whom to elect, and how."""
 
-import shlex
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, Literal, cast
 
 import typer
@@ -26,10 +24,6 @@ TruncateBy = Annotated[
         help="How followers truncate: epochs (Kafka 0.11 and later) or high-watermark [default: as the logs tell].",
     ),
 ]
-Runbook = Annotated[
-    Path | None, typer.Option("--runbook", metavar="FILE", help="Write a runbook too, as Markdown: two ways, steps, commands.")
-]
-Bootstrap = Annotated[str | None, typer.Option("--bootstrap-server", metavar="HOST:PORT", help="For the runbook's commands.")]
 
 
 @options.flat
@@ -41,9 +35,6 @@ def plan(
     elect: Elect = None,
     dead: options.Dead = None,
     truncate_by: TruncateBy = None,
-    runbook: Runbook = None,
-    at: options.At = None,
-    bootstrap_server: Bootstrap = None,
     engine: options.Engine = "local",
     as_of: options.AsOf = None,
     form: options.Form,
@@ -59,36 +50,19 @@ def plan(
     wanted = chosen_format(form.format_name, form.output)
     rule = None if truncate_by is None else cast('Literal["epochs", "high-watermark"]', choose("rule", truncate_by, TRUNCATE_BY))
     check_output(form.output, paths)
-    check_output(runbook, paths, "--runbook")
-    if runbook is None and (at or bootstrap_server):
-        raise UsageError("--at and --bootstrap-server go with --runbook", hint="add --runbook FILE.md")
-    if runbook is not None and runbook == form.output:
-        raise UsageError("--output and --runbook name one file", hint="give each its own")
-    if runbook is not None and elect is not None:
-        raise UsageError("--runbook weighs every election, and --elect asks for one", hint="leave out one of them")
     scan_options = reading.scan_options(selection, deep=False, as_of=as_of)
     screen = screen_of(printing)
 
     from kafka_forensics.cli.progress import Progress
-    from kafka_forensics.questions.places import parse_place
     from kafka_forensics.questions.plan import PlanOptions, make_plans
 
     with Progress(screen, quiet=printing.quiet) as progress:
-        plans = make_plans(
-            paths, scan_options, PlanOptions(rule, frozenset(dead or ()), tuple(map(parse_place, at or ()))), progress
-        )
+        plans = make_plans(paths, scan_options, PlanOptions(rule, frozenset(dead or ())), progress)
     _check_elect(plans, elect)
     with open_output(form.output, color=printing.color) as to:
         from kafka_forensics.cli.outputs.plan import write_plans
 
         write_plans(plans, wanted, to, elect=elect)
-    if runbook is not None:
-        from kafka_forensics.cli.outputs.runbook import runbook as written
-
-        with open_output(runbook, color="never", option="--runbook") as to:
-            again = [word for broker in dead or () for word in ("--dead", shlex.quote(broker))]
-            again += [] if rule is None else ["--truncate-by", rule]
-            to.stream.writelines(written(plans, bootstrap_server, again))
     _say_rest(plans, screen, quiet=printing.quiet, absent=wanted == "tsv")
     return 3 if plans.result is not None and plans.result.incomplete else 0
 

@@ -6,8 +6,7 @@ from typing import Annotated, Final
 import typer
 
 from kafka_forensics.cli import options
-from kafka_forensics.cli.streams import check_new_directory, check_output, chosen_format, open_output, say, screen_of
-from kafka_forensics.errors import UsageError
+from kafka_forensics.cli.streams import check_new_directory, chosen_format, open_output, say, screen_of
 
 Directory = Annotated[
     Path,
@@ -33,9 +32,6 @@ AllowGaps = Annotated[
         help="Also write partitions with offsets that no copy has, and compacted ones without a whole copy, and name the gaps.",
     ),
 ]
-Runbook = Annotated[
-    Path | None, typer.Option("--runbook", metavar="FILE", help="Write a runbook too, as Markdown: what goes where, with commands.")
-]
 FORMATS: Final = ("table", "tsv", "json")
 ListFormat = Annotated[
     str | None,
@@ -57,8 +53,6 @@ def salvage(
     *,
     prefer_broker: PreferBroker = None,
     allow_gaps: AllowGaps = False,
-    runbook: Runbook = None,
-    at: options.At = None,
     deep: options.Deep = None,
     format_name: ListFormat = None,
     printing: options.VerbosePrinting,
@@ -73,27 +67,15 @@ def salvage(
     """
     wanted = chosen_format(format_name, None, FORMATS)
     check_new_directory(output, "--output")
-    check_output(runbook, paths, "--runbook")
-    if runbook is None and at:
-        raise UsageError("--at goes with --runbook", hint="add --runbook FILE.md")
-    if runbook is not None and output.resolve() in (runbook.resolve(), *runbook.resolve().parents):
-        raise UsageError("--runbook lies in --output, which is made anew", hint="write it beside that directory")
     scan_options = reading.scan_options(selection, deep=deep)
     screen = screen_of(printing)
 
     from kafka_forensics.cli.outputs.salvage import summary_lines, write_salvaged
     from kafka_forensics.cli.progress import Progress
-    from kafka_forensics.questions.places import parse_place
     from kafka_forensics.questions.salvage import SalvageOptions, salvage
 
     with Progress(screen, quiet=printing.quiet) as progress:
-        asked = SalvageOptions(prefer_broker, allow_gaps, tuple(map(parse_place, at or ())))
-        salvaged = salvage(paths, output, scan_options, asked, progress)
-    if runbook is not None:
-        from kafka_forensics.cli.outputs.salvage_runbook import salvage_runbook
-
-        with open_output(runbook, color="never", option="--runbook") as to:
-            to.stream.writelines(salvage_runbook(salvaged))
+        salvaged = salvage(paths, output, scan_options, SalvageOptions(prefer_broker, allow_gaps), progress)
     with open_output(None, color=printing.color) as to:
         write_salvaged(salvaged, wanted, to)
     say(screen, summary_lines(salvaged, quiet=printing.quiet))

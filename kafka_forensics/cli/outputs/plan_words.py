@@ -11,7 +11,6 @@ from kafka_forensics.cli.streams import printable
 from kafka_forensics.model.amounts import plural
 from kafka_forensics.model.findings import Finding
 from kafka_forensics.questions.plan import CONTRADICTING, Planned
-from kafka_forensics.questions.ways import ways_of
 from kafka_forensics.replication.offset_ranges import Ranges, clipped, counted, holds, normalised, without
 from kafka_forensics.replication.planner import (
     NO_END,
@@ -443,12 +442,20 @@ def _doubt(planned: Planned, candidate: Candidate) -> str:
 
 def other_way(planned: Planned, chosen: Candidate) -> str | None:
     """That a leader can stay, and what it lacks be produced again; None where that is no other way."""
-    kept = ways_of(planned).kept
+    kept = _ordinary_leader(planned)
     if kept is None or not kept.losses or (kept.broker == chosen.broker and not chosen.losses):
         return None
     stays = "it can stay the leader" if kept.broker == chosen.broker else f"{brokers([kept.broker])} can stay the leader"
     back = "and what it lacks be produced again from these copies, at the end of the log"
-    return f"Another way: {stays}, {back} (`kafka-forensics recover`). `--runbook FILE.md` weighs both."
+    return f"Another way: {stays}, {back} (`kafka-forensics recover`)."
+
+
+def _ordinary_leader(planned: Planned) -> Candidate | None:
+    """Who leads now, or would after an ordinary start; None where nobody would, or that is not known."""
+    if planned.leading is not None or len(planned.plan.ordinary) != 1:
+        return planned.leading
+    ordinary = planned.candidate(planned.plan.ordinary[0])
+    return None if ordinary is None or ordinary.election == "unknown" else ordinary
 
 
 def wrapped(text: str, width: int, indent: str = "") -> Iterator[str]:
@@ -511,7 +518,7 @@ def _steps_of_one(planned: Planned, candidate: Candidate) -> Iterator[str]:
 def topic_id_lines(planned: Planned) -> Iterator[str]:
     """What to write before brokers start whose log has no topic id, a sentence each."""
     directory = name(planned.plan.topic, planned.plan.partition)
-    for broker, (topic_id, _) in planned.without_topic_id.items():
+    for broker, topic_id in planned.without_topic_id.items():
         lines = f'of the two lines "version: 0" and "topic_id: {printable(topic_id or "ID")}"'
         whence = "" if topic_id else ", with the id that kafka-topics.sh --describe shows"
         yield (

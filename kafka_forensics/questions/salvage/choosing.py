@@ -30,8 +30,6 @@ class SalvageOptions:
     """Whose copy is the base, where it holds a replica."""
     allow_gaps: bool = False
     """Whether partitions are written of which no copy has some offsets."""
-    places: tuple[tuple[str, str | None, str], ...] = ()
-    """Where log directories are, as `places.parse_place` gives it."""
 
 
 class RefusedError(Exception):

@@ -11,7 +11,6 @@ from kafka_forensics.model.files import EpochEntry
 from kafka_forensics.model.findings import Finding
 from kafka_forensics.model.json_objects import Json
 from kafka_forensics.model.results import SCHEMA_VERSION, Incomplete
-from kafka_forensics.questions.places import BrokerPlace
 from kafka_forensics.questions.salvage.lineage import LeftBehind
 from kafka_forensics.questions.salvage.partition_files import Range
 from kafka_forensics.version import __version__
@@ -81,8 +80,6 @@ class SalvagedPartition:
     unseen: list[str] = field(default_factory=list)
     """What of the plan's witnesses is missing, so that records may be where nobody looked, as `kind` or `kind:broker`; `topic_id`
     where brokers want that, and nothing here tells it. Of the controllers' log `voter:N`, `quorum_state:N`."""
-    assigned: list[int | str] = field(default_factory=list)
-    """Brokers that have a replica, by the controllers' log or else by the copies; not in the manifest."""
     inherited: list[Finding] = field(default_factory=list)
     """What a scan of the output finds above `info` that a copy has at the same offsets,"""
     new: list[Finding] = field(default_factory=list)
@@ -92,9 +89,7 @@ class SalvagedPartition:
     quorum: Quorum | None = None
     """Of the controllers' log alone;"""
     files: list[CopiedFile] = field(default_factory=list)
-    """and so are these,"""
-    voting: list[int | str] = field(default_factory=list)
-    """and these: its voters, by what they are called here; not in the manifest."""
+    """and so are these."""
 
     @property
     def wants_topic_id(self) -> bool:
@@ -130,8 +125,6 @@ class Salvaged:
     partitions: list[SalvagedPartition] = field(default_factory=list)
     refused: list[Refused] = field(default_factory=list)
     incomplete: list[Incomplete] = field(default_factory=list)
-    places: list[BrokerPlace] = field(default_factory=list)
-    """Where brokers keep their log directories."""
 
     @property
     def is_whole(self) -> bool:

@@ -4,7 +4,6 @@ The whole is scanned before it gets its name; what that finds wrong with a parti
 """
 
 import shutil
-from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -20,7 +19,6 @@ from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
 from kafka_forensics.model.findings import Finding, Severity
 from kafka_forensics.model.json_objects import json_text
 from kafka_forensics.model.results import Read, ScanResult
-from kafka_forensics.questions.places import places_of
 from kafka_forensics.questions.plan import PlanMaker, PlanOptions, check_names, name_here
 from kafka_forensics.questions.salvage import controllers_log
 from kafka_forensics.questions.salvage.choosing import Choice, Chooser, RefusedError, SalvageOptions
@@ -44,7 +42,7 @@ from kafka_forensics.replication.planner import UNSEEN, Broker
 from kafka_forensics.replication.recovery import HIGH_WATERMARK_FILE, LOG_START_FILE, RECOVERY_POINT_FILE
 from kafka_forensics.rereading.reader import LogReader
 from kafka_forensics.storage.bundles import BundleSource
-from kafka_forensics.witnesses.witnesses import Witnesses, read_witnesses
+from kafka_forensics.witnesses.witnesses import read_witnesses
 from kafka_forensics.writers.files import write_offset_checkpoint
 
 CLEANER_FILE: Final = "cleaner-offset-checkpoint"
@@ -73,13 +71,6 @@ def salvage(
         salvaged = salvager.salvaged
         salvaged.output = str(output)
         salvaged.incomplete = result.incomplete
-        salvaged.places = places_of(inputs, salvage_options.places, controllers=True)
-        if all(partition.quorum is None for partition in salvaged.partitions):
-            brokers = {place.broker for place in places_of(inputs)}
-            salvaged.places = [place for place in salvaged.places if place.broker in brokers]
-        for partition in salvaged.partitions:
-            partition.assigned = _assigned(inputs, salvager.witnesses, partition)
-            partition.voting = [] if partition.quorum is None else _named(inputs, partition.quorum.voters)
         salvager.refuse_unread(result)
         salvager.write_checkpoints()
         salvager.check(result)
@@ -89,27 +80,6 @@ def salvage(
         salvaged.refused.sort(key=lambda refused: (refused.topic, refused.partition))
         write_file(directory / MANIFEST, f"{json_text(document(salvaged))}\n".encode())
     return salvaged
-
-
-def _assigned(inputs: Inputs, witnesses: Witnesses, partition: SalvagedPartition) -> list[int | str]:
-    """Brokers with a replica of a partition, by what they are called here."""
-    key = partition.topic, partition.partition
-    holders = [plan.context.broker for plan in inputs.replicas if (plan.context.topic, plan.context.partition) == key]
-    control = None if witnesses.controller is None else witnesses.controller.partitions.get(key)
-    assignment = [] if control is None or control.replica_assignment is None else control.replica_assignment
-    if partition.quorum is not None:
-        assignment = partition.quorum.voters
-    return list(dict.fromkeys((*_named(inputs, assignment), *holders)))
-
-
-def _named(inputs: Inputs, nodes: Iterable[int]) -> list[int | str]:
-    """What nodes are called here."""
-    names: dict[int, int | str] = {
-        log_dir.meta.node_id: log_dir.broker
-        for log_dir in inputs.log_dirs
-        if log_dir.meta is not None and log_dir.meta.node_id is not None
-    }
-    return [names.get(node, node) for node in nodes]
 
 
 def _check_given(inputs: Inputs, salvage_options: SalvageOptions) -> None:

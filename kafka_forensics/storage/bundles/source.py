@@ -673,7 +673,6 @@ def _about_of(said: dict[str, Any]) -> About:
         said.get("deep") is True,
         said.get("live") is True,
         said.get("topics") is not None or said.get("partition") is not None,
-        host if isinstance(host := said.get("host"), str) and _is_text(host) else None,
         said[TRANSACTION_PARTITIONS] if is_number(said.get(TRANSACTION_PARTITIONS), end=_MAX_TRANSACTION_PARTITIONS) else 0,
         redaction if isinstance(redaction := said.get("redaction"), str) and _is_text(redaction) else None,
     )
