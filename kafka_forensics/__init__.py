@@ -3,8 +3,7 @@
 ``scan(paths)`` gives a `ScanResult`: findings, partitions, replicas, and every fact behind them as Arrow tables;
 ``scan_snapshots(root)`` scans several snapshots, and compares each replica with itself over time;
 ``recover(paths, take)`` gives every record that only losing copies hold, and says what became of every offset that is lost;
-``read_batches(path)`` and ``read_records(path)`` give the facts of one `.log` file a chunk at a time;
-``open_dataset(path, fact)`` opens what `export --append` has gathered of many nights.
+``read_batches(path)`` and ``read_records(path)`` give the facts of one `.log` file a chunk at a time.
 """
 
 from kafka_forensics.version import __version__
@@ -14,7 +13,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     import pyarrow as pa
-    import pyarrow.dataset as ds
 
     from kafka_forensics.facts.facts import FactReader
     from kafka_forensics.model.changes import SnapshotsResult
@@ -22,7 +20,7 @@ if TYPE_CHECKING:
     from kafka_forensics.model.results import Drawing, ScanResult
     from kafka_forensics.questions.recover import Recovery
 
-__all__ = ["__version__", "open_dataset", "read_batches", "read_records", "recover", "scan", "scan_snapshots"]
+__all__ = ["__version__", "read_batches", "read_records", "recover", "scan", "scan_snapshots"]
 
 
 def scan(
@@ -183,14 +181,3 @@ def read_records(path: str, storage_options: "Mapping[str, str] | None" = None) 
     from kafka_forensics.facts import facts
 
     return facts.read_records(path, storage_options)
-
-
-def open_dataset(path: str, fact: str, storage_options: "Mapping[str, str] | None" = None) -> "ds.Dataset":
-    """A fact of a dataset that `export --append` has made, a directory or a URI, as its manifest has it: each snapshot once.
-
-    Columns that a row is older than are null; a filter on cluster, snapshot and run leaves other files closed (docs/datasets.md).
-    Raises UsageError if there is no such dataset or fact, its manifest is damaged, or its tables are Delta's or Iceberg's own.
-    """
-    from kafka_forensics.export import append
-
-    return append.open_dataset(path, fact, storage_options)

@@ -2,8 +2,9 @@
 
 Facts of replicas lie in `topic=/partition=/broker=` directories, and as is the custom of such datasets those three columns are in
 the names alone; each file's metadata repeats them in full. Facts whose rows name their partitions themselves are one directory
-without such names: null has no place in a path, and bytes of evidence shall not make thousands of directories. Memory holds one
-row group of a file for each thread that writes.
+without such names: null has no place in a path, and bytes of evidence shall not make thousands of directories. A snapshot of a
+dataset of many has one directory a fact, whose files hold many replicas each (`labels`). Memory holds one row group of a file for
+each thread that writes.
 """
 
 import hashlib
@@ -22,7 +23,7 @@ from urllib.parse import quote
 import pyarrow as pa
 
 from kafka_forensics.compiled import using_compiled
-from kafka_forensics.export.dataset_manifest import Label
+from kafka_forensics.export.labels import Label, labelled, labelled_schema
 from kafka_forensics.export.parquet import alike, parquet_writer
 from kafka_forensics.export.places import ExportPlace
 from kafka_forensics.export.target import MANIFEST, HashedFile
@@ -69,6 +70,8 @@ def _name(key: str, value: str) -> str:
 
 MAX_FILE_BYTES: Final = 1 << 30
 """A file that has reached this size is followed by another."""
+MAX_REPLICAS: Final = 1024
+"""Replicas in one file of a snapshot at most; fewer where their logs are larger than those of a task."""
 NewFile = Callable[[str], AbstractContextManager[HashedFile]]
 """Begins a file of a name, which it has once it is whole."""
 
@@ -113,8 +116,9 @@ class _Manifest:
 
     def begin(self, reader: FactReader) -> None:
         """What made it, and of what."""
-        self._put(f'{{"schema_version": {json.dumps(FACT_SCHEMA_VERSION)},\n "tool": {json.dumps(tool_of(reader))},\n')
-        self._put(f' "options": {json.dumps(options_of(reader))},\n "files": [')
+        tool = {"name": "kafka-forensics", "version": __version__, "engine": reader.result.engine}
+        self._put(f'{{"schema_version": {json.dumps(FACT_SCHEMA_VERSION)},\n "tool": {json.dumps(tool)},\n')
+        self._put(f' "options": {json.dumps(_options(reader))},\n "files": [')
 
     def add(self, file: Written) -> None:
         """A file that is whole."""
@@ -134,13 +138,8 @@ class _Manifest:
         self.file.write(piece.encode("ascii"))
 
 
-def tool_of(reader: FactReader) -> Json:
-    """What made an export."""
-    return {"name": "kafka-forensics", "version": __version__, "engine": reader.result.engine}
-
-
-def options_of(reader: FactReader) -> Json:
-    """Of what it was made."""
+def _options(reader: FactReader) -> Json:
+    """Of what an export was made."""
     options = reader.options
     return {
         "topic": options.topic_glob,
@@ -170,31 +169,39 @@ class ExportOrder:
     split_bytes: int = SPLIT_BYTES
     """Of logs that a task reads, where there are tasks."""
     label: Label | None = None
-    """Of the snapshot that is added to a dataset; None where the export is a new one."""
-
-
-def threads_of(reader: FactReader) -> int:
-    """How many files are written at once."""
-    return reader.options.jobs if using_compiled() and all(source.seekable for source in reader.inputs.sources) else 1
+    """The snapshot that is added to a dataset of many; None where the export is a new one."""
+    commit: Callable[[Mapping[str, Sequence[Written]]], None] | None = None
+    """What makes the files of each fact count; None: the manifest and the seal."""
 
 
 def export_facts(reader: FactReader, order: ExportOrder, written: Mapping[str, Sequence[Written]] | None = None) -> list[Dataset]:
     """Write a dataset for each fact, what could not be read, then the manifest, then the seal; of facts in `written` the files are
     there. Raises UsageError where it cannot be written."""
-    target, names = order.target, order.names
-    jobs = threads_of(reader)
+    target = order.target
+    if order.commit is not None:
+        every = {name: list(files) for name, files in _fact_files(reader, order, written)}
+        order.commit(every)
+        return [_sums(name, files) for name, files in every.items()]
     with target.file(MANIFEST) as file:
         manifest = _Manifest(file)
         manifest.begin(reader)
-        for name in [*(name for name in names if name != INCOMPLETE_FACT.name), INCOMPLETE_FACT.name]:
-            if name == INCOMPLETE_FACT.name:
-                reader.incomplete += reader.changed()
-            there = None if written is None else written.get(name)
-            files = _dataset_files(FACTS[name], reader.parts(name), target, jobs) if there is None else there
-            manifest.datasets.append(_write_dataset(FACTS[name], files, target, manifest))
+        for name, files in _fact_files(reader, order, written):
+            manifest.datasets.append(_write_dataset(FACTS[name], files, order, manifest))
         manifest.end(reader)
     target.finish(whole=order.allow_incomplete or not reader.gaps())
     return manifest.datasets
+
+
+def _fact_files(
+    reader: FactReader, order: ExportOrder, written: Mapping[str, Sequence[Written]] | None
+) -> Iterator[tuple[str, Iterable[Written]]]:
+    """The files of each fact that is ordered, what could not be read last; a file is written when it is asked for."""
+    jobs = reader.options.jobs if using_compiled() and all(source.seekable for source in reader.inputs.sources) else 1
+    for name in [*(name for name in order.names if name != INCOMPLETE_FACT.name), INCOMPLETE_FACT.name]:
+        if name == INCOMPLETE_FACT.name:
+            reader.incomplete += reader.changed()
+        there = None if written is None else written.get(name)
+        yield name, _dataset_files(FACTS[name], reader, order, jobs) if there is None else there
 
 
 def folder_of(fact: Fact, topic: str, partition: int, broker: str) -> tuple[str, Json]:
@@ -207,17 +214,25 @@ def name_of(folder: str, number: int) -> str:
     return f"{folder}/part-{number:05}.parquet"
 
 
-def _dataset_files(fact: Fact, parts: Iterable[Part], target: ExportPlace, jobs: int) -> Iterator[Written]:
-    """The files of a dataset in the order of its parts; those of several directories are written at once on `jobs` threads."""
-    folders = groupby(_placed(fact, parts), key=lambda placed: placed[:2])
-    works = (
-        partial(_folder_files, fact, folder, keys, [part for *_, part in of_folder], target)
-        for (folder, keys), of_folder in folders
-    )
-    yield from written_by(works, jobs if fact.by_replica else 1)
+def _dataset_files(fact: Fact, reader: FactReader, order: ExportOrder, jobs: int) -> Iterator[Written]:
+    """The files of a dataset in the order of its parts; those of several directories or shares are written at once on `jobs`
+    threads."""
+    parts, label = reader.parts(fact.name), order.label
+    works: Iterator[Work]
+    if label is None:
+        works = (
+            partial(_folder_files, fact, folder, keys, [part for *_, part in of_folder], order.target)
+            for (folder, keys), of_folder in groupby(_placed(fact, parts), key=lambda placed: placed[:2])
+        )
+    else:
+        works = (
+            partial(_share_files, fact, number, share, order.target, label)
+            for number, share in enumerate(_shares(fact, parts, reader))
+        )
+    yield from _written_by(works, jobs if fact.by_replica else 1)
 
 
-def written_by(works: Iterable[Work], jobs: int) -> Iterator[Written]:
+def _written_by(works: Iterable[Work], jobs: int) -> Iterator[Written]:
     """The files of each work, in order; they are written at once on `jobs` threads.
 
     Parsing, compressing and writing hold no interpreter lock.
@@ -263,10 +278,38 @@ def _folder_files(
     """The files of one directory; raises CancelledError once the export has `ended`."""
     names = (name_of(folder, number) for number in count())
     for part in parts:
-        yield from write_part(fact.own, unless(ended, part.batches), target.file, names, keys)
+        yield from write_part(fact.own, _unless(ended, part.batches), target.file, names, keys)
 
 
-def unless(ended: Event, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _share_files(fact: Fact, number: int, parts: list[Part], target: ExportPlace, label: Label, ended: Event) -> Iterator[Written]:
+    """The files of neighbouring parts of a snapshot; raises CancelledError once the export has `ended`."""
+    names = (label.file(fact.name, number, following) for following in count())
+    rows = labelled(fact, label, ((_keys(part), _unless(ended, part.batches)) for part in parts))
+    yield from write_part(labelled_schema(fact, label), rows, target.file, names, label.keys)
+
+
+def _keys(part: Part) -> Json:
+    return {"topic": part.topic, "partition": part.partition, "broker": part.broker}
+
+
+def _shares(fact: Fact, parts: Iterable[Part], reader: FactReader) -> Iterator[list[Part]]:
+    """Parts that go to the same files: neighbours, as many as a task would read."""
+    read = fact.by_replica and fact.name != "replicas"
+    weights = iter([plan.bytes for plan in reader.inputs.replicas] if read else ())
+    share: list[Part] = []
+    size = 0
+    for part in parts:
+        weight = next(weights, 0)
+        if share and (size + weight > SPLIT_BYTES or len(share) >= MAX_REPLICAS):
+            yield share
+            share, size = [], 0
+        share.append(part)
+        size += weight
+    if share:
+        yield share
+
+
+def _unless(ended: Event, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The batches, as long as nothing has `ended`; raises CancelledError then."""
     for batch in batches:
         if ended.is_set():
@@ -274,14 +317,16 @@ def unless(ended: Event, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Recor
         yield batch
 
 
-def _write_dataset(fact: Fact, files: Iterable[Written], target: ExportPlace, manifest: _Manifest) -> Dataset:
+def _write_dataset(fact: Fact, files: Iterable[Written], order: ExportOrder, manifest: _Manifest) -> Dataset:
     dataset = Dataset(fact.name)
     for written in files:
         _count(dataset, manifest, written)
     if not dataset.files:
-        written = Written(name_of(fact.name, 0), {})
-        with target.file(written.path) as file:
-            _write_file(file, _plain(fact.schema, {}), iter(()), written)
+        label = order.label
+        written = Written(name_of(fact.name, 0), {}) if label is None else Written(label.file(fact.name, 0), label.keys)
+        schema = fact.schema if label is None else labelled_schema(fact, label)
+        with order.target.file(written.path) as file:
+            _write_file(file, _plain(schema, written.keys), iter(()), written)
         _count(dataset, manifest, written)
     return dataset
 
@@ -291,6 +336,10 @@ def _count(dataset: Dataset, manifest: _Manifest, file: Written) -> None:
     dataset.files += 1
     dataset.size_in_bytes += file.size_in_bytes
     manifest.add(file)
+
+
+def _sums(name: str, files: Sequence[Written]) -> Dataset:
+    return Dataset(name, sum(file.rows for file in files), len(files), sum(file.size_in_bytes for file in files))
 
 
 def write_part(

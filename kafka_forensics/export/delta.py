@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
 
 from kafka_forensics.errors import UsageError
-from kafka_forensics.export.dataset_manifest import Label
 from kafka_forensics.export.datasets import Written
+from kafka_forensics.export.labels import Label
 from kafka_forensics.export.places import one_line, service_at
 from kafka_forensics.storage.open import local_path
 from kafka_forensics.storage.remote import StorageOptions
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from deltalake import DeltaTable
+    from deltalake import DeltaTable, Schema
 
     from kafka_forensics.export.places import Storage
 
@@ -52,55 +52,68 @@ class DeltaTables:
         with self._explained(fact):
             return DeltaTable.is_deltatable(f"{self._root}/{fact}", self._options)
 
-    def check(self, fact: str) -> None:
-        """Raise UsageError if a table that should be there is not."""
-        if not self.exists(fact):
-            raise UsageError(
-                f"the Delta table {self._path}/{fact}, which the dataset names, is not there", hint="put its _delta_log back"
-            )
+    def check(self, fact: str, schema: "pa.Schema") -> None:
+        """Raise UsageError if such rows cannot be added to the table of a fact, which exists."""
+        self._columns(fact, self._table(fact), schema)
 
-    def commit(self, fact: str, schema: "pa.Schema", label: Label, files: Sequence[Written]) -> None:
-        """Let these files be all that counts of a snapshot, in one transaction. Raises UsageError if another came between."""
+    def commit(self, fact: str, schema: "pa.Schema", label: Label, files: Sequence[Written]) -> bool:
+        """Make these files all that there is of a snapshot, in one transaction; whether others were.
+
+        Raises UsageError if another transaction came between.
+        """
         from deltalake import CommitProperties, Schema
         from deltalake.transaction import AddAction, create_table_with_add_actions
 
-        values = {"cluster": label.cluster, "snapshot": label.snapshot}
         now = int(time.time() * 1000)
         actions = [
             AddAction(
                 path=file.path.removeprefix(f"{fact}/"),
                 size=file.size_in_bytes,
-                partition_values=values,
+                partition_values=label.keys,
                 modification_time=now,
                 data_change=True,
                 stats=json.dumps({"numRecords": file.rows}),
             )
             for file in files
         ]
-        columns = Schema.from_arrow(schema)
         said = CommitProperties(custom_metadata={"kafka_forensics_run": label.run})
-        uri = f"{self._root}/{fact}"
         if not self.exists(fact):
             with self._explained(fact):
                 create_table_with_add_actions(
-                    uri, columns, actions, partition_by=PARTITION_BY, storage_options=self._options, commit_properties=said
+                    f"{self._root}/{fact}",
+                    Schema.from_arrow(schema),
+                    actions,
+                    partition_by=PARTITION_BY,
+                    storage_options=self._options,
+                    commit_properties=said,
                 )
-            return
-        table = self._table(fact)
-        filters = [(name, "=", value) for name, value in values.items()]
-        with self._explained(fact):
-            if actions or values in table.partitions():
-                table.create_write_transaction([*actions], "overwrite", columns, PARTITION_BY, filters, commit_properties=said)
-
-    def holds(self, fact: str, run: str) -> bool:
-        """Whether files of a run count."""
-        if not self.exists(fact):
             return False
+        table = self._table(fact)
+        columns = self._columns(fact, table, schema)
+        filters = [(name, "=", value) for name, value in label.keys.items()]
         with self._explained(fact):
-            return any(f"/{run}/" in uri for uri in self._table(fact).file_uris())
+            replaces = label.keys in table.partitions()
+            if actions or replaces:
+                table.create_write_transaction([*actions], "overwrite", columns, PARTITION_BY, filters, commit_properties=said)
+        return replaces
 
     def close(self) -> None:
         """Nothing is held open."""
+
+    def _columns(self, fact: str, table: "DeltaTable", schema: "pa.Schema") -> "Schema":
+        """The columns of the table, then those that only `schema` has. Raises UsageError where one has another type."""
+        from deltalake import Schema
+
+        older, newer = table.schema().fields, Schema.from_arrow(schema).fields
+        types = {field.name: field.type for field in newer}
+        for field in older:
+            if types.get(field.name, field.type) != field.type:
+                raise UsageError(
+                    f"column {field.name} of the Delta table {self._path}/{fact} has another type in this version of the tool",
+                    hint="append to a new dataset",
+                )
+        names = {field.name for field in older}
+        return Schema([*older, *(field for field in newer if field.name not in names)])
 
     def _table(self, fact: str) -> "DeltaTable":
         from deltalake import DeltaTable

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
 from kafka_forensics.errors import UsageError
-from kafka_forensics.export.dataset_manifest import Label
 from kafka_forensics.export.datasets import Written
+from kafka_forensics.export.labels import Label
 from kafka_forensics.export.places import one_line, service_at
 from kafka_forensics.storage.open import local_path
 from kafka_forensics.storage.remote import StorageOptions
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from kafka_forensics.export.places import Storage
 
 CATALOG: Final = "_catalog.sqlite"
+"""The catalogue, if it lies beside the tables."""
 NAMESPACE: Final = "kafka_forensics"
 _BOUND: Final = "Iceberg's tables name whole paths and do not move or copy with their directory: append where they were made"
 
@@ -68,27 +69,19 @@ class IcebergTables:
         with self._explained(fact):
             return self._catalog().table_exists((self._namespace, fact))
 
-    def check(self, fact: str) -> None:
-        """Raise UsageError if a table that should be there is not, or its files lie elsewhere."""
-        from pyiceberg.exceptions import NoSuchTableError
-
-        try:
-            with self._explained(fact):
-                location = self._catalog().load_table((self._namespace, fact)).location()
-        except UsageError as error:
-            if isinstance(error.__cause__, NoSuchTableError):
-                named = f"{self._namespace}.{fact}, which the dataset at {self._path} names"
-                hint = "put the catalogue back, or choose another directory"
-                raise UsageError(f"the Iceberg table {named}, is not in the catalogue", hint=hint) from error
-            if isinstance(error.__cause__, FileNotFoundError):
-                said = f"the Iceberg tables of {self._path} are not where they were made: {one_line(error.__cause__)}"
-                raise UsageError(said, hint=_BOUND) from error
-            raise
-        if location.rstrip("/") != f"{self._root}/{fact}":
+    def check(self, fact: str, schema: "pa.Schema") -> None:
+        """Raise UsageError if such rows cannot be added to the table of a fact, or its files lie elsewhere."""
+        with self._explained(fact):
+            table = self._catalog().load_table((self._namespace, fact))
+            table.update_schema().union_by_name(schema)  # nothing is committed
+        if (location := table.location().rstrip("/")) != f"{self._root}/{fact}":
             raise UsageError(f"the Iceberg table of {self._path}/{fact} lies at {location}", hint=_BOUND)
 
-    def commit(self, fact: str, schema: "pa.Schema", label: Label, files: Sequence[Written]) -> None:
-        """Let these files be all that counts of a snapshot, in one transaction. Raises UsageError if another came between."""
+    def commit(self, fact: str, schema: "pa.Schema", label: Label, files: Sequence[Written]) -> bool:
+        """Make these files all that there is of a snapshot, in one transaction; whether others were.
+
+        Raises UsageError if another transaction came between.
+        """
         from pyiceberg.expressions import And
 
         of_snapshot = And(_equal("cluster", label.cluster), _equal("snapshot", label.snapshot))
@@ -105,23 +98,17 @@ class IcebergTables:
                         spec.add_identity("snapshot")
                     if paths:
                         creation.add_files(paths, said, check_duplicate_files=False)
-                return
+                return False
             table = catalog.load_table(identifier)
             with table.transaction() as transaction:
                 with transaction.update_schema() as columns:
                     columns.union_by_name(schema)
-                if any(True for _ in table.scan(row_filter=of_snapshot).plan_files()):
+                replaces = any(True for _ in table.scan(row_filter=of_snapshot).plan_files())
+                if replaces:
                     transaction.delete(of_snapshot, said)
                 if paths:
                     transaction.add_files(paths, said, check_duplicate_files=False)
-
-    def holds(self, fact: str, run: str) -> bool:
-        """Whether files of a run count."""
-        if not self.exists(fact):
-            return False
-        with self._explained(fact):
-            tasks = self._catalog().load_table((self._namespace, fact)).scan(row_filter=_equal("run", run)).plan_files()
-            return any(f"/{run}/" in task.file.file_path for task in tasks)
+            return replaces
 
     def close(self) -> None:
         """Let go of the catalogue."""
@@ -151,6 +138,10 @@ class IcebergTables:
             raise UsageError(
                 f"the Iceberg table {self._namespace}.{what} was changed by another at the same time: {one_line(error)}",
                 hint="add this snapshot again",
+            ) from error
+        except FileNotFoundError as error:
+            raise UsageError(
+                f"the Iceberg tables of {self._path} are not where they were made: {one_line(error)}", hint=_BOUND
             ) from error
         except (
             exceptions.RESTError,

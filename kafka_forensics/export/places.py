@@ -18,7 +18,7 @@ from kafka_forensics.export.target import (
     mark_of,
     refuse_names,
 )
-from kafka_forensics.storage.open import local_path
+from kafka_forensics.storage.open import local_path, refuse_output_inside
 from kafka_forensics.storage.remote import (
     NATIVE,
     Failure,
@@ -64,19 +64,29 @@ def join_place(path: str, token: str, storage: Storage = ()) -> "ExportPlace":
     return RemoteTarget.join(path, token, storage)
 
 
+def root_of(output: str, inputs: list[str], storage: Storage = ()) -> "ExportPlace":
+    """A place that others may write to at the same time. Raises UsageError if it lies in an input, or cannot be opened."""
+    here = local_path(output)
+    if here is None:
+        return RemoteTarget.opened(output, inputs, storage, "")
+    refuse_output_inside(here, inputs)
+    return Target(here, "")
+
+
+def below(output: str, name: str) -> str:
+    """A place below another, as a user would type it."""
+    if (here := local_path(output)) is not None:
+        return os.path.join(here, name)
+    bare, _, query = output.rpartition("?")
+    if not bare or remote_place(output).root.endswith(f"?{query}".rstrip("/")):  # it is part of the name
+        return f"{output.rstrip('/')}/{name}"
+    return f"{bare.rstrip('/')}/{name}?{query}"
+
+
 def service_at(uri: str, storage: Given = None) -> tuple[RemotePlace, StorageOptions]:
     """The place that a URI names in a storage service, and how it is reached: as is given, as the URI says, as is found around."""
     place = remote_place(uri)
     return place, storage_options(storage, uri=place.name).with_options(place.options)
-
-
-def content_of(filesystem: Any, path: str) -> bytes | None:
-    """The bytes of a small file; None if it is not there."""
-    try:
-        with filesystem.open_input_file(path) as file:
-            return bytes(file.read())
-    except FileNotFoundError:
-        return None
 
 
 def one_line(error: BaseException) -> str:
@@ -127,7 +137,7 @@ class RemoteTarget:
     def open(cls, uri: str, inputs: list[str], storage: tuple[tuple[str, str], ...]) -> "RemoteTarget":
         """Take an empty prefix. Raises UsageError if something is there, it lies in an input, or cannot be written to."""
         target = cls.opened(uri, inputs, storage, uuid.uuid4().hex)
-        refuse_names(target.path, target._names())
+        refuse_names(target.path, target.names())
         with target._writing(f"{target._root}/{UNFINISHED}") as file:
             file.write(mark_of(target.token).encode())
         if target._mark() != mark_of(target.token):
@@ -179,7 +189,7 @@ class RemoteTarget:
 
     def clear(self) -> None:
         """Take away what no file came of."""
-        self._ask(lambda: self._delete(TEMPORARY))
+        self._ask(lambda: self._delete(f"{self._root}/{TEMPORARY}"))
 
     def finish(self, *, whole: bool = True) -> None:
         """Say that the export has ended, and whether it is `whole`."""
@@ -191,9 +201,23 @@ class RemoteTarget:
     def withdraw(self) -> None:
         """Take the prefix back if nothing has been written to it."""
         with contextlib.suppress(ForensicsError):
-            if set(self._names()) <= {UNFINISHED, TEMPORARY}:
+            if set(self.names()) <= {UNFINISHED, TEMPORARY}:
                 self.clear()
                 self._remove(f"{self._root}/{UNFINISHED}")
+
+    def remove(self) -> None:
+        """Take away everything below the prefix."""
+        with contextlib.suppress(ForensicsError):
+            self._ask(lambda: self._delete(self._root))
+
+    def names(self, folder: str = "") -> list[str]:
+        """What is directly below the prefix, or a folder there, sorted."""
+        path = f"{self._root}/{folder}" if folder else self._root
+        infos, _ = self._ask(lambda: children(self._fs, path, allow_not_found=True))
+        return sorted(info.base_name for info in infos)
+
+    def put_names_on_disk(self) -> None:
+        """A service keeps what it has taken."""
 
     def _remove(self, path: str) -> None:
         """Delete a file; one that is gone may be gone by a request whose answer was lost."""
@@ -212,25 +236,23 @@ class RemoteTarget:
             if not self._fs.get_file_info(path).is_file:
                 raise
 
-    def _delete(self, name: str) -> None:
+    def _delete(self, path: str) -> None:
         from pyarrow.fs import FileType
 
-        path = f"{self._root}/{name}"
         if self._fs.get_file_info(path).type is not FileType.NotFound:
             self._fs.delete_dir(path)
 
-    def _names(self) -> list[str]:
-        """What is directly below the prefix, sorted."""
-        infos, _ = self._ask(lambda: children(self._fs, self._root, allow_not_found=True))
-        return sorted(info.base_name for info in infos)
-
-    def content(self, name: str) -> bytes | None:
-        """The bytes of a small file below the prefix; None if it is not there."""
-        return self._ask(lambda: content_of(self._fs, f"{self._root}/{name}"))
-
     def _mark(self) -> str:
         """What `_UNFINISHED` says; nothing where it is not there."""
-        return (self.content(UNFINISHED) or b"")[:_MARK_BYTES].decode("ascii", "replace")
+
+        def read() -> bytes:
+            try:
+                with self._fs.open_input_file(f"{self._root}/{UNFINISHED}") as file:
+                    return bytes(file.read(_MARK_BYTES))
+            except FileNotFoundError:
+                return b""
+
+        return self._ask(read).decode("ascii", "replace")
 
     def _make_above(self, path: str) -> None:
         if not self._is_flat:

@@ -12,7 +12,7 @@ import os
 import shutil
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Final
 
 from kafka_forensics.errors import UsageError
@@ -23,8 +23,8 @@ SUCCESS: Final = "_SUCCESS"
 INCOMPLETE: Final = "_INCOMPLETE"
 """The seal of an export of less than was given: everything that could be read was written."""
 MANIFEST: Final = "_manifest.json"
-DATASET: Final = "_dataset.json"
-"""The manifest of what snapshots are added to."""
+LOCK: Final = "_LOCK"
+"""The lock of a dataset of Parquet files that snapshots are added to."""
 UNFINISHED: Final = "_UNFINISHED"
 _SHARED: Final = "workers must see the directory that the driver made: name one that they share, or a URI"
 TEMPORARY: Final = "_temporary"
@@ -32,11 +32,6 @@ TEMPORARY: Final = "_temporary"
 _CLEARINGS: Final = 100
 """How often at most `_temporary` is cleared, if others still write there; what is left is no part of any dataset."""
 _UNFINISHED_TEXT: Final = "This export has not finished. If no export is running, remove this directory and export again.\n"
-APPEND: Final = "append-"
-"""How the token of an export begins that adds a snapshot to what is there; the rest is the name of its run."""
-_APPEND_TEXT: Final = (
-    "A snapshot is being added to this dataset. If no export is running, add it again: what this one left is taken away then.\n"
-)
 
 
 class HashedFile:
@@ -88,7 +83,7 @@ class HashedFile:
 
 def mark_of(token: str) -> str:
     """What `_UNFINISHED` says."""
-    return f"{_APPEND_TEXT if token.startswith(APPEND) else _UNFINISHED_TEXT}{token}\n"
+    return f"{_UNFINISHED_TEXT}{token}\n"
 
 
 class Target:
@@ -106,8 +101,8 @@ class Target:
     def open(cls, path: str, inputs: list[str]) -> "Target":
         """Make the directory, or take an empty one. Raises UsageError if it holds anything, or lies in an input."""
         refuse_output_inside(path, inputs)
-        _refuse_what_is_there(path)
         target = cls(path, uuid.uuid4().hex)
+        refuse_names(path, target.names())
         above = os.path.abspath(path)
         while not os.path.lexists(above):
             target._made.append(above)
@@ -121,7 +116,7 @@ class Target:
                 os.fsync(marker.fileno())
             if len(os.listdir(path)) > 1:
                 os.unlink(os.path.join(path, UNFINISHED))
-                _refuse_what_is_there(path)
+                refuse_names(path, target.names())
         return target
 
     @classmethod
@@ -193,6 +188,25 @@ class Target:
             for folder in sorted({*self._changed, *(os.path.dirname(path) for path in self._made)}):
                 sync(folder)
 
+    def names(self, folder: str = "") -> list[str]:
+        """What is directly below the directory, or a folder there, sorted; nothing where there is none. Raises UsageError."""
+        path = os.path.join(self.path, folder)
+        try:
+            return sorted(os.listdir(path))
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise UsageError(
+                f"cannot write to {path}: {error.strerror}", hint="choose a directory that does not exist yet"
+            ) from error
+
+    def remove(self) -> None:
+        """Take away everything that was written, and the directories that were made for it if nothing else is in them."""
+        shutil.rmtree(self.path, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            for folder in self._made[1:]:
+                os.rmdir(folder)
+
     def withdraw(self) -> None:
         """Take the mark back, and the directory if it was made here, unless something has been written to it."""
         with contextlib.suppress(OSError):
@@ -210,17 +224,22 @@ class Target:
             self._changed.add(above)
             above = above if above == last else os.path.dirname(above)
 
-    @contextmanager
-    def explained(self) -> Iterator[None]:
+    def explained(self) -> AbstractContextManager[None]:
         """Errors of the file system as UsageError."""
-        try:
-            yield
-        except OSError as error:
-            if error.errno == errno.EPIPE:
-                raise
-            raise UsageError(
-                f"cannot write to {self.path}: {why(error, self.path)}", hint="choose another directory, or make room there"
-            ) from error
+        return explained(self.path)
+
+
+@contextmanager
+def explained(path: str) -> Iterator[None]:
+    """Errors of the file system as UsageError: nothing can be written to `path`."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno == errno.EPIPE:
+            raise
+        raise UsageError(
+            f"cannot write to {path}: {why(error, path)}", hint="choose another directory, or make room there"
+        ) from error
 
 
 @contextmanager
@@ -249,17 +268,6 @@ def _remove(folder: str) -> None:
             raise
 
 
-def _refuse_what_is_there(path: str) -> None:
-    """Raise UsageError if `path` is anything but an empty directory, or nothing."""
-    try:
-        names = sorted(os.listdir(path))
-    except FileNotFoundError:
-        return
-    except OSError as error:
-        raise UsageError(f"cannot write to {path}: {error.strerror}", hint="choose a directory that does not exist yet") from error
-    refuse_names(path, names)
-
-
 def refuse_names(path: str, names: list[str]) -> None:
     """Raise UsageError, which says what they are, if there are `names` at `path`."""
     if not names:
@@ -270,7 +278,7 @@ def refuse_names(path: str, names: list[str]) -> None:
         raise UsageError(
             f"{path} holds an export of which some input could not be read", hint="choose a new directory, or remove that one first"
         )
-    if DATASET in names:
+    if LOCK in names:
         raise UsageError(f"{path} holds a dataset to which snapshots are added", hint="add --append, or choose a new directory")
     if UNFINISHED in names:
         raise UsageError(

@@ -18,8 +18,8 @@ from kafka_forensics.engine.task_values import thin_plans
 from kafka_forensics.engine.work_plan import file_cost, packed
 from kafka_forensics.errors import PassingError, PathMissingError, SourceError, UsageError
 from kafka_forensics.evidence.inputs import ReplicaPlan, broker_order
-from kafka_forensics.export.dataset_manifest import Label, labelled, labelled_schema
 from kafka_forensics.export.datasets import Written, folder_of, name_of, write_part
+from kafka_forensics.export.labels import Label, labelled, labelled_schema
 from kafka_forensics.export.places import ExportPlace, join_place
 from kafka_forensics.facts.answers import transaction_facts
 from kafka_forensics.facts.facts import FactReader, Replica, place_of_replica
@@ -71,7 +71,7 @@ class ExportCommon:
     cache_dir: str | None = None
     """Where compiled kernels are kept, None: where it is usual."""
     label: Label | None = None
-    """Of the snapshot that is added to a dataset; None where the export is a new one."""
+    """The snapshot that is added to a dataset of many; None where the export is a new one."""
 
     def packed(self) -> str:
         """As JSON."""
@@ -154,8 +154,8 @@ def write_task(packed: str, known: bytes, task: Task, *, strict: bool) -> Iterat
     fact = FACTS[task.fact]
     rows = read(shared, known, task, gaps, strict=strict)
     if shared.label is not None:
-        rows = iter([(asdict(shared.label), labelled(fact, shared.label, rows))])
-    schema = fact.own if shared.label is None else labelled_schema(fact)
+        rows = iter([(shared.label.keys, labelled(fact, shared.label, rows))])
+    schema = fact.own if shared.label is None else labelled_schema(fact, shared.label)
     for keys, batches in rows:
         for file in write_part(schema, batches, target.temporary_file, names, keys):
             yield json.dumps(asdict(file))
@@ -238,9 +238,12 @@ def told(
         if label is None:
             files.sort(key=_order)
         used: dict[str, Iterator[int]] = {}
-        for file in files:
-            folder = folder_of(FACTS[name], **file.keys)[0] if label is None else f"{name}/{label.run}"
-            path = name_of(folder, next(used.setdefault(folder, count())))
+        for number, file in enumerate(files):
+            if label is None:
+                folder, _ = folder_of(FACTS[name], **file.keys)
+                path = name_of(folder, next(used.setdefault(folder, count())))
+            else:
+                path = label.file(name, number)
             target.adopt(file.path, path)
             file.path = path
     return written, list(gaps)

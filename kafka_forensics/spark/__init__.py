@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from kafka_forensics.spark.export_job import Exported
     from kafka_forensics.spark.job import SparkScanResult
 
-__all__ = ["append", "default_builder", "export", "read_dataset", "read_export", "register", "scan", "scan_snapshots", "session"]
+__all__ = ["default_builder", "export", "read_export", "register", "scan", "scan_snapshots", "session"]
 
 
 def register(spark: "SparkSession") -> None:
@@ -166,56 +166,6 @@ def export(
     return export_paths(spark, given, output, facts, options, payloads=payloads, allow_incomplete=allow_incomplete)
 
 
-def append(
-    spark: "SparkSession",
-    paths: str | list[str],
-    output: str,
-    cluster: str,
-    snapshot: str,
-    facts: "Sequence[str] | None" = None,
-    *,
-    table_format: str | None = None,
-    iceberg_catalog: str | None = None,
-    iceberg_namespace: str | None = None,
-    payloads: bool = False,
-    allow_incomplete: bool = False,
-    topic: str | None = None,
-    partition: int | None = None,
-    broker: str | int | None = None,
-    live: bool = False,
-    whole: bool | None = None,
-    deep: bool | None = None,
-    as_of_ms: int | None = None,
-    storage_options: "Mapping[str, str] | None" = None,
-    cache_dir: str | None = None,
-) -> "Exported":
-    """Add a snapshot of a cluster to the dataset at `output`, or begin one, by Spark's workers; one of the same name is replaced.
-
-    The rest is as for `export`. The dataset is kept as `table_format` says: parquet, delta or iceberg (docs/datasets.md), None: as
-    it is, a new one as parquet; the driver alone lets the files count that tasks have written. Raises UsageError as `export` does,
-    and where another run is adding to the same dataset.
-    """
-    register(spark)
-    from kafka_forensics.evidence.options import scan_options
-    from kafka_forensics.export.append import AddedSnapshot, TableFormat
-    from kafka_forensics.spark.export_job import export_paths
-
-    options = scan_options(
-        topic,
-        partition,
-        broker,
-        live=live,
-        whole=whole,
-        deep=deep,
-        as_of_ms=as_of_ms,
-        storage_options=storage_options,
-        cache_dir=cache_dir,
-    )
-    given = [paths] if isinstance(paths, str) else paths
-    added = AddedSnapshot(cluster, snapshot, TableFormat(table_format, iceberg_catalog, iceberg_namespace))
-    return export_paths(spark, given, output, facts, options, added, payloads=payloads, allow_incomplete=allow_incomplete)
-
-
 def read_export(spark: "SparkSession", output: str, fact: str) -> "DataFrame":
     """A fact of an export at `output`, a path or URI as Spark has them, with the columns and types that are declared for it.
 
@@ -231,24 +181,6 @@ def read_export(spark: "SparkSession", output: str, fact: str) -> "DataFrame":
     columns = declared_columns(fact_named(fact).schema)
     frame = spark.read.schema(struct_of(columns)).parquet(f"{output.rstrip('/')}/{fact}")
     return frame.select([column.name for column in columns])
-
-
-def read_dataset(spark: "SparkSession", path: str, fact: str, storage_options: "Mapping[str, str] | None" = None) -> "DataFrame":
-    """A fact of a dataset that `export --append` has made of Parquet files, as its manifest has it: each snapshot once.
-
-    This process reads the manifest, and Spark the files that it names, by the same path. Raises UsageError as
-    `kafka_forensics.open_dataset` does.
-    """
-    from kafka_forensics.export.append import manifest_to_read
-    from kafka_forensics.spark.sessions import require_pyspark
-
-    require_pyspark()
-    from kafka_forensics.spark.columns import declared_columns, struct_of
-
-    manifest, _, _ = manifest_to_read(path, fact, storage_options)
-    schema = struct_of(declared_columns(manifest.schemas[fact]))
-    files = [f"{path.rstrip('/')}/{file.path}" for file in manifest.files_of(fact)]
-    return spark.read.schema(schema).parquet(*files) if files else spark.createDataFrame([], schema)
 
 
 def default_builder(master: str = "local[*]") -> "SparkSession.Builder":

@@ -14,9 +14,8 @@ from kafka_forensics.compiled import worth_compiling
 from kafka_forensics.errors import ForensicsError, PassingError, UsageError, may_pass
 from kafka_forensics.evidence.inputs import Inputs, gather
 from kafka_forensics.evidence.options import ScanOptions, without_secrets
-from kafka_forensics.export.append import AddedSnapshot, Appending, begun, write_facts
-from kafka_forensics.export.datasets import Dataset, ExportOrder
-from kafka_forensics.export.places import absolute, inputs_named
+from kafka_forensics.export.datasets import Dataset, ExportOrder, export_facts
+from kafka_forensics.export.places import absolute, inputs_named, opened_place
 from kafka_forensics.export.tasks import BY_TASKS, ExportCommon, Task, common, known_transactions, look, tasks, told, write_task
 from kafka_forensics.export.views import words
 from kafka_forensics.facts.facts import FactReader
@@ -49,12 +48,8 @@ class Exported:
     result: ScanResult
 
 
-def exported(
-    spark: "SparkSession", inputs: Inputs, options: ScanOptions, order: ExportOrder, appending: Appending | None = None
-) -> tuple[FactReader, list[Dataset]]:
+def exported(spark: "SparkSession", inputs: Inputs, options: ScanOptions, order: ExportOrder) -> tuple[FactReader, list[Dataset]]:
     """Scan what was gathered, and write the facts that are ordered; what was written of each.
-
-    Where a snapshot is added to a dataset, the driver alone lets the files count that tasks have written.
 
     Raises UsageError where workers cannot do the work, and where nothing can be written.
     """
@@ -76,7 +71,7 @@ def exported(
     for name in order.names:
         if name in BY_TASKS:
             written.setdefault(name, [])
-    datasets = write_facts(reader, order, appending, written)
+    datasets = export_facts(reader, order, written)
     result.incomplete = reader.gaps()
     return reader, datasets
 
@@ -87,16 +82,14 @@ def export_paths(
     output: str,
     facts: Sequence[str] | None,
     options: ScanOptions,
-    added: AddedSnapshot | None = None,
     **how: Any,
 ) -> Exported:
-    """See `spark.export` and `spark.append`; `how` is the rest of an `ExportOrder`."""
+    """See `spark.export`; `how` is the rest of an `ExportOrder`."""
     wanted = {fact_named(name).name for name in facts or FACTS}
-    with begun(output, inputs_named(paths), options.storage_options, added) as (target, appending):
-        label = None if appending is None else appending.label
-        order = ExportOrder(target, [name for name in FACTS if name in wanted], output, label=label, **how)
+    with opened_place(output, inputs_named(paths), options.storage_options) as target:
+        order = ExportOrder(target, [name for name in FACTS if name in wanted], output, **how)
         paths, options = without_secrets(paths, options)
-        reader, datasets = exported(spark, gather(paths, options, ids_later=True), options, order, appending)
+        reader, datasets = exported(spark, gather(paths, options, ids_later=True), options, order)
     return Exported(datasets, reader.result)
 
 

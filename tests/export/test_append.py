@@ -1,14 +1,14 @@
-"""Snapshots added to a dataset: each once, whatever was there of it before, and nothing half-written counts."""
+"""Snapshots added to a dataset of Parquet files: each once and whole, whatever was there of it before."""
 
+import errno
 import fcntl
 import hashlib
-import json
 import os
+import shutil
+import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,14 +21,32 @@ import kafka_forensics as kf
 from kafka_forensics.cli.commands import export as export_command
 from kafka_forensics.cli.main import outcome
 from kafka_forensics.errors import UsageError
-from kafka_forensics.export.dataset_manifest import TABLE_FORMATS, DatasetManifest, labelled_schema
-from kafka_forensics.export.dataset_places import LocalDataset
+from kafka_forensics.export.append import TABLE_FORMATS
 from kafka_forensics.export.datasets import MAX_FILE_BYTES
-from kafka_forensics.export.target import DATASET, UNFINISHED, Target
+from kafka_forensics.export.labels import MAX_ENCODED_BYTES, NO_VALUE, Label, encoded, labelled_schema
+from kafka_forensics.export.snapshots import opened_snapshot
+from kafka_forensics.export.target import LOCK, Target
 from kafka_forensics.facts import rows as facts_rows
 from kafka_forensics.model.schemas import FACTS
-from tests.support.datasets import FEW, NAMES, ONE, OTHER, append, left_over, manifest_of, read, runs, unlabelled
-from tests.support.exports import SAMPLES, export, rows
+from tests.support.datasets import (
+    FEW,
+    HIVE,
+    NAMES,
+    ONE,
+    OTHER,
+    append,
+    files,
+    keys,
+    left_over,
+    of_snapshot,
+    opened,
+    read,
+    runs,
+    unlabelled,
+)
+from tests.support.exports import SAMPLES, export, manifest, rows
+
+LABEL = Label("a", "n1", "f" * 32, in_rows=False)
 
 
 def test_the_command_offers_every_form() -> None:
@@ -41,69 +59,76 @@ def test_every_fact_of_each_night_is_there_once(tmp_path: Path) -> None:
     assert append(target, "payments", "2026-03-02", "--show-payloads", path=OTHER) == 0
     first, second = kf.scan(str(ONE)), kf.scan(str(OTHER))
     for fact in FACTS:
-        dataset = kf.open_dataset(str(target), fact)
-        assert dataset.schema.equals(labelled_schema(FACTS[fact]))
+        table = read(target, fact)
+        assert table.schema.names[:2] == NAMES
         for snapshot, result in (("2026-03-01", first), ("2026-03-02", second)):
-            table = dataset.to_table(filter=ds.field("snapshot") == snapshot)
-            assert rows(table.drop_columns(NAMES)) == rows(result.facts(fact)), fact
-            assert set(table["cluster"].to_pylist()) <= {"payments"}
+            assert rows(of_snapshot(table, snapshot)) == rows(result.facts(fact)), fact
+        assert set(table["cluster"].to_pylist()) <= {"payments"}
     assert left_over(target) == []
-    assert not (target / UNFINISHED).exists()
+    assert sorted(path.name for path in target.iterdir()) == ["_LOCK", "cluster=payments"]
 
 
-def test_the_manifest_is_true(tmp_path: Path) -> None:
+def test_the_manifest_of_a_snapshot_is_true(tmp_path: Path) -> None:
     assert append(tmp_path / "out", "a", "n1", "--topic", "l*") == 0
-    manifest = manifest_of(tmp_path / "out")
-    for file in manifest.files:
-        data = (tmp_path / "out" / file.path).read_bytes()
-        assert (file.bytes, file.sha256) == (len(data), hashlib.sha256(data).hexdigest())
-        held = pq.ParquetFile(tmp_path / "out" / file.path)
-        assert held.metadata.num_rows == file.rows
-        assert held.schema_arrow.equals(labelled_schema(FACTS[file.fact]))
-        assert (held.schema_arrow.metadata or {})[b"kf.run"] == file.run.encode()
-    (entry,) = manifest.snapshots
-    assert (entry.cluster, entry.snapshot, entry.whole, entry.incomplete) == ("a", "n1", True, [])
-    assert entry.tool["name"] == "kafka-forensics"
-    assert entry.options["topic"] == "l*"
-    sums = {fact: sum(file.rows for file in manifest.files_of(fact)) for fact in FACTS}
-    assert {fact: made["rows"] for fact, made in entry.datasets.items()} == sums
-    assert manifest.version == 1
+    folder = tmp_path / "out" / "cluster=a" / "snapshot=n1"
+    told = manifest(folder)
+    assert {file["path"] for file in told["files"]} == {path.relative_to(folder).as_posix() for path in folder.rglob("*.parquet")}
+    for file in told["files"]:
+        data = (folder / file["path"]).read_bytes()
+        assert (file["bytes"], file["sha256"]) == (len(data), hashlib.sha256(data).hexdigest())
+        held = pq.ParquetFile(folder / file["path"])
+        assert held.metadata.num_rows == file["rows"]
+        assert held.schema_arrow.equals(labelled_schema(FACTS[file["path"].partition("/")[0]], LABEL))
+        assert (held.schema_arrow.metadata or {})[b"kf.snapshot"] == b"n1"
+        assert (file["cluster"], file["snapshot"]) == ("a", "n1")
+    assert list(told["datasets"]) == list(FACTS)
+    assert told["options"]["topic"] == "l*"
+    assert (told["tool"]["name"], told["incomplete"]) == ("kafka-forensics", [])
+    assert {path.name for path in folder.iterdir()} == {*FACTS, "_manifest.json", "_SUCCESS"}
 
 
 def test_a_rerun_replaces_its_snapshot_and_no_other(tmp_path: Path) -> None:
     target = tmp_path / "out"
     for cluster, snapshot in (("a", "n1"), ("b", "n1"), ("a", "n2")):
         assert append(target, cluster, snapshot, *FEW) == 0
-    before = read(target, "batches")
+    before = files(target, "batches")
     assert append(target, "a", "n1", *FEW, path=OTHER) == 0
-    after = read(target, "batches")
-    assert runs(before).keys() == runs(after).keys() == {("a", "n1"), ("b", "n1"), ("a", "n2")}
-    assert all(len(found) == 1 for found in runs(after).values())
-    changed = {key for key in runs(before) if runs(before)[key] != runs(after)[key]}
-    assert changed == {("a", "n1")}
-    mine = after.filter((pa.compute.field("cluster") == "a") & (pa.compute.field("snapshot") == "n1"))
-    assert rows(mine.drop_columns(NAMES)) == rows(kf.scan(str(OTHER)).facts("batches"))
+    after = files(target, "batches")
+    assert len(before) == len(after) == 3
+    assert {path.parts[-4:-2] for path in {*after} - {*before}} == {("cluster=a", "snapshot=n1")}
+    table = read(target, "batches")
+    assert keys(table) == {("a", "n1"), ("b", "n1"), ("a", "n2")}
+    mine = of_snapshot(table.filter(pa.compute.field("cluster") == "a"), "n1")
+    assert rows(mine) == rows(kf.scan(str(OTHER)).facts("batches"))
     assert left_over(target) == []
-    assert manifest_of(target).version == 4
 
 
 def test_a_rerun_of_other_facts_leaves_nothing_of_the_first(tmp_path: Path) -> None:
     assert append(tmp_path / "out", "a", "n1", *FEW) == 0
     assert append(tmp_path / "out", "a", "n1", "--fact", "replicas") == 0
-    assert read(tmp_path / "out", "batches").num_rows == 0
+    assert files(tmp_path / "out", "batches") == []
     assert read(tmp_path / "out", "replicas").num_rows > 0
     assert left_over(tmp_path / "out") == []
 
 
+def test_files_of_two_runs_never_have_the_same_name(tmp_path: Path) -> None:
+    """So whoever lists a snapshot, and opens its files after a rerun, misses them, and does not mix the two."""
+    assert append(tmp_path / "out", "a", "n1", *FEW) == 0
+    before = files(tmp_path / "out", "batches")
+    assert append(tmp_path / "out", "a", "n1", *FEW) == 0
+    assert not {*before} & {*files(tmp_path / "out", "batches")}
+
+
 def test_many_replicas_share_a_file_whatever_the_jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KAFKA_FORENSICS_KERNELS", "compiled")
-    monkeypatch.setattr("kafka_forensics.export.append.SPLIT_BYTES", 20_000)
+    monkeypatch.setattr("kafka_forensics.export.datasets.SPLIT_BYTES", 20_000)
     monkeypatch.setattr(facts_rows, "MAX_ROWS", 100)
     assert append(tmp_path / "one", "a", "n1", "--jobs", 1, path=OTHER) == 0
     assert append(tmp_path / "two", "a", "n1", "--jobs", 3, path=OTHER) == 0
-    one, two = manifest_of(tmp_path / "one"), manifest_of(tmp_path / "two")
-    assert [file.path.rpartition("/")[2] for file in one.files] == [file.path.rpartition("/")[2] for file in two.files]
-    assert 1 < len(one.files_of("records")) < kf.scan(str(OTHER)).totals.replicas
+    for fact in FACTS:
+        one, two = files(tmp_path / "one", fact), files(tmp_path / "two", fact)
+        assert [path.name[:15] for path in one] == [path.name[:15] for path in two]
+    assert 1 < len(files(tmp_path / "one", "records")) < kf.scan(str(OTHER)).totals.replicas
     assert MAX_FILE_BYTES > 20_000
     for fact in FACTS:
         assert unlabelled(read(tmp_path / "one", fact), fact) == unlabelled(read(tmp_path / "two", fact), fact)
@@ -113,10 +138,10 @@ def test_a_filter_leaves_other_nights_closed(tmp_path: Path) -> None:
     target = tmp_path / "out"
     assert append(target, "a", "n1", *FEW) == 0
     assert append(target, "a", "n2", *FEW) == 0
-    for file in manifest_of(target).files_of("batches"):
-        if file.snapshot == "n1":
-            (target / file.path).write_bytes(b"not read")
-    dataset = kf.open_dataset(str(target), "batches")
+    one, two = files(target, "batches")
+    assert "snapshot=n1" in one.parts
+    one.write_bytes(b"not read")
+    dataset = opened([one, two], [two])
     assert dataset.to_table(filter=ds.field("snapshot") == "n2").num_rows > 0
     with pytest.raises(pa.ArrowInvalid):
         dataset.to_table()
@@ -133,6 +158,8 @@ def test_a_filter_leaves_other_nights_closed(tmp_path: Path) -> None:
         (("--append", "--cluster", "a", "--snapshot", "n", "--iceberg-catalog", "c"), "goes with --table-format iceberg"),
         (("--append", "--cluster", "", "--snapshot", "n"), "--cluster is no name"),
         (("--append", "--cluster", "a", "--snapshot", "n\u202e"), "--snapshot is no name"),
+        (("--append", "--cluster", "a", "--snapshot", NO_VALUE), "--snapshot is no name"),
+        (("--append", "--cluster", "a", "--snapshot", "=" * 81), "--snapshot is no name"),
     ],
 )
 def test_options_that_make_no_sense_leave_nothing(
@@ -169,8 +196,9 @@ def test_an_export_does_not_take_a_dataset(tmp_path: Path, capsys: pytest.Captur
 
 def test_the_form_of_a_dataset_does_not_change(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert append(tmp_path / "out", "a", "n1", *FEW) == 0
-    assert append(tmp_path / "out", "a", "n2", *FEW, "--table-format", "delta") == 2
-    assert "hint: give --table-format parquet, or choose another directory" in capsys.readouterr().err
+    for other in TABLE_FORMATS[1:]:
+        assert append(tmp_path / "out", "a", "n2", *FEW, "--table-format", other) == 2
+        assert "holds snapshots as Parquet files" in capsys.readouterr().err
     assert append(tmp_path / "out", "a", "n2", *FEW) == 0
 
 
@@ -182,7 +210,8 @@ def test_evidence_is_never_written_to(tmp_path: Path, capsys: pytest.CaptureFixt
         assert "evidence is never written to" in capsys.readouterr().err
     assert sorted(path.name for path in copies.rglob("*")) == ["t-0"]
     assert append(tmp_path / "out", "a", "n1", *FEW) == 0
-    (tmp_path / "out" / "replicas").symlink_to(copies)
+    (tmp_path / "out" / "cluster=a").rename(tmp_path / "moved")
+    (tmp_path / "out" / "cluster=a").symlink_to(copies)
     assert append(tmp_path / "out", "a", "n2", path=copies) == 2
     assert "evidence is never written to" in capsys.readouterr().err
     assert sorted(path.name for path in copies.rglob("*")) == ["t-0"]
@@ -204,134 +233,47 @@ def test_an_empty_directory_is_taken_and_left_as_it_was(tmp_path: Path) -> None:
     assert append(tmp_path / "out", "a", "n1", *FEW) == 0
 
 
-def flipped(data: bytes) -> bytes:
-    """The number of rows of the last file is another."""
-    place = data.rindex(b'"rows": ') + 8
-    return data[:place] + (b"1" if data[place : place + 1] != b"1" else b"2") + data[place + 1 :]
+NAMED = ["é ' \" \\", "a/b=c%20", "2026-03-01", "n" * MAX_ENCODED_BYTES, "..", "*?[x]", "日本"]
 
 
-def always(data: bytes) -> object:
-    """The same damage, whatever was there."""
-    return lambda _: data
-
-
-def resealed(change: Callable[[Any], object]) -> object:
-    """A change of whoever can compute a digest."""
-
-    def changed(data: bytes) -> bytes:
-        fields = json.loads(data)
-        del fields["sha256"]
-        change(fields)
-        fields["sha256"] = hashlib.sha256(json.dumps(fields, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
-        return json.dumps(fields).encode()
-
-    return changed
-
-
-@pytest.mark.parametrize(
-    ("damage", "said"),
-    [
-        (always(b""), "it is not the JSON of one"),
-        (lambda data: data[: len(data) // 2], "it is not the JSON of one"),
-        (always(b"[1, 2]"), "it is not the JSON of one"),
-        (always(b'{"sha256": 1}'), "it is not the JSON of one"),
-        (lambda data: data.replace(b"kafka-forensics dataset", b"something else"), "it is no manifest of a dataset"),
-        (lambda data: data.replace(b'"format_version": 1', b'"format_version": 2'), "is of version 2"),
-        (flipped, "it does not have the SHA-256 that it names"),
-        (always(b"\xff\x00" * 100), "it is not the JSON of one"),
-        (always(b'{"a":' * 100_000), "it is not the JSON of one"),
-        (resealed(lambda fields: fields.update(version="1")), "it is not the JSON of one"),
-        (resealed(lambda fields: fields["files"][0].update(fact=["batches"])), "it is not the JSON of one"),
-        (resealed(lambda fields: fields["files"][0].update(more=1)), "it is not the JSON of one"),
-        (resealed(lambda fields: fields["files"][0].update(path="../elsewhere.parquet")), "it names files that are no run's"),
-        (resealed(lambda fields: fields.update(table_format="other")), "it names files that are no run's"),
-    ],
-)  # fmt: skip
-def test_a_damaged_manifest_is_a_sentence_and_stays(
-    tmp_path: Path, damage: object, said: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert callable(damage)
-    target = tmp_path / "out"
-    assert append(target, "a", "n1", *FEW) == 0
-    damaged = damage((target / DATASET).read_bytes())
-    (target / DATASET).write_bytes(damaged)
-    before = {path: path.read_bytes() for path in target.rglob("*.parquet")}
-    assert append(target, "a", "n1", *FEW) == 2
-    err = capsys.readouterr().err
-    assert said in err
-    assert "hint: " in err
-    assert "Traceback" not in err
-    assert (target / DATASET).read_bytes() == damaged
-    assert {path: path.read_bytes() for path in target.rglob("*.parquet")} == before
-    with pytest.raises(UsageError, match=said):
-        kf.open_dataset(str(target), "batches")
-
-
-def test_what_cannot_be_opened_says_why(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="is no dataset to which snapshots were added"):
-        kf.open_dataset(str(tmp_path), "batches")
-    assert append(tmp_path / "out", "a", "n1", *FEW) == 0
-    with pytest.raises(UsageError, match="there is no fact 'batch'"):
-        kf.open_dataset(str(tmp_path / "out"), "batch")
-    with pytest.raises(UsageError, match="has no fact records") as told:
-        kf.open_dataset(str(tmp_path / "out"), "records")
-    assert told.value.hint == "it has batches, findings, incomplete"
-    assert append(tmp_path / "delta", "a", "n1", *FEW, "--table-format", "delta") == 0
-    with pytest.raises(UsageError, match="of the table format delta"):
-        kf.open_dataset(str(tmp_path / "delta"), "batches")
-
-
-def rewritten(target: Path, fact: str, change: object) -> None:
-    """As if an earlier version, whose columns `change` makes of those of now, had written the fact."""
-    assert callable(change)
-    manifest = manifest_of(target)
-    for file in manifest.files_of(fact):
-        table = change(pq.read_table(target / file.path))
-        pq.write_table(table, target / file.path)
-        schema = table.schema
-    schemas = manifest.schemas | {fact: schema}
-    (target / DATASET).write_bytes(replace(manifest, schemas=schemas).data())
+@pytest.mark.parametrize("name", NAMED)
+def test_names_come_back_as_they_were(tmp_path: Path, name: str) -> None:
+    for path in (OTHER, ONE):
+        assert append(tmp_path, name, name, *FEW, path=path) == 0
+    assert append(tmp_path, name, "other", *FEW) == 0
+    table = read(tmp_path, "batches")
+    assert keys(table) == {(name, name), (name, "other")}
+    assert table["snapshot"].to_pylist().count(name) * 2 == table.num_rows
+    assert left_over(tmp_path) == []
+    assert {path.parts[-4:-2] for path in files(tmp_path, "batches")} == {
+        (f"cluster={encoded(name)}", f"snapshot={encoded(snapshot)}") for snapshot in (name, "other")
+    }
 
 
 def test_a_column_that_is_newer_is_null_in_older_rows(tmp_path: Path) -> None:
     target = tmp_path / "out"
     assert append(target, "a", "n1", *FEW) == 0
-    rewritten(target, "findings", lambda table: table.drop_columns(["advice", "message"]))
-    assert "message" not in kf.open_dataset(str(target), "findings").schema.names
+    (path,) = files(target, "findings")
+    pq.write_table(pq.ParquetFile(path).read().drop_columns(["advice", "message"]), path)
     assert append(target, "a", "n2", *FEW) == 0
     table = read(target, "findings")
-    assert table.schema.names[-2:] == ["message", "advice"]
-    older = table.filter(pa.compute.field("snapshot") == "n1")
-    newer = table.filter(pa.compute.field("snapshot") == "n2")
+    older, newer = of_snapshot(table, "n1"), of_snapshot(table, "n2")
     assert older["message"].null_count == older.num_rows == newer.num_rows > 0
     assert newer["message"].null_count == 0
-
-
-def test_a_column_of_another_type_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    target = tmp_path / "out"
-    assert append(target, "a", "n1", *FEW) == 0
-    rewritten(
-        target, "batches", lambda table: table.set_column(table.schema.names.index("crc"), "crc", table["crc"].cast("string"))
-    )
-    before = (target / DATASET).read_bytes()
-    assert append(target, "a", "n2", *FEW) == 2
-    assert "column crc of batches is string in the dataset, and int64 in this version of the tool" in capsys.readouterr().err
-    assert (target / DATASET).read_bytes() == before
-    assert left_over(target) == []
 
 
 def test_one_run_at_a_time(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     target = tmp_path / "out"
     assert append(target, "a", "n1", *FEW) == 0
-    held = LocalDataset.begin(str(target), [])
-    assert append(target, "a", "n2", *FEW) == 2
-    err = capsys.readouterr().err
-    assert f"another run is adding a snapshot to {target}" in err
-    assert f"process {os.getpid()} on " in err
-    assert "hint: add this one when that has ended" in err
-    held.withdraw()
+    with opened_snapshot(str(target), [], LABEL) as held:
+        assert append(target, "a", "n2", *FEW) == 2
+        err = capsys.readouterr().err
+        assert f"another run is adding a snapshot to {target}" in err
+        assert "hint: add this one when that has ended" in err
+        held.target.remove()
+        assert append(target, "b", "n2", *FEW) == 2
     assert append(target, "a", "n2", *FEW) == 0
-    assert set(runs(read(target, "batches"))) == {("a", "n1"), ("a", "n2")}
+    assert keys(read(target, "batches")) == {("a", "n1"), ("a", "n2")}
 
 
 def test_processes_that_add_at_once_each_add_once_or_say_so(tmp_path: Path) -> None:
@@ -355,73 +297,133 @@ def test_processes_that_add_at_once_each_add_once_or_say_so(tmp_path: Path) -> N
     assert 0 in statuses
     assert all(status == 0 or (status == 2 and ("another run" in told)) for status, told in zip(statuses, said, strict=True))
     added = {(name, "n1") for name, status in zip(names, statuses, strict=True) if status == 0}
-    assert set(runs(read(tmp_path / "out", "batches"))) == added
-    assert manifest_of(tmp_path / "out").version == statuses.count(0)
+    assert keys(read(tmp_path / "out", "batches")) == added
     assert left_over(tmp_path / "out") == []
 
 
 def test_two_that_begin_a_dataset_at_once_do_not_share_it(tmp_path: Path) -> None:
-    first = LocalDataset.begin(str(tmp_path / "new" / "out"), [])
-    with pytest.raises(UsageError, match="another run is adding"):
-        LocalDataset.begin(str(tmp_path / "new" / "out"), [])
-    first.withdraw()
+    root = str(tmp_path / "new" / "out")
+
+    def interrupted() -> None:
+        with opened_snapshot(root, [], LABEL):
+            with pytest.raises(UsageError, match="another run is adding"):
+                opened_snapshot(root, [], LABEL).__enter__()
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
     assert list(tmp_path.iterdir()) == []
 
 
-def test_where_there_are_no_locks_a_mark_is_believed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_who_waits_at_a_directory_that_was_taken_away_makes_it_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between its opening the lock file and locking it the run before has given up."""
+    lock = fcntl.flock
+    taken: list[int] = []
+
+    def late(descriptor: int, what: int) -> None:
+        if not taken:
+            taken.append(descriptor)
+            shutil.rmtree(tmp_path / "out")
+        lock(descriptor, what)
+
+    monkeypatch.setattr(fcntl, "flock", late)
+    assert append(tmp_path / "out", "a", "n1", *FEW) == 0
+    assert (tmp_path / "out" / LOCK).exists()
+    assert keys(read(tmp_path / "out", "batches")) == {("a", "n1")}
+
+
+@pytest.mark.parametrize("code", [errno.ENOTSUP, errno.ENOLCK])
+def test_where_no_lock_can_be_had_nothing_is_written(
+    tmp_path: Path, code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def no_locks(*_: object) -> None:
-        raise OSError(95, "Operation not supported")
+        raise OSError(code, os.strerror(code))
 
     monkeypatch.setattr(fcntl, "flock", no_locks)
-    assert append(tmp_path / "out", "a", "n1", *FEW) == 0
-    held = LocalDataset.begin(str(tmp_path / "out"), [])
-    assert append(tmp_path / "out", "a", "n2", *FEW) == 2
-    assert f"hint: if none is running, remove {tmp_path / 'out' / UNFINISHED}" in capsys.readouterr().err
-    held.withdraw()
+    assert append(tmp_path / "new" / "out", "a", "n1", *FEW) == 2
+    said = capsys.readouterr().err
+    assert f"no lock can be had in {tmp_path / 'new' / 'out'}: {os.strerror(code)}" in said
+    assert "hint: choose a directory on a file system that has locks, or --table-format delta or iceberg" in said
+    left = [path.name for path in tmp_path.rglob("*")]
+    assert left == ([] if code == errno.ENOTSUP else ["new", "out", LOCK])  # another run may hold that
+
+
+def test_an_object_store_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert append("s3://key:secret@bucket/nights", "a", "n1") == 2
+    said = capsys.readouterr().err
+    assert "no snapshot can be added to Parquet files at s3://bucket/nights: no directory is renamed there as a whole" in said
+    assert "hint: add --table-format delta or --table-format iceberg" in said
+
+
+def test_the_lock_of_a_killed_run_is_nobodys(tmp_path: Path) -> None:
+    """Whose threads and copies were at work."""
+    code = (
+        "import os, signal, sys\n"
+        "from kafka_forensics.cli.main import outcome\n"
+        "from kafka_forensics.export import datasets\n"
+        "datasets._count = lambda *_: os.kill(os.getpid(), signal.SIGKILL)\n"
+        "outcome(sys.argv[1:])\n"
+    )
+    asked = ["export", str(ONE), "--append", "--output", str(tmp_path / "out"), "--cluster", "a", "--snapshot", "n1", "--jobs", "3"]
+    done = subprocess.run([sys.executable, "-c", code, *asked], check=False, timeout=60)
+    assert done.returncode == -signal.SIGKILL
+    assert files(tmp_path / "out", "batches") == []
+    assert len(list((tmp_path / "out").glob("cluster=a/_unfinished-*"))) == 1
     assert append(tmp_path / "out", "a", "n2", *FEW) == 0
+    assert keys(read(tmp_path / "out", "batches")) == {("a", "n2")}
+    assert left_over(tmp_path / "out") == []
 
 
-@pytest.mark.parametrize("what", ["manifest", "mark"])
-def test_a_run_that_was_overtaken_adds_nothing(
-    tmp_path: Path, what: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_what_is_set_aside_comes_back_to_whichever_cluster(tmp_path: Path) -> None:
+    """Killed between two renames; its name begins as those of a reader's own may, and one half removed is never put back."""
+    target = tmp_path / "out"
+    for cluster in ("a", "b"):
+        assert append(target, cluster, "n=1", *FEW) == 0
+    here, there = target / "cluster=a" / "snapshot=n%3D1", target / "cluster=a" / "_replaced-n%3D1"
+    here.rename(there)
+    (target / "cluster=a" / f"_unfinished-{'d' * 32}" / "_temporary").mkdir(parents=True)
+    (target / "cluster=a" / "_unfinished-mine").mkdir()
+    assert keys(read(target, "batches")) == {("b", "n=1")}
+    assert append(target, "b", "n=2", *FEW) == 0
+    assert keys(read(target, "batches")) == {("a", "n=1"), ("b", "n=1"), ("b", "n=2")}
+    assert left_over(target) == ["cluster=a/_unfinished-mine"]
+
+
+def test_an_error_between_two_renames_puts_the_old_one_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     target = tmp_path / "out"
     assert append(target, "a", "n1", *FEW) == 0
-    swap = LocalDataset.swap
+    before, rename = files(target, "batches"), os.rename
 
-    def overtaken(self: LocalDataset, data: bytes, before: bytes | None) -> None:
-        if what == "mark":
-            (target / UNFINISHED).write_text("of another\n")
-        else:
-            manifest = DatasetManifest.read((target / DATASET).read_bytes(), DATASET)
-            (target / DATASET).write_bytes(replace(manifest, version=99).data())
-        swap(self, data, before)
+    def full(source: str, to: str) -> None:
+        if to.endswith("snapshot=n1") and "_unfinished-" in source:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        rename(source, to)
 
-    monkeypatch.setattr(LocalDataset, "swap", overtaken)
-    assert append(target, "a", "n2", *FEW) == 2
-    said = "another run has taken" if what == "mark" else "was changed while this run was adding to it"
-    assert said in capsys.readouterr().err
-    assert set(runs(read(target, "batches"))) == {("a", "n1")}
-    assert left_over(target) == ([UNFINISHED] if what == "mark" else [])
+    monkeypatch.setattr(os, "rename", full)
+    assert append(target, "a", "n1", *FEW, path=OTHER) == 2
+    assert "No space left on device" in capsys.readouterr().err
+    assert files(target, "batches") == before
+    assert left_over(target) == []
 
 
-def test_who_reads_meanwhile_sees_one_run_whole(tmp_path: Path) -> None:
-    """By the manifest; a file that was replaced between it and the reading is asked for again."""
+def test_who_reads_meanwhile_finds_a_whole_run_or_none(tmp_path: Path) -> None:
+    """A file that was replaced between listing and reading is missing, never another's."""
     target = tmp_path / "out"
     assert append(target, "a", "n1", *FEW) == 0
-    count = read(target, "batches").num_rows
-    seen: list[tuple[int, int]] = []
+    expected = rows(read(target, "batches"))
+    seen: list[list[Any]] = []
     ended = threading.Event()
 
     def look() -> None:
         while not ended.is_set():
             try:
-                table = read(target, "batches")
+                if found := files(target, "batches"):
+                    assert len(runs(target, "batches")) <= 1
+                    seen.append(rows(pa.concat_tables([pq.read_table(path, partitioning=HIVE) for path in found])))
             except FileNotFoundError:
                 continue
-            seen.append((table.num_rows, len(set(table["run"].to_pylist()))))
 
     reader = threading.Thread(target=look)
     reader.start()
@@ -431,47 +433,53 @@ def test_who_reads_meanwhile_sees_one_run_whole(tmp_path: Path) -> None:
     finally:
         ended.set()
         reader.join()
-    assert set(seen) == {(count, 1)}
     assert seen
+    assert {len(found) for found in seen} == {len(expected)}
 
 
-def test_files_are_on_disk_before_the_manifest_names_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_are_on_disk_before_the_directory_is_renamed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On disk is what was given to fsync; a directory counts from the last name that came into it."""
     fsync, rename = os.fsync, os.rename
     synced: set[str] = set()
     named: set[str] = set()
+    published: list[str] = []
 
     def noted_sync(descriptor: int) -> None:
         synced.add(os.readlink(f"/proc/self/fd/{descriptor}"))
         fsync(descriptor)
 
     def noted_rename(source: str, to: str) -> None:
-        assert source in synced
-        if to.endswith(DATASET):
-            parents = {str(parent) for path in named for parent in Path(path).parents if tmp_path in (parent, *parent.parents)}
-            assert parents <= synced
-        named.add(to)
-        synced.difference_update({os.path.dirname(to)})
+        if os.path.basename(to) == "snapshot=n1":
+            parents = {str(parent) for path in named for parent in Path(path).parents if tmp_path in parent.parents}
+            assert parents | {str(tmp_path)} <= synced
+            published.append(source)
+        elif "_replaced-" in source:
+            assert os.path.dirname(source) in synced  # the new one is on disk before the old one is removed
+        elif "_replaced-" not in to:
+            assert source in synced
+            named.add(to)
+        synced.discard(os.path.dirname(to))
         rename(source, to)
 
     monkeypatch.setattr(os, "fsync", noted_sync)
     monkeypatch.setattr(os, "rename", noted_rename)
-    assert append(tmp_path / "new" / "out", "a", "n1", *FEW) == 0
-    assert str(tmp_path / "new" / "out") in synced
-    assert len(named) >= 4
+    for count in (1, 2):
+        assert append(tmp_path / "new" / "out", "a", "n1", *FEW) == 0
+        assert len(published) == count
+        assert len(named) >= 5
+        named.clear()
+        assert (str(tmp_path / "new" / "out" / "cluster=a") in synced) is (count == 1)  # then the removal's rename came after
 
 
-def test_what_could_not_be_read_is_said_in_the_manifest(tmp_path: Path) -> None:
-    import shutil
-
+def test_what_could_not_be_read_is_said_in_the_snapshot(tmp_path: Path) -> None:
     copies = Path(shutil.copytree(SAMPLES / "silent-divergence", tmp_path / "copies"))
     (copies / "broker-1" / "outside").symlink_to("/etc/passwd")
     log = max(copies.glob("broker-1/*/*.log"), key=lambda path: path.stat().st_size)
     log.unlink()
     log.symlink_to("/etc/passwd")
+    folder = tmp_path / "out" / "cluster=a" / "snapshot=n1"
     assert append(tmp_path / "out", "a", "n1", *FEW, path=copies) == 3
-    (entry,) = manifest_of(tmp_path / "out").snapshots
-    assert not entry.whole
-    assert entry.incomplete != []
-    assert read(tmp_path / "out", "incomplete").num_rows == len(entry.incomplete)
+    assert (folder / "_INCOMPLETE").exists()
+    assert read(tmp_path / "out", "incomplete").num_rows == len(manifest(folder)["incomplete"]) > 0
     assert append(tmp_path / "out", "a", "n1", *FEW, "--allow-incomplete", path=copies) == 3
-    assert manifest_of(tmp_path / "out").snapshots[0].whole
+    assert (folder / "_SUCCESS").exists()

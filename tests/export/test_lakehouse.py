@@ -2,7 +2,7 @@
 
 import importlib.util
 import shutil
-from itertools import count, pairwise
+from itertools import pairwise
 from pathlib import Path
 
 import pyarrow as pa
@@ -13,16 +13,20 @@ from pyiceberg.catalog import load_catalog
 
 from kafka_forensics.cli.main import outcome
 from kafka_forensics.errors import UsageError
-from kafka_forensics.export.append import Appending
-from kafka_forensics.export.dataset_manifest import DatasetManifest, Label, labelled_schema
-from kafka_forensics.export.dataset_places import LocalDataset, taken
-from kafka_forensics.export.datasets import Written
+from kafka_forensics.evidence.options import ScanOptions
+from kafka_forensics.export.append import AddedSnapshot, opened_export
+from kafka_forensics.export.datasets import ExportOrder, Written, export_facts
 from kafka_forensics.export.delta import DeltaTables
 from kafka_forensics.export.iceberg import CATALOG, NAMESPACE, IcebergTables
+from kafka_forensics.export.labels import Label, labelled_schema
+from kafka_forensics.export.views import words
+from kafka_forensics.facts.facts import scan_for_facts
 from kafka_forensics.model.schemas import FACTS
-from tests.support.datasets import FEW, FORMS, ONE, OTHER, append, read, runs, unlabelled
+from tests.support.datasets import FEW, FORMS, NAMES, ONE, OTHER, append, keys, read, runs, unlabelled
+from tests.support.exports import export
 
 TABLES = FORMS[1:]
+LABELLED = {"cluster": "a", "snapshot": "n2"}
 
 
 @pytest.fixture(scope="module", params=["payloads", "plain"])
@@ -52,7 +56,6 @@ def test_all_forms_hold_the_same_rows(three: Path, fact: str, form: str) -> None
     if form == "iceberg":
         mine, theirs = without_lists(mine), without_lists(theirs)
     assert mine == theirs
-    assert all(len(found) == 1 for found in runs(table).values())
 
 
 def test_the_files_of_all_forms_are_alike(three: Path) -> None:
@@ -60,9 +63,12 @@ def test_the_files_of_all_forms_are_alike(three: Path) -> None:
     for fact in FACTS:
         tables = []
         for form in FORMS:
-            (run,) = runs(read(three / form, fact, form)).get(("a", "n2"), [""]) or [""]
-            paths = sorted((three / form / fact / run).glob("*.parquet")) if run else []
-            tables.append([pq.read_table(path).drop_columns(["run"]) for path in paths])
+            folder = three / form / ("cluster=a/snapshot=n2" if form == "parquet" else "") / fact
+            found = [pq.ParquetFile(path).read() for path in sorted(folder.glob("*.parquet"))]
+            if form != "parquet":
+                labels = [table.select(NAMES).slice(0, 1).to_pylist() for table in found]
+                found = [table.drop_columns(NAMES) for table, label in zip(found, labels, strict=True) if label[0] == LABELLED]
+            tables.append([table for table in found if table.num_rows])
         assert tables[0] == tables[1] == tables[2], fact
 
 
@@ -89,8 +95,8 @@ def test_a_rerun_of_other_facts_leaves_nothing_of_the_first(tmp_path: Path, form
     assert append(tmp_path, "a", "n1", *FEW, "--table-format", form) == 0
     assert append(tmp_path, "a", "n2", *FEW, "--table-format", form) == 0
     assert append(tmp_path, "a", "n1", "--fact", "replicas", "--table-format", form) == 0
-    assert set(runs(read(tmp_path, "batches", form))) == {("a", "n2")}
-    assert set(runs(read(tmp_path, "replicas", form))) == {("a", "n1")}
+    assert keys(read(tmp_path, "batches", form)) == {("a", "n2")}
+    assert keys(read(tmp_path, "replicas", form)) == {("a", "n1")}
 
 
 @pytest.mark.parametrize("form", TABLES)
@@ -100,35 +106,13 @@ def test_a_question_that_cannot_be_asked_leaves_all_as_it_was(tmp_path: Path, fo
 
 
 @pytest.mark.parametrize("form", TABLES)
-def test_tables_that_no_manifest_knows_yet_are_replaced_too(tmp_path: Path, form: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A first run that ends between its tables and its manifest, and a rerun of other facts."""
-
-    def killed(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    commit = Appending.commit
-
-    def interrupted(*given: object) -> None:
-        monkeypatch.setattr(DatasetManifest, "replaced", killed)
-        commit(*given)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(Appending, "commit", interrupted)
-    assert append(tmp_path, "a", "n1", *FEW, "--table-format", form) == 130
-    monkeypatch.undo()
-    assert read(tmp_path, "batches", form).num_rows > 0
-    assert append(tmp_path, "a", "n1", "--fact", "replicas", "--table-format", form) == 0
-    assert read(tmp_path, "batches", form).num_rows == 0
-    assert set(runs(read(tmp_path, "replicas", form))) == {("a", "n1")}
-
-
-@pytest.mark.parametrize("form", TABLES)
 @pytest.mark.parametrize("name", ["é ' \" \\", "a/b=c%20", "n" * 200, "2026-03-01"])
 def test_names_come_back_as_they_were(tmp_path: Path, form: str, name: str) -> None:
     for path in (OTHER, ONE):
         assert append(tmp_path, name, name, *FEW, "--table-format", form, path=path) == 0
         assert append(tmp_path, name, "other", *FEW, "--table-format", form, path=path) == 0
     table = read(tmp_path, "batches", form)
-    assert set(runs(table)) == {(name, name), (name, "other")}
+    assert keys(table) == {(name, name), (name, "other")}
     assert table["snapshot"].to_pylist().count(name) * 2 == table.num_rows
 
 
@@ -138,51 +122,55 @@ def opened(form: str, folder: Path) -> DeltaTables | IcebergTables:
     return IcebergTables(None, None, str(folder), str(folder), ())
 
 
-def written(folder: Path, label: Label, table: pa.Table) -> Written:
-    """A file of findings with these columns."""
-    path = folder / "findings" / label.run / "part-00000.parquet"
-    path.parent.mkdir(parents=True)
-    pq.write_table(table, path)
-    return Written(f"findings/{label.run}/{path.name}", {}, table.num_rows, path.stat().st_size)
+def commit(tables: DeltaTables | IcebergTables, folder: Path, number: int, schema: pa.Schema) -> None:
+    """Add a snapshot whose one finding has these columns."""
+    label = Label("a", f"n{number}", f"{number:032x}", in_rows=True)
+    values = {name: [label.keys.get(name, "do" if name == "advice" else None)] for name in schema.names}
+    path = folder / label.file("findings", 0)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(pa.table(values, schema=schema), path)
+    tables.commit("findings", schema, label, [Written(label.file("findings", 0), {}, 1, path.stat().st_size)])
+
+
+COLUMNS = labelled_schema(FACTS["findings"], Label("a", "n1", "", in_rows=True))
 
 
 @pytest.mark.parametrize("form", TABLES)
-def test_a_column_that_is_newer_is_null_in_older_rows(tmp_path: Path, form: str) -> None:
-    now = labelled_schema(FACTS["findings"])
-    columns: list[pa.Field[pa.DataType]] = [field for field in now if field.name != "advice"]
+def test_columns_that_another_version_has_are_null_in_its_rows(tmp_path: Path, form: str) -> None:
+    columns: list[pa.Field[pa.DataType]] = [field for field in COLUMNS if field.name != "advice"]
     tables = opened(form, tmp_path)
-    for number, schema in enumerate((pa.schema(columns), now)):
-        label = Label("a", f"n{number}", f"{number:032x}")
-        values = {name: [getattr(label, name, None)] for name in schema.names}
-        if "advice" in values:
-            values["advice"] = ["do"]
-        tables.commit("findings", schema, label, [written(tmp_path, label, pa.table(values, schema=schema))])
+    for number, schema in enumerate((pa.schema(columns), COLUMNS, pa.schema(columns))):
+        if number:
+            tables.check("findings", schema)
+        commit(tables, tmp_path, number, schema)
     tables.close()
     table = read(tmp_path, "findings", form)
-    assert {row["snapshot"]: row["advice"] for row in table.to_pylist()} == {"n0": None, "n1": "do"}
+    assert {row["snapshot"]: row["advice"] for row in table.to_pylist()} == {"n0": None, "n1": "do", "n2": None}
 
 
 @pytest.mark.parametrize("form", TABLES)
-def test_what_a_dead_run_has_not_committed_is_taken_away(tmp_path: Path, form: str) -> None:
-    assert append(tmp_path, "a", "n1", *FEW, "--table-format", form) == 0
-    (kept,) = runs(read(tmp_path, "batches", form))["a", "n1"]
-    dead = "d" * 32
-    for run in (dead, kept):
-        (tmp_path / f"_left-{run}").touch()
-    (tmp_path / "batches" / dead).mkdir()
-    (tmp_path / "batches" / dead / "part-00000-000.parquet").write_bytes(b"half")
-    assert append(tmp_path, "a", "n2", *FEW, "--table-format", form) == 0
-    assert not (tmp_path / "batches" / dead).exists()
-    assert set(runs(read(tmp_path, "batches", form))) == {("a", "n1"), ("a", "n2")}
-    assert not list(tmp_path.glob("_left-*"))
+def test_a_column_of_another_type_is_refused_before_anything_is_read(
+    tmp_path: Path, form: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    columns: list[pa.Field[pa.DataType]] = [
+        field if field.name != "partition" else pa.field("partition", pa.string()) for field in COLUMNS
+    ]
+    tables = opened(form, tmp_path)
+    commit(tables, tmp_path, 0, pa.schema(columns))
+    tables.close()
+    assert append(tmp_path, "a", "n1", *FEW, "--table-format", form) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert ("column partition of the Delta table" if form == "delta" else "Cannot change column type: partition") in said.err
+    assert len(list(tmp_path.rglob("*.parquet"))) == 1
 
 
 @pytest.mark.parametrize("form", TABLES)
-def test_a_commit_that_fails_is_a_sentence_and_nothing_stays(
+def test_a_commit_that_fails_is_a_sentence_and_tables_are_as_before(
     tmp_path: Path, form: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert append(tmp_path, "a", "n1", *FEW, "--table-format", form) == 0
-    before = {path for path in tmp_path.rglob("*.parquet") if path.parent.parent.name in FACTS}
+    before = {fact: runs(tmp_path, fact, form) for fact in ("batches", "findings")}
     if form == "delta":
         from deltalake.exceptions import CommitFailedError
 
@@ -202,33 +190,22 @@ def test_a_commit_that_fails_is_a_sentence_and_nothing_stays(
     err = capsys.readouterr().err
     assert "was changed by another at the same time: a concurrent transaction deleted data\n" in err
     assert "hint: add this snapshot again" in err
-    assert {path for path in tmp_path.rglob("*.parquet") if path.parent.parent.name in FACTS} == before
-    assert not (tmp_path / "_UNFINISHED").exists()
+    assert {fact: runs(tmp_path, fact, form) for fact in before} == before
+    assert not (tmp_path / "_temporary").exists()
     monkeypatch.undo()
     assert append(tmp_path, "a", "n2", *FEW, "--table-format", form) == 0
-    assert set(runs(read(tmp_path, "batches", form))) == {("a", "n1"), ("a", "n2")}
+    assert keys(read(tmp_path, "batches", form)) == {("a", "n1"), ("a", "n2")}
 
 
 @pytest.mark.parametrize("form", TABLES)
-def test_who_is_overtaken_between_two_tables_says_that_some_have_its_rows(
-    tmp_path: Path, form: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    target = tmp_path / "out"
-    assert append(target, "a", "n1", *FEW, "--table-format", form) == 0
-    own, calls = LocalDataset.require_own, count()
-
-    def overtaken(self: LocalDataset, before: bytes | None) -> None:
-        if next(calls) == 2:  # once before all tables, then before each
-            raise taken(self.path)
-        own(self, before)
-
-    monkeypatch.setattr(LocalDataset, "require_own", overtaken)
-    assert append(target, "a", "n2", *FEW, "--table-format", form) == 2
-    assert "of the tables 1 have the rows of this one already" in capsys.readouterr().err
-    monkeypatch.undo()
-    assert append(target, "a", "n2", *FEW, "--table-format", form) == 0
-    for fact in ("batches", "findings"):
-        assert set(runs(read(target, fact, form))) == {("a", "n1"), ("a", "n2")}
+def test_two_runs_at_once_each_add_their_snapshot(tmp_path: Path, form: str) -> None:
+    """No lock is needed: each commit is a transaction of its table."""
+    with opened_export(str(tmp_path), [], (), AddedSnapshot("a", "n0", form)) as first:
+        assert append(tmp_path, "a", "n1", *FEW, "--table-format", form) == 0
+        reader = scan_for_facts([str(ONE)], ScanOptions(), words)
+        export_facts(reader, ExportOrder(first.target, ["batches", "findings"], label=first.label, commit=first.commit))
+    assert keys(read(tmp_path, "batches", form)) == keys(read(tmp_path, "findings", form)) == {("a", "n0"), ("a", "n1")}
+    assert not (tmp_path / "_temporary").exists()
 
 
 @pytest.mark.parametrize("form", TABLES)
@@ -268,37 +245,32 @@ def test_a_catalogue_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     catalog = load_catalog("house")
     table = catalog.load_table(("nights", "batches")).scan().to_arrow()
     catalog.close()
-    assert set(runs(table)) == {("a", "n1"), ("a", "n2")}
+    assert keys(table) == {("a", "n1"), ("a", "n2")}
     assert not (tmp_path / "out" / CATALOG).exists()
 
 
-def test_tables_stay_in_the_catalogue_and_namespace_they_began_in(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A run that was killed there may have files that only that catalogue knows."""
-    target = tmp_path / "out"
-    assert append(target, "a", "n1", *FEW, "--table-format", "iceberg") == 0
-    before = {path: path.read_bytes() for path in target.rglob("*.parquet")}
-    capsys.readouterr()
-    assert append(target, "a", "n2", *FEW, "--table-format", "iceberg", "--iceberg-namespace", "other") == 2
-    said = capsys.readouterr().err
-    assert "are kept in another catalogue or namespace" in said
-    assert "hint: give neither --iceberg-catalog nor --iceberg-namespace" in said
-    assert {path: path.read_bytes() for path in target.rglob("*.parquet")} == before
-    assert set(runs(read(target, "batches", "iceberg"))) == {("a", "n1")}
+@pytest.mark.parametrize("form", TABLES)
+def test_tables_of_another_format_are_refused(tmp_path: Path, form: str, capsys: pytest.CaptureFixture[str]) -> None:
+    (other,) = {*TABLES} - {form}
+    assert append(tmp_path, "a", "n1", *FEW, "--table-format", other) == 0
+    before = sorted(tmp_path.rglob("*"))
+    assert append(tmp_path, "a", "n2", *FEW, "--table-format", form) == 2
+    assert f"hint: give --table-format {other}, or choose another directory" in capsys.readouterr().err
+    assert append(tmp_path, "a", "n2", *FEW) == 2
+    assert "holds tables of another format" in capsys.readouterr().err
+    assert sorted(tmp_path.rglob("*")) == before
 
 
 @pytest.mark.parametrize("form", TABLES)
-def test_a_table_that_is_lost_is_not_begun_again(tmp_path: Path, form: str, capsys: pytest.CaptureFixture[str]) -> None:
-    target = tmp_path / "out"
-    assert append(target, "a", "n1", *FEW, "--table-format", form) == 0
-    lost = target / ("batches/_delta_log" if form == "delta" else CATALOG)
-    lost.rename(tmp_path / "lost")
-    assert append(target, "a", "n2", *FEW) == 2
-    said = capsys.readouterr().err
-    assert "is not there" in said or "is not in the catalogue" in said
-    lost.unlink(missing_ok=True)
-    (tmp_path / "lost").rename(lost)
-    assert append(target, "a", "n2", *FEW) == 0
-    assert set(runs(read(target, "batches", form))) == {("a", "n1"), ("a", "n2")}
+def test_what_holds_no_tables_is_refused(tmp_path: Path, form: str, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "notes.txt").write_text("kept")
+    assert append(tmp_path, "a", "n1", "--table-format", form) == 2
+    assert "is not empty: it holds notes.txt" in capsys.readouterr().err
+    assert export(tmp_path / "whole", ONE, *FEW) == 0
+    assert append(tmp_path / "whole", "a", "n1", "--table-format", form) == 2
+    assert "holds an export that was made without --append" in capsys.readouterr().err
+    assert append(ONE / "out", "a", "n1", "--table-format", form) == 2
+    assert "evidence is never written to" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("moved", [True, False], ids=["moved", "copied"])
@@ -307,21 +279,19 @@ def test_iceberg_tables_stay_where_they_were_made(tmp_path: Path, moved: bool, c
     assert append(target, "a", "n1", *FEW, "--table-format", "iceberg") == 0
     (shutil.move if moved else shutil.copytree)(target, other)
     before = {path: path.read_bytes() for path in tmp_path.rglob("*.*")}
-    assert append(other, "a", "n2", *FEW) == 2
+    assert append(other, "a", "n2", *FEW, "--table-format", "iceberg") == 2
     said = capsys.readouterr().err
     assert ("are not where they were made" if moved else f"lies at file://{target}/batches") in said
     assert "hint: Iceberg's tables name whole paths" in said
     assert {path: path.read_bytes() for path in tmp_path.rglob("*.*")} == before
 
 
-def test_what_became_of_a_dataset_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    asked = ["export", str(ONE), "--append", "--output", str(tmp_path / "out"), "--cluster", "a", "--snapshot", "n1"]
-    assert outcome([*asked, *FEW, "--table-format", "delta"]) == 0
-    assert "added snapshot n1 of a, run " in capsys.readouterr().err
-    assert outcome([*asked, "--fact", "findings"]) == 0, "as the dataset is kept"
-    said = " ".join(capsys.readouterr().err.split())
-    assert "replaced snapshot n1 of a, run " in said
-    assert ", which had batches too" in said
+@pytest.mark.parametrize("form", FORMS)
+def test_what_became_of_a_dataset_is_said(tmp_path: Path, form: str, capsys: pytest.CaptureFixture[str]) -> None:
+    asked = ["export", str(ONE), "--append", "--output", str(tmp_path / "out"), "--cluster", "a", "--table-format", form]
+    for snapshot, said in (("n1", "added"), ("n2", "added"), ("n1", "replaced")):
+        assert outcome([*asked, "--snapshot", snapshot, *FEW]) == 0
+        assert f"{said} snapshot {snapshot} of a\n" in capsys.readouterr().err
 
 
 def test_a_catalogue_nobody_knows_is_a_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

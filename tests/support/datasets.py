@@ -1,17 +1,19 @@
 """Adding snapshots to datasets in every form, and reading them back."""
 
+import re
 from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
 from deltalake import DeltaTable, QueryBuilder
 from pyiceberg.catalog import load_catalog
 
 import kafka_forensics as kf
 from kafka_forensics.cli.main import outcome
-from kafka_forensics.export.dataset_manifest import LABELS, DatasetManifest
 from kafka_forensics.export.iceberg import CATALOG, NAMESPACE
-from kafka_forensics.export.target import DATASET
+from kafka_forensics.export.labels import LABELS
 from tests.support.exports import SAMPLES
 
 FORMS: Final = ("parquet", "delta", "iceberg")
@@ -19,6 +21,8 @@ ONE: Final = SAMPLES / "silent-divergence"
 OTHER: Final = SAMPLES / "unclean-election"
 FEW: Final = ("--fact", "batches", "--fact", "findings")
 NAMES: Final = [label.name for label in LABELS]
+HIVE: Final = ds.partitioning(pa.schema(LABELS), flavor="hive")
+_FILE: Final = re.compile(r"part-\d{5}-\d{3}-([0-9a-f]{32})\.parquet")
 
 
 def append(target: object, cluster: str, snapshot: str, *arguments: object, path: object = ONE) -> int:
@@ -27,10 +31,22 @@ def append(target: object, cluster: str, snapshot: str, *arguments: object, path
     return outcome([*map(str, asked), "-q", "--format", "tsv"])
 
 
+def files(target: Path, fact: str) -> list[Path]:
+    """The files of a fact in a dataset of Parquet files, as a reader finds them."""
+    return sorted(target.glob(f"cluster=*/snapshot=*/{fact}/*.parquet"))
+
+
+def opened(paths: list[Path], declaring: list[Path]) -> ds.Dataset:
+    """Files of a fact with the columns of those `declaring` them, and cluster and snapshot first."""
+    schema = pa.unify_schemas([pa.schema(LABELS), *(pq.read_schema(path).remove_metadata() for path in declaring)])
+    return ds.dataset(list(map(str, paths)), schema, "parquet", partitioning=HIVE)
+
+
 def read(target: Path, fact: str, form: str = "parquet") -> pa.Table:
-    """All rows of a fact, as the form's own library reads them."""
+    """All rows of a fact, as the form's own library reads them, cluster and snapshot first."""
     if form == "parquet":
-        table = kf.open_dataset(str(target), fact).to_table()
+        found = files(target, fact)
+        table = opened(found, found).to_table()
     elif form == "delta":
         query = QueryBuilder().register("rows", DeltaTable(str(target / fact))).execute("SELECT * FROM rows")
         table = pa.table(query)
@@ -43,12 +59,30 @@ def read(target: Path, fact: str, form: str = "parquet") -> pa.Table:
     return table
 
 
-def runs(table: pa.Table) -> dict[tuple[str, str], list[str]]:
-    """(cluster, snapshot) → the runs whose rows there are."""
-    keys: dict[tuple[str, str], set[str]] = {}
-    for cluster, snapshot, run in zip(*(table[name].to_pylist() for name in NAMES), strict=True):
-        keys.setdefault((cluster, snapshot), set()).add(run)
-    return {key: sorted(found) for key, found in keys.items()}
+def keys(table: pa.Table) -> set[tuple[str, str]]:
+    """The clusters and snapshots whose rows there are."""
+    return set(zip(*(table[name].to_pylist() for name in NAMES), strict=True))
+
+
+def of_snapshot(table: pa.Table, snapshot: str) -> pa.Table:
+    """The rows of one snapshot, without cluster and snapshot."""
+    return table.filter(pa.compute.field("snapshot") == snapshot).drop_columns(NAMES)
+
+
+def runs(target: Path, fact: str, form: str = "parquet") -> list[str]:
+    """The runs that wrote the files of a fact that count."""
+    if form == "parquet":
+        names = [path.name for path in files(target, fact)]
+    elif form == "delta":
+        names = [uri.rpartition("/")[2] for uri in DeltaTable(str(target / fact)).file_uris()]
+    else:
+        catalog = load_catalog(NAMESPACE, type="sql", uri=f"sqlite:///{target / CATALOG}")
+        try:
+            plan = catalog.load_table((NAMESPACE, fact)).scan().plan_files()
+            names = [task.file.file_path.rpartition("/")[2] for task in plan]
+        finally:
+            catalog.close()
+    return sorted({match[1] for name in names if (match := _FILE.fullmatch(name))})
 
 
 def unlabelled(table: pa.Table, fact: str) -> list[Any]:
@@ -58,12 +92,7 @@ def unlabelled(table: pa.Table, fact: str) -> list[Any]:
     return sorted(repr(sorted(row.items())) for row in table.select(rest).to_pylist())
 
 
-def manifest_of(target: Path) -> DatasetManifest:
-    """The manifest of a dataset."""
-    return DatasetManifest.read((target / DATASET).read_bytes(), DATASET)
-
-
 def left_over(target: Path) -> list[str]:
-    """What lies in a dataset of Parquet files and is not named by its manifest."""
-    named = {file.path for file in manifest_of(target).files} | {DATASET, "_LOCK"}
-    return sorted({path.relative_to(target).as_posix() for path in target.rglob("*") if path.is_file()} - named)
+    """What lies in a dataset of Parquet files and is neither a snapshot nor the lock."""
+    names = [path.relative_to(target) for path in [*target.iterdir(), *target.glob("cluster=*/*")]]
+    return sorted(str(path) for path in names if not re.fullmatch(r"_LOCK|cluster=[^/]+(/snapshot=[^/]+)?", path.as_posix()))

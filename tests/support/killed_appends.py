@@ -1,4 +1,4 @@
-"""A rerun of a snapshot that is killed, or fails, at each of its steps in turn; and what a reader finds after each.
+"""A rerun of a snapshot that is killed, or fails, at each of its steps in turn; what a reader finds then, and after the next run.
 
 `python -m tests.support.killed_appends FORM kill|fail DIR` writes a line for each step. Every run is a copy of this process, which
 itself loads the libraries and uses none of them: they mind being copied at work.
@@ -6,6 +6,7 @@ itself loads the libraries and uses none of them: they mind being copied at work
 
 import importlib
 import os
+import shutil
 import signal
 import sys
 from collections.abc import Callable
@@ -13,7 +14,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-KEYS = ("n1", "n2")
 FACTS = ("batches", "findings")
 OURS = ("cli.commands.export", "export.append", "export.views", "facts.facts", "engine.local", "cli.progress")
 LOADED = {
@@ -44,8 +44,6 @@ def in_copy(act: Callable[[], int]) -> int:
 
 def stopping(number: int, how: str, form: str) -> None:
     """Let this process end, or an error come, before its step `number`: each thing it does to files, or each commit of a table."""
-    from kafka_forensics.export.dataset_places import LocalDataset
-
     steps = [0]
 
     def counted(what: str, act: Callable[..., Any]) -> Callable[..., Any]:
@@ -62,9 +60,10 @@ def stopping(number: int, how: str, form: str) -> None:
 
         return step
 
-    places: list[tuple[Any, str]] = [(LocalDataset, name) for name in ("swap", "end", "remove_run") if how == "kill"]
+    places: list[tuple[Any, str]] = [(os, "rename")]
     if form == "parquet":
-        places += [(os, name) for name in ("rename", "unlink", "fsync", "rmdir", "makedirs")]
+        places += [(os, name) for name in ("unlink", "fsync", "rmdir", "makedirs")]
+        places += [(shutil, "rmtree")] if how == "kill" else []  # what it cannot remove it leaves to the next run
     if form == "delta":
         import deltalake
         import deltalake.transaction
@@ -79,20 +78,17 @@ def stopping(number: int, how: str, form: str) -> None:
         setattr(place, name, counted(name, getattr(place, name)))
 
 
-def read_runs(target: Path, form: str) -> str:
-    """The run of each snapshot in each fact, as text; raises AssertionError where a snapshot is there of two runs, or in part."""
-    from tests.support.datasets import read, runs
+def rows_of(target: Path, form: str) -> str:
+    """The rows of each snapshot in each fact, and of which run's files they are where they come in directories, as text."""
+    from tests.support.datasets import files, read
 
     told = []
     for fact in FACTS:
-        table = read(target, fact, form)
-        by_key = runs(table)
-        assert sorted(by_key) == [("a", name) for name in KEYS], by_key
-        assert all(len(found) == 1 for found in by_key.values()), by_key
-        counts = {name: table["snapshot"].to_pylist().count(name) for name in KEYS}
-        assert counts["n1"] == counts["n2"] > 0, counts
-        told += [f"{fact} {key[1]} {found[0]}" for key, found in by_key.items()]
-    return "\n".join(told)
+        snapshots = list(map(str, read(target, fact, form)["snapshot"].to_pylist()))
+        told += [f"{name} {fact} {snapshots.count(name)}" for name in sorted(set(snapshots))]
+        paths = files(target, fact) if form == "parquet" else []
+        told += [f"{path.parts[-3].partition('=')[2]} run {path.stem[-32:]}" for path in paths]
+    return "\n".join(sorted(set(told)))
 
 
 def main(form: str, how: str, folder: str) -> int:
@@ -107,31 +103,52 @@ def main(form: str, how: str, folder: str) -> int:
         return append(target, "a", snapshot, *FEW, "--table-format", form)
 
     def look() -> int:
-        said.write_text(read_runs(target, form))
+        said.write_text(rows_of(target, form))
         return 0
 
     def stopped(number: int) -> int:
         stopping(number, how, form)
         return add("n1")
 
-    for name in KEYS:
+    def of(snapshot: str) -> tuple[list[str], list[str]]:
+        """(rows in each fact, runs)"""
+        assert in_copy(look) == 0
+        words = [line.split() for line in said.read_text().splitlines() if line.startswith(f"{snapshot} ")]
+        return [" ".join(rest) for _, *rest in words if rest[0] != "run"], [run for _, kind, run in words if kind == "run"]
+
+    for name in ("n1", "n2"):
         assert in_copy(partial(add, name)) == 0
-    assert in_copy(look) == 0
-    other = [line for line in said.read_text().splitlines() if " n2 " in line]
-    number = 0
+    rows, before = of("n1")
+    assert len(rows) == len(FACTS)
+    other = of("n2")
+    number, unseen = 0, 0
     ended: list[int] = []
     while True:
         status = in_copy(partial(stopped, number))
-        assert in_copy(look) == 0, f"after step {number}"
-        assert [line for line in said.read_text().splitlines() if " n2 " in line] == other
+        found, found_runs = of("n1")
+        assert found in (rows, []), f"after step {number}: {found}"
+        assert of("n2") == other, f"after step {number}"
+        if not found:
+            unseen += 1
+            assert (form, how) == ("parquet", "kill"), f"after step {number}"
+            assert list((target / "cluster=a").glob("_replaced-n1"))
+        if form == "parquet":
+            assert len(found_runs) == bool(found)
+            assert in_copy(partial(add, "n3")) == 0
+            mended, mended_runs = of("n1")
+            assert mended == rows
+            assert mended_runs == (found_runs or before)
+            before = mended_runs
+            left = {path.name for path in target.glob("cluster=a/*")}
+            assert left == {"snapshot=n1", "snapshot=n2", "snapshot=n3"}, left
         if status == 0 and number > 0 and ended[-1] == 0:
             break
         ended.append(status)
         assert status in ((-9, 0) if how == "kill" else (2, 0)), (number, status)
         number += 1
-    assert in_copy(lambda: add("n1")) == 0
-    assert in_copy(look) == 0
-    sys.stdout.write(f"{len(ended) - ended.count(0)} steps stopped at\n")
+    assert in_copy(partial(add, "n1")) == 0
+    assert of("n1")[0] == rows
+    sys.stdout.write(f"{len(ended) - ended.count(0)} steps stopped at, {unseen} of them between two directories\n")
     return 0
 
 

@@ -123,7 +123,7 @@ def kill_while_writing(arguments: list[str], target: Path, said: Path) -> None:
         )
     try:
         wait_until(
-            lambda: killed.poll() is not None or any((target / "_temporary").glob("*.parquet")),
+            lambda: killed.poll() is not None or any(target.rglob("_temporary/*.parquet")),
             "a file that a worker writes",
             SECONDS_OF_A_SCAN,
             pause=0.005,

@@ -17,7 +17,7 @@ from kafka_forensics.model.findings import without_payloads
 from kafka_forensics.model.json_objects import attributes
 
 if TYPE_CHECKING:
-    from kafka_forensics.export.append import AddedSnapshot, Appending
+    from kafka_forensics.export.append import AddedSnapshot, Opened
     from kafka_forensics.export.datasets import Dataset, ExportOrder
     from kafka_forensics.facts.facts import FactReader
 
@@ -88,8 +88,8 @@ TableFormatName = Annotated[
         "--table-format",
         metavar="FORMAT",
         autocompletion=lambda: list(TABLE_FORMATS),
-        help="With --append: parquet (files with a manifest), delta or iceberg (tables, for which the extra lakehouse is needed)"
-        " [default: as the dataset is kept; a new one as parquet].",
+        help="With --append: parquet (a directory a snapshot), delta or iceberg (tables, which require the extra lakehouse)"
+        " [default: parquet].",
     ),
 ]
 IcebergCatalog = Annotated[
@@ -146,15 +146,14 @@ class Adding:
 
     def snapshot_added(self) -> "AddedSnapshot | None":
         """What `check` has let pass."""
-        from kafka_forensics.export.append import AddedSnapshot, TableFormat
+        from kafka_forensics.export.append import AddedSnapshot
 
         if not self.append:
             return None
         assert self.cluster is not None
         assert self.snapshot is not None
-        return AddedSnapshot(
-            self.cluster, self.snapshot, TableFormat(self.table_format, self.iceberg_catalog, self.iceberg_namespace)
-        )
+        table_format = self.table_format or TABLE_FORMATS[0]
+        return AddedSnapshot(self.cluster, self.snapshot, table_format, self.iceberg_catalog, self.iceberg_namespace)
 
 
 _NAMED: Final = {"--cluster": "--cluster payments", "--snapshot": "--snapshot 2026-03-01"}
@@ -184,8 +183,8 @@ def export(
     dataset `incomplete`, and `_INCOMPLETE` stands instead of `_SUCCESS` unless --allow-incomplete is given. Keys and values of
     records stay out unless --show-payloads is given.
 
-    With --append the rows come to those of other snapshots instead, with columns for cluster, snapshot and run, and
-    `_dataset.json` names the files that count (docs/datasets.md).
+    With --append all of it becomes one snapshot of a dataset of many: the directory `cluster=NAME/snapshot=NAME`, which appears as
+    a whole, or rows of Delta or Iceberg tables (docs/datasets.md).
     """
     spark = where.on_spark()
     wanted = chosen_format(format_name, None)
@@ -197,20 +196,21 @@ def export(
     scan_options = reading.scan_options(selection, deep=deep, as_of=as_of)
     screen = screen_of(printing)
 
-    from kafka_forensics.export.append import begun
+    from kafka_forensics.export.append import opened_export
     from kafka_forensics.export.datasets import ExportOrder
     from kafka_forensics.export.places import inputs_named
 
-    with begun(output, inputs_named(paths), scan_options.storage_options, adding.snapshot_added()) as (target, appending):
-        label = None if appending is None else appending.label
-        order = ExportOrder(target, names, output, show_payloads, allow_incomplete, label=label)
+    with opened_export(output, inputs_named(paths), scan_options.storage_options, adding.snapshot_added()) as to_write:
+        order = ExportOrder(
+            to_write.target, names, to_write.output, show_payloads, allow_incomplete, label=to_write.label, commit=to_write.commit
+        )
         if spark:
-            reader, datasets = _run_on_spark(paths, scan_options, order, appending, screen, where, quiet=printing.quiet)
+            reader, datasets = _run_on_spark(paths, scan_options, order, screen, where, quiet=printing.quiet)
         else:
-            reader, datasets = _run(paths, scan_options, order, appending, screen, quiet=printing.quiet)
+            reader, datasets = _run(paths, scan_options, order, screen, quiet=printing.quiet)
     with open_output(None, color=printing.color) as to:
         Listing(COLUMNS, [*COLUMNS], [*COLUMNS][1:], _cells).write(datasets, wanted, to)
-    _say_rest(reader, names, screen, appending, quiet=printing.quiet)
+    _say_rest(reader, names, screen, to_write, quiet=printing.quiet)
     return exit_status(reader.result, fail_on)
 
 
@@ -218,13 +218,12 @@ def _run(
     paths: list[str],
     scan_options: ScanOptions,
     order: "ExportOrder",
-    appending: "Appending | None",
     screen: Destination,
     *,
     quiet: bool,
 ) -> "tuple[FactReader, list[Dataset]]":
     from kafka_forensics.cli.progress import Progress
-    from kafka_forensics.export.append import write_facts
+    from kafka_forensics.export.datasets import export_facts
     from kafka_forensics.export.views import words
     from kafka_forensics.facts.facts import LOG_FACTS, scan_for_facts
 
@@ -244,7 +243,7 @@ def _run(
                 progress(min(done, total * passes), total * passes)
 
         reader.passed = passed
-        datasets = write_facts(reader, order, appending)
+        datasets = export_facts(reader, order)
     reader.result.incomplete = reader.gaps()
     return reader, datasets
 
@@ -253,7 +252,6 @@ def _run_on_spark(
     paths: list[str],
     scan_options: ScanOptions,
     order: "ExportOrder",
-    appending: "Appending | None",
     screen: Destination,
     where: options.Workplace,
     *,
@@ -268,25 +266,14 @@ def _run_on_spark(
     paths, scan_options = without_secrets(paths, scan_options)
     inputs = gather(paths, scan_options, ids_later=True)
     with stopping(screen, where, scan_options.jobs, quiet=quiet) as spark:
-        return exported(spark, inputs, scan_options, order, appending)
+        return exported(spark, inputs, scan_options, order)
 
 
 def _cells(dataset: "Dataset") -> list[str]:
     return [dataset.fact, f"{dataset.rows:,}", str(dataset.files), f"{dataset.size_in_bytes:,}"]
 
 
-def _added(appending: "Appending") -> str:
-    """What became of the dataset."""
-    label, before = appending.label, appending.replaced
-    added = f"snapshot {label.snapshot} of {label.cluster}, run {label.run}, version {appending.manifest.version} of the dataset"
-    if before is None:
-        return f"added {added}"
-    now = next(entry for entry in appending.manifest.snapshots if entry.run == label.run)
-    gone = [name for name in before.datasets if name not in now.datasets]
-    return f"replaced {added}; it was run {before.run}" + (f", which had {', '.join(gone)} too" if gone else "")
-
-
-def _say_rest(reader: "FactReader", names: list[str], screen: Destination, appending: "Appending | None", *, quiet: bool) -> None:
+def _say_rest(reader: "FactReader", names: list[str], screen: Destination, written: "Opened", *, quiet: bool) -> None:
     from kafka_forensics.cli.outputs.words import incomplete_lines
 
     lines = incomplete_lines(reader.result)
@@ -294,6 +281,6 @@ def _say_rest(reader: "FactReader", names: list[str], screen: Destination, appen
         lines.insert(0, "keys, values, headers and what clients keep with offsets are left out; --show-payloads exports them")
     if not reader.result.totals.partitions:
         lines.insert(0, "no partition was found in these paths")
-    if appending is not None and not quiet:
-        lines.insert(0, _added(appending))
+    if (label := written.label) is not None and not quiet:
+        lines.insert(0, f"{'replaced' if written.replaced else 'added'} snapshot {label.snapshot} of {label.cluster}")
     say(screen, lines)
