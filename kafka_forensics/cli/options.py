@@ -113,8 +113,8 @@ ScanFormat = Annotated[
         "--format",
         metavar="FORMAT",
         autocompletion=lambda: list(SCAN_FORMATS),
-        help=f"{', '.join(SCAN_FORMATS[:-1])} or {SCAN_FORMATS[-1]} (the table without colours, for a pipe or a pager, the summary"
-        " at its end) [default: table on a terminal, tsv elsewhere].",
+        help=f"{', '.join(SCAN_FORMATS[:-1])} or {SCAN_FORMATS[-1]}; report is the table without colours and with the summary at"
+        " its end [default: table on a terminal, tsv elsewhere].",
     ),
 ]
 

@@ -79,8 +79,8 @@ RedactMap = Annotated[
         "--redact-map",
         metavar="FILE",
         parser=options.file_path,
-        help="With --redact: the private file with the key and the names that pseudonyms stand for. Made if it is not there; given"
-        " again, pseudonyms are the same.",
+        help="With --redact: the private file with the key and the names that pseudonyms stand for. Created if it does not exist;"
+        " the same file gives the same pseudonyms.",
     ),
 ]
 
@@ -128,8 +128,8 @@ def collect(
     """Take all that is needed to judge a broker's logs elsewhere, without any payload: a small file.
 
     Run it on each broker, where the logs lie, running (--live) or stopped; carry the bundles to one place and give them to any
-    other command as PATHs. The same command goes on with a bundle that was interrupted. With --redact pseudonyms stand in it for
-    all names: copy the map to every broker, and they are the same.
+    other command as PATHs. The same command goes on with a bundle that was interrupted. With --redact, the bundle contains
+    pseudonyms instead of names: copies of one map on all brokers give the same pseudonyms.
     """
     from dataclasses import replace
 
@@ -145,7 +145,7 @@ def collect(
     if privacy.redact and with_records:
         hint = "leave out one of them: no pseudonym stands for what is in records"
         raise UsageError("--redact and --with-records contradict each other", hint=hint)
-    pseudonyms = privacy.pseudonyms(log_dirs)
+    pseudonyms = None if estimate else privacy.pseudonyms(log_dirs)
     wanted = CollectOptions(
         replace(access.scope(selection), live=live, deep=deep),
         tuple(map(_records, with_records or ())),

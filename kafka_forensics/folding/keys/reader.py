@@ -114,7 +114,7 @@ class KeyReader:
         if not file.has_hashes:
             raise file.needs_hashes()
         if digests is not None and isinstance(source, BundleSource) and source.about.digests != digests:
-            reason = "its keys were hashed in another way than those it is compared with: collect both by one --redact-map, or none"
+            reason = "its key hashes use another key: collect both with the same --redact-map, or both without"
             raise SourceError(self._segment_path(), reason)
         return CollectedHashes(file)
 

@@ -47,7 +47,7 @@ class Estimate:
 
 
 def estimated(tree: "Tree", wanted: "Callable[[CollectedEntry], FactsWanted]", max_rate: int | None) -> Estimate:
-    """Estimate the bundle of a tree, of whose logs this is `wanted`; at most `max_rate` bytes a second are read."""
+    """Estimate the bundle of a tree, of whose logs this is `wanted`; reading `max_rate` bytes a second at most."""
     files, total, log_bytes = 0, 0, 0
     indexes, size = _Indexes(), float(EMPTY_BYTES)
     for entry in tree.entries():

@@ -81,9 +81,9 @@ class SalvagedPartition:
     """What of the plan's witnesses is missing, so that records may be where nobody looked, as `kind` or `kind:broker`; `topic_id`
     where brokers want that, and nothing here tells it. Of the controllers' log `voter:N`, `quorum_state:N`."""
     inherited: list[Finding] = field(default_factory=list)
-    """What a scan of the output finds above `info` that a copy has at the same offsets,"""
+    """Findings above `info` of a scan of the output that a copy has at the same offsets."""
     new: list[Finding] = field(default_factory=list)
-    """and what it finds that none has."""
+    """Findings above `info` of a scan of the output that no copy has there."""
     warning: str | None = None
     """What may be wrong with the rest of a compacted topic of which something was left out."""
     quorum: Quorum | None = None

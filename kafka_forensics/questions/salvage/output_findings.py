@@ -9,6 +9,18 @@ from kafka_forensics.replication.offset_ranges import Range, normalised, without
 from kafka_forensics.replication.planner import NO_END
 
 _OF_A_GAP: Final = frozenset({"OFFSET_GAP", "SEGMENT_MISSING"})
+_OF_BUILT_FILES: Final = frozenset(
+    {
+        "CHECKPOINT_MALFORMED",
+        "CHECKPOINT_OUT_OF_ORDER",
+        "HW_BEYOND_LEO",
+        "INDEX_MISMATCH",
+        "PRODUCER_SNAPSHOT_CORRUPT",
+        "TXNINDEX_MISSING_ABORT",
+        "TXNINDEX_PHANTOM_ABORT",
+    }
+)
+"""Kinds about indexes, snapshots and checkpoints. A salvage builds these files, so it inherits no fault of theirs."""
 _WRONG: Final = (
     LOG_DAMAGE
     | _OF_A_GAP
@@ -26,6 +38,12 @@ _WRONG: Final = (
 """Kinds that tell of wrong bytes, offsets or epochs: no log that has one is salvaged."""
 
 
+_OF_TRANSACTIONS: Final = frozenset({"TXN_HANGING", "TXN_OPEN", "TXN_PARTLY_LOST", "TXN_TORN"})
+"""Kinds about a transaction, which is the same if it begins at the same offset: where it ends, the end of the log decides."""
+_OF_ABSENT_OFFSETS: Final = frozenset({"COMMITTED_LOST_EVERYWHERE", "GROUP_OFFSET_BEYOND_LOG"})
+"""Kinds that name offsets at which nothing is: the copies must lack all of them."""
+
+
 class Judged(NamedTuple):
     """What was found in one partition of the output, without the gaps that the manifest names."""
 
@@ -41,8 +59,17 @@ class InputFindings:
 
     def __init__(self, findings: Iterable[Finding]) -> None:
         self._found: dict[tuple[object, ...], list[Range | None]] = {}
+        shown: dict[tuple[object, ...], list[Range]] = {}
         for finding in findings:
-            self._found.setdefault(_key(finding), []).append(_offsets(finding))
+            offsets = _offsets(finding)
+            self._found.setdefault(_key(finding), []).append(offsets)
+            if "occurrences" in finding.evidence and offsets is not None:
+                shown.setdefault((*_kind(finding), finding.place.broker, finding.place.log_dir), []).append(offsets)
+        self._many: dict[tuple[object, ...], list[Range]] = {}
+        """Of kinds that a copy has too often to show each: from the first to the last that it shows."""
+        for (*kind, _, _), spans in shown.items():
+            span = min(start for start, _ in spans), max(end for _, end in spans)
+            self._many.setdefault(tuple(kind), []).append(span)
 
     def judge(self, found: Iterable[Finding], gaps: Sequence[Range]) -> Judged:
         """Sort out what was found in a partition of the output, of which the manifest names these gaps."""
@@ -60,17 +87,26 @@ class InputFindings:
         return judged
 
     def _has(self, finding: Finding) -> bool:
-        """Whether a copy has a finding of the same kind, of the same producer, at offsets that overlap, or has it without offsets
-        if this one has none."""
-        ours = _offsets(finding)
-        for theirs in self._found.get(_key(finding), ()):
-            if ours == theirs or (ours and theirs and ours[0] < theirs[1] and theirs[0] < ours[1]):
-                return True
-        return False
+        """Whether a copy has a finding of the same kind, of the same producer and transaction, at these offsets."""
+        if finding.kind in _OF_BUILT_FILES:
+            return False
+        ours, theirs = _offsets(finding), self._found.get(_key(finding), [])
+        if ours is None:
+            return None in theirs
+        ranges = [span for span in theirs if span is not None]
+        if finding.kind in _OF_TRANSACTIONS:
+            return any(start == ours[0] for start, _ in ranges)
+        if finding.kind in _OF_ABSENT_OFFSETS:
+            return not without([ours], normalised(ranges))
+        return any(start < ours[1] and ours[0] < end for start, end in (*ranges, *self._many.get(_kind(finding), ())))
+
+
+def _kind(finding: Finding) -> tuple[object, ...]:
+    return finding.kind, finding.place.topic, finding.place.partition
 
 
 def _key(finding: Finding) -> tuple[object, ...]:
-    return finding.kind, finding.place.topic, finding.place.partition, finding.evidence.get("producer_id")
+    return *_kind(finding), finding.evidence.get("producer_id"), finding.evidence.get("coordinator_offset")
 
 
 def _offsets(finding: Finding) -> Range | None:

@@ -34,7 +34,9 @@ DIFFERING: Final = frozenset(
     }
 )
 """Findings that tell of copies that hold different records."""
-SAY_WHOSE: Final = "say whose are to stay, with --prefer-broker; `plan` and `compare` show both sides"
+_CONTRADICTING: Final = ("contents", "markers")
+"""Reasons why the latest values of a key differ that no missing record explains."""
+SAY_WHOSE: Final = "choose whose records to keep with --prefer-broker; `plan` and `compare` show both sides"
 _RANGES_NAMED: Final = 4
 
 
@@ -80,8 +82,8 @@ class WholeCopies:
         """`findings` are those of the scan; `reader` reads the copies again."""
         self._sources, self._planned, self._reader = sources, planned, reader
         differing = [finding for finding in findings if finding.kind in DIFFERING]
-        self._lacking = [finding for finding in differing if _tells_of_lacking(finding)]
-        self._rivals = [finding for finding in differing if not _tells_of_lacking(finding)]
+        self._values = [finding for finding in differing if finding.kind == "COMPACTED_VALUE_DIFFERS"]
+        self._rivals = [finding for finding in differing if not _is_only_missing_values(finding)]
 
     def take(self, prefer: str | None, *, allow_gaps: bool) -> TakenCopy | Refused:
         """The first copy in order that is whole; where gaps are allowed and none is, the first.
@@ -158,7 +160,7 @@ class WholeCopies:
         if end < log_end_offset:
             copy.missing = ((end, log_end_offset),)
             copy.problems.append(f"ends at offset {end}, before {log_end_offset}")
-        if values := normalised(span for span, _ in self._lacked_values(broker)):
+        if values := normalised(span for span, _, reason in self._lacked_values(broker) if reason not in _CONTRADICTING):
             copy.problems.append(f"lacks the latest value of a key that another copy has{_at(values)}")
         return copy
 
@@ -188,15 +190,15 @@ class WholeCopies:
         starts = [source.replica.log_start_offset for source in self._sources if source.replica.state.framing.batches]
         return min(starts, default=None)
 
-    def _lacked_values(self, broker: Broker) -> Iterator[tuple[Range, list[Broker]]]:
-        """Offsets of records that are the latest of their keys and that a broker lacks, with the brokers that hold them."""
-        for finding in self._lacking:
-            records, held_by = finding.evidence.get("records") or [], finding.evidence.get("held_by") or []
+    def _lacked_values(self, broker: Broker) -> Iterator[tuple[Range, list[Broker], str]]:
+        """Offsets of the latest records of keys that a broker lacks, with the brokers that hold them and the reason."""
+        for finding in self._values:
+            records, held_by = finding.evidence.get("records") or [], finding.evidence.get("held_by")
             for record in records:
                 if broker in record["not_on"]:
-                    yield (record["offset"], record["offset"] + 1), record["held_by"]
-            if finding.evidence.get("keys", 0) > len(records) and broker not in held_by:
-                yield (finding.place.offset_start or 0, finding.place.offset_end or NO_END), held_by
+                    yield (record["offset"], record["offset"] + 1), record["held_by"], record["reason"]
+            if finding.evidence.get("keys", 0) > len(records) and held_by is not None and broker not in held_by:
+                yield (finding.place.offset_start or 0, finding.place.offset_end or NO_END), held_by, "missing"
 
     def _taken(self, copy: _Examined, why: str, log_end_offset: int, examined: Sequence[_Examined]) -> TakenCopy | Refused:
         """The log of a copy, with what the others hold beside it."""
@@ -223,7 +225,7 @@ class WholeCopies:
             if number == base or source.replica.read is not Read.WHOLE:
                 continue
             given = self._planned.given.replicas[number]
-            values = [span for span, held_by in lacked if given.broker in held_by]
+            values = [span for span, held_by, _ in lacked if given.broker in held_by]
             absent = [(0, start), *lineage.gaps, (end, NO_END)]
             parted = min(_parted(base, number, self._planned), end) if self._rivals else end
             rival = without([(max(parted, start), end)], lineage.gaps)
@@ -246,7 +248,7 @@ class WholeCopies:
         )
 
     def _not_whole(self, examined: Sequence[_Examined], first: _Examined | None) -> Refused:
-        subject = "the one whose records are to stay is not whole" if self._rivals else "no copy of it is whole"
+        subject = "the chosen copy is not whole" if self._rivals else "no copy of it is whole"
         reason = f"{subject}: {'; '.join(map(str, examined))}"
         hint = "give the log directories of more brokers"
         if first is not None:
@@ -275,10 +277,9 @@ def known_epochs(lineage: Lineage, source: Source) -> list[EpochEntry] | None:
     return None if entries is None else loaded_epochs(entries, lineage.log_end_offset)
 
 
-def _tells_of_lacking(finding: Finding) -> bool:
-    """Whether a finding that copies differ tells only of records that one has and another lacks."""
-    told = finding.evidence.get("contents") or finding.evidence.get("markers")
-    return finding.kind == "COMPACTED_VALUE_DIFFERS" and not told
+def _is_only_missing_values(finding: Finding) -> bool:
+    """Whether a finding that copies differ names only records that one has and another lacks."""
+    return finding.kind == "COMPACTED_VALUE_DIFFERS" and not any(finding.evidence.get(reason) for reason in _CONTRADICTING)
 
 
 def _at(ranges: Sequence[Range]) -> str:

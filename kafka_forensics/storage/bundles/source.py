@@ -222,7 +222,9 @@ class BundleSource(ArchiveSource):
         match said:
             case {"format": str(name), "version": version} if name == FORMAT and is_number(version, end=1 << 31):
                 if version != VERSION:
-                    reason = f"a bundle of version {version}, and version {VERSION} is read: use the tool that made it"
+                    reason = (
+                        f"bundle version {version} is not supported (this tool reads version {VERSION}): use the tool that made it"
+                    )
                     raise SourceError(self.name, reason)
                 return _about_of(said)
         raise SourceError(self.name, "no bundle of facts: bundle.json says nothing of one")

@@ -31,9 +31,7 @@ def judged(given: list[Finding], *of_output: Finding, gaps: tuple[tuple[int, int
 WRONG, INHERITED, NEW = (1, 0, 0), (0, 1, 0), (0, 0, 1)
 
 
-@pytest.mark.parametrize(
-    "kind", ["DUPLICATE_BATCH", "PRODUCER_SEQ_GAP", "TXN_HANGING", "INDEX_MISMATCH", "COMMITTED_LOST_EVERYWHERE"]
-)
+@pytest.mark.parametrize("kind", ["DUPLICATE_BATCH", "PRODUCER_SEQ_GAP", "TXN_LATE_WRITE", "RECOVERY_WOULD_TRUNCATE"])
 def test_what_a_copy_has_at_overlapping_offsets_is_inherited_and_all_else_is_new(kind: str) -> None:
     given = [found(kind, 4, 6)]
     overlapping: list[tuple[int, int | None]] = [(4, 6), (5, 6), (2, 5), (5, None)]
@@ -62,6 +60,40 @@ def test_wrong_bytes_offsets_and_epochs_are_wrong_whoever_has_them(kind: str) ->
 def test_a_gap_that_the_manifest_names_is_not_listed_again(kind: str) -> None:
     assert judged([], found(kind, 4, 6), gaps=((4, 5), (5, 8))) == (0, 0, 0)
     assert judged([], found(kind, 4, 9), gaps=((4, 8),)) == WRONG
+
+
+@pytest.mark.parametrize("kind", ["INDEX_MISMATCH", "PRODUCER_SNAPSHOT_CORRUPT", "TXNINDEX_PHANTOM_ABORT", "HW_BEYOND_LEO"])
+def test_files_that_a_salvage_builds_inherit_no_fault(kind: str) -> None:
+    assert judged([found(kind, 4, 6)], found(kind, 4, 6)) == NEW
+
+
+@pytest.mark.parametrize("kind", ["TXN_HANGING", "TXN_OPEN"])
+def test_a_transaction_is_the_same_by_its_producer_and_its_first_offset(kind: str) -> None:
+    given = [found(kind, 4, None, producer_id=7)]
+    assert judged(given, found(kind, 4, 9, producer_id=7)) == INHERITED
+    assert judged(given, found(kind, 900, 905, producer_id=7)) == NEW
+    assert judged(given, found(kind, 4, 9, producer_id=8)) == NEW
+
+
+def test_a_transaction_without_records_is_the_same_by_its_decision() -> None:
+    given = [found("TXN_PARTLY_LOST", None, None, producer_id=7, coordinator_offset=3)]
+    assert judged(given, found("TXN_PARTLY_LOST", None, None, producer_id=7, coordinator_offset=3)) == INHERITED
+    assert judged(given, found("TXN_PARTLY_LOST", None, None, producer_id=7, coordinator_offset=40)) == NEW
+
+
+@pytest.mark.parametrize("kind", ["GROUP_OFFSET_BEYOND_LOG", "COMMITTED_LOST_EVERYWHERE"])
+def test_absent_offsets_are_inherited_if_the_copies_lack_all_of_them(kind: str) -> None:
+    given = [found(kind, 10, 12), found(kind, 12, 14, broker=2)]
+    assert judged(given, found(kind, 10, 14)) == INHERITED
+    assert judged(given, found(kind, 8, 14)) == NEW
+
+
+def test_of_very_many_those_count_that_a_copy_does_not_show() -> None:
+    """It shows the first and the last of them."""
+    many = [found("DUPLICATE_BATCH", offset, offset + 2, occurrences=90) for offset in (4, 6, 150, 152)]
+    assert judged(many, found("DUPLICATE_BATCH", 80, 82)) == INHERITED
+    for kind, start in (("DUPLICATE_BATCH", 2), ("DUPLICATE_BATCH", 160), ("PRODUCER_SEQ_GAP", 80)):
+        assert judged(many, found(kind, start, start + 2)) == NEW
 
 
 def kinds(findings: list[Finding]) -> list[tuple[str, int | None]]:

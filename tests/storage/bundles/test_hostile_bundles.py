@@ -249,7 +249,7 @@ def test_what_it_says_of_itself_may_be_of_any_type(name: str, value: Any, right:
 @pytest.mark.parametrize(
     ("about", "words"),
     [
-        ({"version": 2}, "version 2, and version 1 is read"),
+        ({"version": 2}, "bundle version 2 is not supported (this tool reads version 1)"),
         ({"version": True}, "no bundle of facts"),
         ({"version": 10**400}, "no bundle of facts"),
         ({"format": "pickle"}, "no bundle of facts"),
