@@ -74,14 +74,14 @@ def test_a_bundle_of_evidence_on_a_read_only_disk_is_made_on_another(tmp_path: P
         ("collect EVIDENCE/broker-1 --output out.kfb", ["out.kfb.unfinished"]),
         ("report EVIDENCE --output out.html", []),
         ("scan EVIDENCE --format json --output out.json", []),
-        ("plan EVIDENCE --topic audit --format json --output out.json", ["out.json"]),
+        ("plan EVIDENCE --topic audit --format json --output out.json", []),
     ],
     ids=lambda value: value.partition(" ")[0] if isinstance(value, str) else "",
 )
 def test_a_full_disk_is_said_and_keeps_nothing_in_part(command: str, left: list[str], tmp_path: Path) -> None:
-    """A disk of 16 KiB; of a bundle its beginning stays, with which the same command goes on."""
+    """A disk of 16 KiB, or for a plan 4; of a bundle its beginning stays, with which the same command goes on."""
     filled = command.replace("EVIDENCE", '"$ROOT/sample_logs/unclean-election"')
-    size = "8k" if command.startswith("plan") else "16k"
+    size = "4k" if command.startswith("plan") else "16k"
     script = f"""
         mount -o remount,size={size} .
         status=0; said=$(kafka_forensics {filled} 2>&1 >/dev/null) || status=$?
