@@ -22,7 +22,6 @@ from lab.jvm import DUMP_LOG_SEGMENTS, java_command
 from lab.kafka_jars import kafka_jars
 
 WORK: Final = Path(__file__).parent / "work"
-DUMP_TIMEOUT_SECONDS: Final = 1200
 
 
 def dump_log(workload: Workload, files: list[str]) -> Run:

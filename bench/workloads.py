@@ -14,12 +14,12 @@ from kafka_forensics.compiled import use_compiled
 from kafka_forensics.model.constants import CRC_START
 from kafka_forensics.model.files import EpochEntry
 from kafka_forensics.parsers.kernels.crc import crc32c
+from kafka_forensics.parsers.spec.indexes import OFFSET_INDEX_ENTRY, build_entries
 from kafka_forensics.writers.batches import RecordToWrite, write_batch, write_marker
 from kafka_forensics.writers.files import (
     write_leader_epochs,
     write_meta_properties,
     write_offset_checkpoint,
-    write_offset_index,
     write_partition_metadata,
 )
 
@@ -114,8 +114,10 @@ def _write_partition(workload: Workload, template: bytes, directory: Path) -> in
         with open(directory / f"{base:020d}.log", "wb", buffering=0) as file:
             file.writelines(_blocks(template, first, count, workload.records_a_batch))
         step = max(INDEX_INTERVAL_BYTES // size + 1, 1)
-        entries = (((first + n + 1) * workload.records_a_batch - 1, n * size) for n in range(step, count, step))
-        (directory / f"{base:020d}.index").write_bytes(write_offset_index(entries, base))
+        entries = (
+            {"relative_offset": (n + 1) * workload.records_a_batch - 1, "position": n * size} for n in range(step, count, step)
+        )
+        (directory / f"{base:020d}.index").write_bytes(build_entries(OFFSET_INDEX_ENTRY, entries))
         (directory / f"{base:020d}.timeindex").write_bytes(b"")
     return batches * workload.records_a_batch
 

@@ -11,7 +11,6 @@ from typing import Final
 import google_crc32c
 
 LOG_OVERHEAD: Final = 12
-BATCH_HEADER: Final = 61
 NONE_TIMESTAMP: Final = -1
 GZIP: Final = 1
 

@@ -1,6 +1,5 @@
 """A scan's answer as JSON: one document, or one object a line. `schema/scan-1.0.json` describes both."""
 
-import json
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, replace
 from typing import Final
@@ -216,14 +215,3 @@ def json_list(opening: str, objects: Iterable[Json], closing: str = ",\n") -> It
     for index, item in enumerate(objects):
         yield f"{',' if index else ''}\n  {json_text(item)}"
     yield f"]{closing}"
-
-
-def json_schema(command: str = "scan") -> Json:
-    """The JSON Schema (2020-12) of a command's document; `$defs/line` of scan's describes a line of its JSON Lines.
-
-    That of `compare` refers to that of `scan` by its `$id`.
-    """
-    from importlib.resources import files
-
-    text = files("kafka_forensics").joinpath("schema", f"{command}-{SCHEMA_VERSION}.json").read_text(encoding="utf-8")
-    return dict(json.loads(text))

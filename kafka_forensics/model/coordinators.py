@@ -201,8 +201,6 @@ class GroupLog:
     malformed: list[MalformedRecord] = field(default_factory=list)
     """The first 1000 of `malformed_count`."""
     malformed_count: int = 0
-    aborted_commits: int = 0
-    """Offsets committed in transactions that were aborted: dropped."""
     complete: bool = True
     """False where bytes of the log are damaged or could not be read: commits may be missing."""
     limited: bool = False

@@ -95,8 +95,6 @@ TALLIED: Final = (
     *("recovered", "surviving", "surviving_by_content", "merged", "superseded", "aborted", "open"),
     *("control", "no_record", "unreadable"),
 )
-FILTERED: Final = TALLIED[1:7]
-"""Why a record that was read is not given."""
 UNREADABLE: Final = ("damaged", "too_large", "not_collected")
 """Why no copy gives what stood at an offset."""
 

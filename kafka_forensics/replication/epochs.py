@@ -133,11 +133,10 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Truncated:
-    """Where a log ends after all questions; `wiped` where nothing of it is kept and it begins anew at the leader's start."""
+    """Where a log ends after all questions."""
 
     log_end_offset: int
     questions: tuple[Question, ...] = ()
-    wiped: bool = False
 
 
 def by_high_watermark(follower: Log, leader: Log) -> Truncated:
@@ -235,5 +234,5 @@ def _out_of_range(log: Log, leader: Log, questions: tuple[Question, ...]) -> Tru
     if log.log_end_offset > leader.log_end_offset:
         return Truncated(leader.log_end_offset, questions)
     if log.log_end_offset < leader.log_start_offset:
-        return Truncated(leader.log_start_offset, questions, wiped=True)
+        return Truncated(leader.log_start_offset, questions)
     return Truncated(log.log_end_offset, questions)

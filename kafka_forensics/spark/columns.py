@@ -35,7 +35,6 @@ FACT_NAMES: Final = "facts"
 KAFKA_NAMES: Final = "kafka"
 """Columns of records are called as Spark's own source `kafka` calls them, where they are the same."""
 NAMES: Final = (FACT_NAMES, KAFKA_NAMES)
-PAYLOADS: Final = frozenset({"key", "value", "headers"})
 
 _TIMESTAMP: Final = pa.timestamp("us", "UTC")
 _NO_TIMESTAMP: Final = -1
@@ -163,12 +162,6 @@ def spark_type(kind: pa.DataType) -> DataType:
         return ArrayType(spark_type(kind.value_type), containsNull=True)
     assert pa.types.is_struct(kind)
     return StructType([StructField(member.name, spark_type(member.type), nullable=True) for member in kind])
-
-
-def arrow_schema(fact: str, columns: tuple[str, ...], *, snapshots: bool = False, names: str = FACT_NAMES) -> pa.Schema:
-    """The Arrow schema in which Spark takes these columns of a fact."""
-    by_name = {column.name: column for column in source_columns(fact, snapshots=snapshots, names=names)}
-    return arrow_of([by_name[name] for name in columns])
 
 
 def arrow_of(columns: Sequence[SourceColumn]) -> pa.Schema:

@@ -19,28 +19,26 @@ if TYPE_CHECKING:
 
 def write_batches(
     columns: "Ints",
-    damage: Sequence[tuple[Damage, bool]] = (),
+    damage: Sequence[tuple[Damage, bool]],
     *,
-    written: "Ints | None" = None,
-    digests: "NDArray[np.uint64] | None" = None,
-    room: "NDArray[np.uint8] | None" = None,
+    written: "Ints",
+    digests: "NDArray[np.uint64]",
+    room: "NDArray[np.uint8]",
 ) -> bytes:
     """A section of at most `CHUNK_ROWS` batches: a (BATCH_COLUMNS, n) matrix in file order, what is damaged and whether only
     opening the batch tells, the offsets that entries of magic 0 and 1 bear (n), and digests of contents, (n, 2) uint64.
 
-    Who writes many gives the same `room_for` of the most rows each time.
+    `room` is `room_for` of as many rows at least.
     """
     assert columns.shape[1] <= CHUNK_ROWS
-    room = room_for(columns.shape[1]) if room is None else room
-    head, planes = _columns(columns, columns[BatchColumn.LAST_OFFSET] if written is None else written, room)
-    digest_size = 0 if digests is None else 8 * digests.shape[1]
+    head, planes = _columns(columns, written, room)
     rows = [
         [found.kind, found.position, found.size_in_bytes, found.base_offset, found.last_offset, found.detail, inside]
         for found, inside in damage
     ]
     told = json.dumps(rows).encode() if rows else b""
-    kept = b"" if digests is None else np.ascontiguousarray(digests).data
-    return b"".join([SECTION_HEAD.pack(len(head) + len(planes), digest_size), head, planes, kept, told])
+    kept = np.ascontiguousarray(digests).data
+    return b"".join([SECTION_HEAD.pack(len(head) + len(planes), 8 * digests.shape[1]), head, planes, kept, told])
 
 
 def room_for(rows: int) -> "NDArray[np.uint8]":

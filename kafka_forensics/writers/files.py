@@ -11,12 +11,10 @@ import google_crc32c
 from kafka_forensics.model.files import AbortedTxn, EpochEntry, ProducerEntry
 from kafka_forensics.parsers.spec.indexes import (
     ABORTED_TXN,
-    OFFSET_INDEX_ENTRY,
     PRODUCER_ENTRY,
     SNAPSHOT_CRC_START,
     SNAPSHOT_HEADER,
     SNAPSHOT_VERSION,
-    TIME_INDEX_ENTRY,
     build_entries,
 )
 
@@ -103,18 +101,6 @@ def _escape(match: re.Match[str]) -> str:
     units = character.encode("utf-16-be", "surrogatepass").hex()
     unicode = "".join(f"\\u{units[start : start + 4]}" for start in range(0, len(units), 4))
     return _CONTROL_ESCAPES.get(character, unicode)
-
-
-def write_offset_index(entries: Iterable[tuple[int, int]], base_offset: int) -> bytes:
-    """A `.index` of (absolute offset, position in the `.log`); any order is written. Raises FormatError for what passes 32 bits."""
-    rows = ({"relative_offset": offset - base_offset, "position": position} for offset, position in entries)
-    return build_entries(OFFSET_INDEX_ENTRY, rows)
-
-
-def write_time_index(entries: Iterable[tuple[int, int]], base_offset: int) -> bytes:
-    """A `.timeindex` of (timestamp in ms, absolute offset); any order is written. Raises FormatError for an offset out of reach."""
-    rows = ({"timestamp": timestamp, "relative_offset": offset - base_offset} for timestamp, offset in entries)
-    return build_entries(TIME_INDEX_ENTRY, rows)
 
 
 def write_transaction_index(entries: Iterable[AbortedTxn]) -> bytes:

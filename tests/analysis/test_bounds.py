@@ -79,7 +79,6 @@ def test_forgetful_transactions_are_told_right(log: Log, cuts: set[int]) -> None
         stable = [transactions_fold.last_stable_offset(limit, LOG_END) for limit in LIMITS]
         return [
             transactions_fold.counts(),
-            transactions_fold.empty_markers(),
             transactions_fold.open_transactions(),
             transactions_fold.endings(),
             transactions_fold.ended().tolist(),

@@ -13,10 +13,10 @@ from referencing import Registry, Resource
 
 import kafka_forensics as kf
 from kafka_forensics.errors import UsageError
-from kafka_forensics.export.json_document import json_schema
 from kafka_forensics.model.changes import CHANGE_COLUMNS
 from kafka_forensics.model.schemas import CHANGES_FACT, FACTS
 from tests.support.faults import HEALTHY, LOG_END
+from tests.support.json_schemas import json_schema
 from tests.support.plan_runs import Run
 from tests.support.snapshot_trees import NEW, OLD, Snapshots, cut, grown
 

@@ -18,9 +18,9 @@ from kafka_forensics.cli.main import outcome
 from kafka_forensics.cli.outputs.compare import content_words, write_comparison
 from kafka_forensics.cli.streams import Destination
 from kafka_forensics.evidence.options import ScanOptions
-from kafka_forensics.export.json_document import json_schema
 from kafka_forensics.questions import compare as side_by_side
 from kafka_forensics.writers.batches import RecordToWrite, write_batch, write_marker
+from tests.support.json_schemas import json_schema
 from tests.support.replicas import put_replica
 from tests.support.results import EVIL
 from tests.support.segments import BASE_TIMESTAMP, log

@@ -19,8 +19,8 @@ from kafka_forensics import scan
 from kafka_forensics.cli import spark_session
 from kafka_forensics.cli.spark_session import Children
 from kafka_forensics.engine import local
-from kafka_forensics.export.json_document import json_schema
 from kafka_forensics.judging.scanning import ScanInterruptedError
+from tests.support.json_schemas import json_schema
 
 ROOT = Path(__file__).resolve().parents[2]
 WHILE_LOADING = """

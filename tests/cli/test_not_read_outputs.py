@@ -11,8 +11,8 @@ from referencing import Registry, Resource
 
 import kafka_forensics as kf
 from kafka_forensics.cli.main import outcome
-from kafka_forensics.export.json_document import json_schema
 from tests.support.faults import HEALTHY, Brokers, healthy
+from tests.support.json_schemas import json_schema
 from tests.support.snapshot_trees import NEW, OLD, Snapshots
 from tests.support.unread import NULLS, refuse, refuse_logs
 

@@ -15,10 +15,11 @@ from kafka_forensics.analysis.catalogue import CATALOGUE, finding
 from kafka_forensics.cli.options import FORMATS
 from kafka_forensics.cli.outputs.scan import write_result
 from kafka_forensics.cli.streams import Destination
-from kafka_forensics.export.json_document import FINDING_COLUMNS, json_schema
+from kafka_forensics.export.json_document import FINDING_COLUMNS
 from kafka_forensics.model.findings import Place
 from kafka_forensics.model.json_objects import with_twins
 from kafka_forensics.model.results import Incomplete, ScanResult
+from tests.support.json_schemas import json_schema
 from tests.support.results import EVIL, clean_result, hostile_result, result_of, unclean_result
 
 RESULTS: dict[str, Callable[[], ScanResult]] = {

@@ -18,12 +18,12 @@ from referencing import Registry, Resource
 from kafka_forensics.cli.outputs.recover import _MORE, COLUMNS, more_lines
 from kafka_forensics.cli.streams import Destination, say
 from kafka_forensics.export import recovered as files
-from kafka_forensics.export.json_document import json_schema
 from kafka_forensics.model.recovered import RECOVERED_FACT, TALLIED
 from kafka_forensics.questions.recover import Recovery
 from kafka_forensics.replication.planner import UNBOUNDED
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
 from tests.support.bundles import bundle_of
+from tests.support.json_schemas import json_schema
 from tests.support.plan_runs import Run
 from tests.support.recoveries import by_producer, values
 from tests.support.replicas import put_replica

@@ -9,7 +9,7 @@ import pytest
 
 from kafka_forensics.cli.main import outcome
 from kafka_forensics.cli.options import FORMATS
-from kafka_forensics.export.json_document import json_schema
+from tests.support.json_schemas import json_schema
 
 SAMPLES = Path(__file__).resolve().parents[2] / "sample_logs"
 

@@ -9,10 +9,11 @@ import pytest
 
 from kafka_forensics.engine.local import scan
 from kafka_forensics.evidence.options import ScanOptions
-from kafka_forensics.export.json_document import document, json_schema
+from kafka_forensics.export.json_document import document
 from kafka_forensics.model.findings import Finding, Severity
 from kafka_forensics.model.results import ScanResult
 from tests.support.archives import EVERY, of_brokers
+from tests.support.json_schemas import json_schema
 
 
 def scanned(archives: Path, name: str) -> ScanResult:

@@ -64,7 +64,7 @@ def test_spilled_or_not_the_answer_is_the_same(tmp_path: Path, monkeypatch: pyte
     for reader in (compaction, key_tasks):
         monkeypatch.setattr(reader, "KeyRuns", small)
     assert told_of(brokers).findings == whole.findings
-    assert runs[0].spilled > 3
+    assert len(runs[0]._runs) > 3
     assert list((tmp_path / "room").iterdir()) == []
 
 

@@ -15,9 +15,9 @@ from kafka_forensics.facts.splits import decode
 from kafka_forensics.model.schemas import FACTS
 from kafka_forensics.spark import data_source
 from kafka_forensics.spark import data_source as reader
-from kafka_forensics.spark.columns import arrow_schema, chosen_columns, spark_schema
+from kafka_forensics.spark.columns import chosen_columns, spark_schema
 from kafka_forensics.spark.data_source import FactTask, parse_options
-from tests.support.source_facts import read, rows, source
+from tests.support.source_facts import arrow_schema, read, rows, source
 
 SAMPLES = Path(__file__).resolve().parents[2] / "sample_logs"
 HEALTHY = SAMPLES / "healthy"

@@ -12,7 +12,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from kafka_forensics.export.json_document import json_schema
+from tests.support.json_schemas import json_schema
 
 pytestmark = pytest.mark.spark
 

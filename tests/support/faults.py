@@ -17,12 +17,11 @@ from kafka_forensics.writers.files import (
     write_leader_epochs,
     write_meta_properties,
     write_offset_checkpoint,
-    write_offset_index,
     write_partition_metadata,
     write_producer_snapshot,
-    write_time_index,
     write_transaction_index,
 )
+from tests.support.index_files import write_offset_index, write_time_index
 
 TOPIC: Final = "t"
 DIRECTORY: Final = "t-0"

@@ -12,8 +12,6 @@ SAMPLE: Final = Path(__file__).resolve().parents[2] / "sample_logs" / "unclean-e
 AUDIT: Final = "audit"
 STARTED_MS: Final = 1_795_240_000_000
 """Of the first record in the controllers' log: after the last of the sample."""
-ELECTED_MS: Final = STARTED_MS + 3000
-"""When the controllers' log has the unclean election."""
 HIGH_WATERMARKS: Final = {1: 345, 2: 370, 3: 300}
 """By broker, as in the sample."""
 

@@ -10,7 +10,7 @@ from jsonschema import Draft202012Validator
 from referencing import Registry, Resource
 
 from kafka_forensics.cli.main import outcome
-from kafka_forensics.export.json_document import json_schema
+from tests.support.json_schemas import json_schema
 
 SAMPLES = Path(__file__).resolve().parents[2] / "sample_logs"
 Run = Callable[..., tuple[int, str, str]]

@@ -10,8 +10,8 @@ from jsonschema import Draft202012Validator
 
 from kafka_forensics.engine.local import scan
 from kafka_forensics.evidence.options import ScanOptions
-from kafka_forensics.export.json_document import json_schema
 from kafka_forensics.questions.salvage import MANIFEST, Salvaged, SalvageOptions, salvage
+from tests.support.json_schemas import json_schema
 from tests.support.segments import batch
 
 TOPIC, PARTITION = "orders", 0

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from kafka_forensics.compiled import use_compiled, using_compiled
 from kafka_forensics.model.batches import BATCH_COLUMNS, CHUNK_ROWS, BatchColumn
 from kafka_forensics.parsers.log import read_batches
-from kafka_forensics.writers.bundle_columns import SLOTS, fill_planes, foretell_sequences, write_batches
+from kafka_forensics.writers.bundle_columns import SLOTS, fill_planes, foretell_sequences
+from tests.support.bundle_sections import section_of
 
 FORMS = ("interpreted", "source", "compiled")
 INT64 = st.integers(-(1 << 63), (1 << 63) - 1)
@@ -69,7 +70,7 @@ def test_producer_ids_chosen_to_meet_in_the_table_cost_no_more_than_sorting() ->
     before, sections = using_compiled(), []
     for compiled in (True, False):
         use_compiled(compiled)
-        sections.append(write_batches(columns))
+        sections.append(section_of(columns))
     use_compiled(before)
     assert sections[0] == sections[1]
     assert read_batches(sections[0]).columns.tolist() == columns.tolist()

@@ -39,7 +39,7 @@ from kafka_forensics.parsers.internal_topics import (
     read_share_value,
 )
 from kafka_forensics.parsers.log import decode_batch, parse_control_record, plain_records
-from kafka_forensics.parsers.spec.consumer_offsets import EARLY_SHARE_STATE_VALUES, GROUP_VALUES, write_value
+from kafka_forensics.parsers.spec.consumer_offsets import GROUP_VALUES, write_value
 from kafka_forensics.parsers.spec.metadata_records import MESSAGES, write_metadata_record
 from kafka_forensics.questions.groups import groups
 from kafka_forensics.questions.metadata import controller_events
@@ -58,6 +58,7 @@ from kafka_forensics.writers.witness_batches import KEPT_FEATURES, KEPT_FIELDS, 
 from tests.support.any_batches import CODECS, broken, of_old_format, written
 from tests.support.archives import SHIPPED, of_brokers
 from tests.support.controller_log import ControllerLog, change, control, partition, record, setting, snapshot, topic
+from tests.support.exact_readers import EARLY_SHARE_STATE_VALUES
 from tests.support.group_records import (
     TOPIC_ID_BYTES,
     TOPIC_ID_TEXT,

@@ -17,12 +17,11 @@ from kafka_forensics.writers.files import (
     write_leader_epochs,
     write_meta_properties,
     write_offset_checkpoint,
-    write_offset_index,
     write_partition_metadata,
     write_producer_snapshot,
-    write_time_index,
     write_transaction_index,
 )
+from tests.support.index_files import write_offset_index, write_time_index
 from tests.support.memory import MemoryFile
 
 INT16, INT32, INT64 = (st.integers(-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) for bits in (16, 32, 64))

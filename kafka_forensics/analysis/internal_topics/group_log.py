@@ -106,8 +106,6 @@ class GroupReplay:
         """A marker."""
         pending = self._pending.pop(producer_id, {})
         self._pending_size -= len(pending)
-        if not commit:
-            self.log.aborted_commits += len(pending)
         for key, (value, record_offset) in pending.items():
             self._swap(_text_of(key, value), 0)
             self._waiting[key].discard(producer_id)

@@ -67,9 +67,7 @@ MARKER_SIZE: Final = 5
 FOUND_USED: Final = 1
 COMMITTED: Final = 2
 ABORTED: Final = 3
-EMPTY: Final = 4
-"""Markers without a transaction."""
-COUNTERS: Final = 4
+COUNTERS: Final = 3
 
 # What is found, in the rows of `endings`.
 COMMIT: Final = 1
@@ -96,11 +94,9 @@ def end_transaction(producers: "Column", producer: int, marker: "Column", ending
     elif marker[MARKER_TYPE] == CONTROL_ABORT:
         kind = ABORT
     is_open = producers[producer, CURRENT + OPEN] != 0
-    if not is_open:
-        used[EMPTY] += 1
-    elif kind == COMMIT:
+    if is_open and kind == COMMIT:
         used[COMMITTED] += 1
-    elif kind == ABORT:
+    elif is_open and kind == ABORT:
         used[ABORTED] += 1
     if is_open or kind != COMMIT:
         at = int(used[FOUND_USED])

@@ -114,7 +114,6 @@ class OpenTransaction:
     segment: int
     position: int
     size_in_bytes: int
-    first_batch_last_offset: int
     first_producer_epoch: int
 
     @classmethod
@@ -130,7 +129,6 @@ class OpenTransaction:
             segment=-1,
             position=-1,
             size_in_bytes=0,
-            first_batch_last_offset=-1,
             first_producer_epoch=entry.producer_epoch,
         )
 
@@ -226,7 +224,6 @@ class TransactionsFold:
         with_data = leads[leads[:, 8] >= 0]
         for counter, kind in ((rules.COMMITTED, rules.COMMIT), (rules.ABORTED, rules.ABORT)):
             self._table.used[counter] += int((with_data[:, 2] == kind).sum())
-        self._table.used[rules.EMPTY] += len(leads) - len(with_data)
         self._ended.insert(with_data)
         self.held_endings.add(leads)
 
@@ -278,7 +275,7 @@ class TransactionsFold:
             self._keep(columns)
             if done < len(theirs) and self._table.full:
                 self._table.grow()
-        for counter in (rules.COMMITTED, rules.ABORTED, rules.EMPTY):
+        for counter in (rules.COMMITTED, rules.ABORTED):
             self._table.used[counter] += right._table.used[counter]
         self.held_endings.merge(right.held_endings)
         self._ended.merge(right._ended)
@@ -331,10 +328,6 @@ class TransactionsFold:
         aborted = int(used[rules.ABORTED]) + int((kinds == rules.ABORT).sum())
         return TransactionCounts(committed, aborted, self._open_count())
 
-    def empty_markers(self) -> int:
-        """Markers that ended nothing in this log, which is legal."""
-        return int(self._table.used[rules.EMPTY]) + int((self._lead_endings()[:, 8] < 0).sum())
-
     def _open_blocks(self) -> "tuple[NDArray[np.int64], NDArray[np.int64]]":
         """Rows of the producers with an open transaction, and their blocks."""
         table = self._table.taken()
@@ -364,7 +357,6 @@ class TransactionsFold:
                 segment=int(block[rules.SEGMENT]),
                 position=int(block[rules.POSITION]),
                 size_in_bytes=int(block[rules.SIZE]),
-                first_batch_last_offset=int(block[rules.FIRST_LAST_OFFSET]),
                 first_producer_epoch=int(block[rules.EPOCH]),
             )
             for row, block in zip(producers, blocks, strict=True)

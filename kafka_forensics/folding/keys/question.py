@@ -322,11 +322,6 @@ class KeyRuns:
         if self._file is not None:
             self._file.close()
 
-    @property
-    def spilled(self) -> int:
-        """How many runs were written."""
-        return len(self._runs)
-
     def add(self, rows: "Rows") -> None:
         """Take rows, (n, ROW_WIDTH)."""
         while len(rows):

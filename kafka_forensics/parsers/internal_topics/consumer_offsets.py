@@ -236,7 +236,7 @@ class _Cursor:
         return first
 
 
-# Values of `__consumer_offsets` that tell of new groups, read fast: the twin of `spec.group_records`.
+# Values of `__consumer_offsets` that tell of new groups, read fast: the twin of `spec.consumer_offsets`.
 #
 # Every kind that Kafka has had in a release from 4.0 on is taken apart; what is larger than any coordinator writes is only
 # measured. Everything here answers with what was read, or with a short word for why it could not be: `str` is never a good answer.

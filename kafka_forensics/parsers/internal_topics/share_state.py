@@ -1,4 +1,4 @@
-"""Records of `__share_group_state` read fast: the twin of `spec.group_records.SHARE_STATE_KEY` and `SHARE_STATE_VALUES`."""
+"""Records of `__share_group_state` read fast: the twin of `spec.consumer_offsets.SHARE_STATE_KEY` and `SHARE_STATE_VALUES`."""
 
 from struct import Struct
 from typing import Final, NamedTuple
@@ -59,7 +59,7 @@ def read_share_key(key: bytes | None) -> ShareKey | str:
 
 
 def read_share_value(record_type: int, value: bytes) -> Json | str:
-    """The fields of a snapshot or an update; reasons as `group_records.read_group_value` gives them."""
+    """The fields of a snapshot or an update; reasons as `consumer_offsets.read_group_value` gives them."""
     return read_alternatives(_LAYOUTS.get(record_type, ()), value)
 
 

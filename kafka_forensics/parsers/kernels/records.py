@@ -233,17 +233,6 @@ def counted(records: int, code: int, position: int, count: int) -> tuple[int, in
     return records, OK, position
 
 
-@kernel
-def decode_records(buffer: "Buffer", start: int, end: int, count: int, out: "Columns") -> tuple[int, int, int]:
-    """Write the records of the payload `buffer[start:end]`, of which the header promises `count`, to the columns of `out`.
-
-    Answers (records decoded, OK or error or FULL, position). Records are decoded to the end of the bytes whatever `count` says;
-    after FULL, ask again from the position with `count` lowered.
-    """
-    records, code, position = scan_records(buffer, start, end, _ALL, out, 1)
-    return counted(records, code, position, count)
-
-
 @inlined_kernel
 def read_short(buffer: "Buffer", position: int) -> tuple[int, int]:
     """Like `read_varint`, of at most three bytes, which must be there; the position is -1 of a longer one."""
@@ -297,7 +286,8 @@ def pass_usual(buffer: "Buffer", start: int, end: int) -> tuple[int, int]:
 
 @kernel
 def check_records(buffer: "Buffer", start: int, end: int, count: int, scratch: "Columns") -> tuple[int, int, int]:
-    """Like `decode_records` but keeps nothing; `scratch` is a (RECORD_COLUMNS, 1) matrix."""
+    """Pass the records of the payload `buffer[start:end]`, of which the header promises `count`; `scratch` is a (RECORD_COLUMNS, 1)
+    matrix. Answers (records passed, OK or error, position), whatever `count` says."""
     records, position = pass_usual(buffer, start, end)
     code = OK
     while position < end:

@@ -30,14 +30,14 @@ COLUMNS_HEAD: Final = struct.Struct("<Iqqq")
 PLANES_HEAD: Final = struct.Struct("<Bq")
 """Bytes a value, and the least one."""
 STORED_COLUMNS: Final = 19
-DIGEST_SIZES: Final = (0, 16)
+DIGEST_BYTES: Final = 16
 LEAST_BATCH_BYTES: Final = 26
 """Of magic 0, without key and value: a file has no more batches than so many bytes go into it."""
 
 
 class CollectedBatches(NamedTuple):
     """What a section tells: a (BATCH_COLUMNS, n) matrix without identities, the offsets that entries of magic 0 and 1 bear (1, n),
-    the digests of contents (n, 0 or 2) and what is damaged, each with whether only opening the batch tells."""
+    the digests of contents (n, 2) and what is damaged, each with whether only opening the batch tells."""
 
     columns: "Ints"
     written: "Ints"
@@ -50,14 +50,14 @@ def read_batches(section: bytes) -> CollectedBatches:
     if len(section) < SECTION_HEAD.size + COLUMNS_HEAD.size:
         raise FormatError("a section of batches without a head")
     size, digest_size = SECTION_HEAD.unpack_from(section)
-    if digest_size not in DIGEST_SIZES or not COLUMNS_HEAD.size <= size <= len(section) - SECTION_HEAD.size:
+    if digest_size != DIGEST_BYTES or not COLUMNS_HEAD.size <= size <= len(section) - SECTION_HEAD.size:
         raise FormatError("a section of batches that makes no sense")
     end = SECTION_HEAD.size + size
     stored, start, rows = _stored(section[SECTION_HEAD.size : end])
-    digests_end = end + digest_size * rows
+    digests_end = end + DIGEST_BYTES * rows
     if digests_end > len(section):
         raise FormatError("a section of batches that is cut short")
-    digests = np.frombuffer(section, np.uint64, digest_size // 8 * rows, end).reshape(rows, digest_size // 8)
+    digests = np.frombuffer(section, np.uint64, DIGEST_BYTES // 8 * rows, end).reshape(rows, DIGEST_BYTES // 8)
     return CollectedBatches(*_restored(stored, start, rows), digests, _damage(section[digests_end:]))
 
 

@@ -4,7 +4,6 @@ from typing import BinaryIO, Final
 
 from construct import (
     Construct,
-    ConstructError,
     Container,
     Int8sb,
     Int16sb,
@@ -16,7 +15,7 @@ from construct import (
     stream_write,
 )
 
-from kafka_forensics.model.coordinators import GROUP_METADATA_TYPE, MEMBER_TYPES, OFFSET_COMMIT_TYPES
+from kafka_forensics.model.coordinators import MEMBER_TYPES, OFFSET_COMMIT_TYPES
 from kafka_forensics.model.json_objects import Json
 from kafka_forensics.parsers.spec.flexible import (
     COMPACT_STRING,
@@ -31,38 +30,33 @@ from kafka_forensics.parsers.spec.flexible import (
     Flexible,
     NullableStruct,
     Tag,
-    plain,
 )
 from kafka_forensics.parsers.spec.record_batch import LengthError
 
 
 class SizedBytes(Construct):
-    """Bytes behind their length: 32 bits, or `compact`, length + 1 as an unsigned varint. Null is an error unless `nullable`."""
+    """Bytes behind their length: 32 bits, or `compact`, length + 1 as an unsigned varint. Null is an error."""
 
-    def __init__(self, *, compact: bool = False, nullable: bool = False) -> None:
+    def __init__(self, *, compact: bool = False) -> None:
         super().__init__()
         self.compact = compact
-        self.nullable = nullable
 
-    def _parse(self, stream: BinaryIO, context: Container, path: str) -> bytes | None:
+    def _parse(self, stream: BinaryIO, context: Container, path: str) -> bytes:
         if self.compact:
             length = UNSIGNED_VARINT._parse(stream, context, path) - 1
         else:
             length = int.from_bytes(stream_read(stream, 4, path), "big", signed=True)
         if length < 0:
-            if self.nullable and length == -1:
-                return None
             raise LengthError("null where bytes must be", path=path)
         data: bytes = stream_read(stream, length, path)
         return data
 
-    def _build(self, obj: bytes | None, stream: BinaryIO, context: Container, path: str) -> bytes | None:
-        length = -1 if obj is None else len(obj)
+    def _build(self, obj: bytes, stream: BinaryIO, context: Container, path: str) -> bytes:
         if self.compact:
-            UNSIGNED_VARINT._build(length + 1, stream, context, path)
+            UNSIGNED_VARINT._build(len(obj) + 1, stream, context, path)
         else:
-            stream_write(stream, length.to_bytes(4, "big", signed=True), 4, path)
-        stream_write(stream, obj or b"", max(length, 0), path)
+            stream_write(stream, len(obj).to_bytes(4, "big", signed=True), 4, path)
+        stream_write(stream, obj, len(obj), path)
         return obj
 
 
@@ -122,18 +116,11 @@ def key_layout(record_type: int) -> Struct:
     return MEMBER_KEY if record_type in MEMBER_TYPES else GROUP_KEY
 
 
-def value_layout(record_type: int, version: int) -> Struct | None:
-    """The layout of values of a record type and version; None for those that are only named and measured."""
-    layouts = {GROUP_METADATA_TYPE: GROUP_METADATA_VALUES} | dict.fromkeys(OFFSET_COMMIT_TYPES, OFFSET_COMMIT_VALUES)
-    known = layouts.get(record_type, ())
-    return known[version] if 0 <= version < len(known) else None
-
-
 # Values of `__consumer_offsets` that tell of new groups (KIP-848, KIP-932, KIP-1071), and records of `__share_group_state`.
 #
 # What the coordinators of Kafka 4.3 write, all of version 0, with which every value begins: what came with a later release is
 # tagged, so that these layouts read what 4.0 and later wrote. Share groups were a preview in 4.0, where four kinds were laid out
-# otherwise. Exact and slow; `parsers.group_records` is the fast twin.
+# otherwise. Exact and slow; `parsers.internal_topics` has the fast twins.
 
 
 INTS: Final = CompactArray(Int32sb)
@@ -276,40 +263,8 @@ SHARE_STATE_VALUES: Final[dict[int, Flexible]] = {
     ),
 }
 """By the type of the key: a snapshot, and what changed since."""
-EARLY_SHARE_STATE_VALUES: Final[dict[int, Flexible]] = {
-    0: Flexible(
-        "snapshot_epoch" / Int16ub,
-        "state_epoch" / Int32sb,
-        "leader_epoch" / Int32sb,
-        "start_offset" / Int64sb,
-        "state_batches" / _STATE_BATCHES,
-    ),
-    1: Flexible("snapshot_epoch" / Int16ub, "leader_epoch" / Int32sb, "start_offset" / Int64sb, "state_batches" / _STATE_BATCHES),
-}
-"""The same in the preview of Kafka 4.0."""
-
-
-def read_value(layout: Flexible, value: bytes) -> tuple[Json, int] | None:
-    """(fields, bytes behind them) of a value of version 0; None if it is not laid out so."""
-    if value[:2] != b"\0\0":
-        return None
-    try:
-        read = Struct("fields" / layout, "rest" / _REST).parse(value[2:])
-    except ConstructError:
-        return None
-    return plain(read.fields), read.rest
 
 
 def write_value(layout: Flexible, fields: Json) -> bytes:
     """The value of version 0 with these fields; tagged ones that are not among them are left out."""
     return b"\0\0" + bytes(layout.build(fields))
-
-
-class _Rest(Construct):
-    """How many bytes are left."""
-
-    def _parse(self, stream: BinaryIO, _context: Container, _path: str) -> int:
-        return len(stream.read())
-
-
-_REST: Final = _Rest()

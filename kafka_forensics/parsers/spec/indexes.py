@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from construct import ConstructError, GreedyRange, Int16sb, Int32sb, Int32ub, Int64sb, Struct
+from construct import ConstructError, Int16sb, Int32sb, Int32ub, Int64sb, Struct
 
 from kafka_forensics.errors import FormatError
 from kafka_forensics.model.constants import (
@@ -27,11 +27,6 @@ TIME_INDEX_ENTRY: Final = Struct(
     "relative_offset" / Int32sb,  # where it was met
 )
 assert TIME_INDEX_ENTRY.sizeof() == TIME_INDEX_ENTRY_SIZE
-
-
-def parse_entries(layout: Struct, data: bytes) -> list[dict[str, int]]:
-    """Every whole entry of `layout` in `data`, as name → number; a partial last one is left out."""
-    return [{name: entry[name] for name in entry if name != "_io"} for entry in GreedyRange(layout).parse(data)]
 
 
 def build_entries(layout: Struct, entries: Iterable[Mapping[str, object]]) -> bytes:

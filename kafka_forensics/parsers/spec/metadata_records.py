@@ -6,10 +6,9 @@ Kafka, all flexible from version 0). Exact and slow; `parsers.metadata_log` is t
 
 from base64 import b64decode, b64encode
 from dataclasses import dataclass
-from io import BytesIO
 from typing import Final
 
-from construct import Construct, ConstructError, ExprAdapter, Flag, Float64b, Int8sb, Int16sb, Int16ub, Int32sb, Int64sb, Struct
+from construct import Construct, ExprAdapter, Flag, Float64b, Int8sb, Int16sb, Int16ub, Int32sb, Int64sb, Struct
 
 from kafka_forensics.model.json_objects import Json
 from kafka_forensics.parsers.spec.consumer_offsets import SizedBytes
@@ -21,8 +20,6 @@ from kafka_forensics.parsers.spec.flexible import (
     UUID,
     CompactArray,
     Tag,
-    plain,
-    whole,
 )
 
 FRAME_VERSION: Final = 1
@@ -198,24 +195,6 @@ MESSAGES: Final[dict[int, tuple[Message, ...]]] = {
     29: (Message(Struct("controller_id" / Int32sb)),),
 }
 """apiKey → layout of each version from 0 up."""
-
-
-def read_metadata_record(value: bytes) -> tuple[int, int, Json] | None:
-    """(apiKey, version, fields) of a record's value, ids as 16 bytes; None if it is not laid out so, to the last byte."""
-    stream = BytesIO(value)
-    try:
-        frame = FRAME.parse_stream(stream)
-        versions = MESSAGES.get(frame.api_key, ())
-        if frame.frame_version != FRAME_VERSION or frame.version >= len(versions):
-            return None
-        message = versions[frame.version]
-        fields = plain(message.body.parse_stream(stream))
-        tagged = TAGGED_FIELDS.parse_stream(stream)
-        for tag in message.tags:
-            fields[tag.name] = whole(tag.layout, tagged[tag.number]) if tag.number in tagged else tag.default
-    except ConstructError:
-        return None
-    return None if stream.read(1) else (frame.api_key, frame.version, fields)
 
 
 def write_metadata_record(api_key: int, version: int, fields: Json) -> bytes:

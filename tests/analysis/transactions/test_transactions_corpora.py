@@ -139,7 +139,6 @@ def test_transactions_are_those_the_client_counted(
     for partition in replicas.values():
         *_, (log_end, _, transactions) = folded(partition)
         assert (log_end, transactions.counts(), transactions.last_stable_offset(None, log_end)) == (end, counts, stable)
-        assert transactions.empty_markers() == 0
         expected = expected_entries(partition)
         assert [(ending.producer_id, ending.first_offset, ending.last_offset) for ending in transactions.endings()] == [
             e[:3] for e in expected

@@ -26,7 +26,7 @@ LOG_END = 2**63 - 1
 def facts(fold: TransactionsFold) -> list[Any]:
     """All that a fold can be asked."""
     stable = [fold.last_stable_offset(limit, LOG_END) for limit in LIMITS]
-    shape = [fold.counts(), fold.empty_markers(), fold.open_transactions(), fold.endings(), fold.view(), stable]
+    shape = [fold.counts(), fold.open_transactions(), fold.endings(), fold.view(), stable]
     return [*shape, fold.findings(context(), OffsetRuns(0), LOG_END)]
 
 
@@ -53,7 +53,6 @@ class Plain:
     last: dict[int, tuple[int, int]] = field(default_factory=dict)
     committed: int = 0
     aborted: int = 0
-    empty: int = 0
     late: list[int] = field(default_factory=list)
     endings: list[Ending] = field(default_factory=list)
     ended: list[tuple[int, int]] = field(default_factory=list)
@@ -86,8 +85,6 @@ class Plain:
             self.committed += control_type == COMMIT
             self.aborted += control_type == ABORT
             self.ended.append((first, offset))
-        else:
-            self.empty += 1
         if control_type != COMMIT:
             begins = (data[0][C.HASH_LOW], data[0][C.POSITION]) if data else (-1, -1)
             ends = (marker[C.HASH_LOW], marker[C.POSITION])
@@ -109,7 +106,6 @@ class Plain:
                     first[C.HASH_LOW],
                     first[C.POSITION],
                     first[C.SIZE_IN_BYTES],
-                    first[C.LAST_OFFSET],
                     first[C.PRODUCER_EPOCH],
                 )
             )
@@ -130,7 +126,6 @@ def test_a_plain_answer_agrees(log: Log, cuts: set[int]) -> None:
         plain.take(row)
     fold = log.fold(TransactionsFold, cuts)
     assert fold.counts() == TransactionCounts(plain.committed, plain.aborted, len(plain.current))
-    assert fold.empty_markers() == plain.empty
     assert fold.open_transactions() == plain.open_transactions()
     assert fold.endings() == plain.endings
     assert [fold.last_stable_offset(limit, LOG_END) for limit in LIMITS] == [plain.last_stable_offset(limit) for limit in LIMITS]
@@ -160,5 +155,5 @@ def test_no_batches_at_all() -> None:
     fold.step(np.zeros((BATCH_COLUMNS, 0), np.int64))
     fold.damage()
     fold.merge(TransactionsFold(5))
-    assert facts(fold)[:5] == [TransactionCounts(), 0, [], [], {}]
+    assert facts(fold)[:4] == [TransactionCounts(), [], [], {}]
     assert fold.last_stable_offset(None, 3) == 3

@@ -22,13 +22,12 @@ from kafka_forensics.parsers.log_dir import discover, parse_file_name
 from kafka_forensics.writers.files import (
     write_clean_shutdown,
     write_leader_epochs,
-    write_offset_index,
     write_partition_metadata,
     write_producer_snapshot,
-    write_time_index,
     write_transaction_index,
 )
 from tests.support.archives import members
+from tests.support.index_files import write_offset_index, write_time_index
 from tests.support.memory import MemoryFile, MemorySource
 
 UNCLEAN = "kafka-4.3.0-unclean.tar.xz"

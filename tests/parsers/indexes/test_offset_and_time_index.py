@@ -11,8 +11,9 @@ from kafka_forensics.model.batches import Damage
 from kafka_forensics.model.files import OffsetIndex, TimeIndex
 from kafka_forensics.parsers import bounded
 from kafka_forensics.parsers.indexes import parse_offset_index, parse_time_index
-from kafka_forensics.parsers.spec.indexes import OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY, parse_entries
-from kafka_forensics.writers.files import write_offset_index, write_time_index
+from kafka_forensics.parsers.spec.indexes import OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY
+from tests.support.exact_readers import parse_entries
+from tests.support.index_files import write_offset_index, write_time_index
 from tests.support.memory import MemoryFile
 
 BASE = 20_000

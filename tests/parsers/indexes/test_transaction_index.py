@@ -4,8 +4,9 @@ from hypothesis import strategies as st
 
 from kafka_forensics.model.files import AbortedTxn
 from kafka_forensics.parsers.indexes import parse_transaction_index
-from kafka_forensics.parsers.spec.indexes import ABORTED_TXN, parse_entries
+from kafka_forensics.parsers.spec.indexes import ABORTED_TXN
 from kafka_forensics.writers.files import write_transaction_index
+from tests.support.exact_readers import parse_entries
 from tests.support.memory import MemoryFile
 
 ENTRIES = [

@@ -15,7 +15,8 @@ from kafka_forensics.parsers.internal_topics.consumer_offsets import (
     read_key,
     read_offset_commit,
 )
-from kafka_forensics.parsers.spec.consumer_offsets import key_layout, value_layout
+from kafka_forensics.parsers.spec.consumer_offsets import key_layout
+from tests.support.exact_readers import value_layout
 from tests.support.group_records import TOPIC_ID_BYTES, commit_key, commit_value, group_key, group_value, member
 from tests.support.segments import BASE_TIMESTAMP
 

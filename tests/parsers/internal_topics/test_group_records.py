@@ -13,14 +13,13 @@ from kafka_forensics.parsers.internal_topics.share_state import ShareKey, read_s
 from kafka_forensics.parsers.log.record_stream import plain_records
 from kafka_forensics.parsers.spec.consumer_offsets import (
     EARLY_GROUP_VALUES,
-    EARLY_SHARE_STATE_VALUES,
     GROUP_VALUES,
     SHARE_STATE_KEY,
     SHARE_STATE_VALUES,
-    read_value,
     write_value,
 )
 from kafka_forensics.parsers.spec.flexible import Flexible, parsed
+from tests.support.exact_readers import EARLY_SHARE_STATE_VALUES, read_value
 
 INPUTS = Path(__file__).resolve().parents[2] / "golden" / "dump" / "inputs"
 LOG = f"{0:020}.log"

@@ -14,10 +14,11 @@ from kafka_forensics.parsers.internal_topics.flexible_fields import uuid_text
 from kafka_forensics.parsers.internal_topics.metadata_log import NAMES, decode_metadata_record, is_no_op_batch
 from kafka_forensics.parsers.log.records import decode_batch
 from kafka_forensics.parsers.spec.flexible import blank
-from kafka_forensics.parsers.spec.metadata_records import MESSAGES, read_metadata_record, write_metadata_record
+from kafka_forensics.parsers.spec.metadata_records import MESSAGES, write_metadata_record
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
 from lab.dump_facts import from_table
 from lab.mutations import batch_ranges
+from tests.support.exact_readers import read_metadata_record
 from tests.support.metadata_records import FULL, ID, OWN
 
 GOLDEN = Path(__file__).resolve().parents[2] / "golden" / "dump"

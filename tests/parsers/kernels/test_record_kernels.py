@@ -20,7 +20,7 @@ from kafka_forensics.parsers.kernels.records import (
     check_batches,
     check_payloads,
     check_records,
-    decode_records,
+    counted,
     read_varint,
     read_varlong,
     readable,
@@ -40,10 +40,15 @@ def form_of(kernel: Any, form: str) -> Callable[..., Any]:
     return chosen
 
 
+def scanned(form: str, buffer: Any, start: int, end: int, out: Any) -> tuple[int, int, int]:
+    records, code, position = form_of(scan_records, form)(buffer, start, end, True, out, 1)  # noqa: FBT003 - kernels take no names
+    return records, code, position
+
+
 def decoded(form: str, payload: bytes, count: int) -> Answer:
     out = matrix(100)
     buffer = readable(payload, compiled=form == "compiled")
-    records, code, position = form_of(decode_records, form)(buffer, 0, len(payload), count, out)
+    records, code, position = counted.interpreted(*scanned(form, buffer, 0, len(payload), out), count)
     assert np.all(out[:, records + 1 :] == -77)
     return [tuple(row) for row in out[:, :records].T.tolist()], code, position
 
@@ -212,11 +217,10 @@ def test_null_and_empty_are_not_the_same() -> None:
 def test_a_full_matrix_is_gone_on_with(form: str) -> None:
     payload = GOOD * 10
     buffer = readable(payload, compiled=form == "compiled")
-    position, count, starts, codes = 0, 10, [], []
+    position, starts, codes = 0, [], []
     for _ in range(4):
         out = matrix(3)
-        records, code, position = form_of(decode_records, form)(buffer, position, len(payload), count, out)
-        count -= records
+        records, code, position = scanned(form, buffer, position, len(payload), out)
         starts += out[RecordColumn.POSITION, :records].tolist()
         codes.append(code)
     assert starts == list(range(0, len(payload), len(GOOD)))

@@ -20,7 +20,7 @@ from kafka_forensics.parsers.log import read_batches
 from kafka_forensics.parsers.log_dir import FileKind, classify_file
 from kafka_forensics.storage.archives import members as members_room
 from kafka_forensics.storage.bundles import MAX_PART_BYTES, BundleSource, SectionKind, write_held
-from kafka_forensics.writers.bundle_columns import write_batches
+from tests.support.bundle_sections import section_of
 from tests.support.bundles import (
     ALLOCATED,
     CHECKPOINT,
@@ -96,7 +96,7 @@ def rewritten(path: str, change: Callable[[Any, list[tuple[Damage, bool]]], Any]
             facts = read_batches(section[4])
             columns, damage = facts.columns.copy(), list(facts.damage)
             change(columns, damage)
-            section[4] = write_batches(columns, damage, written=facts.written[0], digests=facts.digests)
+            section[4] = section_of(columns, damage, written=facts.written[0], digests=facts.digests)
         apart.relisted()
 
     return lie
@@ -124,7 +124,7 @@ def held(path: str, kind: SectionKind, batches: list[tuple[int, bytes]]) -> Lie:
 def narrow_digests(apart: TakenApart) -> None:
     section = apart.sections(ORDERS, SectionKind.BATCHES)[0]
     facts = read_batches(section[4])
-    section[4] = write_batches(facts.columns, digests=facts.digests[:, :1].copy())
+    section[4] = section_of(facts.columns, digests=facts.digests[:, :1].copy())
     apart.relisted()
 
 
