@@ -74,6 +74,7 @@ _MAX_WORDS: Final = 4096
 _MAX_PATHS: Final = 64
 _MAX_TRANSACTION_PARTITIONS: Final = 1 << 16
 CUT: Final = "the bundle was cut short before the end of this file"
+_KEY_NAME: Final = re.compile(r"[0-9a-f]{16}")
 _WHOLE_PATH: Final = re.compile(r"/|[A-Za-z][A-Za-z0-9+.-]*://")
 
 
@@ -225,6 +226,9 @@ class BundleSource(ArchiveSource):
                     reason = (
                         f"bundle version {version} is not supported (this tool reads version {VERSION}): use the tool that made it"
                     )
+                    raise SourceError(self.name, reason)
+                if not _is_redaction(said.get("redaction")):
+                    reason = f"invalid bundle: {ABOUT} has an invalid value of redaction, so cannot tell pseudonyms from names"
                     raise SourceError(self.name, reason)
                 return _about_of(said)
         raise SourceError(self.name, "no bundle of facts: bundle.json says nothing of one")
@@ -676,8 +680,13 @@ def _about_of(said: dict[str, Any]) -> About:
         said.get("live") is True,
         said.get("topics") is not None or said.get("partition") is not None,
         said[TRANSACTION_PARTITIONS] if is_number(said.get(TRANSACTION_PARTITIONS), end=_MAX_TRANSACTION_PARTITIONS) else 0,
-        redaction if isinstance(redaction := said.get("redaction"), str) and _is_text(redaction) else None,
+        said.get("redaction"),
     )
+
+
+def _is_redaction(value: object) -> bool:
+    """Whether this can be the name of the key that made pseudonyms; None stands in bundles without pseudonyms."""
+    return value is None or (isinstance(value, str) and _KEY_NAME.fullmatch(value) is not None)
 
 
 def _is_path(path: object) -> bool:

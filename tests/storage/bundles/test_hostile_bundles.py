@@ -231,7 +231,6 @@ ABOUTS: Final[dict[str, Any]] = {
     "paths": [7, ["\x1b[2J", 7, None], [["x"]], "x", {}],
     "deep": ["true", 1],
     "live": ["true", []],
-    "redaction": [7, "\ud800", {}, []],
     "topics": [{}, 7],
     "records": [7, [[None]], {}],
     "host": [["\x1b"], 7],
@@ -259,6 +258,14 @@ def test_another_format_is_refused(about: dict[str, Any], words: str, right: Pat
     apart = taken_apart(right)
     apart.about |= about
     assert words in told(apart, tmp_path)
+
+
+@pytest.mark.parametrize("value", [7, True, False, "", "0123", "\ud800", {}, []])
+def test_an_invalid_redaction_is_not_read_as_names_without_pseudonyms(value: Any, right: Path, tmp_path: Path) -> None:
+    apart = taken_apart(right)
+    apart.about["redaction"] = value
+    with pytest.raises(SourceError, match=r"lies\.kfb: invalid bundle: bundle\.json has an invalid value of redaction"):
+        kf.scan([str(apart.write(tmp_path / "lies.kfb"))])
 
 
 # Bombs.
