@@ -132,10 +132,9 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """Records with a key between two moments, as many as were looked at, the rule they follow and the share that does."""
+    """Records with a key between two moments: the rule they follow, and the share that does."""
 
     rule: Rule
-    records: int
     share: float
     start_timestamp: int
 
@@ -287,7 +286,7 @@ def _fits_throughout(keys: _Keys, different: int, partition_count: int) -> Stret
     fitting = [name for name, hashed in hashes.items() if bool((hashed % partition_count == keys.partition).all())]
     if len(fitting) != 1:
         return None
-    return Stretch(Rule(fitting[0], partition_count), keys.size, 1.0, int(keys.timestamp.min()))
+    return Stretch(Rule(fitting[0], partition_count), 1.0, int(keys.timestamp.min()))
 
 
 class _Rules:
@@ -343,7 +342,7 @@ class _Rules:
                 return []
             if not stretches or stretches[-1][0].rule != rule:
                 share = float(hits[start:end].mean())
-                stretches.append((Stretch(rule, end - start, share, int(self._keys.timestamp[start])), hits))
+                stretches.append((Stretch(rule, share, int(self._keys.timestamp[start])), hits))
         return stretches
 
     def _over(self, start: int, end: int) -> "NDArray[np.float64]":

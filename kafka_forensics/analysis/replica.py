@@ -34,7 +34,6 @@ from kafka_forensics.compiled import interpreted_by
 from kafka_forensics.evidence.context import ReplicaContext
 from kafka_forensics.model.batches import BatchChunk, BatchColumn, Damage
 from kafka_forensics.model.files import EpochEntry, OffsetIndex, ProducerEntry, TimeIndex
-from kafka_forensics.model.findings import Finding
 from kafka_forensics.model.results import Read, RecoveryOutlook
 from kafka_forensics.replication.recovery import (
     BATCH_BEYOND_FILE,
@@ -427,7 +426,6 @@ class Replica:
     log_end_offset: int
     epochs: list[EpochEntry]
     """As the batches show them; where none are, as the checkpoint says."""
-    findings: list[Finding] = field(default_factory=list)
     recovery: RecoveryOutlook | None = None
     """What a start on this copy would make of it, once that is judged."""
     forgotten: list[OpenTransaction] = field(default_factory=list)

@@ -85,10 +85,6 @@ class DirectoryReading:
     directory: GivenDirectory
     reading: Extent
     reason: str
-    expected: int
-    """Partitions that its checkpoints, or the controllers' log, expect in it."""
-    absent: tuple[TopicPartition, ...]
-    """Of these, those without a directory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,8 +138,8 @@ def read_directory(directory: GivenDirectory, expected: Iterable[TopicPartition]
     | some of the expected partitions are there, and most are not | partial |
     | all else | whole |
     """
-    wanted = sorted(expected)
-    absent = tuple(key for key in wanted if key not in directory.there)
+    wanted = set(expected)
+    absent = wanted - directory.there.keys()
     has_data = any(topic != CLUSTER_METADATA_TOPIC for topic, _ in directory.there)
     bare = directory.has_identity and not directory.has_checkpoints and not has_data
     rows = (
@@ -155,7 +151,7 @@ def read_directory(directory: GivenDirectory, expected: Iterable[TopicPartition]
         (len(wanted) < 2 * len(absent) < 2 * len(wanted), Extent.PARTIAL, "most_absent"),
     )
     extent, reason = next(((extent, reason) for fits, extent, reason in rows if fits), (Extent.WHOLE, "whole"))
-    return DirectoryReading(directory, extent, reason, len(wanted), absent)
+    return DirectoryReading(directory, extent, reason)
 
 
 class Ledger:

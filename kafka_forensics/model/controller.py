@@ -40,7 +40,6 @@ class MetadataBatch:
     """A batch of `__cluster_metadata`, or of a snapshot, opened."""
 
     base_offset: int
-    last_offset: int
     timestamp_ms: int
     """Every record of a batch has the controller's time of appending it."""
     records: tuple[tuple[int, MetadataRecord], ...] = ()
@@ -142,7 +141,6 @@ class PartitionControl:
     leader_recovery_state: int | None = None
     last_offset: int | None = None
     """Of the last record about the partition."""
-    last_ms: int | None = None
     as_of_ms: int | None = None
     """Newest timestamp of the controller's log as it was read."""
     unknown_after: int | None = None
@@ -174,14 +172,6 @@ def passed_over(unknown_records: int) -> list[str]:
     return [f"{unknown_records} records of unknown kinds in __cluster_metadata were passed over"]
 
 
-@dataclass(frozen=True, slots=True)
-class BadMetadataRecord:
-    """A record that could not be read."""
-
-    offset: int
-    record: MetadataRecord
-
-
 @dataclass(slots=True)
 class ControllerHistory:
     """The controller's log, replayed."""
@@ -196,13 +186,9 @@ class ControllerHistory:
     """Settings of all brokers, under the topics' names for them."""
     features: dict[str, int] = field(default_factory=dict)
     """Feature → its finalized level: `metadata.version`, `transaction.version`, `kraft.version`, …"""
-    malformed: list[BadMetadataRecord] = field(default_factory=list)
-    """The first of them; `malformed_records` counts all."""
     malformed_records: int = 0
     unknown_records: int = 0
     """Records of kinds that are not known here."""
-    kinds: dict[str, int] = field(default_factory=dict)
-    """Name of a kind → how many records of it were replayed."""
     log_start_offset: int = 0
     log_end_offset: int = 0
     gaps: list[tuple[int, int]] = field(default_factory=list)

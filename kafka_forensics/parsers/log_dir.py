@@ -65,7 +65,7 @@ _OFFSET_NAME: Final = re.compile(r"([0-9]{20})\.(log|index|timeindex|txnindex|sn
 _METADATA_CHECKPOINT: Final = re.compile(r"([0-9]{20})-([0-9]{10})(-[0-9]{1,20})?\.checkpoint")
 _PARTITION: Final = re.compile(
     r"(?P<topic>(?!\.{1,2}-[0-9]+(?:\.[0-9a-f]{32}-[a-z]+)?\Z)[a-zA-Z0-9._-]{1,249})-(?P<partition>0|[1-9][0-9]{0,9})"
-    r"(?:\.(?P<unique_id>[0-9a-f]{32})-(?P<suffix>delete|future|stray))?"
+    r"(?:\.[0-9a-f]{32}-(?P<suffix>delete|future|stray))?"
 )
 _MAX_INT32: Final = 2**31 - 1
 
@@ -92,7 +92,6 @@ class PartitionName:
     partition: int
     suffix: str | None = None
     """`delete`, `future` or `stray`, None for an ordinary replica."""
-    unique_id: str | None = None
 
 
 @lru_cache(maxsize=1 << 12)
@@ -128,7 +127,7 @@ def parse_partition_name(name: str) -> PartitionName | None:
     match = _PARTITION.fullmatch(name)
     if match is None or int(match["partition"]) > _MAX_INT32:
         return None
-    return PartitionName(match["topic"], int(match["partition"]), match["suffix"], match["unique_id"])
+    return PartitionName(match["topic"], int(match["partition"]), match["suffix"])
 
 
 __all__ = [
@@ -191,8 +190,6 @@ class PartitionDirectory:
     partition: int | None
     suffix: str | None = None
     """`delete`, `future`, `stray`, None for an ordinary replica."""
-    unique_id: str | None = None
-    """32 hexadecimal digits that go with a suffix."""
     segments: list[SegmentFiles] = field(default_factory=list)
     """By base offset."""
     leftovers: list[LeftoverFile] = field(default_factory=list)
@@ -490,7 +487,6 @@ def _partition_directory(folder: _Folder, name: PartitionName | None) -> Partiti
         topic=None if name is None else name.topic,
         partition=None if name is None else name.partition,
         suffix=None if name is None else name.suffix,
-        unique_id=None if name is None else name.unique_id,
         segments=[SegmentFiles(offset, *map(files.get, SEGMENT_KINDS)) for offset, files in sorted(segments.items())],
         leftovers=leftovers,
         entries=entries,

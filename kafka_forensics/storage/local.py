@@ -237,11 +237,11 @@ class LocalSource:
     """A directory, or a single file whose path in the source is "".
 
     The path itself may be a symbolic link and is resolved once, here; a link below it is followed within it, and to the other
-    `roots` that were given. Holds no descriptor between calls (but see `holding`), so it may be shared by threads, forked and
-    pickled. Errors carry the path below the root, as entries do.
+    paths that were given (`give_roots`). Holds no descriptor between calls (but see `holding`), so it may be shared by threads,
+    forked and pickled. Errors carry the path below the root, as entries do.
     """
 
-    def __init__(self, path: str, roots: Roots | None = None) -> None:
+    def __init__(self, path: str) -> None:
         self.name = path
         self.seekable = True
         self.rejected: list[str] = []
@@ -253,7 +253,7 @@ class LocalSource:
         self.page_cache: PageCache | None = None
         """What leaves the page cache as it is while files are read; given by whoever wants that, in one thread."""
         self._root = os.path.realpath(path)
-        self._roots = Roots([path]) if roots is None else roots
+        self._roots = Roots([path])
 
     def give_roots(self, roots: Roots) -> None:
         """Follow links to these paths too; the source's own is one of them."""

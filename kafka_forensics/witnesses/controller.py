@@ -230,16 +230,16 @@ def open_batch(data: bytes | memoryview) -> MetadataBatch:
     decoded = decode_batch(data)
     header = decoded.header
     if header is None:
-        return MetadataBatch(-1, -1, -1, ((-1, _UNREADABLE),))
+        return MetadataBatch(-1, -1, ((-1, _UNREADABLE),))
     if header.is_control_batch:
         voters = None
         for record in decoded.iter_records():
             voters = _voters(record.key, record.value) or voters
-        return MetadataBatch(header.base_offset, header.last_offset, header.max_timestamp, voters=voters)
+        return MetadataBatch(header.base_offset, header.max_timestamp, voters=voters)
     records = [(record.offset, _needed(decode_metadata_record(record.value))) for record in decoded.iter_records()]
     if decoded.problems:
         records.append((header.last_offset, _UNREADABLE))
-    return MetadataBatch(header.base_offset, header.last_offset, header.max_timestamp, tuple(records))
+    return MetadataBatch(header.base_offset, header.max_timestamp, tuple(records))
 
 
 def _needed(record: MetadataRecord) -> MetadataRecord:

@@ -4,12 +4,11 @@ from kafka_forensics.wording.changes import CHANGE_HEADS, change_cells, change_w
 from kafka_forensics.wording.findings import advice, asked_command, explain_page, message, title
 from kafka_forensics.wording.gravity import gravity, is_background
 from kafka_forensics.wording.incidents import cost, incident_advice, incident_command, incident_message, incident_title, when
-from kafka_forensics.wording.prose import Prose, prose
+from kafka_forensics.wording.prose import prose
 from kafka_forensics.wording.values import damaged_bytes, duration, offset_range
 
 __all__ = [
     "CHANGE_HEADS",
-    "Prose",
     "advice",
     "asked_command",
     "change_cells",

@@ -17,7 +17,6 @@ from kafka_forensics.storage.bundles import (
     FORMAT,
     LEVEL,
     LISTING,
-    MAX_ABOUT_BYTES,
     MAX_PART_BYTES,
     PART_BYTES,
     QUICK_LEVEL,
@@ -39,18 +38,6 @@ PART_OF_BYTES: Final = 64 << 20
 the file that was being read, where its making is stopped."""
 _OF_A_RUN: Final = frozenset({"started_ms", TRANSACTION_PARTITIONS})
 """What a bundle says of itself that is another when its making is gone on with."""
-
-
-def begun(output: BinaryIO) -> Json | None:
-    """What the bundle that was begun in `output` says of itself; None if there is none."""
-    members = MemberTree()
-    with suppress(SourceError):  # too many members: then it is no bundle
-        TarIndex(_Read(output), members, [], None).run()
-    found = _placed(members, ABOUT)
-    if found is None or found[1] > MAX_ABOUT_BYTES:
-        return None
-    said = _said(_Read(output).read_at(*found))
-    return said if isinstance(said, dict) else None
 
 
 class BundleWriter:

@@ -3,7 +3,7 @@
 from io import BytesIO
 from typing import Final
 
-from construct import ConstructError, GreedyBytes, GreedyRange, Int16ub, Int32sb, Int64sb, Struct
+from construct import Construct, ConstructError, GreedyBytes, GreedyRange, Int16ub, Int32sb, Int64sb, Struct
 
 from kafka_forensics.model.coordinators import GROUP_METADATA_TYPE, OFFSET_COMMIT_TYPES
 from kafka_forensics.model.json_objects import Json
@@ -22,6 +22,15 @@ EARLY_SHARE_STATE_VALUES: Final[dict[int, Flexible]] = {
     1: Flexible("snapshot_epoch" / Int16ub, "leader_epoch" / Int32sb, "start_offset" / Int64sb, "state_batches" / _STATE_BATCHES),
 }
 """Values of `__share_group_state` in the preview of Kafka 4.0, by the type of the key."""
+
+
+def parsed(layout: Construct, data: bytes) -> Json | str:
+    """The fields that `data` begins with, as `plain` gives them; or what is wrong with it."""
+    try:
+        fields: Json = plain(layout.parse(data))
+    except ConstructError as error:
+        return str(error).partition("\n")[0]
+    return fields
 
 
 def parse_entries(layout: Struct, data: bytes) -> list[dict[str, int]]:

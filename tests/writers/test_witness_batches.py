@@ -520,7 +520,7 @@ def of_metadata(batch: MetadataBatch) -> Any:
     for offset, read in batch.records:
         replay.step(offset, batch.timestamp_ms, read)
     kinds = [(offset, read.api_key, read.name, read.version, read.problem) for offset, read in batch.records]
-    return told([batch.base_offset, batch.last_offset, batch.timestamp_ms, batch.voters, kinds, replay.finish(1 << 40)])
+    return told([batch.base_offset, batch.timestamp_ms, batch.voters, kinds, replay.finish(1 << 40)])
 
 
 TOPIC_BATCH = write_batch([RecordToWrite(None, topic("t", TOPIC_ID_TEXT))], base_offset=0, base_timestamp=1)

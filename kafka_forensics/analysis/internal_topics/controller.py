@@ -6,7 +6,6 @@ Records of kinds that are not known leave none: they are passed over and counted
 """
 
 from bisect import bisect_right
-from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -16,7 +15,6 @@ from kafka_forensics.model.controller import (
     NO_LEADER,
     NO_LEADER_CHANGE,
     RECOVERING,
-    BadMetadataRecord,
     ControllerHistory,
     MetadataRecord,
     MetadataSnapshot,
@@ -80,8 +78,6 @@ MAX_EVENTS: Final = 4096
 """Events kept of one partition."""
 MAX_MARKS: Final = 4096
 """Unreadable places told apart; behind the last of them nothing is believed until a snapshot states it."""
-MAX_MALFORMED: Final = 256
-"""Malformed records kept; all are counted."""
 TOPIC, BROKER = 2, 4
 """Resource types of settings (ConfigResource)."""
 DEFAULTS: Final = {
@@ -146,7 +142,6 @@ class Replay:
         self._configs: dict[tuple[int, str], dict[str, str]] = {}
         self._marks = _Marks()
         self._setting_marks = _Marks()
-        self._kinds: Counter[str] = Counter()
         self._held: list[tuple[int, int, MetadataRecord]] | None = None
         self._with_elr: dict[str, dict[int, _Known]] = {}
         """By topic, then by identity."""
@@ -166,7 +161,6 @@ class Replay:
 
     def step(self, offset: int, timestamp_ms: int, record: MetadataRecord) -> None:
         """Add the record at `offset`; what stands in a metadata transaction counts when that ends."""
-        self._kinds[record.name] += 1
         self.history.last_ms = max(timestamp_ms, self.history.last_ms or 0)
         if record.is_unknown:
             self.history.unknown_records += 1
@@ -215,7 +209,6 @@ class Replay:
         """The history, with the last word on every partition of topics that exist."""
         history = self.history
         history.log_end_offset = log_end_offset
-        history.kinds = dict(sorted(self._kinds.items()))
         history.unknown_after = self._marks.after(-1)
         settings_known = self._setting_marks.after(-1) is None
         history.defaults = {
@@ -258,7 +251,6 @@ class Replay:
             directories=list(state.directories) if sure and state.directories else None,
             leader_recovery_state=state.leader_recovery_state if sure else None,
             last_offset=events[-1].offset if events else None,
-            last_ms=events[-1].timestamp_ms if events else None,
             as_of_ms=self.history.last_ms,
             unknown_after=unknown,
             cleanup_policy=_ordered(policy),
@@ -270,8 +262,6 @@ class Replay:
 
     def _malformed(self, offset: int, record: MetadataRecord, seen_at: int | None = None) -> None:
         self.history.malformed_records += 1
-        if len(self.history.malformed) < MAX_MALFORMED and seen_at is None:
-            self.history.malformed.append(BadMetadataRecord(offset, record))
         if record.api_key in _HARMLESS:
             return
         at = offset if seen_at is None else seen_at

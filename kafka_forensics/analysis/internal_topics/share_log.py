@@ -56,7 +56,7 @@ class ShareReplay:
         self._doubtful_logs: list[int] = []
 
     def snapshot(self, key: _Key, fields: Json, record_offset: int, timestamp: int) -> None:
-        """All of a share partition; `fields` as `parsers.share_state` reads them."""
+        """All of a share partition; `fields` as `parsers.internal_topics.share_state` reads them."""
         self.tombstone(key)
         self._put(key, fields, record_offset, timestamp)
 

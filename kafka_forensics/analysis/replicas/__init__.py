@@ -15,7 +15,6 @@ from kafka_forensics.analysis.replicas.diff import (
     is_compacted,
     replicas_disagree,
     uncover_gaps,
-    walked,
 )
 from kafka_forensics.analysis.replicas.forks import brokers_epochs, lineage
 from kafka_forensics.analysis.replicas.group_offsets import group_findings, malformed_findings, timestamps_of
@@ -78,7 +77,6 @@ __all__ = [
     "swap_finding",
     "timestamps_of",
     "uncover_gaps",
-    "walked",
     "with_absent_members",
     "with_holders",
     "with_lone_index_files",

@@ -5,12 +5,11 @@ from kafka_forensics.analysis.transactions.index_check import IndexCheck, compar
 from kafka_forensics.analysis.transactions.markers import OFFSET, PRODUCER_EPOCH, PRODUCER_ID, TIMESTAMP, TYPE
 from kafka_forensics.analysis.transactions.pairing import Pairing, TransactionColumn
 from kafka_forensics.analysis.transactions.rules import COMMIT, DATA_EPOCH, UNREADABLE
-from kafka_forensics.analysis.transactions.transactions import FALLEN_TOLD, OpenTransaction, TransactionsFold
+from kafka_forensics.analysis.transactions.transactions import OpenTransaction, TransactionsFold
 
 __all__ = [
     "COMMIT",
     "DATA_EPOCH",
-    "FALLEN_TOLD",
     "OFFSET",
     "PRODUCER_EPOCH",
     "PRODUCER_ID",

@@ -1,7 +1,7 @@
 """Records of a decompressed payload as columns, and the same walk without output for checking (DefaultRecord, LegacyRecord).
 
 Buffers are read-only uint8 arrays for the compiled form and memoryviews for the interpreted one: `readable` gives the right one.
-Layouts: `spec.record`, `spec.legacy`. A kernel stops at the first record that is not right and says where and why.
+Layouts: `spec.record_batch`. A kernel stops at the first record that is not right and says where and why.
 """
 
 from typing import TYPE_CHECKING, Any, Final

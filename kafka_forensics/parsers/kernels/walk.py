@@ -1,7 +1,7 @@
 """The header walk: batches of a window of a segment become columns, each proved by its CRC.
 
 The walk stops at the first place it cannot explain by itself and says why; `segment` decides there what was damaged. Buffers
-are writable uint8 arrays, `columns` is a (BATCH_COLUMNS, n) int64 matrix. Layouts: `spec.record_batch`, `spec.legacy`.
+are writable uint8 arrays, `columns` is a (BATCH_COLUMNS, n) int64 matrix. Layouts: `spec.record_batch`.
 """
 
 from collections.abc import Callable

@@ -1,13 +1,12 @@
 """A `.log` file: segments as chunks of batches, the records in them, codecs, and damage as rows."""
 
 from kafka_forensics.parsers.log.blocks import RecordBlock, marker_block, record_blocks, sound_blocks
-from kafka_forensics.parsers.log.codecs import HELD_BYTES, decompress, decompress_into, last_entry, read_next_offset
+from kafka_forensics.parsers.log.codecs import HELD_BYTES, decompress, last_entry, read_next_offset
 from kafka_forensics.parsers.log.collected import (
     COLUMNS_HEAD,
     PLANES_HEAD,
     SECTION_HEAD,
     STORED_COLUMNS,
-    CollectedBatches,
     by_producer,
     contradiction,
     read_batches,
@@ -44,7 +43,6 @@ from kafka_forensics.parsers.log.records import (
     read_unsigned,
 )
 from kafka_forensics.parsers.log.segment import (
-    BatchChecks,
     SegmentReader,
     believed_to,
     find_batch,
@@ -65,9 +63,7 @@ __all__ = [
     "SECTION_HEAD",
     "STORED_COLUMNS",
     "VALUE_BYTES",
-    "BatchChecks",
     "BatchHeader",
-    "CollectedBatches",
     "ContentDigests",
     "DecodedBatch",
     "FoundBlock",
@@ -93,7 +89,6 @@ __all__ = [
     "contradiction",
     "decode_batch",
     "decompress",
-    "decompress_into",
     "find_batch",
     "found_inside",
     "inspector",

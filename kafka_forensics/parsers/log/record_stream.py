@@ -292,7 +292,7 @@ class _PassingBytes:
         return piece
 
 
-# Records of a small uncompressed batch, read by hand in one walk: the fast twin of `parsers.records` for internal topics.
+# Records of a small uncompressed batch, read by hand in one walk: the fast twin of `log.records` for internal topics.
 #
 # A coordinator's log holds a million batches of one record, where opening each one costs more than reading it.
 

@@ -77,15 +77,6 @@ def plain(value: JsonValue) -> JsonValue:
     return value
 
 
-def parsed(layout: Construct, data: bytes) -> Json | str:
-    """The fields that `data` begins with, as `plain` gives them; or what is wrong with it."""
-    try:
-        fields: Json = plain(layout.parse(data))
-    except ConstructError as error:
-        return str(error).partition("\n")[0]
-    return fields
-
-
 class ShortString(Construct):
     """Length in 16 bits, then UTF-8, as before flexible messages; -1 is null, an error unless `nullable`."""
 

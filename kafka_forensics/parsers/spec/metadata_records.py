@@ -1,7 +1,7 @@
 """Records of `__cluster_metadata` (KRaft): the frame around each, and every kind that Kafka has had in a release.
 
 Every kind by apiKey and version, with its tagged fields and what they are where they are left out (the `metadata` messages of
-Kafka, all flexible from version 0). Exact and slow; `parsers.metadata_log` is the fast twin.
+Kafka, all flexible from version 0). Exact and slow; `parsers.internal_topics.metadata_log` is the fast twin.
 """
 
 from base64 import b64decode, b64encode

@@ -1,14 +1,11 @@
 """`salvage`: log directories on which a broker starts, made of the best of all copies; a manifest of what came from where."""
 
 from kafka_forensics.questions.salvage.choosing import SalvageOptions
-from kafka_forensics.questions.salvage.manifest import MANIFEST, Gap, Refused, Salvaged, SalvagedPartition, document
+from kafka_forensics.questions.salvage.manifest import MANIFEST, Refused, Salvaged, SalvagedPartition, document
 from kafka_forensics.questions.salvage.salvaging import salvage
-from kafka_forensics.questions.salvage.target import UNFINISHED
 
 __all__ = [
     "MANIFEST",
-    "UNFINISHED",
-    "Gap",
     "Refused",
     "SalvageOptions",
     "Salvaged",

@@ -1,7 +1,7 @@
 """`verify`: whether what a plan, or a salvage, promised has come true."""
 
 from kafka_forensics.questions.verify.checking import Asked, Checked, verify
-from kafka_forensics.questions.verify.documents import PlanDocument, SalvageManifest, read_promises
+from kafka_forensics.questions.verify.documents import read_promises
 from kafka_forensics.questions.verify.promises import Outcome, Verified
 from kafka_forensics.questions.verify.records_back import read_lost_records
 
@@ -9,8 +9,6 @@ __all__ = [
     "Asked",
     "Checked",
     "Outcome",
-    "PlanDocument",
-    "SalvageManifest",
     "Verified",
     "read_lost_records",
     "read_promises",

@@ -1,6 +1,6 @@
 """Elections planned on small values: who could lead, what it would cost, in which order to start, and the steps."""
 
-from kafka_forensics.replication.planner.plan_steps import StartOrder, Steps, Wish, start_order, steps, wish_of
+from kafka_forensics.replication.planner.plan_steps import StartOrder, Steps, start_order, steps, wish_of
 from kafka_forensics.replication.planner.planner import loaded_epochs, plan_partition, recovered_epochs, truncates_by
 from kafka_forensics.replication.planner.plans import (
     NO_END,
@@ -42,7 +42,6 @@ __all__ = [
     "Steps",
     "Strays",
     "TruncateBy",
-    "Wish",
     "Witness",
     "costs_of",
     "loaded_epochs",

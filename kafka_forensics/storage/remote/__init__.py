@@ -1,6 +1,6 @@
 """Files behind a storage service: S3, GCS, Azure, HDFS and whatever fsspec knows, read in ranges."""
 
-from kafka_forensics.storage.remote.errors import Failure, RequestFailedError, attempt, once, source_error
+from kafka_forensics.storage.remote.errors import Failure, RequestFailedError, attempt, once
 from kafka_forensics.storage.remote.open import expand, open_filesystem, open_remote
 from kafka_forensics.storage.remote.options import SHOWN, Given, StorageOptions, option_pair, storage_options
 from kafka_forensics.storage.remote.source import RemoteSource, children
@@ -25,6 +25,5 @@ __all__ = [
     "open_remote",
     "option_pair",
     "remote_place",
-    "source_error",
     "storage_options",
 ]

@@ -82,7 +82,7 @@ def test_a_partition_with_all_it_may_hold() -> None:
     source = MemorySource(files("meta.properties", *(f"t-3/{name}" for name in names)), kinds={"t-3/link": EntryKind.SYMLINK})
     partition = partition_of(discover(source))
     assert (partition.path, partition.name, partition.topic, partition.partition) == ("t-3", "t-3", "t", 3)
-    assert (partition.suffix, partition.unique_id, partition.legal) == (None, None, True)
+    assert (partition.suffix, partition.legal) == (None, True)
     zero, nine, later = partition.segments
     assert (zero.base_offset, zero.log and zero.log.path, zero.index) == (0, f"t-3/{ZERO}.log", None)
     assert (nine.base_offset, nine.log, nine.index and nine.index.name) == (9, None, "00000000000000000009.index")
@@ -105,7 +105,7 @@ def test_a_partition_with_all_it_may_hold() -> None:
 @pytest.mark.parametrize("suffix", ["delete", "future", "stray"])
 def test_partitions_on_their_way(suffix: str) -> None:
     partition = partition_of(found("meta.properties", f"t-3.{HEX}-{suffix}/{ZERO}.log"))
-    assert (partition.topic, partition.partition, partition.suffix, partition.unique_id) == ("t", 3, suffix, HEX)
+    assert (partition.topic, partition.partition, partition.suffix) == ("t", 3, suffix)
     assert partition.legal
     assert len(partition.segments) == 1
 

@@ -88,9 +88,9 @@ def test_names_that_are_not(name: str) -> None:
         ("__cluster_metadata-0", PartitionName("__cluster_metadata", 0)),
         ("t-2147483647", PartitionName("t", 2**31 - 1)),
         ("x" * 249 + "-0", PartitionName("x" * 249, 0)),
-        (f"t-0.{HEX}-delete", PartitionName("t", 0, "delete", HEX)),
-        (f"t.u-10.{HEX}-future", PartitionName("t.u", 10, "future", HEX)),
-        (f"t-0.{HEX}-stray", PartitionName("t", 0, "stray", HEX)),
+        (f"t-0.{HEX}-delete", PartitionName("t", 0, "delete")),
+        (f"t.u-10.{HEX}-future", PartitionName("t.u", 10, "future")),
+        (f"t-0.{HEX}-stray", PartitionName("t", 0, "stray")),
         (f"t-0.{HEX}-5", PartitionName(f"t-0.{HEX}", 5)),
     ],
 )

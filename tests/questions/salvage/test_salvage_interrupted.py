@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from kafka_forensics.errors import SourceError, UsageError
-from kafka_forensics.questions.salvage import MANIFEST, UNFINISHED, partition_files, salvaging
+from kafka_forensics.questions.salvage import MANIFEST, partition_files, salvaging
+from kafka_forensics.questions.salvage.target import UNFINISHED
 from kafka_forensics.storage import copying
 from kafka_forensics.storage.local import LocalSource
 from kafka_forensics.storage.source import ByteFile
