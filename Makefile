@@ -6,7 +6,10 @@ SPARK40 := .venv-spark40
 AIRFLOW := .venv-airflow
 PACKED := .venv-packed
 PACKED_PREFIX :=
+DIST := dist
 BIN := $(VENV)/bin
+BUNDLE_TOOL = $(DIST)/kafka-forensics-$(shell $(BIN)/python -c 'import sys, sysconfig, kafka_forensics.version as package; \
+  print(package.__version__, sysconfig.get_platform(), sys.implementation.cache_tag, sep="-")').pyz
 KAFKA_FORENSICS := $(BIN)/kafka-forensics
 CODE := kafka_forensics tests lab bench
 
@@ -80,9 +83,14 @@ dist/environment.tar.gz: pyproject.toml $(shell find kafka_forensics -type f -no
 	@mkdir -p $(@D)
 	$(BIN)/venv-pack --quiet --force --prefix $(PACKED) $(if $(PACKED_PREFIX),--python-prefix $(PACKED_PREFIX)) --output $@
 
-# The same package with what it needs as one file, for brokers where nothing may be installed: for this system and this Python.
+# The same package with what it needs as one file, for brokers where nothing may be installed: for this system and this Python, with the
+# library versions of $(VENV).
 bundle-tool: $(VENV)/.installed
-	$(BIN)/python -m lab.bundle_tool dist
+	$(BIN)/pip install --quiet 'shiv>=1.0.8,<2'
+	$(BIN)/pip freeze --exclude-editable > $(VENV)/constraints.txt
+	@mkdir -p $(DIST)
+	$(BIN)/shiv --quiet --reproducible --preamble lab/bundle_tool_preamble.py --console-script kafka-forensics --output-file $(BUNDLE_TOOL) \
+	  --only-binary=:all: --constraint $(VENV)/constraints.txt .
 
 java:
 	@sh tests/spark/java.sh
