@@ -4,7 +4,6 @@ import re
 import tarfile
 import tempfile
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,12 +16,11 @@ from kafka_forensics.analysis.segments import Misplaced
 from kafka_forensics.engine import local
 from kafka_forensics.evidence.inputs import ReplicaPlan, gather
 from kafka_forensics.evidence.options import ScanOptions
-from kafka_forensics.folding.keys import Decided, HoldsHashedRecords, KeyReader, KeyRuns
+from kafka_forensics.folding.keys import Decided, KeyReader, KeyRuns
 from kafka_forensics.judging import compaction
 from kafka_forensics.model.findings import Finding
-from kafka_forensics.parsers.log import HashedRecords, RecordHasher, SeededHasher, StrongHasher, damage, segment
+from kafka_forensics.parsers.log import HashedRecords, HashingReader, RecordHasher, StrongHasher, damage, segment
 from kafka_forensics.parsers.record_hashes import parse_record_hashes
-from kafka_forensics.storage.local import LocalSource
 from kafka_forensics.storage.source import ByteFile
 from kafka_forensics.writers.batches import RecordToWrite, fix_crc, write_batch, write_legacy_entry
 from kafka_forensics.writers.record_hashes import write_record_hashes
@@ -38,7 +36,7 @@ from tests.support.compacted import (
     three,
 )
 from tests.support.faults import Brokers
-from tests.support.held_records import Checked, HeldFile, hashed, holding, opens_nothing
+from tests.support.held_records import Checked, HeldReader, hashed, holding, opens_nothing
 from tests.support.legacy import write_legacy_wrapper
 from tests.support.replicas import put_replica
 from tests.support.simulated_cleaners import Replica, Told, clusters, written
@@ -101,6 +99,15 @@ def test_simulated_cleaners_leave_the_same(cluster: tuple[Told, list[Replica]]) 
         same_findings(written(*cluster, Path(folder)), patch)
 
 
+def from_bytes(plan: ReplicaPlan) -> "NDArray[np.int64]":
+    """The rows of a log, read from its bytes alone."""
+    with KeyRuns() as runs:
+        KeyReader(
+            plan, Decided(np.asfortranarray(STATES), {8: 20}, ()), 0, np.array([0, 40, 2**40], np.int64), 99, 1000, runs
+        ).read()
+        return np.concatenate(list(runs.blocks()))
+
+
 def checked(plan: ReplicaPlan, runs: KeyRuns, cut: int = 0, misplaced: tuple[Misplaced, ...] = ()) -> int:
     """How many records a log has, whose rows are the same from bytes and from hashes."""
     known = Decided(np.asfortranarray(STATES), {8: 20}, misplaced)
@@ -151,11 +158,16 @@ def test_batches_of_every_kind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     rows = both_ways(plan)
     assert rows[:, Row.RECORDS].sum() == 9 + 7 * 6
     assert both_ways(plan, cut=12)[:, Row.RECORDS].sum() == 5 + 7 * 5
-    small_windows(monkeypatch)
-    assert np.array_equal(both_ways(plan), rows)
     damaged = bytearray(b"".join(batches))
     damaged[len(batches[0]) + len(batches[1]) + 9] ^= 4
-    assert both_ways(one_log(tmp_path / "damaged", bytes(damaged)))[:, Row.RECORDS].sum() == 9 + 7 * 5
+    with_damage = one_log(tmp_path / "damaged", bytes(damaged))
+    assert both_ways(with_damage)[:, Row.RECORDS].sum() == 9 + 7 * 5
+    small_windows(monkeypatch)
+    assert np.array_equal(from_bytes(plan), rows)
+    assert from_bytes(with_damage)[:, Row.RECORDS].sum() == 9 + 7 * 5
+    assert both_ways(one_log(tmp_path / "new", b"".join(batches[2:])))[:, Row.RECORDS].sum() == 7 * 6
+    del damaged[: len(batches[0]) + len(batches[1])]
+    assert both_ways(one_log(tmp_path / "new-damaged", bytes(damaged)))[:, Row.RECORDS].sum() == 7 * 5
 
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -212,13 +224,6 @@ def test_the_logs_of_real_brokers(archive: str, corpora: Path, tmp_path: Path) -
     assert records_of(plans_of(tmp_path)) > 0
 
 
-def test_a_file_of_bytes_holds_no_hashes(tmp_path: Path) -> None:
-    (tmp_path / "file").write_bytes(b"x")
-    with LocalSource(str(tmp_path)).open("file") as file:
-        assert not isinstance(file, HoldsHashedRecords)
-        assert isinstance(HeldFile(file, SeededHasher(1)), HoldsHashedRecords)
-
-
 @pytest.mark.parametrize("case", [in_transactions, differing, hidden_by_damage])
 @pytest.mark.parametrize("hasher", [StrongHasher(bytes(32)), StrongHasher()])
 def test_hashes_that_were_written_down_find_the_same(
@@ -233,11 +238,15 @@ def test_hashes_that_were_written_down_find_the_same(
         return HashedRecords.together([parse_record_hashes(block) for block in blocks])
 
     def held(plan: ReplicaPlan, *rest: object) -> KeyReader:
-        return KeyReader(holding(plan, hasher), *rest)  # type: ignore[arg-type]
+        return HeldReader(holding(plan, hasher), *rest)  # type: ignore[arg-type]
+
+    class HashedAlike(KeyReader):
+        def hash_as(self, _digests: object) -> None:
+            self._reader = HashingReader(hasher)
 
     def but_one(plan: ReplicaPlan, *rest: object) -> KeyReader:
         if plan.log_dir.broker == 1:
-            return partial(KeyReader, hasher=hasher)(plan, *rest)  # type: ignore[arg-type]
+            return HashedAlike(plan, *rest)  # type: ignore[arg-type]
         return held(plan, *rest)
 
     monkeypatch.setattr("tests.support.held_records.hashed", written_down)

@@ -37,7 +37,7 @@ class HeldFile:
         self.data_ranges, self.close = file.data_ranges, file.close
 
     def hashed_records(self, positions: "Ints") -> HashedRecords:
-        """See `HoldsHashedRecords`."""
+        """See `CollectedHashes`."""
         return self._records.of(positions)
 
     def __enter__(self) -> Self:
@@ -95,6 +95,13 @@ def holding(plan: ReplicaPlan, hasher: RecordHasher) -> ReplicaPlan:
     return replace(plan, log_dir=replace(plan.log_dir, source=HoldingSource(plan.log_dir.source, hasher)))
 
 
+class HeldReader(KeyReader):
+    """Reads logs whose records are held so."""
+
+    def _holding(self, file: ByteFile) -> Any:
+        return file if isinstance(file, HeldFile) else super()._holding(file)
+
+
 class Checked(KeyReader):
     """Reads a log from its records as hashes, and holds that to what it reads from bytes."""
 
@@ -121,7 +128,7 @@ def assert_same(from_bytes: KeyPart, from_hashes: KeyPart) -> None:
 def read(like: KeyReader, plan: ReplicaPlan) -> "tuple[KeyPart, Ints]":
     """What a log gives, and its reduced rows."""
     with KeyRuns() as runs:
-        key_reader = KeyReader(
+        key_reader = HeldReader(
             plan,
             like.decided,
             like.number,

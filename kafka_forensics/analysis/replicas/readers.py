@@ -39,7 +39,6 @@ class Readable:
     high_watermark: int | None = None
     """By the rule, from the log ends of the ISR, but for members that end below the leader's checkpointed one; None if not every
     member's log was given."""
-    last_stable_offset: int | None = None
     brokers: tuple[int | str, ...] = ()
     """The members of the ISR that end first, or the copies that may; without a leader, the ids of those that were last in sync."""
     since_ms: int | None = None
@@ -65,7 +64,6 @@ def _by_in_sync(leader: Replica, isr: tuple[int, ...] | None, members: list[Repl
         leader.broker,
         leader.log_end_offset,
         _least_high_watermark(leader, members) if isr is not None and not missing else None,
-        None if missing else leader.log_end_offset,
         isr=isr,
         min_insync_replicas=minimum,
         isr_below_minimum=isr is not None and minimum is not None and len(isr) < minimum,
@@ -81,7 +79,7 @@ def readable(replicas: list[Replica], control: PartitionControl | None, timestam
     answer = _by_in_sync(leader, isr, members, _minimum(control))
     if control is not None and control.leader == NO_LEADER:
         since, last = _leaderless(control)
-        return replace(answer, held_back_by="no_leader", high_watermark=None, last_stable_offset=None, brokers=last, since_ms=since)
+        return replace(answer, held_back_by="no_leader", high_watermark=None, brokers=last, since_ms=since)
     if shortest := _shorter(leader, members):
         return _behind(answer, leader, shortest, timestamp_at)
     open_transaction = next(iter(leader.state.transactions.open_transactions()), None)
@@ -89,7 +87,6 @@ def readable(replicas: list[Replica], control: PartitionControl | None, timestam
         return replace(
             answer,
             held_back_by="last_stable_offset",
-            last_stable_offset=None if answer.missing else open_transaction.first_offset,
             since_ms=open_transaction.first_timestamp,
             producer_id=open_transaction.producer_id,
             held_back_at=open_transaction.first_offset,
@@ -124,7 +121,6 @@ def _behind(answer: Readable, leader: Replica, shortest: list[Replica], timestam
     return replace(
         answer,
         held_back_by="unknown" if answer.high_watermark is None else "high_watermark",
-        last_stable_offset=None if answer.high_watermark is None else _stable(leader, answer.high_watermark),
         brokers=tuple(replica.broker for replica in shortest),
         held_back_at=held_back_at,
         since_ms=since,
@@ -146,10 +142,6 @@ def _leader(replicas: list[Replica], control: PartitionControl | None) -> Replic
     """The leader's replica if it is given, else the longest."""
     leaders = [replica for replica in replicas if control is not None and control.leader == replica.context.node]
     return leaders[0] if leaders else max(replicas, key=lambda replica: replica.log_end_offset)
-
-
-def _stable(leader: Replica, high_watermark: int) -> int:
-    return leader.state.transactions.last_stable_offset(high_watermark, leader.log_end_offset)
 
 
 def _minimum(control: PartitionControl | None) -> int | None:

@@ -12,12 +12,11 @@ from kafka_forensics.folding.keys.question import (
     below,
     key_question,
 )
-from kafka_forensics.folding.keys.reader import HoldsHashedRecords, KeyReader
+from kafka_forensics.folding.keys.reader import KeyReader
 
 __all__ = [
     "CollectedHashes",
     "Decided",
-    "HoldsHashedRecords",
     "KeyAnswer",
     "KeyCounts",
     "KeyPart",

@@ -18,13 +18,17 @@ if TYPE_CHECKING:
 
 
 class CollectedHashes:
-    """The hashed records of a collected log, see `HoldsHashedRecords`."""
+    """The hashed records of a collected log."""
 
     def __init__(self, log: CollectedLog) -> None:
         self._log = log
 
     def hashed_records(self, positions: "Ints") -> HashedRecords:
-        """Records of the batches at these positions. Raises SourceError where they cannot be read."""
+        """Records of the good batches of records that begin at these byte positions, ascending; they are in that order.
+
+        Batches that could not be opened are among the unread ones: they count as damage. Raises SourceError where they cannot be
+        read.
+        """
         if not positions.size:
             return HashedRecords.none()
         try:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -12,22 +12,19 @@ from kafka_forensics.errors import SourceError
 from kafka_forensics.evidence.inputs import ReplicaPlan, typed_path
 from kafka_forensics.folding.keys.collected import CollectedHashes, hasher_of
 from kafka_forensics.folding.keys.question import Decided, KeyCounts, KeyPart, KeyRuns
-from kafka_forensics.model.batches import BATCH_COLUMNS, BatchChunk, BatchColumn, Damage
+from kafka_forensics.model.batches import BatchChunk, BatchColumn, Damage
 from kafka_forensics.model.bundles import Digests
 from kafka_forensics.model.constants import (
     COMPRESSION_MASK,
     DELETE_HORIZON_MASK,
     INT64_MAX,
-    RECORD_BATCH_OVERHEAD,
     TRANSACTIONAL_MASK,
 )
 from kafka_forensics.model.results import Incomplete
-from kafka_forensics.parsers.kernels.walk import fill_legacy_row, fill_row
 from kafka_forensics.parsers.log import (
     MAX_BATCH_BYTES,
     HashedRecords,
     HashingReader,
-    RecordHasher,
     SeededHasher,
     SegmentReader,
     believed_to,
@@ -47,19 +44,6 @@ if TYPE_CHECKING:
 
 _EATING: Final = frozenset({"FRAMING_LOST", "SEG_HOLE", "BUDGET_EXCEEDED"})
 _open_legacy = inspector(deep=False)
-_MAGIC_POSITION: Final = 16
-
-
-@runtime_checkable
-class HoldsHashedRecords(Protocol):
-    """An open `.log` file of which no payload need be there: it has the records of its batches, hashed, beside their headers."""
-
-    def hashed_records(self, positions: "Ints") -> HashedRecords:
-        """Records of the good batches of records that begin at these byte positions, ascending; they are in that order.
-
-        Batches that could not be opened are among the unread ones: they count as damage. Hashes are by one hasher in all that is
-        compared with each other.
-        """
 
 
 @dataclass(slots=True)
@@ -69,7 +53,7 @@ class KeyReader:
     `seed` keys the hashes, drawn for the comparison: keys cannot be crafted to look alike. Tombstones expire `delete_retention_ms`
     after their timestamp or at their batch's horizon, whichever is earlier: no replica's clock is known. Where the plan has some of
     the replica's segments only, `next_base_offset` is that of the segment behind them. With `strict`, a log that cannot be read
-    raises SourceError. A log that is compared with one whose records are held hashed needs the `hasher` of these, else the seed's.
+    raises SourceError.
     """
 
     plan: ReplicaPlan
@@ -81,36 +65,35 @@ class KeyReader:
     runs: KeyRuns
     next_base_offset: int | None = None
     strict: bool = False
-    hasher: RecordHasher | None = None
     part: KeyPart = field(init=False)
     _bad: set[int] = field(default_factory=set)
     _moved: dict[tuple[int, int], Misplaced] = field(init=False)
     _segment: int = 0
     _reader: HashingReader = field(init=False)
-    _held: HoldsHashedRecords | None = None
+    _held: CollectedHashes | None = None
     _digests: Digests | None = None
 
     def __post_init__(self) -> None:
         """Nothing is known yet."""
-        self._reader = HashingReader(self.hasher or SeededHasher(self.seed))
+        self._reader = HashingReader(SeededHasher(self.seed))
         self._moved = {misplaced.place: misplaced for misplaced in self.decided.misplaced}
         self.part = KeyPart(KeyCounts.none(len(self.cuts) + 1))
 
     def hash_as(self, digests: Digests | None) -> None:
         """Hash keys and values as in `digests`, the way of collected logs with which this one is compared."""
         self._digests = digests
-        if self.hasher is None and (hasher := hasher_of(digests, self.seed)) is not None:
+        if (hasher := hasher_of(digests, self.seed)) is not None:
             self._reader = HashingReader(hasher)
 
-    def _holding(self, file: "ByteFile") -> "HoldsHashedRecords | None":
+    def _holding(self, file: "ByteFile") -> CollectedHashes | None:
         """What holds the records of a file hashed; None where they are read from its bytes. Raises SourceError for those of a
         collected log that are not there, or cannot be compared."""
         source, digests = self.plan.log_dir.source, self._digests
         if not isinstance(file, CollectedLog):
             if digests is not None and digests.key_name is not None:
                 reason = "its keys cannot be compared with those of a redacted bundle: collect it with the same --redact-map"
-                raise SourceError("" if isinstance(file, HoldsHashedRecords) else self._segment_path(), reason)
-            return file if isinstance(file, HoldsHashedRecords) else None
+                raise SourceError(self._segment_path(), reason)
+            return None
         if not file.has_hashes:
             raise file.needs_hashes()
         if digests is not None and isinstance(source, BundleSource) and source.about.digests != digests:
@@ -152,7 +135,7 @@ class KeyReader:
 
     def _chunks(self, file: "ByteFile", limit: int) -> Iterator[BatchChunk]:
         """The chunks of a file, whose records are taken on the way."""
-        if not isinstance(file, CollectedLog):
+        if self._held is None:
             reader = SegmentReader(file, next_base_offset=limit, inspect=self._inspect, inspect_alone=self._inspect_alone)
             yield from reader.chunks()
             return
@@ -228,7 +211,7 @@ class KeyReader:
         horizons = np.where(has_horizon, columns[BatchColumn.BASE_TIMESTAMP][batch_of], INT64_MAX)
         self._add(records, states, TRANSACTIONAL * transactional, horizons)
 
-    def _take_held(self, held: HoldsHashedRecords, columns: "Ints", rows: "Ints") -> None:
+    def _take_held(self, held: CollectedHashes, columns: "Ints", rows: "Ints") -> None:
         """Add the records of batches whose bytes are not opened."""
         places = columns[BatchColumn.POSITION, rows]
         records = held.hashed_records(places)
@@ -255,25 +238,13 @@ class KeyReader:
     def _inspect_alone(self, file: "ByteFile", position: int, size: int) -> list[Damage]:
         """Open a batch that stands behind damage or is large."""
         if size <= MAX_BATCH_BYTES:
-            if self._held is None:
-                self._open(file.read_at(position, size), position)
-            else:
-                self._take_alone(self._held, _row_of(file, position))
+            self._open(file.read_at(position, size), position)
             return []
         source, path = self.plan.log_dir.source, self._segment_path()
         reason = f"batch of {size} bytes at byte {position} is too large to compare its records"
         self.part.incomplete.append(Incomplete(typed_path(source, path), reason))
         self._bad.add(position)
         return []
-
-    def _take_alone(self, held: HoldsHashedRecords, columns: "Ints") -> None:
-        """What `_open` does with a batch, here a single row, whose records are held."""
-        _span_legacy(held, columns, 0, 1)
-        self._move(columns, 0, 1)
-        wanted, control = with_records(columns, 0, 1)
-        intervals = np.searchsorted(self.cuts, columns[BatchColumn.BASE_OFFSET, control], side="right")
-        np.add.at(self.part.counts.markers, intervals, 1)
-        self._take_held(held, columns, np.flatnonzero(wanted))
 
     def _open(self, data: bytes, position: int) -> None:
         """Add the records of a batch, which is none that a log without damage holds if it cannot be opened."""
@@ -327,7 +298,7 @@ class KeyReader:
         self.runs.add(rows)
 
 
-def _span_legacy(held: HoldsHashedRecords, columns: "Ints", first: int, end: int) -> None:
+def _span_legacy(held: CollectedHashes, columns: "Ints", first: int, end: int) -> None:
     """Give compressed messages of the old formats the offsets and the number of the messages inside them, where these are held."""
     rows = columns[:, first:end]
     wrappers = (rows[BatchColumn.MAGIC] < 2) & (rows[BatchColumn.ATTRIBUTES] & COMPRESSION_MASK != 0)
@@ -336,15 +307,3 @@ def _span_legacy(held: HoldsHashedRecords, columns: "Ints", first: int, end: int
         if len(offsets):
             rows[BatchColumn.BASE_OFFSET, row], rows[BatchColumn.LAST_OFFSET, row] = offsets.min(), offsets.max()
             rows[BatchColumn.RECORDS_COUNT, row] = len(offsets)
-
-
-def _row_of(file: "ByteFile", position: int) -> "Ints":
-    """The row of a good batch by its header, (BATCH_COLUMNS, 1)."""
-    header = np.zeros(RECORD_BATCH_OVERHEAD, np.uint8)
-    data = file.read_at(position, RECORD_BATCH_OVERHEAD)
-    header[: len(data)] = np.frombuffer(data, np.uint8)
-    columns = np.zeros((BATCH_COLUMNS, 1), np.int64)
-    fill = fill_row if header[_MAGIC_POSITION] >= 2 else fill_legacy_row
-    fill.interpreted(header, 0, position, 0, np.zeros((1, 2), np.int64), columns, 0)
-    columns[BatchColumn.CRC_COMPUTED] = columns[BatchColumn.CRC]
-    return columns
