@@ -14,7 +14,8 @@ from kafka_forensics.questions.plan import PlanMaker, Planned
 from kafka_forensics.questions.salvage.whole_copies import DIFFERING, _parted
 from kafka_forensics.replication.planner import NO_END, Plan, PlanPartition, PlanReplica
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
-from tests.support.salvaged import NAME, check_output, log_of, put_copy, salvaged_of
+from tests.support.controller_log import ControllerLog, partition, setting, topic
+from tests.support.salvaged import NAME, TOPIC, check_output, log_of, put_copy, salvaged_of
 from tests.support.segments import BASE_TIMESTAMP, batch, flipped
 
 CLEANED = [batch(0, 2, value=b"first"), batch(4, 1, value=b"second"), batch(8, 2, value=b"third")]
@@ -87,6 +88,91 @@ def test_of_copies_with_other_values_that_is_taken_whose_broker_is_preferred(tmp
         assert log_of(tmp_path / broker) == b"".join(batches)
         assert [(left.broker, left.start, left.end) for left in partition.left_behind] == [(3 - int(broker), 8, 12)]
         check_output(tmp_path / "in", tmp_path / broker)
+
+
+def put_epochs(log_dir: Path, *epochs: tuple[int, int]) -> None:
+    lines = "".join(f"{epoch} {start}\n" for epoch, start in epochs)
+    (log_dir / NAME / "leader-epoch-checkpoint").write_text(f"0\n{len(epochs)}\n{lines}")
+
+
+def test_an_empty_segment_that_a_cleaner_leaves_is_no_lost_one(tmp_path: Path) -> None:
+    """The cleaner took every batch of segment 10. Its file stays, empty, until the segment is merged with its neighbour."""
+    segments = {0: b"".join(CLEANED), 10: b"", 20: batch(20, 2, value=b"fifth")}
+    log_dir = put_copy(tmp_path / "in", 1, segments, high_watermark=22, epochs=[(0, 0)])
+    (log_dir / "cleaner-offset-checkpoint").write_text("0\n1\norders 0 20\n")
+    (salvaged,) = salvaged_of(tmp_path / "in", tmp_path / "out").partitions
+    assert (salvaged.gaps, salvaged.warning, salvaged.log_end_offset) == ([], None, 22)
+    assert log_of(tmp_path / "out") == b"".join(segments.values())
+    check_output(tmp_path / "in", tmp_path / "out")
+
+
+def test_epochs_of_which_a_cleaner_took_the_first_batches_are_those_of_the_checkpoint(tmp_path: Path) -> None:
+    """Of epoch 1 no batch is left, and epoch 2 began before the first batch that is left of it. Entry 3 is beyond the end."""
+    log_dir = put_copy(tmp_path / "in", 1, {0: CLEANED[0], 20: batch(22, 2, epoch=2)}, high_watermark=24)
+    (log_dir / "cleaner-offset-checkpoint").write_text("0\n1\norders 0 20\n")
+    put_epochs(log_dir, (0, 0), (1, 5), (2, 11), (3, 24))
+    (salvaged,) = salvaged_of(tmp_path / "in", tmp_path / "out").partitions
+    assert [(entry.leader_epoch, entry.start_offset) for entry in salvaged.leader_epochs] == [(0, 0), (1, 5), (2, 11)]
+    assert (tmp_path / "out" / NAME / "leader-epoch-checkpoint").read_text() == "0\n3\n0 0\n1 5\n2 11\n"
+    (log_dir / NAME / "leader-epoch-checkpoint").unlink()
+    (salvaged,) = salvaged_of(tmp_path / "in", tmp_path / "none").partitions
+    assert [(entry.leader_epoch, entry.start_offset) for entry in salvaged.leader_epochs] == [(0, 0), (2, 22)]
+
+
+def put_without_start(folder: Path) -> None:
+    """Broker 1 has all, broker 2 begins with segment 10."""
+    put_cleaned(folder, 1, [*CLEANED, *REST])
+    put_cleaned(folder, 2, [*CLEANED, *REST])
+    (folder / "broker-2" / NAME / f"{0:020d}.log").unlink()
+
+
+def base_of(folder: Path, output: Path, **given: Any) -> int | str:
+    """The base of a salvage that prefers broker 2."""
+    return next(one.base for one in salvaged_of(folder, output, prefer="2", **given).partitions if one.topic == TOPIC)
+
+
+@pytest.mark.parametrize("broker", [1, 2])
+def test_a_start_that_delete_records_may_have_moved_is_no_loss(broker: int, tmp_path: Path) -> None:
+    put_without_start(tmp_path / "in")
+    assert base_of(tmp_path / "in", tmp_path / "lost") == 1
+    (tmp_path / "in" / f"broker-{broker}" / "log-start-offset-checkpoint").write_text(
+        f"0\n1\norders 0 {1 if broker == 1 else 10}\n"
+    )
+    assert base_of(tmp_path / "in", tmp_path / "deleted") == 2
+
+
+@pytest.mark.parametrize(("policy", "base"), [("compact", 1), ("compact,delete", 2), ("delete", 2)])
+def test_a_start_that_retention_may_have_moved_is_no_loss(policy: str, base: int, tmp_path: Path) -> None:
+    put_without_start(tmp_path / "in")
+    log = ControllerLog().lead([100])
+    for value in (topic(TOPIC), partition([1, 2], 1), setting("cleanup.policy", policy, TOPIC)):
+        log.append(value)
+    log.put(tmp_path / "in" / "c100")
+    assert base_of(tmp_path / "in", tmp_path / "out") == base
+
+
+def test_a_copy_without_batches_does_not_say_where_the_log_starts(tmp_path: Path) -> None:
+    put_without_start(tmp_path / "in")
+    (tmp_path / "in" / "broker-1" / NAME / f"{0:020d}.log").write_bytes(b"")
+    (tmp_path / "in" / "broker-1" / NAME / f"{10:020d}.log").unlink()
+    assert base_of(tmp_path / "in", tmp_path / "out") == 2
+
+
+def test_a_high_watermark_of_a_live_copy_promises_nothing(tmp_path: Path) -> None:
+    """Its checkpoint may have been copied after the log."""
+    log_dir = put_cleaned(tmp_path / "in", 1, [*CLEANED, *REST])
+    (log_dir / "replication-offset-checkpoint").write_text("0\n1\norders 0 14\n")
+    (refused,) = salvaged_of(tmp_path / "in", tmp_path / "none").refused
+    assert "that of broker 1 ends at offset 12, before 14" in refused.reason
+    (salvaged,) = salvaged_of(tmp_path / "in", tmp_path / "out", live=True).partitions
+    assert (salvaged.log_end_offset, salvaged.warning) == (12, None)
+
+
+def test_a_last_segment_of_which_only_the_index_is_left_is_missed(tmp_path: Path) -> None:
+    log_dir = put_cleaned(tmp_path / "in", 1, [*CLEANED, *REST])
+    (log_dir / NAME / f"{16:020d}.index").touch()
+    (refused,) = salvaged_of(tmp_path / "in", tmp_path / "none").refused
+    assert (refused.offsets, "ends at offset 12, before 16" in refused.reason) == (((12, 16),), True)
 
 
 OLD = [*CLEANED, *REST, batch(12, 2, value=b"old")]
