@@ -72,11 +72,13 @@ _RECORD: Final = re.compile(r"\| ((?:(?!headerKeys: |key: |payload: )\w+: \S+ ?)
 _OPTIONAL: Final = re.compile(r"(?:OptionalLong|Some)[\[(](-?\d+)[\])]")
 _EXCEPTION: Final = re.compile(r'^Exception in thread "main" (?:[\w.]+\.)?(\w+(?:: .*)?)$', re.MULTILINE)
 _COMPLAINT: Final = re.compile(r"^ *((?:Index|Indexed) (?:offset|timestamp): .*)$")
+_OF_SNAPSHOT: Final = re.compile(r"^Snapshot .*$", re.MULTILINE)
+"""A complaint about a snapshot, which names no file. The tool prints no entry of such a snapshot."""
 _SPELLED: Final = re.compile(r"[\\\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 
 class Printed(NamedTuple):
-    """What the tool printed of one file: lines without the one that names it, complaints about an index, and why it ended there."""
+    """What the tool printed of one file: lines without its name, complaints about an index or snapshot, and why it ended there."""
 
     lines: list[str]
     complaints: list[str]
@@ -94,6 +96,9 @@ def printed(files: Sequence[str], directory: Path, *options: str, version: str =
         if done.exit_code == 0:
             complaints = _complaints(done.stderr.decode(), directory)
             found |= {name: Printed(_lines(texts[name]), complaints[name], None) for name in chunk}
+            if _OF_SNAPSHOT.search(done.stderr.decode()):
+                suspects = [name for name in chunk if name.endswith(".snapshot") and not found[name].lines]
+                found |= {name: _of_snapshot(name, directory, options, version) for name in suspects}
             left = left[len(chunk) :]
         else:
             refused = list(texts)[-1]
@@ -106,6 +111,12 @@ def _run(files: list[str], directory: Path, options: tuple[str, ...], version: s
     arguments = [*options, "--files", ",".join(files)]
     jars = VERSIONS[version].jars
     return run_tool(TOOLS[version], arguments, directory=directory, jars=jars, timeout_seconds=TIMEOUT_SECONDS)
+
+
+def _of_snapshot(name: str, directory: Path, options: tuple[str, ...], version: str) -> Printed:
+    """What the tool prints of one snapshot in a run of its own: only so does a complaint belong to a file."""
+    done = _run([name], directory, options, version)
+    return Printed(_lines(_by_file(done.stdout.decode())[name]), _OF_SNAPSHOT.findall(done.stderr.decode()), None)
 
 
 def _by_file(text: str) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 import json
 import re
+from base64 import b64decode
 from typing import Any, Final
 
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC, delivery_state_name
@@ -101,12 +102,33 @@ def _alike(record: str, printed: Json, ours: Json) -> tuple[Json, Json]:
             printed[name] = printed.pop(f"transaction_{name}_ms")
     elif record == RECORD_TYPES[2]:
         ours = {name: value for name, value in ours.items() if name != "members_count"}
-        ours["members"] = [
-            {name.removesuffix("_ms"): value for name, value in member.items() if not name.endswith("_size")}
-            for member in ours["members"]
-        ]
+        ours["members"] = [{name.removesuffix("_ms"): value for name, value in member.items()} for member in ours["members"]]
         for member in printed["members"]:
-            del member["subscription"], member["assignment"]
+            member["subscription_size"] = _size_in_bytes(member.pop("subscription"))
+            member["assignment_size"] = _size_in_bytes(member.pop("assignment"))
     for batch in printed.get("state_batches", ()):
         batch["delivery_state"] = delivery_state_name(batch["delivery_state"])
     return printed, ours
+
+
+def _size_in_bytes(printed: str | Json) -> int:
+    """Bytes of a subscription or an assignment: the tool prints those of consumers as fields, all others as Base64."""
+    if isinstance(printed, str):
+        return len(b64decode(printed))
+    version = 2
+    return version + sum(_size_of_field(name, value) for name, value in printed.items())
+
+
+def _size_of_field(name: str, value: Any) -> int:
+    """Bytes of one field, as Kafka's ConsumerProtocolSubscription and ConsumerProtocolAssignment write it."""
+    if isinstance(value, list):
+        return 4 + sum(map(_size_of_element, value))
+    if name == "user_data":
+        return 4 + len(b64decode(value or ""))
+    return 4 if isinstance(value, int) else 2 + len((value or "").encode())
+
+
+def _size_of_element(element: str | int | Json) -> int:
+    if isinstance(element, dict):
+        return sum(_size_of_field(name, value) for name, value in element.items())
+    return _size_of_field("", element)
