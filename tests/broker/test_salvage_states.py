@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -187,7 +188,7 @@ def test_what_no_copy_has_is_refused_and_named(plays: Plays, version: str, state
     strict, salvaged = one_of(played.strict, state.name), one_of(played.salvaged, state.name)
     assert isinstance(salvaged, SalvagedPartition)
     lost = sorted(offset for offset in written.records if offset >= written.start and not left.has(offset))
-    assert [offset for gap in salvaged.gaps for offset in range(gap.start, gap.end)] == lost
+    assert [offset for gap in salvaged.gaps for offset in range(gap.start, cast("int", gap.end))] == lost
     assert (salvaged.log_start_offset, salvaged.log_end_offset) == (written.start, left.end)
     # elsewhere nothing tells of the policy before the cleaner has come by
     is_compacted = state.write is write_compacted and version in DAILY

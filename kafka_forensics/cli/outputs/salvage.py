@@ -69,8 +69,8 @@ def without_topic_id(partitions: Iterable[SalvagedPartition]) -> list[str]:
     return [f"{unknown}, and {stray}: {file}, with the TopicId that `kafka-topics.sh --describe` shows"]
 
 
-def _spans(spans: list[tuple[int, int]]) -> str:
-    return ", ".join(f"{start}..{end}" for start, end in spans)
+def _spans(spans: Iterable[tuple[int, int | None]]) -> str:
+    return ", ".join(f"{start}..{'' if end is None else end}" for start, end in spans)
 
 
 def _left(partition: SalvagedPartition) -> str:
@@ -130,4 +130,4 @@ def _rows(salvaged: Salvaged) -> Iterator[Json]:
     for refusal in salvaged.refused:
         row: Json = dict.fromkeys(COLUMNS)
         known = {"topic": refusal.topic, "partition": refusal.partition, "outcome": "refused", "reason": refusal.reason}
-        yield row | known | {"brokers": ",".join(map(str, refusal.brokers)) or None, "gaps": _spans(list(refusal.offsets)) or None}
+        yield row | known | {"brokers": ",".join(map(str, refusal.brokers)) or None, "gaps": _spans(refusal.offsets) or None}

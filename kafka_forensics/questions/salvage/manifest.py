@@ -13,6 +13,8 @@ from kafka_forensics.model.json_objects import Json
 from kafka_forensics.model.results import SCHEMA_VERSION, Incomplete
 from kafka_forensics.questions.salvage.lineage import LeftBehind
 from kafka_forensics.questions.salvage.partition_files import Range
+from kafka_forensics.replication.offset_ranges import Ranges
+from kafka_forensics.replication.planner import NO_END
 from kafka_forensics.version import __version__
 
 MANIFEST: Final = "manifest.json"
@@ -25,11 +27,14 @@ MAY_BE_STALE: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """Offsets `[start, end)` that no copy has of this lineage; of a compacted topic, that the copy taken has not. `damaged_on`:
-    brokers whose copy has damaged bytes of them."""
+    """Offsets `[start, end)` that no copy has of this lineage; of a compacted topic, that the copy taken does not have.
+
+    `end` is None for damaged bytes after the last batch, as nothing tells how many offsets they held. `damaged_on`: brokers whose
+    copy has damaged bytes of these offsets.
+    """
 
     start: int
-    end: int
+    end: int | None
     damaged_on: tuple[int | str, ...] = ()
 
 
@@ -113,7 +118,8 @@ class Refused:
     `not_readable` · `not_sound`"""
     reason: str
     hint: str | None = None
-    offsets: tuple[tuple[int, int], ...] = ()
+    offsets: tuple[tuple[int, int | None], ...] = ()
+    """Ranges; an end of None is unknown."""
     brokers: tuple[int | str, ...] = ()
 
 
@@ -140,6 +146,11 @@ class Salvaged:
     def size_in_bytes(self) -> int:
         """Bytes of the segments written."""
         return sum(partition.size_in_bytes for partition in self.partitions)
+
+
+def open_ended(ranges: Ranges) -> tuple[tuple[int, int | None], ...]:
+    """The ranges, with None for an end that is unknown."""
+    return tuple([(start, None if end == NO_END else end) for start, end in ranges])
 
 
 def document(salvaged: Salvaged) -> Json:

@@ -22,7 +22,16 @@ from kafka_forensics.model.results import Read, ScanResult
 from kafka_forensics.questions.plan import PlanMaker, PlanOptions, check_names, name_here
 from kafka_forensics.questions.salvage import controllers_log
 from kafka_forensics.questions.salvage.choosing import Choice, Chooser, RefusedError, SalvageOptions
-from kafka_forensics.questions.salvage.manifest import MANIFEST, NO_TOPIC_ID, Gap, Refused, Salvaged, SalvagedPartition, document
+from kafka_forensics.questions.salvage.manifest import (
+    MANIFEST,
+    NO_TOPIC_ID,
+    Gap,
+    Refused,
+    Salvaged,
+    SalvagedPartition,
+    document,
+    open_ended,
+)
 from kafka_forensics.questions.salvage.output_findings import InputFindings
 from kafka_forensics.questions.salvage.partition_files import (
     CopyChangedError,
@@ -38,7 +47,7 @@ from kafka_forensics.questions.salvage.slices import Source
 from kafka_forensics.questions.salvage.target import built
 from kafka_forensics.questions.salvage.whole_copies import first_dirty_offset, known_epochs
 from kafka_forensics.replication.offset_ranges import clipped
-from kafka_forensics.replication.planner import UNSEEN, Broker
+from kafka_forensics.replication.planner import NO_END, UNSEEN, Broker
 from kafka_forensics.replication.recovery import HIGH_WATERMARK_FILE, LOG_START_FILE, RECOVERY_POINT_FILE
 from kafka_forensics.rereading.reader import LogReader
 from kafka_forensics.storage.bundles import BundleSource
@@ -175,7 +184,10 @@ class _Salvager:
             written.epochs,
             written.segments,
             written.size_in_bytes,
-            [Gap(start, end, _damaged_on(choice, start, end)) for start, end in lineage.gaps],
+            [
+                Gap(start, end, _damaged_on(choice, start, NO_END if end is None else end))
+                for start, end in open_ended(lineage.gaps)
+            ],
             list(lineage.left_behind),
             unseen=[
                 *(absent.kind if absent.broker is None else f"{absent.kind}:{absent.broker}" for absent in missing),
@@ -227,7 +239,7 @@ class _Salvager:
         sound = []
         for partition in self.salvaged.partitions:
             key = partition.topic, partition.partition
-            gaps = [(gap.start, gap.end) for gap in partition.gaps]
+            gaps = [(gap.start, gap.end) for gap in partition.gaps if gap.end is not None]
             judged = in_copies.judge([*found.get(key, ()), *found.get((None, None), ())], gaps)
             wrong = sorted({finding.kind for finding in judged.wrong})
             outlook = outlooks.get(key)

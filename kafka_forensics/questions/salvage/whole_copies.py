@@ -17,7 +17,7 @@ from kafka_forensics.model.findings import Finding
 from kafka_forensics.model.results import Read
 from kafka_forensics.questions.plan import Planned
 from kafka_forensics.questions.salvage.lineage import BASE, LeftBehind, Lineage, Piece, committed_end, conflicting
-from kafka_forensics.questions.salvage.manifest import Refused
+from kafka_forensics.questions.salvage.manifest import Refused, open_ended
 from kafka_forensics.questions.salvage.slices import Slice, Source, slices_of
 from kafka_forensics.replication.offset_ranges import Range, Ranges, clipped, normalised, without
 from kafka_forensics.replication.planner import NO_END, Broker, PlanReplica, loaded_epochs
@@ -60,7 +60,7 @@ class _Examined:
     broker: Broker
     slices: list[Slice] = field(default_factory=list)
     damaged: Ranges = ()
-    """Offsets that bad bytes, or segments that are gone, may have held: from one good batch to the next."""
+    """Offsets that bad bytes, or missing segments, may have held: from one good batch to the next, up to NO_END after the last."""
     missing: Ranges = ()
     """Offsets behind its end."""
     problems: list[str] = field(default_factory=list)
@@ -156,7 +156,7 @@ class WholeCopies:
         head = self._kept_start()
         if head is not None and head < start:
             copy.problems.append(f"lacks the start of the log{_at([(head, start)])}")
-        end = max(replica.log_end_offset, *(high for _, high in copy.damaged), 0)
+        end = max(replica.log_end_offset, *(high for _, high in copy.damaged if high < NO_END), 0)
         if end < log_end_offset:
             copy.missing = ((end, log_end_offset),)
             copy.problems.append(f"ends at offset {end}, before {log_end_offset}")
@@ -237,7 +237,7 @@ class WholeCopies:
     def _held(self, number: int, ranges: Sequence[Range]) -> Ranges:
         """Offsets of a copy's good batches in ranges that begin and end between batches."""
         source = self._sources[number]
-        spans = [span for low, high in ranges for span in clipped([(source.replica.log_start_offset, NO_END)], low, high)]
+        spans = clipped(normalised(ranges), source.replica.log_start_offset, NO_END)
         found = slices_of(source, [Piece(number, *span, BASE) for span in spans], gaps=True)
         return normalised((part.start_offset, part.end_offset) for part in found)
 
@@ -263,7 +263,7 @@ class WholeCopies:
         context = self._sources[0].plan.context
         kind, noun = ("internal_topic", "an internal topic") if context.topic in INTERNAL_TOPICS else ("compacted", "compacted")
         reason = f"it is {noun}, and {reason}"
-        return Refused(context.topic, context.partition, kind, reason, hint, offsets, tuple(dict.fromkeys(brokers)))
+        return Refused(context.topic, context.partition, kind, reason, hint, open_ended(offsets), tuple(dict.fromkeys(brokers)))
 
 
 def first_dirty_offset(lineage: Lineage, source: Source) -> int:
@@ -285,14 +285,19 @@ def _is_only_missing_values(finding: Finding) -> bool:
 def _at(ranges: Sequence[Range]) -> str:
     if not ranges:
         return ""
-    named = ", ".join(f"[{start}, {end})" for start, end in ranges[:_RANGES_NAMED])
-    return f" at offsets {named}{' and more' if len(ranges) > _RANGES_NAMED else ''}"
+    closed = [(start, end) for start, end in ranges if end < NO_END]
+    named = [", ".join(f"[{start}, {end})" for start, end in closed[:_RANGES_NAMED])] if closed else []
+    if len(closed) > _RANGES_NAMED:
+        named.append("more")
+    named += [f"from {start} on" for start, end in ranges if end == NO_END]
+    return f" at offsets {' and '.join(named)}"
 
 
 def _holes(source: Source, slices: Sequence[Slice], log_end_offset: int) -> Iterator[Range]:
     """Offsets between good batches, by a copy's slices, where other bytes lie between the two, or a segment is gone or was cut.
 
-    Nothing of what DeleteRecords took, nor of what a crash leaves at the end of a log.
+    They do not include what DeleteRecords took, nor what a crash leaves at the end of a log. Of other bytes after the last good
+    batch of the longest copy nothing tells how many offsets they held: that range ends at NO_END.
     """
     replica, segments = source.replica, source.plan.directory.segments
     by_segment: dict[int, list[Slice]] = {}
@@ -311,7 +316,8 @@ def _holes(source: Source, slices: Sequence[Slice], log_end_offset: int) -> Iter
         elif segment.log is None or replica.entries_beyond[segment.base_offset, "index"]:
             rest = 1
         if rest > 0:
-            yield offset, log_end_offset if following is None else following.base_offset
+            end = following.base_offset if following is not None else log_end_offset if offset < log_end_offset else NO_END
+            yield offset, end
 
 
 def _tail(source: Source, segment: int, position: int) -> int:

@@ -110,10 +110,14 @@ class SalvagedRange:
 
 @dataclass(frozen=True, slots=True)
 class SalvagedGap:
-    """Offsets that no copy had."""
+    """Offsets that no copy had. `offset_end` is None for those after the log end, where a broker has written others since."""
 
     offset_start: Offset
-    offset_end: Offset
+    offset_end: Offset | None
+
+    def holds(self, start: int, end: int) -> bool:
+        """Whether offsets `[start, end)` lie in the gap."""
+        return self.offset_end is not None and self.offset_start <= start and end <= self.offset_end
 
 
 @dataclass(frozen=True, slots=True)

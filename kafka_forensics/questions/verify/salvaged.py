@@ -57,9 +57,7 @@ def _absent(replicas: list[tuple[Replica, ReplicaPlan]]) -> list[Broker]:
 def _is_told_of(salvaged: SalvagedPartition, finding: Finding) -> bool:
     """Whether the manifest says so itself: a gap, or what a scan of the salvage found."""
     start, end = finding.place.offset_start, finding.place.offset_end
-    gaps = (
-        start is not None and end is not None and any(gap.offset_start <= start and end <= gap.offset_end for gap in salvaged.gaps)
-    )
+    gaps = start is not None and end is not None and any(gap.holds(start, end) for gap in salvaged.gaps)
     return gaps or any(finding.kind == known.kind and known.is_of(start, end) for known in (*salvaged.inherited, *salvaged.new))
 
 

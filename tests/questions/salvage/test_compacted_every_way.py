@@ -64,6 +64,7 @@ def test_no_salvage_of_two_copies_brings_it_back(tmp_path: Path) -> None:
         else:
             (partition,) = salvaged_of(folder / "in", folder / "gaps", allow_gaps=True).partitions
             (gap,) = partition.gaps
+            assert gap.end is not None
             wrong = keys_in(log_of(folder / "gaps")) ^ LATEST
             assert all(gap.start <= NEWEST[key] < gap.end for key in wrong), pair
             outcomes["wrong" if wrong else "right"] += 1

@@ -82,7 +82,7 @@ def latest(told: Told, offsets: list[int], end: int) -> dict[str, str]:
     return {key: value for key, value in state.items() if value is not None}
 
 
-def check_gaps(told: Told, log: bytes, end: int, gaps: Sequence[tuple[int, int]], originals: set[bytes]) -> None:
+def check_gaps(told: Told, log: bytes, end: int, gaps: Sequence[tuple[int, int | None]], originals: set[bytes]) -> None:
     """Whole batches of replicas as they were, in order; and of every key the same latest record, or else the newest in a gap."""
     found: list[Batch] = list(batches(log))
     assert {log[batch.position : batch.position + batch.size_in_bytes] for batch in found} <= originals
@@ -91,7 +91,7 @@ def check_gaps(told: Told, log: bytes, end: int, gaps: Sequence[tuple[int, int]]
     theirs = latest(told, list(range(len(told.facts))), end)
     newest = {fact.key: offset for offset, fact in enumerate(told.facts) if fact.key is not None and fact.commits and offset < end}
     for key in {key for key in {*ours, *theirs} if ours.get(key) != theirs.get(key)}:
-        assert any(low <= newest[key] < high for low, high in gaps), key
+        assert any(low <= newest[key] and (high is None or newest[key] < high) for low, high in gaps), key
 
 
 def check(told: Told, log: bytes, end: int, originals: set[bytes]) -> None:

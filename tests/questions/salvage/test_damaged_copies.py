@@ -2,22 +2,26 @@
 
 import json
 import struct
+from io import StringIO
 from pathlib import Path
 
 import pytest
+from jsonschema import Draft202012Validator
 
-from kafka_forensics.cli.outputs.salvage import summary_lines
-from kafka_forensics.questions.salvage import MANIFEST, SalvagedPartition
+from kafka_forensics.cli.outputs.salvage import summary_lines, write_salvaged
+from kafka_forensics.cli.streams import Destination
+from kafka_forensics.questions.salvage import MANIFEST, SalvagedPartition, document
 from kafka_forensics.questions.salvage.manifest import MAY_BE_STALE
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
 from tests.support.cleaned_logs import ACTIVE, CLEANED, STAMP, VALUE_AT, WHOLE, keyed, put_cleaned, with_, zeroed
 from tests.support.group_records import commit_key, commit_value, put_offsets
 from tests.support.group_records import log_of as offsets_log
+from tests.support.json_schemas import json_schema
 from tests.support.salvaged import NAME, check_output, log_of, put_copy, salvaged_of
 from tests.support.segments import changed, flipped
 
 
-def gaps_of(partition: SalvagedPartition) -> list[tuple[int, int, tuple[int | str, ...]]]:
+def gaps_of(partition: SalvagedPartition) -> list[tuple[int, int | None, tuple[int | str, ...]]]:
     return [(gap.start, gap.end, gap.damaged_on) for gap in partition.gaps]
 
 
@@ -124,6 +128,29 @@ def test_bytes_at_the_end_that_may_be_more_records_are_damage(tmp_path: Path, ta
         assert ["is damaged" in refused.reason for refused in salvaged.refused] == [True]
         salvaged = salvaged_of(tmp_path / "in", tmp_path / "out-with-gaps", allow_gaps=True)
     assert [partition.log_end_offset for partition in salvaged.partitions] == [24]
+
+
+def test_damage_after_the_last_batch_of_the_longest_copy_is_named_from_there_on(tmp_path: Path) -> None:
+    """Nothing tells how many offsets it held: the range has no end. The log ends before it, and no gap covers what comes later."""
+    garbage = bytes(range(1, 200))
+    put_cleaned(tmp_path / "in", 1, with_(CLEANED, {1: flipped(CLEANED[1], VALUE_AT)}), [*ACTIVE, garbage])
+    put_cleaned(tmp_path / "in", 2, CLEANED, [*ACTIVE[:3], garbage])
+    salvaged = salvaged_of(tmp_path / "in", tmp_path / "none", prefer="1")
+    (refused,) = salvaged.refused
+    assert "that of broker 1 is damaged at offsets [1, 4) and from 24 on;" in refused.reason
+    assert "that of broker 2 is damaged at offsets [23, 24)" in refused.reason
+    assert refused.offsets == ((1, 4), (24, None))
+    (row,) = document(salvaged)["refused"]
+    assert row["offsets"] == [[1, 4], [24, None]]
+    Draft202012Validator(json_schema("salvage")).validate(document(salvaged))
+    salvaged = salvaged_of(tmp_path / "in", tmp_path / "out", prefer="1", allow_gaps=True)
+    (partition,) = salvaged.partitions
+    assert (partition.log_end_offset, gaps_of(partition)) == (24, [(1, 4, (1,)), (24, None, (1,))])
+    assert log_of(tmp_path / "out") == b"".join([CLEANED[0], *CLEANED[2:], *ACTIVE])
+    with StringIO() as stream:
+        write_salvaged(salvaged, "table", Destination(stream, width=200, colour=False))
+        assert "1..4, 24.." in stream.getvalue()
+    check_output(tmp_path / "in", tmp_path / "out")
 
 
 def test_a_shorter_log_than_a_high_watermark_promises_is_refused(tmp_path: Path) -> None:

@@ -102,6 +102,17 @@ def test_only_what_is_listed_at_the_same_offsets_excuses_a_finding(
     assert reasons(copies)["intact", 2] == reason
 
 
+@pytest.mark.parametrize(("end", "reason"), [(370, "nothing_found"), (None, "found")])
+def test_a_gap_without_an_end_excuses_nothing(end: int | None, reason: str, copies: Path) -> None:
+    """It stands for bytes after the end of the salvaged log. What a broker has there now was written since."""
+    log = copies / "broker-3" / LOG
+    data = bytearray(log.read_bytes())
+    data[-5] ^= 1
+    log.write_bytes(data)
+    put_manifest(copies, gaps=[{"offset_start": 300, "offset_end": end}])
+    assert reasons(copies)["intact", 2] == reason
+
+
 def test_a_manifest_that_does_not_say_where_is_refused(copies: Path) -> None:
     put_manifest(copies, inherited=[{"kind": "BATCH_CRC_MISMATCH"}])
     with pytest.raises(UsageError, match="is no plan"):
