@@ -50,7 +50,7 @@ def read_keys(common: bytes, work: bytes, decided: bytes, *, strict: bool) -> It
     with KeyRuns(known.around.source_names) as runs:
         cuts, seed, kept = key_work.cuts, key_work.seed, key_work.delete_retention_ms
         reader = KeyReader(key_work.plan, of_log, key_work.number, cuts, seed, kept, runs, key_work.next_base_offset, strict)
-        reader.hash_as(key_work.digests)
+        reader.hash_as(key_work.hash_key)
         try:
             reader.read()
             for block in runs.blocks():
@@ -106,7 +106,7 @@ class QuestionsUnderWay:
                     kept = question.delete_retention_ms
                     first = segments[0].base_offset
                     yield KeyWork(
-                        question_number, log_number, number, first, part, following, cuts, question.seed, kept, question.digests
+                        question_number, log_number, number, first, part, following, cuts, question.seed, kept, question.hash_key
                     )
 
     def decided(self) -> list[Decided]:

@@ -8,7 +8,6 @@ from kafka_forensics.analysis.segments import IndexFold
 from kafka_forensics.evidence.inputs import Inputs, LogDir, ReplicaPlan
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.judging.scanning import PartitionAnswer
-from kafka_forensics.model.bundles import Digests
 from kafka_forensics.model.controller import ControllerHistory
 from kafka_forensics.model.files import CleanShutdown, MetaProperties, OffsetCheckpoint
 from kafka_forensics.model.findings import Finding
@@ -302,7 +301,7 @@ class KeyWork:
     cuts: "NDArray[np.int64]"
     seed: int
     delete_retention_ms: int
-    digests: Digests | None = None
+    hash_key: str | None = None
 
 
 @dataclass(slots=True)

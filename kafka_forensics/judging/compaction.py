@@ -91,7 +91,7 @@ def _answered(question: KeyQuestion, plans: list[ReplicaPlan], evidence: list[st
             for number, log in sorted(question.logs.items()):
                 kept = question.delete_retention_ms
                 key_reader = KeyReader(plans[number], log.decided, number, question.cuts, question.seed, kept, runs)
-                key_reader.hash_as(question.digests)
+                key_reader.hash_as(question.hash_key)
                 key_reader.read()
                 parts[number] = key_reader.part
             keys = question.comparison(parts)

@@ -4,17 +4,6 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Digests:
-    """How contents were digested: by BLAKE2b without a key, or with that of a map of pseudonyms.
-
-    Digests that were made in equal ways can be compared.
-    """
-
-    key_name: str | None = None
-    """Of the map's key, which no bundle holds; None: without a key."""
-
-
-@dataclass(frozen=True, slots=True)
 class About:
     """Who made a bundle, where and how; words come from outside."""
 
@@ -30,8 +19,3 @@ class About:
     """Of the transaction coordinators' log at least, by the ids in it: told where these are pseudonyms, which do not."""
     redaction: str | None
     """Where pseudonyms stand for names: by which key, as its name says."""
-
-    @property
-    def digests(self) -> Digests:
-        """How contents were digested."""
-        return Digests(self.redaction)

@@ -10,9 +10,8 @@ from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.analysis.segments import put_right
 from kafka_forensics.errors import SourceError
 from kafka_forensics.evidence.inputs import ReplicaPlan, typed_path
-from kafka_forensics.folding.keys import CollectedHashes, digests_of, hasher_of
+from kafka_forensics.folding.keys import CollectedHashes, hash_key_of, hasher_of
 from kafka_forensics.model.batches import BATCH_COLUMNS, BatchColumn, Damage, Record, RecordColumn
-from kafka_forensics.model.bundles import Digests
 from kafka_forensics.model.constants import TIMESTAMP_TYPE_MASK
 from kafka_forensics.model.results import Incomplete
 from kafka_forensics.parsers.log import (
@@ -231,13 +230,13 @@ class LogReader:
 
     def _hashes(self, replica: Replica, row: "NDArray[np.int64]", pair: tuple[Replica, Replica]) -> HashedRecords | None:
         """The records of a batch, hashed so that they can be compared with those of the other of a pair; None if they cannot."""
-        digests = digests_of(self._plans[id(of_pair.context)] for of_pair in pair)
-        hasher, source = hasher_of(digests, 0), self._source(replica)
+        hash_key = hash_key_of(self._plans[id(of_pair.context)] for of_pair in pair)
+        hasher, source = hasher_of(hash_key, 0), self._source(replica)
         position = int(row[BatchColumn.POSITION])
         try:
             with self._open_segment(replica, int(row[BATCH_COLUMNS])) as file:
                 if isinstance(file, CollectedLog):
-                    agrees = isinstance(source, BundleSource) and source.about.digests == digests
+                    agrees = hash_key_of([self._plans[id(replica.context)]]) == hash_key
                     return CollectedHashes(file).hashed_records(np.array([position])) if agrees and file.has_hashes else None
         except SourceError as error:
             self.incomplete.append(Incomplete(typed_path(source, error.path), error.reason))
@@ -287,9 +286,9 @@ class LogReader:
         return self._plans[id(replica.context)].log_dir.source
 
     def _digest(self, replica: Replica, row: "NDArray[np.int64]", bundles: "Sequence[BundleSource]") -> bytes | None:
-        """The digest of a batch's content as all of `bundles` have it; None if they have it by several ways, or it is not known."""
-        ways = {bundle.about.digests for bundle in bundles}
-        if len(ways) > 1:
+        """The digest of a batch's content as all of `bundles` have it; None if they have several keys, or it is not known."""
+        keys = {bundle.about.redaction for bundle in bundles}
+        if len(keys) > 1:
             return None
         position, size = int(row[BatchColumn.POSITION]), int(row[BatchColumn.SIZE_IN_BYTES])
         try:
@@ -297,7 +296,7 @@ class LogReader:
                 if isinstance(file, CollectedLog):
                     digest: bytes | None = read_digest(file, position)
                     return digest
-                if size > MAX_BATCH_BYTES or ways != {Digests()}:
+                if size > MAX_BATCH_BYTES or keys != {None}:
                     return None
                 data = file.read_at(position, size)
                 return content_digest(data) if len(data) == size else None

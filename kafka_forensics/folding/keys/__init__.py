@@ -1,6 +1,6 @@
 """The records of a compacted replica as rows of their keys, sorted in bounded memory."""
 
-from kafka_forensics.folding.keys.collected import CollectedHashes, digests_of, hasher_of
+from kafka_forensics.folding.keys.collected import CollectedHashes, hash_key_of, hasher_of
 from kafka_forensics.folding.keys.question import (
     Decided,
     KeyAnswer,
@@ -25,7 +25,7 @@ __all__ = [
     "KeyRuns",
     "KeysApart",
     "below",
-    "digests_of",
+    "hash_key_of",
     "hasher_of",
     "key_question",
 ]

@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING
 
 from kafka_forensics.errors import FormatError
 from kafka_forensics.evidence.inputs import ReplicaPlan
-from kafka_forensics.model.bundles import Digests
 from kafka_forensics.parsers.log import HashedRecords, RecordHasher, SeededHasher, StrongHasher
 from kafka_forensics.parsers.record_hashes import parse_record_hashes
 from kafka_forensics.storage.bundles import BundleSource, CollectedLog
@@ -38,17 +37,19 @@ class CollectedHashes:
             raise self._log.broken(error.reason) from error
 
 
-def digests_of(plans: Iterable[ReplicaPlan]) -> Digests | None:
-    """The way in which hashes of keys were taken of those of the replicas that were collected; None if none was.
+def hash_key_of(plans: Iterable[ReplicaPlan]) -> str | None:
+    """Under which key, by its name, keys were hashed of those of the replicas that were collected; "": without one; None if no
+    replica was collected.
 
     Where there are several ways it is one of them: of the others' logs nothing can be compared.
     """
-    ways = [plan.log_dir.source.about.digests for plan in plans if isinstance(plan.log_dir.source, BundleSource)]
-    return next((way for way in ways if way.key_name is None), ways[0] if ways else None)
+    keys = [plan.log_dir.source.about.redaction or "" for plan in plans if isinstance(plan.log_dir.source, BundleSource)]
+    return "" if "" in keys else next(iter(keys), None)
 
 
-def hasher_of(digests: Digests | None, seed: int) -> RecordHasher | None:
-    """What hashes keys so that they can be compared with those that were collected; None where these have a map's key."""
-    if digests is None:
+def hasher_of(hash_key: str | None, seed: int) -> RecordHasher | None:
+    """What hashes keys so that they can be compared with those that were collected, by `hash_key_of`; None where these have a map's
+    key."""
+    if hash_key is None:
         return SeededHasher(seed)
-    return StrongHasher() if digests.key_name is None else None
+    return None if hash_key else StrongHasher()

@@ -26,9 +26,8 @@ from kafka_forensics.analysis.segments import Misplaced
 from kafka_forensics.analysis.transactions import endings
 from kafka_forensics.errors import SourceError
 from kafka_forensics.evidence.inputs import ReplicaPlan
-from kafka_forensics.folding.keys.collected import digests_of
+from kafka_forensics.folding.keys.collected import hash_key_of
 from kafka_forensics.model.batches import Damage
-from kafka_forensics.model.bundles import Digests
 from kafka_forensics.model.constants import INT64_MAX
 from kafka_forensics.model.results import Incomplete
 from kafka_forensics.storage.disks import why
@@ -194,8 +193,8 @@ class KeyQuestion:
     logs: dict[int, KeyedLog]
     as_of_ms: int | None = None
     """To when ages count, None: the newest in the evidence."""
-    digests: Digests | None = None
-    """How keys and values were hashed of those of the logs that were collected; None if none was."""
+    hash_key: str | None = None
+    """See `hash_key_of`."""
 
     @property
     def cuts(self) -> "NDArray[np.int64]":
@@ -232,9 +231,9 @@ def key_question(
     """What to ask of these replicas, whose plans are among `every` one of the partition; ages count to `as_of_ms`."""
     numbers = sorted({number for pair in pairs for number in (pair.left, pair.right)})
     logs = {number: _keyed_log(plans[number], replicas[number], every) for number in numbers}
-    digests = digests_of(plans[number] for number in numbers)
+    hash_key = hash_key_of(plans[number] for number in numbers)
     kept = retention(replicas).milliseconds
-    return KeyQuestion(pairs, cleaned_end(replicas), kept, secrets.randbits(64), logs, as_of_ms, digests)
+    return KeyQuestion(pairs, cleaned_end(replicas), kept, secrets.randbits(64), logs, as_of_ms, hash_key)
 
 
 def _keyed_log(plan: ReplicaPlan, replica: Replica, every: list[ReplicaPlan]) -> KeyedLog:

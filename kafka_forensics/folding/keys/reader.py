@@ -10,10 +10,9 @@ from kafka_forensics.analysis.compaction import ROW_WIDTH, TOMBSTONE, TRANSACTIO
 from kafka_forensics.analysis.segments import Misplaced, move
 from kafka_forensics.errors import SourceError
 from kafka_forensics.evidence.inputs import ReplicaPlan, typed_path
-from kafka_forensics.folding.keys.collected import CollectedHashes, hasher_of
+from kafka_forensics.folding.keys.collected import CollectedHashes, hash_key_of, hasher_of
 from kafka_forensics.folding.keys.question import Decided, KeyCounts, KeyPart, KeyRuns
 from kafka_forensics.model.batches import BatchChunk, BatchColumn, Damage
-from kafka_forensics.model.bundles import Digests
 from kafka_forensics.model.constants import (
     COMPRESSION_MASK,
     DELETE_HORIZON_MASK,
@@ -33,7 +32,7 @@ from kafka_forensics.parsers.log import (
     plain_rows,
     with_records,
 )
-from kafka_forensics.storage.bundles import BundleSource, CollectedLog
+from kafka_forensics.storage.bundles import CollectedLog
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -71,7 +70,7 @@ class KeyReader:
     _segment: int = 0
     _reader: HashingReader = field(init=False)
     _held: CollectedHashes | None = None
-    _digests: Digests | None = None
+    _hash_key: str | None = None
 
     def __post_init__(self) -> None:
         """Nothing is known yet."""
@@ -79,24 +78,23 @@ class KeyReader:
         self._moved = {misplaced.place: misplaced for misplaced in self.decided.misplaced}
         self.part = KeyPart(KeyCounts.none(len(self.cuts) + 1))
 
-    def hash_as(self, digests: Digests | None) -> None:
-        """Hash keys and values as in `digests`, the way of collected logs with which this one is compared."""
-        self._digests = digests
-        if (hasher := hasher_of(digests, self.seed)) is not None:
+    def hash_as(self, hash_key: str | None) -> None:
+        """Hash keys and values as those of the collected logs with which this one is compared, see `hash_key_of`."""
+        self._hash_key = hash_key
+        if (hasher := hasher_of(hash_key, self.seed)) is not None:
             self._reader = HashingReader(hasher)
 
     def _holding(self, file: "ByteFile") -> CollectedHashes | None:
         """What holds the records of a file hashed; None where they are read from its bytes. Raises SourceError for those of a
         collected log that are not there, or cannot be compared."""
-        source, digests = self.plan.log_dir.source, self._digests
         if not isinstance(file, CollectedLog):
-            if digests is not None and digests.key_name is not None:
+            if self._hash_key:
                 reason = "its keys cannot be compared with those of a redacted bundle: collect it with the same --redact-map"
                 raise SourceError(self._segment_path(), reason)
             return None
         if not file.has_hashes:
             raise file.needs_hashes()
-        if digests is not None and isinstance(source, BundleSource) and source.about.digests != digests:
+        if self._hash_key is not None and self._hash_key != hash_key_of([self.plan]):
             reason = "its key hashes use another key: collect both with the same --redact-map, or both without"
             raise SourceError(self._segment_path(), reason)
         return CollectedHashes(file)
