@@ -45,12 +45,12 @@ def summary_lines(salvaged: Salvaged, *, quiet: bool) -> list[str]:
     where = printable(salvaged.output)
     said = f"salvaged {plural(count, 'partition')} ({size(salvaged.size_in_bytes)} of segments) to {where}"
     said += f"; {MANIFEST} there says what came from where"
-    lines += [f"note: {line}" for line in (*stale(salvaged.partitions), *without_topic_id(salvaged.partitions))]
+    lines += [f"note: {line}" for line in (*warnings(salvaged.partitions), *without_topic_id(salvaged.partitions))]
     return [said + (f"; {plural(refused, 'partition')} refused" if refused else ""), *lines]
 
 
-def stale(partitions: Iterable[SalvagedPartition]) -> list[str]:
-    """A sentence on compacted topics of which something was left out, for each of what may be wrong with them."""
+def warnings(partitions: Iterable[SalvagedPartition]) -> list[str]:
+    """The warnings about compacted topics, each with the partitions it concerns."""
     warned: dict[str, list[str]] = {}
     for partition in partitions:
         if partition.warning is not None:

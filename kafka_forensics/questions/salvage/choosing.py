@@ -55,7 +55,7 @@ class Choice:
     damaged: list[Ranges] | None = None
     """Offsets at which each copy is damaged, where that is better known than to the plan."""
     warning: str | None = None
-    """What may be wrong with the rest where something was left out."""
+    """What may be wrong with the rest where something was left out, and why the copy of the preferred broker was not taken."""
 
 
 class Chooser:
@@ -84,7 +84,7 @@ class Chooser:
         taken = copies.take(self._options.prefer_broker, allow_gaps=self._options.allow_gaps)
         if isinstance(taken, Refused):
             raise RefusedError(taken)
-        warning = None if taken.is_whole else MAY_BE_STALE
+        warnings = [*([] if taken.not_preferred is None else [taken.not_preferred]), *([] if taken.is_whole else [MAY_BE_STALE])]
         return Choice(
             taken.lineage,
             taken.chosen_by,
@@ -93,7 +93,7 @@ class Chooser:
             is_cleaned=True,
             slices=taken.slices,
             damaged=taken.damaged,
-            warning=warning,
+            warning="; ".join(warnings) or None,
         )
 
     def _of_lineage(self, sources: list[Source], planned: Planned, rounds: int = ROUNDS) -> Choice:

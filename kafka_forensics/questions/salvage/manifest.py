@@ -90,7 +90,8 @@ class SalvagedPartition:
     new: list[Finding] = field(default_factory=list)
     """Findings above `info` of a scan of the output that no copy has there."""
     warning: str | None = None
-    """What may be wrong with the rest of a compacted topic of which something was left out."""
+    """Of a compacted topic: why the copy of the preferred broker was not taken, and what may be wrong with the rest where something
+    was left out."""
     quorum: Quorum | None = None
     """Of the controllers' log alone;"""
     files: list[CopiedFile] = field(default_factory=list)

@@ -50,6 +50,8 @@ class TakenCopy:
     damaged: list[Ranges]
     """Offsets at which each copy is damaged, as far as copies were examined."""
     is_whole: bool
+    not_preferred: str | None = None
+    """Why another copy was taken than that of the preferred broker."""
 
 
 @dataclass(slots=True)
@@ -101,12 +103,12 @@ class WholeCopies:
         for number, why in order:
             copy = self._examined(number, log_end_offset)
             if not copy.problems:
-                return self._taken(copy, why, log_end_offset, [copy])
+                return self._taken(copy, why, log_end_offset, examined, prefer)
             examined.append(copy)
         taken = next(((copy, why) for copy, (_, why) in zip(examined, order, strict=True) if copy.was_read), None)
         if taken is None or not allow_gaps:
             return self._not_whole(examined, None if taken is None else taken[0])
-        return self._taken(*taken, log_end_offset, examined)
+        return self._taken(*taken, log_end_offset, examined, prefer)
 
     def _order(self, prefer: str | None) -> list[tuple[int, str]]:
         """The copies by their numbers, in the order in which they are tried, each with the rule that puts it there."""
@@ -200,7 +202,9 @@ class WholeCopies:
             if finding.evidence.get("keys", 0) > len(records) and held_by is not None and broker not in held_by:
                 yield (finding.place.offset_start or 0, finding.place.offset_end or NO_END), held_by, "missing"
 
-    def _taken(self, copy: _Examined, why: str, log_end_offset: int, examined: Sequence[_Examined]) -> TakenCopy | Refused:
+    def _taken(
+        self, copy: _Examined, why: str, log_end_offset: int, examined: Sequence[_Examined], prefer: str | None
+    ) -> TakenCopy | Refused:
         """The log of a copy, with what the others hold beside it."""
         number = copy.number
         start = self._sources[number].replica.log_start_offset
@@ -209,10 +213,12 @@ class WholeCopies:
         left = self._left_behind(lineage) if copy.problems or self._rivals else []
         if self._rivals and why == "plan" and any(span.committed_end > span.start for span in left):
             return self._differ()
-        damaged_on = {other.number: other.damaged for other in examined}
+        damaged_on = {other.number: other.damaged for other in (*examined, copy)}
         damaged = [damaged_on.get(other, ()) for other in range(len(self._sources))]
         lineage = Lineage(number, start, log_end_offset, pieces, copy.gaps, left_behind=tuple(left))
-        return TakenCopy(lineage, why, copy.slices, damaged, is_whole=not copy.problems)
+        passed_over = [other for other in examined if str(other.broker) == prefer and other is not copy]
+        not_preferred = f"the copy of broker {copy.broker} was taken, because {passed_over[0]}" if passed_over else None
+        return TakenCopy(lineage, why, copy.slices, damaged, is_whole=not copy.problems, not_preferred=not_preferred)
 
     def _left_behind(self, lineage: Lineage) -> list[LeftBehind]:
         """What other copies hold and a log has not: before its start, in its gaps, behind its end, and latest values of keys; of

@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import pytest
 
+from kafka_forensics.cli.outputs.salvage import summary_lines
 from kafka_forensics.engine.local import scan
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.files import EpochEntry
@@ -48,9 +49,15 @@ def test_of_several_whole_copies_that_of_the_plan_is_taken_or_of_the_broker_that
     log_of_plan = salvaged_of(tmp_path / "in", tmp_path / "out").partitions[0]
     assert (log_of_plan.base, log_of_plan.chosen_by) == (1, "plan")
     (partition,) = salvaged_of(tmp_path / "in", tmp_path / "two", prefer="2").partitions
-    assert (partition.base, partition.chosen_by, partition.left_behind) == (2, "prefer-broker", [])
-    (partition,) = salvaged_of(tmp_path / "in", tmp_path / "three", prefer="3").partitions
-    assert (partition.base, partition.chosen_by) == (1, "plan"), "that of broker 3 ends too early"
+    assert (partition.base, partition.chosen_by, partition.left_behind, partition.warning) == (2, "prefer-broker", [], None)
+    for output, allow_gaps in (("three", False), ("three-gaps", True)):
+        salvaged = salvaged_of(tmp_path / "in", tmp_path / output, prefer="3", allow_gaps=allow_gaps)
+        (partition,) = salvaged.partitions
+        assert (partition.base, partition.chosen_by) == (1, "plan"), "that of broker 3 ends too early"
+        told = "the copy of broker 1 was taken, because that of broker 3 ends at offset 10, before 12"
+        assert partition.warning == told
+        assert f"note: {NAME}: {told}" in summary_lines(salvaged, quiet=False)
+        assert salvaged.is_whole
 
 
 def test_without_a_recommendation_the_longest_whole_copy_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
