@@ -133,13 +133,19 @@ def put_halves_of_a_duplicate(folder: Path) -> None:
 
 def test_what_no_copy_has_is_listed_as_new_with_status_1(tmp_path: Path, run: Run) -> None:
     put_halves_of_a_duplicate(tmp_path / "in")
-    words = {"table": f"new in {NAME}: DUPLICATE_BATCH 4..6\n", "tsv": "\tDUPLICATE_BATCH 4..6\t", "json": '"new"'}
+    words = {
+        "table": f"new in {NAME}: DUPLICATE_BATCH 4..6 of producer 7\n",
+        "tsv": "\tDUPLICATE_BATCH 4..6 of producer 7\t",
+        "json": '"new"',
+    }
     for form, expected in words.items():
         status, out, _ = run("salvage", tmp_path / "in", "--output", tmp_path / form, "--format", form)
         assert (status, expected in out) == (1, True)
     (partition,) = json.loads((tmp_path / "json" / "manifest.json").read_text())["partitions"]
     assert partition["inherited"] == []
-    assert partition["new"] == [{"kind": "DUPLICATE_BATCH", "severity": "error", "offset_start": 4, "offset_end": 6}]
+    assert partition["new"] == [
+        {"kind": "DUPLICATE_BATCH", "severity": "error", "offset_start": 4, "offset_end": 6, "producer_id": 7}
+    ]
 
 
 def test_a_refused_partition_counts_more_than_new_findings(tmp_path: Path, run: Run) -> None:

@@ -26,7 +26,7 @@ def write_salvaged(salvaged: Salvaged, format_name: str, to: Destination) -> Non
     match format_name:
         case "table":
             to.stream.writelines(table_lines(HEADS, _RIGHT, map(_cells, salvaged.partitions), to.width))
-            to.stream.writelines(_new_findings(salvaged.partitions))
+            to.stream.writelines(_new_findings(salvaged))
             to.stream.writelines(_refusals(salvaged.refused))
         case "tsv":
             to.stream.writelines(tsv_lines(COLUMNS, _rows(salvaged)))
@@ -91,11 +91,15 @@ def _cells(partition: SalvagedPartition) -> list[str]:
 
 def _found(finding: Finding) -> str:
     start, end = finding.place.offset_start, finding.place.offset_end
-    return finding.kind + ("" if start is None else f" {start}..{'' if end is None else end}")
+    producer_id = finding.evidence.get("producer_id")
+    offsets = "" if start is None else f" {start}..{'' if end is None else end}"
+    return finding.kind + offsets + ("" if producer_id is None else f" of producer {producer_id}")
 
 
-def _new_findings(partitions: Iterable[SalvagedPartition]) -> Iterator[str]:
-    for partition in partitions:
+def _new_findings(salvaged: Salvaged) -> Iterator[str]:
+    if salvaged.new:
+        yield f"new, of no single partition: {listed(map(_found, salvaged.new))}\n"
+    for partition in salvaged.partitions:
         if partition.new:
             found = listed(map(_found, partition.new[:_FINDINGS_NAMED]))
             more = len(partition.new) - _FINDINGS_NAMED
@@ -127,6 +131,8 @@ def _rows(salvaged: Salvaged) -> Iterator[Json]:
             "new": ", ".join(map(_found, partition.new)) or None,
             "reason": None,
         }
+    if salvaged.new:
+        yield dict.fromkeys(COLUMNS) | {"new": ", ".join(map(_found, salvaged.new))}
     for refusal in salvaged.refused:
         row: Json = dict.fromkeys(COLUMNS)
         known = {"topic": refusal.topic, "partition": refusal.partition, "outcome": "refused", "reason": refusal.reason}

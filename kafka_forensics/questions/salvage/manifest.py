@@ -132,6 +132,10 @@ class Salvaged:
     partitions: list[SalvagedPartition] = field(default_factory=list)
     refused: list[Refused] = field(default_factory=list)
     incomplete: list[Incomplete] = field(default_factory=list)
+    inherited: list[Finding] = field(default_factory=list)
+    """As those of a partition, but of no single one;"""
+    new: list[Finding] = field(default_factory=list)
+    """and so are these."""
 
     @property
     def is_whole(self) -> bool:
@@ -141,7 +145,7 @@ class Salvaged:
     @property
     def has_new_findings(self) -> bool:
         """Whether a scan of the output finds what no copy has."""
-        return any(partition.new for partition in self.partitions)
+        return bool(self.new) or any(partition.new for partition in self.partitions)
 
     @property
     def size_in_bytes(self) -> int:
@@ -173,6 +177,8 @@ def document(salvaged: Salvaged) -> Json:
             for refused in salvaged.refused
         ],
         "incomplete": [{"path": gap.path, "reason": gap.reason} for gap in salvaged.incomplete],
+        "inherited": [_finding(finding) for finding in salvaged.inherited],
+        "new": [_finding(finding) for finding in salvaged.new],
     }
 
 
@@ -238,6 +244,7 @@ def _finding(finding: Finding) -> Json:
         "severity": finding.severity.value,
         "offset_start": finding.place.offset_start,
         "offset_end": finding.place.offset_end,
+        "producer_id": finding.evidence.get("producer_id"),
     }
 
 

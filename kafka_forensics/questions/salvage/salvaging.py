@@ -236,12 +236,14 @@ class _Salvager:
             if finding.severity.rank > Severity.INFO.rank:
                 found.setdefault((finding.place.topic, finding.place.partition), []).append(finding)
         outlooks = {(one.topic, one.partition): one.replicas[0].recovery for result in results for one in result.partitions}
+        of_all = in_copies.judge([finding for (_, number), rows in found.items() if number is None for finding in rows], ())
+        self.salvaged.inherited, self.salvaged.new = of_all.inherited, of_all.new
         sound = []
         for partition in self.salvaged.partitions:
             key = partition.topic, partition.partition
             gaps = [(gap.start, gap.end) for gap in partition.gaps if gap.end is not None]
-            judged = in_copies.judge([*found.get(key, ()), *found.get((None, None), ())], gaps)
-            wrong = sorted({finding.kind for finding in judged.wrong})
+            judged = in_copies.judge(found.get(key, ()), gaps)
+            wrong = sorted({finding.kind for finding in (*judged.wrong, *of_all.wrong)})
             outlook = outlooks.get(key)
             if outlook is None or not outlook.starts or outlook.log_end_offset != partition.log_end_offset:
                 wrong.append("that a broker would cut it, or not start")

@@ -127,9 +127,12 @@ class OutputFinding:
     kind: str
     offset_start: Offset | None
     offset_end: Offset | None
+    producer_id: int | None
 
-    def is_of(self, start: int | None, end: int | None) -> bool:
+    def is_of(self, start: int | None, end: int | None, producer_id: int | None) -> bool:
         """Whether a finding of this kind at offsets `[start, end)` is this one, which may go on in a longer log."""
+        if producer_id != self.producer_id:
+            return False
         if self.offset_start is None or start == self.offset_start:
             return True
         if start is None or end is None or self.offset_end is None:

@@ -58,7 +58,9 @@ def _is_told_of(salvaged: SalvagedPartition, finding: Finding) -> bool:
     """Whether the manifest says so itself: a gap, or what a scan of the salvage found."""
     start, end = finding.place.offset_start, finding.place.offset_end
     gaps = start is not None and end is not None and any(gap.holds(start, end) for gap in salvaged.gaps)
-    return gaps or any(finding.kind == known.kind and known.is_of(start, end) for known in (*salvaged.inherited, *salvaged.new))
+    producer_id = finding.evidence.get("producer_id")
+    known = [row for row in (*salvaged.inherited, *salvaged.new) if row.kind == finding.kind]
+    return gaps or any(row.is_of(start, end, producer_id) for row in known)
 
 
 def _bytes_of(salvaged: SalvagedPartition, replica: Replica, plan: ReplicaPlan) -> Answer:

@@ -1,16 +1,22 @@
 """What a scan of the salvage finds: in a copy, too, at the same offsets; or new; or so wrong that the partition is refused."""
 
+from io import StringIO
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from jsonschema import Draft202012Validator
 
 from kafka_forensics.analysis.catalogue import finding
+from kafka_forensics.cli.outputs.salvage import write_salvaged
+from kafka_forensics.cli.streams import Destination
 from kafka_forensics.engine.local import scan
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.findings import Finding, Place
-from kafka_forensics.questions.salvage import SalvagedPartition, partition_files, salvaging
+from kafka_forensics.questions.salvage import SalvagedPartition, document, partition_files, salvaging
 from kafka_forensics.questions.salvage.output_findings import InputFindings
+from tests.support.cleaned_logs import keyed
+from tests.support.json_schemas import json_schema
 from tests.support.salvaged import log_of, put_copy, salvaged_of
 from tests.support.segments import batch, flipped
 from tests.support.transaction_histories import COMMIT, cluster, cut_before, decided, ended
@@ -167,6 +173,32 @@ def test_wrong_bytes_offsets_and_epochs_refuse(wrong: bytes, kind: str, tmp_path
     assert refused.kind == "not_sound"
     assert kind in refused.reason
     assert not (tmp_path / "out" / "orders-0").exists()
+
+
+def test_a_finding_of_no_single_partition_is_listed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log_dir = put_copy(tmp_path / "in", 1, {0: b"".join(TWICE)}, high_watermark=8)
+    (log_dir / "orders-1").mkdir()
+    (log_dir / "orders-1" / f"{0:020d}.log").write_bytes(keyed(0, ("other", "key")))
+    whole = salvaging.write_offset_checkpoint
+    monkeypatch.setattr(salvaging, "write_offset_checkpoint", lambda offsets: whole(offsets) if offsets else b"no checkpoint")
+    salvaged = salvaged_of(tmp_path / "in", tmp_path / "out")
+    assert [kinds(partition.new) for partition in salvaged.partitions] == [[], []]
+    assert "CHECKPOINT_MALFORMED" in {kind for kind, _ in kinds(salvaged.new)}
+    assert len(salvaged.new) == len({(row.place.file, row.kind) for row in salvaged.new})
+    assert salvaged.has_new_findings
+    manifest = document(salvaged)
+    Draft202012Validator(json_schema("salvage")).validate(manifest)
+    assert [row["kind"] for row in manifest["new"]] == [row.kind for row in salvaged.new]
+    for format_name in ("table", "tsv"):
+        with StringIO() as stream:
+            write_salvaged(salvaged, format_name, Destination(stream, width=200, colour=False))
+            assert stream.getvalue().count("CHECKPOINT_MALFORMED") == len(salvaged.new)
+
+
+def test_a_listed_finding_names_its_producer(tmp_path: Path) -> None:
+    put_copy(tmp_path / "in", 1, {0: b"".join(TWICE)}, high_watermark=8)
+    (partition,) = document(salvaged_of(tmp_path / "in", tmp_path / "out"))["partitions"]
+    assert [(row["kind"], row["producer_id"]) for row in partition["inherited"]] == [("DUPLICATE_BATCH", 7)]
 
 
 def test_a_transaction_that_was_left_open_long_ago_is_inherited(tmp_path: Path) -> None:

@@ -97,9 +97,11 @@ def test_only_what_is_listed_at_the_same_offsets_excuses_a_finding(
     log.write_bytes(data)
     kinds = said(copies)["intact", 2].kinds
     assert "BATCH_CRC_MISMATCH" in kinds
-    place = {"severity": "error", "offset_start": offsets[0], "offset_end": offsets[1]}
+    place = {"severity": "error", "offset_start": offsets[0], "offset_end": offsets[1], "producer_id": None}
     put_manifest(copies, **{listed: [{"kind": kind, **place} for kind in kinds]})
     assert reasons(copies)["intact", 2] == reason
+    put_manifest(copies, **{listed: [{"kind": kind, **place, "producer_id": 7} for kind in kinds]})
+    assert reasons(copies)["intact", 2] == "found", "those listed are another producer's"
 
 
 @pytest.mark.parametrize(("end", "reason"), [(370, "nothing_found"), (None, "found")])
