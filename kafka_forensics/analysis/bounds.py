@@ -74,8 +74,3 @@ class Sample(Generic[T]):
     def __len__(self) -> int:
         """Rows kept; `count` says how many there were."""
         return len(self._first) + len(self._last)
-
-    @property
-    def complete(self) -> bool:
-        """Whether no row had to be dropped."""
-        return self.count == len(self)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from kafka_forensics.analysis import bounds
 from kafka_forensics.analysis.producers.producers import ProducersFold
 from kafka_forensics.analysis.producers.runs import OffsetRuns
+from kafka_forensics.analysis.transactions.endings import as_endings
 from kafka_forensics.analysis.transactions.index_check import IndexCheck
 from kafka_forensics.analysis.transactions.transactions import TransactionsFold
 from kafka_forensics.model.batches import BatchColumn
@@ -80,7 +81,7 @@ def test_forgetful_transactions_are_told_right(log: Log, cuts: set[int]) -> None
         return [
             transactions_fold.counts(),
             transactions_fold.open_transactions(),
-            transactions_fold.endings(),
+            as_endings(transactions_fold.ending_rows()),
             transactions_fold.ended().tolist(),
             stable,
         ]
@@ -250,7 +251,7 @@ def _without_position(values: dict[BatchColumn, int]) -> dict[str, int]:
 @given(logs(most=30), CUTS, st.integers(0, 5))
 def test_letting_go_of_endings_says_nothing_new(log: Log, cuts: set[int], wrong: int) -> None:
     entries: dict[int, list[AbortedTxn]] = {row.segment: [] for row in log.rows}
-    for number, ending in enumerate(log.fold(TransactionsFold).endings()):
+    for number, ending in enumerate(as_endings(log.fold(TransactionsFold).ending_rows())):
         if ending.is_abort and ending.first_offset >= 0 and number != wrong:
             rows = entries[ending.ends[0]]
             rows.append(AbortedTxn(ending.producer_id, ending.first_offset, ending.last_offset, 0, position=34 * len(rows)))

@@ -248,11 +248,6 @@ class ContinuityFold:
         self.dropped_runs += right.dropped_runs
         self._segment = right._segment
 
-    @property
-    def start_offset(self) -> int | None:
-        """First offset of the stretch, None without batches."""
-        return self.runs[0].start_offset if self.runs else None
-
 
 def _counted_end(column: "NDArray[np.int64]") -> int | None:
     """Offset behind the records of a batch, if its header says another; a batch of the old formats has none to count."""

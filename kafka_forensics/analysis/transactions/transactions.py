@@ -14,7 +14,7 @@ from kafka_forensics.analysis import bounds
 from kafka_forensics.analysis.catalogue import finding
 from kafka_forensics.analysis.producers import Extremes, OffsetRuns, ProducerTable, offset_behind
 from kafka_forensics.analysis.transactions import rules
-from kafka_forensics.analysis.transactions.endings import Ending, Endings, as_endings
+from kafka_forensics.analysis.transactions.endings import Endings
 from kafka_forensics.analysis.transactions.markers import (
     COORDINATOR_EPOCH,
     MARKERS_KEPT,
@@ -402,12 +402,8 @@ class TransactionsFold:
         answer: NDArray[np.int64] = rows[np.lexsort((rows[:, 1], rows[:, 0]))][-MARKERS_KEPT:]
         return answer
 
-    def endings(self) -> list[Ending]:
-        """Every ABORT marker, and every marker that cannot be read, in file order."""
-        return as_endings(self.ending_rows())
-
     def ending_rows(self) -> "NDArray[np.int64]":
-        """The same as rows of `transaction_endings`."""
+        """Every ABORT marker, and every marker that cannot be read, in file order; `as_endings` makes objects of these rows."""
         if self._is_empty:
             return Endings().rows()
         return self.held_endings.rows([self._lead_endings()])

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from kafka_forensics.analysis.producers.producers import ProducersFold
+from kafka_forensics.analysis.transactions.endings import as_endings
 from kafka_forensics.analysis.transactions.index_check import IndexCheck, compare_with_snapshot
 from kafka_forensics.analysis.transactions.transactions import TransactionsFold
 from kafka_forensics.model.batches import BatchColumn
@@ -140,9 +141,9 @@ def test_transactions_are_those_the_client_counted(
         *_, (log_end, _, transactions) = folded(partition)
         assert (log_end, transactions.counts(), transactions.last_stable_offset(None, log_end)) == (end, counts, stable)
         expected = expected_entries(partition)
-        assert [(ending.producer_id, ending.first_offset, ending.last_offset) for ending in transactions.endings()] == [
-            e[:3] for e in expected
-        ]
+        assert [
+            (ending.producer_id, ending.first_offset, ending.last_offset) for ending in as_endings(transactions.ending_rows())
+        ] == [e[:3] for e in expected]
         written = entries_of(partition)
         assert [(e.producer_id, e.first_offset, e.last_offset, e.last_stable_offset) for e in written] == expected
         for number, entry in enumerate(written):

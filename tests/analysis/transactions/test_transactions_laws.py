@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafka_forensics.analysis.producers.runs import OffsetRuns
-from kafka_forensics.analysis.transactions.endings import Ending
+from kafka_forensics.analysis.transactions.endings import Ending, as_endings
 from kafka_forensics.analysis.transactions.transactions import OpenTransaction, TransactionsFold, TransactionState
 from kafka_forensics.model.batches import BATCH_COLUMNS, BatchColumn
 from kafka_forensics.model.results import TransactionCounts
@@ -26,7 +26,7 @@ LOG_END = 2**63 - 1
 def facts(fold: TransactionsFold) -> list[Any]:
     """All that a fold can be asked."""
     stable = [fold.last_stable_offset(limit, LOG_END) for limit in LIMITS]
-    shape = [fold.counts(), fold.open_transactions(), fold.endings(), fold.view(), stable]
+    shape = [fold.counts(), fold.open_transactions(), as_endings(fold.ending_rows()), fold.view(), stable]
     return [*shape, fold.findings(context(), OffsetRuns(0), LOG_END)]
 
 
@@ -127,7 +127,7 @@ def test_a_plain_answer_agrees(log: Log, cuts: set[int]) -> None:
     fold = log.fold(TransactionsFold, cuts)
     assert fold.counts() == TransactionCounts(plain.committed, plain.aborted, len(plain.current))
     assert fold.open_transactions() == plain.open_transactions()
-    assert fold.endings() == plain.endings
+    assert as_endings(fold.ending_rows()) == plain.endings
     assert [fold.last_stable_offset(limit, LOG_END) for limit in LIMITS] == [plain.last_stable_offset(limit) for limit in LIMITS]
     findings = [finding for finding in fold.findings(context(), OffsetRuns(0), LOG_END) if finding.kind == "TXN_LATE_WRITE"]
     assert [finding.place.offset_start for finding in findings] == plain.late
@@ -147,7 +147,7 @@ def test_more_than_fits_the_first_arrays() -> None:
     for cuts in ((), (900,), (1, 500, 1000)):
         fold = log.fold(TransactionsFold, cuts, chunk=10_000)
         assert fold.counts() == TransactionCounts(300, 600, 0)
-        assert [ending.last_offset for ending in fold.endings()] == [2 * n + 1 for n in range(900) if n % 3]
+        assert [ending.last_offset for ending in as_endings(fold.ending_rows())] == [2 * n + 1 for n in range(900) if n % 3]
 
 
 def test_no_batches_at_all() -> None:
