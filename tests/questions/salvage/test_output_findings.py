@@ -15,6 +15,7 @@ from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.findings import Finding, Place
 from kafka_forensics.questions.salvage import SalvagedPartition, document, partition_files, salvaging
 from kafka_forensics.questions.salvage.output_findings import InputFindings
+from kafka_forensics.writers.files import write_offset_checkpoint
 from tests.support.cleaned_logs import keyed
 from tests.support.json_schemas import json_schema
 from tests.support.salvaged import log_of, put_copy, salvaged_of
@@ -179,8 +180,11 @@ def test_a_finding_of_no_single_partition_is_listed_once(tmp_path: Path, monkeyp
     log_dir = put_copy(tmp_path / "in", 1, {0: b"".join(TWICE)}, high_watermark=8)
     (log_dir / "orders-1").mkdir()
     (log_dir / "orders-1" / f"{0:020d}.log").write_bytes(keyed(0, ("other", "key")))
-    whole = salvaging.write_offset_checkpoint
-    monkeypatch.setattr(salvaging, "write_offset_checkpoint", lambda offsets: whole(offsets) if offsets else b"no checkpoint")
+
+    def malformed_if_empty(offsets: dict[tuple[str, int], int]) -> bytes:
+        return write_offset_checkpoint(offsets) if offsets else b"no checkpoint"
+
+    monkeypatch.setattr(salvaging, "write_offset_checkpoint", malformed_if_empty)
     salvaged = salvaged_of(tmp_path / "in", tmp_path / "out")
     assert [kinds(partition.new) for partition in salvaged.partitions] == [[], []]
     assert "CHECKPOINT_MALFORMED" in {kind for kind, _ in kinds(salvaged.new)}
