@@ -178,10 +178,11 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 
 
 @pytest.fixture(scope="module")
-def kernels_at_once() -> "Iterator[None]":
-    """Where a test chooses compiled kernels they are compiled there and then, whatever is kept of them from before."""
+def chosen_kernels() -> "Iterator[None]":
+    """The form of kernels that a test chooses by `use_compiled` stays, however small the work is."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("kafka_forensics.engine.compiling._are_kept", lambda _: True)
+        for module in ("questions.search", "facts.read", "questions.dump.inputs"):
+            patch.setattr(f"kafka_forensics.{module}.compile_as_needed", lambda _: None)
         yield
 
 

@@ -30,7 +30,6 @@ from kafka_forensics.analysis.segments import (
     survey,
 )
 from kafka_forensics.analysis.transactions import OpenTransaction, TransactionsFold
-from kafka_forensics.compiled import interpreted_by
 from kafka_forensics.evidence.context import ReplicaContext
 from kafka_forensics.model.batches import BatchChunk, BatchColumn, Damage
 from kafka_forensics.model.files import EpochEntry, OffsetIndex, ProducerEntry, TimeIndex
@@ -178,30 +177,16 @@ _LOW: Final = int(BatchColumn.HASH_LOW)
 _PARTS: Final = 5
 
 
-def _add_batches(columns: "NDArray[np.int64]", first_block: int, shift: int, sums: "NDArray[np.int64]") -> None:
-    """`add_batches` by whole columns: of batches that follow each other, most are of one block."""
+def add_batches(columns: "NDArray[np.int64]", first_block: int, shift: int, sums: "NDArray[np.int64]") -> None:
+    """Add every batch to its block's row of `sums` (blocks, 5); all blocks must lie inside."""
     blocks = (columns[_LAST_OFFSET] >> shift) - first_block
-    starts = np.flatnonzero(np.concatenate((blocks[:1] == blocks[:1], blocks[1:] != blocks[:-1])))
+    starts = np.flatnonzero(np.concatenate((blocks[:1] == blocks[:1], blocks[1:] != blocks[:-1])))  # most batches share a block
     added = np.empty((_PARTS, starts.size), np.int64)
     added[0] = np.diff(starts, append=blocks.size)
     for part, word in ((1, columns[_HIGH]), (3, columns[_LOW])):
         added[part] = np.add.reduceat(word & 0xFFFFFFFF, starts)
         added[part + 1] = np.add.reduceat((word >> 32) & 0xFFFFFFFF, starts)
     np.add.at(sums, blocks[starts], added.T)
-
-
-@interpreted_by(_add_batches)
-def add_batches(columns: "NDArray[np.int64]", first_block: int, shift: int, sums: "NDArray[np.int64]") -> None:
-    """Add every batch to its block's row of `sums` (blocks, 5); all blocks must lie inside."""
-    for row in range(columns.shape[1]):
-        block = (int(columns[_LAST_OFFSET, row]) >> shift) - first_block
-        high = int(columns[_HIGH, row])
-        low = int(columns[_LOW, row])
-        sums[block, 0] += 1
-        sums[block, 1] += high & 0xFFFFFFFF
-        sums[block, 2] += (high >> 32) & 0xFFFFFFFF
-        sums[block, 3] += low & 0xFFFFFFFF
-        sums[block, 4] += (low >> 32) & 0xFFFFFFFF
 
 
 class BlockDigests:

@@ -1,214 +1,278 @@
-"""Kernels: hot loops written once, run compiled by numba for large work and interpreted for small.
+"""Kernels: hot loops over bytes, written once, interpreted for small work and compiled by numba for large.
 
-Compiling costs seconds, and even loading compiled code more than the smallest scans need in all. So a kernel is an object with
-both forms: `k.interpreted(...)`, `k.compiled(...)`, and `k(...)` for the form that `use_compiled` chose for this process, or for
-that which is done sooner. Those few through which every batch of a large log passes have a form of their own for the interpreter
-(`interpreted_by`). A kernel calls other kernels by their plain names; each form sees only its own kind. Compiled code is kept
-between processes, see `machine_code`.
+Loading numba costs a third of a second and compiling a kernel up to seconds, more than most scans take. So a kernel is an object
+with both forms: `k.interpreted(...)`, `k.compiled(...)`, and `k(...)` for the form chosen for this process: one of the two, or
+(`compile_as_needed`) interpreted until kernels have used some time, then compiled. A kernel calls other kernels by their plain
+names; each form calls only its own kind. numba keeps what it compiled in a directory that `code_cache` finds safe.
 
-Kernels take and give integers, numpy arrays and bytes-like buffers, allocate nothing that a declared length asks for, check
-every bound by hand, and must not overflow int64: Python's integers would not.
+Kernels take and give integers, numpy arrays and bytes-like buffers, allocate nothing that a declared length requests, check every
+bound by hand, and must not overflow int64: Python's integers would not.
 """
 
 import dis
+import gc
 import hashlib
 import os
+import pickle
+import sys
+import threading
 import time
-from collections.abc import Callable, Iterator
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
-from types import CodeType, FunctionType
-from typing import TYPE_CHECKING, Final, Generic, TypeVar
+from types import FunctionType
+from typing import Any, Final, Generic, Literal, TypeVar
 
-from kafka_forensics.compiled.code_cache import CodeCache
-
-if TYPE_CHECKING:
-    from kafka_forensics.compiled.machine_code import MachineCode
+from kafka_forensics.compiled.code_cache import NoPlaceError, mark_used, own_directory
 
 Answer = TypeVar("Answer")
+Kinds = tuple[object, ...]
+"""Of the arguments of a call, what compiled code depends on; hashable."""
+
+COMPILED_ABOVE_BYTES: Final = 128 << 10
+"""Work of more bytes than this may be worth compiled kernels."""
+LOADED_ABOVE_BYTES: Final = 4 << 20
+"""Work of more bytes than this takes compiled kernels that the cache holds from the first call, where other code is far slower."""
+COMPILE_AFTER_SECONDS: Final = 0.5
+"""Kernels are compiled once interpreted ones have used so much of the CPU in this process."""
+SPARED_SECONDS: Final = 0.1
+"""A kernel that has used less is not compiled even then: compiling it would take longer."""
+LOAD_AFTER_SECONDS: Final = 0.25
+"""Kernels in the cache are loaded once interpreted ones have used so much, about what loading numba takes,"""
+LOAD_BEFORE_SECONDS: Final = 1.0
+"""or once a single call shows that the work will use so much: a call sees at most `_CALL_BYTES`."""
+_CALL_BYTES: Final = 2 << 20
+QUICK_CALL_SECONDS: Final = 0.03
+"""Interpreted calls of this length leave libraries that run without the interpreter's lock most of the time."""
 
 _ENVIRONMENT: Final = "KAFKA_FORENSICS_KERNELS"
-COMPILED_ABOVE_BYTES: Final = 128 << 10
-"""Work of more bytes than this is worth loading compiled kernels (some hundredths of a second)."""
-COMPILING_ABOVE_BYTES: Final = 24 << 20
-"""Work of more bytes than this is worth compiling them first (several seconds, once for each version of them)."""
-
-COMPILING_SECONDS: Final = 3.0
-"""What compiling one kernel takes at most, about."""
-
-_TELLING_SECONDS: Final = 0.05
-"""In a kernel, from which what is to come can be told."""
-_SPARED_SECONDS: Final = 0.1
-"""For which nothing is compiled even where other kernels are."""
-_DIGEST_LENGTH: Final = 16
-
-_state = {"compiled": os.environ.get(_ENVIRONMENT) == "compiled"}
+_CACHE_ERRORS: Final = (
+    *(OSError, EOFError, pickle.UnpicklingError),
+    *(AttributeError, ImportError, LookupError, RuntimeError, TypeError, ValueError),
+)
+"""What numba raises where a cached file is damaged or cannot be read or written."""
+_STARTED_NS: Final = time.time_ns()
+_LAYOUT: Final = 0x503
+"""Of an array's flags: in C's order, in Fortran's, aligned, writable."""
+_lock = threading.RLock()
 
 
-class _Pace:
-    """How far work is, and how long it has spent in kernels that were interpreted: both tell what is still to come.
+@dataclass(slots=True)
+class _Process:
+    """How kernels run in this process, and what they have used of its CPU while they were interpreted."""
 
-    Times are those of a kernel called with one combination of kinds of arguments, for each of which there is code of its own.
+    form: Literal["interpreted", "as needed", "compiled"]
+    work_bytes: int = 0
+    seconds: float = 0.0
+    longest_call: float = 0.0
+    has_compiled: bool = False
+
+
+@dataclass(slots=True)
+class _Signature(Generic[Answer]):
+    """A kernel for one kind of arguments."""
+
+    seconds: float = 0.0
+    """Used by interpreted calls."""
+    is_looked_up: bool = False
+    """In the cache."""
+    form: Callable[..., Answer] | None = None
+    """The compiled form, once it is there."""
+
+
+_process = _Process("compiled" if os.environ.get(_ENVIRONMENT) == "compiled" else "interpreted")
+
+
+def compile_as_needed(work_bytes: int) -> None:
+    """From now on interpret kernels, of a large work until they have used enough; the environment variable wins.
+
+    `work_bytes` are those of the logs to be read.
     """
-
-    def __init__(self, work_bytes: int, *, has_code: bool) -> None:
-        self.work_bytes = work_bytes
-        self.bytes_passed = 0
-        self.has_code = has_code
-        self._compiles = False
-        self._seconds: dict[tuple[object, ...], float] = {}
-
-    def spent(self, called: tuple[object, ...], seconds: float) -> None:
-        """So much of the CPU's time went into a call that was interpreted."""
-        self._seconds[called] = self._seconds.get(called, 0.0) + seconds
-
-    def is_worth_compiling(self, called: tuple[object, ...]) -> bool:
-        """Whether to interpret it to the end of the work would take longer than to compile it.
-
-        What is to come is told by what has passed, and is at the least as much as is spent. Once something had to be compiled,
-        whatever costs time is: whoever waits for the compiler waits a little more, once, and later work is as fast as it can be.
-        """
-        spent, times_more = self._seconds.get(called, 0.0), 1.0
-        if spent > _TELLING_SECONDS and self.bytes_passed:
-            times_more = max((self.work_bytes - self.bytes_passed) / self.bytes_passed, 1.0)
-        if spent * times_more <= (_SPARED_SECONDS if self._compiles else COMPILING_SECONDS):
-            return False
-        self.has_code = self._compiles = True
-        return True
+    _process.work_bytes = work_bytes
+    _choose("as needed" if work_bytes > COMPILED_ABOVE_BYTES else "interpreted")
 
 
-_pace: dict[str, _Pace] = {}
+def use_compiled(compiled: bool) -> None:
+    """From now on run compiled kernels from the first call, or interpreted ones only; the environment variable wins."""
+    _choose("compiled" if compiled else "interpreted")
 
 
-def use_compiled(compiled: bool, work_bytes: int | None = None) -> None:
-    """Choose the form that plain calls of kernels run from now on in this process; the environment variable wins.
-
-    Given `work_bytes`, of which `passed` tells how many are done, nobody waits for the compiler unless that saves time: code that
-    is kept is run, and a kernel without is interpreted until compiling it takes less time than to go on so.
-    """
+def _choose(form: Literal["interpreted", "as needed", "compiled"]) -> None:
     forced = os.environ.get(_ENVIRONMENT)
-    _state["compiled"] = {"compiled": True, "interpreted": False}.get(forced or "", compiled)
-    _pace.clear()
-    if work_bytes is not None and _state["compiled"] and forced != "compiled":
-        kept = kernel_cache()
-        _pace[""] = _Pace(work_bytes, has_code=kept is not None and bool(kept.names()))
+    _process.form = "compiled" if forced == "compiled" else "interpreted" if forced == "interpreted" else form
 
 
 def using_compiled() -> bool:
-    """Whether plain calls of kernels run compiled code, or will: buffers must be arrays then."""
-    return _state["compiled"]
+    """Whether kernels run compiled, or may: buffers must be arrays then."""
+    return _process.form != "interpreted"
 
 
 def worth_threads() -> bool:
-    """Whether kernels run without the interpreter's lock, so that several threads get more done than one."""
-    return _state["compiled"] and all(pace.has_code for pace in _pace.values())
+    """Whether several threads get more done than one: kernels run without the interpreter's lock, or take little time beside
+    libraries that do."""
+    are_quick = _process.has_compiled or _process.longest_call < QUICK_CALL_SECONDS
+    return _process.form == "compiled" or (_process.form == "as needed" and are_quick)
 
 
-def passed(size_in_bytes: int) -> None:
-    """So many more bytes of the work are done."""
-    for pace in _pace.values():
-        pace.bytes_passed += size_in_bytes
-
-
-def expect(work_bytes: int) -> None:
-    """So much is to be done from now on."""
-    for pace in _pace.values():
-        pace.work_bytes, pace.bytes_passed = work_bytes, 0
-
-
-def worth_compiling(work_bytes: int) -> bool:
-    """Whether so many bytes of log are read sooner by compiled kernels, their start included."""
-    if work_bytes <= COMPILED_ABOVE_BYTES or work_bytes > COMPILING_ABOVE_BYTES:
-        return work_bytes > COMPILING_ABOVE_BYTES
-    kept = kernel_cache()
-    return kept is not None and bool(kept.names())
+def have_compiled() -> bool:
+    """Whether a kernel ran compiled in this process."""
+    return _process.has_compiled
 
 
 class Kernel(Generic[Answer]):
     """A function in two forms, see the module."""
 
     def __init__(
-        self,
-        function: Callable[..., Answer],
-        native: Callable[[], Callable[..., Answer]] | None = None,
-        quick: Callable[..., Answer] | None = None,
-        *,
-        inlined: bool = False,
+        self, function: Callable[..., Answer], native: Callable[[], Callable[..., Answer]] | None = None, *, inlined: bool = False
     ) -> None:
         assert isinstance(function, FunctionType)
         self._function = function
         self._native = native
         self._inlined = inlined
-        self._quick = quick
+        self._signatures: dict[Kinds, _Signature[Answer]] = {}
         self.__doc__ = function.__doc__
         self.__name__ = function.__name__
 
     def __call__(self, *arguments: object) -> Answer:
-        """Run the form chosen by `use_compiled`."""
-        if not _state["compiled"]:
-            return self.interpreted(*arguments)
-        for pace in _pace.values():
-            return self._at_pace(pace, arguments)
-        return self.compiled(*arguments)
-
-    def _at_pace(self, pace: _Pace, arguments: tuple[object, ...]) -> Answer:
-        """Run what code there is for such arguments; without any, interpret or compile, whichever is the sooner."""
-        call, kinds = self._machine_code.ready(arguments)
-        if call is not None:
-            answer: Answer = call()
-            return answer
-        if pace.is_worth_compiling((self, kinds)):
+        """Run the form chosen for this process."""
+        if _process.form == "compiled":
             return self.compiled(*arguments)
+        if _process.form == "interpreted" or self._native is not None:  # a step of others; alone it is a library's
+            return self.interpreted(*arguments)
+        plain, kinds = _typed(arguments)
+        signature = self._signature(kinds)
+        if signature.form is not None:
+            return signature.form(*plain)
         interpreted = self.interpreted
         began = time.thread_time()
         answer = interpreted(*arguments)
-        pace.spent((self, kinds), time.thread_time() - began)
+        used = time.thread_time() - began
+        with _lock:  # while another thread loads or compiles, this one would get little done, and hinder it
+            if self._is_needed(kinds, signature, used):
+                self._make(plain, kinds)
         return answer
+
+    def is_ready(self) -> bool:
+        """Whether the compiled form is better than other code that does the same: it is chosen for this process, the cache holds it
+        for a work that is not small, or other kernels have used so much that they were compiled."""
+        if _process.form != "as needed":
+            return _process.form == "compiled"
+        return _process.has_compiled or (_process.work_bytes > LOADED_ABOVE_BYTES and self._is_kept)
+
+    @cached_property
+    def _is_kept(self) -> bool:
+        """Whether the cache holds code for some kind of arguments."""
+        try:
+            names = os.listdir(kernel_directory(make=False))
+        except (NoPlaceError, OSError):
+            return False
+        return any(name.rpartition("-")[0] == self._cache_name for name in names)
+
+    @property
+    def _cache_name(self) -> str:
+        return f"{self._function.__module__}.{self._function.__qualname__}".removeprefix("kafka_forensics.")
+
+    def _signature(self, kinds: Kinds) -> _Signature[Answer]:
+        return self._signatures.get(kinds) or self._signatures.setdefault(kinds, _Signature())
+
+    def _is_needed(self, kinds: Kinds, signature: _Signature[Answer], seconds: float) -> bool:
+        """Whether calls with such arguments, of which one took so long interpreted, are to be compiled from the next on."""
+        signature.seconds += seconds
+        _process.seconds += seconds
+        _process.longest_call = max(_process.longest_call, seconds)
+        needed = _process.seconds > COMPILE_AFTER_SECONDS and signature.seconds > SPARED_SECONDS
+        expected = _process.longest_call * _process.work_bytes / _CALL_BYTES
+        is_loadable = _process.seconds > LOAD_AFTER_SECONDS or expected > LOAD_BEFORE_SECONDS
+        if is_loadable and not signature.is_looked_up:
+            signature.is_looked_up = True
+            needed |= self._is_cached(kinds)
+        return needed
+
+    def _is_cached(self, kinds: Kinds) -> bool:
+        """Whether the cache holds code for such arguments; a wrong answer costs time, no more."""
+        try:
+            return os.path.isdir(self._cache_directory(kinds, make=False))
+        except NoPlaceError:
+            return False
+
+    def _cache_directory(self, kinds: Kinds, *, make: bool) -> str:
+        """Of each kernel and kind of arguments its own: numba would mix up files that two processes write for two kinds at once.
+
+        numba makes it. Raises NoPlaceError.
+        """
+        return os.path.join(
+            kernel_directory(make=make), f"{self._cache_name}-{hashlib.sha256(repr(kinds).encode()).hexdigest()[:8]}"
+        )
 
     @cached_property
     def interpreted(self) -> Callable[..., Answer]:
-        """The function as Python runs it, or what answers the same there sooner."""
-        return self._quick or self._with_globals(lambda kernel: kernel.interpreted)
+        """The function as Python runs it, and all kernels that it calls."""
+        return self._with_globals(lambda kernel: kernel.interpreted)
 
-    @cached_property
-    def source(self) -> Callable[..., Answer]:
-        """The function as Python runs it, word by word, and all that it calls: what the other forms are held to."""
-        return self._with_globals(lambda kernel: kernel.source)
+    def compiled(self, *arguments: object) -> Answer:
+        """Run the compiled form, loaded from the cache if it is there. The first call with such arguments loads or compiles it."""
+        plain, kinds = _typed(arguments)
+        return (self._signature(kinds).form or self._make(plain, kinds))(*plain)
 
-    @cached_property
-    def compiled(self) -> Callable[..., Answer]:
-        """The function as machine code, made on first use."""
-        return self._machine_code
+    def _make(self, plain: list[Any], kinds: Kinds) -> Callable[..., Answer]:
+        """Load or compile the form for such arguments; a cache that is damaged, or cannot be read or written, is done without."""
+        with _lock:
+            signature = self._signature(kinds)
+            if signature.form is None:
+                collects = gc.isenabled()
+                gc.disable()  # a fifth of what loading numba takes
+                try:
+                    signature.form = self._made(plain, kinds)
+                finally:
+                    if collects:
+                        gc.enable()
+                _process.has_compiled = True
+            return signature.form
 
-    @cached_property
-    def _machine_code(self) -> "MachineCode":
-        from kafka_forensics.compiled.machine_code import MachineCode
+    def _made(self, plain: list[Any], kinds: Kinds) -> Callable[..., Answer]:
+        import_numba()
+        from numba import typeof
 
-        name = f"{self._function.__module__}.{self.__name__}".removeprefix("kafka_forensics.")
-        return MachineCode(name, lambda: self.dispatcher, kernel_cache(), self.made_of())
-
-    def made_of(self) -> str:
-        """Digest of the instructions and constants that compiling puts in, as this process has them, whatever the sources say now:
-        a package may be replaced while a process runs."""
-        digest = hashlib.sha256()
-        kernels = [self]
-        for kernel in kernels:
-            function = kernel._function
-            digest.update(repr((function.__qualname__, function.__defaults__, kernel._inlined)).encode())
-            for code in _codes(function.__code__):
-                constants = [constant for constant in code.co_consts if not isinstance(constant, CodeType)]
-                values = [function.__globals__.get(name) for name in code.co_names]
-                numbers = [value if isinstance(value, int) else None for value in values]
-                digest.update(repr((code.co_code, constants, code.co_names, code.co_varnames, numbers)).encode())
-                kernels += [value for value in values if isinstance(value, Kernel) and value not in kernels]
-        return digest.hexdigest()
+        signature = tuple(map(typeof, plain))
+        try:
+            form: Any = self._cached(kinds)
+            form.compile(signature)
+        except _CACHE_ERRORS as error:
+            _say_not_cached(str(error))
+            form = self.dispatcher
+            form.compile(signature)
+        made: Callable[..., Answer] = form
+        return made
 
     @cached_property
     def dispatcher(self) -> Callable[..., Answer]:
-        """The function as numba compiles it when it is called by another; loads numba."""
+        """The function as numba compiles it when another calls it, which keeps nothing; loads numba."""
+        return compile_function(self._python_function(), inlined=self._inlined) if self._native is None else self._native()
+
+    def _cached(self, kinds: Kinds) -> Callable[..., Answer]:
+        """The function as numba's dispatcher that keeps what it compiles where it may; `dispatcher` where it may not."""
+        config = import_numba()
+        try:
+            directory = self._cache_directory(kinds, make=True)
+        except NoPlaceError as error:
+            _say_not_cached(str(error))
+            return self.dispatcher
+        before, config.CACHE_DIR = config.CACHE_DIR, directory
+        try:
+            made = compile_function(self._python_function(), inlined=self._inlined, cached=True)
+        finally:
+            config.CACHE_DIR = before
+        is_there = made.stats.cache_path.startswith(directory)  # type: ignore[attr-defined]
+        return made if is_there else self.dispatcher
+
+    def _python_function(self) -> Callable[..., Answer]:
+        """What numba compiles."""
         if self._native is not None:
-            return self._native()
-        return compile_function(self._with_globals(lambda kernel: kernel.dispatcher), inlined=self._inlined)
+            function: Callable[..., Answer] = self._native().py_func  # type: ignore[attr-defined]
+            return function
+        return self._with_globals(lambda kernel: kernel.dispatcher)
 
     def _with_globals(self, form: Callable[["Kernel[object]"], object]) -> FunctionType:
         """A twin of the function whose global kernels are replaced by one of their forms."""
@@ -244,53 +308,86 @@ def primitive(native: Callable[[], Callable[..., Answer]]) -> Callable[[Callable
     return declare
 
 
-def interpreted_by(quick: Callable[..., Answer], *, inlined: bool = False) -> Callable[[Callable[..., Answer]], Kernel[Answer]]:
-    """Declare a hot loop that Python need not step through: where it is not compiled `quick` answers the same.
-
-    `inlined` puts its code where it is called, as `inlined_kernel` does.
-    """
-
-    def declare(function: Callable[..., Answer]) -> Kernel[Answer]:
-        return Kernel(function, quick=quick, inlined=inlined)
-
-    return declare
-
-
-def compile_function(function: Callable[..., Answer], *, inlined: bool = False) -> Callable[..., Answer]:
-    """`function` as numba's dispatcher, for other kernels to call; `inlined` puts its code where it is called."""
+def compile_function(function: Callable[..., Answer], *, inlined: bool = False, cached: bool = False) -> Callable[..., Answer]:
+    """`function` as numba's dispatcher, which runs without the interpreter's lock; `inlined` puts its code where it is called."""
     import numba
 
-    compiled: Callable[..., Answer] = numba.njit(nogil=True, error_model="numpy", forceinline=inlined)(function)
+    compiled: Callable[..., Answer] = numba.njit(nogil=True, error_model="numpy", forceinline=inlined, cache=cached)(function)
     return compiled
 
 
-def _codes(code: CodeType) -> Iterator[CodeType]:
-    """The code of a function, and of those within it."""
-    yield code
-    for const in code.co_consts:
-        if isinstance(const, CodeType):
-            yield from _codes(const)
+@cache
+def import_numba() -> Any:
+    """Import numba without the settings in a file of the current directory, which may be evidence: they change the code it makes.
+
+    Settings of the environment hold. Returns numba's settings.
+    """
+    before = sys.modules.get("yaml")
+    sys.modules["yaml"] = None  # type: ignore[assignment]
+    try:
+        with warnings.catch_warnings(action="ignore"):  # that it cannot read the file without
+            from numba import config
+    finally:
+        del sys.modules["yaml"]
+        if before is not None:
+            sys.modules["yaml"] = before
+    vars(config)["_config_fname"] = ""  # it looks again before each compilation
+    return config
+
+
+def _typed(arguments: tuple[Any, ...]) -> "tuple[list[Any], Kinds]":
+    """Arguments with numbers as Python's integers, and what compiled code depends on of each."""
+    plain: list[Any] = []
+    kinds: list[object] = []
+    for argument in arguments:
+        if getattr(argument, "ndim", 0):
+            plain.append(argument)
+            kinds.append((argument.dtype.char, argument.ndim, argument.flags.num & _LAYOUT))
+        elif isinstance(argument, tuple):
+            items, of_items = _typed(argument)
+            plain.append(tuple(items))
+            kinds.append(of_items)
+        else:
+            plain.append(int(argument))
+            kinds.append("int")
+    return plain, tuple(kinds)
+
+
+def kernel_directory(*, make: bool) -> str:
+    """Where compiled kernels of this version are kept; made if it may be. Raises NoPlaceError."""
+    key = _cache_key(Path(__file__).parents[1])
+    if key is None:
+        raise NoPlaceError("this package has no sources, or they have changed since this process began")
+    directory = own_directory("kafka-forensics", key, make=make)
+    if make:
+        mark_used(directory)
+    return directory
 
 
 @cache
-def kernel_cache() -> CodeCache | None:
-    """What is kept of compiled kernels, or None where the package's sources cannot be read: then nothing is."""
-    key = _sources_digest(Path(__file__).parents[1])
-    return None if key is None else CodeCache(key)
+def _cache_key(package: Path) -> str | None:
+    """Of all modules of the package and of what compiles them: numba compares only the module of a kernel and the CPU.
 
-
-def _sources_digest(package: Path) -> str | None:
-    """Of all modules of the package, its version among them: a kernel's code changes with constants wherever they are declared.
-
-    None for a package without sources, such as one in a zip file.
+    None for a package without sources, such as one in a zip file, and for sources that are not those this process has loaded.
     """
-    digest = hashlib.sha256()
+    from importlib.metadata import version
+
+    digest = hashlib.sha256("".join([sys.version, *map(version, ("numba", "llvmlite", "numpy"))]).encode())
     paths = sorted(os.path.join(folder, name) for folder, _, names in os.walk(package) for name in names if name.endswith(".py"))
     try:
         for path in paths:
             with open(path, "rb", buffering=0) as file:
+                if os.fstat(file.fileno()).st_ctime_ns > _STARTED_NS:
+                    return None
                 source = file.read()
             digest.update(f"{os.path.relpath(path, package)}\0{len(source)}\0".encode(errors="surrogateescape") + source)
     except OSError:
         return None
-    return digest.hexdigest()[:_DIGEST_LENGTH] if paths else None
+    return digest.hexdigest()[:16] if paths else None
+
+
+@cache
+def _say_not_cached(reason: str) -> None:
+    import logging  # few processes compile anything
+
+    logging.getLogger(__name__).info("kernels are compiled in memory, for this process alone: %s", reason)

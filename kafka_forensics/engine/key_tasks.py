@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kafka_forensics.analysis.compaction import ROW_WIDTH, KeyComparison, KeyTally, Row, reduced
-from kafka_forensics.compiled import use_compiled
+from kafka_forensics.compiled import compile_as_needed
 from kafka_forensics.engine.serialization import pack, unpack
 from kafka_forensics.engine.task_values import KeyReading, KeyWork
 from kafka_forensics.engine.tasks import common_of, opener
@@ -43,7 +43,7 @@ def read_keys(common: bytes, work: bytes, decided: bytes, *, strict: bool) -> It
     With `strict`, raises SourceError where a log cannot be read, and where there is no room to sort.
     """
     known = common_of(common)
-    use_compiled(known.compiled)
+    compile_as_needed(known.work_bytes)
     key_work: KeyWork = unpack(work, opener(known))
     of_log: Decided = unpack(decided)
     strict &= not key_work.plan.log_dir.source.problems  # a broken archive stays one

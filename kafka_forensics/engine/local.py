@@ -12,7 +12,7 @@ from heapq import merge
 from itertools import chain, groupby, takewhile
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from kafka_forensics.compiled import expect, use_compiled, worth_compiling, worth_threads
+from kafka_forensics.compiled import compile_as_needed, worth_threads
 from kafka_forensics.engine.garbage import rarely_collected
 from kafka_forensics.engine.processes import can_fork, forked
 from kafka_forensics.engine.serialization import pack, unpack
@@ -70,7 +70,7 @@ def scan_inputs(
 ) -> ScanResult:
     """Scan what was gathered; `look` is shown every partition, in this process; `witnesses` are read unless they have been."""
     work_bytes = max(sum(plan.bytes for plan in plans) for plans in (inputs.replicas, inputs.internal))
-    use_compiled(worth_compiling(work_bytes), work_bytes)
+    compile_as_needed(work_bytes)
     running = Scan("local", inputs, options, read_witnesses(inputs) if witnesses is None else witnesses, listener)
     running.findings += lone_leftovers(inputs)
     key = digest_key()
@@ -105,7 +105,6 @@ def answers_in_order(
     every = list(merge(*([(running, plan) for plan in running.inputs.replicas] for running in runs), key=_partition))
     parts = [(partition, list(of_partition)) for partition, of_partition in groupby(every, key=_partition)]
     report = _Report(progress, sum(running.bytes_total for running in runs))
-    expect(sum(map(_bytes_of, parts)))
     small = [part for part in parts if _is_small(part)] if jobs > 1 and not here and can_fork() else []
     small = small if sum(len(planned) for _, planned in small) >= MANY else []
     distant = [part for part in parts if mostly_waits([plan for _, plan in part[1]])]
@@ -116,10 +115,8 @@ def answers_in_order(
     with closing(by_copies), closing(by_waiting), closing(by_threads):
         answers: dict[TopicPartition, Iterator[Answer]] = {partition: by_waiting for partition, _ in distant}
         if small:
-            expect(sum(map(_bytes_of, small)) // jobs)
             of_small = chain([next(by_copies)], by_copies)  # copies are made before there are threads
             answers |= {partition: of_small for partition, _ in small}
-            expect(sum(map(_bytes_of, parts)) - sum(map(_bytes_of, small)))
         for partition, _ in parts:
             yield next(answers.get(partition, by_threads))
 

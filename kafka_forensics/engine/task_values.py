@@ -191,8 +191,8 @@ class Common:
     options: ScanOptions
     key: "NDArray[np.int64]"
     """`digest_key`."""
-    compiled: bool
-    """Whether the scan is worth compiled kernels."""
+    work_bytes: int
+    """Of all logs that the scan reads: whether compiled kernels are worth their start."""
     split_bytes: int
     around: Surroundings
     deep: bool = False

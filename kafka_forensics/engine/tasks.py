@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from kafka_forensics.analysis.segments import needs_entries
-from kafka_forensics.compiled import use_compiled
+from kafka_forensics.compiled import compile_as_needed
 from kafka_forensics.compiled.code_cache import keep_in, keep_out_of
 from kafka_forensics.engine.serialization import pack, unpack
 from kafka_forensics.engine.task_values import (
@@ -104,7 +104,7 @@ def tell_witnesses(common: bytes, work: bytes, *, strict: bool = False) -> bytes
     With `strict`, raises SourceError where a log cannot be read.
     """
     known = common_of(common)
-    use_compiled(known.compiled)
+    compile_as_needed(known.work_bytes)
     witness_work: WitnessWork = unpack(work, opener(known))
     inputs = inputs_of(Slice("", -1, witness_work.internal), known.around)
     inputs.internal, inputs.replicas = inputs.replicas, []
@@ -160,7 +160,7 @@ def fold(common: bytes, work: bytes, *, strict: bool) -> Iterator[StretchRow]:
     With `strict`, raises SourceError where a log cannot be read.
     """
     known = common_of(common)
-    use_compiled(known.compiled)
+    compile_as_needed(known.work_bytes)
     fold_work: FoldWork = unpack(work, opener(known))
     for part, split in _in_reading_order(fold_work, known.split_bytes):
         indexes = part.recent.of(part.replica, part.plan, split.segment)
@@ -220,7 +220,7 @@ def judge(common: bytes, rows: Iterator[StretchRow], *, strict: bool = False) ->
     something, the slice is to be judged again with what is told.
     """
     known = common_of(common)
-    use_compiled(known.compiled)
+    compile_as_needed(known.work_bytes)
     part: Slice = unpack(next(rows).packed, opener(known))
     apart = keys_apart(known, part.replicas, part.keys)
     answer, _ = answered(part, known, SliceRows(rows), apart, strict=strict)
@@ -232,7 +232,7 @@ def judge(common: bytes, rows: Iterator[StretchRow], *, strict: bool = False) ->
 def judge_whole(common: bytes, work: bytes, *, strict: bool = False) -> Iterator[tuple[int, bytes]]:
     """Fold and judge every slice of a packed list of numbered ones: its number, a packed `SliceAnswer`. `strict` as for `judge`."""
     known = common_of(common)
-    use_compiled(known.compiled)
+    compile_as_needed(known.work_bytes)
     parts: list[tuple[int, Slice]] = unpack(work, opener(known))
     for _, part in parts:
         for plan in part.replicas:

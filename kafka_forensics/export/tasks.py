@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field
 from itertools import count, groupby
 from typing import TYPE_CHECKING, Final
 
-from kafka_forensics.compiled import use_compiled
+from kafka_forensics.compiled import compile_as_needed
 from kafka_forensics.compiled.code_cache import keep_in, keep_out_of
 from kafka_forensics.engine.serialization import pack, unpack
 from kafka_forensics.engine.task_values import thin_plans
@@ -67,7 +67,7 @@ class ExportCommon:
     names: dict[str, str] = field(default_factory=dict)
     """Where a source is → what it is called."""
     payloads: bool = False
-    compiled: bool = False
+    work_bytes: int = 0
     cache_dir: str | None = None
     """Where compiled kernels are kept, None: where it is usual."""
     label: Label | None = None
@@ -89,11 +89,11 @@ class ExportCommon:
         return join_place(self.path, self.token, self.storage)
 
 
-def common(reader: FactReader, token: str, path: str, *, compiled: bool, label: Label | None = None) -> ExportCommon:
+def common(reader: FactReader, token: str, path: str, *, work_bytes: int, label: Label | None = None) -> ExportCommon:
     """What tasks about the reader's facts have in common; workers find the target at `path`."""
     names = {address_of(source): source.name for source in reader.inputs.sources}
     options = reader.options
-    return ExportCommon(path, token, options.storage_options, names, reader.payloads, compiled, options.cache_dir, label)
+    return ExportCommon(path, token, options.storage_options, names, reader.payloads, work_bytes, options.cache_dir, label)
 
 
 def known_transactions(reader: FactReader) -> bytes:
@@ -146,7 +146,7 @@ def write_task(packed: str, known: bytes, task: Task, *, strict: bool) -> Iterat
     keep_in(shared.cache_dir)
     for place in shared.names:
         keep_out_of(place)
-    use_compiled(shared.compiled)
+    compile_as_needed(shared.work_bytes)
     gaps: list[Incomplete] = []
     attempt = uuid.uuid4().hex
     names = (f"{attempt}-{number}.parquet" for number in count())

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import pyarrow as pa
 
-from kafka_forensics.compiled import use_compiled, worth_compiling
+from kafka_forensics.compiled import compile_as_needed
 from kafka_forensics.engine.local import Progress, scan_inputs
 from kafka_forensics.evidence.inputs import Inputs, ReplicaPlan, attributed, gather
 from kafka_forensics.evidence.options import ScanOptions
@@ -214,7 +214,7 @@ def scan_for_facts(paths: list[str], options: ScanOptions, words: Words, progres
     """Scan the paths, and keep what is needed to read any fact afterwards. Raises UsageError for paths that make no sense."""
     inputs = gather(paths, options)
     read = sum(plan.bytes for plan in inputs.replicas)
-    use_compiled(worth_compiling(max(read, sum(plan.bytes for plan in inputs.internal))))
+    compile_as_needed(max(read, sum(plan.bytes for plan in inputs.internal)))
     witnesses = read_witnesses(inputs)
     result = scan_inputs(inputs, options, progress, witnesses=witnesses)
     return FactReader(inputs, options, result, witnesses, words)

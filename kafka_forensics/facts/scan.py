@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
-from kafka_forensics.compiled import use_compiled, worth_compiling
+from kafka_forensics.compiled import compile_as_needed
 from kafka_forensics.engine.local import scan_inputs
 from kafka_forensics.errors import SourceError
 from kafka_forensics.evidence.inputs import Inputs, gather, gather_log_dirs
@@ -44,7 +44,7 @@ def read_scan(
     if not parameters.get("checked"):  # what is asked for may be in other snapshots
         require_brokers(inputs, query)
     keep_wanted(inputs, query)
-    use_compiled(worth_compiling(sum(replica_plan.bytes for replica_plan in [*inputs.replicas, *inputs.internal])))
+    compile_as_needed(sum(replica_plan.bytes for replica_plan in [*inputs.replicas, *inputs.internal]))
     incomplete: list[Incomplete] = []
     batches = _batches(inputs, query, options, words, incomplete)
     yield from asked((wanted_rows(batch, query) for batch in batches), query, FACTS[query.fact].schema)

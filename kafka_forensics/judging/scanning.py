@@ -13,7 +13,7 @@ from kafka_forensics.analysis.incidents import incidents, risky_settings
 from kafka_forensics.analysis.placement import PartitionKeys
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.analysis.transactions_across import PartitionTransactionFacts, TransactionsAcross, partition_transactions
-from kafka_forensics.compiled import using_compiled, worth_threads
+from kafka_forensics.compiled import have_compiled
 from kafka_forensics.evidence.inputs import Inputs, as_collected, attributed, broker_order, may_hide_log_directory, not_looked_into
 from kafka_forensics.evidence.options import ScanOptions, concerns, shown_storage_options
 from kafka_forensics.folding.fold_split import Merged
@@ -288,7 +288,7 @@ class Scan:
         settled = self._settling.numbers(findings)
         findings = self._with_what_was_asked(findings)
         inputs, brokers = self.inputs, _brokers(self.inputs)
-        logging.getLogger(__name__).info("kernels here: %s", "compiled" if using_compiled() and worth_threads() else "interpreted")
+        logging.getLogger(__name__).info("kernels here: %s", "compiled" if have_compiled() else "interpreted")
         self._totals.brokers = sum(self.options.broker in (None, str(broker_summary.broker)) for broker_summary in brokers)
         broken = [Incomplete(source.name, problem) for source in inputs.sources for problem in source.problems]
         seen = {(gap.path, gap.reason): gap for gap in [*inputs.incomplete, *self.incomplete, *broken]}

@@ -5,7 +5,7 @@ from fnmatch import fnmatchcase
 
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.analysis.replicas import Readable, readable, timestamps_of
-from kafka_forensics.compiled import use_compiled, worth_compiling
+from kafka_forensics.compiled import compile_as_needed
 from kafka_forensics.engine.local import Progress, scan_inputs
 from kafka_forensics.evidence.inputs import Inputs, gather, require_asked
 from kafka_forensics.evidence.options import ScanOptions, fits
@@ -126,7 +126,7 @@ def groups(
     `every_partition` also reads partitions on which no group committed. Raises UsageError for paths that make no sense.
     """
     inputs = gather(paths, options, elsewhere=True)
-    use_compiled(worth_compiling(sum(plan.bytes for plan in inputs.internal)))
+    compile_as_needed(sum(plan.bytes for plan in inputs.internal))
     witnesses = read_witnesses(inputs)
     share_logs, malformed = read_share_logs(inputs)
     history = witnesses.groups or GroupHistory()

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from kafka_forensics.compiled import use_compiled, using_compiled, worth_compiling
-from kafka_forensics.engine.compiling import compiled_meanwhile
+from kafka_forensics.compiled import compile_as_needed
 from kafka_forensics.errors import SourceError
 from kafka_forensics.evidence.inputs import LogDir, ReplicaPlan, broker_order, gather, typed_path
 from kafka_forensics.evidence.options import ScanOptions, fits
@@ -26,7 +25,7 @@ from kafka_forensics.model.batches import (
 from kafka_forensics.model.constants import COMPRESSION_MASK, CONTROL_MASK, NO_TIMESTAMP, TIMESTAMP_TYPE_MASK
 from kafka_forensics.model.json_objects import JsonRow
 from kafka_forensics.model.results import Incomplete
-from kafka_forensics.parsers.kernels.matching import mark_holding
+from kafka_forensics.parsers.kernels.matching import mark_holding, match_records
 from kafka_forensics.parsers.log import (
     HELD_BYTES,
     MAX_BATCH_BYTES,
@@ -324,13 +323,6 @@ class _Piece:
         return typed_path(self.source, self.path)
 
 
-_KERNELS: Final = ("parsers.kernels.walk.walk", "parsers.kernels.matching.match_records")
-
-
-def _look_nowhere() -> None:
-    """Kernels are what they are."""
-
-
 def _replica(piece: _Piece) -> str:
     return f"{piece.topic}-{piece.partition} on broker {piece.log_dir.broker}"
 
@@ -358,8 +350,6 @@ class Search:
     _begun: int = 0
     _done: int = 0
     _progress: Progress | None = None
-    _is_rehearsal: bool = False
-    _look: Callable[[], None] = field(default=_look_nowhere)
     _plan_of: dict[int, ReplicaPlan] = field(init=False)
     """Plans by the identity of their directories."""
 
@@ -399,20 +389,7 @@ class Search:
     def runs(self, progress: Progress | None = None) -> "Iterator[JsonRow | FoundRecords]":
         """The same rows, many that follow each other as columns where kernels found them."""
         self._progress = progress
-        use_compiled(worth_compiling(sum(map(self._bytes_to_read, self.pieces))))
-        first = next((piece.source for piece in self.pieces), None)
-        with compiled_meanwhile(_KERNELS, self._rehearse, first) as self._look:
-            yield from self._runs()
-
-    def _rehearse(self) -> None:
-        """Look for what is asked, and for anything, in the first portion of the first file."""
-        for conditions in (self.asked, Conditions()):
-            rehearsal = Search(conditions, self.pieces[:1], self.payloads, plans=self.plans)
-            rehearsal._is_rehearsal = True
-            for _ in rehearsal._runs():
-                pass
-
-    def _runs(self) -> "Iterator[JsonRow | FoundRecords]":
+        compile_as_needed(sum(map(self._bytes_to_read, self.pieces)))
         packed = self._rows_of_packed()
         for piece in self.pieces:
             if self.stopped:
@@ -499,13 +476,10 @@ class Search:
                     yield self._table(piece, candidate)
                 else:
                     yield from self._rows_of_candidate(piece, log, candidate, moved)
-            if self._is_rehearsal or self.limit is not None or reader.landed - shown >= min(shown - start, _SHOWN_BYTES):
+            if self.limit is not None or reader.landed - shown >= min(shown - start, _SHOWN_BYTES):
                 yield from self._waiting(piece, candidates)
                 shown = reader.landed
             self._report(piece, reader.landed)
-            if self._is_rehearsal:
-                break
-            self._look()
 
     def _waiting(self, piece: _Piece, candidates: "_Candidates") -> "Iterator[FoundRecords]":
         """What was found and not yet given."""
@@ -725,9 +699,9 @@ class _Candidates:
         self, buffer: "NDArray[np.uint8]", starts: "NDArray[np.int64]", sizes: "NDArray[np.int64]"
     ) -> "NDArray[np.bool_]":
         """Which of these stretches hold all that is looked for."""
-        if using_compiled():
+        if mark_holding.is_ready():
             holding_all = np.empty(len(starts), np.int64)
-            mark_holding(buffer, starts, sizes, self._sought.text, self._sought.spans, holding_all)
+            mark_holding.compiled(buffer, starts, sizes, self._sought.text, self._sought.spans, holding_all)
             return holding_all.astype(np.bool_)
         low, high = int(starts[0]), int(starts[-1] + sizes[-1])
         answer = np.zeros(len(starts), np.bool_)
@@ -763,7 +737,7 @@ class _Candidates:
             is_wanted |= is_unseen & self._asked.batches(columns)
         rows = np.flatnonzero(is_wanted)
         is_control = columns[BatchColumn.ATTRIBUTES] & CONTROL_MASK != 0
-        alone = (is_unseen | is_control | (columns[BatchColumn.MAGIC] < 2) | (not using_compiled()))[rows]
+        alone = (is_unseen | is_control | (columns[BatchColumn.MAGIC] < 2) | (not match_records.is_ready()))[rows]
         for run in np.split(rows, np.flatnonzero(np.diff(alone)) + 1):
             if run.size and alone[np.searchsorted(rows, run[0])]:
                 yield from self.rest()

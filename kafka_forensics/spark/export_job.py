@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from kafka_forensics.compiled import worth_compiling
 from kafka_forensics.errors import ForensicsError, PassingError, UsageError, may_pass
 from kafka_forensics.evidence.inputs import Inputs, gather
 from kafka_forensics.evidence.options import ScanOptions, without_secrets
@@ -62,9 +61,9 @@ def exported(spark: "SparkSession", inputs: Inputs, options: ScanOptions, order:
     reader = FactReader(inputs, options, result, witnesses, words, order.payloads)
     if not order.payloads:
         result.findings = [without_payloads(finding) for finding in result.findings]
-    compiled = worth_compiling(sum(plan.bytes for plan in inputs.replicas))
+    work_bytes = sum(plan.bytes for plan in inputs.replicas)
     given = tasks(reader, order.names, order.split_bytes)
-    shared = common(reader, target.token, where, compiled=compiled, label=order.label)
+    shared = common(reader, target.token, where, work_bytes=work_bytes, label=order.label)
     written, gaps = told(_answers(spark, shared, reader, given), target, order.label)
     reader.incomplete += gaps
     target.clear()

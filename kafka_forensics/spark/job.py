@@ -15,7 +15,6 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final
 
 from kafka_forensics import json_document, lanes_of
-from kafka_forensics.compiled import worth_compiling
 from kafka_forensics.engine.garbage import rarely_collected
 from kafka_forensics.engine.serialization import pack, unpack
 from kafka_forensics.engine.task_values import Common, Slice, SliceAnswer, StretchRow, WitnessAnswer, notice, slices, surroundings
@@ -120,7 +119,7 @@ def scan_probed(
 ) -> tuple[ScanResult, Witnesses]:
     """`scan_inputs` where workers have been asked already whether they can do the work (`probe`)."""
     total = sum(plan.bytes for plan in [*inputs.replicas, *inputs.internal])
-    common = Common(options, digest_key(), worth_compiling(total), sizes.split_bytes, surroundings(inputs))
+    common = Common(options, digest_key(), total, sizes.split_bytes, surroundings(inputs))
     read_topic_ids(spark, inputs, common)
     witnesses = witnesses_of(spark, inputs, common)
     running = Scan("spark", inputs, options, witnesses)
@@ -467,13 +466,13 @@ def compare_inputs(
     everything = Inputs(sources=[source for inputs in gathered.values() for source in inputs.sources])
     probe(spark, everything, options)
     key = digest_key()
-    compiled = worth_compiling(
-        max(sum(plan.bytes for plan in plans) for inputs in gathered.values() for plans in (inputs.replicas, inputs.internal))
+    work_bytes = max(
+        sum(plan.bytes for plan in plans) for inputs in gathered.values() for plans in (inputs.replicas, inputs.internal)
     )
     snapshots: list[Snapshot] = []
     scans: list[Common] = []
     for name, inputs in gathered.items():
-        common = Common(options, key, compiled, sizes.split_bytes, surroundings(inputs), keys_apart_bytes=sizes.keys_apart_bytes)
+        common = Common(options, key, work_bytes, sizes.split_bytes, surroundings(inputs), keys_apart_bytes=sizes.keys_apart_bytes)
         witnesses = witnesses_of(spark, inputs, common)
         running = Scan("spark", inputs, options, witnesses)
         common.deep, common.around = running.deep, surroundings(inputs)

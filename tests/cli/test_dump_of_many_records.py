@@ -19,7 +19,7 @@ from tests.support.any_batches import LOG
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-pytestmark = pytest.mark.usefixtures("kernels_at_once")
+pytestmark = pytest.mark.usefixtures("chosen_kernels")
 
 FORMATS = ("tsv", "jsonl")
 Headers = list[tuple[str, bytes | None]]

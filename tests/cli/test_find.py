@@ -20,7 +20,7 @@ from tests.support.segments import BASE_TIMESTAMP, changed
 SAMPLES = Path(__file__).resolve().parents[2] / "sample_logs"
 FORMATS = ("table", "tsv", "json", "jsonl", "markdown")
 HOSTILE = EVIL.encode("utf-8", "surrogatepass") + b"\xff"
-pytestmark = pytest.mark.usefixtures("wide", "kernels_at_once")
+pytestmark = pytest.mark.usefixtures("wide", "chosen_kernels")
 
 
 @pytest.fixture
@@ -106,7 +106,7 @@ def test_what_compiled_kernels_find_is_printed_as_ever(
         put_replica(tmp_path / "a \x1b \udcff name", broker, b"".join(log))
     answers, before = [], using_compiled()
     for compiled in (False, True):
-        monkeypatch.setattr("kafka_forensics.questions.search.worth_compiling", lambda _, compiled=compiled: compiled)
+        use_compiled(compiled)
         answers.append(
             [
                 run(tmp_path, *how, *payloads, "--format", format_name)

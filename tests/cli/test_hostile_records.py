@@ -20,7 +20,7 @@ from tests.support.any_batches import CODECS
 from tests.support.changed_bytes import MUTATIONS
 from tests.support.replicas import put_replica
 
-pytestmark = [pytest.mark.properties, pytest.mark.usefixtures("kernels_at_once")]
+pytestmark = [pytest.mark.properties, pytest.mark.usefixtures("chosen_kernels")]
 
 PARTS = 40
 CASES_A_PART = 250
@@ -88,7 +88,7 @@ def forms() -> Iterator[tuple[bool, bool]]:
 
 def found(folder: Path, asked: Conditions, *, compiled: bool, monkeypatch: pytest.MonkeyPatch) -> tuple[Any, ...]:
     """What a search prints, and what it says beside."""
-    monkeypatch.setattr("kafka_forensics.questions.search.worth_compiling", lambda _: compiled)
+    use_compiled(compiled)
     looked, stream = search([str(folder)], ScanOptions(), asked, payloads=True), StringIO()
     write_found(found_columns(payloads=True), looked.runs(), "jsonl", Destination(stream, 80, colour=False))
     return stream.getvalue(), looked.found, looked.damaged_places, looked.incomplete
@@ -106,7 +106,6 @@ def listed(rows: Any, path: Path, *, compiled: bool) -> str:
 
 def read(path: Path, *, compiled: bool, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     """What a notebook gets."""
-    monkeypatch.setattr("kafka_forensics.facts.read.worth_compiling", lambda _: compiled)
     use_compiled(compiled)
     return [row for table in kafka_forensics.read_records(str(path)) for row in table.to_pylist()]
 

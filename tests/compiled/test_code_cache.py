@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -15,11 +16,11 @@ import numpy as np
 import pytest
 
 import kafka_forensics
+from kafka_forensics import compiled
 from kafka_forensics.cli.commands.doctor import Check, cached_kernels
 from kafka_forensics.cli.main import outcome
-from kafka_forensics.compiled import code_cache, compile_function, kernel_cache
-from kafka_forensics.compiled.code_cache import CodeCache, NoPlaceError, keep_in, keep_out_of
-from kafka_forensics.compiled.machine_code import MachineCode
+from kafka_forensics.compiled import Kernel, code_cache, kernel, kernel_directory
+from kafka_forensics.compiled.code_cache import NoPlaceError, keep_in, keep_out_of, mark_used, own_directory
 from kafka_forensics.engine.serialization import pack
 from kafka_forensics.engine.task_values import Common, surroundings
 from kafka_forensics.engine.tasks import common_of
@@ -33,10 +34,38 @@ from tests.conftest import second_user
 
 SAMPLE = Path(__file__).parents[2] / "sample_logs" / "healthy" / "broker-1"
 KEY = "0123456789abcdef"
-KEPT = CodeCache(KEY)
-NAME = "kernel.o"
+NAME = "kernel.nbc"
 CHECK_BYTES = b"123456789"
 CHECK_CRC = 0xE3069283
+
+
+class Cache:
+    """What a process does with the directory of its key."""
+
+    def path(self) -> str:
+        return own_directory("kafka-forensics", KEY, make=False)
+
+    def write(self, name: str, data: bytes) -> None:
+        """Nothing where it may not be kept."""
+        with suppress(NoPlaceError):
+            directory = own_directory("kafka-forensics", KEY, make=True)
+            mark_used.__wrapped__(directory)
+            Path(directory, name).write_bytes(data)
+
+    def read(self, name: str) -> bytes | None:
+        try:
+            return Path(self.path(), name).read_bytes()
+        except (NoPlaceError, FileNotFoundError):
+            return None
+
+    def names(self) -> list[str]:
+        try:
+            return os.listdir(self.path())
+        except (NoPlaceError, FileNotFoundError):
+            return []
+
+
+KEPT = Cache()
 
 
 @pytest.fixture(autouse=True)
@@ -44,9 +73,9 @@ def unasked(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """No place was named, and no input opened."""
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     code_cache._inputs.clear()
-    code_cache._around.clear()
-    code_cache._say_not_kept.cache_clear()
-    before = code_cache.asked_place()
+    code_cache._above_inputs.clear()
+    compiled._say_not_cached.cache_clear()
+    before = code_cache.requested_place()
     keep_in(None)
     yield
     keep_in(before)
@@ -99,8 +128,8 @@ def assert_kept(directory: Path) -> None:
 
 def test_code_is_kept_where_only_its_user_comes(place: Path) -> None:
     assert_kept(place)
-    for path in place.rglob("*"):
-        assert path.stat().st_mode & 0o777 == (0o600 if path.is_file() else 0o700)
+    for path in (place / "kafka-forensics", place / "kafka-forensics" / KEY):
+        assert path.stat().st_mode & 0o777 == 0o700
     assert os.listdir(place / "kafka-forensics" / KEY) == [NAME]
 
 
@@ -139,7 +168,7 @@ def test_the_option_is_asked_before_the_environment(place: Path, tmp_path: Path)
 def test_a_home_that_is_not_there_is_not_made(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, directory: str) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(pwd, "getpwuid", lambda _: SimpleNamespace(pw_dir=directory))
-    assert_refused("no such file" if directory.startswith("/") else "knows no home directory", tmp_path)
+    assert_refused("no such directory" if directory.startswith("/") else "knows no home directory", tmp_path)
 
 
 def test_a_user_unknown_to_the_password_database_has_no_place(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -215,7 +244,7 @@ def test_an_input_that_is_gone_stands_in_nobodys_way(place: Path) -> None:
     """Its inode may be given to the next directory that is made."""
     assert_kept(place)
     directory = (place / "kafka-forensics" / KEY).stat()
-    for known in (code_cache._inputs, code_cache._around):
+    for known in (code_cache._inputs, code_cache._above_inputs):
         known[directory.st_dev, directory.st_ino] = str(place / "gone")
     assert_kept(place)
 
@@ -267,7 +296,7 @@ def test_links_in_a_circle_lead_nowhere(monkeypatch: pytest.MonkeyPatch, tmp_pat
     (tmp_path / "one").symlink_to("other")
     (tmp_path / "other").symlink_to("one")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "one"))
-    assert_refused("symbolic links", tmp_path)
+    assert_refused("not a directory", tmp_path)
 
 
 def test_a_place_where_links_lead_to_a_directory_of_everybody_is_none(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -283,36 +312,24 @@ def test_a_file_in_place_of_a_directory_is_no_error(place: Path) -> None:
     assert_refused("not a directory", place)
 
 
-@pytest.mark.parametrize("kind", ["link", "fifo", "directory", "group", "world", "socket"])
-def test_only_a_plain_file_that_nobody_else_can_write_is_read(place: Path, tmp_path: Path, kind: str) -> None:
-    assert_kept(place)
-    path = place / "kafka-forensics" / KEY / NAME
-    if kind in ("group", "world"):
-        path.chmod(0o620 if kind == "group" else 0o602)
-    else:
-        (tmp_path / "planted").write_bytes(b"planted")
-        path.unlink()
-        if kind == "link":
-            path.symlink_to(tmp_path / "planted")
-        elif kind == "directory":
-            path.mkdir()
-        else:
-            os.mkfifo(path) if kind == "fifo" else os.mknod(path, 0o140600)
-    assert KEPT.read(NAME) is None
-    if kind != "directory":
-        assert_kept(place)
-    assert not (tmp_path / "planted").exists() or (tmp_path / "planted").read_bytes() == b"planted"
+def wrong_crc(buffer: object, start: int, end: int, crc: int) -> int:
+    return 666
 
 
-def test_a_place_that_cannot_be_written_to_is_told_of_once(
-    place: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+wrong_crc.__module__ = "kafka_forensics.parsers.kernels.crc"  # another process imports it
+
+
+def test_a_place_that_cannot_be_used_is_named_once(place: Path, caplog: pytest.LogCaptureFixture) -> None:
     place.chmod(0o777)
     with caplog.at_level(logging.INFO, logger="kafka_forensics"):
         for _ in range(3):
-            KEPT.write(NAME, b"code")
+            assert crc_by(kernel(wrong_crc)) == 666
     expected = f"kernels are compiled in memory, for this process alone: others can write to {place}"
     assert [record.getMessage() for record in caplog.records] == [expected]
+
+
+def crc_by(form: Kernel[int]) -> int:
+    return form.compiled(np.frombuffer(CHECK_BYTES, np.uint8), 0, 9, 0)
 
 
 def test_what_other_versions_kept_is_forgotten_after_a_month_and_nothing_else(place: Path) -> None:
@@ -333,17 +350,13 @@ def test_what_other_versions_kept_is_forgotten_after_a_month_and_nothing_else(pl
     assert os.listdir(caches / "notes") == ["some.o"]
 
 
-def wrong_crc(buffer: object, start: int, end: int, crc: int) -> int:
-    return 666
-
-
 def plant() -> Path:
-    """Code that says 666, kept where and as the kernel's own would be."""
-    kept = kernel_cache()
-    assert kept is not None
-    planted = MachineCode("parsers.kernels.crc.crc32c", lambda: compile_function(wrong_crc), kept, crc32c.made_of())
-    assert planted(np.frombuffer(CHECK_BYTES, np.uint8), 0, 9, 0) == 666
-    return Path(kept.path(), *kept.names())
+    """Code that says 666, in the place of the kernel's own."""
+    assert crc_by(crc32c) == CHECK_CRC
+    own_code = next(Path(kernel_directory(make=False)).rglob("*crc32c*.nbc"))
+    assert crc_by(kernel(wrong_crc)) == 666
+    shutil.copyfile(next(Path(kernel_directory(make=False)).rglob("*wrong_crc*.nbc")), own_code)
+    return own_code
 
 
 COMMAND = (
@@ -368,7 +381,6 @@ def test_machine_code_that_lies_in_evidence_is_not_run(place: Path) -> None:
     assert crc_of_a_process(place) == 666
     assert crc_of_a_process(place, place) == CHECK_CRC
     assert planted.read_bytes() == before
-    assert list(place.rglob("*.o")) == [planted]
 
 
 def test_settings_of_numba_that_lie_in_evidence_are_not_taken(tmp_path: Path) -> None:
@@ -401,12 +413,12 @@ def test_a_cache_directory_that_is_no_absolute_path_is_refused(named: str, capsy
 
 def test_the_command_line_and_the_library_name_the_place(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert outcome(["scan", "-q", "--fail-on", "none", "--cache-dir", str(tmp_path), str(SAMPLE)]) == 0
-    assert code_cache.asked_place() == str(tmp_path)
+    assert code_cache.requested_place() == str(tmp_path)
     kafka_forensics.scan(str(SAMPLE), topic="orders", cache_dir=str(tmp_path / "other"))
-    assert code_cache.asked_place() == str(tmp_path / "other")
+    assert code_cache.requested_place() == str(tmp_path / "other")
     assert list(tmp_path.iterdir()) == []
     kafka_forensics.scan(str(SAMPLE), topic="orders")
-    assert code_cache.asked_place() is None
+    assert code_cache.requested_place() is None
     with pytest.raises(UsageError, match="no absolute path"):
         kafka_forensics.scan(str(SAMPLE), cache_dir="relative")
 
@@ -425,24 +437,23 @@ def test_another_process_keeps_code_out_of_all_that_a_scan_reads(tmp_path: Path)
     """A worker of Spark opens some of it, on a machine on which the rest may lie as well."""
     inputs = gather([str(SAMPLE)], ScanOptions())
     common = Common(
-        ScanOptions(cache_dir=str(tmp_path)), digest_key(), compiled=True, split_bytes=1 << 20, around=surroundings(inputs)
+        ScanOptions(cache_dir=str(tmp_path)), digest_key(), work_bytes=1 << 30, split_bytes=1 << 20, around=surroundings(inputs)
     )
     common.around.places.append(str(tmp_path))
     packed = pack(common)
     keep_in(None)
     common_of(packed)
-    assert code_cache.asked_place() == str(tmp_path)
+    assert code_cache.requested_place() == str(tmp_path)
     assert_refused("inside the input", tmp_path)
     assert os.path.realpath(SAMPLE) in code_cache._inputs.values()
 
 
-def test_doctor_says_where_code_is_kept_or_why_not(place: Path, tmp_path: Path) -> None:
-    kept = kernel_cache()
-    assert kept is not None
-    assert cached_kernels() == Check("kernel cache", "absent", f"{kept.path()}: 0 files", needed=False)
+def test_doctor_says_where_code_is_kept_or_why_not(place: Path) -> None:
+    where = kernel_directory(make=False)
+    assert cached_kernels() == Check("kernel cache", "absent", f"{where}: 0 files", needed=False)
     assert list(place.iterdir()) == []
-    kept.write(NAME, b"code")
-    assert cached_kernels() == Check("kernel cache", "ok", f"{kept.path()}: 1 files", needed=False)
+    assert crc_by(kernel(wrong_crc)) == 666
+    assert cached_kernels() == Check("kernel cache", "ok", f"{where}: 1 files", needed=False)
     place.chmod(0o777)
     why = f"kernels are compiled in each process: others can write to {place}"
     assert cached_kernels() == Check("kernel cache", "absent", why, needed=False)
@@ -477,24 +488,14 @@ def test_root_runs_no_code_of_a_user_whose_directory_is_on_the_way(street: Path,
     place.mkdir()
     monkeypatch.setenv("XDG_CACHE_HOME", str(place))
     assert_refused(f"{street}/his belongs to another user", street)
-    folder = "kafka-forensics/" + Path(street_key()).name
+    folder = f"kafka-forensics/{compiled._cache_key(Path(compiled.__file__).parents[1])}"
     attack(
         f"os.rename('{place}', '{street}/his/before'); os.makedirs('{place}/{folder}', 0o700);"
-        f" open('{place}/{folder}/parsers.kernels.crc.crc32c-0.o', 'wb').write(b'planted')"
+        f" open('{place}/{folder}/crc32c.nbi', 'wb').write(b'planted')"
     )
     before = sorted(street.rglob("*"))
     assert crc_of_a_process(place) == CHECK_CRC
     assert sorted(street.rglob("*")) == before
-
-
-def street_key() -> str:
-    kept = kernel_cache()
-    assert kept is not None
-    keep_in("/")
-    try:
-        return kept.path()
-    finally:
-        keep_in(None)
 
 
 @pytest.mark.two_users
@@ -517,17 +518,7 @@ def test_a_directory_swapped_while_it_is_used_is_refused_each_time(street: Path,
         finally:
             swapper.stdout.close()
             swapper.kill()
-    assert list(street.rglob("*.o")) == []
-
-
-@pytest.mark.two_users
-def test_files_of_another_user_are_not_read(place: Path) -> None:
-    user = second_user()
-    assert user is not None
-    assert_kept(place)
-    os.chown(place / "kafka-forensics" / KEY / NAME, user, user)
-    assert KEPT.read(NAME) is None
-    assert_kept(place)
+    assert list(street.rglob(NAME)) == []
 
 
 @pytest.mark.two_users
@@ -571,15 +562,16 @@ def test_a_user_keeps_code_below_directories_of_root_that_he_cannot_list(street:
     roots.chmod(0o711)
     program = (
         "import logging, os, pwd, shutil, sys\n"  # before it may be unable to read them
-        "from kafka_forensics.compiled.code_cache import CodeCache, keep_in\n"
+        "from kafka_forensics.compiled.code_cache import NoPlaceError, keep_in, own_directory\n"
         f"os.setgroups([]); os.setgid({user}); os.setuid({user})\n"
-        f"kept = CodeCache({KEY!r})\n"
         "for place in sys.argv[1:]:\n"
         "    keep_in(place)\n"
-        f"    kept.write({NAME!r}, b'code')\n"
-        f"    print(kept.read({NAME!r}))\n"
+        "    try:\n"
+        "        print(os.path.isdir(own_directory('kafka-forensics', 'key', make=True)))\n"
+        "    except NoPlaceError as error:\n"
+        "        print(error)\n"
     )
     command = [sys.executable, "-c", program, str(his / "cache"), str(roots / "cache")]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert done.stdout == "b'code'\nNone\n"
+    assert done.stdout == f"True\n{roots / 'cache'}: permission denied\n"
     assert sorted(path.name for path in roots.iterdir()) == ["his"]

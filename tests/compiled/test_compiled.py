@@ -1,4 +1,4 @@
-"""Kernels in two forms: which one runs, what a form may call, where compiled code is kept."""
+"""Kernels in two forms: which one runs and when, what a form may call, what the cache depends on."""
 
 import os
 import pkgutil
@@ -14,17 +14,45 @@ from typing import Any
 import pytest
 
 from kafka_forensics import compiled
-from kafka_forensics.compiled import inlined_kernel, kernel, primitive, use_compiled, using_compiled
-from kafka_forensics.compiled.machine_code import MachineCode
+from kafka_forensics.compiled import (
+    Kernel,
+    compile_as_needed,
+    inlined_kernel,
+    kernel,
+    kernel_directory,
+    primitive,
+    use_compiled,
+    using_compiled,
+    worth_threads,
+)
+from kafka_forensics.compiled.code_cache import keep_in
+
+WORK = 1 << 30
+
+
+class Clock:
+    """Every look at it finds so many seconds gone: no timing decides a test."""
+
+    def __init__(self) -> None:
+        self.step = 0.001
+        self._now = 0.0
+
+    def thread_time(self) -> float:
+        self._now += self.step
+        return self._now
 
 
 @pytest.fixture(autouse=True)
-def as_before(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Tests choose forms; the process keeps its own choice."""
+def clock(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Clock]:
+    """A process that has done nothing yet, with an empty cache of its own."""
     monkeypatch.delenv("KAFKA_FORENSICS_KERNELS", raising=False)
-    before = using_compiled()
-    yield
-    use_compiled(before)
+    monkeypatch.setattr(compiled, "_process", compiled._Process("interpreted"))
+    ours = Clock()
+    monkeypatch.setattr(compiled, "time", ours)
+    (tmp_path / "cache").mkdir(mode=0o700)
+    keep_in(str(tmp_path / "cache"))
+    yield ours
+    keep_in(None)
 
 
 def native_form() -> Any:
@@ -86,7 +114,6 @@ def test_a_form_calls_only_its_own_kind(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_both_forms_of_a_kernel_answer_the_same() -> None:
     assert total.interpreted(100) == total.compiled(100) == 4950
-    assert isinstance(total.compiled, MachineCode)
 
 
 @inlined_kernel
@@ -101,11 +128,10 @@ def four_times(number: int) -> int:
     return doubled(doubled(number))
 
 
-def test_a_step_that_is_put_where_it_is_called_answers_the_same_and_is_other_code() -> None:
+def test_a_step_that_is_put_where_it_is_called_answers_the_same() -> None:
     assert four_times.interpreted(5) == four_times.compiled(5) == 20
     assert doubled.dispatcher.targetoptions["forceinline"]  # type: ignore[attr-defined]
     assert not four_times.dispatcher.targetoptions["forceinline"]  # type: ignore[attr-defined]
-    assert doubled.made_of() != kernel(doubled._function).made_of()
 
 
 def test_a_kernel_keeps_name_and_words() -> None:
@@ -118,12 +144,117 @@ def test_the_environment_wins(monkeypatch: pytest.MonkeyPatch, value: str, expec
     monkeypatch.setenv("KAFKA_FORENSICS_KERNELS", value)
     use_compiled(not expected)
     assert using_compiled() is expected
+    compile_as_needed(0 if expected else WORK)
+    assert using_compiled() is worth_threads() is expected
 
 
 def test_an_unknown_environment_word_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KAFKA_FORENSICS_KERNELS", "turbo")
     use_compiled(compiled=True)
     assert using_compiled()
+
+
+def fresh(name: str = "at_least_seven") -> Kernel[int]:
+    """A kernel that was not called yet."""
+
+    def at_least_seven(number: int) -> int:
+        """Seven or more."""
+        return max(number, 7)
+
+    at_least_seven.__qualname__ = name
+    return kernel(at_least_seven)
+
+
+def is_compiled(kernel_: Kernel[int]) -> bool:
+    return any(signature.form is not None for signature in kernel_._signatures.values())
+
+
+def calls_until_compiled(kernel_: Kernel[int], most: int = 300) -> int:
+    """How often it was interpreted before; `most` where it never was compiled."""
+    for call in range(most):
+        assert kernel_(1) == 7
+        if is_compiled(kernel_):
+            return call + 1
+    return most
+
+
+def test_a_small_work_compiles_nothing(clock: Clock) -> None:
+    compile_as_needed(compiled.COMPILED_ABOVE_BYTES)
+    clock.step = 10.0
+    assert not using_compiled()
+    assert calls_until_compiled(fresh()) == 300
+
+
+def test_kernels_are_compiled_once_they_have_used_half_a_second(clock: Clock) -> None:
+    compile_as_needed(WORK)
+    clock.step = 0.03
+    assert calls_until_compiled(fresh()) == 17
+    assert worth_threads()
+
+
+def test_a_kernel_that_has_used_little_is_spared(clock: Clock) -> None:
+    compile_as_needed(WORK)
+    clock.step = 2.0
+    assert calls_until_compiled(fresh("first")) == 1
+    clock.step = 0.03
+    assert calls_until_compiled(fresh("second")) == 4
+
+
+def test_a_kernel_in_the_cache_is_loaded_after_a_quarter_of_a_second(clock: Clock) -> None:
+    fresh().compiled(1)
+    compile_as_needed(compiled._CALL_BYTES)
+    clock.step = 0.02
+    assert calls_until_compiled(fresh()) == 13
+
+
+def test_a_kernel_in_the_cache_is_loaded_where_one_call_shows_that_the_work_is_long(clock: Clock) -> None:
+    fresh().compiled(1)
+    compile_as_needed(100 * compiled._CALL_BYTES)
+    clock.step = 0.009
+    assert calls_until_compiled(fresh(), 20) == 20
+    clock.step = 0.011
+    assert calls_until_compiled(fresh()) == 1
+
+
+def test_each_combination_of_arguments_is_judged_by_itself(clock: Clock) -> None:
+    @kernel
+    def first_of(numbers: tuple[int, ...]) -> int:
+        """The first number."""
+        return numbers[0]
+
+    compile_as_needed(WORK)
+    clock.step = 4.0
+    assert [first_of((7,)), first_of((7,)), first_of((7, 8))] == [7, 7, 7]
+    forms = {len(kinds[0]): signature.form for kinds, signature in first_of._signatures.items()}  # type: ignore[arg-type]
+    assert forms[1] is not None
+    clock.step = 0.001
+    compiled._process.seconds = 0.0
+    assert first_of((7, 8, 9)) == 7
+    assert len(first_of._signatures) == 3
+
+
+def test_other_code_is_better_until_kernels_are_compiled_or_in_the_cache(clock: Clock) -> None:
+    compile_as_needed(WORK)
+    other = fresh()
+    assert not other.is_ready()
+    clock.step = 2.0
+    fresh()(1)
+    assert other.is_ready()
+    use_compiled(compiled=False)
+    assert not other.is_ready()
+    compiled._process.has_compiled = False
+    compile_as_needed(compiled.LOADED_ABOVE_BYTES)
+    assert not fresh().is_ready()
+    compile_as_needed(compiled.LOADED_ABOVE_BYTES + 1)
+    assert fresh().is_ready()
+
+
+def test_kernels_that_are_slow_leave_threads_no_time(clock: Clock) -> None:
+    compile_as_needed(WORK)
+    assert worth_threads()
+    clock.step = 0.05
+    fresh()(1)
+    assert not worth_threads()
 
 
 PACKAGE = Path(compiled.__file__).parents[1]
@@ -141,39 +272,47 @@ def replace_in(path: Path, old: str, new: str) -> None:
     path.write_text(source.replace(old, new))
 
 
+def key(package: Path) -> str | None:
+    """Of a package whose process begins now."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(compiled, "_STARTED_NS", 1 << 62)
+        return compiled._cache_key.__wrapped__(package)
+
+
 @pytest.mark.parametrize(
     ("module", "old", "new"),
     [
         ("model/constants.py", "MAX_SEQUENCE: Final = 2**31 - 1", "MAX_SEQUENCE: Final = 0"),
         ("replication/acks.py", "BATCHES_REMEMBERED: Final = 5", "BATCHES_REMEMBERED: Final = 4"),
         ("version.py", '__version__ = "', '__version__ = "9'),
-        ("compiled/code_cache.py", "_KEY_LENGTH: Final = 16", "_KEY_LENGTH: Final = 0x10"),
         ("parsers/kernels/walk.py", "import numpy as np\n", "import numpy as np\n\n"),
     ],
 )
 def test_the_key_changes_with_a_constant_anywhere_and_with_the_version(package: Path, module: str, old: str, new: str) -> None:
-    before = compiled._sources_digest(package)
-    assert before == compiled._sources_digest(PACKAGE)
+    before = key(package)
+    assert before == key(PACKAGE)
     replace_in(package / module, old, new)
-    assert compiled._sources_digest(package) not in (before, None)
+    assert key(package) not in (before, None)
 
 
 def test_the_key_changes_with_every_module_and_what_it_is_called(package: Path) -> None:
-    seen = {compiled._sources_digest(package)}
-    for path in sorted(package.rglob("*.py"))[::40]:
+    paths = sorted(package.rglob("*.py"))[::40]
+    seen = {key(package)}
+    for path in paths:
         path.write_bytes(path.read_bytes() + b"#")
-        seen.add(compiled._sources_digest(package))
+        seen.add(key(package))
         path.rename(path.with_name("x" + path.name))
-        seen.add(compiled._sources_digest(package))
-    assert len(seen) == 1 + 2 * len(sorted(package.rglob("*.py"))[::40])
+        seen.add(key(package))
+    assert len(seen) == 1 + 2 * len(paths)
 
 
-def test_a_package_without_sources_keeps_nothing(tmp_path: Path) -> None:
-    assert compiled._sources_digest(tmp_path / "package.zip" / "kafka_forensics") is None
+def test_a_package_without_sources_or_with_newer_ones_has_no_key(tmp_path: Path, package: Path) -> None:
+    assert compiled._cache_key(tmp_path / "package.zip" / "kafka_forensics") is None
+    assert compiled._cache_key(package) is None  # its files were written after this process began
 
 
 def test_compiled_follows_a_constant_as_interpreted_does(package: Path, tmp_path: Path) -> None:
-    """Machine code of the package as it was lies there when a constant in `model` changes."""
+    """The cache holds the package as it was when a constant in `model` changes."""
     program = (
         "import numpy as np\n"
         "from kafka_forensics.analysis.producers import rules\n"
@@ -181,7 +320,7 @@ def test_compiled_follows_a_constant_as_interpreted_does(package: Path, tmp_path
         "windows[0, rules.FIRST_SEQUENCE], windows[0, rules.LAST_SEQUENCE] = 3, 4\n"
         "print(*(bool(form(windows, 0, 1, 0, 5, 5)) for form in (rules.resumes.interpreted, rules.resumes.compiled)))"
     )
-    environment = os.environ | {"XDG_CACHE_HOME": str(tmp_path / "cache"), "PYTHONPATH": str(package.parent)}
+    environment = os.environ | {"XDG_CACHE_HOME": str(tmp_path / "changed"), "PYTHONPATH": str(package.parent)}
 
     def answers() -> str:
         command = [sys.executable, "-P", "-B", "-c", program]
@@ -190,81 +329,39 @@ def test_compiled_follows_a_constant_as_interpreted_does(package: Path, tmp_path
     assert answers() == "True True\n"
     replace_in(package / "model" / "constants.py", "MAX_SEQUENCE: Final = 2**31 - 1", "MAX_SEQUENCE: Final = 0")
     assert answers() == "False False\n"
-    assert len(list((tmp_path / "cache" / "kafka-forensics").iterdir())) == 2
+    assert len(list((tmp_path / "changed" / "kafka-forensics").iterdir())) == 2
 
 
-LIMIT = 7
+def test_the_second_process_loads_what_the_first_compiled() -> None:
+    hits = []
+    for _ in range(2):
+        copy = fresh()
+        assert copy.compiled(1) == 7
+        [signature] = copy._signatures.values()
+        hits.append(sum(signature.form.stats.cache_hits.values()))  # type: ignore[union-attr]
+    assert hits == [0, 1]
 
 
-@kernel
-def limited(number: int) -> int:
-    """A number or the limit, whichever is less."""
-    return min(number, LIMIT)
+@pytest.mark.parametrize("content", [b"", b"\x80", bytes(100)], ids=["empty", "cut", "zeros"])
+@pytest.mark.parametrize("suffix", ["nbi", "nbc"])
+def test_damaged_files_of_the_cache_are_done_without(suffix: str, content: bytes) -> None:
+    fresh().compiled(1)
+    [path] = Path(kernel_directory(make=False)).rglob(f"*.{suffix}")
+    path.write_bytes(content)
+    assert fresh().compiled(1) == 7
 
 
-@kernel
-def twice_limited(number: int) -> int:
-    """The same by another kernel."""
-    return 2 * limited(number)
-
-
-def test_what_a_kernel_is_made_of_is_what_this_process_has(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever the sources say: they may be those of another version by now."""
-    before = limited.made_of(), twice_limited.made_of(), total.made_of()
-    assert (limited.made_of(), twice_limited.made_of(), total.made_of()) == before
-    assert len(set(before)) == 3
-    monkeypatch.setitem(globals(), "LIMIT", 8)
-    assert limited.made_of() != before[0]
-    assert twice_limited.made_of() != before[1]
-    assert total.made_of() == before[2]
-
-
-def kernels_of_the_package() -> "set[compiled.Kernel[Any]]":
+def kernels_of_the_package() -> "set[Kernel[Any]]":
     """Those of all folders that have any."""
     names = [module_info.name for module_info in pkgutil.walk_packages([str(PACKAGE)], "kafka_forensics.")]
-    folders = ("kernels.", ".analysis.", ".simulation.", ".writers.", ".salvage.")
+    folders = ("kernels.", ".analysis.", ".simulation.")
     modules = [import_module(name) for name in names if any(folder in name for folder in folders)]
-    return {value for module in modules for value in vars(module).values() if isinstance(value, compiled.Kernel)}
-
-
-def test_every_kernel_of_the_package_says_what_it_is_made_of() -> None:
-    kernels = kernels_of_the_package()
-    assert len(kernels) > 60
-    assert len({each.made_of() for each in kernels}) == len(kernels)
+    return {value for module in modules for value in vars(module).values() if isinstance(value, Kernel)}
 
 
 def test_no_kernel_asks_for_memory() -> None:
-    """Its code would name functions of numba, and could not be kept: it would be compiled anew in every process."""
+    """What a declared length requests is not allocated; and code that names functions of numba is slow to compile."""
     asking = {"zeros", "empty", "full", "ones", "array", "arange", "concatenate", "append", "copy"}
-    found = [each.__name__ for each in kernels_of_the_package() if asking & set(each._function.__code__.co_names)]
-    assert found == []
-
-
-def test_code_kept_of_other_values_is_not_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    answers = []
-    for limit in (7, 8, 7):
-        monkeypatch.setitem(globals(), "LIMIT", limit)
-        fresh = kernel(limited._function)
-        answers.append((fresh.interpreted(9), fresh.compiled(9)))
-    assert answers == [(7, 7), (8, 8), (7, 7)]
-    assert len(list(tmp_path.rglob("*.o"))) == 2
-
-
-def test_only_work_of_some_size_asks_what_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    def unasked() -> None:
-        raise AssertionError("a small scan pays for nothing")
-
-    monkeypatch.setattr(compiled, "kernel_cache", unasked)
-    assert not compiled.worth_compiling(compiled.COMPILED_ABOVE_BYTES)
-    assert compiled.worth_compiling(compiled.COMPILING_ABOVE_BYTES + 1)
-
-
-def test_work_of_middle_size_takes_what_is_kept_and_makes_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    assert not compiled.worth_compiling(compiled.COMPILING_ABOVE_BYTES)
-    assert list(tmp_path.iterdir()) == []
-    kept = compiled.kernel_cache()
-    assert kept is not None
-    kept.write("some.o", b"")
-    assert compiled.worth_compiling(compiled.COMPILING_ABOVE_BYTES)
+    kernels = kernels_of_the_package()
+    assert len(kernels) > 55
+    assert [each.__name__ for each in kernels if asking & set(each._function.__code__.co_names)] == []

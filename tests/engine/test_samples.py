@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from kafka_forensics.compiled import use_compiled, using_compiled
-from kafka_forensics.compiled.machine_code import MachineCode
+from kafka_forensics.compiled import Kernel, use_compiled, using_compiled
 from kafka_forensics.engine import local
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.export.json_document import document
@@ -72,15 +71,14 @@ def test_both_forms_of_the_kernels_give_the_same_bytes(sample: str, monkeypatch:
 def test_forms_that_change_from_call_to_call_give_the_same_bytes(sample: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """As where code is made while a scan goes on."""
     whole = text(local.scan(brokers(sample), ScanOptions(jobs=1)))
-    ready, calls = MachineCode.ready, itertools.count()
+    calls = itertools.count()
 
-    def now_and_then(code: MachineCode, arguments: tuple[Any, ...]) -> Any:
-        call, kinds = ready(code, arguments)
-        return (call if next(calls) % 3 else None), kinds
+    def now_and_then(kernel: Kernel[Any], *arguments: object) -> Any:
+        return (kernel.compiled if next(calls) % 3 else kernel.interpreted)(*arguments)
 
     before = using_compiled()
-    monkeypatch.setattr(MachineCode, "ready", now_and_then)
-    monkeypatch.setattr(local, "worth_compiling", lambda _bytes: True)
+    monkeypatch.setattr(Kernel, "__call__", now_and_then)
+    monkeypatch.setattr(local, "compile_as_needed", lambda _: use_compiled(compiled=True))
     monkeypatch.setattr(splits, "SPLIT_BYTES", 5000)
     for jobs in (1, 2):
         assert text(local.scan(brokers(sample), ScanOptions(jobs=jobs))) == whole

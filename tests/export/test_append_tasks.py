@@ -32,7 +32,7 @@ class Adding:
         self.opened = opened
         self.reader = scan_for_facts([str(OTHER)], ScanOptions(), words)
         self.tasks = tasks(self.reader, list(FACTS), split_bytes)
-        self.shared = common(self.reader, opened.target.token, opened.output, compiled=False, label=opened.label)
+        self.shared = common(self.reader, opened.target.token, opened.output, work_bytes=0, label=opened.label)
         self.known = known_transactions(self.reader)
         opened.target.share()
 

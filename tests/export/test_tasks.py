@@ -42,7 +42,7 @@ class Exporting:
         self.target.share()
         self.reader: FactReader = scan_for_facts(paths, ScanOptions(), words)
         self.tasks = tasks(self.reader, list(FACTS), split_bytes)
-        self.shared = common(self.reader, self.target.token, str(target), compiled=False)
+        self.shared = common(self.reader, self.target.token, str(target), work_bytes=0)
         self.known = known_transactions(self.reader)
 
     def do(self, task: Task, *, strict: bool = True) -> Iterator[str]:

@@ -127,8 +127,8 @@ MUTANTS = [
         "analysis/segments/framing",
         "analysis/segments/test_overview",
         (
-            "return Survey(not rough, changes == 0, producers > 0, int(records), int(max_timestamp), int(odd), timed != 0)",
-            "return Survey(not rough, changes == 0, producers <= 0, int(records), int(max_timestamp), int(odd), timed != 0)",
+            "producers=bool((columns[_PRODUCER_ID] >= 0).any())",
+            "producers=bool((columns[_PRODUCER_ID] > 0).any())",
         ),
     ),
     *mutants_of(

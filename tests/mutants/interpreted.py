@@ -1,4 +1,4 @@
-"""A plugin for pytest: the compiled form of every kernel is its source as Python runs it: a mutated kernel need not be compiled."""
+"""A plugin for pytest: the compiled form of every kernel is what Python runs: a mutated kernel need not be compiled."""
 
 import os
 
@@ -6,4 +6,4 @@ from kafka_forensics import compiled
 
 os.environ["KAFKA_FORENSICS_KERNELS"] = "interpreted"
 compiled.use_compiled(compiled=False)
-compiled.Kernel.compiled = property(lambda kernel: kernel.source)  # type: ignore[assignment]
+compiled.Kernel.compiled = property(lambda kernel: kernel.interpreted)  # type: ignore[assignment,method-assign]

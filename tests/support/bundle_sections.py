@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from kafka_forensics.model.batches import BatchColumn, Damage
-from kafka_forensics.writers.bundle_columns import room_for, write_batches
+from kafka_forensics.writers.bundle_columns import write_batches
 
 
 def section_of(columns: Any, damage: Sequence[tuple[Damage, bool]] = (), *, written: Any = None, digests: Any = None) -> bytes:
@@ -17,5 +17,4 @@ def section_of(columns: Any, damage: Sequence[tuple[Damage, bool]] = (), *, writ
         damage,
         written=columns[BatchColumn.LAST_OFFSET] if written is None else written,
         digests=np.zeros((rows, 2), np.uint64) if digests is None else digests,
-        room=room_for(rows),
     )

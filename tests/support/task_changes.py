@@ -3,7 +3,6 @@
 import random
 from dataclasses import replace
 
-from kafka_forensics.compiled import worth_compiling
 from kafka_forensics.engine.key_tasks import QuestionsUnderWay
 from kafka_forensics.engine.serialization import pack, unpack
 from kafka_forensics.engine.task_values import Common, StretchRow, surroundings
@@ -59,7 +58,7 @@ def changes(given: Given, options: ScanOptions, *, keys_apart_bytes: int | None)
     for name, inputs in gathered.items():
         running.append(Scan("local", inputs, options, read_witnesses(inputs)))
         total = sum(plan.bytes for plan in inputs.replicas)
-        common = Common(options, key, worth_compiling(total), SPLIT_BYTES, surroundings(inputs), running[-1].deep, keys_apart_bytes)
+        common = Common(options, key, total, SPLIT_BYTES, surroundings(inputs), running[-1].deep, keys_apart_bytes)
         known.scans.append(common)
         known.disks.append(disks_of(name, inputs, options))
     every = list(gathered.values())

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from kafka_forensics.analysis.compaction import Row
-from kafka_forensics.compiled import worth_compiling
 from kafka_forensics.engine import local
 from kafka_forensics.engine.key_tasks import KeyRows, QuestionsUnderWay, read_keys, sweep_keys
 from kafka_forensics.engine.serialization import pack, unpack
@@ -51,7 +50,7 @@ def scan_inputs(inputs: Inputs, options: ScanOptions, sizes: Sizes) -> ScanResul
     order = random.Random(sizes.seed)
     by_name = {source.name: source for source in inputs.sources}
     total = sum(plan.bytes for plan in [*inputs.replicas, *inputs.internal])
-    common = Common(options, digest_key(), worth_compiling(total), sizes.split_bytes, surroundings(inputs))
+    common = Common(options, digest_key(), total, sizes.split_bytes, surroundings(inputs))
     witness_answer: WitnessAnswer = unpack(tell_witnesses(pack(common), pack(witness_work(inputs))), lambda name, _: by_name[name])
     inputs.incomplete += witness_answer.noticed.incomplete
     inputs.controller = witness_answer.witnesses.controller

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from kafka_forensics.analysis.bounds import Sample
-from kafka_forensics.compiled import interpreted_by, kernel
 from kafka_forensics.model.batches import BatchChunk, BatchColumn, Damage
 from kafka_forensics.model.constants import (
     COMPRESSION_MASK,
@@ -40,91 +39,6 @@ _MOST_RECORDS: Final = 1 << 20
 """More records than this in one batch are not believed when they are counted."""
 
 
-@kernel
-def good_counts(columns: "NDArray[np.int64]") -> tuple[int, int, int]:
-    """(records, largest timestamp, odd) of the batches with a right CRC, see `look_over`."""
-    records = 0
-    max_timestamp = -1
-    odd = 0
-    for row in range(columns.shape[1]):
-        if columns[_CRC, row] != columns[_CRC_COMPUTED, row]:
-            continue
-        count = int(columns[_RECORDS_COUNT, row])
-        records += min(max(count, 0), _MOST_RECORDS)
-        max_timestamp = max(max_timestamp, int(columns[_MAX_TIMESTAMP, row]))
-        too_many = count * MIN_RECORD_SIZE > int(columns[_SIZE, row]) - RECORD_BATCH_OVERHEAD
-        odd += (count < 0) | too_many | (count != int(columns[_DELTA, row]) + 1)
-    return records, max_timestamp, odd
-
-
-@kernel
-def all_counts(columns: "NDArray[np.int64]") -> tuple[int, int, int]:
-    """The same of a matrix in which every CRC is right: no branch stops the compiler from taking several rows at once."""
-    records = 0
-    for row in range(columns.shape[1]):
-        records += min(max(int(columns[_RECORDS_COUNT, row]), 0), _MOST_RECORDS)
-    max_timestamp = -1
-    for row in range(columns.shape[1]):
-        max_timestamp = max(max_timestamp, int(columns[_MAX_TIMESTAMP, row]))
-    odd = 0
-    for row in range(columns.shape[1]):
-        count = int(columns[_RECORDS_COUNT, row])
-        too_many = count * MIN_RECORD_SIZE > int(columns[_SIZE, row]) - RECORD_BATCH_OVERHEAD
-        odd += (count < 0) | too_many | (count != int(columns[_DELTA, row]) + 1)
-    return records, max_timestamp, odd
-
-
-def _look_over(columns: "NDArray[np.int64]") -> tuple[int, int, int, int, int, int, int]:
-    """`look_over` by whole columns."""
-    good = columns[_CRC] == columns[_CRC_COMPUTED]
-    wrong = not good.all()
-    base, last = columns[_BASE_OFFSET], columns[_LAST_OFFSET]
-    rough = base.min() < 0 or last.max() == INT64_MAX or (last < base).any() or (base[1:] - 1 != last[:-1]).any()
-    changes = int(np.count_nonzero(columns[_EPOCH] != columns[_EPOCH, 0]))
-    producers = int(np.count_nonzero(columns[_PRODUCER_ID] >= 0))
-    timed = int(np.bitwise_or.reduce(columns[_ATTRIBUTES])) & _BY_BROKER
-    sound = columns[:, good] if wrong else columns
-    count = sound[_RECORDS_COUNT]
-    believed = count.min(initial=0) >= 0 and count.max(initial=0) <= _MOST_RECORDS
-    records = int((count if believed else np.clip(count, 0, _MOST_RECORDS)).sum())
-    too_many = count * MIN_RECORD_SIZE > sound[_SIZE] - RECORD_BATCH_OVERHEAD
-    odd = int(np.count_nonzero((count < 0) | too_many | (count != sound[_DELTA] + 1)))
-    return int(wrong or rough), changes, producers, records, int(sound[_MAX_TIMESTAMP].max(initial=-1)), odd, timed
-
-
-@interpreted_by(_look_over)
-def look_over(columns: "NDArray[np.int64]") -> tuple[int, int, int, int, int, int, int]:
-    """(rough, epoch changes, batches with a producer, records, largest timestamp, odd, timed) of a matrix of at least one batch.
-
-    `rough` is 0 if every CRC is right and each batch starts where the one before it ends, from 0 up and below the largest offset
-    there is. `timed` is not 0 if some batch may bear the time of a broker. The three before speak of the batches with a right CRC;
-    `odd` are those whose count does not follow from their offsets and size. A loop for each question: simple ones run faster.
-    """
-    rows = columns.shape[1]
-    wrong = 0
-    for row in range(rows):
-        wrong |= columns[_CRC, row] != columns[_CRC_COMPUTED, row]
-    rough = 0
-    for row in range(rows):
-        base, last = int(columns[_BASE_OFFSET, row]), int(columns[_LAST_OFFSET, row])
-        rough |= (base < 0) | (last < base) | (last == INT64_MAX)
-    apart = 0
-    for row in range(1, rows):
-        apart |= int(columns[_BASE_OFFSET, row]) - 1 != int(columns[_LAST_OFFSET, row - 1])
-    changes = 0
-    epoch = int(columns[_EPOCH, 0])
-    for row in range(rows):
-        changes += int(columns[_EPOCH, row]) != epoch
-    producers = 0
-    for row in range(rows):
-        producers += int(columns[_PRODUCER_ID, row]) >= 0
-    timed = 0
-    for row in range(rows):
-        timed |= int(columns[_ATTRIBUTES, row])
-    records, max_timestamp, odd = all_counts(columns) if wrong == 0 else good_counts(columns)
-    return wrong | rough | apart, changes, producers, records, max_timestamp, odd, timed & _BY_BROKER
-
-
 class Survey(NamedTuple):
     """What a chunk of at least one batch is like."""
 
@@ -145,8 +59,23 @@ class Survey(NamedTuple):
 
 def survey(columns: "NDArray[np.int64]") -> Survey:
     """Look over a chunk's (BATCH_COLUMNS, n) matrix, n ≥ 1."""
-    rough, changes, producers, records, max_timestamp, odd, timed = look_over(columns)
-    return Survey(not rough, changes == 0, producers > 0, int(records), int(max_timestamp), int(odd), timed != 0)
+    good = columns[_CRC] == columns[_CRC_COMPUTED]
+    base, last = columns[_BASE_OFFSET], columns[_LAST_OFFSET]
+    all_good = bool(good.all())
+    is_odd_place = base.min() < 0 or last.max() == INT64_MAX or (last < base).any() or (base[1:] - 1 != last[:-1]).any()
+    sound = columns if all_good else columns[:, good]
+    count = sound[_RECORDS_COUNT]
+    believed = count.min(initial=0) >= 0 and count.max(initial=0) <= _MOST_RECORDS
+    too_many = count * MIN_RECORD_SIZE > sound[_SIZE] - RECORD_BATCH_OVERHEAD
+    return Survey(
+        joined=all_good and not is_odd_place,
+        one_epoch=not (columns[_EPOCH] != columns[_EPOCH, 0]).any(),
+        producers=bool((columns[_PRODUCER_ID] >= 0).any()),
+        records=int((count if believed else np.clip(count, 0, _MOST_RECORDS)).sum()),
+        max_timestamp=int(sound[_MAX_TIMESTAMP].max(initial=-1)),
+        odd=int(np.count_nonzero((count < 0) | too_many | (count != sound[_DELTA] + 1))),
+        timed=bool(np.bitwise_or.reduce(columns[_ATTRIBUTES]) & _BY_BROKER),
+    )
 
 
 _HIDING: Final = frozenset({"FRAMING_LOST", "SEG_HOLE"})

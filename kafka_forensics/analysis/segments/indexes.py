@@ -12,7 +12,6 @@ import numpy as np
 
 from kafka_forensics.analysis.bounds import Sample
 from kafka_forensics.analysis.segments.framing import Survey
-from kafka_forensics.compiled import interpreted_by
 from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.constants import INDEX_ENTRY_SIZE, INT64_MAX, TIME_INDEX_ENTRY_SIZE
 from kafka_forensics.model.files import OffsetIndex
@@ -64,23 +63,6 @@ _BASE_OFFSET: Final = int(BatchColumn.BASE_OFFSET)
 _LAST_OFFSET: Final = int(BatchColumn.LAST_OFFSET)
 
 
-def _entries_agree(
-    columns: "NDArray[np.int64]",
-    positions: "NDArray[np.int64]",
-    offsets: "NDArray[np.int64]",
-    entries: "NDArray[np.int64]",
-    before: int,
-) -> bool:
-    """`entries_agree` by whole columns, of which that of positions rises, as the walk makes it."""
-    wished, starts, last = positions[entries], columns[_POSITION], columns[_LAST_OFFSET]
-    rows = np.searchsorted(starts, wished)
-    if (rows == starts.size).any() or (starts[rows] != wished).any() or (wished[1:] < wished[:-1]).any():
-        return False
-    highest = np.maximum.accumulate(np.concatenate(([before], last)))[rows]
-    return not ((columns[_BASE_OFFSET, rows] > offsets[entries]) | (highest >= offsets[entries])).any()
-
-
-@interpreted_by(_entries_agree)
 def entries_agree(
     columns: "NDArray[np.int64]",
     positions: "NDArray[np.int64]",
@@ -90,20 +72,15 @@ def entries_agree(
 ) -> bool:
     """Whether the offset-index entries of these numbers are in the order of the batches they point to and contradict none of them.
 
-    `before` is the largest offset in front of the chunk. False only means that somebody must look closer.
+    Positions of the batches rise, as the walk makes them. `before` is the largest offset in front of the chunk. False only means
+    that somebody must look closer.
     """
-    row = 0
-    highest = before
-    for number in range(entries.shape[0]):
-        entry = entries[number]
-        while row < columns.shape[1] and columns[_POSITION, row] < positions[entry]:
-            highest = max(highest, int(columns[_LAST_OFFSET, row]))
-            row += 1
-        if row == columns.shape[1] or columns[_POSITION, row] != positions[entry]:
-            return False
-        if columns[_BASE_OFFSET, row] > offsets[entry] or highest >= offsets[entry]:
-            return False
-    return True
+    wished, starts, last = positions[entries], columns[_POSITION], columns[_LAST_OFFSET]
+    rows = np.searchsorted(starts, wished)
+    if (rows == starts.size).any() or (starts[rows] != wished).any() or (wished[1:] < wished[:-1]).any():
+        return False
+    highest = np.maximum.accumulate(np.concatenate(([before], last)))[rows]
+    return not ((columns[_BASE_OFFSET, rows] > offsets[entries]) | (highest >= offsets[entries])).any()
 
 
 def _highest(before: int, values: "NDArray[np.int64]") -> "NDArray[np.int64]":

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from glob import escape, glob
 from importlib.util import find_spec
 from typing import Final
 
@@ -135,16 +136,14 @@ def _speed(name: str, work: Callable[[], object]) -> Check:
 
 def cached_kernels() -> Check:
     """Where compiled kernels are kept; without such a place they are compiled anew in each process."""
-    from kafka_forensics.compiled import kernel_cache
+    from kafka_forensics.compiled import kernel_directory
     from kafka_forensics.compiled.code_cache import NoPlaceError
 
-    kept = kernel_cache()
-    if kept is None:
-        return Check("kernel cache", "absent", "this package comes without sources, by which kept code is known", needed=False)
     try:
-        where, files = kept.path(), kept.names()
+        where = kernel_directory(make=False)
     except NoPlaceError as error:
         return Check("kernel cache", "absent", f"kernels are compiled in each process: {error}", needed=False)
+    files = glob(f"{escape(where)}/**/*.nbc", recursive=True)
     return Check("kernel cache", "ok" if files else "absent", f"{where}: {len(files)} files", needed=False)
 
 

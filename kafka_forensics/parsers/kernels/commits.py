@@ -56,6 +56,7 @@ class Superseded:
         self._slots: NDArray[np.int64] = np.full((SLOTS, _SLOT_WIDTH), _NEVER, np.int64)
         self._scratch: NDArray[np.int64] = np.empty((RECORD_COLUMNS, 1), np.int64)
         self._compiled = using_compiled() if compiled is None else compiled
+        self._mark = mark_alive if compiled is None else mark_alive.compiled if compiled else mark_alive.interpreted
         self._age = 0
 
     def alive(
@@ -63,9 +64,8 @@ class Superseded:
     ) -> "NDArray[np.bool_]":
         """Which of the rows `[first, end)` say something that no later one of them says anew; `buffer[0]` is byte `position`."""
         alive = np.zeros((1, end), np.int64)
-        run = mark_alive.compiled if self._compiled else mark_alive.interpreted
         data = readable(buffer, compiled=self._compiled)
-        self._age = int(run(data, position, columns, first, end, self._age, self._scratch, self._slots, alive))
+        self._age = int(self._mark(data, position, columns, first, end, self._age, self._scratch, self._slots, alive))
         answer: NDArray[np.bool_] = alive[0, first:] > 0
         return answer
 

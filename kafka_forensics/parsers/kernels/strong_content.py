@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from kafka_forensics.compiled import interpreted_by, primitive
+from kafka_forensics.compiled import kernel, primitive
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -36,11 +36,6 @@ def digest_of_range(buffer: "Buffer", start: int, end: int, _words: "Ints") -> t
     return int.from_bytes(made[:8], "little", signed=True), int.from_bytes(made[8:], "little", signed=True)
 
 
-def _by_library(buffer: "Buffer", starts: "Ints", ends: "Ints", _words: "Ints", digests: "Ints") -> None:
-    """`strong_digest_ranges` by one call of a library for each."""
-    _fill_by_library(buffer, starts, ends, digests, np.flatnonzero(ends - starts <= SMALL_BYTES))
-
-
 def _fill_by_library(buffer: "Buffer", starts: "Ints", ends: "Ints", digests: "Ints", which: "NDArray[np.intp]") -> None:
     """Those of some of the ranges."""
     ranges = zip(starts[which].tolist(), ends[which].tolist(), strict=True)
@@ -58,7 +53,7 @@ def _fill_with_key(buffer: "Buffer", starts: "Ints", ends: "Ints", key: bytes, d
     digests[:] = np.frombuffer(b"".join(made), "<i8").reshape(-1, 2)
 
 
-@interpreted_by(_by_library)
+@kernel
 def strong_digest_ranges(buffer: "Buffer", starts: "Ints", ends: "Ints", words: "Ints", digests: "Ints") -> None:
     """Write to `digests`, (n, 2), the digest of `buffer[start:end]` for each start and end that are at most `SMALL_BYTES` apart, as
     it lies in little-endian order; `words` are room for `BLOCK_WORDS`."""

@@ -4,11 +4,9 @@ The walk stops at the first place it cannot explain by itself and says why; `seg
 are writable uint8 arrays, `columns` is a (BATCH_COLUMNS, n) int64 matrix. Layouts: `spec.record_batch`.
 """
 
-from collections.abc import Callable
-from struct import Struct
 from typing import TYPE_CHECKING, Final
 
-from kafka_forensics.compiled import interpreted_by, kernel
+from kafka_forensics.compiled import kernel
 from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.constants import INT64_MAX
 from kafka_forensics.parsers.kernels.crc import crc32, crc32c, identity, load_i16, load_i32, load_i64
@@ -30,8 +28,6 @@ DONE: Final = 3
 """The walk reached the end of its range."""
 
 _INT64_MIN: Final = -(2**63)
-_unpack_header: Final[Callable[..., tuple[int, ...]]] = Struct(">qiiBIhiqqqhii").unpack_from
-"""The same fields as the loads below, at once."""
 _POSITION: Final = int(BatchColumn.POSITION)
 _SIZE: Final = int(BatchColumn.SIZE_IN_BYTES)
 _BASE_OFFSET: Final = int(BatchColumn.BASE_OFFSET)
@@ -54,22 +50,7 @@ _HASH_HIGH: Final = int(BatchColumn.HASH_HIGH)
 _HASH_LOW: Final = int(BatchColumn.HASH_LOW)
 
 
-def _fill_row(
-    buffer: "Buffer", start: int, file_position: int, computed: int, keys: "Columns", columns: "Columns", row: int
-) -> None:
-    """`fill_row` by one call for the header and one for the row."""
-    base_offset, length, epoch, magic, crc, attributes, delta, *times_and_producer = _unpack_header(buffer, start)
-    size = length + 12
-    last_offset = max(min(base_offset + delta, INT64_MAX), _INT64_MIN)
-    place = (epoch & 0xFFFFFFFF) * 2147483648 + (size & 0x7FFFFFFF)
-    checks = (crc & 0x7FFFFFFF) * 4294967296 + computed
-    kind = last_offset ^ ((magic & 0x7F) * 72057594037927936) ^ ((crc >> 31) * 36028797018963968)
-    hashes = identity.interpreted(base_offset, kind, place, checks, keys[0, 0], keys[0, 1])
-    known = (file_position + start, size, base_offset, last_offset, delta, epoch, magic, crc, computed, attributes)
-    columns[:, row] = (*known, *times_and_producer, -1, -1, *hashes)
-
-
-@interpreted_by(_fill_row)
+@kernel
 def fill_row(
     buffer: "Buffer", start: int, file_position: int, computed: int, keys: "Columns", columns: "Columns", row: int
 ) -> None:

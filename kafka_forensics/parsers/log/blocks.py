@@ -81,9 +81,10 @@ def sound_blocks(batches: "Ints", rows: "Ints", read: Read) -> Iterator[RecordBl
                 continue
             held, payloads, owners = opened.take()
             buffer = readable(held)
+            gather = gather_records.compiled if gather_records.is_ready() else gather_records
             index = 0
             while index < len(owners):
-                stop, records, _ = gather_records(buffer, payloads, index, matrix, batch_of)
+                stop, records, _ = gather(buffer, payloads, index, matrix, batch_of)
                 if records:
                     yield block_of(batches, buffer, matrix[:, :records], owners[batch_of[:records]])
                 elif stop < len(owners):

@@ -30,17 +30,20 @@ if TYPE_CHECKING:
 
 WINDOW_BYTES: Final = 2 << 20
 """Bytes of an ordinary window: few enough that what a read brought is still in a cache when the CRC passes over it."""
+FIRST_WINDOW_BYTES: Final = 256 << 10
+"""Bytes of the first window: a short call shows what kernels take for such batches, and whether to compile them."""
 MAX_WINDOW_BYTES: Final = 16 << 20
 """A batch larger than this is never held whole; its CRC is streamed."""
 
 
 class Window:
-    """Bytes `[position, position + length)` of `file` in `buffer`, which grows from `capacity` (2 MiB) to 16 MiB on demand."""
+    """Bytes `[position, position + length)` of `file` in `buffer`: 256 KiB, then `capacity` (2 MiB), up to 16 MiB on demand."""
 
     def __init__(self, file: "ByteFile", capacity: int | None = None) -> None:
         self.file = file
         self.size = file.size_in_bytes
-        self.buffer: NDArray[np.uint8] = np.empty(min(capacity or WINDOW_BYTES, max(self.size, 64)), np.uint8)
+        self._capacity = min(capacity or WINDOW_BYTES, max(self.size, 64))
+        self.buffer: NDArray[np.uint8] = np.empty(min(self._capacity, FIRST_WINDOW_BYTES), np.uint8)
         self.position = 0
         self.length = 0
 
@@ -50,8 +53,8 @@ class Window:
         A file that became shorter since it was opened ends where its bytes end: `size` is lowered.
         """
         needed = min(needed, MAX_WINDOW_BYTES, max(self.size - position, 0))
-        if needed > self.buffer.size:
-            grown = np.empty(min(MAX_WINDOW_BYTES, 1 << (needed - 1).bit_length()), np.uint8)
+        if needed > self.buffer.size or (self.length and self.buffer.size < self._capacity):
+            grown = np.empty(max(self._capacity, min(MAX_WINDOW_BYTES, 1 << (needed - 1).bit_length())), np.uint8)
             grown[: self.length] = self.buffer[: self.length]
             self.buffer = grown
         kept = 0

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from kafka_forensics.compiled import passed
 from kafka_forensics.errors import FormatError
 from kafka_forensics.model.batches import BATCH_COLUMNS, CHUNK_ROWS, BatchChunk, BatchColumn, Damage
 from kafka_forensics.model.constants import INT64_MAX, LOG_OVERHEAD
@@ -125,7 +124,6 @@ class SegmentReader:
                 window.buffer, at, window.length, window.position, end, window.size, self._key, self._columns, self._rows
             )
             self._look_at(before)
-            passed(int(stop) - at)
             at = int(stop)
             position = window.position + at
             if why == DONE:
@@ -154,7 +152,6 @@ class SegmentReader:
                 until = section.end
             if opens:
                 self._open_all(log, columns)
-            passed(until - position)
             yield _chunk_of(columns, damage, until - position)
             position = until
         self.landed = position

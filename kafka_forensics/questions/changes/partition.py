@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from kafka_forensics.analysis.over_time import Between, LogChanges, Newer, Went, change, committed_gone, keys_lost, log_changes
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.analysis.replicas import Counts, is_compacted
-from kafka_forensics.compiled import use_compiled
+from kafka_forensics.compiled import compile_as_needed
 from kafka_forensics.engine.serialization import make_serializable, pack, unpack
 from kafka_forensics.engine.task_values import Common, Slice, SliceAnswer, StretchRow, inputs_of, slices
 from kafka_forensics.engine.tasks import SliceRows, answered, keep_code_as, keys_apart, opener
@@ -441,7 +441,7 @@ def judge_changes(common: bytes, rows: Iterator[StretchRow], *, strict: bool = F
     before. Where the answer asks something, the slice is to be judged again with what is told.
     """
     known = _common(common)
-    use_compiled(known.scans[0].compiled)
+    compile_as_needed(known.scans[0].work_bytes)
     change_slice: ChangeSlice = unpack(next(rows).packed, opener(known.scans[0]))
     return pack(_changes_of(change_slice, known, SliceRows(rows), strict=strict))
 
@@ -450,7 +450,7 @@ def judge_whole_changes(common: bytes, work: bytes, *, strict: bool = False) -> 
     """The same of every `ChangeSlice` of a packed list of numbered ones, whose logs are folded here: its number and a packed
     `ChangeAnswer`."""
     known = _common(common)
-    use_compiled(known.scans[0].compiled)
+    compile_as_needed(known.scans[0].work_bytes)
     numbered: list[tuple[int, ChangeSlice]] = unpack(work, opener(known.scans[0]))
     for number, change_slice in numbered:
         yield number, pack(_changes_of(change_slice, known, None, strict=strict))

@@ -10,7 +10,7 @@ from typing import Final
 
 from kafka_forensics.analysis.catalogue import on_premises
 from kafka_forensics.analysis.incidents import incidents_between
-from kafka_forensics.compiled import use_compiled, worth_compiling
+from kafka_forensics.compiled import compile_as_needed
 from kafka_forensics.engine.local import Progress, answers_in_order
 from kafka_forensics.engine.task_values import TopicPartition
 from kafka_forensics.errors import SourceError, UsageError, perhaps_meant
@@ -291,7 +291,7 @@ def changes(given: Given, options: ScanOptions, progress: Progress | None = None
 def compared(gathered: Mapping[str, Inputs], options: ScanOptions, progress: Progress | None = None) -> ComparedSnapshots:
     """Scan every snapshot that was gathered and compare each with the next, by the local engine."""
     largest = max(sum(plan.bytes for plan in plans) for inputs in gathered.values() for plans in (inputs.replicas, inputs.internal))
-    use_compiled(worth_compiling(largest), largest)
+    compile_as_needed(largest)
     snapshots = []
     for name, inputs in gathered.items():
         witnesses = read_witnesses(inputs)

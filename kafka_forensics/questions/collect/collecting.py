@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from functools import partial
 from typing import TYPE_CHECKING, BinaryIO, Final
 
-from kafka_forensics.compiled import use_compiled, worth_compiling
+from kafka_forensics.compiled import compile_as_needed
 from kafka_forensics.errors import SourceError, UsageError
 from kafka_forensics.evidence.inputs import gather
 from kafka_forensics.evidence.options import ScanOptions
@@ -123,7 +123,7 @@ class _Collecting:
         self._transaction_partitions = 0 if self._pseudonyms is None else transaction_partitions(paths, options.scan, cache)
         self._total = self._required()
         self.collected = Collected(bytes_in_all=self._total, is_deep=is_deep(options.scan.deep, self._total))
-        use_compiled(worth_compiling(self._total), self._total)
+        compile_as_needed(self._total)
         self._done = 0
         self._pace = Pace(options.max_rate)
         self._writer = BundleWriter(output, self._about())

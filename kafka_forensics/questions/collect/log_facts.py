@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 import numpy as np
 
-from kafka_forensics.model.batches import CHUNK_ROWS, BatchColumn, Damage
+from kafka_forensics.model.batches import BatchColumn, Damage
 from kafka_forensics.model.constants import CONTROL_MASK, WITNESS_TOPICS
 from kafka_forensics.model.pseudonyms import Pseudonyms
 from kafka_forensics.parsers.log import (
@@ -20,7 +20,7 @@ from kafka_forensics.parsers.log import (
     inspector,
 )
 from kafka_forensics.storage.bundles import MAX_SECTION_BYTES, Frame, SectionKind, write_frames, write_held
-from kafka_forensics.writers.bundle_columns import room_for, write_batches
+from kafka_forensics.writers.bundle_columns import write_batches
 from kafka_forensics.writers.record_hashes import write_record_hashes
 from kafka_forensics.writers.witness_batches import is_marker, witness_batch
 
@@ -79,7 +79,6 @@ def take_log(
     reader = SegmentReader(
         file, next_base_offset=believed_to(base_offset, entry.behind), inspect=checks, inspect_alone=checks.alone
     )
-    room = room_for(CHUNK_ROWS)
     start, batches = 0, 0
     for chunk in reader.chunks():
         end = start + chunk.bytes_decoded + chunk.bytes_damaged + chunk.bytes_skipped
@@ -98,7 +97,7 @@ def take_log(
         elif kept.any():
             _take_whole(entry, file, writer, columns[:, kept], start, end, only_markers=wanted.pseudonyms is not None)
         # last, so that of a bundle that was cut short batches are known only with all that belongs to them
-        section = write_batches(columns, damage, written=checks.written(columns), digests=checks.digests.take(columns), room=room)
+        section = write_batches(columns, damage, written=checks.written(columns), digests=checks.digests.take(columns))
         writer.add(entry.path, SectionKind.BATCHES, start, end, section)
         batches += chunk.rows
         passed(end - start)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kafka_forensics.compiled import use_compiled, worth_compiling
+from kafka_forensics.compiled import compile_as_needed
 from kafka_forensics.errors import PathMissingError, SourceError, UsageError
 from kafka_forensics.evidence.options import ScanOptions, fits, nothing_there, raise_unless_hidden
 from kafka_forensics.evidence.paths import lone_file_name, members_left_out, not_listed, open_paths, typed_path
@@ -177,7 +177,7 @@ def find_files(paths: list[str], options: DumpOptions) -> DumpInputs:
     chosen = options.topic_glob is not None or options.partition is not None
     if chosen and not inputs.files and not any(fits(place, _asked(options)) for place in there):
         raise_unless_hidden(nothing_there(set(there), _asked(options)), hidden=bool(inputs.incomplete))
-    use_compiled(worth_compiling(sum(file.size_in_bytes for file in inputs.files if file.kind in LOG_KINDS)))
+    compile_as_needed(sum(file.size_in_bytes for file in inputs.files if file.kind in LOG_KINDS))
     return inputs
 
 

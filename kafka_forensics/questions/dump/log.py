@@ -1,16 +1,12 @@
 """Rows of a dump for files that hold batches: each batch, or each record in them, and each damaged place, in file order."""
 
 from collections.abc import Iterator
-from contextlib import suppress
-from functools import partial
-from itertools import islice, pairwise
+from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from kafka_forensics.compiled import using_compiled
-from kafka_forensics.engine.compiling import compiled_meanwhile
-from kafka_forensics.errors import SourceError
 from kafka_forensics.model.batches import (
     NO_TIMESTAMP_TYPE,
     RECORD_TIMESTAMP_TYPES,
@@ -32,6 +28,7 @@ from kafka_forensics.model.constants import (
 )
 from kafka_forensics.model.json_objects import Json, JsonRow
 from kafka_forensics.parsers.internal_topics import teller
+from kafka_forensics.parsers.kernels.records import gather_records
 from kafka_forensics.parsers.log import (
     MAX_BATCH_BYTES,
     RecordBlock,
@@ -139,24 +136,10 @@ def log_runs(file: DumpFile, options: DumpOptions) -> "Iterator[JsonRow | pa.Rec
     if not using_compiled() or not file.source.seekable or teller(file.topic) is not None:
         yield from log_rows(file, options)
         return
-    meanwhile = compiled_meanwhile(_KERNELS, partial(_rehearse, file, options), file.source)
-    with file.open() as log, meanwhile as look:
+    with file.open() as log:
         judge = _Judge(log, file)
         for chunk in _chunks(log, file, options):
             yield from _runs_of_chunk(log, chunk, options, judge)
-            look()
-
-
-_KERNELS: Final = ("parsers.kernels.walk.walk", "parsers.kernels.records.gather_records")
-
-
-def _rehearse(file: DumpFile, options: DumpOptions) -> None:
-    """The runs of the first portion of a file, which nobody wants."""
-    with suppress(SourceError), file.open() as log:
-        judge = _Judge(log, file)
-        for chunk in islice(_chunks(log, file, options), 1):
-            for _ in _runs_of_chunk(log, chunk, options, judge):
-                pass
 
 
 def _chunks(log: "ByteFile", file: DumpFile, options: DumpOptions) -> Iterator[BatchChunk]:
@@ -183,7 +166,7 @@ def _runs(
     """Rows of the records of these batches that are asked for."""
     wanted = options.overlapping(batches[BatchColumn.BASE_OFFSET], batches[BatchColumn.LAST_OFFSET])
     is_control = (batches[BatchColumn.MAGIC] >= 2) & (batches[BatchColumn.ATTRIBUTES] & CONTROL_MASK != 0)
-    alone = is_control | (batches[BatchColumn.SIZE_IN_BYTES] > MAX_BATCH_BYTES) | (not using_compiled())
+    alone = is_control | (batches[BatchColumn.SIZE_IN_BYTES] > MAX_BATCH_BYTES) | (not gather_records.is_ready())
     edges = [0, *(np.flatnonzero(np.diff(alone)) + 1).tolist(), batches.shape[1]]
     for first, behind in pairwise(edges):
         rows = np.flatnonzero(wanted[first:behind]) + first

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from kafka_forensics.compiled import interpreted_by
 from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.constants import CONTROL_ABORT, CONTROL_COMMIT, CONTROL_MASK, MAX_SEQUENCE, TRANSACTIONAL_MASK
 from kafka_forensics.model.files import AbortedTxn, EpochEntry, ProducerEntry
@@ -33,8 +32,13 @@ _LAST_OFFSET: Final = int(BatchColumn.LAST_OFFSET)
 _MAX_TIMESTAMP: Final = int(BatchColumn.MAX_TIMESTAMP)
 
 
-def _entries_by_arrays(columns: "Ints", interval_bytes: int, state: "Ints", entries: "Ints") -> int:
-    """`fill_entries` by a look for each entry."""
+def fill_entries(columns: "Ints", interval_bytes: int, state: "Ints", entries: "Ints") -> int:
+    """Write the entries that batches get, (BATCH_COLUMNS, n) in file order, to `entries`, (4, n); their number.
+
+    Each that begins more than the interval behind the last that did gets one: its last offset and its byte, and the largest
+    timestamp so far with the last offset of the first batch that had it. `state` holds the byte of the last entry, and that
+    timestamp and offset.
+    """
     position, last = columns[_POSITION], columns[_LAST_OFFSET]
     stamps = np.concatenate(([state[1]], columns[_MAX_TIMESTAMP]))
     rises = np.concatenate(([True], stamps[1:] > np.maximum.accumulate(stamps)[:-1]))
@@ -49,30 +53,6 @@ def _entries_by_arrays(columns: "Ints", interval_bytes: int, state: "Ints", entr
     entries[:, : len(rows)] = last[rows], position[rows], stamps[met], offsets[met]
     state[:] = indexed_at, stamps[source[-1]], offsets[source[-1]]
     return len(rows)
-
-
-@interpreted_by(_entries_by_arrays)
-def fill_entries(columns: "Ints", interval_bytes: int, state: "Ints", entries: "Ints") -> int:
-    """Write the entries that batches get, (BATCH_COLUMNS, n) in file order, to `entries`, (4, n); their number.
-
-    Each that begins more than the interval behind the last that did gets one: its last offset and its byte, and the largest
-    timestamp so far with the last offset of the first batch that had it. `state` holds the byte of the last entry, and that
-    timestamp and offset.
-    """
-    count = 0
-    indexed_at, largest, largest_at = state[0], state[1], state[2]
-    for row in range(columns.shape[1]):
-        if columns[_MAX_TIMESTAMP, row] > largest:
-            largest, largest_at = columns[_MAX_TIMESTAMP, row], columns[_LAST_OFFSET, row]
-        if columns[_POSITION, row] - indexed_at > interval_bytes:
-            indexed_at = columns[_POSITION, row]
-            entries[0, count] = columns[_LAST_OFFSET, row]
-            entries[1, count] = indexed_at
-            entries[2, count] = largest
-            entries[3, count] = largest_at
-            count += 1
-    state[0], state[1], state[2] = indexed_at, largest, largest_at
-    return count
 
 
 class SegmentIndexes:

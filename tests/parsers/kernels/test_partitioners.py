@@ -206,7 +206,7 @@ def long_batch(base_offset: int, **given: Any) -> bytes:
 @pytest.mark.parametrize("use", [False, True], ids=FORMS)
 @pytest.mark.parametrize("codec", ["none", "gzip", "zstd"])
 def test_the_first_records_of_batches_of_every_kind(monkeypatch: pytest.MonkeyPatch, use: bool, codec: str) -> None:
-    monkeypatch.setattr(compiled, "_state", {"compiled": use})
+    monkeypatch.setattr(compiled, "_process", compiled._Process("compiled" if use else "interpreted"))
     for log_bytes, looked_at in ((0, 64), (4 * BYTES_FOR_EACH, 26), (BYTES_FOR_EACH * MOST_FOR_ONE_MORE, 4)):
         rows = sampled(long_batch(7, compression_type=codec), log_bytes)
         assert rows == [expected(7 + n, BASE_TIMESTAMP + n, b"k%d" % n if n % 3 else None) for n in range(looked_at)]

@@ -19,7 +19,7 @@ from tests.support.mutations import segments
 from tests.support.segments import BASE_TIMESTAMP, batch, changed, flipped, legacy_entry, log
 
 KEYS = np.array([[0x1234567890ABCDEF, -77]], np.int64)
-FORMS: list[Callable[..., Any]] = [walk.interpreted, walk.compiled, walk.source]
+FORMS: list[Callable[..., Any]] = [walk.interpreted, walk.compiled]
 HEADER_FIELDS = (
     ("base_offset", BatchColumn.BASE_OFFSET),
     ("partition_leader_epoch", BatchColumn.PARTITION_LEADER_EPOCH),
@@ -101,7 +101,7 @@ def test_the_walk_accepts_what_plain_rules_accept(data: bytes) -> None:
         assert list(zip(*columns[[BatchColumn.POSITION, BatchColumn.SIZE_IN_BYTES]].tolist(), strict=True)) == accepted
 
 
-@pytest.mark.parametrize("form", FORMS, ids=["interpreted", "compiled", "source"])
+@pytest.mark.parametrize("form", FORMS, ids=["interpreted", "compiled"])
 @pytest.mark.parametrize("behind", [b"", batch(4)], ids=["last", "followed"])
 def test_a_batch_of_a_header_alone_proves_the_frame_of_a_rotten_one(form: Callable[..., Any], behind: bytes) -> None:
     """What cleaning leaves of a batch is 61 bytes, as few as there can be."""
@@ -117,7 +117,7 @@ def test_a_batch_of_a_header_alone_proves_the_frame_of_a_rotten_one(form: Callab
 
 
 @pytest.mark.parametrize("magic", [0, 1])
-@pytest.mark.parametrize("form", FORMS, ids=["interpreted", "compiled", "source"])
+@pytest.mark.parametrize("form", FORMS, ids=["interpreted", "compiled"])
 def test_an_entry_too_small_for_its_format_is_trouble(form: Callable[..., Any], magic: int) -> None:
     """Though its CRC is right: a magic 1 entry holds a timestamp, so it has eight bytes more."""
     for size in range(18, 40):
@@ -172,9 +172,6 @@ def test_both_forms_agree_on_any_window(data: bytes, draw: st.DataObject) -> Non
     start = draw.draw(st.integers(0, length))
     interpreted, left = walk_all(FORMS[0], data, length=length, rows=rows, start=start, end=end)
     compiled, right = walk_all(FORMS[1], data, length=length, rows=rows, start=start, end=end)
-    source, plain = walk_all(FORMS[2], data, length=length, rows=rows, start=start, end=end)
-    assert source == interpreted
-    assert np.array_equal(plain, left)
     assert interpreted == compiled
     assert np.array_equal(left, right)
 
@@ -206,14 +203,14 @@ def test_both_forms_of_the_search_agree(data: bytes, low: int, high: int, legacy
         assert int(plausible_size.interpreted(*bounds)) == int(plausible_size.compiled(*bounds))
 
 
-@pytest.mark.parametrize("form", FORMS, ids=["interpreted", "compiled", "source"])
+@pytest.mark.parametrize("form", FORMS, ids=["interpreted", "compiled"])
 def test_rows_end_where_the_matrix_ends(form: Callable[..., Any]) -> None:
     batches = log(3)
     (where, count, why, _), _ = walk_all(form, b"".join(batches), rows=2)
     assert (where, count, why) == (len(batches[0] + batches[1]), 2, FULL)
 
 
-@pytest.mark.parametrize("form", FORMS, ids=["interpreted", "compiled", "source"])
+@pytest.mark.parametrize("form", FORMS, ids=["interpreted", "compiled"])
 @pytest.mark.parametrize(("commit", "kind"), [(True, 1), (False, 0)])
 def test_markers_say_their_kind_and_coordinator_epoch(form: Callable[..., Any], commit: bool, kind: int) -> None:
     marker = write_marker(
@@ -224,7 +221,7 @@ def test_markers_say_their_kind_and_coordinator_epoch(form: Callable[..., Any], 
     assert columns[BatchColumn.COORDINATOR_EPOCH].tolist() == [-1, 2**31 - 1]
 
 
-@pytest.mark.parametrize("form", FORMS, ids=["interpreted", "compiled", "source"])
+@pytest.mark.parametrize("form", FORMS, ids=["interpreted", "compiled"])
 @pytest.mark.parametrize("behind", [0, 57, 58, 500])
 def test_a_marker_that_says_more_than_today_is_read(form: Callable[..., Any], behind: int) -> None:
     """Later versions may add fields: from 64 bytes on, the length takes two."""
@@ -243,12 +240,11 @@ def test_any_control_record_is_read_alike_and_inside_its_batch(payload: bytes) -
     results = [walk_all(form, control + behind)[1] for form in FORMS]
     alone = walk_all(FORMS[0], control)[1]
     assert np.array_equal(results[0], results[1])
-    assert np.array_equal(results[0], results[2])
     assert np.array_equal(results[0][:, :1], alone)
     assert -(2**15) <= int(alone[BatchColumn.CONTROL_RECORD_TYPE, 0]) < 2**15
 
 
-@pytest.mark.parametrize("form", FORMS, ids=["interpreted", "compiled", "source"])
+@pytest.mark.parametrize("form", FORMS, ids=["interpreted", "compiled"])
 @pytest.mark.parametrize(
     ("base_offset", "delta", "last_offset"),
     [

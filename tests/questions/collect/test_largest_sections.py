@@ -10,7 +10,6 @@ from kafka_forensics.questions.collect import CollectOptions, collect
 from kafka_forensics.questions.collect.collecting import RecordsAsked
 from kafka_forensics.storage.bundles import CollectedLog
 from kafka_forensics.storage.bundles.layout import MAX_HELD
-from kafka_forensics.writers.bundle_columns import SLOTS
 from tests.support.salvaged import NAME, TOPIC, put_copy
 from tests.support.segments import batch, flipped, legacy_entry
 
@@ -44,4 +43,3 @@ def test_batches_of_which_nearly_all_are_damaged(tmp_path: Path) -> None:
 
 def test_what_a_section_may_hold_is_more_than_a_chunk_has() -> None:
     assert 2 * CHUNK_ROWS <= MAX_HELD
-    assert CHUNK_ROWS < SLOTS <= 1 << 15

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.files import AbortedTxn, EpochEntry, ProducerEntry
 from kafka_forensics.parsers.log import inspector
 from kafka_forensics.questions.salvage.rebuilding import EpochReplay, ProducerReplay, SegmentIndexes, fill_entries, index_interval
@@ -74,14 +75,20 @@ def test_indexes_are_those_of_recovery_however_the_log_is_cut(
 
 
 @given(batches, st.sampled_from((0, 100, 1024, 4096)))
-def test_entries_are_the_same_in_every_form(shapes: list[tuple[int, int, int, int]], interval: int) -> None:
+def test_entries_are_those_that_one_batch_after_the_other_gets(shapes: list[tuple[int, int, int, int]], interval: int) -> None:
     columns = read(log_of(shapes)).columns
-    found = []
-    for form in ("interpreted", "source", "compiled"):
-        state, entries = np.array([60, BASE_TIMESTAMP + 150, 7], np.int64), np.zeros((4, columns.shape[1]), np.int64)
-        count = int(getattr(fill_entries, form)(columns, interval, state, entries))
-        found.append((count, state.tolist(), entries.tolist()))
-    assert found[0] == found[1] == found[2]
+    state, entries = np.array([60, BASE_TIMESTAMP + 150, 7], np.int64), np.zeros((4, columns.shape[1]), np.int64)
+    indexed_at, largest, largest_at = state.tolist()
+    expected = []
+    for position, last, stamp in columns[[BatchColumn.POSITION, BatchColumn.LAST_OFFSET, BatchColumn.MAX_TIMESTAMP]].T.tolist():
+        if stamp > largest:
+            largest, largest_at = stamp, last
+        if position - indexed_at > interval:
+            indexed_at = position
+            expected.append([last, position, largest, largest_at])
+    count = fill_entries(columns, interval, state, entries)
+    assert entries[:, :count].T.tolist() == expected
+    assert state.tolist() == [indexed_at, largest, largest_at]
 
 
 def test_epochs_that_fall_are_told_across_chunks() -> None:

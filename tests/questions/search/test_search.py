@@ -25,7 +25,7 @@ from tests.support.index_files import write_offset_index, write_time_index
 from tests.support.replicas import put_replica
 from tests.support.segments import BASE_TIMESTAMP, changed, legacy_entry, starts
 
-pytestmark = pytest.mark.usefixtures("kernels_at_once")
+pytestmark = pytest.mark.usefixtures("chosen_kernels")
 
 Found = dict[str, Any]
 KEYS = [None, b"", b"a", b"ab", b"abc", b"\xff\x00"]
@@ -159,9 +159,7 @@ def both_forms() -> Iterator[bool]:
     try:
         for compiled in (False, True):
             use_compiled(compiled)
-            with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(finding, "use_compiled", lambda _: None)
-                yield compiled
+            yield compiled
     finally:
         use_compiled(before)
 
