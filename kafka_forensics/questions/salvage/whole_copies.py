@@ -1,8 +1,8 @@
-"""Compacted and internal topics: of the copies of a partition one is taken, whole.
+"""Compacted and internal topics: one whole copy of a partition is taken.
 
-Every broker cleans its own copy, when it likes. One may still hold a value and the tombstone behind it, and another neither: a
-range of the one beside a range of the other may hold the value without the tombstone, and a deleted key is back. So no copy fills
-another. A copy that is not whole is taken only where gaps are allowed, and what it lacks is named.
+Every broker cleans its own copy in its own time. One may still hold a value and the tombstone after it, and another neither. If
+ranges of both were joined, the value could remain without its tombstone, and a deleted key would come back. So no copy fills
+another. A copy that is not whole is taken only if gaps are allowed, and what it lacks is named.
 """
 
 from collections.abc import Iterator, Sequence
@@ -33,7 +33,7 @@ DIFFERING: Final = frozenset(
         "UNCLEAN_LOSS",
     }
 )
-"""Findings that tell of copies that hold different records."""
+"""Findings that say that copies hold different records."""
 _CONTRADICTING: Final = ("contents", "markers")
 """Reasons why the latest values of a key differ that no missing record explains."""
 SAY_WHOSE: Final = "choose whose records to keep with --prefer-broker; `plan` and `compare` show both sides"
@@ -42,7 +42,7 @@ _RANGES_NAMED: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class TakenCopy:
-    """The copy that a log is made of, the base of its lineage, and how it was chosen."""
+    """The copy that a log is made of, as the base of its lineage, and how it was chosen."""
 
     lineage: Lineage
     chosen_by: str
@@ -64,17 +64,17 @@ class _Examined:
     damaged: Ranges = ()
     """Offsets that bad bytes, or missing segments, may have held: from one good batch to the next, up to NO_END after the last."""
     missing: Ranges = ()
-    """Offsets behind its end."""
+    """Offsets after its end."""
     problems: list[str] = field(default_factory=list)
     was_read: bool = True
 
     @property
     def gaps(self) -> Ranges:
-        """What a log made of it lacks."""
+        """What the log lacks if it is made of this copy."""
         return normalised((*self.damaged, *self.missing))
 
     def __str__(self) -> str:
-        return f"that of broker {self.broker} {listed(self.problems)}"
+        return f"the copy of broker {self.broker} {listed(self.problems)}"
 
 
 class WholeCopies:
@@ -88,10 +88,10 @@ class WholeCopies:
         self._rivals = [finding for finding in differing if not _is_only_missing_values(finding)]
 
     def take(self, prefer: str | None, *, allow_gaps: bool) -> TakenCopy | Refused:
-        """The first copy in order that is whole; where gaps are allowed and none is, the first.
+        """The first whole copy; if none is whole and gaps are allowed, the first.
 
-        That of the broker that the user prefers comes first, then that of the plan, then the one that goes on furthest. Where the
-        copies are of rival histories no other than these two is taken. Raises SourceError.
+        The copy of the preferred broker comes first, then the one that the plan recommends, then the longest. If the copies are of
+        rival histories, only the first two are considered. Raises SourceError.
         """
         order = self._order(prefer)
         if self._rivals:
@@ -125,7 +125,7 @@ class WholeCopies:
         return [(number, why) for *_, number, why in sorted(ranked)]
 
     def _decisive(self, prefer: str | None) -> tuple[str, ...]:
-        """By which rules one of rival histories may be chosen: by the plan only if nothing behind a fork was committed anywhere."""
+        """By which rules one of rival histories may be chosen: by the plan only if nothing after a fork was committed anywhere."""
         if any(str(source.plan.context.broker) == prefer for source in self._sources):
             return ("prefer-broker",)
         harmless = all(
@@ -134,7 +134,7 @@ class WholeCopies:
         return ("plan",) if harmless else ()
 
     def _promised_end(self, numbers: Sequence[int]) -> int:
-        """How far the log of these copies goes, by any of them or their high watermarks."""
+        """Where the log ends, by the furthest of these copies and of their high watermarks."""
         sources = [self._sources[number] for number in numbers]
         marks = [source.plan.context.high_watermark or 0 for source in sources if not source.plan.context.live]
         named = [segment.base_offset for source in sources for segment in source.plan.directory.segments]
@@ -167,8 +167,8 @@ class WholeCopies:
         return copy
 
     def _doubted(self, number: int) -> Ranges:
-        """Offsets of what was found behind lost framing where another copy goes on there, and the first batch found is not in any:
-        the value of a record may hold the bytes of a batch."""
+        """Offsets of batches found after lost framing, if another copy has batches there and no other copy has the first one found:
+        the value of a record may contain the bytes of a batch."""
         others = [source for other, source in enumerate(self._sources) if other != number]
         doubted = []
         for start, end, crc in self._sources[number].searched():
@@ -183,8 +183,8 @@ class WholeCopies:
         return bool((good & (rows[BatchColumn.BASE_OFFSET] == base_offset) & (rows[BatchColumn.CRC] == crc)).any())
 
     def _kept_start(self) -> int | None:
-        """Where the log starts if none but a cleaner took anything from it: at the lowest start of all copies. None where retention
-        or DeleteRecords may have moved the start of some, or where no copy has a batch."""
+        """Where the log starts if only cleaners removed records: at the lowest start of all copies. None if retention or
+        DeleteRecords may have moved the start of one, or if no copy has a batch."""
         for context in [source.plan.context for source in self._sources]:
             policy = None if context.control is None else context.control.setting("cleanup.policy")
             if context.log_start_checkpoint or "delete" in (policy or ""):
@@ -205,7 +205,7 @@ class WholeCopies:
     def _taken(
         self, copy: _Examined, why: str, log_end_offset: int, examined: Sequence[_Examined], prefer: str | None
     ) -> TakenCopy | Refused:
-        """The log of a copy, with what the others hold beside it."""
+        """The log made of a copy, with what the other copies hold besides."""
         number = copy.number
         start = self._sources[number].replica.log_start_offset
         pieces = (Piece(number, start, log_end_offset, BASE),) if start < log_end_offset else ()
@@ -221,8 +221,8 @@ class WholeCopies:
         return TakenCopy(lineage, why, copy.slices, damaged, is_whole=not copy.problems, not_preferred=not_preferred)
 
     def _left_behind(self, lineage: Lineage) -> list[LeftBehind]:
-        """What other copies hold and a log has not: before its start, in its gaps, behind its end, and latest values of keys; of
-        rival histories all from where they part on."""
+        """What other copies hold and the log lacks: before its start, in its gaps, after its end, and latest values of keys; of
+        rival histories everything after they part."""
         base, start, end = lineage.base, lineage.log_start_offset, lineage.log_end_offset
         ours = self._sources[base].plan.context.broker
         lacked = list(self._lacked_values(ours))
@@ -273,12 +273,12 @@ class WholeCopies:
 
 
 def first_dirty_offset(lineage: Lineage, source: Source) -> int:
-    """Where cleaning of a log goes on: where it had come in the copy that it is."""
+    """From where a broker goes on cleaning the log: as far as the copy taken was cleaned."""
     return min(max(source.plan.context.cleaner_checkpoint or 0, lineage.log_start_offset), lineage.log_end_offset)
 
 
 def known_epochs(lineage: Lineage, source: Source) -> list[EpochEntry] | None:
-    """Leader epochs as the checkpoint of a copy has them: a cleaner may have taken the first batches of one. None without one."""
+    """Leader epochs by the checkpoint of the copy: a cleaner may have removed the first batches of an epoch. None without one."""
     entries = source.plan.context.epoch_checkpoint
     return None if entries is None else loaded_epochs(entries, lineage.log_end_offset)
 
@@ -327,15 +327,15 @@ def _holes(source: Source, slices: Sequence[Slice], log_end_offset: int) -> Iter
 
 
 def _tail(source: Source, segment: int, position: int) -> int:
-    """Bytes of a segment, from a position on, that a crash leaves at the end of a log."""
+    """Bytes at the end of a segment, from a position on, that a crash left there."""
     damage = source.replica.state.framing.damage
     tails = [found for kind in HARMLESS_TAILS for base_offset, found in damage.get(kind, ()) if base_offset == segment]
     return sum(found.size_in_bytes for found in tails if found.position >= position)
 
 
 def _parted(left: int, right: int, planned: Planned) -> int:
-    """The first offset from which on two copies are not known to be of one history: where they hold other records, or behind what
-    both have of the last epoch that both have (KIP-101). Without epochs, of entries before Kafka 0.11, only the former is known."""
+    """The first offset after which two copies may be of different histories: where their records differ, or at the end of what both
+    have of their last common epoch (KIP-101). Without epochs (entries before Kafka 0.11) only the former is known."""
     given = planned.given
     ours, theirs = _ends(given.replicas[left]), _ends(given.replicas[right])
     shared = [min(end, theirs[epoch]) for epoch, end in ours.items() if epoch in theirs]

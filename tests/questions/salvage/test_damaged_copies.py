@@ -35,8 +35,8 @@ def test_copies_damaged_at_different_places_are_refused_with_a_plain_reason(tmp_
     (refused,) = salvaged_of(tmp_path / "in", tmp_path / "out").refused
     assert (refused.kind, refused.offsets, refused.brokers) == ("compacted", ((1, 4),), (1, 2))
     assert refused.reason == (
-        "it is compacted, and no copy of it is whole: that of broker 1 is damaged at offsets [1, 4); "
-        "that of broker 2 is damaged at offsets [4, 9)"
+        "it is compacted, and no copy of it is whole: the copy of broker 1 is damaged at offsets [1, 4); "
+        "the copy of broker 2 is damaged at offsets [4, 9)"
     )
     assert "--allow-gaps: the copy of broker 1 is taken" in str(refused.hint)
     assert not (tmp_path / "out" / NAME).exists()
@@ -113,7 +113,7 @@ def test_a_torn_tail_is_no_damage_and_a_lost_end_is(tmp_path: Path) -> None:
     assert log_of(tmp_path / "one") == b"".join([*CLEANED, *ACTIVE[:3]])
     put_cleaned(tmp_path / "in", 2, with_(CLEANED, {3: flipped(CLEANED[3], VALUE_AT)}), ACTIVE)
     (refused,) = salvaged_of(tmp_path / "in", tmp_path / "none").refused
-    assert "that of broker 1 ends at offset 23, before 24" in refused.reason
+    assert "the copy of broker 1 ends at offset 23, before 24" in refused.reason
     (partition,) = salvaged_of(tmp_path / "in", tmp_path / "gap", allow_gaps=True, prefer="1").partitions
     assert (partition.log_end_offset, gaps_of(partition)) == (24, [(23, 24, ())])
     assert left_of(partition) == [(2, 23, 24)]
@@ -137,8 +137,8 @@ def test_damage_after_the_last_batch_of_the_longest_copy_is_named_from_there_on(
     put_cleaned(tmp_path / "in", 2, CLEANED, [*ACTIVE[:3], garbage])
     salvaged = salvaged_of(tmp_path / "in", tmp_path / "none", prefer="1")
     (refused,) = salvaged.refused
-    assert "that of broker 1 is damaged at offsets [1, 4) and from 24 on;" in refused.reason
-    assert "that of broker 2 is damaged at offsets [23, 24)" in refused.reason
+    assert "the copy of broker 1 is damaged at offsets [1, 4) and from 24 on;" in refused.reason
+    assert "the copy of broker 2 is damaged at offsets [23, 24)" in refused.reason
     assert refused.offsets == ((1, 4), (24, None))
     (row,) = document(salvaged)["refused"]
     assert row["offsets"] == [[1, 4], [24, None]]
@@ -211,7 +211,7 @@ def test_a_segment_that_is_gone_while_its_index_is_there_or_from_the_start_is_mi
     lost = "has lost a segment, or the end of one, at offsets [9, 20)"
     if not base_offset:
         lost = "lacks the start of the log at offsets [0, 9)"
-    assert f"that of broker 1 {lost}" in refused.reason
+    assert f"the copy of broker 1 {lost}" in refused.reason
     (partition,) = salvaged_of(tmp_path / "in", tmp_path / "out", prefer="1", allow_gaps=True).partitions
     assert gaps_of(partition) == ([(9, 20, (1,))] if base_offset else [])
     assert left_of(partition) == [(2, 9, 16) if base_offset else (2, 0, 5)]
@@ -245,7 +245,7 @@ def test_two_copies_that_each_lack_a_value_are_refused_or_one_is_named(tmp_path:
     put_cleaned(tmp_path / "in", 1, [CLEANED[0], *CLEANED[2:]], ACTIVE)
     put_cleaned(tmp_path / "in", 2, [*CLEANED[:3], CLEANED[4]], ACTIVE)
     (refused,) = salvaged_of(tmp_path / "in", tmp_path / "none").refused
-    assert "that of broker 1 lacks the latest value of a key that another copy has at offsets [3, 4)" in refused.reason
+    assert "the copy of broker 1 lacks the latest value of a key that another copy has at offsets [3, 4)" in refused.reason
     (partition,) = salvaged_of(tmp_path / "in", tmp_path / "out", prefer="1", allow_gaps=True).partitions
     assert (gaps_of(partition), left_of(partition)) == ([], [(2, 3, 4)])
     assert partition.warning == MAY_BE_STALE
@@ -258,7 +258,7 @@ def test_a_copy_that_was_not_read_to_its_end_is_not_taken(tmp_path: Path, monkey
     put_cleaned(tmp_path / "in", 1, CLEANED, ACTIVE)
     monkeypatch.setattr(Replica, "read", property(lambda _: Read.PART))
     (refused,) = salvaged_of(tmp_path / "in", tmp_path / "out", allow_gaps=True).refused
-    assert refused.reason == "it is compacted, and no copy of it is whole: that of broker 1 could not be read to its end"
+    assert refused.reason == "it is compacted, and no copy of it is whole: the copy of broker 1 could not be read to its end"
     assert refused.hint == "give the log directories of more brokers"
 
 

@@ -54,7 +54,7 @@ def test_of_several_whole_copies_that_of_the_plan_is_taken_or_of_the_broker_that
         salvaged = salvaged_of(tmp_path / "in", tmp_path / output, prefer="3", allow_gaps=allow_gaps)
         (partition,) = salvaged.partitions
         assert (partition.base, partition.chosen_by) == (1, "plan"), "that of broker 3 ends too early"
-        told = "the copy of broker 1 was taken, because that of broker 3 ends at offset 10, before 12"
+        told = "the copy of broker 1 was taken, because the copy of broker 3 ends at offset 10, before 12"
         assert partition.warning == told
         assert f"note: {NAME}: {told}" in summary_lines(salvaged, quiet=False)
         assert salvaged.is_whole
@@ -170,7 +170,7 @@ def test_a_high_watermark_of_a_live_copy_promises_nothing(tmp_path: Path) -> Non
     log_dir = put_cleaned(tmp_path / "in", 1, [*CLEANED, *REST])
     (log_dir / "replication-offset-checkpoint").write_text("0\n1\norders 0 14\n")
     (refused,) = salvaged_of(tmp_path / "in", tmp_path / "none").refused
-    assert "that of broker 1 ends at offset 12, before 14" in refused.reason
+    assert "the copy of broker 1 ends at offset 12, before 14" in refused.reason
     (salvaged,) = salvaged_of(tmp_path / "in", tmp_path / "out", live=True).partitions
     assert (salvaged.log_end_offset, salvaged.warning) == (12, None)
 
@@ -268,7 +268,7 @@ def test_a_head_that_only_another_history_has_is_not_lost_in_silence(tmp_path: P
     put_rivals(tmp_path / "in")
     (tmp_path / "in" / "broker-2" / NAME / f"{0:020d}.log").unlink()
     (refused,) = salvaged_of(tmp_path / "in", tmp_path / "none", prefer="2").refused
-    assert "that of broker 2 lacks the start of the log at offsets [0, 10)" in refused.reason
+    assert "the copy of broker 2 lacks the start of the log at offsets [0, 10)" in refused.reason
     (partition,) = salvaged_of(tmp_path / "in", tmp_path / "out", prefer="2", allow_gaps=True).partitions
     assert partition.log_start_offset == 10
     assert {(left.broker, left.start) for left in partition.left_behind if left.end <= 10} >= {(1, 0), (3, 0)}
@@ -282,7 +282,7 @@ def test_a_preferred_rival_that_lacks_a_value_is_not_whole(tmp_path: Path) -> No
         log_dir = put_copy(tmp_path / "in", broker, log, high_watermark=12, epochs=[(0, 0)])
         (log_dir / "cleaner-offset-checkpoint").write_text("0\n1\norders 0 8\n")
     (refused,) = salvaged_of(tmp_path / "in", tmp_path / "out", prefer="2").refused
-    assert "the chosen copy is not whole: that of broker 2 lacks the latest value of a key" in refused.reason
+    assert "the chosen copy is not whole: the copy of broker 2 lacks the latest value of a key" in refused.reason
     (partition,) = salvaged_of(tmp_path / "in", tmp_path / "gaps", prefer="2", allow_gaps=True).partitions
     assert [(left.broker, left.start, left.end) for left in partition.left_behind] == [(1, 2, 3), (1, 4, 5)]
 
