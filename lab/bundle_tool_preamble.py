@@ -5,8 +5,8 @@ from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 
 if __name__ == "__main__":
-    [library] = Path(__file__).resolve().parents[1].glob("numpy/_core/_multiarray_umath.*")
-    made_for = library.name.partition(".")[2]
+    libraries = Path(__file__).resolve().parents[1].glob("numpy/_core/_multiarray_umath.*")
+    made_for = next((library.name.partition(".")[2] for library in libraries), "unknown")
     if f".{made_for}" not in EXTENSION_SUFFIXES:
         here = EXTENSION_SUFFIXES[0].lstrip(".")
         print(f"error: this file is made for {made_for}, and {sys.executable} loads {here}", file=sys.stderr)

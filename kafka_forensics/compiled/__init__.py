@@ -14,6 +14,7 @@ import gc
 import hashlib
 import os
 import pickle
+import platform
 import sys
 import threading
 import time
@@ -40,9 +41,9 @@ COMPILE_AFTER_SECONDS: Final = 0.5
 SPARED_SECONDS: Final = 0.1
 """A kernel that has used less is not compiled even then: compiling it would take longer."""
 LOAD_AFTER_SECONDS: Final = 0.25
-"""Kernels in the cache are loaded once interpreted ones have used so much, about what loading numba takes,"""
+"""Kernels in the cache are loaded once interpreted ones have used so much, about what loading numba takes."""
 LOAD_BEFORE_SECONDS: Final = 1.0
-"""or once a single call shows that the work will use so much: a call sees at most `_CALL_BYTES`."""
+"""They are loaded earlier if a single call shows that the work will use so much: a call sees at most `_CALL_BYTES`."""
 _CALL_BYTES: Final = 2 << 20
 QUICK_CALL_SECONDS: Final = 0.03
 """Interpreted calls of this length leave libraries that run without the interpreter's lock most of the time."""
@@ -50,10 +51,12 @@ QUICK_CALL_SECONDS: Final = 0.03
 _ENVIRONMENT: Final = "KAFKA_FORENSICS_KERNELS"
 _CACHE_ERRORS: Final = (
     *(OSError, EOFError, pickle.UnpicklingError),
-    *(AttributeError, ImportError, LookupError, RuntimeError, TypeError, ValueError),
+    *(ArithmeticError, AttributeError, ImportError, LookupError, MemoryError, RuntimeError, TypeError, ValueError),
 )
 """What numba raises where a cached file is damaged or cannot be read or written."""
 _STARTED_NS: Final = time.time_ns()
+_PACKAGE: Final = Path(os.path.realpath(__file__)).parents[1]
+"""Where this process has the package from; a link that led here may lead to another version by now."""
 _LAYOUT: Final = 0x503
 """Of an array's flags: in C's order, in Fortran's, aligned, writable."""
 _lock = threading.RLock()
@@ -63,7 +66,7 @@ _lock = threading.RLock()
 class _Process:
     """How kernels run in this process, and what they have used of its CPU while they were interpreted."""
 
-    form: Literal["interpreted", "as needed", "compiled"]
+    mode: Literal["interpreted", "as needed", "compiled"]
     work_bytes: int = 0
     seconds: float = 0.0
     longest_call: float = 0.0
@@ -77,7 +80,7 @@ class _Signature(Generic[Answer]):
     seconds: float = 0.0
     """Used by interpreted calls."""
     is_looked_up: bool = False
-    """In the cache."""
+    """Whether the cache was searched for it."""
     form: Callable[..., Answer] | None = None
     """The compiled form, once it is there."""
 
@@ -90,7 +93,7 @@ def compile_as_needed(work_bytes: int) -> None:
 
     `work_bytes` are those of the logs to be read.
     """
-    _process.work_bytes = work_bytes
+    _process.work_bytes, _process.longest_call = work_bytes, 0.0
     _choose("as needed" if work_bytes > COMPILED_ABOVE_BYTES else "interpreted")
 
 
@@ -99,21 +102,21 @@ def use_compiled(compiled: bool) -> None:
     _choose("compiled" if compiled else "interpreted")
 
 
-def _choose(form: Literal["interpreted", "as needed", "compiled"]) -> None:
+def _choose(mode: Literal["interpreted", "as needed", "compiled"]) -> None:
     forced = os.environ.get(_ENVIRONMENT)
-    _process.form = "compiled" if forced == "compiled" else "interpreted" if forced == "interpreted" else form
+    _process.mode = "compiled" if forced == "compiled" else "interpreted" if forced == "interpreted" else mode
 
 
 def using_compiled() -> bool:
     """Whether kernels run compiled, or may: buffers must be arrays then."""
-    return _process.form != "interpreted"
+    return _process.mode != "interpreted"
 
 
 def worth_threads() -> bool:
     """Whether several threads get more done than one: kernels run without the interpreter's lock, or take little time beside
     libraries that do."""
     are_quick = _process.has_compiled or _process.longest_call < QUICK_CALL_SECONDS
-    return _process.form == "compiled" or (_process.form == "as needed" and are_quick)
+    return _process.mode == "compiled" or (_process.mode == "as needed" and are_quick)
 
 
 def have_compiled() -> bool:
@@ -137,9 +140,9 @@ class Kernel(Generic[Answer]):
 
     def __call__(self, *arguments: object) -> Answer:
         """Run the form chosen for this process."""
-        if _process.form == "compiled":
+        if _process.mode == "compiled":
             return self.compiled(*arguments)
-        if _process.form == "interpreted" or self._native is not None:  # a step of others; alone it is a library's
+        if _process.mode == "interpreted" or self._native is not None:  # a step of others; alone it is a library's
             return self.interpreted(*arguments)
         plain, kinds = _typed(arguments)
         signature = self._signature(kinds)
@@ -155,24 +158,17 @@ class Kernel(Generic[Answer]):
         return answer
 
     def is_ready(self) -> bool:
-        """Whether the compiled form is better than other code that does the same: it is chosen for this process, the cache holds it
-        for a work that is not small, or other kernels have used so much that they were compiled."""
-        if _process.form != "as needed":
-            return _process.form == "compiled"
-        return _process.has_compiled or (_process.work_bytes > LOADED_ABOVE_BYTES and self._is_kept)
+        """Whether the compiled form is better than other code that does the same: it is chosen for this process, kernels have used
+        so much that they are compiled, or the cache holds it and the work is not small."""
+        if _process.mode != "as needed":
+            return _process.mode == "compiled"
+        is_long = _process.seconds > COMPILE_AFTER_SECONDS
+        return is_long or (_process.work_bytes > LOADED_ABOVE_BYTES and self._is_in_cache)
 
     @cached_property
-    def _is_kept(self) -> bool:
-        """Whether the cache holds code for some kind of arguments."""
-        try:
-            names = os.listdir(kernel_directory(make=False))
-        except (NoPlaceError, OSError):
-            return False
-        return any(name.rpartition("-")[0] == self._cache_name for name in names)
-
-    @property
-    def _cache_name(self) -> str:
-        return f"{self._function.__module__}.{self._function.__qualname__}".removeprefix("kafka_forensics.")
+    def _is_in_cache(self) -> bool:
+        """Whether the cache holds code for any kind of arguments."""
+        return self._is_cached("")
 
     def _signature(self, kinds: Kinds) -> _Signature[Answer]:
         return self._signatures.get(kinds) or self._signatures.setdefault(kinds, _Signature())
@@ -187,24 +183,20 @@ class Kernel(Generic[Answer]):
         is_loadable = _process.seconds > LOAD_AFTER_SECONDS or expected > LOAD_BEFORE_SECONDS
         if is_loadable and not signature.is_looked_up:
             signature.is_looked_up = True
-            needed |= self._is_cached(kinds)
+            needed |= self._is_cached(_digest(kinds))
         return needed
 
-    def _is_cached(self, kinds: Kinds) -> bool:
-        """Whether the cache holds code for such arguments; a wrong answer costs time, no more."""
+    def _is_cached(self, kinds_digest: str) -> bool:
+        """Whether the cache holds code for arguments whose digest begins so; a wrong answer costs time, no more."""
         try:
-            return os.path.isdir(self._cache_directory(kinds, make=False))
-        except NoPlaceError:
+            names = os.listdir(kernel_directory(make=False))
+        except (NoPlaceError, OSError):
             return False
+        return any(name.startswith(f"{self._cache_name}-{kinds_digest}") for name in names)
 
-    def _cache_directory(self, kinds: Kinds, *, make: bool) -> str:
-        """Of each kernel and kind of arguments its own: numba would mix up files that two processes write for two kinds at once.
-
-        numba makes it. Raises NoPlaceError.
-        """
-        return os.path.join(
-            kernel_directory(make=make), f"{self._cache_name}-{hashlib.sha256(repr(kinds).encode()).hexdigest()[:8]}"
-        )
+    @property
+    def _cache_name(self) -> str:
+        return f"{self._function.__module__}.{self._function.__qualname__}".removeprefix("kafka_forensics.")
 
     @cached_property
     def interpreted(self) -> Callable[..., Answer]:
@@ -217,7 +209,7 @@ class Kernel(Generic[Answer]):
         return (self._signature(kinds).form or self._make(plain, kinds))(*plain)
 
     def _make(self, plain: list[Any], kinds: Kinds) -> Callable[..., Answer]:
-        """Load or compile the form for such arguments; a cache that is damaged, or cannot be read or written, is done without."""
+        """Load or compile the form for such arguments, in memory alone where the cache is damaged or cannot be read or written."""
         with _lock:
             signature = self._signature(kinds)
             if signature.form is None:
@@ -236,13 +228,15 @@ class Kernel(Generic[Answer]):
         from numba import typeof
 
         signature = tuple(map(typeof, plain))
+        form: Any = None
         try:
-            form: Any = self._cached(kinds)
+            form = self._cached(kinds)
             form.compile(signature)
         except _CACHE_ERRORS as error:
             _say_not_cached(str(error))
-            form = self.dispatcher
-            form.compile(signature)
+            if form is None or not form.signatures:  # else only writing failed
+                form = self.dispatcher
+                form.compile(signature)
         made: Callable[..., Answer] = form
         return made
 
@@ -252,20 +246,24 @@ class Kernel(Generic[Answer]):
         return compile_function(self._python_function(), inlined=self._inlined) if self._native is None else self._native()
 
     def _cached(self, kinds: Kinds) -> Callable[..., Answer]:
-        """The function as numba's dispatcher that keeps what it compiles where it may; `dispatcher` where it may not."""
+        """The function as numba's dispatcher that keeps what it compiles where it may; `dispatcher` where it may not.
+
+        Each kernel and kind of arguments has a directory of its own, which numba makes: it would mix up files that two processes
+        write for two kinds at once. Raises RuntimeError where numba cannot write.
+        """
         config = import_numba()
         try:
-            directory = self._cache_directory(kinds, make=True)
+            directory = os.path.join(kernel_directory(make=True), f"{self._cache_name}-{_digest(kinds)}")
         except NoPlaceError as error:
             _say_not_cached(str(error))
             return self.dispatcher
-        before, config.CACHE_DIR = config.CACHE_DIR, directory
+        before = config.CACHE_DIR, config.CACHE_LOCATOR_CLASSES
+        # numba's other places are beside the sources and below HOME, which may be evidence
+        config.CACHE_DIR, config.CACHE_LOCATOR_CLASSES = directory, "UserProvidedCacheLocator"
         try:
-            made = compile_function(self._python_function(), inlined=self._inlined, cached=True)
+            return compile_function(self._python_function(), inlined=self._inlined, cached=True)
         finally:
-            config.CACHE_DIR = before
-        is_there = made.stats.cache_path.startswith(directory)  # type: ignore[attr-defined]
-        return made if is_there else self.dispatcher
+            config.CACHE_DIR, config.CACHE_LOCATOR_CLASSES = before
 
     def _python_function(self) -> Callable[..., Answer]:
         """What numba compiles."""
@@ -322,15 +320,18 @@ def import_numba() -> Any:
 
     Settings of the environment hold. Returns numba's settings.
     """
-    before = sys.modules.get("yaml")
-    sys.modules["yaml"] = None  # type: ignore[assignment]
-    try:
-        with warnings.catch_warnings(action="ignore"):  # that it cannot read the file without
-            from numba import config
-    finally:
-        del sys.modules["yaml"]
-        if before is not None:
-            sys.modules["yaml"] = before
+    if "numba" not in sys.modules and os.path.lexists(".numba_config.yaml"):
+        before = sys.modules.get("yaml")
+        sys.modules["yaml"] = None  # type: ignore[assignment]
+        try:
+            with warnings.catch_warnings(action="ignore"):  # that it cannot read the file without
+                from numba import config
+        finally:
+            del sys.modules["yaml"]
+            if before is not None:
+                sys.modules["yaml"] = before
+    from numba import config
+
     vars(config)["_config_fname"] = ""  # it looks again before each compilation
     return config
 
@@ -355,7 +356,7 @@ def _typed(arguments: tuple[Any, ...]) -> "tuple[list[Any], Kinds]":
 
 def kernel_directory(*, make: bool) -> str:
     """Where compiled kernels of this version are kept; made if it may be. Raises NoPlaceError."""
-    key = _cache_key(Path(__file__).parents[1])
+    key = _cache_key(_PACKAGE)
     if key is None:
         raise NoPlaceError("this package has no sources, or they have changed since this process began")
     directory = own_directory("kafka-forensics", key, make=make)
@@ -366,13 +367,14 @@ def kernel_directory(*, make: bool) -> str:
 
 @cache
 def _cache_key(package: Path) -> str | None:
-    """Of all modules of the package and of what compiles them: numba compares only the module of a kernel and the CPU.
+    """Of all modules of the package, of what compiles them and of the CPU; None where nothing may be kept.
 
-    None for a package without sources, such as one in a zip file, and for sources that are not those this process has loaded.
+    numba compares the module of a kernel and the CPU alone, and mixes up what two machines write at once. Nothing is kept for a
+    package without sources, such as one in a zip file, and for sources that are not those this process has loaded.
     """
     from importlib.metadata import version
 
-    digest = hashlib.sha256("".join([sys.version, *map(version, ("numba", "llvmlite", "numpy"))]).encode())
+    digest = hashlib.sha256("".join([sys.version, _cpu(), *map(version, ("numba", "llvmlite", "numpy"))]).encode())
     paths = sorted(os.path.join(folder, name) for folder, _, names in os.walk(package) for name in names if name.endswith(".py"))
     try:
         for path in paths:
@@ -384,6 +386,20 @@ def _cache_key(package: Path) -> str | None:
     except OSError:
         return None
     return digest.hexdigest()[:16] if paths else None
+
+
+def _cpu() -> str:
+    """What the kernel of the system says of the first CPU's model and instructions."""
+    try:
+        with open("/proc/cpuinfo", encoding="ascii", errors="replace") as file:
+            lines = file.read(8192).split("\n\n")[0].splitlines()
+    except OSError:
+        return platform.processor()
+    return "".join(line for line in lines if line.startswith(("model name", "flags", "Features", "CPU ")))
+
+
+def _digest(kinds: Kinds) -> str:
+    return hashlib.sha256(repr(kinds).encode()).hexdigest()[:8]
 
 
 @cache

@@ -44,11 +44,6 @@ def keep_in(place: str | None) -> None:
         _requested["place"] = place
 
 
-def requested_place() -> str | None:
-    """What `keep_in` was given."""
-    return _requested.get("place")
-
-
 def keep_out_of(path: str) -> None:
     """Never keep code inside or above `path`, a file or directory that is read as evidence; a missing path is ignored."""
     real = os.path.realpath(path)
@@ -67,10 +62,10 @@ def own_directory(*names: str, make: bool) -> str:
 
     Raises NoPlaceError.
     """
-    path = safe_path(_place(), make=make)
+    path = _safe_path(_place(), make=make)
     _require_not_above_input(path)
     for name in names:
-        path = safe_path(os.path.join(path, name), make=make)
+        path = _safe_path(os.path.join(path, name), make=make)
         _require_not_above_input(path)
         with suppress(FileNotFoundError):
             info = os.lstat(path)
@@ -79,7 +74,7 @@ def own_directory(*names: str, make: bool) -> str:
     return path
 
 
-def safe_path(path: str, *, make: bool = False) -> str:
+def _safe_path(path: str, *, make: bool = False) -> str:
     """`path` without links, if only this user and root can change what it leads to and it lies in no input.
 
     Missing directories are made if they may be, with mode 0700, and are else not judged. Raises NoPlaceError.
@@ -115,7 +110,7 @@ def mark_used(directory: str) -> None:
 
 
 def _place() -> str:
-    place = requested_place() or os.environ.get("XDG_CACHE_HOME", "")
+    place = _requested.get("place") or os.environ.get("XDG_CACHE_HOME", "")
     if place.startswith("/"):
         return place
     try:

@@ -50,7 +50,7 @@ def forked(task: Task, count: int, jobs: int) -> Generator[bytes, None, None]:
         yield from _dealt_out(task, count, copies)
 
 
-def copy_at_work(work: Callable[..., object], *arguments: object) -> "ForkProcess | None":
+def _copy_at_work(work: Callable[..., object], *arguments: object) -> "ForkProcess | None":
     """A copy of this process that does `work` and says nothing of it; None where the system refuses one. It ends with this process,
     which alone hears of interruptions."""
     process = multiprocessing.get_context("fork").Process(target=_work, args=(os.getpid(), work, arguments), daemon=True)
@@ -95,7 +95,7 @@ def _copies(task: Task, count: int) -> Iterator[list[_Copy]]:
         for _ in range(count):
             ours, theirs = multiprocessing.Pipe()
             with theirs:
-                process = copy_at_work(_serve, task, theirs)
+                process = _copy_at_work(_serve, task, theirs)
             if process is not None:
                 copies.append(_Copy(process, ours))
         yield copies

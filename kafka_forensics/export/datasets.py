@@ -22,7 +22,7 @@ from urllib.parse import quote
 
 import pyarrow as pa
 
-from kafka_forensics.compiled import using_compiled
+from kafka_forensics.compiled import worth_threads
 from kafka_forensics.export.labels import Label, labelled, labelled_schema
 from kafka_forensics.export.parquet import alike, parquet_writer
 from kafka_forensics.export.places import ExportPlace
@@ -196,7 +196,7 @@ def _fact_files(
     reader: FactReader, order: ExportOrder, written: Mapping[str, Sequence[Written]] | None
 ) -> Iterator[tuple[str, Iterable[Written]]]:
     """The files of each fact that is ordered, what could not be read last; a file is written when it is asked for."""
-    jobs = reader.options.jobs if using_compiled() and all(source.seekable for source in reader.inputs.sources) else 1
+    jobs = reader.options.jobs if worth_threads() and all(source.seekable for source in reader.inputs.sources) else 1
     for name in [*(name for name in order.names if name != INCOMPLETE_FACT.name), INCOMPLETE_FACT.name]:
         if name == INCOMPLETE_FACT.name:
             reader.incomplete += reader.changed()

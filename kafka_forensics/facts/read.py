@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, Protocol, Unpack
 import numpy as np
 import pyarrow as pa
 
-from kafka_forensics.compiled import compile_as_needed, using_compiled
+from kafka_forensics.compiled import compile_as_needed
 from kafka_forensics.errors import FormatError, SourceError
 from kafka_forensics.evidence.context import ReplicaContext
 from kafka_forensics.evidence.inputs import CHECKPOINTS, Inputs, LogDir, ReplicaPlan, typed_path
@@ -259,8 +259,7 @@ def read_task(task: str, query: FactQuery, storage_options: tuple[tuple[str, str
     """
     assert query.fact not in FROM_SCANS
     pieces, deep = decode(task)
-    if not using_compiled():  # by who reads many such tasks
-        compile_as_needed(sum(map(_log_bytes, pieces)))
+    compile_as_needed(sum(map(_log_bytes, pieces)))
     sources: dict[str, ByteSource] = {}
 
     def source_of(piece: Piece) -> "ByteSource":

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from kafka_forensics.compiled import using_compiled
+from kafka_forensics.compiled import have_compiled
 from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.parsers.indexes import parse_offset_index, parse_time_index
 from kafka_forensics.parsers.log import SegmentReader, inspector
@@ -74,4 +74,4 @@ def chunks_until(reader: SegmentReader, position: int, size: int, offset_end: in
         if reader.landed <= position:
             return  # the file became shorter
         position = reader.landed
-        length = min(length * 2, LAST_RANGE_BYTES if using_compiled() else SLOW_RANGE_BYTES)
+        length = min(length * 2, LAST_RANGE_BYTES if have_compiled() else SLOW_RANGE_BYTES)

@@ -22,7 +22,7 @@ MAX_REPLICAS: Final = 5
 MAX_OTHERS: Final = 8
 """Of log size, records and last epoch."""
 COMPILE_ABOVE_STATES: Final = 1_000
-"""So many states are searched in half a second without machine code, which may take ten to make."""
+"""So many states are searched in half a second by interpreted kernels; compiling them may take ten."""
 _CHUNK: Final = 1 << 14
 _FIRST_CAPACITY: Final = 1 << 12
 

@@ -71,7 +71,7 @@ _MOST_SIBLINGS: Final = 10_000
 def open_source(path: str, storage_options: "Given" = None) -> ByteSource:
     """The evidence at `path`: a directory, a file, an archive (a regular file named like one), or a URI.
 
-    From then on no machine code is kept inside or above it, nor loaded from there.
+    From then on no compiled kernels are kept inside or above it, nor loaded from there.
     `storage_options` say how a storage service is reached; what they leave open the environment says. Raises PathMissingError;
     UsageError for a URI that nothing here opens; SourceError for what cannot be read.
     """

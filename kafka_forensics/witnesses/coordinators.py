@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Final
 
 from kafka_forensics.analysis.catalogue import finding
 from kafka_forensics.analysis.internal_topics import GroupReplay, ShareReplay, TransactionLogReplay
-from kafka_forensics.compiled import using_compiled
 from kafka_forensics.errors import SourceError
 from kafka_forensics.evidence.inputs import Inputs, ReplicaPlan, broker_order, typed_path
 from kafka_forensics.model.batches import HARMLESS_TAILS, BatchChunk, BatchColumn, Damage, Record
@@ -44,7 +43,7 @@ from kafka_forensics.parsers.internal_topics import (
     read_share_key,
     read_share_value,
 )
-from kafka_forensics.parsers.kernels.commits import Superseded
+from kafka_forensics.parsers.kernels.commits import Superseded, mark_alive
 from kafka_forensics.parsers.log import (
     MAX_BATCH_BYTES,
     PlainRecord,
@@ -129,7 +128,8 @@ def _best(inputs: Inputs, plans: list[ReplicaPlan]) -> GroupLog:
     """The first copy that is whole, else the one that reaches furthest."""
     logs: list[GroupLog] = []
     for plan in plans:
-        log = replay_log(inputs, plan, Superseded() if using_compiled() and plan.bytes >= WORTH_SKIPPING_BYTES else None)
+        skips = plan.bytes >= WORTH_SKIPPING_BYTES and mark_alive.is_ready()
+        log = replay_log(inputs, plan, Superseded(compiled=True) if skips else None)
         if log.complete and all(log.end_offset >= group_log.end_offset for group_log in logs):
             return log
         logs.append(log)

@@ -75,7 +75,7 @@ def unasked(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     code_cache._inputs.clear()
     code_cache._above_inputs.clear()
     compiled._say_not_cached.cache_clear()
-    before = code_cache.requested_place()
+    before = code_cache._requested.get("place")
     keep_in(None)
     yield
     keep_in(before)
@@ -337,7 +337,7 @@ def test_what_other_versions_kept_is_forgotten_after_a_month_and_nothing_else(pl
     caches.mkdir(mode=0o700)
     for name in ("0" * 16, "1" * 16, "2" * 15, "notes"):
         (caches / name).mkdir()
-        (caches / name / "some.o").write_bytes(b"")
+        (caches / name / "some.nbc").write_bytes(b"")
     (caches / ("3" * 16)).symlink_to("notes")
     (caches / ("4" * 16)).write_bytes(b"")
     for name in ("0" * 16, "2" * 15, "notes", "4" * 16):
@@ -347,7 +347,7 @@ def test_what_other_versions_kept_is_forgotten_after_a_month_and_nothing_else(pl
     os.utime(caches / ("1" * 16), (yesterday, yesterday))
     KEPT.write(NAME, b"code")
     assert {path.name for path in caches.iterdir()} == {"1" * 16, "2" * 15, "notes", "3" * 16, "4" * 16, KEY}
-    assert os.listdir(caches / "notes") == ["some.o"]
+    assert os.listdir(caches / "notes") == ["some.nbc"]
 
 
 def plant() -> Path:
@@ -374,7 +374,7 @@ def crc_of_a_process(place: Path, *inputs: Path) -> int:
     return int(subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout)
 
 
-def test_machine_code_that_lies_in_evidence_is_not_run(place: Path) -> None:
+def test_compiled_kernels_that_lie_in_evidence_are_not_run(place: Path) -> None:
     """Where the place is no input the code is run, for only its user can write there: the attack would work."""
     planted = plant()
     before = planted.read_bytes()
@@ -413,12 +413,12 @@ def test_a_cache_directory_that_is_no_absolute_path_is_refused(named: str, capsy
 
 def test_the_command_line_and_the_library_name_the_place(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert outcome(["scan", "-q", "--fail-on", "none", "--cache-dir", str(tmp_path), str(SAMPLE)]) == 0
-    assert code_cache.requested_place() == str(tmp_path)
+    assert code_cache._requested.get("place") == str(tmp_path)
     kafka_forensics.scan(str(SAMPLE), topic="orders", cache_dir=str(tmp_path / "other"))
-    assert code_cache.requested_place() == str(tmp_path / "other")
+    assert code_cache._requested.get("place") == str(tmp_path / "other")
     assert list(tmp_path.iterdir()) == []
     kafka_forensics.scan(str(SAMPLE), topic="orders")
-    assert code_cache.requested_place() is None
+    assert code_cache._requested.get("place") is None
     with pytest.raises(UsageError, match="no absolute path"):
         kafka_forensics.scan(str(SAMPLE), cache_dir="relative")
 
@@ -443,7 +443,7 @@ def test_another_process_keeps_code_out_of_all_that_a_scan_reads(tmp_path: Path)
     packed = pack(common)
     keep_in(None)
     common_of(packed)
-    assert code_cache.requested_place() == str(tmp_path)
+    assert code_cache._requested.get("place") == str(tmp_path)
     assert_refused("inside the input", tmp_path)
     assert os.path.realpath(SAMPLE) in code_cache._inputs.values()
 

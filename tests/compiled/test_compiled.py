@@ -11,6 +11,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from kafka_forensics import compiled
@@ -224,13 +225,10 @@ def test_each_combination_of_arguments_is_judged_by_itself(clock: Clock) -> None
 
     compile_as_needed(WORK)
     clock.step = 4.0
-    assert [first_of((7,)), first_of((7,)), first_of((7, 8))] == [7, 7, 7]
-    forms = {len(kinds[0]): signature.form for kinds, signature in first_of._signatures.items()}  # type: ignore[arg-type]
-    assert forms[1] is not None
+    assert [first_of((7,)), first_of((7,))] == [7, 7]
     clock.step = 0.001
-    compiled._process.seconds = 0.0
-    assert first_of((7, 8, 9)) == 7
-    assert len(first_of._signatures) == 3
+    assert first_of((7, 8)) == 7
+    assert [signature.form is None for signature in first_of._signatures.values()] == [False, True]
 
 
 def test_other_code_is_better_until_kernels_are_compiled_or_in_the_cache(clock: Clock) -> None:
@@ -242,7 +240,7 @@ def test_other_code_is_better_until_kernels_are_compiled_or_in_the_cache(clock: 
     assert other.is_ready()
     use_compiled(compiled=False)
     assert not other.is_ready()
-    compiled._process.has_compiled = False
+    compiled._process.seconds = 0.0
     compile_as_needed(compiled.LOADED_ABOVE_BYTES)
     assert not fresh().is_ready()
     compile_as_needed(compiled.LOADED_ABOVE_BYTES + 1)
@@ -332,7 +330,7 @@ def test_compiled_follows_a_constant_as_interpreted_does(package: Path, tmp_path
     assert len(list((tmp_path / "changed" / "kafka-forensics").iterdir())) == 2
 
 
-def test_the_second_process_loads_what_the_first_compiled() -> None:
+def test_a_second_kernel_loads_what_the_first_compiled() -> None:
     hits = []
     for _ in range(2):
         copy = fresh()
@@ -344,11 +342,80 @@ def test_the_second_process_loads_what_the_first_compiled() -> None:
 
 @pytest.mark.parametrize("content", [b"", b"\x80", bytes(100)], ids=["empty", "cut", "zeros"])
 @pytest.mark.parametrize("suffix", ["nbi", "nbc"])
-def test_damaged_files_of_the_cache_are_done_without(suffix: str, content: bytes) -> None:
+def test_damaged_files_of_the_cache_are_compiled_anew_in_memory(suffix: str, content: bytes) -> None:
     fresh().compiled(1)
     [path] = Path(kernel_directory(make=False)).rglob(f"*.{suffix}")
     path.write_bytes(content)
     assert fresh().compiled(1) == 7
+
+
+def test_arrays_of_every_layout_run_compiled() -> None:
+    """Each has code of its own: other steps between items, or none that may be written."""
+
+    @kernel
+    def last_of(numbers: "np.ndarray[Any, Any]") -> int:
+        """The last number of the last row."""
+        return int(numbers[-1, -1]) if numbers.size else -1
+
+    rows = np.arange(24, dtype=np.int64).reshape(4, 6)
+    frozen = rows.copy()
+    frozen.flags.writeable = False
+    for numbers in (rows, rows.T, rows[::2, ::3], rows[1:, 1:], rows[:0], frozen, rows.astype(np.uint8)):
+        assert last_of.compiled(numbers) == last_of.interpreted(numbers)
+    assert len(last_of._signatures) == 6
+
+
+def test_a_full_disk_costs_one_compilation(tmp_path: Path) -> None:
+    """No file may have a byte: what was compiled is not kept, and not compiled again."""
+    program = (
+        "import resource, signal, numpy as np\n"
+        "from kafka_forensics.parsers.kernels.walk import skip_varint\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))\n"
+        "print(skip_varint.compiled(np.array([200, 1], np.uint8), 0, 2))\n"
+        "[signature] = skip_varint._signatures.values()\n"
+        "print(signature.form is skip_varint.dispatcher)\n"
+    )
+    environment = os.environ | {"XDG_CACHE_HOME": str(tmp_path / "full")}
+    command = [sys.executable, "-B", "-c", program]
+    assert subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout == "2\nFalse\n"
+    assert [path.name for path in (tmp_path / "full").rglob("*") if path.is_file() and path.stat().st_size] == []
+
+
+def test_where_the_cache_cannot_be_written_nothing_is_written_elsewhere(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """numba would go on to the directory of the sources and to HOME, which may be evidence."""
+    for name in ("HOME", "XDG_CACHE_HOME"):
+        (tmp_path / name).mkdir()
+        monkeypatch.setenv(name, str(tmp_path / name))
+    own = fresh("kept_nowhere")
+    directory = Path(kernel_directory(make=True))
+    (directory / f"{own._cache_name}-{compiled._digest(('int',))}").write_bytes(b"")
+    compiled._say_not_cached.cache_clear()
+    with caplog.at_level("INFO", logger="kafka_forensics"):
+        assert own.compiled(1) == 7
+    assert "kernels are compiled in memory, for this process alone: " in caplog.text
+    assert [*(tmp_path / "HOME").iterdir(), *(tmp_path / "XDG_CACHE_HOME").iterdir()] == []
+    assert not list(Path(__file__).parent.rglob("*kept_nowhere*"))
+
+
+def test_a_link_that_leads_to_another_version_by_now_is_not_followed(package: Path, tmp_path: Path) -> None:
+    """A process keeps its own code under its own key, wherever the link leads that the package was found by."""
+    (tmp_path / "current").symlink_to(package.parent)
+    other = Path(shutil.copytree(package.parent, tmp_path / "other"))
+    replace_in(other / PACKAGE.name / "model" / "constants.py", "MAX_SEQUENCE: Final = 2**31 - 1", "MAX_SEQUENCE: Final = 0")
+    program = (
+        "import os, sys\n"
+        "from kafka_forensics import compiled\n"
+        "before = compiled._cache_key.__wrapped__(compiled._PACKAGE)\n"
+        "os.symlink('other', 'new'); os.replace('new', 'current')\n"
+        "print(before is not None and before == compiled._cache_key.__wrapped__(compiled._PACKAGE))\n"
+    )
+    command = [sys.executable, "-P", "-B", "-c", program]
+    environment = os.environ | {"PYTHONPATH": str(tmp_path / "current")}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout == "True\n"
 
 
 def kernels_of_the_package() -> "set[Kernel[Any]]":

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from kafka_forensics.compiled import kernel, using_compiled
+from kafka_forensics.compiled import kernel
 from kafka_forensics.model.batches import RECORD_COLUMNS, BatchColumn, RecordColumn
 from kafka_forensics.model.constants import COMPRESSION_MASK, CONTROL_MASK, RECORD_BATCH_OVERHEAD, TRANSACTIONAL_MASK
 from kafka_forensics.parsers.kernels.crc import load_i16, load_i64
@@ -52,11 +52,11 @@ _VALUE_LENGTH: Final = int(RecordColumn.VALUE_LENGTH)
 class Superseded:
     """What the kernel remembers from one run of rows to the next: nothing but room, and how old it is."""
 
-    def __init__(self, *, compiled: bool | None = None) -> None:
+    def __init__(self, *, compiled: bool) -> None:
         self._slots: NDArray[np.int64] = np.full((SLOTS, _SLOT_WIDTH), _NEVER, np.int64)
         self._scratch: NDArray[np.int64] = np.empty((RECORD_COLUMNS, 1), np.int64)
-        self._compiled = using_compiled() if compiled is None else compiled
-        self._mark = mark_alive if compiled is None else mark_alive.compiled if compiled else mark_alive.interpreted
+        self._compiled = compiled
+        self._mark = mark_alive.compiled if compiled else mark_alive.interpreted
         self._age = 0
 
     def alive(

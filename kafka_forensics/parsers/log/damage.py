@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from kafka_forensics.compiled import have_compiled
 from kafka_forensics.model.batches import BATCH_COLUMNS, BatchColumn, Damage
 from kafka_forensics.model.constants import INT64_MAX, LOG_OVERHEAD
 from kafka_forensics.parsers.kernels.crc import crc32, crc32c, load_i32, load_i64
@@ -43,7 +44,8 @@ class Window:
         self.file = file
         self.size = file.size_in_bytes
         self._capacity = min(capacity or WINDOW_BYTES, max(self.size, 64))
-        self.buffer: NDArray[np.uint8] = np.empty(min(self._capacity, FIRST_WINDOW_BYTES), np.uint8)
+        first = self._capacity if have_compiled() else min(self._capacity, FIRST_WINDOW_BYTES)
+        self.buffer: NDArray[np.uint8] = np.empty(first, np.uint8)
         self.position = 0
         self.length = 0
 

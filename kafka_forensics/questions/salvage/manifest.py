@@ -133,9 +133,9 @@ class Salvaged:
     refused: list[Refused] = field(default_factory=list)
     incomplete: list[Incomplete] = field(default_factory=list)
     inherited: list[Finding] = field(default_factory=list)
-    """As those of a partition, but of no single one;"""
+    """Findings of no single partition that an input has, too."""
     new: list[Finding] = field(default_factory=list)
-    """and so are these."""
+    """Findings of no single partition that no input has."""
 
     @property
     def is_whole(self) -> bool:
