@@ -1,8 +1,8 @@
 """Where compiled code is kept between processes: in a directory that only its user can change, and never in evidence.
 
 Code that lies there is run, so whoever can write there, or can replace a directory above it, runs code as whoever scans. The path
-is therefore judged from the root down: each directory belongs to this user or to root, and others cannot write to it, unless its
-sticky bit keeps them from what is not theirs. Nobody else can then change what the path leads to.
+is therefore judged from the root down: each directory belongs to this user or to root, and others can write only where the sticky
+bit protects the files of this user. Nobody else can then change what the path leads to.
 
 The place is what `keep_in` was given, else XDG_CACHE_HOME where that is absolute, else `.cache` in the home directory of the
 password database; the environment's HOME may be anything and is not read.

@@ -48,8 +48,8 @@ def hash_key_of(plans: Iterable[ReplicaPlan]) -> str | None:
 
 
 def hasher_of(hash_key: str | None, seed: int) -> RecordHasher | None:
-    """What hashes keys so that they can be compared with those that were collected, by `hash_key_of`; None where these have a map's
-    key."""
+    """The hasher that collected logs were hashed by, as `hash_key_of` says; one with the seed if none was collected. None if they
+    were hashed with the key of a map, which is in no bundle."""
     if hash_key is None:
         return SeededHasher(seed)
     return None if hash_key else StrongHasher()

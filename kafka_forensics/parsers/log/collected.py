@@ -16,6 +16,7 @@ import numpy as np
 from kafka_forensics.errors import FormatError
 from kafka_forensics.model.batches import BATCH_COLUMNS, CHUNK_ROWS, LOG_DAMAGE, BatchColumn, Damage
 from kafka_forensics.model.constants import INT64_MAX, LOG_OVERHEAD, MAX_SEQUENCE, RECORD_BATCH_OVERHEAD
+from kafka_forensics.parsers.kernels.strong_content import DIGEST_BYTES
 from kafka_forensics.storage.bundles import SectionKind
 
 if TYPE_CHECKING:
@@ -30,7 +31,6 @@ COLUMNS_HEAD: Final = struct.Struct("<Iqqq")
 PLANES_HEAD: Final = struct.Struct("<Bq")
 """Bytes a value, and the least one."""
 STORED_COLUMNS: Final = 19
-DIGEST_BYTES: Final = 16
 LEAST_BATCH_BYTES: Final = 26
 """Of magic 0, without key and value: a file has no more batches than so many bytes go into it."""
 

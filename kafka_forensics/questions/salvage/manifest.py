@@ -29,7 +29,7 @@ MAY_BE_STALE: Final = (
 class Gap:
     """Offsets `[start, end)` that no copy has of this lineage; of a compacted topic, that the copy taken does not have.
 
-    `end` is None for damaged bytes after the last batch, as nothing tells how many offsets they held. `damaged_on`: brokers whose
+    `end` is None for damaged bytes after the last batch, which held an unknown number of offsets. `damaged_on`: brokers whose
     copy has damaged bytes of these offsets.
     """
 

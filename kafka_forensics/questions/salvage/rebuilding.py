@@ -32,12 +32,12 @@ _LAST_OFFSET: Final = int(BatchColumn.LAST_OFFSET)
 _MAX_TIMESTAMP: Final = int(BatchColumn.MAX_TIMESTAMP)
 
 
-def fill_entries(columns: "Ints", interval_bytes: int, state: "Ints", entries: "Ints") -> int:
-    """Write the entries that batches get, (BATCH_COLUMNS, n) in file order, to `entries`, (4, n); their number.
+def index_entries(columns: "Ints", interval_bytes: int, state: "Ints") -> "Ints":
+    """The entries that batches get, (BATCH_COLUMNS, n) in file order, as (4, entries).
 
-    Each that begins more than the interval behind the last that did gets one: its last offset and its byte, and the largest
-    timestamp so far with the last offset of the first batch that had it. `state` holds the byte of the last entry, and that
-    timestamp and offset.
+    A batch gets one if it begins more than the interval after the last batch that did: its last offset and its byte, and the
+    largest timestamp so far with the last offset of the first batch that had it. `state` is carried on to the next batches: the
+    byte of the last entry, and that timestamp and offset.
     """
     position, last = columns[_POSITION], columns[_LAST_OFFSET]
     stamps = np.concatenate(([state[1]], columns[_MAX_TIMESTAMP]))
@@ -50,9 +50,8 @@ def fill_entries(columns: "Ints", interval_bytes: int, state: "Ints", entries: "
         indexed_at = positions[row]
         rows.append(row)
     met = source[np.array(rows, np.int64) + 1]
-    entries[:, : len(rows)] = last[rows], position[rows], stamps[met], offsets[met]
     state[:] = indexed_at, stamps[source[-1]], offsets[source[-1]]
-    return len(rows)
+    return np.stack((last[rows], position[rows], stamps[met], offsets[met]))
 
 
 class SegmentIndexes:
@@ -68,10 +67,8 @@ class SegmentIndexes:
 
     def step(self, columns: "Ints") -> None:
         """Add batches, (BATCH_COLUMNS, n) int64 in file order."""
-        entries = np.empty((4, columns.shape[1]), np.int64)
-        count = fill_entries(columns, self._interval_bytes, self._state, entries)
-        if count:
-            last, position, stamps, offsets = entries[:, :count]
+        last, position, stamps, offsets = index_entries(columns, self._interval_bytes, self._state)
+        if last.size:
             self._offsets.append(np.stack((last - self._base_offset, position)))
             self._add_times(stamps, offsets)
 

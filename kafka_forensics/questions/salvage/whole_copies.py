@@ -302,8 +302,8 @@ def _at(ranges: Sequence[Range]) -> str:
 def _holes(source: Source, slices: Sequence[Slice], log_end_offset: int) -> Iterator[Range]:
     """Offsets between good batches, by a copy's slices, where other bytes lie between the two, or a segment is gone or was cut.
 
-    They do not include what DeleteRecords took, nor what a crash leaves at the end of a log. Of other bytes after the last good
-    batch of the longest copy nothing tells how many offsets they held: that range ends at NO_END.
+    They do not include what DeleteRecords took, nor what a crash leaves at the end of a log. Other bytes after the last good batch
+    of the longest copy held an unknown number of offsets: that range ends at NO_END.
     """
     replica, segments = source.replica, source.plan.directory.segments
     by_segment: dict[int, list[Slice]] = {}

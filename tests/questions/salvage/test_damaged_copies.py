@@ -131,7 +131,7 @@ def test_bytes_at_the_end_that_may_be_more_records_are_damage(tmp_path: Path, ta
 
 
 def test_damage_after_the_last_batch_of_the_longest_copy_is_named_from_there_on(tmp_path: Path) -> None:
-    """Nothing tells how many offsets it held: the range has no end. The log ends before it, and no gap covers what comes later."""
+    """It held an unknown number of offsets: the range has no end. The log ends before it, and no gap covers what comes later."""
     garbage = bytes(range(1, 200))
     put_cleaned(tmp_path / "in", 1, with_(CLEANED, {1: flipped(CLEANED[1], VALUE_AT)}), [*ACTIVE, garbage])
     put_cleaned(tmp_path / "in", 2, CLEANED, [*ACTIVE[:3], garbage])

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.files import AbortedTxn, EpochEntry, ProducerEntry
 from kafka_forensics.parsers.log import inspector
-from kafka_forensics.questions.salvage.rebuilding import EpochReplay, ProducerReplay, SegmentIndexes, fill_entries, index_interval
+from kafka_forensics.questions.salvage.rebuilding import EpochReplay, ProducerReplay, SegmentIndexes, index_entries, index_interval
 from kafka_forensics.writers.batches import write_marker
 from tests.support.segments import BASE_TIMESTAMP, batch, read
 
@@ -77,7 +77,7 @@ def test_indexes_are_those_of_recovery_however_the_log_is_cut(
 @given(batches, st.sampled_from((0, 100, 1024, 4096)))
 def test_entries_are_those_that_one_batch_after_the_other_gets(shapes: list[tuple[int, int, int, int]], interval: int) -> None:
     columns = read(log_of(shapes)).columns
-    state, entries = np.array([60, BASE_TIMESTAMP + 150, 7], np.int64), np.zeros((4, columns.shape[1]), np.int64)
+    state = np.array([60, BASE_TIMESTAMP + 150, 7], np.int64)
     indexed_at, largest, largest_at = state.tolist()
     expected = []
     for position, last, stamp in columns[[BatchColumn.POSITION, BatchColumn.LAST_OFFSET, BatchColumn.MAX_TIMESTAMP]].T.tolist():
@@ -86,8 +86,7 @@ def test_entries_are_those_that_one_batch_after_the_other_gets(shapes: list[tupl
         if position - indexed_at > interval:
             indexed_at = position
             expected.append([last, position, largest, largest_at])
-    count = fill_entries(columns, interval, state, entries)
-    assert entries[:, :count].T.tolist() == expected
+    assert index_entries(columns, interval, state).T.tolist() == expected
     assert state.tolist() == [indexed_at, largest, largest_at]
 
 

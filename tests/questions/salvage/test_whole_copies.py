@@ -54,9 +54,9 @@ def test_of_several_whole_copies_that_of_the_plan_is_taken_or_of_the_broker_that
         salvaged = salvaged_of(tmp_path / "in", tmp_path / output, prefer="3", allow_gaps=allow_gaps)
         (partition,) = salvaged.partitions
         assert (partition.base, partition.chosen_by) == (1, "plan"), "that of broker 3 ends too early"
-        told = "the copy of broker 1 was taken, because the copy of broker 3 ends at offset 10, before 12"
-        assert partition.warning == told
-        assert f"note: {NAME}: {told}" in summary_lines(salvaged, quiet=False)
+        reason = "the copy of broker 1 was taken, because the copy of broker 3 ends at offset 10, before 12"
+        assert partition.warning == reason
+        assert f"note: {NAME}: {reason}" in summary_lines(salvaged, quiet=False)
         assert salvaged.is_whole
 
 
