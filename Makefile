@@ -8,6 +8,8 @@ PACKED := .venv-packed
 PACKED_PREFIX :=
 DIST := dist
 BIN := $(VENV)/bin
+PARTS := cases spark broker histories mutants
+SPREAD := -n auto --dist loadscope --no-loadscope-reorder
 BUNDLE_TOOL = $(DIST)/kafka-forensics-$(shell $(BIN)/python -c 'import sys, sysconfig, kafka_forensics.version as package; \
   print(package.__version__, sysconfig.get_platform(), sys.implementation.cache_tag, sep="-")').pyz
 KAFKA_FORENSICS := $(BIN)/kafka-forensics
@@ -17,14 +19,13 @@ CODE := kafka_forensics tests lab bench
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo java test test-broker nightly mutants check format docs bench bench-spark packed-environment bundle-tool lab lab-versions clean
+.PHONY: help demo java test test-broker nightly $(PARTS:%=nightly-%) check format docs bench bench-spark packed-environment bundle-tool lab lab-versions clean
 
 help:
 	@echo 'make demo         install into $(VENV) and scan two sample clusters that lost data'
-	@echo 'make test         the whole test suite'
+	@echo 'make test         the tests, in eight minutes; those of make nightly are more of the same kinds'
 	@echo 'make test-broker  the tests that start a real Kafka on loopback'
-	@echo 'make nightly      every case where make test takes one of each kind, and 100,000 random histories'
-	@echo 'make mutants      200 small changes of the code, of which tests must notice 92 in 100 (nightly, up to 50 minutes)'
+	@echo 'make nightly      all that make test leaves out, in parts: $(PARTS); one of them alone: make nightly PART=spark'
 	@echo 'make check        formatting, lint, types'
 	@echo 'make format       let ruff format and mend what it can'
 	@echo 'make docs         the documentation as a site with search, in build/site'
@@ -96,18 +97,29 @@ java:
 	@sh tests/spark/java.sh
 
 test: $(VENV)/.installed-dev $(SPARK40)/.installed java
-	$(BIN)/pytest --require-groups -n auto --dist loadscope --no-loadscope-reorder
+	$(BIN)/pytest --require-groups $(SPREAD)
 
 test-broker: $(VENV)/.installed-dev
-	$(BIN)/pytest --broker -m broker -n 2 --dist loadscope --no-loadscope-reorder
+	$(BIN)/pytest --broker -m broker $(SPREAD)
 
-mutants: $(VENV)/.installed-dev
-	$(BIN)/python -m tests.mutants
+# Each part runs alone, too: make nightly PART=spark.
+nightly: $(if $(PART),nightly-$(PART),$(PARTS:%=nightly-%))
 
-nightly: $(VENV)/.installed-dev $(SPARK40)/.installed $(AIRFLOW)/.installed packed-environment java
-	$(BIN)/pytest --nightly -n auto --dist loadscope --no-loadscope-reorder -m nightly
-	$(BIN)/pytest --nightly --broker tests/broker/test_dump_like_three_kafkas.py tests/broker/test_salvage_states.py tests/broker/test_salvaged_controllers.py
+nightly-cases: $(VENV)/.installed-dev
+	$(BIN)/pytest --nightly -m 'nightly and not spark' $(SPREAD)
+
+nightly-spark: $(VENV)/.installed-dev $(SPARK40)/.installed $(AIRFLOW)/.installed packed-environment java
+	$(BIN)/pytest --nightly -m 'nightly and spark' $(SPREAD)
+
+nightly-broker: $(VENV)/.installed-dev
+	$(BIN)/pytest --nightly --broker -m broker $(SPREAD)
+
+nightly-histories: $(VENV)/.installed-dev
 	$(BIN)/pytest --nightly tests/engine/test_hostile.py tests/simulation/test_random_histories.py tests/simulation/test_random_histories_on_disk.py
+
+nightly-mutants: $(VENV)/.installed-dev
+	$(BIN)/pip install --quiet 'cosmic-ray>=8.4' 'coverage>=7.6'
+	$(BIN)/python -m tests.mutants
 
 check: $(VENV)/.installed-dev
 	$(BIN)/ruff format --check .

@@ -1,27 +1,36 @@
-"""Makes each mutant in a copy of the project and runs the tests that must notice: `make mutants`, or `python -m tests.mutants`.
+"""Draws small changes of the package with a fixed seed and runs, for each, the tests that run the changed line.
 
-The copy lies in a temporary folder; the project itself is left alone. First all tests run once unchanged, as they must pass. A
-mutant is killed if a test of its fails or runs out of time. Ends with 1 if fewer than 92 of 100 were killed, or time ran out.
+`make nightly PART=mutants`, or `python -m tests.mutants`. cosmic-ray's operators make the changes, in copies of the project in a
+temporary folder. Tests begin with those that run the fewest lines; when they take longer than `SECONDS_A_MUTANT`, the rest is left
+out. Ends with 1 if fewer than `LEAST_PERCENT` of 100 mutants are killed, or when a test fails without any mutant.
 """
 
 import argparse
+import ast
 import json
 import os
+import random
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Final
 
-from tests.mutants.catalogue import AREAS
-from tests.mutants.mutant import ROOT, Mutant
+import coverage
+import parso
+from cosmic_ray.mutating import mutate_code
+from cosmic_ray.operators.operator import Operator
+from cosmic_ray.plugins import get_operator, operator_names
 
+ROOT: Final = Path(__file__).resolve().parents[2]
 COPIED: Final = (
     "kafka_forensics",
     "tests",
@@ -33,153 +42,300 @@ COPIED: Final = (
     "README.md",
     "CHANGELOG.md",
 )
-LEAST_PERCENT: Final = 92
-MOST_MINUTES: Final = 50
-MOST_SECONDS: Final = 60
-"""Of one mutant's tests: they take at most 15 s on an idle machine."""
-KILLED, SURVIVED, TIMED_OUT, NOT_RUN = "killed", "SURVIVED", "killed (time)", "not run"
+PACKAGES: Final = ("replication", "analysis", "evidence", "parsers", "judging")
+OPERATORS: Final = (
+    "Binary",
+    "Unary",
+    "Comparison",
+    "True",
+    "False",
+    "And",
+    "Or",
+    "Break",
+    "Continue",
+    "Number",
+    "Not",
+    "Iteration",
+)
+"""Parts of the names of cosmic-ray's operators that are used: the others remove decorators or change the types of exceptions."""
+SECONDS_A_MUTANT: Final = 40.0
+LEAST_PERCENT: Final = 80
+KILLED, SURVIVED, TIME_OUT = "killed", "SURVIVED", "time out"
 
 
-def copy_project(folder: Path) -> Path:
-    """A copy of what tests need, without what Python kept of it."""
-    folder.mkdir(parents=True)
-    for name in COPIED:
-        source = ROOT / name
-        if source.is_dir():
-            shutil.copytree(source, folder / name, ignore=shutil.ignore_patterns("__pycache__", ".*_cache"))
-        else:
-            shutil.copyfile(source, folder / name)
-    return folder
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """One change: an occurrence of an operator of cosmic-ray in a file of the project, whose lines count from 1."""
+
+    file: str
+    line: int
+    operator: str
+    occurrence: int
+
+    def mutated(self) -> str:
+        """The whole file with the change made."""
+        changed = mutate_code((ROOT / self.file).read_text(), _operator(self.operator), self.occurrence)
+        assert isinstance(changed, str), self
+        return changed
+
+    def shown(self) -> str:
+        """The line before and after, with its place."""
+        before, after = (ROOT / self.file).read_text().splitlines(), self.mutated().splitlines()
+        at = next(n for n, pair in enumerate(zip(before, after, strict=False)) if pair[0] != pair[1])
+        return f"{self.file}:{at + 1}\n- {before[at].strip()}\n+ {after[at].strip()}"
+
+
+class Covered:
+    """Which tests run which line of which file, as the plugin `covering` recorded it in a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.data = coverage.CoverageData(str(folder / "coverage"))
+        if not (folder / "coverage").exists():
+            combined = coverage.Coverage(data_file=folder / "coverage", config_file=False)
+            combined.combine([str(folder)], keep=True)
+            combined.save()
+        self.data.read()
+        self.seconds: dict[str, float] = {}
+        self.users: defaultdict[str, list[str]] = defaultdict(list)
+        for path in sorted(folder.glob("tests-*.json")):
+            for test, (seconds, fixtures) in json.loads(path.read_text()).items():
+                self.seconds[test] = seconds
+                for fixture in fixtures:
+                    self.users[fixture].append(test)
+        self.files = {str(Path(name).relative_to(Path(name).parents[_depth(name)])): name for name in self.data.measured_files()}
+        self.lines: Counter[str] = Counter()
+        for file in self.files:
+            for tests in self.by_line(file).values():
+                self.lines.update(tests)
+
+    @cache  # noqa: B019  # there is one of it
+    def by_line(self, file: str) -> dict[int, frozenset[str]]:
+        """The tests that run each line of a file, without those lines that are run only when it is loaded."""
+        lines = {}
+        for line, contexts in self.data.contexts_by_lineno(self.files[file]).items():
+            if tests := frozenset(
+                test for context in contexts for test in self.users.get(context, [context]) if test in self.seconds
+            ):
+                lines[line] = tests
+        return lines
+
+    def tests_of(self, mutant: Mutant, most_seconds: float) -> list[str]:
+        """The tests that run a mutant's line, module by module, first those that run few lines; as many as the time allows. In
+        what is left of it the other tests of their modules follow: they may look at what one of them made."""
+        covering = self.by_line(mutant.file)[mutant.line]
+        modules: defaultdict[str, list[str]] = defaultdict(list)
+        left = most_seconds
+        for test in sorted(covering, key=lambda test: (self.lines[test], test)):
+            if left > 0:
+                left -= self.seconds[test]
+                modules[_module(test)].append(test)
+        others = sorted(test for test in self.seconds if _module(test) in modules and test not in covering)
+        for test in sorted(others, key=self.seconds.__getitem__):
+            if left > 0:
+                left -= self.seconds[test] + 0.01
+                modules[_module(test)].append(test)
+        return [test for tests in modules.values() for test in tests]
+
+
+def _depth(name: str) -> int:
+    parts = Path(name).parts
+    return len(parts) - 1 - parts.index("kafka_forensics") - (parts.count("kafka_forensics") - 1)
+
+
+def _module(test: str) -> str:
+    return test.split("::", 1)[0]
+
+
+@cache
+def _operator(name: str) -> Operator:
+    operator: Operator = get_operator(name)()
+    return operator
+
+
+def draw(covered: Covered, count: int, seed: int) -> list[Mutant]:
+    """As many mutants of lines that tests run: each place of the files is drawn with the same chance, then what it becomes."""
+    names = [name for name in operator_names() if any(part in name for part in OPERATORS)]
+    places: defaultdict[tuple[str, int, int], list[Mutant]] = defaultdict(list)
+    for file in sorted(covered.files):
+        tree = parso.parse((ROOT / file).read_text())
+        nodes = list(_nodes(tree))
+        for name in names:
+            positions = [position for node in nodes for position in _operator(name).mutation_positions(node)]
+            for occurrence, ((line, column), _) in enumerate(positions):
+                if line in covered.by_line(file):
+                    places[file, line, column].append(Mutant(file, line, name, occurrence))
+    chance = random.Random(seed)
+    drawn: list[Mutant] = []
+    for place in chance.sample(sorted(places), len(places)):
+        mutant = chance.choice(places[place])
+        if len(drawn) < count and _changes_what_runs(mutant):
+            drawn.append(mutant)
+    return drawn
+
+
+def _nodes(node: parso.tree.NodeOrLeaf) -> Iterator[parso.tree.NodeOrLeaf]:
+    yield node
+    for child in getattr(node, "children", ()):
+        yield from _nodes(child)
+
+
+def _changes_what_runs(mutant: Mutant) -> bool:
+    """Whether a mutant is a program, and differs in more than annotations."""
+    try:
+        return _without_annotations(mutant.mutated()) != _without_annotations((ROOT / mutant.file).read_text())
+    except SyntaxError:
+        return False
+
+
+def _without_annotations(text: str) -> str:
+    tree = ast.parse(text)
+    for node in ast.walk(tree):
+        for field in ("annotation", "returns"):
+            if getattr(node, field, None) is not None:
+                setattr(node, field, ast.Constant(None))
+    return ast.dump(tree)
 
 
 class Copy:
-    """A copy of the project, and the process that runs tests in it."""
+    """A copy of the project, in which tests run with kernels interpreted: a mutated one need not be compiled."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder = copy_project(folder)
-        environment = os.environ | {
-            "PYTHONPATH": str(folder),
-            "XDG_CACHE_HOME": str(folder / "cache"),
-            "KAFKA_FORENSICS_KERNELS": "interpreted",
-        }
-        command = [sys.executable, str(folder / "tests" / "mutants" / "warm.py")]
-        self.process = subprocess.Popen(
-            command, cwd=folder, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
-        self.changes = 0
+        self.folder = folder / "project"
+        self.folder.mkdir(parents=True)
+        if (ROOT.parent / "shared").is_dir():
+            (folder / "shared").symlink_to(ROOT.parent / "shared")
+        for name in COPIED:
+            if (ROOT / name).is_dir():
+                shutil.copytree(ROOT / name, self.folder / name, ignore=shutil.ignore_patterns("__pycache__", ".*_cache"))
+            else:
+                shutil.copyfile(ROOT / name, self.folder / name)
+        self.environment = os.environ | {"PYTHONPATH": str(self.folder), "XDG_CACHE_HOME": str(folder / "cache")}
+        self.unchanged: dict[str, bool] = {}
 
-    def run_tests(self, tests: Sequence[str], most_seconds: float) -> int | None:
-        """pytest's exit status, up to the first failure; None if it ran out of time."""
-        already = "ignore::pytest.PytestAssertRewriteWarning"  # of what is loaded already
-        asked = ["-q", "-x", "-W", already, "-p", "no:cacheprovider", "-p", "tests.mutants.interpreted", *tests]
-        assert self.process.stdin is not None
-        assert self.process.stdout is not None
-        self.process.stdin.write(json.dumps([most_seconds, asked]) + "\n")
-        self.process.stdin.flush()
-        status: int | None = json.loads(self.process.stdout.readline())
-        return status
+    def run(self, tests: Sequence[str], most_seconds: float) -> tuple[int | None, str]:
+        """pytest's exit status up to the first failure, and its output; None if it ran out of time."""
+        (self.folder / "selected").write_text("\n".join(tests))
+        options = ["-q", "-x", "--timeout=60", "-p", "no:cacheprovider", "-p", "tests.mutants.interpreted", "@selected"]
+        command = [sys.executable, "-m", "pytest", *options]
+        with subprocess.Popen(
+            command,
+            cwd=self.folder,
+            env=self.environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        ) as process:
+            try:
+                output, _ = process.communicate(timeout=most_seconds)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, 9)
+                return None, ""
+        return process.returncode, output
 
-    def outcome(self, mutant: Mutant, most_seconds: float = MOST_SECONDS) -> str:
-        """What became of a mutant, which is taken back afterwards. Raises RuntimeError where no test ran."""
+    def outcome(self, mutant: Mutant, tests: list[str]) -> tuple[str, str]:
+        """What became of a mutant, and the test that killed it, which passes without the mutant."""
         place = self.folder / mutant.file
-        before, status_before = place.read_text(), place.stat()
-        self.changes += 1
-        try:
-            place.write_text(mutant.mutated(self.folder))
-            os.utime(place, (self.changes, self.changes))  # what Python kept of another is not this
-            status = self.run_tests(mutant.tests, most_seconds)
-        finally:
-            place.write_text(before)
-            os.utime(place, ns=(status_before.st_atime_ns, status_before.st_mtime_ns))
-        if status not in (None, 0, 1, 2):
-            raise RuntimeError(f"pytest ended with {status}: {mutant}\n{(self.folder / 'output').read_text()[-2000:]}")
-        return TIMED_OUT if status is None else KILLED if status else SURVIVED
+        tests = [test for test in tests if self.unchanged.get(test, True)]
+        while tests:
+            before = place.read_text()
+            place.write_text(mutant.mutated())
+            try:
+                status, output = self.run(tests, 60 + 4 * SECONDS_A_MUTANT)
+            finally:
+                place.write_text(before)
+            if status == 0:
+                return SURVIVED, ""
+            if status is None:
+                return TIME_OUT, ""
+            failed = [
+                line.split(" ", 1)[1].split(" - ")[0] for line in output.splitlines() if line.startswith(("FAILED ", "ERROR "))
+            ]
+            if not failed or "::" not in failed[0]:  # it cannot even be loaded
+                return KILLED, failed[0] if failed else output[-200:]
+            if self.passes_unchanged(failed[0]):
+                return KILLED, failed[0]
+            tests = [test for test in tests if test != failed[0]]
+        return SURVIVED, ""
+
+    def passes_unchanged(self, test: str) -> bool:
+        """Whether a test passes here without a mutant."""
+        if test not in self.unchanged:
+            self.unchanged[test] = self.run([test], 120)[0] == 0
+        return self.unchanged[test]
 
 
-def each_in_a_copy(copies: Sequence[Copy], work: Sequence[Callable[[Copy], str]]) -> Iterator[str]:
-    """The answers to pieces of work, in their order, as many at a time as there are copies."""
+def main() -> int:
+    """Draw mutants, run the tests of each, print a line for each and those that survived."""
+    parser = argparse.ArgumentParser(prog="python -m tests.mutants", description=__doc__)
+    parser.add_argument("--count", type=int, default=150)
+    parser.add_argument("--seed", type=int, default=38)
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--drawn", type=Path, metavar="FILE", help="take the mutants of this file, or draw them and write it")
+    parser.add_argument("--covered", type=Path, metavar="DIR", help="take what tests run from this folder, or record it there")
+    parser.add_argument("--tests", nargs="*", default=["tests"], help="record what these tests run")
+    asked = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="mutants-") as name:
+        folder = asked.covered or Path(name) / "covered"
+        if not folder.is_dir():
+            record(folder, asked.tests, asked.jobs)
+        covered = Covered(folder)
+        if asked.drawn is not None and asked.drawn.exists():
+            mutants = [Mutant(**json.loads(line)) for line in asked.drawn.read_text().splitlines()]
+        else:
+            mutants = draw(covered, asked.count, asked.seed)
+            if asked.drawn is not None:
+                lines = [json.dumps({field: getattr(mutant, field) for field in mutant.__slots__}) for mutant in mutants]
+                asked.drawn.write_text("\n".join(lines) + "\n")
+        return judge(mutants, covered, [Copy(Path(name) / str(number)) for number in range(asked.jobs)])
+
+
+def record(folder: Path, tests: Sequence[str], jobs: int) -> None:
+    """Run tests, all of which must pass, and record in a new folder which lines each of them runs."""
+    folder.mkdir(parents=True)
+    sources = [str(ROOT / "kafka_forensics" / package) for package in PACKAGES]
+    environment = os.environ | {"COVERING_FOLDER": str(folder), "COVERING_SOURCES": json.dumps(sources)}
+    options = [
+        "-q",
+        "-n",
+        str(jobs),
+        "--dist",
+        "loadscope",
+        "--no-loadscope-reorder",
+        "-m",
+        "not spark",
+        "-p",
+        "tests.mutants.covering",
+    ]
+    subprocess.run([sys.executable, "-m", "pytest", *options, *tests], cwd=ROOT, env=environment, check=True)
+
+
+def judge(mutants: Sequence[Mutant], covered: Covered, copies: Sequence[Copy]) -> int:
+    """Run the tests of all mutants, as many at a time as there are copies; the exit status."""
     free: SimpleQueue[Copy] = SimpleQueue()
     for copy in copies:
         free.put(copy)
 
-    def done(one: Callable[[Copy], str]) -> str:
-        copy = free.get()
+    def outcome(mutant: Mutant) -> tuple[str, str, float]:
+        copy, began = free.get(), time.monotonic()
         try:
-            return one(copy)
+            tests = covered.tests_of(mutant, SECONDS_A_MUTANT) if mutant.line in covered.by_line(mutant.file) else []
+            return *copy.outcome(mutant, tests), time.monotonic() - began
         finally:
             free.put(copy)
 
+    survivors = []
     with ThreadPoolExecutor(len(copies)) as pool:
-        yield from pool.map(done, work)
-
-
-def unchanged(module: str, copy: Copy) -> str:
-    """How the tests of a module end without any mutant."""
-    return str(copy.run_tests([module], 5 * MOST_SECONDS))
-
-
-def failing_unchanged(copies: Sequence[Copy], mutants: Sequence[Mutant]) -> list[str]:
-    """Tests that fail without any mutant: nothing would be learned from them."""
-    modules = sorted({module for mutant in mutants for module in mutant.tests})
-    work = [partial(unchanged, module) for module in modules]
-    return [module for module, status in zip(modules, each_in_a_copy(copies, work), strict=True) if status != "0"]
-
-
-def chosen(area: str | None, which: str) -> list[Mutant]:
-    """The mutants of an area, or of all, from the first to before the second number of `which`."""
-    mutants = [mutant for name, some in AREAS.items() if area in (None, name) for mutant in some]
-    start, _, end = which.partition(":")
-    return mutants[int(start or 0) : int(end) if end else None]
-
-
-def judged(copies: Sequence[Copy], mutants: Sequence[Mutant], minutes: float) -> Iterator[tuple[Mutant, str, float]]:
-    """Each mutant with what became of it and the seconds that took; `not run` when time is over."""
-    over = time.monotonic() + 60 * minutes
-
-    def work(mutant: Mutant) -> Callable[[Copy], str]:
-        def run(copy: Copy) -> str:
-            began = time.monotonic()
-            if began >= over:
-                return f"{NOT_RUN}|0"
-            return f"{copy.outcome(mutant)}|{time.monotonic() - began}"
-
-        return run
-
-    for mutant, answer in zip(mutants, each_in_a_copy(copies, [work(mutant) for mutant in mutants]), strict=True):
-        told, _, seconds = answer.partition("|")
-        yield mutant, told, float(seconds)
-
-
-def main() -> int:
-    """Run the mutants asked for, print a line for each and what survived."""
-    parser = argparse.ArgumentParser(prog="python -m tests.mutants", description=__doc__)
-    parser.add_argument("--area", choices=AREAS, help="only those of one area")
-    parser.add_argument("--which", default=":", metavar="A:B", help="only those from number A to before B")
-    parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--minutes", type=float, default=MOST_MINUTES)
-    parser.add_argument("--no-baseline", action="store_true", help="do not run the tests unchanged first")
-    asked = parser.parse_args()
-    mutants = chosen(asked.area, asked.which)
-    with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
-        copies = [Copy(Path(folder) / str(number) / "project") for number in range(asked.jobs)]
-        if not asked.no_baseline and (failing := failing_unchanged(copies, mutants)):
-            print(f"these fail without any mutant: {', '.join(failing)}", file=sys.stderr)
-            return 1
-        results = []
-        for number, (mutant, told, seconds) in enumerate(judged(copies, mutants, asked.minutes)):
-            results.append((mutant, told))
-            change = " ".join(f"{mutant.old} -> {mutant.new}".split())
-            print(
-                f"{number:>3}  {told:<13}  {seconds:5.1f} s  {mutant.file.removeprefix('kafka_forensics/')}  {change}", flush=True
-            )
-        for copy in copies:
-            copy.process.communicate()
-    survivors = [mutant for mutant, told in results if told == SURVIVED]
-    killed = sum(told in (KILLED, TIMED_OUT) for _, told in results)
+        for number, (mutant, (became, test, seconds)) in enumerate(zip(mutants, pool.map(outcome, mutants), strict=True)):
+            change = f"{mutant.file}:{mutant.line} {mutant.operator} {mutant.occurrence}"
+            print(f"{number:>3}  {became:<8} {seconds:5.1f} s  {change}  {test}", flush=True)
+            if became != KILLED:
+                survivors.append(mutant)
     for mutant in survivors:
-        print(f"\n{mutant.file}, held to {' '.join(mutant.tests)}\n- {mutant.old}\n+ {mutant.new}\n  {mutant.survives or 'WHY?'}")
-    percent = 100 * killed / max(len(results), 1)
-    print(f"\n{killed} of {len(results)} killed ({percent:.1f} %), {len(survivors)} survived")
+        print(f"\n{mutant.shown()}")
+    killed = len(mutants) - len(survivors)
+    percent = 100 * killed / max(len(mutants), 1)
+    print(f"\n{killed} of {len(mutants)} killed ({percent:.1f} %)")
     return int(percent < LEAST_PERCENT)
 
 
