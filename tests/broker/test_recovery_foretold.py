@@ -6,9 +6,11 @@ scanned, and started on. A round without the clean-shutdown mark is a crash to t
 
 import shutil
 import struct
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
@@ -16,13 +18,14 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from kafka_forensics.engine import local
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.results import RecoveryOutlook
+from kafka_forensics.writers.batches import RecordToWrite, write_batch
 from lab.cluster import Cluster
 from lab.errors import LabError
 from lab.files import copy_tree, parse_offset_checkpoint
 from lab.jvm import wait_until
 from lab.workload import SMALL_SEGMENTS, Writer
 from tests.support.kafka_facts import differences_from_kafka_s_tool, lay_out
-from tests.support.producer_batches import PRODUCER, marker, odd_marker, of_producer
+from tests.support.segments import by_producer, marker
 
 pytestmark = pytest.mark.broker
 
@@ -32,6 +35,7 @@ WRITTEN = 2 * BATCHES
 """Log end of every partition: two records a batch."""
 LATER = WRITTEN - 6
 """First offset of what is written on, see `write_on`."""
+PRODUCER = 7000
 
 
 @dataclass(frozen=True)
@@ -172,6 +176,25 @@ def write_on(partition: Partition, *batches: bytes) -> None:
     index.write_bytes(b"".join(struct.pack(">ii", *entry) for entry in kept))
 
 
+def time_ms() -> int:
+    return int(time.time() * 1000)
+
+
+def of_producer(offset: int, producer: int = PRODUCER, *, is_transactional: bool = True) -> bytes:
+    return by_producer(offset, "x", producer=producer, key=None, time_ms=time_ms(), is_transactional=is_transactional)
+
+
+def abort(offset: int, producer: int = PRODUCER) -> bytes:
+    return marker(offset, commit=False, producer=producer, timestamp=time_ms())
+
+
+def odd_marker(offset: int, key: bytes, value: bytes) -> bytes:
+    """A control batch whose record has these bytes, behind data of its producer."""
+    record = RecordToWrite(key, value)
+    numbers: dict[str, Any] = {"producer_id": PRODUCER, "producer_epoch": 0, "is_transactional": True, "is_control_batch": True}
+    return write_batch([record], base_offset=offset, base_timestamp=time_ms(), **numbers)
+
+
 def unreadable_marker(partition: Partition) -> None:
     """An ABORT whose key is cut short: it ends the walk, is kept, and ends the replay behind the walk."""
     write_on(partition, of_producer(LATER), odd_marker(LATER + 1, b"\0\0", bytes(6)), of_producer(LATER + 2))
@@ -193,13 +216,13 @@ def data_outside_its_transaction(partition: Partition) -> None:
 
 def aborts_out_of_order(partition: Partition) -> None:
     other = PRODUCER + 1
-    write_on(partition, of_producer(LATER), of_producer(LATER + 1, other), marker(LATER + 2), marker(LATER + 2, other))
+    write_on(partition, of_producer(LATER), of_producer(LATER + 1, other), abort(LATER + 2), abort(LATER + 2, other))
 
 
 def two_transactions(partition: Partition) -> None:
     """Ordinary ones, one within the other, both aborted: nothing is cut."""
     other = PRODUCER + 1
-    write_on(partition, of_producer(LATER), of_producer(LATER + 1, other), marker(LATER + 2), marker(LATER + 3, other))
+    write_on(partition, of_producer(LATER), of_producer(LATER + 1, other), abort(LATER + 2), abort(LATER + 3, other))
 
 
 AFTER_A_CRASH: dict[str, Callable[[Partition], None]] = {

@@ -25,9 +25,8 @@ from kafka_forensics.writers.batches import RecordToWrite, write_batch
 from tests.support.bundles import bundle_of
 from tests.support.json_schemas import json_schema
 from tests.support.plan_runs import Run
-from tests.support.recoveries import by_producer, values
 from tests.support.replicas import put_replica
-from tests.support.segments import BASE_TIMESTAMP, flipped
+from tests.support.segments import BASE_TIMESTAMP, by_producer, flipped, values
 from tests.support.unread import refuse
 
 UNCLEAN = Path(__file__).resolve().parents[2] / "sample_logs" / "unclean-election"

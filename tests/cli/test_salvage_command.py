@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.cleaned_logs import ACTIVE, CLEANED, zeroed
 from tests.support.plan_runs import Run
-from tests.support.salvaged import NAME, batches_of, put_copy
+from tests.support.replicas import put_replica
+from tests.support.salvaged import ACTIVE, CLEANED, NAME, batches_of, zeroed
 from tests.support.segments import batch, flipped
 
 SAMPLES = Path(__file__).resolve().parents[2] / "sample_logs"
@@ -55,7 +55,7 @@ def test_refusals_are_told_with_status_3_in_every_format(tmp_path: Path, run: Ru
 
 def test_gaps_are_allowed_when_asked_for(tmp_path: Path, run: Run) -> None:
     batches = batches_of(4)
-    put_copy(tmp_path / "in", 1, {0: batches[0] + flipped(batches[1], 70) + b"".join(batches[2:])}, high_watermark=8)
+    put_replica(tmp_path / "in", 1, {0: batches[0] + flipped(batches[1], 70) + b"".join(batches[2:])}, high_watermark=8)
     status, out, _ = run("salvage", tmp_path / "in", "--output", tmp_path / "no", "--format", "table")
     assert status == 3
     assert f"refused {NAME}: no copy has offsets [2, 4) of this lineage" in out
@@ -78,7 +78,7 @@ def test_gaps_are_allowed_when_asked_for(tmp_path: Path, run: Run) -> None:
 def test_mistakes_end_with_status_2_and_leave_nothing(
     tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch, arguments: list[str], words: str
 ) -> None:
-    put_copy(tmp_path / "in", 1, {0: b"".join(batches_of(2))})
+    put_replica(tmp_path / "in", 1, {0: b"".join(batches_of(2))})
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "file").touch()
     monkeypatch.chdir(tmp_path)
@@ -97,7 +97,7 @@ def test_bundles_hold_no_records(tmp_path: Path, run: Run) -> None:
 
 
 def test_names_from_evidence_reach_no_terminal_raw(tmp_path: Path, run: Run) -> None:
-    put_copy(tmp_path / "in", 1, {0: b"".join(batches_of(2))})
+    put_replica(tmp_path / "in", 1, {0: b"".join(batches_of(2))})
     (tmp_path / "in" / "broker-1").rename(tmp_path / "in" / "broker-\x1b[31m")
     (tmp_path / "in" / "broker-\x1b[31m" / "meta.properties").unlink()
     for form in ("table", "tsv", "json"):
@@ -108,7 +108,7 @@ def test_names_from_evidence_reach_no_terminal_raw(tmp_path: Path, run: Run) -> 
 def test_of_gaps_of_a_compacted_topic_it_is_said_what_may_be_wrong(tmp_path: Path, run: Run) -> None:
     """In every output, and only with gaps."""
     for broker in (1, 2):
-        log_dir = put_copy(tmp_path / "in", broker, {0: b"".join([*CLEANED[:2], zeroed(CLEANED[2]), *CLEANED[3:], *ACTIVE])})
+        log_dir = put_replica(tmp_path / "in", broker, {0: b"".join([*CLEANED[:2], zeroed(CLEANED[2]), *CLEANED[3:], *ACTIVE])})
         (log_dir / "cleaner-offset-checkpoint").write_text("0\n1\norders 0 20\n")
     status, out, err = run("salvage", tmp_path / "in", "--output", tmp_path / "no", "--format", "table")
     assert status == 3
@@ -128,7 +128,7 @@ def put_halves_of_a_duplicate(folder: Path) -> None:
     ]
     for broker, lost in ((1, 2), (2, 1)):
         data = b"".join(flipped(one, 70) if number == lost else one for number, one in enumerate(log))
-        put_copy(folder, broker, {0: data}, high_watermark=6)
+        put_replica(folder, broker, {0: data}, high_watermark=6)
 
 
 def test_what_no_copy_has_is_listed_as_new_with_status_1(tmp_path: Path, run: Run) -> None:

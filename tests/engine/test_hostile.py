@@ -10,7 +10,7 @@ import pytest
 
 from kafka_forensics.engine.local import scan
 from kafka_forensics.evidence.options import ScanOptions
-from tests.support.changed_bytes import MUTATIONS
+from tests.support.segments import MUTATIONS
 
 pytestmark = pytest.mark.properties
 

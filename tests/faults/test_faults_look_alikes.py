@@ -8,8 +8,8 @@ import pytest
 from kafka_forensics.wording import advice, message
 from tests.support.faults import HEALTHY, LOG_END, Brokers, Log, healthy, histories, write_checkpoint, write_files
 from tests.support.faults_verdict import offsets, only, said, scan, span, verdict
-from tests.support.index_files import write_offset_index, write_time_index
 from tests.support.injections import append, change, claim_epochs, delete_segment, noise, remove_snapshots, with_right_crc
+from tests.support.segments import write_offset_index, write_time_index
 
 pytestmark = pytest.mark.faults
 

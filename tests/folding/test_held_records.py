@@ -37,8 +37,8 @@ from tests.support.compacted import (
 )
 from tests.support.faults import Brokers
 from tests.support.held_records import Checked, HeldReader, hashed, holding, opens_nothing
-from tests.support.legacy import write_legacy_wrapper
 from tests.support.replicas import put_replica
+from tests.support.segments import write_legacy_wrapper
 from tests.support.simulated_cleaners import Replica, Told, clusters, written
 
 if TYPE_CHECKING:

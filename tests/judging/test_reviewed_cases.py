@@ -16,7 +16,7 @@ from kafka_forensics.writers.batches import RecordToWrite, write_batch
 from kafka_forensics.writers.files import write_leader_epochs
 from tests.support.faults import BASE_TIMESTAMP, DIRECTORY, Brokers, Log, histories, write_checkpoint
 from tests.support.faults_verdict import offsets, only, said, scan, verdict
-from tests.support.index_files import write_offset_index
+from tests.support.segments import write_offset_index
 
 COMMON = [("p", 0)] * 4
 """Offsets [0, 12) of a history."""

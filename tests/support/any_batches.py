@@ -2,8 +2,8 @@
 
 from hypothesis import strategies as st
 
-from kafka_forensics.writers.batches import RecordToWrite, fix_crc, write_batch, write_legacy_entry, write_marker
-from tests.support.legacy import write_legacy_wrapper
+from kafka_forensics.writers.batches import RecordToWrite, fix_crc, write_batch, write_legacy_entry
+from tests.support.segments import marker, write_legacy_wrapper
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 SMALL = st.none() | st.binary(max_size=6)
@@ -15,14 +15,8 @@ def written(draw: st.DrawFn) -> bytes:
     """A batch of magic 2: of records, plain or compressed, by time of client or broker, in a transaction or not; or a marker."""
     base_offset = draw(st.integers(0, 2**40))
     if draw(st.integers(0, 5)) == 0:
-        return write_marker(
-            commit=draw(st.booleans()),
-            base_offset=base_offset,
-            timestamp=draw(st.integers(0, 2**41)),
-            producer_id=7,
-            producer_epoch=1,
-            coordinator_epoch=2,
-        )
+        commit, timestamp = draw(st.booleans()), draw(st.integers(0, 2**41))
+        return marker(base_offset, commit=commit, timestamp=timestamp, producer_epoch=1, coordinator_epoch=2)
     records = draw(st.lists(st.builds(RecordToWrite, SMALL, SMALL, HEADERS, st.integers(-9, 99)), max_size=5))
     in_transaction = draw(st.booleans())
     return write_batch(

@@ -15,10 +15,9 @@ import pytest
 from kafka_forensics.questions.collect import CollectOptions, collect
 from kafka_forensics.storage.bundles import SectionKind, inflated, pieces_of_part, read_index
 from kafka_forensics.storage.local import LocalSource
-from kafka_forensics.writers.batches import RecordToWrite, write_batch, write_marker
 from tests.support.group_records import commit_key, commit_value, log_of, put_controller, put_offsets
 from tests.support.replicas import put_replica
-from tests.support.segments import BASE_TIMESTAMP, legacy_entry, log
+from tests.support.segments import by_producer, legacy_entry, log, marker
 
 TOPIC_ID: Final = "AAAAAAAAAAAAAAAAAAAABw"
 LOG: Final = f"{0:020d}.log"
@@ -33,17 +32,8 @@ SIZE, MTIME, ALLOCATED, REFUSED, LEFT_OUT, IS_LOG, HASHED, SECTIONS = range(2, 1
 def put_broker(folder: Path, *, batches: int = 6, secret: bytes = b"value") -> Path:
     """A log directory of every kind of log, nothing wrong with it."""
     log_dir = put_replica(folder, 1, b"".join(log(batches, value=secret)), high_watermark=2 * batches)
-    transaction = write_batch(
-        [RecordToWrite(b"key", secret)],
-        base_offset=0,
-        base_timestamp=BASE_TIMESTAMP,
-        producer_id=7,
-        producer_epoch=0,
-        base_sequence=0,
-        is_transactional=True,
-    )
-    end = write_marker(True, base_offset=1, producer_id=7, producer_epoch=0, coordinator_epoch=0, timestamp=BASE_TIMESTAMP)  # noqa: FBT003
-    for partition, data in (("payments-0", transaction + end), ("old-0", legacy_entry(0) + legacy_entry(1))):
+    transaction = by_producer(0, secret.decode(), is_transactional=True) + marker(1, commit=True)
+    for partition, data in (("payments-0", transaction), ("old-0", legacy_entry(0) + legacy_entry(1))):
         (log_dir / partition).mkdir()
         (log_dir / partition / LOG).write_bytes(data)
     put_offsets(log_dir, log_of((commit_key(topic="orders"), commit_value(3)), (commit_key("other", "orders"), commit_value(2))))

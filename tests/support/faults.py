@@ -21,7 +21,7 @@ from kafka_forensics.writers.files import (
     write_producer_snapshot,
     write_transaction_index,
 )
-from tests.support.index_files import write_offset_index, write_time_index
+from tests.support.segments import write_offset_index, write_time_index
 
 TOPIC: Final = "t"
 DIRECTORY: Final = "t-0"

@@ -15,9 +15,9 @@ from kafka_forensics.parsers.spec.consumer_offsets import (
 )
 from kafka_forensics.parsers.spec.flexible import CompactArray, CompactString, NullableStruct, Tag
 from kafka_forensics.parsers.spec.metadata_records import write_metadata_record
-from kafka_forensics.writers.batches import RecordToWrite, write_batch, write_marker
+from kafka_forensics.writers.batches import RecordToWrite, write_batch
 from kafka_forensics.writers.files import write_leader_epochs, write_partition_metadata
-from tests.support.segments import BASE_TIMESTAMP
+from tests.support.segments import BASE_TIMESTAMP, marker
 
 TOPIC_ID_BYTES = bytes(range(16))
 TOPIC_ID_TEXT = "AAECAwQFBgcICQoLDA0ODw"
@@ -145,14 +145,7 @@ def transaction_of(
     data = log_of(*records, start=start, producer_id=producer_id, producer_epoch=0, base_sequence=0, is_transactional=True)
     if commit is None:
         return data
-    return data + write_marker(
-        commit,
-        base_offset=start + len(records),
-        producer_id=producer_id,
-        producer_epoch=0,
-        coordinator_epoch=0,
-        timestamp=BASE_TIMESTAMP,
-    )
+    return data + marker(start + len(records), commit=commit, producer=producer_id)
 
 
 def put_offsets(log_dir: Path, log: bytes, partition: int = 0) -> Path:

@@ -20,7 +20,7 @@ from tests.support.faults import (
     write_checkpoint,
 )
 from tests.support.injections import history
-from tests.support.legacy import write_legacy_wrapper
+from tests.support.segments import write_legacy_wrapper
 
 LAST = HEALTHY.batches[-1]
 

@@ -4,8 +4,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from kafka_forensics.writers.batches import write_batch, write_marker
-from tests.support.segments import BASE_TIMESTAMP, batch, changed, flipped, legacy_entry
+from kafka_forensics.writers.batches import write_batch
+from tests.support.segments import BASE_TIMESTAMP, batch, changed, flipped, legacy_entry, marker
 
 PRODUCERS: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
     {
@@ -34,17 +34,10 @@ def batch_lists(draw: st.DrawFn, *, max_size: int = 6) -> list[bytes]:
     for _ in range(draw(st.integers(0, max_size))):
         kind, epoch, producer = draw(st.integers(0, 9)), draw(st.integers(0, 2)), draw(PRODUCERS)
         if kind < 2:
-            made.append(
-                write_marker(
-                    draw(st.booleans()),
-                    base_offset=offset,
-                    producer_id=producer["producer_id"],
-                    producer_epoch=producer["producer_epoch"],
-                    coordinator_epoch=draw(st.integers(0, 2**31 - 1)),
-                    timestamp=BASE_TIMESTAMP + draw(st.integers(-99, 99)),
-                    partition_leader_epoch=epoch,
-                )
-            )
+            commit, coordinator_epoch = draw(st.booleans()), draw(st.integers(0, 2**31 - 1))
+            numbers = {"producer": producer["producer_id"], "producer_epoch": producer["producer_epoch"], "epoch": epoch}
+            stamp = BASE_TIMESTAMP + draw(st.integers(-99, 99))
+            made.append(marker(offset, commit=commit, coordinator_epoch=coordinator_epoch, timestamp=stamp, **numbers))
             offset += 1
         elif kind == 2:
             delta = draw(st.integers(0, 3))

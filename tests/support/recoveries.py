@@ -1,4 +1,4 @@
-"""Running `recover` in tests on logs made for it: batches by their values, and answers by what is asked of them."""
+"""Running `recover` in tests: answers by what is asked of them."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -8,10 +8,6 @@ from typing import Any, NamedTuple
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.recovered import RecoveredRecord
 from kafka_forensics.questions.recover import RecoveredPartition, Recovery, recover
-from kafka_forensics.writers.batches import RecordToWrite, write_batch, write_marker
-from tests.support.segments import BASE_TIMESTAMP
-
-KEY = b"key"
 
 
 class Recovered(NamedTuple):
@@ -55,29 +51,3 @@ def recovered(
     rows: list[RecoveredRecord] = []
     options = ScanOptions(topic, jobs=1, **given)
     return Recovered(recover(list(map(str, places)), options, None if keep is None else str(keep), rows.append, dead=dead), rows)
-
-
-def values(base_offset: int, *texts: str, key: bytes | None = KEY, time_ms: int = BASE_TIMESTAMP, **given: Any) -> bytes:
-    """A batch of records with these values, each a millisecond later than the one before."""
-    records = [RecordToWrite(key, text.encode(), timestamp_delta=number) for number, text in enumerate(texts)]
-    epoch = given.pop("epoch", 0)
-    return write_batch(records, base_offset=base_offset, base_timestamp=time_ms, partition_leader_epoch=epoch, **given)
-
-
-def by_producer(base_offset: int, *texts: str, sequence: int, producer: int = 7, producer_epoch: int = 0, **given: Any) -> bytes:
-    """The same of an idempotent producer."""
-    given |= {"producer_id": producer, "producer_epoch": producer_epoch, "base_sequence": sequence}
-    return values(base_offset, *texts, **given)
-
-
-def ended(base_offset: int, *, commit: bool, producer: int = 7, producer_epoch: int = 0, epoch: int = 0) -> bytes:
-    """The marker that ends a producer's transaction."""
-    return write_marker(
-        commit,
-        base_offset=base_offset,
-        producer_id=producer,
-        producer_epoch=producer_epoch,
-        coordinator_epoch=0,
-        timestamp=BASE_TIMESTAMP,
-        partition_leader_epoch=epoch,
-    )

@@ -1,15 +1,19 @@
-"""Segments for tests: batches by a few numbers, entries of the old formats spelled by hand, and readings held whole."""
+"""Segments for tests: batches and index files by a few numbers, old formats spelled by hand, damage, and readings held whole."""
 
+import random
 import struct
 import zlib
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from kafka_forensics.model.batches import BATCH_COLUMNS, BatchChunk, BatchColumn, Damage
+from kafka_forensics.model.constants import NO_TIMESTAMP
 from kafka_forensics.parsers.log.segment import SegmentReader
-from kafka_forensics.writers.batches import RecordToWrite, write_batch
+from kafka_forensics.parsers.spec.indexes import OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY, build_entries
+from kafka_forensics.writers.batches import RecordToWrite, compress, write_batch, write_legacy_entry, write_marker
 from tests.support.memory import MemoryFile
 
 if TYPE_CHECKING:
@@ -25,11 +29,68 @@ def batch(base_offset: int, count: int = 1, *, epoch: int = 0, value: bytes = b"
     return write_batch(records, base_offset=base_offset, partition_leader_epoch=epoch, **given)
 
 
+def values(
+    base_offset: int, *texts: str, key: bytes | None = b"key", epoch: int = 0, time_ms: int = BASE_TIMESTAMP, **given: Any
+) -> bytes:
+    """A batch of records with these values, each a millisecond later than the one before."""
+    records = [RecordToWrite(key, text.encode(), timestamp_delta=number) for number, text in enumerate(texts)]
+    return write_batch(records, base_offset=base_offset, base_timestamp=time_ms, partition_leader_epoch=epoch, **given)
+
+
+def by_producer(
+    base_offset: int, *texts: str, sequence: int = 0, producer: int = 7, producer_epoch: int = 0, **given: Any
+) -> bytes:
+    """The same of an idempotent producer."""
+    given |= {"producer_id": producer, "producer_epoch": producer_epoch, "base_sequence": sequence}
+    return values(base_offset, *texts, **given)
+
+
+def marker(base_offset: int, *, commit: bool, producer: int = 7, producer_epoch: int = 0, epoch: int = 0, **given: int) -> bytes:
+    """The marker that ends a producer's transaction."""
+    given = {"timestamp": BASE_TIMESTAMP, "coordinator_epoch": 0, "partition_leader_epoch": epoch} | given
+    return write_marker(commit, base_offset=base_offset, producer_id=producer, producer_epoch=producer_epoch, **given)
+
+
+def keyed(offset: int, *records: tuple[str, str | None], epoch: int = 0) -> bytes:
+    """A batch of these keys and values; None is a tombstone."""
+    return write_batch(
+        [RecordToWrite(key.encode(), None if value is None else value.encode() * 20) for key, value in records],
+        base_offset=offset,
+        base_timestamp=BASE_TIMESTAMP + offset,
+        partition_leader_epoch=epoch,
+    )
+
+
 def legacy_entry(offset: int, magic: int = 1, *, value: bytes = b"value", attributes: int = 0, timestamp: int = 7) -> bytes:
     """An entry of magic 0 or 1 with a key and a value, spelled independently of the package."""
     stamp = struct.pack(">q", timestamp) if magic else b""
     body = struct.pack(">bb", magic, attributes) + stamp + struct.pack(">i", 3) + b"key" + struct.pack(">i", len(value)) + value
     return struct.pack(">qiI", offset, len(body) + 4, zlib.crc32(body)) + body
+
+
+def write_legacy_wrapper(
+    entries: Sequence[bytes],
+    *,
+    offset: int,
+    magic: int,
+    compression_type: str,
+    timestamp: int = NO_TIMESTAMP,
+    timestamp_type: str = "CreateTime",
+) -> bytes:
+    """A compressed message that holds `entries`; `offset` is that of the last of them, absolute.
+
+    Offsets of the entries are the caller's: absolute for magic 0, counted from the wrapper's first for magic 1. The LZ4 frame of
+    magic 0 carries the wrong header checksum that all writers of that time gave it.
+    """
+    return write_legacy_entry(
+        None,
+        compress(compression_type, b"".join(entries), magic=magic),
+        offset=offset,
+        magic=magic,
+        timestamp=timestamp,
+        timestamp_type=timestamp_type,
+        compression_type=compression_type,
+    )
 
 
 def log(count: int = 5, *, records: int = 2, start: int = 0, epoch: int = 0, value: bytes = b"value") -> list[bytes]:
@@ -51,6 +112,56 @@ def flipped(data: bytes, position: int, bit: int = 0) -> bytes:
 def with_length(data: bytes, position: int, batch_length: int) -> bytes:
     """`data` with the batch_length of the batch at `position` replaced."""
     return changed(data, position + 8, struct.pack(">i", batch_length))
+
+
+Mutation = Callable[[random.Random, bytes], bytes]
+
+
+def _cut(rng: random.Random, data: bytes) -> bytes:
+    return data[: rng.randrange(len(data) + 1)]
+
+
+def _flip(rng: random.Random, data: bytes) -> bytes:
+    changed = bytearray(data)
+    for _ in range(rng.choice((1, 1, 2, 8))):
+        if changed:
+            changed[rng.randrange(len(changed))] ^= 1 << rng.randrange(8)
+    return bytes(changed)
+
+
+def _zero(rng: random.Random, data: bytes) -> bytes:
+    start = rng.randrange(len(data) + 1)
+    size = rng.choice((1, 4, 8, 61, 512, 4096))
+    return data[:start] + bytes(min(size, len(data) - start)) + data[start + size :]
+
+
+def _junk(rng: random.Random, data: bytes) -> bytes:
+    start = rng.randrange(len(data) + 1)
+    return data[:start] + rng.randbytes(rng.choice((1, 8, 61, 300))) + data[start:]
+
+
+def _extreme(rng: random.Random, data: bytes) -> bytes:
+    start = rng.randrange(len(data) + 1)
+    word = rng.choice(
+        (b"\x7f\xff\xff\xff", b"\xff\xff\xff\xff", b"\x80\0\0\0", b"\x7f" + b"\xff" * 7, b"\x80" + bytes(7), b"9" * 40)
+    )
+    return data[:start] + word + data[start + len(word) :]
+
+
+MUTATIONS: tuple[Mutation, ...] = (_cut, _flip, _zero, _junk, _extreme)
+"""Small changes of bytes, as disks, copies and attackers make them."""
+
+
+def write_offset_index(entries: Iterable[tuple[int, int]], base_offset: int) -> bytes:
+    """A `.index` of (absolute offset, position in the `.log`); any order is written. Raises FormatError for what passes 32 bits."""
+    rows = ({"relative_offset": offset - base_offset, "position": position} for offset, position in entries)
+    return build_entries(OFFSET_INDEX_ENTRY, rows)
+
+
+def write_time_index(entries: Iterable[tuple[int, int]], base_offset: int) -> bytes:
+    """A `.timeindex` of (timestamp in ms, absolute offset); any order is written. Raises FormatError for an offset out of reach."""
+    rows = ({"timestamp": timestamp, "relative_offset": offset - base_offset} for timestamp, offset in entries)
+    return build_entries(TIME_INDEX_ENTRY, rows)
 
 
 def starts(batches: list[bytes]) -> list[int]:

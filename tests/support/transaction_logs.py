@@ -18,7 +18,7 @@ from kafka_forensics.writers.batches import (
 )
 from kafka_forensics.writers.files import write_clean_shutdown, write_meta_properties, write_offset_checkpoint
 from tests.support.faults import CLUSTER_ID, Log, Written, put, write_files
-from tests.support.index_files import write_time_index
+from tests.support.segments import write_time_index
 
 START = 1_700_000_000_000
 APP, OTHER = "app-1", "other-1"

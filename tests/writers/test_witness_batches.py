@@ -71,10 +71,9 @@ from tests.support.group_records import (
     share_key,
     share_value,
 )
-from tests.support.legacy import write_legacy_wrapper
 from tests.support.memory import MemoryFile
 from tests.support.metadata_records import FULL, OWN
-from tests.support.segments import BASE_TIMESTAMP
+from tests.support.segments import BASE_TIMESTAMP, write_legacy_wrapper
 from tests.support.witness_copies import rewrite_tree, rewritten, told
 
 SAMPLES = Path(__file__).resolve().parents[2] / "sample_logs"

@@ -21,8 +21,8 @@ from kafka_forensics.writers.files import (
     write_producer_snapshot,
     write_transaction_index,
 )
-from tests.support.index_files import write_offset_index, write_time_index
 from tests.support.memory import MemoryFile
+from tests.support.segments import write_offset_index, write_time_index
 
 INT16, INT32, INT64 = (st.integers(-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) for bits in (16, 32, 64))
 PRODUCERS = st.builds(ProducerEntry, INT64, INT16, INT32, INT64, INT32, INT64, INT32, INT64)

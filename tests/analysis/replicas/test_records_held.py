@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from kafka_forensics.analysis.catalogue import finding
 from kafka_forensics.analysis.replicas.records_held import records_held, with_records
 from kafka_forensics.model.findings import Place, Severity
-from tests.support.producer_batches import marker
 from tests.support.replica_logs import Batch, Logs, batches
+from tests.support.segments import marker
 
 KINDS = frozenset({"UNCLEAN_LOSS", "FORK_BELOW_HW"})
 
@@ -19,7 +19,7 @@ class Marker(Batch):
     """A transaction marker: an offset, and no record."""
 
     def written(self) -> bytes:
-        return marker(self.base_offset)
+        return marker(self.base_offset, commit=False)
 
 
 def log_of(sizes: Sequence[int]) -> list[Batch]:

@@ -27,8 +27,8 @@ from kafka_forensics.writers.files import (
     write_transaction_index,
 )
 from tests.support.archives import members
-from tests.support.index_files import write_offset_index, write_time_index
 from tests.support.memory import MemoryFile, MemorySource
+from tests.support.segments import write_offset_index, write_time_index
 
 UNCLEAN = "kafka-4.3.0-unclean.tar.xz"
 CLEAN = "kafka-4.3.0-clean-end.tar.xz"

@@ -13,8 +13,8 @@ from kafka_forensics.parsers import bounded
 from kafka_forensics.parsers.indexes import parse_offset_index, parse_time_index
 from kafka_forensics.parsers.spec.indexes import OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY
 from tests.support.exact_readers import parse_entries
-from tests.support.index_files import write_offset_index, write_time_index
 from tests.support.memory import MemoryFile
+from tests.support.segments import write_offset_index, write_time_index
 
 BASE = 20_000
 MAX_OFFSET = 2**63 - 1

@@ -12,9 +12,7 @@ from hypothesis import strategies as st
 
 import kafka_forensics as kf
 from tests.support.bundles import ORDERS, PAYMENTS, bundle_of, put_broker
-from tests.support.changed_bytes import MUTATIONS
-from tests.support.legacy import write_legacy_wrapper
-from tests.support.segments import legacy_entry, log
+from tests.support.segments import MUTATIONS, legacy_entry, log, write_legacy_wrapper
 
 OLD = "old-0/00000000000000000000.log"
 

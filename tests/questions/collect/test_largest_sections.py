@@ -10,7 +10,8 @@ from kafka_forensics.questions.collect import CollectOptions, collect
 from kafka_forensics.questions.collect.collecting import RecordsAsked
 from kafka_forensics.storage.bundles import CollectedLog
 from kafka_forensics.storage.bundles.layout import MAX_HELD
-from tests.support.salvaged import NAME, TOPIC, put_copy
+from tests.support.replicas import put_replica
+from tests.support.salvaged import NAME, TOPIC
 from tests.support.segments import batch, flipped, legacy_entry
 
 BATCHES = CHUNK_ROWS + 400
@@ -24,7 +25,7 @@ def collected(folder: Path, options: CollectOptions) -> Path:
 
 
 def test_the_smallest_batches_with_their_records(tmp_path: Path) -> None:
-    put_copy(tmp_path / "in", 1, {0: b"".join(legacy_entry(offset, 0, value=b"") for offset in range(BATCHES))})
+    put_replica(tmp_path / "in", 1, {0: b"".join(legacy_entry(offset, 0, value=b"") for offset in range(BATCHES))})
     bundle = collected(tmp_path, CollectOptions(records=(RecordsAsked(TOPIC, 0, 0, BATCHES),)))
     given, read = (scan([str(path)], ScanOptions(deep=False)) for path in (tmp_path / "in", bundle))
     assert not read.incomplete
@@ -34,7 +35,7 @@ def test_the_smallest_batches_with_their_records(tmp_path: Path) -> None:
 
 def test_batches_of_which_nearly_all_are_damaged(tmp_path: Path) -> None:
     data = b"".join(flipped(batch(offset), 65) if offset % 900 else batch(offset) for offset in range(BATCHES))
-    put_copy(tmp_path / "in", 1, {0: data})
+    put_replica(tmp_path / "in", 1, {0: data})
     (opened,) = open_paths([str(collected(tmp_path, CollectOptions()))])
     with opened.source.open(f"{NAME}/{0:020d}.log") as log:
         assert isinstance(log, CollectedLog)

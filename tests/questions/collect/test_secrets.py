@@ -14,8 +14,7 @@ from tests.support.any_batches import CODECS
 from tests.support.bundles import LOG, bundle_of, inflated_members
 from tests.support.controller_log import ControllerLog, record, setting, topic
 from tests.support.group_records import commit_key, commit_value, group_key, group_value, member, put_offsets
-from tests.support.legacy import write_legacy_wrapper
-from tests.support.segments import BASE_TIMESTAMP, legacy_entry
+from tests.support.segments import BASE_TIMESTAMP, legacy_entry, write_legacy_wrapper
 
 SECRETS: Final = {
     name: f"hush-{name}-{number:04}".encode()

@@ -19,9 +19,9 @@ from kafka_forensics.writers.batches import RecordToWrite, write_batch
 from kafka_forensics.writers.files import write_offset_checkpoint
 from tests.oracles.decoder import batches
 from tests.support.bundles import bundle_of
-from tests.support.recoveries import by_producer, ended, recovered, values
+from tests.support.recoveries import recovered
 from tests.support.replicas import put_replica
-from tests.support.segments import BASE_TIMESTAMP, flipped, legacy_entry
+from tests.support.segments import BASE_TIMESTAMP, by_producer, flipped, legacy_entry, marker, values
 from tests.support.transaction_logs import CoordinatorLog, DataLog, write_cluster
 
 SAMPLES = Path(__file__).resolve().parents[3] / "sample_logs"
@@ -176,7 +176,7 @@ def test_what_one_producer_counts_twice_are_two_records(tmp_path: Path) -> None:
 def test_an_aborted_copy_does_not_survive(tmp_path: Path) -> None:
     retried = by_producer(3, "c", sequence=0, producer=9, epoch=1, is_transactional=True)
     for commit in (True, False):
-        kept = [values(2, "x", epoch=1), retried, ended(4, commit=commit, producer=9, epoch=1)]
+        kept = [values(2, "x", epoch=1), retried, marker(4, commit=commit, producer=9, epoch=1)]
         done = recovered(forked(tmp_path / str(commit), kept=kept, lost=[values(2, "c")]), 1)
         assert done.reasons == ({"surviving_by_content": 1} if commit else {"recovered": 1})
 
@@ -232,7 +232,7 @@ def in_transaction(base_offset: int, *texts: str, producer: int = 7) -> bytes:
 def test_aborted_and_open_transactions_and_markers_are_left_out(tmp_path: Path) -> None:
     lost = [
         *(in_transaction(2, "kept", producer=7), in_transaction(3, "aborted", producer=8), in_transaction(4, "open", producer=9)),
-        *(ended(5, commit=True, producer=7), ended(6, commit=False, producer=8), values(7, "plain")),
+        *(marker(5, commit=True, producer=7), marker(6, commit=False, producer=8), values(7, "plain")),
     ]
     done = recovered(forked(tmp_path, kept=[values(2, "x", epoch=1)], lost=lost), 1)
     assert done.values == [(2, b"kept"), (7, b"plain")]
@@ -245,7 +245,7 @@ def test_a_marker_in_another_holders_longer_log_counts(tmp_path: Path) -> None:
     common = values(0, "a", "b")
     put_replica(tmp_path, 1, common + values(2, "x", "y", "z", epoch=1), high_watermark=2)
     put_replica(tmp_path, 2, common + in_transaction(2, "c"), high_watermark=2)
-    put_replica(tmp_path, 3, common + in_transaction(2, "c") + ended(3, commit=True), high_watermark=2)
+    put_replica(tmp_path, 3, common + in_transaction(2, "c") + marker(3, commit=True), high_watermark=2)
     done = recovered(tmp_path, 1)
     assert [(row.record.value, row.held_by, row.txn_state) for row in done.rows] == [(b"c", (2, 3), "committed")]
     assert done.reasons == {"recovered": 1, "control": 1}
@@ -254,14 +254,14 @@ def test_a_marker_in_another_holders_longer_log_counts(tmp_path: Path) -> None:
 def test_a_marker_that_recovery_cuts_ends_no_transaction(tmp_path: Path) -> None:
     """What the surviving side has of a transaction whose marker it will lose is no copy that readers see."""
     retried = by_producer(3, "c", sequence=0, producer=9, epoch=1, is_transactional=True)
-    kept = [values(2, "x", epoch=1), retried, bytes(100), ended(4, commit=True, producer=9, epoch=1)]
+    kept = [values(2, "x", epoch=1), retried, bytes(100), marker(4, commit=True, producer=9, epoch=1)]
     done = recovered(forked(tmp_path, kept=kept, lost=[values(2, "c")]), 1)
     assert done.values == [(2, b"c")]
     assert done.reasons == {"recovered": 1, "control": 1}
 
 
 def test_a_marker_that_may_be_in_damaged_bytes_is_not_known(tmp_path: Path) -> None:
-    lost = [in_transaction(2, "c"), flipped(ended(3, commit=False), 70), values(4, "d")]
+    lost = [in_transaction(2, "c"), flipped(marker(3, commit=False), 70), values(4, "d")]
     done = recovered(forked(tmp_path, kept=[values(2, "x", epoch=1)], lost=lost), 1)
     assert [(row.record.value, row.txn_state) for row in done.rows] == [(b"c", "unknown"), (b"d", "none")]
     assert done.reasons == {"recovered": 2, "unreadable": 1}

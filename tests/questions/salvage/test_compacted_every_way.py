@@ -11,8 +11,8 @@ from itertools import combinations_with_replacement
 from pathlib import Path
 
 from tests.oracles.decoder import batches
-from tests.support.cleaned_logs import ACTIVE, keyed, put_cleaned, zeroed
-from tests.support.salvaged import log_of, salvaged_of
+from tests.support.salvaged import ACTIVE, log_of, put_cleaned, salvaged_of, zeroed
+from tests.support.segments import keyed
 
 LOG = [
     keyed(0, ("a", "0")),

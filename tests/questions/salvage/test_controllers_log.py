@@ -14,7 +14,8 @@ from kafka_forensics.writers.files import write_leader_epochs, write_meta_proper
 from tests.support.controller_log import ControllerLog, control, raw_id, snapshot, topic
 from tests.support.faults import CLUSTER_ID
 from tests.support.plan_runs import SAMPLES
-from tests.support.salvaged import batches_of, check_output, log_of, put_copy, salvaged_of
+from tests.support.replicas import put_replica
+from tests.support.salvaged import batches_of, check_output, log_of, salvaged_of
 from tests.support.segments import flipped
 
 METADATA = "__cluster_metadata-0"
@@ -393,7 +394,7 @@ def test_what_the_log_says_of_topics_is_not_held_against_these(tmp_path: Path) -
     """Their copies are salvaged as they are without it, also where it knows nothing of such a topic."""
     put_all(tmp_path / "in", dict.fromkeys(VOTERS, written((1, 4))))
     for node in VOTERS:
-        put_copy(tmp_path / "in", node + 10, {0: b"".join(batches_of(4))}, high_watermark=8, epochs=[(0, 0)])
+        put_replica(tmp_path / "in", node + 10, {0: b"".join(batches_of(4))}, high_watermark=8, epochs=[(0, 0)])
     salvaged = salvaged_of(tmp_path / "in", tmp_path / "out")
     assert salvaged.is_whole
     assert [partition.topic for partition in salvaged.partitions] == ["__cluster_metadata", "orders"]
@@ -402,7 +403,7 @@ def test_what_the_log_says_of_topics_is_not_held_against_these(tmp_path: Path) -
 
 def test_of_an_ordinary_topic_alone_nothing_changes(tmp_path: Path) -> None:
     put(tmp_path / "in", 1, written((1, 4)))
-    put_copy(tmp_path / "in", 11, {0: b"".join(batches_of(4))}, high_watermark=8, epochs=[(0, 0)])
+    put_replica(tmp_path / "in", 11, {0: b"".join(batches_of(4))}, high_watermark=8, epochs=[(0, 0)])
     salvaged = salvaged_of(tmp_path / "in", tmp_path / "out", topic_glob="orders")
     assert salvaged.is_whole
     assert [partition.topic for partition in salvaged.partitions] == ["orders"]

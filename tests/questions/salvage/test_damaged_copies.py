@@ -13,12 +13,24 @@ from kafka_forensics.cli.streams import Destination
 from kafka_forensics.questions.salvage import MANIFEST, SalvagedPartition, document
 from kafka_forensics.questions.salvage.manifest import MAY_BE_STALE
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
-from tests.support.cleaned_logs import ACTIVE, CLEANED, STAMP, VALUE_AT, WHOLE, keyed, put_cleaned, with_, zeroed
 from tests.support.group_records import commit_key, commit_value, put_offsets
 from tests.support.group_records import log_of as offsets_log
 from tests.support.json_schemas import json_schema
-from tests.support.salvaged import NAME, check_output, log_of, put_copy, salvaged_of
-from tests.support.segments import changed, flipped
+from tests.support.replicas import put_replica
+from tests.support.salvaged import (
+    ACTIVE,
+    CLEANED,
+    NAME,
+    VALUE_AT,
+    WHOLE,
+    check_output,
+    log_of,
+    put_cleaned,
+    salvaged_of,
+    with_,
+    zeroed,
+)
+from tests.support.segments import BASE_TIMESTAMP, changed, flipped, keyed
 
 
 def gaps_of(partition: SalvagedPartition) -> list[tuple[int, int | None, tuple[int | str, ...]]]:
@@ -174,7 +186,10 @@ def test_a_batch_in_the_value_of_a_damaged_one_is_not_taken(tmp_path: Path) -> N
     """What is found behind lost framing counts if another copy has its first batch, or none goes on there."""
     planted = keyed(5, ("b", "planted")) + keyed(6, ("b", "cut short"))[:40]
     carrier = write_batch(
-        [RecordToWrite(b"c", b"x" * 40 + planted + b"x" * 40)], base_offset=4, base_timestamp=STAMP, partition_leader_epoch=0
+        [RecordToWrite(b"c", b"x" * 40 + planted + b"x" * 40)],
+        base_offset=4,
+        base_timestamp=BASE_TIMESTAMP,
+        partition_leader_epoch=0,
     )
     batches = with_(CLEANED, {2: carrier})
     put_cleaned(tmp_path / "in", 1, with_(batches, {2: changed(carrier, 0, bytes(61))}), ACTIVE)
@@ -197,7 +212,7 @@ def test_what_follows_lost_framing_is_taken_where_another_copy_has_it(tmp_path: 
 def test_a_segment_that_is_gone_while_its_index_is_there_or_from_the_start_is_missed(tmp_path: Path, base_offset: int) -> None:
     segments = {0: b"".join(CLEANED[:3]), 9: b"".join(CLEANED[3:]), 20: b"".join(ACTIVE)}
     for broker in (1, 2):
-        log_dir = put_copy(tmp_path / "in", broker, segments, high_watermark=24, epochs=[(0, 0)])
+        log_dir = put_replica(tmp_path / "in", broker, segments, high_watermark=24, epochs=[(0, 0)])
         (log_dir / "cleaner-offset-checkpoint").write_text("0\n1\norders 0 20\n")
     gone = tmp_path / "in" / "broker-1" / NAME / f"{base_offset:020d}.log"
     gone.unlink()

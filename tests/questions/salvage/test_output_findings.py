@@ -16,10 +16,10 @@ from kafka_forensics.model.findings import Finding, Place
 from kafka_forensics.questions.salvage import SalvagedPartition, document, partition_files, salvaging
 from kafka_forensics.questions.salvage.output_findings import InputFindings
 from kafka_forensics.writers.files import write_offset_checkpoint
-from tests.support.cleaned_logs import keyed
 from tests.support.json_schemas import json_schema
-from tests.support.salvaged import log_of, put_copy, salvaged_of
-from tests.support.segments import batch, flipped
+from tests.support.replicas import put_replica
+from tests.support.salvaged import log_of, salvaged_of
+from tests.support.segments import batch, flipped, keyed
 from tests.support.transaction_histories import COMMIT, cluster, cut_before, decided, ended
 from tests.support.transaction_logs import APP_ID, CoordinatorLog, DataLog, write_cluster
 
@@ -116,7 +116,7 @@ TWICE = [numbered(0, 0), numbered(2, 2), numbered(4, 2), numbered(6, 4)]
 
 def test_what_producers_wrote_twice_is_inherited(tmp_path: Path) -> None:
     for broker in (1, 2):
-        put_copy(tmp_path / "in", broker, {0: b"".join(TWICE)}, high_watermark=8)
+        put_replica(tmp_path / "in", broker, {0: b"".join(TWICE)}, high_watermark=8)
     (partition,) = salvaged_of(tmp_path / "in", tmp_path / "out").partitions
     assert log_of(tmp_path / "out") == b"".join(TWICE)
     assert (kinds(partition.inherited), partition.new) == ([("DUPLICATE_BATCH", 4)], [])
@@ -127,7 +127,7 @@ def test_a_duplicate_of_which_each_copy_lost_another_half_is_new(damaged: Any, t
     """No copy has it, so that no scan of the copies names it."""
     for broker, lost in ((1, 2), (2, 1)):
         data = b"".join(damaged(one) if number == lost else one for number, one in enumerate(TWICE))
-        put_copy(tmp_path / "in", broker, {0: data}, high_watermark=8)
+        put_replica(tmp_path / "in", broker, {0: data}, high_watermark=8)
     assert "DUPLICATE_BATCH" not in {row.kind for row in scan([str(tmp_path / "in")], ScanOptions()).findings}
     (partition,) = salvaged_of(tmp_path / "in", tmp_path / "out").partitions
     assert log_of(tmp_path / "out") == b"".join(TWICE)
@@ -152,7 +152,7 @@ def introduce(monkeypatch: pytest.MonkeyPatch, name: str, old: bytes, new: bytes
 def test_a_duplicate_that_a_salvage_brings_about_is_new_beside_one_of_the_copies(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    put_copy(tmp_path / "in", 1, {0: b"".join(TWICE)}, high_watermark=8)
+    put_replica(tmp_path / "in", 1, {0: b"".join(TWICE)}, high_watermark=8)
     introduce(monkeypatch, "orders-0", TWICE[3], numbered(6, 2))
     (partition,) = salvaged_of(tmp_path / "in", tmp_path / "out").partitions
     assert (kinds(partition.inherited), kinds(partition.new)) == ([("DUPLICATE_BATCH", 4)], [("DUPLICATE_BATCH", 6)])
@@ -168,7 +168,7 @@ def test_a_duplicate_that_a_salvage_brings_about_is_new_beside_one_of_the_copies
     ids=["bytes", "offsets", "epochs"],
 )
 def test_wrong_bytes_offsets_and_epochs_refuse(wrong: bytes, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    put_copy(tmp_path / "in", 1, {0: b"".join(TWICE)}, high_watermark=8)
+    put_replica(tmp_path / "in", 1, {0: b"".join(TWICE)}, high_watermark=8)
     introduce(monkeypatch, "orders-0", TWICE[3], wrong)
     (refused,) = salvaged_of(tmp_path / "in", tmp_path / "out").refused
     assert refused.kind == "not_sound"
@@ -177,7 +177,7 @@ def test_wrong_bytes_offsets_and_epochs_refuse(wrong: bytes, kind: str, tmp_path
 
 
 def test_a_finding_of_no_single_partition_is_listed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    log_dir = put_copy(tmp_path / "in", 1, {0: b"".join(TWICE)}, high_watermark=8)
+    log_dir = put_replica(tmp_path / "in", 1, {0: b"".join(TWICE)}, high_watermark=8)
     (log_dir / "orders-1").mkdir()
     (log_dir / "orders-1" / f"{0:020d}.log").write_bytes(keyed(0, ("other", "key")))
 
@@ -200,7 +200,7 @@ def test_a_finding_of_no_single_partition_is_listed_once(tmp_path: Path, monkeyp
 
 
 def test_a_listed_finding_names_its_producer(tmp_path: Path) -> None:
-    put_copy(tmp_path / "in", 1, {0: b"".join(TWICE)}, high_watermark=8)
+    put_replica(tmp_path / "in", 1, {0: b"".join(TWICE)}, high_watermark=8)
     (partition,) = document(salvaged_of(tmp_path / "in", tmp_path / "out"))["partitions"]
     assert [(row["kind"], row["producer_id"]) for row in partition["inherited"]] == [("DUPLICATE_BATCH", 7)]
 

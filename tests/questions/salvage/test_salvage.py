@@ -11,9 +11,9 @@ import pytest
 from kafka_forensics.errors import UsageError
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.questions.salvage import MANIFEST, SalvageOptions, salvage
-from tests.support.legacy import write_legacy_wrapper
-from tests.support.salvaged import NAME, batches_of, check_output, log_of, put_copy, salvaged_of
-from tests.support.segments import batch, changed, flipped, legacy_entry, starts
+from tests.support.replicas import put_replica
+from tests.support.salvaged import NAME, batches_of, check_output, log_of, salvaged_of
+from tests.support.segments import batch, changed, flipped, legacy_entry, starts, write_legacy_wrapper
 
 
 def damaged(batches: list[bytes], numbers: set[int], byte: int = 70) -> bytes:
@@ -24,7 +24,7 @@ def damaged(batches: list[bytes], numbers: set[int], byte: int = 70) -> bytes:
 def test_damage_at_different_places_is_replaced(tmp_path: Path) -> None:
     batches = batches_of(12)
     for broker, numbers in ((1, {2, 3}), (2, {7}), (3, {11, 0})):
-        put_copy(tmp_path / "in", broker, {0: damaged(batches, numbers)}, high_watermark=24)
+        put_replica(tmp_path / "in", broker, {0: damaged(batches, numbers)}, high_watermark=24)
     salvaged = salvaged_of(tmp_path / "in", tmp_path / "out")
     assert not salvaged.refused
     assert log_of(tmp_path / "out") == b"".join(batches)
@@ -38,7 +38,7 @@ def test_damage_at_different_places_is_replaced(tmp_path: Path) -> None:
 def test_a_flipped_bit_anywhere_in_a_header_is_replaced(tmp_path: Path, byte: int) -> None:
     batches = batches_of(9)
     for broker, number in ((1, 2), (2, 5), (3, 7)):
-        put_copy(tmp_path / "in", broker, {0: damaged(batches, {number}, byte)}, high_watermark=18)
+        put_replica(tmp_path / "in", broker, {0: damaged(batches, {number}, byte)}, high_watermark=18)
     salvaged = salvaged_of(tmp_path / "in", tmp_path / "out")
     assert not salvaged.refused
     assert log_of(tmp_path / "out") == b"".join(batches)
@@ -48,9 +48,9 @@ def test_a_flipped_bit_anywhere_in_a_header_is_replaced(tmp_path: Path, byte: in
 def test_deleted_segments_come_from_another_copy_and_boundaries_stay(tmp_path: Path) -> None:
     batches = batches_of(12, epochs=(0, 1, 4))
     segments = {8 * part: b"".join(batches[4 * part : 4 * part + 4]) for part in range(3)}
-    put_copy(tmp_path / "in", 1, {0: segments[0], 16: segments[16]}, high_watermark=24)
-    put_copy(tmp_path / "in", 2, {0: segments[0], 8: segments[8]}, high_watermark=16)
-    put_copy(tmp_path / "in", 3, {0: segments[0], 8: segments[8], 16: segments[16][: -len(batches[-1])]}, high_watermark=22)
+    put_replica(tmp_path / "in", 1, {0: segments[0], 16: segments[16]}, high_watermark=24)
+    put_replica(tmp_path / "in", 2, {0: segments[0], 8: segments[8]}, high_watermark=16)
+    put_replica(tmp_path / "in", 3, {0: segments[0], 8: segments[8], 16: segments[16][: -len(batches[-1])]}, high_watermark=22)
     salvaged = salvaged_of(tmp_path / "in", tmp_path / "out")
     assert not salvaged.refused
     directory = tmp_path / "out" / NAME
@@ -65,9 +65,9 @@ def test_deleted_segments_come_from_another_copy_and_boundaries_stay(tmp_path: P
 def test_a_torn_tail_is_cut_and_a_longer_copy_goes_on(tmp_path: Path) -> None:
     batches = batches_of(8)
     whole = b"".join(batches)
-    put_copy(tmp_path / "in", 1, {0: whole[:-10]}, high_watermark=10)
-    put_copy(tmp_path / "in", 2, {0: damaged(batches[:8], {1})}, high_watermark=16)
-    put_copy(tmp_path / "in", 3, {0: b"".join(batches[:5]) + bytes(100)}, high_watermark=10)
+    put_replica(tmp_path / "in", 1, {0: whole[:-10]}, high_watermark=10)
+    put_replica(tmp_path / "in", 2, {0: damaged(batches[:8], {1})}, high_watermark=16)
+    put_replica(tmp_path / "in", 3, {0: b"".join(batches[:5]) + bytes(100)}, high_watermark=10)
     salvaged = salvaged_of(tmp_path / "in", tmp_path / "out")
     assert not salvaged.refused
     assert log_of(tmp_path / "out") == whole
@@ -77,7 +77,7 @@ def test_a_torn_tail_is_cut_and_a_longer_copy_goes_on(tmp_path: Path) -> None:
 def test_what_no_copy_has_is_refused_or_a_gap(tmp_path: Path) -> None:
     batches = batches_of(8)
     for broker in (1, 2):
-        put_copy(tmp_path / "in", broker, {0: damaged(batches, {3, broker})}, high_watermark=16)
+        put_replica(tmp_path / "in", broker, {0: damaged(batches, {3, broker})}, high_watermark=16)
     refused = salvaged_of(tmp_path / "in", tmp_path / "refused")
     (refusal,) = refused.refused
     assert (refusal.kind, refusal.offsets) == ("gaps", ((6, 8),))
@@ -95,7 +95,7 @@ def test_what_no_copy_has_is_refused_or_a_gap(tmp_path: Path) -> None:
 
 def test_offsets_lost_at_the_end_are_not_given_again(tmp_path: Path) -> None:
     batches = batches_of(5)
-    put_copy(tmp_path / "in", 1, {0: damaged(batches, {4})}, high_watermark=10)
+    put_replica(tmp_path / "in", 1, {0: damaged(batches, {4})}, high_watermark=10)
     assert salvaged_of(tmp_path / "in", tmp_path / "refused").refused[0].offsets == ((8, 10),)
     (partition,) = salvaged_of(tmp_path / "in", tmp_path / "out", allow_gaps=True).partitions
     assert partition.log_end_offset == 10
@@ -106,7 +106,7 @@ def test_offsets_lost_at_the_end_are_not_given_again(tmp_path: Path) -> None:
 def test_a_committed_end_that_no_copy_has_is_refused_or_a_gap(tmp_path: Path) -> None:
     batches = batches_of(8)
     for broker, end in ((1, 6), (2, 5)):
-        put_copy(tmp_path / "in", broker, {0: b"".join(batches[:end])}, high_watermark=16)
+        put_replica(tmp_path / "in", broker, {0: b"".join(batches[:end])}, high_watermark=16)
     (refusal,) = salvaged_of(tmp_path / "in", tmp_path / "refused").refused
     assert (refusal.kind, refusal.offsets) == ("gaps", ((12, 16),))
     (partition,) = salvaged_of(tmp_path / "in", tmp_path / "out", allow_gaps=True).partitions
@@ -118,7 +118,7 @@ def test_a_committed_end_that_no_copy_has_is_refused_or_a_gap(tmp_path: Path) ->
 
 def test_copies_of_running_brokers_may_end_before_their_watermark(tmp_path: Path) -> None:
     batches = batches_of(8)
-    put_copy(tmp_path / "in", 1, {0: b"".join(batches[:6])}, high_watermark=16)
+    put_replica(tmp_path / "in", 1, {0: b"".join(batches[:6])}, high_watermark=16)
     (partition,) = salvaged_of(tmp_path / "in", tmp_path / "out", live=True).partitions
     assert (partition.log_end_offset, partition.gaps) == (12, [])
 
@@ -126,9 +126,9 @@ def test_copies_of_running_brokers_may_end_before_their_watermark(tmp_path: Path
 def test_rivals_that_were_committed_are_a_question(tmp_path: Path) -> None:
     common = batches_of(4)
     old, new = batches_of(3, start=8), batches_of(2, start=8, epochs=(2,), records=3, values=b"n")
-    put_copy(tmp_path / "in", 1, {0: b"".join(common + old)}, high_watermark=14)
-    put_copy(tmp_path / "in", 2, {0: b"".join(common + new)}, high_watermark=14)
-    put_copy(tmp_path / "in", 3, {0: b"".join(common)}, high_watermark=8)
+    put_replica(tmp_path / "in", 1, {0: b"".join(common + old)}, high_watermark=14)
+    put_replica(tmp_path / "in", 2, {0: b"".join(common + new)}, high_watermark=14)
+    put_replica(tmp_path / "in", 3, {0: b"".join(common)}, high_watermark=8)
     (refusal,) = salvaged_of(tmp_path / "in", tmp_path / "refused").refused
     assert (refusal.kind, set(refusal.brokers)) == ("rivals", {1, 2})
     for broker, rest in (("1", old), ("2", new)):
@@ -153,7 +153,7 @@ def test_the_side_that_was_committed_stays(tmp_path: Path, committed: int) -> No
     common = batches_of(4)
     sides = {1: batches_of(5, start=8), 2: batches_of(2, start=8, epochs=(2,), values=b"n")}
     for broker, rest in sides.items():
-        put_copy(tmp_path / "in", broker, {0: b"".join(common + rest)}, high_watermark=12 if broker == committed else 8)
+        put_replica(tmp_path / "in", broker, {0: b"".join(common + rest)}, high_watermark=12 if broker == committed else 8)
     salvaged = salvaged_of(tmp_path / "in", tmp_path / "out")
     assert not salvaged.refused
     assert log_of(tmp_path / "out") == b"".join(common + sides[committed])
@@ -165,16 +165,16 @@ def test_bytes_of_the_other_side_fill_nothing(tmp_path: Path) -> None:
     """Broker 2's offsets 8 to 12 are of another epoch than those that are damaged on broker 1, which go on behind them."""
     common, ours = batches_of(4), batches_of(6, start=8, epochs=(1,))
     other = batches_of(3, start=8, epochs=(2,), values=b"n")
-    put_copy(tmp_path / "in", 1, {0: b"".join(common) + damaged(ours, {1})}, high_watermark=20)
-    put_copy(tmp_path / "in", 2, {0: b"".join(common + other)}, high_watermark=8)
+    put_replica(tmp_path / "in", 1, {0: b"".join(common) + damaged(ours, {1})}, high_watermark=20)
+    put_replica(tmp_path / "in", 2, {0: b"".join(common + other)}, high_watermark=8)
     (refusal,) = salvaged_of(tmp_path / "in", tmp_path / "refused").refused
     assert (refusal.kind, refusal.offsets) == ("gaps", ((10, 12),))
 
 
 def test_a_head_that_nothing_deletes_is_restored(tmp_path: Path) -> None:
     batches = batches_of(6)
-    put_copy(tmp_path / "in", 1, {0: b"".join(batches[:3]), 6: damaged(batches[3:], {1})}, high_watermark=12)
-    put_copy(tmp_path / "in", 2, {6: b"".join(batches[3:])}, high_watermark=12)
+    put_replica(tmp_path / "in", 1, {0: b"".join(batches[:3]), 6: damaged(batches[3:], {1})}, high_watermark=12)
+    put_replica(tmp_path / "in", 2, {6: b"".join(batches[3:])}, high_watermark=12)
     salvaged = salvaged_of(tmp_path / "in", tmp_path / "out", prefer="2")
     assert not salvaged.refused
     assert log_of(tmp_path / "out") == b"".join(batches)
@@ -183,7 +183,7 @@ def test_a_head_that_nothing_deletes_is_restored(tmp_path: Path) -> None:
 
 def test_a_log_start_inside_a_batch_stays(tmp_path: Path) -> None:
     batches = batches_of(4, records=5)
-    log_dir = put_copy(tmp_path / "in", 1, {0: b"".join(batches)}, high_watermark=20)
+    log_dir = put_replica(tmp_path / "in", 1, {0: b"".join(batches)}, high_watermark=20)
     (log_dir / "log-start-offset-checkpoint").write_text("0\n1\norders 0 7\n")
     (partition,) = salvaged_of(tmp_path / "in", tmp_path / "out").partitions
     assert partition.log_start_offset == 7
@@ -199,8 +199,8 @@ def test_a_damaged_compressed_batch_of_an_old_format_is_replaced(tmp_path: Path,
     inner = [legacy_entry(number if magic else 1 + number, magic) for number in range(3)]
     wrapper = write_legacy_wrapper(inner, offset=3, magic=magic, compression_type="gzip", timestamp=7 if magic else -1)
     entries = [legacy_entry(0, magic), wrapper, legacy_entry(4, magic)]
-    put_copy(tmp_path / "in", 1, {0: damaged(entries, {1}, 40)}, high_watermark=5)
-    put_copy(tmp_path / "in", 2, {0: damaged(entries, {0}, 30)}, high_watermark=5)
+    put_replica(tmp_path / "in", 1, {0: damaged(entries, {1}, 40)}, high_watermark=5)
+    put_replica(tmp_path / "in", 2, {0: damaged(entries, {0}, 30)}, high_watermark=5)
     salvaged = salvaged_of(tmp_path / "in", tmp_path / "out", prefer=prefer)
     assert not salvaged.refused
     assert log_of(tmp_path / "out") == b"".join(entries)
@@ -214,7 +214,7 @@ def test_old_formats_are_told_by_the_crc_in_their_headers(tmp_path: Path, magic:
     wrapper = write_legacy_wrapper(inner, offset=6, magic=magic, compression_type="gzip", timestamp=7 if magic else -1)
     entries = [*plain, wrapper, legacy_entry(7, magic)]
     for broker, number in ((1, 1), (2, 4), (3, 5)):
-        put_copy(tmp_path / "in", broker, {0: damaged(entries, {number}, 30)}, high_watermark=8)
+        put_replica(tmp_path / "in", broker, {0: damaged(entries, {number}, 30)}, high_watermark=8)
     salvaged = salvaged_of(tmp_path / "in", tmp_path / "out")
     assert not salvaged.refused
     assert log_of(tmp_path / "out") == b"".join(entries)
@@ -228,9 +228,9 @@ def test_a_batch_inside_a_value_and_lies_outside_the_crc_are_not_carried_on(tmp_
     batches[2] = batch(4, 2, value=inner)
     log = b"".join(batches)
     at = starts(batches)
-    put_copy(tmp_path / "in", 1, {0: changed(log, at[2] + 8, b"\x7f\xff\xff\xff")}, high_watermark=12)
-    put_copy(tmp_path / "in", 2, {0: changed(log, at[4], (1 << 40).to_bytes(8, "big"))}, high_watermark=12)
-    put_copy(tmp_path / "in", 3, {0: changed(log, at[5] + 12, b"\0\0\0\x63")}, high_watermark=12)
+    put_replica(tmp_path / "in", 1, {0: changed(log, at[2] + 8, b"\x7f\xff\xff\xff")}, high_watermark=12)
+    put_replica(tmp_path / "in", 2, {0: changed(log, at[4], (1 << 40).to_bytes(8, "big"))}, high_watermark=12)
+    put_replica(tmp_path / "in", 3, {0: changed(log, at[5] + 12, b"\0\0\0\x63")}, high_watermark=12)
     salvaged = salvaged_of(tmp_path / "in", tmp_path / "out", allow_gaps=True)
     assert not salvaged.refused
     assert log_of(tmp_path / "out") == log
@@ -257,7 +257,7 @@ def test_any_damage_leaves_the_union_of_what_is_good(tmp_path: Path, seed: int) 
         }
         missing = set() if gone < 0 else set(range(edges[gone], edges[gone + 1]))
         held |= set(range(end)) - bad - missing
-        put_copy(tmp_path / "in", broker, segments, high_watermark=0)
+        put_replica(tmp_path / "in", broker, segments, high_watermark=0)
     salvaged = salvaged_of(tmp_path / "in", tmp_path / "out", allow_gaps=True)
     assert not salvaged.refused
     start = salvaged.partitions[0].log_start_offset
@@ -267,7 +267,7 @@ def test_any_damage_leaves_the_union_of_what_is_good(tmp_path: Path, seed: int) 
 
 
 def test_output_must_be_new_and_beside_the_copies(tmp_path: Path) -> None:
-    put_copy(tmp_path / "in", 1, {0: b"".join(batches_of(2))})
+    put_replica(tmp_path / "in", 1, {0: b"".join(batches_of(2))})
     with pytest.raises(UsageError, match="never written to"):
         salvaged_of(tmp_path / "in", tmp_path / "in" / "broker-1" / "out")
     (tmp_path / "out").mkdir()
@@ -303,7 +303,7 @@ def test_the_topic_id_is_that_of_the_controllers_log_where_no_copy_has_it(tmp_pa
 
 @pytest.mark.parametrize(("version", "is_wanted"), [(0, False), (1, True)])
 def test_only_brokers_under_kraft_want_a_topic_id(version: int, is_wanted: bool, tmp_path: Path) -> None:
-    log_dir = put_copy(tmp_path / "in", 1, {0: b"".join(batches_of(3))}, high_watermark=6)
+    log_dir = put_replica(tmp_path / "in", 1, {0: b"".join(batches_of(3))}, high_watermark=6)
     node = "broker.id" if version == 0 else "node.id"
     (log_dir / "meta.properties").write_text(f"version={version}\n{node}=1\ncluster.id=AAAAAAAAAAAAAAAAAAAAAA\n")
     (partition,) = salvaged_of(tmp_path / "in", tmp_path / "out").partitions

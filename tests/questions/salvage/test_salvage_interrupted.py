@@ -19,7 +19,8 @@ from kafka_forensics.questions.salvage.target import UNFINISHED
 from kafka_forensics.storage import copying
 from kafka_forensics.storage.local import LocalSource
 from kafka_forensics.storage.source import ByteFile
-from tests.support.salvaged import NAME, batches_of, check_output, log_of, put_copy, salvaged_of
+from tests.support.replicas import put_replica
+from tests.support.salvaged import NAME, batches_of, check_output, log_of, salvaged_of
 
 ROOT = Path(__file__).resolve().parents[3]
 KILLED_AT = """
@@ -47,8 +48,8 @@ def copies(tmp_path: Path) -> Path:
     """Two copies of a log in two segments, damaged at different places."""
     batches = batches_of(8)
     parts = b"".join(batches[:4]), b"".join(batches[4:])
-    put_copy(tmp_path / "in", 1, {0: parts[0], 8: parts[1][:-40] + b"\0" + parts[1][-39:]}, high_watermark=16)
-    put_copy(tmp_path / "in", 2, {0: parts[0][:-40] + b"\0" + parts[0][-39:], 8: parts[1]}, high_watermark=16)
+    put_replica(tmp_path / "in", 1, {0: parts[0], 8: parts[1][:-40] + b"\0" + parts[1][-39:]}, high_watermark=16)
+    put_replica(tmp_path / "in", 2, {0: parts[0][:-40] + b"\0" + parts[0][-39:], 8: parts[1]}, high_watermark=16)
     return tmp_path / "in"
 
 
@@ -135,7 +136,7 @@ def test_a_limit_on_files_is_a_full_disk(copies: Path, tmp_path: Path) -> None:
     output = tmp_path / "out"
     limited = f"ulimit -f 1; exec {sys.executable} -m kafka_forensics salvage {copies} --output {output}"
     big = b"".join(batches_of(40))
-    put_copy(copies, 3, {0: big}, high_watermark=80)
+    put_replica(copies, 3, {0: big}, high_watermark=80)
     done = subprocess.run(["bash", "-c", limited], cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 2, done.stderr
     assert f"error: cannot write {output}" in done.stderr

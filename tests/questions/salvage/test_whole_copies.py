@@ -16,7 +16,8 @@ from kafka_forensics.questions.salvage.whole_copies import DIFFERING, _parted
 from kafka_forensics.replication.planner import NO_END, Plan, PlanPartition, PlanReplica
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
 from tests.support.controller_log import ControllerLog, partition, setting, topic
-from tests.support.salvaged import NAME, TOPIC, check_output, log_of, put_copy, salvaged_of
+from tests.support.replicas import put_replica
+from tests.support.salvaged import NAME, TOPIC, check_output, log_of, salvaged_of
 from tests.support.segments import BASE_TIMESTAMP, batch, flipped
 
 CLEANED = [batch(0, 2, value=b"first"), batch(4, 1, value=b"second"), batch(8, 2, value=b"third")]
@@ -25,7 +26,7 @@ REST = [batch(10, 2, value=b"fourth")]
 
 def put_cleaned(folder: Path, broker: int, batches: list[bytes], dirty: int = 10) -> Path:
     """A copy of a compacted log."""
-    log_dir = put_copy(folder, broker, {0: b"".join(batches[:3]), 10: b"".join(batches[3:])}, high_watermark=12, epochs=[(0, 0)])
+    log_dir = put_replica(folder, broker, {0: b"".join(batches[:3]), 10: b"".join(batches[3:])}, high_watermark=12, epochs=[(0, 0)])
     (log_dir / "cleaner-offset-checkpoint").write_text(f"0\n1\norders 0 {dirty}\n")
     return log_dir
 
@@ -105,7 +106,7 @@ def put_epochs(log_dir: Path, *epochs: tuple[int, int]) -> None:
 def test_an_empty_segment_that_a_cleaner_leaves_is_no_lost_one(tmp_path: Path) -> None:
     """The cleaner took every batch of segment 10. Its file stays, empty, until the segment is merged with its neighbour."""
     segments = {0: b"".join(CLEANED), 10: b"", 20: batch(20, 2, value=b"fifth")}
-    log_dir = put_copy(tmp_path / "in", 1, segments, high_watermark=22, epochs=[(0, 0)])
+    log_dir = put_replica(tmp_path / "in", 1, segments, high_watermark=22, epochs=[(0, 0)])
     (log_dir / "cleaner-offset-checkpoint").write_text("0\n1\norders 0 20\n")
     (salvaged,) = salvaged_of(tmp_path / "in", tmp_path / "out").partitions
     assert (salvaged.gaps, salvaged.warning, salvaged.log_end_offset) == ([], None, 22)
@@ -115,7 +116,7 @@ def test_an_empty_segment_that_a_cleaner_leaves_is_no_lost_one(tmp_path: Path) -
 
 def test_epochs_of_which_a_cleaner_took_the_first_batches_are_those_of_the_checkpoint(tmp_path: Path) -> None:
     """Of epoch 1 no batch is left, and epoch 2 began before the first batch that is left of it. Entry 3 is beyond the end."""
-    log_dir = put_copy(tmp_path / "in", 1, {0: CLEANED[0], 20: batch(22, 2, epoch=2)}, high_watermark=24)
+    log_dir = put_replica(tmp_path / "in", 1, {0: CLEANED[0], 20: batch(22, 2, epoch=2)}, high_watermark=24)
     (log_dir / "cleaner-offset-checkpoint").write_text("0\n1\norders 0 20\n")
     put_epochs(log_dir, (0, 0), (1, 5), (2, 11), (3, 24))
     (salvaged,) = salvaged_of(tmp_path / "in", tmp_path / "out").partitions
@@ -279,7 +280,7 @@ def test_a_preferred_rival_that_lacks_a_value_is_not_whole(tmp_path: Path) -> No
     other = keyed(4, b"other", is_transactional=True, producer_id=7, producer_epoch=0, base_sequence=0)
     for broker, first in ((1, [CLEANED[0], keyed(2, b"lonely"), other, CLEANED[2]]), (2, [CLEANED[0], CLEANED[2]])):
         log = {0: b"".join(first), 10: b"".join(REST)}
-        log_dir = put_copy(tmp_path / "in", broker, log, high_watermark=12, epochs=[(0, 0)])
+        log_dir = put_replica(tmp_path / "in", broker, log, high_watermark=12, epochs=[(0, 0)])
         (log_dir / "cleaner-offset-checkpoint").write_text("0\n1\norders 0 8\n")
     (refused,) = salvaged_of(tmp_path / "in", tmp_path / "out", prefer="2").refused
     assert "the chosen copy is not whole: the copy of broker 2 lacks the latest value of a key" in refused.reason

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 import kafka_forensics as kf
 from kafka_forensics.errors import FormatError, SourceError, UsageError
 from tests.support.bundles import bundle_of, inflated_members, members_of, put_broker, sealed, taken_apart, tar_of
-from tests.support.changed_bytes import MUTATIONS
+from tests.support.segments import MUTATIONS
 
 SECONDS: Final = 20
 MORE_KILOBYTES: Final = 500 << 10
