@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from typing import Any, TypeVar
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka_forensics.analysis import bounds
@@ -51,12 +51,10 @@ def places(findings: list[Finding]) -> set[tuple[str, str | None, int | None]]:
 
 
 CUTS = st.sets(st.integers(1, 30), min_size=2, max_size=12)
-FORGETFUL = settings(max_examples=300)
 
 
 @pytest.mark.usefixtures("few")
 @pytest.mark.properties
-@FORGETFUL
 @given(logs(most=30), CUTS)
 def test_forgetful_producers_say_nothing_new(log: Log, cuts: set[int]) -> None:
     fold = bounded(ProducersFold, log, cuts)
@@ -70,7 +68,6 @@ def test_forgetful_producers_say_nothing_new(log: Log, cuts: set[int]) -> None:
 
 @pytest.mark.usefixtures("few")
 @pytest.mark.properties
-@FORGETFUL
 @given(logs(most=30), CUTS)
 def test_forgetful_transactions_are_told_right(log: Log, cuts: set[int]) -> None:
     fold = bounded(TransactionsFold, log, cuts)

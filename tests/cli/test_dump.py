@@ -274,7 +274,7 @@ DAMAGED = st.builds(
 
 
 @pytest.mark.properties
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(name=st.sampled_from(NAMES), data=st.one_of(st.binary(max_size=200), DAMAGED))
 def test_any_bytes_are_dumped(name: str, data: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = write_log(tmp_path / name, data)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka_forensics.cli.outputs.dump import Section, write_sections
@@ -55,7 +55,6 @@ def written(rows: "Callable[..., Iterator[object]]", path: Path, options: DumpOp
 
 @pytest.mark.properties
 @given(LOG, st.booleans(), st.sampled_from(FORMATS), st.booleans(), st.sampled_from([(None, None), (5, None), (0, 2**39)]))
-@settings(max_examples=200, deadline=None)
 def test_any_log(
     tmp_path_factory: pytest.TempPathFactory, data: bytes, payloads: bool, format_name: str, several: bool, offsets: tuple[int, int]
 ) -> None:

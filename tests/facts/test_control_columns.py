@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka_forensics.compiled import use_compiled, using_compiled
@@ -84,7 +84,6 @@ def both_ways(plan: ReplicaPlan, data: bytes) -> tuple[list[dict[str, Any]] | No
 
 @pytest.mark.properties
 @given(st.lists(MARKERS | of_control() | LOG, max_size=6).map(b"".join))
-@settings(max_examples=200, deadline=None)
 def test_columns_are_the_records_of_each_batch(plan: ReplicaPlan, data: bytes) -> None:
     before = using_compiled()
     try:
@@ -98,7 +97,6 @@ def test_columns_are_the_records_of_each_batch(plan: ReplicaPlan, data: bytes) -
 
 @pytest.mark.properties
 @given(st.lists(MARKERS, min_size=1, max_size=6))
-@settings(max_examples=50, deadline=None)
 def test_markers_alone_are_read_as_columns(plan: ReplicaPlan, markers: list[bytes]) -> None:
     ours, theirs = both_ways(plan, b"".join(markers))
     assert ours == theirs

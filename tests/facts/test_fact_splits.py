@@ -6,7 +6,7 @@ from itertools import count
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka_forensics.engine.work_plan import FILE_COST_BYTES
@@ -85,7 +85,6 @@ def _spans_are_short() -> Iterator[None]:
 
 
 @pytest.mark.properties
-@settings(max_examples=60)
 @given(st.data())
 def test_parts_of_any_log_are_the_whole(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
     folder = tmp_path_factory.getbasetemp() / f"parts-{next(NUMBERS)}"

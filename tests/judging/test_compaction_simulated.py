@@ -4,7 +4,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka_forensics.engine import local
@@ -23,7 +23,6 @@ def scanned(told: Told, replicas: list[Replica]) -> ScanResult:
 
 
 @given(clusters())
-@settings(max_examples=70, deadline=None)
 def test_cleaning_by_the_rules_is_no_difference(cluster: tuple[Told, list[Replica]]) -> None:
     result = scanned(*cluster)
     assert {finding.severity.value for finding in result.findings} <= {"info"}, result.findings
@@ -31,7 +30,6 @@ def test_cleaning_by_the_rules_is_no_difference(cluster: tuple[Told, list[Replic
 
 
 @given(clusters(), st.data())
-@settings(max_examples=50, deadline=None)
 def test_a_latest_value_that_one_replica_lost_is_told(cluster: tuple[Told, list[Replica]], draw: st.DataObject) -> None:
     told, replicas = cluster
     replicas = replicas[:2]

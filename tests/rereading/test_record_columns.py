@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka_forensics.compiled import use_compiled, using_compiled
@@ -80,7 +80,6 @@ def as_columns(data: bytes, *, payloads: bool = True) -> list[tuple[Any, ...]]:
 
 @pytest.mark.properties
 @given(LOG, st.sampled_from([1, 100, 1 << 20]), st.integers(3, 9), st.booleans())
-@settings(max_examples=200, deadline=None)
 def test_columns_are_the_records_of_each_batch(data: bytes, read_bytes: int, block_records: int, payloads: bool) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("kafka_forensics.parsers.log.blocks.READ_BYTES", read_bytes)

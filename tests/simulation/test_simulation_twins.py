@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -94,7 +94,6 @@ def walked(model: Model, choices: list[int]) -> World:
 
 @pytest.mark.properties
 @given(ANY_PROTOCOL, SIZES, st.booleans(), st.lists(st.integers(0, 1000), max_size=40))
-@settings(max_examples=150)
 def test_kernels_take_the_steps_of_the_model(protocol: Protocol, sizes: Sizes, history: bool, choices: list[int]) -> None:
     model, layout = Model(protocol, sizes, history=history), layout_of(sizes, history=history)
     state = walked(model, choices)
@@ -109,7 +108,6 @@ def test_kernels_take_the_steps_of_the_model(protocol: Protocol, sizes: Sizes, h
 
 @pytest.mark.properties
 @given(ANY_PROTOCOL, SIZES, st.lists(st.integers(0, 1000), max_size=60))
-@settings(max_examples=150)
 def test_kernels_judge_as_the_invariants_say(protocol: Protocol, sizes: Sizes, choices: list[int]) -> None:
     state = walked(Model(protocol, sizes, history=True), choices)
     layout = layout_of(sizes, history=True)
@@ -121,7 +119,6 @@ def test_kernels_judge_as_the_invariants_say(protocol: Protocol, sizes: Sizes, c
 
 @pytest.mark.properties
 @given(SIZES, st.lists(st.integers(0, 1000), max_size=40), st.permutations(range(4)))
-@settings(max_examples=100)
 def test_a_key_does_not_know_names_and_gives_the_state_back(sizes: Sizes, choices: list[int], order: list[int]) -> None:
     layout = layout_of(sizes, history=True)
     state = walked(Model(KIP_320, sizes, history=True), choices)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka_forensics.analysis.compaction import (
@@ -177,7 +177,6 @@ def naive_stuck(case: Case, key: int, pair: Pair) -> list[str]:
 
 
 @given(cases())
-@settings(max_examples=200)
 def test_the_sweep_answers_as_a_dictionary_does(case: Case) -> None:
     tally = tallied(case, [reduced(case.rows())])
     assert (tally.reasons, tally.explanations) == naive(case)
@@ -187,7 +186,6 @@ def test_the_sweep_answers_as_a_dictionary_does(case: Case) -> None:
 
 
 @given(cases(), st.integers(2, 40), st.randoms(use_true_random=False))
-@settings(max_examples=100)
 def test_no_order_and_no_spilling_changes_the_answer(case: Case, capacity: int, order: random.Random) -> None:
     rows = case.rows()
     shuffled = rows[order.sample(range(len(rows)), len(rows))]
@@ -204,7 +202,6 @@ def test_no_order_and_no_spilling_changes_the_answer(case: Case, capacity: int, 
 
 
 @given(cases(), st.lists(st.integers(0, 3), min_size=5, max_size=5), st.permutations(range(4)))
-@settings(max_examples=150)
 def test_tallies_of_any_split_of_the_keys_merge_to_the_tally_of_all(case: Case, part_of: list[int], order: list[int]) -> None:
     rows = reduced(case.rows())
     tallies = [tallied(case, [rows[np.isin(rows[:, Row.KEY_SHOWN], mine)]]) for mine in _keys_of_parts(part_of)]

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka_forensics.analysis.producers.producers import ProducersFold, ProducerState
@@ -133,7 +133,6 @@ def places(fold: ProducersFold) -> dict[str, list[tuple[int, int]]]:
     return {kind: sorted(rows) for kind, rows in answer.items()}
 
 
-@settings(max_examples=200)
 @given(logs(), st.sets(st.integers(1, 60), max_size=2))
 def test_a_plain_answer_agrees(log: Log, cuts: set[int]) -> None:
     fold = log.fold(ProducersFold, cuts)

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka_forensics.analysis.producers.runs import OffsetRuns
@@ -118,7 +118,6 @@ class Plain:
         return min([limit, *firsts])
 
 
-@settings(max_examples=200)
 @given(logs(), st.sets(st.integers(1, 60), max_size=2))
 def test_a_plain_answer_agrees(log: Log, cuts: set[int]) -> None:
     plain = Plain()

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka_forensics.evidence.inputs import gather
@@ -87,7 +87,6 @@ def replayed(log: bytes, superseded: Superseded | None) -> GroupLog:
 
 
 @pytest.mark.properties
-@settings(max_examples=100)
 @given(logs())
 def test_the_replay_does_not_notice(log: bytes) -> None:
     whole = replayed(log, None)

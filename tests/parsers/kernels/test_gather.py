@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka_forensics.model.batches import RECORD_COLUMNS, RecordColumn
@@ -83,7 +83,6 @@ def gathered(form: str, batches: list[bytes], room: int) -> tuple[Gathered, list
 
 
 @given(BATCHES, st.integers(1, 9))
-@settings(max_examples=150, deadline=None)
 def test_what_is_gathered_is_what_each_batch_holds(batches: list[bytes], room: int) -> None:
     expected: Gathered = []
     refused = []

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka_forensics.compiled import Kernel
@@ -230,7 +230,6 @@ def naive(batch: bytes, asked: dict[str, Any]) -> list[list[int]]:
 
 
 @given(st.lists(SOUND | BROKEN, max_size=6), asked_for(), st.integers(1, 9), st.booleans())
-@settings(max_examples=300)
 def test_records_that_fit_are_those_of_each_batch(batches: list[bytes], asked: dict[str, Any], room: int, tuned: bool) -> None:
     wanted = sought(**asked)
     if tuned:

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka_forensics.model.batches import BATCH_COLUMNS, MARKER_COLUMNS, RECORD_COLUMNS, BatchColumn
@@ -61,7 +61,6 @@ def said(batch: bytes) -> list[int] | None:
 
 
 @given(st.lists(MARKERS | OF_CONTROL | ANY, max_size=6))
-@settings(max_examples=200, deadline=None)
 def test_markers_are_the_records_of_their_batches(batches: list[bytes]) -> None:
     expected = []
     for batch in batches:

@@ -34,7 +34,7 @@ def judged(path: Path) -> tuple[Any, ...]:
 
 
 @given(seed=st.integers(0, (1 << 32) - 1))
-@settings(max_examples=120, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_changed_logs_are_judged_alike(broker: Path, seed: int) -> None:
     rng = random.Random(seed)
     changed = broker.parent / "changed" / broker.name

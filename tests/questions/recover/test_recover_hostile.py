@@ -13,7 +13,6 @@ from tests.support.recoveries import recovered
 from tests.support.replicas import put_replica
 
 
-@settings(max_examples=60)
 @given(common=batch_lists(max_size=3), kept=segments(), lost=segments(), keep=st.sampled_from([1, 2]), watermark=st.integers(0, 12))
 def test_any_bytes_add_up(common: list[bytes], kept: bytes, lost: bytes, keep: int, watermark: int) -> None:
     with TemporaryDirectory() as folder:

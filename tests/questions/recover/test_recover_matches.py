@@ -6,7 +6,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
@@ -73,7 +73,6 @@ def naive(lost: Sequence[Sent], kept: Sequence[Sent]) -> list[int]:
 COUNTED: Counter[str] = Counter()
 
 
-@settings(max_examples=80)
 @given(lost=LOGS, kept=LOGS, codec=st.sampled_from(["none", "lz4"]))
 def test_what_survives_is_what_a_plain_count_says(lost: list[list[Sent]], kept: list[list[Sent]], codec: str) -> None:
     """The surviving log goes on with a record of its own that no lost one is like, so that the logs part at once."""

@@ -11,7 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.oracles.decoder import Batch, batches
@@ -112,7 +112,6 @@ def check(told: Told, log: bytes, end: int, originals: set[bytes]) -> None:
 def test_what_is_salvaged_says_of_every_key_what_was_written_last() -> None:
     outcomes: Counter[str] = Counter()
 
-    @settings(max_examples=150, deadline=None)
     @given(clusters(), st.lists(HARMS, min_size=2, max_size=6))
     def simulated(cluster: tuple[Told, list[Replica]], harms: list[Harm]) -> None:
         told, replicas = cluster

@@ -138,7 +138,7 @@ def put_indexes(directory: Path, log: list[bytes], *, exact: bool = False) -> No
 
 
 @pytest.mark.properties
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=150)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(log=batches(), asked=conditions(), indexed=st.sampled_from([None, False, True]))
 def test_every_record_that_fulfils_the_conditions_is_found_and_no_other(
     tmp_path_factory: pytest.TempPathFactory, log: list[bytes], asked: Conditions, indexed: bool | None
@@ -186,7 +186,7 @@ def in_ranges(patch: pytest.MonkeyPatch, size_in_bytes: int) -> None:
 
 
 @pytest.mark.properties
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=200)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=LOG, asked=conditions_on_any_bytes(), least=st.sampled_from([1, 1 << 20]), ranges=st.sampled_from([64, 1 << 20]))
 def test_records_found_as_columns_are_those_found_one_by_one_whatever_the_bytes(
     tmp_path_factory: pytest.TempPathFactory, data: bytes, asked: Conditions, least: int, ranges: int

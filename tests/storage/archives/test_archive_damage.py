@@ -328,7 +328,7 @@ def test_an_empty_tar_is_an_empty_source(tmp_path: Path) -> None:
 
 
 @pytest.mark.properties
-@settings(max_examples=120, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
 def test_changed_bytes_never_crash(tmp_path: Path, data: st.DataObject) -> None:
     suffix, original = data.draw(st.sampled_from([*PACKED.items(), (".zip", zip_of(FILES))]))

@@ -135,7 +135,7 @@ CHANGES: Final[tuple[Change, ...]] = (changed_tar, changed_part, changed_section
 
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
 @given(seed=st.integers(0, (1 << 32) - 1))
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_what_cannot_be_read_is_never_called_clean(change: Change, bundle: Path, seed: int) -> None:
     path = bundle.with_name("changed.kfb")
     path.write_bytes(change(random.Random(seed), bundle))
