@@ -24,7 +24,7 @@ unexport PYTHONDONTWRITEBYTECODE
 help:
 	@echo 'make demo         install into $(VENV) and scan two sample clusters that lost data'
 	@echo 'make test         the tests, in eight minutes; those of make nightly are more of the same kinds'
-	@echo 'make test-broker  the tests that start a real Kafka on loopback'
+	@echo 'make test-broker  the tests that start a real Kafka on loopback, 16 minutes; with SLICE=slice those of .ci/run, 4 minutes'
 	@echo 'make nightly      all that make test leaves out, in parts: $(PARTS); one of them alone: make nightly PART=spark'
 	@echo 'make check        formatting, lint, types'
 	@echo 'make format       let ruff format and mend what it can'
@@ -100,7 +100,7 @@ test: $(VENV)/.installed-dev $(SPARK40)/.installed java
 	$(BIN)/pytest --require-groups $(SPREAD)
 
 test-broker: $(VENV)/.installed-dev
-	$(BIN)/pytest --broker -m broker $(SPREAD)
+	$(BIN)/pytest --broker -m 'broker$(if $(SLICE), and $(SLICE))' $(SPREAD)
 
 # Each part runs alone, too: make nightly PART=spark.
 nightly: $(if $(PART),nightly-$(PART),$(PARTS:%=nightly-%))

@@ -23,7 +23,10 @@ def write(writer: Writer, first: int, end: int) -> None:
         writer.batch(TOPIC, [Message(event("row", number), b"key-%d" % (number % 9)) for number in range(start, start + 50)])
 
 
-@pytest.mark.parametrize("names", [None, PseudonymMap("00" * 32, {})], ids=["names", "pseudonyms"])
+@pytest.mark.parametrize(
+    "names",
+    [pytest.param(None, id="names"), pytest.param(PseudonymMap("00" * 32, {}), marks=pytest.mark.slice, id="pseudonyms")],
+)
 def test_a_running_broker_is_collected(names: PseudonymMap | None, tmp_path: Path) -> None:
     bundle = tmp_path / "broker-1.kfb"
     topic = TOPIC if names is None else names.pseudonym(NameKind.TOPIC, TOPIC)

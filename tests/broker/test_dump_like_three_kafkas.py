@@ -21,10 +21,12 @@ WITHOUT_SNAPSHOTS = OLDER | {
 }
 """Kafka 2.8 does not read snapshots of the controllers' log."""
 DIFFERENCES = {"2.8.2": WITHOUT_SNAPSHOTS, "3.9.1": OLDER, "4.3.0": OTHERWISE}
-pytestmark = [pytest.mark.broker, pytest.mark.nightly, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.broker, pytest.mark.timeout(600)]
 
 
-@pytest.mark.parametrize("version", TOOLS)
+@pytest.mark.parametrize(
+    "version", [pytest.param(version, marks=pytest.mark.slice if version == "4.3.0" else pytest.mark.nightly) for version in TOOLS]
+)
 def test_facts_are_those_of_kafka_s_tool(version: str, tmp_path: Path) -> None:
     layout = tmp_path / "layout"
     laid = lay_out([SAMPLE_LOGS, INPUTS], layout)

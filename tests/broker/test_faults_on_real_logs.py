@@ -14,7 +14,7 @@ from tests.support.faults_verdict import verdict
 from tests.support.gallery_case import Case, Injected
 from tests.support.real_brokers import BEYOND, OF_THE_CLUSTER, Row, answer, expected, injections
 
-pytestmark = pytest.mark.broker
+pytestmark = [pytest.mark.broker, pytest.mark.slice]
 
 INJECTIONS = injections()
 

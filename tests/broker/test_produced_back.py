@@ -14,7 +14,7 @@ from kafka_forensics.cli.main import outcome
 from lab.cluster import Cluster
 from lab.unclean_election import AFTERWARDS, ALONE, COMMON_END, OLD_LEADER, STALE, STOPPED, lose_audit
 
-pytestmark = pytest.mark.broker
+pytestmark = [pytest.mark.broker, pytest.mark.slice]
 
 SCRIPT = Path(__file__).resolve().parents[2] / "examples" / "produce_back.py"
 ACKNOWLEDGED = [

@@ -27,7 +27,7 @@ from lab.workload import SMALL_SEGMENTS, Writer
 from tests.support.kafka_facts import differences_from_kafka_s_tool, lay_out
 from tests.support.segments import by_producer, marker
 
-pytestmark = pytest.mark.broker
+pytestmark = [pytest.mark.broker, pytest.mark.slice]
 
 BATCHES = 40
 VALUE = 1100

@@ -16,7 +16,7 @@ from lab.cluster import Cluster
 from lab.salvage_states import flip
 from lab.salvaged_start import Served, Started, commit, committed, start_on, write_and_lose, write_compacted
 
-pytestmark = pytest.mark.broker
+pytestmark = [pytest.mark.broker, pytest.mark.slice]
 
 TOPICS = ("append-time", "audit", "orders", "payments")
 COMPACTED, OFFSETS = "latest", "__consumer_offsets"
