@@ -1,4 +1,4 @@
-"""Looking for bytes and for records that fit: both forms of the kernels and a plain answer over every record agree."""
+"""Records of many batches, all or those that fit: both forms of the kernels and a plain answer over every record agree."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_forensics.compiled import Kernel
 from kafka_forensics.model.batches import RECORD_COLUMNS, RecordColumn
 from kafka_forensics.model.constants import RECORD_BATCH_OVERHEAD
 from kafka_forensics.parsers.kernels.crc import LANES, byte_at, lowest_bit, pair_mask
@@ -25,25 +24,27 @@ from kafka_forensics.parsers.kernels.matching import (
     small_or_varint,
     small_or_varlong,
 )
-from kafka_forensics.parsers.kernels.records import FULL, OK, read_varint, read_varlong, readable, scan_records
+from kafka_forensics.parsers.kernels.records import (
+    COUNT_LIE,
+    FULL,
+    OK,
+    gather_records,
+    read_varint,
+    read_varlong,
+    readable,
+    scan_records,
+)
 from kafka_forensics.parsers.log.matching import Sought, look_for_rare_bytes, sought
 from kafka_forensics.parsers.log.records import decode_batch
 from kafka_forensics.writers.batches import RecordToWrite, write_batch, write_raw_batch
+from tests.support.kernels import FORMS, both
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 pytestmark = pytest.mark.properties
 
-FORMS = ("interpreted", "compiled")
 AB = st.text("ab", max_size=120).map(str.encode)
-
-
-def both(kernel: Kernel[Any], data: bytes, *arguments: Any) -> Any:
-    """The answer of both forms of a kernel that looks at `data`, which must be one."""
-    answers = [getattr(kernel, form)(readable(data, compiled=form == "compiled"), *arguments) for form in FORMS]
-    assert answers[0] == answers[1]
-    return answers[0]
 
 
 @given(st.binary(min_size=LANES, max_size=120), st.data())
@@ -176,32 +177,57 @@ def payloads_of(batches: list[bytes]) -> "NDArray[np.int64]":
     return payloads
 
 
-Given = list[tuple[int, list[int]]]
-"""(number of the batch, columns of the record with positions that count in its payload)."""
+Walked = tuple[list[tuple[int, list[int]]], list[int]]
+"""(number of the batch, columns of the record with positions that count in its payload) of each record; batches refused."""
+GATHERED = [PayloadRow.START, PayloadRow.END, PayloadRow.RECORDS_COUNT]
+"""What gathering needs to know of them."""
 POSITIONS = (RecordColumn.POSITION, RecordColumn.KEY_POSITION, RecordColumn.VALUE_POSITION, RecordColumn.HEADERS_POSITION)
 
 
-def matched(form: str, batches: list[bytes], asked: Sought, room: int) -> tuple[Given, list[int]]:
+def walked(form: str, kernel: Any, batches: list[bytes], payloads: "NDArray[np.int64]", room: int, *asked: Sought) -> Walked:
     """Records of all batches but those where the kernel stopped with no room left for it, or for good; and these."""
-    payloads = payloads_of(batches)
-    data = b"".join(batches)
+    starts = payloads_of(batches)[PayloadRow.START]
+    buffer = readable(b"".join(batches), compiled=form == "compiled")
     out, batch_of = np.full((RECORD_COLUMNS, room), 77, np.int64), np.empty(room, np.int64)
-    given: Given = []
+    given: list[tuple[int, list[int]]] = []
     refused: list[int] = []
     index = 0
     while index < len(batches):
-        buffer = readable(data, compiled=form == "compiled")
-        stop, records, code = getattr(match_records, form)(buffer, payloads, index, asked, out, batch_of)
+        stop, records, code = getattr(kernel, form)(buffer, payloads, index, *asked, out, batch_of)
         assert (stop == len(batches)) == (code == OK)
         for record in range(records):
             columns = out[:, record].copy()
-            columns[list(POSITIONS)] -= payloads[PayloadRow.START, batch_of[record]]
+            columns[list(POSITIONS)] -= starts[batch_of[record]]
             given.append((int(batch_of[record]), columns.tolist()))
         if not records and code != OK:
             refused.append(int(stop))
             stop += 1
         index = int(stop)
     return given, refused
+
+
+@given(st.lists(SOUND | BROKEN, max_size=6), st.integers(1, 9))
+def test_what_is_gathered_is_what_each_batch_holds(batches: list[bytes], room: int) -> None:
+    expected: Walked = ([], [])
+    for number, batch in enumerate(batches):
+        decoded = decode_batch(batch)
+        if decoded.problems or decoded.records_count > room:
+            expected[1].append(number)
+        else:
+            expected[0].extend((number, record) for columns in decoded.iter_columns() for record in columns.T.tolist())
+    for form in FORMS:
+        assert walked(form, gather_records, batches, payloads_of(batches)[GATHERED], room) == expected
+
+
+def test_gathering_says_why_it_stops() -> None:
+    two = write_batch([RecordToWrite(b"a", b"1"), RecordToWrite(b"b", b"2")], base_offset=0, base_timestamp=0)
+    liar = write_batch([RecordToWrite(b"a", b"1")], base_offset=2, base_timestamp=0, records_count=2)
+    data, payloads = two + two + liar, payloads_of([two, two, liar])[GATHERED]
+    out, batch_of = np.empty((RECORD_COLUMNS, 4), np.int64), np.empty(4, np.int64)
+    assert both(gather_records, data, payloads, 0, out[:, :3].copy(), batch_of) == (1, 2, FULL)
+    assert both(gather_records, data, payloads[:, :2].copy(), 0, out, batch_of) == (2, 4, OK)
+    assert both(gather_records, data, payloads, 2, out, batch_of) == (2, 0, COUNT_LIE)
+    assert both(gather_records, data, payloads, 3, out, batch_of) == (3, 0, OK)
 
 
 def naive(batch: bytes, asked: dict[str, Any]) -> list[list[int]]:
@@ -234,8 +260,8 @@ def test_records_that_fit_are_those_of_each_batch(batches: list[bytes], asked: d
     wanted = sought(**asked)
     if tuned:
         look_for_rare_bytes(wanted, np.frombuffer(b"".join(batches), np.uint8))
-    given, refused = matched("interpreted", batches, wanted, room)
-    assert matched("compiled", batches, wanted, room) == (given, refused)
+    given, refused = walked("interpreted", match_records, batches, payloads_of(batches), room, wanted)
+    assert walked("compiled", match_records, batches, payloads_of(batches), room, wanted) == (given, refused)
     pieces = [
         piece
         for piece in (asked["key"], asked["value_part"], *(part for pair in asked["headers"] for part in pair))
@@ -254,27 +280,22 @@ def test_records_that_fit_are_those_of_each_batch(batches: list[bytes], asked: d
             assert own == naive(batch, asked)
 
 
-@pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("row", [PayloadRow.BASE_OFFSET, PayloadRow.BASE_TIMESTAMP])
-def test_numbers_too_large_to_be_added_are_left_to_another_way(form: str, row: PayloadRow) -> None:
+def test_numbers_too_large_to_be_added_are_left_to_another_way(row: PayloadRow) -> None:
     batch = write_batch([RecordToWrite(b"a", b"b")], base_offset=5, base_timestamp=7)
-    payloads = payloads_of([batch])
+    payloads, asked = payloads_of([batch]), sought((None, None), (None, None))
     out, batch_of = np.empty((RECORD_COLUMNS, 2), np.int64), np.empty(2, np.int64)
-    asked = sought((None, None), (None, None))
     for number, code in ((FAR, OK), (-FAR, OK), (FAR + 1, UNSURE), (-FAR - 1, UNSURE)):
         payloads[row] = number
-        buffer = readable(batch, compiled=form == "compiled")
-        assert getattr(match_records, form)(buffer, payloads, 0, asked, out, batch_of)[2] == code
+        assert both(match_records, batch, payloads, 0, asked, out, batch_of)[2] == code
 
 
-@pytest.mark.parametrize("form", FORMS)
-def test_no_room_is_told_and_nothing_of_that_batch_given(form: str) -> None:
+def test_no_room_is_told_and_nothing_of_that_batch_given() -> None:
     batches = [write_batch([RecordToWrite(b"a", b"b")] * 3, base_offset=5, base_timestamp=7)] * 2
     payloads, asked = payloads_of(batches), sought((None, None), (None, None), key=b"a")
-    buffer = readable(b"".join(batches), compiled=form == "compiled")
     for room, answer in ((2, (0, 0, FULL)), (3, (1, 3, FULL)), (5, (1, 3, FULL)), (6, (2, 6, OK))):
         out, batch_of = np.empty((RECORD_COLUMNS, room), np.int64), np.empty(room, np.int64)
-        assert getattr(match_records, form)(buffer, payloads, 0, asked, out, batch_of) == answer
+        assert both(match_records, b"".join(batches), payloads, 0, asked, out, batch_of) == answer
 
 
 @given(st.lists(st.tuples(st.binary(min_size=1, max_size=9), st.integers(0, 3)), max_size=5), st.integers(0, 9))

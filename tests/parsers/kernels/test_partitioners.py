@@ -10,8 +10,7 @@ from confluent_kafka import Producer
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_forensics import compiled
-from kafka_forensics.model.batches import BATCH_COLUMNS, KEY_SAMPLE_COLUMNS, RECORD_COLUMNS, BatchColumn
+from kafka_forensics.model.batches import KEY_SAMPLE_COLUMNS, BatchColumn
 from kafka_forensics.parsers.kernels.crc import crc32
 from kafka_forensics.parsers.kernels.partitioners import (
     MOST_OF_A_BATCH,
@@ -32,10 +31,10 @@ from kafka_forensics.parsers.log.records import (
     inspector,
 )
 from kafka_forensics.writers.batches import RecordToWrite, write_batch, write_marker, write_record
-from tests.support.records import payloads
+from tests.support.kernels import FORMS, both, kernels
+from tests.support.records import matrix, payloads
 from tests.support.segments import BASE_TIMESTAMP, columns_of, flipped, legacy_entry, read
 
-FORMS = ("interpreted", "compiled")
 JAVA = {
     b"21": -973932308,
     b"foobar": -790332482,
@@ -46,28 +45,18 @@ JAVA = {
     bytes([12, 42, 56, 24, 109, 111]): 274204207,
 }
 """Key → what Java's client computes, as its own tests have it."""
-KEYS = [
-    b"21",
-    b"foobar",
-    b"order-1",
-    b"\xff\x00\x01",
-    "\u043a\u043b\u044e\u0447".encode(),
-    b"a" * 33,
-    *(b"k%d" % n for n in range(40)),
-]
+KEYS = [*JAVA, b"order-1", b"\xff\x00\x01", "\u043a\u043b\u044e\u0447".encode(), b"a" * 33, *(b"k%d" % n for n in range(40))]
 MOCK_PARTITIONS = 4
 """Of a topic that librdkafka's mock cluster makes."""
 
 
-def hashed(kernel: Any, form: str, key: bytes) -> int:
-    buffer = readable(key, compiled=form == "compiled")
-    return int(getattr(kernel, form)(buffer, 0, len(key), *((0,) if kernel is crc32 else ())))
+def hashed(kernel: Any, key: bytes) -> int:
+    return int(both(kernel, key, 0, len(key), *((0,) if kernel is crc32 else ())))
 
 
-@pytest.mark.parametrize("form", FORMS)
-def test_murmur2_is_that_of_javas_client(form: str) -> None:
+def test_murmur2_is_that_of_javas_client() -> None:
     for key, expected in JAVA.items():
-        assert hashed(murmur2, form, key) == expected % 2**32
+        assert hashed(murmur2, key) == expected % 2**32
 
 
 @pytest.mark.parametrize(
@@ -84,21 +73,15 @@ def test_partitions_are_those_that_librdkafka_chooses(partitioner: str, kernel: 
         producer.produce("topic", b"value", key=key, on_delivery=delivered)
     assert producer.flush(20) == 0
     for key in KEYS:
-        for form in FORMS:
-            assert (hashed(kernel, form, key) & (0x7FFFFFFF if kernel is murmur2 else -1)) % MOCK_PARTITIONS == chosen[key]
+        assert (hashed(kernel, key) & (0x7FFFFFFF if kernel is murmur2 else -1)) % MOCK_PARTITIONS == chosen[key]
 
 
 @pytest.mark.properties
 @given(st.binary(max_size=40), st.integers(0, 5), st.integers(0, 5))
 def test_both_forms_hash_any_stretch_alike(data: bytes, before: int, behind: int) -> None:
     padded = b"\x81" * before + data + b"\x7e" * behind
-    answers = set()
-    for form in FORMS:
-        buffer = readable(padded, compiled=form == "compiled")
-        answers.add(int(getattr(murmur2, form)(buffer, before, before + len(data))))
-        assert getattr(crc32, form)(buffer, before, before + len(data), 0) == zlib.crc32(data)
-    assert len(answers) == 1
-    assert 0 <= answers.pop() < 2**32
+    assert 0 <= both(murmur2, padded, before, before + len(data)) < 2**32
+    assert both(crc32, padded, before, before + len(data), 0) == zlib.crc32(data)
 
 
 def batch_of(count: int, **facts: int) -> Any:
@@ -121,24 +104,19 @@ def test_both_forms_look_at_the_same_keys_of_any_payload(
     answers = []
     for form in FORMS:
         out = np.full((KEY_SAMPLE_COLUMNS, MOST_OF_A_BATCH + 1), -77, np.int64)
-        scratch = np.zeros((RECORD_COLUMNS, 1), np.int64)
         buffer = readable(payload, compiled=form == "compiled")
-        written = getattr(sample_payload, form)(buffer, 0, len(payload), batch, 0, every, scratch, out, 1)
+        written = getattr(sample_payload, form)(buffer, 0, len(payload), batch, 0, every, matrix(1), out, 1)
         assert (out[:, 0] == -77).all()
         assert (out[:, int(written) :] == -77).all()
         answers.append(out[:, 1 : int(written)].tolist())
     assert answers[0] == answers[1]
 
 
-@pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize(("base", "told"), [(2**62 - 1, 2**62 - 1), (2**62, -1), (-(2**62) + 1, -(2**62) + 1), (-(2**62), -1)])
-def test_times_that_no_broker_has_are_not_told(form: str, base: int, told: int) -> None:
+def test_times_that_no_broker_has_are_not_told(base: int, told: int) -> None:
     payload = write_record(RecordToWrite(b"key", b"value"), offset_delta=0, timestamp_delta=0)
-    out = np.full((KEY_SAMPLE_COLUMNS, MOST_OF_A_BATCH + 1), -77, np.int64)
-    scratch = np.zeros((RECORD_COLUMNS, 1), np.int64)
-    buffer = readable(payload, compiled=form == "compiled")
-    batch = batch_of(1, base_offset=9, base_timestamp=base)
-    assert getattr(sample_payload, form)(buffer, 0, len(payload), batch, 0, 1, scratch, out, 0) == 1
+    out, batch = matrix(1), batch_of(1, base_offset=9, base_timestamp=base)
+    assert both(sample_payload, payload, 0, len(payload), batch, 0, 1, matrix(1), out, 0) == 1
     assert out[:2, 0].tolist() == [9, told]
 
 
@@ -175,12 +153,10 @@ def test_hostile_headers_never_overrun_the_room(headers: list[tuple[int, int, in
         room = room_for(columns, every)
         out = np.zeros((KEY_SAMPLE_COLUMNS, room), np.int64)
         buffer = readable(data, compiled=form == "compiled")
-        scratch = np.zeros((RECORD_COLUMNS, 1), np.int64)
-        written = int(getattr(sample_batches, form)(buffer, 0, columns, 0, len(headers), 1, every, scratch, out))
+        written = int(getattr(sample_batches, form)(buffer, 0, columns, 0, len(headers), 1, every, matrix(1), out))
         assert written <= room <= len(headers) + total // 7 // every
         answers.append(out[:, :written].tolist())
     assert answers[0] == answers[1]
-    assert columns.shape[0] == BATCH_COLUMNS
 
 
 def sampled(data: bytes, log_bytes: int = 0) -> list[tuple[int, ...]]:
@@ -195,7 +171,7 @@ def sampled(data: bytes, log_bytes: int = 0) -> list[tuple[int, ...]]:
 def expected(offset: int, timestamp: int, key: bytes | None) -> tuple[int, ...]:
     if key is None:
         return offset, timestamp, -1, 0, 0
-    return offset, timestamp, len(key), hashed(murmur2, "interpreted", key), zlib.crc32(key)
+    return offset, timestamp, len(key), hashed(murmur2, key), zlib.crc32(key)
 
 
 def long_batch(base_offset: int, **given: Any) -> bytes:
@@ -203,29 +179,27 @@ def long_batch(base_offset: int, **given: Any) -> bytes:
     return write_batch(records, base_offset=base_offset, base_timestamp=BASE_TIMESTAMP, **given)
 
 
-@pytest.mark.parametrize("use", [False, True], ids=FORMS)
+@pytest.mark.parametrize("compiled", [False, True])
 @pytest.mark.parametrize("codec", ["none", "gzip", "zstd"])
-def test_the_first_records_of_batches_of_every_kind(monkeypatch: pytest.MonkeyPatch, use: bool, codec: str) -> None:
-    monkeypatch.setattr(compiled, "_process", compiled._Process("compiled" if use else "interpreted"))
-    for log_bytes, looked_at in ((0, 64), (4 * BYTES_FOR_EACH, 26), (BYTES_FOR_EACH * MOST_FOR_ONE_MORE, 4)):
-        rows = sampled(long_batch(7, compression_type=codec), log_bytes)
-        assert rows == [expected(7 + n, BASE_TIMESTAMP + n, b"k%d" % n if n % 3 else None) for n in range(looked_at)]
-    appended = long_batch(0, compression_type=codec, timestamp_type="LogAppendTime", max_timestamp=99)
-    assert {row[1] for row in sampled(appended)} == {99}
+def test_the_first_records_of_batches_of_every_kind(compiled: bool, codec: str) -> None:
+    with kernels(compiled=compiled):
+        for log_bytes, looked_at in ((0, 64), (4 * BYTES_FOR_EACH, 26), (BYTES_FOR_EACH * MOST_FOR_ONE_MORE, 4)):
+            rows = sampled(long_batch(7, compression_type=codec), log_bytes)
+            assert rows == [expected(7 + n, BASE_TIMESTAMP + n, b"k%d" % n if n % 3 else None) for n in range(looked_at)]
+        appended = long_batch(0, compression_type=codec, timestamp_type="LogAppendTime", max_timestamp=99)
+        assert {row[1] for row in sampled(appended)} == {99}
 
 
 @pytest.mark.parametrize("codec", ["none", "lz4"])
 def test_among_batches_that_are_opened_together_the_same_ones_are_looked_at(codec: str) -> None:
     """Whatever of them breaks, and wherever a group of them ends."""
-    made = [
-        write_batch(
-            [RecordToWrite(b"key-%d" % number, b"v" * 20)], base_offset=number, base_timestamp=number, compression_type=codec
-        )
-        for number in range(2500)
-    ]
-    made[1300] = write_batch(
-        [RecordToWrite(b"key-1300", b"v" * 20)], base_offset=1300, base_timestamp=1300, compression_type=codec, records_count=2
-    )
+
+    def numbered(number: int, records_count: int | None = None) -> bytes:
+        records = [RecordToWrite(b"key-%d" % number, b"v" * 20)]
+        return write_batch(records, base_offset=number, base_timestamp=number, compression_type=codec, records_count=records_count)
+
+    made = [numbered(number) for number in range(2500)]
+    made[1300] = numbered(1300, records_count=2)
     starts = itertools.accumulate((len(batch) for batch in made), initial=0)
     grain = LEAST_GRAIN * (1 if codec == "none" else COMPRESSED_GRAINS)
     chosen = [number for number, start in zip(range(2500), starts, strict=False) if -start % grain < len(made[number])]
@@ -241,15 +215,9 @@ def test_old_messages_are_looked_at_and_markers_and_damaged_batches_are_not() ->
 
 
 def test_of_a_long_log_few_batches_whatever_the_cut() -> None:
-    one = write_batch([RecordToWrite(b"k", b"v" * 100)], base_offset=0, base_timestamp=5)
     log = [write_batch([RecordToWrite(b"k", b"v" * 100)], base_offset=n, base_timestamp=5) for n in range(300)]
-    data, size = b"".join(log), len(one)
-    near = {-(-grain // size) if grain % size else grain // size for grain in range(0, 300 * size, LEAST_GRAIN)}
-    assert (
-        len(sampled(data))
-        == len({at for at in range(300) if is_sampled.interpreted(at * size, size, LEAST_GRAIN)})
-        <= len(near) + 1
-    )
+    data, size = b"".join(log), len(log[0])
+    assert len(sampled(data)) == sum(is_sampled.interpreted(at * size, size, LEAST_GRAIN) for at in range(300))
     whole = sampled(data, 4000 * SAMPLED_BATCHES)
     assert len(whole) == -(-len(data) // 4000)
     sampler = KeySampler(4000 * SAMPLED_BATCHES)

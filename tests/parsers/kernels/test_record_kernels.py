@@ -1,14 +1,11 @@
 """The kernels' two forms and the spec read the same records out of any bytes, and stop at the same place for the same reason."""
 
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_forensics.model.batches import RECORD_COLUMNS, RecordColumn
+from kafka_forensics.model.batches import RecordColumn
 from kafka_forensics.parsers.kernels.records import (
     COUNT_LIE,
     FULL,
@@ -28,46 +25,36 @@ from kafka_forensics.parsers.kernels.records import (
 )
 from kafka_forensics.parsers.spec.record_batch import RECORD_BODY, VARINT, VARLONG, encode_zigzag
 from kafka_forensics.writers.batches import RecordToWrite, write_marker, write_record
+from tests.support.kernels import FORMS, both
 from tests.support.records import body, framed, matrix, payloads, spec_records, varint
 from tests.support.segments import log, read
 
-FORMS = ("interpreted", "compiled")
 Answer = tuple[list[tuple[int, ...]], int, int]
-
-
-def form_of(kernel: Any, form: str) -> Callable[..., Any]:
-    chosen: Callable[..., Any] = getattr(kernel, form)
-    return chosen
-
-
-def scanned(form: str, buffer: Any, start: int, end: int, out: Any) -> tuple[int, int, int]:
-    records, code, position = form_of(scan_records, form)(buffer, start, end, True, out, 1)  # noqa: FBT003 - kernels take no names
-    return records, code, position
 
 
 def decoded(form: str, payload: bytes, count: int) -> Answer:
     out = matrix(100)
     buffer = readable(payload, compiled=form == "compiled")
-    records, code, position = counted.interpreted(*scanned(form, buffer, 0, len(payload), out), count)
+    scanned = getattr(scan_records, form)(buffer, 0, len(payload), True, out, 1)  # noqa: FBT003 - kernels take no names
+    records, code, position = counted.interpreted(*scanned, count)
     assert np.all(out[:, records + 1 :] == -77)
     return [tuple(row) for row in out[:, :records].T.tolist()], code, position
 
 
-def both(payload: bytes, count: int) -> tuple[int, int, int]:
+def agreed(payload: bytes, count: int) -> tuple[int, int, int]:
     """(records, code, position) on which both forms, with and without output, agree with the spec."""
     expected = spec_records(payload, count)
     for form in FORMS:
         assert decoded(form, payload, count) == expected
-        buffer = readable(payload, compiled=form == "compiled")
-        answer = form_of(check_records, form)(buffer, 0, len(payload), count, matrix(1))
-        assert tuple(answer) == (len(expected[0]), *expected[1:])
-    return len(expected[0]), expected[1], expected[2]
+    answer: tuple[int, int, int] = both(check_records, payload, 0, len(payload), count, matrix(1))
+    assert answer == (len(expected[0]), *expected[1:])
+    return answer
 
 
 @pytest.mark.properties
 @given(payload=payloads(), count=st.integers(-1, 5))
 def test_forms_and_spec_agree_on_any_bytes(payload: bytes, count: int) -> None:
-    both(payload, count)
+    agreed(payload, count)
 
 
 @pytest.mark.properties
@@ -96,70 +83,58 @@ def test_usual_records_are_passed_as_the_spec_passes_them(
     )
     if byte is not None and place < len(data):
         data = data[:place] + bytes([byte]) + data[place + 1 :]
-    both(data, len(records) + lie)
+    agreed(data, len(records) + lie)
 
 
-@pytest.mark.parametrize("form", FORMS)
-def test_nothing_behind_a_payload_counts_for_it(form: str) -> None:
+def test_nothing_behind_a_payload_counts_for_it() -> None:
     """Payloads lie side by side: what one lacks is not taken from the next."""
     whole = b"".join(write_record(RecordToWrite(b"key", b"value" * 20), number, number) for number in range(4))
     spans = [(start, end) for start in (0, len(whole) // 4) for end in range(start, len(whole) + 1)]
     payloads = np.array([(start, end, 4 - 4 * start // len(whole)) for start, end in spans], np.int64).T.copy()
     wrong = np.zeros(len(spans), np.int64)
-    buffer = readable(whole, compiled=form == "compiled")
-    found = int(form_of(check_payloads, form)(buffer, payloads, len(spans), matrix(1), wrong))
-    good = [index for index, (_, end) in enumerate(spans) if end == len(whole)]
-    assert wrong[:found].tolist() == [index for index in range(len(spans)) if index not in good]
+    found = both(check_payloads, whole, payloads, len(spans), matrix(1), wrong)
+    assert wrong[:found].tolist() == [index for index, (_, end) in enumerate(spans) if end != len(whole)]
 
 
-@pytest.mark.parametrize("form", FORMS)
-def test_right_batches_give_no_verdict(form: str) -> None:
+def test_right_batches_give_no_verdict() -> None:
     """A verdict has a batch opened once more, by slower code."""
     marker = write_marker(commit=True, base_offset=10, producer_id=7, producer_epoch=0, coordinator_epoch=0, timestamp=1000)
     data = b"".join([*log(5), marker])
     columns = read(data).columns
-    verdicts = np.zeros((4, columns.shape[1]), np.int64)
-    buffer = readable(data, compiled=form == "compiled")
     assert columns.shape[1] == 6
-    assert form_of(check_batches, form)(buffer, 0, columns, 0, 6, matrix(1), verdicts) == 0
+    assert both(check_batches, data, 0, columns, 0, 6, matrix(1), np.zeros((4, 6), np.int64)) == 0
 
 
 @pytest.mark.properties
 @given(data=st.binary(max_size=12))
 def test_varints_agree_on_any_bytes(data: bytes) -> None:
     for kernel, spec in ((read_varint, VARINT), (read_varlong, VARLONG)):
-        answers = {tuple(form_of(kernel, form)(readable(data, compiled=form == "compiled"), 0, len(data))) for form in FORMS}
-        assert len(answers) == 1
-        value, position = answers.pop()
+        value, position = both(kernel, data, 0, len(data))
         if position >= 0:
             assert value == spec.parse(data)
             assert position == next(index for index, byte in enumerate(data) if byte < 0x80) + 1
 
 
 @pytest.mark.parametrize("value", [0, -1, 1, 63, 64, -64, -65, 8191, 8192, 2**31 - 1, -(2**31), 2**62, 2**63 - 1, -(2**63)])
-@pytest.mark.parametrize("form", FORMS)
-def test_varints_at_their_edges(form: str, value: int) -> None:
-    buffer = readable(encode_zigzag(value), compiled=form == "compiled")
-    assert tuple(form_of(read_varlong, form)(buffer, 0, len(buffer))) == (value, len(buffer))
+def test_varints_at_their_edges(value: int) -> None:
+    data = encode_zigzag(value)
+    assert both(read_varlong, data, 0, len(data)) == (value, len(data))
     if -(2**31) <= value < 2**31:
-        assert tuple(form_of(read_varint, form)(buffer, 0, len(buffer))) == (value, len(buffer))
+        assert both(read_varint, data, 0, len(data)) == (value, len(data))
 
 
-@pytest.mark.parametrize("form", FORMS)
-def test_bits_beyond_the_width_are_dropped_and_too_many_bytes_are_not(form: str) -> None:
-    buffer = readable(b"\xff\xff\xff\xff\x7f", compiled=form == "compiled")
-    assert tuple(form_of(read_varint, form)(buffer, 0, 5)) == (-(2**31), 5)
-    buffer = readable(b"\xff" * 9 + b"\x7f", compiled=form == "compiled")
-    assert tuple(form_of(read_varlong, form)(buffer, 0, 10)) == (-(2**63), 10)
+def test_bits_beyond_the_width_are_dropped_and_too_many_bytes_are_not() -> None:
+    assert both(read_varint, b"\xff\xff\xff\xff\x7f", 0, 5) == (-(2**31), 5)
+    assert both(read_varlong, b"\xff" * 9 + b"\x7f", 0, 10) == (-(2**63), 10)
     for kernel, size in ((read_varint, 5), (read_varlong, 10)):
-        buffer = readable(b"\x80" * size + b"\0", compiled=form == "compiled")
-        assert form_of(kernel, form)(buffer, 0, size + 1)[1] == -2
-        assert form_of(kernel, form)(buffer, 0, size - 1)[1] == -1
+        data = b"\x80" * size + b"\0"
+        assert both(kernel, data, 0, size + 1)[1] == -2
+        assert both(kernel, data, 0, size - 1)[1] == -1
 
 
 def test_a_good_record_is_spelled_as_the_faults_below_assume() -> None:
     assert RECORD_BODY.parse(body()).headers[0].key == b"h"
-    assert both(framed(body()) * 3, 3) == (3, OK, 3 * len(framed(body())))
+    assert agreed(framed(body()) * 3, 3) == (3, OK, 3 * len(framed(body())))
 
 
 GOOD = framed(body())
@@ -192,13 +167,13 @@ FAULTS = {
 @pytest.mark.parametrize("name", FAULTS)
 def test_faults(name: str) -> None:
     record, code = FAULTS[name]
-    assert both(GOOD + record, 2) == (1, code, len(GOOD))
-    assert both(GOOD + record, 1) == (1, COUNT_LIE, len(GOOD)), "behind the last record counted it is the count that lies"
+    assert agreed(GOOD + record, 2) == (1, code, len(GOOD))
+    assert agreed(GOOD + record, 1) == (1, COUNT_LIE, len(GOOD)), "behind the last record counted it is the count that lies"
 
 
 @pytest.mark.parametrize("count", [-1, 0, 2, 4, 2**31 - 1])
 def test_counts_that_lie(count: int) -> None:
-    assert both(GOOD * 3, count) == (3, COUNT_LIE, 3 * len(GOOD))
+    assert agreed(GOOD * 3, count) == (3, COUNT_LIE, 3 * len(GOOD))
 
 
 def test_null_and_empty_are_not_the_same() -> None:
@@ -213,14 +188,12 @@ def test_null_and_empty_are_not_the_same() -> None:
     assert (rows[0][RecordColumn.KEY_LENGTH], rows[0][RecordColumn.VALUE_LENGTH]) == (-1, -1), "any negative length is null"
 
 
-@pytest.mark.parametrize("form", FORMS)
-def test_a_full_matrix_is_gone_on_with(form: str) -> None:
+def test_a_full_matrix_is_gone_on_with() -> None:
     payload = GOOD * 10
-    buffer = readable(payload, compiled=form == "compiled")
     position, starts, codes = 0, [], []
     for _ in range(4):
         out = matrix(3)
-        records, code, position = scanned(form, buffer, position, len(payload), out)
+        records, code, position = both(scan_records, payload, position, len(payload), True, out, 1)  # noqa: FBT003
         starts += out[RecordColumn.POSITION, :records].tolist()
         codes.append(code)
     assert starts == list(range(0, len(payload), len(GOOD)))
@@ -234,20 +207,10 @@ def test_a_walk_may_be_cut_anywhere_and_gone_on_with(payload: bytes, cut: int) -
     many, going_on = 10**6, False
     rows, code, position = spec_records(payload, many)
     window = payload[:cut]
-    answers = set()
-    for form in FORMS:
-        buffer = readable(window, compiled=form == "compiled")
-        answers.add(tuple(form_of(scan_records, form)(buffer, 0, len(window), going_on, matrix(100), 1)))
-    assert len(answers) == 1
-    records, why, at = answers.pop()
+    records, why, at = both(scan_records, window, 0, len(window), going_on, matrix(100), 1)
     rest, rest_code, rest_position = spec_records(payload[at:], many)
     assert (records + len(rest), rest_code, at + rest_position) == (len(rows), code, position)
     if why == OK:
         assert at == len(window)
     elif why != MORE:
         assert (records, why, at) == (len(rows), code, position)
-
-
-def test_out_matrices_are_of_the_declared_shape() -> None:
-    assert matrix(3).shape == (RECORD_COLUMNS, 3)
-    assert matrix(3).dtype == np.int64

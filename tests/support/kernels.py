@@ -1,0 +1,28 @@
+"""Both forms of kernels: what they answer, which must be one, and which of them plain calls run."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from kafka_forensics.compiled import Kernel, use_compiled, using_compiled
+from kafka_forensics.parsers.kernels.records import readable
+
+FORMS = ("interpreted", "compiled")
+
+
+def both(kernel: Kernel[Any], data: bytes, *arguments: Any) -> Any:
+    """The answer of both forms of a kernel that looks at `data`, which must be one; what they write into, the second overwrites."""
+    answers = [getattr(kernel, form)(readable(data, compiled=form == "compiled"), *arguments) for form in FORMS]
+    assert answers[0] == answers[1]
+    return answers[0]
+
+
+@contextmanager
+def kernels(*, compiled: bool) -> Iterator[None]:
+    """Plain calls of kernels run this form, and then the one that they ran before."""
+    before = using_compiled()
+    use_compiled(compiled)
+    try:
+        yield
+    finally:
+        use_compiled(before)
