@@ -15,7 +15,7 @@ from kafka_forensics.cli.main import outcome
 from kafka_forensics.model.coordinators import Decision, TransactionLog
 from kafka_forensics.questions import transactions as transactions_listing
 from kafka_forensics.questions.transactions import TransactionRow
-from tests.support import transactions_gone
+from tests.support import transaction_logs
 from tests.support.plan_runs import Run
 from tests.support.transaction_logs import APP, APP_ID, OTHER, OTHER_ID, CoordinatorLog, DataLog, ms, write_cluster
 
@@ -259,7 +259,10 @@ def test_markers_of_very_many_decisions_are_matched_each_at_once() -> None:
 
 def test_a_committed_transaction_that_is_in_no_copy_has_a_row(run: Run, tmp_path: Path) -> None:
     """Of t-1 nothing at all is left."""
-    paths = [*transactions_gone.copies(tmp_path / "copies"), transactions_gone.controller(tmp_path / "controller", -100)]
+    paths = [
+        *transaction_logs.without_transaction(tmp_path / "copies"),
+        transaction_logs.controller_since(tmp_path / "controller", -100),
+    ]
     [lost] = rows(run, *paths, "--state", "lost")
     assert (lost["topic"], lost["partition"], lost["transactional_id"], lost["producer_id"]) == ("t", 1, APP, APP_ID)
     assert (lost["coordinator_state"], lost["partitions"]) == ("CompleteCommit", ["t-0", "t-1"])

@@ -9,18 +9,26 @@ from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.results import ScanResult
 from kafka_forensics.wording import advice, message
 from tests.support.faults_verdict import Said, offsets, only, said, scan, span, verdict
-from tests.support.transaction_histories import (
+from tests.support.transaction_logs import (
+    APP,
+    APP_ID,
+    BROKERS,
+    OTHER_ID,
     TOO_LATE,
+    CoordinatorLog,
+    DataLog,
+    Logs,
     coordinator,
     epochs_of,
     forgotten,
     late_write,
     left_open,
+    ms,
     retained,
     strangers,
+    write_cluster,
     wrong_clock,
 )
-from tests.support.transaction_logs import APP, APP_ID, BROKERS, OTHER_ID, CoordinatorLog, DataLog, Logs, ms, write_cluster
 
 pytestmark = pytest.mark.faults
 

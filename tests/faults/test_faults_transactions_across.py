@@ -12,14 +12,21 @@ from kafka_forensics.writers.files import write_meta_properties
 from tests.support.controller_log import CONTROLLER, ControllerLog, partition, topic
 from tests.support.faults_verdict import Said, kinds, offsets, only, said, scan, span, verdict
 from tests.support.gallery_replicas import OTHER_CLUSTER_ID
-from tests.support.transaction_histories import (
+from tests.support.transaction_logs import (
     ABORT,
+    APP,
+    APP_ID,
+    BROKERS,
     COMMIT,
     HEAD,
     LATE,
     LIES,
     NOTHING,
+    OTHER,
     TIMES,
+    CoordinatorLog,
+    DataLog,
+    Logs,
     after_retention,
     another_one,
     brokers_of,
@@ -29,13 +36,14 @@ from tests.support.transaction_histories import (
     decided,
     ended,
     many,
+    ms,
     prepared,
     replaced_coordinator,
     segmented,
     without_segment,
+    write_cluster,
     wrong_clock,
 )
-from tests.support.transaction_logs import APP, APP_ID, BROKERS, OTHER, CoordinatorLog, DataLog, Logs, ms, write_cluster
 
 pytestmark = pytest.mark.faults
 

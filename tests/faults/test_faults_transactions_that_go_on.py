@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.faults_verdict import offsets, only, said, scan
-from tests.support.transaction_histories import cluster
-from tests.support.transaction_logs import OTHER, CoordinatorLog, DataLog, write_cluster
+from tests.support.transaction_logs import OTHER, CoordinatorLog, DataLog, cluster, write_cluster
 
 pytestmark = pytest.mark.faults
 

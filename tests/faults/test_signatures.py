@@ -16,8 +16,7 @@ from tests.support.faults_verdict import verdict
 from tests.support.incident_trees import Tree, grown_together
 from tests.support.incidents import TREES
 from tests.support.injections import history
-from tests.support.transaction_histories import cut_within
-from tests.support.transaction_logs import write_cluster
+from tests.support.transaction_logs import cut_within, write_cluster
 
 pytestmark = pytest.mark.faults
 

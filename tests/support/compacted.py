@@ -1,11 +1,11 @@
 """Replicas of a compacted partition: one history, and what each broker's cleaner has left of it."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-from kafka_forensics.model.files import AbortedTxn, ProducerEntry
-from kafka_forensics.writers.batches import RecordToWrite, write_batch, write_marker
+from kafka_forensics.writers.batches import RecordToWrite
 from kafka_forensics.writers.files import write_offset_checkpoint
 from tests.support.faults import BASE_TIMESTAMP, TOPIC, Brokers, Log, histories
 
@@ -91,55 +91,18 @@ class History:
     def _write(self, log: Log, step: Step, kept: list[int], horizon: int | None) -> None:
         base, stamp = log.next_offset, self.start_ms + 1000 * log.next_offset
         if step.commit is not None:
-            data = write_marker(
-                step.commit,
-                base_offset=base,
-                producer_id=step.producer_id,
-                producer_epoch=0,
-                coordinator_epoch=0,
-                timestamp=stamp,
-            )
-            self._ended(log, step, base, stamp)
-            log.append(data, base, stamp)
+            log.end(step.producer_id, stamp, commit=step.commit)
             return
         records = [
-            RecordToWrite(_bytes(key), _bytes(value), timestamp_delta=2, offset_delta=offset - base)
-            for offset, (key, value) in zip(range(base, base + len(step.records)), step.records, strict=True)
-            if offset in kept
+            RecordToWrite(_bytes(key), _bytes(value), timestamp_delta=2, offset_delta=delta)
+            for delta, (key, value) in enumerate(step.records)
+            if base + delta in kept
         ]
-        state = log.producers.get(step.producer_id)
-        sequence = -1 if step.producer_id < 0 else 0 if state is None else state.last_sequence + 1
-        data = write_batch(
-            records,
-            base_offset=base,
-            base_timestamp=stamp - 2,
-            max_timestamp=stamp,
-            producer_id=step.producer_id,
-            producer_epoch=-1 if step.producer_id < 0 else 0,
-            base_sequence=sequence,
-            is_transactional=step.producer_id >= 0,
-            delete_horizon_ms=horizon,
-            last_offset_delta=len(step.records) - 1,
-        )
-        last = base + len(step.records) - 1
-        if step.producer_id >= 0:
-            first = base if state is None or state.current_txn_first_offset < 0 else state.current_txn_first_offset
-            log.producers[step.producer_id] = ProducerEntry(
-                step.producer_id, 0, sequence + last - base, last, last - base, stamp, -1, first
-            )
-        log.append(data, last, stamp)
-
-    @staticmethod
-    def _ended(log: Log, step: Step, offset: int, stamp: int) -> None:
-        """The producer's state behind its marker; an aborted transaction with data goes to the index."""
-        state = log.producers.get(step.producer_id)
-        if state is None:
-            log.producers[step.producer_id] = ProducerEntry(step.producer_id, 0, -1, -1, 0, stamp, 0, -1)
-            return
-        if not step.commit and state.current_txn_first_offset >= 0:
-            entry = AbortedTxn(step.producer_id, state.current_txn_first_offset, offset, offset + 1)
-            log.aborted.setdefault(log.segments[-1], []).append(entry)
-        log.producers[step.producer_id] = replace(state, timestamp=stamp, coordinator_epoch=0, current_txn_first_offset=-1)
+        state, is_transactional = log.producers.get(step.producer_id), step.producer_id >= 0
+        sequence = -1 if not is_transactional else 0 if state is None else state.last_sequence + 1
+        numbers = {"producer_id": step.producer_id, "sequence": sequence, "offsets": len(step.records)}
+        times: dict[str, Any] = {"base_timestamp": stamp - 2, "max_timestamp": stamp, "delete_horizon_ms": horizon}
+        log.write(records, stamp, transactional=is_transactional, **numbers, **times)
 
 
 def _bytes(text: str | None) -> bytes | None:

@@ -7,7 +7,7 @@ snapshots and checkpoints that Kafka 4 would have left there after a clean shutd
 import hashlib
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from kafka_forensics.model.constants import MAX_SEQUENCE
 from kafka_forensics.model.files import AbortedTxn, EpochEntry, ProducerEntry
@@ -93,68 +93,77 @@ class Log:
         values = [hashlib.shake_128(f"{self.tag}/{number}".encode()).digest(VALUE_BYTES) for number in numbers]
         return [RecordToWrite(f"key-{number}".encode(), value) for number, value in zip(numbers, values, strict=True)]
 
-    def plain(self, count: int = 3) -> Written:
-        """A batch of a producer that is not idempotent."""
-        stamp = BASE_TIMESTAMP + 1000 * self.next_offset
+    def write(
+        self,
+        records: list[RecordToWrite],
+        stamp: int,
+        *,
+        producer_id: int = -1,
+        epoch: int = 0,
+        sequence: int = -1,
+        transactional: bool = False,
+        offsets: int | None = None,
+        **header: Any,
+    ) -> Written:
+        """A batch of these records that takes so many `offsets`; the state of an idempotent producer follows it."""
+        base, delta = self.next_offset, (len(records) if offsets is None else offsets) - 1
         data = write_batch(
-            self.records(count), base_offset=self.next_offset, base_timestamp=stamp, partition_leader_epoch=self.leader_epoch
-        )
-        return self.append(data, self.next_offset + count - 1, stamp)
-
-    def produce(self, producer_id: int = IDEMPOTENT, count: int = 3, *, transactional: bool = False, skip: int = 0) -> Written:
-        """A batch of an idempotent producer, `skip` sequence numbers further than its last."""
-        base, stamp = self.next_offset, BASE_TIMESTAMP + 1000 * self.next_offset
-        state = self.producers.get(producer_id)
-        sequence = 0 if state is None else (state.last_sequence + 1 + skip) & MAX_SEQUENCE
-        data = write_batch(
-            self.records(count),
+            records,
             base_offset=base,
-            base_timestamp=stamp,
             partition_leader_epoch=self.leader_epoch,
             producer_id=producer_id,
-            producer_epoch=0,
+            producer_epoch=-1 if producer_id < 0 else epoch,
             base_sequence=sequence,
             is_transactional=transactional,
+            last_offset_delta=delta,
+            **{"base_timestamp": stamp} | header,
         )
-        first = -1 if state is None else state.current_txn_first_offset
-        last_sequence = (sequence + count - 1) & MAX_SEQUENCE
-        self.producers[producer_id] = ProducerEntry(
-            producer_id,
-            0,
-            last_sequence,
-            base + count - 1,
-            count - 1,
-            stamp,
-            -1 if state is None else state.coordinator_epoch,
-            base if transactional and first < 0 else first,
-        )
-        return self.append(data, base + count - 1, stamp)
+        if producer_id >= 0:
+            state, last_sequence = self.producers.get(producer_id), (sequence + delta) & MAX_SEQUENCE
+            first, coordinator_epoch = (-1, -1) if state is None else (state.current_txn_first_offset, state.coordinator_epoch)
+            first = base if transactional and first < 0 else first
+            entry = ProducerEntry(producer_id, epoch, last_sequence, base + delta, delta, stamp, coordinator_epoch, first)
+            self.producers[producer_id] = entry
+        return self.append(data, base + delta, stamp)
 
-    def end_transaction(self, producer_id: int, *, commit: bool) -> Written:
+    def end(self, producer_id: int, stamp: int, *, commit: bool, epoch: int = 0, coordinator_epoch: int = 0) -> Written:
         """The marker that ends a producer's transaction; an abort goes to the segment's transaction index."""
-        offset, stamp = self.next_offset, BASE_TIMESTAMP + 1000 * self.next_offset
-        state = self.producers[producer_id]
+        offset = self.next_offset
         data = write_marker(
             commit,
             base_offset=offset,
             producer_id=producer_id,
-            producer_epoch=0,
-            coordinator_epoch=0,
+            producer_epoch=epoch,
+            coordinator_epoch=coordinator_epoch,
             timestamp=stamp,
             partition_leader_epoch=self.leader_epoch,
         )
         written = self.append(data, offset, stamp)
-        ended = replace(state, timestamp=stamp, coordinator_epoch=0, current_txn_first_offset=-1)
+        state = self.producers.get(producer_id, ProducerEntry(producer_id, epoch, -1, -1, 0, stamp, coordinator_epoch, -1))
+        ended = replace(state, timestamp=stamp, coordinator_epoch=coordinator_epoch, current_txn_first_offset=-1)
+        if epoch != state.producer_epoch:
+            ended = replace(ended, producer_epoch=epoch, last_sequence=-1, last_offset=-1, offset_delta=0)
         self.producers[producer_id] = ended
-        if not commit:
-            still_open = [
-                producer_entry.current_txn_first_offset
-                for producer_entry in self.producers.values()
-                if producer_entry.current_txn_first_offset >= 0
-            ]
-            entry = AbortedTxn(producer_id, state.current_txn_first_offset, offset, min(still_open, default=offset + 1))
-            self.aborted.setdefault(written.segment, []).append(entry)
+        if not commit and state.current_txn_first_offset >= 0:
+            opened = [entry.current_txn_first_offset for entry in self.producers.values() if entry.current_txn_first_offset >= 0]
+            aborted = AbortedTxn(producer_id, state.current_txn_first_offset, offset, min(opened, default=offset + 1))
+            self.aborted.setdefault(written.segment, []).append(aborted)
         return written
+
+    def plain(self, count: int = 3) -> Written:
+        """A batch of a producer that is not idempotent."""
+        return self.write(self.records(count), BASE_TIMESTAMP + 1000 * self.next_offset)
+
+    def produce(self, producer_id: int = IDEMPOTENT, count: int = 3, *, transactional: bool = False, skip: int = 0) -> Written:
+        """A batch of an idempotent producer, `skip` sequence numbers further than its last."""
+        state = self.producers.get(producer_id)
+        sequence = 0 if state is None else (state.last_sequence + 1 + skip) & MAX_SEQUENCE
+        stamp = BASE_TIMESTAMP + 1000 * self.next_offset
+        return self.write(self.records(count), stamp, producer_id=producer_id, sequence=sequence, transactional=transactional)
+
+    def end_transaction(self, producer_id: int, *, commit: bool) -> Written:
+        """The marker that ends a producer's transaction, by the clock of `produce`."""
+        return self.end(producer_id, BASE_TIMESTAMP + 1000 * self.next_offset, commit=commit)
 
     def of_segment(self, segment: int) -> list[Written]:
         """Its batches in file order."""

@@ -9,18 +9,24 @@ from kafka_forensics.writers.batches import write_transaction_log_key
 from tests.support.controller_log import CONTROLLER
 from tests.support.faults import Brokers
 from tests.support.gallery_case import Case, segment
-from tests.support.transaction_histories import (
+from tests.support.transaction_logs import (
     ABORT,
+    APP,
     COMMIT,
     LATE,
     LIES,
     NOTHING,
+    OTHER,
     STATE,
     TOO_LATE,
+    CoordinatorLog,
+    DataLog,
+    Logs,
     after_retention,
     another_one,
     brokers_of,
     cluster,
+    controller_since,
     coordinator,
     cut_before,
     decided,
@@ -36,9 +42,8 @@ from tests.support.transaction_histories import (
     segmented,
     strangers,
     without_segment,
+    without_transaction,
 )
-from tests.support.transaction_logs import APP, OTHER, CoordinatorLog, DataLog, Logs
-from tests.support.transactions_gone import controller, copies
 
 FIRST, SECOND = (segment(0, broker=1, directory=name) for name in ("t-0", "t-1"))
 COORDINATOR: Final = segment(0, broker=1, directory=STATE)
@@ -127,8 +132,8 @@ def gone(created: float) -> partial[Case]:
     """t-1 is empty everywhere; the controller has created the topic at second `created`."""
 
     def make(root: Path) -> Brokers:
-        copies(root)
-        controller(root / f"c{CONTROLLER}", created)
+        without_transaction(root)
+        controller_since(root / f"c{CONTROLLER}", created)
         return Brokers(root, DataLog())
 
     return partial(Case, make=make, damaged=SECOND, also=ALSO)

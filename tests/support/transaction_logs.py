@@ -1,23 +1,26 @@
-"""A small cluster with transactions: partitions `t-0`, `t-1` and the coordinators' log on three brokers, written by the clock.
+"""A small cluster with transactions: partitions `t-0`, `t-1` and the coordinators' log on three brokers, written by the clock, and
+what befell its transactions.
 
 Times are given in seconds after `START`, so that a test says what happened when.
 """
 
+import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Final
 
 from kafka_forensics.model.coordinators import TransactionMetadata
-from kafka_forensics.model.files import AbortedTxn, ProducerEntry
-from kafka_forensics.writers.batches import (
-    RecordToWrite,
-    write_batch,
-    write_marker,
-    write_transaction_log_key,
-    write_transaction_log_value,
+from kafka_forensics.model.files import ProducerEntry
+from kafka_forensics.writers.batches import RecordToWrite, write_batch, write_transaction_log_key, write_transaction_log_value
+from kafka_forensics.writers.files import (
+    write_clean_shutdown,
+    write_meta_properties,
+    write_offset_checkpoint,
+    write_partition_metadata,
 )
-from kafka_forensics.writers.files import write_clean_shutdown, write_meta_properties, write_offset_checkpoint
-from tests.support.faults import CLUSTER_ID, Log, Written, put, write_files
+from tests.support.controller_log import CONTROLLER, ControllerLog, partition, topic
+from tests.support.faults import CLUSTER_ID, TOPIC_ID, Brokers, Log, Written, put, write_files
 from tests.support.segments import write_time_index
 
 START = 1_700_000_000_000
@@ -40,55 +43,15 @@ class DataLog(Log):
 
     def data(self, at: float, producer_id: int = APP_ID, epoch: int = 0, count: int = 2) -> Written:
         """Transactional records."""
-        base, state = self.next_offset, self.producers.get(producer_id)
         sequence = self.sequences.get((producer_id, epoch), 0)
         self.sequences[producer_id, epoch] = sequence + count
-        batch = write_batch(
-            [replace(write, key=None, timestamp_delta=2) for write in self.records(count)],
-            base_offset=base,
-            base_timestamp=ms(at) - 2,
-            partition_leader_epoch=self.leader_epoch,
-            producer_id=producer_id,
-            producer_epoch=epoch,
-            base_sequence=sequence,
-            is_transactional=True,
-        )
-        first = base if state is None or state.current_txn_first_offset < 0 else state.current_txn_first_offset
-        coordinator_epoch = -1 if state is None else state.coordinator_epoch
-        last = base + count - 1
-        self.producers[producer_id] = ProducerEntry(
-            producer_id, epoch, sequence + count - 1, last, count - 1, ms(at), coordinator_epoch, first
-        )
-        return self.append(batch, last, ms(at))
+        records = [replace(write, key=None, timestamp_delta=2) for write in self.records(count)]
+        header = {"producer_id": producer_id, "epoch": epoch, "sequence": sequence}
+        return self.write(records, ms(at), transactional=True, base_timestamp=ms(at) - 2, **header)
 
     def marker(self, at: float, *, commit: bool, producer_id: int = APP_ID, epoch: int = 0, coordinator_epoch: int = 0) -> Written:
         """The marker that a coordinator wrote."""
-        offset, state = self.next_offset, self.producers.get(producer_id)
-        batch = write_marker(
-            commit,
-            base_offset=offset,
-            producer_id=producer_id,
-            producer_epoch=epoch,
-            coordinator_epoch=coordinator_epoch,
-            timestamp=ms(at),
-            partition_leader_epoch=self.leader_epoch,
-        )
-        written = self.append(batch, offset, ms(at))
-        known = state or ProducerEntry(producer_id, epoch, -1, -1, 0, ms(at), coordinator_epoch, -1)
-        first = known.current_txn_first_offset
-        bumped = {"producer_epoch": epoch, "last_sequence": -1, "last_offset": -1, "offset_delta": 0}
-        changes = {"timestamp": ms(at), "coordinator_epoch": coordinator_epoch, "current_txn_first_offset": -1}
-        changes |= bumped if epoch != known.producer_epoch else {}
-        self.producers[producer_id] = replace(known, **changes)
-        if not commit and first >= 0:
-            still_open = [
-                producer_entry.current_txn_first_offset
-                for producer_entry in self.producers.values()
-                if producer_entry.current_txn_first_offset >= 0
-            ]
-            entry = AbortedTxn(producer_id, first, offset, min(still_open, default=offset + 1))
-            self.aborted.setdefault(written.segment, []).append(entry)
-        return written
+        return self.end(producer_id, ms(at), commit=commit, epoch=epoch, coordinator_epoch=coordinator_epoch)
 
     def traffic(self, at: float) -> Written:
         """A transaction of somebody else, as a clock."""
@@ -102,13 +65,7 @@ class CoordinatorLog(Log):
 
     def value(self, at: float, key: bytes, value: bytes | None) -> Written:
         """Any record."""
-        batch = write_batch(
-            [RecordToWrite(key, value)],
-            base_offset=self.next_offset,
-            base_timestamp=ms(at),
-            partition_leader_epoch=self.leader_epoch,
-        )
-        return self.append(batch, self.next_offset, ms(at))
+        return self.write([RecordToWrite(key, value)], ms(at))
 
     def state(
         self,
@@ -180,3 +137,272 @@ def write_cluster(root: Path, logs: Logs, *, clean: bool = True) -> list[Path]:
         (log_dir / "log-start-offset-checkpoint").write_bytes(write_offset_checkpoint(dict.fromkeys(ends, 0)))
         (log_dir / "cleaner-offset-checkpoint").write_bytes(write_offset_checkpoint({}))
     return sorted(root.iterdir())
+
+
+TOO_LATE: Final = 20 * 60 + 1
+"""Seconds: the maximum timeout of 15 minutes, five more, and one."""
+LATE: Final = 20 * 60 + 20
+COMMIT, ABORT, NOTHING = True, False, None
+STATE: Final = "__transaction_state-0"
+HEAD: Final = struct.pack(">hqhib", 1, APP_ID, 0, 60_000, 1)
+TIMES: Final = struct.pack(">qq", 2, 1)
+HUGE: Final = b"\xff\xff\xff\xff\x07"
+LIES: Final = {
+    "version": struct.pack(">h", 9) + HEAD[2:] + b"\0" + TIMES + b"\0",
+    "short": HEAD + HUGE + b"\x02t\x02\0\0\0\0\0" * 3,
+    "short of tags": HEAD + b"\0" + TIMES + HUGE,
+    "state": HEAD[:-1] + b"\x63\0" + TIMES + b"\0",
+}
+"""Values of the coordinators' log that cannot be read, by what is wrong with them."""
+
+
+def left_open(later: float) -> DataLog:
+    """Two transactions end, a third begins at 10 s and is written to for two; somebody else goes on at `later`."""
+    log = DataLog()
+    for number, commit in enumerate((True, False)):
+        log.data(number)
+        log.marker(number + 0.07, commit=commit)
+    log.data(10)
+    log.traffic(11)
+    log.data(12)
+    log.traffic(later)
+    return log
+
+
+def coordinator(later: float, *third: tuple[float, str, tuple[int, ...]]) -> CoordinatorLog:
+    """What the coordinator wrote meanwhile; `third` is what it says of the third transaction."""
+    log = CoordinatorLog()
+    for number, commit in enumerate((True, False)):
+        log.transaction(number, (0,), commit=commit)
+    for at, state, partitions in third:
+        log.state(at, state, partitions)
+    for at in (11, later):
+        log.transaction(at, (0,), commit=True, name=OTHER)
+    return log
+
+
+def forgotten(later: float, reason: str) -> CoordinatorLog:
+    """A coordinator that will never end the third: `partition_not_listed`, `no_description` or `no_transactional_id`."""
+    if reason == "no_transactional_id":
+        return strangers(11, later)
+    log = coordinator(later)
+    if reason == "no_description":
+        log.expire(later)
+    return log
+
+
+def strangers(*times: float) -> CoordinatorLog:
+    """The coordinators' log of somebody else's transactions alone."""
+    log = CoordinatorLog()
+    for at in times:
+        log.transaction(at, (0,), commit=True, name=OTHER)
+    return log
+
+
+def late_write(later: float, epoch: int) -> tuple[DataLog, CoordinatorLog]:
+    """A transaction is aborted under this epoch, and then a delayed request of epoch 0 arrives (KAFKA-9144)."""
+    data, state = DataLog(), CoordinatorLog()
+    data.data(0)
+    data.marker(5.07, commit=False, epoch=epoch)
+    data.data(6 if epoch else 4.9)
+    data.traffic(later)
+    state.state(0, "Ongoing", (0,))
+    state.state(5.05, "PrepareAbort", (0,), epoch=epoch, since=0)
+    state.state(5.09, "CompleteAbort", epoch=epoch, since=0)
+    state.transaction(later, (0,), commit=True, name=OTHER)
+    return data, state
+
+
+def retained(root: Path, later: float, *, listed: bool) -> Brokers:
+    """A transaction's records are gone with their segment; the snapshot at the log start still holds it open."""
+    data, state = DataLog(), CoordinatorLog()
+    data.data(10)
+    data.roll()
+    data.traffic(later)
+    state.state(10, "Ongoing" if listed else "Empty", (0,) if listed else ())
+    state.transaction(later, (0,), commit=True, name=OTHER)
+    brokers = brokers_of(root, {"t-0": data, STATE: state})
+    without_segment(brokers, "t-0", 0)
+    for path in brokers.log_dirs:
+        (path / "t-0" / "leader-epoch-checkpoint").write_bytes(b"0\n1\n0 2\n")
+    return brokers
+
+
+def ended(at: float, commit: bool | None, *, client: int = 0, traffic: float | None = 20.0) -> DataLog:
+    """A partition with a transaction at `at` that ended so (None: not at all), and others before and behind it."""
+    log = DataLog()
+    log.traffic(0)
+    log.data(at)
+    if commit is not None:
+        log.marker(at + 0.07, commit=commit, epoch=client // 2)
+    if traffic is not None:
+        log.traffic(at + traffic)
+    return log
+
+
+def decided(at: float, partitions: tuple[int, ...] = (0, 1), *, commit: bool = True, client: int = 0) -> CoordinatorLog:
+    """The coordinator's log of one transaction over both partitions."""
+    log = CoordinatorLog()
+    log.transaction(0, (0, 1), commit=True, name=OTHER)
+    log.transaction(at, partitions, commit=commit, client=client)
+    return log
+
+
+def prepared() -> CoordinatorLog:
+    """The coordinator has decided to commit, and no more is known."""
+    log = CoordinatorLog()
+    log.transaction(0, (0, 1), commit=True, name=OTHER)
+    log.state(30, "Ongoing", (0, 1))
+    log.state(30.05, "PrepareCommit", (0, 1), since=30)
+    return log
+
+
+def another_one(client: int) -> DataLog:
+    """The partition of a later transaction, which was aborted; in version 2 it has an epoch of its own."""
+    log = DataLog()
+    log.traffic(0)
+    log.data(30.2, epoch=client // 2)
+    log.marker(30.27, commit=False, epoch=client)
+    log.traffic(50)
+    return log
+
+
+def cut_before() -> DataLog:
+    """A partition whose copies were cut before the transaction, and then went on."""
+    log = DataLog()
+    log.traffic(0)
+    log.lead(1)
+    log.traffic(60)
+    return log
+
+
+def segmented() -> DataLog:
+    """A partition that has the transaction's records in a segment of their own, at offset 3."""
+    log = DataLog()
+    log.traffic(0)
+    log.roll()
+    log.data(30)
+    log.roll()
+    log.marker(30.07, commit=True)
+    log.traffic(60)
+    return log
+
+
+def cut_within(client: int, *, one_epoch: bool = False) -> dict[str, Log]:
+    """Three transactions, committed, aborted and committed; the log ends behind the first one's records."""
+    data, state = DataLog(), CoordinatorLog()
+    data.traffic(0)
+    data.data(30)
+    state.transaction(0, (0,), commit=True, name=OTHER)
+    for number, commit in enumerate((COMMIT, ABORT, COMMIT)):
+        state.transaction(30 + 10 * number, (0,), commit=commit, epoch=0 if one_epoch else number, client=client)
+    return {"t-0": data, STATE: state}
+
+
+def replaced_coordinator() -> DataLog:
+    """Markers of coordinator epochs 3, 5, 4 and 5."""
+    log = DataLog()
+    for number, epoch in enumerate((3, 5, 4, 5)):
+        log.data(number)
+        log.marker(number + 0.07, commit=True, coordinator_epoch=epoch)
+    return log
+
+
+def many(torn: int | None) -> dict[str, Log]:
+    """A hundred transactions, a tenth of a second each, by clocks that differ by seven seconds; one may be torn."""
+    first, second, state = DataLog(), DataLog(), CoordinatorLog()
+    first.traffic(0)
+    second.traffic(0)
+    for number in range(100):
+        at = 30 + number / 10
+        commit = number % 3 != 0
+        for log, skew in ((first, 0.0), (second, 7.0)):
+            log.data(at)
+            shown = commit if log is first or number != torn else not commit
+            log.marker(at + skew + 0.07, commit=shown)
+        state.transaction(at, (0, 1), commit=commit)
+    first.traffic(80)
+    second.traffic(80)
+    return cluster(first, second, state)
+
+
+def epochs_of(client: int) -> tuple[DataLog, CoordinatorLog]:
+    """Six sound transactions: version 2 raises the epoch by one each (early 4.0: by two where it fenced); before, it stays."""
+    data, state = DataLog(), CoordinatorLog()
+    epoch = 0
+    for number in range(6):
+        commit = number % 2 == 0
+        twice = client == 2 and number == 3
+        data.data(number, epoch=epoch)
+        state.state(number, "Ongoing", (0,), epoch=epoch, client=client)
+        epoch += (client == 2) + twice
+        data.marker(number + 0.07, commit=commit, epoch=epoch)
+        verdict = "Commit" if commit else "Abort"
+        state.state(number + 0.05, f"Prepare{verdict}", (0,), epoch=epoch, since=number, client=client)
+        state.state(number + 0.09, f"Complete{verdict}", epoch=epoch, since=number, client=client)
+    return data, state
+
+
+def wrong_clock() -> DataLog:
+    """A partition with one record of an idempotent producer that stamps in microseconds."""
+    log = DataLog()
+    stamp = 1000 * ms(0)
+    records = [RecordToWrite(b"k", b"v")]
+    batch = write_batch(records, base_offset=0, base_timestamp=stamp, producer_id=3000, producer_epoch=0, base_sequence=0)
+    log.producers[3000] = ProducerEntry(3000, 0, 0, 0, 0, stamp, -1, -1)
+    log.append(batch, 0, stamp)
+    return log
+
+
+def cluster(first: DataLog, second: DataLog, state: CoordinatorLog | None = None) -> dict[str, Log]:
+    """Two partitions, and the coordinators' log if there is one."""
+    logs: dict[str, Log] = {"t-0": first, "t-1": second}
+    return logs if state is None else logs | {STATE: state}
+
+
+def after_retention() -> dict[str, Log]:
+    """The log of t-1 begins behind the transaction."""
+    second = DataLog(next_offset=90)
+    second.traffic(60)
+    return cluster(ended(30, COMMIT), second, decided(30))
+
+
+def brokers_of(root: Path, logs: Logs, *, clean: bool = True) -> Brokers:
+    """Three brokers with these logs."""
+    write_cluster(root, logs, clean=clean)
+    first = next(iter(logs.values()))
+    return Brokers(root, next(iter(first.values())) if isinstance(first, Mapping) else first)
+
+
+def without_segment(brokers: Brokers, directory: str, base_offset: int) -> None:
+    """A segment is gone everywhere."""
+    for path in brokers.log_dirs:
+        for file in (path / directory).glob(f"{base_offset:020d}.*"):
+            file.unlink()
+
+
+def without_transaction(
+    root: Path, *, commit: bool = True, clean: bool = True, start: int = 0, topic_id: str = TOPIC_ID
+) -> list[Path]:
+    """Three brokers: `t-0` as the coordinator decided, and `t-1`, which the decision lists too, empty from offset `start` on."""
+    state = CoordinatorLog()
+    state.transaction(0, (0,), commit=True, name=OTHER)
+    state.transaction(30, (0, 1), commit=commit)
+    state.transaction(60, (0,), commit=True, name=OTHER)
+    logs = {"t-0": ended(30, COMMIT if commit else ABORT), "t-1": DataLog(next_offset=start), "__transaction_state-0": state}
+    paths = write_cluster(root, logs, clean=clean)
+    for path in paths:
+        starts = {("t", 0): 0, ("t", 1): start, ("__transaction_state", 0): 0}
+        (path / "log-start-offset-checkpoint").write_bytes(write_offset_checkpoint(starts))
+        for name in ("t-0", "t-1"):
+            (path / name / "partition.metadata").write_bytes(write_partition_metadata(topic_id))
+            if start and name == "t-1":
+                for file in (path / name).glob(f"{0:020d}.*"):
+                    file.rename(file.with_name(f"{start:020d}{file.suffix}"))
+    return paths
+
+
+def controller_since(root: Path, created: float, isr: tuple[int, ...] = BROKERS) -> Path:
+    """The controller's log of a topic that was created at second `created`, with these replicas in sync."""
+    states = [partition(list(isr), isr[0], partition_id=number, replicas=[1, 2, 3]) for number in (0, 1)]
+    return ControllerLog(start_ms=ms(created)).lead([CONTROLLER]).append(topic(), *states).put(root)

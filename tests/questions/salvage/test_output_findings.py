@@ -20,8 +20,17 @@ from tests.support.json_schemas import json_schema
 from tests.support.replicas import put_replica
 from tests.support.salvaged import log_of, salvaged_of
 from tests.support.segments import batch, flipped, keyed
-from tests.support.transaction_histories import COMMIT, cluster, cut_before, decided, ended
-from tests.support.transaction_logs import APP_ID, CoordinatorLog, DataLog, write_cluster
+from tests.support.transaction_logs import (
+    APP_ID,
+    COMMIT,
+    CoordinatorLog,
+    DataLog,
+    cluster,
+    cut_before,
+    decided,
+    ended,
+    write_cluster,
+)
 
 
 def found(kind: str, start: int | None, end: int | None, broker: int | None = 1, partition: int = 0, **evidence: Any) -> Finding:
