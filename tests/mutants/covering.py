@@ -37,6 +37,8 @@ def pytest_configure() -> None:
 
 def pytest_unconfigure() -> None:
     COVERAGE.stop()
+    if not FIXTURES:  # the process that hands the tests to others
+        return
     COVERAGE.save()
     tests = {test: [SECONDS[test], fixtures] for test, fixtures in FIXTURES.items()}
     (FOLDER / f"tests-{os.getpid()}.json").write_text(json.dumps(tests))
