@@ -18,7 +18,7 @@ from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.files import AbortedTxn, TransactionIndex
 from kafka_forensics.model.findings import Finding
 from tests.support.producer_log import ABORT, COMMIT, Log, context, fold_rows
-from tests.support.producer_strategies import logs
+from tests.support.strategies import logs
 
 FoldKind = TypeVar("FoldKind", ProducersFold, TransactionsFold)
 LOG_END = 2**63 - 1

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka_forensics.analysis.bounds import KEPT_AT_EACH_END, Sample
-from tests.support.folds import cuts
+from tests.support.strategies import cuts
 
 
 class Mergeable(Sample[int]):

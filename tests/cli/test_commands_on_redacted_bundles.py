@@ -13,7 +13,7 @@ import pytest
 from kafka_forensics.cli.commands.export import FACT_NAMES
 from kafka_forensics.cli.main import COMMANDS, outcome
 from kafka_forensics.cli.options import FORMATS, SCAN_FORMATS
-from tests.support.pseudonyms import names_of
+from tests.support.bundles import names_of
 
 ROOT = Path(__file__).resolve().parents[2]
 SAMPLES = ROOT / "sample_logs"

@@ -14,7 +14,7 @@ from kafka_forensics.cli.streams import Destination
 from kafka_forensics.compiled import use_compiled, using_compiled
 from kafka_forensics.questions.dump import DumpOptions, find_files, log_columns, log_rows, log_runs
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
-from tests.support.any_batches import LOG
+from tests.support.strategies import LOG
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -10,7 +10,7 @@ import pytest
 from kafka_forensics.cli.main import outcome
 from kafka_forensics.storage.remote import errors
 from kafka_forensics.storage.remote import open as opening
-from tests.support.s3_server import (
+from tests.support.object_stores import (
     ACCESS_DENIED,
     ACCESS_KEY,
     INTERNAL_ERROR,

@@ -16,9 +16,9 @@ from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.questions.dump import DumpOptions, find_files, log_columns, log_rows, log_runs
 from kafka_forensics.questions.search import Conditions, found_columns, search
 from kafka_forensics.writers.batches import RecordToWrite, fix_crc, write_batch
-from tests.support.any_batches import CODECS
 from tests.support.replicas import put_replica
 from tests.support.segments import MUTATIONS
+from tests.support.strategies import CODECS
 
 pytestmark = [pytest.mark.properties, pytest.mark.usefixtures("chosen_kernels")]
 

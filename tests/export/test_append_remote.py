@@ -14,7 +14,7 @@ from kafka_forensics.export.labels import Label, labelled_schema
 from kafka_forensics.model.schemas import FACTS
 from tests.support.datasets import FEW, ONE, OTHER, keys, of_snapshot
 from tests.support.exports import rows
-from tests.support.s3_server import ACCESS_KEY, SECRET_KEY, S3Proxy, S3Server, s3_proxy, s3_server
+from tests.support.object_stores import ACCESS_KEY, SECRET_KEY, S3Proxy, S3Server, s3_proxy, s3_server
 
 LABEL = Label("a", "n1", "f" * 32, in_rows=True)
 

@@ -17,7 +17,7 @@ from kafka_forensics.errors import PassingError, UsageError
 from kafka_forensics.export.places import ExportPlace, join_place, open_place
 from kafka_forensics.model.schemas import FACTS
 from tests.support.exports import HIVE, SAMPLES, rows
-from tests.support.s3_server import ACCESS_KEY, SECRET_KEY, S3Proxy, S3Server, s3_proxy, s3_server
+from tests.support.object_stores import ACCESS_KEY, SECRET_KEY, S3Proxy, S3Server, s3_proxy, s3_server
 
 ONE = SAMPLES / "unclean-election"
 

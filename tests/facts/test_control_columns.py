@@ -23,9 +23,9 @@ from kafka_forensics.model.schemas import FACTS
 from kafka_forensics.parsers.log import SegmentReader
 from kafka_forensics.parsers.log_dir import SegmentFiles
 from kafka_forensics.writers.batches import RecordToWrite, write_batch, write_marker
-from tests.support.any_batches import LOG
 from tests.support.faults import healthy
 from tests.support.memory import MemoryFile
+from tests.support.strategies import LOG
 
 FACT = FACTS["control_records"]
 KEYS = (

@@ -22,8 +22,8 @@ from kafka_forensics.facts.splits import decode, plan_tasks
 from kafka_forensics.model.results import ScanResult, Totals
 from kafka_forensics.model.schemas import FACTS
 from kafka_forensics.witnesses.witnesses import Witnesses
-from tests.support.mutations import batch_lists
 from tests.support.segments import BASE_TIMESTAMP, batch, write_offset_index, write_time_index
+from tests.support.strategies import batch_lists
 from tests.support.transaction_logs import APP_ID, OTHER_ID, DataLog
 
 LOG_FACTS = ("batches", "records", "spans", "control_records")

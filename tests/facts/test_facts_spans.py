@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 import kafka_forensics as kf
 from tests.support.faults import Brokers, healthy
 from tests.support.gallery_case import Case
-from tests.support.mutations import segments
 from tests.support.nightly import one_of_each_fault
+from tests.support.strategies import any_segments
 
 KINDS = {"batches": "decoded", "damaged": "damaged", "zero_tail": "skipped", "skipped": "skipped"}
 SUFFIXES = (".log", ".index", ".timeindex", ".txnindex", ".snapshot")
@@ -86,7 +86,7 @@ def test_spans_tile_any_bytes(tmp_path_factory: pytest.TempPathFactory, data: st
     folder = tmp_path_factory.getbasetemp() / f"any-{next(NUMBERS)}"
     partition = folder / "t-0"
     partition.mkdir(parents=True)
-    (partition / f"{0:020d}.log").write_bytes(data.draw(segments()))
+    (partition / f"{0:020d}.log").write_bytes(data.draw(any_segments()))
     for suffix in SUFFIXES[1:]:
         (partition / f"{0:020d}{suffix}").write_bytes(data.draw(st.binary(max_size=120)))
     assert_tiled([folder], deep=data.draw(st.booleans()))

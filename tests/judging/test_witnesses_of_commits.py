@@ -12,7 +12,7 @@ from kafka_forensics.writers.files import write_offset_checkpoint
 from tests.support.controller_log import CONTROLLER, ControllerLog, partition, topic
 from tests.support.faults import TOPIC_ID
 from tests.support.group_records import commit_key, commit_value, log_of, put_offsets
-from tests.support.plan_law import broken_laws
+from tests.support.plan_values import broken_laws
 from tests.support.replicas import put_replica
 from tests.support.segments import BASE_TIMESTAMP, batch
 from tests.support.transaction_logs import CoordinatorLog, DataLog, Logs, ms, write_cluster

@@ -23,10 +23,9 @@ from tests.conftest import CORPORA
 from tests.oracles.decoder import Batch, Record, batches
 from tests.oracles.replicas import NaiveReplica, first_of_all, only_on_one, replica_of
 from tests.support.archives import SHIPPED, of_brokers
-from tests.support.mutations import batch_lists
 from tests.support.random_histories import random_history
-from tests.support.records import records_to_write
 from tests.support.segments import read, starts
+from tests.support.strategies import batch_lists, records_to_write
 
 HERE = Path(__file__).parent
 SAMPLES = HERE.parents[1] / "sample_logs"

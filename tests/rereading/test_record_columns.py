@@ -18,9 +18,9 @@ from kafka_forensics.parsers.log import SegmentReader, decode_batch, record_bloc
 from kafka_forensics.rereading.record_columns import record_arrays
 from kafka_forensics.rereading.record_states import STATES, LateStates, RecordStates, txn_facts
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
-from tests.support.any_batches import LOG
 from tests.support.archives import members
 from tests.support.memory import MemoryFile
+from tests.support.strategies import LOG
 
 LOGS = r".*\.log"
 

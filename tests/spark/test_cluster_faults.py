@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from kafka_forensics.evidence.options import ScanOptions
+from tests.support.object_stores import ACCESS_KEY, INTERNAL_ERROR, SECRET_KEY, SLOW_DOWN, S3Proxy, s3_proxy, s3_server
 from tests.support.repeated_logs import RepeatedLogs, batch
-from tests.support.s3_server import ACCESS_KEY, INTERNAL_ERROR, SECRET_KEY, SLOW_DOWN, S3Proxy, s3_proxy, s3_server
 from tests.support.spark_cluster import QUICK_JAVA, Cluster, Driver, cluster, driver
 from tests.support.spark_driver import local_document
 

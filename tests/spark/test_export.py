@@ -19,8 +19,8 @@ from kafka_forensics.spark import export, export_job, job, read_export
 from tests.support import exports
 from tests.support.exports import SAMPLES, manifest, read_back, rows
 from tests.support.nightly import nightly_but
+from tests.support.object_stores import ACCESS_KEY, SECRET_KEY, s3_server
 from tests.support.parquet_readers import READERS, plain
-from tests.support.s3_server import ACCESS_KEY, SECRET_KEY, s3_server
 
 pytestmark = pytest.mark.spark
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kafka_forensics.evidence.options import ScanOptions
-from tests.support.s3_server import ACCESS_KEY, SECRET_KEY, S3Proxy, s3_proxy, s3_server
+from tests.support.object_stores import ACCESS_KEY, SECRET_KEY, S3Proxy, s3_proxy, s3_server
 from tests.support.spark_cluster import Driver, driver
 from tests.support.spark_driver import local_document
 

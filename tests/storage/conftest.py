@@ -9,7 +9,7 @@ import pytest
 
 from kafka_forensics.storage.remote import errors as remote_errors
 from tests.storage.trees import CONTAINERS, make_tree
-from tests.support.s3_server import ACCESS_KEY, SECRET_KEY, S3Proxy, S3Server, s3_proxy, s3_server
+from tests.support.object_stores import ACCESS_KEY, SECRET_KEY, S3Proxy, S3Server, s3_proxy, s3_server
 
 
 @pytest.fixture(scope="session")

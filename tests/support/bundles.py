@@ -1,20 +1,25 @@
-"""Bundles taken apart and put together again, as mail that is not to be believed; and a small broker to make one of."""
+"""Bundles taken apart and put together again, pseudonyms read back, and a small broker to make a bundle of."""
 
 import hashlib
 import io
 import json
 import tarfile
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 import cramjam
+import numpy as np
 import pytest
 
+from kafka_forensics.model.batches import BatchColumn, Damage
+from kafka_forensics.model.pseudonyms import PSEUDONYM
 from kafka_forensics.questions.collect import CollectOptions, collect
 from kafka_forensics.storage.bundles import SectionKind, inflated, pieces_of_part, read_index
 from kafka_forensics.storage.local import LocalSource
+from kafka_forensics.writers.bundle_columns import write_batches
 from tests.support.group_records import commit_key, commit_value, log_of, put_controller, put_offsets
 from tests.support.replicas import put_replica
 from tests.support.segments import by_producer, legacy_entry, log, marker
@@ -163,3 +168,29 @@ def taken_apart(path: Path) -> TakenApart:
         ]
         parts.append(Part(sections, list(index.files), index.begun))
     return TakenApart(json.loads(members["bundle.json"]), parts, json.loads(members["listing.zst"]))
+
+
+def section_of(columns: Any, damage: Sequence[tuple[Damage, bool]] = (), *, written: Any = None, digests: Any = None) -> bytes:
+    """The section of a (BATCH_COLUMNS, n) matrix; without `digests` those of batches that could not be digested."""
+    rows = columns.shape[1]
+    return write_batches(
+        columns,
+        damage,
+        written=columns[BatchColumn.LAST_OFFSET] if written is None else written,
+        digests=np.zeros((rows, 2), np.uint64) if digests is None else digests,
+    )
+
+
+Names = Mapping[str, tuple[str, str]]
+"""Pseudonym → (kind, name), as `PseudonymMap` takes it."""
+
+
+def names_of(path: Path) -> dict[str, tuple[str, str]]:
+    """What the file of a map holds."""
+    rows = json.loads(path.read_text())["names"]
+    return {pseudonym: (row["kind"], row["name"]) for pseudonym, row in rows.items()}
+
+
+def read_back(text: str, names: Names) -> str:
+    """`text` with the names that its pseudonyms stand for, as far as the map holds them."""
+    return PSEUDONYM.sub(lambda match: names[match[0]][1] if match[0] in names else match[0], text)

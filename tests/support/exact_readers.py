@@ -1,15 +1,33 @@
-"""What the declarations of `parsers.spec` read, exact and slow: the twins of the fast parsers."""
+"""What the declarations of `parsers.spec` read, exact and slow, the twins of the fast parsers; and records spelled by hand."""
 
 from io import BytesIO
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
+import construct
+import numpy as np
 from construct import Construct, ConstructError, GreedyBytes, GreedyRange, Int16ub, Int32sb, Int64sb, Struct
 
+from kafka_forensics.model.batches import RECORD_COLUMNS, RecordColumn
 from kafka_forensics.model.coordinators import GROUP_METADATA_TYPE, OFFSET_COMMIT_TYPES
 from kafka_forensics.model.json_objects import Json
+from kafka_forensics.parsers.kernels.records import COUNT_LIE, MALFORMED, OK, OUT_OF_BOUNDS, VARINT_OVERLONG
 from kafka_forensics.parsers.spec.consumer_offsets import _STATE_BATCHES, GROUP_METADATA_VALUES, OFFSET_COMMIT_VALUES
 from kafka_forensics.parsers.spec.flexible import TAGGED_FIELDS, Flexible, plain, whole
 from kafka_forensics.parsers.spec.metadata_records import FRAME, FRAME_VERSION, MESSAGES
+from kafka_forensics.parsers.spec.record_batch import (
+    RECORD,
+    RECORD_BODY,
+    RECORD_HEADER,
+    VARINT,
+    VARLONG,
+    LengthError,
+    OverlongVarintError,
+    encode_zigzag,
+)
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
 
 EARLY_SHARE_STATE_VALUES: Final[dict[int, Flexible]] = {
     0: Flexible(
@@ -72,3 +90,88 @@ def read_metadata_record(value: bytes) -> tuple[int, int, Json] | None:
     except ConstructError:
         return None
     return None if stream.read(1) else (frame.api_key, frame.version, fields)
+
+
+Row = tuple[int, ...]
+
+
+def spec_records(payload: bytes, count: int) -> tuple[list[Row], int, int]:
+    """(rows as the kernels write them, code, position) of a payload, as the spec reads it."""
+    rows: list[Row] = []
+    position = 0
+    while position < len(payload):
+        try:
+            rows.append(_spec_row(payload, position))
+        except OverlongVarintError:
+            return rows, VARINT_OVERLONG if len(rows) < count else COUNT_LIE, position
+        except LengthError:
+            return rows, OUT_OF_BOUNDS if len(rows) < count else COUNT_LIE, position
+        except construct.ConstructError:
+            return rows, MALFORMED if len(rows) < count else COUNT_LIE, position
+        position += rows[-1][RecordColumn.SIZE_IN_BYTES]
+    return rows, OK if len(rows) == count else COUNT_LIE, position
+
+
+def _spec_row(payload: bytes, start: int) -> Row:
+    stream = BytesIO(payload)
+    stream.seek(start)
+    RECORD.parse_stream(stream)
+    end = stream.tell()
+    stream.seek(start)
+    length = VARINT.parse_stream(stream)
+    body = stream.tell()
+    parsed = construct.FocusedSeq("record", "record" / RECORD_BODY, construct.Terminated).parse(payload[body : body + length])
+    return (
+        start,
+        end - start,
+        parsed.attributes,
+        parsed.timestamp_delta,
+        parsed.offset_delta,
+        *_places(payload, body),
+        len(parsed.headers),
+    )
+
+
+def _places(payload: bytes, body: int) -> tuple[int, int, int, int, int]:
+    """Key position and length, value position and length, headers position."""
+    stream = BytesIO(payload)
+    stream.seek(body + 1)
+    VARLONG.parse_stream(stream)
+    VARINT.parse_stream(stream)
+    places = []
+    for _ in range(2):
+        length = VARINT.parse_stream(stream)
+        places += [stream.tell(), max(length, -1)]
+        stream.seek(max(length, 0), 1)
+    VARINT.parse_stream(stream)
+    key_position, key_length, value_position, value_length = places
+    return key_position, key_length, value_position, value_length, stream.tell()
+
+
+def matrix(rows: int) -> "NDArray[np.int64]":
+    """Room for records, filled with a value no record has."""
+    return np.full((RECORD_COLUMNS, rows), -77, np.int64)
+
+
+def varint(value: int) -> bytes:
+    return encode_zigzag(value)
+
+
+def framed(body: bytes) -> bytes:
+    """`body` behind its length."""
+    return varint(len(body)) + body
+
+
+def body(**parts: Any) -> bytes:
+    """A record's body field by field; any of them may be replaced by other bytes."""
+    fields = {
+        "attributes": b"\0",
+        "timestamp_delta": b"\0",
+        "offset_delta": b"\0",
+        "key": varint(1) + b"k",
+        "value": varint(2) + b"vv",
+        "headers_count": varint(1),
+        "headers": RECORD_HEADER.build({"key": b"h", "value": None}),
+        "rest": b"",
+    }
+    return b"".join((fields | parts).values())

@@ -17,7 +17,7 @@ from tests.support import history_expected as expected
 from tests.support import history_truth as told
 from tests.support.history_checks import acknowledged_of, logs_of, planned_wrongs, unfenced
 from tests.support.history_expected import Disk, Version
-from tests.support.plan_law import broken_laws
+from tests.support.plan_values import broken_laws
 from tests.support.random_histories import RandomHistory
 
 PARTED = frozenset({"FORK_ABOVE_HW", "FORK_BELOW_HW", "UNCLEAN_LOSS", "LRS_LOSS"})

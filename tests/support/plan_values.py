@@ -1,8 +1,10 @@
-"""Partitions as a plan is given them, in few words."""
+"""Partitions as a plan is given them, in few words, and the law that binds a plan and a scan."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from kafka_forensics.model.files import EpochEntry
+from kafka_forensics.model.findings import Severity
+from kafka_forensics.questions.plan import Plans
 from kafka_forensics.replication.offset_ranges import Ranges
 from kafka_forensics.replication.planner.plans import Candidate, Plan, PlanControl, PlanPartition, PlanReplica
 
@@ -27,3 +29,17 @@ def partition(
 def by_broker(plan: Plan) -> dict[int | str, Candidate]:
     """Its candidates by broker."""
     return {candidate.broker: candidate for candidate in plan.candidates}
+
+
+def broken_laws(plans: Plans) -> Iterator[str]:
+    """Partitions of which the plan foretells a loss by an ordinary start, and the scan it was made from no error."""
+    assert plans.result is not None
+    worst: dict[tuple[str, int], int] = {}
+    for finding in plans.result.findings:
+        if finding.place.topic is not None and finding.place.partition is not None:
+            key = (finding.place.topic, finding.place.partition)
+            worst[key] = max(worst.get(key, 0), finding.severity.rank)
+    for planned in plans.planned:
+        plan = planned.plan
+        if plan.ordinary_loss and worst.get((plan.topic, plan.partition), 0) < Severity.ERROR.rank:
+            yield f"{plan.topic}-{plan.partition}: an ordinary start loses {plan.ordinary_loss} under one of {plan.ordinary}"

@@ -10,7 +10,7 @@ import pytest
 from kafka_forensics.storage.bundles import SectionKind, inflated
 from kafka_forensics.writers.bundle_file import BundleWriter
 from tests.parsers.log.test_collected import ordinary
-from tests.support.bundle_sections import section_of
+from tests.support.bundles import section_of
 
 TEXT = b"".join(b'{"number": %d, "said": "so it is", "twice": %d}\n' % (number, 2 * number) for number in range(20_000))
 BATCHES = section_of(ordinary(4000), digests=np.random.default_rng(1).integers(0, 1 << 63, (4000, 2)).astype(np.uint64))

@@ -55,7 +55,6 @@ from kafka_forensics.writers.batches import (
     write_transaction_log_value,
 )
 from kafka_forensics.writers.witness_batches import KEPT_FEATURES, KEPT_FIELDS, KEPT_SETTINGS, MAX_SUBSTITUTE_BYTES, witness_batch
-from tests.support.any_batches import CODECS, broken, of_old_format, written
 from tests.support.archives import SHIPPED, of_brokers
 from tests.support.controller_log import ControllerLog, change, control, partition, record, setting, snapshot, topic
 from tests.support.exact_readers import EARLY_SHARE_STATE_VALUES
@@ -74,6 +73,7 @@ from tests.support.group_records import (
 from tests.support.memory import MemoryFile
 from tests.support.metadata_records import FULL, OWN
 from tests.support.segments import BASE_TIMESTAMP, write_legacy_wrapper
+from tests.support.strategies import CODECS, broken, of_old_format, written
 from tests.support.witness_copies import rewrite_tree, rewritten, told
 
 SAMPLES = Path(__file__).resolve().parents[2] / "sample_logs"

@@ -12,8 +12,8 @@ from kafka_forensics.analysis.epochs import EpochRun, EpochsFold, checkpoint_con
 from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.controller import PartitionControl
 from kafka_forensics.model.files import EpochEntry
-from tests.support.folds import folded
 from tests.support.segments import batch, columns_of, flipped, read, starts
+from tests.support.strategies import folded
 
 Columns = BatchColumn
 

@@ -26,7 +26,7 @@ from kafka_forensics.analysis.placement import (
 from kafka_forensics.model.batches import KEY_SAMPLE_COLUMNS
 from kafka_forensics.model.findings import Confidence, Severity
 from kafka_forensics.parsers.kernels.partitioners import murmur2
-from tests.support.folds import folded
+from tests.support.strategies import folded
 
 START = 1_700_000_000_000
 Sent = tuple[bytes | None, int, int]

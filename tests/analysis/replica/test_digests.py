@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from kafka_forensics.analysis import replica
 from kafka_forensics.analysis.replica import BlockDigests, add_batches, differing_blocks
 from kafka_forensics.model.batches import BatchColumn
-from tests.support.folds import folded
 from tests.support.segments import columns_of
+from tests.support.strategies import folded
 
 INT64 = st.integers(-(2**63), 2**63 - 1)
 OFFSETS = st.one_of(st.integers(0, 10**6), st.sampled_from([-(2**63), -1, 0, 65535, 65536, 2**40, 2**62, 2**63 - 1]))

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from kafka_forensics.analysis.segments import continuity
 from kafka_forensics.analysis.segments.continuity import BadTail, ContinuityFold, Course, Run, judge
 from kafka_forensics.model.batches import BatchColumn, Damage
-from tests.support.folds import folded
 from tests.support.segments import batch, columns_of, flipped, log, read, with_length
+from tests.support.strategies import folded
 
 INT64_MAX = 2**63 - 1
 NEAR = st.integers(-2, 30)

@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 from kafka_forensics.analysis.segments.framing import FramingFold, Hiding, SegmentTotals
 from kafka_forensics.model.batches import BatchChunk, BatchColumn, Damage
 from kafka_forensics.model.constants import CONTROL_MASK, TIMESTAMP_TYPE_MASK
-from tests.support.folds import folded
-from tests.support.mutations import segments
 from tests.support.segments import batch, changed, chunk_of, columns_of, flipped, legacy_entry, log, read, starts, with_length
+from tests.support.strategies import any_segments, folded
 
 Item = dict[str, Any]
 
@@ -142,7 +141,7 @@ def plain_hiding(log: list[Item]) -> dict[int, Hiding]:
 
 
 @pytest.mark.properties
-@given(segments())
+@given(any_segments())
 def test_bytes_of_any_file_add_up(data: bytes) -> None:
     state = FramingFold(0)
     reading = read(data)

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from kafka_forensics.analysis.segments.indexes import BadEntry, IndexFold, entries_agree
 from kafka_forensics.model.batches import BatchColumn, Damage
 from kafka_forensics.model.files import OffsetIndex, TimeIndex
-from tests.support.folds import folded
 from tests.support.segments import columns_of
+from tests.support.strategies import folded
 
 SIZE = 100
 Entry = tuple[int, int]

@@ -24,9 +24,9 @@ from kafka_forensics.analysis.segments.misplaced import (
     put_right,
 )
 from kafka_forensics.model.batches import BatchChunk, BatchColumn
-from tests.support.folds import folded
 from tests.support.replica_logs import Logs, batches
 from tests.support.segments import columns_of
+from tests.support.strategies import folded
 
 Spans = list[tuple[int, int]]
 """Offsets `[start, end)` of batches, each 100 bytes behind the one before."""

@@ -14,7 +14,7 @@ from kafka_forensics.analysis.transactions.transactions import OpenTransaction, 
 from kafka_forensics.model.batches import BATCH_COLUMNS, BatchColumn
 from kafka_forensics.model.results import TransactionCounts
 from tests.support.producer_log import ABORT, COMMIT, CONTROL, TRANSACTIONAL, Log, Row, context, running
-from tests.support.producer_strategies import logs
+from tests.support.strategies import logs
 
 pytestmark = pytest.mark.properties
 

@@ -14,8 +14,8 @@ from kafka_forensics.model.batches import BATCH_COLUMNS, BatchColumn
 from kafka_forensics.parsers.kernels.walk import DONE, FULL, MORE, TROUBLE, plausible_size, search, walk
 from kafka_forensics.parsers.spec.record_batch import RECORD_BATCH_HEADER
 from kafka_forensics.writers.batches import RecordToWrite, fix_crc, write_batch, write_marker
-from tests.support.mutations import segments
 from tests.support.segments import BASE_TIMESTAMP, batch, changed, flipped, legacy_entry, log
+from tests.support.strategies import any_segments
 
 KEYS = np.array([[0x1234567890ABCDEF, -77]], np.int64)
 HEADER_FIELDS = (
@@ -88,7 +88,7 @@ def _proved(data: bytes, position: int, size: int) -> bool:
 
 
 @pytest.mark.properties
-@given(segments())
+@given(any_segments())
 @example(b"".join(log(3)))
 @example(flipped(b"".join(log(3)), 70))
 @example(flipped(batch(0), 70))
@@ -126,7 +126,7 @@ def test_an_entry_too_small_for_its_format_is_trouble(magic: int) -> None:
 
 
 @pytest.mark.properties
-@given(segments())
+@given(any_segments())
 def test_every_row_equals_the_declared_layout(data: bytes) -> None:
     _, columns = walk_all(data)
     for row in columns.T:
@@ -161,7 +161,7 @@ LEGACY_FIELDS = (
 
 
 @pytest.mark.properties
-@given(segments(), st.data())
+@given(any_segments(), st.data())
 def test_both_forms_agree_on_any_window(data: bytes, draw: st.DataObject) -> None:
     length = draw.draw(st.integers(0, len(data)))
     end = draw.draw(st.integers(0, len(data)))
@@ -171,7 +171,7 @@ def test_both_forms_agree_on_any_window(data: bytes, draw: st.DataObject) -> Non
 
 
 @pytest.mark.properties
-@given(segments(), st.data())
+@given(any_segments(), st.data())
 def test_a_short_window_asks_for_what_it_needs(data: bytes, draw: st.DataObject) -> None:
     length = draw.draw(st.integers(0, len(data)))
     whole, all_rows = walk_all(data)
@@ -187,7 +187,7 @@ def test_a_short_window_asks_for_what_it_needs(data: bytes, draw: st.DataObject)
 
 
 @pytest.mark.properties
-@given(segments(), st.integers(-1, 40), st.integers(0, 60), st.booleans(), st.integers(0, 400))
+@given(any_segments(), st.integers(-1, 40), st.integers(0, 60), st.booleans(), st.integers(0, 400))
 def test_both_forms_of_the_search_agree(data: bytes, low: int, high: int, legacy: bool, budget: int) -> None:
     buffer = np.frombuffer(bytearray(data) + bytes(64), np.uint8)
     arguments = (buffer, 0, len(data), 0, len(data), low, high, legacy, budget)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from kafka_forensics.errors import FormatError
 from kafka_forensics.model.batches import BATCH_COLUMNS, CHUNK_ROWS, BatchColumn, Damage
 from kafka_forensics.parsers.log import contradiction, read_batches
-from tests.support.bundle_sections import section_of
+from tests.support.bundles import section_of
 
 INT16 = st.integers(-(1 << 15), (1 << 15) - 1)
 INT32 = st.integers(-(1 << 31), (1 << 31) - 1)

@@ -13,8 +13,8 @@ from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.parsers.log import ContentDigests, SegmentReader, content, damage, segment
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
 from tests.support.memory import MemoryFile
-from tests.support.mutations import segments
 from tests.support.segments import batch, flipped, legacy_entry, log
+from tests.support.strategies import any_segments
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -134,7 +134,7 @@ def large(offset: int, size: int) -> bytes:
 
 
 @pytest.mark.properties
-@given(segments())
+@given(any_segments())
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_windows_change_nothing_on_any_bytes(monkeypatch: pytest.MonkeyPatch, data: bytes) -> None:
     whole = {key: passed(data, key) for key in KEYS}

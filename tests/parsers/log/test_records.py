@@ -22,9 +22,9 @@ from kafka_forensics.parsers.log.records import (
 from kafka_forensics.parsers.log.segment import SegmentReader
 from kafka_forensics.parsers.spec.record_batch import RECORD_BATCH_HEADER
 from kafka_forensics.writers.batches import RecordToWrite, compress, fix_crc, write_batch, write_marker, write_raw_batch
+from tests.support.exact_readers import body, framed, varint
 from tests.support.memory import MemoryFile
-from tests.support.mutations import segments
-from tests.support.records import body, framed, varint
+from tests.support.strategies import any_segments
 
 RECORDS = (
     RecordToWrite(b"key", b"value", [("h", b"x"), ("h", None), ("", b"")], 5),
@@ -215,7 +215,7 @@ def test_any_bytes_have_an_answer(batch: bytes, magic: int, codec: int) -> None:
 
 @pytest.mark.parametrize("compiled", [False, True])
 @pytest.mark.properties
-@given(data=segments())
+@given(data=any_segments())
 def test_rows_of_a_chunk_get_what_each_batch_gets_alone(compiled: bool, data: bytes) -> None:
     before = using_compiled()
     use_compiled(compiled)

@@ -16,8 +16,8 @@ from kafka_forensics.parsers.log import damage, segment
 from kafka_forensics.parsers.log import damage as window
 from kafka_forensics.parsers.log.segment import SegmentReader, find_batch
 from tests.support.memory import MemoryFile
-from tests.support.mutations import batch_lists, segments
 from tests.support.segments import batch, flipped, legacy_entry, log, read, starts
+from tests.support.strategies import any_segments, batch_lists
 
 ANY_WINDOW = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 
@@ -49,7 +49,7 @@ def test_an_empty_segment_is_one_empty_chunk() -> None:
 
 
 @pytest.mark.properties
-@given(segments(), st.integers(64, 300), st.sampled_from([96, 160, 256, 1 << 24]))
+@given(any_segments(), st.integers(64, 300), st.sampled_from([96, 160, 256, 1 << 24]))
 @ANY_WINDOW
 def test_every_byte_is_accounted_for_and_windows_change_nothing(
     monkeypatch: pytest.MonkeyPatch, data: bytes, ordinary: int, largest: int
@@ -72,7 +72,7 @@ def test_every_byte_is_accounted_for_and_windows_change_nothing(
 
 @pytest.mark.properties
 @pytest.mark.usefixtures("compiled_kernels")
-@given(segments())
+@given(any_segments())
 @ANY_WINDOW
 def test_compiled_kernels_read_the_same(data: bytes) -> None:
     compiled = read(data)
@@ -91,7 +91,7 @@ def spans_are_within(data: bytes, columns: "np.ndarray[tuple[int, int], np.dtype
 
 
 @pytest.mark.properties
-@given(segments(), st.integers(4, 7))
+@given(any_segments(), st.integers(4, 7))
 @ANY_WINDOW
 def test_chunks_of_few_rows_give_the_same(monkeypatch: pytest.MonkeyPatch, data: bytes, rows: int) -> None:
     whole = read(data)
@@ -126,7 +126,7 @@ def test_ranges_that_join_give_what_the_whole_gives(batches: list[bytes], draw: 
 
 
 @pytest.mark.properties
-@given(segments(), st.data())
+@given(any_segments(), st.data())
 def test_ranges_join_after_damage_too(data: bytes, draw: st.DataObject) -> None:
     """Cut where a good batch begins; a walk that lands behind the cut makes the next range begin where it landed."""
     whole = read(data)

@@ -29,7 +29,7 @@ from kafka_forensics.writers.batches import (
 from kafka_forensics.writers.files import write_leader_epochs, write_offset_checkpoint, write_properties
 from tests.questions.collect.test_collect import CORPORA, extracted, log_dirs, told
 from tests.support.archives import of_brokers
-from tests.support.bundles import LOG, inflated_members, taken_apart
+from tests.support.bundles import LOG, Names, inflated_members, names_of, read_back, taken_apart
 from tests.support.controller_log import ControllerLog, control, record, setting, snapshot, topic
 from tests.support.group_records import (
     commit_key,
@@ -45,7 +45,6 @@ from tests.support.group_records import (
     share_value,
     transaction_of,
 )
-from tests.support.pseudonyms import Names, names_of, read_back
 from tests.support.segments import BASE_TIMESTAMP, log
 
 ROOT: Final = Path(__file__).resolve().parents[3]

@@ -10,10 +10,10 @@ from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.findings import Finding
 from kafka_forensics.questions.collect import CollectOptions, PseudonymMap, collect
 from tests.questions.collect.test_collected_faults import told
+from tests.support.bundles import Names, read_back
 from tests.support.gallery import SECTIONS
 from tests.support.gallery_case import Case
 from tests.support.nightly import nightly_but
-from tests.support.pseudonyms import Names, read_back
 
 DAILY = ("Indexes, snapshots, checkpoints", "Replicas and producers", "Transactions", "Internal topics")
 """Whose findings name the most."""

@@ -10,11 +10,11 @@ import kafka_forensics as kf
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.questions.collect import CollectOptions
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
-from tests.support.any_batches import CODECS
 from tests.support.bundles import LOG, bundle_of, inflated_members
 from tests.support.controller_log import ControllerLog, record, setting, topic
 from tests.support.group_records import commit_key, commit_value, group_key, group_value, member, put_offsets
 from tests.support.segments import BASE_TIMESTAMP, legacy_entry, write_legacy_wrapper
+from tests.support.strategies import CODECS
 
 SECRETS: Final = {
     name: f"hush-{name}-{number:04}".encode()

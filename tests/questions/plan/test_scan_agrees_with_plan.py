@@ -11,7 +11,7 @@ from kafka_forensics.questions.plan import PlanOptions, make_plans
 from tests.support.archives import OF_BROKERS
 from tests.support.gallery import SECTIONS
 from tests.support.gallery_case import Case
-from tests.support.plan_law import broken_laws
+from tests.support.plan_values import broken_laws
 
 SAMPLES = Path(__file__).resolve().parents[3] / "sample_logs"
 CASES = [case for cases in SECTIONS.values() for case in cases if not case.live and case.during is None]

@@ -8,12 +8,18 @@ from hypothesis import strategies as st
 
 from kafka_forensics.questions.recover import Undecided
 from tests.oracles.decoder import batches
-from tests.support.mutations import batch_lists, segments
 from tests.support.recoveries import recovered
 from tests.support.replicas import put_replica
+from tests.support.strategies import any_segments, batch_lists
 
 
-@given(common=batch_lists(max_size=3), kept=segments(), lost=segments(), keep=st.sampled_from([1, 2]), watermark=st.integers(0, 12))
+@given(
+    common=batch_lists(max_size=3),
+    kept=any_segments(),
+    lost=any_segments(),
+    keep=st.sampled_from([1, 2]),
+    watermark=st.integers(0, 12),
+)
 def test_any_bytes_add_up(common: list[bytes], kept: bytes, lost: bytes, keep: int, watermark: int) -> None:
     with TemporaryDirectory() as folder:
         for broker, log in ((1, kept), (2, lost)):

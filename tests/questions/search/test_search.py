@@ -20,9 +20,9 @@ from kafka_forensics.questions import search as finding
 from kafka_forensics.questions.search import FOUND_COLUMNS, Conditions, FoundRecords, Search, found_columns, search
 from kafka_forensics.rereading import seeking
 from kafka_forensics.writers.batches import RecordToWrite, write_batch, write_marker
-from tests.support.any_batches import LOG
 from tests.support.replicas import put_replica
 from tests.support.segments import BASE_TIMESTAMP, changed, legacy_entry, starts, write_offset_index, write_time_index
+from tests.support.strategies import LOG
 
 pytestmark = pytest.mark.usefixtures("chosen_kernels")
 

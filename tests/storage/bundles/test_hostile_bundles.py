@@ -20,7 +20,6 @@ from kafka_forensics.parsers.log import read_batches
 from kafka_forensics.parsers.log_dir import FileKind, classify_file
 from kafka_forensics.storage.archives import members as members_room
 from kafka_forensics.storage.bundles import MAX_PART_BYTES, BundleSource, SectionKind, write_held
-from tests.support.bundle_sections import section_of
 from tests.support.bundles import (
     ALLOCATED,
     CHECKPOINT,
@@ -38,6 +37,7 @@ from tests.support.bundles import (
     members_of,
     put_broker,
     sealed,
+    section_of,
     stored,
     taken_apart,
     tar_of,

@@ -10,7 +10,7 @@ from kafka_forensics.cli.main import outcome
 from kafka_forensics.errors import SourceError
 from kafka_forensics.storage.remote import source as remote
 from kafka_forensics.storage.remote.source import children
-from tests.support.gcs_server import GcsServer, gcs_server
+from tests.support.object_stores import GcsServer, gcs_server
 
 SAMPLES = Path(__file__).resolve().parents[3] / "sample_logs"
 FOLDER = SAMPLES / "silent-divergence"

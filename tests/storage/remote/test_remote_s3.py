@@ -16,7 +16,7 @@ from kafka_forensics.storage.remote.options import StorageOptions, storage_optio
 from kafka_forensics.storage.remote.source import RemoteSource
 from kafka_forensics.storage.source import EntryKind
 from tests.storage.trees import LOG, SPARSE, files_of, walk
-from tests.support.s3_server import ACCESS_DENIED, ACCESS_KEY, SECRET_KEY, S3Proxy, S3Server
+from tests.support.object_stores import ACCESS_DENIED, ACCESS_KEY, SECRET_KEY, S3Proxy, S3Server
 
 MIB = 1 << 20
 Bucket = Callable[..., str]

@@ -11,7 +11,7 @@ from kafka_forensics.cli.main import outcome
 from kafka_forensics.engine import local
 from kafka_forensics.evidence.inputs import gather
 from kafka_forensics.evidence.options import ScanOptions
-from tests.support.s3_server import ACCESS_KEY, SECRET_KEY, S3Proxy, S3Server
+from tests.support.object_stores import ACCESS_KEY, SECRET_KEY, S3Proxy, S3Server
 
 SAMPLES = Path(__file__).resolve().parents[3] / "sample_logs"
 DAY = "snapshots/2026-11-20"

@@ -8,7 +8,7 @@ import pytest
 import kafka_forensics as kf
 from kafka_forensics.cli.main import outcome
 from tests.support.faults import HEALTHY
-from tests.support.s3_server import ACCESS_KEY, SECRET_KEY, S3Server
+from tests.support.object_stores import ACCESS_KEY, SECRET_KEY, S3Server
 from tests.support.snapshot_trees import NEW, OLD, Snapshots, cut, findings, rows
 
 

@@ -12,7 +12,7 @@ from kafka_forensics.evidence.inputs import gather
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.results import ScanResult
 from tests.support.faults import healthy
-from tests.support.s3_server import S3Server
+from tests.support.object_stores import S3Server
 from tests.support.unread import check_unknown, check_unread
 
 

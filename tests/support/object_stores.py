@@ -1,16 +1,59 @@
-"""A real S3 server (moto) as a process of its own on loopback, and a proxy before it that counts requests and breaks some."""
+"""Object stores on loopback, each a process of its own: moto's S3 with a proxy that counts requests and breaks some, and GCS."""
 
 import contextlib
 import http.client
+import os
+import socket
+import subprocess
 import sys
 import threading
+import time
+import urllib.parse
+import urllib.request
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, Final
 
-from tests.support.server_process import free_port, serving
+from pyarrow.fs import GcsFileSystem
+
+SECONDS_TO_START: Final = 30.0
+
+
+def free_port() -> int:
+    """A port of 127.0.0.1 at which nobody listens now."""
+    with socket.socket() as chosen:
+        chosen.bind(("127.0.0.1", 0))
+        port: int = chosen.getsockname()[1]
+        return port
+
+
+@contextlib.contextmanager
+def serving(command: list[str], port: int) -> Iterator[None]:
+    """Run `command`, which listens on `port`: up when the block begins, ended with it. Raises AssertionError if it is not."""
+    process = subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=os.environ | {"PYTHONWARNINGS": ""}
+    )
+    try:
+        deadline = time.monotonic() + SECONDS_TO_START
+        while True:
+            assert process.poll() is None, f"{command[-1]}: the server ended before it was up"
+            assert time.monotonic() < deadline, f"{command[-1]}: the server does not come up"
+            try:
+                socket.create_connection(("127.0.0.1", port), 1).close()
+                break
+            except OSError:
+                time.sleep(0.05)
+        yield
+    finally:
+        process.terminate()
+        try:
+            process.wait(10)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait(10)
+
 
 ACCESS_KEY: Final = "AKIATESTKEYOFNOBODY"
 SECRET_KEY: Final = "wJalrSecretThatMustNeverBeShown"  # noqa: S105 - a name for tests, of nobody
@@ -167,3 +210,38 @@ def _forwarded(host: str, handler: BaseHTTPRequestHandler, sent: bytes) -> tuple
         return answer.status, headers, answer.read()
     finally:
         connection.close()
+
+
+@dataclass(frozen=True)
+class GcsServer:
+    """A running server: `endpoint` is `http://127.0.0.1:port`; its only bucket is `logs`."""
+
+    endpoint: str
+
+    def put(self, name: str, data: bytes) -> None:
+        """One object of any name, of some bytes; markers for the directories above it are made here as little as by `gsutil`."""
+        query = urllib.parse.urlencode({"uploadType": "media", "name": name})
+        url, kind = f"{self.endpoint}/upload/storage/v1/b/logs/o?{query}", {"Content-Type": "application/octet-stream"}
+        request = urllib.request.Request(url, data, kind, method="POST")  # noqa: S310 - loopback
+        with urllib.request.urlopen(request, timeout=20) as answer:  # noqa: S310 - loopback
+            assert answer.status == 200
+
+    def upload(self, folder: Path, prefix: str) -> None:
+        """Every file below `folder` as an object below `prefix`."""
+        for file in sorted(folder.rglob("*")):
+            if file.is_file():
+                with self.filesystem().open_output_stream(f"logs/{prefix}/{file.relative_to(folder).as_posix()}") as stream:
+                    stream.write(file.read_bytes())
+
+    def filesystem(self) -> GcsFileSystem:
+        """The server as pyarrow sees it."""
+        return GcsFileSystem(anonymous=True, scheme="http", endpoint_override=self.endpoint.removeprefix("http://"))
+
+
+@contextlib.contextmanager
+def gcs_server() -> Iterator[GcsServer]:
+    """A server on a free port, up when the block begins and ended with it. Raises AssertionError if it does not come up."""
+    port = free_port()
+    options = ["--host=127.0.0.1", f"--port={port}", "--in-memory", "--default-bucket=logs"]
+    with serving([sys.executable, "-W", "ignore", "-m", "gcp_storage_emulator", "start", *options], port):
+        yield GcsServer(f"http://127.0.0.1:{port}")
