@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 INT64 = st.integers(-(2**63), 2**63 - 1) | st.integers(-3, 3)
-
 SIZES = st.lists(st.integers(0, 2**64 - 1) | st.integers(0, 9), min_size=5, max_size=5)
 
 
@@ -88,9 +87,7 @@ def test_a_changed_block_is_answered_or_refused(records: HashedRecords, draw: st
 
 
 @pytest.mark.properties
-@given(
-    st.binary(max_size=80), st.lists(st.integers(0, 2**64 - 1) | st.integers(0, 9), min_size=5, max_size=5), st.binary(max_size=400)
-)
+@given(st.binary(max_size=80), SIZES, st.binary(max_size=400))
 def test_any_bytes_are_answered_or_refused(data: bytes, sizes: list[int], columns: bytes) -> None:
     answered_or_refused(data)
     answered_or_refused(HEADER.pack(b"KFRH", 1, *sizes) + data)
@@ -171,10 +168,10 @@ def test_a_bomb_ends_at_what_its_header_says() -> None:
         parse_record_hashes(block, limit=7)
 
 
-@pytest.mark.parametrize("version", [0, 2, 255])
-def test_other_versions_are_refused(version: int) -> None:
-    with pytest.raises(FormatError, match="unknown version"):
-        parse_record_hashes(HEADER.pack(b"KFRH", version, 0, 0, 0, 0, 0))
+def test_other_versions_are_refused() -> None:
+    for version in (0, 2, 255):
+        with pytest.raises(FormatError, match="unknown version"):
+            parse_record_hashes(HEADER.pack(b"KFRH", version, 0, 0, 0, 0, 0))
     with pytest.raises(FormatError, match="no block"):
         parse_record_hashes(struct.pack("<46s", b"KFRX"))
 
@@ -184,18 +181,14 @@ def log(batches: int, per_batch: int) -> bytes:
     random = np.random.default_rng(7)
     data, offset, stamp = [], 0, 1_700_000_000_000
     for _ in range(batches):
-        deltas = np.cumsum(random.integers(1, 4, per_batch))
-        records = [
-            RecordToWrite(
-                b"key-%d" % random.integers(0, 10**12),
-                None if random.random() < 0.05 or delta == 3 else random.bytes(int(random.integers(20, 400))),
-                timestamp_delta=int(delta) * 3,
-                offset_delta=int(delta),
-            )
-            for delta in deltas
-        ]
+        deltas = np.cumsum(random.integers(1, 4, per_batch)).tolist()
+        records = []
+        for delta in deltas:
+            key, value = b"key-%d" % random.integers(0, 10**12), random.bytes(int(random.integers(20, 400)))
+            is_tombstone = random.random() < 0.05 or delta == 3
+            records.append(RecordToWrite(key, None if is_tombstone else value, timestamp_delta=3 * delta, offset_delta=delta))
         data.append(write_batch(records, base_offset=offset, base_timestamp=stamp))
-        offset += int(deltas[-1]) + int(random.integers(1, 4))
+        offset += deltas[-1] + int(random.integers(1, 4))
         stamp += int(random.integers(1, 5000))
     return b"".join(data)
 

@@ -8,9 +8,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pytest
 
 from kafka_forensics.model.batches import BATCH_COLUMNS, BatchChunk, BatchColumn, Damage
 from kafka_forensics.model.constants import NO_TIMESTAMP
+from kafka_forensics.parsers.log import damage as log_damage
+from kafka_forensics.parsers.log import segment
 from kafka_forensics.parsers.log.segment import SegmentReader
 from kafka_forensics.parsers.spec.indexes import OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY, build_entries
 from kafka_forensics.writers.batches import RecordToWrite, compress, write_batch, write_legacy_entry, write_marker
@@ -162,6 +165,13 @@ def write_time_index(entries: Iterable[tuple[int, int]], base_offset: int) -> by
     """A `.timeindex` of (timestamp in ms, absolute offset); any order is written. Raises FormatError for an offset out of reach."""
     rows = ({"timestamp": timestamp, "relative_offset": offset - base_offset} for timestamp, offset in entries)
     return build_entries(TIME_INDEX_ENTRY, rows)
+
+
+def small_windows(patch: pytest.MonkeyPatch, ordinary: int, largest: int) -> None:
+    """Readers hold so many bytes at once, and a batch of more than `largest` never whole."""
+    patch.setattr(log_damage, "WINDOW_BYTES", ordinary)
+    for module in (segment, log_damage):
+        patch.setattr(module, "MAX_WINDOW_BYTES", largest)
 
 
 def starts(batches: list[bytes]) -> list[int]:

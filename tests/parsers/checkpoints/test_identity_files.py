@@ -21,12 +21,10 @@ def reasons(damage: list[Damage]) -> list[object]:
     return [row.detail["reason"] for row in damage]
 
 
-def test_version_1() -> None:
+def test_versions_1_and_0() -> None:
+    """The older names the broker and needs nothing."""
     data = write_meta_properties(node_id=3, cluster_id=CLUSTER, directory_id=DIRECTORY)
     assert meta(data) == MetaProperties(1, 3, CLUSTER, DIRECTORY)
-
-
-def test_version_0_names_the_broker_and_needs_nothing() -> None:
     assert meta(write_meta_properties(version=0, node_id=3, cluster_id=CLUSTER)) == MetaProperties(0, 3, CLUSTER, None)
     assert meta(b"#\n#Sat Nov 21 02:07:56 UTC 2026\nversion=0\n") == MetaProperties(0, None, None, None)
 

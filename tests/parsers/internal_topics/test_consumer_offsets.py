@@ -1,4 +1,4 @@
-"""Records of `__consumer_offsets`: every version as written, both twins on any bytes, and bytes of real brokers."""
+"""Records of `__consumer_offsets`: every version as written, and both twins on any bytes."""
 
 from base64 import urlsafe_b64encode
 from typing import Any
@@ -21,10 +21,6 @@ from tests.support.group_records import TOPIC_ID_BYTES, commit_key, commit_value
 from tests.support.segments import BASE_TIMESTAMP
 
 TOPIC_ID = urlsafe_b64encode(TOPIC_ID_BYTES).decode().rstrip("=")
-REAL_COMMIT = bytes.fromhex("00040000000000007530ffffffff01000001a1fbd5fda60100103f896023b86b4d2f87e5ed7d7d55b39e")
-"""Kafka 4.3.0: group billing on orders-0, written for librdkafka."""
-REAL_EMPTY = b"\x00\x03\x00\x00\x00\x00\x00\x00\xff\xff\xff\xff\x00\x00\x01\xa1\xfb\xd5PE\x00\x00\x00\x00"
-"""Kafka 4.3.0: a group when it is made."""
 
 
 def exact(layout: Any, data: bytes) -> dict[str, Any] | None:
@@ -66,25 +62,14 @@ def assert_groups_agree(value: bytes) -> GroupMetadata | str:
     assert isinstance(fast, GroupMetadata)
     members = tuple(
         GroupMember(
-            one["member_id"],
-            one.get("group_instance_id"),
-            one["client_id"],
-            one["client_host"],
-            one.get("rebalance_timeout", -1),
-            one["session_timeout"],
-            len(one["subscription"]),
-            len(one["assignment"]),
+            *(one["member_id"], one.get("group_instance_id"), one["client_id"], one["client_host"]),
+            *(one.get("rebalance_timeout", -1), one["session_timeout"], len(one["subscription"]), len(one["assignment"])),
         )
         for one in read["members"]
     )
     assert (fast.members, fast.members_count) == (members[:MEMBERS_LISTED], len(members))
-    assert (fast.protocol_type, fast.generation, fast.protocol, fast.leader, fast.current_state_timestamp) == (
-        read["protocol_type"],
-        read["generation"],
-        read["protocol"],
-        read["leader"],
-        read.get("current_state_timestamp", -1),
-    )
+    names = ("protocol_type", "generation", "protocol", "leader", "current_state_timestamp")
+    assert [getattr(fast, name) for name in names] == [read.get(name, -1) for name in names]
     return fast
 
 
@@ -144,7 +129,8 @@ def test_groups_of_every_version_with_their_members_measured(version: int) -> No
         assert isinstance(assert_groups_agree(value[:size]), str)
 
 
-def test_keys_of_every_type() -> None:
+def test_keys_of_every_type_and_values_that_are_only_measured() -> None:
+    assert list(map(check_value, (b"\0\0", b"\0\0rest", b"\0\1", b"\0", b""))) == [None, None, "version", "truncated", "truncated"]
     assert assert_keys_agree(commit_key("g", "t", 3)) == GroupKey(1, "g", "t", 3)
     assert assert_keys_agree(commit_key("g", "t", 3, record_type=0)) == GroupKey(0, "g", "t", 3)
     for record_type in sorted(RECORD_TYPES)[2:]:
@@ -190,20 +176,6 @@ def test_more_members_than_are_listed_are_counted() -> None:
     read = assert_groups_agree(group_value(*[one] * (MEMBERS_LISTED + 3), version=0))
     assert isinstance(read, GroupMetadata)
     assert (read.members_count, len(read.members)) == (MEMBERS_LISTED + 3, MEMBERS_LISTED)
-
-
-def test_values_that_are_only_measured() -> None:
-    assert [check_value(value) for value in (b"\0\0", b"\0\0rest", b"\0\1", b"\0", b"")] == [None, None, "version"] + [
-        "truncated"
-    ] * 2
-
-
-def test_bytes_of_a_real_broker() -> None:
-    read = assert_commits_agree(REAL_COMMIT)
-    assert read == OffsetCommit(30000, -1, "", 1795226467750, -1, "P4lgI7hrTS-H5e19fVWzng")
-    group = assert_groups_agree(REAL_EMPTY)
-    assert isinstance(group, GroupMetadata)
-    assert (group.protocol_type, group.generation, group.current_state_timestamp, group.members) == ("", 0, 1795226423365, ())
 
 
 SEEDS = [

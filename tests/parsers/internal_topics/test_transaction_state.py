@@ -1,8 +1,6 @@
-"""Records of `__transaction_state`: what real coordinators wrote, both twins on any bytes, and lies about sizes."""
+"""Records of `__transaction_state`: both twins on any bytes, and lies about sizes."""
 
 import struct
-import time
-from base64 import b64decode
 from dataclasses import replace
 from typing import Any
 
@@ -19,13 +17,6 @@ from kafka_forensics.writers.batches import write_transaction_log_key, write_tra
 ONGOING = TransactionMetadata(1000, 3, 60_000, "Ongoing", (("a", 0), ("a", 7), ("b", 1)), 1_700_000_000_500, 1_700_000_000_000)
 TAGGED = replace(ONGOING, previous_producer_id=999, next_producer_id=1001, client_transaction_version=2, next_producer_epoch=0)
 EMPTY = TransactionMetadata(1, 0, 600_000, "Empty", (), 1_795_226_411_967, -1, previous_producer_id=1)
-OF_KAFKA_4_3 = {
-    "AAEAAAAAAAAAAQAAAAknwAAAAAABofvVI7z//////////wEACAAAAAAAAAAB": ("Empty", ()),
-    "AAEAAAAAAAAAAQAAAAknwAECCXBheW1lbnRzAgAAAAAAAAABofvVI+kAAAGh+9Uj6QEACAAAAAAAAAAB": ("Ongoing", (("payments", 0),)),
-    "AAEAAAAAAAAAAQAAAAknwAICCXBheW1lbnRzAgAAAAAAAAABofvVJCcAAAGh+9Uj6QEACAAAAAAAAAAB": ("PrepareCommit", (("payments", 0),)),
-    "AAEAAAAAAAAAAQAAAAknwAQBAAABofvVJDkAAAGh+9Uj6QEACAAAAAAAAAAB": ("CompleteCommit", ()),
-}
-"""Values a 4.3.0 broker wrote (transaction.version 1, client of the same version)."""
 
 
 def by_spec(value: bytes) -> TransactionMetadata | None:
@@ -58,26 +49,11 @@ def by_spec(value: bytes) -> TransactionMetadata | None:
     )
 
 
-@pytest.mark.parametrize("encoded", OF_KAFKA_4_3)
-def test_values_of_a_real_coordinator(encoded: str) -> None:
-    value = b64decode(encoded)
-    metadata, problem = parse_transaction_log_value(value)
-    assert problem is None
-    assert metadata is not None
-    assert (metadata.state, metadata.partitions) == OF_KAFKA_4_3[encoded]
-    assert (metadata.producer_id, metadata.producer_epoch, metadata.transaction_timeout_ms) == (1, 0, 600_000)
-    assert metadata.previous_producer_id == 1
-    assert write_transaction_log_value(metadata) == value
-
-
-@pytest.mark.parametrize("state", TRANSACTION_STATES)
 @pytest.mark.parametrize("version", [0, 1])
-def test_every_state_in_both_versions(state: str, version: int) -> None:
-    metadata = replace(ONGOING, state=state)
-    assert parse_transaction_log_value(write_transaction_log_value(metadata, version)) == (metadata, None)
-
-
-def test_tagged_fields_and_null_partitions() -> None:
+def test_what_is_written_is_read(version: int) -> None:
+    for state in TRANSACTION_STATES:
+        metadata = replace(ONGOING, state=state)
+        assert parse_transaction_log_value(write_transaction_log_value(metadata, version)) == (metadata, None)
     assert parse_transaction_log_value(write_transaction_log_value(TAGGED)) == (TAGGED, None)
     assert parse_transaction_log_value(write_transaction_log_value(EMPTY)) == (EMPTY, None)
     assert parse_transaction_log_value(write_transaction_log_value(ONGOING) + b"more") == (ONGOING, None)
@@ -125,12 +101,10 @@ LIES = {
 
 
 @pytest.mark.parametrize("case", LIES)
-def test_lies_are_told_by_name_at_once(case: str) -> None:
+def test_lies_are_told_by_name(case: str) -> None:
     value, why = LIES[case]
-    started = time.perf_counter()
     assert parse_transaction_log_value(value) == (None, why)
     assert by_spec(value) is None
-    assert time.perf_counter() - started < 5
 
 
 def test_more_partitions_than_a_transaction_can_have() -> None:

@@ -1,7 +1,6 @@
 """Decompression: what Kafka's writers make comes back, and hostile streams end early with what came before them kept."""
 
 import gzip
-import os
 import random
 
 import cramjam
@@ -13,6 +12,7 @@ from hypothesis import strategies as st
 from kafka_forensics.model.constants import COMPRESSION_TYPES
 from kafka_forensics.parsers.log.codecs import PIECE_BYTES, decompress, decompress_into, stream
 from kafka_forensics.writers.batches import XERIAL_HEADER, compress, lz4_frame, xerial
+from tests.support.segments import MUTATIONS
 
 NAMES = ("gzip", "snappy", "lz4", "zstd")
 GZIP, SNAPPY, LZ4, ZSTD = 1, 2, 3, 4
@@ -45,21 +45,16 @@ def test_incompressible_bytes_come_back_in_small_pieces(name: str) -> None:
     assert max(map(len, pieces)) <= PIECE_BYTES
 
 
-@pytest.mark.parametrize("codec", [5, 6, 7])
-def test_illegal_codecs(codec: int) -> None:
-    answer = decompress(codec, b"anything")
+def test_an_illegal_codec() -> None:
+    answer = decompress(5, b"anything")
     assert (answer.data, answer.problem) == (b"", "CODEC_MALFORMED")
-    assert answer.detail == {"codec": f"unknown({codec})", "bytes_in": 8, "bytes_out": 0, "reason": "unknown_codec"}
+    assert answer.detail == {"codec": "unknown(5)", "bytes_in": 8, "bytes_out": 0, "reason": "unknown_codec"}
 
 
 def test_gzip_members_follow_one_another() -> None:
     parts = [TEXT, b"", b"second", TEXT[:70_000]]
     assert decompress(GZIP, b"".join(map(gzip.compress, parts))).data == b"".join(parts)
-    many = gzip.compress(b"x") * 3000
-    assert decompress(GZIP, many).data == b"x" * 3000
-
-
-def test_gzip_trailing_junk_keeps_the_data() -> None:
+    assert decompress(GZIP, gzip.compress(b"x") * 3000).data == b"x" * 3000
     answer = decompress(GZIP, gzip.compress(TEXT) + b"junk")
     assert (answer.data, answer.problem, answer.detail["reason"]) == (TEXT, "CODEC_MALFORMED", "trailing_bytes")
 
@@ -144,6 +139,8 @@ def test_zstd_frames_follow_one_another_and_junk_is_told() -> None:
     assert decompress(ZSTD, frame + compress("zstd", b"more")).data == TEXT + b"more"
     answer = decompress(ZSTD, frame + b"junk")
     assert (answer.data, answer.problem) == (TEXT, "CODEC_MALFORMED")
+    early = decompress(ZSTD, frame, magic=1)
+    assert (early.data, early.problem, early.detail["reason"]) == (TEXT, "CODEC_MALFORMED", "codec_before_magic_2")
 
 
 def test_zstd_window_larger_than_readers_allow() -> None:
@@ -151,11 +148,6 @@ def test_zstd_window_larger_than_readers_allow() -> None:
     answer = decompress(ZSTD, frame)
     assert (answer.data, answer.problem) == (b"", "CODEC_MALFORMED")
     assert decompress(ZSTD, frame[:5] + bytes([(20 - 10) << 3]) + frame[6:]).data == b"x" * 131_072
-
-
-def test_zstd_before_magic_2_is_illegal_but_read() -> None:
-    answer = decompress(ZSTD, compress("zstd", b"text"), magic=1)
-    assert (answer.data, answer.problem, answer.detail["reason"]) == (b"text", "CODEC_MALFORMED", "codec_before_magic_2")
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -175,12 +167,11 @@ def test_limit_stops_a_bomb(name: str) -> None:
     payload = compress(name, bytes(8 << 20))
     answer = decompress(NAMES.index(name) + 1, payload, limit=1_000_000)
     assert (answer.data, answer.problem) == (bytes(1_000_000), "DECOMP_LIMIT_EXCEEDED")
-    assert answer.detail["codec"] == name
-    assert answer.detail["limit"] == 1_000_000
-    bytes_out, ratio = answer.detail["bytes_out"], answer.detail["ratio"]
+    assert (answer.detail["codec"], answer.detail["limit"]) == (name, 1_000_000)
+    bytes_out = answer.detail["bytes_out"]
     assert isinstance(bytes_out, int)
     assert 1_000_000 < bytes_out <= 1_000_000 + PIECE_BYTES
-    assert ratio == bytes_out // len(payload)
+    assert answer.detail["ratio"] == bytes_out // len(payload)
 
 
 def test_a_bomb_of_32_gib_ends_at_the_limit_of_all() -> None:
@@ -243,19 +234,11 @@ def test_any_bytes_have_an_answer(codec: int, payload: bytes, magic: int) -> Non
 @given(name=st.sampled_from(NAMES), seed=st.integers(0, 2**32), faults=st.integers(1, 4))
 def test_damaged_streams_have_an_answer(name: str, seed: int, faults: int) -> None:
     rng = random.Random(seed)
-    payload = bytearray(compress(name, TEXT[:20_000]))
+    payload = compress(name, TEXT[:20_000])
     for _ in range(faults):
-        place = rng.randrange(min(len(payload), rng.choice([24, len(payload)])))
-        match rng.randrange(3):
-            case 0:
-                payload[place] ^= 1 << rng.randrange(8)
-            case 1:
-                payload[place : place + rng.randrange(8)] = os.urandom(rng.randrange(8))
-            case _:
-                payload += rng.randbytes(3)
-        payload = payload or bytearray(1)
-    answer = decompress(NAMES.index(name) + 1, bytes(payload), limit=1_000_000)
+        payload = rng.choice(MUTATIONS)(rng, payload)
+    answer = decompress(NAMES.index(name) + 1, payload, limit=1_000_000)
     assert answer.problem in PROBLEMS
     assert len(answer.data) <= 1_000_000
-    into(NAMES.index(name) + 1, bytes(payload))
-    into(NAMES.index(name) + 1, bytes(payload), 30_000)
+    into(NAMES.index(name) + 1, payload)
+    into(NAMES.index(name) + 1, payload, 30_000)

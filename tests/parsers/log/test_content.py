@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from kafka_forensics.compiled import use_compiled, using_compiled
 from kafka_forensics.model.batches import BatchColumn
-from kafka_forensics.parsers.log import ContentDigests, SegmentReader, content, damage, segment
+from kafka_forensics.parsers.log import ContentDigests, SegmentReader, content
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
+from tests.support.kernels import kernels
 from tests.support.memory import MemoryFile
-from tests.support.segments import batch, flipped, legacy_entry, log
+from tests.support.segments import batch, flipped, legacy_entry, log, small_windows
 from tests.support.strategies import any_segments
 
 if TYPE_CHECKING:
@@ -33,10 +33,10 @@ class Passed:
     bad: dict[int, bytes] = field(default_factory=dict)
 
 
-def passed(data: bytes, key: bytes, file: MemoryFile | None = None) -> Passed:
+def passed(data: bytes, key: bytes) -> Passed:
     """The digests of all of a segment's batches."""
     digests, found = ContentDigests(key), Passed()
-    reader = SegmentReader(file or MemoryFile(data), inspect=digests.inspect, inspect_alone=digests.alone)
+    reader = SegmentReader(MemoryFile(data), inspect=digests.inspect, inspect_alone=digests.alone)
     for chunk in reader.chunks():
         columns = chunk.columns
         taken = digests.take(columns)
@@ -59,46 +59,20 @@ def at_starts(batches: list[bytes], key: bytes) -> dict[int, bytes]:
 
 
 @BOTH
-def test_every_batch_has_the_digest_of_what_is_behind_its_header(key: bytes) -> None:
-    batches = [legacy_entry(0, 0), legacy_entry(1, 1), *log(5, start=2), batch(12, compression_type="zstd")]
-    assert passed(b"".join(batches), key) == Passed(at_starts(batches, key))
-
-
-@BOTH
-def test_compiled_kernels_give_the_same(key: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("KAFKA_FORENSICS_KERNELS", raising=False)
-    batches = [legacy_entry(0, 0), *log(5, start=2), batch(12, 99, compression_type="lz4")]
-    before = using_compiled()
-    use_compiled(compiled=True)
-    compiled = passed(b"".join(batches), key)
-    use_compiled(before)
-    assert compiled == Passed(at_starts(batches, key))
-
-
-@BOTH
-def test_an_empty_segment_has_none(key: bytes) -> None:
-    assert passed(b"", key) == Passed()
+@pytest.mark.parametrize("compiled", [False, True])
+def test_every_batch_has_the_digest_of_what_is_behind_its_header(key: bytes, compiled: bool) -> None:
+    batches = [legacy_entry(0, 0), legacy_entry(1, 1), *log(5, start=2), batch(12, 99, compression_type="zstd")]
+    with kernels(compiled=compiled):
+        assert passed(b"".join(batches), key) == Passed(at_starts(batches, key))
+        assert passed(b"", key) == Passed()
 
 
 @BOTH
 def test_nothing_of_the_header_is_in_a_digest_and_everything_behind_it(key: bytes) -> None:
-    records = [RecordToWrite(b"k", b"v")]
-    plain = write_batch(records, base_offset=0, base_timestamp=5)
-    other = write_batch(
-        records, base_offset=77, base_timestamp=9, partition_leader_epoch=4, producer_id=8, producer_epoch=1, base_sequence=3
-    )
-    changed = write_batch([RecordToWrite(b"k", b"w")], base_offset=78, base_timestamp=5)
+    plain, changed = batch(0, value=b"v"), batch(78, value=b"w")
+    other = batch(77, value=b"v", epoch=4, base_timestamp=9, producer_id=8, producer_epoch=1, base_sequence=3)
     digests = list(passed(plain + other + changed, key).good.values())
     assert digests[0] == digests[1] != digests[2]
-
-
-@BOTH
-def test_what_follows_the_magic_of_older_batches_is_in_a_digest_and_their_offset_is_not(key: bytes) -> None:
-    same = [legacy_entry(offset, 1, value=b"v") for offset in (0, 5)]
-    others = [legacy_entry(6, 1, value=b"w"), legacy_entry(7, 0, value=b"v")]
-    digests = list(passed(b"".join(same + others), key).good.values())
-    assert digests[0] == digests[1]
-    assert len({*digests}) == 3
 
 
 @BOTH
@@ -121,12 +95,6 @@ def test_large_batches_have_the_digest_that_they_have_in_one_piece(key: bytes, m
     for piece in (7, 70, 700, content._PIECE_BYTES):
         monkeypatch.setattr(content, "_PIECE_BYTES", piece)
         assert passed(b"".join(batches), key) == Passed(at_starts(batches, key))
-
-
-def small_windows(patch: pytest.MonkeyPatch, ordinary: int, largest: int) -> None:
-    patch.setattr(damage, "WINDOW_BYTES", ordinary)
-    for module in (segment, damage):
-        patch.setattr(module, "MAX_WINDOW_BYTES", largest)
 
 
 def large(offset: int, size: int) -> bytes:

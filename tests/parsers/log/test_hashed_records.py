@@ -18,10 +18,10 @@ from kafka_forensics.parsers.log import (
     StrongHasher,
     hashed_records,
 )
-from kafka_forensics.writers.batches import RecordToWrite, write_batch, write_marker
+from kafka_forensics.writers.batches import RecordToWrite, write_batch
 from tests.support.held_records import hashed
 from tests.support.memory import MemoryFile
-from tests.support.segments import batch, flipped, legacy_entry, log
+from tests.support.segments import batch, flipped, legacy_entry, log, marker
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -82,13 +82,7 @@ def test_records_of_a_batch(hasher: RecordHasher, codec: str) -> None:
 
 
 def test_old_formats_and_times_of_appending() -> None:
-    stamped = write_batch(
-        [RecordToWrite(b"k", b"v", timestamp_delta=9)],
-        base_offset=2,
-        base_timestamp=5,
-        timestamp_type="LogAppendTime",
-        max_timestamp=77,
-    )
+    stamped = batch(2, timestamp_type="LogAppendTime", max_timestamp=77)
     data = [legacy_entry(0, 0), legacy_entry(1, 1, timestamp=8), stamped]
     found = hashed(MemoryFile(b"".join(data)), HASHERS[0])
     assert found.offsets.tolist() == [0, 1, 2]
@@ -96,13 +90,8 @@ def test_old_formats_and_times_of_appending() -> None:
     assert found.keys[0].tolist() == found.keys[1].tolist() == expected(HASHERS[0], b"key", b"")[0]
 
 
-def marker(offset: int) -> bytes:
-    commit = True
-    return write_marker(commit, base_offset=offset, producer_id=1, producer_epoch=0, coordinator_epoch=0, timestamp=5)
-
-
 def test_markers_and_bad_batches_give_nothing_and_broken_ones_are_unread(monkeypatch: pytest.MonkeyPatch) -> None:
-    batches = [*log(3), marker(6)]
+    batches = [*log(3), marker(6, commit=True)]
     starts = np.cumsum([0, *map(len, batches)]).tolist()
     data = flipped(b"".join(batches), starts[1] + 70)
     broken = write_batch([RecordToWrite(b"k", b"v")], base_offset=7, base_timestamp=5, records_count=2)

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from kafka_forensics.compiled import use_compiled, using_compiled
 from kafka_forensics.model.batches import RecordColumn
 from kafka_forensics.parsers.kernels.records import MALFORMED, OK, check_message, readable, scan_messages
 from kafka_forensics.parsers.log.legacy import LEGACY_HELD_BYTES, MAX_BAD_MESSAGES, open_wrapper
@@ -16,6 +15,7 @@ from kafka_forensics.parsers.log.records import decode_batch
 from kafka_forensics.parsers.spec.record_batch import LEGACY_ENTRY_HEADER, LEGACY_MESSAGES
 from kafka_forensics.writers.batches import fix_legacy_crc, write_legacy_entry
 from tests.support.exact_readers import matrix
+from tests.support.kernels import FORMS, both, kernels
 from tests.support.segments import legacy_entry, write_legacy_wrapper
 
 CODECS = ("gzip", "snappy", "lz4")
@@ -33,12 +33,6 @@ def wrapper(entries: list[bytes], magic: int = 1, *, offset: int = 42, compressi
 
 
 @pytest.mark.parametrize("magic", [0, 1])
-def test_the_writer_agrees_with_entries_spelled_by_hand(magic: int) -> None:
-    written = write_legacy_entry(b"key", b"value", offset=9, magic=magic, timestamp=7)
-    assert written == legacy_entry(9, magic)
-
-
-@pytest.mark.parametrize("magic", [0, 1])
 @pytest.mark.parametrize("data", [None, b"", b"x"])
 def test_plain_messages(magic: int, data: bytes | None) -> None:
     entry = write_legacy_entry(
@@ -52,21 +46,14 @@ def test_plain_messages(magic: int, data: bytes | None) -> None:
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_magic_0_wrappers_hold_absolute_offsets(codec: str) -> None:
-    opened = open_wrapper(wrapper(inner(5, 0, start=38), 0, compression_type=codec))
+@pytest.mark.parametrize(("magic", "start"), [(0, 38), (1, 0)])
+def test_wrappers_hold_absolute_offsets_or_such_as_count_from_their_first(magic: int, start: int, codec: str) -> None:
+    opened = open_wrapper(wrapper(inner(5, magic, start=start), magic, compression_type=codec, timestamp=104))
     assert (opened.base_offset, opened.last_offset, opened.records_count, opened.problems) == (38, 42, 5, [])
-    assert [(record.offset, record.key, record.value, record.timestamp) for record in opened.iter_records()] == [
-        (38 + index, b"k%d" % index, b"v%d" % index, -1) for index in range(5)
-    ]
-
-
-@pytest.mark.parametrize("codec", CODECS)
-def test_magic_1_wrappers_hold_offsets_counted_from_their_first(codec: str) -> None:
-    opened = open_wrapper(wrapper(inner(5, 1), compression_type=codec, timestamp=104))
-    assert (opened.base_offset, opened.last_offset, opened.records_count, opened.problems) == (38, 42, 5, [])
-    assert [(record.offset, record.timestamp, record.timestamp_type) for record in opened.iter_records()] == [
-        (38 + index, 100 + index, "CreateTime") for index in range(5)
-    ]
+    for index, record in enumerate(opened.iter_records()):
+        assert (record.offset, record.key, record.value) == (38 + index, b"k%d" % index, b"v%d" % index)
+        stamp = (100 + index, "CreateTime") if magic else (-1, "NoTimestampType")
+        assert (record.timestamp, record.timestamp_type) == stamp
 
 
 @pytest.mark.parametrize("magic", [0, 1])
@@ -88,14 +75,10 @@ def test_log_append_time_of_the_wrapper_counts_for_all() -> None:
     assert {(record.timestamp, record.timestamp_type) for record in opened.iter_records()} == {(5000, "LogAppendTime")}
 
 
-def test_wrapper_at_offset_0_of_old_librdkafka() -> None:
+def test_wrapper_at_offset_0_of_old_librdkafka_and_below_its_last_inner_offset() -> None:
     opened = open_wrapper(wrapper(inner(3, 1), offset=0))
     assert (opened.base_offset, opened.last_offset, opened.problems) == (0, 2, [])
-
-
-def test_wrapper_below_its_last_inner_offset() -> None:
-    opened = open_wrapper(wrapper(inner(3, 1), offset=1), 70)
-    (damage,) = opened.problems
+    (damage,) = open_wrapper(wrapper(inner(3, 1), offset=1), 70).problems
     assert (damage.kind, damage.position, damage.detail) == ("RECORD_MALFORMED", 70, {"reason": "inner_offset", "inner_offset": 2})
 
 
@@ -208,9 +191,9 @@ def test_forms_and_spec_agree_on_any_message(data: st.DataObject, magic: int) ->
     for place in data.draw(st.lists(st.integers(17, len(entry) - 1), max_size=2)):
         entry[place] = data.draw(st.integers(0, 255))
     expected = spec_message(bytes(entry))
-    for compiled, form in ((False, check_message.interpreted), (True, check_message.compiled)):
+    for form in FORMS:
         out = matrix(1)
-        code = form(readable(bytes(entry), compiled=compiled), 0, len(entry), out, 0)
+        code = getattr(check_message, form)(readable(bytes(entry), compiled=form == "compiled"), 0, len(entry), out, 0)
         assert (code == OK) == (expected is not None)
         if expected is not None:
             row = dict(zip(RecordColumn, out[:, 0].tolist(), strict=True))
@@ -270,27 +253,23 @@ def message_sets(draw: st.DrawFn) -> bytes:
 @example(fix_legacy_crc(bytes(8) + (14).to_bytes(4, "big") + bytes(4) + b"\x01" + bytes(9)) + inner(1, 1)[0])
 def test_forms_and_spec_agree_on_any_message_set(entries: bytes) -> None:
     messages, good, stopped = spec_messages(entries)
-    for compiled, form in ((False, scan_messages.interpreted), (True, scan_messages.compiled)):
+    told = [RecordColumn.ATTRIBUTES, RecordColumn.TIMESTAMP_DELTA, RecordColumn.OFFSET_DELTA]
+    for form in FORMS:
         out = matrix(10)
-        count, code, position = map(int, form(readable(entries, compiled=compiled), 0, len(entries), out, 1))
+        buffer = readable(entries, compiled=form == "compiled")
+        count, code, position = map(int, getattr(scan_messages, form)(buffer, 0, len(entries), out, 1))
         assert (count, code == OK, position) == (len(messages), good, stopped)
-        for row, message in zip(out[:, :count].T.tolist(), messages, strict=True):
-            named = dict(zip(RecordColumn, row, strict=True))
-            told = (named[RecordColumn.ATTRIBUTES], named[RecordColumn.TIMESTAMP_DELTA], named[RecordColumn.OFFSET_DELTA])
-            assert told == message[:3]
+        assert out[told, :count].T.tolist() == [list(message[:3]) for message in messages]
 
 
 @pytest.mark.parametrize("magic", [2, 3, 127, 128, 255])
-@pytest.mark.parametrize("compiled", [False, True])
-def test_a_message_of_a_later_format_inside_a_wrapper_is_malformed(magic: int, compiled: bool) -> None:
+def test_a_message_of_a_later_format_inside_a_wrapper_is_malformed(magic: int) -> None:
     """Though its lengths would hold and its CRC is right."""
-    form = scan_messages.compiled if compiled else scan_messages.interpreted
     stamps = bytes(8 * magic)
     made = bytes(16) + bytes([magic, 0]) + stamps + b"\xff\xff\xff\xff" + (1).to_bytes(4, "big") + b"v"
     later = fix_legacy_crc(made[:8] + (len(made) - 12).to_bytes(4, "big") + made[12:])
     entries = inner(1, 1)[0] + later
-    answer = form(readable(entries, compiled=compiled), 0, len(entries), matrix(4), 1)
-    assert tuple(map(int, answer)) == (1, MALFORMED, len(inner(1, 1)[0]))
+    assert both(scan_messages, entries, 0, len(entries), matrix(4), 1) == (1, MALFORMED, len(inner(1, 1)[0]))
     opened = open_wrapper(wrapper([*inner(1, 1), later]))
     assert [(damage.kind, damage.detail["record_index"]) for damage in opened.problems] == [("RECORD_MALFORMED", 1)]
     assert [record.value for record in opened.iter_records()] == [b"v0"]
@@ -303,11 +282,7 @@ def test_any_bytes_have_an_answer(entry: bytes, codec: int, magic: int, compiled
     for place, byte in ((16, magic), (17, codec), (8, 0), (9, 0), (10, 0)):
         if place < len(patched):
             patched[place] = byte
-    before = using_compiled()
-    use_compiled(compiled)
-    try:
+    with kernels(compiled=compiled):
         opened = open_wrapper(bytes(patched))
         assert len(list(opened.iter_records())) == opened.records_count
-    finally:
-        use_compiled(before)
     assert len(opened.problems) <= 1

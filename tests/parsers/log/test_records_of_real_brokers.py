@@ -2,14 +2,13 @@
 
 import json
 import re
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from kafka_forensics.parsers.log.records import DecodedBatch, decode_batch, parse_control_record
-from kafka_forensics.writers.batches import RecordToWrite, write_batch, write_marker
+from kafka_forensics.parsers.log.records import DecodedBatch, decode_batch
+from kafka_forensics.writers.batches import RecordToWrite, write_batch
 from tests.support.archives import members
 from tests.support.plan_runs import SAMPLES
 
@@ -101,35 +100,6 @@ def test_every_legacy_batch_opens(archives: Path, archive: str, records: int) ->
             assert [record.offset for record in decoded.iter_records()] == [decoded.legacy.last_offset]
             found += decoded.records_count
     assert found == records
-
-
-def test_control_records_of_a_kraft_cluster(archives: Path) -> None:
-    """Transaction markers are written again byte for byte; KRaft's own say who leads."""
-    seen: Counter[str] = Counter()
-    for data in logs_of("unclean-election", archives):
-        for batch, decoded in batches(data):
-            header = decoded.header
-            if header is None or not header.is_control_batch:
-                continue
-            for record in decoded.iter_records():
-                control = parse_control_record(record.key, record.value)
-                assert control.problem is None
-                seen[control.name] += 1
-                if control.coordinator_epoch is not None:
-                    marker = write_marker(
-                        control.name == "COMMIT",
-                        base_offset=header.base_offset,
-                        producer_id=header.producer_id,
-                        producer_epoch=header.producer_epoch,
-                        coordinator_epoch=control.coordinator_epoch,
-                        timestamp=record.timestamp,
-                        partition_leader_epoch=header.partition_leader_epoch,
-                    )
-                    assert marker == batch
-                elif control.name == "LEADER_CHANGE":
-                    assert control.fields["leader_id"] == 100
-                    assert control.fields["voters"] == [{"voter_id": 100}]
-    assert seen == {"COMMIT": 48, "ABORT": 24, "LEADER_CHANGE": 3}
 
 
 @pytest.mark.corpora

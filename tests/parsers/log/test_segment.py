@@ -1,35 +1,22 @@
 """Reading segments: every byte accounted for on any bytes, windows of any size, ranges that join."""
 
-import itertools
 import struct
 import time
-from collections.abc import Iterator
 
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kafka_forensics.compiled import use_compiled, using_compiled
 from kafka_forensics.model.batches import BatchColumn, Damage
 from kafka_forensics.parsers.log import damage, segment
-from kafka_forensics.parsers.log import damage as window
 from kafka_forensics.parsers.log.segment import SegmentReader, find_batch
+from tests.support.kernels import kernels
 from tests.support.memory import MemoryFile
-from tests.support.segments import batch, flipped, legacy_entry, log, read, starts
-from tests.support.strategies import any_segments, batch_lists
+from tests.support.segments import batch, flipped, legacy_entry, log, read, small_windows, starts
+from tests.support.strategies import any_segments
 
 ANY_WINDOW = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-
-
-@pytest.fixture
-def compiled_kernels(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Plain calls of kernels run compiled code."""
-    monkeypatch.delenv("KAFKA_FORENSICS_KERNELS", raising=False)
-    before = using_compiled()
-    use_compiled(compiled=True)
-    yield
-    use_compiled(before)
 
 
 def test_a_sound_segment_gives_its_batches_and_nothing_else() -> None:
@@ -59,26 +46,23 @@ def test_every_byte_is_accounted_for_and_windows_change_nothing(
     assert whole.total == len(data)
     spans_are_within(data, whole.columns)
     with monkeypatch.context() as patch:
-        patch.setattr(window, "WINDOW_BYTES", ordinary)
+        patch.setattr(damage, "WINDOW_BYTES", ordinary)
         narrow = read(data)
         assert np.array_equal(narrow.columns, whole.columns)
         assert narrow.damage == whole.damage
-        for module in (window, segment, damage):
-            patch.setattr(module, "MAX_WINDOW_BYTES", max(largest, ordinary))
+        small_windows(patch, ordinary, max(largest, ordinary))
         streamed = read(data)
     assert streamed.landed == streamed.total == len(data)
     assert streamed.good == whole.good
 
 
 @pytest.mark.properties
-@pytest.mark.usefixtures("compiled_kernels")
 @given(any_segments())
-@ANY_WINDOW
 def test_compiled_kernels_read_the_same(data: bytes) -> None:
-    compiled = read(data)
-    use_compiled(compiled=False)
-    interpreted = read(data)
-    use_compiled(compiled=True)
+    with kernels(compiled=True):
+        compiled = read(data)
+    with kernels(compiled=False):
+        interpreted = read(data)
     assert np.array_equal(interpreted.columns, compiled.columns)
     assert interpreted.damage == compiled.damage
 
@@ -115,19 +99,8 @@ def test_a_chunk_is_full_at_its_rows(monkeypatch: pytest.MonkeyPatch, count: int
 
 
 @pytest.mark.properties
-@given(batch_lists(), st.data())
-def test_ranges_that_join_give_what_the_whole_gives(batches: list[bytes], draw: st.DataObject) -> None:
-    data, at = b"".join(batches), starts(batches)
-    cuts = sorted(draw.draw(st.sets(st.sampled_from(at))) | {0, len(data)})
-    whole = read(data)
-    parts = [read(data, start, end) for start, end in itertools.pairwise(cuts)] or [whole]
-    assert np.array_equal(np.concatenate([part.columns for part in parts], axis=1), whole.columns)
-    assert [part.landed for part in parts] == cuts[1:] or not data
-
-
-@pytest.mark.properties
 @given(any_segments(), st.data())
-def test_ranges_join_after_damage_too(data: bytes, draw: st.DataObject) -> None:
+def test_ranges_that_join_give_what_the_whole_gives(data: bytes, draw: st.DataObject) -> None:
     """Cut where a good batch begins; a walk that lands behind the cut makes the next range begin where it landed."""
     whole = read(data)
     right = whole.columns[BatchColumn.CRC] == whole.columns[BatchColumn.CRC_COMPUTED]
@@ -144,14 +117,21 @@ def test_ranges_join_after_damage_too(data: bytes, draw: st.DataObject) -> None:
 
 
 @pytest.mark.properties
-@given(batch_lists(max_size=4), st.data())
-def test_find_batch_finds_the_next_one(batches: list[bytes], draw: st.DataObject) -> None:
+@given(st.integers(0, 4), st.data())
+def test_find_batch_finds_the_next_one(count: int, draw: st.DataObject) -> None:
     """It may find one inside a record's value; without such values, it is exactly the next batch."""
-    batches = [batch(index, 1, value=b"plain") for index in range(len(batches))]
+    batches = log(count, records=1)
     data, at = b"".join(batches), starts(batches)
     start = draw.draw(st.integers(0, len(data)))
     end = draw.draw(st.integers(start, len(data)))
     assert find_batch(MemoryFile(data), start, end, 0) == next((p for p in at[:-1] if start <= p < end), None)
+
+
+def test_a_split_point_has_offsets_of_its_segment() -> None:
+    data = batch(100) + batch(101)
+    inside = len(batch(100)) // 2
+    assert find_batch(MemoryFile(data), inside, len(data), 100) == len(batch(100))
+    assert find_batch(MemoryFile(data), inside, len(data), 200) is None
 
 
 def test_a_split_point_is_searched_in_small_windows() -> None:
@@ -161,46 +141,24 @@ def test_a_split_point_is_searched_in_small_windows() -> None:
     assert file.bytes_read <= 4 * segment.SEARCH_WINDOW_BYTES
 
 
-def test_a_batch_larger_than_a_window_is_read_whole() -> None:
-    large = batch(1, 1, value=bytes(1 << 20) + b"x" * (3 << 19))
-    batches = [batch(0), large, batch(2)]
-    reading = read(b"".join(batches))
-    assert reading.damage == []
+@pytest.mark.parametrize("size", [5 << 19, (16 << 20) + 100])
+def test_batches_larger_than_a_window_or_the_largest_one(size: int) -> None:
+    batches = [batch(0), batch(1, 1, value=b"x" * size), batch(2)]
+    at, data = starts(batches), b"".join(batches)
+    with kernels(compiled=True):
+        reading, torn, damaged = read(data), read(data[:-1]), read(flipped(data, at[1] + (1 << 20)))
+    assert (reading.damage, reading.good) == ([], [0, 1, 2])
     assert reading.column(BatchColumn.SIZE_IN_BYTES) == [len(one) for one in batches]
-    torn = read(b"".join(batches)[:-1])
-    assert torn.kinds == ["SEG_TORN_TAIL"]
-    assert torn.good == [0, 1]
+    assert (torn.kinds, torn.good) == (["SEG_TORN_TAIL"], [0, 1])
+    assert (damaged.kinds, damaged.base_offsets, damaged.good) == (["BATCH_CRC_MISMATCH"], [0, 1, 2], [0, 2])
 
 
-@pytest.mark.usefixtures("compiled_kernels")
-def test_a_batch_larger_than_the_largest_window_is_streamed() -> None:
-    large = batch(1, 1, value=bytes((16 << 20) + 100))
-    batches = [batch(0), large, batch(2)]
-    file = MemoryFile(b"".join(batches))
-    reading = read(file)
-    assert reading.damage == []
-    assert reading.good == [0, 1, 2]
-    assert reading.column(BatchColumn.SIZE_IN_BYTES) == [len(one) for one in batches]
-
-
-@pytest.mark.usefixtures("compiled_kernels")
-def test_damage_in_a_batch_larger_than_the_largest_window() -> None:
-    large = batch(1, 1, value=b"x" * ((16 << 20) + 100))
-    reading = read(batch(0) + flipped(large, 1 << 20) + batch(2))
-    assert reading.kinds == ["BATCH_CRC_MISMATCH"]
-    assert reading.base_offsets == [0, 1, 2]
-    assert reading.good == [0, 2]
-
-
-def test_a_large_legacy_entry_is_streamed(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (window, segment, damage):
-        monkeypatch.setattr(module, "MAX_WINDOW_BYTES", 512)
-    monkeypatch.setattr(window, "WINDOW_BYTES", 256)
-    for magic in (0, 1):
-        entries = [legacy_entry(0, magic), legacy_entry(1, magic, value=b"y" * 2000), legacy_entry(2, magic)]
-        reading = read(b"".join(entries))
-        assert reading.damage == []
-        assert reading.good == [0, 1, 2]
+@pytest.mark.parametrize("magic", [0, 1])
+def test_a_large_legacy_entry_is_streamed(magic: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    small_windows(monkeypatch, 256, 512)
+    entries = [legacy_entry(0, magic), legacy_entry(1, magic, value=b"y" * 2000), legacy_entry(2, magic)]
+    reading = read(b"".join(entries))
+    assert (reading.damage, reading.good) == ([], [0, 1, 2])
 
 
 def test_a_file_that_shrinks_ends_where_its_bytes_end() -> None:
@@ -253,9 +211,7 @@ def test_a_reader_holds_no_more_than_its_windows() -> None:
 
 def test_batches_that_fit_no_window_are_inspected_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """The walk never held their bytes: good ones are looked at in the file, not damaged ones or those of a claimed old format."""
-    for module in (window, segment, damage):
-        monkeypatch.setattr(module, "MAX_WINDOW_BYTES", 256)
-    monkeypatch.setattr(window, "WINDOW_BYTES", 128)
+    small_windows(monkeypatch, 128, 256)
     batches = [batch(0), batch(1, value=b"x" * 400), batch(2), batch(3, value=b"y" * 400), batch(4)]
     at = starts(batches)
     data = flipped(flipped(flipped(b"".join(batches), at[2] + 16, 0), at[3] + 70), at[4] + 16, 1)

@@ -3,13 +3,12 @@
 import random
 import struct
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
-from kafka_forensics.compiled import use_compiled, using_compiled
 from kafka_forensics.parsers.log import damage
-from kafka_forensics.parsers.log import damage as window
+from tests.support.kernels import kernels
 from tests.support.memory import MemoryFile
 from tests.support.segments import batch, legacy_entry, read
 
@@ -65,24 +64,14 @@ MADE: dict[str, Callable[[int], bytes]] = {
 }
 
 
-@pytest.fixture
-def as_before(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The process keeps its own choice of kernels."""
-    monkeypatch.delenv("KAFKA_FORENSICS_KERNELS", raising=False)
-    before = using_compiled()
-    yield
-    use_compiled(before)
-
-
-@pytest.mark.usefixtures("as_before")
 @pytest.mark.parametrize(
     ("name", "compiled"), [*((name, False) for name in MADE), ("random", True), ("small headers", True), ("legacy headers", True)]
 )
 def test_a_mebibyte_of_malice_is_read_in_bounded_time(name: str, compiled: bool) -> None:
-    use_compiled(compiled)
     data = MADE[name](MEBIBYTE)
     started = time.process_time()
-    reading = read(data)
+    with kernels(compiled=compiled):
+        reading = read(data)
     assert time.process_time() - started < SECONDS
     assert reading.landed == reading.total == len(data)
 
@@ -90,7 +79,7 @@ def test_a_mebibyte_of_malice_is_read_in_bounded_time(name: str, compiled: bool)
 @pytest.mark.parametrize("name", MADE)
 def test_bytes_are_read_a_bounded_number_of_times(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """Small windows make every second look at a byte a second reading of it; a search may spend its first budget in any case."""
-    monkeypatch.setattr(window, "WINDOW_BYTES", 4096)
+    monkeypatch.setattr(damage, "WINDOW_BYTES", 4096)
     monkeypatch.setattr(damage, "VAIN_CRC_BYTES_PER_BYTE", 2)
     monkeypatch.setattr(damage, "FIRST_BUDGET_BYTES", 8 * MEBIBYTE)
     data = MADE[name](40_000)

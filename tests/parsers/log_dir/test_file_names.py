@@ -48,29 +48,13 @@ def test_names_that_are_kafkas(name: str, expected: FileName) -> None:
     assert classify_file(name) is expected.kind
 
 
+NOT_KAFKAS = """370.log 09223372036854775808.log 99999999999999999999.index server.log .deleted .lock clean_shutdown log
+  metadata_checkpoint 0@.log @.logs @.log.gz @-7.checkpoint @-2147483648.checkpoint @-0000000007-8261351.checkpoint"""
+
+
 @pytest.mark.parametrize(
     "name",
-    [
-        "",
-        "370.log",
-        f"0{OFFSET}.log",
-        "09223372036854775808.log",
-        "99999999999999999999.index",
-        f"{OFFSET}.logs",
-        f"{OFFSET}.log\n",
-        f"{OFFSET}.log.gz",
-        "\u0660" * 20 + ".log",
-        f"{OFFSET}-7.checkpoint",
-        f"{OFFSET}-2147483648.checkpoint",
-        f"{OFFSET}-0000000007-8261351.checkpoint",
-        "server.log",
-        ".deleted",
-        ".lock",
-        "deleted" + ".deleted" * 50,
-        "clean_shutdown",
-        "metadata_checkpoint",
-        "log",
-    ],
+    ["", f"{OFFSET}.log\n", "\u0660" * 20 + ".log", "deleted" + ".deleted" * 50, *NOT_KAFKAS.replace("@", OFFSET).split()],
 )
 def test_names_that_are_not(name: str) -> None:
     assert parse_file_name(name) is None
@@ -98,34 +82,22 @@ def test_directories_that_are_partitions(name: str, expected: PartitionName) -> 
     assert parse_partition_name(name) == expected
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "",
-        "-0",
-        "t-",
-        "t",
-        ".-0",
-        "..-0",
-        f"..-0.{HEX}-delete",
-        "t-00",
-        "t-+1",
-        "t-2147483648",
-        "t-99999999999999999999",
-        "x" * 250 + "-0",
-        "<script>-0",
-        "=cmd-0",
-        "t\x1b-0",
-        "t\n-0",
-        "t-0\n",
-        "t\u202e-0",
-        "t-\u0663",
-        "\udcff-0",
-        f"t-0.{HEX}-gone",
-        f"t-0.{HEX[:-1]}-delete",
-        f"t-0.{HEX.upper()}-delete",
-    ],
+NO_PARTITIONS = """-0 t- t .-0 ..-0 ..-0.@-delete t-00 t-+1 t-2147483648 t-99999999999999999999 <script>-0 =cmd-0 t-0.@-gone"""
+ODD = (
+    "",
+    "x" * 250 + "-0",
+    "t\x1b-0",
+    "t\n-0",
+    "t-0\n",
+    "t\u202e-0",
+    "t-\u0663",
+    "\udcff-0",
+    f"t-0.{HEX.upper()}-delete",
+    f"t-0.{HEX[1:]}-delete",
 )
+
+
+@pytest.mark.parametrize("name", [*ODD, *NO_PARTITIONS.replace("@", HEX).split()])
 def test_directories_that_are_not(name: str) -> None:
     assert parse_partition_name(name) is None
 
