@@ -82,35 +82,16 @@ def test_a_zero_tail_is_skipped_not_damaged(zeros: int) -> None:
         assert (reading.decoded, reading.damaged, reading.skipped) == (len(data), 0, zeros)
 
 
-def test_damage_before_a_zero_tail_ends_where_the_zeros_begin() -> None:
-    batches = log(3)
-    data = flipped(b"".join(batches), starts(batches)[2] + 70)
-    reading = read(data + bytes(8192))
-    assert reading.kinds == ["BATCH_CRC_MISMATCH", "SEG_ZERO_TAIL"]
-    assert reading.base_offsets == [0, 2, 4]
-    assert (reading.damaged, reading.skipped) == (len(batches[2]), 8192)
-
-
-def test_a_zero_page_inside_is_a_hole() -> None:
-    batches = log(4, records=1, value=b"x" * 3000)
-    data, at = b"".join(batches), starts(batches)
-    reading = read(changed(data, 4096, bytes(4096)))
-    assert "SEG_HOLE" in reading.kinds
-    hole = next(one for one in reading.damage if one.kind == "SEG_HOLE")
-    assert hole.detail["zero_bytes"] == 4096
-    assert hole.position <= 4096
-    assert hole.position + hole.size_in_bytes >= 8192
-    assert reading.good == [0, 3]
-    assert at[1] < 4096 < 8192 < at[3]
-
-
-def test_a_zero_page_inside_one_batch_keeps_its_row() -> None:
-    batches = log(3, records=1, value=b"x" * 9000)
+@pytest.mark.parametrize(("size", "good", "base_offsets"), [(3000, [0, 3], [0, 3]), (9000, [0, 2, 3], [0, 1, 2, 3])])
+def test_a_zero_page_inside_is_a_hole(size: int, good: list[int], base_offsets: list[int]) -> None:
+    """Over several batches, or in one, which keeps its row."""
+    batches = log(4, records=1, value=b"x" * size)
     position = starts(batches)[1] + 2000
     reading = read(changed(b"".join(batches), position, bytes(4096)))
-    (one,) = reading.damage
-    assert (one.kind, one.base_offset, one.last_offset) == ("SEG_HOLE", 1, 1)
-    assert reading.base_offsets == [0, 1, 2]
+    (hole,) = [one for one in reading.damage if one.kind == "SEG_HOLE"]
+    assert hole.detail["zero_bytes"] == 4096
+    assert hole.position <= position < position + 4096 <= hole.position + hole.size_in_bytes
+    assert (reading.good, reading.base_offsets) == (good, base_offsets)
 
 
 @pytest.mark.parametrize("length", [2**31 - 1, 13, 0, -1, -(2**31), 48, 60, 90, 200, 1000])
@@ -180,28 +161,54 @@ def test_a_damaged_batch_before_one_whose_magic_byte_lies(which: int, magic: int
     assert reading.good == [2 * n for n in range(len(batches)) if n != which - 1]
 
 
-def test_damaged_batches_before_a_torn_one_are_told_apart() -> None:
-    batches = log(4)
-    at, data = starts(batches), b"".join(batches)
-    reading = read(flipped(flipped(data, at[1] + 70), at[2] + 70)[: at[4] - 5])
-    assert [(one.kind, one.position) for one in reading.damage] == [
-        ("BATCH_CRC_MISMATCH", at[1]),
-        ("BATCH_CRC_MISMATCH", at[2]),
-        ("SEG_TORN_TAIL", at[3]),
-    ]
-    assert reading.base_offsets == [0, 2, 4]
+LOG = b"".join(log(4))
+BATCH = len(LOG) // 4
+ENTRY, JUNK = legacy_entry(50, 1), b"\xf0" * 30
+TOLD = {
+    "a damaged batch before a zero tail": (
+        flipped(LOG, 3 * BATCH + 70) + bytes(8192),
+        ["BATCH_CRC_MISMATCH", "SEG_ZERO_TAIL"],
+        [0, 2, 4],
+    ),
+    "damaged batches before a torn one": (
+        flipped(flipped(LOG, BATCH + 70), 2 * BATCH + 70)[:-5],
+        ["BATCH_CRC_MISMATCH", "BATCH_CRC_MISMATCH", "SEG_TORN_TAIL"],
+        [0],
+    ),
+    "a damaged batch before one cut short": (
+        flipped(LOG, 3 * BATCH + 70) + batch(8, value=b"x" * 300)[:200],
+        ["BATCH_CRC_MISMATCH", "SEG_TORN_TAIL"],
+        [0, 2, 4],
+    ),
+    "before one cut short that does not go on with its offsets": (
+        flipped(LOG, 3 * BATCH + 70) + batch(999, value=b"x" * 300)[:200],
+        ["FRAMING_LOST"],
+        [0, 2, 4],
+    ),
+    "rubble at the end": (batch(0) + b"\x7f" * 100, ["FRAMING_LOST"], [0]),
+    "a batch whose magic byte lies proves offsets: nothing below them is believed": (
+        changed(batch(0, 10), 16, b"\3") + with_length(batch(10, value=b"".join(log(2, start=5))), 0, 7) + batch(11),
+        ["BATCH_MAGIC_UNKNOWN", "FRAMING_LOST"],
+        [0, 11],
+    ),
+    "a damaged batch that keeps its frame hides what its value holds": (
+        batch(0, 2) + flipped(batch(2, value=b"?" * 10 + batch(2)), 62) + batch(3),
+        ["BATCH_CRC_MISMATCH"],
+        [0, 3],
+    ),
+    "no legacy entry behind magic 2": (batch(0) + JUNK + ENTRY + batch(51), ["FRAMING_LOST"], [0, 51]),
+    "one behind legacy ones": (legacy_entry(0, 1) + JUNK + ENTRY + batch(51), ["FRAMING_LOST"], [0, 50, 51]),
+    "one before any batch": (JUNK + ENTRY + batch(51), ["FRAMING_LOST"], [50, 51]),
+    "one with an offset seen before": (ENTRY + JUNK + ENTRY + batch(51), ["FRAMING_LOST"], [50, 51]),
+}
+"""What is in a log → kinds of damage, base offsets of good batches."""
 
 
-def test_a_damaged_batch_before_rubble_is_not_framed_by_it() -> None:
-    """What seems to be cut short behind it must go on with its offsets."""
-    batches = log(2)
-    for offset, kinds in ((4, ["BATCH_CRC_MISMATCH", "SEG_TORN_TAIL"]), (999, ["FRAMING_LOST"])):
-        torn = batch(offset, value=b"x" * 300)[:200]
-        assert read(flipped(b"".join(batches), len(batches[0]) + 70) + torn).kinds == kinds
-
-
-def test_rubble_at_the_end_is_no_torn_batch() -> None:
-    assert read(batch(0) + b"\x7f" * 100).kinds == ["FRAMING_LOST"]
+@pytest.mark.parametrize("name", TOLD)
+def test_what_is_told_of(name: str) -> None:
+    data, kinds, good = TOLD[name]
+    reading = read(data)
+    assert (reading.kinds, reading.good) == (kinds, good)
 
 
 def test_damaged_batches_fit_behind_good_ones_in_a_chunk(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -272,20 +279,6 @@ def test_a_batch_inside_must_end_below_the_next_segment() -> None:
     assert read(data, next_base_offset=42).good == [0, 21]
 
 
-def test_a_batch_whose_magic_byte_lies_bounds_what_follows() -> None:
-    """Its offsets are proved, so nothing below them is believed."""
-    batches = [batch(0, 10), batch(10, 1, value=b"".join(log(2, start=5))), batch(11)]
-    data = changed(with_length(b"".join(batches), len(batches[0]), 7), 16, b"\x03")
-    assert read(data).good == [0, 11]
-
-
-def test_a_damaged_batch_that_keeps_its_frame_hides_what_its_value_holds() -> None:
-    batches = embedded(batch(2, 1), behind=b"")
-    reading = read(flipped(b"".join(batches), len(batches[0]) + 62))
-    assert reading.kinds == ["BATCH_CRC_MISMATCH"]
-    assert reading.base_offsets == [0, 2, 3]
-
-
 def test_streamed_damage_hides_what_its_value_holds(monkeypatch: pytest.MonkeyPatch) -> None:
     """A batch beyond the largest window is judged by its frame as a small one is."""
     small_windows(monkeypatch, 128, 256)
@@ -294,16 +287,6 @@ def test_streamed_damage_hides_what_its_value_holds(monkeypatch: pytest.MonkeyPa
         reading = read(flipped(b"".join(batches), len(batches[0]) + 80))
         assert reading.kinds == ["BATCH_CRC_MISMATCH"]
         assert reading.good == [0, *(3 for _ in behind)]
-
-
-def test_legacy_batches_are_believed_only_where_they_may_stand() -> None:
-    """Behind a magic 2 batch no legacy entry follows; before any batch, or behind legacy ones, it may."""
-    entry = legacy_entry(50, 1)
-    junk = b"\xf0" * 30
-    assert read(batch(0) + junk + entry + batch(51)).good == [0, 51]
-    assert read(legacy_entry(0, 1) + junk + entry + batch(51)).good == [0, 50, 51]
-    assert read(junk + entry + batch(51)).good == [50, 51]
-    assert read(legacy_entry(50, 1) + junk + entry + batch(51)).good == [50, 51], "an offset seen before is not believed again"
 
 
 @pytest.mark.parametrize("magic", [0, 1])
