@@ -96,7 +96,7 @@ bundle-tool: $(VENV)/.installed
 java:
 	@sh tests/spark/java.sh
 
-test: $(VENV)/.installed-dev $(SPARK40)/.installed java
+test: $(VENV)/.installed-dev java
 	$(BIN)/pytest --require-groups $(SPREAD)
 
 test-broker: $(VENV)/.installed-dev

@@ -17,6 +17,7 @@ from hypothesis import settings
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from pyspark.sql import SparkSession
     from xdist.remote import Producer
     from xdist.scheduler import LoadScopeScheduling
 
@@ -140,8 +141,11 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: "Producer") -> "Load
 
 @cache
 def starts_spark(module: str) -> bool:
-    """Whether the tests of a module, by its path, are marked `spark`."""
-    return "pytestmark = pytest.mark.spark" in (Path(__file__).resolve().parents[1] / module).read_text()
+    """Whether the tests of a module, by its path, are all marked `spark`, perhaps with other marks."""
+    return (
+        re.search(r"^pytestmark = .*\bmark\.spark\b", (Path(__file__).resolve().parents[1] / module).read_text(), re.MULTILINE)
+        is not None
+    )
 
 
 @cache
@@ -184,6 +188,17 @@ def chosen_kernels() -> "Iterator[None]":
         for module in ("questions.search", "facts.read", "questions.dump.inputs"):
             patch.setattr(f"kafka_forensics.{module}.compile_as_needed", lambda _: None)
         yield
+
+
+@pytest.fixture(scope="session")
+def spark() -> "Iterator[SparkSession]":
+    """The one session of a run, for modules that are marked `spark`: two cores of this machine, tasks tried up to four times."""
+    from kafka_forensics.spark import default_builder, register
+
+    session = default_builder("local[2,4]").config("spark.sql.shuffle.partitions", "2").getOrCreate()
+    register(session)
+    yield session
+    session.stop()
 
 
 @pytest.fixture(scope="session")

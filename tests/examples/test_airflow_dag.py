@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.spark_cluster import spark_environment
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.nightly]
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples"
@@ -55,21 +55,18 @@ def night(environment: dict[str, str], date: str, **params: object) -> "subproce
     return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=500, check=False)
 
 
-@pytest.mark.nightly
 def test_airflow_and_these_tests_have_nothing_in_common(environment: dict[str, str]) -> None:
     command = [str(AIRFLOW / "python"), "-c", "import airflow, kafka_forensics"]
     done = subprocess.run(command, env=environment, cwd=environment["AIRFLOW_HOME"], capture_output=True, text=True, check=False)
     assert "No module named 'kafka_forensics'" in done.stderr
 
 
-@pytest.mark.nightly
 def test_airflow_takes_the_file(environment: dict[str, str]) -> None:
     told = json.loads(run([AIRFLOW / "python", "-c", TELL, str(EXAMPLES / "airflow_dag.py")], environment).splitlines()[-1])
     audit = str(EXAMPLES / "nightly_audit.py")
     assert told == {"errors": {}, "dag": "kafka_nightly_audit", "task": "audit", "application": audit}
 
 
-@pytest.mark.nightly
 def test_two_nights_are_audited_and_the_second_has_lost_records(environment: dict[str, str], tmp_path: Path) -> None:
     snapshots, output = tmp_path / "snapshots", tmp_path / "audits"
     snapshots.mkdir()

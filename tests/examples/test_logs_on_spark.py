@@ -4,7 +4,7 @@ import pytest
 
 from tests.support.notebooks import EXAMPLES, charted, errors, fresh, printed, stored
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.nightly]
 
 PATH = EXAMPLES / "logs_on_spark.ipynb"
 

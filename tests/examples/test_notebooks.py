@@ -15,6 +15,7 @@ def test_there_are_three() -> None:
     assert (EXAMPLES / f"{ON_SPARK}.ipynb").is_file()
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_a_notebook_runs_and_shows_what_is_stored_in_it(path: Path) -> None:
     kept, again = stored(path), fresh(path)

@@ -1,29 +1,18 @@
-"""One Spark session for all tests of a run, and one cluster."""
+"""One cluster of Spark for all tests of a run; `tests/conftest.py` has their session."""
 
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
 
-from kafka_forensics.spark import default_builder, register
 from tests.support.spark_cluster import QUICK_JAVA, Cluster, Driver, cluster, driver
 
 NEWEST, OLDEST = sys.executable, str(Path(__file__).resolve().parents[2] / ".venv-spark40" / "bin" / "python")
 """Interpreters with the Sparks that are supported; `make` makes the older one's."""
 
 
-@pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
-    """A quiet session on two cores of this machine that tries tasks up to four times, with the data source registered."""
-    session = default_builder("local[2,4]").config("spark.sql.shuffle.partitions", "2").getOrCreate()
-    register(session)
-    yield session
-    session.stop()
-
-
-@pytest.fixture(scope="session", params=[pytest.param(NEWEST, id="4.3"), pytest.param(OLDEST, id="4.0", marks=pytest.mark.nightly)])
+@pytest.fixture(scope="session", params=[pytest.param(NEWEST, id="4.3"), pytest.param(OLDEST, id="4.0")])
 def running(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[Cluster]:
     """The one cluster of these tests, of the newest Spark or the oldest; who has a session there has all of it."""
     with cluster(tmp_path_factory.mktemp("cluster"), request.param) as made:
@@ -38,9 +27,7 @@ def driven(running: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterat
         yield made
 
 
-@pytest.fixture(
-    scope="module", params=[pytest.param(False, id="once"), pytest.param(True, id="speculating", marks=pytest.mark.nightly)]
-)
+@pytest.fixture(scope="module", params=[pytest.param(False, id="once"), pytest.param(True, id="speculating")])
 def drives(running: Cluster, driven: Driver, request: pytest.FixtureRequest) -> Driver:
     """The driver with a session there, with speculation or without, which tells of lost tasks."""
     driven.session(

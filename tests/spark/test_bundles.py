@@ -30,6 +30,7 @@ def test_a_scan_on_spark_says_what_one_here_says(spark: SparkSession, bundles: P
     assert verdict_of_both(spark, bundles) == "critical"
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "archive",
     [

@@ -13,7 +13,7 @@ from tests.support.repeated_logs import RepeatedLogs, batch, moved
 from tests.support.spark_cluster import SECONDS_OF_A_SCAN, Cluster, Driver, has_open, processes, wait_until
 from tests.support.spark_driver import local_document
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.nightly]
 
 SAMPLES = Path(__file__).resolve().parents[2] / "sample_logs"
 SAMPLE_NAMES = sorted(path.name for path in SAMPLES.iterdir() if path.is_dir())

@@ -10,7 +10,7 @@ from tests.support.repeated_logs import RepeatedLogs, batch
 from tests.support.spark_cluster import QUICK_JAVA, SECONDS_OF_A_SCAN, Cluster, Driver, driver, has_open, processes, wait_until
 from tests.support.spark_driver import local_document
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.nightly]
 
 SAMPLE = Path(__file__).resolve().parents[2] / "sample_logs" / "unclean-election"
 SECONDS_TO_CLEAN_UP = 60.0

@@ -15,7 +15,7 @@ from tests.support.repeated_logs import RepeatedLogs, batch
 from tests.support.spark_cluster import QUICK_JAVA, Cluster, Driver, cluster, driver
 from tests.support.spark_driver import local_document
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.nightly]
 
 SAMPLE = Path(__file__).resolve().parents[2] / "sample_logs" / "unclean-election"
 EVIDENCE = "s3://evidence/tonight"

@@ -23,7 +23,7 @@ from tests.support.compacted import CLEANED, History, compacted, hidden_by_damag
 from tests.support.faults import TOPIC, Brokers
 from tests.support.spark_driver import written
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.nightly]
 
 APART = TaskSizes(keys_apart_bytes=0, work_bytes=1)
 

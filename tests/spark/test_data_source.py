@@ -78,20 +78,21 @@ def test_in_this_spark(spark: SparkSession, local: ScanResult, times: SnapshotsR
     assert told["version"].startswith("4.3.")
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(SECONDS + 60)
 @pytest.mark.parametrize(
     ("python", "where", "version"),
     [
         pytest.param(NEWEST, "remote=local[2]", "4.3.", id="4.3-connect"),
         pytest.param(OLDEST, "local[2]", "4.0.", id="4.0-classic"),
-        pytest.param(OLDEST, "remote=local[2]", "4.0.", id="4.0-connect", marks=pytest.mark.nightly),
+        pytest.param(OLDEST, "remote=local[2]", "4.0.", id="4.0-connect"),
     ],
 )
 def test_in_another_spark_from_an_environment_that_is_not_activated(
     tmp_path: Path, local: ScanResult, times: SnapshotsResult, python: Path, where: str, version: str
 ) -> None:
     """With a module beside it that breaks Spark's own discovery of data sources."""
-    assert python.is_file(), "`make test` makes the environments"
+    assert python.is_file(), "`make nightly PART=spark` makes the environments"
     (tmp_path / "pyspark_broken.py").write_text("raise RuntimeError('this module is broken')\n")
     java = shutil.which("java")
     places = ["/usr/bin", "/bin", *([os.path.dirname(java)] if java else [])]

@@ -78,6 +78,7 @@ def test_facts_of_damaged_logs(tmp_path: Path, case: Case) -> None:
 
 
 @pytest.mark.faults
+@pytest.mark.nightly
 @pytest.mark.parametrize("heading", ["Indexes, snapshots, checkpoints", "Environment"])
 def test_facts_of_damaged_small_files(tmp_path: Path, heading: str) -> None:
     for number, case in enumerate(one for one in SECTIONS[heading] if one.during is None):

@@ -50,6 +50,7 @@ def test_a_sample_is_exported_as_by_the_local_engine(spark: SparkSession, tmp_pa
     assert done.result.incomplete == []
 
 
+@pytest.mark.nightly
 @pytest.mark.corpora
 def test_an_archive_is_exported_as_by_the_local_engine(spark: SparkSession, tmp_path: Path, corpora: Path) -> None:
     archive = corpora / "kafka-4.3.0-unclean.tar.xz"
@@ -92,13 +93,14 @@ def result() -> ScanResult:
     return kf.scan(str(SAMPLES / "unclean-election"))
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("reader", READERS)
 @pytest.mark.parametrize("fact", FACTS)
 def test_readers_read_the_facts_of_the_scan(exported: Path, result: ScanResult, fact: str, reader: str) -> None:
     assert rows(READERS[reader](exported, fact)) == rows(result.facts(fact))
 
 
-@pytest.mark.parametrize("fact", FACTS)
+@pytest.mark.parametrize("fact", nightly_but(["batches"], FACTS))
 def test_spark_reads_the_facts_of_the_scan(spark: SparkSession, exported: Path, result: ScanResult, fact: str) -> None:
     frame = spark.read.parquet(str(exported / fact))
     assert set(frame.columns) == set(FACTS[fact].schema.names)
@@ -106,6 +108,7 @@ def test_spark_reads_the_facts_of_the_scan(spark: SparkSession, exported: Path, 
     assert rows(frame.selectExpr(*wanted).toArrow().cast(plain(fact))) == rows(result.facts(fact))
 
 
+@pytest.mark.nightly
 def test_what_names_of_directories_look_like_is_no_matter(spark: SparkSession, tmp_path: Path) -> None:
     sample = tmp_path / "copies" / "007"
     shutil.copytree(SAMPLES / "unclean-election" / "broker-1" / "orders-0", sample / "2024-01-01-0")
@@ -121,6 +124,7 @@ def test_what_names_of_directories_look_like_is_no_matter(spark: SparkSession, t
     assert read_export(spark, str(tmp_path / "out"), "findings").count() == len(kf.scan(f"007={sample}").findings)
 
 
+@pytest.mark.nightly
 def test_only_what_is_asked_for(spark: SparkSession, tmp_path: Path) -> None:
     asked: dict[str, Any] = {"topic": "audit", "partition": 0, "broker": 2}
     done = export(spark, [str(SAMPLES / "unclean-election")], str(tmp_path / "out"), ["findings", "batches"], **asked)
@@ -132,6 +136,7 @@ def test_only_what_is_asked_for(spark: SparkSession, tmp_path: Path) -> None:
     assert not (tmp_path / "more").exists()
 
 
+@pytest.mark.nightly
 def test_what_holds_something_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "note").write_text("mine")
@@ -155,6 +160,7 @@ def test_paths_and_target_are_refused_before_spark_starts(tmp_path: Path, capsys
     assert [path.name for path in tmp_path.iterdir()] == ["full"]
 
 
+@pytest.mark.nightly
 def test_workers_are_asked_once_whether_they_can_do_the_work(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -165,6 +171,7 @@ def test_workers_are_asked_once_whether_they_can_do_the_work(
     assert asked == ["probe"]
 
 
+@pytest.mark.nightly
 def test_workers_that_do_not_see_the_target(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(export_job, "absolute", lambda output: f"{output}-elsewhere")
     with pytest.raises(UsageError, match=r"a worker of Spark: .*-elsewhere: No such file or directory") as caught:
@@ -173,6 +180,7 @@ def test_workers_that_do_not_see_the_target(spark: SparkSession, tmp_path: Path,
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.nightly
 def test_workers_that_lose_the_target_in_the_middle(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def removed(*given: Any, **named: Any) -> ExportCommon:
         shutil.rmtree(tmp_path / "out" / "_temporary")
@@ -183,6 +191,7 @@ def test_workers_that_lose_the_target_in_the_middle(spark: SparkSession, tmp_pat
         export(spark, str(SAMPLES / "healthy"), str(tmp_path / "out"), ["batches"])
 
 
+@pytest.mark.nightly
 def test_a_log_that_is_gone_is_tried_again_and_then_reported(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

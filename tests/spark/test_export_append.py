@@ -20,7 +20,7 @@ from tests.support.exports import manifest, rows
 from tests.support.repeated_logs import RepeatedLogs, batch
 from tests.support.spark_cluster import kill_while_writing
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.nightly]
 
 
 def append(spark: SparkSession, path: Path, target: Path, snapshot: str, form: str) -> None:

@@ -12,7 +12,7 @@ from tests.support import exports
 from tests.support.repeated_logs import RepeatedLogs, batch, moved
 from tests.support.spark_cluster import SECONDS_OF_A_SCAN, Cluster, Driver, has_open, processes, wait_until
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.nightly]
 
 PARTITIONS, BATCHES, RECORDS = 4, 150, 50
 FACTS = ["batches", "records", "transactions", "findings"]

@@ -9,7 +9,7 @@ from tests.support import exports
 from tests.support.repeated_logs import RepeatedLogs, batch
 from tests.support.spark_cluster import QUICK_JAVA, SECONDS_OF_A_SCAN, Cluster, driver, has_open, processes, wait_until
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.nightly]
 
 SECONDS_TO_CLEAN_UP = 60.0
 

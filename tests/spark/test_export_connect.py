@@ -12,7 +12,7 @@ from tests.support import exports
 from tests.support.exports import SAMPLES, manifest
 from tests.support.spark_connect import connect_server
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.nightly]
 
 SAMPLE = str(SAMPLES / "unclean-election")
 

@@ -9,7 +9,7 @@ from kafka_forensics.cli.main import outcome
 from tests.support.repeated_logs import RepeatedLogs, batch
 from tests.support.spark_cluster import kill_while_writing
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.nightly]
 
 
 def listed(folder: Path) -> dict[str, tuple[int, int]]:

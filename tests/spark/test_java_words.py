@@ -95,6 +95,7 @@ def test_a_command_says_why_java_does_not_start(no_java: dict[str, str]) -> None
     ]
 
 
+@pytest.mark.nightly
 def test_a_session_says_why_java_does_not_start(no_java: dict[str, str]) -> None:
     code = (
         "from kafka_forensics import spark, errors\n"
@@ -105,6 +106,7 @@ def test_a_session_says_why_java_does_not_start(no_java: dict[str, str]) -> None
     assert (done.stdout, done.stderr) == (r"Spark does not start at local[1]: Java ended and said: Too \x1b[31msmall" + "\n", "")
 
 
+@pytest.mark.nightly
 def test_a_session_starts_without_a_word() -> None:
     code = "from kafka_forensics import spark\nstarted = spark.session('local[1]')\nprint(started.range(3).count())\nstarted.stop()"
     done = run(dict(os.environ), "-c", code)

@@ -18,7 +18,7 @@ from kafka_forensics.spark import read_export
 from tests.support.nightly import nightly_but
 from tests.support.spark_cluster import Cluster, spark_environment
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.nightly]
 
 ROOT = Path(__file__).resolve().parents[2]
 AUDIT = ROOT / "examples" / "nightly_audit.py"
@@ -99,7 +99,6 @@ def test_on_this_machine_what_cannot_be_read_ends_it_with_3(spark: SparkSession,
     assert read_export(spark, str(there), "spans").filter("topic = 'orders' and kind = 'damaged'").count() == 1
 
 
-@pytest.mark.nightly
 @pytest.mark.parametrize(("path", "status"), [(SAMPLES / "healthy", 0), ("there-is-no-such-path", 2)])
 def test_the_status_reaches_who_submits(tmp_path: Path, path: Path | str, status: int) -> None:
     done = submitted(tmp_path, "local[2,4]", path, "--output", "lake", "--snapshot", "today")

@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.spark_cluster import Cluster, cluster, spark_environment
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.nightly]
 
 ROOT = Path(__file__).resolve().parents[2]
 ARCHIVE = ROOT / "dist" / "environment.tar.gz"
@@ -67,7 +67,6 @@ def submitted(unpacked: Path, master: str, script: Path, *arguments: Path | str,
     return subprocess.run(command, cwd=unpacked, env=environment, capture_output=True, text=True, timeout=500, check=False)
 
 
-@pytest.mark.nightly
 def test_the_interpreter_of_this_cluster_has_no_package() -> None:
     for module in ("kafka_forensics", "pyarrow"):
         command = [str(BARE), "-I", "-c", f"import {module}"]
@@ -75,7 +74,6 @@ def test_the_interpreter_of_this_cluster_has_no_package() -> None:
         assert f"No module named '{module}'" in done.stderr
 
 
-@pytest.mark.nightly
 def test_without_the_archive_its_workers_say_so(strangers: Cluster, unpacked: Path, tmp_path: Path) -> None:
     audit = ROOT / "examples" / "nightly_audit.py"
     done = submitted(unpacked, strangers.url, audit, SAMPLE, "--output", tmp_path, "--snapshot", "today", python=str(BARE))
@@ -84,7 +82,6 @@ def test_without_the_archive_its_workers_say_so(strangers: Cluster, unpacked: Pa
     assert not (tmp_path / "today").exists()
 
 
-@pytest.mark.nightly
 def test_with_the_archive_they_audit(strangers: Cluster, unpacked: Path, tmp_path: Path) -> None:
     audit = ROOT / "examples" / "nightly_audit.py"
     done = submitted(unpacked, strangers.url, audit, SAMPLE, "--output", tmp_path, "--snapshot", "today", python=f"./{PACKED}")
@@ -93,7 +90,6 @@ def test_with_the_archive_they_audit(strangers: Cluster, unpacked: Path, tmp_pat
     assert (tmp_path / "today" / "_SUCCESS").exists()
 
 
-@pytest.mark.nightly
 def test_with_the_archive_they_read_the_data_source(strangers: Cluster, unpacked: Path, tmp_path: Path) -> None:
     (tmp_path / "read.py").write_text(READ)
     done = submitted(unpacked, strangers.url, tmp_path / "read.py", SAMPLE, python=f"./{PACKED}")

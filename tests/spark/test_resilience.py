@@ -12,7 +12,7 @@ from kafka_forensics.evidence.options import ScanOptions
 from tests.support.spark_cluster import Driver, driver
 from tests.support.spark_driver import Change, local_document
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.nightly]
 
 SAMPLE = Path(__file__).resolve().parents[2] / "sample_logs" / "unclean-election"
 

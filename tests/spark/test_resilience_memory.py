@@ -7,7 +7,7 @@ import pytest
 from tests.support.repeated_logs import RepeatedLogs, batch, moved
 from tests.support.spark_cluster import SECONDS_OF_A_SCAN, driver, peak_memory, python_workers, wait_until
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.nightly]
 
 MOST_BYTES = 512 << 20
 REPLICA_BYTES = 350 << 20

@@ -13,7 +13,7 @@ from tests.support.object_stores import ACCESS_KEY, SECRET_KEY, S3Proxy, s3_prox
 from tests.support.spark_cluster import Driver, driver
 from tests.support.spark_driver import local_document
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.nightly]
 
 SAMPLE = Path(__file__).resolve().parents[2] / "sample_logs" / "unclean-election"
 EVIDENCE = "s3://evidence/snapshots/2026-11-20"

@@ -12,7 +12,7 @@ import pytest
 import kafka_forensics
 from tests.support.spark_cluster import Driver, driver
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.nightly]
 
 SAMPLE = Path(__file__).resolve().parents[2] / "sample_logs" / "unclean-election" / "broker-1"
 PACKAGE = Path(kafka_forensics.__file__).parent

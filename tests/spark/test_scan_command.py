@@ -14,7 +14,7 @@ import pytest
 
 from tests.support.json_schemas import json_schema
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.nightly]
 
 SAMPLE = Path(__file__).resolve().parents[2] / "sample_logs" / "silent-divergence"
 

@@ -16,12 +16,13 @@ from kafka_forensics.model.results import ScanResult
 from kafka_forensics.spark import scan
 from kafka_forensics.spark.data_source import parse_options
 from kafka_forensics.spark.job import scanned
-from tests.support.archives import EVERY
+from tests.support.archives import EVERY, of_brokers
 from tests.support.gallery_case import Case
 from tests.support.nightly import one_of_each_family
 
 pytestmark = pytest.mark.spark
 
+DAILY = ("kafka-4.3.0-unclean", "public-magic0-golden")
 SAMPLES = Path(__file__).resolve().parents[2] / "sample_logs"
 
 
@@ -42,16 +43,16 @@ class TestBothEngines:
     def test_on_a_sample(self, spark: SparkSession, sample: str) -> None:
         assert text(scan(spark, brokers(sample))) == text(kf.scan(brokers(sample)))
 
+    @pytest.mark.nightly
     @pytest.mark.parametrize("case", one_of_each_family())
     def test_on_a_fault(self, spark: SparkSession, case: Case, tmp_path: Path) -> None:
         paths = [str(path) for path in case.make(tmp_path).log_dirs]
         options = ScanOptions(live=case.live, deep=case.deep)
         assert text(scanned(spark, paths, options)) == text(local.scan(paths, options))
 
-    @pytest.mark.corpora
-    @pytest.mark.parametrize("archive", EVERY)
-    def test_on_an_archive(self, spark: SparkSession, archive: str, corpora: Path) -> None:
-        paths = [str(corpora / f"{archive}.tar.xz")]
+    @pytest.mark.parametrize("archive", of_brokers(*EVERY, nightly=[name for name in EVERY if name not in DAILY]))
+    def test_on_an_archive(self, spark: SparkSession, archive: str, archives: Path) -> None:
+        paths = [str(archives / f"{archive}.tar.xz")]
         assert text(scan(spark, paths)) == text(kf.scan(paths))
 
     def test_on_a_part_of_what_is_there(self, spark: SparkSession) -> None:

@@ -53,6 +53,7 @@ def test_on_many_histories_at_once(spark: SparkSession, tmp_path: Path) -> None:
     assert {scan_result.engine for scan_result in result.snapshots.values()} == {"spark"}
 
 
+@pytest.mark.nightly
 def test_on_compacted_logs_in_small_pieces(spark: SparkSession, tmp_path: Path) -> None:
     brokers = (1, 2, 3)
     compacted(tmp_path / "a", {broker: history().left(roll=CLEANED) for broker in brokers}, dict.fromkeys(brokers, 1))
@@ -66,6 +67,7 @@ def test_on_compacted_logs_in_small_pieces(spark: SparkSession, tmp_path: Path) 
     assert [finding.kind for finding in there.findings] == ["KEYS_LOST_SINCE"] * 3
 
 
+@pytest.mark.nightly
 def test_keys_are_compared_by_sorting_them_within_and_between_snapshots(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -96,11 +98,13 @@ def test_keys_are_compared_by_sorting_them_within_and_between_snapshots(
     assert (said(small), asked) == (said(here), [3])
 
 
+@pytest.mark.nightly
 def test_on_the_samples_of_one_cluster(spark: SparkSession) -> None:
     given = {"before": str(SAMPLES / "healthy"), "after": str(SAMPLES / "unclean-election")}
     assert text(scan_snapshots(spark, given, topic="[a_]*")) == text(kf.scan_snapshots(given, topic="[a_]*"))
 
 
+@pytest.mark.nightly
 def test_on_the_command_line(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,7 +10,7 @@ import kafka_forensics as kf
 from kafka_forensics.cli.main import outcome
 from lab.doc_blocks import ROOT, blocks_of
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.nightly]
 
 CODE = [block.body for block in blocks_of("docs/spark.md") if block.language == "python"]
 SAMPLE = ROOT / "sample_logs" / "silent-divergence"
