@@ -5,8 +5,15 @@ from hypothesis import strategies as st
 from kafka_forensics.model.batches import Damage
 from kafka_forensics.model.files import CleanShutdown, MetaProperties, PartitionMetadata
 from kafka_forensics.parsers.checkpoints import parse_clean_shutdown, parse_meta_properties, parse_partition_metadata
-from kafka_forensics.writers.files import write_clean_shutdown, write_meta_properties, write_partition_metadata
+from kafka_forensics.parsers.quorum_state import QuorumState, parse_quorum_state
+from kafka_forensics.writers.files import (
+    write_clean_shutdown,
+    write_meta_properties,
+    write_partition_metadata,
+    write_quorum_state,
+)
 from tests.support.memory import MemoryFile
+from tests.support.plan_runs import SAMPLES
 
 CLUSTER = "BKfjTOGySGi0sBpnDkcBQQ"
 DIRECTORY = "p_pCeaazXND7Utpa-h8TQA"
@@ -155,3 +162,51 @@ def test_any_bytes_give_an_answer(data: bytes) -> None:
 def test_any_cluster_id_survives_its_escapes(cluster_id: str) -> None:
     answer = meta(write_meta_properties(node_id=1, cluster_id=cluster_id))
     assert (answer.cluster_id, answer.damage) == (cluster_id, [])
+
+
+# `quorum-state`, as Kafka 4.3.0 wrote it and as nobody does.
+
+
+DYNAMIC = b'{"leaderId":-1,"leaderEpoch":7,"votedId":2,"votedDirectoryId":"J8aAPcfLQt2bqs1JT_rMgQ","data_version":1}'
+
+
+def test_the_quorum_state_of_a_broker_that_follows() -> None:
+    data = (SAMPLES / "healthy" / "broker-1" / "__cluster_metadata-0" / "quorum-state").read_bytes()
+    assert parse_quorum_state(MemoryFile(data)) == QuorumState(0, 1, (100,))
+    assert write_quorum_state(1, 0, [100]).replace(b'"leaderId":-1', b'"leaderId":100') == data
+
+
+def test_a_quorum_state_is_read_as_written() -> None:
+    assert parse_quorum_state(MemoryFile(DYNAMIC)) == parse_quorum_state(MemoryFile(DYNAMIC + b"\nmore")) == QuorumState(1, 7)
+    for state in (QuorumState(0, 9, (1, 2), "c", 3), QuorumState(1, 2**31 - 1)):
+        data = write_quorum_state(
+            state.leader_epoch, state.data_version, state.voters, cluster_id=state.cluster_id, applied_offset=state.applied_offset
+        )
+        assert parse_quorum_state(MemoryFile(data)) == state
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"\0" * 130,
+        b"\xff{}",
+        b"[]",
+        b"{}",
+        b"7",
+        DYNAMIC[:-9],
+        DYNAMIC.replace(b'"data_version":1', b'"data_version":2'),
+        DYNAMIC.replace(b'"data_version":1', b'"data_version":true'),
+        DYNAMIC.replace(b'"leaderEpoch":7', b'"leaderEpoch":2147483648'),
+        DYNAMIC.replace(b'"leaderEpoch":7', b'"leaderEpoch":-1'),
+        DYNAMIC.replace(b'"leaderEpoch":7', b'"leaderEpoch":7.5'),
+        b'{"leaderEpoch":1,"currentVoters":[7],"data_version":0}',
+        b'{"leaderEpoch":1,"currentVoters":[{"voterId":-2}],"data_version":0}',
+        b'{"leaderEpoch":1,"currentVoters":{},"data_version":0}',
+        b'{"leaderEpoch":1,"clusterId":8,"data_version":0}',
+        b'{"leaderEpoch":1,"appliedOffset":"0","data_version":0}',
+        b"[" * 100_000,
+    ],
+)
+def test_what_is_no_quorum_state(data: bytes) -> None:
+    assert parse_quorum_state(MemoryFile(data)) is None

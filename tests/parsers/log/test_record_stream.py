@@ -10,11 +10,12 @@ from hypothesis import strategies as st
 
 from kafka_forensics.model.batches import RecordColumn
 from kafka_forensics.parsers.kernels.records import COUNT_LIE, MALFORMED, OK, OUT_OF_BOUNDS, VARINT_OVERLONG
-from kafka_forensics.parsers.log.record_stream import MAX_BAD_RECORDS, RecordStream
+from kafka_forensics.parsers.log.record_stream import MAX_BAD_RECORDS, RecordStream, plain_records
 from kafka_forensics.parsers.log.records import decode_batch
 from kafka_forensics.parsers.spec.record_batch import RECORD_BATCH_HEADER
 from kafka_forensics.writers.batches import RecordToWrite, write_batch, write_raw_batch
 from tests.support.exact_readers import body, framed, spec_records, varint
+from tests.support.segments import BASE_TIMESTAMP, batch, changed
 from tests.support.strategies import payloads
 
 GOOD = framed(body())
@@ -121,3 +122,49 @@ def test_a_value_of_256_mib_is_measured_not_held() -> None:
     assert decoded.problems == []
     assert records == [(0, None, size, True), (1, b"k", 2, False)]
     assert peak < 64 << 20
+
+
+# Plain records read by hand, against the reader of every batch.
+
+
+RECORDS = st.lists(
+    st.builds(
+        RecordToWrite,
+        st.none() | st.binary(max_size=9),
+        st.none() | st.binary(max_size=200),
+        st.just(()) | st.just((("header", b"value"),)),
+        st.integers(-5, 10**12),
+    ),
+    max_size=4,
+)
+
+
+def agrees(data: bytes) -> bool:
+    """Whether there is an answer; if so, it is that of the other reader."""
+    records = plain_records(data)
+    if records is None:
+        return False
+    decoded = decode_batch(data)
+    assert decoded.problems == []
+    assert records == [(record.offset, record.timestamp, record.key, record.value) for record in decoded.iter_records()]
+    return True
+
+
+def test_what_is_not_plain_is_left_to_the_other() -> None:
+    assert not agrees(batch(0, 2, compression_type="gzip"))
+    assert not agrees(batch(0, 2, is_control_batch=True))
+    assert not agrees(batch(0, 2, records_count=3))
+    assert not agrees(batch(0, 2)[:-1])
+    assert not agrees(b"")
+
+
+@pytest.mark.properties
+@given(RECORDS, st.sampled_from(["CreateTime", "LogAppendTime"]), st.integers(0, 400), st.binary(max_size=3))
+def test_both_readers_agree_on_any_bytes(records: list[RecordToWrite], timestamp_type: str, at: int, new: bytes) -> None:
+    data = write_batch(
+        records, base_offset=7, base_timestamp=BASE_TIMESTAMP, max_timestamp=BASE_TIMESTAMP - 7, timestamp_type=timestamp_type
+    )
+    plain = not any(write.headers for write in records)
+    assert agrees(data) == plain
+    position = min(61 + at, max(len(data) - len(new), 0))
+    agrees(changed(data, position, new))

@@ -44,24 +44,6 @@ def raw(payload: bytes, count: int, codec: int = 0) -> bytes:
     return write_raw_batch(header, payload)
 
 
-@pytest.mark.parametrize("codec", COMPRESSION_TYPES)
-def test_null_empty_and_repeated_headers_come_back(codec: str) -> None:
-    decoded = decode_batch(batch_of(compression_type=codec))
-    records = list(decoded.iter_records())
-    assert (decoded.problems, decoded.records_count) == ([], 3)
-    assert [(record.key, record.value, record.headers) for record in records] == [
-        (b"key", b"value", ((b"h", b"x"), (b"h", None), (b"", b""))),
-        (None, b"", ()),
-        (b"", None, ()),
-    ]
-    assert [(record.offset, record.timestamp, record.timestamp_type, record.sequence) for record in records] == [
-        (100, 1005, "CreateTime", -1),
-        (101, 997, "CreateTime", -1),
-        (102, 1000, "CreateTime", -1),
-    ]
-    assert sum(record.size_in_bytes for record in records) == len(decoded.payload)
-
-
 def test_header_twin() -> None:
     batch = batch_of(producer_id=7, producer_epoch=3, base_sequence=9, is_transactional=True)
     header = decode_batch(batch).header
@@ -72,7 +54,15 @@ def test_header_twin() -> None:
     assert header.last_offset == 102
 
 
-def test_a_header_decides_times_and_sequences() -> None:
+def test_a_header_decides_offsets_times_and_sequences() -> None:
+    plain = decode_batch(batch_of())
+    records = list(plain.iter_records())
+    assert [(record.offset, record.timestamp, record.timestamp_type, record.sequence) for record in records] == [
+        (100, 1005, "CreateTime", -1),
+        (101, 997, "CreateTime", -1),
+        (102, 1000, "CreateTime", -1),
+    ]
+    assert sum(record.size_in_bytes for record in records) == len(plain.payload)
     appended = decode_batch(batch_of(timestamp_type="LogAppendTime", max_timestamp=9999)).iter_records()
     assert {(record.timestamp, record.timestamp_type) for record in appended} == {(9999, "LogAppendTime")}
     cleaned = decode_batch(batch_of(delete_horizon_ms=50_000))

@@ -1,8 +1,5 @@
 """Reading segments: every byte accounted for on any bytes, windows of any size, ranges that join."""
 
-import struct
-import time
-
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -10,7 +7,7 @@ from hypothesis import strategies as st
 
 from kafka_forensics.model.batches import BatchColumn, Damage
 from kafka_forensics.parsers.log import damage, segment
-from kafka_forensics.parsers.log.segment import SegmentReader, find_batch
+from kafka_forensics.parsers.log.segment import find_batch
 from tests.support.kernels import kernels
 from tests.support.memory import MemoryFile
 from tests.support.segments import batch, flipped, legacy_entry, log, read, small_windows, starts
@@ -176,37 +173,6 @@ def test_a_file_that_shrinks_ends_where_its_bytes_end() -> None:
         reading = read(Shrinking(data[:cut], size_in_bytes=len(data) + 1000))
         assert reading.landed == cut
         assert reading.good == [o for o, end in zip((0, 2, 4, 6), starts(batches)[1:], strict=True) if end <= cut]
-
-
-def test_inspect_sees_the_bytes_of_every_row_once() -> None:
-    batches = log(6, value=b"v" * 30)
-    data = flipped(b"".join(batches), starts(batches)[2] + 70)
-    seen: list[tuple[int, bytes]] = []
-
-    def inspect(
-        buffer: "np.ndarray[tuple[int], np.dtype[np.uint8]]", position: int, columns: object, first: int, end: int
-    ) -> list[object]:
-        assert isinstance(columns, np.ndarray)
-        for row in range(first, end):
-            start = int(columns[BatchColumn.POSITION, row]) - position
-            size = int(columns[BatchColumn.SIZE_IN_BYTES, row])
-            seen.append((start + position, buffer[start : start + size].tobytes()))
-        return []
-
-    reading = read(data, inspect=inspect)
-    expected = zip(reading.column(BatchColumn.POSITION), reading.column(BatchColumn.SIZE_IN_BYTES), strict=True)
-    assert seen == [(position, data[position : position + size]) for position, size in expected]
-
-
-def test_a_reader_holds_no_more_than_its_windows() -> None:
-    """A header that claims two gigabytes makes nobody allocate them."""
-    liar = batch(0) + struct.pack(">qiib", 1, 2**31 - 13, 0, 2) + b"x" * 100
-    file = MemoryFile(liar, size_in_bytes=1 << 31)
-    reader = SegmentReader(file)
-    started = time.monotonic()
-    next(reader.chunks(0, len(batch(0))))
-    assert time.monotonic() - started < 5
-    assert reader._window.buffer.size <= 16 << 20
 
 
 def test_batches_that_fit_no_window_are_inspected_alone(monkeypatch: pytest.MonkeyPatch) -> None:
