@@ -6,12 +6,7 @@ from kafka_forensics.model.batches import Damage
 from kafka_forensics.model.files import CleanShutdown, MetaProperties, PartitionMetadata
 from kafka_forensics.parsers.checkpoints import parse_clean_shutdown, parse_meta_properties, parse_partition_metadata
 from kafka_forensics.parsers.quorum_state import QuorumState, parse_quorum_state
-from kafka_forensics.writers.files import (
-    write_clean_shutdown,
-    write_meta_properties,
-    write_partition_metadata,
-    write_quorum_state,
-)
+from kafka_forensics.writers.files import write_clean_shutdown, write_meta_properties, write_partition_metadata, write_quorum_state
 from tests.support.memory import MemoryFile
 from tests.support.plan_runs import SAMPLES
 

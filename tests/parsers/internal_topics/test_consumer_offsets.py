@@ -9,18 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka_forensics.model.coordinators import MEMBERS_LISTED, RECORD_TYPES, GroupKey, GroupMember, GroupMetadata, OffsetCommit
-from kafka_forensics.parsers.internal_topics.consumer_offsets import (
-    check_value,
-    read_group_metadata,
-    read_key,
-    read_offset_commit,
-)
+from kafka_forensics.parsers.internal_topics.consumer_offsets import check_value, read_group_metadata, read_key, read_offset_commit
 from kafka_forensics.parsers.spec.consumer_offsets import key_layout
 from tests.support.exact_readers import value_layout
 from tests.support.group_records import TOPIC_ID_BYTES, commit_key, commit_value, group_key, group_value, member
-from tests.support.segments import BASE_TIMESTAMP
-
-TOPIC_ID = urlsafe_b64encode(TOPIC_ID_BYTES).decode().rstrip("=")
 
 
 def exact(layout: Any, data: bytes) -> dict[str, Any] | None:
@@ -88,47 +80,6 @@ def assert_keys_agree(key: bytes) -> GroupKey | str:
     return fast
 
 
-@pytest.mark.parametrize("version", range(5))
-@pytest.mark.parametrize("metadata", ["", "länger\x1b"])
-def test_commits_of_every_version(version: int, metadata: str) -> None:
-    value = commit_value(
-        2**40,
-        version=version,
-        metadata=metadata,
-        leader_epoch=9,
-        expire_timestamp=BASE_TIMESTAMP + 5,
-        topic_id=TOPIC_ID_BYTES if version == 4 else None,
-    )
-    assert assert_commits_agree(value) == OffsetCommit(
-        2**40,
-        9 if version >= 3 else -1,
-        metadata,
-        BASE_TIMESTAMP,
-        BASE_TIMESTAMP + 5 if version == 1 else -1,
-        TOPIC_ID if version == 4 else None,
-    )
-    assert assert_commits_agree(value + b"behind") == assert_commits_agree(value)
-    for size in range(len(value)):
-        assert isinstance(assert_commits_agree(value[:size]), str)
-
-
-@pytest.mark.parametrize("version", range(5))
-def test_groups_of_every_version_with_their_members_measured(version: int) -> None:
-    value = group_value(
-        member("a"), member("b", group_instance_id="static", subscription=b"", assignment=bytes(300)), version=version
-    )
-    read = assert_groups_agree(value)
-    assert isinstance(read, GroupMetadata)
-    assert [
-        (group_member.member_id, group_member.subscription_size, group_member.assignment_size) for group_member in read.members
-    ] == [("a", 12, 8), ("b", 0, 300)]
-    assert [group_member.group_instance_id for group_member in read.members] == [None, "static" if version >= 3 else None]
-    assert [group_member.rebalance_timeout_ms for group_member in read.members] == [300_000 if version else -1] * 2
-    assert (read.generation, read.protocol, read.leader, read.members_count) == (7, "range", None, 2)
-    for size in range(len(value)):
-        assert isinstance(assert_groups_agree(value[:size]), str)
-
-
 def test_keys_of_every_type_and_values_that_are_only_measured() -> None:
     assert list(map(check_value, (b"\0\0", b"\0\0rest", b"\0\1", b"\0", b""))) == [None, None, "version", "truncated", "truncated"]
     assert assert_keys_agree(commit_key("g", "t", 3)) == GroupKey(1, "g", "t", 3)
@@ -179,12 +130,26 @@ def test_more_members_than_are_listed_are_counted() -> None:
 
 
 SEEDS = [
-    *(commit_value(5, version=version, metadata="m", topic_id=TOPIC_ID_BYTES if version == 4 else None) for version in range(5)),
-    *(group_value(member(), version=version) for version in range(5)),
+    *(commit_value(5, version=version, metadata="länger\x1b", leader_epoch=9, expire_timestamp=8) for version in range(5)),
+    commit_value(2**40, version=4, topic_id=TOPIC_ID_BYTES),
+    *(
+        group_value(member("a"), member("b", group_instance_id="static", subscription=b"", assignment=bytes(300)), version=version)
+        for version in range(5)
+    ),
     commit_key(),
     group_key(),
     group_key("g", 5, "m"),
 ]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_twins_agree_on_every_version_and_every_beginning_of_a_record(seed: bytes) -> None:
+    answers = [assert_commits_agree(seed), assert_groups_agree(seed), assert_keys_agree(seed)]
+    assert any(not isinstance(answer, str) for answer in answers)
+    for data in (seed + b"behind", *(seed[:size] for size in range(len(seed)))):
+        assert_commits_agree(data)
+        assert_groups_agree(data)
+        assert_keys_agree(data)
 
 
 @st.composite

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka_forensics.model.batches import BatchColumn, Damage
@@ -12,8 +12,6 @@ from tests.support.kernels import kernels
 from tests.support.memory import MemoryFile
 from tests.support.segments import batch, flipped, legacy_entry, log, read, small_windows, starts
 from tests.support.strategies import any_segments
-
-ANY_WINDOW = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 def test_a_sound_segment_gives_its_batches_and_nothing_else() -> None:
@@ -33,35 +31,32 @@ def test_an_empty_segment_is_one_empty_chunk() -> None:
 
 
 @pytest.mark.properties
-@given(any_segments(), st.integers(64, 300), st.sampled_from([96, 160, 256, 1 << 24]))
-@ANY_WINDOW
-def test_every_byte_is_accounted_for_and_windows_change_nothing(
-    monkeypatch: pytest.MonkeyPatch, data: bytes, ordinary: int, largest: int
+@given(any_segments(), st.integers(64, 300), st.sampled_from([96, 160, 256, 1 << 24]), st.integers(4, 7))
+def test_every_byte_is_accounted_for_and_kernels_windows_and_chunks_change_nothing(
+    data: bytes, ordinary: int, largest: int, rows: int
 ) -> None:
-    whole = read(data)
-    assert whole.landed == len(data)
-    assert whole.total == len(data)
+    with kernels(compiled=False):
+        whole = read(data)
+    assert whole.landed == whole.total == len(data)
     spans_are_within(data, whole.columns)
-    with monkeypatch.context() as patch:
-        patch.setattr(damage, "WINDOW_BYTES", ordinary)
-        narrow = read(data)
-        assert np.array_equal(narrow.columns, whole.columns)
-        assert narrow.damage == whole.damage
-        small_windows(patch, ordinary, max(largest, ordinary))
-        streamed = read(data)
-    assert streamed.landed == streamed.total == len(data)
-    assert streamed.good == whole.good
-
-
-@pytest.mark.properties
-@given(any_segments())
-def test_compiled_kernels_read_the_same(data: bytes) -> None:
     with kernels(compiled=True):
         compiled = read(data)
-    with kernels(compiled=False):
-        interpreted = read(data)
-    assert np.array_equal(interpreted.columns, compiled.columns)
-    assert interpreted.damage == compiled.damage
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(damage, "WINDOW_BYTES", ordinary)
+        narrow = read(data)
+        small_windows(patch, ordinary, max(largest, ordinary))
+        streamed = read(data)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(segment, "CHUNK_ROWS", rows)
+        patch.setattr(segment, "MAX_CHAIN", 3)
+        patch.setattr(damage, "MAX_CHAIN", 3)
+        small = read(data)
+    for same in (compiled, narrow):
+        assert np.array_equal(same.columns, whole.columns)
+        assert same.damage == whole.damage
+    for alike in (streamed, small):
+        assert (alike.landed, alike.total, alike.good) == (len(data), len(data), whole.good)
+    assert max(chunk.rows for chunk in small.chunks) <= rows
 
 
 def spans_are_within(data: bytes, columns: "np.ndarray[tuple[int, int], np.dtype[np.int64]]") -> None:
@@ -69,21 +64,6 @@ def spans_are_within(data: bytes, columns: "np.ndarray[tuple[int, int], np.dtype
     position, size = columns[BatchColumn.POSITION], columns[BatchColumn.SIZE_IN_BYTES]
     assert np.all(position[1:] >= (position + size)[:-1])
     assert not size.size or (position[0] >= 0 and position[-1] + size[-1] <= len(data))
-
-
-@pytest.mark.properties
-@given(any_segments(), st.integers(4, 7))
-@ANY_WINDOW
-def test_chunks_of_few_rows_give_the_same(monkeypatch: pytest.MonkeyPatch, data: bytes, rows: int) -> None:
-    whole = read(data)
-    with monkeypatch.context() as patch:
-        patch.setattr(segment, "CHUNK_ROWS", rows)
-        patch.setattr(segment, "MAX_CHAIN", 3)
-        patch.setattr(damage, "MAX_CHAIN", 3)
-        small = read(data)
-    assert max(chunk.rows for chunk in small.chunks) <= rows
-    assert (small.landed, small.total) == (whole.landed, whole.total)
-    assert small.good == whole.good
 
 
 @pytest.mark.parametrize("count", [3, 4, 5, 8, 9])

@@ -2,14 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_forensics.parsers.log_dir import (
-    FileKind,
-    FileName,
-    PartitionName,
-    classify_file,
-    parse_file_name,
-    parse_partition_name,
-)
+from kafka_forensics.parsers.log_dir import FileKind, FileName, PartitionName, classify_file, parse_file_name, parse_partition_name
 
 OFFSET = "00000000000000000370"
 HEX = "0123456789abcdef" * 2
@@ -53,8 +46,7 @@ NOT_KAFKAS = """370.log 09223372036854775808.log 99999999999999999999.index serv
 
 
 @pytest.mark.parametrize(
-    "name",
-    ["", f"{OFFSET}.log\n", "\u0660" * 20 + ".log", "deleted" + ".deleted" * 50, *NOT_KAFKAS.replace("@", OFFSET).split()],
+    "name", ["", f"{OFFSET}.log\n", "\u0660" * 20 + ".log", "deleted" + ".deleted" * 50, *NOT_KAFKAS.replace("@", OFFSET).split()]
 )
 def test_names_that_are_not(name: str) -> None:
     assert parse_file_name(name) is None
