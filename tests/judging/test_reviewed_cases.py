@@ -2,20 +2,25 @@
 
 import shutil
 import time
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
+from kafka_forensics.analysis.catalogue import finding
 from kafka_forensics.analysis.replicas import diff as differences
 from kafka_forensics.engine import local
 from kafka_forensics.evidence.inputs import gather
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.folding import splits
+from kafka_forensics.judging.scanning import EXAMPLES, LIMIT, counted
 from kafka_forensics.model.files import EpochEntry
+from kafka_forensics.model.findings import Confidence, Finding, Place, Severity
+from kafka_forensics.wording import advice, message
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
-from kafka_forensics.writers.files import write_leader_epochs
-from tests.support.faults import BASE_TIMESTAMP, DIRECTORY, Brokers, Log, histories, write_checkpoint
-from tests.support.faults_verdict import offsets, only, said, scan, verdict
+from kafka_forensics.writers.files import write_leader_epochs, write_offset_checkpoint
+from tests.support.faults import BASE_TIMESTAMP, DIRECTORY, TOPIC, Brokers, Log, healthy, histories, write_checkpoint
+from tests.support.faults_verdict import kinds, offsets, only, said, scan, verdict
 from tests.support.segments import write_offset_index
 
 COMMON = [("p", 0)] * 4
@@ -245,3 +250,114 @@ def test_a_partition_directory_without_any_log_is_scanned(tmp_path: Path) -> Non
     (broker / "t-0" / "leader-epoch-checkpoint").write_text("0\n0\n")
     result = local.scan([str(broker)], ScanOptions())
     assert [(partition.topic, partition.replicas[0].segments) for partition in result.partitions] == [("t", 0)]
+
+
+MANY = LIMIT + 150
+
+
+@pytest.fixture(name="brokers")
+def three_equal_replicas(tmp_path: Path) -> Brokers:
+    return healthy(tmp_path)
+
+
+def missing(number: int, broker: int = 1, *, topic: str = "gone", severity: Severity | None = None) -> Finding:
+    place = Place(topic, number, broker, f"/b{broker}", offset_start=0, offset_end=number)
+    evidence = {"high_watermark": number, "file": "replication-offset-checkpoint"}
+    return finding("REPLICA_MISSING", place, evidence, severity=severity)
+
+
+def ordered(*findings: Finding) -> list[Finding]:
+    return sorted(findings, key=Finding.sort_key)
+
+
+def test_what_is_beyond_the_limit_is_one_finding_for_each_broker() -> None:
+    given = ordered(*(missing(number) for number in range(MANY)), *(missing(number, 2) for number in range(3)))
+    findings = counted(given, ())
+    assert findings == ordered(*findings)
+    assert Counter(one.place.broker for one in findings) == {1: LIMIT + 1, 2: 3}
+    assert [one for one in findings if "counted" not in one.evidence] == [
+        one for one in given if one.place.partition in range(LIMIT)
+    ]
+    (rest,) = [one for one in findings if "counted" in one.evidence]
+    assert (rest.severity, rest.place) == (given[0].severity, Place(broker=1, log_dir="/b1"))
+    examples = [f"gone-{number}" for number in range(LIMIT, LIMIT + EXAMPLES)]
+    assert rest.evidence == {"counted": 150, "examples": examples, "file": "replication-offset-checkpoint"}
+    assert message(rest).startswith("broker 1: 150 more findings of this kind (")
+    assert message(rest).endswith(", gone-105.")
+
+
+@pytest.mark.parametrize("number", [LIMIT - 1, LIMIT, LIMIT + 1])
+def test_up_to_the_limit_and_one_behind_it_nothing_changes(number: int) -> None:
+    given = ordered(*(missing(each) for each in range(number)))
+    assert counted(given, ()) == given
+
+
+def test_severities_are_counted_by_themselves_and_the_least_sure_is_told() -> None:
+    grave = [missing(number, severity=Severity.CRITICAL) for number in range(MANY)]
+    mild = [missing(number, topic="other") for number in range(5)]
+    doubtful = finding("REPLICA_MISSING", Place("last", 1, 1), {}, severity=Severity.CRITICAL, confidence=Confidence.SUSPECTED)
+    findings = counted(ordered(*grave, *mild, doubtful), ())
+    assert Counter(one.severity for one in findings) == {Severity.CRITICAL: LIMIT + 1, given_severity(mild): 5}
+    assert [one.confidence for one in findings if "counted" in one.evidence] == [Confidence.SUSPECTED]
+
+
+def given_severity(findings: list[Finding]) -> Severity:
+    return findings[0].severity
+
+
+@pytest.mark.parametrize("topic", ["gone", "__cluster_metadata", "__transaction_state", "__consumer_offsets"])
+def test_findings_of_a_log_that_was_read_stay(topic: str) -> None:
+    given = ordered(*(missing(number, topic=topic) for number in range(MANY)))
+    read = {("gone", number) for number in range(MANY)}
+    assert counted(given, read) == given
+
+
+def test_findings_of_topics_and_of_the_whole_stay() -> None:
+    """What is said of each topic or of each transaction is none of a log directory's."""
+    given = ordered(*(finding("RISKY_CONFIG", Place(f"t{number}"), {}) for number in range(MANY)))
+    given += [finding("TXN_PARTLY_LOST", Place(), {"transactional_id": str(number)}) for number in range(MANY)]
+    assert counted(given, ()) == given
+
+
+def test_a_scan_of_a_checkpoint_with_very_many_lines(brokers: Brokers) -> None:
+    offsets = {("gone", number): number + 1 for number in range(MANY)} | {(TOPIC, 0): 72}
+    for broker in (1, 2):
+        (brokers.log_dir(broker) / "replication-offset-checkpoint").write_bytes(write_offset_checkpoint(offsets))
+    findings = [one for one in verdict(brokers).findings if one.place.topic != TOPIC]
+    groups = Counter((one.kind, one.severity, one.place.broker) for one in findings)
+    assert groups
+    assert max(groups.values()) <= LIMIT + 1
+    rest = [one for one in findings if "counted" in one.evidence]
+    for one in rest:
+        alike = groups[one.kind, one.severity, one.place.broker]
+        assert one.evidence["counted"] + alike - 1 == MANY
+        assert message(one)
+        assert one.severity is Severity.INFO or advice(one)
+
+
+@pytest.mark.parametrize("which", ["recovery-point", "log-start", "cleaner"])
+def test_lines_of_other_checkpoints_for_partitions_that_are_not_there_are_none_of_a_findings_each(
+    brokers: Brokers, which: str
+) -> None:
+    path = brokers.log_dir(1) / f"{which}-offset-checkpoint"
+    offsets = {("gone", number): number + 1 for number in range(MANY)}
+    path.write_bytes(write_offset_checkpoint(offsets))
+    assert len(verdict(brokers).findings) <= LIMIT + 1
+
+
+def test_odd_names_and_entries_are_counted(brokers: Brokers) -> None:
+    for number in range(MANY):
+        (brokers.log_dir(1) / f"no{number:04d}-topic-").mkdir()
+        (brokers.log_dir(2) / f"link{number:04d}").symlink_to("/nowhere")
+    found = verdict_of_some(brokers)
+    assert found["DIR_NAME_ILLEGAL"] in (0, LIMIT + 1)
+    assert max(found.values()) <= LIMIT + 1
+
+
+def verdict_of_some(brokers: Brokers) -> Counter[str]:
+    """Findings by kind; links make a scan incomplete, so that it is not held to the whole."""
+    result = local.scan([str(path) for path in brokers.log_dirs], ScanOptions(jobs=1))
+    found: Counter[str] = Counter()
+    for (kind, _), number in kinds(result).items():
+        found[kind] += number
+    return found

@@ -23,6 +23,7 @@ from kafka_forensics.model.findings import Finding
 from kafka_forensics.model.results import BrokerSummary, PartitionSummary, ScanResult
 from tests.support.archives import SHIPPED
 from tests.support.gallery import SECTIONS
+from tests.support.nightly import nightly_but
 
 SAMPLES = Path(__file__).resolve().parents[2] / "sample_logs"
 
@@ -82,7 +83,7 @@ def test_real_brokers(name: str) -> None:
     assert heard.partitions
 
 
-@pytest.mark.parametrize("section", SECTIONS)
+@pytest.mark.parametrize("section", nightly_but(["Replicas and producers", "Committed offsets"], SECTIONS))
 @pytest.mark.faults
 def test_every_fault(section: str, tmp_path: Path) -> None:
     for number, case in enumerate(SECTIONS[section]):

@@ -31,7 +31,7 @@ def record(api_key: int, version: int | None = None, **fields: Any) -> bytes:
     return write_metadata_record(api_key, len(MESSAGES[api_key]) - 1 if version is None else version, given)
 
 
-def topic(name: str = TOPIC, topic_id: str = TOPIC_ID) -> bytes:
+def topic(name: str = TOPIC, topic_id: str | bytes = TOPIC_ID) -> bytes:
     """A topic is created."""
     return record(2, name=name, topic_id=topic_id)
 

@@ -14,16 +14,15 @@ from kafka_forensics.parsers.spec.consumer_offsets import (
     write_value,
 )
 from kafka_forensics.parsers.spec.flexible import CompactArray, CompactString, NullableStruct, Tag
-from kafka_forensics.parsers.spec.metadata_records import write_metadata_record
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
 from kafka_forensics.writers.files import write_leader_epochs, write_partition_metadata
+from tests.support import controller_log
 from tests.support.segments import BASE_TIMESTAMP, marker
 
 TOPIC_ID_BYTES = bytes(range(16))
 TOPIC_ID_TEXT = "AAECAwQFBgcICQoLDA0ODw"
 OFFSETS_ID_BYTES, OFFSETS_ID_TEXT = bytes(range(16, 32)), "EBESExQVFhcYGRobHB0eHw"
 """Of `__consumer_offsets`."""
-PARTITION_RECORD, TOPIC_RECORD = 3, 2
 
 
 def commit_key(group: str = "billing", topic: str = "t", partition: int = 0, *, record_type: int = 1) -> bytes:
@@ -161,23 +160,9 @@ def put_offsets(log_dir: Path, log: bytes, partition: int = 0) -> Path:
 
 def put_controller(log_dir: Path, *, isr: list[int], replicas: list[int], leader: int, topic_id: bytes, topic: str = "t") -> None:
     """`__cluster_metadata-0` that says how partition 0 of a topic stands."""
-    partition = {
-        "partition_id": 0,
-        "topic_id": topic_id,
-        "replicas": replicas,
-        "isr": isr,
-        "removing_replicas": [],
-        "adding_replicas": [],
-        "leader": leader,
-        "leader_epoch": 0,
-        "partition_epoch": 0,
-        "directories": [bytes(15) + b"\1"] * len(replicas),
-    }
-    values = [
-        write_metadata_record(TOPIC_RECORD, 0, {"name": topic, "topic_id": topic_id}),
-        write_metadata_record(PARTITION_RECORD, 1, partition),
-        write_metadata_record(TOPIC_RECORD, 0, {"name": "__consumer_offsets", "topic_id": OFFSETS_ID_BYTES}),
-    ]
+    directories = [bytes(15) + b"\1"] * len(replicas)
+    state = controller_log.partition(isr, leader, topic_id=topic_id, replicas=replicas, directories=directories)
+    values = [controller_log.topic(topic, topic_id), state, controller_log.topic("__consumer_offsets", OFFSETS_ID_BYTES)]
     records = [RecordToWrite(None, value) for value in values]
     _put(log_dir / "__cluster_metadata-0", write_batch(records, base_offset=0, base_timestamp=BASE_TIMESTAMP))
 

@@ -7,18 +7,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import kafka_forensics as kf
 from kafka_forensics.engine.local import scan
 from kafka_forensics.evidence.inputs import gather
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.controller import ControllerHistory, MetadataRecord, PartitionControl
-from kafka_forensics.model.findings import Place, Severity
+from kafka_forensics.model.findings import Finding, Place, Severity
+from kafka_forensics.witnesses import malformed_records
 from kafka_forensics.witnesses.controller import ControllerEvidence, open_batch, parse_snapshot, read_controller
 from kafka_forensics.witnesses.malformed_records import KINDS_TOLD, UnknownKinds
+from kafka_forensics.wording import message
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
 from kafka_forensics.writers.files import write_meta_properties
-from tests.support.controller_log import START_MS, ControllerLog, change, partition, record, setting, snapshot, topic
+from tests.support.controller_log import CONTROLLER, START_MS, ControllerLog, change, partition, record, setting, snapshot, topic
 from tests.support.faults import TOPIC
+from tests.support.gallery_controller import BAD, lost_member, malformed_twice
 from tests.support.memory import MemoryFile
+from tests.support.replicas import put_replica
+from tests.support.segments import BASE_TIMESTAMP
 
 CREATED = (topic(), setting("cleanup.policy", "compact"), partition([1, 2], 1))
 
@@ -292,3 +298,35 @@ def test_a_start_on_a_log_that_lacks_its_beginning_needs_a_snapshot(
     outlook = one.replicas[0].recovery
     assert outlook is not None
     assert (outlook.starts, 42 in outlook.checks) == (starts, not starts)
+
+
+KIND = "METADATA_RECORD_MALFORMED"
+
+
+def malformed(*paths: Path) -> list[Finding]:
+    return [finding for finding in kf.scan([str(path) for path in paths]).findings if finding.kind == KIND]
+
+
+@pytest.mark.parametrize(("kept", "more"), [(5, None), (4, 1), (3, 2)])
+def test_of_the_coordinators_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept: int, more: int | None) -> None:
+    monkeypatch.setattr(malformed_records, "MAX_FINDINGS", kept)
+    records = [RecordToWrite(b"\0\x63", b"x", offset_delta=delta) for delta in range(3)]
+    for number, several in ((0, records), (1, records[:2])):
+        log = write_batch(several, base_offset=0, base_timestamp=BASE_TIMESTAMP)
+        put_replica(tmp_path / str(number), 1, log, partition=f"__transaction_state-{number}")
+    findings = malformed(*(tmp_path / str(partition) / "broker-1" for partition in (0, 1)))
+    assert [finding.place.offset_start for finding in findings] == [0, 1, 2, 0, 1][:kept]
+    assert [finding.evidence.get("records_more") for finding in findings] == [*[None] * (kept - 1), more]
+    told = {None: "", 1: "; 1 further record cannot be read either.", 2: "; 2 further records cannot be read either."}
+    assert message(findings[-1]).endswith(told[more])
+    assert "further" not in message(findings[0])
+
+
+def test_of_the_controllers_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    brokers = lost_member(tmp_path)
+    log = ControllerLog().lead([CONTROLLER]).append(*malformed_twice(BAD["unknown version"][0]))
+    log.put(brokers.root / f"c{CONTROLLER}")
+    first, _ = malformed(*brokers.log_dirs)
+    monkeypatch.setattr(malformed_records, "MAX_FINDINGS", 1)
+    (finding,) = malformed(*brokers.log_dirs)
+    assert finding.evidence == {**first.evidence, "records_more": 1}

@@ -8,14 +8,13 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from kafka_forensics.analysis import epochs
-from kafka_forensics.analysis.epochs import EpochRun, EpochsFold, checkpoint_contradiction
-from kafka_forensics.model.batches import BatchColumn
+from kafka_forensics.analysis.epochs import EpochRun, EpochsFold, checkpoint_contradiction, differing_end, epoch_starts
+from kafka_forensics.model.batches import BatchColumn as Columns
 from kafka_forensics.model.controller import PartitionControl
 from kafka_forensics.model.files import EpochEntry
+from kafka_forensics.replication.epochs import end_offset_for, epoch_at
 from tests.support.segments import batch, columns_of, flipped, read, starts
 from tests.support.strategies import folded
-
-Columns = BatchColumn
 
 
 def fold_of(*batch_epochs: int) -> EpochsFold:
@@ -276,3 +275,106 @@ def test_the_log_start_hides_what_was_deleted_before_it() -> None:
     assert checkpoint_contradiction([EpochEntry(2, 60)], lineage, 50, 100, compacted=False) == "entry_missing"
     for left in ([EpochEntry(2, 100)], [EpochEntry(3, 100)]):
         assert checkpoint_contradiction(left, lineage, 100, 100, compacted=False) is None
+
+
+def entries(*pairs: tuple[int, int]) -> list[EpochEntry]:
+    return [EpochEntry(*pair) for pair in pairs]
+
+
+def test_first_epoch_with_another_end() -> None:
+    batches = entries((0, 0), (1, 32), (2, 58))
+    assert differing_end(entries((0, 0), (2, 58)), batches, 75) == (0, 58, 32)
+    assert differing_end(entries((0, 0), (1, 35), (2, 58)), batches, 75) == (0, 35, 32)
+    assert differing_end(entries((0, 0), (1, 32), (2, 58), (4, 65)), batches, 75) == (2, 65, 75)
+    assert differing_end(entries((0, 0), (1, 32)), batches, 75) == (1, 75, 58)
+    assert differing_end(batches, batches, 75) == (2, 75, 75)
+    assert differing_end([], batches, 75) == (0, -1, 32)
+    assert differing_end([], [], 75) == (-1, 75, 75)
+
+
+def test_epoch_of_an_offset() -> None:
+    lines = entries((2, 58), (0, 10), (1, 32))
+    assert [epoch_at(lines, offset) for offset in (9, 10, 31, 32, 57, 58, 99)] == [None, 0, 0, 1, 1, 2, 2]
+
+
+@st.composite
+def checkpoints(draw: st.DrawFn) -> list[EpochEntry]:
+    epochs = sorted(draw(st.sets(st.integers(0, 6), max_size=5)))
+    starts = sorted(draw(st.lists(st.integers(0, 9), min_size=len(epochs), max_size=len(epochs))))
+    return entries(*zip(epochs, starts, strict=True))
+
+
+@given(checkpoints(), checkpoints())
+def test_no_earlier_epoch_of_either_has_two_ends(left: list[EpochEntry], right: list[EpochEntry]) -> None:
+    epoch, ours, theirs = differing_end(left, right, 10)
+    for known in {entry.leader_epoch for entry in (*left, *right) if entry.leader_epoch < epoch}:
+        assert end_offset_for(left, known, 10).end_offset == end_offset_for(right, known, 10).end_offset
+    if ours == theirs:
+        assert all(entry.leader_epoch <= epoch for entry in (*left, *right))
+
+
+def fold_without(batch_epochs: list[int], lost: set[int]) -> EpochsFold:
+    """A log of one-offset batches of these epochs, without those at the lost offsets."""
+    state = EpochsFold(0)
+    kept = [(n, epoch) for n, epoch in enumerate(batch_epochs) if n not in lost]
+    state.step(
+        columns_of([{Columns.BASE_OFFSET: n, Columns.LAST_OFFSET: n, Columns.PARTITION_LEADER_EPOCH: epoch} for n, epoch in kept])
+    )
+    return state
+
+
+def checkpoint_of(batch_epochs: list[int]) -> list[EpochEntry]:
+    """What a broker writes of such a log."""
+    return [
+        EpochEntry(epoch, next(group)[0]) for epoch, group in itertools.groupby(enumerate(batch_epochs), key=lambda one: one[1])
+    ]
+
+
+@pytest.mark.properties
+@given(st.lists(st.integers(0, 5), min_size=1, max_size=20).map(sorted), st.sets(st.integers(0, 19)))
+def test_before_the_last_good_batch_every_offset_has_its_epoch(log: list[int], lost: set[int]) -> None:
+    kept = [n for n in range(len(log)) if n not in lost]
+    entries = epoch_starts(fold_without(log, lost), checkpoint_of(log), 0)
+    assert [epoch_at(entries, offset) for offset in range(max(kept, default=-1) + 1)] == log[: max(kept, default=-1) + 1]
+
+
+@pytest.mark.parametrize(
+    ("checkpoint", "expected"),
+    [
+        (None, [(1, 0), (4, 6)]),
+        ([(1, 0), (4, 3)], [(1, 0), (4, 3)]),
+        ([(1, 0), (2, 3), (4, 5)], [(1, 0), (2, 3), (4, 5)]),
+        ([(1, 0), (2, 3), (3, 3), (4, 6)], [(1, 0), (3, 3), (4, 6)]),
+        ([(1, 0), (4, 2)], [(1, 0), (4, 6)]),
+        ([(1, 0), (5, 4)], [(1, 0), (4, 6)]),
+        ([(4, 3), (1, 4)], [(1, 0), (4, 6)]),
+        ([(0, 0), (1, 0), (4, 3)], [(1, 0), (4, 3)]),
+        ([(1, 0), (1, 2), (4, 3)], [(1, 0), (4, 6)]),
+    ],
+    ids=[
+        "none",
+        "shifted",
+        "an epoch lost",
+        "one that wrote nothing",
+        "against a batch",
+        "later than the next",
+        "order",
+        "first",
+        "an epoch twice",
+    ],
+)
+def test_a_checkpoint_is_believed_where_no_good_batch_is(
+    checkpoint: list[tuple[int, int]] | None, expected: list[tuple[int, int]]
+) -> None:
+    """A log of epochs 1 1 1 . . . 4 4."""
+    entries = None if checkpoint is None else [EpochEntry(*one) for one in checkpoint]
+    epoch_entries = epoch_starts(fold_without([1, 1, 1, 4, 4, 4, 4, 4], {3, 4, 5}), entries, 0)
+    assert [(entry.leader_epoch, entry.start_offset) for entry in epoch_entries] == expected
+
+
+def test_in_front_of_the_first_batch_it_is_believed_from_the_log_start_on() -> None:
+    fold = fold_without([1, 1, 1, 4, 4, 4], {0, 1, 2, 3})
+    checkpoint = [EpochEntry(1, 0), EpochEntry(4, 3)]
+    assert epoch_starts(fold, checkpoint, 0) == checkpoint
+    assert epoch_starts(fold, checkpoint, 3) == checkpoint[1:]
+    assert epoch_starts(fold, checkpoint, 4) == [EpochEntry(4, 4)]

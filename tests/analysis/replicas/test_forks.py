@@ -1,15 +1,20 @@
 """Naming a fork: the rule of the fault catalogue, case by case, on replicas made by hand."""
 
+from collections import Counter
+
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from kafka_forensics.analysis.replica import Replica
+from kafka_forensics.analysis.replica import Replica, ReplicaState, whole
 from kafka_forensics.analysis.replicas.forks import fork_findings, lineage, premises, trailing_epoch_loss
+from kafka_forensics.analysis.replicas.verdicts import own_findings
 from kafka_forensics.model.files import EpochEntry
 from kafka_forensics.model.findings import Confidence, Finding, Severity
 from kafka_forensics.replication.epochs import truncation_offset
+from tests.support.producer_log import context
 from tests.support.replica_logs import Batch, Logs, batches, conflicts_of
+from tests.support.segments import log, read
 
 
 def fork_of(logs: Logs, *replicas: Replica) -> Finding:
@@ -351,3 +356,20 @@ def test_the_rule_on_any_two_histories(
     else:
         expected = ("FORK_BELOW_HW", max(committed))
     assert (finding.kind, finding.place.offset_start, finding.place.offset_end) == (expected[0], common, expected[1])
+
+
+@pytest.mark.parametrize("beyond", [0, 3])
+@pytest.mark.parametrize("cut", [0, 20])
+def test_a_segment_cut_short_is_told_once(beyond: int, cut: int) -> None:
+    """By its torn batch, or by the index that goes on behind its last whole one, not by both."""
+    data = b"".join(log(4))
+    state, following = ReplicaState(0, compacted=False), ReplicaState(10, compacted=False)
+    for chunk in read(data[: len(data) - cut]).chunks:
+        state.step(chunk)
+    for chunk in read(b"".join(log(2, start=10))).chunks:
+        following.step(chunk)
+    state.merge(following)
+    replica = whole(context(segment_base_offsets=[0, 10]), state)
+    replica.entries_beyond[0, "index"] = beyond
+    told = {"SEG_SHORT": 1} if cut or beyond else {"SEGMENT_MISSING": 1}
+    assert Counter(finding.kind for finding in own_findings(replica)) == {"OFFSET_GAP": 1} | told

@@ -364,3 +364,36 @@ def test_damage_read_from_bytes_eats_its_offsets(data: bytes, eaten: tuple[int, 
     course = judge(state.runs)
     assert course.eaten == {(0, 2 * len(batch(0, 2))): eaten}
     assert (course.irregularities, course.end_offset) == ([], 10)
+
+
+LOG = [(0, 2, 3), (3, 6, 3), (6, 6, 3), (9, 11, 3)]
+"""(base offset, last offset as told, records): the second tells one too many, the third two too few."""
+
+
+def fold_of(cuts: list[int], *, compacted: bool = False) -> ContinuityFold:
+    whole = ContinuityFold(0, compacted=compacted)
+    rows = columns_of(
+        [
+            {BatchColumn.BASE_OFFSET: base, BatchColumn.LAST_OFFSET: last, BatchColumn.RECORDS_COUNT: count}
+            for base, last, count in LOG
+        ]
+    )
+    for start, end in zip([0, *cuts], [*cuts, len(LOG)], strict=True):
+        part = ContinuityFold(0, compacted=compacted)
+        part.step(rows[:, start:end], [])
+        whole.merge(part)
+    return whole
+
+
+@pytest.mark.parametrize("cuts", [[], [1], [2], [3], [1, 2], [2, 3], [1, 2, 3]])
+def test_joined_by_their_records(cuts: list[int]) -> None:
+    fold = fold_of(cuts)
+    assert [(run.start_offset, run.end_offset, run.batches) for run in fold.runs] == [(0, 12, 4)]
+    assert judge(fold.runs).irregularities == []
+
+
+@pytest.mark.parametrize("cuts", [[], [1], [2], [3]])
+def test_of_a_cleaned_log_the_told_offsets_stand(cuts: list[int]) -> None:
+    fold = fold_of(cuts, compacted=True)
+    assert [(run.start_offset, run.end_offset) for run in fold.runs] == [(0, 7), (6, 12)]
+    assert fold.missing_by_compaction == 2

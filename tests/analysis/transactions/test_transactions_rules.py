@@ -1,9 +1,24 @@
 """Transactions by logs made for them: how they open and end, what is late, what holds readers back."""
 
+from time import perf_counter
+
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from kafka_forensics.analysis.producers.producers import ProducersFold
+from kafka_forensics.analysis.transactions import Pairing, TransactionColumn, markers, pairing, rules
+from kafka_forensics.analysis.transactions.endings import ENDING_WIDTH, FIRST_OFFSET, IS_ABORT, LAST_OFFSET, PRODUCER_ID, paired
+from kafka_forensics.analysis.transactions.markers import LastRows, fallen_epochs
 from kafka_forensics.analysis.transactions.transactions import OpenTransaction, TransactionsFold, TransactionState
+from kafka_forensics.analysis.transactions_across.decided import Commits, disagreements
+from kafka_forensics.analysis.transactions_across.facts import PartitionFacts
+from kafka_forensics.evidence.context import ReplicaContext
+from kafka_forensics.model.batches import BATCH_COLUMNS, BatchColumn
+from kafka_forensics.model.constants import CONTROL_MASK, DELETE_HORIZON_MASK, TIMESTAMP_TYPE_MASK, TRANSACTIONAL_MASK
+from kafka_forensics.model.coordinators import Decision
 from kafka_forensics.model.findings import Confidence, Finding, Severity
 from kafka_forensics.model.results import TransactionCounts
 from tests.support.producer_log import ABORT, COMMIT, CONTROL, TRANSACTIONAL, Log, context, matrix
@@ -210,3 +225,229 @@ def test_of_very_many_late_writes_the_first_and_last_are_told_and_all_counted() 
     late = [finding for finding in found(log) if finding.kind == "TXN_LATE_WRITE"]
     assert len(late) == 32
     assert {finding.evidence["occurrences"] for finding in late} == {100}
+
+
+@pytest.mark.parametrize(
+    ("first_offset", "listed_first_offset", "is_abort", "agree"),
+    [(3, 3, 1, True), (3, 4, 1, False), (-1, 9, 1, True), (-1, 3, 1, False), (-1, 9, 0, False), (9, 9, 0, False)],
+)
+def test_an_abort_of_nothing_agrees_with_an_entry_that_begins_with_itself(
+    first_offset: int, listed_first_offset: int, is_abort: int, *, agree: bool
+) -> None:
+    endings = np.zeros((1, ENDING_WIDTH), np.int64)
+    endings[0, [PRODUCER_ID, LAST_OFFSET, FIRST_OFFSET, IS_ABORT]] = (7, 9, first_offset, is_abort)
+    of_endings, of_entries, named = paired(endings, np.array([[7, listed_first_offset, 9]], np.int64))
+    assert (of_endings.tolist(), of_entries.tolist(), named.tolist()) == ([agree], [agree], [True])
+
+
+BATCH = st.fixed_dictionaries(
+    {
+        BatchColumn.PRODUCER_ID: st.sampled_from([0, 1, 2, 5000, 2**62]),
+        BatchColumn.PRODUCER_EPOCH: st.integers(0, 3),
+        BatchColumn.ATTRIBUTES: st.sampled_from(
+            [
+                TRANSACTIONAL_MASK,
+                TRANSACTIONAL_MASK | TIMESTAMP_TYPE_MASK,
+                TRANSACTIONAL_MASK | DELETE_HORIZON_MASK,
+                TRANSACTIONAL_MASK | CONTROL_MASK,
+                CONTROL_MASK,
+            ]
+        ),
+        BatchColumn.LAST_OFFSET_DELTA: st.integers(0, 9),
+        BatchColumn.BASE_TIMESTAMP: st.integers(-1, 2**41),
+        BatchColumn.MAX_TIMESTAMP: st.integers(-1, 2**41),
+        BatchColumn.CONTROL_RECORD_TYPE: st.sampled_from([-1, 0, 1]),
+        BatchColumn.COORDINATOR_EPOCH: st.integers(-1, 3),
+    }
+)
+
+
+def columns_of(batches: list[dict[BatchColumn, int]]) -> NDArray[np.int64]:
+    """Such batches one behind the other, as columns by BatchColumn."""
+    columns = np.zeros((BATCH_COLUMNS, len(batches)), np.int64)
+    offset = 0
+    for row, batch in enumerate(batches):
+        for column, value in batch.items():
+            columns[column, row] = value
+        columns[BatchColumn.BASE_OFFSET, row] = offset
+        columns[BatchColumn.LAST_OFFSET, row] = offset + batch[BatchColumn.LAST_OFFSET_DELTA]
+        offset += batch[BatchColumn.LAST_OFFSET_DELTA] + 1
+    return columns
+
+
+def walked(columns: NDArray[np.int64]) -> tuple[list[list[int]], list[list[int]]]:
+    """(ended ones, open ones) as lists: the numbers of the data, then of the marker of those that ended."""
+    opened: dict[int, list[int]] = {}
+    ended = []
+    for batch in columns.T.tolist():
+        producer_id, offset, last = batch[BatchColumn.PRODUCER_ID], batch[BatchColumn.BASE_OFFSET], batch[BatchColumn.LAST_OFFSET]
+        if batch[BatchColumn.ATTRIBUTES] & CONTROL_MASK:
+            epoch, time = batch[BatchColumn.PRODUCER_EPOCH], batch[BatchColumn.MAX_TIMESTAMP]
+            data = opened.pop(producer_id, [producer_id, epoch])
+            marker = [batch[BatchColumn.CONTROL_RECORD_TYPE], offset, time, epoch, batch[BatchColumn.COORDINATOR_EPOCH]]
+            ended.append([*data, *marker])
+            continue
+        by_maximum = batch[BatchColumn.ATTRIBUTES] & (TIMESTAMP_TYPE_MASK | DELETE_HORIZON_MASK)
+        time = batch[BatchColumn.MAX_TIMESTAMP if by_maximum else BatchColumn.BASE_TIMESTAMP]
+        span = opened.setdefault(producer_id, [producer_id, batch[BatchColumn.PRODUCER_EPOCH], offset, time, 0, 0, 0, 0])
+        span[4:6] = last, batch[BatchColumn.MAX_TIMESTAMP]
+        span[6] += 1
+        span[7] += last - offset + 1
+    return ended, sorted(opened.values(), key=lambda span: (span[2], span[0]))
+
+
+def plain(paired: NDArray[np.int64], *, ended: bool) -> list[list[int]]:
+    """Only what the numbers mean."""
+    answer = []
+    for numbers in paired.T.tolist():
+        data = numbers[: TransactionColumn.MARKER_TYPE] if numbers[TransactionColumn.BATCHES] else numbers[:2]
+        answer.append([*data, *(numbers[TransactionColumn.MARKER_TYPE :] if ended else [])])
+    return answer
+
+
+@given(st.lists(BATCH, max_size=40), st.lists(st.integers(0, 40), max_size=4))
+def test_pairing_is_the_walk_however_it_is_cut(batches: list[dict[BatchColumn, int]], cuts: list[int]) -> None:
+    columns, paired = columns_of(batches), Pairing()
+    ended, still_open = walked(columns)
+    parts = np.split(columns, sorted(min(cut, len(batches)) for cut in cuts), axis=1)
+    assert [transaction for part in parts for transaction in plain(paired.take(part), ended=True)] == ended
+    assert plain(paired.still_open(), ended=False) == still_open
+
+
+def test_only_so_many_are_kept_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first ones; what ends of the others afterwards is a marker that ended nothing."""
+    monkeypatch.setattr(pairing, "MAX_OPEN", 2)
+    data = dict.fromkeys(BatchColumn, 0) | {BatchColumn.ATTRIBUTES: TRANSACTIONAL_MASK}
+    columns = columns_of([data | {BatchColumn.PRODUCER_ID: producer_id} for producer_id in (9, 8, 7)])
+    paired = Pairing()
+    assert paired.take(columns).shape[1] == 0
+    assert paired.still_open()[TransactionColumn.PRODUCER_ID].tolist() == [9, 8]
+    marker = columns_of([data | {BatchColumn.ATTRIBUTES: CONTROL_MASK, BatchColumn.PRODUCER_ID: 7}])
+    [of_nothing] = plain(paired.take(marker), ended=True)
+    assert len(of_nothing) == 2 + len(TransactionColumn) - TransactionColumn.MARKER_TYPE
+
+
+def busy() -> Log:
+    """Three producers, their transactions across each other and a segment's border, and one left open."""
+    log = Log().transactional(1, 0).transactional(2, 0).marker(1, 0, COMMIT).transactional(3, 5).add(4)
+    log.transactional(1, 0, 1).marker(2, 1, ABORT).roll().marker(1, 0, ABORT).marker(3, 6, COMMIT).marker(3, 6, COMMIT)
+    return log.transactional(2, 1, 0, 3).marker(2, 1, 7).marker(2, 2, COMMIT).transactional(1, 0, 9)
+
+
+def test_ended_transactions_and_markers_are_the_same_whatever_the_cuts() -> None:
+    log = busy()
+    whole = log.fold(TransactionsFold)
+    ended = whole.ended()
+    told = [(row[6], row[rules.DATA_EPOCH], row[8], row[rules.DATA_LAST_OFFSET], row[2]) for row in ended.tolist()]
+    kinds = {rules.COMMIT, rules.ABORT}
+    assert [row[:2] for row in told] == [(1, 0), (2, 0), (1, 0), (3, 5), (2, 1)]
+    assert {row[4] for row in told} == kinds
+    rows = whole.last_markers.markers.rows
+    assert len(rows) == 6
+    for cut in range(1, len(log.rows)):
+        for cuts in ((cut,), (cut, len(log.rows) - 1), range(cut, len(log.rows))):
+            fold = log.fold(TransactionsFold, cuts)
+            assert fold.ended().tolist() == ended.tolist()
+            assert fold.last_markers.markers.rows.tolist() == rows.tolist()
+            assert fold.last_markers.newest_timestamp == whole.last_markers.newest_timestamp
+
+
+def test_newest_timestamps_are_of_good_batches() -> None:
+    log = Log().add(max_timestamp=START + 5).add(max_timestamp=START + 99, crc=5).marker(1, 0, COMMIT, max_timestamp=START + 3)
+    fold = log.fold(TransactionsFold).last_markers
+    assert fold.newest_timestamp == START + 5
+    assert log.fold(TransactionsFold).open_transactions() == []
+
+
+@pytest.mark.parametrize("sizes", [[3], [1] * 40, [7, 0, 30, 2], [100]])
+def test_the_last_rows_are_kept(sizes: list[int]) -> None:
+    kept = LastRows(2, 5)
+    together = np.arange(2 * sum(sizes)).reshape(-1, 2)
+    at = 0
+    for size in sizes:
+        other = LastRows(2, 5)
+        other.add(together[at : at + size])
+        kept.merge(other)
+        at += size
+    assert kept.rows.tolist() == together[-5:].tolist()
+    assert (kept.count, kept.complete) == (sum(sizes), sum(sizes) <= 5)
+
+
+def test_no_rows() -> None:
+    assert LastRows(3).rows.shape == (0, 3)
+
+
+@pytest.mark.parametrize(
+    ("epochs", "found"),
+    [
+        ([(1, 3), (1, 3), (1, 4)], []),
+        ([(1, 3), (2, 1), (1, 4), (2, 1)], []),
+        ([(1, 3), (1, 2), (1, 3), (1, 1)], [(1, 0), (3, 2)]),
+        ([(1, -1), (1, 5), (1, -1)], []),
+        ([], []),
+    ],
+)
+def test_coordinator_epochs_may_not_fall(epochs: list[tuple[int, int]], found: list[tuple[int, int]]) -> None:
+    rows = np.zeros((len(epochs), markers.MARKER_COLUMNS), np.int64)
+    for at, (producer_id, epoch) in enumerate(epochs):
+        rows[at, [markers.POSITION, markers.PRODUCER_ID, markers.COORDINATOR_EPOCH]] = at, producer_id, epoch
+    assert fallen_epochs(rows) == found
+
+
+def test_of_very_many_open_transactions_the_oldest_are_told() -> None:
+    log = Log()
+    for producer_id in range(50):
+        log.transactional(producer_id, 0)
+    fold = log.fold(TransactionsFold)
+    assert [transaction.producer_id for transaction in fold.open_transactions(3)] == [0, 1, 2]
+    assert fold.counts().open == 50
+
+
+def facts_of(partition: int, rows: NDArray[np.int64], ended: NDArray[np.int64]) -> PartitionFacts:
+    """What is kept of a partition with these markers and ended transactions, of which one whole copy was given."""
+    context, end = ReplicaContext("t", partition, 1, "", ""), len(rows)
+    return PartitionFacts(
+        context, [1], compacted=False, clean=True, whole=True, gaps=[], markers=rows, ended=ended, open={}, last_stable_offset=end,
+        log_start_offset=0, log_end_offset=end, broker_timestamp=0, elsewhere=rows[:0], forgotten=[],
+    )  # fmt: skip
+
+
+def test_markers_and_what_they_ended_are_let_go_of_together() -> None:
+    rows, ended = np.zeros((8, markers.MARKER_COLUMNS), np.int64), np.zeros((4, rules.FOUND_WIDTH), np.int64)
+    rows[:, markers.OFFSET], ended[:, 4] = np.arange(8), np.arange(4, 8)
+    facts = facts_of(0, rows, ended)
+    facts.trim()
+    assert [facts.had_data(offset) for offset in facts.markers[:, markers.OFFSET].tolist()] == [True] * 4
+
+
+def test_commits_are_found_by_producer_and_partition_without_going_through_all() -> None:
+    """Of a producer each with its own partition, and of one with everything, as many questions as decisions."""
+    count = 20_000
+    told = {"producer_epoch": 0, "start_timestamp": 0, "decided_timestamp": 1, "completed_timestamp": 2, "log_partition": 0}
+    own = [
+        Decision(f"id-{name}", name, commit=True, partitions=(("t", name % 50), ("u", name)), offset=name, **told)
+        for name in range(count)
+    ]
+    busy = [
+        Decision("busy", count, commit=number % 2 == 0, partitions=(("t", number),), offset=number, **told)
+        for number in range(count)
+    ]
+    start = perf_counter()
+    commits = Commits([*own, *busy])
+    assert [commits.of(name, ("t", name % 50)) for name in range(count)] == [[decision] for decision in own]
+    assert [len(commits.of(count, ("t", number))) for number in range(count)] == [1, 0] * (count // 2)
+    assert perf_counter() - start < 5
+    assert (commits.of(0, ("t", 1)), commits.of(-1, ("t", 0))) == ([], [])
+
+
+def test_transactions_of_many_partitions_are_compared_only_where_they_are() -> None:
+    """Each of 20,000 in two of 200 partitions."""
+    facts = {}
+    for number in range(200):
+        rows, ended = np.zeros((200, markers.MARKER_COLUMNS), np.int64), np.zeros((200, rules.FOUND_WIDTH), np.int64)
+        rows[:, markers.OFFSET] = ended[:, 4] = np.arange(200)
+        ended[:, 6], ended[:, 2] = np.arange(200) + 200 * (number // 2), rules.COMMIT
+        facts["t", number] = facts_of(number, rows, ended)
+    start = perf_counter()
+    assert disagreements(facts, 1 << 50) == []
+    assert perf_counter() - start < 5
