@@ -1,6 +1,8 @@
-"""The templates of all sentences, and what they ask for."""
+"""The templates of all sentences, what they ask for, and evidence that has it."""
 
 from collections.abc import Iterator
+from types import UnionType
+from typing import Any, Literal, NotRequired, Union, get_args, get_origin, get_type_hints, is_typeddict
 
 from jinja2 import nodes
 
@@ -18,3 +20,22 @@ def templates() -> Iterator[tuple[str, nodes.Template]]:
 
 NAMES = frozenset(name.name for _, tree in templates() for name in tree.find_all(nodes.Name)) - DERIVED.keys()
 """What templates ask the evidence for."""
+
+
+def rich(kind: str) -> dict[str, Any]:
+    """Evidence of a kind that holds all it may hold, each value of the type that is declared."""
+    evidence: dict[str, Any] = _value_of(CATALOGUE[kind].evidence)
+    return evidence
+
+
+def _value_of(declared: Any) -> Any:
+    origin, arguments = get_origin(declared), get_args(declared)
+    if is_typeddict(declared):
+        return {name: _value_of(hint) for name, hint in get_type_hints(declared).items()}
+    if origin in (NotRequired, Union, UnionType):
+        return _value_of(arguments[0])
+    if origin is list:
+        return [_value_of(arguments[0])]
+    if origin is dict:
+        return {_value_of(arguments[0]): _value_of(arguments[1])}
+    return arguments[0] if origin is Literal else {str: "some", int: 7, bool: True}.get(declared, "any")
