@@ -34,22 +34,36 @@ def written(log: list[Batch]) -> list[bytes]:
     return [batch.written() for batch in log]
 
 
-def test_equal_logs_differ_nowhere() -> None:
-    log = batches((0, "abc"), (1, "def"))
-    assert two(Logs(), log, log) == []
-    assert two(Logs(), [], []) == []
+LOG = batches((0, "abcdef"))
+THIRDS = batches((0, "abcd"), span=BLOCK * 2 // 3)
+TRIPLES = batches((0, "abcd"), each=3)
+REENCODED = [TRIPLES[0], Batch(3, TRIPLES[1].values, codec="gzip"), TRIPLES[2], Batch(9, TRIPLES[3].values, codec="zstd")]
+WIDE = THIRDS[1].base_offset
+"""The batch there belongs to the block of its last offset; what differs is found though it begins before."""
 
 
-@pytest.mark.parametrize("shorter", [0, 1, 3])
-def test_a_prefix_differs_nowhere(shorter: int) -> None:
-    log = batches((0, "abcdef"))
-    assert two(Logs(), log, log[:shorter]) == []
-    assert two(Logs(), log[:shorter], log) == []
+@pytest.mark.parametrize(
+    ("left", "right", "expected"),
+    [
+        pytest.param([], [], [], id="empty"),
+        *(pytest.param(LOG, LOG[:end], [], id=f"a prefix of {end}") for end in (0, 1, 3, 6)),
+        *(pytest.param(LOG[:end], LOG, [], id=f"longer than {end}") for end in (0, 1, 3)),
+        pytest.param(LOG, LOG[2:], [], id="a later start"),
+        pytest.param(LOG, batches((0, "abXdef")), [("content", 2, 3)], id="another record"),
+        pytest.param(LOG, batches((0, "abc"), (1, "xyz")), [("content", n, n + 1) for n in (3, 4, 5)], id="a fork: F38"),
+        pytest.param(batches((0, "a"), (2, "z")), batches((1, "b"), (2, "z")), [("content", 0, 1)], id="under an equal tail: F34"),
+        pytest.param(TRIPLES, REENCODED, [("reencoded", 3, 6), ("reencoded", 9, 12)], id="equal records in other bytes"),
+        pytest.param(
+            THIRDS, [THIRDS[0], replace(THIRDS[1], values=["X"]), *THIRDS[2:]], [("content", WIDE, 2 * WIDE)], id="across blocks"
+        ),
+    ],
+)
+def test_where_two_logs_differ(left: list[Batch], right: list[Batch], expected: list[tuple[str, int, int]]) -> None:
+    assert said(two(Logs(), left, right)) == expected
 
 
-def test_a_later_start_differs_nowhere() -> None:
-    log = batches((0, "abcdef"))
-    assert two(Logs(), log, log[2:]) == []
+def test_epochs_of_both_sides_are_told() -> None:
+    assert [difference.epochs for difference in two(Logs(), LOG, batches((0, "abc"), (1, "xyz")))] == [(0, 1)] * 3
 
 
 @pytest.mark.parametrize("which", [0, 1, 5])
@@ -93,26 +107,6 @@ def test_a_lying_magic_byte_is_a_difference_of_headers() -> None:
     log = batches((0, "abcdef"))
     data = changed(b"".join(written(log)), starts(written(log))[2] + 16, b"\x03")
     assert said(two(Logs(), log, log, data)) == [("header", 2, 3)]
-
-
-def test_other_records_are_other_content() -> None:
-    """F38 and every fork."""
-    left, right = batches((0, "abcdef")), batches((0, "abc"), (1, "xyz"))
-    found = two(Logs(), left, right)
-    assert said(found) == [("content", 3, 4), ("content", 4, 5), ("content", 5, 6)]
-    assert [difference.epochs for difference in found] == [(0, 1)] * 3
-    assert said(two(Logs(), left, batches((0, "abXdef")))) == [("content", 2, 3)]
-
-
-def test_a_settled_fork_under_an_equal_tail() -> None:
-    """F34: equal ends, equal last epochs, equal tails."""
-    assert said(two(Logs(), batches((0, "a"), (2, "z")), batches((1, "b"), (2, "z")))) == [("content", 0, 1)]
-
-
-def test_equal_records_in_other_bytes_are_reencoded() -> None:
-    log = batches((0, "abcd"), each=3)
-    again = [log[0], Batch(3, log[1].values, codec="gzip"), log[2], Batch(9, log[3].values, codec="zstd")]
-    assert said(two(Logs(), log, again)) == [("reencoded", 3, 6), ("reencoded", 9, 12)]
 
 
 def test_other_batch_bounds_with_other_records() -> None:
@@ -162,14 +156,6 @@ def test_a_batch_across_blocks_is_told_once() -> None:
     right = [replace(batch, codec="gzip") for batch in left]
     found = two(Logs(), left, right)
     assert [difference.offset for difference in found] == [batch.base_offset for batch in left]
-
-
-def test_a_range_that_begins_inside_a_batch() -> None:
-    """The batch belongs to the block of its last offset; what differs is found though it begins before."""
-    size = BLOCK * 2 // 3
-    left = batches((0, "abcd"), span=size)
-    right = [left[0], replace(left[1], values=["X"]), *left[2:]]
-    assert said(two(Logs(), left, right)) == [("content", size, 2 * size)]
 
 
 def test_absurd_offsets_are_stepped_over() -> None:

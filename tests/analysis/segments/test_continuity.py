@@ -197,53 +197,59 @@ def log_of(*, without: tuple[int, ...] = ()) -> list[tuple[int, int]]:
     return [(2 * n, 2 * n + 2) for n in range(10) if n not in without]
 
 
-def test_a_joined_log_is_regular() -> None:
-    course = course_of(*log_of())
-    assert (said(course), course.end_offset, course.eaten) == ([], 20, {})
+def swapped(first: int, second: int, batches: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    batches[first], batches[second] = batches[second], batches[first]
+    return batches
+
+
+AGAIN = (4, 6)
+SEVERAL = [*swapped(4, 5, log_of(without=(1,))), (2**50, 2**50 + 2), (22, 24), (6, 8)]
+OF_SEVERAL = [("DISCONTINUITY", 20, 22), ("GAP", 2, 4), ("NON_MONOTONIC", 10, 12), ("REGRESSION", 6, 8)]
+
+
+@pytest.mark.parametrize(
+    ("batches", "damage", "expected", "end", "eaten"),
+    [
+        pytest.param(log_of(), (), [], 20, {}, id="joined"),
+        pytest.param([(7, 9), (9, 12)], (), [], 12, {}, id="begins above its name"),
+        pytest.param(log_of(without=(3, 4, 7)), (), [("GAP", 6, 10), ("GAP", 14, 16)], 20, {}, id="never seen"),
+        *(
+            pytest.param([*log_of()[:at], AGAIN, *log_of()[at:]], (), [("REGRESSION", 4, 6)], 20, {}, id=f"older again at {at}")
+            for at in (4, 6, 10)
+        ),
+        pytest.param([*log_of(), (10, 12), (12, 14), (14, 20), (20, 24)], (), [("REGRESSION", 10, 24)], 24, {}, id="a stretch"),
+        *(
+            pytest.param(swapped(n, n + 1, log_of()), (), [("NON_MONOTONIC", 2 * n, 2 * n + 2)], 20, {}, id=f"{n} with the next")
+            for n in (1, 3, 7)
+        ),
+        *(
+            pytest.param([*log_of()[:9], (wrong, wrong + 2)], (), [("DISCONTINUITY", 18, 20)], 20, {}, id=f"the last at {wrong}")
+            for wrong in (2**40, 2**31 + 18, -(2**62))
+        ),
+        pytest.param([*log_of()[:9], (1000, 1002)], (), [("GAP", 18, 1000)], 1002, {}, id="the last might be right"),
+        pytest.param(log_of(without=(3, 4, 7)), (3,), [("GAP", 14, 16)], 20, {(0, 300): (6, 10)}, id="eaten by damage"),
+        pytest.param(log_of(without=(0, 1)), (0,), [], 20, {(0, 0): (0, 4)}, id="eaten at the head, by the name"),
+        pytest.param(log_of(), (2, 5), [], 20, {}, id="damage between batches that join"),
+        pytest.param(SEVERAL, (), OF_SEVERAL, 24, {}, id="several"),
+    ],
+)
+def test_what_each_irregularity_is_called(
+    batches: list[tuple[int, int]], damage: tuple[int, ...], expected: list[tuple[str, int, int]], end: int, eaten: object
+) -> None:
+    course = course_of(*batches, damage=damage)
+    assert (sorted(said(course)), course.end_offset, course.eaten) == (expected, end, eaten)
+    for irregularity in course.irregularities:
+        assert irregularity.kind != "OFFSET_GAP" or irregularity.run.start_offset == irregularity.end
+
+
+def test_nothing_irregular_in_nothing() -> None:
     assert judge([]).end_offset == 0
 
 
-def test_a_log_may_begin_above_its_name() -> None:
-    course = course_of((7, 9), (9, 12))
-    assert (said(course), course.end_offset) == ([], 12)
-
-
-def test_never_seen_is_a_gap() -> None:
-    course = course_of(*log_of(without=(3, 4, 7)))
-    assert said(course) == [("GAP", 6, 10), ("GAP", 14, 16)]
-    assert course.irregularities[0].run.start_offset == 10
-    assert course.end_offset == 20
-
-
-@pytest.mark.parametrize("at", [4, 6, 10])
-def test_an_older_batch_again_is_a_regression(at: int) -> None:
-    batches = log_of()
-    batches.insert(at, (4, 6))
-    course = course_of(*batches)
-    assert said(course) == [("REGRESSION", 4, 6)]
-    assert course.end_offset == 20
-
-
-def test_a_stretch_written_again_is_one_regression() -> None:
-    course = course_of(*log_of(), (10, 12), (12, 14), (14, 20), (20, 24))
-    assert said(course) == [("REGRESSION", 10, 24)]
-    assert course.end_offset == 24
-
-
-@pytest.mark.parametrize("first", [1, 3, 7])
-def test_two_batches_swapped_are_non_monotonic(first: int) -> None:
-    batches = log_of()
-    batches[first], batches[first + 1] = batches[first + 1], batches[first]
-    course = course_of(*batches)
-    assert said(course) == [("NON_MONOTONIC", 2 * first, 2 * first + 2)]
-    assert course.end_offset == 20
-
-
 def test_batches_far_apart_swapped_are_told_once_each() -> None:
-    batches = log_of()
-    batches[2], batches[7] = batches[7], batches[2]
-    assert {kind for kind, _, _ in said(course_of(*batches))} <= {"NON_MONOTONIC", "DISCONTINUITY", "REGRESSION"}
-    assert course_of(*batches).end_offset == 20
+    course = course_of(*swapped(2, 7, log_of()))
+    assert {kind for kind, _, _ in said(course)} <= {"NON_MONOTONIC", "DISCONTINUITY", "REGRESSION"}
+    assert course.end_offset == 20
 
 
 @pytest.mark.parametrize("which", [0, 1, 4, 8])
@@ -257,19 +263,6 @@ def test_a_flipped_base_offset_is_a_discontinuity_of_its_batch(which: int, wrong
     assert course.end_offset == 20
 
 
-@pytest.mark.parametrize("wrong", [2**40, 2**31 + 18, -(2**62)])
-def test_a_last_offset_that_no_segment_could_hold(wrong: int) -> None:
-    course = course_of(*log_of()[:9], (wrong, wrong + 2))
-    assert said(course) == [("DISCONTINUITY", 18, 20)]
-    assert course.end_offset == 20
-
-
-def test_a_last_batch_that_might_be_right_leaves_a_gap() -> None:
-    course = course_of(*log_of()[:9], (1000, 1002))
-    assert said(course) == [("GAP", 18, 1000)]
-    assert course.end_offset == 1002
-
-
 def test_a_flip_in_the_first_batch_of_a_later_segment() -> None:
     left, right = ContinuityFold(0), ContinuityFold(4)
     left.step(columns_of([{BatchColumn.BASE_OFFSET: n} for n in range(4)]), [])
@@ -280,22 +273,6 @@ def test_a_flip_in_the_first_batch_of_a_later_segment() -> None:
     assert (course.irregularities[0].run.segment, course.end_offset) == (4, 7)
 
 
-def test_what_damage_ate_is_no_gap() -> None:
-    course = course_of(*log_of(without=(3, 4, 7)), damage=(3,))
-    assert course.eaten == {(0, 300): (6, 10)}
-    assert said(course) == [("GAP", 14, 16)]
-
-
-def test_damage_at_the_head_ate_what_the_name_promises() -> None:
-    course = course_of(*log_of(without=(0, 1)), damage=(0,))
-    assert (said(course), course.eaten, course.end_offset) == ([], {(0, 0): (0, 4)}, 20)
-
-
-def test_damage_between_batches_that_join_ate_nothing() -> None:
-    course = course_of(*log_of(), damage=(2, 5))
-    assert (said(course), course.eaten) == ([], {})
-
-
 @pytest.mark.parametrize(("delta", "count"), [(7, 2), (0, 2), (2**31 - 1, 2)])
 def test_a_last_offset_that_lies_is_no_break_where_the_records_join(delta: int, count: int) -> None:
     """F10: the header's range is a finding of its own."""
@@ -304,22 +281,6 @@ def test_a_last_offset_that_lies_is_no_break_where_the_records_join(delta: int, 
     state = ContinuityFold(0)
     state.step(columns_of(rows), [])
     assert (said(judge(state.runs)), judge(state.runs).end_offset) == ([], 10)
-
-
-def test_several_defects_are_told_apart() -> None:
-    batches = log_of(without=(1,))
-    batches[4], batches[5] = batches[5], batches[4]
-    batches.append((2**50, 2**50 + 2))
-    batches.append((22, 24))
-    batches.append((6, 8))
-    course = course_of(*batches)
-    assert sorted(said(course)) == [
-        ("DISCONTINUITY", 20, 22),
-        ("GAP", 2, 4),
-        ("NON_MONOTONIC", 10, 12),
-        ("REGRESSION", 6, 8),
-    ]
-    assert course.end_offset == 24
 
 
 @pytest.mark.properties
@@ -364,36 +325,3 @@ def test_damage_read_from_bytes_eats_its_offsets(data: bytes, eaten: tuple[int, 
     course = judge(state.runs)
     assert course.eaten == {(0, 2 * len(batch(0, 2))): eaten}
     assert (course.irregularities, course.end_offset) == ([], 10)
-
-
-LOG = [(0, 2, 3), (3, 6, 3), (6, 6, 3), (9, 11, 3)]
-"""(base offset, last offset as told, records): the second tells one too many, the third two too few."""
-
-
-def fold_of(cuts: list[int], *, compacted: bool = False) -> ContinuityFold:
-    whole = ContinuityFold(0, compacted=compacted)
-    rows = columns_of(
-        [
-            {BatchColumn.BASE_OFFSET: base, BatchColumn.LAST_OFFSET: last, BatchColumn.RECORDS_COUNT: count}
-            for base, last, count in LOG
-        ]
-    )
-    for start, end in zip([0, *cuts], [*cuts, len(LOG)], strict=True):
-        part = ContinuityFold(0, compacted=compacted)
-        part.step(rows[:, start:end], [])
-        whole.merge(part)
-    return whole
-
-
-@pytest.mark.parametrize("cuts", [[], [1], [2], [3], [1, 2], [2, 3], [1, 2, 3]])
-def test_joined_by_their_records(cuts: list[int]) -> None:
-    fold = fold_of(cuts)
-    assert [(run.start_offset, run.end_offset, run.batches) for run in fold.runs] == [(0, 12, 4)]
-    assert judge(fold.runs).irregularities == []
-
-
-@pytest.mark.parametrize("cuts", [[], [1], [2], [3]])
-def test_of_a_cleaned_log_the_told_offsets_stand(cuts: list[int]) -> None:
-    fold = fold_of(cuts, compacted=True)
-    assert [(run.start_offset, run.end_offset) for run in fold.runs] == [(0, 7), (6, 12)]
-    assert fold.missing_by_compaction == 2
