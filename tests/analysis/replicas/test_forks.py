@@ -1,6 +1,7 @@
 """Naming a fork: the rule of the fault catalogue, case by case, on replicas made by hand."""
 
 from collections import Counter
+from typing import Any
 
 import pytest
 from hypothesis import assume, given
@@ -30,51 +31,95 @@ def versions(found: Finding) -> list[tuple[list[int], int, int, int]]:
     return [(one["brokers"], one["epoch"], one["log_end_offset"], one["high_watermark"]) for one in found.evidence["versions"]]
 
 
-def test_a_settled_fork_below_the_watermark() -> None:
-    """F34: b1=[r0@0,r2@2], b2=[r1@1,r2@2]; nothing will ever cut it."""
+NEW, OLD = ((0, "ab"), (3, "uvwxyz"), 8), (0, "abcdef")
+CUT_AT_2, CUT_AT_3 = [(1, 2, 2, 2)], [(1, 2, 3, 3)]
+"""Follower, leader, where it cuts by the batches and by the checkpoint."""
+FORKS: dict[str, tuple[list[Any], str, tuple[int, int], list[int], dict[str, Any]]] = {
+    "F34: nothing will ever cut it": ([((0, "a"), (2, "z"), 1), ((1, "b"), (2, "z"), 1)], "FORK_BELOW_HW", (0, 1), [], {}),
+    "grown together again": ([((0, "a"), (2, "zzz"), 4), ((1, "b"), (2, "zzz"), 4)], "FORK_BELOW_HW", (0, 1), [], {}),
+    "and one is longer": ([((0, "a"), (2, "zzz"), 3), ((1, "b"), (2, "zzzz"), 3)], "FORK_BELOW_HW", (0, 1), [], {}),
+    "and they differ at the end, too": ([((0, "a"), (2, "zzz"), 4), ((1, "b"), (2, "zzy"), 4)], "FORK_BELOW_HW", (0, 4), [], {}),
+    "what was committed is held by its brokers": (
+        [((0, "ab"), (2, "z"), 2), ((1, "bc"), (2, "z"), 0), ((0, "ab"), (2, "z"), 1)], "FORK_BELOW_HW", (0, 2), [1, 3], {}
+    ),
+    **{
+        f"F35: what a failover leaves above watermark {watermark}": (
+            [((0, "abcde"), watermark), ((0, "abc"), (1, "xyz"), watermark)], "FORK_ABOVE_HW", (3, 6), [], {"cuts": CUT_AT_3}
+        )
+        for watermark in (0, 2, 3)
+    },
+    "F36: committed records are on 1 alone": (
+        [((1, "abcd"), 4), ((1, "ab"), (2, "xyz"), 2)], "UNCLEAN_LOSS", (2, 4), [1], {"cuts": CUT_AT_2, "loses": 2}
+    ),
+    "the new history's watermark says nothing of the old": (
+        [(OLD, 4), NEW, NEW], "UNCLEAN_LOSS", (2, 4), [1], {"cuts": CUT_AT_2, "loses": 2}
+    ),
+    "what nobody fetched gives way to a leader that went on": (
+        [(OLD, 2), NEW], "FORK_ABOVE_HW", (2, 8), [], {"cuts": CUT_AT_2, "committed_on": [2]}
+    ),
+    "a watermark of 0": ([(OLD, 0), NEW], "FORK_ABOVE_HW", (2, 8), [], {"cuts": CUT_AT_2, "committed_on": [2]}),
+    "no watermark: it may have been committed": (
+        [(OLD, None), NEW], "FORK_ABOVE_HW", (2, 8), [], {"cuts": CUT_AT_2, "committed_on": [2], "watermark_unknown": [1]}
+    ),
+    "a copy of the old log led in the newest epoch, and nothing is cut": (
+        [((0, "abcd"), 2), ((0, "abcd"), (3, "z"), 2), ((0, "ab"), (1, "uv"), (3, "z"), 5)], "FORK_BELOW_HW", (2, 5), [3], {}
+    ),
+    "F38: elections do not make this": (
+        [((0, "abcd"), 4), ((0, "abXd"), 4), ((0, "abcd"), 4)], "SAME_EPOCH_DIVERGENCE", (2, 3), [1, 3], {}
+    ),
+    "one against one": ([((0, "ab"), None), ((0, "aX"), None)], "SAME_EPOCH_DIVERGENCE", (1, 2), [], {}),
+    "nor does a third version excuse it": (
+        [((0, "abcd"), 2), ((0, "abX"), 2), ((0, "ab"), (1, "yz"), 2)], "SAME_EPOCH_DIVERGENCE", (2, 4), [], {}
+    ),
+}  # fmt: skip
+"""Sides as runs of (epoch, records) and the watermark → the kind, the offsets, who holds them, and more of the evidence."""
+
+
+@pytest.mark.parametrize("case", FORKS)
+def test_a_fork_by_its_sides(case: str) -> None:
+    sides, kind, ends, held_by, more = FORKS[case]
     logs = Logs()
-    finding = fork_of(
-        logs,
-        logs.add(1, batches((0, "a"), (2, "z")), high_watermark=1),
-        logs.add(2, batches((1, "b"), (2, "z")), high_watermark=1),
-    )
-    assert (finding.kind, finding.severity, finding.confidence) == ("FORK_BELOW_HW", Severity.CRITICAL, Confidence.PROVEN)
-    assert span(finding) == (0, 1)
-    assert versions(finding) == [([1], 0, 2, 1), ([2], 1, 2, 1)]
-    assert finding.evidence["truncation_offsets"] == []
-    assert finding.evidence["held_by"] == []
+    written = [batches(*runs) for *runs, _ in sides]
+    finding = fork_of(logs, *(logs.add(n, log, high_watermark=sides[n - 1][-1]) for n, log in enumerate(written, 1)))
+    suspected = "watermark_unknown" in more
+    severity = Severity.WARNING if suspected else Severity.INFO if kind == "FORK_ABOVE_HW" else Severity.CRITICAL
+    assert (finding.kind, finding.severity, span(finding), finding.evidence["held_by"]) == (kind, severity, ends, held_by)
+    assert finding.confidence is (Confidence.SUSPECTED if suspected else Confidence.PROVEN)
+    names = ("follower", "leader", "from_batches", "from_checkpoint")
+    evidence = dict(finding.evidence) | {
+        "cuts": [tuple(row[name] for name in names) for row in finding.evidence.get("truncation_offsets", [])]
+    }
+    for name in ("cuts", "loses", "committed_on", "watermark_unknown"):
+        assert evidence.get(name) == more.get(name, [] if name == "cuts" else None)
+    offset = finding.evidence["offset"]
+    assert versions(finding) == [
+        (
+            brokers,
+            next(batch.epoch for batch in written[brokers[0] - 1] if batch.base_offset == offset),
+            max(len(written[broker - 1]) for broker in brokers),
+            max(sides[broker - 1][-1] or 0 for broker in brokers),
+        )
+        for brokers in (version["brokers"] for version in finding.evidence["versions"])
+    ]
 
 
-@pytest.mark.parametrize(("watermark", "tails", "end"), [(4, ("zz", "zz"), 1), (3, ("zz", "zzz"), 1), (4, ("zz", "zy"), 4)])
-def test_what_is_equal_behind_a_fork_does_not_differ(watermark: int, tails: tuple[str, str], end: int) -> None:
-    """Committed to `watermark` on both: the logs grew together again, or differ at their end, too."""
+@pytest.mark.parametrize(("watermarks", "kind", "held_by"), [
+    ((3, 1), "FORK_BELOW_HW", [1]),
+    ((1, 3), "FORK_BELOW_HW", [2]),
+    ((50, 1), "FORK_BELOW_HW", [1]),
+    ((3, 3), "FORK_BELOW_HW", []),
+    ((1, 1), "FORK_ABOVE_HW", []),
+    ((None, None), "FORK_ABOVE_HW", []),
+])  # fmt: skip
+def test_forks_without_epochs_are_inferred(watermarks: tuple[int | None, int | None], kind: str, held_by: list[int]) -> None:
+    """Before KIP-101: magic 1 has no epochs, so nobody can tell who must cut; a watermark beyond the log counts to its end."""
     logs = Logs()
-    sides = [batches((n, "ab"[n]), (2, "z" + tails[n])) for n in (0, 1)]
-    finding = fork_of(logs, *(logs.add(n + 1, side, high_watermark=watermark) for n, side in enumerate(sides)))
-    assert (finding.kind, span(finding)) == ("FORK_BELOW_HW", (0, end))
-
-
-def test_the_version_that_was_committed_is_held_by_its_brokers() -> None:
-    logs = Logs()
-    finding = fork_of(
-        logs,
-        logs.add(1, batches((0, "ab"), (2, "z")), high_watermark=2),
-        logs.add(2, batches((1, "bc"), (2, "z")), high_watermark=0),
-        logs.add(3, batches((0, "ab"), (2, "z")), high_watermark=1),
-    )
-    assert (finding.kind, span(finding), finding.evidence["held_by"]) == ("FORK_BELOW_HW", (0, 2), [1, 3])
-
-
-@pytest.mark.parametrize("watermark", [0, 2, 3])
-def test_a_fork_above_every_watermark_is_what_a_failover_leaves(watermark: int) -> None:
-    """F35."""
-    logs = Logs()
-    old = logs.add(1, batches((0, "abcde")), high_watermark=watermark)
-    new = logs.add(2, batches((0, "abc"), (1, "xyz")), high_watermark=watermark)
-    finding = fork_of(logs, old, new)
-    assert (finding.kind, finding.severity) == ("FORK_ABOVE_HW", Severity.INFO)
-    assert span(finding) == (3, 6)
-    assert finding.evidence["truncation_offsets"] == [{"follower": 1, "leader": 2, "from_batches": 3, "from_checkpoint": 3}]
+    sides = zip(("abc", "aXY"), watermarks, strict=True)
+    finding = fork_of(logs, *(logs.add(n, batches((0, word), magic=1), high_watermark=at) for n, (word, at) in enumerate(sides, 1)))
+    assert (finding.kind, span(finding), finding.evidence["held_by"]) == (kind, (1, 3), held_by)
+    if kind == "FORK_BELOW_HW":
+        assert finding.confidence is Confidence.INFERRED
+    assert [epoch for _, epoch, _, _ in versions(finding)] == [-1, -1]
 
 
 def test_both_cuts_are_told_where_the_checkpoint_differs() -> None:
@@ -83,67 +128,6 @@ def test_both_cuts_are_told_where_the_checkpoint_differs() -> None:
     new = logs.add(2, batches((0, "abc"), (1, "xyz")), high_watermark=3)
     (row,) = fork_of(logs, old, new).evidence["truncation_offsets"]
     assert row == {"follower": 1, "leader": 2, "from_batches": 3, "from_checkpoint": 5}
-
-
-def test_an_unclean_leader_with_records_of_its_own() -> None:
-    """F36: b1's committed records will be cut; they are on b1 alone."""
-    logs = Logs()
-    finding = fork_of(
-        logs,
-        logs.add(1, batches((1, "abcd")), high_watermark=4),
-        logs.add(3, batches((1, "ab"), (2, "xyz")), high_watermark=2),
-    )
-    assert (finding.kind, finding.severity) == ("UNCLEAN_LOSS", Severity.CRITICAL)
-    assert span(finding) == (2, 4)
-    assert finding.evidence["held_by"] == [1]
-    assert finding.evidence["loses"] == 2
-
-
-def test_the_watermark_of_the_new_history_says_nothing_of_the_old() -> None:
-    """The new leader's high watermark rose far beyond; the old log is lost up to its own."""
-    logs = Logs()
-    finding = fork_of(
-        logs,
-        logs.add(1, batches((0, "abcdef")), high_watermark=4),
-        logs.add(2, batches((0, "ab"), (3, "uvwxyz")), high_watermark=8),
-        logs.add(3, batches((0, "ab"), (3, "uvwxyz")), high_watermark=8),
-    )
-    assert (finding.kind, span(finding), finding.evidence["held_by"]) == ("UNCLEAN_LOSS", (2, 4), [1])
-    assert versions(finding) == [([1], 0, 6, 4), ([2, 3], 3, 8, 8)]
-
-
-def test_what_was_not_committed_gives_way_to_a_new_leader_that_has_gone_on() -> None:
-    """As brokers leave it when a leader dies with records that nobody fetched (`tests/broker`)."""
-    logs = Logs()
-    finding = fork_of(
-        logs,
-        logs.add(1, batches((0, "abcdef")), high_watermark=2),
-        logs.add(2, batches((0, "ab"), (3, "uvwxyz")), high_watermark=8),
-    )
-    assert (finding.kind, finding.severity, span(finding)) == ("FORK_ABOVE_HW", Severity.INFO, (2, 8))
-    assert (finding.evidence["held_by"], finding.evidence["committed_on"]) == ([], [2])
-    assert finding.evidence["truncation_offsets"] == [{"follower": 1, "leader": 2, "from_batches": 2, "from_checkpoint": 2}]
-
-
-def test_what_will_not_give_way_is_a_fork_for_good() -> None:
-    """One of the old log's copies was led in the newest epoch too, and Kafka finds nothing to cut."""
-    logs = Logs()
-    finding = fork_of(
-        logs,
-        logs.add(1, batches((0, "abcd")), high_watermark=2),
-        logs.add(2, batches((0, "abcd"), (3, "z")), high_watermark=2),
-        logs.add(3, batches((0, "ab"), (1, "uv"), (3, "z")), high_watermark=5),
-    )
-    assert (finding.kind, finding.severity, finding.evidence["held_by"]) == ("FORK_BELOW_HW", Severity.CRITICAL, [3])
-
-
-@pytest.mark.parametrize(("watermark", "severity"), [(None, Severity.WARNING), (0, Severity.INFO)])
-def test_an_old_log_without_a_watermark_may_have_been_committed(watermark: int | None, severity: Severity) -> None:
-    logs = Logs()
-    old = logs.add(1, batches((0, "abcdef")), high_watermark=watermark)
-    finding = fork_of(logs, old, logs.add(2, batches((0, "ab"), (3, "uvwxyz")), high_watermark=8))
-    assert (finding.kind, finding.severity) == ("FORK_ABOVE_HW", severity)
-    assert finding.evidence.get("watermark_unknown") == ([1] if watermark is None else None)
 
 
 def test_a_leader_without_records_threatens_either_side_of_a_fork() -> None:
@@ -159,71 +143,6 @@ def test_a_leader_without_records_threatens_either_side_of_a_fork() -> None:
         ("UNCLEAN_LOSS", (0, 2), [1]),
         ("UNCLEAN_LOSS", (0, 1), [2]),
     ]
-
-
-def test_same_epoch_other_records() -> None:
-    """F38: elections do not make this."""
-    logs = Logs()
-    finding = fork_of(
-        logs,
-        logs.add(1, batches((0, "abcd")), high_watermark=4),
-        logs.add(2, batches((0, "abXd")), high_watermark=4),
-        logs.add(3, batches((0, "abcd")), high_watermark=4),
-    )
-    assert (finding.kind, finding.severity, finding.confidence) == ("SAME_EPOCH_DIVERGENCE", Severity.CRITICAL, Confidence.PROVEN)
-    assert (span(finding), finding.evidence["held_by"]) == ((2, 3), [1, 3])
-
-
-def test_two_against_two_in_one_epoch_have_no_majority() -> None:
-    logs = Logs()
-    finding = fork_of(logs, logs.add(1, batches((0, "ab"))), logs.add(2, batches((0, "aX"))))
-    assert (finding.kind, finding.evidence["held_by"]) == ("SAME_EPOCH_DIVERGENCE", [])
-
-
-def test_three_versions_of_which_two_share_an_epoch() -> None:
-    """What elections cannot make is not excused by a third version that they can."""
-    logs = Logs()
-    finding = fork_of(
-        logs,
-        logs.add(1, batches((0, "abcd")), high_watermark=2),
-        logs.add(2, batches((0, "abX")), high_watermark=2),
-        logs.add(3, batches((0, "ab"), (1, "yz")), high_watermark=2),
-    )
-    assert finding.kind == "SAME_EPOCH_DIVERGENCE"
-    assert [(brokers, epoch) for brokers, epoch, _, _ in versions(finding)] == [([1], 0), ([2], 0), ([3], 1)]
-
-
-@pytest.mark.parametrize(("watermarks", "kind", "ends", "held_by"), [
-    ((3, 1), "FORK_BELOW_HW", (1, 3), [1]),
-    ((1, 3), "FORK_BELOW_HW", (1, 3), [2]),
-    ((3, 3), "FORK_BELOW_HW", (1, 3), []),
-    ((1, 1), "FORK_ABOVE_HW", (1, 3), []),
-    ((None, None), "FORK_ABOVE_HW", (1, 3), []),
-])  # fmt: skip
-def test_forks_without_epochs_are_inferred(
-    watermarks: tuple[int | None, int | None], kind: str, ends: tuple[int, int], held_by: list[int]
-) -> None:
-    """Before KIP-101: magic 1 has no epochs, so nobody can tell who must cut."""
-    logs = Logs()
-    finding = fork_of(
-        logs,
-        logs.add(1, batches((0, "abc"), magic=1), high_watermark=watermarks[0]),
-        logs.add(2, batches((0, "aXY"), magic=1), high_watermark=watermarks[1]),
-    )
-    assert (finding.kind, span(finding), finding.evidence["held_by"]) == (kind, ends, held_by)
-    if kind == "FORK_BELOW_HW":
-        assert finding.confidence is Confidence.INFERRED
-    assert [epoch for _, epoch, _, _ in versions(finding)] == [-1, -1]
-
-
-def test_a_watermark_beyond_the_log_counts_to_its_end() -> None:
-    logs = Logs()
-    finding = fork_of(
-        logs,
-        logs.add(1, batches((0, "abc"), magic=1), high_watermark=50),
-        logs.add(2, batches((0, "aX"), magic=1), high_watermark=1),
-    )
-    assert (finding.kind, span(finding)) == ("FORK_BELOW_HW", (1, 3))
 
 
 def test_the_first_fork_is_named() -> None:
