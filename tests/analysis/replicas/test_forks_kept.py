@@ -218,39 +218,43 @@ def test_what_the_present_leader_removed_makes_no_fork_critical(start: int, wate
     assert all(finding.evidence["committed_on"] for finding in findings if finding.evidence["offset"] == 0)
 
 
-def test_a_later_leader_of_the_other_version_leaves_the_fork_critical() -> None:
+Side = tuple[list[tuple[int, str]], int, int, list[tuple[int, int]]]
+"""Runs of (epoch, records), the log start, the high watermark, the leader-epoch-checkpoint."""
+RETAINED: dict[str, tuple[dict[int, Side], str, tuple[int, int], dict[str, Any]]] = {
+    "a later leader of the other version leaves the fork critical": (
+        {1: ([(2, "zzz"), (6, "n")], 2, 4, [(2, 2), (6, 3)]), 2: ([(2, "zzz")], 0, 0, [(2, 0)]), 3: ([(3, "aaa")], 0, 3, [(3, 0)])},
+        "UNCLEAN_LOSS", (0, 3), {"held_by": [3]},
+    ),
+    "what another log of the latest epoch removed does not hide a loss": (
+        {1: ([(6, "nnnnn")], 3, 5, [(6, 3)]), 3: ([(6, "nnnnn")], 0, 5, [(6, 0)]), 4: ([(5, "o")], 0, 1, [(5, 0)])},
+        "UNCLEAN_LOSS", (0, 1), {"held_by": [4], "leaders": [3]},
+    ),
+    "a stale log that ends where the leader's begins is no fork for good": (
+        {1: ([(0, "zz")], 0, 0, [(0, 0)]), 2: ([(1, "aaa")], 0, 2, [(1, 0)]), 4: ([(1, "aaaa")], 2, 2, [(1, 2), (3, 4)])},
+        "FORK_ABOVE_HW", (0, 4), {"committed_on": [2]},
+    ),
+    "what is committed behind the end of the leader's log is cut, though both share no offset": (
+        {3: ([(6, "nnn")], 1, 3, [(6, 1)]), 4: ([(2, "aaaa"), (4, "bbb")], 3, 7, [(2, 3), (4, 4)])},
+        "UNCLEAN_LOSS", (3, 7), {"held_by": [4], "leaders": [3], "loses": 4},
+    ),
+    "a log that goes on where an older copy of it ends loses nothing": (
+        {1: ([(2, "aaaa")], 0, 4, [(2, 0)]), 2: ([(2, "aaaa"), (6, "bbb")], 4, 7, [(6, 4)])}, "REPLICA_LAGS", (4, 7), {}
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", RETAINED)
+def test_what_retention_left_of_the_logs(case: str) -> None:
+    sides, kind, ends, evidence = RETAINED[case]
     logs = Logs()
     replicas = [
-        logs.add(1, batches((2, "zzz"), (6, "n"))[2:], high_watermark=4, checkpoint=[(2, 2), (6, 3)]),
-        logs.add(2, batches((2, "zzz")), high_watermark=0, checkpoint=[(2, 0)]),
-        logs.add(3, batches((3, "aaa")), high_watermark=3, checkpoint=[(3, 0)]),
+        logs.add(broker, batches(*runs)[start:], high_watermark=watermark, checkpoint=checkpoint)
+        for broker, (runs, start, watermark, checkpoint) in sides.items()
     ]
-    kinds = [(finding.kind, finding.place.offset_end, finding.evidence["held_by"]) for finding in compare(replicas, logs).findings]
-    assert kinds[0] == ("UNCLEAN_LOSS", 3, [3])
-
-
-def test_what_another_log_of_the_latest_epoch_removed_does_not_hide_a_loss() -> None:
-    logs = Logs()
-    replicas = [
-        logs.add(1, batches((6, "nnnnn"))[3:], high_watermark=5, checkpoint=[(6, 3)]),
-        logs.add(3, batches((6, "nnnnn")), high_watermark=5, checkpoint=[(6, 0)]),
-        logs.add(4, batches((5, "o")), high_watermark=1, checkpoint=[(5, 0)]),
-    ]
-    (finding,) = [one for one in compare(replicas, logs).findings if one.kind != "REPLICA_LAGS"]
-    assert (finding.kind, finding.place.offset_start, finding.place.offset_end) == ("UNCLEAN_LOSS", 0, 1)
-    assert (finding.evidence["held_by"], finding.evidence["leaders"]) == ([4], [3])
-
-
-def test_what_is_kept_below_the_leaders_log_start_is_no_fork_for_good() -> None:
-    """The stale log ends where the leader's begins, so that nothing of it is cut."""
-    logs = Logs()
-    replicas = [
-        logs.add(1, batches((0, "zz")), high_watermark=0, checkpoint=[(0, 0)]),
-        logs.add(2, batches((1, "aaa")), high_watermark=2, checkpoint=[(1, 0)]),
-        logs.add(4, batches((1, "aaaa"))[2:], high_watermark=2, checkpoint=[(1, 2), (3, 4)]),
-    ]
-    (finding,) = [one for one in compare(replicas, logs).findings if one.kind != "REPLICA_LAGS"]
-    assert (finding.kind, finding.severity, finding.evidence["committed_on"]) == ("FORK_ABOVE_HW", Severity.INFO, [2])
+    (finding,) = compare(replicas, logs).findings
+    assert (finding.kind, (finding.place.offset_start, finding.place.offset_end)) == (kind, ends)
+    assert finding.severity is (Severity.CRITICAL if kind == "UNCLEAN_LOSS" else Severity.INFO)
+    assert {name: finding.evidence[name] for name in evidence} == evidence
 
 
 def test_a_log_that_goes_on_with_either_version_speaks_for_none() -> None:
@@ -263,23 +267,6 @@ def test_a_log_that_goes_on_with_either_version_speaks_for_none() -> None:
     ]
     (finding,) = fork_findings(replicas, conflicts_of(logs, replicas))[0]
     assert (finding.kind, finding.severity, finding.evidence["held_by"]) == ("FORK_BELOW_HW", Severity.CRITICAL, [1])
-
-
-def test_a_leader_that_ends_where_the_committed_log_begins_is_told_without_a_fork() -> None:
-    """Nothing that both hold differs, since they share no offset; what is committed behind would be cut all the same."""
-    logs = Logs()
-    leader = logs.add(3, batches((6, "nnn"))[1:], high_watermark=3, checkpoint=[(6, 1)])
-    behind = logs.add(4, batches((2, "aaaa"), (4, "bbb"))[3:], high_watermark=7, checkpoint=[(2, 3), (4, 4)])
-    (finding,) = [one for one in compare([leader, behind], logs).findings if one.kind != "REPLICA_LAGS"]
-    assert (finding.kind, finding.place.offset_start, finding.place.offset_end) == ("UNCLEAN_LOSS", 3, 7)
-    assert (finding.evidence["held_by"], finding.evidence["leaders"], finding.evidence["loses"]) == ([4], [3], 4)
-
-
-def test_a_log_that_goes_on_where_an_older_copy_of_it_ends_loses_nothing() -> None:
-    logs = Logs()
-    shorter = logs.add(1, batches((2, "aaaa")), high_watermark=4, checkpoint=[(2, 0)])
-    later = logs.add(2, batches((2, "aaaa"), (6, "bbb"))[4:], high_watermark=7, checkpoint=[(6, 4)])
-    assert [finding.kind for finding in compare([shorter, later], logs).findings] == ["REPLICA_LAGS"]
 
 
 @pytest.mark.parametrize(("epoch", "begun"), [(6, []), (0, [(6, 2)])])
