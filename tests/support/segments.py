@@ -16,7 +16,8 @@ from kafka_forensics.parsers.log import damage as log_damage
 from kafka_forensics.parsers.log import segment
 from kafka_forensics.parsers.log.segment import SegmentReader
 from kafka_forensics.parsers.spec.indexes import OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY, build_entries
-from kafka_forensics.writers.batches import RecordToWrite, compress, write_batch, write_legacy_entry, write_marker
+from kafka_forensics.parsers.spec.record_batch import RECORD_BATCH_HEADER
+from kafka_forensics.writers.batches import RecordToWrite, compress, write_batch, write_legacy_entry, write_marker, write_raw_batch
 from tests.support.memory import MemoryFile
 
 if TYPE_CHECKING:
@@ -62,6 +63,11 @@ def keyed(offset: int, *records: tuple[str, str | None], epoch: int = 0) -> byte
         base_timestamp=BASE_TIMESTAMP + offset,
         partition_leader_epoch=epoch,
     )
+
+
+def with_payload(payload: bytes, **given: Any) -> bytes:
+    """A batch of a header as `write_batch` writes it, with these bytes in place of records, under a right CRC."""
+    return write_raw_batch(RECORD_BATCH_HEADER.parse(write_batch([], **given)), payload)
 
 
 def legacy_entry(offset: int, magic: int = 1, *, value: bytes = b"value", attributes: int = 0, timestamp: int = 7) -> bytes:

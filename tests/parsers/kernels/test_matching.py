@@ -36,8 +36,9 @@ from kafka_forensics.parsers.kernels.records import (
 )
 from kafka_forensics.parsers.log.matching import Sought, look_for_rare_bytes, sought
 from kafka_forensics.parsers.log.records import decode_batch
-from kafka_forensics.writers.batches import RecordToWrite, write_batch, write_raw_batch
+from kafka_forensics.writers.batches import RecordToWrite, write_batch
 from tests.support.kernels import FORMS, both
+from tests.support.segments import with_payload
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -124,23 +125,20 @@ SOUND = st.builds(
 )
 
 
-def header(count: int) -> dict[str, int]:
-    """A header that promises so many records; no other field has one of the values of another."""
-    return {
-        "base_offset": BASE_OFFSET,
-        "partition_leader_epoch": 17,
-        "attributes": 0,
-        "last_offset_delta": 23,
-        "base_timestamp": BASE_TIMESTAMP,
-        "max_timestamp": BASE_TIMESTAMP + 5,
-        "producer_id": 2**50,
-        "producer_epoch": 300,
-        "base_sequence": 70_000,
-        "records_count": count,
-    }
-
-
-BROKEN = st.builds(write_raw_batch, st.integers(-1, 3).map(header), st.binary(max_size=12))
+BROKEN = st.builds(
+    with_payload,
+    st.binary(max_size=12),
+    records_count=st.integers(-1, 3),
+    base_offset=st.just(BASE_OFFSET),
+    base_timestamp=st.just(BASE_TIMESTAMP),
+    max_timestamp=st.just(BASE_TIMESTAMP + 5),
+    partition_leader_epoch=st.just(17),
+    last_offset_delta=st.just(23),
+    producer_id=st.just(2**50),
+    producer_epoch=st.just(300),
+    base_sequence=st.just(70_000),
+)
+"""Batches that promise so many records; no other field has one of the values of another."""
 RANGES = st.tuples(st.none() | st.integers(-2, 5), st.none() | st.integers(-2, 7))
 
 

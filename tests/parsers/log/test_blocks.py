@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from kafka_forensics.model.batches import BATCH_COLUMNS, MARKER_COLUMNS, RECORD_COLUMNS, BatchColumn
 from kafka_forensics.parsers.kernels.records import read_markers, readable
 from kafka_forensics.parsers.log import MARKER_VALUE_SIZE, MIN_CONTROL_KEY_SIZE, blocks, decode_batch, parse_control_record
-from kafka_forensics.writers.batches import RecordToWrite, write_batch, write_marker, write_raw_batch
+from kafka_forensics.writers.batches import RecordToWrite, write_batch, write_marker
+from tests.support.segments import with_payload
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -32,19 +33,8 @@ RECORDS = st.builds(RecordToWrite, KEYS, VALUES, st.sampled_from([[], [], [("h",
 OF_CONTROL = st.lists(RECORDS, min_size=1, max_size=2).map(
     lambda records: write_batch(records, base_offset=2**33, base_timestamp=2**41, is_control_batch=True)
 )
-HEADER = {
-    "base_offset": 2**33,
-    "partition_leader_epoch": 17,
-    "attributes": 0x30,
-    "last_offset_delta": 0,
-    "base_timestamp": 2**41,
-    "max_timestamp": 2**41 + 5,
-    "producer_id": 7,
-    "producer_epoch": 0,
-    "base_sequence": -1,
-    "records_count": 1,
-}
-ANY = st.binary(max_size=20).map(lambda payload: write_raw_batch(HEADER, payload))
+OF_MARKER = {"base_offset": 2**33, "base_timestamp": 2**41, "producer_id": 7, "records_count": 1}
+ANY = st.binary(max_size=20).map(lambda payload: with_payload(payload, **OF_MARKER, is_control_batch=True, is_transactional=True))
 
 
 def said(batch: bytes) -> list[int] | None:

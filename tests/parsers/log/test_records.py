@@ -20,10 +20,11 @@ from kafka_forensics.parsers.log.records import (
 )
 from kafka_forensics.parsers.log.segment import SegmentReader
 from kafka_forensics.parsers.spec.record_batch import RECORD_BATCH_HEADER
-from kafka_forensics.writers.batches import RecordToWrite, compress, fix_crc, write_batch, write_marker, write_raw_batch
+from kafka_forensics.writers.batches import RecordToWrite, compress, fix_crc, write_batch, write_marker
 from tests.support.exact_readers import body, framed, varint
 from tests.support.kernels import kernels
 from tests.support.memory import MemoryFile
+from tests.support.segments import with_payload
 from tests.support.strategies import any_segments
 
 RECORDS = (
@@ -38,10 +39,8 @@ def batch_of(*records: RecordToWrite, **given: Any) -> bytes:
 
 
 def raw(payload: bytes, count: int, codec: int = 0) -> bytes:
-    header = RECORD_BATCH_HEADER.parse(
-        batch_of(records_count=count, last_offset_delta=9, compression_type=COMPRESSION_TYPES[codec])
-    )
-    return write_raw_batch(header, payload)
+    given = {"base_offset": 100, "base_timestamp": 1000, "max_timestamp": 1005, "last_offset_delta": 9}
+    return with_payload(payload, records_count=count, compression_type=COMPRESSION_TYPES[codec], **given)
 
 
 def test_header_twin() -> None:
