@@ -11,6 +11,7 @@ from tests.support.snapshot_trees import findings
 TIMES = ("healthy", "lag", "unclean", "clean-end")
 
 
+@pytest.mark.nightly
 @pytest.mark.corpora
 def test_a_loss_whose_trace_is_gone_from_the_logs(corpora: Path) -> None:
     given = {name: str(corpora / f"kafka-4.3.0-{name}.tar.xz") for name in TIMES}

@@ -48,6 +48,7 @@ def held_at_the_end(log_dir: Path, bundle: Path) -> int:
     return held
 
 
+@pytest.mark.nightly
 def test_files_are_not_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bundle_file, "PART_BYTES", 1 << 16)
     monkeypatch.setattr(bundle_file, "_LISTED_AT_ONCE", 64)

@@ -27,7 +27,7 @@ from kafka_forensics.writers.batches import (
     write_transaction_log_value,
 )
 from kafka_forensics.writers.files import write_leader_epochs, write_offset_checkpoint, write_properties
-from tests.questions.collect.test_collect import CORPORA, extracted, log_dirs, told
+from tests.questions.collect.test_collect import extracted, log_dirs, told
 from tests.support.archives import of_brokers
 from tests.support.bundles import LOG, Names, inflated_members, names_of, read_back, taken_apart
 from tests.support.controller_log import ControllerLog, control, record, setting, snapshot, topic
@@ -255,29 +255,20 @@ def replicas(answer: Json) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("sample", ["unclean-election", "silent-divergence", "healthy"])
-def test_samples_are_judged_like_the_directories(sample: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert_alike(log_dirs(SAMPLES / sample), tmp_path, capsys)
-
-
-@pytest.mark.parametrize(
-    "archive",
-    of_brokers(
-        "kafka-0.10.2.2-hw-divergence",
-        "kafka-4.3.0-clean-end",
-        "kafka-4.3.0-unclean",
-        "public-five-brokers",
-        "public-magic0-golden",
-        nightly=("kafka-4.3.0-unclean",),
-    ),
+OTHERS = (
+    "kafka-0.10.2.2-hw-divergence",
+    "kafka-4.3.0-clean-end",
+    "kafka-4.3.0-unclean",
+    "public-five-brokers",
+    "public-magic0-golden",
 )
-def test_real_brokers_are_judged_like_the_directories(archive: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert CORPORA.name == "corpora"
-    assert_alike(log_dirs(extracted(archive, tmp_path / "unpacked")), tmp_path, capsys)
 
 
-def assert_alike(directories: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Bundles made by themselves, each with its own copy of the map, are judged as the directories are."""
+@pytest.mark.parametrize("name", ["unclean-election", *of_brokers(*OTHERS, nightly=OTHERS)])
+def test_they_are_judged_like_the_directories(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Bundles made by themselves, each with its own copy of the map."""
+    folder = SAMPLES / name if (SAMPLES / name).exists() else extracted(name, tmp_path / "unpacked")
+    directories = log_dirs(folder)
     pseudonyms(tmp_path).keep()
     paths: list[str] = []
     names: dict[str, tuple[str, str]] = {}

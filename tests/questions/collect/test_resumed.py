@@ -209,7 +209,7 @@ def test_a_disk_that_takes_a_part_is_asked_again(broker: Path, tmp_path: Path) -
 def test_a_cut_bundle_is_refused_or_judged_in_part(broker: Path, tmp_path: Path) -> None:
     data = bundle_of(broker, tmp_path / "whole.kfb").read_bytes()
     path = tmp_path / "cut.kfb"
-    for end in sorted({*range(0, len(data) - 1024, 512), *range(100, len(data) - 1024, 997)}):
+    for end in sorted({*range(0, len(data) - 1024, 1536), *range(100, len(data) - 1024, 1997)}):
         path.write_bytes(data[:end])
         try:
             result = kf.scan([str(path)])

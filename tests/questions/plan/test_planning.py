@@ -93,17 +93,6 @@ def test_the_healthy_sample_can_elect_anyone() -> None:
     assert (only.planned, only.partitions) == ([], 0), "controllers elect by Raft"
 
 
-@pytest.mark.corpora
-def test_the_archives_of_real_brokers(corpora: Path) -> None:
-    check_unclean(planned_on([corpora / "kafka-4.3.0-unclean.tar.xz"], "audit"))
-    for healthy in ("kafka-4.3.0-healthy", "kafka-4.3.0-clean-end", "public-five-brokers"):
-        assert planned_on([corpora / f"{healthy}.tar.xz"]).planned == []
-    lagging = one_of(planned_on([corpora / "kafka-4.3.0-lag.tar.xz"]))
-    assert (lagging.plan.topic, lagging.plan.recommended) == ("clicks", 3)
-    assert losses(lagging, 1) == [(200, 600, (2, 3), 0)]
-    assert losses(lagging, 2) == losses(lagging, 3) == []
-
-
 def test_the_archive_of_high_watermark_truncation(archives: Path) -> None:
     planned = one_of(planned_on([archives / "kafka-0.10.2.2-hw-truncation.tar.xz"]))
     assert planned.plan.truncate_by == "high-watermark"
@@ -364,17 +353,6 @@ def test_a_broker_without_a_copy_may_be_the_one_that_will_not_come_back() -> Non
     assert (steps.plan_again_with, steps.keep_stopped, steps.start_order) == ((), (), (2, 3))
 
 
-def test_a_dead_broker_is_known_by_its_id_as_by_the_name_of_its_copy() -> None:
-    first, *others = brokers("unclean-election")
-    for name in ("rack-1", "1"):
-        planned = one_of(planned_on_named({"rack-1": first}, others, PlanOptions(dead=frozenset({name}))))
-        assert [replica.is_live for replica in planned.given.replicas] == [True, True, False]
-        assert losses(planned, 2) == [(300, 345, ("rack-1",), 45)]
-        best = planned.recommended
-        assert best is not None
-        assert planned.steps(best).copy_first == (), "its copy is here, and nothing else of it will be"
-
-
 @pytest.mark.parametrize("name", ["rack-1", "1"])
 def test_a_dead_broker_whose_copy_has_a_name_is_not_absent(name: str, tmp_path: Path) -> None:
     """Nor without a controller's log; and where it has no replica of a partition, it is dead all the same."""
@@ -397,14 +375,3 @@ def test_a_dead_broker_is_known_by_the_folder_of_its_copy(tmp_path: Path) -> Non
     paths = [(copies / "broker-1").rename(copies / "1"), copies / "broker-2", copies / "broker-3"]
     planned = one_of(planned_on(paths, "audit", PlanOptions(dead=frozenset({"1"}))))
     assert [(str(replica.broker), replica.is_live) for replica in planned.given.replicas if not replica.is_live] == [("1", False)]
-
-
-def test_a_torn_tail_is_dropped_before_anyone_leads(tmp_path: Path) -> None:
-    """The last batch of broker 1 is cut short: recovery drops it, and the others have it."""
-    log = batch(0, 3) + batch(3, 3)
-    put_replica(tmp_path, 1, log[:-5])
-    put_replica(tmp_path, 2, log)
-    planned = one_of(planned_on([tmp_path]))
-    assert [replica.log_end_offset for replica in planned.given.replicas] == [3, 6]
-    assert losses(planned, 1) == [(3, 6, (2,), 0)]
-    assert planned.plan.recommended == 2
