@@ -1,0 +1,51 @@
+"""The six trees, each made and scanned once a session as a plain directory by one process."""
+
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Protocol
+
+import pytest
+
+from kafka_forensics.engine import local
+from kafka_forensics.evidence.options import ScanOptions
+from kafka_forensics.model.results import ScanResult
+from tests.equivalence.trees import SECTIONS_OF, cases_of, put_together
+from tests.spark.conftest import spark as spark  # one session for all tests of a run
+
+
+@dataclass(frozen=True)
+class Tree:
+    """A composite tree, and the answer that every other way to read it must equal."""
+
+    name: str
+    root: Path
+    answer: ScanResult
+
+
+class Made(Protocol):
+    """The tree of this name with every case or one of each fault; no test changes it."""
+
+    def __call__(self, name: str, *, every: bool) -> Tree: ...
+
+
+@pytest.fixture(scope="session")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
+    @cache
+    def make(name: str, *, every: bool) -> Tree:
+        root = put_together(tmp_path_factory.mktemp(name) / "tree", cases_of(name, every=every))
+        return Tree(name, root, local.scan([str(root)], ScanOptions(jobs=1)))
+
+    return make
+
+
+@pytest.fixture(params=[False, pytest.param(True, marks=pytest.mark.nightly)], ids=["one-of-each", "every"])
+def every(request: pytest.FixtureRequest) -> bool:
+    """Whether a tree holds every case, or one of each fault."""
+    return bool(request.param)
+
+
+@pytest.fixture(params=SECTIONS_OF)
+def tree(request: pytest.FixtureRequest, made: Made, every: bool) -> Tree:
+    """Each of the trees."""
+    return made(request.param, every=every)

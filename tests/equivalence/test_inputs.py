@@ -1,0 +1,136 @@
+"""Archives and bundles of six trees, and their work divided among processes, threads and tasks, give the JSON of the plain tree."""
+
+import os
+import tarfile
+import zipfile
+from collections.abc import Callable, Generator
+from itertools import islice
+from pathlib import Path
+
+import pytest
+
+from kafka_forensics.engine import local, processes
+from kafka_forensics.evidence.options import ScanOptions
+from kafka_forensics.folding import splits
+from kafka_forensics.questions.collect import CollectOptions, PseudonymMap, collect
+from tests.equivalence.conftest import Made, Tree
+from tests.equivalence.documents import text, without_order, without_payloads
+from tests.equivalence.trees import NEEDS_RECORDS, SECTIONS_OF, put_together
+from tests.storage.trees import zstd
+from tests.support import task_engine
+from tests.support.gallery import SECTIONS
+from tests.support.pseudonyms import read_back
+
+COMPACTED = {"compacted": "t"}
+"""Topics whose records are hashed even where no cleaner's checkpoint says that they are compacted."""
+KINDS = {"batches": 28, "files": 19, "replicas": 12, "compacted": 9, "transactions": 7, "incidents": 20}
+"""How many kinds of findings a tree has at least; with fewer it would compare little."""
+
+
+def test_the_trees_show_many_kinds(tree: Tree) -> None:
+    assert len({finding.kind for finding in tree.answer.findings}) >= KINDS[tree.name]
+    assert tree.answer.incomplete == []
+
+
+def as_tar_zst(root: Path, archive: Path) -> None:
+    with tarfile.open(archive, "w") as tar:
+        tar.add(root, ".")
+    archive.write_bytes(zstd(archive.read_bytes()))
+
+
+def as_zip(root: Path, archive: Path) -> None:
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as packed:
+        for path in sorted(root.rglob("*")):
+            packed.write(path, path.relative_to(root))
+
+
+@pytest.mark.parametrize(("name", "pack"), [("copies.tar.zst", as_tar_zst), ("copies.zip", as_zip)], ids=["tar.zst", "zip"])
+def test_an_archive(tree: Tree, tmp_path: Path, name: str, pack: Callable[[Path, Path], None]) -> None:
+    pack(tree.root, tmp_path / name)
+    assert text(local.scan([str(tmp_path / name)], ScanOptions(jobs=1)), tmp_path / name) == text(tree.answer, tree.root)
+
+
+def collected(root: Path, to: Path, options: CollectOptions) -> Path:
+    """A folder of bundles, one of each log directory."""
+    to.mkdir()
+    for log_dir in sorted(root.iterdir()):
+        with (to / f"{log_dir.name}.kfb").open("w+b") as bundle:
+            collect([str(log_dir)], options, bundle)
+    return to
+
+
+@pytest.mark.parametrize("name", SECTIONS_OF)
+def test_bundles(name: str, made: Made, tmp_path: Path) -> None:
+    """With every case: what a bundle holds of a log is of its own, and so is the reader of it."""
+    tree = made(name, every=True)
+    bundles = collected(tree.root, tmp_path / "bundles", CollectOptions(ScanOptions(jobs=1), compacted=COMPACTED.get(name)))
+    scanned = local.scan([str(bundles)], ScanOptions(jobs=1))
+    assert without_payloads(scanned, bundles) == without_payloads(tree.answer, tree.root)
+
+
+@pytest.mark.parametrize("name", SECTIONS_OF)
+def test_bundles_with_pseudonyms(name: str, made: Made, tmp_path: Path) -> None:
+    tree = made(name, every=True)
+    names: dict[str, tuple[str, str]] = {}
+    options = CollectOptions(ScanOptions(jobs=1), compacted=COMPACTED.get(name), pseudonyms=PseudonymMap("00" * 32, names))
+    bundles = collected(tree.root, tmp_path / "bundles", options)
+    scanned = read_back(without_payloads(local.scan([str(bundles)], ScanOptions(jobs=1)), bundles), names)
+    assert without_order(scanned) == without_order(without_payloads(tree.answer, tree.root))
+
+
+def test_a_bundle_names_the_records_that_it_would_need(tmp_path: Path) -> None:
+    made = [case.make for cases in SECTIONS.values() for case in cases if case.injected in NEEDS_RECORDS]
+    root = put_together(tmp_path / "tree", made)
+    bundles = collected(root, tmp_path / "bundles", CollectOptions())
+    expected, scanned = local.scan([str(root)], ScanOptions()), local.scan([str(bundles)], ScanOptions())
+    assert {gap.reason.split(":")[0] for gap in scanned.incomplete} == {"needs the records"}
+    of_both = [
+        [(finding.kind, finding.severity, finding.place.partition, finding.evidence.get("held_by")) for finding in result.findings]
+        for result in (expected, scanned)
+    ]
+    assert of_both[1] == [row for row in of_both[0] if row[0] != "KEY_PLACEMENT"]
+    assert len({partition for _, _, partition, _ in of_both[1]}) == len(NEEDS_RECORDS)
+
+
+def test_processes(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every partition is judged by a copy of this process, and is a task of its own."""
+    counts: list[int] = []
+
+    def forked(task: Callable[[int], bytes], count: int, jobs: int) -> Generator[bytes, None, None]:
+        counts.append(count)
+        here = os.getpid()
+
+        def there(number: int) -> bytes:
+            if number == 0:
+                return b""
+            assert os.getpid() != here
+            return task(number - 1)
+
+        yield from islice(processes.forked(there, count + 1, jobs), 1, None)
+
+    monkeypatch.setattr(local, "forked", forked)
+    monkeypatch.setattr(local, "MANY", 1)
+    monkeypatch.setattr(local, "TASK_REPLICAS", 1)
+    assert text(local.scan([str(tree.root)], ScanOptions(jobs=2)), tree.root) == text(tree.answer, tree.root)
+    assert counts == [len(tree.answer.partitions)]
+
+
+def test_threads(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each segment is folded in several splits."""
+    monkeypatch.setenv("KAFKA_FORENSICS_KERNELS", "compiled")  # only these are worth threads
+    monkeypatch.setattr(splits, "SPLIT_BYTES", 3000)
+    assert text(local.scan([str(tree.root)], ScanOptions(jobs=3)), tree.root) == text(tree.answer, tree.root)
+
+
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        {"split_bytes": 1500, "work_bytes": 3000, "seed": 7, "keys_apart_bytes": 0},
+        {"small_bytes": 20_000, "work_bytes": 1, "keys_apart_bytes": 0},
+    ],
+    ids=["split", "whole"],
+)
+def test_tasks_in_any_order(tree: Tree, sizes: dict[str, int]) -> None:
+    """Folds, judgements and keys of compacted partitions as tasks whose arguments and answers are packed, as on a cluster."""
+    carried = task_engine.scan([str(tree.root)], ScanOptions(), **sizes)
+    assert text(carried, tree.root) == text(tree.answer, tree.root)

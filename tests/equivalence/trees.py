@@ -1,0 +1,94 @@
+"""Six trees that hold the cases of the fault gallery and the known incidents side by side, each case as a partition of its own."""
+
+import re
+import shutil
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Final
+
+from tests.support.faults import Brokers
+from tests.support.gallery import SECTIONS
+from tests.support.incidents import TREES as INCIDENTS
+
+Make = Callable[[Path], Brokers]
+
+LEFT_OUT: Final = {
+    "a record that says it holds 2 GiB, in 233 bytes of gzip",
+    "a sound record of 256 MiB in 261 KB of gzip",
+    "zstd, 1 MiB for 32 GiB",
+    "a `.log` of 8 TiB, all hole behind the batches",
+    "a hundred, all as decided, clocks seven seconds apart",
+    "one of a hundred under one epoch, clocks seven seconds apart",
+    "d18 KAFKA-6292",
+    # What is in `meta.properties`, of which a tree has but one a broker:
+    "another cluster id on b2",
+    "two copies under one node id",
+    # Links and pipes, which a zip does not hold, and names that are told with the path of the tree:
+    "links to itself and out of the log directory; one has the name of a segment",
+    "pipes; one has the name of a segment",
+    "directories named `..-0`, `<script>-0`, `=cmd-0`",
+    "directories named with ESC, newline and a bidi mark",
+}
+"""Cases that are too large, or that not every kind of input can hold."""
+NEEDS_RECORDS: Final = {
+    "another record at the same offset and epoch, CRC right",
+    "the same, another one on each replica",
+    "another topic id on b2, b1 and b3 in conflict",
+}
+"""Cases in which only the payloads of two batches tell which record is the first to differ: a bundle cannot."""
+SECTIONS_OF: Final = {
+    "batches": ("Bytes of a batch", "Segments", "Compression"),
+    "files": ("Starts foretold, and leftovers", "Indexes, snapshots, checkpoints"),
+    "replicas": ("Replicas and producers", "Committed offsets"),
+    "compacted": ("Compacted topics",),
+    "transactions": ("Transactions", "Internal topics"),
+    "incidents": ("Environment",),
+}
+"""Name of a tree → headings of the gallery whose cases it holds."""
+
+
+def cases_of(tree: str, *, every: bool) -> Iterator[Make]:
+    """Makers of the cases of a tree: one of each fault, or every one."""
+    if tree == "incidents":
+        chosen = [incident for incident in INCIDENTS if incident.key not in LEFT_OUT]
+        yield from (incident.make for incident in chosen)
+        yield from (incident.make_near_miss for incident in chosen if every)
+    seen = set()
+    for case in (case for heading in SECTIONS_OF[tree] for case in SECTIONS[heading]):
+        if case.during is None and case.injected not in LEFT_OUT | NEEDS_RECORDS:
+            if every or case.fault not in seen or tree == "compacted":
+                yield case.make
+            seen.add(case.fault)
+
+
+def put_together(root: Path, makers: Iterable[Make]) -> Path:
+    """A cluster whose partition `t-N` is the `t-0` of the N-th case; all else of a log directory is that of the first that has it.
+
+    Internal topics are of one case on all brokers. Further log directories of a broker are left out: it would have no number.
+    """
+    internal: dict[str, int] = {}
+    for number, make in enumerate(makers):
+        scratch = root.with_name("scratch")
+        make(scratch)
+        for log_dir in sorted(path for path in scratch.iterdir() if re.fullmatch(r"[bc]\d+", path.name)):
+            to = root / log_dir.name
+            to.mkdir(parents=True, exist_ok=True)
+            for entry in sorted(log_dir.iterdir()):
+                name = re.sub(r"^t-0(?!\d)", f"t-{number}", entry.name)
+                if name.startswith("__") and internal.setdefault(name, number) != number:
+                    continue
+                if not (to / name).exists():
+                    entry.rename(to / name)
+                elif name.endswith("-offset-checkpoint"):
+                    add_line(to / name, entry, number)
+        shutil.rmtree(scratch)
+    return root
+
+
+def add_line(checkpoint: Path, other: Path, number: int) -> None:
+    """Add what another checkpoint says of `t-0` as a line for `t-N`."""
+    offset = re.search(rb"^t 0 (\d+)$", other.read_bytes(), re.MULTILINE)
+    version, _, *lines = checkpoint.read_bytes().splitlines()
+    if offset:
+        lines.append(b"t %d %s" % (number, offset[1]))
+        checkpoint.write_bytes(b"\n".join([version, b"%d" % len(lines), *lines, b""]))
