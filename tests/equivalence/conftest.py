@@ -11,7 +11,6 @@ from kafka_forensics.engine import local
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.results import ScanResult
 from tests.equivalence.trees import SECTIONS_OF, cases_of, put_together
-from tests.spark.conftest import spark as spark  # one session for all tests of a run
 
 
 @dataclass(frozen=True)

@@ -1,15 +1,13 @@
-"""Archives and bundles of six trees, and their work divided among processes, threads and tasks, give the JSON of the plain tree."""
+"""Archives and bundles of six trees, and their work divided among threads and tasks, give the JSON of the plain tree."""
 
-import os
 import tarfile
 import zipfile
-from collections.abc import Callable, Generator
-from itertools import islice
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from kafka_forensics.engine import local, processes
+from kafka_forensics.engine import local
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.folding import splits
 from kafka_forensics.questions.collect import CollectOptions, PseudonymMap, collect
@@ -18,8 +16,8 @@ from tests.equivalence.documents import text, without_order, without_payloads
 from tests.equivalence.trees import NEEDS_RECORDS, SECTIONS_OF, put_together
 from tests.storage.trees import zstd
 from tests.support import task_engine
+from tests.support.bundles import read_back
 from tests.support.gallery import SECTIONS
-from tests.support.pseudonyms import read_back
 
 COMPACTED = {"compacted": "t"}
 """Topics whose records are hashed even where no cleaner's checkpoint says that they are compacted."""
@@ -90,29 +88,6 @@ def test_a_bundle_names_the_records_that_it_would_need(tmp_path: Path) -> None:
     ]
     assert of_both[1] == [row for row in of_both[0] if row[0] != "KEY_PLACEMENT"]
     assert len({partition for _, _, partition, _ in of_both[1]}) == len(NEEDS_RECORDS)
-
-
-def test_processes(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every partition is judged by a copy of this process, and is a task of its own."""
-    counts: list[int] = []
-
-    def forked(task: Callable[[int], bytes], count: int, jobs: int) -> Generator[bytes, None, None]:
-        counts.append(count)
-        here = os.getpid()
-
-        def there(number: int) -> bytes:
-            if number == 0:
-                return b""
-            assert os.getpid() != here
-            return task(number - 1)
-
-        yield from islice(processes.forked(there, count + 1, jobs), 1, None)
-
-    monkeypatch.setattr(local, "forked", forked)
-    monkeypatch.setattr(local, "MANY", 1)
-    monkeypatch.setattr(local, "TASK_REPLICAS", 1)
-    assert text(local.scan([str(tree.root)], ScanOptions(jobs=2)), tree.root) == text(tree.answer, tree.root)
-    assert counts == [len(tree.answer.partitions)]
 
 
 def test_threads(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,8 +13,6 @@ from hypothesis import strategies as st
 
 import kafka_forensics as kf
 from tests.support.faults import Brokers, healthy
-from tests.support.gallery_case import Case
-from tests.support.nightly import one_of_each_fault
 from tests.support.strategies import any_segments
 
 KINDS = {"batches": "decoded", "damaged": "damaged", "zero_tail": "skipped", "skipped": "skipped"}
@@ -55,12 +53,6 @@ def assert_tiled(paths: list[Path], *, deep: bool | None = None) -> list[dict[st
     assert result.incomplete == unread
     assert sums == {"decoded": totals.bytes_decoded, "damaged": totals.bytes_damaged, "skipped": totals.bytes_skipped}
     return rows
-
-
-@pytest.mark.faults
-@pytest.mark.parametrize("case", one_of_each_fault())
-def test_spans_tile_the_files_of_the_fault_gallery(tmp_path: Path, case: Case) -> None:
-    assert_tiled(case.make(tmp_path).log_dirs)
 
 
 def test_spans_name_the_damage(tmp_path: Path) -> None:

@@ -1,0 +1,109 @@
+"""Partitions that copies of the process judge: to the byte what this process says of them."""
+
+import os
+import sys
+import threading
+from collections import Counter
+from collections.abc import Callable, Generator
+from itertools import islice
+from pathlib import Path
+
+import pytest
+
+from kafka_forensics.engine import local, processes
+from kafka_forensics.evidence.inputs import gather
+from kafka_forensics.evidence.options import ScanOptions
+from kafka_forensics.questions.changes import snapshots
+from tests.equivalence.conftest import Made, Tree
+from tests.equivalence.documents import text
+from tests.support.faults import HEALTHY, healthy
+from tests.support.snapshot_trees import NEW, OLD, Snapshots, cut
+from tests.support.task_changes import said
+
+pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="processes are copied on Linux alone")
+
+Counts = list[int]
+
+
+@pytest.fixture
+def copies(monkeypatch: pytest.MonkeyPatch) -> Counts:
+    """Every partition judged by a copy, each a task of its own; how many tasks there were, scan by scan.
+
+    No thread works when a copy is made: it might hold a lock.
+    """
+    counts: Counts = []
+    threads, fork = threading.active_count(), os.fork
+
+    def forked_alone() -> int:
+        assert threading.active_count() <= threads
+        return fork()
+
+    def forked(task: Callable[[int], bytes], count: int, jobs: int) -> Generator[bytes, None, None]:
+        counts.append(count)
+        here = os.getpid()
+
+        def there(number: int) -> bytes:
+            if number == 0:
+                return b""
+            assert os.getpid() != here
+            return task(number - 1)
+
+        yield from islice(processes.forked(there, count + 1, jobs), 1, None)
+
+    monkeypatch.setattr(os, "fork", forked_alone)
+    monkeypatch.setattr(local, "forked", forked)
+    monkeypatch.setattr(local, "MANY", 1)
+    monkeypatch.setattr(local, "TASK_REPLICAS", 1)
+    return counts
+
+
+def test_every_partition(tree: Tree, copies: Counts) -> None:
+    assert text(local.scan([str(tree.root)], ScanOptions(jobs=2)), tree.root) == text(tree.answer, tree.root)
+    assert copies == [len(tree.answer.partitions)]
+
+
+def test_small_partitions_alone(made: Made, copies: Counts, monkeypatch: pytest.MonkeyPatch) -> None:
+    tree = made("files", every=False)
+    sizes: Counter[tuple[str, int]] = Counter()
+    for plan in gather([str(tree.root)], ScanOptions()).replicas:
+        sizes[plan.context.topic, plan.context.partition] += plan.bytes
+    most = sorted(sizes.values())[len(sizes) // 2]
+    seen: list[tuple[int, int]] = []
+    monkeypatch.setenv("KAFKA_FORENSICS_KERNELS", "compiled")  # so that threads fold what is not small
+    monkeypatch.setattr(local, "is_small", lambda plans: sum(plan.bytes for plan in plans) <= most)
+    scanned = local.scan([str(tree.root)], ScanOptions(jobs=3), lambda done, total: seen.append((done, total)))
+    assert text(scanned, tree.root) == text(tree.answer, tree.root)
+    assert [done for done, _ in seen] == sorted(done for done, _ in seen)
+    assert seen[-1] == (scanned.totals.bytes_total, scanned.totals.bytes_total)
+    assert copies == [sum(size <= most for size in sizes.values())]
+    assert 0 < copies[0] < len(sizes)
+
+
+def test_archives_are_read_by_this_process(archives: Path, copies: Counts) -> None:
+    local.scan([str(archives / "kafka-4.3.0-unclean.tar.xz")], ScanOptions(jobs=2))
+    assert copies == []
+
+
+def test_what_cannot_be_read_and_what_changes(tmp_path: Path, copies: Counts) -> None:
+    brokers = healthy(tmp_path)
+    brokers.file(1, 0).unlink()
+    brokers.file(1, 0).symlink_to("nowhere")
+    results = []
+    for jobs in (1, 2):
+        os.utime(brokers.file(2, 29), ns=(0, 0))
+        inputs = gather([str(tmp_path)], ScanOptions(jobs=jobs))
+        os.utime(brokers.file(2, 29), ns=(1, 1))
+        results.append(text(local.scan_inputs(inputs, ScanOptions(jobs=jobs)), tmp_path))
+    assert results[0] == results[1]
+    assert "EVIDENCE_CHANGED" in results[0]
+    assert copies
+
+
+def test_snapshots(tmp_path: Path, copies: Counts) -> None:
+    trees = Snapshots(tmp_path)
+    trees.put(OLD, HEALTHY)
+    trees.put(NEW, {1: HEALTHY, 2: cut(HEALTHY, 55), 3: HEALTHY})
+    here, there = (snapshots.changes(str(tmp_path), ScanOptions(jobs=jobs)).result for jobs in (1, 2))
+    assert said(here) == said(there)
+    assert here.changes
+    assert len(copies) == 1
