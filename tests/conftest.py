@@ -26,7 +26,7 @@ pytest_plugins = ("pytester", "tests.support.evidence_law")
 CORPORA = Path(__file__).resolve().parents[2] / "shared" / "corpora"
 SHIPPED = Path(__file__).resolve().parent / "archives"
 GROUPS = ("faults", "properties", "corpora", "spark", "broker", "two_users", "isolated", "containers", "browser")
-OF_ALL_BROKERS = ("real_base", "broker_story", "broker_copies", "elections", "old_history", "new_history", "moving")
+OF_ALL_BROKERS = ("real_base", "broker_story", "broker_copies")
 """Fixtures of `broker/conftest.py`."""
 RAN: Counter[str] = Counter()
 MILLISECONDS: Counter[str] = Counter()

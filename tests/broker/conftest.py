@@ -1,26 +1,19 @@
-"""What real brokers made, once for all tests of the folder: the logs that faults are put into, elections, histories."""
+"""What real brokers made, once for all tests of the folder: the logs that faults are put into, and what they did themselves."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import pytest
 
 from lab.broker_faults import BROKER_SETTINGS, make_broker_faults
 from lab.cluster import Cluster
-from lab.elections import Held, make_elections
-from lab.errors import LabError
 from lab.fault_base import make_fault_base
-from lab.log_directory_move import copy_while_moving
 from lab.processes import mentioning
 from lab.story import Story
-from lab.watermark_truncation import History, on_new, on_old
 from tests.support.faults import Brokers
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-SEED: Final = 7
-ROUNDS: Final = 4
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -55,33 +48,3 @@ def what_brokers_did(real_cluster: Cluster, real_base: Brokers, tmp_path_factory
 def copies_of_what_brokers_did(broker_story: Story) -> "Path":
     """The folder of the copies."""
     return broker_story.root
-
-
-@pytest.fixture(scope="session", name="elections")
-def elections_held(tmp_path_factory: pytest.TempPathFactory) -> Held:
-    """Rounds of random elections, each of all topics."""
-    root = tmp_path_factory.mktemp("elections")
-    return make_elections(root / "nodes", root / "copies", seed=SEED, rounds=ROUNDS)
-
-
-@pytest.fixture(scope="session", name="old_history")
-def history_of_old_brokers(tmp_path_factory: pytest.TempPathFactory) -> History:
-    """One schedule of failures on Kafka 0.10.2.2; staged again if the brokers' sessions lost its race."""
-    root = tmp_path_factory.mktemp("old")
-    try:
-        return on_old(root / "nodes", root / "copies")
-    except LabError:
-        return on_old(root / "nodes-again", root / "copies-again")
-
-
-@pytest.fixture(scope="session", name="new_history")
-def history_of_new_brokers(tmp_path_factory: pytest.TempPathFactory) -> History:
-    """The same schedule on Kafka 4.3.0."""
-    root = tmp_path_factory.mktemp("new")
-    return on_new(root / "nodes", root / "copies")
-
-
-@pytest.fixture(scope="session", name="moving")
-def copies_while_a_replica_moves(tmp_path_factory: pytest.TempPathFactory) -> "list[Path]":
-    """Both log directories of a broker that moves a replica from one to the other."""
-    return copy_while_moving(tmp_path_factory.mktemp("move"))

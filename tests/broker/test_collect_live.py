@@ -24,8 +24,7 @@ def write(writer: Writer, first: int, end: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "names",
-    [pytest.param(None, id="names"), pytest.param(PseudonymMap("00" * 32, {}), marks=pytest.mark.slice, id="pseudonyms")],
+    "names", [pytest.param(None, id="names"), pytest.param(PseudonymMap("00" * 32, {}), marks=pytest.mark.slice, id="pseudonyms")]
 )
 def test_a_running_broker_is_collected(names: PseudonymMap | None, tmp_path: Path) -> None:
     bundle = tmp_path / "broker-1.kfb"

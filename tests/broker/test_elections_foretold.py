@@ -10,13 +10,13 @@ from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.questions.plan import Planned
 from kafka_forensics.questions.verify import Asked, read_promises, verify
 from kafka_forensics.questions.verify import Outcome as Kept
-from lab.elections import FORCE, TOPICS, Held, Round
+from lab.elections import FORCE, TOPICS, Held, Round, make_elections
 from lab.settings import LOOPBACK
-from tests.broker.conftest import ROUNDS
 from tests.support.election_outcomes import BROKERS, Outcome, foretold, foretold_leaders, outcome, plan_of
 
 pytestmark = pytest.mark.broker
 
+SEED, ROUNDS = 7, 4
 ELECTIONS = [(number, topic) for number in range(ROUNDS) for topic in TOPICS]
 
 
@@ -27,6 +27,13 @@ class Election:
     done: Round
     planned: Planned
     real: Outcome
+
+
+@pytest.fixture(scope="module", name="elections")
+def elections_held(tmp_path_factory: pytest.TempPathFactory) -> Held:
+    """Rounds of random elections, each of all topics."""
+    root = tmp_path_factory.mktemp("elections")
+    return make_elections(root / "nodes", root / "copies", seed=SEED, rounds=ROUNDS)
 
 
 @pytest.fixture(scope="module", name="seen")

@@ -28,7 +28,9 @@ from tests.support.broker_made import (
     above_info,
     answers,
 )
+from tests.support.faults import Brokers
 from tests.support.faults_verdict import scan
+from tests.support.kafka_facts import SUFFIXES, differences_from_kafka_s_tool, lay_out
 
 pytestmark = pytest.mark.broker
 
@@ -122,3 +124,10 @@ def test_logs_that_vanish_under_a_scan_leave_it_incomplete(broker_story: Story) 
     [gone] = incomplete.values()
     assert {path.parent.name for path in gone} == {"vanishes-0"}
     assert sorted(path.name for path in gone) == [f"{0:020}.log"] * 2 + ["leader-epoch-checkpoint"] * 2
+
+
+def test_facts_are_those_of_kafka_s_tool(real_base: Brokers, broker_copies: Path, tmp_path: Path) -> None:
+    laid = lay_out([real_base.root, broker_copies], tmp_path / "layout")
+    assert {Path(one.path).suffix for one in laid} >= set(SUFFIXES) - {".checkpoint"}
+    assert {one.topic for one in laid} >= {None, "__consumer_offsets", "__transaction_state"}
+    assert differences_from_kafka_s_tool(laid, tmp_path / "layout", tmp_path) == {}

@@ -4,10 +4,16 @@ from pathlib import Path
 
 import pytest
 
-from lab.log_directory_move import RECORDS, TOPIC
+from lab.log_directory_move import RECORDS, TOPIC, copy_while_moving
 from tests.support.faults_verdict import said, scan
 
 pytestmark = pytest.mark.broker
+
+
+@pytest.fixture(scope="module", name="moving")
+def copies_while_a_replica_moves(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Both log directories of a broker that moves a replica from one to the other."""
+    return copy_while_moving(tmp_path_factory.mktemp("move"))
 
 
 def test_a_future_copy_is_no_replica(moving: list[Path]) -> None:

@@ -54,10 +54,7 @@ def states_of(version: str) -> tuple[State, ...]:
 
 PAIRS = [
     pytest.param(
-        version,
-        state,
-        marks=[] if version in DAILY and number < EVERY_RUN else [pytest.mark.nightly],
-        id=f"{version}-{state.name}",
+        version, state, marks=[] if version in DAILY and number < EVERY_RUN else [pytest.mark.nightly], id=f"{version}-{state.name}"
     )
     for version in (*DAILY, "1.1.1")
     for number, state in enumerate(states_of(version))

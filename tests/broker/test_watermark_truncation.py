@@ -7,12 +7,31 @@ import pytest
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.results import ScanResult
 from kafka_forensics.questions.plan import PlanOptions, make_plans
+from lab.errors import LabError
 from lab.settings import LOOPBACK
 from lab.silent_divergence import AFTER, BROKERS, PAID, TOPIC
-from lab.watermark_truncation import History
+from lab.watermark_truncation import History, on_new, on_old
 from tests.support.faults_verdict import scan
 
 pytestmark = pytest.mark.broker
+
+
+@pytest.fixture(scope="module", name="old_history")
+def history_of_old_brokers(tmp_path_factory: pytest.TempPathFactory) -> History:
+    """One schedule of failures on Kafka 0.10.2.2; staged again if the brokers' sessions lost its race."""
+    root = tmp_path_factory.mktemp("old")
+    try:
+        return on_old(root / "nodes", root / "copies")
+    except LabError:
+        return on_old(root / "nodes-again", root / "copies-again")
+
+
+@pytest.fixture(scope="module", name="new_history")
+def history_of_new_brokers(tmp_path_factory: pytest.TempPathFactory) -> History:
+    """The same schedule on Kafka 4.3.0."""
+    root = tmp_path_factory.mktemp("new")
+    return on_new(root / "nodes", root / "copies")
+
 
 Row = tuple[str, str, int | str | None, int | None, int | None, tuple[int, ...] | None]
 

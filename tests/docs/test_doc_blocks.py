@@ -29,7 +29,7 @@ NOT_RUN = {
     ("docs/datasets.md", "it needs object storage; tests/export/test_append_remote.py writes to a server on loopback"): 1,
     ("docs/datasets.md", SPARK_COMMANDS): 1,
     ("docs/protocols.md", "each takes some seconds; tests/simulation counts the states of every protocol"): 1,
-    ("docs/recover.md", "it needs a cluster; tests/broker/test_produced_back.py runs it on one"): 1,
+    ("docs/recover.md", "it needs a cluster; tests/broker/test_from_loss_to_verified.py runs it on one"): 1,
     ("docs/quick-start.md", "it installs into the environment that runs it"): 1,
     ("docs/spark.md", SPARK_COMMANDS): 2,
     ("docs/storage.md", STORAGE): 2,
