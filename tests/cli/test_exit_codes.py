@@ -15,17 +15,14 @@ from kafka_forensics.analysis.catalogue import finding
 from kafka_forensics.cli.main import outcome
 from kafka_forensics.errors import FormatError, PathMissingError, SourceError, UsageError
 from kafka_forensics.model.findings import Place
-from kafka_forensics.model.results import Incomplete, ScanResult
+from kafka_forensics.model.results import Incomplete
+from tests.support.plan_runs import Run
 from tests.support.results import clean_result, result_of, unclean_result
 from tests.support.segments import batch
 
 Scan = Callable[..., tuple[int, str, str]]
 ROOT = Path(__file__).resolve().parents[2]
-IN_PROCESS = [sys.executable, "-m", "tests.support.fake_engine"]
-
-
-def with_severity(kind: str) -> ScanResult:
-    return result_of(finding(kind, Place("orders", 0, 1)))
+SAMPLE = "sample_logs/healthy"
 
 
 @pytest.mark.parametrize(
@@ -45,7 +42,7 @@ def with_severity(kind: str) -> ScanResult:
 )
 def test_findings_count_from_the_given_severity_on(scan: Scan, kind: str, fail_on: str | None, status: int) -> None:
     options = [] if fail_on is None else ["--fail-on", fail_on]
-    assert scan(lambda: with_severity(kind), *options)[0] == status
+    assert scan(lambda: result_of(finding(kind, Place("orders", 0, 1))), *options)[0] == status
 
 
 def test_clean_is_0(scan: Scan) -> None:
@@ -59,10 +56,7 @@ def test_clean_is_0(scan: Scan) -> None:
     [
         "scan x --topic orders --topic payments",
         "scan x --engine spark --broker 1 --broker=2",
-        "changes x y --topic orders --topic payments",
-        "transactions x --state open --state hanging",
         "find x --offset 1:2 --offset 5:6",
-        "groups x --group a --group b",
         "dump x --partition 1 --partition 2",
         "simulate run hw-lag-loss --svg a.svg --svg b.svg",
     ],
@@ -92,19 +86,8 @@ def test_what_is_no_file_is_not_written(tmp_path: Path, capsys: pytest.CaptureFi
     assert not Path("-").exists()
 
 
-@pytest.mark.parametrize(
-    ("option", "hint"),
-    [("--formt", "did you mean --format?"), ("--nonsense", "`kafka-forensics scan --help` shows how it is used")],
-)
-def test_a_mistyped_option_gets_the_hint_that_other_names_get(capsys: pytest.CaptureFixture[str], option: str, hint: str) -> None:
-    assert outcome(["scan", "x", option, "y"]) == 2
-    assert capsys.readouterr().err.splitlines() == [f"error: no such option: {option}", f"hint: {hint}"]
-
-
-def test_flags_and_options_of_several_values_may_be_given_twice(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    given = ["find", str(tmp_path / "none"), "-q", "-q", "--header", "a", "--header", "b"]
-    assert outcome(given) == 2
-    assert "no such file" in capsys.readouterr().err
+def test_flags_and_options_of_several_values_may_be_given_twice(run: Run, tmp_path: Path) -> None:
+    assert "no such file" in run("find", tmp_path / "none", "-q", "-q", "--header", "a", "--header", "b")[2]
 
 
 def test_incomplete_is_3_outranks_1_and_prints_what_was_found(scan: Scan) -> None:
@@ -158,6 +141,10 @@ def test_debug_shows_the_traceback_of_a_bug_without_its_escapes(scan: Scan) -> N
     ("arguments", "said"),
     [
         (["scam", "x"], "error: there is no command 'scam'\nhint: did you mean scan?\n"),
+        (
+            ["help"],
+            "error: there is no command 'help'\nhint: `kafka-forensics --help` lists the commands, `kafka-forensics scan --help` ",
+        ),
         (["mend", "x"], "error: there is no command 'mend'\nhint: choose from scan, "),
         (["scan", "x", "--format", "jsno"], "error: there is no format 'jsno'\nhint: did you mean json?\n"),
         (["scan", "x", "--format", "xml"], "error: there is no format 'xml'\nhint: choose from table, tsv, json, "),
@@ -165,7 +152,11 @@ def test_debug_shows_the_traceback_of_a_bug_without_its_escapes(scan: Scan) -> N
         (["scan", "x", "--spark-remote", "sc://h"], "error: --spark-remote and --spark-master go with --engine spark\n"),
         (["scan", "x", "--engine", "sprak"], "error: there is no engine 'sprak'\nhint: did you mean spark?\n"),
         (["scan", "x", "--as-of", "noon"], "error: 'noon' is not a time\nhint: write it like 2026-03-01T12:00:00Z"),
-        (["scan", "x", "--topik", "y"], "error: no such option: --topik"),
+        (["scan", "x", "--topik", "y"], "error: no such option: --topik\nhint: did you mean --topic?\n"),
+        (
+            ["scan", "x", "--nonsense"],
+            "error: no such option: --nonsense\nhint: `kafka-forensics scan --help` shows how it is used\n",
+        ),
         (["scan", "x", "--jobs", "0"], "error: invalid value for '--jobs'"),
         (["scan", "x", "--partition", "p"], "error: invalid value for '--partition'"),
         (["scan", "--topic"], "error: option '--topic' requires an argument\nhint: `kafka-forensics scan --help` shows how"),
@@ -174,36 +165,59 @@ def test_debug_shows_the_traceback_of_a_bug_without_its_escapes(scan: Scan) -> N
             ["explain", "unclean-los"],
             "error: there is no finding kind and no known incident 'unclean-los'\nhint: did you mean UNCLEAN_LOSS?\n",
         ),
+        (
+            ["explain", "kafka-10571"],
+            "error: there is no finding kind and no known incident 'kafka-10571'\nhint: did you mean KAFKA-10751?",
+        ),
+        (
+            ["explain", "d99"],
+            "error: there is no finding kind and no known incident 'd99'\nhint: `kafka-forensics explain` lists the kinds",
+        ),
+        (
+            ["scan", ""],
+            "error: an empty path\nhint: name a log directory, a folder of them, a partition directory, a file, an archive ",
+        ),
+        (
+            ["scan", SAMPLE, "--output", "no/x"],
+            "error: cannot write to no/x: its directory does not exist\nhint: make that directory first",
+        ),
+        (["scan", SAMPLE, "--output", "lab"], "error: cannot write to lab: it is a directory\nhint: name a file in it"),
+        (["scan", "zzz/yyy"], "error: zzz/yyy: no such file or directory\nhint: zzz does not exist either"),
         ([], "Usage: kafka-forensics"),
     ],
 )
-def test_wrong_command_lines_are_2_with_a_hint(
-    arguments: list[str], said: str, fake_engine: object, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert outcome(arguments) == 2
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    assert captured.err.startswith(said)
+def test_wrong_command_lines_are_2_with_a_hint(arguments: list[str], said: str, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    status, out, err = run(*arguments)
+    assert (status, out) == (2, "")
+    assert err.startswith(said)
 
 
-def test_closed_pipe_is_141_and_silent() -> None:
-    command = f"'{sys.executable}' -m tests.support.fake_engine long scan copies --format tsv -q | head -1; echo ${{PIPESTATUS[0]}}"
-    done = subprocess.run(["bash", "-c", command], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
-    header, status = done.stdout.splitlines()
-    assert header.startswith("kind\tseverity")
-    assert (status, done.stderr) == ("141", "")
-
-
-def test_broken_pipe_of_something_else_is_a_bug() -> None:
-    done = subprocess.run(
-        [*IN_PROCESS, "broken-worker", "scan", "x"], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
-    )
-    assert done.returncode == 70
-    assert done.stderr.startswith("bug: BrokenPipeError: ")
+@pytest.mark.parametrize(
+    ("name", "reason", "hint"),
+    [
+        ("bundle.7z", "an unsupported container; ", "unpack it, and give the directory"),
+        (
+            "bundle.tar.gz",
+            "nothing can be read of this archive: ",
+            "take it again from where it was made, and compare the checksums",
+        ),
+    ],
+)
+def test_what_cannot_be_read_is_named_with_the_next_step(name: str, reason: str, hint: str, run: Run, tmp_path: Path) -> None:
+    path = tmp_path / name
+    path.write_bytes(b"nothing of the kind" * 100)
+    status, out, err = run("scan", path)
+    assert (status, out) == (3, "")
+    said, next_step = err.splitlines()
+    assert said.startswith(f"error: {path}: {reason}")
+    assert next_step.startswith(f"hint: {hint}")
 
 
 def test_ctrl_c_is_130_in_one_line() -> None:
-    with subprocess.Popen([*IN_PROCESS, "slow", "scan", "x"], cwd=ROOT, stderr=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        [sys.executable, "-m", "tests.support.fake_engine", "slow", "scan", "x"], cwd=ROOT, stderr=subprocess.PIPE, text=True
+    ) as process:
         assert process.stderr is not None
         assert process.stderr.readline() == "ready\n"
         process.send_signal(signal.SIGINT)
@@ -218,24 +232,19 @@ def test_full_disk_is_told_in_a_line(scan: Scan) -> None:
 
 
 @pytest.mark.parametrize("both", [("--whole", "--partial"), ("--partial", "--whole"), ("--deep", "--no-deep")])
-def test_an_option_given_both_ways_is_a_wrong_command_line(both: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
-    sample = Path(__file__).resolve().parents[2] / "sample_logs" / "healthy"
-    assert outcome(["scan", str(sample), *both]) == 2
-    assert "contradict each other" in capsys.readouterr().err
-    assert outcome(["scan", str(sample), both[0]]) == 0
+def test_an_option_given_both_ways_is_a_wrong_command_line(scan: Scan, both: tuple[str, str]) -> None:
+    status, _, err = scan(clean_result, *both)
+    assert (status, "contradict each other" in err) == (2, True)
+    assert scan(clean_result, both[0])[0] == 0
 
 
-@pytest.mark.parametrize("command", ["scan", "plan", "dump"])
-def test_a_mistyped_topic_is_told_though_an_input_could_not_be_read(
-    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    copies = tmp_path / "copies"
-    shutil.copytree(Path(__file__).resolve().parents[2] / "sample_logs" / "healthy", copies)
+def test_a_mistyped_topic_is_told_though_an_input_could_not_be_read(tmp_path: Path, run: Run) -> None:
+    copies = Path(shutil.copytree(ROOT / "sample_logs" / "healthy", tmp_path / "copies"))
     (copies / "link").symlink_to("/nowhere")
-    assert outcome([command, str(copies), "--topic", "ordres"]) == 3
-    assert "note: in what could be read nothing fits --topic ordres" in capsys.readouterr().err
-    assert outcome([command, str(copies), "--topic", "orders"]) == 3
-    assert "nothing fits" not in capsys.readouterr().err
+    for command in ("scan", "plan", "dump"):
+        for topic in ("ordres", "orders"):
+            status, _, err = run(command, copies, "--topic", topic)
+            assert (status, f"note: in what could be read nothing fits --topic {topic}" in err) == (3, topic == "ordres")
 
 
 @pytest.mark.parametrize("packed", [False, True], ids=["directory", "archive"])

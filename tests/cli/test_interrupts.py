@@ -1,5 +1,6 @@
-"""Ctrl-C at any moment: a line, status 130, and no process left that was started for a command."""
+"""Ctrl-C at any moment: a line, status 130, no process left; JSON Lines, of which each partition is written once it is judged."""
 
+import io
 import json
 import os
 import select
@@ -7,20 +8,25 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from contextlib import redirect_stderr, redirect_stdout, suppress
+from io import StringIO
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, cast
 
 import jsonschema
 import pytest
 
 from kafka_forensics import scan
 from kafka_forensics.cli import spark_session
+from kafka_forensics.cli.main import outcome
+from kafka_forensics.cli.outputs.scan import LinesAsSettled
 from kafka_forensics.cli.spark_session import Children
+from kafka_forensics.cli.streams import uninterrupted
 from kafka_forensics.engine import local
+from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.judging.scanning import ScanInterruptedError
 from tests.support.json_schemas import json_schema
+from tests.support.plan_runs import Run
 
 ROOT = Path(__file__).resolve().parents[2]
 WHILE_LOADING = """
@@ -37,22 +43,6 @@ run()
 """
 
 
-WHILE_JUDGING = """
-import os, signal, sys
-from kafka_forensics.engine import local
-from kafka_forensics.__main__ import run
-
-judged, taken = local.judged, []
-
-def interrupting(*arguments):
-    taken.append(1)
-    if len(taken) == 4:
-        os.kill(os.getpid(), signal.SIGINT)
-    return judged(*arguments)
-
-local.judged = interrupting
-run()
-"""
 SAMPLE = ROOT / "sample_logs" / "unclean-election"
 
 
@@ -64,17 +54,36 @@ def alive(pid: int) -> bool:
     return state not in "ZX"
 
 
+def process(code: str) -> tuple[int, str, str]:
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    return done.returncode, done.stdout, done.stderr
+
+
 def test_while_the_program_is_loaded() -> None:
-    done = subprocess.run([sys.executable, "-c", WHILE_LOADING], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
-    assert (done.returncode, done.stdout, done.stderr) == (130, "", "interrupted\n")
+    assert process(WHILE_LOADING) == (130, "", "interrupted\n")
+
+
+def test_ignored_interruptions_stay_ignored() -> None:
+    code = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)\n" + WHILE_LOADING.replace("run()", "")
+    status, out, err = process(code + "sys.argv = ['kafka-forensics', '--version']; run()")
+    assert (status, out.startswith("kafka-forensics "), err) == (0, True, "")
 
 
 def judged_so_far(format_name: str, *more: str) -> "subprocess.CompletedProcess[str]":
-    """A scan that is interrupted in its fourth partition."""
-    arguments = ["scan", str(SAMPLE), "--topic", "[!_]*", "--jobs", "1", "--format", format_name, *more]
-    return subprocess.run(
-        [sys.executable, "-c", WHILE_JUDGING, *arguments], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
-    )
+    """How a scan ends that is interrupted in its fourth partition."""
+    judged, taken = vars(local)["judged"], list[int]()
+
+    def interrupting(*arguments: Any) -> Any:
+        taken.append(1)
+        if len(taken) == 4:
+            os.kill(os.getpid(), signal.SIGINT)
+        return judged(*arguments)
+
+    words = ["scan", str(SAMPLE), "--topic", "[!_]*", "--jobs", "1", "--format", format_name, *more]
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(StringIO()) as out, redirect_stderr(StringIO()) as err:
+        patch.setattr(local, "judged", interrupting)
+        status = outcome(words)
+    return subprocess.CompletedProcess(words, status, out.getvalue(), err.getvalue())
 
 
 def test_a_scan_prints_what_was_judged_so_far_marked_incomplete() -> None:
@@ -83,8 +92,8 @@ def test_a_scan_prints_what_was_judged_so_far_marked_incomplete() -> None:
     document = json.loads(done.stdout)
     jsonschema.Draft202012Validator(json_schema()).validate(document)
     assert [partition["topic"] for partition in document["partitions"]] == ["append-time", "audit", "codec-gzip"]
-    assert document["incomplete"] == [
-        {"path": str(SAMPLE), "reason": "interrupted after 3 of 11 partitions", "topic": None, "partition": None, "broker": None}
+    assert [(one["path"], one["reason"]) for one in document["incomplete"]] == [
+        (str(SAMPLE), "interrupted after 3 of 11 partitions")
     ]
     assert [incident["cause"] for incident in document["incidents"]] == ["unclean_election"]
     assert {finding["topic"] for finding in document["findings"]} == {"audit"}
@@ -93,10 +102,10 @@ def test_a_scan_prints_what_was_judged_so_far_marked_incomplete() -> None:
 
 def test_an_interrupted_table_says_so_too() -> None:
     done = judged_so_far("report")
-    assert done.returncode == 130
-    assert done.stdout.startswith("CRITICAL  audit-0  ")
-    assert "interrupted after 3 of 11" in " ".join(done.stdout.split())
-    assert "2 partitions, 6 replicas: nothing found where readable" in done.stdout
+    said = " ".join(done.stdout.split())
+    assert (done.returncode, done.stdout.startswith("CRITICAL  audit-0  ")) == (130, True)
+    assert "interrupted after 3 of 11" in said
+    assert "2 partitions, 6 replicas: nothing found where readable" in said
 
 
 def test_a_caller_of_the_package_is_interrupted_as_ever(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -110,37 +119,27 @@ def test_a_caller_of_the_package_is_interrupted_as_ever(monkeypatch: pytest.Monk
     assert (raised.value.result.partitions, raised.value.result.verdict) == ([], "unknown")
 
 
-def test_ignored_interruptions_stay_ignored() -> None:
-    code = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)\n" + WHILE_LOADING.replace("run()", "")
-    code += "sys.argv = ['kafka-forensics', '--version']; run()"
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.startswith("kafka-forensics ")
-
-
-def test_children_and_theirs_are_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_children_and_theirs_are_ended_and_older_ones_live_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A shell that ends when it is asked to, and whose child does not."""
     monkeypatch.setattr(spark_session, "_SECONDS_TO_END", 0.2)
     started: list[subprocess.Popen[str]] = []
-    with pytest.raises(KeyboardInterrupt), Children():
-        interrupt_after(lambda: started.append(shell_with_a_child()))
+
+    def start_and_interrupt() -> None:
+        script = "(trap '' TERM; sleep 600) & echo $!; wait"
+        started.append(subprocess.Popen(["sh", "-c", script], stdout=subprocess.PIPE, text=True))
+        select.select([cast("IO[str]", started[0].stdout)], [], [], 10)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    with subprocess.Popen(["sleep", "600"]) as older:
+        with pytest.raises(KeyboardInterrupt), Children():
+            start_and_interrupt()
+        assert alive(older.pid)
+        older.kill()
     (shell,) = started
     assert shell.stdout is not None
     with shell.stdout as told:
         assert not alive(int(told.readline()))
     assert shell.wait(1) == -signal.SIGTERM
-
-
-def shell_with_a_child() -> "subprocess.Popen[str]":
-    """A shell that ends when it is asked to, and whose child does not."""
-    shell = subprocess.Popen(["sh", "-c", "(trap '' TERM; sleep 600) & echo $!; wait"], stdout=subprocess.PIPE, text=True)
-    assert shell.stdout is not None
-    select.select([shell.stdout], [], [], 10)
-    return shell
-
-
-def interrupt_after(what: Callable[[], object]) -> None:
-    what()
-    os.kill(os.getpid(), signal.SIGINT)
 
 
 def swallow_an_interruption() -> None:
@@ -149,21 +148,10 @@ def swallow_an_interruption() -> None:
         time.sleep(1)
 
 
-def test_older_children_live_on() -> None:
-    with subprocess.Popen(["sleep", "600"]) as older:
-        with pytest.raises(KeyboardInterrupt), Children():
-            os.kill(os.getpid(), signal.SIGINT)
-        assert alive(older.pid)
-        older.kill()
-
-
-def test_a_swallowed_interruption_is_raised_all_the_same() -> None:
+def test_a_swallowed_interruption_is_raised_all_the_same_and_nothing_changes_without_one() -> None:
     with pytest.raises(KeyboardInterrupt), Children():
         swallow_an_interruption()
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-
-
-def test_nothing_changes_without_an_interruption() -> None:
     with Children() as children, subprocess.Popen(["true"]) as child:
         assert child.wait(10) == 0
     assert not children.interrupted
@@ -194,3 +182,75 @@ def test_what_a_server_does_for_us_is_cancelled(is_remote: bool, told: list[str]
 def interrupt_session(server: Any, *, is_remote: bool) -> None:
     with Children() as children, spark_session._used(server, children, is_remote=is_remote):
         os.kill(os.getpid(), signal.SIGINT)
+
+
+def types(text: str) -> list[str]:
+    return [json.loads(line)["type"] for line in text.splitlines()]
+
+
+def test_a_partition_is_written_while_others_are_read(tmp_path: Path) -> None:
+    seen: list[tuple[int, int, str]] = []
+    output = tmp_path / "scan.jsonl"
+
+    def progress(done: int, total: int) -> None:
+        seen.append((done, total, output.read_text()))
+
+    options = ScanOptions(topic_glob="codec-*", deep=False)
+    with LinesAsSettled(output, show_payloads=False) as lines:
+        result = local.scan([str(SAMPLE)], options, progress, lines)
+        lines.end(result)
+    assert types(seen[0][2]) == ["broker"] * 3  # before any partition is judged
+    partly = [text for done, total, text in seen if done < total]
+    counts = [types(text).count("partition") for text in partly]
+    assert counts == sorted(counts)
+    assert {*counts} >= {0, 1, 2, 3}
+    assert len(result.partitions) == 4
+    assert all(output.read_text().startswith(text) for text in partly)
+    assert types(output.read_text())[-1] == "summary"
+
+
+def test_the_command_writes_the_same_at_once(run: Run, tmp_path: Path) -> None:
+    status, out, err = run("scan", SAMPLE, "--format", "jsonl")
+    assert status == 1, err
+    result = local.scan([str(SAMPLE)], ScanOptions())
+    with LinesAsSettled(tmp_path / "scan.jsonl", show_payloads=False) as lines:
+        lines.end(result)
+    assert out == (tmp_path / "scan.jsonl").read_text()
+    assert run("scan", SAMPLE, "--output", tmp_path / "other.jsonl")[0] == 1
+    assert out == (tmp_path / "other.jsonl").read_text()
+
+
+def test_what_is_interrupted_is_whole_lines_that_end_with_an_incomplete_summary() -> None:
+    done = judged_so_far("jsonl")
+    assert done.returncode == 130
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    partitions = [row["topic"] for row in rows if row["type"] == "partition"]
+    assert partitions == ["append-time", "audit", "codec-gzip"]
+    assert [row["type"] for row in rows][-2:] == ["incomplete", "summary"]
+    assert rows[-2]["reason"] == "interrupted after 3 of 11 partitions"
+    assert rows[-1]["partitions"] == 3
+
+
+def test_a_wrong_path_leaves_the_output_alone(run: Run, tmp_path: Path) -> None:
+    output = tmp_path / "scan.jsonl"
+    output.write_text("of last night\n")
+    status, _, err = run("scan", tmp_path / "none", "--output", output)
+    assert (status, output.read_text()) == (2, "of last night\n"), err
+
+
+def test_an_interruption_waits_for_a_line_and_a_second_one_does_not() -> None:
+    written = io.StringIO()
+
+    def write(interruptions: int, text: str) -> None:
+        with uninterrupted():
+            for _ in range(interruptions):
+                os.kill(os.getpid(), signal.SIGINT)
+            written.write(text)
+
+    with pytest.raises(KeyboardInterrupt):
+        write(1, "whole")
+    assert written.getvalue() == "whole"
+    with pytest.raises(KeyboardInterrupt):
+        write(2, " never")
+    assert written.getvalue() == "whole"
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler

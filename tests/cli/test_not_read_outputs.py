@@ -1,7 +1,8 @@
-"""What could not be read in every output of every command."""
+"""What could not be read in the outputs of every command."""
 
 import json
-from collections.abc import Callable
+import shutil
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
@@ -10,29 +11,31 @@ from jsonschema import Draft202012Validator
 from referencing import Registry, Resource
 
 import kafka_forensics as kf
-from kafka_forensics.cli.main import outcome
+from tests.support.every_command import reading
 from tests.support.faults import HEALTHY, Brokers, healthy
 from tests.support.json_schemas import json_schema
+from tests.support.plan_runs import SAMPLES, Run
 from tests.support.snapshot_trees import NEW, OLD, Snapshots
 from tests.support.unread import NULLS, refuse, refuse_logs
 
-Run = Callable[..., tuple[int, str]]
-FORMATS = ("table", "tsv", "json", "jsonl", "markdown")
+Answer = Callable[..., tuple[int, str]]
 LOSS_WORDS = ("lost", "lags", "behind", "identical", "missing")
-
-
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Run:
-    def run_command(*arguments: object) -> tuple[int, str]:
-        status = outcome([*map(str, arguments)])
-        return status, capsys.readouterr().out
-
-    return run_command
 
 
 @pytest.fixture
 def brokers(tmp_path: Path) -> Brokers:
     return healthy(tmp_path)
+
+
+@pytest.fixture
+def answer(brokers: Brokers, run: Run, monkeypatch: pytest.MonkeyPatch) -> Answer:
+    """Run a command where the logs of these brokers cannot be read: exit status and stdout."""
+
+    def command(unread: Collection[int], name: str, *options: str, form: str = "json") -> tuple[int, str]:
+        refuse_logs(monkeypatch, brokers, unread)
+        return run(name, *brokers.log_dirs, *options, "--format", form)[:2]
+
+    return command
 
 
 def validated(command: str, instances: list[Any], definition: str | None = None) -> None:
@@ -53,35 +56,22 @@ def test_the_schemas_that_are_shipped_are_schemas(command: str) -> None:
     assert schema["properties"]["schema_version"] == {"const": "1.0"}
 
 
-@pytest.mark.parametrize("unread", [(1, 2, 3), (2,), (2, 3)])
+@pytest.mark.parametrize("unread", [(), (1, 2, 3), (2,)])
 @pytest.mark.parametrize("command", ["scan", "plan", "compare"])
-def test_json_obeys_its_schema(
-    brokers: Brokers, run: Run, monkeypatch: pytest.MonkeyPatch, command: str, unread: tuple[int, ...]
-) -> None:
-    refuse_logs(monkeypatch, brokers, unread)
-    status, out = run(command, *brokers.log_dirs, "--format", "json")
-    assert status == 3
+def test_json_obeys_its_schema(answer: Answer, command: str, unread: tuple[int, ...]) -> None:
+    status, out = answer(unread, command)
     document = json.loads(out)
-    assert document["schema_version"] == "1.0"
+    assert (status, document["schema_version"]) == (3 if unread else 0, "1.0")
     validated(command, [document])
-    status, out = run(command, *brokers.log_dirs, "--format", "jsonl")
-    assert status == 3
+    status, out = answer((), command, form="jsonl")
     lines = [json.loads(line) for line in out.splitlines()]
-    assert lines[-1]["schema_version"] == "1.0"
+    assert (status, lines[-1]["schema_version"]) == (3 if unread else 0, "1.0")
     if command != "compare":
         validated(command, lines, "line")
 
 
-@pytest.mark.parametrize("command", ["scan", "plan", "compare"])
-def test_json_of_what_was_read_whole_obeys_its_schema(brokers: Brokers, run: Run, command: str) -> None:
-    status, out = run(command, *brokers.log_dirs, "--format", "json")
-    assert status == 0
-    validated(command, [json.loads(out)])
-
-
-def test_scan_says_null_of_what_was_not_read(brokers: Brokers, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    refuse_logs(monkeypatch, brokers, (1, 2, 3))
-    document = json.loads(run("scan", *brokers.log_dirs, "--format", "json")[1])
+def test_scan_says_null_of_what_was_not_read(answer: Answer) -> None:
+    document = json.loads(answer((1, 2, 3), "scan")[1])
     [partition] = document["partitions"]
     assert (document["summary"]["verdict"], partition["verdict"], partition["read"]) == ("unknown", "unknown", "none")
     assert (partition["high_watermark_at_least"], partition["not_read"]) == (None, [1, 2, 3])
@@ -93,25 +83,23 @@ def test_scan_says_null_of_what_was_not_read(brokers: Brokers, run: Run, monkeyp
     assert (gap["topic"], gap["partition"], gap["broker"]) == ("t", 0, 1)
 
 
-@pytest.mark.parametrize("format_name", ["table", "markdown"])
-def test_people_read_that_nothing_is_known(brokers: Brokers, run: Run, monkeypatch: pytest.MonkeyPatch, format_name: str) -> None:
-    refuse_logs(monkeypatch, brokers, (1, 2, 3))
-    status, out = run("scan", *brokers.log_dirs, "--format", format_name)
-    told = out.replace("\\", "")
+@pytest.mark.parametrize("form", ["table", "markdown"])
+@pytest.mark.parametrize(
+    ("unread", "said", "not_said"),
+    [
+        ((1, 2, 3), ("unknown", "nothing of any replica's log could be read"), ("clean", "offset 0")),
+        ((2,), ("clean of what could be read",), ()),
+    ],
+)
+def test_people_read_of_what_the_verdict_is(
+    answer: Answer, form: str, unread: tuple[int, ...], said: tuple[str, ...], not_said: tuple[str, ...]
+) -> None:
+    status, out = answer(unread, "scan", form=form)
+    told = " ".join(out.replace("\\", "").lower().split())
     assert status == 3
-    assert "unknown" in told.lower()
-    assert "nothing of any replica's log could be read" in told
-    assert told.count("its log could not be read") == 3
-    assert not any(word in told.lower() for word in (*LOSS_WORDS, "clean", "offset 0"))
-
-
-@pytest.mark.parametrize("format_name", ["table", "markdown"])
-def test_people_read_of_what_the_verdict_is(brokers: Brokers, run: Run, monkeypatch: pytest.MonkeyPatch, format_name: str) -> None:
-    refuse_logs(monkeypatch, brokers, (2,))
-    told = run("scan", *brokers.log_dirs, "--format", format_name)[1].replace("\\", "")
-    assert "clean of what could be read" in " ".join(told.split())
-    assert told.count("its log could not be read") == 1
-    assert not any(word in told.lower() for word in LOSS_WORDS)
+    assert [words for words in said if words not in told] == []
+    assert told.count("its log could not be read") == len(unread)
+    assert [word for word in (*LOSS_WORDS, *not_said) if word in told] == []
 
 
 def test_notebooks_show_it(brokers: Brokers, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -131,20 +119,12 @@ def test_notebooks_show_it(brokers: Brokers, monkeypatch: pytest.MonkeyPatch) ->
     assert json.loads(result.to_json())["summary"]["verdict"] == "unknown"
 
 
-@pytest.mark.parametrize("format_name", FORMATS)
-@pytest.mark.parametrize(
-    "command", ["scan", "plan", "compare", "epochs", "transactions", "groups", "metadata", "find --offset 3"], ids=str
-)
 @pytest.mark.parametrize("unread", [(1, 2, 3), (2,)])
-def test_no_command_calls_it_lost(
-    brokers: Brokers, run: Run, monkeypatch: pytest.MonkeyPatch, command: str, format_name: str, unread: tuple[int, ...]
-) -> None:
-    refuse_logs(monkeypatch, brokers, unread)
-    name, *asked = command.split()
-    status, out = run(name, *brokers.log_dirs, *asked, "--format", format_name)
-    assert status == 0 if name in ("groups", "metadata") else 3, out
-    assert "REPLICA_LAGS" not in out
-    assert "COMMITTED_LOST" not in out
+def test_no_command_calls_it_lost(answer: Answer, unread: tuple[int, ...]) -> None:
+    for command, arguments in reading("t").items():
+        status, out = answer(unread, command, *arguments)
+        assert (command, status) == (command, 0 if command in ("groups", "metadata") else 3)
+        assert not [word for word in ("REPLICA_LAGS", "COMMITTED_LOST") if word in out], command
 
 
 @pytest.mark.parametrize("unread", [(OLD,), (NEW,), (OLD, NEW)])
@@ -155,7 +135,7 @@ def test_changes_compare_nothing_that_was_not_read(
     made.put(OLD, HEALTHY)
     made.put(NEW, HEALTHY)
     refuse(monkeypatch, lambda path: path.suffix == ".log" and any(one in path.parts for one in unread))
-    status, out = run("changes", tmp_path / "snapshots", "--format", "json")
+    status, out, _ = run("changes", tmp_path / "snapshots", "--format", "json")
     document = json.loads(out)
     assert status == 3
     validated("changes", [document])
@@ -164,13 +144,10 @@ def test_changes_compare_nothing_that_was_not_read(
     assert len(document["changes"]) == 3
     known = None if len(unread) == 2 else 75
     assert {one["offset_end"] for one in document["changes"]} == {known}
-    for format_name in FORMATS:
-        assert run("changes", tmp_path / "snapshots", "--format", format_name)[0] == 3
 
 
-def test_a_plan_tells_whose_log_could_not_be_read(brokers: Brokers, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    refuse_logs(monkeypatch, brokers, (2,))
-    document = json.loads(run("plan", *brokers.log_dirs, "--format", "json")[1])
+def test_a_plan_tells_whose_log_could_not_be_read(answer: Answer) -> None:
+    document = json.loads(answer((2,), "plan")[1])
     [planned] = document["partitions"]
     assert [one["broker"] for one in planned["candidates"]] == [1, 3]
     assert {"kind": "copy_not_read", "broker": 2} in planned["missing_witnesses"]
@@ -180,19 +157,16 @@ def test_a_plan_tells_whose_log_could_not_be_read(brokers: Brokers, run: Run, mo
     assert all(one["committed"] == 0 for one in planned["candidates"])
 
 
-def test_compare_shows_what_it_could_not_read(brokers: Brokers, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_compare_shows_what_it_could_not_read(answer: Answer, brokers: Brokers) -> None:
     last = brokers.file(1, 55)
     last.write_bytes(last.read_bytes()[:100])
-    refuse_logs(monkeypatch, brokers, (2,))
-    document = json.loads(run("compare", *brokers.log_dirs, "--format", "json")[1])
+    document = json.loads(answer((2,), "compare")[1])
     held = {(one["broker"], one["state"]) for row in document["offsets"] for one in row["replicas"]}
-    assert (2, "not_read") in held
     assert {state for broker, state in held if broker == 2} == {"not_read"}
 
 
-def test_epochs_say_nothing_of_batches_that_were_not_read(brokers: Brokers, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    refuse_logs(monkeypatch, brokers, (2,))
-    rows = json.loads(run("epochs", *brokers.log_dirs, "--format", "json")[1])
+def test_epochs_say_nothing_of_batches_that_were_not_read(answer: Answer) -> None:
+    rows = json.loads(answer((2,), "epochs")[1])
     of_unread = [row for row in rows if row["broker"] == 2]
     assert {(row["status"], row["batches"], row["start_offset"]) for row in of_unread} == {("not_read", None, None)}
     assert {row["status"] for row in rows if row["broker"] != 2} == {"agrees"}
@@ -200,10 +174,28 @@ def test_epochs_say_nothing_of_batches_that_were_not_read(brokers: Brokers, run:
 
 @pytest.mark.parametrize("segment", [0, 29, 55])
 def test_epochs_of_a_log_that_was_read_in_part_do_not_disagree(
-    brokers: Brokers, run: Run, monkeypatch: pytest.MonkeyPatch, segment: int
+    answer: Answer, brokers: Brokers, monkeypatch: pytest.MonkeyPatch, segment: int
 ) -> None:
     refused = brokers.file(2, segment)
     refuse(monkeypatch, lambda path: path == refused)
-    rows = json.loads(run("epochs", *brokers.log_dirs, "--format", "json")[1])
+    rows = json.loads(answer((), "epochs")[1])
     assert {row["status"] for row in rows if row["broker"] == 2} <= {"agrees", "not_read"}
     assert {row["truncation_offset_by_batches"] for row in rows} == {None}
+
+
+@pytest.mark.parametrize(
+    ("sample", "log", "command"),
+    [
+        ("silent-divergence", "broker-2/ledger-0", ["compare", *reading("ledger")["compare"]]),
+        ("healthy", "broker-1/__consumer_offsets-0", ["groups"]),
+        ("healthy", "broker-2/orders-0", ["find", *reading("orders")["find"]]),
+        ("healthy", "broker-2/orders-0", ["compare", *reading("orders")["compare"]]),
+    ],
+)
+def test_a_replica_without_any_log_is_answered(run: Run, tmp_path: Path, sample: str, log: str, command: list[str]) -> None:
+    copy = shutil.copytree(SAMPLES / sample, tmp_path / "copy")
+    for path in (copy / log).glob("*.log"):
+        path.unlink()
+    status, out, err = run(command[0], *sorted(copy.glob("broker-*")), *command[1:])
+    assert (status, bool(out), "bug:" in err) == (int(command[0] == "compare"), True, False)
+    assert ("3 replicas: first difference" in err) == (sample == "silent-divergence")

@@ -1,10 +1,6 @@
-"""What is said beside an answer fits the terminal it is said on, and is a line each in a pipe."""
+"""What is said beside an answer: progress, silent when short, and notes that fit the terminal and are a line each in a pipe."""
 
 import logging
-import os
-import pty
-import re
-import subprocess
 import sys
 from io import StringIO
 from pathlib import Path
@@ -12,17 +8,79 @@ from pathlib import Path
 import pytest
 
 from kafka_forensics.cli.main import outcome
+from kafka_forensics.cli.progress import Progress, duration
 from kafka_forensics.cli.streams import Destination, say, wrapped
+from kafka_forensics.model.amounts import size
+from tests.support.every_command import Terminal
 from tests.support.faults import healthy
 
-ROOT = Path(__file__).resolve().parents[2]
-SAMPLE = "sample_logs/unclean-election"
+
+@pytest.fixture(autouse=True)
+def _capable_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+
+
+def shown(stream: StringIO, steps: list[tuple[float, int]], *, quiet: bool = False) -> str:
+    """What stands on `stream` after (second, bytes done of 4 GB) steps."""
+    now = [0.0]
+    with Progress(Destination(stream, 80, colour=False), quiet=quiet, clock=lambda: now[0]) as progress:
+        for second, done in steps:
+            now[0] = second
+            progress(done, 4_000_000_000)
+        return stream.getvalue()
+
+
+def test_short_work_shows_nothing() -> None:
+    steps = [(0.1 * n, n * 10**8) for n in range(19)]
+    assert shown(Terminal(), steps) == ""
+    assert shown(StringIO(), steps) == ""
+
+
+def test_a_line_every_half_minute_without_a_terminal() -> None:
+    text = shown(StringIO(), [(second, second * 10_000_000) for second in range(100)])
+    assert text.splitlines() == [
+        "read 300 MB of 4 GB (7 %), 10 MB/s, about 6 min 10 s left",
+        "read 600 MB of 4 GB (15 %), 10 MB/s, about 5 min 40 s left",
+        "read 900 MB of 4 GB (22 %), 10 MB/s, about 5 min 10 s left",
+    ]
+
+
+def test_quiet_says_nothing() -> None:
+    steps = [(float(second), second) for second in range(100)]
+    assert shown(StringIO(), steps, quiet=True) == shown(Terminal(), steps, quiet=True) == ""
+
+
+def test_a_bar_with_rate_and_time_left_on_a_terminal() -> None:
+    text = shown(Terminal(), [(float(second), second * 100_000_000) for second in range(20)])
+    assert "GB" in text
+    assert "/s" in text
+    assert "0:00:2" in text
+
+
+def test_terminal_that_cannot_move_back_gets_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "dumb")
+    assert shown(Terminal(), [(3.0, 1), (31.0, 10**9)]).count("\n") == 1
+
+
+def test_nothing_done_yet_is_no_division_by_zero() -> None:
+    assert shown(StringIO(), [(31.0, 0)]) == "read 0 B of 4 GB (0 %), 0 B/s\n"
+    assert shown(Terminal(), [(3.0, 0), (4.0, 0)]) != ""
+
+
+@pytest.mark.parametrize(
+    ("number", "text"), [(0, "0 B"), (999, "999 B"), (1000, "1 kB"), (20774, "20.8 kB"), (999_999, "1 MB"), (5 * 10**15, "5 PB")]
+)
+def test_sizes(number: int, text: str) -> None:
+    assert size(number) == text
+
+
+@pytest.mark.parametrize(("seconds", "text"), [(0.4, "0 s"), (59.6, "1 min 0 s"), (75, "1 min 15 s"), (7265, "2 h 1 min")])
+def test_durations(seconds: float, text: str) -> None:
+    assert duration(seconds) == text
+
+
+SAMPLE = Path(__file__).resolve().parents[2] / "sample_logs" / "unclean-election"
 LONG = "note: offsets 300 to 369 are on broker 2 alone; `kafka-forensics compare PATH...` shows 352 kB of them, side by side"
-
-
-class Terminal(StringIO):
-    def isatty(self) -> bool:
-        return True
 
 
 def test_lines_are_broken_for_a_terminal_alone() -> None:
@@ -45,37 +103,6 @@ def test_commands_and_amounts_are_not_broken() -> None:
 def test_words_wider_than_the_terminal_stay_whole() -> None:
     assert wrapped(["incomplete: " + "p" * 90], 80) == ["incomplete:", "  " + "p" * 90]
     assert wrapped([""], 80) == [""]
-
-
-_OF_A_BAR = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
-"""How a terminal is told to move, to clear and to hide its cursor."""
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ("transactions", SAMPLE, "--format", "tsv"),
-        ("metadata", SAMPLE, "--format", "tsv"),
-        ("groups", SAMPLE, "--format", "tsv", "--group", "nosuch"),
-        ("find", SAMPLE, "--offset", "0", "--limit", "1", "--format", "tsv"),
-        ("plan", SAMPLE, "--format", "tsv"),
-        ("compare", SAMPLE, "--topic", "audit", "--partition", "0", "--format", "tsv"),
-        ("scan", SAMPLE, "--topic", "nosuch"),
-        ("scan", "sample_logs/no-such-directory-with-a-name-that-is-long"),
-    ],
-    ids=" ".join,
-)
-def test_nothing_said_is_wider_than_80_columns(arguments: tuple[str, ...]) -> None:
-    primary, secondary = pty.openpty()
-    command = [sys.executable, "-m", "kafka_forensics", *arguments]
-    environment = os.environ | {"COLUMNS": "80", "NO_COLOR": "1"}
-    subprocess.run(command, cwd=ROOT, env=environment, stdout=subprocess.DEVNULL, stderr=secondary, timeout=60, check=False)
-    os.close(secondary)
-    said = os.read(primary, 1 << 16).decode()
-    os.close(primary)
-    lines = _OF_A_BAR.sub("", said).splitlines()  # a slow machine sees how far the work has come
-    assert lines
-    assert [line for line in lines if len(line) > 80] == []
 
 
 def _beyond_the_end(root: Path, *, stopped: bool) -> list[str]:
@@ -121,7 +148,7 @@ def test_what_is_said_after_a_command_goes_nowhere_it_went(monkeypatch: pytest.M
     handlers, level = list(logger.handlers), logger.level
     closed = StringIO()
     monkeypatch.setattr(sys, "stderr", closed)
-    for arguments in (["scan", SAMPLE, "-v", "--format", "tsv"], ["scan", "nowhere"]):
+    for arguments in (["scan", str(SAMPLE), "-v", "--format", "tsv"], ["scan", "nowhere"]):
         outcome(arguments)
     closed.close()
     assert logger.handlers == handlers

@@ -3,12 +3,10 @@
 import io
 from dataclasses import replace
 
-import pytest
-
 from kafka_forensics.analysis.catalogue import finding
 from kafka_forensics.cli.outputs.scan import write_result
-from kafka_forensics.cli.outputs.words import aligned, by_kind, headline, replica_words, summary_lines
-from kafka_forensics.cli.streams import Destination, wrapped
+from kafka_forensics.cli.outputs.words import by_kind, headline, replica_words, summary_lines
+from kafka_forensics.cli.streams import Destination
 from kafka_forensics.model.findings import Place
 from kafka_forensics.model.results import Agreement, Incomplete, TransactionCounts
 from tests.support.results import clean_result, partition, replica, result_of
@@ -43,34 +41,6 @@ def test_what_could_not_be_read_is_not_called_clean() -> None:
     stream = io.StringIO()
     write_result(result, "table", Destination(stream, 80, colour=False), verbose=False)
     assert "4 replicas: nothing found where readable\n" in stream.getvalue()
-
-
-def test_a_long_summary_breaks_behind_commas() -> None:
-    line = "433 kB read: 432 kB decoded, 500 B damaged, 0 B skipped; 14 segments, 28 batches, 7215 records"
-    assert wrapped([line, "short"], 80) == [line[:79].rsplit(" 28", 1)[0], "  28 batches, 7215 records", "short"]
-
-
-def test_epochs_under_long_names_have_a_line_of_their_own() -> None:
-    rows = [["broker " + "x" * 60, "offsets 0 to 9", "high watermark 3", "epochs 0, 2 from 300"], ["broker 1", "offset 0", "", ""]]
-    assert aligned([["broker 1", *rows[0][1:]]], 80) == ["broker 1   offsets 0 to 9   high watermark 3   epochs 0, 2 from 300"]
-    assert aligned(rows, 80) == [
-        f"broker {'x' * 60}   offsets 0 to 9   high watermark 3",
-        "  epochs 0, 2 from 300",
-        f"broker 1{' ' * 59}   offset 0",
-    ]
-
-
-@pytest.mark.parametrize("spare", [0, 1, 4, 5])
-def test_a_replica_whose_line_fits_the_width_is_not_broken(spare: int) -> None:
-    one = replica(1, 9, leader_epochs=[(0, 0), (2, 4)])
-    line = "  " + "   ".join(replica_words(one))
-    stream = io.StringIO()
-    conflict = partition("orders", 0, Agreement("conflict", 4), [one], [])
-    result = clean_result()
-    result.partitions[:] = [conflict]
-    result.findings[:] = [finding("FORK_BELOW_HW", Place("orders", 0), {})]
-    write_result(result, "table", Destination(stream, len(line) + spare, colour=False), verbose=False)
-    assert line in stream.getvalue().splitlines()
 
 
 def test_what_an_election_cost_is_told_though_it_is_info() -> None:

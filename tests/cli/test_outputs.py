@@ -43,20 +43,12 @@ def document_schema() -> jsonschema.Draft202012Validator:
     return jsonschema.Draft202012Validator(json_schema())
 
 
-@pytest.fixture(scope="module")
-def line_schema() -> jsonschema.Draft202012Validator:
-    return jsonschema.Draft202012Validator({"$ref": "#/$defs/line", "$defs": json_schema()["$defs"]})
-
-
 @pytest.mark.parametrize("name", RESULTS)
-def test_json_obeys_its_schema(name: str, document_schema: jsonschema.Draft202012Validator) -> None:
+def test_json_and_its_lines_obey_the_schema(name: str, document_schema: jsonschema.Draft202012Validator) -> None:
     document_schema.validate(json.loads(rendered(RESULTS[name](), "json")))
-
-
-@pytest.mark.parametrize("name", RESULTS)
-def test_json_lines_obey_the_schema(name: str, line_schema: jsonschema.Draft202012Validator) -> None:
+    of_lines = jsonschema.Draft202012Validator({"$ref": "#/$defs/line", "$defs": json_schema()["$defs"]})
     for line in rendered(RESULTS[name](), "jsonl").splitlines():
-        line_schema.validate(json.loads(line))
+        of_lines.validate(json.loads(line))
 
 
 @pytest.mark.parametrize("name", ["broker", "summary", "partition", "replica", "finding", "incident", "incomplete"])
@@ -127,12 +119,6 @@ def test_incidents_name_their_findings_by_place_in_json_and_json_lines() -> None
     assert told == [{**incident, "findings": len(incident["findings"])} for incident in of_lines]
 
 
-def test_json_and_tsv_have_findings_in_one_order() -> None:
-    of_json = [finding["message"] for finding in json.loads(rendered(unclean_result(), "json"))["findings"]]
-    rows = [line.split("\t") for line in rendered(unclean_result(), "tsv").splitlines()]
-    assert of_json == [row[rows[0].index("message")] for row in rows[1:]]
-
-
 def test_times_and_wide_numbers_have_twins() -> None:
     evidence = {
         "first_timestamp_ms": 1767225600123,
@@ -144,20 +130,13 @@ def test_times_and_wide_numbers_have_twins() -> None:
         "nested": [{"delete_horizon_ms": 0}],
         "same": True,
     }
-    assert with_twins(evidence) == {
-        "first_timestamp_ms": 1767225600123,
+    renamed = {"last_timestamp_ms": -1, "last_timestamp": None}
+    assert with_twins(evidence) == evidence | renamed | {
         "first_timestamp": "2026-01-01T00:00:00.123Z",
-        "last_timestamp_ms": -1,
-        "last_timestamp": None,
-        "age_ms": 5,
-        "producer_id": 2**60,
         "producer_id_string": str(2**60),
-        "producer_ids": [1, 2],
         "producer_ids_string": ["1", "2"],
-        "hash": 2**63,
         "hash_string": str(2**63),
         "nested": [{"delete_horizon_ms": 0, "delete_horizon": "1970-01-01T00:00:00.000Z"}],
-        "same": True,
     }
 
 
@@ -251,8 +230,11 @@ def test_a_path_wider_than_the_page_is_cut_between_directories() -> None:
 
 
 @pytest.mark.parametrize("format_name", FORMATS)
-def test_same_answer_gives_the_same_bytes(format_name: str) -> None:
-    assert rendered(unclean_result(), format_name) == rendered(unclean_result(), format_name)
+def test_same_answer_gives_the_same_bytes_and_rows_for_programs_know_no_width(format_name: str) -> None:
+    wanted = rendered(unclean_result(), format_name)
+    assert wanted == rendered(unclean_result(), format_name)
+    if format_name not in ("table", "markdown"):
+        assert {rendered(unclean_result(), format_name, width=width) for width in (20, 2000)} == {wanted}
 
 
 def test_equal_advice_in_one_partition_is_given_once() -> None:
@@ -270,9 +252,3 @@ def test_a_table_neither_begins_nor_ends_with_a_blank_line_and_has_no_two_in_a_r
     text = rendered(RESULTS[name](), "table", verbose=verbose)
     assert text.strip("\n") + "\n" == text
     assert "\n\n\n" not in text
-
-
-def test_a_blank_line_stands_between_what_is_sick_and_the_counts() -> None:
-    lines = rendered(unclean_result(), "table").splitlines()
-    counts = next(number for number, line in enumerate(lines) if line.startswith(("info ", "clean ")))
-    assert lines[counts - 1] == ""

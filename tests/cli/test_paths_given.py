@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.plan_runs import Run
+from tests.support.every_command import reading
+from tests.support.plan_runs import SAMPLES, Run
 
-HEALTHY = Path(__file__).resolve().parents[2] / "sample_logs" / "healthy"
+HEALTHY = SAMPLES / "healthy"
+COMMANDS = [*reading("orders")]
 
 
 @pytest.fixture
@@ -29,12 +31,20 @@ def replicas(out: str) -> list[str]:
     return [f"{one['topic']}-{each['broker']}" for one in json.loads(out)["partitions"] for each in one["replicas"]]
 
 
-@pytest.mark.parametrize("command", [["scan"], ["compare"], ["metadata"], ["groups"], ["transactions"], ["epochs"], ["dump"]])
-def test_a_place_with_nothing_of_kafka_is_2(run: Run, tmp_path: Path, command: list[str]) -> None:
+@pytest.mark.parametrize("command", COMMANDS)
+def test_nothing_of_kafka_a_choice_that_fits_nothing_and_output_to_a_uri_are_2(run: Run, tmp_path: Path, command: str) -> None:
     (tmp_path / "notes.txt").write_text("hello")
-    status, out, err = run(*command, tmp_path)
-    assert (status, out) == (2, "")
-    assert err.startswith(f"error: there is no Kafka log in {tmp_path}\nhint: a broker's log directory holds meta.properties and ")
+    extra = ["--offset", "0"] if command == "find" else []
+    uri = "s3://bucket/answers/scan.json"
+    for given, error in (
+        ([tmp_path], f"there is no Kafka log in {tmp_path}\nhint: a broker's log directory holds meta.properties and "),
+        ([tmp_path / "notes.txt"], f"{tmp_path}/notes.txt: no file of Kafka's has such a name\n"),
+        ([HEALTHY, "--topic", "ordrs"], "nothing fits --topic ordrs: there is no topic 'ordrs'\nhint: did you mean --topic orders"),
+        ([HEALTHY, "--output", uri], f"cannot write to {uri}: --output is a file of this machine\n"),
+    ):
+        status, out, err = run(command, *given, *extra)
+        assert (command, status, out) == (command, 2, "")
+        assert err.startswith(f"error: {error}")
 
 
 def test_links_to_log_directories_that_were_not_given_are_incomplete(run: Run, copies: Path, tmp_path: Path) -> None:
@@ -47,44 +57,22 @@ def test_links_to_log_directories_that_were_not_given_are_incomplete(run: Run, c
     assert run("scan", links / "one", "-q")[0] == 0
 
 
-@pytest.mark.parametrize("prefix", ["", "file://"])
-def test_archives_in_a_directory_are_named_as_they_are_to_be_given(run: Run, tmp_path: Path, prefix: str) -> None:
+def test_archives_in_a_directory_are_named_as_they_are_to_be_given(run: Run, tmp_path: Path) -> None:
     for name in ("b2.zip", "b1.tar.gz"):
         (tmp_path / name).write_bytes(b"")
-    status, _, err = run("scan", f"{prefix}{tmp_path}")
-    assert (status, err.splitlines()[1]) == (
-        2,
-        f"hint: give the archives in it as paths themselves, like {tmp_path}/b1.tar.gz, and 1 more",
-    )
+    for given in (tmp_path, f"file://{tmp_path}"):
+        status, _, err = run("scan", given)
+        hint = f"hint: give the archives in it as paths themselves, like {tmp_path}/b1.tar.gz, and 1 more"
+        assert (status, err.splitlines()[1]) == (2, hint)
 
 
-@pytest.mark.parametrize("command", ["scan", "find", "groups", "changes"])
-def test_an_answer_is_not_written_to_a_uri(run: Run, copies: Path, command: str) -> None:
-    extra = {"find": ["--offset", "0"], "changes": [str(copies)]}.get(command, [])
-    status, out, err = run(command, copies, *extra, "--output", "s3://bucket/answers/scan.json")
-    assert (status, out) == (2, "")
-    assert err.splitlines()[0] == "error: cannot write to s3://bucket/answers/scan.json: --output is a file of this machine"
-
-
-def test_a_log_directory_without_partitions_is_0_with_words(run: Run, tmp_path: Path) -> None:
-    (tmp_path / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=c\n")
+def test_a_log_directory_without_partitions_is_0_with_words_and_a_small_file_is_sent_to_dump(run: Run, tmp_path: Path) -> None:
+    meta = tmp_path / "meta.properties"
+    meta.write_text("version=1\nnode.id=1\ncluster.id=c\n")
     status, _, err = run("scan", tmp_path)
     assert (status, "no partition was found" in err) == (0, True)
-
-
-@pytest.mark.parametrize("command", ["scan", "dump", "find", "epochs"])
-def test_a_file_of_something_else_is_2(run: Run, tmp_path: Path, command: str) -> None:
-    other = tmp_path / "passwd"
-    other.write_text("root:x:0:0\n")
-    status, out, err = run(command, other, *(["--offset", "0"] if command == "find" else []))
-    assert (status, out) == (2, "")
-    assert err.startswith(f"error: {other}: no file of Kafka's has such a name\n")
-
-
-def test_a_file_of_kafka_that_is_no_log_is_sent_to_dump(run: Run) -> None:
-    status, _, err = run("scan", HEALTHY / "broker-1" / "meta.properties")
-    assert status == 2
-    assert f"hint: `kafka-forensics dump {HEALTHY / 'broker-1' / 'meta.properties'}` shows what is in it\n" in err
+    status, _, err = run("scan", meta)
+    assert (status, f"hint: `kafka-forensics dump {meta}` shows what is in it\n" in err) == (2, True)
 
 
 def test_an_archive_under_another_name_is_named(run: Run, copies: Path, tmp_path: Path) -> None:
@@ -99,23 +87,8 @@ def test_an_archive_under_another_name_is_named(run: Run, copies: Path, tmp_path
         wrong = tmp_path / name
         shutil.copy(archive, wrong)
         status, _, err = run("scan", wrong)
-        assert (status, err.splitlines()) == (
-            2,
-            [
-                f"error: {wrong}: its name says otherwise, but it holds gzip-compressed data",
-                "hint: let its name end in .tar.gz or .tgz",
-            ],
-        )
-
-
-@pytest.mark.parametrize("command", ["scan", "compare", "groups", "transactions", "epochs", "find", "dump", "metadata"])
-def test_a_choice_that_fits_nothing_names_option_and_nearest(run: Run, command: str) -> None:
-    extra = ["--offset", "0"] if command == "find" else []
-    status, out, err = run(command, HEALTHY, "--topic", "ordrs", *extra)
-    assert (status, out) == (2, "")
-    assert err.startswith(
-        "error: nothing fits --topic ordrs: there is no topic 'ordrs'\nhint: did you mean --topic orders --partition "
-    )
+        error = f"error: {wrong}: its name says otherwise, but it holds gzip-compressed data"
+        assert (status, err.splitlines()) == (2, [error, "hint: let its name end in .tar.gz or .tgz"])
 
 
 def test_a_broker_that_is_not_there_is_named(run: Run) -> None:
@@ -146,15 +119,19 @@ def test_the_same_twice_is_read_once(run: Run, copies: Path, tmp_path: Path) -> 
 def test_a_name_is_kept_when_the_rest_is_given_by_its_folder(run: Run, copies: Path) -> None:
     status, out, _ = run("scan", copies, f"left={copies}/broker-2", "--topic", "orders", "--format", "json")
     assert (status, sorted(replicas(out))) == (0, ["orders-1", "orders-left"])
-    status, _, err = run("scan", f"a={copies}/broker-2", f"b={copies}/broker-2")
-    assert (status, "was given two names, a and b" in err) == (2, True)
 
 
-def test_one_name_for_two_brokers_is_2(run: Run, copies: Path) -> None:
-    status, _, err = run("scan", f"A={copies}/broker-1", f"A={copies}/broker-2")
-    assert (status, "error: the name A was given twice: to " in err) == (2, True)
-    status, _, err = run("scan", f"={copies}/broker-1")
-    assert (status, "error: there is no name in =" in err) == (2, True)
+@pytest.mark.parametrize(
+    ("given", "error"),
+    [
+        (["A={copies}/broker-1", "A={copies}/broker-2"], "error: the name A was given twice: to "),
+        (["={copies}/broker-1"], "error: there is no name in ="),
+        (["a={copies}/broker-2", "b={copies}/broker-2"], "was given two names, a and b"),
+    ],
+)
+def test_names_that_do_not_name_one_broker_are_2(run: Run, copies: Path, given: list[str], error: str) -> None:
+    status, _, err = run("scan", *(path.format(copies=copies) for path in given))
+    assert (status, error in err) == (2, True)
 
 
 def test_two_log_directories_of_one_broker_may_share_a_name(run: Run, copies: Path) -> None:
@@ -176,6 +153,8 @@ def test_a_broker_given_under_anothers_number_is_told(run: Run) -> None:
         (1, "warning", {"named": 1, "node_ids": [2], "log_dirs": [str(two)]}),
         (2, "warning", {"named": 2, "node_ids": [1], "log_dirs": [str(path)]}),
     ]
+    own = run("scan", f"1={path}", f"second={two}", three, "--format", "tsv")
+    assert (own[0], "NODE_ID_MISMATCH" in own[1], "note:" in own[2]) == (0, False, False)
     told = f"note: {two} was given as broker 1 and is node 2's by meta.properties: "
     assert told in err
     for command in ("compare", "transactions", "epochs"):
@@ -188,12 +167,6 @@ def test_a_plan_is_not_made_for_another_broker(run: Run) -> None:
     assert (status, out) == (2, "")
     assert f"{HEALTHY / 'broker-2'} was given as broker 1, and is of broker 2 by its meta.properties" in err
     assert "give it as 2=PATH" in err
-
-
-def test_a_broker_given_under_its_own_number_or_another_name_is_not(run: Run) -> None:
-    given = [f"1={HEALTHY / 'broker-1'}", f"second={HEALTHY / 'broker-2'}", HEALTHY / "broker-3"]
-    status, out, err = run("scan", *given, "--format", "tsv")
-    assert (status, "NODE_ID_MISMATCH" in out, "note:" in err) == (0, False, False)
 
 
 def brokers(out: str) -> list[object]:

@@ -1,11 +1,14 @@
 """Tables for a person: fitted to the terminal, nothing lost on the way."""
 
+import re
+import sys
 from pathlib import Path
 
 import pytest
 
-from kafka_forensics.cli.main import outcome
 from kafka_forensics.cli.outputs.rows import SAMPLED_ROWS, table_lines
+from tests.support.every_command import Terminal
+from tests.support.plan_runs import Run
 
 ROOT = Path(__file__).resolve().parents[2]
 HEADS = ("partition", "offset", "time", "leader", "notes")
@@ -56,50 +59,46 @@ def test_a_single_row_keeps_its_columns() -> None:
     assert lines(ROWS[:1], 60)[2] == "partition  offset  time      leader"
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ["metadata"],
-        ["groups", "--all-partitions"],
-        ["transactions"],
-        ["epochs"],
-        ["find", "--offset", "0:3", "--topic", "orders"],
-        ["dump", "--topic", "payments", "--partition", "0"],
-        ["dump", "--topic", "payments", "--partition", "0", "--records"],
-        ["dump", "--topic", "payments", "--partition", "0", "--explain"],
-        ["plan", "--topic", "payments", "--partition", "0"],
-    ],
-    ids=" ".join,
-)
-def test_tables_of_every_command_fit_80_columns(
-    arguments: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(ROOT)
+def test_tables_of_every_command_and_what_is_said_beside_fit_80_columns(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT / "sample_logs")
     monkeypatch.setenv("COLUMNS", "80")
-    assert outcome([arguments[0], "sample_logs/healthy", *arguments[1:], "--format", "table", "-q"]) == 0
-    out = capsys.readouterr().out
-    assert out
-    assert [line for line in out.splitlines() if len(line) > 80] == []
+    shown = said = 0
+    for line, status in {
+        "metadata healthy": 0,
+        "groups healthy --all-partitions": 0,
+        "groups unclean-election --group nosuch": 0,
+        "transactions healthy": 0,
+        "epochs healthy": 0,
+        "find unclean-election --offset 0:3 --topic orders --limit 1": 0,
+        "dump healthy --topic payments --partition 0": 0,
+        "dump healthy --topic payments --partition 0 --records": 0,
+        "dump healthy --topic payments --partition 0 --explain": 0,
+        "plan healthy --topic payments --partition 0": 0,
+        "compare unclean-election --topic audit --partition 0": 1,
+        "scan unclean-election --topic nosuch": 2,
+        "scan no-such-directory-with-a-name-that-is-long/and-another-one-in-it": 2,
+    }.items():
+        with monkeypatch.context() as patch:
+            patch.setattr(sys, "stderr", screen := Terminal())
+            got, out, _ = run(*line.split(), "--format", "table")
+            beside = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", screen.getvalue())  # a slow machine sees how far the work has come
+        assert (line, got) == (line, status)
+        assert [wide for wide in (out + beside).splitlines() if len(wide) > 80] == []
+        shown, said = shown + bool(out), said + bool(beside)
+    assert (shown, said >= 8) == (10, True)
 
 
-def test_records_of_a_dump_tell_their_epoch_in_a_column_and_no_name_twice(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_records_of_a_dump_tell_their_epoch_in_a_column_and_no_name_twice(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "400")
     log = ROOT / "sample_logs" / "healthy" / "broker-1" / "orders-0" / f"{0:020d}.log"
-    assert outcome(["dump", str(log), "--records", "--show-payloads", "--format", "table"]) == 0
-    heads = capsys.readouterr().out.splitlines()[0].split()
+    heads = run("dump", log, "--records", "--show-payloads", "--format", "table")[1].splitlines()[0].split()
     assert "epoch" in heads
     assert len(heads) == len(set(heads))
 
 
-def test_different_records_at_one_offset_look_different(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(ROOT)
-    assert outcome(["find", "sample_logs/silent-divergence", "--offset", "0", "--format", "tsv", "-q"]) == 0
-    head, *rows = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
+def test_different_records_at_one_offset_look_different(run: Run) -> None:
+    status, out, _ = run("find", ROOT / "sample_logs" / "silent-divergence", "--offset", "0", "--format", "tsv", "-q")
+    assert status == 0
+    head, *rows = [line.split("\t") for line in out.splitlines()]
     digests = [row[head.index("value_digest")] for row in rows]
-    assert len(digests) == 3
-    assert len(set(digests)) == 2
-    assert {len(digest) for digest in digests} == {64}
+    assert (len(digests), len(set(digests)), {len(digest) for digest in digests}) == (3, 2, {64})

@@ -7,10 +7,9 @@ from types import ModuleType
 from typing import Any
 
 from kafka_forensics import engine
-from kafka_forensics.errors import SourceError
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.results import ScanResult
-from tests.support.results import clean_result, lost_records, result_of, unclean_result
+from tests.support.results import unclean_result
 
 Scan = Callable[[list[str], ScanOptions, Callable[[int, int], None] | None], ScanResult]
 
@@ -29,27 +28,7 @@ def _interrupted(*_: object) -> ScanResult:
     raise AssertionError("nobody interrupted")
 
 
-def _unreadable(*_: object) -> ScanResult:
-    raise SourceError("broker-1", "permission denied")
-
-
-def _broken(*_: object) -> ScanResult:
-    raise ZeroDivisionError("a \x1b[31mmistake")
-
-
-def _broken_worker(*_: object) -> ScanResult:
-    raise BrokenPipeError(32, "a worker went away")
-
-
-ANSWERS: dict[str, Scan] = {
-    "clean": lambda *_: clean_result(),
-    "unclean": lambda *_: unclean_result(),
-    "long": lambda *_: result_of(*[lost_records()] * 2000),
-    "slow": _interrupted,
-    "unreadable": _unreadable,
-    "broken": _broken,
-    "broken-worker": _broken_worker,
-}
+ANSWERS: dict[str, Scan] = {"unclean": lambda *_: unclean_result(), "slow": _interrupted}
 
 
 if __name__ == "__main__":

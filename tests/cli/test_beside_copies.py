@@ -1,0 +1,155 @@
+"""What lies beside log directories: nothing of Kafka's is skipped with one note, what may be Kafka's and is not read is named."""
+
+import json
+import shutil
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from kafka_forensics.errors import SourceError
+from kafka_forensics.storage.local import LocalSource
+from kafka_forensics.storage.source import Entry
+from tests.support.every_command import reading
+from tests.support.faults import healthy
+from tests.support.plan_runs import SAMPLES, Run
+
+HEALTHY = SAMPLES / "healthy"
+COMMANDS = reading("orders")
+BESIDE = "skipped beside the log directories, as nothing of Kafka's is in them: "
+
+
+@pytest.fixture
+def copies(tmp_path: Path) -> Path:
+    """Brokers, and beside them what else lies where they lay."""
+    return Path(shutil.copytree(HEALTHY, tmp_path / "copies"))
+
+
+def strangers(root: Path) -> list[str]:
+    """The names of what is added there."""
+    (root / "truth.json").write_text("{}")
+    (root / "README").write_text("Copied on Monday.")
+    (root / "bootstrap.checkpoint").write_bytes((HEALTHY / "broker-1" / "bootstrap.checkpoint").read_bytes())
+    (root / "zookeeper" / "version-2").mkdir(parents=True)
+    (root / "zookeeper" / "version-2" / "log.1").write_bytes(b"ZKLG")
+    (root / "empty").mkdir()
+    return ["README", "bootstrap.checkpoint", "empty", "truth.json", "zookeeper"]
+
+
+def links_in(folder: Path) -> None:
+    """A folder of links, which is no log directory."""
+    folder.mkdir(parents=True)
+    for number, target in enumerate(("/etc/hosts", "nowhere", "../../..")):
+        (folder / f"link{number}").symlink_to(target)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_they_are_skipped_with_one_note_and_change_no_answer(run: Run, copies: Path, command: str) -> None:
+    arguments = COMMANDS[command]
+    brokers = sorted(copies.iterdir())
+    links_in(copies / "broker-1" / "notes")
+    wanted, in_folder = run(command, *brokers, *arguments), run(command, copies, *arguments)
+    assert wanted[0] != 3
+    names = strangers(copies)
+    status, out, err = run(command, copies, *arguments)
+    if command != "dump":
+        assert (status, out) == in_folder[:2]
+        assert err.count("nothing of Kafka's") == 1
+        assert f"{BESIDE}{copies}/README, {copies}/bootstrap.checkpoint, " in err
+    else:  # which shows any file of Kafka's
+        assert status == in_folder[0]
+        names.remove("bootstrap.checkpoint")
+    status, out, err = run(command, *sorted(copies.iterdir()), *arguments)
+    assert (status, out) == wanted[:2]
+    note = "skipped, as nothing of Kafka's is in them: "
+    shown = ", ".join(f"{copies}/{name}" for name in names[:3])
+    assert [line for line in err.splitlines() if line.startswith(note)] == [f"{note}{shown} and {len(names) - 3} more"]
+    for folder in (copies / "notes" / "inner", copies / "links"):
+        links_in(folder)
+    assert run(command, *sorted(copies.iterdir()), *arguments)[:2] == wanted[:2]
+    assert run(command, copies, *arguments)[0] == in_folder[0]
+    (copies / "link").symlink_to("/etc/hosts-that-are-not")  # which may be one
+    assert run(command, copies, *arguments)[0] == 3
+
+
+def test_one_that_was_named_is_an_error(run: Run, copies: Path) -> None:
+    (copies / "empty").mkdir()
+    status, _, err = run("scan", copies / "broker-1", f"three={copies}/empty")
+    assert (status, f"error: there is no Kafka log in {copies}/empty\n" in err) == (2, True)
+
+
+def test_a_container_that_is_not_read_may_hold_something(run: Run, copies: Path) -> None:
+    """A compressed file beside log directories is no reason to read nothing, and none to call the scan whole."""
+    (copies / "more.7z").write_bytes(b"7z\xbc\xaf\x27\x1c")
+    status, out, err = run("scan", *sorted(copies.iterdir()), "--format", "json")
+    answer = json.loads(out)
+    assert (status, [one["path"] for one in answer["incomplete"]]) == (3, [str(copies / "more.7z")])
+    assert len(answer["input"]["brokers"]) == 3
+    assert f"incomplete: {copies}/more.7z: an unsupported container" in err
+    assert run("scan", copies / "more.7z")[0] == 3
+
+
+def test_an_archive_in_a_folder_may_be_another_broker(run: Run, copies: Path) -> None:
+    """It is not opened, and said to be that, not to hold nothing of Kafka's."""
+    (copies / "logs").mkdir()
+    for path in (copies / "broker-4.tar", copies / "logs" / "more.TGZ", copies / "truth.json"):
+        path.touch()
+    places = f"{copies}/broker-4.tar, {copies}/logs/more.TGZ"
+    for command in ("scan", "groups"):
+        err = run(command, copies, *COMMANDS[command])[2]
+        assert f"not opened: {places}; give archives as paths themselves if they hold copies, too\n" in err
+        assert f"{BESIDE}{copies}/truth.json\n" in err
+
+
+def test_what_lies_inside_is_named_by_its_highest_folder(run: Run, tmp_path: Path) -> None:
+    shutil.copytree(HEALTHY / "broker-1", tmp_path / "site" / "disks" / "broker-1")
+    for path in ("site/notes/a", "site/notes/b", "site/disks/c", "other/d/e"):
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).touch()
+    inside = ", ".join(f"{tmp_path}/{name}" for name in ("other", "site/disks/c", "site/notes"))
+    assert f"{BESIDE}{inside}\n" in run("scan", tmp_path)[2]
+
+
+@pytest.mark.parametrize("inside", ["link", "inner/link"])
+def test_a_folder_with_nothing_but_links_that_lead_out_is_2(run: Run, tmp_path: Path, inside: str) -> None:
+    """And with files of its own; one of links alone was given for what they lead to."""
+    given, outside = tmp_path / "given", tmp_path / "outside"
+    shutil.copytree(HEALTHY / "broker-1", outside)
+    link = given / inside
+    link.parent.mkdir(parents=True)
+    link.symlink_to(outside)
+    (given / "hosts").touch()
+    status, out, err = run("scan", given)
+    assert (status, out) == (2, "")
+    assert f"there is no Kafka log in {given}" in err
+    assert "links in it lead out of it: give what they lead to as paths, too" in err
+    link.rename(link.with_name("orders-0"))
+    assert run("scan", given)[0] == 3
+
+
+def test_every_command_names_a_log_directory_that_cannot_be_listed(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    brokers, as_it_is = healthy(tmp_path), LocalSource.list
+
+    def broken(source: LocalSource, path: str = "") -> list[Entry]:
+        if not path and source.name == str(brokers.log_dir(2)):
+            raise SourceError(path, "input/output error")
+        return as_it_is(source, path)
+
+    monkeypatch.setattr(LocalSource, "list", broken)
+    for command, arguments in [*reading("t").items(), ("changes", [])]:
+        status, out, err = run(command, brokers.log_dir(1), brokers.log_dir(2), *arguments)
+        assert (command, status, f"{brokers.log_dir(2)}: input/output error" in out + err) == (command, 3, True)
+
+
+def test_a_member_that_an_archive_has_twice_is_named(run: Run, tmp_path: Path) -> None:
+    brokers = healthy(tmp_path / "brokers")
+    log = brokers.file(1, 29)
+    with tarfile.open(tmp_path / "copy.tar", "w") as opened:
+        opened.add(brokers.root, "copy")
+        opened.add(log, f"copy/{log.relative_to(brokers.root)}")
+    for command in ("scan", "dump", "find"):
+        status, out, err = run(command, tmp_path / "copy.tar", *reading("t")[command])
+        said = f"several members are called copy/b1/t-0/{log.name}: the last is read"
+        assert (command, status, said in " ".join((out + err).split())) == (command, 3, True)

@@ -1,0 +1,227 @@
+"""Links within what is given are followed; what is not followed, or is no file where one should be: exit 3, and nothing is lost."""
+
+import json
+import os
+import shutil
+import socket
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafka_forensics.evidence.inputs import NotRead, gather
+from kafka_forensics.evidence.options import ScanOptions
+from kafka_forensics.storage.source import EntryKind
+from tests.support.every_command import reading
+from tests.support.faults import Brokers, healthy
+from tests.support.plan_runs import SAMPLES, Run
+
+LOSSES = {
+    "COMMITTED_LOST_EVERYWHERE",
+    "REPLICA_MISSING",
+    "SEGMENT_MISSING",
+    "OFFSET_GAP",
+    "LEADER_LOST_COMMITTED",
+    "UNCLEAN_LOSS",
+    "HW_BEYOND_LEO",
+    "ISR_MEMBER_MISSING_COMMITTED",
+    "CHECKPOINT_OUT_OF_ORDER",
+}
+FILLS: dict[str, Callable[[Path, Path], None]] = {
+    "a link to what was there, which is not given": lambda place, kept: place.symlink_to(kept),
+    "a link to nothing": lambda place, kept: place.symlink_to(kept.with_name("nowhere")),
+    "a link to itself": lambda place, _: place.symlink_to(place.name),
+    "a pipe": lambda place, _: os.mkfifo(place),
+}
+PLACES = {
+    "partition": "b2/t-0",
+    "first segment": f"b2/t-0/{0:020d}.log",
+    "middle segment": f"b2/t-0/{29:020d}.log",
+    "last segment": f"b2/t-0/{55:020d}.log",
+}
+
+
+@pytest.fixture
+def brokers(tmp_path: Path) -> Brokers:
+    return healthy(tmp_path / "brokers")
+
+
+def scanned(run: Run, *paths: Path) -> tuple[int, dict[str, Any], str]:
+    """Status, answer and what is said; nothing is called lost."""
+    status, out, err = run("scan", *paths, "--format", "json")
+    answer = json.loads(out)
+    assert LOSSES.isdisjoint(one["kind"] for one in answer["findings"])
+    return status, answer, err
+
+
+def aside(path: Path, store: Path, *, relative: bool = True) -> None:
+    """Move `path` to `store` and leave a link in its place."""
+    store.parent.mkdir(parents=True, exist_ok=True)
+    path.rename(store)
+    path.symlink_to(os.path.relpath(store, path.parent) if relative else store)
+
+
+def test_every_command_answers_as_without_links(run: Run, tmp_path: Path) -> None:
+    """A log directory, a partition under another name, a segment and small files are links; where they lead to must be given."""
+    copies, store = tmp_path / "copies", tmp_path / "store"
+    shutil.copytree(SAMPLES / "healthy", copies)
+    commands = {name: [name, *arguments, "--format", "json"] for name, arguments in reading("orders").items()}
+    wanted = {name: run(*command, copies) for name, command in commands.items()}
+    assert {status for status, _, _ in wanted.values()} == {0}
+    aside(copies / "broker-1" / "orders-0", store / "moved" / "somewhere")
+    for name in (
+        f"orders-0/{0:020d}.log",
+        f"orders-0/{0:020d}.index",
+        "orders-0/leader-epoch-checkpoint",
+        "meta.properties",
+        "replication-offset-checkpoint",
+    ):
+        aside(copies / "broker-3" / name, store / "files" / Path(name).name, relative=False)
+    aside(copies / "broker-2", store / "disk")
+    for name, command in commands.items():
+        status, out, _ = run(*command, copies, store)
+        assert (name, status, json.loads(out)) == (name, 0, json.loads(wanted[name][1]))
+        status, _, err = run(*command, copies)
+        assert (name, status, "not followed" in err) == (name, 3, True)
+        assert err.count("hint: give what links lead to as paths, too") == 1
+
+
+@pytest.mark.parametrize("where", PLACES)
+@pytest.mark.parametrize("fill", FILLS)
+def test_what_is_not_read_is_first_and_nothing_is_lost_by_it(
+    run: Run, brokers: Brokers, tmp_path: Path, where: str, fill: str
+) -> None:
+    place = brokers.root / PLACES[where]
+    place.rename(tmp_path / "kept")
+    FILLS[fill](place, tmp_path / "kept")
+    status, answer, err = scanned(run, *brokers.log_dirs)
+    reason = "not a regular file" if fill == "a pipe" else "a symbolic link, not followed: "
+    assert (status, answer["incomplete"][0]["path"]) == (3, str(place))
+    assert answer["incomplete"][0]["reason"].startswith(reason)
+    assert len({(one["path"], one["reason"]) for one in answer["incomplete"]}) == len(answer["incomplete"])
+    assert f"incomplete: {place}: {reason}" in err
+    assert answer["summary"]["findings"]["critical"] == answer["summary"]["findings"]["error"] == 0
+
+
+@pytest.mark.parametrize("everywhere", ["partition", "middle segment"])
+def test_what_is_read_nowhere_is_not_lost(run: Run, brokers: Brokers, tmp_path: Path, everywhere: str) -> None:
+    for broker in (1, 2, 3):
+        aside(brokers.root / PLACES[everywhere].replace("b2", f"b{broker}"), tmp_path / f"kept-{broker}")
+    status, answer, _ = scanned(run, *brokers.log_dirs)
+    assert (status, len(answer["incomplete"])) == (3, 3)
+
+
+def test_more_links_in_a_row_than_are_followed(run: Run, brokers: Brokers) -> None:
+    place = brokers.file(2, 29)
+    chain = [place.parent / f"link{number}" for number in range(8)]
+    place.rename(place.parent / "kept.bak")
+    for link, target in zip([place, *chain], [*chain, place.parent / "kept.bak"], strict=True):
+        link.symlink_to(target.name)
+    status, answer, _ = scanned(run, *brokers.log_dirs)
+    reason = "a symbolic link, not followed: more than 8 links follow each other"
+    assert (status, answer["incomplete"][0]["reason"]) == (3, reason)
+    place.unlink()
+    place.symlink_to("link1")
+    assert scanned(run, *brokers.log_dirs)[0] == 0
+
+
+def test_an_archive_is_like_a_directory(run: Run, brokers: Brokers, tmp_path: Path) -> None:
+    """A followed link is like none; one that leads out is incomplete, whatever lies there outside the archive."""
+
+    def archived() -> tuple[int, dict[str, Any], str]:
+        with tarfile.open(tmp_path / "copies.tar.gz", "w:gz") as tar:
+            tar.add(brokers.root, "brokers")
+        return scanned(run, tmp_path / "copies.tar.gz")
+
+    _, wanted, _ = archived()
+    place, store = brokers.file(2, 29), brokers.root / "store"
+    aside(place, store / "somewhere")
+    aside(brokers.log_dir(3) / "t-0", store / "t-0")
+    status, answer, _ = archived()
+    assert (status, answer["partitions"], answer["findings"]) == (0, wanted["partitions"], wanted["findings"])
+    place.unlink()
+    place.symlink_to("../../../../../../etc/passwd")
+    status, answer, _ = archived()
+    reasons = [one["reason"] for one in answer["incomplete"]]
+    assert (status, reasons) == (3, ["a link, not followed: it leads out of what was given"])
+
+
+def test_what_is_not_read_is_known_by_place_and_name(brokers: Brokers, tmp_path: Path) -> None:
+    """For whoever must decide what is missing."""
+    two, outside = brokers.log_dir(2), tmp_path / "outside"
+    outside.mkdir()
+    segment, checkpoint = f"{29:020d}.log", "log-start-offset-checkpoint"
+    (two / "t-0" / segment).unlink()
+    (two / checkpoint).unlink()
+    for place in (two / "t-0" / segment, two / checkpoint, two / "u-3", brokers.root / "b4", brokers.root / "w-1"):
+        place.symlink_to(outside)
+    os.mkfifo(two / "v-0")
+    link, other = EntryKind.SYMLINK, EntryKind.OTHER
+    why = "a symbolic link, not followed: it leads out of what was given"
+    inputs = gather([str(brokers.root)], ScanOptions())
+    assert sorted(inputs.not_read, key=lambda read: read.path) == [
+        NotRead(str(two / checkpoint), link, why, 2, str(two), None, checkpoint),
+        NotRead(str(two / "t-0" / segment), link, why, 2, str(two), "t-0", segment),
+        NotRead(str(two / "u-3"), link, why, 2, str(two), "u-3"),
+        NotRead(str(two / "v-0"), other, "not a regular file", 2, str(two), "v-0"),
+        NotRead(str(brokers.root / "b4"), link, why),
+        NotRead(str(brokers.root / "w-1"), link, why, directory="w-1"),
+    ]
+    assert {incomplete.path for incomplete in inputs.incomplete} == {read.path for read in inputs.not_read}
+
+
+def test_links_into_another_replica_are_no_second_copy(run: Run, brokers: Brokers) -> None:
+    """Broker 2's middle segment is broker 1's: what only broker 1 has is not said to be held by both."""
+    place = brokers.file(2, 29)
+    place.unlink()
+    place.symlink_to("../../b1/t-0/" + place.name)
+    status, answer, err = scanned(run, *brokers.log_dirs)
+    assert (status, answer["incomplete"][0]["path"]) == (3, str(place))
+    assert answer["incomplete"][0]["reason"] == f"a link to {brokers.root}/b1/t-0/{place.name}, which is read there"
+    assert f"{place} is {brokers.root}/b1/t-0/{place.name} as well: read once" in err
+
+
+@pytest.mark.parametrize("given", ["folder", "each"])
+def test_a_link_and_its_target_are_one_replica(run: Run, brokers: Brokers, given: str) -> None:
+    """Broker 2 moved its partition to a second disk and left a link; both disks are given."""
+    disk = brokers.root / "b2-second"
+    disk.mkdir()
+    shutil.copy(brokers.log_dir(2) / "meta.properties", disk)
+    aside(brokers.log_dir(2) / "t-0", disk / "t-0", relative=False)
+    status, answer, err = scanned(run, *([brokers.root] if given == "folder" else sorted(brokers.root.iterdir())))
+    (partition,) = answer["partitions"]
+    assert (status, [(one["broker"], one["log_dir"]) for one in partition["replicas"]]) == (
+        0,
+        [(1, str(brokers.log_dir(1))), (2, str(disk)), (3, str(brokers.log_dir(3)))],
+    )
+    assert f"{brokers.log_dir(2)}/t-0 is in {disk}/t-0 as well: read once" in err
+
+
+def test_a_directory_of_links_that_lead_back_ends(run: Run, brokers: Brokers) -> None:
+    """Links to all above and beside: each directory is read once, and in little time."""
+    for folder in (brokers.root, *brokers.log_dirs):
+        for number, target in enumerate([brokers.root, *brokers.log_dirs] * 20):
+            (folder / f"link{number}").symlink_to(target)
+    status, answer, err = scanned(run, brokers.root)
+    assert (status, [one["broker"] for one in answer["partitions"][0]["replicas"]]) == (0, [1, 2, 3])
+    assert err.count("read once") <= 4
+
+
+@pytest.mark.parametrize("command", ["scan", "dump"])
+def test_strange_pipes_and_sockets_beside_log_directories_are_skipped(
+    run: Run, brokers: Brokers, command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    os.mkfifo(brokers.root / "control")
+    os.mkfifo(brokers.log_dir(1) / "control")
+    monkeypatch.chdir(brokers.root)  # the name of a socket must be short
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as agent:
+        agent.bind("agent.sock")
+    assert run(command, brokers.root)[0] == 0
+    status, _, err = run(command, *sorted(brokers.root.iterdir()))
+    assert (status, err.count("skipped, as nothing of Kafka's is in them: ")) == (0, 1)
+    assert "agent.sock" in err
+    os.mkfifo(brokers.root / "t-7")
+    status, _, err = run(command, *sorted(brokers.root.iterdir()))
+    assert (status, f"{brokers.root}/t-7: neither a regular file nor a directory" in err) == (3, True)
