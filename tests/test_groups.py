@@ -1,9 +1,14 @@
 """A selected group of tests that runs none must fail a full run, and nothing else may."""
 
+import os
 import re
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
+
+from tests import conftest
 
 MARKERS = """
 [pytest]
@@ -67,85 +72,52 @@ def test_full_run_passes_when_every_selected_group_ran(suite: pytest.Pytester) -
     assert result.ret == 0
 
 
-def test_absent_corpora_are_deselected_not_skipped(suite: pytest.Pytester) -> None:
-    result = run(suite, ONE_OF_EACH, "--require-groups", corpora=False)
-    result.stdout.fnmatch_lines(["groups selected: faults, properties, spark"])
-    result.assert_outcomes(passed=3, deselected=3)
-    assert result.ret == 0
+def test_absent_corpora_are_deselected_not_skipped_and_broker_tests_run_on_request(suite: pytest.Pytester) -> None:
+    result = run(suite, ONE_OF_EACH, "--broker", corpora=False)
+    result.stdout.fnmatch_lines(["groups selected: faults, properties, spark, broker"])
+    result.assert_outcomes(passed=3, failed=1, deselected=2)
 
 
-def test_selected_group_that_ran_none_fails_the_full_run(suite: pytest.Pytester) -> None:
-    result = run(suite, ONE_OF_EACH.replace("@pytest.mark.faults", ""), "--require-groups")
-    result.stdout.fnmatch_lines(["groups selected that ran no test: faults", "*4 passed*"])
-    assert result.ret == 1
-
-
-def test_group_whose_tests_were_all_skipped_ran_none(suite: pytest.Pytester) -> None:
-    result = run(suite, ONE_OF_EACH.replace("@pytest.mark.faults", "@pytest.mark.faults\n@pytest.mark.skip"), "--require-groups")
+@pytest.mark.parametrize("instead", ["", "@pytest.mark.faults\n@pytest.mark.skip"])
+def test_selected_group_that_ran_none_fails_the_full_run(suite: pytest.Pytester, instead: str) -> None:
+    result = run(suite, ONE_OF_EACH.replace("@pytest.mark.faults", instead), "--require-groups")
+    result.stdout.fnmatch_lines(["groups selected that ran no test: faults"])
     assert result.ret == 1
 
 
 def test_partial_run_asks_nothing_of_groups(suite: pytest.Pytester) -> None:
-    result = run(suite, "def test_one(): pass")
-    assert result.ret == 0
+    assert run(suite, "def test_one(): pass").ret == 0
 
 
-def test_broker_tests_run_on_request(suite: pytest.Pytester) -> None:
-    result = run(suite, ONE_OF_EACH, "--broker")
-    result.stdout.fnmatch_lines(["groups selected: faults, properties, corpora, spark, broker"])
-    result.assert_outcomes(passed=4, failed=1)
+@pytest.mark.parametrize(
+    ("programs", "options", "there"),
+    [
+        (("podman", "chromium", "npm"), ("nightly",), {"containers", "browser"}),
+        (("podman", "chromium", "npm"), (), set()),
+        (("chromium",), ("nightly",), set()),
+        (("npm",), ("nightly",), set()),
+    ],
+)
+def test_images_and_pages_are_looked_at_nightly_where_there_are_programs_for_it(
+    programs: tuple[str, ...], options: tuple[str, ...], there: set[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in programs:
+        (tmp_path / name).write_text("#!/bin/sh\n")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    for found in (conftest.browser, conftest.container_engine):
+        monkeypatch.setattr(conftest, found.__name__, found.__wrapped__)
+    monkeypatch.setattr(conftest, "second_user", lambda: None)  # which keeps its answer, as the next
+    monkeypatch.setattr(conftest, "can_isolate", lambda: False)
+    config = SimpleNamespace(getoption=lambda name: name.removeprefix("--") in options)
+    assert {"containers", "browser"} & {*conftest.selected_groups(cast("pytest.Config", config))} == there
 
 
 @pytest.mark.two_users
-def test_root_who_can_become_another_selects_the_tests_of_two_users(suite: pytest.Pytester) -> None:
-    conftest = suite.path / "tests" / "conftest.py"
-    conftest.write_text(conftest.read_text().replace("1000 != 0", "os.geteuid() != 0"))
-    result = run(suite, ONE_OF_EACH, "--require-groups")
-    result.stdout.fnmatch_lines(["groups selected: faults, properties, corpora, spark, two_users"])
-    result.assert_outcomes(passed=5, deselected=1)
-    without = run(suite, ONE_OF_EACH.replace("@pytest.mark.two_users", ""), "--require-groups", corpora=False)
-    without.stdout.fnmatch_lines(["groups selected that ran no test: two_users", "*passed*"])
-    assert without.ret == 1
-
-
-CONTAINER = """
-import pytest
-
-@pytest.mark.containers
-@pytest.mark.nightly
-def test_image(): pass
-"""
-
-
-@pytest.mark.parametrize("there", [True, False])
-def test_images_are_built_where_an_engine_answers(suite: pytest.Pytester, there: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    program = suite.path / "bin" / "podman"
-    program.parent.mkdir()
-    program.write_text(f"#!/bin/sh\nexit {int(not there)}\n")
-    program.chmod(0o755)
-    monkeypatch.setenv("PATH", str(program.parent))
-    result = run(suite, CONTAINER, "--nightly", corpora=False)
-    result.assert_outcomes(passed=int(there), deselected=int(not there))
-    assert ("containers" in result.stdout.str().partition("groups selected:")[2].partition("\n")[0]) is there
-
-
-BROWSER = CONTAINER.replace("containers", "browser").replace("image", "page")
-
-
-@pytest.mark.parametrize("names", [("chromium", "npm"), ("chromium",), ("npm",)])
-def test_pages_are_opened_where_a_browser_is(
-    suite: pytest.Pytester, names: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in names:
-        program = suite.path / "bin" / name
-        program.parent.mkdir(exist_ok=True)
-        program.write_text("#!/bin/sh\n")
-        program.chmod(0o755)
-    monkeypatch.setenv("PATH", str(suite.path / "bin"))
-    there = len(names) == 2
-    run(suite, BROWSER, "--nightly", corpora=False).assert_outcomes(passed=int(there), deselected=int(not there))
-
-
-def test_images_are_built_nightly_only(suite: pytest.Pytester) -> None:
-    result = run(suite, CONTAINER, corpora=False)
-    result.assert_outcomes(deselected=1)
+def test_root_who_can_become_another_selects_the_tests_of_two_users(monkeypatch: pytest.MonkeyPatch) -> None:
+    config = cast("pytest.Config", SimpleNamespace(getoption=lambda _: False))
+    monkeypatch.setattr(conftest, "second_user", conftest.second_user.__wrapped__)
+    monkeypatch.setattr(conftest, "can_isolate", lambda: False)
+    assert "two_users" in conftest.selected_groups(config)
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    assert "two_users" not in conftest.selected_groups(config)
