@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from lab.doc_blocks import RUN, SHOWN, Block, Desk, DocumentError, blocks, blocks_of, holds_a_command, made_anew, pages
+from lab.doc_blocks import RUN, SHOWN, Desk, DocumentError, blocks, blocks_of, holds_a_command, made_anew, pages
+from tests.support.nightly import nightly_but
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = pages()
@@ -67,39 +68,35 @@ def test_what_another_test_runs_is_run_there() -> None:
         assert f'{Path(page).name}"' in (ROOT / test).read_text()
 
 
-def test_every_fence_is_a_block() -> None:
-    """An indented fence, or one of a language that nobody knows, would be passed over."""
+def test_no_block_is_passed_over() -> None:
+    """An indented fence, one of a language that nobody knows, a command in a block that is only shown."""
     for page in PAGES:
         text = (ROOT / page).read_text()
         assert len(re.findall(r"^\s*(?:```|~~~)", text, re.MULTILINE)) == 2 * len(blocks_of(page)), page
-
-
-def test_every_block_is_of_a_known_language() -> None:
     assert [block.place for block in ALL if block.language not in (*RUN, *SHOWN)] == []
-
-
-def test_no_command_hides_in_a_block_that_is_only_shown() -> None:
     assert [block.place for block in ALL if block.language in SHOWN and holds_a_command(block)] == []
-
-
-def test_most_blocks_are_run() -> None:
     assert sum(block.is_run for block in ALL) > 60
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if any(block.is_run for block in blocks_of(page))])
+def test_the_readme_shows_a_verdict_and_runs_what_it_shows() -> None:
+    run = [block for block in blocks_of("README.md") if block.is_run]
+    assert [block.language for block in run] == ["console", "sh", "python"]
+    assert "critical:" in run[0].body
+
+
+@pytest.mark.parametrize(
+    "page",
+    nightly_but({"README.md", "docs/quick-start.md"}, [page for page in PAGES if any(block.is_run for block in blocks_of(page))]),
+)
 def test_a_page_shows_what_its_commands_print(page: str, tmp_path: Path) -> None:
     text = (ROOT / page).read_text()
     shutil.copytree(ROOT / "sample_logs", tmp_path / "sample_logs")
     assert made_anew(page, text, Desk(tmp_path)) == text, f"python -m lab.doc_blocks {page}"
 
 
-def block(text: str) -> Block:
-    [(_, only)] = blocks("page.md", text)
-    return only
-
-
 def test_notes_are_read() -> None:
-    made = block("<!-- given: mkdir a -->\n<!-- given: mkdir b -->\n<!-- exit: 1 -->\n```console\n$ true\n```\n")
+    text = "<!-- given: mkdir a -->\n<!-- given: mkdir b -->\n<!-- exit: 1 -->\n```console\n$ true\n```\n"
+    [(_, made)] = blocks("page.md", text)
     assert (made.notes, made.line) == ({"given": ["mkdir a", "mkdir b"], "exit": ["1"]}, 4)
 
 

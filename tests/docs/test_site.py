@@ -1,4 +1,4 @@
-"""The site of `make docs`: built without a warning, whole, and without a word from another host."""
+"""Pages link to what is there; the site of `make docs` is built without a warning, whole, and without a word from another host."""
 
 import json
 import os
@@ -63,37 +63,12 @@ def html(site: Path) -> list[Path]:
     return sorted(site.rglob("*.html"))
 
 
-def test_every_page_is_on_the_site(site: Path) -> None:
+@pytest.mark.nightly
+def test_every_page_is_on_the_site_and_can_be_searched_without_a_server(site: Path) -> None:
     made = {path.relative_to(site).as_posix() for path in html(site)}
     expected = {page.removeprefix("docs/").replace(".md", ".html") for page in pages() if page.startswith("docs/")}
     expected = {page.replace("README.html", "index.html") for page in expected} | {f"findings/{kind}.html" for kind in CATALOGUE}
     assert made == expected | {"404.html", "findings/index.html"}
-
-
-def test_nothing_is_loaded_from_another_host(site: Path) -> None:
-    for path in html(site):
-        parser = Loaded()
-        parser.feed(path.read_text())
-        assert parser.places, path
-        assert [place for place in parser.places if re.match(r"(?:[a-z]+:)?//", place)] == [], path
-    for path in [*site.rglob("*.css"), *site.rglob("*.svg")]:
-        assert re.findall(r"(?:url\(|@import )[\"']?(?:https?:)?//", path.read_text()) == [], path
-
-
-def test_no_script_names_another_host_to_load_from(site: Path) -> None:
-    """The theme's own script would load drawings by mermaid and the numbers of a repository, of which no page has any, and what
-    browsers of before 2020 lack (ResizeObserver)."""
-    places = re.compile(r"[\"'`](?:https?:)?//([a-z0-9-]+(?:\.[a-z0-9-]+)+(?:/\w+)?)", re.IGNORECASE)
-    named = {place for path in site.rglob("*.js") if path.parent.name != "search" for place in places.findall(path.read_text())}
-    of_the_forge = {place for place in named if place.partition("/")[0] in ("api.github.com", "github.com", "gitlab.com")}
-    assert named - of_the_forge <= {"www.w3.org/1999", "www.w3.org/2000", "unpkg.com/mermaid", "unpkg.com/resize"}
-    for path in html(site):
-        text = path.read_text()
-        assert 'class="mermaid"' not in text
-        assert 'data-md-component="source"' not in text
-
-
-def test_it_can_be_searched_without_a_server(site: Path) -> None:
     index = json.loads((site / "search" / "search_index.json").read_text())
     titles = {document["title"] for document in index["docs"]}
     assert {"My broker lost data", "UNCLEAN_LOSS", "Glossary"} <= titles
@@ -101,35 +76,50 @@ def test_it_can_be_searched_without_a_server(site: Path) -> None:
     assert 'location.protocol === "file:"' in (site / "assets" / "iframe-worker.js").read_text()
 
 
-def test_links_lead_to_the_site_itself(site: Path) -> None:
-    """Those of pages and of files that stand outside docs/ in a checkout, too."""
+@pytest.mark.nightly
+def test_nothing_is_loaded_from_another_host_and_links_lead_to_the_site(site: Path) -> None:
+    """Those of files that stand outside docs/ in a checkout, too. The theme's own script would load drawings by mermaid and the
+    numbers of a repository, of which no page has any, and what browsers of before 2020 lack (ResizeObserver)."""
     for path in html(site):
-        links = re.findall(r'<a [^>]*href="([^"#?]+)', path.read_text())
+        text = path.read_text()
+        parser = Loaded()
+        parser.feed(text)
+        assert parser.places, path
+        assert [place for place in parser.places if re.match(r"(?:[a-z]+:)?//", place)] == [], path
+        assert 'class="mermaid"' not in text
+        assert 'data-md-component="source"' not in text
+        links = re.findall(r'<a [^>]*href="([^"#?]+)', text)
         gone = [link for link in links if "://" not in link and path.name != "404.html" and not (path.parent / link).exists()]
         assert gone == [], path
+    for path in [*site.rglob("*.css"), *site.rglob("*.svg")]:
+        assert re.findall(r"(?:url\(|@import )[\"']?(?:https?:)?//", path.read_text()) == [], path
+    places = re.compile(r"[\"'`](?:https?:)?//([a-z0-9-]+(?:\.[a-z0-9-]+)+(?:/\w+)?)", re.IGNORECASE)
+    named = {place for path in site.rglob("*.js") if path.parent.name != "search" for place in places.findall(path.read_text())}
+    of_the_forge = {place for place in named if place.partition("/")[0] in ("api.github.com", "github.com", "gitlab.com")}
+    assert named - of_the_forge <= {"www.w3.org/1999", "www.w3.org/2000", "unpkg.com/mermaid", "unpkg.com/resize"}
 
 
-@pytest.mark.parametrize("page", pages())
-def test_links_lead_to_files_of_a_checkout(page: str) -> None:
-    links = [link.partition("#")[0] for link in LINK.findall((ROOT / page).read_text()) if "://" not in link]
-    assert [link for link in links if not (ROOT / page).parent.joinpath(link).exists()] == []
+def test_links_lead_to_files_of_a_checkout() -> None:
+    for page in [*pages(), "SECURITY.md", "CONTRIBUTING.md"]:
+        links = [link.partition("#")[0] for link in LINK.findall((ROOT / page).read_text()) if "://" not in link]
+        assert [link for link in links if not (ROOT / page).parent.joinpath(link).exists()] == [], page
 
 
-@pytest.mark.parametrize("name", INCIDENTS)
-def test_a_page_of_an_incident_answers_every_question(name: str) -> None:
-    text = (DOCS / "when" / f"{name}.md").read_text()
-    assert "**You see:**" in text
-    places = [text.index(f"\n{section}\n") for section in SECTIONS]
-    assert places == sorted(places)
-    assert f"(when/{name}.md)" in (DOCS / "README.md").read_text()
-
-
-def test_there_is_a_page_for_each_incident() -> None:
+def test_a_page_of_an_incident_answers_every_question() -> None:
     assert {path.stem for path in (DOCS / "when").iterdir()} == set(INCIDENTS)
+    for name in INCIDENTS:
+        text = (DOCS / "when" / f"{name}.md").read_text()
+        assert "**You see:**" in text, name
+        places = [text.index(f"\n{section}\n") for section in SECTIONS]
+        assert places == sorted(places), name
+        assert f"(when/{name}.md)" in (DOCS / "README.md").read_text(), name
 
 
-def test_the_page_of_commands_has_them_all() -> None:
-    text = (DOCS / "commands.md").read_text()
+def test_the_readme_names_every_command_on_three_screens_and_the_page_of_commands_has_them_all() -> None:
     names = [*COMMANDS, *(f"{group} {name}" for group, (commands, _) in GROUPS.items() for name in commands)]
+    text = (DOCS / "commands.md").read_text()
     assert re.findall(r"^## (.+)$", text, re.MULTILINE) == names
     assert [name for name in names if f"\n$ kafka-forensics {name} --help\n" not in text] == []
+    readme = (ROOT / "README.md").read_text()
+    assert len(readme.splitlines()) <= 130
+    assert [name for name in names if not name.endswith(" list") and f"| `{name}" not in readme] == []

@@ -100,18 +100,12 @@ def test_it_scans_as_the_installed_package_does(python: str, unpacked: Tool) -> 
 
 @pytest.mark.nightly
 @pytest.mark.timeout(1800)
-def test_it_collects(unpacked: Tool, tmp_path: Path) -> None:
+def test_it_collects_and_other_commands_find_their_libraries(unpacked: Tool, tmp_path: Path) -> None:
     bundles = [tmp_path / f"{directory.name}.kfb" for directory in sorted(SAMPLE.iterdir())]
     for bundle in bundles:
         unpacked.run("collect", SAMPLE / bundle.stem, "--output", bundle)
     scanned = json.loads(unpacked.run("scan", "--format", "json", *bundles, status=1).stdout)
     assert "UNCLEAN_LOSS" in {finding["kind"] for finding in scanned["findings"]}
-    assert "no such file" in unpacked.run("collect", tmp_path / "none", "--output", tmp_path / "x.kfb", status=2).stderr
-
-
-@pytest.mark.nightly
-@pytest.mark.timeout(1800)
-def test_commands_find_their_libraries(unpacked: Tool, tmp_path: Path) -> None:
     rows = [line.split("\t") for line in unpacked.run("doctor", "--format", "tsv").stdout.splitlines()]
     assert [row for row in rows if "broken" in row and row[0] not in ("java", "spark")] == []
     unpacked.run("export", SAMPLE, "--output", tmp_path / "facts")

@@ -59,11 +59,6 @@ def _requires() -> list[str]:
     return requires
 
 
-def test_this_python_is_among_those_found() -> None:
-    assert VERSIONS
-    assert all(tuple(map(int, version.split("."))) >= (3, 11) for version in VERSIONS)
-
-
 def test_the_readme_says_which_pythons_are_tested() -> None:
     """Those that the classifiers name; a machine with fewer of them tests fewer."""
     named = [line.rpartition(" ")[2] for line in PROJECT["classifiers"] if re.fullmatch(r".*:: 3\.\d+", line)]
@@ -75,7 +70,7 @@ def test_the_readme_says_which_pythons_are_tested() -> None:
 
 @pytest.mark.nightly
 @pytest.mark.timeout(1800)
-def test_the_wheel_holds_the_package_and_nothing_else(built: Built) -> None:
+def test_the_wheel_holds_the_package_and_nothing_else_and_the_sdist_what_the_tests_need(built: Built) -> None:
     with zipfile.ZipFile(built.wheel) as wheel:
         names = set(wheel.namelist())
     assert {name for name in names if ".data/" in name} == {f"kafka_forensics-{__version__}.data/data/{PRODUCE_BACK}"}
@@ -86,11 +81,6 @@ def test_the_wheel_holds_the_package_and_nothing_else(built: Built) -> None:
     }
     assert {"kafka_forensics/py.typed", "kafka_forensics/cli/commands/samples.tar.gz"} <= names
     assert built.wheel.stat().st_size < LARGEST_WHEEL
-
-
-@pytest.mark.nightly
-@pytest.mark.timeout(1800)
-def test_the_sdist_holds_what_the_tests_need(built: Built) -> None:
     with tarfile.open(built.sdist) as sdist:
         tops = {name.split("/")[1] for name in sdist.getnames()}
     assert tops >= {"kafka_forensics", "tests", "sample_logs", "lab", "docs", "examples", "README.md", "LICENSE", "pyproject.toml"}

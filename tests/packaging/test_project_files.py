@@ -4,8 +4,6 @@ import re
 import tomllib
 from pathlib import Path
 
-import pytest
-
 from kafka_forensics.version import __version__
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -21,10 +19,3 @@ def test_the_citation_is_of_this_version_and_project() -> None:
     keywords = [line.removeprefix("  - ") for line in lines[lines.index("keywords:") + 1 :]]
     assert keywords == PROJECT["keywords"]
     assert "authors:" in lines
-
-
-@pytest.mark.parametrize("page", ["SECURITY.md", "CONTRIBUTING.md", "docs/platforms.md", "README.md"])
-def test_links_lead_to_files(page: str) -> None:
-    text = (ROOT / page).read_text()
-    links = [link.partition("#")[0] for link in re.findall(r"\]\(([^)]+)\)", text) if "://" not in link]
-    assert [link for link in links if not (ROOT / page).parent.joinpath(link).exists()] == []
