@@ -39,33 +39,24 @@ CHECK_BYTES = b"123456789"
 CHECK_CRC = 0xE3069283
 
 
-class Cache:
-    """What a process does with the directory of its key."""
-
-    def path(self) -> str:
-        return own_directory("kafka-forensics", KEY, make=False)
-
-    def write(self, name: str, data: bytes) -> None:
-        """Nothing where it may not be kept."""
-        with suppress(NoPlaceError):
-            directory = own_directory("kafka-forensics", KEY, make=True)
-            mark_used.__wrapped__(directory)
-            Path(directory, name).write_bytes(data)
-
-    def read(self, name: str) -> bytes | None:
-        try:
-            return Path(self.path(), name).read_bytes()
-        except (NoPlaceError, FileNotFoundError):
-            return None
-
-    def names(self) -> list[str]:
-        try:
-            return os.listdir(self.path())
-        except (NoPlaceError, FileNotFoundError):
-            return []
+def cache_path() -> str:
+    return own_directory("kafka-forensics", KEY, make=False)
 
 
-KEPT = Cache()
+def write() -> None:
+    """Keep code; nothing where it may not be kept."""
+    with suppress(NoPlaceError):
+        directory = own_directory("kafka-forensics", KEY, make=True)
+        mark_used.__wrapped__(directory)
+        Path(directory, NAME).write_bytes(b"code")
+
+
+def kept() -> dict[str, bytes]:
+    """What a process finds in the directory of its key."""
+    try:
+        return {path.name: path.read_bytes() for path in Path(cache_path()).iterdir()}
+    except (NoPlaceError, FileNotFoundError):
+        return {}
 
 
 @pytest.fixture(autouse=True)
@@ -102,7 +93,7 @@ def place(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 def reason() -> str:
     """Why there is no place; empty if there is."""
     try:
-        KEPT.path()
+        cache_path()
     except NoPlaceError as error:
         return str(error)
     return ""
@@ -111,18 +102,16 @@ def reason() -> str:
 def assert_refused(words: str, *untouched: Path) -> None:
     """Nothing is written, made or read; why, is said."""
     before = [sorted(path.rglob("*")) for path in untouched]
-    KEPT.write(NAME, b"code")
-    assert KEPT.read(NAME) is None
-    assert KEPT.names() == []
+    write()
+    assert kept() == {}
     assert [sorted(path.rglob("*")) for path in untouched] == before
     assert words in reason()
 
 
 def assert_kept(directory: Path) -> None:
-    KEPT.write(NAME, b"code")
-    assert KEPT.read(NAME) == b"code"
-    assert KEPT.names() == [NAME]
-    assert Path(KEPT.path()) == directory / "kafka-forensics" / KEY
+    write()
+    assert kept() == {NAME: b"code"}
+    assert Path(cache_path()) == directory / "kafka-forensics" / KEY
     assert (directory / "kafka-forensics" / KEY / NAME).read_bytes() == b"code"
 
 
@@ -135,7 +124,7 @@ def test_code_is_kept_where_only_its_user_comes(place: Path) -> None:
 
 def test_a_named_place_is_made_when_something_is_kept_and_not_before(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "a" / "b"))
-    assert (KEPT.names(), KEPT.read(NAME), reason()) == ([], None, "")
+    assert (kept(), reason()) == ({}, "")
     assert list(tmp_path.iterdir()) == []
     assert_kept(tmp_path / "a" / "b")
 
@@ -164,39 +153,35 @@ def test_the_option_is_asked_before_the_environment(place: Path, tmp_path: Path)
     assert list(place.iterdir()) == []
 
 
-@pytest.mark.parametrize("directory", ["/nonexistent/home", "", "home"])
-def test_a_home_that_is_not_there_is_not_made(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, directory: str) -> None:
+@pytest.mark.parametrize("directory", ["/nonexistent/home", "", "home", None])
+def test_a_home_that_is_not_there_is_not_made(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, directory: str | None) -> None:
+    def entry(user: int) -> SimpleNamespace:
+        if directory is None:
+            raise KeyError(user)
+        return SimpleNamespace(pw_dir=directory)
+
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(pwd, "getpwuid", lambda _: SimpleNamespace(pw_dir=directory))
-    assert_refused("no such directory" if directory.startswith("/") else "knows no home directory", tmp_path)
+    monkeypatch.setattr(pwd, "getpwuid", entry)
+    assert_refused("no such directory" if directory == "/nonexistent/home" else "knows no home directory", tmp_path)
 
 
-def test_a_user_unknown_to_the_password_database_has_no_place(monkeypatch: pytest.MonkeyPatch) -> None:
-    def unknown(user: int) -> None:
-        raise KeyError(user)
-
-    monkeypatch.setattr(pwd, "getpwuid", unknown)
-    assert_refused("knows no home directory")
-
-
-@pytest.mark.parametrize("below", ["", "x", "x/y"])
-def test_code_is_not_kept_inside_an_input(place: Path, monkeypatch: pytest.MonkeyPatch, below: str) -> None:
+@pytest.mark.parametrize(
+    ("named", "given"),
+    [
+        ("{place}", "{place}"),
+        ("{place}/x", "{place}"),
+        ("{place}/x/y", "{place}"),
+        ("{link}/cache", "file://{place}"),  # reached by links, and an input that is
+        ("{place}", "{link}"),
+    ],
+)
+def test_code_is_not_kept_inside_an_input(
+    place: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, named: str, given: str
+) -> None:
     (place / "x").mkdir()
-    monkeypatch.setenv("XDG_CACHE_HOME", str(place / below))
-    open_source(str(place))
-    assert_refused("inside the input", place)
-
-
-def test_code_is_not_kept_inside_an_input_reached_by_links(place: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    (tmp_path / "to_place").symlink_to(place)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "to_place" / "cache"))
-    open_source(f"file://{place}")
-    assert_refused("inside the input", place)
-
-
-def test_an_input_reached_by_links_is_where_it_is(place: Path, tmp_path: Path) -> None:
-    (tmp_path / "input").symlink_to("place")
-    open_source(str(tmp_path / "input"))
+    (tmp_path / "link").symlink_to("place")
+    monkeypatch.setenv("XDG_CACHE_HOME", named.format(place=place, link=tmp_path / "link"))
+    open_source(given.format(place=place, link=tmp_path / "link"))
     assert_refused("inside the input", place)
 
 
@@ -236,20 +221,15 @@ def test_code_is_kept_beside_an_input(home: Path) -> None:
 def test_what_was_kept_is_not_read_once_it_is_evidence(place: Path) -> None:
     assert_kept(place)
     keep_out_of(str(place))
-    assert KEPT.read(NAME) is None
-    assert KEPT.names() == []
+    assert kept() == {}
 
 
-def test_an_input_that_is_gone_stands_in_nobodys_way(place: Path) -> None:
+def test_inputs_that_are_gone_or_not_there_stand_in_nobodys_way(place: Path) -> None:
     """Its inode may be given to the next directory that is made."""
     assert_kept(place)
     directory = (place / "kafka-forensics" / KEY).stat()
     for known in (code_cache._inputs, code_cache._above_inputs):
         known[directory.st_dev, directory.st_ino] = str(place / "gone")
-    assert_kept(place)
-
-
-def test_paths_that_are_not_there_are_no_inputs(place: Path) -> None:
     for path in ("/nowhere/at/all", "s3://bucket/key"):
         keep_out_of(path)
     assert_kept(place)
@@ -261,25 +241,24 @@ def test_a_directory_that_others_can_write_to_is_no_place(
     place: Path, monkeypatch: pytest.MonkeyPatch, which: str, mode: int
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(place / "place"))
-    KEPT.write(NAME, b"code")
+    write()
     path = place if which == "above" else next(path for path in place.rglob(which))
     path.chmod(mode)
     assert_refused("others can write" if which in ("above", "place") else "", place)
     assert reason()
 
 
-def test_where_nobody_can_take_away_what_is_anothers_a_place_may_be(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A directory like /tmp."""
+def test_a_directory_like_tmp_may_hold_a_place_and_is_not_where_code_itself_lies(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody can take away there what is another's."""
     place.chmod(0o1777)
     monkeypatch.setenv("XDG_CACHE_HOME", str(place / "mine"))
     assert_kept(place / "mine")
-
-
-@pytest.mark.parametrize("folder", ["kafka-forensics", KEY])
-def test_such_a_directory_is_not_where_code_itself_lies(place: Path, folder: str) -> None:
-    assert_kept(place)
-    next(path for path in place.rglob(folder)).chmod(0o1777)
-    assert_refused("not this user's alone", place)
+    for folder in (place / "mine" / "kafka-forensics" / KEY, place / "mine" / "kafka-forensics"):
+        folder.chmod(0o1777)
+        assert_refused("not this user's alone", place)
+        folder.chmod(0o700)
 
 
 def test_links_of_the_user_lead_to_places(place: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -287,29 +266,21 @@ def test_links_of_the_user_lead_to_places(place: Path, monkeypatch: pytest.Monke
     (tmp_path / "disk" / "link").symlink_to("./folder/../../place")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "absolute"))
     (tmp_path / "absolute").symlink_to(tmp_path / "disk" / "link")
-    KEPT.write(NAME, b"code")
-    assert (place / "kafka-forensics" / KEY / NAME).read_bytes() == b"code"
-    assert KEPT.read(NAME) == b"code"
+    write()
+    assert (place / "kafka-forensics" / KEY / NAME).read_bytes() == kept()[NAME] == b"code"
 
 
-def test_links_in_a_circle_lead_nowhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    (tmp_path / "one").symlink_to("other")
-    (tmp_path / "other").symlink_to("one")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "one"))
-    assert_refused("not a directory", tmp_path)
-
-
-def test_a_place_where_links_lead_to_a_directory_of_everybody_is_none(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_links_that_lead_to_no_directory_or_to_one_of_everybody_are_no_place(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (place / "one").symlink_to("other")
+    (place / "other").symlink_to("one")
+    (place / "file" / "kafka-forensics").parent.mkdir()
+    (place / "file" / "kafka-forensics").write_bytes(b"")
     (place / "open" / "inner").mkdir(parents=True)
     (place / "open").chmod(0o777)
     (place / "link").symlink_to("open/inner")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(place / "link"))
-    assert_refused("others can write", place)
-
-
-def test_a_file_in_place_of_a_directory_is_no_error(place: Path) -> None:
-    (place / "kafka-forensics").write_bytes(b"")
-    assert_refused("not a directory", place)
+    for named, words in {"one": "not a directory", "file": "not a directory", "link": "others can write"}.items():
+        monkeypatch.setenv("XDG_CACHE_HOME", str(place / named))
+        assert_refused(words, place)
 
 
 def wrong_crc(buffer: object, start: int, end: int, crc: int) -> int:
@@ -345,7 +316,7 @@ def test_what_other_versions_kept_is_forgotten_after_a_month_and_nothing_else(pl
     os.utime(caches / ("3" * 16), (1, 1), follow_symlinks=False)
     yesterday = time.time() - 86400
     os.utime(caches / ("1" * 16), (yesterday, yesterday))
-    KEPT.write(NAME, b"code")
+    write()
     assert {path.name for path in caches.iterdir()} == {"1" * 16, "2" * 15, "notes", "3" * 16, "4" * 16, KEY}
     assert os.listdir(caches / "notes") == ["some.nbc"]
 
@@ -393,6 +364,7 @@ def test_settings_of_numba_that_lie_in_evidence_are_not_taken(tmp_path: Path) ->
     assert (done.stdout, done.stderr) == (f"{CHECK_CRC}\n0 True False\n", "")
 
 
+@pytest.mark.nightly
 def test_a_scan_of_the_very_place_leaves_it_alone_and_says_so(tmp_path: Path) -> None:
     evidence = tmp_path / "evidence"
     shutil.copytree(SAMPLE / "orders-0", evidence / "orders-0")
@@ -423,13 +395,12 @@ def test_the_command_line_and_the_library_name_the_place(tmp_path: Path, capsys:
         kafka_forensics.scan(str(SAMPLE), cache_dir="relative")
 
 
-@pytest.mark.parametrize("work", ["batches", "records"])
-def test_files_read_by_themselves_are_inputs(work: str, tmp_path: Path) -> None:
+def test_files_read_by_themselves_are_inputs(tmp_path: Path) -> None:
     path = tmp_path / "evidence" / "00000000000000000000.log"
     path.parent.mkdir()
     shutil.copy(SAMPLE / "orders-0" / path.name, path)
     keep_in(str(path.parent))
-    assert sum(batch.num_rows for batch in getattr(kafka_forensics, f"read_{work}")(str(path))) > 0
+    assert sum(batch.num_rows for batch in kafka_forensics.read_records(str(path))) > 0
     assert_refused("an input lies below", tmp_path)
 
 
@@ -513,8 +484,8 @@ def test_a_directory_swapped_while_it_is_used_is_refused_each_time(street: Path,
         swapper.stdout.readline()
         try:
             for _ in range(300):
-                KEPT.write(NAME, b"code")
-                assert KEPT.read(NAME) is None
+                write()
+                assert kept() == {}
         finally:
             swapper.stdout.close()
             swapper.kill()
@@ -528,7 +499,7 @@ def test_directories_of_another_user_are_no_place(place: Path, folder: str) -> N
     assert user is not None
     assert_kept(place)
     os.chown(place / folder, user, user)
-    assert KEPT.read(NAME) is None
+    assert kept() == {}
     assert reason()
 
 
@@ -543,12 +514,8 @@ def test_what_another_user_put_into_a_directory_of_everybody_is_no_place(
         assert_refused("belongs to another user", street, tmp_path / "roots")
     (street / "own").symlink_to(tmp_path / "roots")
     monkeypatch.setenv("XDG_CACHE_HOME", str(street / "own"))
-    assert_kept_at_end_of_links(tmp_path / "roots")
-
-
-def assert_kept_at_end_of_links(directory: Path) -> None:
-    KEPT.write(NAME, b"code")
-    assert (directory / "kafka-forensics" / KEY / NAME).read_bytes() == KEPT.read(NAME) == b"code"
+    write()
+    assert (tmp_path / "roots" / "kafka-forensics" / KEY / NAME).read_bytes() == kept()[NAME] == b"code"
 
 
 @pytest.mark.two_users

@@ -51,20 +51,10 @@ def test_every_partition_has_the_colour_of_its_verdict() -> None:
     assert "broker 1: " in picture.label
 
 
-def test_every_box_is_in_the_drawing_whole() -> None:
-    result = clean_result()
-    result.partitions = [partition("t", number, Agreement("identical", 9), [replica(1, 9)], []) for number in range(90)]
-    picture = map_of(document_of(result))
-    ways = re.findall(r' d="([^"]*)"', svg(picture))
-    assert all(re.fullmatch(r"(M\d+ \d+h\d+v\d+H\d+z)+", way) for way in ways)
-    assert sum(way.count("z") for way in ways) == len(picture.rects) == 180
-
-
 def test_what_is_of_one_broker_stands_in_its_row_alone() -> None:
     result, _ = lossy(3)  # each has a finding of broker 2
     picture = map_of(document_of(result))
-    assert (lane(picture, 0), lane(picture, 2)) == (["v5"] * 3, ["v5"] * 3)
-    assert lane(picture, 1) == lane(picture, 3) == ["v0"] * 3
+    assert [lane(picture, number) for number in range(4)] == [["v5"] * 3, ["v0"] * 3, ["v5"] * 3, ["v0"] * 3]
 
 
 def test_a_broker_without_a_replica_has_a_hole_there_and_one_not_read_is_unknown() -> None:
@@ -82,7 +72,7 @@ def test_a_broker_without_a_replica_has_a_hole_there_and_one_not_read_is_unknown
     assert (lane(picture, 1), lane(picture, 2)) == (["v0", "v0"], ["v2"])
 
 
-@pytest.mark.parametrize("count", [2, 134, 135, 5_000])
+@pytest.mark.parametrize("count", [134, 135, 2_000])
 def test_however_many_there_are_it_fits_and_the_worst_of_a_column_shows(count: int) -> None:
     result, _ = lossy(count)
     document = document_of(result)

@@ -94,19 +94,8 @@ def opened(path: Path, *options: str, network: Asked | None = None) -> str:
     quiet = ["--disable-background-networking", "--disable-component-update", "--disable-sync", "--no-first-run", "--disable-gpu"]
     quiet.append("--disable-features=NetworkTimeServiceQuerying")  # its own question for the time
     profile = f"--user-data-dir={path.parent / 'profile'}"
-    command = [
-        program,
-        "--headless",
-        "--no-sandbox",
-        profile,
-        *quiet,
-        *names,
-        "--virtual-time-budget=60000",
-        *options,
-        path.as_uri(),
-    ]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
-    return done.stdout
+    command = [program, "--headless", "--no-sandbox", profile, *quiet, *names, "--virtual-time-budget=60000", *options]
+    return subprocess.run([*command, path.as_uri()], capture_output=True, text=True, timeout=300, check=True).stdout
 
 
 def written(folder: Path, text: str) -> Path:
@@ -149,19 +138,12 @@ def test_nothing_is_asked_of_the_network_and_nothing_runs(tmp_path: Path, networ
     assert "{{ 7 * 7 }}" in Page(attacked()).text
 
 
-def test_that_both_would_be_noticed(tmp_path: Path, network: Asked) -> None:
-    bare = re.sub('<meta http-equiv="Content-Security-Policy".*?>', "", attacked())
-    spoilt = bare.replace("</main>", f'<img src="http://evil.test/i" alt="x"><script>{MARK}</script></main>')
-    seen = opened(written(tmp_path, spoilt), "--dump-dom", network=network)
-    assert network.paths == ["/i"]
-    assert "data-ran" in seen.partition("<head>")[0]
-
-
-def test_its_policy_stops_what_would_get_into_it(tmp_path: Path, network: Asked) -> None:
+def test_its_policy_stops_what_would_get_into_it_and_else_that_would_be_noticed(tmp_path: Path, network: Asked) -> None:
     spoilt = attacked().replace("</main>", f'<img src="http://evil.test/i" alt="x"><script>{MARK}</script></main>')
-    seen = opened(written(tmp_path, spoilt), "--dump-dom", network=network)
-    assert network.paths == []
-    assert "data-ran" not in seen.partition("<head>")[0]
+    for text, asked in ((spoilt, []), (re.sub('<meta http-equiv="Content-Security-Policy".*?>', "", spoilt), ["/i"])):
+        seen = opened(written(tmp_path, text), "--dump-dom", network=network)
+        assert network.paths == asked
+        assert ("data-ran" in seen.partition("<head>")[0]) == bool(asked)
 
 
 def pages() -> dict[str, str]:
@@ -175,30 +157,11 @@ def pages() -> dict[str, str]:
     }
 
 
-def scripted(text: str) -> str:
-    """A page of which all is open, and in which scripts run."""
-    return re.sub('<meta http-equiv="Content-Security-Policy".*?>', "", text).replace("<details>", "<details open>")
-
-
-@pytest.mark.parametrize("name", ["sample", "lossy", "hostile"])
-def test_all_words_lie_in_their_drawing(name: str, tmp_path: Path) -> None:
-    run = (
-        'document.getElementById("seen").textContent = JSON.stringify([...document.querySelectorAll("svg.kf text")].map(text => {'
-        "const box = text.getBBox(); "
-        "return [text.textContent, box.x, box.x + box.width, text.ownerSVGElement.viewBox.baseVal.width]}))"
-    )
-    text = scripted(pages()[name]).replace("</body>", f'<pre id="seen"></pre><script>{run}</script></body>')
-    found = re.search('<pre id="seen">(.*?)</pre>', opened(written(tmp_path, text), "--dump-dom"), re.DOTALL)
-    assert found is not None
-    words = json.loads(html.unescape(found[1]))
-    assert len(words) > 5
-    assert [(word, left, right) for word, left, right, width in words if left < 0 or right > width] == []
-
-
 @pytest.mark.parametrize("name", ["sample", "lossy", "hostile"])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_has_nothing_to_object_to(name: str, scheme: str, tmp_path: Path, axe: str) -> None:
-    text = scripted(pages()[name])
+    bare = re.sub('<meta http-equiv="Content-Security-Policy".*?>', "", pages()[name])
+    text = bare.replace("<details>", "<details open>")
     run = (
         'axe.run({exclude: ["#axe"]}, {resultTypes: ["violations"]}).then(found => {'
         'document.getElementById("axe").textContent = JSON.stringify('
@@ -212,18 +175,3 @@ def test_axe_has_nothing_to_object_to(name: str, scheme: str, tmp_path: Path, ax
     passed, violations = json.loads(html.unescape(found[1]))
     assert violations == []
     assert passed > 20
-
-
-def test_heat_map_lanes_and_hex_are_drawn_in_light_and_dark(tmp_path: Path) -> None:
-    text = sample()
-    assert all(
-        word in text for word in ("Heat map of 14 partitions", "Replicas of audit-0 over offsets", "Bytes at the first difference")
-    )
-    path = written(tmp_path, text)
-    taken = []
-    for scheme in ([], [DARK]):
-        picture = tmp_path / "picture.png"
-        opened(path, f"--screenshot={picture}", "--window-size=1300,3000", *scheme)
-        taken.append(picture.read_bytes())
-    assert min(map(len, taken)) > 50_000
-    assert taken[0] != taken[1]

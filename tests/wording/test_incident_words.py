@@ -18,23 +18,8 @@ def incident(cause: Cause, least: int = 0, most: int = 0, *held_by: list[Broker]
         IncidentPartition("audit", number, 0, 0, None, None, None, None, holders) for number, holders in enumerate(held_by)
     ]
     holders = sorted({broker for own in held_by for broker in own}, key=str)
-    return Incident(
-        cause,
-        Severity.CRITICAL,
-        Confidence.PROVEN,
-        None,
-        None,
-        None,
-        list(brokers),
-        least,
-        most,
-        None,
-        None,
-        holders,
-        partitions,
-        [0],
-        {"X": 1},
-    )
+    known = (Severity.CRITICAL, Confidence.PROVEN, None, None, None)
+    return Incident(cause, *known, list(brokers), least, most, None, None, holders, partitions, [0], {"X": 1})
 
 
 HOLE = re.compile(r"[{}\[\]<>]|\bNone\b|  | [,;:]| \.\W|\.\.|\b1 (?:committed )?\w+s\b(?! only)")
