@@ -50,10 +50,8 @@ def scanned(case: Case, brokers: Brokers) -> ScanResult:
     return local.scan(paths, ScanOptions(jobs=1, live=case.live, deep=case.deep), progress)
 
 
-def verdict(case: Case, folder: Path) -> str:
+def verdict(case: Case, result: ScanResult) -> str:
     """The cell of this tool: findings, worst first, with where they are and who holds a good copy."""
-    brokers = case.make(folder)
-    result = scanned(case, brokers)
     findings = [finding for finding in result.findings if finding.kind not in _ANNOTATIONS]
     everywhere = max(
         (len(partition.replicas) for partition in result.partitions if not partition.topic.startswith("__")), default=0
@@ -139,7 +137,7 @@ def table(heading: str, known: list[list[str]], *, with_peer: bool) -> str:
     lines = []
     for case in SECTIONS[heading]:
         with tempfile.TemporaryDirectory() as folder:
-            ours = verdict(case, Path(folder) / "brokers")
+            ours = verdict(case, scanned(case, case.make(Path(folder) / "brokers")))
         theirs = peer_says(case) if with_peer else kept.get((case.fault, injected(case)), UNMEASURED)
         lines.append([case.fault, injected(case), ours, theirs])
     return HEAD + "".join(f"| {' | '.join(cell.replace('|', '/') for cell in row)} |\n" for row in lines)

@@ -1,9 +1,11 @@
 """Signatures of known incidents: each has a tree that must match and a near miss that must not, and nothing healthy matches."""
 
+import re
 from pathlib import Path
 
 import pytest
 
+from kafka_forensics import wording
 from kafka_forensics.analysis.incidents import SIGNATURES
 from kafka_forensics.analysis.incidents.signatures import Weight, signature_key
 from kafka_forensics.engine.local import scan
@@ -11,6 +13,7 @@ from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.judging import partitions
 from kafka_forensics.model.findings import Confidence, Finding, Severity
 from kafka_forensics.model.results import ScanResult
+from lab.signatures import PAGE, page
 from tests.support.faults import healthy, histories
 from tests.support.faults_verdict import verdict
 from tests.support.incident_trees import Tree, grown_together
@@ -20,6 +23,9 @@ from tests.support.transaction_logs import cut_within, write_cluster
 
 pytestmark = pytest.mark.faults
 
+TREE_OF = {tree.key: tree for tree in TREES}
+EXPECTED = {condition.text for signature in SIGNATURES for condition in signature.conditions if condition.weight is Weight.EXPECTED}
+
 
 def named(result: ScanResult) -> dict[str, Finding]:
     """The matches of a scan by the keys of their signatures."""
@@ -28,34 +34,34 @@ def named(result: ScanResult) -> dict[str, Finding]:
 
 
 @pytest.mark.parametrize("tree", TREES, ids=lambda tree: tree.key)
-def test_the_tree_matches(tree: Tree, tmp_path: Path) -> None:
+def test_the_tree_matches_and_the_near_miss_does_not(tree: Tree, tmp_path: Path) -> None:
     found = named(verdict(tree.make(tmp_path / "brokers")))
     assert sorted(found) == sorted([tree.key, *tree.also])
     finding = found[tree.key]
     assert finding.severity is Severity.INFO
     assert finding.confidence in (Confidence.SUSPECTED, Confidence.INFERRED)
-    assert finding.evidence["fits"]
-    assert finding.evidence["does_not_fit"] == []
-    assert (finding.place.topic is None) == (finding.place.partition is None)
-    assert finding.place.file is None
-
-
-@pytest.mark.parametrize("tree", TREES, ids=lambda tree: tree.key)
-def test_the_near_miss_does_not(tree: Tree, tmp_path: Path) -> None:
-    assert tree.key not in named(verdict(tree.make_near_miss(tmp_path / "brokers")))
+    assert (bool(finding.evidence["fits"]), finding.evidence["does_not_fit"]) == (True, [])
+    assert (finding.place.topic is None, finding.place.file) == (finding.place.partition is None, None)
+    missed = named(verdict(tree.make_near_miss(tmp_path / "near")))
+    assert tree.key not in missed
+    assert not EXPECTED & {text for other in missed.values() for text in other.evidence["does_not_fit"]}
 
 
 def test_every_signature_has_a_tree_and_a_key_of_its_own() -> None:
     keys = [signature.key for signature in SIGNATURES]
-    assert len(set(keys)) == len(keys)
-    assert sorted(tree.key for tree in TREES) == sorted(keys)
+    assert sorted(TREE_OF) == sorted(keys)
+    assert len(keys) == len(TREES) == len(TREE_OF)
+
+
+def test_the_page_is_as_it_would_be_written_and_names_every_incident_and_no_near_miss() -> None:
+    text = PAGE.read_text()
+    assert text == page()
+    assert list(dict.fromkeys(re.findall(r"^\| (d\d+) \|.*$", text, re.MULTILINE))) == [f"d{number}" for number in range(1, 28)]
+    assert "NAMED" not in text
 
 
 def test_healthy_replicas_match_nothing(tmp_path: Path) -> None:
     assert named(verdict(healthy(tmp_path))) == {}
-
-
-TREE_OF = {tree.key: tree for tree in TREES}
 
 
 def test_compaction_did_not_run_ahead_on_copies_of_running_brokers(tmp_path: Path) -> None:
@@ -74,15 +80,6 @@ def test_no_last_replica_was_lost_by_an_unclean_stop_where_all_stopped_in_order(
     assert "d5 KIP-966" not in named(verdict(brokers))
 
 
-def test_what_was_expected_and_is_not_so_is_said_to_be_not_so(tmp_path: Path) -> None:
-    for tree in TREES:
-        for finding in named(verdict(tree.make_near_miss(tmp_path / tree.key.replace("/", "-")))).values():
-            assert not any(text == condition for text in finding.evidence["does_not_fit"] for condition in EXPECTED)
-
-
-EXPECTED = {condition.text for signature in SIGNATURES for condition in signature.conditions if condition.weight is Weight.EXPECTED}
-
-
 def test_a_version_that_has_the_fix_speaks_against_and_is_said(tmp_path: Path) -> None:
     logs = {1: history(("r0", 0), ("r2", 2)), 2: history(("r1", 1), ("r2", 2))}
     finding = named(verdict(histories(tmp_path, logs, {1: 1, 2: 1})))["d3 KAFKA-6361"]
@@ -91,17 +88,16 @@ def test_a_version_that_has_the_fix_speaks_against_and_is_said(tmp_path: Path) -
     assert finding.evidence["version_at_least"] == "3.7.0"
 
 
-@pytest.mark.parametrize("tree", TREES[:8], ids=lambda tree: tree.key)
-def test_other_findings_are_as_without_signatures(tree: Tree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    paths = [str(path) for path in tree.make(tmp_path / "brokers").log_dirs]
-    matched = [finding for finding in scan(paths, ScanOptions(jobs=1)).findings if finding.kind != "INCIDENT_SIGNATURE"]
-    monkeypatch.setattr(partitions, "SIGNATURES", ())
-    assert scan(paths, ScanOptions(jobs=1)).findings == matched
+def test_other_findings_are_as_without_signatures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for key in ("d1 KAFKA-3919", "d5 KIP-966"):
+        paths = [str(path) for path in TREE_OF[key].make(tmp_path / key).log_dirs]
+        matched = [finding for finding in scan(paths, ScanOptions(jobs=1)).findings if finding.kind != "INCIDENT_SIGNATURE"]
+        with monkeypatch.context() as patch:
+            patch.setattr(partitions, "SIGNATURES", ())
+            assert scan(paths, ScanOptions(jobs=1)).findings == matched
 
 
 def test_a_match_says_what_fits_in_one_sentence(tmp_path: Path) -> None:
-    from kafka_forensics import wording
-
     finding = named(verdict(grown_together(tmp_path)))["d3 KAFKA-6361"]
     assert wording.message(finding) == (
         "t-0: matches KAFKA-6361 (logs that parted in a fast fail-over and grew together): an epoch of one log is in no other, a"
@@ -116,11 +112,3 @@ def test_a_match_says_what_fits_in_one_sentence(tmp_path: Path) -> None:
 def test_a_missing_marker_alone_is_no_transaction_that_ended_in_two_ways(tmp_path: Path, client: int) -> None:
     """The log ends before the marker, so that nothing in it ended otherwise."""
     assert named(scan([str(path) for path in write_cluster(tmp_path, cut_within(client))], ScanOptions(jobs=1))) == {}
-
-
-def test_no_sentence_names_an_incident_by_its_number_alone(tmp_path: Path) -> None:
-    from kafka_forensics import wording
-
-    tree = next(one for one in TREES if one.key == "d7")
-    finding = named(verdict(tree.make(tmp_path / "brokers")))["d7"]
-    assert "resembles a known incident that has no issue number (time index of zeros, by which" in wording.message(finding)

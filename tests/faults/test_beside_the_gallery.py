@@ -1,0 +1,296 @@
+"""What no case of the gallery says: base offsets at every place, names and times given to a scan, files that cannot be opened."""
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from kafka_forensics.analysis.replicas import diff as differences
+from kafka_forensics.cli.main import outcome
+from kafka_forensics.engine import local
+from kafka_forensics.errors import SourceError
+from kafka_forensics.evidence.context import ReplicaContext
+from kafka_forensics.evidence.inputs import gather
+from kafka_forensics.evidence.options import ScanOptions
+from kafka_forensics.export import json_document
+from kafka_forensics.model.controller import ControllerHistory, PartitionControl
+from kafka_forensics.parsers.log.records import decode_batch
+from kafka_forensics.storage.local import LocalSource
+from kafka_forensics.storage.source import ByteFile
+from kafka_forensics.witnesses.controller import cleanup_policy
+from kafka_forensics.witnesses.witnesses import Witnesses
+from kafka_forensics.writers.batches import write_transaction_log_key
+from tests.support.compacted import history, three
+from tests.support.controller_log import CONTROLLER, ControllerLog, controlled_by, in_sync, partition, topic
+from tests.support.faults import HEALTHY, TOPIC, TOPIC_ID, Brokers, Log, healthy, histories, write_replica
+from tests.support.faults_verdict import kinds, offsets, only, said, scan, verdict
+from tests.support.gallery_bytes import HUGE, huge_value
+from tests.support.gallery_controller import lost_member
+from tests.support.gallery_leftovers import LINK, PIPE, SECRET, all_at_once
+from tests.support.gallery_replicas import hostile
+from tests.support.injections import rewritten
+from tests.support.transaction_logs import (
+    COMMIT,
+    HEAD,
+    LATE,
+    NOTHING,
+    STATE,
+    TIMES,
+    CoordinatorLog,
+    DataLog,
+    cluster,
+    decided,
+    ended,
+    ms,
+    write_cluster,
+    wrong_clock,
+)
+
+pytestmark = pytest.mark.faults
+
+
+@pytest.fixture(name="brokers")
+def three_equal_replicas(tmp_path: Path) -> Brokers:
+    return healthy(tmp_path / "brokers")
+
+
+def paths_of(brokers: Brokers) -> list[str]:
+    return [str(path) for path in brokers.log_dirs]
+
+
+@pytest.mark.parametrize("deep", [True, False])
+def test_untouched_replicas_are_read_whole(brokers: Brokers, deep: bool) -> None:
+    result = verdict(brokers, deep=deep)
+    assert (said(result), result.verdict) == ([], "clean")
+    assert result.totals.bytes_decoded == 3 * sum(len(batch.data) for batch in HEALTHY.batches)
+    assert result.totals.bytes_damaged == result.totals.bytes_skipped == 0
+
+
+def test_two_scans_give_the_same_bytes(tmp_path: Path) -> None:
+    brokers = all_at_once(tmp_path)
+    first, second = ("".join(json_document.document(local.scan(paths_of(brokers), ScanOptions(jobs=1)))) for _ in range(2))
+    assert first == second
+
+
+FIRSTS = {name: HEALTHY.at(at) for name, at in (("log", 0), ("epoch", 32), ("segment", 29), ("last of a segment", 54), ("end", 74))}
+
+
+@pytest.mark.parametrize("place", FIRSTS)
+def test_a_flipped_base_offset_is_put_where_it_belongs(brokers: Brokers, place: str) -> None:
+    """All that a scan says of the partition, but for how a start would go, is as before."""
+    before = verdict(brokers).partitions[0]
+    batch = FIRSTS[place]
+    for byte, bit in [(0, 7), (0, 0), (1, 3), (2, 2), (3, 0), (4, 7), (5, 1), (6, 0), (7, 7), (7, 0)]:
+        brokers.flip(2, batch, byte, bit)
+        result = verdict(brokers)
+        brokers.file(2, batch.segment).write_bytes(b"".join(one.data for one in HEALTHY.of_segment(batch.segment)))
+        severity = "error" if place == "end" else "critical"
+        above = [row for row in said(result) if row[0] != "RECOVERY_WOULD_TRUNCATE"]
+        assert above == [("OFFSET_DISCONTINUITY", severity, 2)]
+        finding = only(result, "OFFSET_DISCONTINUITY")
+        assert (finding.place.byte_start, *offsets(finding)) == (batch.position, batch.base_offset, batch.last_offset + 1)
+        assert (finding.evidence["expected_offset"], finding.evidence["held_by"]) == (batch.base_offset, [1, 3])
+        after = result.partitions[0]
+        assert after.high_watermark_at_least == before.high_watermark_at_least
+        assert [replace(one, recovery=None) for one in after.replicas] == [replace(one, recovery=None) for one in before.replicas]
+
+
+# Names and times that are given to a scan.
+
+
+@pytest.mark.parametrize(("copies", "found"), [
+    (1, [("ISR_MEMBER_MISSING_COMMITTED", "critical", "b3"), ("REPLICA_NOT_GIVEN", "info", 2)]),
+    (2, [("REPLICA_LAGS", "info", "b3"), ("REPLICA_NOT_GIVEN", "info", 2)]),
+])  # fmt: skip
+def test_brokers_that_were_given_names_are_known_by_their_ids(tmp_path: Path, copies: int, found: list[object]) -> None:
+    """Of two copies of one broker neither is judged."""
+    f33 = controlled_by(lost_member(tmp_path), *in_sync([1, 3]))
+    if copies == 2:
+        write_replica(f33.root / "b3-later", 3, f33.log, 1)
+    assert said(local.scan([f"{path.name}={path}" for path in f33.log_dirs], ScanOptions())) == found
+
+
+def test_named_brokers_of_a_torn_transaction_are_those_that_the_controller_knows(tmp_path: Path) -> None:
+    logs = cluster(ended(30, COMMIT), ended(30, NOTHING), decided(30))
+    state = partition([1, 2, 3], 1, partition_id=1, replicas=[1, 2, 3])
+    control = ControllerLog().lead([CONTROLLER]).append(topic(), state).put(tmp_path / "controller")
+    named = [f"{name}={path}" for name, path in zip("xyz", write_cluster(tmp_path / "b", logs), strict=True)]
+    assert ("TXN_TORN", "critical", "x") in said(local.scan([*named, str(control)], ScanOptions()))
+
+
+@pytest.mark.parametrize(("later_ms", "name"), [(0, "tombstones_expired"), (-1, "tombstones_early")])
+def test_the_age_of_a_tombstone_counts_to_the_time_asked_for(tmp_path: Path, later_ms: int, name: str) -> None:
+    brokers = three(tmp_path, history(), {2: {0, 3, 4}})
+    as_of_ms = 1_700_000_004_000 + 24 * 60 * 60 * 1000 + later_ms
+    assert only(local.scan(paths_of(brokers), ScanOptions(as_of_ms=as_of_ms)), "COMPACTION_SKEW").evidence[name] == 1
+
+
+def test_without_any_brokers_clock_the_time_asked_for_counts(tmp_path: Path) -> None:
+    data = DataLog()
+    data.data(10)
+    paths = write_cluster(tmp_path, {"t-0": data, "other-0": wrong_clock()})
+    result = local.scan([str(path) for path in paths], ScanOptions(as_of_ms=ms(60)))
+    assert {row for row in said(result) if row[0] == "TXN_OPEN"} == {("TXN_OPEN", "info", broker) for broker in (1, 2, 3)}
+
+
+@pytest.mark.parametrize(("retention_ms", "severity"), [("1000", "info"), ("86400000", "warning")])
+def test_a_tombstone_removed_before_the_topic_allows_it(tmp_path: Path, retention_ms: str, severity: str) -> None:
+    brokers = three(tmp_path, history(), {2: {0, 3, 4}})
+    settings = {"delete.retention.ms": retention_ms}
+    control = PartitionControl(1, 0, [1, 2, 3], [], [1, 2, 3], settings, TOPIC_ID, was_compacted=True)
+    options, witnesses = ScanOptions(as_of_ms=1_700_000_010_000), Witnesses(ControllerHistory({(TOPIC, 0): control}))
+    result = local.scan_inputs(gather(paths_of(brokers), ScanOptions()), options, witnesses=witnesses)
+    assert said(result) == [("COMPACTION_SKEW", severity, None)]
+
+
+@pytest.mark.parametrize("cleaned_by", [1, 2, 3])
+def test_what_one_cleaner_knows_holds_for_all_and_the_disagreement_is_a_premise(tmp_path: Path, cleaned_by: int) -> None:
+    """The controller's copy is older than the change of policy; the cleaner of one broker knows better."""
+    brokers = three(tmp_path, history(), {cleaned_by: {0, 3}})
+    control = PartitionControl(1, 0, [1, 2, 3], [], [1, 2, 3], {}, TOPIC_ID, cleanup_policy="delete", was_compacted=False)
+    witnesses = Witnesses(ControllerHistory({(TOPIC, 0): control}))
+    result = local.scan_inputs(gather(paths_of(brokers), ScanOptions()), ScanOptions(), witnesses=witnesses)
+    others = sorted({1, 2, 3} - {cleaned_by})
+    premise = f"compacted by what is known of broker {cleaned_by}; nothing says so of brokers {others[0]}, {others[1]}"
+    assert premise in only(result, "COMPACTION_SKEW").evidence["premises"]
+
+
+def test_replicas_told_different_cleanup_policies_leave_it_unknown() -> None:
+    words = ("delete", "compact", None)
+    controls = [PartitionControl(1, 0, [1], [], [1], {}, TOPIC_ID, cleanup_policy=word) for word in words]
+    contexts = [ReplicaContext("t", 0, 1, "b1", "t-0", control=control) for control in controls]
+    assert [cleanup_policy(each) for each in (contexts, contexts[1:], contexts[2:])] == ["unknown", "compact", "unknown"]
+
+
+# What cannot be read, or is too much to read.
+
+
+def refuse(monkeypatch: pytest.MonkeyPatch, refused: Path) -> None:
+    """A segment cannot be opened."""
+    opening = LocalSource.open
+
+    def refusing(self: LocalSource, path: str) -> ByteFile:
+        if Path(self.name) / path == refused:
+            raise SourceError(path, "input/output error")
+        return opening(self, path)
+
+    monkeypatch.setattr(LocalSource, "open", refusing)
+
+
+def test_a_segment_that_cannot_be_read_makes_no_identical_replicas(brokers: Brokers, monkeypatch: pytest.MonkeyPatch) -> None:
+    for refused, segment in enumerate((29, 55), 1):
+        refuse(monkeypatch, brokers.file(2, segment))
+        result = local.scan(paths_of(brokers), ScanOptions(jobs=1))
+        assert (said(result), len(result.incomplete)) == ([], refused)
+        agreement = result.partitions[0].agreement
+        assert (agreement.kind, agreement.common_end_offset) == ("not_compared", None)
+
+
+def test_a_conflict_is_told_though_a_segment_cannot_be_read(brokers: Brokers, monkeypatch: pytest.MonkeyPatch) -> None:
+    rewritten(brokers, 3, 40)
+    refuse(monkeypatch, brokers.file(2, 29))
+    result = local.scan(paths_of(brokers), ScanOptions(jobs=1))
+    assert said(result) == [("SAME_EPOCH_DIVERGENCE", "critical", None)]
+    assert result.partitions[0].agreement.kind == "conflict"
+
+
+def test_what_was_left_unread_between_two_ends_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(differences, "RUNS_READ", 1)
+    left, right = Log(tag="a"), Log(tag="a")
+    for number in range(9):
+        for log, tag in ((left, "a"), (right, "a" if number % 2 else "b")):
+            log.next_offset = number << 16
+            log.tag = tag
+            log.plain()
+    brokers = histories(tmp_path, {1: left, 2: right}, {1: 0, 2: 0})
+    assert only(verdict(brokers), "SAME_EPOCH_DIVERGENCE").evidence["ranges_not_compared"] == 3
+    monkeypatch.undo()
+    assert "ranges_not_compared" not in only(verdict(brokers), "SAME_EPOCH_DIVERGENCE").evidence
+
+
+def test_no_value_of_the_coordinators_log_breaks_the_scan(tmp_path: Path) -> None:
+    """Every byte of a sound value set to four others, and every beginning of it."""
+    sound = HEAD + b"\x02\x02t\x02\0\0\0\0\0" + TIMES + b"\x01\0\x08" + bytes(8)
+    values = [sound[:at] + bytes([new]) + sound[at + 1 :] for at in range(len(sound)) for new in (0, 1, 0x7F, 0xFF)]
+    values += [sound[:size] for size in range(len(sound))]
+    state = CoordinatorLog()
+    for number, value in enumerate(values):
+        state.value(number, write_transaction_log_key(f"id-{number % 7}"), value)
+    found = kinds(scan(write_cluster(tmp_path, {"t-0": ended(30, NOTHING, traffic=LATE), STATE: state})))
+    assert found["METADATA_RECORD_MALFORMED", "error"] > len(sound)
+    assert {kind for kind, _ in found} == {"METADATA_RECORD_MALFORMED", "TXN_OPEN"}
+
+
+OPENED: list[str] | None = None
+"""Names of files opened by this process, while a test wants them."""
+
+
+def _opened(event: str, arguments: tuple[object, ...]) -> None:
+    if OPENED is not None and event == "open":
+        OPENED.append(Path(str(arguments[0])).name)
+
+
+def test_f47_whole_and_nothing_outside_is_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    brokers = all_at_once(tmp_path)
+    sys.addaudithook(_opened)
+    names: list[str] = []
+    monkeypatch.setattr(sys.modules[__name__], "OPENED", names)
+    result = local.scan(paths_of(brokers), ScanOptions(jobs=1))
+    monkeypatch.undo()
+    assert f"{55:020d}.log" in names
+    not_read = [f"{PIPE:020d}.log", f"{LINK - 1:020d}.index", f"{LINK:020d}.log", "u-0", "v-0"]
+    assert not {*names} & {"secret", "loop", *not_read}
+    assert [Path(gap.path).name for gap in result.incomplete] == not_read
+    assert kinds(result) == {
+        ("DIR_NAME_ILLEGAL", "warning"): 6,
+        ("FILE_UNKNOWN", "info"): 7,
+        ("LEFTOVER_HOLDS_DATA", "info"): 3,
+        ("NON_REGULAR_SKIPPED", "info"): 5,
+        ("SEG_ZERO_TAIL", "info"): 1,
+        ("SPARSE_FILE", "info"): 1,
+    }
+    replica = result.partitions[0].replicas[1]
+    assert (replica.log_end_offset, replica.read.value, replica.recovery) == (None, "part", None)
+
+
+@pytest.mark.parametrize("format_name", ["table", "tsv", "json", "jsonl", "markdown"])
+def test_no_control_character_reaches_a_terminal(tmp_path: Path, format_name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """From names, ids and records (P8), in every format."""
+    trees = (all_at_once(tmp_path / "names"), 3), (hostile(tmp_path / "records"), 1)
+    for brokers, status in trees:
+        command = ["scan", *paths_of(brokers), "--format", format_name, "--color", "never", "--show-payloads"]
+        assert outcome(command) == status
+        captured = capsys.readouterr()
+        assert "DIR_NAME_ILLEGAL" in captured.out.replace("\\", "")
+        assert not {character for character in captured.out + captured.err if not character.isprintable()} - {"\n", "\t"}
+        assert SECRET.decode() not in captured.out
+
+
+MEASURED_SCAN = """
+import sys
+from pathlib import Path
+from kafka_forensics.cli.main import outcome
+status = outcome(["scan", *sys.argv[1:], "--deep", "--format", "json"])
+print(Path("/proc/self/status").read_text().partition("VmHWM:")[2].split()[0], file=sys.stderr)
+sys.exit(status)
+"""
+"""Prints its peak in KiB last; getrusage would begin with what the test's own process once held."""
+
+
+def test_p7_a_value_of_256_mib_is_measured_and_not_held(tmp_path: Path) -> None:
+    """The process is the subject: how much memory it takes at most."""
+    brokers = huge_value(tmp_path)
+    log = brokers.file(1, 0)
+    assert log.stat().st_size < 300_000
+    command = [sys.executable, "-c", MEASURED_SCAN, str(brokers.log_dir(1))]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    answer = json.loads(done.stdout)
+    assert (answer["findings"], answer["summary"]["verdict"]) == ([], "clean")
+    assert int(done.stderr.split()[-1]) < 400 << 10
+    batch = brokers.log.batches[1]
+    decoded = decode_batch(log.read_bytes()[batch.position : batch.end], position=batch.position)
+    (held,) = decoded.iter_records()
+    assert (held.offset, held.key_length, held.value_length, held.value, decoded.problems) == (1, 3, HUGE, None, [])

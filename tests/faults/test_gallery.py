@@ -1,0 +1,96 @@
+"""Each case of the gallery and each of its variants, scanned once: the whole answer, the row of docs/faults.md, files untouched."""
+
+import json
+import re
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafka_forensics import wording
+from kafka_forensics.model.findings import Severity
+from lab.broker_faults import TOPICS
+from lab.fault_gallery import PAGE, gallery_rows, injected, scanned, verdict
+from lab.fault_gallery_real import HEADING, section, with_real_section
+from lab.fault_gallery_totals import is_control, totals
+from tests.broker import test_faults_by_brokers, test_faults_on_real_logs
+from tests.support.broker_made import COPIES, MADE
+from tests.support.fault_answers import ANSWERS, CASES, answer
+from tests.support.gallery import SECTIONS
+from tests.support.real_brokers import NOT_ON_REAL_LOGS, injections
+
+pytestmark = pytest.mark.faults
+
+EXPECTED: dict[str, Any] = json.loads(ANSWERS.read_text())
+TEXT = PAGE.read_text()
+ROWS = gallery_rows(TEXT)
+CELLS = {f"{heading}: {row[0]} {row[1].strip('*')}": row for heading, rows in ROWS.items() for row in rows}
+
+
+def listing(root: Path) -> list[tuple[str, int, int, int]]:
+    """Every entry below a folder: mode, size and time."""
+    found = [(str(path), path.lstat()) for path in sorted(root.rglob("*"))]
+    return [(path, status.st_mode, status.st_size, status.st_mtime_ns) for path, status in found]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_whole_answer_to_a_case(tmp_path: Path, name: str) -> None:
+    """After a change of a rule: `python -m tests.support.fault_answers` and `python -m lab.fault_gallery --scan`."""
+    case = CASES[name]
+    brokers = case.make(tmp_path / "brokers")
+    before = listing(tmp_path)
+    result = scanned(case, brokers)
+    if case.during is None:
+        assert listing(tmp_path) == before
+    assert answer(result, tmp_path / "brokers") == EXPECTED[name]
+    assert not case.control or {finding.severity for finding in result.findings} <= {Severity.INFO}
+    counted = result.totals
+    assert counted.bytes_decoded + counted.bytes_damaged + counted.bytes_skipped == counted.bytes_total
+    for finding in result.findings:
+        assert "None" not in wording.message(finding) + (wording.advice(finding) or "")
+    if name in CELLS:
+        assert CELLS[name][1:3] == [injected(case), verdict(case, result)]
+        assert CELLS[name][3] not in ("", "-")
+
+
+def test_every_case_has_an_answer_and_a_row_in_its_place() -> None:
+    """No row is written by hand, and no two cases share one."""
+    assert list(EXPECTED) == list(CASES)
+    assert len(CASES) == sum(name.startswith("Variants: ") for name in CASES) + sum(map(len, SECTIONS.values()))
+    cases = {heading: [[case.fault, injected(case)] for case in cases] for heading, cases in SECTIONS.items()}
+    assert {heading: [row[:2] for row in rows] for heading, rows in ROWS.items()} == cases
+
+
+def test_every_fault_and_every_probe_has_a_row() -> None:
+    named = set(re.findall(r"^\| ([FP]\d+)", TEXT, re.MULTILINE))
+    assert named == {f"F{number:02d}" for number in range(1, 49)} | {f"P{number}" for number in range(1, 11)}
+
+
+def test_what_is_silent_is_a_negative_control_or_a_probe() -> None:
+    silent = [row[0] for rows in ROWS.values() for row in rows if row[2].startswith("nothing") and not is_control(row)]
+    assert silent == ["P7", "P10", "P8"]
+    assert TEXT.endswith(f"## In all\n\n{totals(ROWS)}\n")
+
+
+def test_the_section_on_real_brokers_is_what_their_tests_run() -> None:
+    """After a change of either: `python -m lab.fault_gallery --scan`."""
+    assert with_real_section(TEXT) == TEXT
+    assert f"## {HEADING}\n\n{section()}\n## " in TEXT
+    done = Counter(heading for heading, _ in injections())
+    assert set(NOT_ON_REAL_LOGS) == {heading for heading, cases in SECTIONS.items() if done[heading] < len(cases)}
+    assert {(made.copy in COPIES, made.topic in TOPICS) for made in MADE} == {(True, True)}
+    assert len({(made.fault, made.copy, made.topic) for made in MADE}) == len(MADE)
+    assert {made.topic for made in MADE} == set(TOPICS), "every topic is there for something"
+
+
+@pytest.mark.parametrize(("test", "cases"), [
+    (test_faults_on_real_logs.test_a_fault_is_told_as_in_written_logs, injections()),
+    (test_faults_by_brokers.test_what_brokers_did_is_told, MADE),
+])  # fmt: skip
+def test_the_tests_with_brokers_run_exactly_what_is_declared(test: Any, cases: Sequence[object]) -> None:
+    [marked] = [mark for mark in test.pytestmark if mark.name == "parametrize"]
+    assert list(marked.args[1]) == list(cases)
+    assert sys.modules[test.__module__].pytestmark.name == "broker"

@@ -1,0 +1,415 @@
+"""Variants of faults in whole files: F13 to F20, F25 to F32, F46, F47, starts after a crash, and what looks like one of them."""
+
+import os
+import shutil
+from itertools import product
+from pathlib import Path
+from typing import Final
+
+from kafka_forensics.writers.files import write_partition_metadata
+from tests.support.controller_log import controlled_by, in_sync, partition, record, topic
+from tests.support.faults import HEALTHY, LOG_END, TOPIC_ID, Brokers, Log, healthy, histories, write_checkpoint, write_files
+from tests.support.gallery_bytes import LENGTH, MAGIC, TARGET, int32, target
+from tests.support.gallery_case import Case
+from tests.support.gallery_files import CHECKPOINT
+from tests.support.gallery_leftovers import (
+    ASIDE,
+    crash,
+    directory_aside,
+    half_of_a_split,
+    remove,
+    set_aside,
+    swap_in,
+    truncated_tail,
+)
+from tests.support.gallery_replicas import LATE_EPOCHS, OTHER_TOPIC_ID
+from tests.support.injections import append, change, claim_epochs, cut, delete_segment, noise, remove_snapshots
+from tests.support.segments import write_offset_index, write_time_index
+from tests.support.variants import done, each
+from tests.support.variants_bytes import alone
+
+EPOCHS: Final = "leader-epoch-checkpoint"
+LAST: Final = HEALTHY.batches[-1]
+ENTRIES: Final = tuple((entry.leader_epoch, entry.start_offset) for entry in HEALTHY.epochs)
+
+
+def checkpoints(brokers: Brokers, which: str, offset: int, *on: int) -> None:
+    """What these brokers (all unless they are named) wrote down of `t-0`."""
+    for broker in on or (1, 2, 3):
+        write_checkpoint(brokers.log_dir(broker), which, offset)
+
+
+def torn(brokers: Brokers, kept: int) -> None:
+    """After a crash, so many bytes of the last batch are there."""
+    brokers.crash(2)
+    cut(brokers, 55, LAST.position + kept)
+
+
+def cut_without_indexes(brokers: Brokers, kept: int) -> None:
+    """The middle segment ends so many bytes behind offset 49, and its indexes are gone."""
+    cut(brokers, 29, HEALTHY.at(49).position + kept)
+    remove(brokers, 2, 29, "index", "timeindex")
+
+
+def lost_behind_noise(brokers: Brokers, size: int) -> None:
+    """Noise behind the first segment; the second is gone."""
+    append(brokers, 0, noise(size))
+    delete_segment(brokers, 2)
+
+
+def lone_and_lost(brokers: Brokers, size: int) -> None:
+    """The same, and no other copy is given."""
+    lost_behind_noise(brokers, size)
+    alone(brokers)
+
+
+def only_first(brokers: Brokers) -> None:
+    """Broker 2 has one segment, which is empty."""
+    for segment in (29, 55):
+        for path in brokers.file(2, segment).parent.glob(f"{segment:020d}.*"):
+            path.unlink()
+    cut(brokers, 0, 0)
+
+
+def first_gone_everywhere(brokers: Brokers) -> None:
+    """Records were deleted up to the second segment; broker 2's first is empty."""
+    checkpoints(brokers, "log-start", 29)
+    cut(brokers, 0, 0)
+
+
+def without_partition(brokers: Brokers, *on: int) -> None:
+    """These brokers have no directory of the partition."""
+    for broker in on:
+        shutil.rmtree(brokers.log_dir(broker) / "t-0")
+
+
+def deleted_topic(brokers: Brokers) -> None:
+    """No directory is left, and the topic was deleted by the controllers' log."""
+    without_partition(brokers, 1, 2, 3)
+    other = topic("other", OTHER_TOPIC_ID), partition([1, 2, 3], 1, topic_id=OTHER_TOPIC_ID)
+    controlled_by(brokers, *other, *in_sync([1, 2, 3]), record(9, topic_id=TOPIC_ID))
+
+
+SEGMENTS: Final[tuple[Case, ...]] = (
+    Case("-", "nothing", healthy, control=True),
+    *each("F13", "bytes kept of the last batch, after a crash:", torn, [(size,) for size in (1, 12, 16, 17, 60, 61, 1545)]),
+    *each("F14", "bytes kept of a batch of another segment:", lambda it, kept: cut(it, 29, HEALTHY.at(49).position + kept), [(1,)]),
+    *each("F14", "the same without indexes:", cut_without_indexes, [(0,), (1,), (100,)]),
+    *each("F15", "zeros behind the last batch:", lambda it, size: append(it, 55, bytes(size)), [(12,), (1 << 20,)], control=True),
+    *each(
+        "F17", "bytes of noise before a missing segment:", lost_behind_noise, [(61,), (1544,), (1546,), (3000,), (3200,), (13_000,)]
+    ),
+    *each(
+        "F17",
+        "the same of one replica by itself:",
+        lone_and_lost,
+        [(30,), (60,), (61,)],
+    ),
+    *each(
+        "F17", "bytes left of the first segment:", lambda it, kept: cut(it, 0, kept), [(0,), (len(HEALTHY.batches[0].data) - 1,)]
+    ),
+    done("F17", "records deleted up to the second segment, the first is empty", first_gone_everywhere),
+    done("F17", "an empty only segment misses nothing", only_first),
+    *each("F17", "no directory is left on", without_partition, [(1, 2, 3), (1, 2)]),
+    done("F17", "no directory is left of a topic that was deleted", deleted_topic, control=True),
+)
+
+# Indexes, snapshots, checkpoints.
+
+
+def partial(brokers: Brokers, suffix: str, more: int) -> None:
+    """An index is a few bytes too long or too short."""
+    path = brokers.file(2, 29, suffix)
+    data = path.read_bytes()
+    path.write_bytes(data[:more] if more < 0 else data + b"\1" * more)
+
+
+def stale_times(brokers: Brokers, stale: tuple[int, ...], crashed: bool, closed: bool) -> None:
+    """Entries that a truncation left at the end of the time index, before zeros unless somebody closed the file."""
+    path = brokers.file(2, 55, "timeindex")
+    data = bytearray(path.read_bytes())
+    for entry in stale:
+        data[12 * entry : 12 * entry + 8] = (int.from_bytes(data[12 * entry : 12 * entry + 8], "big") - 1).to_bytes(8, "big")
+    path.write_bytes(data if closed else data + bytes(120))
+    if crashed:
+        brokers.crash(2)
+
+
+def dropped_entries(brokers: Brokers, later_ms: int) -> None:
+    """Broker 2 crashed with open indexes, which end in entries of a tail that is not there, of times so much later."""
+    index, times = brokers.file(2, 55, "index"), brokers.file(2, 55, "timeindex")
+    index.write_bytes(index.read_bytes() + write_offset_index([(200 + n, 1_000_000 + n) for n in range(40)], 55) + bytes(80))
+    stamp = max(batch.max_timestamp for batch in HEALTHY.batches) + later_ms
+    times.write_bytes(times.read_bytes() + write_time_index([(stamp + n, 200 + n) for n in range(40)], 55) + bytes(120))
+    brokers.crash(2)
+
+
+def dropped_tail(brokers: Brokers, epoch_start: int | None, high_watermark: int) -> None:
+    """The same, of times after all records; broker 1 may know of a later leader that began there."""
+    dropped_entries(brokers, 1000)
+    write_checkpoint(brokers.log_dir(2), "replication", high_watermark)
+    if epoch_start is not None:
+        claim_epochs(brokers, 1, *ENTRIES, (7, epoch_start))
+
+
+def beside_u(brokers: Brokers) -> None:
+    """All have another partition, with every file that belongs to it."""
+    for broker in (1, 2, 3):
+        write_files(brokers.log_dir(broker) / "u-0", HEALTHY)
+
+
+def no_epochs(brokers: Brokers) -> None:
+    """Broker 2's epochs are gone."""
+    brokers.named(2, EPOCHS).unlink()
+
+
+def no_small_files(brokers: Brokers) -> None:
+    """After a crash broker 2 has no epochs, no topic id and no snapshots of its partition."""
+    brokers.crash(2)
+    no_epochs(brokers)
+    brokers.named(2, "partition.metadata").unlink()
+    remove_snapshots(brokers, 2)
+
+
+def without_producers(root: Path) -> Brokers:
+    """A log that never had a producer with an id has no snapshots."""
+    log = Log()
+    _ = log.plain(), log.plain()
+    brokers = histories(root, dict.fromkeys((1, 2), log), dict.fromkeys((1, 2), 6))
+    remove_snapshots(brokers, 1, 2)
+    return brokers
+
+
+def log_start_beyond(brokers: Brokers) -> None:
+    """Every log start lies above its high watermark; only broker 2 crashed."""
+    for broker in (1, 2, 3):
+        claim_epochs(brokers, broker, (2, 62))
+    checkpoints(brokers, "replication", 60)
+    checkpoints(brokers, "log-start", 62)
+    brokers.crash(2)
+
+
+def lost_tail(brokers: Brokers) -> None:
+    """Broker 2 checkpointed 60 and its log ends at 55; the others checkpointed 72."""
+    delete_segment(brokers, 2, 55)
+    brokers.file(2, LOG_END, "snapshot").unlink()
+    checkpoints(brokers, "recovery-point", 55, 2)
+    checkpoints(brokers, "replication", 60, 2)
+
+
+def malformed(file: str, how: str) -> bytes:
+    """A checkpoint that is none."""
+    line = b"0 0" if file == EPOCHS else b"t 0 72"
+    entry = line.rpartition(b" ")[0]
+    return {
+        "count": b"0\n2147483647\n" + line + b"\n",
+        "a long line": b"0\n1\n" + entry + b" " + b"7" * 100_000 + b"\n",
+        "version": b"9\n1\n" + line + b"\n",
+        "negative count": b"0\n-1\n" + line + b"\n",
+        "a long count": b"0\n" + b"7" * 100_000 + b"\n" + line + b"\n",
+        "words": b"0\n1\n" + entry + b" seventy\n",
+        "zeros": bytes(4096),
+        "torn": b"0\n2\n" + line + b"\n" + entry,
+    }[how]
+
+
+def malformed_beside_damage(brokers: Brokers, file: str, how: str) -> None:
+    """A checkpoint that is none, and a damaged batch."""
+    directory = brokers.log_dir(2) / "t-0" if file == EPOCHS else brokers.log_dir(2)
+    (directory / file).write_bytes(malformed(file, how))
+    brokers.flip(2, TARGET, 100)
+
+
+def unreadable_recovery_point(brokers: Brokers) -> None:
+    """After a crash nobody knows from where on to read the log again; a batch is damaged."""
+    brokers.crash(2)
+    brokers.flip(2, TARGET, 100)
+    (brokers.log_dir(2) / "recovery-point-offset-checkpoint").write_bytes(b"9\n1\nt 0 55\n")
+
+
+LIES: Final = (
+    b"0\n3\n0 0\nx 32\n2 58\n",
+    b"0\n3\n0 0\n1 -32\n2 58\n",
+    b"7\n3\n0 0\n1 35\n2 58\n",
+    b"\xff\xfe" * 40,
+)
+"""What no `leader-epoch-checkpoint` holds."""
+FILES: Final = (CHECKPOINT, EPOCHS, "recovery-point-offset-checkpoint", "log-start-offset-checkpoint", "cleaner-offset-checkpoint")
+HOW: Final = ("count", "a long line", "version", "negative count", "a long count", "words", "zeros", "torn")
+SMALL_FILES: Final[tuple[Case, ...]] = (
+    *each("F25", "a position in an index, byte and mask:", lambda it, *at: change(it.file(2, 29, "index"), *at), [(63, 0x40)]),
+    done("F25", "a position beyond the log", lambda it: change(it.file(2, 55, "index"), 44, 0x10)),
+    *each("F25", "bytes too many in", partial, [("index", -1), ("timeindex", -5)]),
+    *each(
+        "F25",
+        "stale entries in a time index, crashed, closed:",
+        stale_times,
+        [((6,), True, False), ((5, 6), True, False), ((5,), True, False), ((6,), False, False), ((6,), True, True)],
+    ),
+    *each("F25", "entries older than the log of a tail that was cut", dropped_entries, [(-1_000_000,)], control=True),
+    *each("F25", "the same with `--live`", dropped_entries, [(-1_000_000,)], control=True, live=True),
+    *each(
+        "F25",
+        "entries of a tail that is gone; start of a later epoch, high watermark:",
+        dropped_tail,
+        [(LOG_END, LOG_END), (None, LOG_END), (LOG_END + 1, LOG_END), (LOG_END, LOG_END + 5)],
+    ),
+    *each("F28", "a bit of the snapshot of", lambda it, at: change(it.file(2, at, "snapshot"), 3), [(29,), (75,)]),
+    *each("F28", "one snapshot less:", lambda it, at: it.file(2, at, "snapshot").unlink(), [(29,), (55,), (75,)], control=True),
+    Case("F28", "no snapshots of a log without producers", without_producers, control=True),
+    *each("F29", "epochs", lambda it, *claimed: claim_epochs(it, 2, *claimed), [((0, 0), (1, 32), (2, 55))]),
+    done("F29", "epochs gone", no_epochs, control=True),
+    done("F29", "epochs gone beside another partition with its own", no_epochs, beside_u),
+    done("F29", "the same with `--live`", no_epochs, beside_u, control=True, live=True),
+    done("F29", "the same after a crash", beside_u, no_epochs, lambda it: it.crash(2)),
+    done("F29", "no small file of a partition beside another with its own, after a crash", beside_u, no_small_files),
+    done("F30", "a high watermark of its own below that of the others", lost_tail),
+    *each("F32", "leader epochs", lambda it, data: it.named(2, EPOCHS).write_bytes(data), [(data,) for data in LIES]),
+    done(
+        "F32",
+        "leader epochs of version 7 and an epoch field that lies",
+        lambda it: it.named(2, EPOCHS).write_bytes(LIES[2]),
+        lambda it: it.flip(2, TARGET, 15, 3),
+    ),
+    *each("F32", "no checkpoint, and a damaged batch:", malformed_beside_damage, product(FILES, HOW)),
+    done("F32", "an unreadable recovery point has all segments walked", unreadable_recovery_point),
+    done("-", "log start above the high watermark everywhere, only b2 crashed", log_start_beyond),
+    done("-", "log start beyond the log end", lambda it: it.crash(2), lambda it: checkpoints(it, "log-start", 80, 2)),
+)
+
+# Starts after a crash, and leftovers.
+
+
+def crashed(brokers: Brokers, recovery_point: int) -> None:
+    """Broker 2 crashed and has a damaged batch."""
+    crash(brokers, recovery_point)
+    brokers.flip(2, TARGET, 100)
+
+
+def length(brokers: Brokers, number: int) -> None:
+    """Broker 2 crashed and has a batch whose length lies."""
+    crash(brokers, 29)
+    brokers.overwrite(2, TARGET, int32(number), LENGTH)
+
+
+def magic_of_an_older_format(brokers: Brokers) -> None:
+    """Broker 2 crashed, and a batch says it is of magic 1."""
+    crash(brokers, 29)
+    brokers.overwrite(2, TARGET, b"\1", MAGIC)
+
+
+def without_index(brokers: Brokers) -> None:
+    """A segment with a damaged batch has no index, though the shutdown was clean."""
+    brokers.flip(2, TARGET, 100)
+    brokers.file(2, 29, "index").unlink()
+
+
+def no_reach(brokers: Brokers) -> None:
+    """As a follower leaves it that cut its log for a leader that lost its disks."""
+    for broker in (1, 3):
+        remove(brokers, broker, 55)
+    truncated_tail(brokers)
+    checkpoints(brokers, "replication", 29)
+
+
+def taken_by_the_cleaner(brokers: Brokers) -> None:
+    """The cleaner replaced the middle segment everywhere."""
+    for broker in (1, 2, 3):
+        set_aside(brokers, broker, 29, "deleted")
+    checkpoints(brokers, "cleaner", 55)
+
+
+def only_aside(brokers: Brokers) -> None:
+    """All that is given is broker 2's copy, whose directory waits to be removed."""
+    directory_aside(brokers, "delete")
+    alone(brokers)
+
+
+def stray_elsewhere(brokers: Brokers) -> None:
+    """Broker 2's replica lies stray in its other log directory."""
+    other = brokers.log_dir(2).with_name("b2-more")
+    shutil.copytree(brokers.log_dir(2) / "t-0", other / f"{ASIDE}-stray")
+    shutil.copy(brokers.log_dir(2) / "meta.properties", other)
+    shutil.rmtree(brokers.log_dir(2) / "t-0")
+
+
+def earlier_topic(brokers: Brokers) -> None:
+    """Broker 2 lost a segment; what waits to be removed is of an earlier topic of the name."""
+    remove(brokers, 2, 29)
+    shutil.copytree(brokers.log_dir(1) / "t-0", brokers.log_dir(2) / f"{ASIDE}-delete")
+    (brokers.log_dir(2) / f"{ASIDE}-delete" / "partition.metadata").write_bytes(write_partition_metadata(OTHER_TOPIC_ID))
+
+
+def earlier_topic_elsewhere(brokers: Brokers) -> None:
+    """As brokers leave it where one was down while its topic was created anew (`tests/broker`)."""
+    for broker in (1, 2):
+        shutil.copytree(brokers.log_dir(broker) / "t-0", brokers.log_dir(broker) / f"{ASIDE}-delete")
+        brokers.named(broker, "partition.metadata").write_bytes(write_partition_metadata(OTHER_TOPIC_ID))
+
+
+def last_log_gone(brokers: Brokers) -> None:
+    """Broker 1's last segment is there by its index alone."""
+    remove(brokers, 1, 55, "log")
+    brokers.file(1, LOG_END, "snapshot").unlink()
+
+
+LEFTOVERS: Final[tuple[Case, ...]] = (
+    done("-", "a crash without damage", lambda it: crash(it, 55), control=True),
+    *each("F01", "damage after a crash, recovery point:", crashed, [(0,), (54,)]),
+    done(
+        "F01",
+        "damage after a crash, nothing of it committed",
+        lambda it: crashed(it, 29),
+        lambda it: checkpoints(it, "replication", 39),
+    ),
+    done("F01", "damage after a crash, with `--live`", lambda it: crashed(it, 29), live=True),
+    *each("F04", "a length that lies, after a crash:", length, [(13,), (len(TARGET.data) - 7,)]),
+    done("F03", "a negative base offset, after a crash", lambda it: crash(it, 29), lambda it: it.flip(2, TARGET, 0, 7)),
+    done("F08", "magic 1, after a crash", magic_of_an_older_format),
+    done("-", "a damaged segment without index after a clean shutdown", without_index),
+    done(
+        "-", "log end below the log start, after a crash", lambda it: crash(it, 55), lambda it: checkpoints(it, "log-start", 90, 2)
+    ),
+    done(
+        "F47",
+        "a swap of sound and half of a split, with `--live`",
+        lambda it: swap_in(it, 29, it.file(2, 29).read_bytes()),
+        half_of_a_split,
+        live=True,
+    ),
+    done(
+        "F47",
+        "an empty swap and half of a split, with `--live`",
+        lambda it: swap_in(it, 29, b""),
+        half_of_a_split,
+        live=True,
+        control=True,
+    ),
+    done("F47", "a swap with a torn batch", lambda it: swap_in(it, 29, it.file(2, 29).read_bytes()[: target(it).position + 100])),
+    done("F47", "a truncated tail that no log reaches to any more", no_reach),
+    done(
+        "F47",
+        "`.cleaned` and `.deleted` of a live segment",
+        lambda it: [shutil.copy(it.file(2, 29), f"{it.file(2, 29)}.{ending}") for ending in ("deleted", "cleaned")],
+        control=True,
+    ),
+    done("F47", "what the cleaner took from all", taken_by_the_cleaner),
+    done("F47", "a directory on its way out is all that is left", only_aside),
+    done("F47", "a missing replica lies stray in the other log directory", stray_elsewhere),
+    done("F47", "a directory of an earlier topic fills nothing", earlier_topic),
+    done("F47", "a directory of an earlier topic that another broker still has", earlier_topic_elsewhere),
+    done("F17", "the last segment is missing, its index is left", last_log_gone),
+    done("F17", "an index beside its deleted log proves nothing", lambda it: it.file(1, 0).rename(f"{it.file(1, 0)}.deleted")),
+    done("F46", "damage in the middle of a live copy", lambda it: it.flip(2, TARGET, 100), live=True),
+    done("F46", "an epoch newer than its checkpoint, without `--live`", lambda it: claim_epochs(it, 2, *LATE_EPOCHS)),
+    done("F46", "a log that grows while it is read", during=lambda it: append(it, 29, b"more")),
+    done("F46", "a log that shrinks to a part of its first batch", during=lambda it: os.truncate(it.file(2, 55), 100)),
+    done("F46", "a log in the middle that vanishes", during=lambda it: it.file(2, 29).unlink()),
+    done(
+        "F46",
+        "an index that vanishes, an epoch field lies",
+        lambda it: it.flip(1, TARGET, 15),
+        during=lambda it: it.file(2, 29, "index").unlink(),
+    ),
+    done("F46", "a checkpoint written while the log is read", during=lambda it: checkpoints(it, "replication", LOG_END, 2)),
+)
