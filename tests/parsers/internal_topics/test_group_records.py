@@ -91,6 +91,17 @@ def test_every_kind_of_a_release_has_a_layout_and_was_written_by_kafka() -> None
     assert set(GROUP_VALUES) - by_brokers == {4}
 
 
+def test_twins_agree_on_all_that_kafka_wrote_and_its_beginnings() -> None:
+    for key, value in GROUP_RECORDS:
+        for size in range(len(value) + 1) if kind(key) in GROUP_VALUES else ():
+            assert_group_values_agree(kind(key), value[:size])
+    for key, value in SHARE_RECORDS:
+        for size in range(len(value) + 1) if kind(key) in SHARE_STATE_VALUES else ():
+            assert_share_values_agree(kind(key), value[:size])
+        for size in range(len(key) + 1):
+            assert_share_keys_agree(key[:size])
+
+
 def assert_share_keys_agree(key: bytes) -> ShareKey | str:
     fast = read_share_key(key)
     if len(key) >= 2 and kind(key) not in SHARE_STATE_VALUES:
