@@ -61,122 +61,105 @@ def test_one_election_of_many_partitions_is_one_incident_of_the_longest_loss_fir
     assert incident.kinds == {"UNCLEAN_LOSS": 200}
 
 
-def test_elections_far_apart_and_of_other_leaders_are_other_incidents() -> None:
-    near, far, other = lost(0), lost(1, at=NOON + SAME_TIME_MS + 1), lost(2, old_leader=3)
-    assert sorted(incident.findings for incident in incidents([near, far, other])) == [[0], [1], [2]]
-    assert only([near, lost(1, at=NOON + SAME_TIME_MS)]).findings == [0, 1]
+BILLED = of("UNCLEAN_ELECTION", 0, None, 300, 345, cost_finding="FORK_BELOW_HW", election_ms=NOON, old_leader=3)
+FORK = of("FORK_BELOW_HW", 0, None, 300, 310, held_by=[], versions=[{"brokers": [1]}, {"brokers": [3]}])
+ELSEWHERE = replace(FORK, place=replace(FORK.place, offset_start=400, offset_end=410))
+CLEAN = lost(0).with_evidence(election={**lost(0).evidence["election"], "unclean": False})
+BOTH = [lost(0), lost(1), matched(0), matched(1)]
+FOLLOWS = of("ISR_MEMBER_MISSING_COMMITTED", 1, 1, 300, 370, held_by=[2])
+DAMAGE = of("FRAMING_LOST", 0, 2, 100, 200)
+CUT = of("RECOVERY_WOULD_TRUNCATE", 0, 2, 100, 300, clean_shutdown=False)
+ALIKE = [of("BATCH_CRC_MISMATCH", 0, broker, 10, 13, held_by=[]) for broker in (1, 2, 3)]
+DIFFERS = of("REPLICA_DIFFERS", 0, None, 10, 13, minority=[2], held_by=[1, 3])
+LATE = [of("TXN_LATE_WRITE", 0, broker, 20, 21) for broker in (1, 2, 3)]
+WIPED = [
+    finding("LOG_DIR_WIPED", Place(broker=2), {"may_have_held": 3}),
+    *(of("EMPTY_REPLICA_MAY_LEAD", number, 2, 0, 10, absent=True, wiped=True, held_by=[1, 3]) for number in range(3)),
+    of("COMMITTED_LOST_EVERYWHERE", 3, None, 0, 4, directories_missing_on=[2], held_by=[]),
+]
+SHORT = [of("ISR_MEMBER_MISSING_COMMITTED", number, 3, 10, 20, held_by=[1, 2]) for number in range(50)]
+GAP = of("OFFSET_GAP", 0, 2, 10, 13, held_by=[])
+TORN = replace(of("TXN_PARTLY_LOST", 0, None, 10, 13, held_by=[]), confidence=Confidence.SUSPECTED)
+GONE = [of("SEGMENT_MISSING", 0, broker, 10, 20, held_by=[]) for broker in (1, 2)]
+LOST = [of("COMMITTED_LOST_EVERYWHERE", 0, None, 10, 20, held_by=[]), of("GROUP_OFFSET_BEYOND_LOG", 0, None, 15, 20)]
+SUSPECTED = replace(of("COMMITTED_LOST_EVERYWHERE", 0, None, 20, 40), confidence=Confidence.SUSPECTED)
+TOGETHER: dict[str, tuple[list[Finding], dict[str, Any]]] = {
+    "steps of a minute connect what lies further apart": (
+        [lost(number, at=NOON + number * SAME_TIME_MS) for number in (2, 0, 1)], {"from_ms": NOON}
+    ),
+    "a fork without a known election claims none": (
+        [lost(0, at=None), lost(1, at=None)], {"cause": Cause.REPLICAS_DIVERGE, "from_ms": None, "known_as": None}
+    ),
+    "a clean election is no unclean one": ([CLEAN], {"cause": Cause.REPLICAS_DIVERGE}),
+    "a fork that an election is billed with": ([FORK, BILLED], {"cause": Cause.UNCLEAN_ELECTION, "brokers": [3], "from_ms": NOON}),
+    "one that it is not billed with": ([ELSEWHERE, BILLED], {"cause": Cause.REPLICAS_DIVERGE}),
+    "a name that explains every finding": (BOTH, {"known_as": "KAFKA-10751"}),
+    "not a partition that does not look like it": (BOTH[:3], {"known_as": None}),
+    "not a kind that it does not explain": ([*BOTH, FOLLOWS], {"known_as": None}),
+    "not what does not fit": ([lost(0), matched(0, does_not_fit=["the records are on one replica only"])], {"known_as": None}),
+    "not what is suspected": ([lost(0), replace(matched(0), confidence=Confidence.SUSPECTED)], {"known_as": None}),
+    "what follows of damage": (
+        [DAMAGE, of("INDEX_MISMATCH", 0, 2), of("RECOVERY_WOULD_TRUNCATE", 0, 2, 100, 300)], {"findings": [0, 1, 2]}
+    ),
+    "a checkpoint beyond the end that a crash cuts": (
+        [of("CHECKPOINT_OUT_OF_ORDER", 0, 2), CUT], {"cause": Cause.UNCLEAN_SHUTDOWN, "findings": [0, 1]}
+    ),
+    "damaged alike on every replica": (ALIKE, {"brokers": [1, 2, 3], "lost_at_most": 3}),
+    "a batch that differs where it is damaged": (
+        [of("BATCH_CRC_MISMATCH", 0, 2, 10, 13, held_by=[1, 3]), DIFFERS], {"cause": Cause.DAMAGED_LOG}
+    ),
+    "late writes on any replica": (
+        [of("TXN_HANGING", 0, 1, 5, 21, first_timestamp=NOON), *LATE],
+        {"cause": Cause.HANGING_TRANSACTION, "from_ms": NOON, "kinds": {"TXN_HANGING": 1, "TXN_LATE_WRITE": 3}},
+    ),
+    "a directory that is gone with what it cost": (
+        WIPED, {"cause": Cause.LOG_DIRECTORY_GONE, "brokers": [2], "held_by": [1, 3], "lost_at_least": 4, "lost_at_most": 34}
+    ),
+    "an old copy of a broker": (SHORT, {"cause": Cause.SHORT_REPLICA, "brokers": [3], "lost_at_least": 0, "lost_at_most": 500}),
+    "offsets that several tell": (
+        [of("GROUP_OFFSET_BEYOND_LOG", 0, None, 10, 30), of("COMMITTED_LOST_EVERYWHERE", 0, None, 20, 40)],
+        {"lost_at_least": 30, "lost_at_most": 30},
+    ),
+    "as sure as its cause": ([GAP, TORN], {"confidence": Confidence.PROVEN}),
+    "and no surer": ([GAP, of("SEGMENT_MISSING", 0, 2, 10, 13)], {"confidence": Confidence.INFERRED}),
+    "what no copy holds since its segment is gone": (
+        [*GONE, *LOST], {"cause": Cause.DAMAGED_LOG, "lost_at_least": 10, "lost_at_most": 10}
+    ),
+    "what is not proven": ([SUSPECTED], {"lost_at_least": 0, "lost_at_most": 20}),
+    "damage where a good copy is known": ([of("BATCH_CRC_MISMATCH", 0, 2, 0, 10, held_by=[1])], {"lost_at_most": 0}),
+    "damage where none is": ([of("BATCH_CRC_MISMATCH", 0, 2, 0, 10, held_by=[])], {"lost_at_most": 10}),
+}  # fmt: skip
 
 
-def test_steps_of_a_minute_connect_what_lies_further_apart() -> None:
-    assert only([lost(number, at=NOON + number * SAME_TIME_MS) for number in (2, 0, 1)]).from_ms == NOON
+@pytest.mark.parametrize("case", TOGETHER)
+def test_what_is_one_incident(case: str) -> None:
+    findings, expected = TOGETHER[case]
+    incident = only(findings)
+    assert {name: getattr(incident, name) for name in expected} == expected
 
 
-def test_a_fork_without_a_known_election_claims_none() -> None:
-    incident = only([lost(0, at=None), lost(1, at=None)])
-    assert (incident.cause, incident.from_ms, incident.known_as) == (Cause.REPLICAS_DIVERGE, None, None)
+APART: dict[str, tuple[list[Finding], list[list[int]]]] = {
+    "elections far apart or of other leaders": (
+        [lost(0), lost(1, at=NOON + SAME_TIME_MS + 1), lost(2, old_leader=3)], [[0], [1], [2]]
+    ),
+    "elections near": ([lost(0), lost(1, at=NOON + SAME_TIME_MS)], [[0, 1]]),
+    "damage and an index of another broker": ([DAMAGE, of("INDEX_MISMATCH", 0, 3)], [[0], [1]]),
+    "damage and an index of another partition": ([DAMAGE, of("INDEX_MISMATCH", 1, 2)], [[0], [1]]),
+    "damage and a watermark elsewhere": ([DAMAGE, of("HW_BEYOND_LEO", 0, 2, 500, 600)], [[0], [1]]),
+    "other damage on every replica": ([of("BATCH_CRC_MISMATCH", 0, n, n, n + 1) for n in (1, 2, 3)], [[0], [1], [2]]),
+    "a batch that differs elsewhere": ([of("BATCH_CRC_MISMATCH", 0, 2, 50, 53, held_by=[1, 3]), DIFFERS], [[0], [1]]),
+    "transactions that hang at other times": (
+        [of("TXN_HANGING", n, 1, first_timestamp=NOON + n * 2 * SAME_TIME_MS) for n in range(3)], [[0], [1], [2]]
+    ),
+    "a group's offset beyond what is gone": ([*GONE, of("GROUP_OFFSET_BEYOND_LOG", 0, None, 30, 40)], [[0, 1], [2]]),
+    "info alone": ([of("UNCLEAN_ELECTION", 0, None, election_ms=NOON), matched(0)], []),
+}  # fmt: skip
 
 
-def test_a_clean_election_is_no_unclean_one() -> None:
-    clean = lost(0)
-    election = {**clean.evidence["election"], "unclean": False}
-    assert only([clean.with_evidence(election=election)]).cause is Cause.REPLICAS_DIVERGE
-
-
-def test_a_fork_that_an_election_is_billed_with_has_its_cause_and_time() -> None:
-    billed = of("UNCLEAN_ELECTION", 0, None, 300, 345, cost_finding="FORK_BELOW_HW", election_ms=NOON, old_leader=3)
-    fork = of("FORK_BELOW_HW", 0, None, 300, 310, held_by=[], versions=[{"brokers": [1]}, {"brokers": [3]}])
-    incident = only([fork, billed])
-    assert (incident.cause, incident.brokers, incident.from_ms) == (Cause.UNCLEAN_ELECTION, [3], NOON)
-    elsewhere = only([replace(fork, place=replace(fork.place, offset_start=400, offset_end=410)), billed])
-    assert elsewhere.cause is Cause.REPLICAS_DIVERGE
-
-
-def test_a_name_only_where_it_explains_every_finding() -> None:
-    both = [lost(0), lost(1), matched(0), matched(1)]
-    assert only(both).known_as == "KAFKA-10751"
-    assert only(both[:3]).known_as is None, "a partition that does not look like it"
-    follows = of("ISR_MEMBER_MISSING_COMMITTED", 1, 1, 300, 370, held_by=[2])
-    assert only([*both, follows]).known_as is None, "a kind that it does not explain"
-    assert only([lost(0), matched(0, does_not_fit=["not so: the records are on one replica only"])]).known_as is None
-    assert only([lost(0), replace(matched(0), confidence=Confidence.SUSPECTED)]).known_as is None
-
-
-def test_what_follows_of_damage_is_part_of_it_where_broker_and_offsets_agree() -> None:
-    damage = of("FRAMING_LOST", 0, 2, 100, 200)
-    assert only([damage, of("INDEX_MISMATCH", 0, 2), of("RECOVERY_WOULD_TRUNCATE", 0, 2, 100, 300)]).findings == [0, 1, 2]
-    assert len(incidents([damage, of("INDEX_MISMATCH", 0, 3)])) == 2
-    assert len(incidents([damage, of("INDEX_MISMATCH", 1, 2)])) == 2
-    assert len(incidents([damage, of("HW_BEYOND_LEO", 0, 2, 500, 600)])) == 2
-
-
-def test_a_checkpoint_beyond_the_end_follows_of_what_cuts_the_log() -> None:
-    cut = of("RECOVERY_WOULD_TRUNCATE", 0, 2, 100, 300, clean_shutdown=False)
-    incident = only([of("CHECKPOINT_OUT_OF_ORDER", 0, 2), cut])
-    assert (incident.cause, incident.findings) == (Cause.UNCLEAN_SHUTDOWN, [0, 1])
-
-
-def test_what_is_damaged_alike_on_every_replica_is_one_incident() -> None:
-    alike = [of("BATCH_CRC_MISMATCH", 0, broker, 10, 13, held_by=[]) for broker in (1, 2, 3)]
-    assert (only(alike).brokers, only(alike).lost_at_most) == ([1, 2, 3], 3)
-    apart = [of("BATCH_CRC_MISMATCH", 0, broker, broker, broker + 1) for broker in (1, 2, 3)]
-    assert [incident.brokers for incident in incidents(apart)] == [[1], [2], [3]]
-
-
-def test_a_batch_that_differs_where_it_is_damaged_is_part_of_the_damage() -> None:
-    differs = of("REPLICA_DIFFERS", 0, None, 10, 13, minority=[2], held_by=[1, 3])
-    assert only([of("BATCH_CRC_MISMATCH", 0, 2, 10, 13, held_by=[1, 3]), differs]).cause is Cause.DAMAGED_LOG
-    assert len(incidents([of("BATCH_CRC_MISMATCH", 0, 2, 50, 53, held_by=[1, 3]), differs])) == 2
-
-
-def test_late_writes_are_part_of_the_transaction_that_hangs_on_any_replica() -> None:
-    late = [of("TXN_LATE_WRITE", 0, broker, 20, 21) for broker in (1, 2, 3)]
-    incident = only([of("TXN_HANGING", 0, 1, 5, 21, first_timestamp=NOON), *late])
-    assert (incident.cause, incident.from_ms, incident.kinds) == (
-        Cause.HANGING_TRANSACTION,
-        NOON,
-        {"TXN_HANGING": 1, "TXN_LATE_WRITE": 3},
-    )
-
-
-def test_hanging_transactions_of_other_times_are_other_incidents() -> None:
-    hanging = [of("TXN_HANGING", number, 1, first_timestamp=NOON + number * 2 * SAME_TIME_MS) for number in range(3)]
-    assert len(incidents(hanging)) == 3
-
-
-def test_a_directory_that_is_gone_is_one_incident_with_what_it_cost() -> None:
-    wiped = finding("LOG_DIR_WIPED", Place(broker=2), {"may_have_held": 3})
-    empty = [of("EMPTY_REPLICA_MAY_LEAD", number, 2, 0, 10, absent=True, wiped=True, held_by=[1, 3]) for number in range(3)]
-    gone = of("COMMITTED_LOST_EVERYWHERE", 3, None, 0, 4, directories_missing_on=[2], held_by=[])
-    incident = only([wiped, *empty, gone])
-    assert (incident.cause, incident.brokers, incident.held_by) == (Cause.LOG_DIRECTORY_GONE, [2], [1, 3])
-    assert (incident.lost_at_least, incident.lost_at_most) == (4, 34)
-
-
-def test_an_old_copy_of_a_broker_is_one_incident() -> None:
-    short = [of("ISR_MEMBER_MISSING_COMMITTED", number, 3, 10, 20, held_by=[1, 2]) for number in range(50)]
-    incident = only(short)
-    assert (incident.cause, incident.brokers, len(incident.partitions)) == (Cause.SHORT_REPLICA, [3], 50)
-    assert (incident.lost_at_least, incident.lost_at_most) == (0, 500)
-
-
-def test_offsets_that_several_findings_tell_count_once() -> None:
-    twice = [of("GROUP_OFFSET_BEYOND_LOG", 0, None, 10, 30), of("COMMITTED_LOST_EVERYWHERE", 0, None, 20, 40)]
-    assert (only(twice).lost_at_least, only(twice).lost_at_most) == (30, 30)
-
-
-def test_how_sure_it_is_hangs_on_its_cause_and_not_on_what_follows() -> None:
-    torn = replace(of("TXN_PARTLY_LOST", 0, None, 10, 13, held_by=[]), confidence=Confidence.SUSPECTED)
-    gap = of("OFFSET_GAP", 0, 2, 10, 13, held_by=[])
-    assert only([gap, torn]).confidence is Confidence.PROVEN
-    assert only([gap, of("SEGMENT_MISSING", 0, 2, 10, 13)]).confidence is Confidence.INFERRED
-
-
-def test_what_no_copy_holds_since_its_segment_is_gone_everywhere_is_one_incident() -> None:
-    gone = [of("SEGMENT_MISSING", 0, broker, 10, 20, held_by=[]) for broker in (1, 2)]
-    lost = [of("COMMITTED_LOST_EVERYWHERE", 0, None, 10, 20, held_by=[]), of("GROUP_OFFSET_BEYOND_LOG", 0, None, 15, 20)]
-    incident = only([*gone, *lost])
-    assert (incident.cause, incident.lost_at_least, incident.lost_at_most) == (Cause.DAMAGED_LOG, 10, 10)
-    assert len(incidents([*gone, of("GROUP_OFFSET_BEYOND_LOG", 0, None, 30, 40)])) == 2
+@pytest.mark.parametrize("case", APART)
+def test_what_is_told_apart(case: str) -> None:
+    findings, expected = APART[case]
+    assert sorted(incident.findings for incident in incidents(findings)) == expected
 
 
 def test_records_add_up_where_each_offset_is_counted_once() -> None:
@@ -195,20 +178,6 @@ def test_records_add_up_where_each_offset_is_counted_once() -> None:
     scattered = held(0, 100, 20).with_evidence(scattered=20, ranges=[[0, 10], [90, 100]])
     assert records(scattered) == (20, 20)
     assert records(scattered, held(40, 50, 9)) == (None, None)
-
-
-def test_what_is_not_proven_is_not_lost_at_least() -> None:
-    suspected = replace(of("COMMITTED_LOST_EVERYWHERE", 0, None, 20, 40), confidence=Confidence.SUSPECTED)
-    assert (only([suspected]).lost_at_least, only([suspected]).lost_at_most) == (0, 20)
-
-
-def test_damage_costs_nothing_where_a_good_copy_is_known() -> None:
-    assert only([of("BATCH_CRC_MISMATCH", 0, 2, 0, 10, held_by=[1])]).lost_at_most == 0
-    assert only([of("BATCH_CRC_MISMATCH", 0, 2, 0, 10, held_by=[])]).lost_at_most == 10
-
-
-def test_info_alone_is_no_incident() -> None:
-    assert incidents([of("UNCLEAN_ELECTION", 0, None, election_ms=NOON), matched(0)]) == []
 
 
 BROKERS = st.one_of(st.integers(-1, 4), st.sampled_from(["old", "7", ""]))
