@@ -1,27 +1,25 @@
-"""Batches as columns for the producer and transaction folds: logs written by hand, cut anywhere, or read from real segments."""
+"""Batches as columns for the producer and transaction folds: logs written by hand, cut anywhere."""
 
 import itertools
-import struct
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, Self, TypeVar
 
-import google_crc32c
-import numpy as np
 import pytest
 
 from kafka_forensics import compiled
 from kafka_forensics.evidence.context import ReplicaContext
-from kafka_forensics.model.batches import BATCH_COLUMNS, BatchColumn
+from kafka_forensics.model.batches import BatchColumn
+from tests.support.segments import columns_of
 
 if TYPE_CHECKING:
+    import numpy as np
     from numpy.typing import NDArray
 
 CONTROL = 0x20
 TRANSACTIONAL = 0x10
 ABORT, COMMIT = 0, 1
-_HEADER = struct.Struct(">qiibIhiqqqhii")
 _SHOWN = (
     BatchColumn.POSITION,
     BatchColumn.BASE_OFFSET,
@@ -34,8 +32,6 @@ _SHOWN = (
     BatchColumn.CONTROL_RECORD_TYPE,
     BatchColumn.MAX_TIMESTAMP,
 )
-_FIRST_CONTROL_KEY = 66
-"""Position of the key of a batch's first record, its five varints being of one byte."""
 
 
 class Fold(Protocol):
@@ -167,11 +163,7 @@ def running(form: str) -> Iterator[None]:
 
 def matrix(rows: list[Row]) -> "NDArray[np.int64]":
     """The columns of some batches."""
-    columns = np.zeros((BATCH_COLUMNS, len(rows)), np.int64)
-    for index, row in enumerate(rows):
-        for column, value in row.values.items():
-            columns[column, index] = value
-    return columns
+    return columns_of([row.values for row in rows])
 
 
 def fold_rows(kind: type[AnyFold], rows: list[Row], chunk: int) -> AnyFold:
@@ -195,25 +187,6 @@ def fold_rows(kind: type[AnyFold], rows: list[Row], chunk: int) -> AnyFold:
             whole.merge(fold)
     assert whole is not None
     return whole
-
-
-def read_segment(data: bytes) -> "NDArray[np.int64]":
-    """The columns of a sound segment of magic 2, read with nothing of the package but the numbers of its columns."""
-    rows = []
-    position = 0
-    while position + 61 <= len(data) and any(data[position : position + 61]):
-        base, length, epoch, magic, crc, attributes, delta, first_ts, max_ts, producer, producer_epoch, sequence, count = (
-            _HEADER.unpack_from(data, position)
-        )
-        end = position + 12 + length
-        control_type = -1
-        if attributes & CONTROL and count:
-            control_type = struct.unpack_from(">h", data, position + _FIRST_CONTROL_KEY + 2)[0]
-        row = [position, end - position, base, base + delta, delta, epoch, magic, crc]
-        row += [google_crc32c.value(data[position + 21 : end]), attributes, first_ts, max_ts, producer, producer_epoch, sequence]
-        rows.append([*row, count, control_type, -1, 0, 0])
-        position = end
-    return np.ascontiguousarray(np.array(rows, np.int64).reshape(-1, BATCH_COLUMNS).T)
 
 
 def context(topic: str = "t", **given: object) -> ReplicaContext:

@@ -115,7 +115,7 @@ def test_samples_testify_the_same(name: str, tmp_path: Path, monkeypatch: pytest
     assert all(rows[index] for index in (0, 2))
 
 
-@pytest.mark.parametrize("name", of_brokers(*ARCHIVES))
+@pytest.mark.parametrize("name", of_brokers(*ARCHIVES, nightly=("kafka-4.3.0-lag", "kafka-4.3.0-unclean")))
 def test_logs_of_real_brokers_testify_the_same(
     name: str, tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:

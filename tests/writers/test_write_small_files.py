@@ -192,8 +192,13 @@ def test_any_file_is_read_as_before(kind: FileKind, data: st.DataObject) -> None
         assert damage_told == damage
 
 
-@pytest.mark.parametrize("kind", [FileKind.CLEANER_OFFSET_CHECKPOINT, FileKind.LEADER_EPOCH_CHECKPOINT])
-@pytest.mark.parametrize("data", [b"\n" * (2 << 20), b"hush " * (1 << 15) + b"\n0 hush\n"], ids=["lines", "a long line"])
+@pytest.mark.parametrize(
+    ("kind", "data"),
+    [
+        pytest.param(FileKind.CLEANER_OFFSET_CHECKPOINT, b"\n" * (2 << 20), id="lines"),
+        pytest.param(FileKind.LEADER_EPOCH_CHECKPOINT, b"hush " * (1 << 15) + b"\n0 hush\n", id="a long line"),
+    ],
+)
 def test_what_nobody_reads_costs_no_more_and_stays_unread(kind: FileKind, data: bytes) -> None:
     told = rewritten(kind, data)
     assert len(told) <= len(data)

@@ -263,4 +263,4 @@ def test_the_work_grows_with_the_findings_and_not_faster(spread: str) -> None:
         assert sum(len(incident.findings) for incident in folded) == 3 * count
         return counted["call"] + counted["c_call"]
 
-    assert calls(4000) < 25 * calls(200)
+    assert calls(1600) < 25 * calls(80)

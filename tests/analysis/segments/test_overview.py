@@ -100,7 +100,7 @@ def state_of(fold: Any) -> Any:
     return {name: state_of(getattr(fold, name)) for name in names if name != "keys"} if names else fold
 
 
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(st.lists(chunks(), min_size=1, max_size=3), st.booleans(), st.booleans())
 def test_no_fold_answers_otherwise_with_a_survey(parts: list[Any], compacted: bool, damaged: bool) -> None:
     surveyed: list[Any] = [

@@ -1,6 +1,5 @@
-"""Logs of real brokers: nothing above info, and the transactions that their clients counted."""
+"""Logs of real brokers: transactions as their clients counted them, indexes that lack one, and copied batches."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -9,20 +8,19 @@ import pytest
 
 from kafka_forensics.analysis.producers.producers import ProducersFold
 from kafka_forensics.analysis.transactions.endings import as_endings
-from kafka_forensics.analysis.transactions.index_check import IndexCheck, compare_with_snapshot
+from kafka_forensics.analysis.transactions.index_check import IndexCheck
 from kafka_forensics.analysis.transactions.transactions import TransactionsFold
 from kafka_forensics.model.batches import BatchColumn
-from kafka_forensics.model.constants import INTERNAL_TOPICS
 from kafka_forensics.model.files import AbortedTxn, TransactionIndex
 from kafka_forensics.model.findings import Finding, Severity
 from kafka_forensics.model.results import TransactionCounts
-from kafka_forensics.parsers.indexes import parse_producer_snapshot, parse_transaction_index
-from tests.support.archives import members, of_brokers
+from kafka_forensics.parsers.indexes import parse_transaction_index
+from tests.support.archives import members
 from tests.support.memory import MemoryFile
-from tests.support.producer_log import context, read_segment
+from tests.support.producer_log import context
+from tests.support.segments import read
 
 HEALTHY = "kafka-4.3.0-healthy.tar.xz"
-ARCHIVES = (HEALTHY, "kafka-4.3.0-clean-end.tar.xz", "kafka-4.3.0-unclean.tar.xz", "public-five-brokers.tar.xz")
 C = BatchColumn
 
 
@@ -33,13 +31,12 @@ class Partition:
     topic: str
     logs: dict[int, bytes] = field(default_factory=dict)
     indexes: dict[int, TransactionIndex] = field(default_factory=dict)
-    snapshots: dict[int, bytes] = field(default_factory=dict)
     with_index_files: set[int] = field(default_factory=set)
 
 
 def partitions(archive: Path, directory: str) -> dict[str, Partition]:
     answer: dict[str, Partition] = {}
-    for name, data in members(archive, rf"{directory}/\d+\.(log|index|txnindex|snapshot)"):
+    for name, data in members(archive, rf"{directory}/\d+\.(log|index|txnindex)"):
         path, _, file = name.rpartition("/")
         base, kind = int(file[:20]), file[21:]
         topic = path.rpartition("/")[2].rpartition("-")[0]
@@ -48,64 +45,27 @@ def partitions(archive: Path, directory: str) -> dict[str, Partition]:
             partition.logs[base] = data
         elif kind == "txnindex":
             partition.indexes[base] = parse_transaction_index(MemoryFile(data))
-        elif kind == "snapshot":
-            partition.snapshots[base] = data
         else:
             partition.with_index_files.add(base)
     return answer
 
 
-def folded(partition: Partition) -> Iterator[tuple[int, ProducersFold, TransactionsFold]]:
-    """The folds of the log before each segment, and of all of it with the log's end offset."""
-    producers, transactions, end = ProducersFold(0), TransactionsFold(0), 0
+def folded(partition: Partition) -> tuple[int, ProducersFold, TransactionsFold]:
+    """The log's end offset, and its folds, segment by segment."""
+    producers, transactions = ProducersFold(0), TransactionsFold(0)
     for base, data in sorted(partition.logs.items()):
-        if end:
-            yield base, producers, transactions
-        columns = read_segment(data)
-        assert (columns[C.CRC] == columns[C.CRC_COMPUTED]).all()
-        right_producers, right_transactions = ProducersFold(base), TransactionsFold(base)
-        right_producers.step(columns)
-        right_transactions.step(columns)
-        producers.merge(right_producers)
-        transactions.merge(right_transactions)
-        end = producers.runs.end_offset
-    yield end, producers, transactions
+        columns = read(data).columns
+        for whole, part in ((producers, ProducersFold(base)), (transactions, TransactionsFold(base))):
+            part.step(columns)
+            whole.merge(part)  # type: ignore[arg-type]
+    return producers.runs.end_offset, producers, transactions
 
 
-def judged(partition: Partition) -> tuple[list[Finding], int]:
-    """All findings, and the number of snapshot entries compared."""
-    topic = partition.topic
-    about = context(topic, compacted=topic in INTERNAL_TOPICS | {"profiles"}, segment_base_offsets=sorted(partition.logs))
-    findings: list[Finding] = []
-    compared = 0
-    for offset, producers, transactions in folded(partition):
-        if offset in partition.snapshots and topic != "__cluster_metadata":
-            snapshot = parse_producer_snapshot(MemoryFile(partition.snapshots[offset]), offset)
-            view = producers.view([entry.producer_id for entry in snapshot.entries])
-            findings += compare_with_snapshot(snapshot, view, transactions.view(), producers.runs, about)
-            compared += len(snapshot.entries)
-    findings += producers.findings(about)
-    findings += transactions.findings(about, producers.runs, offset)
-    runs = producers.runs
+def index_findings(partition: Partition) -> list[Finding]:
+    about = context(partition.topic, segment_base_offsets=sorted(partition.logs))
+    _, producers, transactions = folded(partition)
     check = IndexCheck(about, partition.with_index_files, partition.indexes.get)
-    findings += check.findings(transactions, list(partition.indexes), min(partition.logs), runs)
-    return findings, compared
-
-
-@pytest.mark.parametrize("archive", of_brokers(*ARCHIVES))
-def test_real_logs_have_nothing_above_info(archives: Path, archive: str) -> None:
-    everything = partitions(archives / archive, r".*-\d+")
-    compared = 0
-    open_at = []
-    for path, partition in everything.items():
-        findings, entries = judged(partition)
-        assert [finding for finding in findings if finding.severity is not Severity.INFO] == []
-        open_at += [path.rpartition("/")[2] for _ in findings]
-        compared += entries
-    assert len(everything) > 20
-    kafka = archive.startswith("kafka")
-    assert open_at == (["ledger-0"] * 3 if kafka else [])
-    assert compared > 10 or not kafka
+    return check.findings(transactions, list(partition.indexes), min(partition.logs), producers.runs)
 
 
 def expected_entries(partition: Partition) -> list[tuple[int, int, int, int]]:
@@ -113,7 +73,7 @@ def expected_entries(partition: Partition) -> list[tuple[int, int, int, int]]:
     current: dict[int, int] = {}
     answer = []
     for _, data in sorted(partition.logs.items()):
-        for row in read_segment(data).T.tolist():
+        for row in read(data).columns.T.tolist():
             producer, base = row[C.PRODUCER_ID], row[C.BASE_OFFSET]
             if row[C.ATTRIBUTES] & 0x30 == 0x10:
                 current.setdefault(producer, base)
@@ -138,7 +98,7 @@ def test_transactions_are_those_the_client_counted(
     replicas = partitions(archives / HEALTHY, rf"healthy/broker-\d/{topic}-0")
     assert len(replicas) == 3
     for partition in replicas.values():
-        *_, (log_end, _, transactions) = folded(partition)
+        log_end, _, transactions = folded(partition)
         assert (log_end, transactions.counts(), transactions.last_stable_offset(None, log_end)) == (end, counts, stable)
         expected = expected_entries(partition)
         assert [
@@ -147,7 +107,7 @@ def test_transactions_are_those_the_client_counted(
         written = entries_of(partition)
         assert [(e.producer_id, e.first_offset, e.last_offset, e.last_stable_offset) for e in written] == expected
         for number, entry in enumerate(written):
-            findings = judged(without(partition, number))[0]
+            findings = index_findings(without(partition, number))
             missing = [finding for finding in findings if finding.kind == "TXNINDEX_MISSING_ABORT"]
             assert [finding.evidence["last_offset"] for finding in missing] == [entry.last_offset]
             assert not any(finding.kind == "TXNINDEX_PHANTOM_ABORT" for finding in findings)
@@ -159,17 +119,17 @@ def without(partition: Partition, number: int) -> Partition:
     indexes = {
         base: TransactionIndex([entry for entry in index.entries if entry != dropped]) for base, index in partition.indexes.items()
     }
-    return Partition(partition.topic, partition.logs, indexes, {}, partition.with_index_files)
+    return Partition(partition.topic, partition.logs, indexes, partition.with_index_files)
 
 
 @pytest.mark.parametrize("topic", ["payments", "ledger"])
 def test_any_batch_copied_behind_a_real_log_is_a_duplicate_and_no_more(archives: Path, topic: str) -> None:
     (partition,) = partitions(archives / HEALTHY, f"healthy/broker-1/{topic}-0").values()
-    batches = np.concatenate([read_segment(data) for _, data in sorted(partition.logs.items())], axis=1)
+    batches = np.concatenate([read(data).columns for _, data in sorted(partition.logs.items())], axis=1)
     rows = np.flatnonzero(batches[C.BASE_SEQUENCE] >= 0)
     assert len(rows) >= 11
     for row in rows:
-        *_, (_, producers, transactions) = folded(partition)
+        _, producers, transactions = folded(partition)
         copy = batches[:, row : row + 1].copy()
         copy[C.POSITION] = 10**6
         producers.step(copy)
