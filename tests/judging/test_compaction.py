@@ -1,9 +1,7 @@
 """Comparing compacted replicas inside a scan: spilling, archives, old formats, large batches, what must not be written."""
 
-import struct
 import tarfile
 import tempfile
-import zlib
 from functools import partial
 from pathlib import Path
 from typing import IO
@@ -20,7 +18,7 @@ from kafka_forensics.folding.keys.question import KeyRuns
 from kafka_forensics.judging import compaction
 from kafka_forensics.model.results import ScanResult
 from kafka_forensics.parsers.log import hashed_records
-from kafka_forensics.writers.batches import RecordToWrite, write_batch
+from kafka_forensics.writers.batches import RecordToWrite, write_batch, write_legacy_entry
 from tests.support.compacted import History, compacted
 from tests.support.faults import Brokers
 from tests.support.faults_verdict import only, said
@@ -110,23 +108,16 @@ def test_archives_that_cannot_seek_give_the_same(tmp_path: Path) -> None:
     ]
 
 
-def legacy(offset: int, key: str, value: str | None, stamp: int = 7) -> bytes:
-    """An entry of magic 1."""
-    body = struct.pack(">bbqi", 1, 0, stamp, len(key)) + key.encode()
-    body += struct.pack(">i", -1) if value is None else struct.pack(">i", len(value)) + value.encode()
-    return struct.pack(">qiI", offset, len(body) + 4, zlib.crc32(body)) + body
-
-
-def lifted(offset: int, key: str, value: str | None, stamp: int = 7) -> bytes:
-    """The same as a cleaner of Kafka 4 writes it anew."""
-    records = [RecordToWrite(key.encode(), None if value is None else value.encode())]
-    return write_batch(records, base_offset=offset, base_timestamp=stamp, partition_leader_epoch=-1)
+def lifted(offset: int, key: str, value: str) -> bytes:
+    """An entry of magic 1 as a cleaner of Kafka 4 writes it anew."""
+    records = [RecordToWrite(key.encode(), value.encode())]
+    return write_batch(records, base_offset=offset, base_timestamp=7, partition_leader_epoch=-1)
 
 
 @pytest.mark.parametrize(("lost", "kinds"), [([], set()), ([0], {"COMPACTION_SKEW"}), ([1], {"COMPACTED_VALUE_DIFFERS"})])
 def test_old_formats_compare_with_what_the_cleaner_made_of_them(tmp_path: Path, lost: list[int], kinds: set[str]) -> None:
     entries = [(0, "a", "1"), (1, "b", "1"), (2, "a", "2"), (3, "c", "1")]
-    old = b"".join(legacy(*entry) for entry in entries)
+    old = b"".join(write_legacy_entry(key.encode(), value.encode(), offset=at, magic=1, timestamp=7) for at, key, value in entries)
     new = b"".join(lifted(*entry) for entry in entries if entry[0] not in lost)
     log_dirs = [put_replica(tmp_path, 1, old, high_watermark=4), put_replica(tmp_path, 2, new, high_watermark=4)]
     for log_dir in log_dirs:

@@ -10,23 +10,15 @@ from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.judging import recovery_files
 from kafka_forensics.model.results import RecoveryOutlook
 from kafka_forensics.replication.recovery import INDEX_FILE_MISSING
-from kafka_forensics.writers.batches import RecordToWrite, write_batch, write_marker
+from kafka_forensics.writers.batches import RecordToWrite, write_batch
 from tests.support.replicas import put_replica
-from tests.support.segments import BASE_TIMESTAMP, flipped
+from tests.support.segments import BASE_TIMESTAMP, by_producer, flipped, marker
 
 P, Q = 7000, 7001
 
 
-def data(offset: int, producer_id: int = P, *, is_transactional: bool = True) -> bytes:
-    return write_batch(
-        [RecordToWrite(None, b"x" * 40)],
-        base_offset=offset,
-        base_timestamp=BASE_TIMESTAMP,
-        producer_id=producer_id,
-        producer_epoch=0,
-        base_sequence=offset,
-        is_transactional=is_transactional,
-    )
+def data(offset: int, producer: int = P, *, is_transactional: bool = True) -> bytes:
+    return by_producer(offset, "x" * 40, sequence=offset, producer=producer, key=None, is_transactional=is_transactional)
 
 
 def control(offset: int, key: bytes, value: bytes) -> bytes:
@@ -41,9 +33,8 @@ def control(offset: int, key: bytes, value: bytes) -> bytes:
     )
 
 
-def abort(offset: int, producer_id: int = P) -> bytes:
-    numbers = {"producer_id": producer_id, "producer_epoch": 0, "coordinator_epoch": 0, "timestamp": BASE_TIMESTAMP}
-    return write_marker(False, base_offset=offset, **numbers)  # noqa: FBT003 - the writer's one flag
+def abort(offset: int, producer: int = P) -> bytes:
+    return marker(offset, commit=False, producer=producer)
 
 
 def outlook(root: Path, *batches: bytes) -> RecoveryOutlook:

@@ -21,7 +21,6 @@ from kafka_forensics.export.json_document import (
 )
 from kafka_forensics.model.findings import Finding
 from kafka_forensics.model.results import BrokerSummary, PartitionSummary, ScanResult
-from tests.support.archives import SHIPPED
 from tests.support.gallery import SECTIONS
 from tests.support.nightly import nightly_but
 
@@ -75,12 +74,6 @@ def test_samples(sample: str, deep: bool) -> None:
     assert ("orders", 0) not in waiting
     assert ("audit", 0) not in waiting
     assert (("payments", 0) in waiting) == (sample != "silent-divergence")  # it has transactions
-
-
-@pytest.mark.parametrize("name", ["kafka-4.3.0-healthy", "kafka-4.3.0-unclean", "kafka-0.10.2.2-hw-truncation"])
-def test_real_brokers(name: str) -> None:
-    heard, _ = heard_of([str(SHIPPED / f"{name}.tar.xz")], ScanOptions())
-    assert heard.partitions
 
 
 @pytest.mark.parametrize("section", nightly_but(["Replicas and producers", "Committed offsets"], SECTIONS))

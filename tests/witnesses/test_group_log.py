@@ -1,7 +1,5 @@
 """`__consumer_offsets` replayed from log directories: what counts, what is dropped, what is in doubt, whose copy is read."""
 
-import struct
-import zlib
 from pathlib import Path
 
 import pytest
@@ -12,7 +10,7 @@ from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.coordinators import Committed, GroupHistory, GroupKey, GroupLog
 from kafka_forensics.parsers.internal_topics.consumer_offsets import MAX_VALUE_BYTES
 from kafka_forensics.witnesses.coordinators import MALFORMED_KEPT, read_group_history
-from kafka_forensics.writers.batches import RecordToWrite, write_batch
+from kafka_forensics.writers.batches import RecordToWrite, write_batch, write_legacy_entry
 from tests.support.archives import of_brokers
 from tests.support.group_records import (
     TOPIC_ID_TEXT,
@@ -159,9 +157,7 @@ def test_compressed_and_headed_batches_are_opened(tmp_path: Path, codec: str) ->
 
 
 def test_messages_of_the_old_formats_are_read(tmp_path: Path) -> None:
-    value = commit_value(3, version=1)
-    body = struct.pack(">bbqi", 1, 0, BASE_TIMESTAMP, len(KEY)) + KEY + struct.pack(">i", len(value)) + value
-    log = struct.pack(">qiI", 0, len(body) + 4, zlib.crc32(body)) + body
+    log = write_legacy_entry(KEY, commit_value(3, version=1), offset=0, magic=1, timestamp=BASE_TIMESTAMP)
     assert offsets(replayed(tmp_path, log)) == {"billing": 3}
 
 
@@ -226,15 +222,8 @@ def test_logs_of_other_clusters_speak_of_their_own_partitions(tmp_path: Path) ->
         put_offsets(tmp_path / cluster, log_of((KEY, commit_value(offset))))
         (tmp_path / cluster / "meta.properties").write_text(f"version=1\nnode.id=1\ncluster.id={cluster * 22}\n")
     group_history = history(tmp_path / "A", tmp_path / "B")
-    assert [
-        [committed_offset.last.offset for committed_offset in group_history.committed("t", 0, cluster)]
-        for cluster in ("A" * 22, "B" * 22, "C" * 22, None)
-    ] == [
-        [5],
-        [9],
-        [],
-        [5, 9],
-    ]
+    for told, expected in (("A" * 22, [5]), ("B" * 22, [9]), ("C" * 22, []), (None, [5, 9])):
+        assert [committed_offset.last.offset for committed_offset in group_history.committed("t", 0, told)] == expected
 
 
 @pytest.mark.parametrize(("clusters", "logs"), [("AA-", 1), ("---", 1), ("AB-", 3), ("-A", 1)])
@@ -253,18 +242,12 @@ def test_no_such_log_is_no_history(tmp_path: Path) -> None:
     assert read_group_history(gather([str(tmp_path / "b1")], ScanOptions())) is None
 
 
-@pytest.mark.parametrize(
-    "name", of_brokers("kafka-4.3.0-healthy", "kafka-4.3.0-lag", "kafka-4.3.0-clean-end", "kafka-4.3.0-unclean")
-)
+@pytest.mark.parametrize("name", of_brokers("kafka-4.3.0-healthy", "kafka-4.3.0-unclean"))
 def test_billing_of_a_real_cluster(archives: Path, name: str) -> None:
     group_history = history(archives / f"{name}.tar.xz")
     [committed_offset] = group_history.committed("orders", 0, None)
-    assert (
-        committed_offset.group,
-        committed_offset.last.offset,
-        committed_offset.log_partition,
-        committed_offset.unknown_after,
-    ) == ("billing", 30000, 1, None)
+    assert (committed_offset.group, committed_offset.last.offset) == ("billing", 30000)
+    assert (committed_offset.log_partition, committed_offset.unknown_after) == (1, None)
     assert committed_offset.last.topic_id == "P4lgI7hrTS-H5e19fVWzng"
     [log] = [each for each in group_history.logs if each.groups]
     group = log.groups["billing"]
