@@ -150,10 +150,8 @@ def test_a_raised_number_of_partitions_is_found_with_its_time_and_offsets(before
     finding = placement_finding(placement, topic(old + new, after), "witness")
     assert finding is not None
     assert (finding.kind, finding.severity, finding.confidence) == ("KEY_PLACEMENT", Severity.INFO, Confidence.INFERRED)
-    assert (finding.evidence["partitioner_before"], finding.evidence["partition_count_before"]) == (
-        rules(placement)[0].partitioner,
-        before,
-    )
+    assert finding.evidence["partitioner_before"] == rules(placement)[0].partitioner
+    assert finding.evidence["partition_count_before"] == before
     assert (finding.evidence["partitioner"], finding.evidence["partition_count"]) == (MURMUR2, after)
     assert finding.evidence["keys_in_several_partitions"] == len(moved)
     assert (
@@ -186,11 +184,8 @@ def test_a_program_that_names_partitions_itself() -> None:
     assert rules(placement) == [Rule(NEITHER, 4)]
     finding = placement_finding(placement, topic(sent, 4), "witness")
     assert finding is not None
-    assert (finding.confidence, finding.evidence["partitioner"], finding.evidence["agreeing_percent"]) == (
-        Confidence.SUSPECTED,
-        NEITHER,
-        None,
-    )
+    assert (finding.confidence, finding.evidence["partitioner"]) == (Confidence.SUSPECTED, NEITHER)
+    assert finding.evidence["agreeing_percent"] is None
     in_turn: list[Sent] = [(key, at // 150, START + at) for at, key in enumerate(keys(300))]
     assert rules(judged(in_turn, 2)) == [Rule(NEITHER, 2)], "all in partition 0 first is no topic of one partition"
 

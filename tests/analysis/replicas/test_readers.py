@@ -47,12 +47,8 @@ def test_the_shortest_members_of_the_isr_hold_the_high_watermark() -> None:
     assert (answer.held_back_by, answer.high_watermark, answer.held_back_at, answer.brokers) == ("high_watermark", 4, 4, (2, 3))
     assert (answer.since_ms, answer.waiting_ms, answer.min_insync_replicas) == (BASE_TIMESTAMP - 60_000, 60_001, 2)
     [finding] = held_back_finding(found, answer)
-    assert (finding.place.offset_start, finding.place.offset_end, finding.evidence["brokers"], finding.evidence["behind"]) == (
-        4,
-        9,
-        [2, 3],
-        5,
-    )
+    assert (finding.place.offset_start, finding.place.offset_end, finding.evidence["brokers"]) == (4, 9, [2, 3])
+    assert finding.evidence["behind"] == 5
 
 
 @pytest.mark.parametrize(
