@@ -237,18 +237,6 @@ def test_real_controllers_tell_isr_and_policies(archives: Path) -> None:
     assert controller_history.defaults == {"min.insync.replicas": "1"}
 
 
-def test_a_scan_tells_the_unclean_election_with_time_and_cost(archives: Path) -> None:
-    result = scan([str(archives / "kafka-4.3.0-unclean.tar.xz")], ScanOptions(topic_glob="audit"))
-    [election] = [finding for finding in result.findings if finding.kind == "UNCLEAN_ELECTION"]
-    assert (election.place.topic, election.place.offset_start, election.place.offset_end) == ("audit", 300, 370)
-    assert (election.evidence["election_time"], election.evidence["old_leader"]) == ("2026-11-21T02:02:24.589Z", 2)
-    assert (election.evidence["new_leader"], election.evidence["leader_epoch"], election.evidence["held_by"]) == (1, 2, [2])
-    [loss] = [finding for finding in result.findings if finding.kind == "UNCLEAN_LOSS"]
-    assert loss.evidence["election"]["unclean"] is True
-    [partition] = result.partitions
-    assert (partition.leader, partition.leader_epoch, partition.isr, partition.replica_assignment) == (1, 2, [1], [2, 3, 1])
-
-
 @pytest.mark.corpora
 def test_a_scan_tells_thirteen_unclean_elections_that_are_over(corpora: Path) -> None:
     result = scan([str(corpora / "kafka-4.3.0-clean-end.tar.xz")], ScanOptions())
