@@ -1,14 +1,340 @@
-"""Random histories written as log directories: scan, plan and the list of transactions find what happened, and nothing else."""
+"""Random histories written as log directories: scan, plan and list of transactions find what happened, and nothing else."""
 
 from collections import Counter
 from collections.abc import Iterator
+from itertools import combinations
 from pathlib import Path
 from shutil import rmtree
+from typing import Any
 
 import pytest
 
-from tests.support.history_scans import wrongs_on_disk
-from tests.support.random_histories import random_history
+from kafka_forensics.evidence.options import ScanOptions
+from kafka_forensics.model.findings import Finding, Severity
+from kafka_forensics.questions.plan import PlanOptions, Plans, make_plans
+from kafka_forensics.questions.transactions import transactions
+from kafka_forensics.simulation.cluster import Cluster, Partition
+from kafka_forensics.simulation.materialise import materialise
+from kafka_forensics.simulation.transactions import Coordinator
+from tests.support import history_expected as expected
+from tests.support import history_truth as told
+from tests.support.history_checks import acknowledged_of, logs_of, planned_wrongs, unfenced
+from tests.support.history_expected import Disk, Version
+from tests.support.plan_values import broken_laws
+from tests.support.random_histories import RandomHistory, random_history
+
+PARTED = frozenset({"FORK_ABOVE_HW", "FORK_BELOW_HW", "UNCLEAN_LOSS", "LRS_LOSS"})
+LOSSES = frozenset({"UNCLEAN_LOSS", "LRS_LOSS"})
+EXACT = frozenset({"REPLICA_LAGS", "HW_BEYOND_LEO", "HW_UNKNOWN", "LRS_RISK", "ISR_MEMBER_MISSING_COMMITTED"})
+OPEN = frozenset({"TXN_OPEN", "TXN_HANGING", "TXN_TORN"})
+GONE = frozenset({"TXN_PARTLY_LOST"})
+EMPTY = "EMPTY_REPLICA_MAY_LEAD"
+"""Suspected where no controller's log says who is in sync."""
+OTHERS = frozenset(
+    {"ALL_LOGS_EMPTY", "UNCLEAN_ELECTION", "RISKY_CONFIG", "READERS_HELD_BACK", "KEY_PLACEMENT", "INCIDENT_SIGNATURE"}
+)
+"""What else a history may show, all of it `info`."""
+
+
+def wrongs_on_disk(history: RandomHistory, folder: Path, counted: Counter[str]) -> Iterator[str]:
+    """Everything in which the tool and the simulator disagree; nothing if all is well."""
+    cluster = history.cluster
+    paths = [str(path) for path in materialise(cluster, folder, history.coordinator)]
+    options = ScanOptions(jobs=1)
+    plans = make_plans(paths, options, PlanOptions())
+    assert plans.result is not None
+    if plans.result.incomplete:
+        yield f"not all was read: {plans.result.incomplete}"
+    yield from broken_laws(plans)
+    findings = [finding for finding in plans.result.findings if finding.place.partition is not None]
+    mixed = any(unfenced(cluster, logs_of(one)) for one in cluster.partitions.values())
+    for finding in plans.result.findings:
+        counted[finding.kind] += 1
+        if finding.kind not in PARTED | EXACT | OPEN | GONE | OTHERS | {EMPTY} and not mixed:
+            yield f"{finding.kind} is none of what can have happened: {finding.place}"
+        if finding.severity.rank > Severity.INFO.rank and (finding.kind in OTHERS or history.is_gentle):
+            yield f"{finding.kind} is {finding.severity.value}, and nothing can be lost: {finding.place}"
+    settings = sum(finding.kind == "RISKY_CONFIG" for finding in plans.result.findings)
+    if settings != (cluster.fences and cluster.unclean):
+        yield f"{settings} risky settings"
+    for partition in cluster.partitions.values():
+        here = [finding for finding in findings if finding.place.partition == partition.number]
+        disk = expected.disk_of(cluster, partition, logs_of(partition))
+        for wrong in _of_partition(history, disk, here, plans, counted):
+            yield f"{partition.topic}-{partition.number}: {wrong}"
+    if history.coordinator is not None:
+        yield from _transactions(history, paths, options, findings, counted)
+
+
+def _of_partition(
+    history: RandomHistory, disk: Disk, findings: list[Finding], plans: Plans, counted: Counter[str]
+) -> Iterator[str]:
+    cluster, forks = history.cluster, told.forks(disk.logs)
+    for finding in findings:
+        if finding.kind == EMPTY and (cluster.fences or disk.logs[int(finding.place.broker or 0)]):
+            yield f"{finding.kind} of a replica with records, or where a controller's log says who is in sync: {finding.place}"
+    yield from _planned(history, disk, plans)
+    if unfenced(cluster, disk.logs):
+        counted["logs that agree again"] += 1
+        return
+    lost = expected.given_up(disk)
+    false = expected.false_witnesses(cluster, disk)
+    if false:
+        yield f"never committed, and below a watermark: {sorted(false)}"
+    yield from _forks(disk, [finding for finding in findings if finding.kind in PARTED], bool(lost))
+    yield from _losses(cluster, disk, [finding for finding in findings if finding.kind in LOSSES], lost)
+    yield from _costs(findings)
+    below = None if cluster.epochs_known else expected.settled(disk)
+    settled = [
+        finding for finding in findings if finding.kind == "FORK_BELOW_HW" and finding.evidence["offset"] == min(forks.values())
+    ]
+    seen = [(finding.place.offset_start, finding.place.offset_end, _named(disk, finding)) for finding in settled]
+    if seen != ([] if below is None else [below]):
+        yield f"forks for good are {below}, named {seen}"
+    exact = {
+        (finding.kind, finding.place.broker, finding.place.offset_start, finding.place.offset_end)
+        for finding in findings
+        if finding.kind in EXACT
+    }
+    told_of = cluster.fences and not forks and not lost
+    short = expected.short_members(cluster, disk) if told_of else set()
+    beyond = expected.short_of_markers(history.coordinator, disk) if told_of and history.coordinator is not None else set()
+    shorter = expected.lagging(disk, leader_loses=bool(lost))
+    lagging = {one for one in shorter if one[1] not in {each[1] for each in short}}
+    truth = {*expected.beyond_the_log(disk), *short, *lagging}
+    if not truth <= exact <= truth | beyond:  # of the second, only what files show: the law tells what a scan must
+        yield f"named but not so {sorted(exact - truth - beyond, key=str)}, so but not named {sorted(truth - exact, key=str)}"
+    counted["members short of a marker"] += len(exact - truth)
+    elections = sum(finding.kind == "UNCLEAN_ELECTION" for finding in findings)
+    if elections != expected.unclean_elections(cluster, disk.partition):
+        yield f"{elections} unclean elections"
+    counted["lost by a leader"] += bool(lost)
+    counted["forked"] += bool(forks)
+    _count_traces(history, disk, counted)
+
+
+def _losses(cluster: Cluster, disk: Disk, losses: list[Finding], lost: set[Version]) -> Iterator[str]:
+    """All that is lost and nothing else, no part of it twice, with the leader by whom, where its holders cut, and the election."""
+    named = [_named(disk, finding) for finding in losses]
+    everything = set[Version]().union(*named)
+    if everything != lost:
+        yield f"lost are {sorted(lost)}, named {sorted(everything)}"
+    told = Counter((i, j) for i, each in enumerate(named) for j, other in enumerate(named) if i != j and each <= other)
+    if told:
+        yield f"told twice: {[(finding.place, finding.evidence['held_by']) for finding in losses]}"
+    for finding in losses:
+        start, held_by, leaders = finding.place.offset_start, finding.evidence["held_by"], finding.evidence["leaders"]
+        if disk.present_leader not in leaders or finding.evidence["latest_epoch"] != disk.epochs[disk.present_leader]:
+            yield f"broker {disk.present_leader} leads, named {leaders}"
+        cuts = {(row["follower"], row["from_batches"]) for row in finding.evidence["truncation_offsets"]}
+        if cuts != {(broker, start) for broker in held_by}:
+            yield f"lost from {start} on, cut at {cuts}"
+        last = (finding.place.offset_end or 0) - 1
+        truth = expected.losing_election(cluster, disk, held_by, (last, disk.logs[held_by[0]][last]))
+        election = finding.evidence.get("election")
+        seen = election and (election["leader_epoch"], election["new_leader"], election["unclean"])
+        if seen != truth:
+            yield f"lost by {truth}, named {seen}"
+
+
+def _costs(findings: list[Finding]) -> Iterator[str]:
+    """Every unclean election that a loss is told with costs a part of a loss, and no record is counted to two."""
+    spans = [
+        (finding.place.offset_start or 0, finding.place.offset_end or 0, finding.evidence["held_by"])
+        for finding in findings
+        if finding.kind in LOSSES
+    ]
+    told = {
+        finding.evidence["election"]["leader_epoch"]
+        for finding in findings
+        if finding.kind in LOSSES and "election" in finding.evidence
+    }
+    elections = [
+        finding for finding in findings if finding.kind == "UNCLEAN_ELECTION" and finding.evidence.get("cost_finding") in LOSSES
+    ]
+    costs = {
+        finding.evidence["leader_epoch"]: (
+            finding.place.offset_start or 0,
+            finding.place.offset_end or 0,
+            finding.evidence["held_by"],
+        )
+        for finding in elections
+    }
+    unclean = {
+        epoch
+        for epoch in told
+        if any(finding.evidence["leader_epoch"] == epoch for finding in findings if finding.kind == "UNCLEAN_ELECTION")
+    }
+    if not unclean <= costs.keys():
+        yield f"unclean elections {unclean} lost something, told is {costs}"
+    for low, high, held_by in costs.values():
+        if not any(start <= low < high <= end and held_by == holders for start, end, holders in spans):
+            yield f"an election cost {low, high} of {held_by}, lost are {spans}"
+    for one, other in combinations(costs.values(), 2):
+        if one[2] == other[2] and max(one[0], other[0]) < min(one[1], other[1]):
+            yield f"counted to two elections: {one} and {other}"
+
+
+def _planned(history: RandomHistory, disk: Disk, plans: Plans) -> Iterator[str]:
+    planned = [one for one in plans.planned if one.plan.partition == disk.partition.number]
+    if planned:
+        yield from planned_wrongs(history.cluster, disk.partition, disk.logs, planned[0].plan)
+        yield from _committed(history, disk, planned[0].plan)
+    elif any(cut.lost for leader in disk.logs for cut in told.cuts(disk.logs, leader).values()):
+        yield "an election would lose something, and nothing was planned"
+
+
+def _forks(disk: Disk, findings: list[Finding], loses: bool) -> Iterator[str]:
+    """The first fork by its offset and sides; others by theirs, but where a loss that is told covers them; none where no log parts
+    from another."""
+    forks = told.forks(disk.logs)
+    if not forks:
+        if bool(findings) != loses:
+            yield f"no log parts from another, named {[finding.kind for finding in findings]}"
+        return
+    findings = [
+        finding for finding in findings if "places" in finding.evidence["versions"][0]
+    ]  # else it is of a leader that wrote nothing yet
+    offsets = [finding.evidence["offset"] for finding in findings]
+    first = min(forks.values())
+    losses = [finding.place for finding in findings if finding.kind in LOSSES]
+    covered = {at for at in forks.values() if any((place.offset_start or 0) <= at < (place.offset_end or 0) for place in losses)}
+    if not set(offsets) <= set(forks.values()) or set(forks.values()) - covered - set(offsets) or first not in offsets:
+        yield f"logs part at {forks}, named {offsets}"
+    sides: dict[Any, list[int]] = {}
+    for broker, log in disk.logs.items():
+        if len(log) > first:
+            sides.setdefault(log[first], []).append(broker)
+    for finding in findings:
+        seen = [version["brokers"] for version in finding.evidence["versions"]]
+        if finding.evidence["offset"] == first and sorted(seen) != sorted(sides.values()):
+            yield f"at {first} the sides are {sides}, named {seen}"
+
+
+def _named(disk: Disk, finding: Finding) -> set[Version]:
+    """What a finding of a loss names, by its holders, who must hold the same."""
+    start, end = finding.place.offset_start, finding.place.offset_end
+    assert start is not None
+    assert end is not None
+    held = [disk.versions(broker, ((start, end),)) for broker in finding.evidence["held_by"]]
+    return held[0] if held and all(each == held[0] for each in held) else set()
+
+
+def _count_traces(history: RandomHistory, disk: Disk, counted: Counter[str]) -> None:
+    """Acknowledged records that no log holds leave a trace only where a watermark reaches beyond its own log to where they were.
+
+    That watermark is held to above (HW_BEYOND_LEO). No other file counts such records, so that nothing can be found of the rest.
+    """
+    for record in told.lost(acknowledged_of(history.cluster, disk.partition), disk.logs.values()):
+        sent = history.cluster.acknowledged[record]
+        offset = sent.base_offset + sent.ids.index(record)
+        traced = any(len(log) <= offset < disk.watermarks[broker] for broker, log in disk.logs.items())
+        counted["records lost with a trace" if traced else "records lost without a trace"] += 1
+
+
+def _committed(history: RandomHistory, disk: Disk, plan: Any) -> Iterator[str]:
+    """What plans call proven: all that a watermark proves of its own log; more where a transaction's marker does, and rightly."""
+    ever = history.cluster.committed[disk.partition.name]
+    for candidate in plan.candidates:
+        for loss in candidate.losses:
+            proven = {version for broker in loss.held_by for version in enumerate(disk.logs[broker][: disk.witnessed(broker)])}
+            said = disk.versions(int(loss.held_by[0]), ((loss.start, max(loss.committed_end, loss.start)),))
+            more = said - proven
+            if not proven & disk.versions(int(loss.held_by[0]), ((loss.start, loss.end),)) <= said:
+                yield f"led by {candidate.broker}: proven are {sorted(proven)}, said {sorted(said)}"
+            by_marker = loss.witness is not None and loss.witness.kind == "transaction_marker"
+            if more and not (by_marker and {record for _, (_, record) in more if record >= 0} <= ever):
+                yield f"led by {candidate.broker}: said to be proven {sorted(more)}"
+    if plan.recommended is not None:
+        costs = {one.broker: one.committed for one in plan.candidates}
+        if costs[plan.recommended] != min(costs.values()):
+            yield f"recommended is {plan.recommended}, of {costs}"
+
+
+def _transactions(
+    history: RandomHistory, paths: list[str], options: ScanOptions, findings: list[Finding], counted: Counter[str]
+) -> Iterator[str]:
+    """Every transaction of the copy it is told from; every open one in some log is named, and no other; what is torn is torn."""
+    cluster, coordinator = history.cluster, history.coordinator
+    assert coordinator is not None
+    rows = list(transactions(paths, options).rows)
+    for partition in cluster.partitions.values():
+        for finding in findings:
+            if finding.place.partition != partition.number or finding.kind not in GONE | {"TXN_TORN"}:
+                continue
+            if not _is_torn(coordinator, partition, finding):
+                yield f"{partition.name}: {finding.kind} {finding.evidence} is not so"
+        named = {
+            (finding.evidence["producer_id"], finding.place.offset_start)
+            for finding in findings
+            if finding.kind in OPEN
+            and finding.place.partition == partition.number
+            and finding.evidence.get("reason") != "opposite_marker"
+        }
+        spoken = {broker: expected.transactions(replica.batches) for broker, replica in partition.replicas.items()}
+        opened = {(one.producer_id, one.first_offset) for each in spoken.values() for one in each if one.state == "open"}
+        counted["open transactions"] += len(opened)
+        if named != opened:
+            yield f"{partition.name}: open are {opened}, named {named}"
+        here = [
+            transaction_row
+            for transaction_row in rows
+            if transaction_row.partition == partition.number and transaction_row.topic == partition.topic
+        ]
+        listed = [transaction_row for transaction_row in here if transaction_row.state != "lost"]
+        if not listed:
+            if all(spoken.values()):
+                yield f"{partition.name}: no transaction is listed"
+            continue
+        seen = [
+            (
+                transaction_row.producer_id,
+                transaction_row.first_offset,
+                _ending(transaction_row.state, transaction_row.marker),
+                transaction_row.marker_offset,
+            )
+            for transaction_row in listed
+        ]
+        counted["transactions listed"] += len(seen)
+        broker = int(listed[0].broker)
+        torn = {
+            (transaction_row.producer_id, transaction_row.first_offset)
+            for transaction_row in listed
+            if transaction_row.state == "torn"
+        }
+        # without a controller's log nobody knows that no replica is left out, and then a loss is told only beyond the clocks' doubt
+        if cluster.fences and not expected.torn(coordinator, partition, partition.replicas[broker].batches) <= torn:
+            yield f"{partition.name}: named as torn are {torn}"
+        counted["torn transactions"] += len(torn)
+        truth = [tuple(one) for one in spoken[broker]]
+        if sorted(seen, key=str) != sorted(truth, key=str):
+            yield f"{partition.name}: broker {broker} has {truth}, listed {seen}"
+
+
+def _ending(state: str, marker: str | None) -> str:
+    """A row's state by what is in the log."""
+    if state in ("open", "hanging") or (state == "torn" and marker is None):
+        return "open"
+    return {"COMMIT": "committed", "ABORT": "aborted"}[str(marker)] if state == "torn" else state
+
+
+def _is_torn(coordinator: Coordinator, partition: Partition, finding: Finding) -> bool:
+    """Whether the decision that is named was made and its marker is not in the log told of; nor, where its records are said to be
+    gone, they or it in any log."""
+    decided, completed, producer_id = (
+        finding.evidence[name] for name in ("decided_timestamp", "completed_timestamp", "producer_id")
+    )
+    made = [state for when, _, state in coordinator.log if when == decided and state.producer_id == producer_id]
+    since = min((state.start_timestamp for state in made if partition.name in state.partitions), default=None)
+    logs = [partition.replicas[int(finding.place.broker or 0)]] if finding.kind not in GONE else list(partition.replicas.values())
+    batches = [batch for log in logs for batch in log.batches if batch.producer_id == producer_id]
+    marker = "COMMIT" if finding.evidence["decision"] == "commit" else "ABORT"
+    has_it = any(batch.marker == marker and decided <= batch.timestamp_ms <= (completed or batch.timestamp_ms) for batch in batches)
+    holds = finding.kind in GONE and any(
+        batch.marker is None and (since or 0) <= batch.timestamp_ms <= decided for batch in batches
+    )
+    return since is not None and not has_it and not holds
+
 
 CHUNK = 50
 """Histories of a test; the nightly run has 20 such tests."""

@@ -24,7 +24,6 @@ from tests.support.group_records import commit_key, commit_value, log_of, put_co
 from tests.support.replicas import put_replica
 from tests.support.segments import by_producer, legacy_entry, log, marker
 
-TOPIC_ID: Final = "AAAAAAAAAAAAAAAAAAAABw"
 LOG: Final = f"{0:020d}.log"
 ORDERS: Final = f"orders-0/{LOG}"
 PAYMENTS: Final = f"payments-0/{LOG}"
