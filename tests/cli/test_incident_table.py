@@ -13,8 +13,8 @@ from kafka_forensics.cli.outputs.scan import write_result
 from kafka_forensics.cli.streams import Destination
 from kafka_forensics.model.findings import Confidence, Finding, Place
 from kafka_forensics.model.results import Agreement, Read, ScanResult
-from tests.support.many_partitions import old_directory, unclean_election
 from tests.support.plan_runs import Run
+from tests.support.replicas import old_directory, unclean_election
 from tests.support.results import EVIL, folded, partition, replica, result_of
 
 SCREEN = 60

@@ -19,9 +19,9 @@ from kafka_forensics.wording import asked_command
 from tests.support.gallery_case import Case
 from tests.support.incident_trees import Tree
 from tests.support.incidents import TREES
-from tests.support.many_partitions import old_directory, unclean_election
 from tests.support.nightly import nightly_but, one_of_each_fault
 from tests.support.plan_runs import SAMPLES, Run
+from tests.support.replicas import old_directory, unclean_election
 
 PRINTED = re.compile(r"`(kafka-forensics [^`]+)`|\$ (kafka-forensics (?:.*\\\n)*.*)")
 

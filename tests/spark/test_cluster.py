@@ -9,7 +9,7 @@ import pytest
 
 from kafka_forensics.evidence.options import ScanOptions
 from tests.support.nightly import nightly_but
-from tests.support.repeated_logs import RepeatedLogs, batch, moved
+from tests.support.replicas import RepeatedLogs, moved, noisy_batch
 from tests.support.spark_cluster import SECONDS_OF_A_SCAN, Cluster, Driver, has_open, processes, wait_until
 from tests.support.spark_driver import local_document
 
@@ -31,11 +31,11 @@ SCANS_SENT = 5
 @pytest.fixture(scope="module")
 def logs(tmp_path_factory: pytest.TempPathFactory) -> RepeatedLogs:
     """Three brokers with eight partitions, some 120 MiB, that differ in one batch, in a torn tail, and in bytes that are none."""
-    one = batch(RECORDS, 100, "zstd")
+    one = noisy_batch(RECORDS, 100, "zstd")
     made = RepeatedLogs(
         tmp_path_factory.mktemp("logs") / "evidence", "orders", partitions=PARTITIONS, batches=BATCHES, batch=one, records=RECORDS
     )
-    made.change(2, 1, 500, moved(batch(RECORDS, 100, "zstd", seed=2), 500 * RECORDS)[: len(one)])
+    made.change(2, 1, 500, moved(noisy_batch(RECORDS, 100, "zstd", seed=2), 500 * RECORDS)[: len(one)])
     made.change(1, 0, 77, bytes(30))
     made.cut(3, 7, (BATCHES - 5) * len(one) - 7)
     return made

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from kafka_forensics.evidence.options import ScanOptions
-from tests.support.repeated_logs import RepeatedLogs, batch
+from tests.support.replicas import RepeatedLogs, noisy_batch
 from tests.support.spark_cluster import QUICK_JAVA, SECONDS_OF_A_SCAN, Cluster, Driver, driver, has_open, processes, wait_until
 from tests.support.spark_driver import local_document
 
@@ -27,7 +27,7 @@ def begin(asked: Driver, master: str) -> None:
 
 
 def test_a_driver_killed_in_the_middle_leaves_nothing_behind(running: Cluster, tmp_path: Path) -> None:
-    logs = RepeatedLogs(tmp_path / "evidence", "orders", partitions=8, batches=1000, batch=batch(50, 100, "zstd"), records=50)
+    logs = RepeatedLogs(tmp_path / "evidence", "orders", partitions=8, batches=1000, batch=noisy_batch(50, 100, "zstd"), records=50)
     before = listed(logs.folder)
     with driver(tmp_path / "killed", running.python) as killed:
         begin(killed, running.url)

@@ -11,7 +11,7 @@ import pytest
 
 from kafka_forensics.evidence.options import ScanOptions
 from tests.support.object_stores import ACCESS_KEY, INTERNAL_ERROR, SECRET_KEY, SLOW_DOWN, S3Proxy, s3_proxy, s3_server
-from tests.support.repeated_logs import RepeatedLogs, batch
+from tests.support.replicas import RepeatedLogs, noisy_batch
 from tests.support.spark_cluster import QUICK_JAVA, Cluster, Driver, cluster, driver
 from tests.support.spark_driver import local_document
 
@@ -72,7 +72,7 @@ def small_disk(where: Path, size_in_bytes: int) -> Iterator[None]:
 def test_a_full_disk_of_workers_is_named_and_one_with_room_is_enough(running: Cluster, tmp_path: Path) -> None:
     """What is shuffled is put on the disks of Spark's local directories."""
     logs = RepeatedLogs(
-        tmp_path / "evidence", "orders", partitions=PARTITIONS, batches=20, batch=batch(50, 100, "zstd"), records=50
+        tmp_path / "evidence", "orders", partitions=PARTITIONS, batches=20, batch=noisy_batch(50, 100, "zstd"), records=50
     )
     paths = [str(path) for path in logs.log_dirs]
     here = tmp_path / "cluster" / "local"

@@ -17,7 +17,7 @@ from kafka_forensics.spark.export_job import exported
 from tests.support import datasets
 from tests.support.datasets import FORMS, ONE, OTHER, files, keys, left_over, of_snapshot, read, unlabelled
 from tests.support.exports import manifest, rows
-from tests.support.repeated_logs import RepeatedLogs, batch
+from tests.support.replicas import RepeatedLogs, noisy_batch
 from tests.support.spark_cluster import kill_while_writing
 
 pytestmark = [pytest.mark.spark, pytest.mark.nightly]
@@ -79,7 +79,7 @@ def test_the_command_adds_by_spark_too(tmp_path: Path) -> None:
 
 
 def test_a_killed_driver_leaves_what_was_there_and_the_next_goes_on(tmp_path: Path) -> None:
-    logs = RepeatedLogs(tmp_path / "evidence", "orders", partitions=8, batches=300, batch=batch(50, 100, "zstd"), records=50)
+    logs = RepeatedLogs(tmp_path / "evidence", "orders", partitions=8, batches=300, batch=noisy_batch(50, 100, "zstd"), records=50)
     target = tmp_path / "out"
     assert datasets.append(target, "a", "n1", *datasets.FEW) == 0
     before = files(target, "batches")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import exports
-from tests.support.repeated_logs import RepeatedLogs, batch, moved
+from tests.support.replicas import RepeatedLogs, moved, noisy_batch
 from tests.support.spark_cluster import SECONDS_OF_A_SCAN, Cluster, Driver, has_open, processes, wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.nightly]
@@ -26,11 +26,11 @@ EXPORTS_SENT = 5
 @pytest.fixture(scope="module")
 def logs(tmp_path_factory: pytest.TempPathFactory) -> RepeatedLogs:
     """Two brokers with four partitions, some 6 MiB, that differ in one batch, in a torn tail, and in bytes that are none."""
-    one = batch(RECORDS, 100, "zstd")
+    one = noisy_batch(RECORDS, 100, "zstd")
     made = RepeatedLogs(
         tmp_path_factory.mktemp("logs") / "evidence", "orders", partitions=PARTITIONS, batches=BATCHES, batch=one, records=RECORDS
     )
-    made.change(2, 1, 100, moved(batch(RECORDS, 100, "zstd", seed=2), 100 * RECORDS)[: len(one)])
+    made.change(2, 1, 100, moved(noisy_batch(RECORDS, 100, "zstd", seed=2), 100 * RECORDS)[: len(one)])
     made.change(1, 0, 77, bytes(30))
     made.cut(2, 3, (BATCHES - 5) * len(one) - 7)
     made.log_dirs.pop()

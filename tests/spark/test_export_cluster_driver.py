@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import exports
-from tests.support.repeated_logs import RepeatedLogs, batch
+from tests.support.replicas import RepeatedLogs, noisy_batch
 from tests.support.spark_cluster import QUICK_JAVA, SECONDS_OF_A_SCAN, Cluster, driver, has_open, processes, wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.nightly]
@@ -23,7 +23,7 @@ def listed(folder: Path) -> dict[str, tuple[int, int]]:
 def test_a_driver_killed_in_the_middle_leaves_no_export(
     running: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    logs = RepeatedLogs(tmp_path / "evidence", "orders", partitions=4, batches=300, batch=batch(50, 100, "zstd"), records=50)
+    logs = RepeatedLogs(tmp_path / "evidence", "orders", partitions=4, batches=300, batch=noisy_batch(50, 100, "zstd"), records=50)
     evidence = listed(logs.folder)
     target = tmp_path / "out"
     with driver(tmp_path / "killed", running.python) as killed:

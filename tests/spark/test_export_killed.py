@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from kafka_forensics.cli.main import outcome
-from tests.support.repeated_logs import RepeatedLogs, batch
+from tests.support.replicas import RepeatedLogs, noisy_batch
 from tests.support.spark_cluster import kill_while_writing
 
 pytestmark = [pytest.mark.spark, pytest.mark.nightly]
@@ -19,7 +19,7 @@ def listed(folder: Path) -> dict[str, tuple[int, int]]:
 
 
 def test_a_killed_export_says_that_it_is_unfinished(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    logs = RepeatedLogs(tmp_path / "evidence", "orders", partitions=8, batches=300, batch=batch(50, 100, "zstd"), records=50)
+    logs = RepeatedLogs(tmp_path / "evidence", "orders", partitions=8, batches=300, batch=noisy_batch(50, 100, "zstd"), records=50)
     before = listed(logs.folder)
     target = tmp_path / "out"
     asked = ["export", *map(str, logs.log_dirs), "--engine", "spark", "--spark-master", "local[2]", "--output", str(target), "-q"]

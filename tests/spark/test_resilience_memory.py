@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.repeated_logs import RepeatedLogs, batch, moved
+from tests.support.replicas import RepeatedLogs, moved, noisy_batch
 from tests.support.spark_cluster import SECONDS_OF_A_SCAN, driver, peak_memory, python_workers, wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.nightly]
@@ -15,10 +15,10 @@ REPLICA_BYTES = 350 << 20
 
 @pytest.mark.parametrize("deep", [pytest.param(False, marks=pytest.mark.nightly), True])
 def test_python_workers_stay_below_512_mib_on_a_gib_of_small_batches(tmp_path: Path, *, deep: bool) -> None:
-    one = batch(5, 50, "none")
+    one = noisy_batch(5, 50, "none")
     count = REPLICA_BYTES // len(one)
     logs = RepeatedLogs(tmp_path / "evidence", "orders", partitions=1, batches=count, batch=one, records=5)
-    logs.change(2, 0, count // 2, moved(batch(5, 50, "none", seed=2), count // 2 * 5))
+    logs.change(2, 0, count // 2, moved(noisy_batch(5, 50, "none", seed=2), count // 2 * 5))
     peaks: dict[int, int] = {}
 
     def seen() -> bool:

@@ -8,8 +8,8 @@ import pytest
 import kafka_forensics as kf
 from kafka_forensics.model.json_objects import Json
 from kafka_forensics.questions.collect import CollectOptions, collect
-from tests.support.many_partitions import unclean_election
 from tests.support.object_stores import S3Proxy, S3Server
+from tests.support.replicas import unclean_election
 
 pytestmark = pytest.mark.usefixtures("credentials")
 PARTITIONS = 60
