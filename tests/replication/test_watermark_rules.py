@@ -6,6 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kafka_forensics.replication.acks import (
+    ALL,
+    LEADER,
+    NONE,
+    ProduceResponse,
+    after_append,
+    before_append,
+)
 from kafka_forensics.replication.watermarks import (
     LeaderState,
     Transaction,
@@ -17,7 +25,7 @@ from kafka_forensics.replication.watermarks import (
 THREE = LeaderState(1, 0, 0, frozenset({1, 2, 3}), {2: -1, 3: -1})
 
 
-def after_append(state: LeaderState, records: int) -> LeaderState:
+def appended_to(state: LeaderState, records: int) -> LeaderState:
     """The leader after a producer's records: alone in its ISR it commits them at once
     (Partition.appendRecordsToLeader)."""
     return raised(replace(state, log_end_offset=state.log_end_offset + records))
@@ -33,7 +41,7 @@ def test_the_worked_example() -> None:
     """Fetches at (0, 0), (4, 5), (8, 10) from a leader whose end is 10, 15, 20."""
     state, told = THREE, []
     for appended, fetches in ((10, (0, 0)), (5, (4, 5)), (5, (8, 10))):
-        state = after_append(state, appended)
+        state = appended_to(state, appended)
         for follower, fetch_offset in zip((2, 3), fetches, strict=True):
             state = after_fetch(state, follower, fetch_offset)
         told.append((state.log_end_offset, state.high_watermark))
@@ -42,7 +50,7 @@ def test_the_worked_example() -> None:
 
 
 def test_a_follower_hears_of_a_watermark_a_round_later() -> None:
-    state = after_append(replace(THREE, isr=frozenset({1, 2})), 1)
+    state = appended_to(replace(THREE, isr=frozenset({1, 2})), 1)
     first = after_fetch(state, 2, 0)
     assert follower_high_watermark(first.high_watermark, 1) == 0, "the answer brings the record, not yet its commitment"
     second = after_fetch(first, 2, 1)
@@ -97,10 +105,38 @@ def test_a_watermark_is_on_every_member_and_never_falls(events: list[tuple[str, 
     for kind, follower, records in events:
         before = state.high_watermark
         if kind == "a":
-            state = after_append(state, records)
+            state = appended_to(state, records)
         else:
             state = after_fetch(state, follower, ends[follower])
             ends[follower] = min(state.log_end_offset, ends[follower] + records)
             marks[follower] = follower_high_watermark(state.high_watermark, ends[follower])
         assert before <= state.high_watermark <= min(state.log_end_offset, *ends.values())
         assert all(mark <= state.high_watermark for mark in marks.values())
+
+
+FULL = LeaderState(1, 10, 6, frozenset({1, 2, 3}), {2: 6, 3: 9}, min_insync_replicas=2)
+SHORT = LeaderState(1, 10, 6, frozenset({1, 2}), {2: 6, 3: 9}, min_insync_replicas=3)
+ALONE = LeaderState(1, 10, 6, frozenset({1}), {2: 6, 3: 9}, min_insync_replicas=2)
+
+
+@pytest.mark.parametrize(
+    ("acks", "state", "last_offset", "answer"),
+    [
+        (NONE, FULL, 99, ProduceResponse.ACKNOWLEDGED),
+        (LEADER, FULL, 9, ProduceResponse.ACKNOWLEDGED),
+        (LEADER, FULL, 10, ProduceResponse.WAITING),
+        (ALL, FULL, 5, ProduceResponse.ACKNOWLEDGED),
+        (ALL, FULL, 6, ProduceResponse.WAITING),
+        (ALL, ALONE, 5, ProduceResponse.NOT_ENOUGH_REPLICAS_AFTER_APPEND),
+        (ALL, ALONE, 9, ProduceResponse.WAITING),
+        (ALL, SHORT, 5, ProduceResponse.NOT_ENOUGH_REPLICAS_AFTER_APPEND),
+    ],
+)
+def test_what_the_producer_hears(acks: int, state: LeaderState, last_offset: int, answer: ProduceResponse) -> None:
+    assert after_append(acks, state, last_offset) is answer
+
+
+def test_only_acks_all_is_refused_when_the_isr_is_small() -> None:
+    assert before_append(ALL, ALONE) is ProduceResponse.NOT_ENOUGH_REPLICAS
+    assert before_append(LEADER, ALONE) is ProduceResponse.WAITING
+    assert before_append(ALL, FULL) is ProduceResponse.WAITING

@@ -1,6 +1,7 @@
 """Naming a fork: the rule of the fault catalogue, case by case, on replicas made by hand."""
 
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -8,11 +9,16 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from kafka_forensics.analysis.replica import Replica, ReplicaState, whole
+from kafka_forensics.analysis.replicas import diff as differences
+from kafka_forensics.analysis.replicas.comparison import compare
 from kafka_forensics.analysis.replicas.forks import fork_findings, lineage, premises, trailing_epoch_loss
 from kafka_forensics.analysis.replicas.verdicts import own_findings
+from kafka_forensics.engine.local import scan
+from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.files import EpochEntry
 from kafka_forensics.model.findings import Confidence, Finding, Severity
 from kafka_forensics.replication.epochs import truncation_offset
+from tests.support.faults import healthy
 from tests.support.producer_log import context
 from tests.support.replica_logs import Batch, Logs, batches, conflicts_of
 from tests.support.segments import log, read
@@ -292,3 +298,43 @@ def test_a_segment_cut_short_is_told_once(beyond: int, cut: int) -> None:
     replica.entries_beyond[0, "index"] = beyond
     told = {"SEG_SHORT": 1} if cut or beyond else {"SEGMENT_MISSING": 1}
     assert Counter(finding.kind for finding in own_findings(replica)) == {"OFFSET_GAP": 1} | told
+
+
+@pytest.mark.faults
+def test_a_hole_on_one_replica_is_missing(tmp_path: Path) -> None:
+    brokers = healthy(tmp_path)
+    middle = brokers.file(1, brokers.log.segments[1])
+    for path in middle.parent.glob(f"{middle.stem}.*"):
+        path.unlink()
+    result = scan([str(brokers.log_dir(broker)) for broker in (1, 2, 3)], ScanOptions())
+    assert [partition.agreement.kind for partition in result.partitions] == ["missing"]
+
+
+@pytest.mark.faults
+def test_rot_on_one_replica_is_content_from_where_it_begins(tmp_path: Path) -> None:
+    brokers = healthy(tmp_path)
+    batch = brokers.log.batches[3]
+    brokers.flip(2, batch, 70)
+    result = scan([str(brokers.log_dir(broker)) for broker in (1, 2, 3)], ScanOptions())
+    [partition] = result.partitions
+    assert (partition.agreement.kind, partition.agreement.common_end_offset) == ("content", batch.base_offset)
+
+
+@pytest.mark.parametrize(("blocks", "unread"), [(2, 0), (3, 1), (6, 4)])
+@pytest.mark.parametrize("lags", [False, True])
+@pytest.mark.faults
+def test_replicas_are_not_called_identical_where_ranges_were_left_unread(
+    monkeypatch: pytest.MonkeyPatch, blocks: int, unread: int, lags: bool
+) -> None:
+    """Each second block holds other bytes; those read hold the same records, of the rest nobody knows."""
+    monkeypatch.setattr(differences, "RUNS_READ", 1)
+    plain = [Batch(number << 16, ["value" * 9]) for number in range(2 * blocks)]
+    again = [Batch(batch.base_offset, batch.values, codec="gzip" if number % 2 else "none") for number, batch in enumerate(plain)]
+    longer = [*plain, Batch(2 * blocks << 16, ["more"])] if lags else plain
+    logs = Logs()
+    result = compare([logs.add(1, longer), logs.add(2, again)], logs)
+    kinds = {"BATCHES_REENCODED", "REPLICA_LAGS"} if lags else {"BATCHES_REENCODED"}
+    assert {finding.kind for finding in result.findings} == kinds
+    assert {finding.evidence.get("ranges_not_compared", 0) for finding in result.findings} == {unread}
+    known = ("prefix" if lags else "identical", again[-1].base_offset + 1)
+    assert (result.agreement.kind, result.agreement.common_end_offset) == (("not_compared", None) if unread else known)
