@@ -46,7 +46,6 @@ def put_broker(folder: Path, *, batches: int = 6, secret: bytes = b"value") -> P
 
 
 def bundle_of(log_dir: Path, path: Path, options: CollectOptions | None = None) -> Path:
-    """The bundle of a log directory, at `path`."""
     with path.open("w+b") as file:
         collect([str(log_dir)], options or CollectOptions(), file)
     return path
@@ -74,29 +73,23 @@ class Part:
     begun: list[str] = field(default_factory=list)
 
     def data(self) -> bytes:
-        """The part, inflated."""
         sections = [(path, SectionKind(kind), start, end, data) for path, kind, start, end, data in self.sections]
         return b"".join(pieces_of_part(sections, self.files, self.begun))
 
 
 @dataclass
 class TakenApart:
-    """A bundle by what is in it."""
-
     about: dict[str, Any]
     parts: list[Part]
     listing: dict[str, Any]
 
     def copy(self) -> "TakenApart":
-        """Another one alike."""
         return deepcopy(self)
 
     def row(self, path: str) -> list[Any]:
-        """The row of a file in the listing."""
         return next(row for row in self.listing["files"] if row[0] == path)
 
     def sections(self, path: str, kind: SectionKind) -> list[list[Any]]:
-        """The sections of a file in the parts."""
         return [section for part in self.parts for section in part.sections if section[:2] == [path, kind.value]]
 
     def relisted(self) -> "TakenApart":
@@ -110,11 +103,9 @@ class TakenApart:
         return self
 
     def members(self) -> dict[str, bytes]:
-        """The members, without a seal."""
         return members_of(self.about, [part.data() for part in self.parts], json.dumps(self.listing).encode())
 
     def write(self, path: Path) -> Path:
-        """Put together, and sealed."""
         path.write_bytes(tar_of(sealed(self.members())))
         return path
 
@@ -127,13 +118,11 @@ def members_of(about: object, parts: list[bytes], listing: bytes) -> dict[str, b
 
 
 def sealed(members: dict[str, bytes]) -> dict[str, bytes]:
-    """These members and the seal of them."""
     sums = {name: [len(data), hashlib.sha256(data).hexdigest()] for name, data in members.items() if name != "seal.json"}
     return {**members, "seal.json": json.dumps({"members": sums}).encode()}
 
 
 def tar_of(members: dict[str, bytes]) -> bytes:
-    """A tar of these members."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w", format=tarfile.USTAR_FORMAT) as tar:
         for name, data in members.items():
@@ -144,18 +133,15 @@ def tar_of(members: dict[str, bytes]) -> bytes:
 
 
 def stored(path: Path) -> dict[str, bytes]:
-    """The members of a bundle."""
     with tarfile.open(path) as tar:
         return {member.name: opened.read() for member in tar if (opened := tar.extractfile(member)) is not None}
 
 
 def inflated_members(path: Path) -> dict[str, bytes]:
-    """The members of a bundle, inflated."""
     return {name: inflated(data, 1 << 30) if name.endswith(".zst") else data for name, data in stored(path).items()}
 
 
 def taken_apart(path: Path) -> TakenApart:
-    """A bundle by what is in it."""
     members = inflated_members(path)
     parts = []
     for number, name in enumerate(sorted(name for name in members if name.startswith("parts/"))):

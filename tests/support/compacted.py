@@ -27,7 +27,6 @@ class Step:
 
     @property
     def offsets(self) -> int:
-        """How many offsets it takes."""
         return max(len(self.records), 1)
 
 
@@ -39,7 +38,6 @@ class History:
     start_ms: int = BASE_TIMESTAMP
 
     def put(self, *records: Keyed) -> "History":
-        """A batch of records."""
         self.steps.append(Step(records))
         return self
 
@@ -55,13 +53,11 @@ class History:
         return self if commit is None else self.marker(producer_id, commit=commit)
 
     def marker(self, producer_id: int, *, commit: bool) -> "History":
-        """The marker that ends a producer's transaction."""
         self.steps.append(Step((), producer_id, commit))
         return self
 
     @property
     def end(self) -> int:
-        """Next offset."""
         return sum(step.offsets for step in self.steps)
 
     def left(

@@ -21,7 +21,6 @@ HUGE: Final = b"\xff\xff\xff\xff\x0f"
 
 
 def raw_id(topic_id: str) -> bytes:
-    """The 16 bytes of an id."""
     return urlsafe_b64decode(topic_id + "==")
 
 
@@ -32,7 +31,6 @@ def record(api_key: int, version: int | None = None, **fields: Any) -> bytes:
 
 
 def topic(name: str = TOPIC, topic_id: str | bytes = TOPIC_ID) -> bytes:
-    """A topic is created."""
     return record(2, name=name, topic_id=topic_id)
 
 
@@ -54,18 +52,15 @@ def partition(isr: list[int], leader: int, **fields: Any) -> bytes:
 
 
 def change(**fields: Any) -> bytes:
-    """What changes of a partition."""
     given: dict[str, Any] = {"partition_id": 0, "topic_id": TOPIC_ID}
     return record(5, **given | fields)
 
 
 def setting(name: str, value: str | None, resource: str = TOPIC, resource_type: int = 2) -> bytes:
-    """A setting of a topic."""
     return record(4, resource_type=resource_type, resource_name=resource, name=name, value=value)
 
 
 def read(value: bytes) -> MetadataRecord:
-    """The record as it is read."""
     return decode_metadata_record(value)
 
 
@@ -86,14 +81,12 @@ class ControllerLog:
     start_ms: int = START_MS
 
     def lead(self, voters: list[int], leader_epoch: int = 1) -> "ControllerLog":
-        """A controller is elected by these voters."""
         self.leader_epoch = leader_epoch
         named = [{"voter_id": voter} for voter in voters]
         change = control(2, leader_id=voters[0], voters=named, granting_voters=named)
         return self._append([change], is_control_batch=True)
 
     def append(self, *values: bytes) -> "ControllerLog":
-        """One batch of records."""
         return self._append([RecordToWrite(None, value) for value in values])
 
     def _append(self, records: list[RecordToWrite], *, is_control_batch: bool = False) -> "ControllerLog":
@@ -109,7 +102,6 @@ class ControllerLog:
         return self
 
     def copy(self) -> "ControllerLog":
-        """Another log with the same beginning."""
         return ControllerLog(list(self.batches), self.next_offset, self.leader_epoch, self.start_ms)
 
     def put(self, log_dir: Path, node_id: int = CONTROLLER, *, start: int = 0, without: tuple[int, ...] = ()) -> Path:
@@ -124,7 +116,6 @@ class ControllerLog:
 
 
 def snapshot(*values: bytes, footer: bool = True) -> bytes:
-    """The bytes of a `.checkpoint`."""
     header = control(3, last_contained_log_timestamp=START_MS)
     batches = [write_batch([header], base_offset=0, base_timestamp=START_MS, is_control_batch=True)]
     records = [RecordToWrite(None, value) for value in values]

@@ -26,7 +26,6 @@ _FILE: Final = re.compile(r"part-\d{5}-\d{3}-([0-9a-f]{32})\.parquet")
 
 
 def append(target: object, cluster: str, snapshot: str, *arguments: object, path: object = ONE) -> int:
-    """Add a snapshot quietly; the exit status."""
     asked = ["export", path, "--append", "--output", target, "--cluster", cluster, "--snapshot", snapshot, *arguments]
     return outcome([*map(str, asked), "-q", "--format", "tsv"])
 
@@ -65,7 +64,6 @@ def keys(table: pa.Table) -> set[tuple[str, str]]:
 
 
 def of_snapshot(table: pa.Table, snapshot: str) -> pa.Table:
-    """The rows of one snapshot, without cluster and snapshot."""
     return table.filter(pa.compute.field("snapshot") == snapshot).drop_columns(NAMES)
 
 
@@ -86,7 +84,6 @@ def runs(target: Path, fact: str, form: str = "parquet") -> list[str]:
 
 
 def unlabelled(table: pa.Table, fact: str) -> list[Any]:
-    """The rows without their labels, sorted."""
     rest = [name for name in table.schema.names if name not in NAMES]
     assert set(rest) == set(kf.scan(str(ONE)).facts(fact).schema.names)
     return sorted(repr(sorted(row.items())) for row in table.select(rest).to_pylist())

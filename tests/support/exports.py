@@ -18,12 +18,10 @@ HIVE = ds.partitioning(KEYS, flavor="hive")
 
 
 def export(target: Path, *arguments: object) -> int:
-    """Run `export` quietly; the exit status."""
     return outcome(["export", *map(str, arguments), "--output", str(target), "-q", "--format", "tsv"])
 
 
 def read_back(target: Path, fact: str) -> pa.Table:
-    """The fact as pyarrow reads it, columns in declared order."""
     return ds.dataset(target / fact, partitioning=HIVE).to_table().select(FACTS[fact].schema.names)
 
 
@@ -33,13 +31,11 @@ def rows(table: pa.Table) -> list[Any]:
 
 
 def manifest(target: Path) -> dict[str, Any]:
-    """The manifest of a finished export."""
     answer: dict[str, Any] = json.loads((target / "_manifest.json").read_text())
     return answer
 
 
 def parquet_files(target: Path) -> dict[str, pq.ParquetFile]:
-    """Path below the target → file."""
     return {path.relative_to(target).as_posix(): pq.ParquetFile(path) for path in sorted(target.rglob("*.parquet"))}
 
 

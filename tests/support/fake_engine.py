@@ -15,7 +15,6 @@ Scan = Callable[[list[str], ScanOptions, Callable[[int, int], None] | None], Sca
 
 
 def module_of(scan: Scan) -> ModuleType:
-    """A stand-in for `kafka_forensics.engine.local`."""
     module: Any = ModuleType("kafka_forensics.engine.local")
     module.scan = scan
     return module  # type: ignore[no-any-return]

@@ -27,7 +27,6 @@ class Batch:
 
 
 def batches_of(directory: Path) -> list[Batch]:
-    """The batches of a partition directory, in order."""
     batches = []
     for log in sorted(directory.glob("*.log")):
         data, at = log.read_bytes(), 0
@@ -92,7 +91,6 @@ def _offsets(losses: Sequence[Loss]) -> dict[str, object]:
 
 
 def compared(paths: list[str], topic: str, partition: int) -> object:
-    """The first difference and the records around it."""
     side = compare(paths, ScanOptions(topic, partition))
     return side.first_difference, side.rows
 

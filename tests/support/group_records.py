@@ -26,7 +26,6 @@ OFFSETS_ID_BYTES, OFFSETS_ID_TEXT = bytes(range(16, 32)), "EBESExQVFhcYGRobHB0eH
 
 
 def commit_key(group: str = "billing", topic: str = "t", partition: int = 0, *, record_type: int = 1) -> bytes:
-    """The key of an offset commit."""
     fields = {"record_type": record_type, "group": group, "topic": topic, "partition": partition}
     key: bytes = key_layout(record_type).build(fields)
     return key
@@ -41,7 +40,6 @@ def group_key(group: str = "billing", record_type: int = 2, member_id: str | Non
 def commit_value(
     offset: int, *, version: int = 3, timestamp: int = BASE_TIMESTAMP, topic_id: bytes | None = None, **given: Any
 ) -> bytes:
-    """The value of an offset commit."""
     fields = {
         "version": version,
         "offset": offset,
@@ -56,7 +54,6 @@ def commit_value(
 
 
 def member(name: str = "m-1", **given: Any) -> dict[str, Any]:
-    """A member of a classic group."""
     fields: dict[str, Any] = {
         "member_id": name,
         "group_instance_id": None,
@@ -72,7 +69,6 @@ def member(name: str = "m-1", **given: Any) -> dict[str, Any]:
 
 
 def group_value(*members: dict[str, Any], version: int = 3, **given: Any) -> bytes:
-    """The value of a classic group's metadata."""
     fields = {
         "version": version,
         "protocol_type": "consumer",
@@ -103,7 +99,6 @@ def _nothing(field: Any) -> Any:
 
 
 def share_key(group: str = "workers", topic_id: str = TOPIC_ID_TEXT, partition: int = 0, *, record_type: int = 0) -> bytes:
-    """The key of a share partition's snapshot, or of an update (1)."""
     fields = {"record_type": record_type, "group": group, "topic_id": topic_id, "partition": partition}
     key: bytes = SHARE_STATE_KEY.build(fields)
     return key

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 
 def hashed(file: ByteFile, hasher: RecordHasher) -> HashedRecords:
-    """The records of a segment."""
     hashes = SegmentHashes(hasher)
     for _ in SegmentReader(file, inspect=hashes.inspect, inspect_alone=hashes.alone).chunks():
         pass
@@ -37,7 +36,6 @@ class HeldFile:
         self.data_ranges, self.close = file.data_ranges, file.close
 
     def hashed_records(self, positions: "Ints") -> HashedRecords:
-        """See `CollectedHashes`."""
         return self._records.of(positions)
 
     def __enter__(self) -> Self:
@@ -57,15 +55,12 @@ class HoldingSource:
         self.rejected, self.replaced, self.refused = source.rejected, source.replaced, source.refused
 
     def list(self, path: str = "") -> list[Entry]:
-        """As the source says."""
         return self._source.list(path)
 
     def stat(self, path: str = "") -> Entry:
-        """As the source says."""
         return self._source.stat(path)
 
     def open(self, path: str) -> HeldFile:
-        """The file, and its records."""
         return HeldFile(self._source.open(path), self._hasher)
 
 
@@ -80,7 +75,6 @@ class _OpensNothing:
 
 
 def opens_nothing(patch: pytest.MonkeyPatch) -> None:
-    """A `KeyReader` that opens a batch fails."""
 
     def refuse(*_: Any, **__: Any) -> None:
         raise AssertionError("a batch was opened")

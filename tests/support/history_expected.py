@@ -35,7 +35,6 @@ class Disk(NamedTuple):
         return min(self.watermarks[broker], len(self.logs[broker]))
 
     def versions(self, broker: int, ranges: Ranges) -> set[Version]:
-        """What a broker holds at these offsets."""
         log = self.logs[broker]
         return {(offset, log[offset]) for start, end in ranges for offset in range(start, min(end, len(log)))}
 
@@ -47,12 +46,10 @@ class Disk(NamedTuple):
 
     @property
     def longest(self) -> int:
-        """End of the longest log."""
         return max(map(len, self.logs.values()))
 
 
 def disk_of(cluster: Cluster, partition: Partition, logs: Mapping[int, Log]) -> Disk:
-    """A partition's disks."""
     replicas = sorted(partition.replicas.items())
     watermarks = {broker: replica.checkpointed for broker, replica in replicas}
     return Disk(partition, logs, watermarks, {broker: _last_epoch(cluster, replica) for broker, replica in replicas})

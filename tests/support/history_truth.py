@@ -21,7 +21,6 @@ class Cut(NamedTuple):
 
 
 def common_prefix(left: Log, right: Log) -> int:
-    """How many entries two logs share from their beginning."""
     shared = 0
     for ours, theirs in zip(left, right, strict=False):
         if ours != theirs:
@@ -71,15 +70,12 @@ def differing(left: Log, right: Log, *, from_end: bool) -> Ranges:
 
 
 def at_offsets(log: Log, ranges: Iterable[tuple[int, int]]) -> set[int]:
-    """Ids of the records at these offsets."""
     return {log[offset][1] for start, end in ranges for offset in range(start, end)}
 
 
 def left(logs: Iterable[Log]) -> set[int]:
-    """Ids of all records that some log holds."""
     return {record for log in logs for _, record in log}
 
 
 def lost(acknowledged: Iterable[int], logs: Iterable[Log]) -> set[int]:
-    """Acknowledged ids that are in none of these logs."""
     return set(acknowledged) - left(logs)

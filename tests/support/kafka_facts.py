@@ -233,7 +233,6 @@ def java_text(data: bytes) -> str:
 
 
 def _bytes(shown: object) -> bytes | None:
-    """Bytes that a dump shows in JSON."""
     if isinstance(shown, dict):
         return b64decode(shown["base64"])
     return shown.encode() if isinstance(shown, str) else None

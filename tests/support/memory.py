@@ -28,7 +28,6 @@ class MemoryFile:
         return self._size
 
     def read_at(self, position: int, size: int) -> bytes:
-        """Up to `size` bytes from `position`."""
         assert position >= 0
         assert size >= 0
         end = min(position + size, self._size)
@@ -39,17 +38,14 @@ class MemoryFile:
         return data
 
     def read_into(self, position: int, buffer: memoryview) -> int:
-        """Fill `buffer` from `position`."""
         data = self.read_at(position, len(buffer))
         buffer[: len(data)] = data
         return len(data)
 
     def data_ranges(self) -> list[tuple[int, int]]:
-        """The ranges given, else the whole file."""
         return list(self._ranges)
 
     def close(self) -> None:
-        """Remember that it was closed."""
         self.closed = True
 
     def __enter__(self) -> Self:
@@ -103,16 +99,13 @@ class MemorySource:
 
     @property
     def name(self) -> str:
-        """As given."""
         return self._name
 
     @property
     def seekable(self) -> bool:
-        """As given."""
         return self._seekable
 
     def list(self, path: str = "") -> list[Entry]:
-        """Entries directly below `path`."""
         if path in self._unreadable:
             raise SourceError(path, "permission denied")
         if self.stat(path).kind is not EntryKind.DIRECTORY:
@@ -120,13 +113,11 @@ class MemorySource:
         return sorted(self._children.get(path, []), key=lambda entry: entry.name)
 
     def stat(self, path: str) -> Entry:
-        """The entry at `path`."""
         if path not in self._entries:
             raise SourceError(path, "does not exist")
         return self._entries[path]
 
     def open(self, path: str) -> MemoryFile:
-        """Open regular file `path`."""
         if path in self._unreadable:
             raise SourceError(path, "permission denied")
         if self.stat(path).kind is not EntryKind.FILE:

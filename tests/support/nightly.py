@@ -28,7 +28,6 @@ def one_of_each(items: Iterable[Item], kind: Callable[[Item], Hashable], name: C
 
 
 def named(case: Case) -> str:
-    """A case as the gallery calls it."""
     return f"{case.fault} {case.injected}"
 
 

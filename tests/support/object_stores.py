@@ -22,7 +22,6 @@ SECONDS_TO_START: Final = 30.0
 
 
 def free_port() -> int:
-    """A port of 127.0.0.1 at which nobody listens now."""
     with socket.socket() as chosen:
         chosen.bind(("127.0.0.1", 0))
         port: int = chosen.getsockname()[1]
@@ -62,8 +61,6 @@ SECONDS_TO_ANSWER: Final = 20.0
 
 @dataclass
 class S3Server:
-    """A running server: `endpoint` is `http://127.0.0.1:port`."""
-
     endpoint: str
 
     def client(self) -> Any:
@@ -111,7 +108,6 @@ Fault = Callable[[str, str, int], "int | bytes | tuple[int, bytes] | None"]
 
 
 def said(code: str, words: str) -> bytes:
-    """The body of an error as S3 gives it."""
     return f"<?xml version='1.0'?><Error><Code>{code}</Code><Message>{words}</Message><RequestId>1</RequestId></Error>".encode()
 
 
@@ -227,14 +223,12 @@ class GcsServer:
             assert answer.status == 200
 
     def upload(self, folder: Path, prefix: str) -> None:
-        """Every file below `folder` as an object below `prefix`."""
         for file in sorted(folder.rglob("*")):
             if file.is_file():
                 with self.filesystem().open_output_stream(f"logs/{prefix}/{file.relative_to(folder).as_posix()}") as stream:
                     stream.write(file.read_bytes())
 
     def filesystem(self) -> GcsFileSystem:
-        """The server as pyarrow sees it."""
         return GcsFileSystem(anonymous=True, scheme="http", endpoint_override=self.endpoint.removeprefix("http://"))
 
 

@@ -18,13 +18,11 @@ _HIVE_SCHEMA: Final = {"topic": pl.String, "partition": pl.Int32, "broker": pl.S
 
 
 def with_duckdb(target: Path, fact: str) -> pa.Table:
-    """The fact as DuckDB reads it."""
     found = duck(target, fact, _DUCKDB_TYPED if FACTS[fact].by_replica else DUCKDB_PLAIN)
     return found.select(FACTS[fact].schema.names).cast(plain(fact))
 
 
 def with_polars(target: Path, fact: str) -> pa.Table:
-    """The fact as Polars reads it."""
     hive: Any = _HIVE_SCHEMA if FACTS[fact].by_replica else None
     frame = pl.scan_parquet(f"{target}/{fact}/", hive_schema=hive).select(FACTS[fact].schema.names).collect()
     table: pa.Table = frame.to_arrow().cast(plain(fact))
@@ -32,7 +30,6 @@ def with_polars(target: Path, fact: str) -> pa.Table:
 
 
 def with_pandas(target: Path, fact: str) -> pa.Table:
-    """The fact as pandas reads it."""
     hive = {"partitioning": HIVE} if FACTS[fact].by_replica else {}
     frame = pd.read_parquet(target / fact, dtype_backend="pyarrow", **hive)[FACTS[fact].schema.names]
     return pa.Table.from_pandas(frame, plain(fact))
@@ -42,7 +39,6 @@ READERS: Final[dict[str, Callable[[Path, str], pa.Table]]] = {"duckdb": with_duc
 
 
 def duck(target: Path, fact: str, query: str) -> pa.Table:
-    """All rows as DuckDB reads them."""
     relation = duckdb.connect().sql(query, params=[f"{target}/{fact}/**/*.parquet"])
     assert relation is not None
     table: pa.Table = relation.to_arrow_table()

@@ -17,7 +17,6 @@ Run = Callable[..., tuple[int, str, str]]
 
 
 def plan_runner(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Runs `plan` with arguments: exit status, stdout, stderr."""
     monkeypatch.setenv("COLUMNS", "80")
 
     def plan(*arguments: object) -> tuple[int, str, str]:

@@ -10,7 +10,6 @@ from kafka_forensics.replication.planner.plans import Candidate, Plan, PlanContr
 
 
 def entries(*pairs: tuple[int, int]) -> tuple[EpochEntry, ...]:
-    """(leader epoch, start offset) each."""
     return tuple(EpochEntry(epoch, start) for epoch, start in pairs)
 
 
@@ -27,7 +26,6 @@ def partition(
 
 
 def by_broker(plan: Plan) -> dict[int | str, Candidate]:
-    """Its candidates by broker."""
     return {candidate.broker: candidate for candidate in plan.candidates}
 
 

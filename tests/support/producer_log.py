@@ -35,8 +35,6 @@ _SHOWN = (
 
 
 class Fold(Protocol):
-    """What the folds have in common."""
-
     def step(self, columns: "NDArray[np.int64]") -> None: ...
 
     def damage(self) -> None: ...
@@ -100,15 +98,12 @@ class Log:
         return self
 
     def data(self, producer: int, epoch: int, sequence: int, count: int = 1, **given: int) -> Self:
-        """A batch of an idempotent producer."""
         return self.add(count, producer_id=producer, producer_epoch=epoch, base_sequence=sequence, **given)
 
     def transactional(self, producer: int, epoch: int, sequence: int = 0, count: int = 1, **given: int) -> Self:
-        """A batch of a transaction."""
         return self.data(producer, epoch, sequence, count, attributes=TRANSACTIONAL, **given)
 
     def marker(self, producer: int, epoch: int, control_type: int, **given: int) -> Self:
-        """An ABORT or COMMIT."""
         return self.add(
             1,
             producer_id=producer,
@@ -123,13 +118,11 @@ class Log:
         return self.data(99, 99, 99, count, crc=1, attributes=TRANSACTIONAL)
 
     def lost(self) -> Self:
-        """Bytes that are no batch."""
         self.rows.append(Row(segment=self.segment, lost=True))
         self.position += 50
         return self
 
     def roll(self) -> Self:
-        """A new segment."""
         self.segment, self.position = max(self.offset, self.segment + 1), 0
         return self
 
@@ -162,7 +155,6 @@ def running(form: str) -> Iterator[None]:
 
 
 def matrix(rows: list[Row]) -> "NDArray[np.int64]":
-    """The columns of some batches."""
     return columns_of([row.values for row in rows])
 
 
@@ -190,5 +182,4 @@ def fold_rows(kind: type[AnyFold], rows: list[Row], chunk: int) -> AnyFold:
 
 
 def context(topic: str = "t", **given: object) -> ReplicaContext:
-    """What is known of a replica beside its batches."""
     return ReplicaContext(topic, 0, 1, "broker-1", f"{topic}-0", **given)  # type: ignore[arg-type]

@@ -106,7 +106,6 @@ class _Player:
         self.ends: list[tuple[str, int]] = []
 
     def has(self, feature: str) -> bool:
-        """Whether the seed switched something on."""
         return feature in self.features
 
     def act(self) -> None:
@@ -126,7 +125,6 @@ class _Player:
                 return
 
     def partition(self) -> Partition:
-        """Any of them."""
         return self.rng.choice(self.partitions)
 
     def broker(self, *, running: bool) -> int | None:
@@ -146,7 +144,6 @@ class _Player:
         return tuple(broker for broker in self.cluster.brokers if self.rng.random() < 0.5)
 
     def answered(self) -> bool:
-        """Whether an answer arrives."""
         return not self.has("lost-answers") or self.rng.random() < 0.6
 
     def room(self) -> int:

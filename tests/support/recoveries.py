@@ -11,14 +11,11 @@ from kafka_forensics.questions.recover import RecoveredPartition, Recovery, reco
 
 
 class Recovered(NamedTuple):
-    """The answer, and the records that were given."""
-
     answer: Recovery
     rows: list[RecoveredRecord]
 
     @property
     def one(self) -> RecoveredPartition:
-        """Of the only partition."""
         (partition,) = self.answer.partitions
         return partition
 

@@ -35,11 +35,9 @@ class Batch:
 
     @property
     def records(self) -> dict[int, str]:
-        """Offset → value."""
         return {self.base_offset + delta: value for delta, value in enumerate(self.values) if value is not None}
 
     def written(self) -> bytes:
-        """Its bytes."""
         if self.magic < 2:
             (value,) = self.values
             return legacy_entry(self.base_offset, self.magic, value=str(value).encode())

@@ -61,7 +61,6 @@ def noisy_batch(records: int, value_bytes: int, compression_type: str, seed: int
 
 
 def moved(one: bytes, base_offset: int) -> bytes:
-    """The batch at another offset."""
     return base_offset.to_bytes(8, "big") + one[8:]
 
 
@@ -91,7 +90,6 @@ class RepeatedLogs:
         log.unlink()
 
     def log_of(self, broker: int, partition: int) -> Path:
-        """The only segment of a replica."""
         return self.folder / f"broker-{broker}" / f"{self.topic}-{partition}" / f"{0:020}.log"
 
     def change(self, broker: int, partition: int, number: int, wrong: bytes) -> None:

@@ -86,7 +86,6 @@ class Page(HTMLParser):
 
     @property
     def text(self) -> str:
-        """All words between tags, styles left out."""
         return " ".join(self.words)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:

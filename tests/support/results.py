@@ -21,7 +21,6 @@ EVIL = "\x1b]0;pwned\x07\x1b[31m\x9b5m\x7f\u202e\u2066\u200b\u2028\ud800\r\n\t|`
 
 
 def replica(broker: int | str, end: int, epochs: list[tuple[int, int]] | None = None, **given: object) -> ReplicaSummary:
-    """A replica of one segment from offset 0 to `end`."""
     made = ReplicaSummary(
         broker=broker,
         log_dir=f"copies/broker-{broker}",
@@ -136,18 +135,15 @@ def unclean_result() -> ScanResult:
 
 
 def result_of(*findings: Finding, incomplete: tuple[Incomplete, ...] = ()) -> ScanResult:
-    """An answer with just these findings."""
     return folded(ScanResult("local", [], [], list(findings), Totals(), list(incomplete)))
 
 
 def folded(result: ScanResult) -> ScanResult:
-    """The answer with the incidents that its findings are."""
     result.incidents = incidents(result.findings)
     return result
 
 
 def clean_result() -> ScanResult:
-    """Two healthy partitions."""
     partitions = [partition("orders", number, Agreement("identical", 9), [replica(1, 9), replica(2, 9)], []) for number in (0, 1)]
     return ScanResult("local", [], partitions, [], Totals(brokers=2, partitions=2, replicas=4, records_decoded=True))
 

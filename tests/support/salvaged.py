@@ -53,22 +53,18 @@ def put_cleaned(
 
 
 def with_(batches: Sequence[bytes], changes: Mapping[int, bytes]) -> list[bytes]:
-    """The batches with some of them replaced, by their places."""
     return [changes.get(number, data) for number, data in enumerate(batches)]
 
 
 def zeroed(data: bytes) -> bytes:
-    """As many zeros."""
     return bytes(len(data))
 
 
 def salvaged_of(folder: Path, output: Path, *, prefer: str | None = None, allow_gaps: bool = False, **given: Any) -> Salvaged:
-    """A salvage of all copies in a folder."""
     return salvage([str(folder)], output, ScanOptions(**given), SalvageOptions(prefer, allow_gaps))
 
 
 def log_of(output: Path, name: str = NAME) -> bytes:
-    """All bytes of a salvaged log."""
     return b"".join(path.read_bytes() for path in sorted((output / name).glob("*.log")))
 
 

@@ -50,7 +50,6 @@ def by_producer(
 
 
 def marker(base_offset: int, *, commit: bool, producer: int = 7, producer_epoch: int = 0, epoch: int = 0, **given: int) -> bytes:
-    """The marker that ends a producer's transaction."""
     given = {"timestamp": BASE_TIMESTAMP, "coordinator_epoch": 0, "partition_leader_epoch": epoch} | given
     return write_marker(commit, base_offset=base_offset, producer_id=producer, producer_epoch=producer_epoch, **given)
 
@@ -108,13 +107,11 @@ def log(count: int = 5, *, records: int = 2, start: int = 0, epoch: int = 0, val
 
 
 def changed(data: bytes, position: int, new: bytes) -> bytes:
-    """`data` with the bytes at `position` replaced by `new`."""
     assert position + len(new) <= len(data)
     return data[:position] + new + data[position + len(new) :]
 
 
 def flipped(data: bytes, position: int, bit: int = 0) -> bytes:
-    """`data` with one bit of the byte at `position` turned over."""
     return changed(data, position, bytes([data[position] ^ 1 << bit]))
 
 
@@ -199,16 +196,13 @@ class Reading:
 
     @property
     def total(self) -> int:
-        """Bytes accounted for."""
         return self.decoded + self.damaged + self.skipped
 
     @property
     def kinds(self) -> list[str]:
-        """Kinds of damage, in order."""
         return [damage.kind for damage in self.damage]
 
     def column(self, which: BatchColumn) -> list[int]:
-        """One fact of every row."""
         return [int(value) for value in self.columns[which]]
 
     @property
@@ -219,7 +213,6 @@ class Reading:
 
     @property
     def base_offsets(self) -> list[int]:
-        """Base offsets of all rows."""
         return self.column(BatchColumn.BASE_OFFSET)
 
 

@@ -96,7 +96,6 @@ class Replica:
 
     @property
     def dropped(self) -> set[int]:
-        """Offsets that are gone."""
         return set(range(self.end)) - self.kept
 
 
@@ -125,7 +124,6 @@ def clusters(draw: st.DrawFn) -> tuple[Told, list[Replica]]:
 
 
 def written(told: Told, replicas: list[Replica], folder: Path) -> list[str]:
-    """Their log directories."""
     ends = [0]
     for step in told.history.steps:
         ends.append(ends[-1] + step.offsets)

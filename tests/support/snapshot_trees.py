@@ -57,8 +57,6 @@ def expired(log: Log, segment: int) -> Log:
 
 @dataclass(frozen=True)
 class Snapshots:
-    """A folder of snapshots."""
-
     root: Path
 
     def put(self, name: str, logs: dict[int, Log] | Log, high_watermark: int = HIGH_WATERMARK, *, log_start: int = 0) -> Path:
@@ -81,7 +79,6 @@ def rows(result: SnapshotsResult, **wanted: Any) -> list[Row]:
 
 
 def short(change: Change) -> Row:
-    """A change in short."""
     return change.broker, change.kind.value, change.reason, change.offset_start, change.offset_end
 
 
@@ -91,7 +88,6 @@ def on_each(*told: tuple[str, str | None, int, int], brokers: tuple[int, ...] = 
 
 
 def findings(result: SnapshotsResult) -> list[tuple[str, str, int | None, int | None]]:
-    """Findings between snapshots in short: kind, severity, offsets."""
     return [
         (finding.kind, finding.severity.value, finding.place.offset_start, finding.place.offset_end) for finding in result.findings
     ]

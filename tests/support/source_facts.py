@@ -16,7 +16,6 @@ BY_FILE = ("batches", "records", "spans", "control_records", "index_entries", "e
 
 
 def source(paths: Path | Sequence[Path], **options: object) -> KafkaLogDataSource:
-    """The data source for a path or several."""
     several = [paths] if isinstance(paths, Path) else paths
     told = {name: str(value) for name, value in options.items()}
     return KafkaLogDataSource({"paths": json.dumps([str(path) for path in several]), **told})

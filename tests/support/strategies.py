@@ -231,8 +231,6 @@ def _act(draw: st.DrawFn, action: str, log: Log, producer: int, epochs: dict[int
 
 
 class Fold(Protocol):
-    """What every fold can do."""
-
     def merge(self, right: Self) -> None:
         """Add the stretch that follows."""
 
@@ -241,7 +239,6 @@ F = TypeVar("F", bound=Fold)
 
 
 def cuts(draw: st.DataObject, length: int, at_most: int = 6) -> list[tuple[int, int]]:
-    """Ranges that tile `length`, some of them empty."""
     points = sorted(draw.draw(st.lists(st.integers(0, length), max_size=at_most)))
     return list(zip([0, *points], [*points, length], strict=True))
 

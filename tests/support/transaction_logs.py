@@ -31,18 +31,14 @@ BROKERS = (1, 2, 3)
 
 
 def ms(seconds: float) -> int:
-    """Milliseconds of a moment."""
     return START + round(1000 * seconds)
 
 
 @dataclass(slots=True)
 class DataLog(Log):
-    """A partition's log while it is written."""
-
     sequences: dict[tuple[int, int], int] = field(default_factory=dict)
 
     def data(self, at: float, producer_id: int = APP_ID, epoch: int = 0, count: int = 2) -> Written:
-        """Transactional records."""
         sequence = self.sequences.get((producer_id, epoch), 0)
         self.sequences[producer_id, epoch] = sequence + count
         records = [replace(write, key=None, timestamp_delta=2) for write in self.records(count)]
@@ -64,7 +60,6 @@ class CoordinatorLog(Log):
     """`__transaction_state-0` while it is written."""
 
     def value(self, at: float, key: bytes, value: bytes | None) -> Written:
-        """Any record."""
         return self.write([RecordToWrite(key, value)], ms(at))
 
     def state(
@@ -98,7 +93,6 @@ class CoordinatorLog(Log):
         self.state(at + 0.09, f"Complete{verdict}", name=name, epoch=after, since=at, client=client)
 
     def expire(self, at: float, name: str = APP) -> Written:
-        """The tombstone of an id."""
         return self.value(at, write_transaction_log_key(name), None)
 
 
@@ -249,7 +243,6 @@ def decided(at: float, partitions: tuple[int, ...] = (0, 1), *, commit: bool = T
 
 
 def prepared() -> CoordinatorLog:
-    """The coordinator has decided to commit, and no more is known."""
     log = CoordinatorLog()
     log.transaction(0, (0, 1), commit=True, name=OTHER)
     log.state(30, "Ongoing", (0, 1))

@@ -40,7 +40,6 @@ def refuse(monkeypatch: pytest.MonkeyPatch, refused: Callable[[Path], bool]) -> 
 
 
 def refuse_logs(monkeypatch: pytest.MonkeyPatch, brokers: Brokers, of: Collection[int]) -> None:
-    """The `.log` files of these brokers cannot be opened."""
     log_dirs = [brokers.log_dir(broker) for broker in of]
     refuse(monkeypatch, lambda path: path.suffix == ".log" and any(path.is_relative_to(each) for each in log_dirs))
 

@@ -57,7 +57,6 @@ def append(copies: Path, broker: int, *batches: Callable[[int], bytes]) -> None:
 
 
 def rows_of(lost: Path) -> list[dict[str, Any]]:
-    """The records that were recovered."""
     return [json.loads(line) for line in (lost / "records.jsonl").read_text().splitlines()]
 
 
@@ -79,7 +78,6 @@ def put_rows(lost: Path, rows: list[dict[str, Any]]) -> Path:
 
 
 def put_back(row: dict[str, Any], *, header: bool = True) -> Made:
-    """A recovered record as it is produced again."""
     own = tuple((name, value.encode()) for name, value in row["headers"])
     added = (("kafka-forensics-original-offset", b"%d" % row["offset"]),) if header else ()
     key = None if row["key"] is None else row["key"].encode()
