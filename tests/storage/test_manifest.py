@@ -2,7 +2,6 @@
 
 import hashlib
 import os
-import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -102,25 +101,6 @@ def test_single_files_and_other_sources(evidence: Path) -> None:
     assert [path for path, _ in manifest.entries()] == [str(evidence / "a"), "memory/x"]
     (evidence / "a").unlink()
     assert [path for path, _, _ in manifest.changes()] == [str(evidence / "a")]
-
-
-def test_threads_may_share_a_manifest(evidence: Path) -> None:
-    manifest = Manifest()
-    source = open_source(str(evidence))
-    entries = [source.stat(path) for path in ("a", "b", "c", "d/e", "f")]
-
-    def record() -> None:
-        for _ in range(50):
-            for entry in entries:
-                manifest.record(source, entry)
-            manifest.changes()
-
-    threads = [threading.Thread(target=record) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(manifest.entries()) == 5
 
 
 @pytest.mark.parametrize("form", [None, "gnu sparse", "xz", "zip deflated"])

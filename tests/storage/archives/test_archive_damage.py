@@ -99,7 +99,7 @@ PACKED = {
 @pytest.mark.parametrize("suffix", PACKED)
 def test_a_tar_cut_anywhere_gives_what_stands_before(suffix: str, tmp_path: Path) -> None:
     data = PACKED[suffix]
-    lengths = sorted({*range(0, len(data), 97), *range(30), *range(len(data) - 30, len(data))})
+    lengths = sorted({*range(0, len(data), 199), *range(30), *range(len(data) - 30, len(data))})
     seen = []
     for length in lengths:
         files, problems = check(data[:length], suffix, tmp_path, FILES)
@@ -155,9 +155,9 @@ def test_a_damaged_header_ends_the_list_with_a_word(tmp_path: Path) -> None:
 def test_a_sparse_tar_cut_or_changed_anywhere_never_crashes(form: str, tmp_path: Path) -> None:
     data = small_sparse_tar(tmp_path, form)
     choose = random.Random(4)
-    for length in range(0, len(data), 911):
+    for length in range(0, len(data), 3001):
         check(data[:length], ".tar", tmp_path, None)
-    for _ in range(150):
+    for _ in range(60):
         spoilt = bytearray(data)
         at = choose.randrange(4000)
         spoilt[at] ^= 1 << choose.randrange(8)
@@ -257,7 +257,7 @@ def test_a_pax_header_that_lies_is_told_of(tmp_path: Path) -> None:
 def test_a_zip_cut_anywhere_gives_what_stands_before(method: int, tmp_path: Path) -> None:
     data = zip_of(FILES, method)
     seen = []
-    for length in sorted({*range(0, len(data), 13), *range(len(data) - 30, len(data))}):
+    for length in sorted({*range(0, len(data), 37), *range(len(data) - 30, len(data))}):
         files, problems = check(data[:length], ".zip", tmp_path, FILES)
         assert problems
         seen.append(files)

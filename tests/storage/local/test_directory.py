@@ -2,9 +2,6 @@
 
 import errno
 import os
-import pickle
-import random
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -289,32 +286,6 @@ def test_a_declared_length_allocates_nothing(tmp_path: Path) -> None:
     with LocalSource(str(tmp_path)).open("a.log") as file:
         assert file.read_at(1, 1 << 62) == b"bc"
         assert file.read_at(1 << 62, 1 << 62) == b""
-
-
-def test_threads_may_share_a_file(tree: Path) -> None:
-    content = (tree / LOG).read_bytes()
-    wrong: list[int] = []
-    with LocalSource(str(tree)).open(LOG) as file:
-
-        def read(seed: int) -> None:
-            choose = random.Random(seed)
-            for _ in range(100):
-                start = choose.randrange(len(content))
-                if file.read_at(start, 10_000) != content[start : start + 10_000]:
-                    wrong.append(start)
-                file.data_ranges()
-
-        threads = [threading.Thread(target=read, args=(seed,)) for seed in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    assert wrong == []
-
-
-def test_a_source_can_be_sent_to_another_process(tree: Path) -> None:
-    source = pickle.loads(pickle.dumps(LocalSource(str(tree))))  # noqa: S301 - our own bytes
-    assert source.stat(LOG) == LocalSource(str(tree)).stat(LOG)
 
 
 def test_a_file_that_vanishes_while_its_directory_is_listed_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,10 +4,8 @@ import io
 import os
 import stat
 import tarfile
-import threading
 import zipfile
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -268,15 +266,6 @@ def test_files_behind_links_are_opened_like_all_others(given: Path, monkeypatch:
         assert flags & (os.O_NONBLOCK | os.O_PATH)
 
 
-def test_reading_through_a_link_leaves_no_access_time(given: Path) -> None:
-    log = given / "two" / "t-0" / "log"
-    (given / "one" / "link").symlink_to(log)
-    os.utime(log, ns=(10**18, 10**18))
-    source, _ = opened(given / "one", given / "two")
-    assert content(source, "link") == INSIDE + b"two"
-    assert log.stat().st_atime_ns == 10**18
-
-
 def test_a_place_tells_another_process_which_roots_links_lead_to(given: Path, tmp_path: Path) -> None:
     (tmp_path / "third").mkdir()
     (given / "one" / "link").symlink_to("../two/t-0/log")
@@ -298,16 +287,6 @@ def test_a_place_tells_another_process_which_roots_links_lead_to(given: Path, tm
         open_address(address_of(source)).open("t-0/log")
 
 
-def swapped(link: Path, targets: list[str], stop: threading.Event) -> None:
-    """Point `link` at one target after the other, at once each time."""
-    number = 0
-    while not stop.is_set():
-        new = link.with_name(f"{link.name}.new")
-        new.symlink_to(targets[number % len(targets)])
-        new.rename(link)
-        number += 1
-
-
 def swappable(given: Path, what: str) -> tuple[Path, list[str], str]:
     """A link, the targets it is to have in turn (one of them outside), and a path that leads over it."""
     outside, path = given.parent / "outside", given / "one"
@@ -321,26 +300,6 @@ def swappable(given: Path, what: str) -> tuple[Path, list[str], str]:
 
 
 SWAPPED = pytest.mark.parametrize("what", ["file", "directory", "directory of the target"])
-
-
-@SWAPPED
-def test_whoever_swaps_a_link_leads_nowhere(given: Path, what: str) -> None:
-    """Every read while another thread swaps gives a byte of what was given, or a refusal; 1,500 times."""
-    link, targets, path = swappable(given, what)
-    link.symlink_to(targets[0])
-    source, _ = opened(given / "one", given / "two")
-    stop = threading.Event()
-    thread = threading.Thread(target=swapped, args=(link, targets, stop))
-    thread.start()
-    try:
-        for _ in range(1500):
-            with suppress(SourceError):
-                assert content(source, path).startswith(INSIDE)
-            for entry in source.list():
-                assert entry.link is None or "outside" not in entry.link
-    finally:
-        stop.set()
-        thread.join()
 
 
 @SWAPPED

@@ -1,6 +1,7 @@
 """The commands over object storage: the same answers as for local copies, and no credentials in anything they say."""
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,13 @@ from kafka_forensics.cli.main import outcome
 from kafka_forensics.engine import local
 from kafka_forensics.evidence.inputs import gather
 from kafka_forensics.evidence.options import ScanOptions
+from kafka_forensics.model.json_objects import Json
+from kafka_forensics.questions.collect import CollectOptions, collect
+from tests.support.faults import HEALTHY, healthy
 from tests.support.object_stores import ACCESS_KEY, SECRET_KEY, S3Proxy, S3Server
+from tests.support.replicas import unclean_election
+from tests.support.snapshot_trees import NEW, OLD, Snapshots, cut, findings, rows
+from tests.support.unread import check_unknown, check_unread
 
 SAMPLES = Path(__file__).resolve().parents[3] / "sample_logs"
 DAY = "snapshots/2026-11-20"
@@ -27,31 +34,15 @@ def divergence(s3: S3Server) -> str:
     return f"s3://divergence/{DAY}"
 
 
-def test_a_scan_says_what_a_scan_of_the_local_copies_says(s3: S3Server, capsys: pytest.CaptureFixture[str]) -> None:
-    s3.upload(SAMPLES / "unclean-election", "bucket", DAY)
-    folder = str(SAMPLES / "unclean-election")
+def test_a_scan_says_what_a_scan_of_the_local_copies_says(divergence: str, capsys: pytest.CaptureFixture[str]) -> None:
     answers = []
-    for place, jobs in ((folder, "2"), (f"s3://bucket/{DAY}", "2")):
-        status = outcome(["scan", place, "--format", "json", "--jobs", jobs])
+    for place in (str(SAMPLES / "silent-divergence"), divergence):
+        status = outcome(["scan", place, "--format", "json", "--jobs", "2"])
         out, err = capsys.readouterr()
         answers.append((status, json.loads(out.replace(place, "PLACE")), err))
     assert answers[0] == answers[1]
     assert answers[0][0] == 1
-    assert len(answers[0][1]["findings"]) > 5
-
-
-def test_patterns_names_and_aliases(divergence: str) -> None:
-    scan_result = kf.scan(["one=s3a://divergence/snapshots/*/broker-1", f"{divergence}/broker-[23]", f"{divergence}/broker-2/"])
-    assert sorted(str(broker_summary.broker) for broker_summary in scan_result.brokers) == ["2", "3", "one"]
-    plain = kf.scan(str(SAMPLES / "silent-divergence"))
-    assert sorted(finding.kind for finding in scan_result.findings) == sorted(finding.kind for finding in plain.findings)
-
-
-def test_a_folder_and_what_lies_in_it_are_read_once(divergence: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert outcome(["scan", divergence, f"{divergence}/broker-1", "--format", "json"]) == 1
-    out, err = capsys.readouterr()
-    assert f"{divergence}/broker-1 is in {divergence} as well: read once" in err
-    assert [len(one["log_dirs"]) for one in json.loads(out)["input"]["brokers"]] == [1, 1, 1]
+    assert answers[0][1]["findings"]
 
 
 def test_facts_and_dumps_of_one_object(divergence: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -132,7 +123,32 @@ def test_an_object_deleted_during_the_scan(s3: S3Server) -> None:
     assert changed[0].evidence["after"] is None
 
 
-@pytest.mark.parametrize("status", [None, 403, 500])
+def test_a_file_that_vanished_from_a_store_of_fsspec(tmp_path: Path) -> None:
+    brokers = healthy(tmp_path)
+    import fsspec
+
+    memory: Any = fsspec.filesystem("memory")
+    for broker in (1, 2):
+        for path in brokers.log_dir(broker).rglob("*"):
+            if path.is_file():
+                memory.pipe(f"/vanishing/broker-{broker}/{path.relative_to(brokers.log_dir(broker))}", path.read_bytes())
+    whole = kf.scan("memory://vanishing")
+    assert (whole.verdict, whole.partitions[0].agreement.kind) == ("clean", "identical")
+    inputs = gather(["memory://vanishing/broker-1"], ScanOptions(jobs=1))
+    both = gather(["memory://vanishing/broker-1", "memory://vanishing/broker-2"], ScanOptions(jobs=1))
+    for segment in (0, 29, 55):
+        memory.rm(f"/vanishing/broker-1/t-0/{segment:020d}.log")
+    alone = local.scan_inputs(inputs, ScanOptions(jobs=1))
+    check_unknown(alone.partitions[0])
+    assert {finding.kind for finding in alone.findings if finding.severity.rank > 0} <= {"EVIDENCE_CHANGED"}  # as it was read
+    assert {(incomplete.topic, incomplete.partition, incomplete.broker) for incomplete in alone.incomplete} == {("t", 0, 1)}
+    [partition] = local.scan_inputs(both, ScanOptions(jobs=1)).partitions
+    check_unread(partition.replicas[0])
+    assert (partition.not_read, partition.replicas[1].log_end_offset) == ([1], 75)
+    memory.rm("/vanishing", recursive=True)
+
+
+@pytest.mark.parametrize("status", [None, 403])
 def test_credentials_are_in_nothing_that_is_said(
     divergence: str, proxy: S3Proxy, status: int | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -166,3 +182,60 @@ def test_nothing_of_storage_is_loaded_for_a_local_scan() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True)
     assert done.stderr == "[]\n"
+
+
+PARTITIONS = 24
+
+
+def findings_at(path: str, endpoint: str | None = None) -> list[Json]:
+    options = None if endpoint is None else {"endpoint": endpoint}
+    document: Json = json.loads(kf.scan(path, storage_options=options).to_json())
+    assert document["incomplete"] == []
+    told = [finding for finding in document["findings"] if finding["kind"] != "KEY_PLACEMENT"]
+    return [{**finding, "log_dir": None, "advice": None} for finding in told]
+
+
+def test_bundles_take_few_of_the_requests(s3: S3Server, proxy: S3Proxy, tmp_path: Path) -> None:
+    directories, bundles = tmp_path / "directories", tmp_path / "bundles" / "2026-11-20"
+    bundles.mkdir(parents=True)
+    for log_dir in unclean_election(directories, PARTITIONS):
+        with (bundles / f"{log_dir.name}.kfb").open("w+b") as file:
+            collect([str(log_dir)], CollectOptions(), file)
+    s3.upload(directories, "of-directories", "all")
+    s3.upload(bundles.parent, "of-bundles", "all")
+    expected = findings_at("s3://of-directories/all", proxy.endpoint)
+    of_directories = len(proxy.requests)
+    proxy.requests.clear()
+    assert findings_at("s3://of-bundles/all", proxy.endpoint) == expected == findings_at(str(directories))
+    assert findings_at("s3://of-bundles/all/2026-*/*.kfb", proxy.endpoint) == expected
+    assert 0 < len(proxy.requests) // 2 <= of_directories // 8
+
+
+@pytest.mark.parametrize(
+    "form", ["{0}snapshots{1}", pytest.param("{0}snapshots/2*{1}", marks=pytest.mark.nightly)], ids=["folder", "pattern"]
+)
+def test_what_the_uri_says_reaches_every_snapshot_and_is_shown_nowhere(
+    s3: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], form: str
+) -> None:
+    trees = Snapshots(tmp_path)
+    trees.put(OLD, HEALTHY)
+    trees.put(NEW, {1: HEALTHY, 2: cut(HEALTHY, 55), 3: HEALTHY})
+    days = f"d{abs(hash(form)):x}"
+    s3.upload(tmp_path, days, "snapshots")
+    for name in [one for one in os.environ if one.startswith("AWS_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    said = f"?endpoint={s3.endpoint}&access_key={ACCESS_KEY}&secret_key={SECRET_KEY}"
+    uri = form.format(f"s3://{days}/", said)
+    there, here = kf.scan_snapshots(uri), kf.scan_snapshots(str(tmp_path))
+    assert list(there.snapshots) == [OLD, NEW]
+    assert (rows(there), findings(there)) == (rows(here), findings(here))
+    assert there.changes[0].before is not None
+    assert there.changes[0].before.log_dir == f"s3://{days}/snapshots/{OLD}/b1"
+    each = [f"s3://{ACCESS_KEY}:{SECRET_KEY}@{days}/snapshots/{name}?endpoint={s3.endpoint}" for name in (OLD, NEW)]
+    assert outcome(["changes", *each, "--format", "json", "--fail-on", "none"]) == 0
+    assert outcome(["changes", f"a={each[0]}", f"b={each[0]}"]) == 2
+    assert outcome(["changes", each[0], each[0]]) == 2
+    printed = capfd.readouterr()
+    assert SECRET_KEY not in printed.out + printed.err
+    assert ACCESS_KEY not in printed.out + printed.err
