@@ -1,18 +1,22 @@
-"""A driver that is killed in the middle of a scan on a real cluster leaves nothing behind, and the cluster works on."""
+"""A driver that is killed in the middle on a real cluster leaves nothing behind, and a full disk of its workers is named."""
 
 import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from kafka_forensics.evidence.options import ScanOptions
+from tests.support import exports
 from tests.support.replicas import RepeatedLogs, noisy_batch
-from tests.support.spark_cluster import QUICK_JAVA, SECONDS_OF_A_SCAN, Cluster, Driver, driver, has_open, processes, wait_until
+from tests.support.spark_cluster import QUICK_JAVA, SECONDS_OF_A_SCAN, Cluster, cluster, driver, has_open, processes, wait_until
 from tests.support.spark_driver import local_document
 
 pytestmark = [pytest.mark.spark, pytest.mark.nightly]
 
-SAMPLE = Path(__file__).resolve().parents[2] / "sample_logs" / "unclean-election"
+SETTINGS = {"spark_executor_memory": "512m", "spark_executor_extraJavaOptions": QUICK_JAVA, "spark_log_level": "WARN"}
 SECONDS_TO_CLEAN_UP = 60.0
 
 
@@ -22,21 +26,29 @@ def listed(folder: Path) -> dict[str, tuple[int, int]]:
     return {str(path): (path.stat().st_size, path.stat().st_mtime_ns) for path in files}
 
 
-def begin(asked: Driver, master: str) -> None:
-    asked.session(master, spark_executor_memory="512m", spark_executor_extraJavaOptions=QUICK_JAVA)
-
-
-def test_a_driver_killed_in_the_middle_leaves_nothing_behind(running: Cluster, tmp_path: Path) -> None:
-    logs = RepeatedLogs(tmp_path / "evidence", "orders", partitions=8, batches=1000, batch=noisy_batch(50, 100, "zstd"), records=50)
+@pytest.mark.parametrize("is_export", [False, True], ids=["scan", "export"])
+def test_a_driver_killed_in_the_middle_leaves_nothing_behind(
+    running: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str], is_export: bool
+) -> None:
+    """Of an export no seal, and the next attempt is refused; the cluster works on."""
+    batches = 300 if is_export else 1000
+    logs = RepeatedLogs(
+        tmp_path / "evidence", "orders", partitions=8, batches=batches, batch=noisy_batch(50, 100, "zstd"), records=50
+    )
     before = listed(logs.folder)
+    target = tmp_path / "out"
     with driver(tmp_path / "killed", running.python) as killed:
-        begin(killed, running.url)
-        killed.send_scan(*logs.log_dirs, work_bytes=17 << 20)
+        killed.session(running.url, **SETTINGS)
+        if is_export:
+            killed.send_export(*logs.log_dirs, output=target, facts=["records", "findings"], split_bytes=1 << 20)
+        else:
+            killed.send_scan(*logs.log_dirs, work_bytes=17 << 20)
+        place = (target, ".parquet") if is_export else (logs.folder, ".log")
         wait_until(
-            lambda: killed.ready() or any(has_open(pid, logs.folder) for pid in running.python_workers()),
-            "a worker that reads",
+            lambda: killed.ready() or any(has_open(pid, *place) for pid in running.python_workers()),
+            "a worker at its work",
             SECONDS_OF_A_SCAN,
-            pause=0.005,
+            pause=0.002,
         )
         assert not killed.ready()
         killed.kill()
@@ -44,9 +56,49 @@ def test_a_driver_killed_in_the_middle_leaves_nothing_behind(running: Cluster, t
         wait_until(lambda: session not in {process.session for process in processes()}, "the end of its Java", SECONDS_TO_CLEAN_UP)
         wait_until(lambda: not running.executors() and not running.python_workers(), "the end of executors", SECONDS_TO_CLEAN_UP)
     assert listed(logs.folder) == before
-    assert os.listdir(tmp_path / "killed" / "local") == []
-    with driver(tmp_path / "next", running.python) as following:
-        begin(following, running.url)
-        paths = [str(path) for path in sorted(SAMPLE.iterdir())]
-        assert following.scan(*paths).document == local_document(paths, ScanOptions())
+    if is_export:
+        assert set(os.listdir(target)) == {"_UNFINISHED", "_temporary"}
+        left = listed(target)
+        assert exports.export(target, *logs.log_dirs, "--engine", "spark", "--spark-master", running.url) == 2
+        said = capsys.readouterr().err
+        assert f"error: {target} holds an export that did not finish, or one that is running\n" in said
+        assert "nothing is resumed: if none is running, remove the directory and export again" in said
+        assert listed(target) == left
+    else:
+        assert os.listdir(tmp_path / "killed" / "local") == []
+        with driver(tmp_path / "next", running.python) as following:
+            following.session(running.url, **SETTINGS)
+            paths = [str(path) for path in logs.log_dirs]
+            assert following.scan(*paths).document == local_document(paths, ScanOptions())
     assert not [process for process in processes() if str(tmp_path) in process.command]
+
+
+@contextmanager
+def small_disk(where: Path, size_in_bytes: int) -> Iterator[None]:
+    """A file system of a few bytes at a directory, unmounted with the block."""
+    where.mkdir(parents=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size_in_bytes}", "none", str(where)], check=True)
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "--lazy", str(where)], check=True)
+
+
+@pytest.mark.two_users  # only root may mount a disk
+def test_a_full_disk_of_workers_is_named_and_one_with_room_is_enough(running: Cluster, tmp_path: Path) -> None:
+    """What is shuffled is put on the disks of Spark's local directories."""
+    logs = RepeatedLogs(tmp_path / "evidence", "orders", partitions=24, batches=20, batch=noisy_batch(50, 100, "zstd"), records=50)
+    paths = [str(path) for path in logs.log_dirs]
+    here = tmp_path / "cluster" / "local"
+    with (
+        small_disk(here, 64 << 10),
+        cluster(tmp_path / "cluster", running.python) as full,
+        driver(tmp_path / "driver", running.python) as asked,
+    ):
+        asked.session(full.url, **SETTINGS)
+        name, text, _ = asked.scan(*paths, small_bytes=-1, work_bytes=1, as_the_command=True).error
+        assert name == "ForensicsError"
+        assert "the disk of Spark's local directories is full on the worker 127.0.0." in text
+        assert full.said().count("Exception in task") >= 4, "each of four attempts met it"
+        subprocess.run(["mount", "-o", f"remount,size={64 << 20}", str(here)], check=True)
+        assert asked.scan(*paths, small_bytes=-1, work_bytes=1).document == local_document(paths, ScanOptions())

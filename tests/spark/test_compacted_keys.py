@@ -3,7 +3,6 @@
 import shutil
 from collections.abc import Callable
 from contextlib import redirect_stdout
-from dataclasses import dataclass, field
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -19,18 +18,14 @@ from kafka_forensics.folding.keys.question import KeyAnswer
 from kafka_forensics.spark import job, keys
 from kafka_forensics.spark.job import TaskSizes, scan_inputs
 from kafka_forensics.writers.files import write_offset_checkpoint
-from tests.support.compacted import CLEANED, History, compacted, hidden_by_damage, history, three
+from tests.support.compacted import CLEANED, History, compacted, history, three
 from tests.support.faults import TOPIC, Brokers
 from tests.support.spark_driver import written
 
 pytestmark = [pytest.mark.spark, pytest.mark.nightly]
 
 APART = TaskSizes(keys_apart_bytes=0, work_bytes=1)
-
-
-def lost(root: Path) -> Brokers:
-    """Broker 2 lacks a key's latest record."""
-    return three(root, history(), {2: {1}})
+REFUSED = "[NOT_SUPPORTED_WITH_SERVERLESS] PERSIST TABLE is not supported on serverless compute."
 
 
 def many(root: Path) -> Brokers:
@@ -49,20 +44,24 @@ def transactions(root: Path) -> Brokers:
     return three(root, story, {2: {0}, 3: {3, 5}})
 
 
-@pytest.mark.parametrize("make", [lost, many, transactions, hidden_by_damage])
+def judged_alike(spark: SparkSession, paths: list[str], sizes: TaskSizes = APART) -> set[str]:
+    """The kinds of findings that both engines give, in the same bytes."""
+    result, _ = scan_inputs(spark, gather(paths, ScanOptions()), ScanOptions(), sizes)
+    assert written(result) == written(local.scan(paths, ScanOptions()))
+    return {finding.kind for finding in result.findings}
+
+
+@pytest.mark.parametrize("make", [many, transactions])
 def test_faults_are_judged_as_by_the_local_engine(spark: SparkSession, tmp_path: Path, make: Callable[[Path], Brokers]) -> None:
-    paths, options = [str(path) for path in make(tmp_path).log_dirs], ScanOptions()
-    inputs = gather(paths, options)
-    result, _ = scan_inputs(spark, inputs, options, APART)
-    here = local.scan(paths, options)
-    assert {"COMPACTED_VALUE_DIFFERS", "COMPACTION_SKEW"} & {finding.kind for finding in here.findings}
-    assert written(result) == written(here)
+    kinds = judged_alike(spark, [str(path) for path in make(tmp_path).log_dirs])
+    assert {"COMPACTED_VALUE_DIFFERS", "COMPACTION_SKEW"} & kinds
 
 
-def two_partitions(root: Path) -> list[str]:
+@pytest.fixture
+def two_partitions(tmp_path: Path) -> list[str]:
     """Log directories with two compacted partitions, which differ in different keys."""
-    brokers = three(root / "brokers", history(), {2: {1}})
-    others = three(root / "others", history(), {1: {3, 4}, 3: {6}})
+    brokers = three(tmp_path / "brokers", history(), {2: {1}})
+    others = three(tmp_path / "others", history(), {1: {3, 4}, 3: {6}})
     for log_dir, other in zip(brokers.log_dirs, others.log_dirs, strict=True):
         shutil.copytree(other / f"{TOPIC}-0", log_dir / f"{TOPIC}-1")
         cleaned = write_offset_checkpoint({(TOPIC, 0): CLEANED, (TOPIC, 1): CLEANED})
@@ -70,80 +69,51 @@ def two_partitions(root: Path) -> list[str]:
     return [str(path) for path in brokers.log_dirs]
 
 
-@dataclass
-class Seen:
-    """What the scan asked of Spark: which slices it had judged, and their states."""
-
-    slices: list[list[int]] = field(default_factory=list)
-    states: list[DataFrame] = field(default_factory=list)
-
-
-@pytest.fixture
-def seen(monkeypatch: pytest.MonkeyPatch) -> Seen:
-    """What the scans of a test ask for."""
-    made = Seen()
-    put_together = job.put_together
-
-    def noting(heads: DataFrame, states: DataFrame, tasks: int, there: job.Task) -> DataFrame:
-        made.slices.append([row.slice for row in heads.select("slice").collect()])
-        made.states.append(states)
-        return put_together(heads, states, tasks, there)
-
-    monkeypatch.setattr(job, "put_together", noting)
-    return made
-
-
-def test_states_are_kept_for_the_slices_that_asked(
-    spark: SparkSession, tmp_path: Path, seen: Seen, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("refused", [False, True])
+def test_states_are_kept_for_the_slices_that_asked_or_worked_out_again(
+    spark: SparkSession,
+    two_partitions: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    refused: bool,
 ) -> None:
-    paths, options = two_partitions(tmp_path), ScanOptions()
+    slices: list[list[int]] = []
+    states: list[DataFrame] = []
     plans: list[str] = []
-    right = keys.answered_keys
+    put_together, answered_keys = job.put_together, keys.answered_keys
 
-    def noting(*given: Any) -> list[KeyAnswer]:
+    def noting_slices(heads: DataFrame, given: DataFrame, tasks: int, there: job.Task) -> DataFrame:
+        slices.append([row.slice for row in heads.select("slice").collect()])
+        states.append(given)
+        return put_together(heads, given, tasks, there)
+
+    def noting_plan(*given: Any) -> list[KeyAnswer]:
         output = StringIO()
         with redirect_stdout(output):
-            seen.states[0].explain()
+            states[0].explain()
         plans.append(output.getvalue())
-        return right(*given)
+        return answered_keys(*given)
 
-    monkeypatch.setattr(keys, "answered_keys", noting)
-    result, _ = scan_inputs(spark, gather(paths, options), options, APART)
-    assert written(result) == written(local.scan(paths, options))
-    assert seen.slices == [[0, 1], [0, 1]]
-    assert "InMemoryTableScan" in plans[0]
-    assert not seen.states[0].is_cached
-
-
-REFUSED = "[NOT_SUPPORTED_WITH_SERVERLESS] PERSIST TABLE is not supported on serverless compute."
-
-
-def test_where_spark_keeps_no_rows_they_are_worked_out_again(
-    spark: SparkSession, tmp_path: Path, seen: Seen, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
     def refuse(_: object) -> None:
         raise AnalysisException(REFUSED)
 
-    paths, options = two_partitions(tmp_path), ScanOptions()
-    monkeypatch.setattr(type(spark.range(1)), "persist", refuse)
-    result, _ = scan_inputs(spark, gather(paths, options), options, APART)
-    assert written(result) == written(local.scan(paths, options))
-    assert seen.slices == [[0, 1], [0, 1]]
-    assert "large compacted logs are read twice" in caplog.text
+    monkeypatch.setattr(job, "put_together", noting_slices)
+    monkeypatch.setattr(keys, "answered_keys", noting_plan)
+    if refused:
+        monkeypatch.setattr(type(spark.range(1)), "persist", refuse)
+    judged_alike(spark, two_partitions)
+    assert slices == [[0, 1], [0, 1]]
+    assert ("InMemoryTableScan" in plans[0]) is not refused
+    assert ("large compacted logs are read twice" in caplog.text) is refused
+    assert not states[0].is_cached
+    judged_alike(spark, two_partitions, TaskSizes())
+    assert len(slices) == 2, "small logs are compared where they are judged, without states that are put together"
 
 
-def test_any_other_refusal_ends_the_scan(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_any_other_refusal_ends_the_scan(spark: SparkSession, two_partitions: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(_: object) -> None:
         raise AnalysisException("no such session")
 
-    paths, options = two_partitions(tmp_path), ScanOptions()
     monkeypatch.setattr(type(spark.range(1)), "persist", refuse)
     with pytest.raises(AnalysisException, match="no such session"):
-        scan_inputs(spark, gather(paths, options), options, APART)
-
-
-def test_small_logs_are_compared_where_they_are_judged(spark: SparkSession, tmp_path: Path, seen: Seen) -> None:
-    paths, options = [str(path) for path in lost(tmp_path).log_dirs], ScanOptions()
-    result, _ = scan_inputs(spark, gather(paths, options), options)
-    assert written(result) == written(local.scan(paths, options))
-    assert seen.slices == [], "it is no slice with states that are put together"
+        judged_alike(spark, two_partitions)

@@ -40,12 +40,6 @@ def test_times_that_are_none_or_out_of_range_are_null() -> None:
     ]  # fmt: skip
 
 
-@given(st.lists(st.sampled_from(["CreateTime", "LogAppendTime", "NoTimestampType"])))
-def test_timestamp_types_have_the_numbers_of_kafka(names: list[str]) -> None:
-    numbers = {"CreateTime": 0, "LogAppendTime": 1, "NoTimestampType": -1}
-    assert as_type_numbers(pa.array(names, pa.string())).to_pylist() == [numbers[name] for name in names]
-
-
 HEADER: Any = st.fixed_dictionaries({"key": st.binary(max_size=8), "value": st.none() | st.binary(max_size=8)})
 
 
@@ -76,6 +70,8 @@ def test_payloads_are_null_unless_they_are_asked_for() -> None:
 def test_names_of_sparks_own_source_come_first_and_are_of_its_types() -> None:
     columns = {column.name: column for column in source_columns("records", names="kafka")}
     assert tuple(columns)[: len(OF_SPARK)] == OF_SPARK
+    of_snapshots = [column.name for column in source_columns("records", snapshots=True, names="kafka")]
+    assert of_snapshots[: 1 + len(OF_SPARK)] == ["snapshot", *OF_SPARK]
     facts = {column.name for column in source_columns("records")}
     assert set(columns) == facts - {"timestamp_type"} | {"timestampType"}
     made = source(SAMPLE, fact="records", names="KAFKA", includePayloads=True)
@@ -87,15 +83,11 @@ def test_names_of_sparks_own_source_come_first_and_are_of_its_types() -> None:
     plain = kf.scan(str(SAMPLE)).facts("records")
     same = ["topic", "partition", "broker", "offset", "key", "value"]
     assert sorted(map(repr, table.select(same).to_pylist())) == sorted(map(repr, plain.select(same).to_pylist()))
-    numbers = {"CreateTime": 0, "LogAppendTime": 1}
+    numbers = {"CreateTime": 0, "LogAppendTime": 1, "NoTimestampType": -1}
+    assert as_type_numbers(pa.array(list(numbers))).to_pylist() == list(numbers.values())
     assert Counter(table["timestampType"].to_pylist()) == Counter(
         numbers[str(name)] for name in plain["timestamp_type"].to_pylist()
     )
-
-
-def test_of_several_snapshots_their_name_comes_first() -> None:
-    names = [column.name for column in source_columns("records", snapshots=True, names="kafka")]
-    assert tuple(names[: 1 + len(OF_SPARK)]) == ("snapshot", *OF_SPARK)
 
 
 def test_columns_that_are_not_asked_for_reach_no_reader() -> None:

@@ -17,6 +17,7 @@ from kafka_forensics.facts.facts import FactReader
 from kafka_forensics.model.results import ScanResult, Totals
 from kafka_forensics.model.schemas import FACTS
 from kafka_forensics.witnesses.witnesses import Witnesses
+from tests.support.archives import of_brokers
 from tests.support.gallery import SECTIONS
 from tests.support.gallery_case import Case
 from tests.support.nightly import named, nightly_but, one_of_each
@@ -32,7 +33,7 @@ BOMBS = ("32 GiB", "256 MiB")
 CASES = [
     case for name in OF_BYTES for case in SECTIONS[name] if case.during is None and not any(size in case.injected for size in BOMBS)
 ]
-REAL = ("kafka-4.3.0-unclean", "kafka-0.10.2.2-hw-divergence", "public-magic0-golden")
+REAL = ("kafka-0.10.2.2-hw-divergence", "kafka-4.3.0-unclean", "public-magic0-golden")
 LOG_FACTS = ("batches", "records", "spans", "control_records")
 OF_SMALL_FILES = ("spans", "index_entries", "epoch_entries", "producer_states", "checkpoints")
 SMALL = 2048
@@ -90,15 +91,14 @@ def test_facts_of_damaged_small_files(tmp_path: Path, heading: str) -> None:
             assert_equal(paths, OF_SMALL_FILES, local(paths), split_bytes=SMALL)
 
 
-@pytest.mark.corpora
-@pytest.mark.parametrize("name", nightly_but(["kafka-0.10.2.2-hw-divergence"], REAL))
-def test_facts_of_real_brokers(corpora: Path, tmp_path: Path, name: str) -> None:
-    with tarfile.open(corpora / f"{name}.tar.xz") as archive:
+@pytest.mark.parametrize("name", of_brokers(*REAL, nightly=REAL[1:]))
+def test_facts_of_real_brokers(archives: Path, tmp_path: Path, name: str) -> None:
+    with tarfile.open(archives / f"{name}.tar.xz") as archive:
         archive.extractall(tmp_path, filter="data")
     assert_equal([tmp_path], BY_FILE, local([tmp_path]), split_bytes=SMALL)
 
 
-@pytest.mark.corpora
-def test_facts_of_an_archive_that_cannot_seek(corpora: Path) -> None:
-    paths = [corpora / "public-five-brokers.tar.xz"]
+@pytest.mark.parametrize("name", of_brokers("kafka-0.10.2.2-hw-truncation", "public-five-brokers", nightly=["public-five-brokers"]))
+def test_facts_of_an_archive_that_cannot_seek(archives: Path, name: str) -> None:
+    paths = [archives / f"{name}.tar.xz"]
     assert assert_equal(paths, BY_FILE, local(paths), split_bytes=SMALL) <= len(BY_FILE), "it is read by one task"

@@ -11,9 +11,8 @@ import kafka_forensics as kf
 from kafka_forensics.errors import PathMissingError, UsageError
 from kafka_forensics.facts import spans as facts_spans
 from kafka_forensics.facts import splits as fact_splits
+from kafka_forensics.model.changes import SnapshotsResult
 from kafka_forensics.model.schemas import FACTS
-from kafka_forensics.spark.columns import chosen_columns, spark_schema
-from kafka_forensics.spark.data_source import parse_options
 from tests.support.faults import HEALTHY
 from tests.support.snapshot_trees import Snapshots, cut, expired, grown
 from tests.support.source_facts import BY_FILE, as_source, read, rows, source
@@ -35,35 +34,37 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return trees.root
 
 
-def local(root: Path, fact: str, order: tuple[str, ...] = ()) -> pa.Table:
+@pytest.fixture(scope="module")
+def here(root: Path) -> SnapshotsResult:
+    """The local engine's answer."""
+    return kf.scan_snapshots(str(root))
+
+
+def local(result: SnapshotsResult, fact: str) -> pa.Table:
     """The fact as the local engine gives it, in Spark's types."""
-    return as_source(kf.scan_snapshots(str(root), order=order).facts(fact), fact)
+    return as_source(result.facts(fact), fact)
 
 
-@pytest.mark.parametrize("fact", [*FACTS, "changes"])
-def test_every_fact_is_that_of_the_local_engine(root: Path, fact: str) -> None:
-    table, _ = read(root, fact, snapshots="true")
-    assert table.column_names[0] == ("topic" if fact == "changes" else "snapshot")
-    assert table.schema == local(root, fact).schema
-    assert rows(table) == rows(local(root, fact))
-    if fact in BY_FILE:
-        assert list(dict.fromkeys(table["snapshot"].to_pylist())) == ["day-9", "day-10", "day-11"]
+def test_every_fact_is_that_of_the_local_engine(root: Path, here: SnapshotsResult) -> None:
+    for fact in (*FACTS, "changes"):
+        table, tasks = read(root, fact, snapshots="true")
+        assert table.column_names[0] == ("topic" if fact == "changes" else "snapshot")
+        assert table.schema == local(here, fact).schema
+        assert rows(table) == rows(local(here, fact)), fact
+        if fact in BY_FILE:
+            assert list(dict.fromkeys(table["snapshot"].to_pylist())) == ["day-9", "day-10", "day-11"]
+        if fact == "findings":
+            assert tasks == 1
+            assert "COMMITTED_TRUNCATED_SINCE" in table["kind"].to_pylist()
 
 
-def test_findings_between_snapshots_are_there(root: Path) -> None:
-    table, tasks = read(root, "findings", snapshots="true")
-    assert tasks == 1
-    lost = [(row["snapshot"], row["kind"]) for row in table.to_pylist() if row["kind"].endswith("_SINCE")]
-    assert lost[0] == ("day-10", "COMMITTED_TRUNCATED_SINCE")
-
-
-@pytest.mark.parametrize("fact", BY_FILE)
-def test_segments_are_cut_within_each_snapshot(root: Path, fact: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_segments_are_cut_within_each_snapshot(root: Path, here: SnapshotsResult, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(facts_spans, "SPAN_BYTES", SMALL)
     monkeypatch.setattr(fact_splits, "SPAN_BYTES", SMALL)
-    table, tasks = read(root, fact, snapshots="true", split_bytes=SMALL)
-    assert tasks > 3
-    assert rows(table) == rows(local(root, fact))
+    for fact in BY_FILE:
+        table, tasks = read(root, fact, snapshots="true", split_bytes=SMALL)
+        assert tasks > 3
+        assert rows(table) == rows(local(here, fact)), fact
 
 
 def test_what_is_left_out_of_a_folder_is_told(root: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -76,35 +77,29 @@ def test_what_is_left_out_of_a_folder_is_told(root: Path, tmp_path: Path, caplog
 
 def test_snapshots_are_chosen_and_put_in_order(root: Path) -> None:
     order = ("day-10", "day-9")
+    result = kf.scan_snapshots(str(root), order=order)
     for fact in ("batches", "changes", "findings"):
         table, _ = read(root, fact, snapshots="true", order="day-10, day-9")
-        assert rows(table) == rows(local(root, fact, order)), fact
+        assert rows(table) == rows(local(result, fact)), fact
     alone, _ = read(root, "findings", snapshots="true", order="day-11")
     assert set(alone["snapshot"].to_pylist()) <= {"day-11"}
-    paths = [f"{name}={root / name}" for name in order]
-    assert rows(read([Path(path) for path in paths], "spans", snapshots="true")[0]) == rows(local(root, "spans", order))
+    paths = [Path(f"{name}={root / name}") for name in order]
+    assert rows(read(paths, "spans", snapshots="true")[0]) == rows(local(result, "spans"))
 
 
-def test_what_is_asked_for_may_be_in_one_snapshot_alone(root: Path) -> None:
+def test_what_is_asked_for_may_be_in_one_snapshot_alone(root: Path, here: SnapshotsResult) -> None:
     for fact in ("batches", "checkpoints", "transactions", "replicas", "findings", "changes"):
-        wanted = [row for row in local(root, fact).to_pylist() if row["broker"] == "4" and row["topic"] == "late"]
+        wanted = [row for row in local(here, fact).to_pylist() if row["broker"] == "4" and row["topic"] == "late"]
         got = read(root, fact, snapshots="true", brokers="4", topics="late", partitions="4")[0].to_pylist()
         assert sorted(map(repr, got)) == sorted(map(repr, wanted)), fact
-    for options, words in (
-        ({"brokers": "5"}, "brokers=5"),
-        ({"topics": "lat"}, "topics=lat"),
-        ({"partitions": "9"}, "partitions=9"),
-    ):
-        with pytest.raises(UsageError, match=f"nothing fits {words}"):
-            read(root, "batches", snapshots="true", **options)
-    for fact in ("replicas", "findings", "changes"):
-        with pytest.raises(UsageError, match="nothing fits brokers=5"):
-            read(root, fact, snapshots="true", brokers="5")
+    for fact, name, value in (("batches", "topics", "lat"), ("batches", "partitions", "9"), ("findings", "brokers", "5")):
+        with pytest.raises(UsageError, match=f"nothing fits {name}={value}"):
+            read(root, fact, snapshots="true", **{name: value})
 
 
-def test_a_subset_of_columns_with_the_snapshot_among_them_or_not(root: Path) -> None:
+def test_a_subset_of_columns_with_the_snapshot_among_them_or_not(root: Path, here: SnapshotsResult) -> None:
     names, offsets = StructField("snapshot", StringType()), StructField("last_offset", LongType())
-    whole = local(root, "batches")
+    whole = local(here, "batches")
     for fields in ([offsets, names], [names], [offsets]):
         made = source(root, snapshots="true")
         reader = made.reader(StructType(fields))
@@ -113,37 +108,6 @@ def test_a_subset_of_columns_with_the_snapshot_among_them_or_not(root: Path) -> 
     between = source(root, fact="findings", snapshots="true").reader(StructType([StructField("kind", StringType()), names]))
     (task,) = between.partitions()
     assert {tuple(batch.schema.names) for batch in between.read(task)} == {("kind", "snapshot")}
-
-
-def test_schemas() -> None:
-    plain, made = spark_schema("batches"), spark_schema("batches", snapshots=True)
-    assert made.names == ["snapshot", *plain.names]
-    assert made["snapshot"].dataType == StringType()
-    assert made["snapshot"].metadata["comment"].startswith("name of the snapshot")
-    assert spark_schema("changes", snapshots=True).names[:5] == ["topic", "partition", "broker", "from_snapshot", "to_snapshot"]
-    with pytest.raises(UsageError) as caught:
-        chosen_columns("batches", pa.schema([("snapshot", pa.string())]))
-    assert str(caught.value.hint).startswith("say snapshots=true")
-
-
-@pytest.mark.parametrize(
-    ("options", "words", "hint"),
-    [
-        ({"snapshots": "yes"}, "snapshots is 'yes', which is none of its values", "choose from true, false"),
-        ({"snapshot": "true"}, "there is no option 'snapshot' of kafka_log", "did you mean snapshots?"),
-        ({"order": "day-9"}, "order chooses among snapshots, and none are read", "say snapshots=true as well"),
-        ({"snapshots": "true", "order": "day-9,"}, "there is a name missing", "like order=a,b, or leave it away for all"),
-        ({"fact": "changes"}, "the fact changes is what several snapshots differ in", "say snapshots=true, and load the folder"),
-        ({"snapshots": "true", "fact": "change"}, "there is no fact 'change'", "did you mean changes?"),
-        ({"snapshots": "true", "fact": "changes", "on_corrupt": "strict"}, "on_corrupt=strict does not apply", None),
-        ({"snapshots": "true", "fact": "changes", "offset_from": "3"}, "offset_from does not apply to the fact changes", None),
-    ],
-)
-def test_what_cannot_be_meant_of_snapshots(options: dict[str, str], words: str, hint: str | None) -> None:
-    with pytest.raises(UsageError) as caught:
-        parse_options({"path": "/copies"} | options)
-    assert words in str(caught.value)
-    assert hint is None or str(caught.value.hint).startswith(hint)
 
 
 def test_what_is_no_snapshot(root: Path, tmp_path: Path) -> None:

@@ -1,13 +1,12 @@
 """A snapshot that Spark's workers add to a dataset: the rows of the local engine, once, in every form."""
 
-import subprocess
-import sys
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
-import kafka_forensics as kf
+from kafka_forensics.cli import spark_session
 from kafka_forensics.evidence.inputs import gather
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.export.append import AddedSnapshot, opened_export
@@ -15,10 +14,8 @@ from kafka_forensics.export.datasets import ExportOrder
 from kafka_forensics.model.schemas import FACTS
 from kafka_forensics.spark.export_job import exported
 from tests.support import datasets
-from tests.support.datasets import FORMS, ONE, OTHER, files, keys, left_over, of_snapshot, read, unlabelled
+from tests.support.datasets import FORMS, OTHER, keys, left_over, read, unlabelled
 from tests.support.exports import manifest, rows
-from tests.support.replicas import RepeatedLogs, noisy_batch
-from tests.support.spark_cluster import kill_while_writing
 
 pytestmark = [pytest.mark.spark, pytest.mark.nightly]
 
@@ -68,27 +65,10 @@ def test_spark_reads_snapshots_by_their_directories(spark: SparkSession, tmp_pat
     assert rows(table.select(read(target, "batches").schema.names)) == rows(read(target, "batches"))
 
 
-def test_the_command_adds_by_spark_too(tmp_path: Path) -> None:
-    where = ("--engine", "spark", "--spark-master", "local[2]", "--output", str(tmp_path / "out"), "-q")
-    asked = ("export", str(ONE), "--append", "--cluster", "a", "--snapshot", "n1", *datasets.FEW, *where)
-    for _ in range(2):  # in processes of their own, for a command ends its session
-        done = subprocess.run([sys.executable, "-m", "kafka_forensics", *asked], capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
+def test_the_command_adds_by_spark_too(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spark_session, "stopping", lambda *_, **__: nullcontext(spark))
+    for _ in range(2):
+        assert datasets.append(tmp_path / "out", "a", "n1", *datasets.FEW, "--engine", "spark") == 0
     assert keys(read(tmp_path / "out", "batches")) == {("a", "n1")}
+    assert manifest(tmp_path / "out" / "cluster=a" / "snapshot=n1")["tool"]["engine"] == "spark"
     assert left_over(tmp_path / "out") == []
-
-
-def test_a_killed_driver_leaves_what_was_there_and_the_next_goes_on(tmp_path: Path) -> None:
-    logs = RepeatedLogs(tmp_path / "evidence", "orders", partitions=8, batches=300, batch=noisy_batch(50, 100, "zstd"), records=50)
-    target = tmp_path / "out"
-    assert datasets.append(target, "a", "n1", *datasets.FEW) == 0
-    before = files(target, "batches")
-    where = ["--engine", "spark", "--spark-master", "local[2]", "--output", str(target), "-q"]
-    asked = ["export", *map(str, logs.log_dirs), "--append", "--cluster", "a", "--snapshot", "n1", *where]
-    kill_while_writing(asked, target, tmp_path / "said")
-    assert files(target, "batches") == before
-    assert left_over(target) != []
-    assert datasets.append(target, "a", "n1", *datasets.FEW, path=OTHER) == 0
-    table = read(target, "batches")
-    assert rows(of_snapshot(table, "n1")) == rows(kf.scan(str(OTHER)).facts("batches"))
-    assert left_over(target) == []

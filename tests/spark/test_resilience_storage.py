@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kafka_forensics.evidence.options import ScanOptions
-from tests.support.object_stores import ACCESS_KEY, SECRET_KEY, S3Proxy, s3_proxy, s3_server
+from tests.support.object_stores import ACCESS_KEY, INTERNAL_ERROR, SECRET_KEY, SLOW_DOWN, S3Proxy, s3_proxy, s3_server
 from tests.support.spark_cluster import Driver, driver
 from tests.support.spark_driver import local_document
 
@@ -20,7 +20,8 @@ EVIDENCE = "s3://evidence/snapshots/2026-11-20"
 LOG = max((SAMPLE / "broker-1").rglob("*.log"), key=lambda path: path.stat().st_size)
 SNAPSHOT = max((SAMPLE / "broker-1" / "orders-0").glob("*.snapshot"))
 TOPIC_ID = SAMPLE / "broker-1" / "orders-0" / "partition.metadata"
-READ_BY_WORKERS = pytest.mark.parametrize("file", [LOG, SNAPSHOT, TOPIC_ID], ids=["log", "snapshot", "topic-id"])
+EVERY = 5
+"""One request of so many is refused."""
 FAILED = "ERROR Executor: Exception in task"
 FORBIDDEN = 403
 
@@ -76,27 +77,43 @@ def refuse(storage: S3Proxy, file: Path, times: int) -> None:
     storage.fault = fault
 
 
-@READ_BY_WORKERS
-def test_what_can_be_read_again_later_changes_nothing(storage: S3Proxy, scans: Driver, judged: str, file: Path) -> None:
-    before = len(scans.log.read_text())
-    refuse(storage, file, times=2)
-    answer = scans.scan(EVIDENCE, storage_options=options(storage)).document
-    said = scans.log.read_text()[before:]
-    assert FAILED in said
-    assert f"{EVIDENCE}/{'/'.join(file.parts[-3:])}: " in said
-    assert answer == judged
+@pytest.mark.parametrize("file", [LOG, SNAPSHOT, TOPIC_ID], ids=["log", "snapshot", "topic-id"])
+def test_what_can_be_read_again_changes_nothing_and_what_stays_unreadable_is_said(
+    storage: S3Proxy, scans: Driver, judged: str, file: Path
+) -> None:
+    place = f"{EVIDENCE}/{'/'.join(file.parts[-3:])}"
+    for times in (2, -1):
+        before = len(scans.log.read_text())
+        refuse(storage, file, times)
+        answer = scans.scan(EVIDENCE, storage_options=options(storage)).document
+        said = scans.log.read_text()[before:]
+        assert f"{place}: " in said
+        if times > 0:
+            assert FAILED in said
+            assert answer == judged
+        else:
+            assert said.count(FAILED) == 3
+            assert [gap["path"] for gap in json.loads(answer)["incomplete"]] == [place]
+            assert answer == local_document([EVIDENCE], ScanOptions(storage_options=options(storage)))
     assert SECRET_KEY not in scans.log.read_text()
 
 
-@READ_BY_WORKERS
-def test_what_stays_unreadable_is_said_and_the_rest_is_judged(storage: S3Proxy, scans: Driver, file: Path) -> None:
-    before = len(scans.log.read_text())
-    refuse(storage, file, times=-1)
-    answer = scans.scan(EVIDENCE, storage_options=options(storage)).document
-    assert scans.log.read_text()[before:].count(FAILED) == 3
-    gaps = [one["path"] for one in json.loads(answer)["incomplete"]]
-    assert gaps == [f"{EVIDENCE}/{'/'.join(file.parts[-3:])}"]
-    assert answer == local_document([EVIDENCE], ScanOptions(storage_options=options(storage)))
+@pytest.mark.parametrize("small_bytes", [-1, 16 << 20])
+def test_a_store_that_refuses_every_fifth_request_changes_nothing(
+    storage: S3Proxy, scans: Driver, judged: str, small_bytes: int
+) -> None:
+    """Folded apart from where it is judged, or there."""
+
+    def fault(method: str, path: str, number: int) -> tuple[int, bytes] | None:
+        return (SLOW_DOWN, INTERNAL_ERROR)[number % 2] if number % EVERY == 0 else None
+
+    before = len(storage.requests)
+    storage.fault = fault
+    assert scans.scan(EVIDENCE, storage_options=options(storage), small_bytes=small_bytes).document == judged
+    statuses = [request.status for request in storage.requests[before:]]
+    refused = sum(status >= 500 for status in statuses)
+    assert refused >= 10
+    assert refused * EVERY == pytest.approx(len(statuses), abs=2 * EVERY)
 
 
 def test_an_object_that_is_shorter_than_listed_is_no_end_of_a_log(storage: S3Proxy, scans: Driver) -> None:

@@ -1,21 +1,25 @@
-"""Workers of Spark whose Python cannot do the work: an error that says what is missing, and no answer."""
+"""Workers of Spark: a Python that cannot do the work is an error that says what is missing; what they hold stays small."""
 
+import re
 import shutil
 import site
 import sys
 import venv
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 import kafka_forensics
-from tests.support.spark_cluster import Driver, driver
+from tests.support.replicas import RepeatedLogs, moved, noisy_batch
+from tests.support.spark_cluster import SECONDS_OF_A_SCAN, Driver, driver, peak_memory, python_workers, wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.nightly]
 
 SAMPLE = Path(__file__).resolve().parents[2] / "sample_logs" / "unclean-election" / "broker-1"
 PACKAGE = Path(kafka_forensics.__file__).parent
+MOST_BYTES = 512 << 20
+REPLICA_BYTES = 350 << 20
 
 
 @pytest.fixture(scope="module")
@@ -25,83 +29,92 @@ def asked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Driver]:
         yield made
 
 
-def python_with(folder: Path, *places: Path | str) -> str:
+def python_with(folder: Path, *places: Path) -> str:
     """An interpreter of an environment that finds what is in these places and nothing else."""
-    venv.create(folder, symlinks=True)
-    packages = folder / "lib" / f"python{sys.version_info[0]}.{sys.version_info[1]}" / "site-packages"
+    venv.create(folder / "venv", symlinks=True)
+    packages = folder / "venv" / "lib" / f"python{sys.version_info[0]}.{sys.version_info[1]}" / "site-packages"
     (packages / "elsewhere.pth").write_text("".join(f"{place}\n" for place in places))
-    return str(folder / "bin" / "python")
+    return str(folder / "venv" / "bin" / "python")
 
 
-def dependencies(folder: Path) -> Path:
-    """A place with everything that is installed here but kafka_forensics."""
-    folder.mkdir()
+def without_package(folder: Path, *places: Path) -> str:
+    """One with everything that is installed here but kafka_forensics."""
+    installed = folder / "installed"
+    installed.mkdir()
     for item in Path(site.getsitepackages()[0]).iterdir():
         if "kafka_forensics" not in item.name and item.suffix != ".pth":
-            (folder / item.name).symlink_to(item)
-    return folder
+            (installed / item.name).symlink_to(item)
+    return python_with(folder, installed, *places)
 
 
-def refused(asked: Driver, python: str) -> tuple[str, str, str]:
-    """The error that a scan ends with when workers run this Python."""
-    asked.session("local[1]", python=python)
-    return asked.scan(SAMPLE).error
-
-
-def test_workers_without_the_package(asked: Driver, tmp_path: Path) -> None:
-    name, text, hint = refused(asked, python_with(tmp_path / "venv", dependencies(tmp_path / "installed")))
-    assert (name, text) == ("UsageError", "Spark's workers have no module kafka_forensics")
-    assert "PYSPARK_PYTHON" in hint
-
-
-def test_workers_without_what_the_package_needs(asked: Driver, tmp_path: Path) -> None:
-    name, text, hint = refused(asked, python_with(tmp_path / "venv"))
-    assert name == "UsageError"
-    assert text.startswith("Spark's workers have no module ")
-    assert "PYSPARK_PYTHON" in hint
-
-
-def other_version(folder: Path) -> Path:
-    """A place with the package as of another version."""
-    shutil.copytree(PACKAGE, folder / "kafka_forensics", ignore=shutil.ignore_patterns("__pycache__"))
-    path = folder / "kafka_forensics" / "version.py"
+def with_other_version(folder: Path) -> str:
+    """One with the package as of another version."""
+    shutil.copytree(PACKAGE, folder / "old" / "kafka_forensics", ignore=shutil.ignore_patterns("__pycache__"))
+    path = folder / "old" / "kafka_forensics" / "version.py"
     source = path.read_text()
     assert f'"{kafka_forensics.__version__}"' in source
     path.write_text(source.replace(f'"{kafka_forensics.__version__}"', '"0.0.1"', 1))
-    return folder
+    return without_package(folder, folder / "old")
 
 
-def test_workers_with_another_version_of_the_package(asked: Driver, tmp_path: Path) -> None:
-    python = python_with(tmp_path / "venv", dependencies(tmp_path / "installed"), other_version(tmp_path / "old"))
-    name, text, hint = refused(asked, python)
+def with_other_steps(folder: Path) -> str:
+    """One with a version whose steps differ."""
+    python = with_other_version(folder)
+    (folder / "old" / "kafka_forensics" / "spark" / "job.py").write_text('"""Nothing that is asked for."""\n')
+    return python
+
+
+def nowhere(folder: Path) -> str:
+    """One that is not there."""
+    return str(folder / "bin" / "python")
+
+
+@pytest.mark.parametrize(
+    ("make", "words", "hint"),
+    [
+        (without_package, "Spark's workers have no module kafka_forensics$", "PYSPARK_PYTHON"),
+        (python_with, "Spark's workers have no module ", "PYSPARK_PYTHON"),
+        (
+            with_other_version,
+            f"Spark's workers have kafka-forensics 0.0.1, and this is {re.escape(kafka_forensics.__version__)}$",
+            "install",
+        ),
+        (with_other_steps, "Spark's workers cannot do the work: ", ""),
+        (nowhere, ".*/bin/python", "PYSPARK_PYTHON"),
+    ],
+)
+def test_workers_whose_python_cannot_do_the_work(
+    asked: Driver, tmp_path: Path, make: Callable[[Path], str], words: str, hint: str
+) -> None:
+    asked.session("local[1]", python=make(tmp_path))
+    name, text, hinted = asked.scan(SAMPLE).error
     assert name == "UsageError"
-    assert text == f"Spark's workers have kafka-forensics 0.0.1, and this is {kafka_forensics.__version__}"
-    assert "install" in hint
-
-
-def test_workers_with_a_version_that_knows_no_spark(asked: Driver, tmp_path: Path) -> None:
-    old = other_version(tmp_path / "old")
-    shutil.rmtree(old / "kafka_forensics" / "spark")
-    name, text, _ = refused(asked, python_with(tmp_path / "venv", dependencies(tmp_path / "installed"), old))
-    assert (name, text) == ("UsageError", "Spark's workers have no module kafka_forensics.spark")
-
-
-def test_workers_with_a_version_whose_steps_differ(asked: Driver, tmp_path: Path) -> None:
-    old = other_version(tmp_path / "old")
-    (old / "kafka_forensics" / "spark" / "job.py").write_text('"""Nothing that is asked for."""\n')
-    name, text, _ = refused(asked, python_with(tmp_path / "venv", dependencies(tmp_path / "installed"), old))
-    assert name == "UsageError"
-    assert text.startswith("Spark's workers cannot do the work: ")
-
-
-def test_workers_whose_python_is_not_there(asked: Driver, tmp_path: Path) -> None:
-    python = str(tmp_path / "bin" / "python")
-    name, text, hint = refused(asked, python)
-    assert name == "UsageError"
-    assert python in text
-    assert "PYSPARK_PYTHON" in hint
+    assert re.match(words, text), text
+    assert hint in hinted
 
 
 def test_the_next_session_is_fine_again(asked: Driver) -> None:
     asked.session("local[1]")
     assert asked.scan(SAMPLE).document
+
+
+def test_python_workers_stay_below_512_mib_on_a_gib_of_small_batches(tmp_path: Path) -> None:
+    one = noisy_batch(5, 50, "none")
+    count = REPLICA_BYTES // len(one)
+    logs = RepeatedLogs(tmp_path / "evidence", "orders", partitions=1, batches=count, batch=one, records=5)
+    logs.change(2, 0, count // 2, moved(noisy_batch(5, 50, "none", seed=2), count // 2 * 5))
+    peaks: dict[int, int] = {}
+
+    def seen() -> bool:
+        for pid in python_workers(fresh.process.pid):
+            peaks[pid] = max(peaks.get(pid, 0), peak_memory(pid))
+        return fresh.ready()
+
+    with driver(tmp_path / "driver") as fresh:
+        fresh.session("local[2]")
+        fresh.send_scan(*logs.log_dirs, deep=True)
+        wait_until(seen, "the answer", SECONDS_OF_A_SCAN)
+        seen()
+        assert '"kind": "SAME_EPOCH_DIVERGENCE"' in fresh.take().document
+    assert peaks
+    assert max(peaks.values()) <= MOST_BYTES, [size >> 20 for size in sorted(peaks.values())]

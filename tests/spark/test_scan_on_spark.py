@@ -1,5 +1,7 @@
-"""The scan on Spark gives the local engine's answer, row for row: on every sample, a case of every fault and every archive."""
+"""The scan on Spark gives the local engine's answer, row for row: of samples, archives, bundles and snapshots."""
 
+import shutil
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -7,95 +9,157 @@ import pytest
 from pyspark.sql import SparkSession
 
 import kafka_forensics as kf
+from kafka_forensics.cli import spark_session
+from kafka_forensics.cli.main import outcome
 from kafka_forensics.engine import local
 from kafka_forensics.errors import UsageError
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.export import json_document
-from kafka_forensics.model.findings import Finding
+from kafka_forensics.model.changes import SnapshotsResult
 from kafka_forensics.model.results import ScanResult
-from kafka_forensics.spark import scan
+from kafka_forensics.questions.changes.snapshots import changes, gather_snapshots, snapshot_paths
+from kafka_forensics.spark import keys, scan, scan_snapshots
 from kafka_forensics.spark.data_source import parse_options
-from kafka_forensics.spark.job import scanned
+from kafka_forensics.spark.job import TaskSizes, compare_inputs, scanned
+from tests.questions.collect.test_collect import bundled
 from tests.support.archives import EVERY, of_brokers
+from tests.support.compacted import CLEANED, compacted, history
+from tests.support.faults import DIRECTORY, HEALTHY, write_files
 from tests.support.gallery_case import Case
 from tests.support.nightly import one_of_each_family
+from tests.support.snapshot_trees import Snapshots, cut, expired, grown
+from tests.support.source_facts import rows
+from tests.support.task_changes import said
 
 pytestmark = pytest.mark.spark
 
-DAILY = ("kafka-4.3.0-unclean", "public-magic0-golden")
 SAMPLES = Path(__file__).resolve().parents[2] / "sample_logs"
+DAILY = ("kafka-4.3.0-unclean", "kafka-0.10.2.2-hw-divergence")
 
 
-def text(result: ScanResult) -> str:
-    """The JSON document, and JSON Lines, but for the name of the engine."""
-    both = [*json_document.document(result), *json_document.lines(result)]
-    return "".join(both).replace('"engine": "spark"', '"engine": "local"')
+def text(*results: ScanResult | SnapshotsResult) -> str:
+    """The JSON documents, and JSON Lines of scans, but for the name of the engine."""
+    documents: list[str] = []
+    for result in results:
+        if isinstance(result, ScanResult):
+            documents += [*json_document.document(result), *json_document.lines(result)]
+        else:
+            documents.append(result.to_json())
+    return "".join(documents).replace('"engine": "spark"', '"engine": "local"')
 
 
 def brokers(sample: str) -> list[str]:
     return [str(path) for path in sorted((SAMPLES / sample).iterdir()) if path.is_dir()]
 
 
-class TestBothEngines:
-    """One question, two engines, the same bytes."""
-
-    @pytest.mark.parametrize("sample", sorted(path.name for path in SAMPLES.iterdir() if path.is_dir()))
-    def test_on_a_sample(self, spark: SparkSession, sample: str) -> None:
-        assert text(scan(spark, brokers(sample))) == text(kf.scan(brokers(sample)))
-
-    @pytest.mark.nightly
-    @pytest.mark.parametrize("case", one_of_each_family())
-    def test_on_a_fault(self, spark: SparkSession, case: Case, tmp_path: Path) -> None:
-        paths = [str(path) for path in case.make(tmp_path).log_dirs]
-        options = ScanOptions(live=case.live, deep=case.deep)
-        assert text(scanned(spark, paths, options)) == text(local.scan(paths, options))
-
-    @pytest.mark.parametrize("archive", of_brokers(*EVERY, nightly=[name for name in EVERY if name not in DAILY]))
-    def test_on_an_archive(self, spark: SparkSession, archive: str, archives: Path) -> None:
-        paths = [str(archives / f"{archive}.tar.xz")]
-        assert text(scan(spark, paths)) == text(kf.scan(paths))
-
-    def test_on_a_part_of_what_is_there(self, spark: SparkSession) -> None:
-        paths = brokers("unclean-election")
-        options = ScanOptions(topic_glob="a*", partition=0, broker="2")
-        assert text(scanned(spark, paths, options)) == text(local.scan(paths, options))
+@pytest.mark.parametrize("sample", sorted(path.name for path in SAMPLES.iterdir() if path.is_dir()))
+def test_on_a_sample(spark: SparkSession, sample: str) -> None:
+    assert text(scan(spark, brokers(sample))) == text(kf.scan(brokers(sample)))
 
 
-def test_the_answer_gives_dataframes(spark: SparkSession) -> None:
-    result = scan(spark, brokers("unclean-election"), topic="audit")
-    lost = result.dataframe("findings").filter("kind = 'UNCLEAN_LOSS'").select("offset_start", "offset_end").toArrow().to_pylist()
-    assert lost == [
-        {"offset_start": finding.place.offset_start, "offset_end": finding.place.offset_end} for finding in _losses(result)
-    ]
-    assert result.dataframe("batches").toArrow().num_rows == sum(replica.batches or 0 for replica in result.replicas)
-    with pytest.raises(UsageError, match="there is no fact 'batchs'"):
-        result.dataframe("batchs")
+@pytest.mark.nightly
+@pytest.mark.parametrize("case", one_of_each_family())
+def test_on_a_fault(spark: SparkSession, case: Case, tmp_path: Path) -> None:
+    paths = [str(path) for path in case.make(tmp_path).log_dirs]
+    options = ScanOptions(live=case.live, deep=case.deep)
+    assert text(scanned(spark, paths, options)) == text(local.scan(paths, options))
 
 
-def test_it_draws_lanes_as_the_local_engine_does(spark: SparkSession) -> None:
+@pytest.mark.parametrize("archive", of_brokers(*EVERY, nightly=[name for name in EVERY if name not in DAILY]))
+def test_on_an_archive(spark: SparkSession, archive: str, archives: Path) -> None:
+    paths = [str(archives / f"{archive}.tar.xz")]
+    assert text(scan(spark, paths)) == text(kf.scan(paths))
+
+
+def test_on_bundles(spark: SparkSession, tmp_path: Path) -> None:
+    paths = bundled(SAMPLES / "unclean-election", tmp_path)
+    assert text(scan(spark, paths)) == text(kf.scan(paths))
+    read = spark.read.format("kafka_log").load(paths).drop("log_dir").toArrow()
+    assert rows(read) == rows(kf.scan(brokers("unclean-election")).facts("batches").drop_columns(["log_dir"]))
+
+
+def test_the_answer_gives_dataframes_and_lanes(spark: SparkSession) -> None:
+    """Of a part of what is there, as it was asked for."""
     paths = brokers("unclean-election")
-    drawn = scan(spark, paths, topic="audit").lanes("audit", 0)._repr_html_()
-    assert drawn == kf.scan(paths, topic="audit").lanes("audit", 0)._repr_html_()
-    assert "cut at 300: 70 offsets lost" in drawn
-
-
-def test_its_dataframes_are_of_the_scan_as_it_was_asked_for(spark: SparkSession) -> None:
-    paths = brokers("unclean-election")
-    asked: dict[str, Any] = {"live": True, "deep": False, "as_of_ms": 1_900_000_000_000}
+    asked: dict[str, Any] = {"topic": "a*", "live": True, "deep": False, "as_of_ms": 1_900_000_000_000}
     there, here = scan(spark, paths, **asked), kf.scan(paths, **asked)
-    told = sorted(map(repr, there.dataframe("transactions").toArrow().to_pylist()))
-    assert told == sorted(map(repr, here.facts("transactions").to_pylist()))
-    assert told != sorted(map(repr, kf.scan(paths).facts("transactions").to_pylist()))
+    assert text(there) == text(here)
+    told = rows(there.dataframe("transactions").toArrow())
+    assert told == rows(here.facts("transactions"))
+    assert told != rows(kf.scan(paths).facts("transactions"))
     query = parse_options({"path": paths[0], **there.options}).query
     assert (query.live, query.deep, query.as_of_ms) == (True, False, 1_900_000_000_000)
-
-
-def _losses(result: ScanResult) -> list[Finding]:
-    findings = [finding for finding in result.findings if finding.kind == "UNCLEAN_LOSS"]
-    assert findings
-    return findings
+    assert there.dataframe("batches").count() == sum(replica.batches or 0 for replica in there.replicas)
+    lost = there.dataframe("findings").filter("kind = 'UNCLEAN_LOSS'").select("offset_start", "offset_end").collect()
+    assert [tuple(row) for row in lost] == [(300, 370)]
+    drawn = there.lanes("audit", 0)._repr_html_()
+    assert drawn == here.lanes("audit", 0)._repr_html_()
+    assert "cut at 300: 70 offsets lost" in drawn
+    with pytest.raises(UsageError, match="there is no fact 'batchs'"):
+        there.dataframe("batchs")
 
 
 def test_a_path_without_a_log_is_refused_before_any_task_runs(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="there is no Kafka log in"):
         scan(spark, str(tmp_path))
+
+
+def test_on_snapshots_with_many_histories_at_once(spark: SparkSession, tmp_path: Path) -> None:
+    """Appends, retention, a fork, a loss, a partition that comes and goes, damage, an absent broker."""
+    trees = Snapshots(tmp_path)
+    trees.put("1", HEALTHY)
+    second = trees.put("2", {1: grown(), 2: cut(HEALTHY, 55), 3: grown(cut(HEALTHY, 72), epoch=9, tag="other")})
+    write_files(second / "b1" / "later-0", HEALTHY)
+    third = trees.put("3", expired(grown(), 29), log_start=29)
+    log = third / "b2" / DIRECTORY / "00000000000000000055.log"
+    log.write_bytes(log.read_bytes()[:-50])
+    shutil.rmtree(trees.put("4", cut(HEALTHY, 29), 29) / "b3")
+    there, here = scan_snapshots(spark, str(tmp_path)), kf.scan_snapshots(str(tmp_path))
+    assert text(there, *there.snapshots.values()) == text(here, *here.snapshots.values())
+    assert len(there.findings) > 1
+    assert {scan_result.engine for scan_result in there.snapshots.values()} == {"spark"}
+
+
+@pytest.mark.nightly
+def test_keys_are_compared_by_sorting_them_within_and_between_snapshots(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of two partitions, of which nobody knows one as compacted; small ones are compared where they are judged."""
+    logs_of, story = (1, 2), history()
+    given: dict[str, dict[int, set[int]]] = {"a": {}, "b": {1: {1}, 2: {0, 3}}}
+    for name, dropped in given.items():
+        logs = {broker: story.left(dropped.get(broker, ()), roll=CLEANED) for broker in logs_of}
+        compacted(tmp_path / name, logs, dict.fromkeys(logs_of, CLEANED))
+        for directory in (tmp_path / name).glob(f"*/{DIRECTORY}"):
+            shutil.copytree(directory, directory.parent / "other-1")
+    asked: list[int] = []
+    right = keys.answered_keys
+
+    def noting(*given: Any) -> Any:
+        asked.append(len(given[2]))
+        return right(*given)
+
+    monkeypatch.setattr(keys, "answered_keys", noting)
+    options = ScanOptions()
+    here = changes(str(tmp_path), options).result
+    for sizes in (TaskSizes(), TaskSizes(work_bytes=1, keys_apart_bytes=0)):
+        assert asked == []
+        gathered = gather_snapshots(snapshot_paths(str(tmp_path), options, (), []), options)
+        assert said(compare_inputs(spark, gathered, options, sizes).result) == said(here)
+    assert asked == [3]
+    assert [(finding.kind, finding.place.broker) for finding in here.findings] == [("KEYS_LOST_SINCE", 1)]
+
+
+def test_commands_print_the_same(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spark_session, "stopping", lambda *_, **__: nullcontext(spark))
+    trees = Snapshots(tmp_path)
+    trees.put("1", HEALTHY)
+    trees.put("2", grown())
+    for command, path, status in (("changes", trees.root, 0), ("scan", SAMPLES / "unclean-election", 1)):
+        answers = []
+        for engine in ("local", "spark"):
+            assert outcome([command, str(path), "--engine", engine, "--format", "jsonl", "--quiet"]) == status
+            answers.append(capsys.readouterr().out.replace('"engine": "spark"', '"engine": "local"'))
+        assert answers[0] == answers[1]

@@ -19,25 +19,12 @@ from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.spark import default_builder, export_job, job, session, sessions
 from kafka_forensics.spark.job import probe
 from kafka_forensics.spark.sessions import failures_told, newer_than_server, require_server_of_client, shown
+from tests.support.fake_spark import FakeSession
+from tests.support.object_stores import free_port
 
 pytestmark = pytest.mark.spark
 
 SAMPLE = str(Path(__file__).resolve().parents[2] / "sample_logs" / "healthy")
-
-
-@pytest.fixture
-def port() -> int:
-    """One that nobody listens at."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
-
-
-def test_a_connect_server_that_is_not_there_is_told_at_once(port: int) -> None:
-    with pytest.raises(
-        UsageError, match=rf"no Spark answers at sc://127\.0\.0\.1:{port} \(127\.0\.0\.1:{port}: connection refused\)"
-    ):
-        session(remote=f"sc://127.0.0.1:{port}/;user_id=x")
 
 
 @contextlib.contextmanager
@@ -70,10 +57,10 @@ def _speaks_http(one: socket.socket) -> None:
 def test_what_does_not_answer_as_spark_connect_is_told_in_time(
     how: Callable[[socket.socket], None], monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(sessions, "CONNECT_SECONDS", 1.5)
+    monkeypatch.setattr(sessions, "CONNECT_SECONDS", 0.5)
     with answering(how) as url:
         begun = time.monotonic()
-        with pytest.raises(ForensicsError, match=rf"^{url} takes connections and did not answer .* within 1\.5 seconds"):
+        with pytest.raises(ForensicsError, match=rf"^{url} takes connections and did not answer .* within 0\.5 seconds"):
             session(remote=f"{url}/;user_id=x;token=SECRET")
         assert outcome(["scan", SAMPLE, "--engine", "spark", "--spark-remote", f"{url}/;user_id=x;token=SECRET"]) == 3
         assert time.monotonic() - begun < 20
@@ -82,24 +69,20 @@ def test_what_does_not_answer_as_spark_connect_is_told_in_time(
     assert "SECRET" not in said
 
 
-def test_of_several_masters_one_must_be_there(port: int) -> None:
+def test_of_several_masters_one_must_be_there() -> None:
+    port = free_port()
     with pytest.raises(UsageError, match=r"127\.0\.0\.1:\d+: connection refused; 127\.0\.0\.1:\d+: connection refused"):
         default_builder(f"spark://127.0.0.1:{port},127.0.0.1:{port}")
     with socket.create_server(("127.0.0.1", 0)) as server:
         assert default_builder(f"spark://127.0.0.1:{port},127.0.0.1:{server.getsockname()[1]}") is not None
 
 
-@pytest.mark.parametrize("master", ["bogus", "bogus://x", "local[x]", "local[2", "spark://", ""])
-def test_what_is_no_master_is_told_before_java_starts(master: str) -> None:
-    with pytest.raises(UsageError, match="there is no Spark master"):
-        default_builder(master)
-
-
-@pytest.mark.parametrize(
-    "master", ["local", "local[2]", "local[*]", "local[2,4]", "local[*, 4]", "local-cluster[2,1,1024]", "yarn", "k8s://https://h:1"]
-)
-def test_masters_are_known(master: str) -> None:
-    assert default_builder(master) is not None
+def test_masters_are_known_before_java_starts() -> None:
+    for master in ("bogus", "bogus://x", "local[x]", "local[2", "spark://", ""):
+        with pytest.raises(UsageError, match="there is no Spark master"):
+            default_builder(master)
+    for master in ("local", "local[*]", "local[*, 4]", "local-cluster[2,1,1024]", "yarn", "k8s://https://h:1"):
+        assert default_builder(master) is not None
 
 
 def test_a_token_is_not_shown() -> None:
@@ -163,19 +146,8 @@ def test_what_a_worker_met_that_may_pass_is_no_wrong_question(monkeypatch: pytes
         with pytest.raises(kind, match=r"^a worker of Spark: cannot write to s3://bucket/out: "):
             export_job._require_none([problem])
 
-    class Told:
-        """What a probing task tells."""
-
-        def coalesce(self, _: int) -> "Told":
-            return self
-
-        def mapInArrow(self, *_: object) -> "Told":  # noqa: N802 - Spark's own name
-            return self
-
-        def toArrow(self) -> pa.Table:  # noqa: N802 - Spark's own name
-            return pa.table({"problem": [f"a worker of Spark cannot read s3://bucket/x: s3://bucket/x: {STILL_FAILING} after 4"]})
-
-    monkeypatch.setattr(job, "small_table", lambda *_: Told())
+    told = pa.record_batch({"problem": [f"a worker of Spark cannot read s3://bucket/x: s3://bucket/x: {STILL_FAILING} after 4"]})
+    monkeypatch.setattr(job, "_look", lambda *_: iter([told]))
     with pytest.raises(PassingError, match=r"^a worker of Spark cannot read s3://bucket/x: ") as caught:
-        probe(cast("Any", None), Inputs(), ScanOptions())
+        probe(cast("Any", FakeSession()), Inputs(), ScanOptions())
     assert caught.value.hint == TRY_AGAIN

@@ -14,17 +14,11 @@ import pyarrow as pa
 
 import kafka_forensics.spark
 
-FACTS = ("batches", "records", "spans", "epoch_entries", "transactions", "findings")
+FACTS = ("records", "spans", "epoch_entries", "transactions", "findings")
 """One for each way in which facts are read."""
-OF_SNAPSHOTS = ("batches", "replicas", "findings", "changes")
-"""The same of several snapshots."""
-MISTAKES = ("unknown_option", "unknown_fact", "missing_path", "unknown_snapshot", "unknown_column")
-ELSEWHERE, OF_SNAPSHOTS_ELSEWHERE, MISTAKES_ELSEWHERE = (
-    ("records", "findings"),
-    ("batches", "changes"),
-    ("missing_path", "unknown_column"),
-)
+ELSEWHERE = ("records", "findings")
 """Those that another Spark is asked for: what it may do otherwise is how it loads, plans and moves rows, whatever rows they are."""
+OF_SNAPSHOTS = ("batches", "changes")
 
 
 def snapshots_of(sample: Path) -> dict[str, str]:
@@ -48,67 +42,36 @@ def wrong(action: Callable[[], object]) -> str:
     return "nothing"
 
 
-def answers(
-    spark: Any,
-    sample: Path,
-    facts: tuple[str, ...] = FACTS,
-    of_snapshots: tuple[str, ...] = OF_SNAPSHOTS,
-    mistakes: tuple[str, ...] = MISTAKES,
-) -> dict[str, Any]:
+def answers(spark: Any, sample: Path, facts: tuple[str, ...] = FACTS) -> dict[str, Any]:
     """Rows of facts, of a DataFrame that is used again, of a subset of columns, of small tasks; and words about mistakes."""
     kafka_forensics.spark.register(spark)
     kafka_forensics.spark.register(spark)
-
-    def load(**options: object) -> Any:
-        reader = spark.read.format("kafka_log")
-        for name, value in options.items():
-            reader = reader.option(name, str(value))
-        return reader.load(str(sample))
-
-    tables = {fact: load(fact=fact, includePayloads=True).toArrow() for fact in facts}
-    again = load(FACT="batches", topics="orders,payments")
-    orders, payments = again.filter("topic = 'orders'"), again.filter("topic = 'payments'")
-    parts = load(split_bytes=1 << 20).selectExpr("spark_partition_id() AS task").distinct().count()
     times = [f"{name}={path}" for name, path in snapshots_of(sample).items()]
 
-    def load_times(**options: object) -> Any:
-        reader = spark.read.format("kafka_log").options(snapshots=True)
-        for name, value in options.items():
-            reader = reader.option(name, str(value))
-        return reader.load(times)
+    def load(schema: str | None = None, path: str | list[str] = str(sample), **options: object) -> Any:
+        reader = spark.read.format("kafka_log").options(**{name: str(value) for name, value in options.items()})
+        return (reader if schema is None else reader.schema(schema)).load(path)
 
-    of_times = (
-        spark.read.format("kafka_log")
-        .options(snapshots=True, order="after")
-        .schema("last_offset bigint, snapshot string")
-        .load(times)
-    )
-    some = (
-        spark.read.format("kafka_log")
-        .schema("last_offset bigint, topic string")
-        .load([str(sample / f"broker-{n}") for n in (1, 2)])
-    )
+    again = load(FACT="batches", topics="orders,payments")
+    orders, payments = again.filter("topic = 'orders'"), again.filter("topic = 'payments'")
+    some = load("last_offset bigint, topic string", [str(sample / f"broker-{n}") for n in (1, 2)])
+    of_times = load("last_offset bigint, snapshot string", times, snapshots=True, order="after")
     possible = {
-        "unknown_option": lambda: load(topic="orders").count(),
-        "unknown_fact": lambda: load(fact="batchs").count(),
-        "missing_path": lambda: spark.read.format("kafka_log").load(f"{sample}-x").count(),
-        "unknown_snapshot": lambda: load_times(order="befor").count(),
-        "unknown_column": lambda: spark.read.format("kafka_log").schema("ofset bigint").load(str(sample)).count(),
+        "missing_path": lambda: load(path=f"{sample}-x").count(),
+        "unknown_column": lambda: load("ofset bigint").count(),
     }
     return {
         "version": spark.version,
-        "digests": {fact: digest(table) for fact, table in tables.items()},
-        "snapshots": {fact: digest(load_times(fact=fact).toArrow()) for fact in of_snapshots},
-        "snapshots_in_parts": digest(load_times(split_bytes=4096).toArrow()),
+        "digests": {fact: digest(load(fact=fact, includePayloads=True).toArrow()) for fact in facts},
+        "snapshots": {fact: digest(load(path=times, snapshots=True, fact=fact).toArrow()) for fact in OF_SNAPSHOTS},
         "snapshots_subset": [of_times.columns, sorted(map(tuple, of_times.groupBy("snapshot").count().collect()))],
-        "again": digest(load().toArrow()),
+        "batches": digest(load().toArrow()),
         "union": sorted(map(tuple, orders.union(payments).groupBy("topic").count().collect())),
         "union_once_more": sorted(map(tuple, orders.union(payments).groupBy("topic").count().collect())),
         "whole_after_filter": again.count(),
-        "filtered": orders.count(),
-        "tasks": parts,
-        "subset": [some.columns, some.count(), some.selectExpr("max(last_offset)").collect()[0][0]],
-        "mistakes": {name: wrong(made) for name, made in possible.items() if name in mistakes},
+        "tasks": load(split_bytes=1 << 20).selectExpr("spark_partition_id() AS task").distinct().count(),
+        "subset": [some.columns, *map(list, some.selectExpr("count(*)", "max(last_offset)").collect())],
+        "mistakes": {name: wrong(made) for name, made in possible.items()},
     }
 
 
@@ -119,7 +82,7 @@ def main(where: str, sample: str) -> None:
     else:
         spark = kafka_forensics.spark.default_builder(where).getOrCreate()
     try:
-        told = answers(spark, Path(sample).resolve(), ELSEWHERE, OF_SNAPSHOTS_ELSEWHERE, MISTAKES_ELSEWHERE)
+        told = answers(spark, Path(sample).resolve(), ELSEWHERE)
     finally:
         spark.stop()
     sys.stdout.write(json.dumps(told) + "\n")

@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -27,7 +27,14 @@ QUICK_JAVA: Final = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 """Options with which a JVM that lives for seconds starts sooner and leaves the cores to others."""
 _DRIVE: Final = "import sys; sys.path.append(sys.argv[1]); from tests.support.spark_driver import main; main()"
 """Run elsewhere than in the project, whose package would be found there by workers that do not have it."""
-_COMMAND: Final = "import sys; from kafka_forensics.cli.main import outcome; sys.exit(outcome(sys.argv[1:]))"
+_SUBMITTED: Final = (
+    "driver.bindAddress=127.0.0.1",
+    "driver.host=127.0.0.1",
+    "log.level=WARN",
+    "ui.enabled=false",
+    "sql.shuffle.partitions=2",
+)
+_MEMORY: Final = ("--driver-memory", "512m", "--executor-memory", "512m")
 _MASTER: Final = "org.apache.spark.deploy.master.Master"
 _WORKER: Final = "org.apache.spark.deploy.worker.Worker"
 EXECUTOR: Final = "CoarseGrainedExecutorBackend"
@@ -115,26 +122,6 @@ def end(process: "subprocess.Popen[Any]") -> None:
     process.wait(SECONDS_TO_STOP)
 
 
-def kill_while_writing(arguments: list[str], target: Path, said: Path) -> None:
-    """Run a command that exports by Spark, and kill it once a worker writes a file; `said` takes what it said."""
-    with said.open("wb") as written:
-        killed = subprocess.Popen(
-            [sys.executable, "-c", _COMMAND, *arguments], stdout=written, stderr=written, start_new_session=True
-        )
-    try:
-        wait_until(
-            lambda: killed.poll() is not None or any(target.rglob("_temporary/*.parquet")),
-            "a file that a worker writes",
-            SECONDS_OF_A_SCAN,
-            pause=0.005,
-        )
-        assert killed.poll() is None, said.read_text()
-        killed.kill()
-        killed.wait(SECONDS_OF_A_SCAN)
-    finally:
-        end(killed)
-
-
 @cache
 def spark_home(python: str) -> str:
     """Where the pip package of Spark lies that an interpreter has."""
@@ -159,6 +146,22 @@ def spark_environment(folder: Path, python: str = sys.executable) -> dict[str, s
         "PYSPARK_PYTHON": python,
         "PYSPARK_DRIVER_PYTHON": python,
     }
+
+
+def submitted(
+    script: Path,
+    arguments: Sequence[Path | str],
+    *,
+    master: str,
+    folder: Path,
+    environment: dict[str, str],
+    options: Sequence[str] = (),
+) -> "subprocess.CompletedProcess[str]":
+    """What `spark-submit` of a script did in `folder`."""
+    settings = [word for setting in _SUBMITTED for word in ("--conf", f"spark.{setting}")]
+    command = [os.path.join(environment["SPARK_HOME"], "bin", "spark-submit"), "--master", master, *_MEMORY, *options, *settings]
+    command += [str(script), *map(str, arguments)]
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=500, check=False)
 
 
 @dataclass

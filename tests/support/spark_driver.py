@@ -2,19 +2,18 @@
 
 import json
 import os
-import shutil
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import fields, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import PySparkException
 
 from kafka_forensics.engine.local import scan_inputs as scan_here
 from kafka_forensics.errors import ForensicsError
-from kafka_forensics.evidence.inputs import Inputs, gather
+from kafka_forensics.evidence.inputs import gather
 from kafka_forensics.evidence.options import ScanOptions, without_secrets
 from kafka_forensics.export.json_document import document
 from kafka_forensics.export.tasks import Task
@@ -29,50 +28,12 @@ from tests.support.spark_cluster import QUICK_JAVA
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-Change = Sequence[Any]
-"""What happens to evidence: its name in `CHANGES`, the path, and what else it needs."""
 
-
-def _truncate(path: str, size_in_bytes: int) -> None:
-    os.truncate(path, size_in_bytes)
-
-
-def _to_directory(path: str) -> None:
-    os.unlink(path)
-    os.mkdir(path)
-
-
-def _to_pipe(path: str) -> None:
-    os.unlink(path)
-    os.mkfifo(path)
-
-
-CHANGES: Final[dict[str, Callable[..., None]]] = {
-    "remove": os.unlink,
-    "remove-tree": shutil.rmtree,
-    "truncate": _truncate,
-    "to-directory": _to_directory,
-    "to-pipe": _to_pipe,
-}
-
-
-CHANGED_AT_NS: Final = 1_760_000_000_000_000_000
-"""When it is said to have happened, so that every answer says the same."""
-
-
-def change(evidence: Change) -> None:
-    """Let it happen."""
-    name, path, *rest = evidence
-    CHANGES[name](path, *rest)
-    if os.path.lexists(path):
-        os.utime(path, ns=(CHANGED_AT_NS, CHANGED_AT_NS))
-
-
-def local_document(paths: list[str], options: ScanOptions, meanwhile: Change | None = None) -> str:
+def local_document(paths: list[str], options: ScanOptions, meanwhile: Callable[[], None] | None = None) -> str:
     """What the local engine says of the paths, to which something happens after they are listed."""
     inputs = gather(paths, options)
     if meanwhile is not None:
-        change(meanwhile)
+        meanwhile()
     return written(scan_here(inputs, options))
 
 
@@ -92,16 +53,10 @@ def _options(asked: dict[str, Any]) -> ScanOptions:
 
 
 def _scanned(spark: "SparkSession", asked: dict[str, Any]) -> dict[str, Any]:
-    """The answer to `scan`, while `meanwhile` happens `when` the paths are "listed", or the workers "probed"."""
+    """The answer to `scan`."""
     paths, options = without_secrets(asked["paths"], _options(asked))
     sizes = replace(job.USUAL, **_chosen(asked, job.TaskSizes))
-    inputs = gather(paths, options, ids_later=True)
-    meanwhile = asked.get("meanwhile")
-    if meanwhile is not None and asked["when"] == "listed":
-        change(meanwhile)
-        meanwhile = None
-    with _after_probe(meanwhile):
-        result, _ = job.scan_inputs(spark, inputs, options, sizes)
+    result, _ = job.scan_inputs(spark, gather(paths, options, ids_later=True), options, sizes)
     return {"document": written(result)}
 
 
@@ -118,23 +73,6 @@ def _exported(spark: "SparkSession", asked: dict[str, Any]) -> dict[str, Any]:
     sizes = _chosen(asked, job.TaskSizes)
     export_job.export_paths(spark, asked["paths"], asked["output"], asked["facts"], _options(asked), payloads=True, **sizes)
     return {"tasks": counted}
-
-
-@contextmanager
-def _after_probe(meanwhile: Change | None) -> Iterator[None]:
-    """Let something happen right after workers have been asked whether they can do the work."""
-    right = job.probe
-
-    def probe(spark: "SparkSession", inputs: Inputs, options: ScanOptions) -> None:
-        right(spark, inputs, options)
-        if meanwhile is not None:
-            change(meanwhile)
-
-    job.probe = probe
-    try:
-        yield
-    finally:
-        job.probe = right
 
 
 def _started(before: "SparkSession | None", asked: dict[str, Any]) -> "SparkSession":

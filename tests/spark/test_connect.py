@@ -8,20 +8,52 @@ from pathlib import Path
 
 import pytest
 
+from kafka_forensics.cli.main import outcome
 from tests.support import exports
 from tests.support.exports import SAMPLES, manifest
-from tests.support.spark_connect import connect_server
+from tests.support.object_stores import free_port
+from tests.support.spark_cluster import QUICK_JAVA, SECONDS_TO_START, end, spark_environment, wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.nightly]
 
+SUBMIT = "org.apache.spark.deploy.SparkSubmit"
+SERVER = "org.apache.spark.sql.connect.service.SparkConnectServer"
+UP = "Spark Connect server started"
 SAMPLE = str(SAMPLES / "unclean-election")
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The URL of the one server of these tests."""
-    with connect_server(tmp_path_factory.mktemp("connect")) as url:
-        yield url
+    """The URL of the one server of these tests, with two cores, which tries tasks up to four times."""
+    folder = tmp_path_factory.mktemp("connect")
+    environment = spark_environment(folder) | {"SPARK_DAEMON_MEMORY": "768m"}
+    port = free_port()
+    settings = {
+        "master": "local[2,4]",
+        "driver.bindAddress": "127.0.0.1",
+        "driver.extraJavaOptions": QUICK_JAVA,
+        "ui.enabled": "false",
+        "connect.grpc.binding.address": "127.0.0.1",
+        "connect.grpc.binding.port": str(port),
+    }
+    configured = [word for name, value in settings.items() for word in ("--conf", f"spark.{name}={value}")]
+    log = folder / "connect.log"
+    with log.open("wb") as written:
+        command = [f"{environment['SPARK_HOME']}/bin/spark-class", SUBMIT, "--class", SERVER, *configured, "spark-internal"]
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=written, stderr=written, cwd=folder, env=environment, start_new_session=True
+        )
+
+    def is_up() -> bool:
+        said = log.read_text(errors="replace")
+        assert process.poll() is None, f"the server ended before it was up: {said[-2000:]}"
+        return UP in said
+
+    try:
+        wait_until(is_up, "a server of Spark Connect", SECONDS_TO_START, pause=0.1)
+        yield f"sc://127.0.0.1:{port}"
+    finally:
+        end(process)
 
 
 def run(server: str, *arguments: str) -> "subprocess.CompletedProcess[str]":
@@ -48,21 +80,8 @@ def test_an_export_is_what_the_local_engine_writes(server: str, tmp_path: Path, 
     assert told == expected
 
 
-def test_a_scan_is_what_the_local_engine_says(server: str) -> None:
+def test_a_scan_is_what_the_local_engine_says(server: str, capsys: pytest.CaptureFixture[str]) -> None:
     done = run(server, "scan", SAMPLE, "--format", "json")
-    here = subprocess.run(
-        [sys.executable, "-m", "kafka_forensics", "scan", SAMPLE, "--format", "json"],
-        stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=300, check=False,
-    )  # fmt: skip
-    assert done.stdout.replace('"engine": "spark"', '"engine": "local"') == here.stdout
-    assert (done.returncode, done.stderr) == (here.returncode, here.stderr)
     assert json.loads(done.stdout)["tool"]["engine"] == "spark"
-
-
-def test_what_cannot_be_is_refused_without_a_server(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    nobody = ("--engine", "spark", "--spark-remote", "sc://127.0.0.1:1")
-    assert exports.export(tmp_path / "out", "there-is-no-such-path", *nobody) == 2
-    assert capsys.readouterr().err == "error: there-is-no-such-path: no such file or directory\n"
-    assert exports.export(tmp_path / "out", SAMPLE, *nobody) == 2
-    assert "error: no Spark answers at sc://127.0.0.1:1 (127.0.0.1:1: connection refused)" in capsys.readouterr().err
-    assert not (tmp_path / "out").exists()
+    assert done.returncode == outcome(["scan", SAMPLE, "--format", "json"])
+    assert (done.stdout.replace('"engine": "spark"', '"engine": "local"'), done.stderr) == capsys.readouterr()
