@@ -132,7 +132,7 @@ def test_what_cannot_be_sent_ends_it_with_2(run: Run, lost: Path, changes: dict[
 
 
 def test_a_record_that_is_refused_stops_it(run: Run, lost: Path) -> None:
-    status, out, said = run(*SEND, "--setting", "message.timeout.ms=600", "--setting", "test.mock.broker.rtt=1200")
+    status, out, said = run(*SEND, "--setting", "message.timeout.ms=150", "--setting", "test.mock.broker.rtt=300")
     assert (status, out, said.count("\n"), produced(lost)) == (1, "0 records acknowledged\n", 1, [])
     assert "stopped: audit-0 offset 3" in said
 

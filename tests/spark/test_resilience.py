@@ -55,16 +55,8 @@ def paths_of(evidence: Path) -> list[str]:
     return [str(path) for path in sorted(evidence.iterdir())]
 
 
-def first_log_dir(evidence: Path) -> Path:
-    return evidence / "broker-1"
-
-
 def largest_log(evidence: Path) -> Path:
-    return max(first_log_dir(evidence).rglob("*.log"), key=lambda path: path.stat().st_size)
-
-
-def first_file(end: str, evidence: Path) -> Path:
-    return min(path for path in first_log_dir(evidence).rglob("*") if path.name.endswith(end))
+    return max((evidence / "broker-1").rglob("*.log"), key=lambda path: path.stat().st_size)
 
 
 def judged_alike(spark: SparkSession, evidence: Path, change: Change, path: Path) -> Any:
@@ -90,6 +82,12 @@ def test_a_log_that_is_gone_or_becomes_no_file_is_reported(spark: SparkSession, 
     assert [gap["path"] for gap in judged_alike(spark, evidence, change, log)["incomplete"]] == [str(log)]
 
 
+def test_a_partitions_directory_that_is_gone_is_reported(spark: SparkSession, evidence: Path) -> None:
+    log = largest_log(evidence)
+    gaps = judged_alike(spark, evidence, shutil.rmtree, log.parent)["incomplete"]
+    assert log.name in {Path(gap["path"]).name for gap in gaps}
+
+
 @pytest.mark.parametrize("size_in_bytes", [0, 61, 1000])
 def test_a_log_cut_after_it_was_listed_is_said_to_have_changed(spark: SparkSession, evidence: Path, size_in_bytes: int) -> None:
     answer = judged_alike(spark, evidence, partial(cut, size_in_bytes), largest_log(evidence))
@@ -98,17 +96,11 @@ def test_a_log_cut_after_it_was_listed_is_said_to_have_changed(spark: SparkSessi
 
 @pytest.mark.parametrize("end", [".index", ".timeindex", ".snapshot", "leader-epoch-checkpoint", "meta.properties"])
 def test_a_small_file_that_is_gone_is_reported(spark: SparkSession, evidence: Path, end: str) -> None:
-    judged_alike(spark, evidence, os.unlink, first_file(end, evidence))
-
-
-def test_a_partitions_directory_that_is_gone_is_reported(spark: SparkSession, evidence: Path) -> None:
-    log = largest_log(evidence)
-    answer = judged_alike(spark, evidence, shutil.rmtree, log.parent)
-    assert log.name in {Path(gap["path"]).name for gap in answer["incomplete"]}
+    judged_alike(spark, evidence, os.unlink, min((evidence / "broker-1").rglob(f"*{end}")))
 
 
 def test_a_log_directory_that_workers_do_not_see_is_an_error(spark: SparkSession, evidence: Path) -> None:
-    first = first_log_dir(evidence)
+    first = evidence / "broker-1"
     inputs = gather([str(first)], ScanOptions(), ids_later=True)
     shutil.rmtree(first)
     with pytest.raises(UsageError, match=rf"^a worker of Spark cannot read {first}: ") as caught:
@@ -120,7 +112,7 @@ def test_a_log_directory_that_is_gone_in_the_middle_is_reported(
     spark: SparkSession, evidence: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After workers have been asked whether they can do the work."""
-    first = first_log_dir(evidence)
+    first = evidence / "broker-1"
     right = job.probe
 
     def probe(*given: Any) -> None:
