@@ -1,8 +1,7 @@
-"""Snapshots added to Delta and Iceberg tables on a storage service, and why none is added to Parquet files there."""
+"""Snapshots added to Delta and Iceberg tables on a storage service."""
 
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -14,23 +13,10 @@ from kafka_forensics.export.labels import Label, labelled_schema
 from kafka_forensics.model.schemas import FACTS
 from tests.support.datasets import FEW, ONE, OTHER, keys, of_snapshot
 from tests.support.exports import rows
-from tests.support.object_stores import ACCESS_KEY, SECRET_KEY, S3Proxy, S3Server, s3_proxy, s3_server
+from tests.support.nightly import nightly_but
+from tests.support.object_stores import ACCESS_KEY, SECRET_KEY, S3Proxy, S3Server
 
 LABEL = Label("a", "n1", "f" * 32, in_rows=True)
-
-
-@pytest.fixture(scope="module")
-def s3() -> Iterator[S3Server]:
-    with s3_server() as server:
-        yield server
-
-
-@pytest.fixture
-def bucket(s3: S3Server, request: pytest.FixtureRequest) -> str:
-    """An empty bucket."""
-    name = f"a{abs(hash(request.node.name)):x}"
-    s3.client().create_bucket(Bucket=name)
-    return name
 
 
 def storage(s3: S3Server | S3Proxy) -> dict[str, str]:
@@ -73,13 +59,7 @@ def read(s3: S3Server, uri: str, fact: str) -> pa.Table:
     return pa.table(QueryBuilder().register("t", held).execute("SELECT * FROM t"))
 
 
-@pytest.fixture
-def proxy(s3: S3Server) -> Iterator[S3Proxy]:
-    """A proxy before the server, to break some requests."""
-    with s3_proxy(s3) as before:
-        yield before
-
-
+@pytest.mark.nightly
 def test_whatever_request_fails_each_table_is_whole(s3: S3Server, bucket: str, proxy: S3Proxy) -> None:
     """A rerun whose k-th writing request and all after it are refused, for many k: what a reader finds is one run, whole."""
     uri, delta = f"s3://{bucket}/out", ("--table-format", "delta")
@@ -108,14 +88,6 @@ def test_whatever_request_fails_each_table_is_whole(s3: S3Server, bucket: str, p
     assert {fact: rows(read(s3, uri, fact)) for fact in expected} == expected
 
 
-def test_parquet_files_are_refused(s3: S3Server, bucket: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert append(s3, f"s3://{bucket}/out", "n1", *FEW) == 2
-    said = capsys.readouterr().err
-    assert f"no snapshot can be added to Parquet files at s3://{bucket}/out" in said
-    assert "hint: add --table-format delta or --table-format iceberg" in said
-    assert objects(s3, bucket) == set()
-
-
 def test_evidence_is_never_written_to(s3: S3Server, bucket: str, capsys: pytest.CaptureFixture[str]) -> None:
     s3.upload(ONE, bucket, "copies")
     before = objects(s3, bucket)
@@ -128,7 +100,7 @@ def test_evidence_is_never_written_to(s3: S3Server, bucket: str, capsys: pytest.
     assert objects(s3, bucket) == before
 
 
-@pytest.mark.parametrize("form", ["delta", "iceberg"])
+@pytest.mark.parametrize("form", nightly_but(["delta"], ["delta", "iceberg"]))
 def test_tables_on_a_service(s3: S3Server, bucket: str, form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from pyiceberg.catalog import load_catalog
     from pyiceberg.utils import config

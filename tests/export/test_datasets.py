@@ -1,7 +1,7 @@
-"""What lands in datasets: the same bytes each time, bounded row groups, hostile names, payloads only when asked for."""
+"""What lands in datasets: the same bytes each time, bounded row groups, hostile names, payloads if asked for, what is missing."""
 
 import json
-import shutil
+import tarfile
 import threading
 from itertools import count
 from pathlib import Path
@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import kafka_forensics as kf
+from kafka_forensics.cli.main import outcome
 from kafka_forensics.errors import UsageError
 from kafka_forensics.export import datasets
 from kafka_forensics.export.target import Target
@@ -19,8 +20,9 @@ from kafka_forensics.facts import log as facts_log
 from kafka_forensics.facts import rows as facts_rows
 from kafka_forensics.model.schemas import FACTS
 from tests.support.exports import SAMPLES, export, manifest, parquet_files, read_back, rows
-from tests.support.faults import healthy
+from tests.support.faults import Brokers, healthy
 from tests.support.gallery_replicas import HOSTILE, hostile
+from tests.support.unread import REASON, refuse_logs
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -35,10 +37,12 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("kernels", ["interpreted", "compiled"])
-def test_the_same_input_and_options_give_the_same_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kernels: str) -> None:
+def test_the_same_input_and_options_give_the_same_bytes(
+    tmp_path: Path, copies: Path, monkeypatch: pytest.MonkeyPatch, kernels: str
+) -> None:
     monkeypatch.setenv("KAFKA_FORENSICS_KERNELS", kernels)  # compiled ones are worth several threads
-    assert export(tmp_path / "one", ONE, "--jobs", 1) == 0
-    assert export(tmp_path / "two", ONE, "--jobs", 3) == 0
+    assert export(tmp_path / "one", copies, "--jobs", 1) == 0
+    assert export(tmp_path / "two", copies, "--jobs", 3) == 0
     assert contents(tmp_path / "one") == contents(tmp_path / "two")
 
 
@@ -65,13 +69,7 @@ def test_only_the_facts_asked_for_in_their_own_order(tmp_path: Path) -> None:
     told = manifest(tmp_path / "out")
     assert list(told["datasets"]) == ["batches", "findings", "incomplete"]
     assert {(one.get("topic"), one.get("broker")) for one in told["files"]} == {("audit", "2"), (None, None)}
-    assert {path.name for path in (tmp_path / "out").iterdir()} == {
-        "_SUCCESS",
-        "_manifest.json",
-        "batches",
-        "findings",
-        "incomplete",
-    }
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {"_SUCCESS", "_manifest.json", *told["datasets"]}
 
 
 def test_facts_of_others_heed_the_filters_too(tmp_path: Path) -> None:
@@ -158,26 +156,6 @@ def test_text_that_is_no_utf_8_is_spelled_out() -> None:
     assert made.to_pylist() == [{"name": "a\\udcff", "names": ["\\ud800", "é"]}, {"name": None, "names": None}]
 
 
-def test_what_cannot_be_read_is_told_and_ends_with_3(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    copies = tmp_path / "copies"
-    shutil.copytree(SAMPLES / "silent-divergence", copies)
-    from kafka_forensics.facts.facts import FactReader
-
-    parts = FactReader.parts
-
-    def removed(self: FactReader, name: str) -> object:
-        for log in copies.glob("broker-1/*/*.log"):
-            log.unlink()
-        return parts(self, name)
-
-    monkeypatch.setattr(FactReader, "parts", removed)
-    assert export(tmp_path / "out", copies) == 3
-    gaps = manifest(tmp_path / "out")["incomplete"]
-    assert {Path(gap["path"]).suffix for gap in gaps} == {".log"}
-    spans = [one for one in read_back(tmp_path / "out", "spans").to_pylist() if one["kind"] == "skipped"]
-    assert [json.loads(span["detail"]) for span in spans] == [{"reason": "could not be read"}] * len(spans) != []
-
-
 def test_batches_too_large_to_open_are_told_once_for_all_facts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -207,5 +185,74 @@ def test_batches_too_large_to_open_are_told_once_for_all_facts(
     ],
 )
 def test_records_are_decoded_for_the_scan_where_it_shows(tmp_path: Path, more: tuple[str, ...], *, deep: bool) -> None:
-    assert export(tmp_path / "out", SAMPLES / "healthy", *more) == 0
+    assert export(tmp_path / "out", SAMPLES / "healthy" / "broker-1", *more) == 0
     assert manifest(tmp_path / "out")["options"]["deep"] is deep
+
+
+ROWS = [
+    {"path": f"{{broker-{broker}}}/t-0/{segment:020d}.log", "reason": REASON, "topic": "t", "partition": 0, "broker": str(broker)}
+    for broker in (2,)
+    for segment in (0, 29, 55)
+]
+
+
+def seals(output: Path) -> set[str]:
+    return {path.name for path in output.iterdir() if path.name.startswith("_")}
+
+
+def exported(brokers: Brokers, output: Path, *more: str) -> int:
+    return outcome(["export", *map(str, brokers.log_dirs), "--output", str(output), "-q", *more])
+
+
+@pytest.mark.parametrize("facts", [(), ("--fact", "batches"), ("--fact", "incomplete")])
+def test_a_whole_export_has_an_empty_dataset_and_its_seal(tmp_path: Path, facts: tuple[str, ...]) -> None:
+    assert exported(healthy(tmp_path / "in"), tmp_path / "out", *facts) == 0
+    assert seals(tmp_path / "out") == {"_manifest.json", "_SUCCESS"}
+    assert pq.read_table(tmp_path / "out" / "incomplete").to_pylist() == []
+
+
+@pytest.mark.parametrize("allowed", [False, True])
+def test_what_could_not_be_read_is_a_dataset_and_withholds_the_seal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, allowed: bool
+) -> None:
+    brokers = healthy(tmp_path / "in")
+    refuse_logs(monkeypatch, brokers, (2,))
+    assert exported(brokers, tmp_path / "out", *(["--allow-incomplete"] if allowed else [])) == 3
+    assert seals(tmp_path / "out") == {"_manifest.json", "_SUCCESS" if allowed else "_INCOMPLETE"}
+    expected = [row | {"path": str(row["path"]).replace("{broker-2}", str(brokers.log_dir(2)))} for row in ROWS]
+    assert pq.read_table(tmp_path / "out" / "incomplete").to_pylist() == expected
+    told = json.loads((tmp_path / "out" / "_manifest.json").read_text())
+    assert told["incomplete"] == [row | {"broker": 2} for row in expected]
+    assert told["schema_version"] == "1.0"
+    assert told["datasets"]["incomplete"]["rows"] == 3
+    replicas = pq.ParquetDataset(tmp_path / "out" / "replicas", partitioning="hive").read().to_pylist()
+    assert [(replica["broker"], replica["log_end_offset"], replica["read"]) for replica in replicas] == [
+        (1, 75, "whole"),
+        (2, None, "none"),
+        (3, 75, "whole"),
+    ]
+
+
+def test_a_place_with_an_export_of_less_than_was_given_is_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    brokers = healthy(tmp_path / "in")
+    refuse_logs(monkeypatch, brokers, (2,))
+    assert exported(brokers, tmp_path / "out", "--fact", "findings") == 3
+    capsys.readouterr()
+    assert exported(brokers, tmp_path / "out") == 2
+    assert "holds an export of which some input could not be read" in capsys.readouterr().err
+
+
+def test_an_archive_that_ends_early_withholds_the_seal(tmp_path: Path) -> None:
+    brokers = healthy(tmp_path / "in")
+    path = tmp_path / "broker-1.tar"
+    with tarfile.open(path, "w", format=tarfile.USTAR_FORMAT) as archive:
+        archive.add(brokers.log_dir(1), "broker-1")
+    with tarfile.open(path) as archive:
+        where = max(getmember.offset_data for getmember in archive.getmembers() if getmember.name.endswith(".log"))
+    with path.open("r+b") as file:
+        file.truncate(where + 10)
+    assert outcome(["export", str(path), "--output", str(tmp_path / "out"), "-q"]) == 3
+    assert seals(tmp_path / "out") == {"_manifest.json", "_INCOMPLETE"}
+    assert pq.read_table(tmp_path / "out" / "incomplete").num_rows > 0

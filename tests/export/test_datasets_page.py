@@ -12,6 +12,8 @@ from kafka_forensics.export.iceberg import NAMESPACE
 from tests.support.datasets import FORMS, ONE, OTHER, append, files, read
 from tests.support.exports import SAMPLES
 
+pytestmark = pytest.mark.nightly
+
 PAGE = (SAMPLES.parent / "docs" / "datasets.md").read_text()
 CODE = PAGE.split("```python\n")[1:]
 COMMANDS = [

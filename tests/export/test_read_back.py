@@ -63,6 +63,7 @@ def test_files_carry_the_version_the_keys_and_zstd(exported: Path) -> None:
             assert file.metadata.row_group(group).column(0).compression == "ZSTD"
 
 
+@pytest.mark.nightly
 def test_the_examples_of_the_page_work(exported: Path) -> None:
     page = (SAMPLES.parent / "docs" / "facts.md").read_text()
     code = page.split("```python\n")[1].split("```")[0].replace("DIR", str(exported))

@@ -3,7 +3,6 @@
 import contextlib
 import os
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +15,9 @@ from kafka_forensics.cli.main import outcome
 from kafka_forensics.errors import PassingError, UsageError
 from kafka_forensics.export.places import ExportPlace, join_place, open_place
 from kafka_forensics.model.schemas import FACTS
+from kafka_forensics.storage.remote import errors as remote_errors
 from tests.support.exports import HIVE, SAMPLES, rows
-from tests.support.object_stores import ACCESS_KEY, SECRET_KEY, S3Proxy, S3Server, s3_proxy, s3_server
+from tests.support.object_stores import ACCESS_KEY, SECRET_KEY, S3Proxy, S3Server
 
 ONE = SAMPLES / "unclean-election"
 
@@ -28,18 +28,9 @@ class OddError(Exception):
     __module__ = "botocore.exceptions"
 
 
-@pytest.fixture(scope="module")
-def s3() -> Iterator[S3Server]:
-    with s3_server() as server:
-        yield server
-
-
-@pytest.fixture
-def bucket(s3: S3Server, request: pytest.FixtureRequest) -> str:
-    """An empty bucket."""
-    name = f"b{abs(hash(request.node.name)):x}"
-    s3.client().create_bucket(Bucket=name)
-    return name
+@pytest.fixture(autouse=True)
+def _brief_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remote_errors, "PAUSES", (0.01, 0.01, 0.01))
 
 
 def storage(s3: S3Server) -> tuple[tuple[str, str], ...]:
@@ -60,15 +51,15 @@ def opened(s3: S3Server, uri: str) -> ExportPlace:
     return open_place(uri, [], storage(s3))
 
 
-def test_an_export_is_read_back_from_there(s3: S3Server, bucket: str) -> None:
-    assert export(s3, f"s3://{bucket}/a/out", ONE, "--show-payloads") == 0
+def test_an_export_is_read_back_from_there(s3: S3Server, bucket: str, copies: Path) -> None:
+    assert export(s3, f"s3://{bucket}/a/out", copies, "--show-payloads") == 0
     left = {key for key in keys(s3, bucket) if not key.endswith(".parquet")}
     assert {key for key in left if not key.endswith("/")} == {"a/out/_SUCCESS", "a/out/_manifest.json"}
     told: dict[str, Any] = dict(storage(s3))
     filesystem = pafs.S3FileSystem(
         access_key=ACCESS_KEY, secret_key=SECRET_KEY, endpoint_override=told["endpoint"], region="us-east-1"
     )
-    result = kf.scan(str(ONE))
+    result = kf.scan(str(copies))
     for fact in ("batches", "records", "findings", "transactions"):
         table = ds.dataset(f"{bucket}/a/out/{fact}", filesystem=filesystem, partitioning=HIVE, format="parquet").to_table()
         assert rows(table.select(FACTS[fact].schema.names)) == rows(result.facts(fact)), fact
@@ -142,14 +133,7 @@ def test_secrets_stay_out_of_errors(s3: S3Server, capsys: pytest.CaptureFixture[
     assert SECRET_KEY not in said
 
 
-@pytest.fixture
-def proxy(s3: S3Server) -> Iterator[S3Proxy]:
-    """A proxy before the server, to break some requests."""
-    with s3_proxy(s3) as before:
-        yield before
-
-
-@pytest.mark.parametrize("size", [100, 11 << 20], ids=["one request", "several parts"])
+@pytest.mark.parametrize("size", [pytest.param(100, marks=pytest.mark.nightly), 11 << 20], ids=["one request", "several parts"])
 def test_an_upload_that_fails_for_a_moment_is_repeated(s3: S3Server, bucket: str, proxy: S3Proxy, size: int) -> None:
     """Each request fails when it is asked for the first time."""
     target = open_place(f"s3://{bucket}/out", [], storage(S3Server(proxy.endpoint)))
@@ -173,8 +157,7 @@ def test_an_upload_that_fails_for_a_moment_is_repeated(s3: S3Server, bucket: str
     assert {key for key in keys(s3, bucket) if not key.endswith("/")} == {"out/_SUCCESS", "out/batches/one.parquet"}
 
 
-@pytest.mark.parametrize("size", [100, 11 << 20], ids=["one request", "several parts"])
-@pytest.mark.parametrize("status", [503, 403])
+@pytest.mark.parametrize(("status", "size"), [pytest.param(503, 100, marks=pytest.mark.nightly), (503, 11 << 20), (403, 100)])
 def test_an_upload_that_fails_for_good_leaves_no_file(s3: S3Server, bucket: str, proxy: S3Proxy, size: int, status: int) -> None:
     target = open_place(f"s3://{bucket}/out", [], storage(S3Server(proxy.endpoint)))
     proxy.fault = lambda method, path, _: status if method in ("PUT", "POST") and "delete" not in path else None
@@ -188,8 +171,10 @@ def test_an_upload_that_fails_for_good_leaves_no_file(s3: S3Server, bucket: str,
     assert not [key for key in keys(s3, bucket) if "one.parquet" in key]
 
 
-@pytest.mark.parametrize("error", [OddError("down"), TimeoutError("slow"), PermissionError("no"), OSError(5, "io")])
-@pytest.mark.parametrize("where", ["_upload_chunk", "close"])
+@pytest.mark.parametrize(
+    ("where", "error"),
+    [("write", OddError("down")), ("write", PermissionError("no")), ("close", TimeoutError("slow")), ("close", OSError(5, "io"))],
+)
 def test_what_a_back_end_of_fsspec_raises_is_said(
     error: Exception, where: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -198,7 +183,7 @@ def test_what_a_back_end_of_fsspec_raises_is_said(
     def fail(*_: object) -> None:
         raise error
 
-    monkeypatch.setattr(MemoryFile, "write" if where == "_upload_chunk" else where, fail)
+    monkeypatch.setattr(MemoryFile, where, fail)
     passes = not isinstance(error, PermissionError)
     assert outcome(["export", str(ONE), "--output", "memory://broken/one", "-q", "--fact", "batches"]) == (3 if passes else 2)
     said = capsys.readouterr().err

@@ -1,14 +1,11 @@
 """The directory of an export: what is refused, what an interruption leaves, and that nothing half-written looks whole."""
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from kafka_forensics.cli.main import outcome
-from kafka_forensics.errors import UsageError
 from kafka_forensics.export import datasets
 from kafka_forensics.export.target import Target
 from kafka_forensics.model.schemas import FACTS
@@ -151,50 +148,6 @@ def test_an_interruption_leaves_whole_files_and_a_mark(
     capsys.readouterr()
     assert export(tmp_path / "out", PATH) == 2
     assert "did not finish" in capsys.readouterr().err
-
-
-def test_a_killed_export_can_be_told(tmp_path: Path) -> None:
-    code = (
-        "import os, signal, sys\n"
-        "from kafka_forensics.cli.main import outcome\n"
-        "from kafka_forensics.export import datasets\n"
-        "counted = []\n"
-        "def count(dataset, manifest, one, kept=datasets._count):\n"
-        "    counted.append(one)\n"
-        "    if len(counted) == 4:\n"
-        "        os.kill(os.getpid(), signal.SIGKILL)\n"
-        "    kept(dataset, manifest, one)\n"
-        "datasets._count = count\n"
-        "outcome(sys.argv[1:])\n"
-    )
-    command = [sys.executable, "-c", code, "export", str(PATH), "--output", str(tmp_path / "out")]
-    done = subprocess.run(command, capture_output=True, check=False, timeout=60)
-    assert done.returncode == -9
-    assert {"_UNFINISHED", "._manifest.json.tmp"} <= names(tmp_path / "out")
-    assert {"_SUCCESS", "_manifest.json"} & names(tmp_path / "out") == set()
-    with pytest.raises(UsageError, match="did not finish"):
-        Target.open(str(tmp_path / "out"), [])
-
-
-def test_two_exports_do_not_share_a_directory(tmp_path: Path) -> None:
-    first = Target.open(str(tmp_path / "out"), [])
-    with pytest.raises(UsageError, match="one that is running"):
-        Target.open(str(tmp_path / "out"), [])
-    first.withdraw()
-    assert not (tmp_path / "out").exists()
-
-
-def test_a_full_disk_is_an_error_with_a_next_step(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def full(*_: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(datasets, "_write_file", full)
-    assert export(tmp_path / "out", PATH) == 2
-    said = capsys.readouterr().err
-    assert "No space left on device" in said
-    assert "make room there" in said
 
 
 def test_the_manifest_is_true(tmp_path: Path) -> None:

@@ -10,10 +10,10 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable, QueryBuilder
 from pyiceberg.catalog import load_catalog
 
-import kafka_forensics as kf
 from kafka_forensics.cli.main import outcome
 from kafka_forensics.export.iceberg import CATALOG, NAMESPACE
 from kafka_forensics.export.labels import LABELS
+from kafka_forensics.model.schemas import FACTS
 from tests.support.exports import SAMPLES
 
 FORMS: Final = ("parquet", "delta", "iceberg")
@@ -85,7 +85,7 @@ def runs(target: Path, fact: str, form: str = "parquet") -> list[str]:
 
 def unlabelled(table: pa.Table, fact: str) -> list[Any]:
     rest = [name for name in table.schema.names if name not in NAMES]
-    assert set(rest) == set(kf.scan(str(ONE)).facts(fact).schema.names)
+    assert set(rest) == set(FACTS[fact].schema.names)
     return sorted(repr(sorted(row.items())) for row in table.select(rest).to_pylist())
 
 
