@@ -52,9 +52,9 @@ def uncommitted_cut(brokers: Brokers) -> None:
     cut(brokers, 29, brokers.log.at(49).position + 100)
 
 
-def lost_behind_noise(brokers: Brokers) -> None:
+def lost_behind_noise(brokers: Brokers, size: int = 100) -> None:
     """Noise behind the first segment; the second is gone."""
-    append(brokers, 0, noise(100))
+    append(brokers, 0, noise(size))
     delete_segment(brokers, 2)
 
 

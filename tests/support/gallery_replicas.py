@@ -99,17 +99,17 @@ def one_node_id(brokers: Brokers) -> None:
     (brokers.log_dir(2) / "meta.properties").write_bytes((brokers.log_dir(1) / "meta.properties").read_bytes())
 
 
-def skipped_sequences(root: Path) -> Brokers:
+def skipped_sequences(root: Path, skip: int = 3) -> Brokers:
     """A producer's numbers jump."""
     log = Log()
-    _ = log.produce(), log.produce(), log.produce(skip=3), log.produce()
+    _ = log.produce(), log.produce(), log.produce(skip=skip), log.produce()
     return three_replicas(root, log)
 
 
-def wrapped_sequences(root: Path) -> Brokers:
-    """A producer's numbers begin again at 0."""
+def wrapped_sequences(root: Path, before: int = 4) -> Brokers:
+    """A producer's next number is so far before the largest, in batches of three: they begin again at 0."""
     log = Log()
-    log.producers[IDEMPOTENT] = ProducerEntry(IDEMPOTENT, 0, MAX_SEQUENCE - 4, -1, 0, -1, -1, -1)
+    log.producers[IDEMPOTENT] = ProducerEntry(IDEMPOTENT, 0, MAX_SEQUENCE - before, -1, 0, -1, -1, -1)
     _ = log.produce(), log.produce(), log.produce()
     return three_replicas(root, log)
 

@@ -11,7 +11,7 @@ from tests.support.controller_log import controlled_by, in_sync, partition, reco
 from tests.support.faults import HEALTHY, LOG_END, TOPIC_ID, Brokers, Log, healthy, histories, write_checkpoint, write_files
 from tests.support.gallery_bytes import LENGTH, MAGIC, TARGET, int32, target
 from tests.support.gallery_case import Case
-from tests.support.gallery_files import CHECKPOINT
+from tests.support.gallery_files import CHECKPOINT, lost_behind_noise, torn
 from tests.support.gallery_leftovers import (
     ASIDE,
     crash,
@@ -23,7 +23,7 @@ from tests.support.gallery_leftovers import (
     truncated_tail,
 )
 from tests.support.gallery_replicas import LATE_EPOCHS, OTHER_TOPIC_ID
-from tests.support.injections import append, change, claim_epochs, cut, delete_segment, noise, remove_snapshots
+from tests.support.injections import append, change, claim_epochs, cut, delete_segment, remove_snapshots
 from tests.support.segments import write_offset_index, write_time_index
 from tests.support.variants import done, each
 from tests.support.variants_bytes import alone
@@ -39,22 +39,10 @@ def checkpoints(brokers: Brokers, which: str, offset: int, *on: int) -> None:
         write_checkpoint(brokers.log_dir(broker), which, offset)
 
 
-def torn(brokers: Brokers, kept: int) -> None:
-    """After a crash, so many bytes of the last batch are there."""
-    brokers.crash(2)
-    cut(brokers, 55, LAST.position + kept)
-
-
 def cut_without_indexes(brokers: Brokers, kept: int) -> None:
     """The middle segment ends so many bytes behind offset 49, and its indexes are gone."""
     cut(brokers, 29, HEALTHY.at(49).position + kept)
     remove(brokers, 2, 29, "index", "timeindex")
-
-
-def lost_behind_noise(brokers: Brokers, size: int) -> None:
-    """Noise behind the first segment; the second is gone."""
-    append(brokers, 0, noise(size))
-    delete_segment(brokers, 2)
 
 
 def lone_and_lost(brokers: Brokers, size: int) -> None:
@@ -92,7 +80,7 @@ def deleted_topic(brokers: Brokers) -> None:
 
 SEGMENTS: Final[tuple[Case, ...]] = (
     Case("-", "nothing", healthy, control=True),
-    *each("F13", "bytes kept of the last batch, after a crash:", torn, [(size,) for size in (1, 12, 16, 17, 60, 61, 1545)]),
+    *each("F13", "last byte kept, after a crash:", torn, [(LAST.position + size,) for size in (1, 12, 16, 17, 60, 61, 1545)]),
     *each("F14", "bytes kept of a batch of another segment:", lambda it, kept: cut(it, 29, HEALTHY.at(49).position + kept), [(1,)]),
     *each("F14", "the same without indexes:", cut_without_indexes, [(0,), (1,), (100,)]),
     *each("F15", "zeros behind the last batch:", lambda it, size: append(it, 55, bytes(size)), [(12,), (1 << 20,)], control=True),
@@ -117,11 +105,9 @@ SEGMENTS: Final[tuple[Case, ...]] = (
 # Indexes, snapshots, checkpoints.
 
 
-def partial(brokers: Brokers, suffix: str, more: int) -> None:
-    """An index is a few bytes too long or too short."""
-    path = brokers.file(2, 29, suffix)
-    data = path.read_bytes()
-    path.write_bytes(data[:more] if more < 0 else data + b"\1" * more)
+def shorter(brokers: Brokers, suffix: str, size: int) -> None:
+    """An index ends at a byte."""
+    os.truncate(brokers.file(2, 29, suffix), size)
 
 
 def stale_times(brokers: Brokers, stale: tuple[int, ...], crashed: bool, closed: bool) -> None:
@@ -239,7 +225,7 @@ HOW: Final = ("count", "a long line", "version", "negative count", "a long count
 SMALL_FILES: Final[tuple[Case, ...]] = (
     *each("F25", "a position in an index, byte and mask:", lambda it, *at: change(it.file(2, 29, "index"), *at), [(63, 0x40)]),
     done("F25", "a position beyond the log", lambda it: change(it.file(2, 55, "index"), 44, 0x10)),
-    *each("F25", "bytes too many in", partial, [("index", -1), ("timeindex", -5)]),
+    *each("F25", "bytes of an index, of which the last entry is torn:", shorter, [("index", 63), ("timeindex", 91)]),
     *each(
         "F25",
         "stale entries in a time index, crashed, closed:",

@@ -2,25 +2,21 @@
 
 import shutil
 from collections.abc import Callable, Iterable
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any, Final
 
-from kafka_forensics.model.constants import MAX_SEQUENCE
-from kafka_forensics.model.files import ProducerEntry
-from kafka_forensics.writers.batches import write_transaction_log_key
 from kafka_forensics.writers.files import write_meta_properties
 from tests.support.controller_log import CONTROLLER, ControllerLog, partition, topic
-from tests.support.faults import ABORTING, COMMITTING, IDEMPOTENT, Brokers, Log, histories
+from tests.support.faults import ABORTING, COMMITTING, Brokers, Log, histories
 from tests.support.gallery_case import Case
-from tests.support.gallery_replicas import OTHER_CLUSTER_ID
-from tests.support.injections import three_replicas
+from tests.support.gallery_replicas import OTHER_CLUSTER_ID, skipped_sequences, wrapped_sequences
+from tests.support.gallery_transactions import OVERDUE, both, committed_again, lying, opened, torn
 from tests.support.transaction_logs import (
     ABORT,
-    APP,
     COMMIT,
     LATE,
-    LIES,
     NOTHING,
     OTHER,
     STATE,
@@ -47,7 +43,6 @@ from tests.support.transaction_logs import (
 )
 from tests.support.variants import trees
 
-OVERDUE: Final = 12 + TOO_LATE
 OTHER_TOPIC_ID: Final = "BBBBBBBBBBBBBBBBBBBBBQ"
 
 
@@ -112,16 +107,12 @@ def old_times() -> Logs:
     return {"t-0": data, STATE: strangers(0, 2 * TOO_LATE)}
 
 
-def forgot_its_marker() -> Logs:
-    """The coordinator committed, listing t-1 too."""
-    states = (10, "Ongoing", (0, 1)), (12.5, "PrepareCommit", (0, 1)), (12.6, "CompleteCommit", ())
-    return {"t-0": left_open(OVERDUE), STATE: coordinator(OVERDUE, *states)}
-
-
+FORGOTTEN: Final = (10, "Ongoing", (0, 1)), (12.5, "PrepareCommit", (0, 1)), (12.6, "CompleteCommit", ())
+"""The coordinator committed, listing t-1 too."""
 OPEN: Final[tuple[Case, ...]] = (
     Case("F42", "open, without any marker behind it", open_for_a_while, control=True),
-    logs("F41", "a commit on record makes it torn, not hanging", forgot_its_marker),
-    logs("F41", "open for a second and not listed", lambda: {"t-0": left_open(13), STATE: coordinator(13)}, control=True),
+    opened(OVERDUE, lambda later: coordinator(later, *FORGOTTEN))("F41", "a commit on record makes it torn, not hanging"),
+    opened(13, coordinator)("F41", "open for a second and not listed", control=True),
     *each_logs(
         "F41",
         "a client's clock is 50,000 years ahead; the coordinators' log has",
@@ -130,12 +121,8 @@ OPEN: Final[tuple[Case, ...]] = (
     ),
     *each_logs("F42", "no broker's clock; the coordinators' log is there, empty:", no_brokers_clock, [(False,), (True,)]),
     logs("F41", "records older than a marker before them", old_times, control=True),
-    logs("F42", "listed past its timeout", lambda: {"t-0": left_open(OVERDUE), STATE: coordinator(OVERDUE, (10, "Ongoing", (0,)))}),
-    logs(
-        "F41",
-        "the coordinator completed it, and no copy has the marker",
-        lambda: {"t-0": left_open(13), STATE: coordinator(OVERDUE, (OVERDUE, "CompleteAbort", ()))},
-    ),
+    opened(OVERDUE, lambda later: coordinator(later, (10, "Ongoing", (0,))))("F42", "listed past its timeout"),
+    Case("F41", "the coordinator completed it, and no copy has the marker", committed_again),
 )
 
 # Decisions and markers.
@@ -219,29 +206,13 @@ def lost_records() -> DataLog:
     return log
 
 
-def aborted_in(client: int) -> Logs:
-    """Both partitions have ABORT, as was decided."""
-    first, second = (ended(30, ABORT, client=client) for _ in range(2))
-    return cluster(first, second, decided(30, commit=False, client=client))
-
-
 TORN: Final[tuple[Case, ...]] = (
-    *each_logs(
-        "F44",
-        "aborted as decided in version",
-        aborted_in,
-        [(0,), (2,)],
-        control=True,
-    ),
-    logs(
-        "F44",
-        "no marker in version 2",
-        lambda: cluster(ended(30, COMMIT, client=2), ended(30, NOTHING, client=2), decided(30, client=2)),
-    ),
+    torn(ABORT, ABORT, partial(decided, 30, commit=False))("F44", "aborted as decided in version 0", control=True),
+    torn(COMMIT, NOTHING, partial(decided, 30, client=2), client=2)("F44", "no marker in version 2"),
     logs(
         "F44",
         "a client's clock is ahead, markers on their way",
-        lambda: cluster(ended(30, COMMIT, traffic=60), ended(30, NOTHING, traffic=60), prepared()) | {"other-0": wrong_clock()},
+        lambda: {**both(COMMIT, NOTHING, prepared, client=0, traffic=60), "other-0": wrong_clock()},
     ),
     logs(
         "F44",
@@ -355,17 +326,6 @@ GONE: Final[tuple[Case, ...]] = (
 # The coordinators' log, and other clusters.
 
 
-def lying(lie: str) -> Logs:
-    """A value that cannot be read, and the id stated again behind it."""
-    state = CoordinatorLog()
-    state.transaction(0, (0,), commit=True, name=OTHER)
-    state.state(20, "Empty")
-    state.value(30, write_transaction_log_key(APP), LIES[lie])
-    state.transaction(40, (0,), commit=True, name=OTHER)
-    state.state(50, "Empty")
-    return {"t-0": ended(30, NOTHING, traffic=LATE), STATE: state}
-
-
 def damaged_copy(root: Path) -> Brokers:
     """Broker 1's copy of the coordinators' log is damaged."""
     brokers = brokers_of(root, committed_and(ended(30, ABORT)))
@@ -384,7 +344,7 @@ def two_clusters(root: Path, ours: Logs, theirs: Logs) -> Brokers:
 
 
 COORDINATORS: Final[tuple[Case, ...]] = (
-    *each_logs("F48", "the id is stated again behind a lie:", lying, [("short",), ("short of tags",), ("state",)]),
+    *(lying(lie, restated=True)("F48", f"the id is stated again: {lie}") for lie in ("short", "short of tags", "state")),
     Case("F48", "`__transaction_state`: one copy is damaged", damaged_copy),
     Case(
         "F44",
@@ -405,22 +365,7 @@ COORDINATORS: Final[tuple[Case, ...]] = (
 # Sequence numbers.
 
 
-def skipped(root: Path, skip: int) -> Brokers:
-    """A producer's numbers jump."""
-    log = Log()
-    _ = log.produce(), log.produce(), log.produce(skip=skip), log.produce()
-    return three_replicas(root, log)
-
-
-def wrapped(root: Path, before: int) -> Brokers:
-    """A producer's next number is so far before the largest, in batches of three."""
-    log = Log()
-    log.producers[IDEMPOTENT] = ProducerEntry(IDEMPOTENT, 0, MAX_SEQUENCE - before, -1, 0, -1, -1, -1)
-    _ = log.produce(), log.produce(), log.produce()
-    return three_replicas(root, log)
-
-
 SEQUENCES: Final[tuple[Case, ...]] = (
-    *trees("F45", "sequence numbers skipped:", skipped, [(1,), (1000,)]),
-    *trees("F45", "sequence numbers that wrap, before the wrap:", wrapped, [(1,), (2,), (3,), (5,)], control=True),
+    *trees("F45", "sequence numbers skipped:", skipped_sequences, [(1,), (1000,)]),
+    *trees("F45", "sequence numbers that wrap, before the wrap:", wrapped_sequences, [(1,), (2,), (3,), (5,)], control=True),
 )
