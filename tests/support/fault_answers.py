@@ -11,9 +11,8 @@ from typing import Any, Final
 from kafka_forensics.model.findings import Finding
 from kafka_forensics.model.results import PartitionSummary, ReplicaSummary, ScanResult
 from lab.fault_gallery import scanned
-from tests.support.gallery import SECTIONS
+from tests.support.gallery import SECTIONS, VARIANTS
 from tests.support.gallery_case import Case
-from tests.support.gallery_variants import VARIANTS
 
 ANSWERS: Final = Path(__file__).parents[1] / "faults" / "answers.json"
 CASES: Final[dict[str, Case]] = {

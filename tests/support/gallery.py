@@ -1,8 +1,17 @@
-"""Every case of the fault gallery, by the heading of `docs/faults.md` below which it stands."""
+"""The cases of the fault gallery, by the heading of `docs/faults.md` below which each stands; and variants, which have none."""
 
 from typing import Final
 
-from tests.support import gallery_controller, gallery_groups, gallery_transactions
+from tests.support import (
+    gallery_controller,
+    gallery_groups,
+    gallery_transactions,
+    variants_bytes,
+    variants_controller,
+    variants_files,
+    variants_replicas,
+    variants_transactions,
+)
 from tests.support.gallery_bytes import BATCHES, COMPRESSION
 from tests.support.gallery_case import Case
 from tests.support.gallery_compaction import COMPACTED
@@ -32,3 +41,10 @@ SECTIONS: Final[dict[str, tuple[Case, ...]]] = {
     "Environment": (*ENVIRONMENT, *OUTSIDE),
     "Starts foretold, and leftovers": STARTS,
 }
+VARIANTS: Final[tuple[Case, ...]] = (
+    *variants_bytes.VARIANTS,
+    *variants_files.VARIANTS,
+    *variants_replicas.VARIANTS,
+    *variants_controller.VARIANTS,
+    *variants_transactions.VARIANTS,
+)

@@ -10,7 +10,7 @@ from kafka_forensics.parsers.spec.record_batch import encode_zigzag
 from kafka_forensics.writers.batches import RecordToWrite, compress, write_batch, write_record
 from tests.support.faults import HEALTHY, Brokers, Log, Written, histories, write_base, write_checkpoint
 from tests.support.gallery_bytes import COUNT, DELTA, EPOCH, LENGTH, MAGIC, TARGET, int32, payload, target
-from tests.support.gallery_case import Case
+from tests.support.gallery_case import Case, done, each, trees
 from tests.support.gallery_leftovers import remove
 from tests.support.injections import (
     CODECS,
@@ -25,7 +25,6 @@ from tests.support.injections import (
     with_payload,
     with_right_crc,
 )
-from tests.support.variants import done, each, trees
 
 FIRST, LAST = HEALTHY.batches[0], HEALTHY.batches[-1]
 
@@ -73,7 +72,7 @@ def epoch_and_records(brokers: Brokers) -> None:
     brokers.overwrite(2, TARGET, bytes(hit))
 
 
-BATCHES: Final[tuple[Case, ...]] = (
+BATCHES: Final = (
     *each("F01", "a bit flipped under the CRC, at byte", lambda it, at: it.flip(2, TARGET, at), [(21,), (61,), (1545,)]),
     *each(
         "F01",
@@ -178,7 +177,7 @@ def watermark_beyond(root: Path) -> Brokers:
     return three_replicas(root, log)
 
 
-BASE_OFFSETS: Final[tuple[Case, ...]] = (
+BASE_OFFSETS: Final = (
     *each("F03", "the last batch, byte and bit", lambda it, at, bit: it.flip(2, LAST, at, bit), [(6, 3), (7, 3), (0, 7)]),
     done("F03", "the last batch of a lone copy", lambda it: it.flip(2, LAST, 5), alone),
     *trees("F03", "a retry across an unclean election has two offsets; batches behind it:", retried, [(0,), (2,)]),
@@ -203,7 +202,7 @@ PAST_ITS_BATCH: Final = {
 }
 MORE: Final = gzip.compress(write_record(RecordToWrite(b"key", b"more", offset_delta=1), 0, 1), mtime=0)
 GZIP: Final = gzip.compress(record(), mtime=0)
-RECORDS: Final[tuple[Case, ...]] = (
+RECORDS: Final = (
     *trees(
         "F12",
         "a length past what holds it, in",
@@ -245,9 +244,10 @@ def lie_within_a_copy(brokers: Brokers) -> None:
 
 
 COPIES: Final = ((0, 2, 74), (0, 3, 74), (29, 34, 74), (26, 34, 74), (29, 31, 48), (29, 34, 54), (43, 46, 68))
-TWICE: Final[tuple[Case, ...]] = (
+TWICE: Final = (
     *each("F18", "a copy at the end of the batch of", lambda it, at: append(it, 55, HEALTHY.at(at).data), [(0,), (70,)]),
     *each("F18", "batches copied: first, last, behind", copied, COPIES),
     done("F18", "an epoch field that lies beside copied batches", lie_beside_a_copy),
     done("F18", "an epoch field that lies within copied batches", lie_within_a_copy),
 )
+VARIANTS: Final[tuple[Case, ...]] = (*BATCHES, *BASE_OFFSETS, *RECORDS, *TWICE)

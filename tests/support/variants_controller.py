@@ -16,7 +16,7 @@ from tests.support.controller_log import (
     topic,
 )
 from tests.support.faults import BASE_TIMESTAMP, LOG_END, Brokers, Log, histories, write_checkpoint
-from tests.support.gallery_case import Case
+from tests.support.gallery_case import Case, done, each, trees
 from tests.support.gallery_controller import (
     BAD,
     ELECTED,
@@ -31,7 +31,6 @@ from tests.support.gallery_controller import (
 from tests.support.gallery_groups import EARLIER, LATER, commit
 from tests.support.group_records import commit_key, commit_value, log_of, put_offsets, transaction_of
 from tests.support.injections import claim_epochs, history
-from tests.support.variants import done, each, trees
 
 THREE: Final = (topic(), partition([1, 2, 3], 1))
 
@@ -129,7 +128,7 @@ def snapshot_after_an_election(root: Path) -> Brokers:
 
 
 BACK: Final = (change(leader=2), record(20), change(isr=[2, 1]), change(isr=[2, 1, 3]))
-CONTROLLED: Final[tuple[Case, ...]] = (
+CONTROLLED: Final = (
     *trees("F33", "not stopped cleanly:", stopped, [("member",), ("last replica",)]),
     *trees("F33", "ms from the first record to the end of the controllers' log:", newest_missing, [(1999,), (2999,), (3000,)]),
     *trees("F37", "records deleted up to, ISR:", deleted_and_led, [(7, (1,)), (7, (1, 2))]),
@@ -203,7 +202,7 @@ def malformed_behind(brokers: Brokers) -> None:
     put_offsets(brokers.log_dir(2), log_of((commit_key(), good), (commit_key(), b"\0\5"), (commit_key(), b"\0\6")))
 
 
-COMMITTED: Final[tuple[Case, ...]] = (
+COMMITTED: Final = (
     done("-", "group committed 76 of log end 75", lambda it: commit(it, LOG_END + 1)),
     done("-", "an older commit that was larger", larger_before),
     done("-", "twenty groups", twenty_groups),
@@ -218,3 +217,4 @@ COMMITTED: Final[tuple[Case, ...]] = (
     Case("F35", "a commit where logs part", parted, control=True),
     done("F48", "`__consumer_offsets`: two values behind a commit beyond the log end", malformed_behind),
 )
+VARIANTS: Final[tuple[Case, ...]] = (*CONTROLLED, *COMMITTED)

@@ -10,7 +10,7 @@ from kafka_forensics.writers.files import write_partition_metadata
 from tests.support.controller_log import controlled_by, in_sync, partition, record, topic
 from tests.support.faults import HEALTHY, LOG_END, TOPIC_ID, Brokers, Log, healthy, histories, write_checkpoint, write_files
 from tests.support.gallery_bytes import LENGTH, MAGIC, TARGET, int32, target
-from tests.support.gallery_case import Case
+from tests.support.gallery_case import Case, done, each
 from tests.support.gallery_files import CHECKPOINT, lost_behind_noise, torn
 from tests.support.gallery_leftovers import (
     ASIDE,
@@ -25,7 +25,6 @@ from tests.support.gallery_leftovers import (
 from tests.support.gallery_replicas import LATE_EPOCHS, OTHER_TOPIC_ID
 from tests.support.injections import append, change, claim_epochs, cut, delete_segment, remove_snapshots
 from tests.support.segments import write_offset_index, write_time_index
-from tests.support.variants import done, each
 from tests.support.variants_bytes import alone
 
 EPOCHS: Final = "leader-epoch-checkpoint"
@@ -78,7 +77,7 @@ def deleted_topic(brokers: Brokers) -> None:
     controlled_by(brokers, *other, *in_sync([1, 2, 3]), record(9, topic_id=TOPIC_ID))
 
 
-SEGMENTS: Final[tuple[Case, ...]] = (
+SEGMENTS: Final = (
     Case("-", "nothing", healthy, control=True),
     *each("F13", "last byte kept, after a crash:", torn, [(LAST.position + size,) for size in (1, 12, 16, 17, 60, 61, 1545)]),
     *each("F14", "bytes kept of a batch of another segment:", lambda it, kept: cut(it, 29, HEALTHY.at(49).position + kept), [(1,)]),
@@ -222,7 +221,7 @@ LIES: Final = (
 """What no `leader-epoch-checkpoint` holds."""
 FILES: Final = (CHECKPOINT, EPOCHS, "recovery-point-offset-checkpoint", "log-start-offset-checkpoint", "cleaner-offset-checkpoint")
 HOW: Final = ("count", "a long line", "version", "negative count", "a long count", "words", "zeros", "torn")
-SMALL_FILES: Final[tuple[Case, ...]] = (
+SMALL_FILES: Final = (
     *each("F25", "a position in an index, byte and mask:", lambda it, *at: change(it.file(2, 29, "index"), *at), [(63, 0x40)]),
     done("F25", "a position beyond the log", lambda it: change(it.file(2, 55, "index"), 44, 0x10)),
     *each("F25", "bytes of an index, of which the last entry is torn:", shorter, [("index", 63), ("timeindex", 91)]),
@@ -339,7 +338,7 @@ def last_log_gone(brokers: Brokers) -> None:
     brokers.file(1, LOG_END, "snapshot").unlink()
 
 
-LEFTOVERS: Final[tuple[Case, ...]] = (
+LEFTOVERS: Final = (
     done("-", "a crash without damage", lambda it: crash(it, 55), control=True),
     *each("F01", "damage after a crash, recovery point:", crashed, [(0,), (54,)]),
     done(
@@ -399,3 +398,4 @@ LEFTOVERS: Final[tuple[Case, ...]] = (
     ),
     done("F46", "a checkpoint written while the log is read", during=lambda it: checkpoints(it, "replication", LOG_END, 2)),
 )
+VARIANTS: Final[tuple[Case, ...]] = (*SEGMENTS, *SMALL_FILES, *LEFTOVERS)

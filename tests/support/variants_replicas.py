@@ -9,10 +9,9 @@ from tests.support.compacted import CLEANED, FUTURE_MS, History, compacted, fill
 from tests.support.compacted import history as keyed_history
 from tests.support.controller_log import change, controlled_by, in_sync, partition, record, topic
 from tests.support.faults import HEALTHY, TOPIC, Brokers, Log, histories, write_checkpoint
-from tests.support.gallery_case import Case
+from tests.support.gallery_case import Case, done, each, trees
 from tests.support.gallery_replicas import OTHER_CLUSTER_ID, OTHER_TOPIC_ID, empty_leader, strange_cluster, strange_topic
 from tests.support.injections import claim_epochs, history, rewritten
-from tests.support.variants import done, each, trees
 
 COMMON: Final = [("p", 0)] * 4
 """Offsets [0, 12) of a history of batches of three records."""
@@ -90,7 +89,7 @@ def behind_the_watermark(root: Path) -> Brokers:
 
 SWAPPED: Final = (topic("orders", OTHER_TOPIC_ID), partition([2], 2, topic_id=OTHER_TOPIC_ID))
 EARLIER: Final = (topic(topic_id=OTHER_TOPIC_ID), partition([2], 2, topic_id=OTHER_TOPIC_ID), record(9, topic_id=OTHER_TOPIC_ID))
-REPLICAS: Final[tuple[Case, ...]] = (
+REPLICAS: Final = (
     Case("F35", "b3 ends before the others part, and b4 where they do", lambda root: lagging(root, last=True)),
     Case("-", "b3 ends before the others, which agree", lambda root: lagging(root, last=False, fork=False), control=True),
     Case("-", "b2 ends before the others, as its high watermark says", behind_the_watermark, control=True),
@@ -197,7 +196,7 @@ def empty_segment_behind(root: Path) -> Brokers:
     return brokers
 
 
-FORKS: Final[tuple[Case, ...]] = (
+FORKS: Final = (
     *trees("F36", "the losing side is damaged at", loser_damaged, [(12,), (12, 15)]),
     Case("F36", "the losing side is damaged, and there is a second copy of it", lambda root: loser_damaged(root, 12, second=True)),
     Case("F36", "the losing side is damaged, and its checkpoint contradicts it", loser_contradicted),
@@ -247,7 +246,7 @@ def compacted_fork(root: Path) -> Brokers:
     return compacted(root, {1: keyed_history().left(roll=CLEANED), 2: other.left(roll=CLEANED)}, {1: CLEANED})
 
 
-COMPACTED: Final[tuple[Case, ...]] = (
+COMPACTED: Final = (
     Case("F39", "the horizon of a batch counts from its own cleaning", own_horizon, control=True),
     Case(
         "F39",
@@ -274,3 +273,4 @@ COMPACTED: Final[tuple[Case, ...]] = (
     ),
     Case("F39", "other records of one epoch", compacted_fork),
 )
+VARIANTS: Final[tuple[Case, ...]] = (*REPLICAS, *FORKS, *COMPACTED)

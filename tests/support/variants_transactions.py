@@ -10,7 +10,7 @@ from typing import Any, Final
 from kafka_forensics.writers.files import write_meta_properties
 from tests.support.controller_log import CONTROLLER, ControllerLog, partition, topic
 from tests.support.faults import ABORTING, COMMITTING, Brokers, Log, histories
-from tests.support.gallery_case import Case
+from tests.support.gallery_case import Case, trees
 from tests.support.gallery_replicas import OTHER_CLUSTER_ID, skipped_sequences, wrapped_sequences
 from tests.support.gallery_transactions import OVERDUE, both, committed_again, lying, opened, torn
 from tests.support.transaction_logs import (
@@ -41,7 +41,6 @@ from tests.support.transaction_logs import (
     write_cluster,
     wrong_clock,
 )
-from tests.support.variants import trees
 
 OTHER_TOPIC_ID: Final = "BBBBBBBBBBBBBBBBBBBBBQ"
 
@@ -109,7 +108,7 @@ def old_times() -> Logs:
 
 FORGOTTEN: Final = (10, "Ongoing", (0, 1)), (12.5, "PrepareCommit", (0, 1)), (12.6, "CompleteCommit", ())
 """The coordinator committed, listing t-1 too."""
-OPEN: Final[tuple[Case, ...]] = (
+OPEN: Final = (
     Case("F42", "open, without any marker behind it", open_for_a_while, control=True),
     opened(OVERDUE, lambda later: coordinator(later, *FORGOTTEN))("F41", "a commit on record makes it torn, not hanging"),
     opened(13, coordinator)("F41", "open for a second and not listed", control=True),
@@ -206,7 +205,7 @@ def lost_records() -> DataLog:
     return log
 
 
-TORN: Final[tuple[Case, ...]] = (
+TORN: Final = (
     torn(ABORT, ABORT, partial(decided, 30, commit=False))("F44", "aborted as decided in version 0", control=True),
     torn(COMMIT, NOTHING, partial(decided, 30, client=2), client=2)("F44", "no marker in version 2"),
     logs(
@@ -290,7 +289,7 @@ def ended_by_the_next(commit: bool, later: bool) -> Logs:
     return cluster(log, other, state)
 
 
-GOES_ON: Final[tuple[Case, ...]] = (
+GOES_ON: Final = (
     *each_logs(
         "F44",
         "the producer goes on; version, second, commit:",
@@ -312,7 +311,7 @@ def gone(root: Path, created: float | None, isr: tuple[int, ...] = (1, 2, 3), gi
     return Brokers(root, DataLog())
 
 
-GONE: Final[tuple[Case, ...]] = (
+GONE: Final = (
     Case("F44", "nothing is left of the only transaction, after a crash", lambda root: gone(root, -3600, clean=False)),
     Case("F44", "nothing is left, the topic was created about then", lambda root: gone(root, 25), control=True),
     Case("F44", "nothing is left, without the controllers' log", lambda root: gone(root, None), control=True),
@@ -343,7 +342,7 @@ def two_clusters(root: Path, ours: Logs, theirs: Logs) -> Brokers:
     return brokers
 
 
-COORDINATORS: Final[tuple[Case, ...]] = (
+COORDINATORS: Final = (
     *(lying(lie, restated=True)("F48", f"the id is stated again: {lie}") for lie in ("short", "short of tags", "state")),
     Case("F48", "`__transaction_state`: one copy is damaged", damaged_copy),
     Case(
@@ -365,7 +364,8 @@ COORDINATORS: Final[tuple[Case, ...]] = (
 # Sequence numbers.
 
 
-SEQUENCES: Final[tuple[Case, ...]] = (
+SEQUENCES: Final = (
     *trees("F45", "sequence numbers skipped:", skipped_sequences, [(1,), (1000,)]),
     *trees("F45", "sequence numbers that wrap, before the wrap:", wrapped_sequences, [(1,), (2,), (3,), (5,)], control=True),
 )
+VARIANTS: Final[tuple[Case, ...]] = (*OPEN, *TORN, *GOES_ON, *GONE, *COORDINATORS, *SEQUENCES)
