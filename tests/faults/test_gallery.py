@@ -19,7 +19,7 @@ from lab.fault_gallery_totals import is_control, totals
 from tests.broker import test_faults_by_brokers, test_faults_on_real_logs
 from tests.support.broker_made import COPIES, MADE
 from tests.support.fault_answers import ANSWERS, CASES, answer
-from tests.support.gallery import SECTIONS
+from tests.support.gallery import SECTIONS, VARIANTS
 from tests.support.real_brokers import NOT_ON_REAL_LOGS, injections
 
 pytestmark = pytest.mark.faults
@@ -59,7 +59,7 @@ def test_the_whole_answer_to_a_case(tmp_path: Path, name: str) -> None:
 def test_every_case_has_an_answer_and_a_row_in_its_place() -> None:
     """No row is written by hand, and no two cases share one."""
     assert list(EXPECTED) == list(CASES)
-    assert len(CASES) == sum(name.startswith("Variants: ") for name in CASES) + sum(map(len, SECTIONS.values()))
+    assert len(CASES) == len(VARIANTS) + sum(map(len, SECTIONS.values()))
     cases = {heading: [[case.fault, injected(case)] for case in cases] for heading, cases in SECTIONS.items()}
     assert {heading: [row[:2] for row in rows] for heading, rows in ROWS.items()} == cases
 
@@ -93,4 +93,5 @@ def test_the_section_on_real_brokers_is_what_their_tests_run() -> None:
 def test_the_tests_with_brokers_run_exactly_what_is_declared(test: Any, cases: Sequence[object]) -> None:
     [marked] = [mark for mark in test.pytestmark if mark.name == "parametrize"]
     assert list(marked.args[1]) == list(cases)
-    assert sys.modules[test.__module__].pytestmark.name == "broker"
+    marks = sys.modules[test.__module__].pytestmark
+    assert "broker" in {mark.name for mark in (marks if isinstance(marks, list) else [marks])}

@@ -178,6 +178,12 @@ def watermark_beyond(root: Path) -> Brokers:
 
 
 BASE_OFFSETS: Final = (
+    *each(
+        "F03",
+        "the batch of an offset, byte and bit",
+        lambda it, offset, at, bit: it.flip(2, HEALTHY.at(offset), at, bit),
+        [(offset, *flip) for offset in (0, 32, 29, 54, 40) for flip in ((0, 7), (2, 2), (4, 7), (6, 0), (7, 0))],
+    ),
     *each("F03", "the last batch, byte and bit", lambda it, at, bit: it.flip(2, LAST, at, bit), [(6, 3), (7, 3), (0, 7)]),
     done("F03", "the last batch of a lone copy", lambda it: it.flip(2, LAST, 5), alone),
     *trees("F03", "a retry across an unclean election has two offsets; batches behind it:", retried, [(0,), (2,)]),
