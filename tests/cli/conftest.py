@@ -1,8 +1,10 @@
 """The command line with an engine of the test's choosing, and `plan` on copies."""
 
+import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,7 +13,7 @@ from kafka_forensics.cli.main import outcome
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.results import ScanResult
 from tests.support.fake_engine import module_of
-from tests.support.plan_runs import Run, plan_runner, put_audit
+from tests.support.plan_runs import Run, plan_runner, put_audit, validated
 
 
 class Engine:
@@ -77,6 +79,24 @@ def scan(fake_engine: Engine, capsys: pytest.CaptureFixture[str]) -> Callable[..
 def run_plan(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
     """Run `plan …` 80 columns wide: exit status, stdout, stderr."""
     return plan_runner(capsys, monkeypatch)
+
+
+@pytest.fixture
+def plan_words(run_plan: Run) -> Callable[..., str]:
+    """The table of `plan …` in one line, so that its sentences can be looked for."""
+    return lambda *arguments: " ".join(run_plan(*arguments, "--format", "table")[1].split())
+
+
+@pytest.fixture
+def plan_document(run_plan: Run) -> Callable[..., Any]:
+    """The JSON of `plan …`, which obeys its schema."""
+
+    def document(*arguments: object) -> Any:
+        found = json.loads(run_plan(*arguments, "--format", "json")[1])
+        validated(None, [found])
+        return found
+
+    return document
 
 
 @pytest.fixture(scope="session")

@@ -4,25 +4,24 @@ import errno
 import fcntl
 import json
 import os
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-import kafka_forensics as kf
 from kafka_forensics.cli.commands.collect import UNFINISHED
-from kafka_forensics.storage.bundles import BundleSource
+from kafka_forensics.errors import SourceError, UsageError
+from kafka_forensics.parsers.log import read_batches
+from kafka_forensics.questions.collect import PseudonymMap
+from kafka_forensics.storage.bundles import BundleSource, SectionKind
+from kafka_forensics.storage.local import LocalSource
+from kafka_forensics.writers import bundle_file
 from kafka_forensics.writers.bundle_file import BundleWriter
-from tests.support.bundles import ORDERS, bundle_of, put_broker, stored, tar_of
-from tests.support.plan_runs import Run
-from tests.support.segments import log
+from tests.support.bundles import OFFSETS, ORDERS, bundle_of, inflated_members, put_broker, stored, taken_apart, tar_of
+from tests.support.plan_runs import SAMPLES, Run
 
-ROOT = Path(__file__).resolve().parents[2]
-KEY = bytes(range(32))
+NAMED = {"orders", "payments", "old", "billing", "other"}
+"""Topics and groups of the broker; the pseudonyms of the map hold them."""
 
 
 @pytest.fixture
@@ -57,9 +56,23 @@ def test_it_stands_nowhere_in_an_input(broker: Path, tmp_path: Path, run: Run) -
     assert sorted(broker.rglob("*")) == before
 
 
-@pytest.mark.parametrize("output", ["one.tar", "one.kfb.gz", "none/one.kfb"])
-def test_it_is_called_what_it_is(output: str, broker: Path, tmp_path: Path, run: Run) -> None:
-    assert run("collect", broker, "--output", tmp_path / output)[0] == 2
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        *([("--output", name) for name in ("one.tar", "one.kfb.gz", "none/one.kfb")]),
+        *(
+            ("--output", "one.kfb", "--with-records", asked)
+            for asked in ("orders", "orders:0", "orders:0:5-5", "orders:0:9-3", "or ders:0:1-2", "orders:0:-1-2")
+        ),
+        (),
+    ],
+)
+def test_what_is_no_bundle_or_no_records_is_refused(
+    arguments: tuple[str, ...], broker: Path, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    status, _, err = run("collect", broker, *arguments)
+    assert (status, "hint: " in err) == (2, True)
     assert names(tmp_path) == []
 
 
@@ -104,86 +117,16 @@ def test_a_full_disk_is_no_end(broker: Path, tmp_path: Path, run: Run, monkeypat
     assert BundleSource(str(output)).problems == []
 
 
-def test_the_beginning_of_another_one_is_refused(broker: Path, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    with monkeypatch.context() as patch:
-        patch.setattr(BundleWriter, "finish", stop)
-        run("collect", broker, "--output", tmp_path / "one.kfb")
-    status, _, err = run("collect", broker, "--output", tmp_path / "one.kfb", "--hash")
-    assert status == 2
-    assert "remove it, or give --output another place" in " ".join(err.split())
-
-
 def test_two_at_once_do_not_write_one(broker: Path, tmp_path: Path, run: Run) -> None:
-    (broker / ORDERS).write_bytes(b"".join(log(3000, value=bytes(500))))
     output = tmp_path / "one.kfb"
-    slow = command("collect", broker, "--output", output, "--max-rate", "0.2")
-    with subprocess.Popen(slow, cwd=ROOT, stderr=subprocess.PIPE) as first:
-        try:
-            until(lambda: (tmp_path / f"one.kfb{UNFINISHED}").exists() and (tmp_path / f"one.kfb{UNFINISHED}").stat().st_size > 0)
-            status, _, err = run("collect", broker, "--output", output)
-        finally:
-            first.kill()
+    with (tmp_path / f"one.kfb{UNFINISHED}").open("wb") as first:
+        fcntl.flock(first, fcntl.LOCK_EX)
+        status, _, err = run("collect", broker, "--output", output)
     assert (status, "is being written by another process" in err) == (2, True)
     assert run("collect", broker, "--output", output)[0] == 0
 
 
-def test_one_that_has_just_been_finished_is_not_written_to(
-    broker: Path, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    output = tmp_path / "one.kfb"
-    data = bundle_of(broker, tmp_path / f"one.kfb{UNFINISHED}").read_bytes()
-    monkeypatch.setattr(fcntl, "flock", lambda *_: (tmp_path / f"one.kfb{UNFINISHED}").rename(output))
-    status, _, err = run("collect", broker, "--output", output)
-    assert (status, "is being written by another process" in err) == (2, True)
-    assert output.read_bytes() == data
-
-
-def test_a_process_that_was_killed_is_gone_on_with(tmp_path: Path, run: Run) -> None:
-    broker = put_broker(tmp_path, batches=12_000, secret=bytes(1000))
-    for number in range(5):
-        (broker / f"more-{number}").mkdir()
-        (broker / f"more-{number}" / f"{0:020d}.log").write_bytes((broker / ORDERS).read_bytes())
-    output = tmp_path / "one.kfb"
-    unfinished = tmp_path / f"one.kfb{UNFINISHED}"
-    slow = command("collect", broker, "--output", output, "--max-rate", "50")
-    with subprocess.Popen(slow, cwd=ROOT, stderr=subprocess.PIPE) as one:
-        until(lambda: unfinished.exists() and unfinished.stat().st_size > 5000)
-        os.kill(one.pid, signal.SIGKILL)
-    assert not output.exists()
-    assert run("scan", unfinished.rename(tmp_path / "cut.kfb"))[0] == 3
-    (tmp_path / "cut.kfb").rename(unfinished)
-    begun = unfinished.stat().st_size
-    status, _, err = run("collect", broker, "--output", output)
-    assert (status, "known already" in err, begun < output.stat().st_size) == (0, True, True)
-    whole = bundle_of(broker, tmp_path / "whole.kfb")
-    judged = [json.loads(kf.scan([str(path)]).to_json().replace(path.name, "")) for path in (output, whole)]
-    assert judged[0] == judged[1]
-
-
-def command(*arguments: object) -> list[str]:
-    return [sys.executable, "-m", "kafka_forensics", *map(str, arguments)]
-
-
-def until(happened: Any) -> None:
-    """Wait for it, a minute at most."""
-    deadline = time.monotonic() + 60
-    while not happened():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
-
-
 # Bundles that are damaged, or were never finished.
-
-
-@pytest.mark.parametrize("share", [0.2, 0.5, 0.9])
-def test_a_cut_bundle_is_incomplete(share: float, broker: Path, tmp_path: Path, run: Run) -> None:
-    data = bundle_of(broker, tmp_path / "one.kfb").read_bytes()
-    path = tmp_path / "cut.kfb"
-    path.write_bytes(data[: int(len(data.rstrip(b"\0")) * share)])
-    status, out, err = run("scan", path, "--format", "json")
-    assert status == 3
-    assert "incomplete" in err or "error:" in err
-    assert json.loads(out)["summary"]["verdict"] not in {"clean", "info"} if out else True
 
 
 @pytest.mark.parametrize("member", ["bundle.json", "parts/000000.zst", "listing.zst", "seal.json"])
@@ -201,34 +144,156 @@ def test_a_changed_member_is_incomplete(member: str, broker: Path, tmp_path: Pat
 # Options.
 
 
-@pytest.mark.parametrize("asked", ["orders", "orders:0", "orders:0:5-5", "orders:0:9-3", "or ders:0:1-2", "orders:0:-1-2"])
-def test_what_names_no_records_is_refused(asked: str, broker: Path, tmp_path: Path, run: Run) -> None:
-    assert run("collect", broker, "--output", tmp_path / "one.kfb", "--with-records", asked)[0] == 2
-    assert names(tmp_path) == []
-
-
-def test_records_of_a_bundle_can_be_dumped(broker: Path, tmp_path: Path, run: Run) -> None:
-    run("collect", broker, "--output", tmp_path / "one.kfb", "--with-records", "orders:0:0-12")
-    status, out, _ = run("dump", tmp_path / "one.kfb", "--topic", "orders", "--records", "--format", "jsonl")
-    assert status == 0
-    assert out.count("\n") >= 12
-
-
-def test_what_was_not_asked_for_is_no_part_of_the_copy(broker: Path, tmp_path: Path, run: Run) -> None:
-    assert run("collect", broker, "--output", tmp_path / "one.kfb", "--topic", "payments")[0] == 0
-    status, _, err = run("scan", tmp_path / "one.kfb")
-    assert (status, "orders" in err) == (0, False)
-    assert run("scan", tmp_path / "one.kfb", "--topic", "payments")[0] == 0
-
-
 def test_an_estimate_writes_nothing(broker: Path, tmp_path: Path, run: Run) -> None:
-    status, out, _ = run("collect", broker, "--output", tmp_path / "one.kfb", "--estimate")
-    assert (status, out.startswith("about ")) == (0, True)
-    status, out, _ = run("collect", broker, "--estimate")
-    assert (status, out.startswith("about ")) == (0, True)
-    assert names(tmp_path) == []
+    for more in ((), ("--output", tmp_path / "one.kfb"), ("--redact", "--redact-map", tmp_path / "names.json")):
+        status, out, _ = run("collect", broker, "--estimate", *more)
+        assert (status, out.startswith("about ")) == (0, True)
+    assert not list(tmp_path.glob("*.kfb*"))
 
 
-def test_a_bundle_needs_a_name(broker: Path, run: Run) -> None:
-    status, _, err = run("collect", broker)
-    assert (status, "missing option '--output'" in err, "--estimate" in err) == (2, True, True)
+# `--redact`: the map, what goes together with it and what does not, and what is said of its bundles.
+
+
+def private(tmp_path: Path, name: str = "names.json") -> list[object]:
+    return ["--redact", "--redact-map", tmp_path / name]
+
+
+def names_in(path: Path) -> set[str]:
+    return {row["name"] for row in json.loads(path.read_text())["names"].values()}
+
+
+def test_the_map_is_private_and_holds_all_names(broker: Path, tmp_path: Path, run: Run) -> None:
+    status, _, err = run("collect", broker, "--output", tmp_path / "one.kfb", *private(tmp_path))
+    assert status == 0, err
+    assert (tmp_path / "names.json").stat().st_mode & 0o777 == 0o600
+    assert names_in(tmp_path / "names.json") >= NAMED
+    assert run("scan", tmp_path / "one.kfb")[0] == 0
+    shown = run("groups", tmp_path / "one.kfb", "--all-partitions")[1]
+    assert "group-" in shown
+    assert "billing" not in shown
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--redact"], "needs --redact-map FILE"),
+        (["--redact-map", "names.json"], "requires --redact"),
+        (["--redact", "--redact-map", "names.json", "--with-records", "orders:0:1-2"], "contradict each other"),
+    ],
+)
+def test_what_contradicts_itself_is_refused(
+    options: list[str], words: str, broker: Path, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    status, _, err = run("collect", broker, "--output", tmp_path / "one.kfb", *options)
+    assert (status, words in " ".join(err.split()), "hint:" in err) == (2, True, True)
+    assert not list(tmp_path.glob("*.kfb*"))
+
+
+def test_the_map_lies_in_no_input(broker: Path, tmp_path: Path, run: Run) -> None:
+    before = sorted(broker.rglob("*"))
+    status, _, err = run("collect", broker, "--output", tmp_path / "one.kfb", *private(broker))
+    assert (status, "lies inside the input" in err) == (2, True)
+    assert sorted(broker.rglob("*")) == before
+
+
+def test_no_bundle_is_whole_without_its_map(broker: Path, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(self: PseudonymMap) -> None:
+        raise UsageError("cannot write to names.json", hint="give --redact-map another place")
+
+    monkeypatch.setattr(PseudonymMap, "keep", refuse)
+    status, _, err = run("collect", broker, "--output", tmp_path / "one.kfb", *private(tmp_path))
+    assert (status, "cannot write to names.json" in err) == (2, True)
+    assert not (tmp_path / "one.kfb").exists()
+
+
+def test_the_reason_of_a_gap_names_nothing(broker: Path, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    right = LocalSource.open
+
+    def fail(self: LocalSource, path: str) -> Any:
+        if path == ORDERS:
+            raise SourceError(path, "went to s3://orders.example.com")
+        return right(self, path)
+
+    monkeypatch.setattr(LocalSource, "open", fail)
+    status, _, err = run("collect", broker, "--output", tmp_path / "one.kfb", *private(tmp_path))
+    assert (status, "incomplete: " in err) == (3, True)
+    for name in NAMED - {"old", "other"}:
+        for data in inflated_members(tmp_path / "one.kfb").values():
+            assert name.encode() not in data
+
+
+def test_one_that_was_begun_is_gone_on_with_by_the_same_map(
+    broker: Path, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    output = tmp_path / "one.kfb"
+    with monkeypatch.context() as patch:
+        patch.setattr(BundleWriter, "finish", stop)
+        patch.setattr(bundle_file, "PART_OF_BYTES", 1)
+        assert run("collect", broker, "--output", output, *private(tmp_path))[0] == 130
+    assert output.with_name(output.name + UNFINISHED).exists()
+    status, _, err = run("collect", broker, "--output", output, *private(tmp_path, "other.json"))
+    assert (status, "another bundle" in err) == (2, True)
+    held = json.loads((tmp_path / "names.json").read_text())
+    (tmp_path / "names.json").write_text(json.dumps(held | {"names": {}}))  # as if the machine had gone down
+    status, _, err = run("collect", broker, "--output", output, *private(tmp_path))
+    assert (status, "known already" in err) == (0, True)
+    assert names_in(tmp_path / "names.json") >= NAMED
+    assert run("scan", output)[0] == 0
+
+
+def test_digests_agree_by_the_map(broker: Path, tmp_path: Path, run: Run) -> None:
+    for output, options in (
+        ("map-1", private(tmp_path)),
+        ("map-2", private(tmp_path)),
+        ("other", private(tmp_path, "other.json")),
+        ("names", []),
+    ):
+        assert run("collect", broker, "--output", tmp_path / f"{output}.kfb", *options)[0] == 0
+    paths = [tmp_path / f"{name}.kfb" for name in ("map-1", "map-2", "other", "names")]
+    ways = [BundleSource(str(path)).about.redaction for path in paths]
+    assert ways[0] == ways[1]
+    assert len({*ways}) == 3
+    digests = [digests_in(path) for path in paths]
+    assert digests[0] == digests[1]
+    assert not set(digests[0]) & set(digests[2])
+    assert not set(digests[0] + digests[2]) & set(digests[3])
+
+
+def digests_in(path: Path) -> list[bytes]:
+    """Of the batches of a log whose name is no secret."""
+    _, _, _, _, section = taken_apart(path).sections(OFFSETS, SectionKind.BATCHES)[0]
+    return [digest.tobytes() for digest in read_batches(section).digests]
+
+
+def test_the_key_of_digests_is_in_no_bundle(broker: Path, tmp_path: Path, run: Run) -> None:
+    assert run("collect", broker, "--output", tmp_path / "one.kfb", *private(tmp_path))[0] == 0
+    key = PseudonymMap.at(tmp_path / "names.json").digests_key()
+    for data in [(tmp_path / "one.kfb").read_bytes(), *inflated_members(tmp_path / "one.kfb").values()]:
+        assert key not in data
+        assert key.hex().encode() not in data
+
+
+def test_records_that_are_needed_are_read_elsewhere(tmp_path: Path, run: Run) -> None:
+    for number in (1, 2):
+        log_dir = SAMPLES / "unclean-election" / f"broker-{number}"
+        assert run("collect", log_dir, "--output", tmp_path / f"{number}.kfb", *private(tmp_path))[0] == 0
+    held = json.loads((tmp_path / "names.json").read_text())["names"]
+    audit = next(pseudonym for pseudonym, row in held.items() if row["name"] == "audit")
+    status, _, err = run("compare", tmp_path / "1.kfb", tmp_path / "2.kfb", "--topic", audit, "--partition", "0")
+    told = " ".join(err.split())
+    assert (status, "needs the records, which no bundle with pseudonyms has: read the log itself on broker" in told) == (3, True)
+    assert "--with-records" not in told
+
+
+def test_names_and_pseudonyms_side_by_side_are_noted(tmp_path: Path, run: Run) -> None:
+    one, two = (SAMPLES / "unclean-election" / f"broker-{number}" for number in (1, 2))
+    assert run("collect", one, "--output", tmp_path / "1.kfb", *private(tmp_path))[0] == 0
+    assert run("collect", one, "--output", tmp_path / "2.kfb", *private(tmp_path, "other.json"))[0] == 0
+    for paths, words in (
+        ([tmp_path / "1.kfb", two], "some of these copies hold pseudonyms and others names"),
+        ([tmp_path / "1.kfb", tmp_path / "2.kfb"], "these bundles were redacted by several maps"),
+        ([tmp_path / "1.kfb"], ""),
+    ):
+        told = " ".join(run("scan", *paths)[2].split())
+        assert (words in told, "not compared with each other" in told) == (True, bool(words))

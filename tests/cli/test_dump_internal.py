@@ -140,15 +140,6 @@ def test_share_records_that_lie(run: Run, tmp_path: Path) -> None:
     assert [record["problem"] for record in details(run, path)] == ["fields", "kind", "key", "version"]
 
 
-def test_transactions_of_a_real_coordinator(run: Run) -> None:
-    path = BROKER / "__transaction_state-0" / f"{0:020d}.log"
-    told = details(run, path)
-    assert {one["record"] for one in told} == {"TransactionLog"}
-    assert all("problem" not in one for one in told)
-    assert {"Ongoing", "CompleteCommit"} <= {one["value"]["state"] for one in told}
-    assert run(path, "--format", "tsv").count("Ongoing") == [one["value"]["state"] for one in told].count("Ongoing")
-
-
 def test_other_topics_and_lone_files_are_left_alone(run: Run, tmp_path: Path) -> None:
     assert details(run, put(tmp_path, "orders-0", (COMMIT_KEY, COMMIT))) == [None]
     assert details(run, INPUTS / "transaction-state" / f"{0:020d}.log")[0] is None

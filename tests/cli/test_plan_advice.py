@@ -1,187 +1,75 @@
-"""What `plan` advises where the way is not the usual one: nobody need be forced, a file is to be mended first, a broker is dead."""
+"""What `plan` advises where the way is not the usual one: nobody need be forced, a file is to be mended first, a broker is dead,
+evidence is damaged, missing or unnamed."""
 
-import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.support.plan_runs import SAMPLES, Run, validated
+from kafka_forensics.cli.outputs.plan_words import election
+from kafka_forensics.questions.plan import Planned
+from kafka_forensics.replication.planner.planner import plan_partition
+from kafka_forensics.replication.planner.plans import PlanControl, PlanPartition, PlanReplica
+from tests.support.controller_log import CONTROLLER, ControllerLog, setting, topic
+from tests.support.controller_log import partition as partition_record
+from tests.support.faults import TOPIC_ID
+from tests.support.plan_runs import SAMPLES, Run
 from tests.support.replicas import put_replica
 from tests.support.segments import batch
 
-AUDIT = ("--topic", "audit", "--format", "table")
-HEALTHY = ("--topic", "orders", "--partition", "0", "--format", "table")
+Words = Callable[..., str]
+Document = Callable[..., Any]
+AUDIT = ("--topic", "audit")
+HEALTHY = (SAMPLES / "healthy", "--topic", "orders", "--partition", "0")
+OF_TOPIC, OF_ANOTHER = "C" * 21 + "Q", "B" * 21 + "Q"
 
 
-def flat(out: str) -> str:
-    return " ".join(out.split())
+@pytest.fixture
+def copies(audit: Path, tmp_path: Path) -> Path:
+    """Copies of `audit-0` that a test may damage."""
+    return shutil.copytree(audit, tmp_path / "copies")
 
 
-def test_without_a_controllers_log_nobody_is_stopped_where_all_logs_agree(run_plan: Run, tmp_path: Path) -> None:
+def stopped_cleanly(log_dir: Path) -> None:
+    (log_dir / ".kafka_cleanshutdown").write_text('{"version":0,"brokerEpoch":5}')
+
+
+# Who leads does not matter, or cannot be told.
+
+
+def test_without_a_controllers_log_nobody_is_stopped_where_all_logs_agree(run_plan: Run, plan_words: Words, tmp_path: Path) -> None:
     for broker in (1, 2, 3):
         put_replica(tmp_path, broker, batch(0, 3), high_watermark=3)
-    for asked in ((), ("--elect", "2")):
-        _, out, err = run_plan(tmp_path, *asked, "--format", "table")
-        assert "Nothing that the copies hold would be lost, whoever leads: any order will do." in flat(out)
-        assert "1. Make sure that no other broker has a replica: no controller's log here says so, and it may hold more." in flat(
-            out
-        )
-        assert "2. Start the brokers in any order: whoever of them is elected, nothing is lost." in flat(out)
-        assert "Stop" not in out
-        assert "election.json" not in out
-        assert err == "1 partition: no election would lose anything that the copies here hold\n"
-    assert "Broker 2 can be made the leader without force once it is in the ISR." in flat(out)
-    assert run_plan(SAMPLES / "healthy", *HEALTHY, "--elect", "3")[1].count("any order") == 2
+    for options in ((), ("--elect", "2")):
+        words = plan_words(tmp_path, *options)
+        assert "Nothing that the copies hold would be lost, whoever leads: any order will do." in words
+        assert "1. Make sure that no other broker has a replica: no controller's log here says so, and it may hold more." in words
+        assert "2. Start the brokers in any order: whoever of them is elected, nothing is lost." in words
+        assert ("Stop" in words, "election.json" in words) == (False, False)
+    assert "Broker 2 can be made the leader without force once it is in the ISR." in words
+    assert run_plan(tmp_path)[2] == "1 partition: no election would lose anything that the copies here hold\n"
+    words = plan_words(*HEALTHY, "--elect", "3")
+    assert (words.count("any order"), "stay" in words) == (2, False)
+    assert "1. Plan without --topic and --partition first: brokers start for" in words
 
 
-def test_where_nothing_tells_the_present_topic_it_is_to_be_found_out(run_plan: Run, tmp_path: Path) -> None:
-    for broker, topic in ((1, "C" * 21 + "Q"), (2, "C" * 21 + "Q"), (3, "B" * 21 + "Q")):
-        put_replica(tmp_path, broker, batch(0, 3), high_watermark=3, topic_id=topic)
-    out = flat(run_plan(tmp_path, "--format", "table", "--elect", "2")[1])
-    assert "1. Find out by the controller's log which topic id is the present one, and plan again before anything below" in out
-    assert "any order" not in out
+def test_where_nothing_tells_the_present_topic_it_is_to_be_found_out(plan_words: Words, tmp_path: Path) -> None:
+    for broker, topic_id in ((1, OF_TOPIC), (2, OF_TOPIC), (3, OF_ANOTHER)):
+        put_replica(tmp_path, broker, batch(0, 3), high_watermark=3, topic_id=topic_id)
+    words = plan_words(tmp_path, "--elect", "2")
+    assert "1. Find out by the controller's log which topic id is the present one, and plan again before anything below" in words
+    assert "any order" not in words
 
 
-def test_what_lies_below_the_new_leaders_log_start_is_not_said_to_stay(run_plan: Run, tmp_path: Path) -> None:
-    put_replica(tmp_path, 1, batch(0, 3) + batch(3, 3), high_watermark=6)
-    put_replica(tmp_path, 2, batch(3, 3), high_watermark=6, base_offset=3)
-    out = flat(run_plan(tmp_path, "--format", "table", "--as-of", "2040-01-01T00:00:00Z")[1])
-    assert "whoever of them is elected, nothing is lost but what lies below the log start of who is." in out
-
-
-def test_a_dead_broker_among_copies_without_names_is_asked_for(run_plan: Run, audit: Path, tmp_path: Path) -> None:
-    copies = shutil.copytree(audit, tmp_path / "copies")
-    for broker in (2, 3):
-        (copies / f"broker-{broker}" / "meta.properties").unlink()
-    status, out, err = run_plan(copies, *AUDIT, "--dead", "2")
-    assert (status, out) == (2, "")
-    assert "which of the copies called broker-2, broker-3 is of broker 2 cannot be told" in err
-    assert "say whose they are, as in 2=PATH" in err
-
-
-def test_that_no_controllers_log_is_here_is_told_of_many_partitions(run_plan: Run, tmp_path: Path) -> None:
-    for name in ("a-0", "b-0"):
-        for broker in (1, 2):
-            put_replica(tmp_path / name, broker, batch(0, 3), partition=name)
-    told = "No controller's log is here to say for 2 partitions whether there are further replicas, which may hold more."
-    for format_name in ("table", "markdown", "tsv"):
-        _, out, err = run_plan(tmp_path / "a-0", tmp_path / "b-0", "--format", format_name)
-        assert told in flat(err if format_name == "tsv" else out).replace("\\", "")
-        assert "2 partitions: no election would lose anything that the copies here hold" in flat(err)
-    document = json.loads(run_plan(tmp_path / "a-0", tmp_path / "b-0", "--format", "json")[1])
-    validated(None, [document])
-    assert document["controller_unsaid"] == [{"kind": "no_controller_log", "partitions": 2}]
-
-
-@pytest.mark.parametrize("broken", ["replication-offset-checkpoint", "audit-0/leader-epoch-checkpoint"])
-def test_a_broken_checkpoint_is_mended_before_anything_is_forced(run_plan: Run, audit: Path, tmp_path: Path, broken: str) -> None:
-    copies = shutil.copytree(audit, tmp_path / "copies")
-    (copies / "broker-2" / broken).write_text("junk\n")
-    out = flat(run_plan(copies, *AUDIT)[1])
-    first = f"1. Broker 2 would not start as it is, for its {broken.rpartition('/')[2]} cannot be read: copy its log directories,"
-    assert first in out
-    assert "Recommended of those that would start: broker 1" in out
-    assert "copy again and plan again before anything below is done. 2. " in out
-
-
-def test_a_broker_that_does_not_start_leaves_no_order_free(run_plan: Run, tmp_path: Path) -> None:
-    """Brokers 2 and 3 agree; broker 1 lacks records that both have, and would lose them if it led."""
-    whole = batch(0, 3) + batch(3, 3)
-    for broker, log in ((1, batch(0, 3)), (2, whole), (3, whole)):
-        put_replica(tmp_path, broker, log, high_watermark=3, topic_id="C" * 21 + "Q")
-    (tmp_path / "broker-1" / "orders-0" / "leader-epoch-checkpoint").write_text("junk\n")
-    _, out, err = run_plan(tmp_path, "--format", "table")
-    assert "any order" not in out
-    assert err == "1 partition: no election of a broker that would start would lose anything that the copies here hold\n"
-    for broker in (1, 2):
-        put_replica(tmp_path / "more", broker, batch(0, 3), partition="b-0")
-    several = run_plan(tmp_path, tmp_path / "more", "--format", "table")[1]
-    document = json.loads(run_plan(tmp_path, tmp_path / "more", "--format", "json")[1])
-    validated(None, [document])
-    assert document["do_not_start"] == [{"broker": 1, "partitions": 1}]
-    told = "Broker 1 would not start on its copy of 1 partition: what it would do, once that is mended, is not planned."
-    assert told in flat(several)
-
-
-def test_a_dead_broker_is_not_to_be_copied_or_stopped(run_plan: Run, audit: Path) -> None:
-    out = flat(run_plan(audit, *AUDIT, "--dead", "1")[1])
-    assert "1. Keep the copy of broker 1 given here: of what would be lost, no more than that is left." in out
-    assert "2. Stop broker 3; it stays down until broker 2 leads." in out
-    others = (audit / "broker-2", audit / "broker-3")
-    status, table, _ = run_plan(*others, *AUDIT, "--dead", "1")
-    out = flat(table)
-    assert status == 0
-    assert "Missing: broker 1 will not come back, and no copy of it is here: what only it held is lost unseen." in out
-    assert "Copy the log directories" not in out
-    document = json.loads(run_plan(*others, "--topic", "audit", "--dead", "1", "--format", "json")[1])
-    validated(None, [document])
-    assert document["partitions"][0]["missing_witnesses"] == [{"kind": "dead_copy_absent", "broker": 1}]
-    status, _, err = run_plan(*others, *AUDIT, "--dead", "x")
-    assert status == 2
-    assert "no copy here is of broker x, and no controller's log here gives it a replica" in err
-    assert "brokers known here: 1, 2, 3" in err
-
-
-def test_two_copies_of_one_broker_are_named_and_tables_stay_in_line(run_plan: Run, audit: Path, tmp_path: Path) -> None:
-    copies = shutil.copytree(audit, tmp_path / "copies")
-    shutil.copytree(copies / "broker-2", copies / "broker-2-old")
-    out = run_plan(copies, *AUDIT)[1]
-    assert f"Several copies of one broker (NODE_ID_CLASH): {copies / 'broker-2'} and" in flat(out)
-    assert "are all of broker 2, which can start on one of them alone." in flat(out)
-    table = out[: out.index("Several")]
-    assert str(copies) not in table
-    assert "broker-2-old at 300" in flat(table).replace("- ", "-")
-    document = json.loads(run_plan(copies, "--topic", "audit", "--format", "json")[1])
-    validated(None, [document])
-    told = [one["broker"] for one in document["partitions"][0]["missing_witnesses"] if one["kind"] == "same_broker"]
-    assert told == [str(copies / "broker-2"), str(copies / "broker-2-old")]
-
-
-def test_cells_that_are_folded_stay_in_their_line(run_plan: Run, tmp_path: Path) -> None:
-    """Of each loss what is said of it begins in one line, however long the names are."""
-    for broker, log in (("a" * 30, batch(0, 2)), ("b" * 30, batch(0, 2) + batch(2, 2)), ("c" * 30, batch(0, 2) + batch(2, 1))):
-        put_replica(tmp_path, broker, log)
-    lines = run_plan(tmp_path, "--format", "table")[1].splitlines()
-    first = next(line for line in lines if line.startswith("broker-a"))
-    assert " 2 " in first
-    assert first.split()[-1] == "0"
-
-
-def test_a_hole_in_a_follower_is_told_to_be_copied_anew(run_plan: Run, tmp_path: Path) -> None:
-    for broker in (1, 2):
-        log_dir = put_replica(tmp_path, broker, batch(0, 3), high_watermark=9)
-        for base in (3, 6):
-            (log_dir / "orders-0" / f"{base:020d}.log").write_bytes(batch(base, 3))
-    (tmp_path / "broker-1" / "orders-0" / f"{3:020d}.log").unlink()
-    out = flat(run_plan(tmp_path, "--format", "table")[1])
-    assert "Recommended: broker 2. Nothing that the copies hold would be lost." in out
-    assert "Move the directory orders-0 of broker 1 out of its log directory (never delete it), so that it copies" in out
-
-
-def test_what_decides_is_said_where_another_would_lose_fewer(run_plan: Run, audit: Path, tmp_path: Path) -> None:
-    copies = shutil.copytree(audit, tmp_path / "copies")
+def test_what_decides_is_said_where_another_would_lose_fewer(plan_words: Words, audit: Path, copies: Path) -> None:
     (copies / "broker-2" / "replication-offset-checkpoint").unlink()
-    out = flat(run_plan(copies, *AUDIT)[1])
-    assert "Recommended: broker 1, which loses nothing that is proven committed: 70 records at offsets 300 to 369, on" in out
-    doubt = (
-        "That is open to doubt: broker 2 has no checkpointed high watermark to prove what it holds committed, and electing broker 2"
-    )
-    assert f"{doubt} would lose less, 45 records." in out
-    assert "open to doubt" not in flat(run_plan(audit, *AUDIT)[1])
-
-
-def test_a_watermark_beyond_the_log_is_told_as_it_is(run_plan: Run, tmp_path: Path) -> None:
-    put_replica(tmp_path, 1, batch(0, 3), high_watermark=3)
-    put_replica(tmp_path, 2, batch(0, 3) + batch(3, 3), high_watermark=9)
-    out = flat(run_plan(tmp_path, "--elect", "1", "--format", "table")[1])
-    assert "all proven committed (high watermark 9 of broker 2, whose log ends at 6)" in out
-
-
-def test_one_record_is_at_one_offset(run_plan: Run, tmp_path: Path) -> None:
-    put_replica(tmp_path, 1, batch(0, 1))
-    put_replica(tmp_path, 2, batch(0, 1) + batch(1, 1))
-    assert "1 record at offset 1, on broker 2 alone" in flat(run_plan(tmp_path, "--elect", "1", "--format", "table")[1])
+    words = plan_words(copies, *AUDIT)
+    assert "Recommended: broker 1, which loses nothing that is proven committed: 70 records at offsets 300 to 369, on" in words
+    doubt = "broker 2 has no checkpointed high watermark to prove what it holds committed, and electing broker 2 would lose less"
+    assert f"That is open to doubt: {doubt}, 45 records." in words
+    assert "open to doubt" not in plan_words(audit, *AUDIT)
 
 
 def test_controllers_elect_among_themselves(run_plan: Run) -> None:
@@ -190,6 +78,270 @@ def test_controllers_elect_among_themselves(run_plan: Run) -> None:
     assert err == "nothing to plan: the leader of __cluster_metadata is elected by the controllers among themselves\n"
 
 
-def test_lines_beneath_the_list_are_wrapped(run_plan: Run) -> None:
-    out = run_plan(SAMPLES / "healthy" / "broker-1", "--format", "table")[1]
-    assert max(map(len, out.splitlines())) <= 80
+def test_a_member_of_the_elr_that_crashed_is_unclean_for_that_reason() -> None:
+    control = PlanControl(-1, 3, 0, (), (1, 2), (1, 2, 3))
+    replicas = [PlanReplica(broker, 0, 8, 8, crashed=broker != 2) for broker in (1, 2, 3)]
+    given = PlanPartition("t", 0, replicas, control=control)
+    planned = Planned(given, plan_partition(given))
+    told = [election(planned, candidate) for candidate in planned.plan.candidates]
+    assert told == ["UNCLEAN (not stopped cleanly)", "clean (ELR)", "UNCLEAN"]
+
+
+# Brokers that are dead, or would not start.
+
+
+def test_a_dead_broker_is_not_to_be_copied_or_stopped(
+    run_plan: Run, plan_words: Words, plan_document: Document, audit: Path
+) -> None:
+    words = plan_words(audit, *AUDIT, "--dead", "1")
+    assert "1. Keep the copy of broker 1 given here: of what would be lost, no more than that is left." in words
+    assert "2. Stop broker 3; it stays down until broker 2 leads." in words
+    others = (audit / "broker-2", audit / "broker-3", *AUDIT, "--dead")
+    words = plan_words(*others, "1")
+    assert "Missing: broker 1 will not come back, and no copy of it is here: what only it held is lost unseen." in words
+    assert "Copy the log directories" not in words
+    (partition,) = plan_document(*others, "1")["partitions"]
+    assert partition["missing_witnesses"] == [{"kind": "dead_copy_absent", "broker": 1}]
+    status, _, err = run_plan(*others, "x")
+    assert status == 2
+    assert "no copy here is of broker x, and no controller's log here gives it a replica" in err
+    assert "brokers known here: 1, 2, 3" in err
+
+
+def test_a_dead_broker_among_copies_without_names_is_asked_for(run_plan: Run, copies: Path) -> None:
+    for broker in (2, 3):
+        (copies / f"broker-{broker}" / "meta.properties").unlink()
+    status, out, err = run_plan(copies, *AUDIT, "--dead", "2")
+    assert (status, out) == (2, "")
+    assert "which of the copies called broker-2, broker-3 is of broker 2 cannot be told" in err
+    assert "say whose they are, as in 2=PATH" in err
+
+
+def test_a_broken_checkpoint_is_mended_before_anything_is_forced(plan_words: Words, copies: Path) -> None:
+    (copies / "broker-2" / "audit-0" / "leader-epoch-checkpoint").write_text("junk\n")
+    words = plan_words(copies, *AUDIT)
+    mend = "Broker 2 would not start as it is, for its leader-epoch-checkpoint cannot be read: copy its log directories,"
+    assert f"1. {mend}" in words
+    assert "Recommended of those that would start: broker 1" in words
+    assert "copy again and plan again before anything below is done. 2. " in words
+
+
+def test_who_would_not_start_is_told_with_the_reason_and_a_way(plan_words: Words, plan_document: Document, copies: Path) -> None:
+    (copies / "broker-3" / "replication-offset-checkpoint").write_text("garbage\n")
+    words = plan_words(copies, *AUDIT, "--elect", "2")
+    reason = "would not start{}, for its replication-offset-checkpoint cannot be read"
+    assert f"If broker 2 leads, broker 3 does nothing: it {reason.format('')}." in words
+    assert f"Missing: broker 3 {reason.format(' on this copy')}; it cannot lead." in words
+    assert f"Broker 3 {reason.format(' as it is')}: copy its log directories, move that file out of them (never delete it)" in words
+    assert "Start broker 1 when broker 2 is seen to lead." in words
+    (partition,) = plan_document(copies, *AUDIT)["partitions"]
+    assert (partition["steps"]["start_order"], partition["steps"]["do_not_start"]) == ([2, 1], [3])
+
+
+def test_nobody_would_start(plan_words: Words, tmp_path: Path) -> None:
+    directory = put_replica(tmp_path, 1, batch(0, 3)) / "orders-0"
+    (directory / "leader-epoch-checkpoint").write_text("9\n")
+    mend = "Broker 1 would not start as it is, for its leader-epoch-checkpoint cannot be read: copy its log"
+    assert mend in plan_words(tmp_path)
+    (directory / "leader-epoch-checkpoint").unlink()
+    (directory / f"{0:020d}.log").rename(directory / "first.log")
+    assert "for first.log there ends its start" in plan_words(tmp_path)
+
+
+def test_a_broker_that_does_not_start_leaves_no_order_free(
+    run_plan: Run, plan_words: Words, plan_document: Document, tmp_path: Path
+) -> None:
+    """Brokers 2 and 3 agree; broker 1 lacks records that both have, and would lose them if it led."""
+    whole = batch(0, 3) + batch(3, 3)
+    for broker, log in ((1, batch(0, 3)), (2, whole), (3, whole)):
+        put_replica(tmp_path, broker, log, high_watermark=3, topic_id=OF_TOPIC)
+    (tmp_path / "broker-1" / "orders-0" / "leader-epoch-checkpoint").write_text("junk\n")
+    assert "any order" not in plan_words(tmp_path)
+    told = "no election of a broker that would start would lose anything that the copies here hold"
+    assert run_plan(tmp_path)[2] == f"1 partition: {told}\n"
+    for broker in (1, 2):
+        put_replica(tmp_path / "more", broker, batch(0, 3), partition="b-0")
+    assert plan_document(tmp_path, tmp_path / "more")["do_not_start"] == [{"broker": 1, "partitions": 1}]
+
+
+# What is damaged, and who takes it from where.
+
+
+def test_damage_is_told_with_what_becomes_of_it(plan_words: Words, plan_document: Document, copies: Path) -> None:
+    """The last byte of broker 2's log is flipped; it stopped cleanly, so that nothing cuts there."""
+    log = next((copies / "broker-2" / "audit-0").glob("*.log"))
+    log.write_bytes(log.read_bytes()[:-1] + bytes([log.read_bytes()[-1] ^ 1]))
+    stopped_cleanly(copies / "broker-2")
+    words = plan_words(copies, *AUDIT, "--elect", "2")
+    assert "Damaged: broker 2 holds offsets 360 to 369 in batches whose bytes are not what was written." in words
+    assert "on broker 2 alone, damaged there, all proven committed" in words
+    assert "Its own copy is damaged at offsets 360 to 369: it serves those bytes as they are, so consumers stop there" in words
+    (partition,) = plan_document(copies, *AUDIT)["partitions"]
+    assert partition["damaged"] == [{"broker": 2, "offsets": [[360, 370]]}]
+    assert partition["candidates"][0]["at_most"] == 70
+    (copies / "broker-2" / ".kafka_cleanshutdown").unlink()
+    words = plan_words(copies, *AUDIT, "--elect", "2")
+    assert "Its own copy is damaged at offsets 360 to 369: as it starts, recovery cuts its log at" in words
+
+
+def test_a_damaged_leader_is_not_said_to_be_the_better_copy(plan_words: Words, tmp_path: Path) -> None:
+    log = batch(0, 3) + batch(3, 3) + batch(6, 3)
+    rotten = bytearray(log)
+    rotten[len(batch(0, 3)) + 70] ^= 1
+    for broker, held in ((1, bytes(rotten)), (2, log)):
+        log_dir = put_replica(tmp_path, broker, held, high_watermark=9)
+        stopped_cleanly(log_dir)
+        for kind in ("index", "timeindex"):
+            (log_dir / "orders-0" / f"{0:020d}.{kind}").write_bytes(b"")
+    words = plan_words(tmp_path)
+    keeps = "If broker 1 leads, broker 2 keeps its log, with its records at 3 to 5 in it, which are damaged in the leader's,"
+    assert keeps in words
+    assert "Recommended: broker 2. Nothing that the copies hold would be lost." in words
+    assert "Move the directory orders-0 of broker 1 out of its log directory" in words
+
+
+def test_a_hole_in_a_follower_is_told_to_be_copied_anew(plan_words: Words, tmp_path: Path) -> None:
+    for broker in (1, 2):
+        log_dir = put_replica(tmp_path, broker, batch(0, 3), high_watermark=9)
+        for base in (3, 6):
+            (log_dir / "orders-0" / f"{base:020d}.log").write_bytes(batch(base, 3))
+    (tmp_path / "broker-1" / "orders-0" / f"{3:020d}.log").unlink()
+    words = plan_words(tmp_path)
+    assert "Recommended: broker 2. Nothing that the copies hold would be lost." in words
+    assert "Move the directory orders-0 of broker 1 out of its log directory (never delete it), so that it copies" in words
+
+
+@pytest.mark.parametrize("held", [[(0, 15, 0)], [(0, 10, 0), (10, 10, 1)]], ids=["ends below", "ends at the leader's start"])
+def test_a_follower_that_begins_anew_is_told_where_nothing_of_it_is_deleted(
+    plan_words: Words, tmp_path: Path, held: list[tuple[int, int, int]]
+) -> None:
+    """Segments below 20 are in remote storage; the second follower would be cut at 10, and ends where the leader begins."""
+    log = ControllerLog().lead([CONTROLLER]).append(topic(), partition_record([1, 2], 1, leader_epoch=2, replicas=[1, 2]))
+    log.append(setting("remote.storage.enable", "true")).put(tmp_path / f"controller-{CONTROLLER}")
+    ours = b"".join(batch(start, count, epoch=epoch) for start, count, epoch in held)
+    logs = {1: (20, batch(20, 10, epoch=2), ["0 0", "2 20"]), 2: (0, ours, [f"{epoch} {start}" for start, _, epoch in held])}
+    for broker, (base, data, epochs) in logs.items():
+        log_dir = put_replica(
+            tmp_path, broker, data, partition="t-0", high_watermark=max(base, 10), base_offset=base, topic_id=TOPIC_ID
+        )
+        (log_dir / "log-start-offset-checkpoint").write_text("0\n1\nt 0 0\n")
+        (log_dir / "t-0" / "leader-epoch-checkpoint").write_text("\n".join(["0", str(len(epochs)), *epochs, ""]))
+    words = plan_words(tmp_path, "--topic", "t")
+    assert "2 anew at 20" in words
+    sentence = "broker 2 begins its log anew, for what it would keep of it ends below the leader's local log start, and copies"
+    assert f"If broker 1 leads, {sentence} the leader from 20 on." in words
+
+
+# Witnesses that contradict each other, say too much, or are not here.
+
+
+def test_witnesses_that_contradict_each_other_are_told(
+    plan_words: Words, plan_document: Document, audit: Path, copies: Path
+) -> None:
+    """Broker 2's high watermark lies beyond its log, and its checkpoint knows an epoch that no batch has."""
+    marks = copies / "broker-2" / "replication-offset-checkpoint"
+    marks.write_text(marks.read_text().replace("audit 0 370", "audit 0 400"))
+    (copies / "broker-2" / "audit-0" / "leader-epoch-checkpoint").write_text("0\n2\n0 0\n1 320\n")
+    stopped_cleanly(copies / "broker-2")
+    words = plan_words(copies, *AUDIT)
+    assert "Contradiction: HW_BEYOND_LEO: audit-0 on broker 2: " in words
+    assert "Contradiction: EPOCH_CACHE_MISMATCH: audit-0 on broker 2: " in words
+    (partition,) = plan_document(copies, *AUDIT)["partitions"]
+    assert partition["findings"] == ["EPOCH_CACHE_MISMATCH", "HW_BEYOND_LEO", "UNCLEAN_LOSS"]
+    assert "Contradiction" not in plan_words(audit, *AUDIT)
+
+
+def test_epochs_that_recovery_rebuilds_are_no_contradiction(plan_words: Words, tmp_path: Path) -> None:
+    """Broker 2 lacks the file of its epochs beside another partition's: after an orderly stop it would know none."""
+    for broker in (1, 2):
+        log_dir = put_replica(tmp_path, broker, batch(0, 3) + batch(3, 3, epoch=1), high_watermark=3, topic_id=OF_TOPIC)
+        (log_dir / "other-0").mkdir()
+        for directory in ("orders-0", "other-0"):
+            (log_dir / directory / "leader-epoch-checkpoint").write_text("0\n2\n0 0\n1 3\n")
+    (log_dir / "orders-0" / "leader-epoch-checkpoint").unlink()
+    words = plan_words(tmp_path, "--topic", "orders")
+    assert ("its recovery takes epochs from the batches" in words, "Contradiction" in words) == (True, False)
+    stopped_cleanly(log_dir)
+    missing = "Contradiction: EPOCH_CACHE_MISMATCH: orders-0 on broker 2: leader-epoch-checkpoint is missing"
+    assert missing in plan_words(tmp_path, "--topic", "orders")
+
+
+def test_two_ways_to_know_epochs_that_disagree_are_told(run_plan: Run, plan_words: Words, tmp_path: Path) -> None:
+    for broker, checkpoint in ((1, "0\n1\n0 0\n"), (2, "0\n2\n0 0\n1 4\n")):
+        log_dir = put_replica(tmp_path, broker, batch(0, 4) + batch(4, 4, epoch=1), topic_id=OF_TOPIC)
+        (log_dir / "orders-0" / "leader-epoch-checkpoint").write_text(checkpoint)
+        stopped_cleanly(log_dir)
+    told = "no election would lose anything that the copies here hold; checkpoints and batches disagree where to cut"
+    assert run_plan(tmp_path)[2] == f"1 partition: {told}\n"
+    words = plan_words(tmp_path)
+    assert "If broker 2 leads, broker 1 cuts its log from 8 to 4 and copies the leader from 4 on (by the checkpoints that" in words
+    assert "by the epochs in the batches it would cut at 8)." in words
+
+
+def test_a_witness_that_says_more_than_its_log_holds_is_told_whole(
+    plan_words: Words, plan_document: Document, tmp_path: Path
+) -> None:
+    """Broker 2's checkpoint says 300, and its log ends at 6: it proves what is there."""
+    put_replica(tmp_path, 1, batch(0, 3), high_watermark=3)
+    put_replica(tmp_path, 2, batch(0, 3) + batch(3, 3), high_watermark=300)
+    assert "high watermark 300 of broker 2, whose log ends at 6" in plan_words(tmp_path, "--elect", "1")
+    (partition,) = plan_document(tmp_path)["partitions"]
+    (loss,) = next(one["losses"] for one in partition["candidates"] if one["broker"] == 1)
+    expected = {"kind": "high_watermark", "broker": 2, "name": None, "end_offset": 6, "said_end_offset": 300}
+    assert loss["witness"] == expected
+
+
+def test_two_copies_of_one_broker_are_named_and_tables_stay_in_line(run_plan: Run, plan_document: Document, copies: Path) -> None:
+    shutil.copytree(copies / "broker-2", copies / "broker-2-old")
+    out = run_plan(copies, *AUDIT, "--format", "table")[1]
+    table, _, below = out.partition("Several")
+    assert f"copies of one broker (NODE_ID_CLASH): {copies / 'broker-2'} and" in " ".join(below.split())
+    assert str(copies) not in table
+    (partition,) = plan_document(copies, *AUDIT)["partitions"]
+    told = [one["broker"] for one in partition["missing_witnesses"] if one["kind"] == "same_broker"]
+    assert told == [str(copies / "broker-2"), str(copies / "broker-2-old")]
+
+
+def test_a_copy_that_does_not_say_whose_it_is(plan_words: Words, plan_document: Document, copies: Path) -> None:
+    (copies / "broker-2" / "meta.properties").unlink()
+    words = plan_words(copies, *AUDIT)
+    assert "the copy broker-2 does not say whose it is (no node.id in a meta.properties); it is taken for that of broker 2" in words
+    assert "if so, give it as 2=PATH." in words
+    assert "Stop broker 3; brokers 3 and 1 stay down until broker-2 leads." in words
+    (partition,) = plan_document(copies, *AUDIT)["partitions"]
+    assert partition["missing_witnesses"] == [{"kind": "copy_unnamed", "broker": "broker-2"}]
+    assert not partition["candidates"][0]["at_most_is_bound"]
+    named = copies / "broker-1", f"2={copies / 'broker-2'}", copies / "broker-3"
+    assert plan_document(*named, *AUDIT)["partitions"][0]["missing_witnesses"] == []
+
+
+def test_a_controllers_log_that_is_damaged_is_not_called_missing(
+    plan_words: Words, plan_document: Document, audit: Path, copies: Path, tmp_path: Path
+) -> None:
+    damaged = {"kind": "controller_log_damaged", "broker": None}
+    for start, share in ((60, 1), (200, 97)):
+        for log in copies.glob("*/__cluster_metadata-0/*.log"):
+            whole = (audit / log.relative_to(copies)).read_bytes()
+            log.write_bytes(bytes(each ^ 0x55 if at > start and at % share == 0 else each for at, each in enumerate(whole)))
+        assert damaged in plan_document(copies, *AUDIT)["partitions"][0]["missing_witnesses"], share
+        if share == 1:
+            told = "Missing: a controller's log is here, but too damaged to say who is in sync"
+            assert told in plan_words(copies, *AUDIT)
+    other = tmp_path / "other"
+    for broker in (1, 2, 3):
+        put_replica(other, broker, batch(0, 3), partition="t-0")
+        shutil.copy(audit / f"broker-{broker}" / "meta.properties", other / f"broker-{broker}")
+    shutil.copytree(audit / "broker-1" / "__cluster_metadata-0", other / "broker-1" / "__cluster_metadata-0")
+    unsaid = "Missing: the controller's log here does not say of this partition who is in sync"
+    assert unsaid in plan_words(other, "--topic", "t")
+
+
+def test_the_table_tells_the_steps_that_the_other_formats_tell(plan_words: Words, plan_document: Document, audit: Path) -> None:
+    """The leader that leads now loses nothing of the copies given, but broker 2's is not among them."""
+    given = audit / "broker-1", audit / "broker-3", *AUDIT
+    (partition,) = plan_document(*given)["partitions"]
+    words = plan_words(*given)
+    assert "Missing: the copy of broker 2 is not here, and may hold more." in words
+    assert "1. Copy the log directories of broker 2 as well and plan again before anything below is done" in words
+    steps = [f"{number}. {line}" for number, line in enumerate(partition["advice"][1:], 1)]
+    assert " ".join([partition["advice"][0], *steps, *partition["commands"]]) in words

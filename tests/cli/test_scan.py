@@ -1,49 +1,41 @@
-"""What `scan` asks of the engine, and where its words go."""
+"""What `scan` asks of the engine, where its words go, and options that say how an answer is shown and how a command ends."""
 
+import inspect
 import json
 import os
-import pty
-import select
-import subprocess
+import re
 import sys
 from collections.abc import Callable
+from io import StringIO
 from pathlib import Path
 
 import pytest
 
 from kafka_forensics.analysis.catalogue import finding
-from kafka_forensics.cli.main import outcome
+from kafka_forensics.cli.main import COMMANDS, outcome
+from kafka_forensics.cli.options import COLOURS
+from kafka_forensics.cli.outputs.words import summary_lines
+from kafka_forensics.engine.local import scan as scan_here
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.findings import Place
 from tests.cli.conftest import Engine
+from tests.support.archives import SHIPPED
+from tests.support.json_schemas import validate
+from tests.support.plan_runs import SAMPLES, Run
 from tests.support.results import clean_result, result_of, unclean_result
 
 Scan = Callable[..., tuple[int, str, str]]
-ROOT = Path(__file__).resolve().parents[2]
+ESCAPE = "\x1b["
+UNCLEAN = SAMPLES / "unclean-election"
+HEALTHY = SAMPLES / "healthy"
 
 
-def on_terminal(*arguments: str, environment: dict[str, str] | None = None) -> str:
-    """What a terminal of 100 columns receives from a scan of the unclean cluster."""
-    ours, theirs = pty.openpty()
-    plain = {name: value for name, value in os.environ.items() if name not in {"NO_COLOR", "TERM", "COLUMNS", "LINES"}}
-    process = subprocess.Popen(
-        [sys.executable, "-m", "tests.support.fake_engine", "unclean", "scan", "copies", *arguments],
-        cwd=ROOT,
-        stdout=theirs,
-        stderr=subprocess.DEVNULL,
-        env=plain | {"TERM": "xterm", "COLUMNS": "100"} | (environment or {}),
-    )
-    os.close(theirs)
-    received = b""
-    while select.select([ours], [], [], 60)[0]:
-        try:
-            part = os.read(ours, 65536)
-        except OSError:  # how Linux says that the other end is closed
-            break
-        received += part
-    os.close(ours)
-    assert process.wait(60) == 1
-    return received.decode().replace("\r\n", "\n")
+class Terminal(StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+# What the engine is asked.
 
 
 def test_options_reach_the_engine(scan: Scan, fake_engine: Engine) -> None:
@@ -51,9 +43,6 @@ def test_options_reach_the_engine(scan: Scan, fake_engine: Engine) -> None:
     assert scan(clean_result, "east=other", *options.split())[0] == 0
     assert fake_engine.paths == ["copies", "east=other"]
     assert fake_engine.options == ScanOptions("ord*", 3, "2", 4, live=True, deep=False, as_of_ms=1767222000000)
-
-
-def test_defaults_of_the_engine_s_options(scan: Scan, fake_engine: Engine) -> None:
     scan(clean_result)
     assert fake_engine.options == ScanOptions(jobs=len(os.sched_getaffinity(0)))
 
@@ -74,14 +63,14 @@ def test_as_of_in_many_spellings(scan: Scan, fake_engine: Engine, text: str, exp
     assert fake_engine.options.as_of_ms == expected
 
 
-def test_pipe_gets_tsv_and_the_summary_goes_to_stderr(scan: Scan) -> None:
+# What goes where.
+
+
+def test_a_pipe_gets_rows_and_stderr_the_summary(scan: Scan) -> None:
     _, out, err = scan(unclean_result)
     assert out.startswith("kind\tseverity\t")
     assert err.startswith("critical: 1 critical, 5 error, 1 warning, 2 info in 5 partitions, 14 replicas on 3 brokers\n")
     assert "432 kB decoded, 500 B damaged, 0 B skipped" in err
-
-
-def test_quiet_leaves_only_the_data(scan: Scan) -> None:
     assert scan(unclean_result, "-q")[2] == ""
 
 
@@ -93,43 +82,42 @@ def test_nothing_read_is_said_and_never_called_clean(scan: Scan, options: list[s
 
 
 @pytest.mark.parametrize(
-    ("name", "start"), [("a.json", "{"), ("a.jsonl", '{"type"'), ("a.md", "# "), ("a.txt", "CRITICAL"), ("a", "kind\t")]
+    ("name", "options", "start"),
+    [
+        ("a.json", [], "{"),
+        ("a.jsonl", [], '{"type"'),
+        ("a.md", [], "# "),
+        ("a.txt", [], "CRITICAL"),
+        ("a", [], "kind\t"),
+        ("r.xyz", ["--format", "tsv"], "kind\t"),
+        ("a.tsv", ["--format", "json"], "{"),
+    ],
 )
-def test_output_file_chooses_the_format(scan: Scan, tmp_path: Path, name: str, start: str) -> None:
-    status, out, _ = scan(unclean_result, "--output", str(tmp_path / name))
+def test_the_format_of_a_file_is_that_of_its_ending_unless_one_is_given(
+    scan: Scan, tmp_path: Path, name: str, options: list[str], start: str
+) -> None:
+    status, out, _ = scan(unclean_result, "--output", str(tmp_path / name), *options)
     assert (status, out) == (1, "")
     assert (tmp_path / name).read_text().startswith(start)
 
 
 def test_an_unknown_ending_is_refused_with_those_known(scan: Scan, tmp_path: Path) -> None:
     status, _, err = scan(unclean_result, "--output", str(tmp_path / "r.xyz"))
+    endings = ".json (json), .jsonl (jsonl), .md (markdown), .tsv (tsv), .txt (table), .prom (prometheus)"
     assert (status, err.splitlines()) == (
         2,
-        [
-            f"error: no format goes with the ending .xyz of {tmp_path / 'r.xyz'}",
-            (
-                "hint: give --format, or one of .json (json), .jsonl (jsonl), .md (markdown), .tsv (tsv), .txt (table),"
-                " .prom (prometheus)"
-            ),
-        ],
+        [f"error: no format goes with the ending .xyz of {tmp_path / 'r.xyz'}", f"hint: give --format, or one of {endings}"],
     )
-    assert scan(unclean_result, "--output", str(tmp_path / "r.xyz"), "--format", "tsv")[0] == 1
-
-
-def test_format_wins_over_the_ending(scan: Scan, tmp_path: Path) -> None:
-    scan(unclean_result, "--output", str(tmp_path / "a.tsv"), "--format", "json")
-    assert json.loads((tmp_path / "a.tsv").read_text())["summary"]["verdict"] == "critical"
 
 
 @pytest.mark.parametrize("given", ["{dir}", "east={dir}", "{dir}/inner/..", "{dir}/link"])
 def test_output_inside_an_input_is_refused_before_anything_is_read(
-    fake_engine: Engine, tmp_path: Path, capsys: pytest.CaptureFixture[str], given: str
+    fake_engine: Engine, tmp_path: Path, run: Run, given: str
 ) -> None:
     (tmp_path / "copies" / "inner").mkdir(parents=True)
     (tmp_path / "copies" / "link").symlink_to(tmp_path / "copies")
-    path = given.format(dir=tmp_path / "copies")
-    assert outcome(["scan", path, "--output", str(tmp_path / "copies" / "inner" / "x.json")]) == 2
-    assert "evidence is never written to" in capsys.readouterr().err
+    status, _, err = run("scan", given.format(dir=tmp_path / "copies"), "--output", tmp_path / "copies" / "inner" / "x.json")
+    assert (status, "evidence is never written to" in err) == (2, True)
     assert fake_engine.paths == []
 
 
@@ -143,12 +131,10 @@ def test_output_over_an_input_file_is_refused(fake_engine: Engine, tmp_path: Pat
     assert fake_engine.paths == []
 
 
-def test_output_that_cannot_be_written_is_told_early(
-    fake_engine: Engine, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert outcome(["scan", "copies", "--output", str(tmp_path / "absent" / "x.json")]) == 2
-    assert outcome(["scan", "copies", "--output", str(tmp_path)]) == 2
-    assert capsys.readouterr().err.count("error: cannot write to ") == 2
+def test_output_that_cannot_be_written_is_told_early(fake_engine: Engine, tmp_path: Path, run: Run) -> None:
+    for output in (tmp_path / "absent" / "x.json", tmp_path):
+        status, _, err = run("scan", "copies", "--output", output)
+        assert (status, err.startswith("error: cannot write to ")) == (2, True)
     assert fake_engine.paths == []
 
 
@@ -167,16 +153,132 @@ def test_numbers_of_checkpoints_are_no_payloads(scan: Scan) -> None:
     assert "recovery point 79 contradicts log end 71" in scan(lambda: result)[1]
 
 
-def test_terminal_gets_a_coloured_table() -> None:
-    text = on_terminal()
-    assert "CRITICAL\x1b[0m  \x1b[1maudit-0\x1b[0m  the replicas diverge" in text
-    assert "kind\tseverity" not in text
-
-
 @pytest.mark.parametrize(
-    ("arguments", "environment"), [(["--color", "never"], {}), ([], {"NO_COLOR": "1"}), ([], {"TERM": "dumb"})], ids=str
+    ("options", "environment", "terminal", "coloured"),
+    [
+        ([], {}, True, True),
+        ([], {}, False, False),
+        (["--color", "auto"], {"NO_COLOR": "1"}, True, False),
+        ([], {"TERM": "dumb"}, True, False),
+        (["--color", "never"], {}, True, False),
+        (["--color", "always"], {"TERM": "dumb", "NO_COLOR": "1"}, True, True),
+        (["--color", "always"], {"NO_COLOR": "1"}, False, True),
+    ],
+    ids=str,
 )
-def test_colours_can_be_refused(arguments: list[str], environment: dict[str, str]) -> None:
-    text = on_terminal(*arguments, environment=environment)
-    assert "\x1b" not in text
-    assert text.startswith("CRITICAL  audit-0")
+def test_what_has_colours(
+    options: list[str],
+    environment: dict[str, str],
+    terminal: bool,
+    coloured: bool,
+    scan: Scan,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    plain = scan(unclean_result, "--format", "table")[1]
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    for name, value in ({"TERM": "xterm"} | environment).items():
+        monkeypatch.setenv(name, value)
+    screen = Terminal() if terminal else StringIO()
+    monkeypatch.setattr(sys, "stdout", screen)
+    scan(unclean_result, *options, *(["--format", "table"] if not terminal else []))
+    text = screen.getvalue()
+    assert (f"{ESCAPE}1;37;41mCRITICAL\x1b[0m  \x1b[1maudit-0\x1b[0m  the replicas diverge" in text) == coloured
+    assert (ESCAPE in text) == coloured
+    assert re.sub(r"\x1b\[[0-9;]*m", "", text) == plain
+
+
+# From the samples' files to each output.
+
+
+def scanned(run: Run, sample: str, *options: str) -> tuple[int, str]:
+    return run("scan", *sorted(path for path in (SAMPLES / sample).iterdir() if path.is_dir()), *options)[:2]
+
+
+@pytest.mark.parametrize("sample", ["unclean-election", "silent-divergence", "healthy"])
+def test_samples_keep_the_contract(run: Run, sample: str) -> None:
+    expected = json.loads((SAMPLES / "expected.json").read_text())[sample]
+    status, text = scanned(run, sample, "--format", "json")
+    assert status == expected["exit_code"]
+    document = json.loads(text)
+    validate("scan", document)
+    summary = document["summary"]
+    assert summary["bytes_decoded"] + summary["bytes_damaged"] + summary["bytes_skipped"] == summary["bytes_total"] > 0
+    assert summary["partitions"] == len(document["partitions"])
+
+
+def test_same_bytes_at_any_number_of_jobs(run: Run) -> None:
+    one = scanned(run, "unclean-election", "--format", "json", "--jobs", "1")
+    assert one[0] == 1
+    assert scanned(run, "unclean-election", "--format", "json", "--jobs", "3") == one
+
+
+def test_fully_decoded_table_of_the_unclean_election(run: Run) -> None:
+    _, text = scanned(run, "unclean-election", "--format", "table")
+    assert text.startswith("CRITICAL  audit-0  the replicas diverge at offset 300; ")
+    assert "offsets 300 to 369" in text
+    paths = " ".join(str(SAMPLES / "unclean-election" / f"broker-{broker}") for broker in (1, 2, 3))
+    assert f"$ kafka-forensics compare {paths} --topic audit --partition 0\n" in re.sub(r" \\\n +", " ", text)
+    assert "PATH..." not in text
+
+
+def test_path_that_does_not_exist_is_2_and_named(run: Run) -> None:
+    status, _, err = run("scan", SAMPLES / "unclean-electoin")
+    assert (status, "did you mean" in err) == (2, True)
+
+
+# A report is the table for a pipe: the same words, no colours, the verdict on its last lines.
+
+
+@pytest.mark.parametrize("by", ["incident", "partition"])
+def test_a_report_is_the_table_and_the_summary_in_one(by: str, run: Run) -> None:
+    _, table, said = run("scan", UNCLEAN, "--format", "table", "--by", by)
+    status, report, err = run("scan", UNCLEAN, "--format", "report", "--by", by, "--color", "always")
+    assert (status, err) == (1, "")
+    assert report.startswith(table + "\n")
+    assert report.removeprefix(table + "\n").replace("\n  ", " ") == said
+
+
+def test_a_report_in_a_file_leaves_the_summary_on_the_screen_too(run: Run, tmp_path: Path) -> None:
+    status, out, err = run("scan", UNCLEAN, "--format", "report", "--output", tmp_path / "report.txt")
+    verdict = summary_lines(scan_here([str(UNCLEAN)], ScanOptions()))[0]
+    assert (status, out, err.splitlines()[0]) == (1, "", verdict)
+    assert verdict in (tmp_path / "report.txt").read_text().splitlines()
+
+
+def test_what_could_not_be_read_is_in_a_report_and_no_fail_on_hides_it(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "broker-1" / "t-0").mkdir(parents=True)
+    (tmp_path / "broker-1" / "t-0" / f"{0:020d}.log").symlink_to("/nowhere/at/all")
+    status, report, _ = run("scan", tmp_path / "broker-1", UNCLEAN / "broker-2", "--format", "report", "--fail-on", "none")
+    assert status == 3
+    assert "\nincomplete:" in report
+    assert run("scan", tmp_path / "missing", "--fail-on", "none")[0] == 2
+
+
+def test_report_is_a_format_of_scan_alone(run: Run) -> None:
+    status, _, err = run("metadata", UNCLEAN, "--format", "report")
+    assert (status, err.splitlines()[0]) == (2, "error: there is no format 'report'")
+
+
+def test_fail_on_none_ends_with_0_whatever_is_found(run: Run) -> None:
+    status, out, _ = run("scan", UNCLEAN, "--fail-on", "none", "--format", "json", "-q")
+    assert status == 0
+    assert json.loads(out)["summary"]["verdict"] == "critical"
+    pair = ["compare", UNCLEAN, "--topic", "audit", "--partition", "0", "-q"]
+    assert [run(*pair)[0], run(*pair, "--fail-on", "none")[0]] == [1, 0]
+
+
+def test_every_command_takes_color_but_one_that_prints_plain_text(run: Run) -> None:
+    without = {name for name, (command, _) in COMMANDS.items() if "color" not in inspect.signature(command).parameters}
+    assert without == {"demo"}
+    status, _, err = run("explain", "--color", "allways")
+    assert (status, err) == (2, "error: there is no colour 'allways'\nhint: did you mean always?\n")
+    assert COLOURS == ("auto", "always", "never")
+
+
+def test_verbose_names_the_engine_the_storage_and_the_kernels(run: Run) -> None:
+    archive = next(SHIPPED.glob("*unclean.tar.xz"))
+    _, _, err = run("scan", HEALTHY / "broker-1", HEALTHY / "broker-2", archive, "-v", "--jobs", "1")
+    assert "engine local; storage: local files (2), tar.xz archives (1)\n" in err
+    assert "codecs: gzip by zlib, snappy by cramjam, lz4 by cramjam, zstd by cramjam and pyarrow\n" in err
+    assert re.search(r"^kernels here: (compiled|interpreted)$", err, re.MULTILINE)
+    assert "engine local" not in run("scan", HEALTHY, "--jobs", "1")[2]

@@ -1,7 +1,6 @@
-"""`simulate check`: its page, its rows in every format, its exit statuses, and the bound on its memory."""
+"""`simulate check`, `run` and `list`: pages, rows, pictures, directories, exit statuses, and the bound on memory."""
 
 import csv
-import io
 import json
 import subprocess
 import sys
@@ -9,25 +8,35 @@ from pathlib import Path
 
 import pytest
 
-from kafka_forensics.cli.commands import simulate
-from kafka_forensics.cli.main import GROUPS, outcome
-from kafka_forensics.cli.streams import Destination
+from kafka_forensics.cli.commands import simulate as command
+from kafka_forensics.cli.main import GROUPS
+from kafka_forensics.cli.options import FORMATS
+from kafka_forensics.cli.outputs import simulate
 from kafka_forensics.simulation import checker
-from kafka_forensics.simulation.model import INVARIANTS, PROTOCOLS
+from kafka_forensics.simulation.cluster import PROTOCOLS
+from kafka_forensics.simulation.model import INVARIANTS
+from kafka_forensics.simulation.model import PROTOCOLS as MODELLED
+from kafka_forensics.simulation.scenarios import SCENARIOS, play
+from tests.support.plan_runs import Run
 
-ROOT = Path(__file__).resolve().parents[2]
-SMALL = ["--replicas", "2", "--log-size", "1", "--records", "1", "--max-epoch", "1"]
-LOSES = ["simulate", "check", "truncate-to-hw", "--replicas", "3", "--log-size", "1", "--records", "1", "--max-epoch", "2"]
+MAKE_IT_FIRST = "hint: make that directory first, or choose another place\n"
+SMALL = ("--replicas", 2, "--log-size", 1, "--records", 1, "--max-epoch", 1)
+CHECK = ("simulate", "check")
+LOSES = (*CHECK, "truncate-to-hw", "--replicas", 3, "--log-size", 1, "--records", 1, "--max-epoch", 2)
+RUN = ("simulate", "run")
 
 
-def ran(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
-    status = outcome(list(arguments))
-    captured = capsys.readouterr()
-    return status, captured.out, captured.err
+def cells_of(text: str) -> tuple[tuple[str, ...], list[list[str]]]:
+    """The header and the rows of TSV."""
+    header, *rows = csv.reader(text.splitlines(), delimiter="\t", quoting=csv.QUOTE_NONE)
+    return tuple(header), rows
 
 
-def test_rows_say_the_same_in_every_format(capsys: pytest.CaptureFixture[str]) -> None:
-    status, out, err = ran(capsys, *LOSES, "--format", "json", "-q")
+# check: every state that a small cluster can reach.
+
+
+def test_rows_of_invariants_and_their_counterexamples(run: Run) -> None:
+    status, out, err = run(*LOSES, "--format", "json", "-q")
     assert (status, err) == (0, "")
     rows = json.loads(out)
     assert [row["invariant"] for row in rows] == list(INVARIANTS)
@@ -35,16 +44,13 @@ def test_rows_say_the_same_in_every_format(capsys: pytest.CaptureFixture[str]) -
     assert (strong["protocol"], strong["replicas"], strong["complete"], strong["holds"]) == ("truncate-to-hw", 3, True, False)
     assert strong["steps"] == len(strong["counterexample"]) == 8
     assert strong["counterexample"][-1] == "C hears that A leads in epoch 1, and keeps []"
-    lines = ran(capsys, *LOSES, "--format", "jsonl")[1].splitlines()
-    assert [json.loads(line) for line in lines] == rows
-    header, *cells = csv.reader(ran(capsys, *LOSES, "--format", "tsv")[1].splitlines(), delimiter="\t", quoting=csv.QUOTE_NONE)
-    assert tuple(header) == simulate.COLUMNS
+    header, cells = cells_of(run(*LOSES, "--format", "tsv")[1])
+    assert header == command.COLUMNS
     assert json.loads(cells[0][-1]) == strong["counterexample"]
-    assert ran(capsys, *LOSES, "--format", "markdown")[1].count("\n") == len(INVARIANTS) + 2
 
 
-def test_a_page_tells_the_shortest_way_to_break_strong_isr(capsys: pytest.CaptureFixture[str]) -> None:
-    status, out, _ = ran(capsys, *LOSES, "--format", "table")
+def test_a_page_tells_the_shortest_way_to_break_strong_isr_and_none_of_what_holds(run: Run) -> None:
+    status, out, _ = run(*LOSES, "--format", "table")
     assert status == 0
     assert out.startswith("truncate-to-hw: ")
     assert "\n  StrongIsr           broken in 8 steps\n" in out
@@ -53,69 +59,144 @@ def test_a_page_tells_the_shortest_way_to_break_strong_isr(capsys: pytest.Captur
     assert [line[:4].strip() for line in story[:8]] == [str(number) for number in range(1, 9)]
     assert "In the end the ISR is {A, C}:" in story
     assert max(map(len, out.splitlines())) <= 100
-
-
-def test_what_holds_has_no_story(capsys: pytest.CaptureFixture[str]) -> None:
-    status, out, _ = ran(capsys, "simulate", "check", "kip-320", *SMALL, "--format", "table")
+    status, out, _ = run(*CHECK, "kip-320", *SMALL, "--format", "table")
     assert status == 0
     assert out.splitlines()[0] == "kip-320: 139 states, depth 11 (2 replicas, logs of size 1, 1 record, epochs 0 to 1)"
-    assert "broken" not in out
-    assert out.count("holds") == len(INVARIANTS)
+    assert ("broken" in out, out.count("holds")) == (False, len(INVARIANTS))
+
+
+def test_a_world_too_large_is_3_and_what_was_seen_is_shown(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = checker.check
+    monkeypatch.setattr(checker, "check", lambda *given, **named: whole(*given, **named, max_bytes=1 << 18))
+    status, out, err = run(*CHECK, "kip-320", "--format", "json", "-q")
+    assert (status, err.startswith("incomplete: ")) == (3, True)
+    assert {(row["complete"], row["holds"], row["steps"]) for row in json.loads(out)} == {(False, None, None)}
+    page = run(*CHECK, "kip-320", "--format", "table")[1]
+    assert page.count("not broken as far as was looked") == len(INVARIANTS)
+
+
+# run and list: known incidents, played.
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_a_page_fits_eighty_columns(name: str, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    protocol = SCENARIOS[name].protocols[0]
+    status, out, err = run(*RUN, name, "--protocol", protocol, "--format", "table")
+    assert (status, err) == (0, "")
+    assert out.startswith(f"{name} under {protocol}\n\nstep  what happened")
+    assert (max(map(len, out.splitlines())) <= 80, "…" in out) == (True, False)
+    steps = [line[:4].strip() for line in out.partition("log end/high")[0].splitlines()[3:] if line[:4].strip()]
+    assert steps == [str(number) for number in range(1, len(play(name, protocol).events) + 1)]
+
+
+def test_rows_of_steps(run: Run) -> None:
+    status, out, err = run(*RUN, "txn-torn", "--format", "json")
+    assert (status, err) == (0, "")
+    rows = json.loads(out)
+    assert [row["step"] for row in rows] == [step for step in range(1, 15) for _ in range(2)]
+    assert [rows[1][name] for name in ("topic", "partition", "leader", "leader_epoch", "isr")] == ["t", 1, 1, 0, [1, 2, 3]]
+    last = rows[-2]["replicas"][2]
+    assert last == {"broker": 3, "state": "follower", "log_end_offset": 6, "high_watermark": 6, "leader_epoch": 0}
+    header, cells = cells_of(run(*RUN, "txn-torn")[1])
+    assert header == simulate.COLUMNS
+    assert json.loads(cells[-2][-1]) == rows[-2]["replicas"]
+
+
+def test_states_of_brokers_are_marked(run: Run) -> None:
+    out = run(*RUN, "fast-leader-changes", "--format", "table")[1]
+    assert [cell for cell in ("*1/1 e1", "~1/1 e0", "?2/1 e1", "x2/1 e3") if cell not in out] == []
+    rows = json.loads(run(*RUN, "fast-leader-changes", "--format", "json")[1])
+    states = {view["state"] for row in rows for view in row["replicas"]}
+    assert states == {"leader", "follower", "frozen", "stale leader", "dead"}
+
+
+def test_the_list_has_every_scenario(run: Run) -> None:
+    status, out, err = run("simulate", "list", "--format", "json")
+    assert (status, err) == (0, "")
+    rows = json.loads(out)
+    assert [row["scenario"] for row in rows] == list(SCENARIOS)
+    assert rows[0]["protocols"] == list(PROTOCOLS)
+    table = run("simulate", "list", "--format", "table")[1]
+    assert table.startswith("hw-lag-loss  (truncate-to-hw, kip-101, kip-279, kip-320)\n    A fol")
+
+
+def test_output_holds_directories_and_the_truth_that_a_scan_finds(run: Run, tmp_path: Path) -> None:
+    to = tmp_path / "made"
+    status, out, err = run(*RUN, "unclean-election", "--output", to, "--format", "json")
+    assert (status, bool(json.loads(out))) == (0, True)
+    assert err == f"wrote 4 log directories to {to / 'log-dirs'}, and truth.json beside it\n"
+    made = {path.relative_to(to).as_posix() for path in [*to.glob("*.json"), *to.glob("log-dirs/*")]}
+    assert made == {*(f"log-dirs/{name}" for name in ("broker-1", "broker-2", "broker-3", "controller-100")), "truth.json"}
+    truth = json.loads((to / "truth.json").read_text())
+    assert (truth["scenario"], truth["protocol"], truth["lost"]) == ("unclean-election", "kip-320", [])
+    (partition,) = truth["partitions"]
+    assert partition["forks"] == [{"brokers": [1, 2], "offset": 2}]
+    assert partition["read_committed"] == [0, 1, 4]
+    follower = {"broker": 1, "truncation_offset": 2, "lost": [[2, 4]], "records": [2, 3]}
+    assert (partition["elections"][1]["leader"], partition["elections"][1]["followers"][0]) == (2, follower)
+    status, out, _ = run("scan", to / "log-dirs", "--format", "json")
+    assert status == 1
+    found = [(one["kind"], one["offset_start"], one["offset_end"]) for one in json.loads(out)["findings"]]
+    expected = [(one["kind"], one["offset_start"], one["offset_end"]) for one in truth["findings"]]
+    assert sorted(one for one in found if one[0] != "INCIDENT_SIGNATURE") == sorted(expected)
+
+
+def test_a_directory_that_is_not_empty_is_refused_and_an_empty_one_taken(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "mine").write_text("x")
+    said = f"error: {tmp_path} is not empty: it holds mine\nhint: choose a directory that is empty or does not exist yet\n"
+    assert run(*RUN, "txn-torn", "--output", tmp_path) == (2, "", said)
+    assert [path.name for path in tmp_path.iterdir()] == ["mine"]
+    (tmp_path / "mine").unlink()
+    assert run(*RUN, "slow-follower", "--output", tmp_path, "-q")[2] == ""
+    assert (tmp_path / "truth.json").is_file()
+
+
+def test_a_picture_goes_where_it_is_told(run: Run, tmp_path: Path) -> None:
+    assert run(*RUN, "slow-follower", "--svg", tmp_path / "x.svg")[0] == 0
+    assert (tmp_path / "x.svg").read_text().startswith("<svg ")
+    missing = tmp_path / "no" / "x.svg"
+    said = f"error: cannot write to {missing}: its directory does not exist\n{MAKE_IT_FIRST}"
+    assert run(*RUN, "slow-follower", "--svg", missing) == (2, "", said)
 
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["simulate", "check", "kip-230"], "error: there is no protocol 'kip-230'\nhint: did you mean kip-320?\n"),
-        (["simulate", "check", "raft"], f"error: there is no protocol 'raft'\nhint: choose from {', '.join(PROTOCOLS)}\n"),
-        (["simulate", "chek"], "error: there is no command 'chek'\nhint: did you mean check?\n"),
-        (["simulate"], "error: missing command\nhint: `kafka-forensics simulate --help` shows how it is used\n"),
-        (["simulate", "check", "kip-320", "--replicas", "6"], "error: 6 replicas cannot be checked\nhint: choose 1 to 5\n"),
-        (["simulate", "check", "kip-320", "--log-size", "0"], "error: a log size of 0 cannot be checked\nhint: choose 1 to 8\n"),
+        ("simulate", "missing command\nhint: `kafka-forensics simulate --help` shows how it is used"),
+        ("simulate chek", "there is no command 'chek'\nhint: did you mean check?"),
+        ("simulate check kip-230", "there is no protocol 'kip-230'\nhint: did you mean kip-320?"),
+        ("simulate check raft", f"there is no protocol 'raft'\nhint: choose from {', '.join(MODELLED)}"),
+        ("simulate check kip-320 --replicas 6", "6 replicas cannot be checked\nhint: choose 1 to 5"),
+        ("simulate check kip-320 --log-size 0", "a log size of 0 cannot be checked\nhint: choose 1 to 8"),
+        ("simulate check kip-320 --max-epoch -1", "a last epoch of -1 cannot be checked\nhint: choose 0 to 8"),
+        ("simulate run unclean-elction", "there is no scenario 'unclean-elction'\nhint: did you mean unclean-election?"),
+        ("simulate run zzz", f"there is no scenario 'zzz'\nhint: choose from {', '.join(SCENARIOS)}"),
+        ("simulate run txn-torn --protocol kip-230 --output made", "there is no protocol 'kip-230'\nhint: did you mean kip-320?"),
         (
-            ["simulate", "check", "kip-320", "--max-epoch", "-1"],
-            "error: a last epoch of -1 cannot be checked\nhint: choose 0 to 8\n",
+            "simulate run fast-leader-changes --protocol truncate-to-hw --output made",
+            "fast-leader-changes is not played under truncate-to-hw\nhint: choose from kip-101, kip-279, kip-320",
         ),
+        ("simulate run txn-torn --format xml", f"there is no format 'xml'\nhint: choose from {', '.join(FORMATS)}"),
     ],
 )
-def test_what_cannot_be_asked_ends_with_2(capsys: pytest.CaptureFixture[str], arguments: list[str], said: str) -> None:
-    assert ran(capsys, *arguments) == (2, "", said)
-
-
-def test_a_world_too_large_is_3_and_what_was_seen_is_shown(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+def test_what_cannot_be_asked_ends_with_2_and_nothing_written(
+    arguments: str, said: str, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = checker.check
-    monkeypatch.setattr(checker, "check", lambda *given, **named: whole(*given, **named, max_bytes=1 << 18))
-    status, out, err = ran(capsys, "simulate", "check", "kip-320", "--format", "json", "-q")
-    assert status == 3
-    assert err.startswith("incomplete: ")
-    rows = json.loads(out)
-    assert {(row["complete"], row["holds"], row["steps"]) for row in rows} == {(False, None, None)}
-    page = ran(capsys, "simulate", "check", "kip-320", "--format", "table")[1]
-    assert page.count("not broken as far as was looked") == len(INVARIANTS)
-
-
-def test_progress_is_a_line_now_and_then() -> None:
-    now = [0.0]
-    stream = io.StringIO()
-    report = simulate._reporter(Destination(stream, 80, colour=False), lambda: now[0])
-    for seconds in (1.0, 6.0, 7.0, 12.0):
-        now[0] = seconds
-        report(1000, 100, int(seconds))
-    assert stream.getvalue().splitlines() == [
-        "1000 states, 100 of them still to visit, 6 steps from the start",
-        "1000 states, 100 of them still to visit, 12 steps from the start",
-    ]
+    monkeypatch.chdir(tmp_path)
+    assert run(*arguments.split()) == (2, "", f"error: {said}\n")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_help_lists_the_group_and_its_commands_without_anything_heavy() -> None:
     code = (
         "import sys; from kafka_forensics.cli.main import outcome\n"
-        "outcome(['--help']); outcome(['simulate', '--help']); outcome(['simulate', 'check', '--help'])\n"
+        "outcome(['--help'])\n"
+        "for command in ([], ['check'], ['run'], ['list']): outcome(['simulate', *command, '--help'])\n"
         "sys.exit(repr([name for name in ('numpy', 'rich', 'kafka_forensics.simulation') if name in sys.modules]))"
     )
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
     assert done.stderr == "[]\n"
     for name in (*GROUPS, "check"):
         assert f"\n  {name}  " in done.stdout
+    assert "--svg FILE" in done.stdout

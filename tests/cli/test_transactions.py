@@ -1,7 +1,7 @@
 """What `transactions` prints in every format, which rows it leaves out, and how it ends."""
 
 import json
-from collections import Counter
+import shutil
 from functools import partial
 from pathlib import Path
 from time import perf_counter
@@ -9,19 +9,19 @@ from typing import Any
 
 import pytest
 
-from kafka_forensics.analysis.transactions import pairing
 from kafka_forensics.cli.commands import transactions as command
-from kafka_forensics.cli.main import outcome
 from kafka_forensics.model.coordinators import Decision, TransactionLog
 from kafka_forensics.questions import transactions as transactions_listing
 from kafka_forensics.questions.transactions import TransactionRow
+from kafka_forensics.simulation.materialise import materialise
+from kafka_forensics.simulation.scenarios import play
 from tests.support import transaction_logs
-from tests.support.plan_runs import Run
+from tests.support.faults import Written
+from tests.support.injections import change
+from tests.support.plan_runs import SAMPLES, Run
 from tests.support.transaction_logs import APP, APP_ID, OTHER, OTHER_ID, CoordinatorLog, DataLog, ms, write_cluster
 
-FORMATS = ("table", "tsv", "json", "jsonl", "markdown")
 LATER = 21 * 60.0
-EVIL = "app\x1b]0;own\x07\n\u202e"
 pytestmark = pytest.mark.usefixtures("wide")
 
 
@@ -31,19 +31,21 @@ def run(run: Run) -> Run:
     return partial(run, "transactions")
 
 
-def made(folder: Path, name: str = APP) -> Path:
+@pytest.fixture(scope="module")
+def copies(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """t-0: committed, aborted, empty, hanging, and others' traffic; t-1: torn, and open."""
+    folder = tmp_path_factory.mktemp("transactions") / "copies"
     first, second, state = DataLog(), DataLog(), CoordinatorLog()
     first.data(1)
     first.data(1.01)
     first.marker(1.07, commit=True, coordinator_epoch=4)
     second.data(1)
     second.marker(1.07, commit=False, coordinator_epoch=4)
-    state.transaction(1, (0, 1), commit=True, name=name)
+    state.transaction(1, (0, 1), commit=True)
     first.data(3)
     first.marker(3.07, commit=False, coordinator_epoch=4)
     first.marker(3.08, commit=False, coordinator_epoch=4)
-    state.transaction(3, (0,), commit=False, name=name)
+    state.transaction(3, (0,), commit=False)
     first.data(5)
     first.traffic(LATER)
     second.traffic(LATER)
@@ -54,32 +56,23 @@ def made(folder: Path, name: str = APP) -> Path:
     return folder
 
 
-@pytest.fixture
-def copies(tmp_path: Path) -> Path:
-    return made(tmp_path / "copies")
-
-
 def rows(run: Run, *arguments: object) -> list[dict[str, Any]]:
     _, out, _ = run(*arguments, "--format", "json")
     found: list[dict[str, Any]] = json.loads(out)
     return found
 
 
-def test_nothing_found_is_said_with_what_was_asked_for(run: Run, copies: Path) -> None:
+def test_what_is_not_there_is_said(run: Run, copies: Path, tmp_path: Path) -> None:
     nothing = "nothing to show: no transaction{} is in these copies"
     assert nothing.format(" of producer 999") in run(copies, "--producer-id", 999)[2].splitlines()
     assert nothing.format(" of producer 999 that is torn") in run(copies, "--producer-id", 999, "--state", "torn", "-q")[2]
     assert "nothing" not in run(copies, "--producer-id", APP_ID)[2]
     assert run(copies, "--topic", "__*", "--state", "torn")[2] == nothing.format("") + "\n"
-
-
-def test_a_coordinators_log_that_is_not_there_is_told(run: Run, copies: Path) -> None:
     absent = "no copy of __transaction_state is among the inputs; give the log directories of every broker, whole"
     assert absent not in run(copies)[2]
-    for path in copies.glob("*/__transaction_state-0"):
-        path.rename(copies.parent / f"{path.parent.name}-state")
-    assert run(copies)[2].splitlines()[-1] == absent
-    assert absent not in run(copies, "-q")[2]
+    without = shutil.copytree(copies, tmp_path / "without", ignore=shutil.ignore_patterns("__transaction_state-0"))
+    assert run(without)[2].splitlines()[-1] == absent
+    assert absent not in run(without, "-q")[2]
 
 
 def test_every_transaction_is_a_row(run: Run, copies: Path) -> None:
@@ -95,10 +88,7 @@ def test_every_transaction_is_a_row(run: Run, copies: Path) -> None:
         (1, "committed", OTHER, 3, 5),
         (1, "open", OTHER, 6, None),
     ]
-
-
-def test_every_number_of_an_ended_transaction(run: Run, copies: Path) -> None:
-    one = rows(run, copies)[0]
+    one = found[0]
     expected = {
         "topic": "t",
         "producer_id": APP_ID,
@@ -122,10 +112,7 @@ def test_every_number_of_an_ended_transaction(run: Run, copies: Path) -> None:
     }
     assert {name: one[name] for name in expected} == expected
     assert tuple(one) == tuple(command.COLUMNS)
-
-
-def test_what_holds_the_last_stable_offset_and_whether_it_may_be_ended(run: Run, copies: Path) -> None:
-    hanging, opened = (row for row in rows(run, copies) if row["holds_last_stable_offset"])
+    hanging, opened = (row for row in found if row["holds_last_stable_offset"])
     assert (hanging["last_stable_offset"], hanging["safe_to_abort"], hanging["reason"]) == (9, True, "partition_not_listed")
     assert hanging["command"].endswith(" abort --topic t --partition 0 --start-offset 9")
     assert (opened["last_stable_offset"], opened["safe_to_abort"], opened["command"]) == (6, False, None)
@@ -140,23 +127,11 @@ def test_what_holds_the_last_stable_offset_and_whether_it_may_be_ended(run: Run,
         (["--state", "committed"], ["committed"] * 3),
         (["--state", "hanging"], ["hanging"]),
         (["--state", "open", "--partition", 0], []),
+        (["--partition", 0, "--as-of", ms(60)], ["committed", "aborted", "empty", "committed", "open"]),
     ],
 )
 def test_filters(run: Run, copies: Path, arguments: list[object], states: list[str]) -> None:
     assert [row["state"] for row in rows(run, copies, *arguments)] == states
-
-
-@pytest.mark.parametrize("name", FORMATS)
-def test_formats_hold_every_row_and_nothing_raw(run: Run, tmp_path: Path, name: str) -> None:
-    copies = made(tmp_path / "copies", EVIL)
-    status, out, err = run(copies, "--format", name)
-    assert status == 0
-    assert not [each for each in out + err if not each.isprintable() and each not in "\n\t"]
-    assert "own" in out
-    heads = {"table": 1, "tsv": 1, "json": 0, "jsonl": 0, "markdown": 2}[name]
-    assert len(out.splitlines()) == 8 + heads
-    if name == "jsonl":
-        assert Counter(json.loads(line)["state"] for line in out.splitlines())["committed"] == 3
 
 
 def test_the_table_tells_what_to_do(run: Run, copies: Path) -> None:
@@ -166,8 +141,9 @@ def test_the_table_tells_what_to_do(run: Run, copies: Path) -> None:
     assert "holds the last stable offset at 9; coordinator: CompleteAbort; partition not listed; safe to abort; kafka-tran" in line
     assert "t-0: 2 committed, 1 aborted, 1 open (1 of them hanging); the last stable offset 9 is held by an open transaction" in err
     assert "critical: t-1 on broker 1: the coordinator decided to commit" in err
-    _, _, quiet = run(copies, "-q")
-    assert quiet == ""
+    assert run(copies, "-q")[2] == ""
+    _, _, err = run(SAMPLES / "healthy", "--topic", "payments")
+    assert "payments-1: 8 committed, 4 aborted, 0 open; no transaction holds back the last stable offset, 72 (log end 72)" in err
 
 
 def test_exit_codes(run: Run, copies: Path, tmp_path: Path) -> None:
@@ -176,37 +152,9 @@ def test_exit_codes(run: Run, copies: Path, tmp_path: Path) -> None:
     status, _, err = run(copies, "--state", "comitted")
     assert (status, "did you mean committed?" in err) == (2, True)
     assert run(tmp_path / "nowhere")[0] == 2
-    status, out, err = run(copies, "--state", "open", "--partition", "0", "--format", "json")
-    assert (status, out) == (0, "[]\n")
+    assert run(copies, "--state", "open", "--partition", "0", "--format", "json")[:2] == (0, "[]\n")
     status, out, err = run(copies, "--topic", "none", "--format", "json")
     assert (status, out, "nothing fits --topic none" in err) == (2, "", True)
-
-
-def test_as_of_decides_what_is_overdue(run: Run, copies: Path) -> None:
-    told = rows(run, copies, "--as-of", ms(60), "--partition", 0)
-    assert [row["state"] for row in told if row["first_offset"] == 9] == ["open"]
-
-
-def test_states_are_those_of_the_listing() -> None:
-    assert command.STATES == transactions_listing.STATES
-
-
-def test_transactions_of_real_brokers(run: Run, archives: Path) -> None:
-    found = rows(run, archives / "kafka-4.3.0-healthy.tar.xz")
-    states = Counter((row["topic"], row["state"]) for row in found)
-    assert states == {
-        ("payments", "committed"): 23,
-        ("payments", "aborted"): 17,
-        ("ledger", "committed"): 5,
-        ("ledger", "aborted"): 5,
-        ("ledger", "open"): 1,
-    }
-    assert {row["transactional_id"] for row in found if row["topic"] == "payments"} == {f"pay-{number}" for number in range(4)}
-    assert {row["coordinator_state"] for row in found} == {"CompleteCommit", "CompleteAbort", "Ongoing"}
-    [opened] = [row for row in found if row["state"] == "open"]
-    expected = {"transactional_id": "hung", "producer_id": 2002, "holds_last_stable_offset": True, "last_stable_offset": 0}
-    assert {name: opened[name] for name in expected} == expected
-    assert (opened["first_offset"], opened["last_offset"], opened["safe_to_abort"]) == (0, 4, False)
 
 
 def test_an_overdue_transaction_is_told_with_its_age_and_its_timeout(run: Run, tmp_path: Path) -> None:
@@ -226,20 +174,6 @@ def test_an_overdue_transaction_is_told_with_its_age_and_its_timeout(run: Run, t
     _, out, _ = run(alone, "--format", "table")
     assert "cannot tell whether it is safe to abort: add __transaction_state of every broker" in " ".join(out.split())
     assert "do not abort" not in out
-
-
-def test_of_very_many_open_ones_those_are_told_that_hold_readers_back(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(pairing, "MAX_OPEN", 2)
-    log = DataLog()
-    for number in range(5):
-        log.data(number, 3000 + number)
-    rows = json.loads(run(*write_cluster(tmp_path, {"t-0": log}), "--format", "json")[1])
-    assert [(row["producer_id"], row["state"], row["holds_last_stable_offset"]) for row in rows] == [
-        (3000, "open", True),
-        (3001, "open", False),
-    ]
 
 
 def test_markers_of_very_many_decisions_are_matched_each_at_once() -> None:
@@ -286,20 +220,107 @@ def test_of_one_that_no_coordinator_lists_it_is_said_how_old_it_must_be_to_hang(
     assert row["reason"] == "the coordinator does not list it, and it is called hanging only once older than 20 min"
 
 
-def test_where_nothing_is_open_no_transaction_holds_readers_back(run: Run) -> None:
-    _, _, err = run(Path(__file__).resolve().parents[2] / "sample_logs/healthy", "--topic", "payments")
-    assert "payments-1: 8 committed, 4 aborted, 0 open; no transaction holds back the last stable offset, 72 (log end 72)" in err
-
-
-def test_both_halves_of_a_lost_transaction_have_one_epoch_and_one_time(
-    run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_both_halves_of_a_lost_transaction_have_one_epoch_and_one_time(run: Run, tmp_path: Path) -> None:
     """The coordinator raised the producer's epoch for the markers (transaction version 2)."""
-    assert outcome(["simulate", "run", "txn-partly-lost", "--output", str(tmp_path / "played"), "-q"]) == 0
-    capsys.readouterr()
-    shown = {(row["topic"], row["state"]): row for row in rows(run, tmp_path / "played" / "log-dirs") if row["producer_epoch"] == 1}
-    kept, lost = shown["orders", "committed"], shown["payments", "lost"]
+    history = play("txn-partly-lost", "kip-320")
+    materialise(history.cluster, tmp_path, history.coordinator)
+    of_one = {(row["topic"], row["state"]): row for row in rows(run, tmp_path) if row["producer_epoch"] == 1}
+    kept, lost = of_one["orders", "committed"], of_one["payments", "lost"]
     for column in ("producer_id", "producer_epoch", "marker_epoch", "decided_timestamp_ms", "partitions"):
         assert kept[column] == lost[column] is not None
     assert (lost["marker_epoch"], lost["decided_timestamp"]) == (2, "2023-11-14T22:13:58.000Z")
     assert (kept["marker_timestamp"], lost["marker_timestamp"]) == ("2023-11-14T22:13:58.000Z", None)
+
+
+# A log of which some is damaged: what is not known, and what a snapshot still knows.
+
+
+def hung() -> tuple[DataLog, CoordinatorLog, Written]:
+    """OTHER ended [2, 5), APP has been open since [0, 2), and that is the batch."""
+    log, state = DataLog(), CoordinatorLog()
+    opened = log.data(1)
+    log.traffic(2)
+    state.state(1, "Ongoing", (0,))
+    return log, state, opened
+
+
+def put_damaged(folder: Path, log: DataLog, state: CoordinatorLog, damaged: Written, at: int = 90) -> Path:
+    """Three copies, in which this batch is damaged alike."""
+    write_cluster(folder, {"t-0": log, "__transaction_state-0": state})
+    for path in folder.glob(f"*/t-0/{damaged.segment:020d}.log"):
+        change(path, damaged.position + at)
+    return folder
+
+
+def shown(run: Run, copies: Path, *arguments: object) -> tuple[list[tuple[object, ...]], str]:
+    """State, producer and offsets of every row, and what stderr says."""
+    status, out, err = run(copies, "--format", "json", *arguments)
+    assert status == 0
+    return [tuple(row[name] for name in ("state", "producer_id", "first_offset", "last_offset")) for row in json.loads(out)], err
+
+
+def test_the_batch_of_an_open_transaction_is_damaged(run: Run, tmp_path: Path) -> None:
+    log, state, opened = hung()
+    copies = put_damaged(tmp_path, log, state, opened)
+    ended, damaged = ("committed", OTHER_ID, 2, 3), ("damaged", None, 0, 1)
+    told, err = shown(run, copies)
+    assert told == [ended, ("open", APP_ID, 0, 1), damaged]
+    opened_row = rows(run, copies)[1]
+    assert [opened_row[name] for name in ("holds_last_stable_offset", "last_stable_offset", "coordinator_state")] == [
+        True,
+        0,
+        "Ongoing",
+    ]
+    assert "known from a producer snapshot" in opened_row["reason"]
+    assert "1 committed, 0 aborted, 1 open; the last stable offset 0 is held by an open transaction, as a snapshot knows" in err
+    assert shown(run, copies, "--state", "damaged")[0] == [damaged]
+    for path in copies.glob("*/t-0/*.snapshot"):
+        path.unlink()
+    told, err = shown(run, copies)
+    assert told == [ended, damaged]
+    assert "last stable offset may be as low as this" in rows(run, copies)[1]["reason"]
+    assert (
+        f"t-0: 1 committed, 0 aborted, 0 open; {len(opened.data)} bytes of the log (offsets 0 to 1) are damaged, so that"
+        " transactions in them are not told, and the last stable offset is not known beyond 0 (log end 5)"
+    ) in err
+    assert "no transaction holds back" not in err
+
+
+def test_a_snapshot_is_not_heard_against_a_marker_that_came_after_it(run: Run, tmp_path: Path) -> None:
+    """The snapshot of a segment's start has APP's transaction open; its marker stands behind, its data are damaged."""
+    log, state = DataLog(), CoordinatorLog()
+    opened = log.data(1)
+    log.traffic(2)
+    log.roll()
+    log.marker(3, commit=True)
+    state.transaction(1, (0,), commit=True)
+    copies = put_damaged(tmp_path, log, state, opened)
+    for path in copies.glob(f"*/t-0/{log.next_offset:020d}.snapshot"):
+        path.unlink()
+    told, err = shown(run, copies)
+    assert [row[0] for row in told] == ["committed", "empty", "damaged"]
+    assert "0 open" in err
+
+
+def test_a_damaged_marker_leaves_the_end_of_a_transaction_open_to_doubt(run: Run, tmp_path: Path) -> None:
+    log, state = DataLog(), CoordinatorLog()
+    log.data(1)
+    marker = log.marker(2, commit=True)
+    log.traffic(3)
+    state.transaction(1, (0,), commit=True)
+    _, err = shown(run, put_damaged(tmp_path, log, state, marker, at=65))
+    assert "is held by an open transaction, unless that ended in them or an earlier one began there; " in err
+    assert "(offset 2) are damaged" in err
+
+
+def test_a_whole_copy_and_a_torn_tail_leave_no_doubt(run: Run, tmp_path: Path) -> None:
+    log, state, opened = hung()
+    write_cluster(tmp_path, {"t-0": log, "__transaction_state-0": state})
+    change(tmp_path / "b1" / "t-0" / f"{0:020d}.log", opened.position + 90)
+    told, err = shown(run, tmp_path)
+    assert ("damaged" in {row[0] for row in told}, "damaged" in err) == (False, False)
+    for path in tmp_path.glob(f"*/t-0/{0:020d}.log"):
+        path.write_bytes(b"".join(batch.data for batch in log.batches) + opened.data[:40])
+    told, err = shown(run, tmp_path)
+    assert "damaged" not in {row[0] for row in told}
+    assert "the last stable offset 0 is held by an open transaction (log end 5)" in err

@@ -2,6 +2,10 @@
 
 import json
 from importlib.resources import files
+from typing import Any
+
+from jsonschema import Draft202012Validator
+from referencing import Registry, Resource
 
 from kafka_forensics.model.json_objects import Json
 from kafka_forensics.model.results import SCHEMA_VERSION
@@ -14,3 +18,13 @@ def json_schema(command: str = "scan") -> Json:
     """
     text = files("kafka_forensics").joinpath("schema", f"{command}-{SCHEMA_VERSION}.json").read_text(encoding="utf-8")
     return dict(json.loads(text))
+
+
+def validate(command: str, *instances: Any, definition: str | None = None) -> None:
+    """Hold documents of a command, or what one of its definitions describes, to the command's schema."""
+    resources = [Resource.from_contents(json_schema(name)) for name in {"scan", command}]
+    registry: Registry[Any] = Registry().with_resources([(str(resource.id()), resource) for resource in resources])
+    of_definition = {"$ref": f"urn:kafka-forensics:{command}-{SCHEMA_VERSION}#/$defs/{definition}"}
+    schema = json_schema(command) if definition is None else of_definition
+    for instance in instances:
+        Draft202012Validator(schema, registry=registry).validate(instance)

@@ -6,11 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from jsonschema import Draft202012Validator
-from referencing import Registry, Resource
 
 from kafka_forensics.cli.main import outcome
-from tests.support.json_schemas import json_schema
+from tests.support.json_schemas import validate
 
 SAMPLES = Path(__file__).resolve().parents[2] / "sample_logs"
 Run = Callable[..., tuple[int, str, str]]
@@ -40,9 +38,4 @@ def put_audit(folder: Path) -> Path:
 
 def validated(definition: str | None, instances: list[Any]) -> None:
     """Validate documents, or by one of its definitions lines, by the schema."""
-    shared, own = (Resource.from_contents(json_schema(command)) for command in ("scan", "plan"))
-    registry: Registry[Any] = Registry().with_resources([(str(each.id()), each) for each in (shared, own)])
-    schema = json_schema("plan") if definition is None else {"$ref": f"urn:kafka-forensics:plan-1.0#/$defs/{definition}"}
-    validator = Draft202012Validator(schema, registry=registry)
-    for instance in instances:
-        validator.validate(instance)
+    validate("plan", *instances, definition=definition)

@@ -1,0 +1,58 @@
+"""Names, keys and values that try everything at a terminal: no command prints any of them raw, in any format."""
+
+from pathlib import Path
+
+import pytest
+
+from kafka_forensics.cli.options import FORMATS
+from kafka_forensics.writers.batches import RecordToWrite, write_batch
+from tests.support.controller_log import ControllerLog, change, partition, topic
+from tests.support.group_records import commit_key, commit_value, log_of, put_offsets, put_share_state, share_key, share_value
+from tests.support.plan_runs import Run
+from tests.support.replicas import put_replica
+from tests.support.results import EVIL
+from tests.support.segments import BASE_TIMESTAMP, batch
+from tests.support.transaction_logs import CoordinatorLog, DataLog, write_cluster
+
+EVIL_TEXT = EVIL.encode("utf-8", "replace").decode()
+HOSTILE = EVIL.encode("utf-8", "surrogatepass") + b"\xff"
+PAYLOADS = "--show-payloads"
+COMMANDS = {
+    "compare": ("--topic", "orders", PAYLOADS),
+    "dump": ("--topic", "orders", "--records", PAYLOADS),
+    "epochs": (),
+    "find": ("--offset", "0:", "--topic", "orders", PAYLOADS),
+    "groups": (PAYLOADS,),
+    "metadata": (),
+    "plan": ("--topic", "orders"),
+    "transactions": ("--topic", "t"),
+}
+
+
+@pytest.fixture(scope="module")
+def copies(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Brokers, a topic, groups, a transactional id and records under such names."""
+    root = tmp_path_factory.mktemp("hostile") / "copies"
+    record = RecordToWrite(HOSTILE, HOSTILE * 2, [("h\x1b[31m", HOSTILE)])
+    log = write_batch([record], base_offset=0, base_timestamp=BASE_TIMESTAMP, producer_id=2**60, producer_epoch=7, base_sequence=9)
+    log_dir = put_replica(root, "\x1b[31mpwned", log + batch(1, 2, epoch=1))
+    (log_dir / "orders-0" / "leader-epoch-checkpoint").write_text("0\n2\n0 0\n1 2\n")
+    put_offsets(log_dir, log_of((commit_key(EVIL_TEXT, EVIL_TEXT), commit_value(1, metadata=EVIL_TEXT))))
+    put_share_state(log_dir, log_of((share_key(EVIL_TEXT, "A" * 22, 7), share_value(-1))))
+    put_replica(root, "\x9b2Jpwned", batch(0, 1))
+    state, data = CoordinatorLog(), DataLog()
+    data.traffic(1)
+    state.transaction(1, (0,), commit=True, name=EVIL_TEXT)
+    write_cluster(root / "cluster", {"t-0": data, "__transaction_state-0": state})
+    ControllerLog().lead([100]).append(topic(EVIL_TEXT), partition([1, 2], 1), change(isr=[1])).put(root / "c100")
+    return root
+
+
+@pytest.mark.parametrize("format_name", FORMATS)
+@pytest.mark.parametrize("command", COMMANDS)
+def test_nothing_hostile_reaches_a_terminal(command: str, format_name: str, run: Run, copies: Path) -> None:
+    paths = [*(path for path in sorted(copies.iterdir()) if path.name != "cluster"), *sorted((copies / "cluster").iterdir())]
+    status, out, err = run(command, *paths, *COMMANDS[command], "--format", format_name)
+    assert status == (command == "compare"), err
+    assert "pwned" in out.replace("\\", "")
+    assert [letter for letter in out + err if not letter.isprintable() and letter not in "\n\t"] == []
