@@ -215,15 +215,15 @@ def test_split_points_inside_one_large_batch_are_all_refused(tmp_path: Path, mon
 def test_many_short_segments_with_lying_indexes_take_little_time(tmp_path: Path) -> None:
     directory = tmp_path / DIRECTORY
     directory.mkdir()
-    for segment in range(0, 1_200_000, 1000):
+    for segment in range(0, 400_000, 1000):
         batches = [write_batch([RecordToWrite(None, b"v")], base_offset=segment + 10 * n, base_timestamp=0) for n in range(3)]
         (directory / f"{segment:020d}.log").write_bytes(b"".join(batches))
         beyond = [(segment + 500 + n, 10_000 + n) for n in range(8)]
         (directory / f"{segment:020d}.index").write_bytes(write_offset_index(beyond, segment))
     start = time.process_time()
     result = local.scan([str(directory)], ScanOptions())
-    assert time.process_time() - start < 10
-    assert sum(finding.kind == "SEG_SHORT" for finding in result.findings) == 1199
+    assert time.process_time() - start < 5
+    assert sum(finding.kind == "SEG_SHORT" for finding in result.findings) == 399
 
 
 def test_batches_written_anew_hide_no_conflict_behind_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,13 +19,13 @@ from tests.support.random_histories import (
     random_history,
 )
 
-CHUNK = 2_000
-"""Histories of a test; the nightly run has 50 such tests."""
+CHUNK = 1_000
+"""Histories of a test; the nightly run has 100 such tests."""
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "first_seed" in metafunc.fixturenames:
-        chunks = 50 if metafunc.config.getoption("--nightly") else 1
+        chunks = 100 if metafunc.config.getoption("--nightly") else 1
         metafunc.parametrize("first_seed", range(0, chunks * CHUNK, CHUNK))
 
 

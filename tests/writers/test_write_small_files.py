@@ -195,7 +195,7 @@ def test_any_file_is_read_as_before(kind: FileKind, data: st.DataObject) -> None
 @pytest.mark.parametrize(
     ("kind", "data"),
     [
-        pytest.param(FileKind.CLEANER_OFFSET_CHECKPOINT, b"\n" * (2 << 20), id="lines"),
+        pytest.param(FileKind.CLEANER_OFFSET_CHECKPOINT, b"\n" * (2 << 20), id="lines", marks=pytest.mark.nightly),
         pytest.param(FileKind.LEADER_EPOCH_CHECKPOINT, b"hush " * (1 << 15) + b"\n0 hush\n", id="a long line"),
     ],
 )
