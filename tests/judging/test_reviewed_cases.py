@@ -1,6 +1,5 @@
 """States that once misled a scan: legal ones it took for faults, faults it did not see."""
 
-import shutil
 import time
 from collections import Counter
 from pathlib import Path
@@ -14,188 +13,20 @@ from kafka_forensics.evidence.inputs import gather
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.folding import splits
 from kafka_forensics.judging.scanning import EXAMPLES, LIMIT, counted
-from kafka_forensics.model.files import EpochEntry
 from kafka_forensics.model.findings import Confidence, Finding, Place, Severity
 from kafka_forensics.wording import advice, message
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
-from kafka_forensics.writers.files import write_leader_epochs, write_offset_checkpoint
-from tests.support.faults import BASE_TIMESTAMP, DIRECTORY, TOPIC, Brokers, Log, healthy, histories, write_checkpoint
+from kafka_forensics.writers.files import write_offset_checkpoint
+from tests.support.faults import BASE_TIMESTAMP, DIRECTORY, TOPIC, Brokers, healthy, histories
 from tests.support.faults_verdict import kinds, offsets, only, said, scan, verdict
+from tests.support.scenes import history
 from tests.support.segments import write_offset_index
-
-COMMON = [("p", 0)] * 4
-"""Offsets [0, 12) of a history."""
-
-
-def history(*batches: tuple[str, int]) -> Log:
-    """A log of batches of three records, each with its history and its leader epoch; `|` begins a segment."""
-    log = Log()
-    for tag, leader_epoch in batches:
-        if tag == "|":
-            log.roll()
-            continue
-        log.tag = tag
-        log.lead(leader_epoch)
-        log.plain()
-    return log
-
-
-def remove_segment(brokers: Brokers, broker: int, base_offset: int) -> None:
-    for path in (brokers.log_dir(broker) / DIRECTORY).glob(f"{base_offset:020d}.*"):
-        path.unlink()
-
-
-@pytest.mark.parametrize("folders", [("one", "two"), ("one/data", "two/data")])
-def test_folders_called_alike_claim_no_node_id(tmp_path: Path, folders: tuple[str, str]) -> None:
-    log = history(*COMMON)
-    brokers = histories(tmp_path / "brokers", {1: log, 2: log}, {1: 12, 2: 12})
-    for broker, folder in enumerate(folders, 1):
-        shutil.copytree(brokers.log_dir(broker) / DIRECTORY, tmp_path / folder / DIRECTORY)
-    paths = [tmp_path / folder for folder in folders]
-    for result in (scan(paths), scan([path / DIRECTORY for path in paths])):
-        assert said(result) == []
-        assert (result.partitions[0].agreement.kind, len(result.partitions[0].replicas)) == ("identical", 2)
-
-
-def test_damage_at_the_front_says_what_it_cost(tmp_path: Path) -> None:
-    log = history(*COMMON)
-    brokers = histories(tmp_path, {1: log, 2: log}, {1: 12, 2: 12})
-    brokers.overwrite(2, log.batches[0], (2**31 - 1).to_bytes(4, "big"), 8)
-    result = verdict(brokers)
-    assert (offsets(only(result, "FRAMING_LOST")), only(result, "FRAMING_LOST").evidence["held_by"]) == ((0, 3), [1])
-    assert offsets(only(result, "HIDDEN_BYTES")) == (3, 12)
-
-
-def test_an_empty_last_segment_names_the_log_end(tmp_path: Path) -> None:
-    log = history(*COMMON, ("|", 0))
-    result = verdict(histories(tmp_path, {1: log, 2: log}, {1: 12, 2: 12}))
-    assert said(result) == []
-    assert [replica.log_end_offset for replica in result.partitions[0].replicas] == [12, 12]
-
-
-def test_a_segment_missing_before_an_empty_one(tmp_path: Path) -> None:
-    log = history(("p", 0), ("p", 0), ("|", 0), ("p", 0), ("p", 0), ("|", 0))
-    brokers = histories(tmp_path, {1: log, 2: log}, {1: 6, 2: 12})
-    remove_segment(brokers, 1, 6)
-    result = verdict(brokers)
-    assert said(result) == [("OFFSET_GAP", "critical", 1), ("SEGMENT_MISSING", "error", 1)]
-    assert offsets(only(result, "OFFSET_GAP")) == (6, 12)
-    assert only(result, "OFFSET_GAP").evidence["held_by"] == [2]
-    assert [replica.log_end_offset for replica in result.partitions[0].replicas] == [12, 12]
-
-
-def test_a_retry_that_came_to_two_leaders_is_no_wrong_epoch(tmp_path: Path) -> None:
-    old, new = history(*COMMON, ("retry", 0)), history(*COMMON, ("retry", 1), ("n", 1))
-    result = verdict(histories(tmp_path, {1: old, 2: new}, {1: 12, 2: 12}))
-    assert said(result) == [("BATCHES_REENCODED", "info", None), ("REPLICA_LAGS", "info", 1)]
-    assert offsets(only(result, "BATCHES_REENCODED")) == (12, 15)
-
-
-def test_a_second_fork_behind_the_first_is_told_too(tmp_path: Path) -> None:
-    logs = {1: history(("p", 0), ("p", 1), ("a", 1)), 2: history(("p", 0), ("p", 1), ("b", 1)), 3: history(("p", 0), ("x", 2))}
-    result = verdict(histories(tmp_path, logs, {1: 3, 2: 3, 3: 3}))
-    assert said(result) == [("FORK_ABOVE_HW", "info", None), ("SAME_EPOCH_DIVERGENCE", "critical", None)]
-    assert offsets(only(result, "FORK_ABOVE_HW"))[0] == 3
-    assert offsets(only(result, "SAME_EPOCH_DIVERGENCE")) == (6, 9)
-
-
-@pytest.mark.parametrize(("high_watermark", "further"), [(12, []), (18, [("UNCLEAN_LOSS", "critical", None)])])
-def test_a_replica_that_begins_behind_a_fork_speaks_for_its_version(
-    tmp_path: Path, high_watermark: int, further: list[tuple[str, str, None]]
-) -> None:
-    old, new = history(*COMMON, *[("old", 0)] * 2), history(*COMMON, *[("new", 1)] * 2)
-    late = Log(tag="old", next_offset=15)
-    late.plain()
-    brokers = histories(tmp_path, {1: old, 2: new, 3: late}, {1: 12, 2: 12, 3: high_watermark})
-    result = verdict(brokers)
-    assert said(result) == [("FORK_ABOVE_HW", "info", None), *further]
-    assert offsets(only(result, "FORK_ABOVE_HW")) == (12, 18)
-
-
-THREE_SEGMENTS = history(*[("p", 0)] * 3, ("|", 0), *[("p", 0)] * 3, ("|", 0), *[("p", 0)] * 3)
-"""Offsets [0, 27) in the segments 0, 9 and 18."""
-
-
-def cut_out(brokers: Brokers, broker: int, *offsets_of_batches: int) -> None:
-    """Take whole batches out of the segment that holds them, and the indexes with them."""
-    segment = THREE_SEGMENTS.at(offsets_of_batches[0]).segment
-    kept = [one.data for one in THREE_SEGMENTS.of_segment(segment) if one.base_offset not in offsets_of_batches]
-    brokers.file(broker, segment).write_bytes(b"".join(kept))
-    for suffix in ("index", "timeindex"):
-        brokers.file(broker, segment, suffix).unlink()
-
-
-@pytest.mark.parametrize(("high_watermark", "lost"), [(27, (12, 15)), (13, (12, 13))])
-def test_lost_everywhere_is_what_no_log_holds_below_the_high_watermark(
-    tmp_path: Path, high_watermark: int, lost: tuple[int, int]
-) -> None:
-    brokers = histories(tmp_path, {1: THREE_SEGMENTS, 2: THREE_SEGMENTS}, {1: high_watermark, 2: high_watermark})
-    cut_out(brokers, 1, 9, 12)
-    cut_out(brokers, 2, 12, 15)
-    result = verdict(brokers)
-    finding = only(result, "COMMITTED_LOST_EVERYWHERE")
-    assert (offsets(finding), finding.evidence["missing"]) == (lost, lost[1] - lost[0])
-    assert sorted(offsets(finding) for finding in result.findings if finding.kind == "OFFSET_GAP") == [(9, 15), (12, 18)]
-
-
-def test_what_expired_on_the_other_replica_is_not_lost_everywhere(tmp_path: Path) -> None:
-    brokers = histories(tmp_path, {1: THREE_SEGMENTS, 2: THREE_SEGMENTS}, {1: 27, 2: 27})
-    cut_out(brokers, 1, 3)
-    remove_segment(brokers, 2, 0)
-    result = verdict(brokers)
-    assert said(result) == [("INDEX_MISSING", "info", 1), ("OFFSET_GAP", "critical", 1)]
-
-
-def test_many_rotten_batches_at_the_end_keep_the_log_end(tmp_path: Path) -> None:
-    log = history(*[("p", 0)] * 60)
-    brokers = histories(tmp_path, {1: log, 2: log}, {1: 180, 2: 180})
-    path = brokers.file(2, 0)
-    rotten = bytearray(path.read_bytes())
-    for batch in log.batches[10:]:
-        rotten[batch.position + 70] ^= 1
-    path.write_bytes(rotten)
-    result = verdict(brokers)
-    assert {kind for kind, _, _ in said(result)} == {"BATCH_CRC_MISMATCH", "REPLICA_DIFFERS"}
-    assert [replica.log_end_offset for replica in result.partitions[0].replicas] == [180, 180]
-
-
-def test_epochs_cut_before_the_moved_log_start_was_written(tmp_path: Path) -> None:
-    brokers = histories(tmp_path, {1: history(("p", 0), ("p", 0), ("p", 1), ("p", 1))}, {1: 12})
-    brokers.named(1, "leader-epoch-checkpoint").write_bytes(write_leader_epochs([EpochEntry(1, 8)]))
-    assert said(verdict(brokers)) == [("EPOCH_CACHE_MISMATCH", "error", 1)]
-    brokers.crash(1)
-    assert said(verdict(brokers)) == [("EPOCH_CACHE_MISMATCH", "info", 1)]
-
-
-@pytest.mark.parametrize(("start", "severity"), [(12, "info"), (9, "error"), (10, "info")])
-def test_epochs_cut_behind_segments_that_are_still_there(tmp_path: Path, start: int, severity: str) -> None:
-    """Segments below a log start that DeleteRecords moved stay until retention is checked. A cut where an epoch begins may be a
-    file that lost its first entry."""
-    log = history(("p", 0), ("p", 0), ("|", 0), ("p", 0), ("p", 1), ("p", 1))
-    brokers = histories(tmp_path, {1: log}, {1: 15})
-    brokers.named(1, "leader-epoch-checkpoint").write_bytes(write_leader_epochs([EpochEntry(1, start)]))
-    assert said(verdict(brokers)) == [("EPOCH_CACHE_MISMATCH", "error", 1)]
-    brokers.crash(1)
-    assert said(verdict(brokers)) == [("EPOCH_CACHE_MISMATCH", severity, 1)]
-    assert ("EPOCH_CACHE_MISMATCH", "info", 1) in said(verdict(brokers, live=True))
-
-
-@pytest.mark.parametrize(("epoch", "severity"), [(1, "info"), (2, "error")])
-def test_records_deleted_up_to_the_log_end(tmp_path: Path, epoch: int, severity: str) -> None:
-    """A checkpoint with one entry at the log end: nothing of it contradicts a log that starts there; before that was written, it
-    must be of the last batch's epoch, or the file may have been made anew."""
-    brokers = histories(tmp_path, {1: history(("p", 0), ("p", 0), ("p", 1), ("p", 1))}, {1: 12})
-    brokers.named(1, "leader-epoch-checkpoint").write_bytes(write_leader_epochs([EpochEntry(epoch, 12)]))
-    brokers.crash(1)
-    assert said(verdict(brokers)) == [("EPOCH_CACHE_MISMATCH", severity, 1)]
-    write_checkpoint(brokers.log_dir(1), "log-start", 12)
-    assert said(verdict(brokers)) == []
 
 
 def test_split_points_inside_one_large_batch_are_all_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(splits, "SPLIT_BYTES", 1 << 14)
     monkeypatch.setattr(splits, "SEARCHED_BYTES", 1 << 13)
-    log = history(*COMMON)
+    log = history(*[("p", 0)] * 4)
     inner = [write_batch([RecordToWrite(b"k", bytes(2000))], base_offset=100 + n, base_timestamp=BASE_TIMESTAMP) for n in range(50)]
     outer = write_batch([RecordToWrite(b"k", b"".join(inner))], base_offset=12, base_timestamp=BASE_TIMESTAMP)
     log.append(outer, 12, BASE_TIMESTAMP)
@@ -241,15 +72,6 @@ def test_batches_written_anew_hide_no_conflict_behind_them(tmp_path: Path, monke
     assert offsets(only(result, "SAME_EPOCH_DIVERGENCE")) == (60, 64)
     finding = only(result, "BATCHES_REENCODED")
     assert (offsets(finding), finding.evidence["batches"]) == ((0, 60), 60)
-
-
-def test_a_partition_directory_without_any_log_is_scanned(tmp_path: Path) -> None:
-    broker = tmp_path / "broker-1"
-    (broker / "t-0").mkdir(parents=True)
-    (broker / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=c\n")
-    (broker / "t-0" / "leader-epoch-checkpoint").write_text("0\n0\n")
-    result = local.scan([str(broker)], ScanOptions())
-    assert [(partition.topic, partition.replicas[0].segments) for partition in result.partitions] == [("t", 0)]
 
 
 MANY = LIMIT + 150

@@ -1,0 +1,62 @@
+"""Each scene is scanned and planned once with each of its options: the whole answer is the one that is kept."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafka_forensics.cli.outputs.plan_words import topic_id_lines
+from kafka_forensics.engine import local
+from kafka_forensics.evidence.options import ScanOptions
+from kafka_forensics.judging import recovery_files
+from kafka_forensics.questions.collect import CollectOptions, collect
+from kafka_forensics.questions.plan import PlanOptions, make_plans
+from tests.support.faults import TOPIC_ID
+from tests.support.faults_verdict import only, verdict
+from tests.support.replicas import put_replica
+from tests.support.scenes import ANSWERS, OUTSIDE, SCENES, answers, lacking
+
+EXPECTED: dict[str, Any] = json.loads(ANSWERS.read_text())
+
+
+def test_every_scene_has_an_answer() -> None:
+    assert list(EXPECTED) == list(SCENES)
+
+
+@pytest.mark.parametrize("name", SCENES)
+def test_the_whole_answer_to_a_scene(name: str, tmp_path: Path) -> None:
+    """After a change of a rule: `python -m tests.support.scenes`."""
+    assert answers(name, tmp_path) == EXPECTED[name]
+
+
+@pytest.mark.parametrize("options", [ScanOptions(), ScanOptions(topic_glob="t")], ids=["whole", "one topic"])
+def test_bundles_tell_a_missing_topic_id(options: ScanOptions, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    brokers, folder, paths = lacking(tmp_path), tmp_path_factory.mktemp("bundles"), []
+    for broker in (1, 2, 3):
+        path = folder / f"{broker}.kfb"
+        with path.open("w+b") as file:
+            collect([str(brokers.log_dir(broker))], CollectOptions(options), file)
+        paths.append(str(path))
+    found, told = (only(result, "TOPIC_ID_MISSING") for result in (local.scan(paths, ScanOptions()), verdict(brokers)))
+    assert (found.place.broker, found.severity, found.evidence) == (2, told.severity, told.evidence)
+
+
+def test_a_plan_has_a_step_for_a_missing_topic_id(tmp_path: Path) -> None:
+    (planned,) = make_plans([str(lacking(tmp_path).root)], ScanOptions(), PlanOptions()).planned
+    (step,) = topic_id_lines(planned)
+    assert step.startswith("Before broker 2 starts, write a file partition.metadata into its directory t-0")
+    assert f'"topic_id: {TOPIC_ID}"' in step
+
+
+def test_a_long_log_is_replayed_only_where_something_was_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def starts() -> bool:
+        [partition] = local.scan([str(log_dir)], ScanOptions(jobs=1)).partitions
+        assert partition.replicas[0].recovery is not None
+        return partition.replicas[0].recovery.starts
+
+    log_dir = put_replica(tmp_path, 1, b"".join(OUTSIDE))
+    monkeypatch.setattr(recovery_files, "MAX_REPLAYED_BYTES", 10)
+    assert not starts()
+    monkeypatch.setattr(recovery_files, "_SUSPECT", ("NOTHING",))
+    assert starts()
