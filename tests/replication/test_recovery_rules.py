@@ -1,6 +1,9 @@
 """Kafka's load-time rules on small values; the same rules stand against a real broker in tests/broker."""
 
-from dataclasses import replace
+import json
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -13,7 +16,6 @@ from kafka_forensics.replication.recovery import (
     OFFSET_OVERFLOW,
     OFFSET_REGRESSION,
     PRODUCER_STATE,
-    Cut,
     LogFacts,
     ReplayFault,
     SegmentFacts,
@@ -40,164 +42,97 @@ def log(*segments: SegmentFacts, **given: object) -> LogFacts:
     return replace(facts, **given)  # type: ignore[arg-type]
 
 
-def checks(facts: LogFacts) -> list[int]:
-    return [step.check for step in foretell(facts).steps]
+def cut_short(base: int, stop: Stop, **given: object) -> tuple[SegmentFacts, ...]:
+    """Three segments, of which the second has this stop."""
+    return (THREE[0], segment(base, base + 10, stop, **given), THREE[2])
 
 
-def test_an_unclean_start_walks_from_the_segment_of_the_recovery_point() -> None:
-    for recovery_point, walked in ((None, 3), (0, 3), (9, 3), (10, 2), (19, 2), (20, 1), (30, 1), (99, 1)):
-        assert checks(log(*THREE, recovery_point=recovery_point)) == [17] * walked
-    assert checks(log(*THREE, clean_shutdown=True, snapshots=(SnapshotFacts(20),))) == []
+INVALID, BACK = Stop(400, 13, BATCH_INVALID), Stop(400, 10, OFFSET_REGRESSION)
+OVERFLOW = Stop(900, 25, OFFSET_OVERFLOW)
+SHORT = log(*cut_short(10, INVALID), recovery_point=10, high_watermark=25)
+AT_10, AT_20 = (segment_file(base, "snapshot") for base in (10, 20))
+EPOCHS = (EpochEntry(0, 0), EpochEntry(1, 15), EpochEntry(2, 30))
+BOUNDS = log(*THREE, recovery_point=20, log_start=12, high_watermark=25)
+SNAPSHOTS: dict[str, tuple[SnapshotFacts, ...]] = {
+    "of each segment": tuple(map(SnapshotFacts, (10, 20, 30))),
+    "between": tuple(map(SnapshotFacts, (10, 15, 20))),
+    "within the last": tuple(map(SnapshotFacts, (20, 25, 30))),
+    "beyond the end": tuple(map(SnapshotFacts, (20, 31))),
+    "unsound": (SnapshotFacts(10), SnapshotFacts(20, sound=False), SnapshotFacts(30, sound=False)),
+}
+FILES = log(*THREE).files
+SWAPPED = (*FILES, AT_10, segment_file(10, "log.swap"), segment_file(10, "index.swap"))
+CLEANED = (*FILES, segment_file(10, "log.swap"), segment_file(0, "log.swap"), segment_file(10, "log.cleaned"))
+STARTS: dict[str, LogFacts] = {
+    **{
+        f"walked from the segment of the recovery point {point} on": log(*THREE, recovery_point=point)
+        for point in (None, 0, 9, 10, 19, 20, 30, 99)
+    },
+    "not walked after a clean shutdown": log(*THREE, clean_shutdown=True, snapshots=(SnapshotFacts(20),)),
+    "a cut takes every segment behind it": SHORT,
+    "no cut below the recovery point": replace(SHORT, recovery_point=20),
+    "no cut after a clean shutdown": replace(SHORT, clean_shutdown=True),
+    **{
+        f"replayed, clean {clean}: fault {check} at {base}": log(
+            *THREE,
+            clean_shutdown=clean,
+            snapshots=tuple(map(SnapshotFacts, (10, 20)[: 2 if clean else 1])),
+            recovery_point=25,
+            faults=(ReplayFault(base // 10 * 10, 100, base, check),),
+        )
+        for clean, base, check in (
+            *((True, base, PRODUCER_STATE) for base in (19, 20, 29)),
+            *((False, base, PRODUCER_STATE) for base in (9, 10)),
+            *((True, 20, ABORTED_TXN_ORDER), (False, 10, ABORTED_TXN_ORDER)),
+        )
+    },
+    "offsets that go back empty their segment": log(*cut_short(10, BACK)),
+    "a missing index recovers its segment alone": log(*cut_short(10, INVALID, has_index=False), clean_shutdown=True),
+    "kept down by a transaction index": log(THREE[0], segment(10, 20, transaction_index="version"), THREE[2]),
+    "kept down by offsets that go back without an index": log(*cut_short(10, BACK, has_index=False)),
+    "kept down by an overflow at the first offset": log(*cut_short(10, Stop(400, 10, OFFSET_OVERFLOW))),
+    "kept down by a size": log(THREE[0], segment(10, 20, size_in_bytes=1 << 31), THREE[2]),
+    "kept down by a log without a number in its name": log(*THREE, files=(*FILES, "notes.log")),
+    "a text without a number in its name": log(*THREE, files=(*FILES, "notes.txt")),
+    "the active segment read wrongly after a clean shutdown": log(*THREE[:2], segment(20, 30, next_offset=20), clean_shutdown=True),
+    "the same after a crash": log(*THREE[:2], segment(20, 30, next_offset=20)),
+    "the active segment has no next offset": log(*THREE[:2], segment(20, 30, next_offset=None), clean_shutdown=True),
+    "an overflow is split": log(*THREE[:2], segment(20, 20 + (1 << 32), OVERFLOW)),
+    "bounds: a recovery point beyond, a watermark below": log(*THREE, recovery_point=99, log_start=12, high_watermark=5),
+    "bounds: a log start below the first segment": log(*THREE[1:], log_start=3),
+    "bounds: a log start beyond the end": log(*THREE, log_start=31, high_watermark=28),
+    "bounds: no segments": log(log_start=7, end_offset=7),
+    **{
+        f"unreadable: {name}": replace(BOUNDS, unreadable=(name,))
+        for name in ("recovery-point", "cleaner", "log-start", "replication", "leader-epoch")
+        for name in [f"{name}-{'checkpoint' if name == 'leader-epoch' else 'offset-checkpoint'}"]
+    },
+    "epochs at the end are forgotten": log(*THREE, epochs=EPOCHS, clean_shutdown=True),
+    **{f"snapshots {words}": log(*THREE, snapshots=snapshots) for words, snapshots in SNAPSHOTS.items()},
+    "snapshots at the log start": log(*THREE, snapshots=(SnapshotFacts(10),), log_start=10),
+    "no snapshots": log(*THREE, clean_shutdown=True),
+    "a swap wins over everything in its range": log(*THREE, files=SWAPPED, swaps=(segment(10, 25),)),
+    "swaps behind a cleaned file": log(*THREE, files=CLEANED, swaps=(segment(0, 0), segment(10, 10))),
+}
+KEPT = Path(__file__).with_name("starts.json")
+EXPECTED: dict[str, Any] = json.loads(KEPT.read_text()) if KEPT.exists() else {}
 
 
-def test_a_cut_takes_every_segment_behind_it_and_none_below_the_recovery_point() -> None:
-    stop = Stop(400, 13, BATCH_INVALID)
-    facts = log(THREE[0], segment(10, 20, stop), THREE[2], recovery_point=10, high_watermark=25)
-    forecast = foretell(facts)
-    assert forecast.cuts == (Cut(10, 400, BATCH_INVALID, 13, 30, (20,)),)
-    assert (forecast.log_end_offset, forecast.high_watermark, forecast.recovery_point, forecast.segments) == (13, 13, 10, (0, 10))
-    assert foretell(replace(facts, recovery_point=20)).cuts == ()
-    assert foretell(replace(facts, clean_shutdown=True)).cuts == ()
+def told(name: str) -> Any:
+    """The whole forecast of a start, and what swaps leave before it."""
+    done, left = swap_steps(STARTS[name])
+    swaps = [[(step.action, step.file, step.to) for step in done], [one.base_offset for one in left]] if STARTS[name].swaps else []
+    return json.loads(json.dumps([foretell(STARTS[name]), swaps], default=asdict))
 
 
-@pytest.mark.parametrize(
-    ("clean", "base", "check", "is_refused"),
-    [
-        (True, 19, PRODUCER_STATE, False),
-        (True, 20, PRODUCER_STATE, True),
-        (True, 29, PRODUCER_STATE, True),
-        (True, 20, ABORTED_TXN_ORDER, False),
-        (False, 9, PRODUCER_STATE, False),
-        (False, 10, PRODUCER_STATE, True),
-        (False, 10, ABORTED_TXN_ORDER, False),
-    ],
-)
-def test_producers_are_replayed_from_the_newest_snapshot_on(clean: bool, base: int, check: int, is_refused: bool) -> None:
-    """After a clean stop from 20 to the end; after a crash from 10 to the segment of the recovery point, which is walked."""
-    fault = ReplayFault(base // 10 * 10, 100, base, check)
-    snapshots = tuple(SnapshotFacts(offset) for offset in (10, 20))[: 2 if clean else 1]
-    facts = log(*THREE, clean_shutdown=clean, snapshots=snapshots, recovery_point=25, faults=(fault,))
-    assert foretell(facts).refused is is_refused
+@pytest.mark.parametrize("name", STARTS)
+def test_a_start_is_as_it_is_kept(name: str) -> None:
+    """After a change of a rule: `python -m tests.replication.test_recovery_rules`, and read the difference."""
+    assert told(name) == EXPECTED[name]
 
 
-def test_offsets_that_go_back_empty_their_segment() -> None:
-    forecast = foretell(log(THREE[0], segment(10, 20, Stop(400, 10, OFFSET_REGRESSION)), THREE[2]))
-    assert forecast.cuts == (Cut(10, 0, OFFSET_REGRESSION, 10, 30, (20,)),)
-    assert forecast.log_end_offset == 10
-
-
-def test_a_missing_index_recovers_its_segment_alone() -> None:
-    damaged = segment(10, 20, Stop(400, 13, BATCH_INVALID), has_index=False)
-    forecast = foretell(log(THREE[0], damaged, THREE[2], clean_shutdown=True))
-    assert forecast.cuts == (Cut(10, 400, BATCH_INVALID, 13, 20),)
-    assert forecast.log_end_offset == 30
-    assert forecast.segments == (0, 10, 20)
-
-
-@pytest.mark.parametrize(
-    "bad",
-    [
-        segment(10, 20, transaction_index="version"),
-        segment(10, 20, Stop(400, 10, OFFSET_REGRESSION), has_index=False),
-        segment(10, 20, Stop(400, 10, OFFSET_OVERFLOW)),
-        segment(10, 20, size_in_bytes=1 << 31),
-    ],
-)
-def test_what_keeps_a_broker_down(bad: SegmentFacts) -> None:
-    forecast = foretell(log(THREE[0], bad, THREE[2]))
-    assert (forecast.refused, forecast.log_end_offset, forecast.steps[-1].action) == (True, None, "refuse")
-
-
-def test_a_log_without_a_number_in_its_name_keeps_a_broker_down() -> None:
-    facts = log(*THREE)
-    assert foretell(replace(facts, files=(*facts.files, "notes.log"))).refused
-    assert not foretell(replace(facts, files=(*facts.files, "notes.txt"))).refused
-
-
-def test_the_active_segment_read_wrongly_after_a_clean_shutdown() -> None:
-    facts = log(*THREE[:2], segment(20, 30, next_offset=20), clean_shutdown=True)
-    forecast = foretell(facts)
-    assert forecast.log_end_offset == forecast.recovery_point == 20
-    assert forecast.cuts == (Cut(20, None, 39, 20, 30),)
-    assert foretell(replace(facts, clean_shutdown=False)).log_end_offset == 30
-    assert foretell(log(*THREE[:2], segment(20, 30, next_offset=None), clean_shutdown=True)).refused
-
-
-def test_a_segment_whose_last_offset_overflows_is_split_and_not_foretold() -> None:
-    end = 20 + (1 << 32)
-    forecast = foretell(log(*THREE[:2], segment(20, end, Stop(900, 25, OFFSET_OVERFLOW))))
-    assert (forecast.refused, forecast.log_end_offset, forecast.steps[-1].action) == (False, None, "split")
-
-
-def test_log_start_recovery_point_and_high_watermark_are_held_in_bounds() -> None:
-    forecast = foretell(log(*THREE, recovery_point=99, log_start=12, high_watermark=5))
-    assert (forecast.log_start_offset, forecast.recovery_point, forecast.high_watermark) == (12, 30, 12)
-    assert foretell(log(*THREE[1:], log_start=3)).log_start_offset == 10
-    emptied = foretell(log(*THREE, log_start=31, high_watermark=28))
-    assert (emptied.log_start_offset, emptied.log_end_offset, emptied.high_watermark, emptied.segments) == (31, 31, 31, (31,))
-    nothing = foretell(log(log_start=7, end_offset=7))
-    assert (nothing.log_start_offset, nothing.log_end_offset) == (7, 7)
-
-
-def test_checkpoints_that_cannot_be_read() -> None:
-    facts = log(*THREE, recovery_point=20, log_start=12, high_watermark=25)
-    forgotten = foretell(replace(facts, unreadable=("recovery-point-offset-checkpoint", "cleaner-offset-checkpoint")))
-    assert [step.check for step in forgotten.steps] == [4, 17, 17, 17]
-    assert foretell(replace(facts, unreadable=("log-start-offset-checkpoint",))).log_start_offset == 0
-    for name in ("replication-offset-checkpoint", "leader-epoch-checkpoint"):
-        forecast = foretell(replace(facts, unreadable=(name,)))
-        assert (forecast.refused, [step.file for step in forecast.steps]) == (True, [name])
-
-
-def test_epochs_at_the_end_are_forgotten() -> None:
-    epochs = (EpochEntry(0, 0), EpochEntry(1, 15), EpochEntry(2, 30))
-    forgotten = [step for step in foretell(log(*THREE, epochs=epochs, clean_shutdown=True)).steps if step.action == "forget"]
-    assert [step.offset for step in forgotten] == [30]
-
-
-def test_snapshots_kept_loaded_and_thrown_away() -> None:
-    def deleted(*snapshots: SnapshotFacts, **given: object) -> list[str]:
-        steps = foretell(log(*THREE, snapshots=snapshots, **given)).steps
-        return [step.file for step in steps if step.check == 37]
-
-    assert deleted(SnapshotFacts(10), SnapshotFacts(20), SnapshotFacts(30)) == []
-    assert deleted(SnapshotFacts(10), SnapshotFacts(15), SnapshotFacts(20)) == [segment_file(15, "snapshot")]
-    assert deleted(SnapshotFacts(20), SnapshotFacts(25), SnapshotFacts(30)) == [segment_file(25, "snapshot")]
-    assert deleted(SnapshotFacts(20), SnapshotFacts(31)) == [segment_file(31, "snapshot")]
-    bad = deleted(SnapshotFacts(10), SnapshotFacts(20, sound=False), SnapshotFacts(30, sound=False))
-    assert bad == [segment_file(30, "snapshot"), segment_file(20, "snapshot")]
-    assert deleted(SnapshotFacts(10), log_start=10) == [segment_file(10, "snapshot")]
-    assert 38 in checks(log(*THREE, clean_shutdown=True))
-
-
-def test_swaps_win_over_everything_in_their_range() -> None:
-    facts = log(*THREE)
-    names = (*facts.files, segment_file(10, "snapshot"), segment_file(10, "log.swap"), segment_file(10, "index.swap"))
-    swapped = replace(facts, files=names, swaps=(segment(10, 25),))
-    steps, left = swap_steps(swapped)
-    assert [step.file for step in steps if step.action == "delete"] == sorted(
-        segment_file(base, suffix)
-        for base in (10, 20)
-        for suffix in ("index", "log", "snapshot", "timeindex")
-        if (base, suffix) != (20, "snapshot")
-    )
-    assert {step.file: step.to for step in steps if step.action == "rename"} == {
-        segment_file(10, "log.swap"): segment_file(10),
-        segment_file(10, "index.swap"): segment_file(10, "index"),
-    }
-    assert [(segment_facts.base_offset, segment_facts.end_offset) for segment_facts in left] == [(0, 10), (10, 25)]
-    assert foretell(swapped).log_end_offset == 25
-
-
-def test_swaps_behind_a_cleaned_file_are_thrown_away() -> None:
-    facts = log(*THREE)
-    names = (*facts.files, segment_file(10, "log.swap"), segment_file(0, "log.swap"), segment_file(10, "log.cleaned"))
-    steps, left = swap_steps(replace(facts, files=names, swaps=(segment(0, 0), segment(10, 10))))
-    done = [(step.action, step.file) for step in steps]
-    assert ("delete", segment_file(10, "log.swap")) in done
-    assert ("delete", segment_file(10, "log.cleaned")) in done
-    assert ("rename", segment_file(0, "log.swap")) in done
-    assert [segment_facts.base_offset for segment_facts in left] == [0, 10, 20]
+def test_every_start_is_kept() -> None:
+    assert list(EXPECTED) == list(STARTS)
 
 
 STOPS = st.one_of(st.none(), st.tuples(st.integers(0, 9), st.sampled_from([18, 19, 20, 22, 24])))
@@ -230,3 +165,7 @@ def test_a_start_never_invents_offsets_and_a_second_changes_nothing(
     if kept and not any(cut.position is not None for cut in forecast.cuts):
         again = foretell(replace(facts, segments=tuple(kept), end_offset=forecast.log_end_offset))
         assert (again.log_end_offset, again.cuts) == (forecast.log_end_offset, ())
+
+
+if __name__ == "__main__":
+    KEPT.write_text("{\n" + ",\n".join(f"{json.dumps(name)}: {json.dumps(told(name))}" for name in STARTS) + "\n}\n")

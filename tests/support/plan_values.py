@@ -6,7 +6,7 @@ from kafka_forensics.model.files import EpochEntry
 from kafka_forensics.model.findings import Severity
 from kafka_forensics.questions.plan import Plans
 from kafka_forensics.replication.offset_ranges import Ranges
-from kafka_forensics.replication.planner.plans import Candidate, Plan, PlanControl, PlanPartition, PlanReplica
+from kafka_forensics.replication.planner.plans import PlanControl, PlanPartition, PlanReplica
 
 
 def entries(*pairs: tuple[int, int]) -> tuple[EpochEntry, ...]:
@@ -23,10 +23,6 @@ def partition(
 ) -> PlanPartition:
     """Replicas of audit-0."""
     return PlanPartition("audit", 0, replicas, differing or {}, control)
-
-
-def by_broker(plan: Plan) -> dict[int | str, Candidate]:
-    return {candidate.broker: candidate for candidate in plan.candidates}
 
 
 def broken_laws(plans: Plans) -> Iterator[str]:
