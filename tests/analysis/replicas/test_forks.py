@@ -1,6 +1,11 @@
-"""Naming a fork: the rule of the fault catalogue, case by case, on replicas made by hand."""
+"""Forks, and who loses what by whom: the findings of replicas made by hand, the whole of them as it is kept in `forks.json`.
 
+After a change of a rule: `python -m tests.analysis.replicas.test_forks`, and read the difference before it is committed.
+"""
+
+import json
 from collections import Counter
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -10,166 +15,391 @@ from hypothesis import strategies as st
 
 from kafka_forensics.analysis.replica import Replica, ReplicaState, whole
 from kafka_forensics.analysis.replicas import diff as differences
-from kafka_forensics.analysis.replicas.comparison import compare
-from kafka_forensics.analysis.replicas.forks import fork_findings, lineage, premises, trailing_epoch_loss
+from kafka_forensics.analysis.replicas.comparison import compare, with_holders
+from kafka_forensics.analysis.replicas.controllers_word import judged_by_controller
+from kafka_forensics.analysis.replicas.forks import brokers_epochs, fork_findings, lineage, premises
 from kafka_forensics.analysis.replicas.verdicts import own_findings
 from kafka_forensics.engine.local import scan
 from kafka_forensics.evidence.options import ScanOptions
+from kafka_forensics.model.batches import Damage
+from kafka_forensics.model.controller import PartitionControl, PartitionEvent, PartitionHistory, PartitionState
 from kafka_forensics.model.files import EpochEntry
-from kafka_forensics.model.findings import Confidence, Finding, Severity
+from kafka_forensics.model.findings import Finding
 from kafka_forensics.replication.epochs import truncation_offset
+from kafka_forensics.wording import message
 from tests.support.faults import healthy
 from tests.support.producer_log import context
 from tests.support.replica_logs import Batch, Logs, batches, conflicts_of
 from tests.support.segments import log, read
 
-
-def fork_of(logs: Logs, *replicas: Replica) -> Finding:
-    (finding,) = fork_findings(list(replicas), conflicts_of(logs, list(replicas)))[0]
-    return finding
+Epochs = list[tuple[int, int]]
 
 
-def span(found: Finding) -> tuple[int | None, int | None]:
-    return found.place.offset_start, found.place.offset_end
+@dataclass(frozen=True)
+class Side:
+    """A replica: its batches, high watermark and leader-epoch-checkpoint, and more of what is known of it."""
+
+    log: list[Batch]
+    high_watermark: int | None
+    checkpoint: Epochs | None
+    known: dict[str, Any] = field(default_factory=dict)
 
 
-def versions(found: Finding) -> list[tuple[list[int], int, int, int]]:
-    return [(one["brokers"], one["epoch"], one["log_end_offset"], one["high_watermark"]) for one in found.evidence["versions"]]
+def side(*runs: tuple[int, str], hw: int | None = None, epochs: Epochs | None = None, start: int = 0, **given: Any) -> Side:
+    """A batch for each letter of each run's word, in its epoch; the log begins at `start`."""
+    return Side(batches(*runs, **given)[start:], hw, epochs)
 
 
-NEW, OLD = ((0, "ab"), (3, "uvwxyz"), 8), (0, "abcdef")
-CUT_AT_2, CUT_AT_3 = [(1, 2, 2, 2)], [(1, 2, 3, 3)]
-"""Follower, leader, where it cuts by the batches and by the checkpoint."""
-FORKS: dict[str, tuple[list[Any], str, tuple[int, int], list[int], dict[str, Any]]] = {
-    "F34: nothing will ever cut it": ([((0, "a"), (2, "z"), 1), ((1, "b"), (2, "z"), 1)], "FORK_BELOW_HW", (0, 1), [], {}),
-    "grown together again": ([((0, "a"), (2, "zzz"), 4), ((1, "b"), (2, "zzz"), 4)], "FORK_BELOW_HW", (0, 1), [], {}),
-    "and one is longer": ([((0, "a"), (2, "zzz"), 3), ((1, "b"), (2, "zzzz"), 3)], "FORK_BELOW_HW", (0, 1), [], {}),
-    "and they differ at the end, too": ([((0, "a"), (2, "zzz"), 4), ((1, "b"), (2, "zzy"), 4)], "FORK_BELOW_HW", (0, 4), [], {}),
-    "what was committed is held by its brokers": (
-        [((0, "ab"), (2, "z"), 2), ((1, "bc"), (2, "z"), 0), ((0, "ab"), (2, "z"), 1)], "FORK_BELOW_HW", (0, 2), [1, 3], {}
-    ),
+def clean(*sides: Side, **known: Any) -> list[Side]:
+    """The same replicas after a clean stop of their brokers."""
+    return [replace(one, known={"clean_shutdown": True, **one.known, **known}) for one in sides]
+
+
+def of(*brokers: int, sides: list[Side]) -> dict[int, Side]:
+    return dict(zip(brokers, sides, strict=True))
+
+
+Sides = list[Side] | dict[int, Side]
+NEW, LATER = side((0, "ab"), (3, "uvwxyz"), hw=8), (0, "ab")
+FORKS: dict[str, Sides] = {
+    "F34: nothing will ever cut it": [side((0, "a"), (2, "z"), hw=1), side((1, "b"), (2, "z"), hw=1)],
+    "grown together again": [side((0, "a"), (2, "zzz"), hw=4), side((1, "b"), (2, "zzz"), hw=4)],
+    "grown together again, and one is longer": [side((0, "a"), (2, "zzz"), hw=3), side((1, "b"), (2, "zzzz"), hw=3)],
+    "they differ at the end, too": [side((0, "a"), (2, "zzz"), hw=4), side((1, "b"), (2, "zzy"), hw=4)],
+    "what was committed is held by its brokers": [
+        *(side((0, "ab"), (2, "z"), hw=2), side((1, "bc"), (2, "z"), hw=0), side((0, "ab"), (2, "z"), hw=1))
+    ],
     **{
-        f"F35: what a failover leaves above watermark {watermark}": (
-            [((0, "abcde"), watermark), ((0, "abc"), (1, "xyz"), watermark)], "FORK_ABOVE_HW", (3, 6), [], {"cuts": CUT_AT_3}
-        )
-        for watermark in (0, 2, 3)
+        f"F35: what a failover leaves above watermark {hw}": [side((0, "abcde"), hw=hw), side((0, "abc"), (1, "xyz"), hw=hw)]
+        for hw in (0, 2, 3)
     },
-    "F36: committed records are on 1 alone": (
-        [((1, "abcd"), 4), ((1, "ab"), (2, "xyz"), 2)], "UNCLEAN_LOSS", (2, 4), [1], {"cuts": CUT_AT_2, "loses": 2}
-    ),
-    "the new history's watermark says nothing of the old": (
-        [(OLD, 4), NEW, NEW], "UNCLEAN_LOSS", (2, 4), [1], {"cuts": CUT_AT_2, "loses": 2}
-    ),
-    "what nobody fetched gives way to a leader that went on": (
-        [(OLD, 2), NEW], "FORK_ABOVE_HW", (2, 8), [], {"cuts": CUT_AT_2, "committed_on": [2]}
-    ),
-    "a watermark of 0": ([(OLD, 0), NEW], "FORK_ABOVE_HW", (2, 8), [], {"cuts": CUT_AT_2, "committed_on": [2]}),
-    "no watermark: it may have been committed": (
-        [(OLD, None), NEW], "FORK_ABOVE_HW", (2, 8), [], {"cuts": CUT_AT_2, "committed_on": [2], "watermark_unknown": [1]}
-    ),
-    "a copy of the old log led in the newest epoch, and nothing is cut": (
-        [((0, "abcd"), 2), ((0, "abcd"), (3, "z"), 2), ((0, "ab"), (1, "uv"), (3, "z"), 5)], "FORK_BELOW_HW", (2, 5), [3], {}
-    ),
-    "F38: elections do not make this": (
-        [((0, "abcd"), 4), ((0, "abXd"), 4), ((0, "abcd"), 4)], "SAME_EPOCH_DIVERGENCE", (2, 3), [1, 3], {}
-    ),
-    "one against one": ([((0, "ab"), None), ((0, "aX"), None)], "SAME_EPOCH_DIVERGENCE", (1, 2), [], {}),
-    "nor does a third version excuse it": (
-        [((0, "abcd"), 2), ((0, "abX"), 2), ((0, "ab"), (1, "yz"), 2)], "SAME_EPOCH_DIVERGENCE", (2, 4), [], {}
-    ),
-}  # fmt: skip
-"""Sides as runs of (epoch, records) and the watermark → the kind, the offsets, who holds them, and more of the evidence."""
-
-
-@pytest.mark.parametrize("case", FORKS)
-def test_a_fork_by_its_sides(case: str) -> None:
-    sides, kind, ends, held_by, more = FORKS[case]
-    logs = Logs()
-    written = [batches(*runs) for *runs, _ in sides]
-    finding = fork_of(logs, *(logs.add(n, log, high_watermark=sides[n - 1][-1]) for n, log in enumerate(written, 1)))
-    suspected = "watermark_unknown" in more
-    severity = Severity.WARNING if suspected else Severity.INFO if kind == "FORK_ABOVE_HW" else Severity.CRITICAL
-    assert (finding.kind, finding.severity, span(finding), finding.evidence["held_by"]) == (kind, severity, ends, held_by)
-    assert finding.confidence is (Confidence.SUSPECTED if suspected else Confidence.PROVEN)
-    names = ("follower", "leader", "from_batches", "from_checkpoint")
-    evidence = dict(finding.evidence) | {
-        "cuts": [tuple(row[name] for name in names) for row in finding.evidence.get("truncation_offsets", [])]
-    }
-    for name in ("cuts", "loses", "committed_on", "watermark_unknown"):
-        assert evidence.get(name) == more.get(name, [] if name == "cuts" else None)
-    offset = finding.evidence["offset"]
-    assert versions(finding) == [
-        (
-            brokers,
-            next(batch.epoch for batch in written[brokers[0] - 1] if batch.base_offset == offset),
-            max(len(written[broker - 1]) for broker in brokers),
-            max(sides[broker - 1][-1] or 0 for broker in brokers),
+    "a checkpoint that cuts elsewhere": [side((0, "abcde"), hw=3, epochs=[(0, 0), (1, 2)]), side((0, "abc"), (1, "xyz"), hw=3)],
+    "F36: committed records are on 1 alone": [side((1, "abcd"), hw=4), side((1, "ab"), (2, "xyz"), hw=2)],
+    "the new history's watermark says nothing of the old": [side((0, "abcdef"), hw=4), NEW, NEW],
+    **{f"gives way to a leader that went on, watermark {hw}": [side((0, "abcdef"), hw=hw), NEW] for hw in (2, 0, None)},
+    "a copy of the old log led in the newest epoch": [
+        *(side((0, "abcd"), hw=2), side((0, "abcd"), (3, "z"), hw=2), side(LATER, (1, "uv"), (3, "z"), hw=5))
+    ],
+    "F38: elections do not make this": [side((0, "abcd"), hw=4), side((0, "abXd"), hw=4), side((0, "abcd"), hw=4)],
+    "F38: one against one": [side(LATER), side((0, "aX"))],
+    "F38: a third version does not excuse it": [side((0, "abcd"), hw=2), side((0, "abX"), hw=2), side(LATER, (1, "yz"), hw=2)],
+    **{
+        f"without epochs, watermarks {left} {right}": [
+            side((0, "abc"), hw=left, magic=1),
+            side((0, "aXY" if left != 50 else "aX"), hw=right, magic=1),
+        ]
+        for left, right in ((3, 1), (1, 3), (3, 3), (1, 1), (None, None), (50, 1))
+    },
+    "three histories that part at two places": [
+        *(side((0, "abcd"), (3, "z")), side((0, "abc"), (1, "x"), (2, "y")), side((0, "a"), (4, "uvwx")))
+    ],
+    "batches bounded otherwise": [
+        Side([Batch(0, ["a", "b"]), Batch(2, ["c", "d"])], 2, None),
+        Side([Batch(0, ["a", "b"]), Batch(2, ["x"], 1), Batch(3, ["y"], 1)], 2, None),
+    ],
+    **{
+        f"F36: the leader has written nothing yet and kept {kept}": of(
+            1, 3, sides=[side((1, "abcd"), hw=4), side((1, "abcd"[:kept]), hw=0, epochs=[(1, 0), (2, kept)] if kept else [(2, 0)])]
         )
-        for brokers in (version["brokers"] for version in finding.evidence["versions"])
+        for kept in (0, 1, 3)
+    },
+    "every holder of what would be cut": [
+        *(side((1, "abcd"), hw=3), side((1, "abc"), hw=2), side((1, "a"), epochs=[(1, 0), (2, 1)]))
+    ],
+    **{
+        f"a shorter log cuts nothing committed: {hw} {epochs}": of(
+            1, 3, sides=[side((1, "abcd"), hw=hw), side((1, "a"), epochs=epochs)]
+        )
+        for hw, epochs in ((1, [(1, 0), (2, 1)]), (4, [(1, 0)]), (4, None), (4, [(0, 0), (1, 1)]), (None, [(1, 0), (2, 1)]))
+    },
+    "a new leader at the end of the longest log": [side((0, "abcd"), hw=4, epochs=[(0, 0), (2, 4)]), side((0, "abc"), hw=3)],
+}
+
+# Three and more logs: who loses is decided by the latest epoch of all.
+
+ALL, FIRST = side((0, "abcdef"), hw=5), side((0, "a"), hw=1, epochs=[(0, 0), (3, 1)])
+
+
+def with_a_leader_that_wrote_nothing(epochs: Epochs, **known: Any) -> list[Side]:
+    """Brokers 1 and 2 part at offset 2, and broker 3 has led since from offset 1 on."""
+    sides = [side((0, "abcd"), hw=4), side((0, "ab"), (1, "yz"), hw=4), side((0, "a"), hw=1, epochs=epochs)]
+    return [replace(one, known=known) for one in sides]
+
+
+FORKS |= {
+    "every version that loses": of(1, 2, 4, sides=[side((6, "vwxyz"), hw=5), side((3, "abcd"), hw=2), side((5, "e"), hw=1)]),
+    "who has less or parts further on is no holder": [
+        *(side((6, "xyz"), hw=3), side((0, "a"), hw=0), side((0, "ab"), (1, "cd"), hw=0), side((0, "ab"), (2, "e"), hw=3))
+    ],
+    "a leader with an empty log was replaced": of(4, 1, 2, sides=[side(hw=0, epochs=[(2, 0)]), FIRST, ALL]),
+    "a leader that wrote nothing, beside a fork": of(1, 2, 4, sides=[FIRST, ALL, side((2, "x"), hw=1)]),
+    "what both sides share before their fork is lost, too": [
+        *(side((0, "ab"), hw=2), side((0, "a"), (1, "y"), hw=1), side(hw=0, epochs=[(5, 0)]))
+    ],
+    "an empty leader threatens either side": [
+        *(side((0, "a"), (2, "z"), hw=2), side((1, "b"), (2, "z"), hw=1), side(hw=0, epochs=[(5, 0)]))
+    ],
+    "a loss without a fork": [side((0, "ab"), hw=2), side((0, "abc"), hw=2), side(hw=0, epochs=[(5, 0)])],
+    "of several latest logs those count that keep most": [
+        *(side((0, "abcd"), hw=4), side((0, "ab"), (3, "yz"), hw=2), side((0, "ab"), (3, "y"), hw=2))
+    ],
+    "1 and 2 hold one version where 3 parts from them": [
+        *(side((0, "abcd"), hw=4), side((0, "ab"), (1, "yz"), hw=4), side((0, "a"), (7, "q"), hw=0))
+    ],
+    "the same version goes on under a later leader": of(
+        1, 2, 5, sides=[side((3, "xyz"), hw=0), side((2, "ab"), hw=2), side((2, "ab"), (5, "cd"), hw=3)]
+    ),
+    "the leader by whom all is lost does not lag": with_a_leader_that_wrote_nothing([(0, 0), (7, 1)]),
+    "a follower lags": with_a_leader_that_wrote_nothing([(0, 0)]),
+    **{
+        f"a lost tail, the checkpoint has {epochs}": [
+            *(side((0, "abc"), (2, "xyz"), hw=6, epochs=[(0, 0), (2, 3)]), side((0, "abc"), hw=6, epochs=epochs)),
+            side((0, "abcdef"), hw=6, epochs=[(0, 0)]),
+        ]
+        for epochs in ([(0, 0)], [(0, 0), (2, 3)], None)
+    },
+    "a log of another epoch fills no gap": [
+        Side([*batches(*runs), *batches((2, "xy"), start=4)], 6, epochs)
+        for runs, epochs in (
+            ([(0, "ab"), (1, "pq")], [(0, 0), (1, 2), (2, 4)]),
+            ([(0, "ab")], [(0, 0), (2, 4)]),
+            ([(0, "abcd")], [(0, 0), (2, 4)]),
+        )
+    ],
+    **{
+        f"a gap in {copies} copies": [Side([*batches((0, "ab")), *batches((0, "xy"), start=4)], 6, [(0, 0)])] * copies
+        for copies in (1, 2)
+    },
+    "a lost tail is no gap that is lost everywhere": [side((0, "ab"), hw=6, epochs=[(0, 0)])] * 2,
+}
+
+# What a follower keeps for good, as the checkpoints do not settle what the batches would.
+
+RIGHT = [(0, 0), (2, 3)]
+"""Epochs of the leader's batches."""
+OLD = side((0, "aaaoo"), hw=3, epochs=[(0, 0)])
+
+
+def led(epochs: Epochs | None, hw: int = 6, **known: Any) -> Side:
+    return replace(side((0, "aaa"), (2, "nnn"), hw=hw, epochs=epochs), known=known)
+
+
+def elected(leader: int | None, leader_epoch: int | None, isr: list[int], replicas: list[int]) -> dict[str, Any]:
+    return {"control": PartitionControl(leader, leader_epoch, isr, [], replicas)}
+
+
+TWO_NEW, ONE_OLD = side((0, "aaa"), (2, "nn"), hw=3, epochs=[(0, 0)]), side((0, "aaao"), hw=3, epochs=[(0, 0)])
+FORKS |= {
+    **{
+        f"kept: the leader's checkpoint has {epochs}": clean(led(epochs), OLD)
+        for epochs in (RIGHT, [(0, 0)], [(0, 0), (2, 5)], [(0, 0), (3, 6)], None)
+    },
+    "kept: the follower's checkpoint claims it": clean(led(RIGHT), replace(OLD, checkpoint=RIGHT)),
+    **{
+        f"kept: {words}, the leader's checkpoint has {epochs}": clean(led(epochs, **known), OLD)
+        for words, known in {"after a crash": {"clean_shutdown": False}, "of running brokers": {"live": True}}.items()
+        for epochs in (None, [(0, 0)])
+    },
+    "kept: a follower without a checkpoint": clean(led(RIGHT), replace(OLD, checkpoint=None)),
+    "kept: all that it knows to be committed": clean(led(RIGHT, 3), side((0, "aaaoo"), hw=5)),
+    "kept: no watermark lies below the log start": [
+        side((0, "aaa"), (2, "nnn"), hw=3, epochs=[(0, 1), (2, 3)], start=1),
+        *clean(side((0, "aaaoo"), epochs=[], start=2)),
+    ],
+    **{
+        f"cut below the leader's log start {start}": clean(
+            replace(side((0, "aa"), (2, "nnnnnnn"), hw=9, epochs=[(2, start)]), known={"log_start_offset": start}),
+            side((0, "aaoooo"), hw=2, epochs=[(0, 0)]),
+        )
+        for start in (4, 7)
+    },
+    "kept: a malformed checkpoint says nothing": [led([(0, 0)], damage=[Damage("CHECKPOINT_MALFORMED", 0, 1)]), OLD],
+    **{
+        f"kept: of two that may lead {leader} does": clean(
+            led([(0, 0)]), OLD, led(RIGHT), **({} if leader is None else elected(leader, 2, [1, 3], [1, 2, 3]))
+        )
+        for leader in (None, 1, 3)
+    },
+    **{
+        f"kept: {leader} leads in epoch {epoch}, checkpoint {epochs}": clean(
+            replace(TWO_NEW, checkpoint=epochs), ONE_OLD, **elected(leader, epoch, [1, 2], [1, 2])
+        )
+        for leader, epoch, epochs in (
+            *((2, 3, [(0, 0)]), (2, 3, RIGHT), (2, None, [(0, 0)])),
+            *((2, 1, [(0, 0)]), (9, 3, [(0, 0)]), (None, None, [(0, 0)])),
+        )
+    },
+    "kept: a leader that ends before the fork": clean(
+        TWO_NEW, ONE_OLD, side((0, "aaa"), hw=3, epochs=[(0, 0)]), **elected(3, 3, [3], [1, 2, 3])
+    ),
+}
+
+# What retention left of the logs.
+
+FORKS |= {
+    **{
+        f"removed by the present leader, which begins at {start}, watermark {hw}, tail {tail}": [
+            side((0, "aaaaaa"), (6, "n"), hw=hw, epochs=[(0, start), (6, 6)], start=start),
+            side((2, "zz"), hw=0, epochs=[(2, 0)]),
+            side((0, "aaaaaa" + tail), hw=6, epochs=[(0, 0)]),
+        ]
+        for start in (0, 3, 5)
+        for hw, tail in ((6, ""), (7, ""), (6, "u"))
+    },
+    "a later leader of the other version": [
+        side((2, "zzz"), (6, "n"), hw=4, epochs=[(2, 2), (6, 3)], start=2),
+        *(side((2, "zzz"), hw=0, epochs=[(2, 0)]), side((3, "aaa"), hw=3, epochs=[(3, 0)])),
+    ],
+    "removed by another log of the latest epoch": of(
+        *(1, 3, 4),
+        sides=[
+            *(side((6, "nnnnn"), hw=5, epochs=[(6, 3)], start=3), side((6, "nnnnn"), hw=5, epochs=[(6, 0)])),
+            side((5, "o"), hw=1, epochs=[(5, 0)]),
+        ],
+    ),
+    "a stale log that ends where the leader's begins": of(
+        *(1, 2, 4),
+        sides=[
+            *(side((0, "zz"), hw=0, epochs=[(0, 0)]), side((1, "aaa"), hw=2, epochs=[(1, 0)])),
+            side((1, "aaaa"), hw=2, epochs=[(1, 2), (3, 4)], start=2),
+        ],
+    ),
+    "a log that goes on with either version": [
+        *(side((0, "a"), (4, "cc"), hw=3), side((1, "b"), (4, "cc"), hw=0)),
+        side((0, "a"), (4, "cc"), (6, "n"), hw=3, start=1),
+    ],
+    "committed behind the end of the leader's log": of(
+        *(3, 4),
+        sides=[
+            side((6, "nnn"), hw=3, epochs=[(6, 1)], start=1),
+            side((2, "aaaa"), (4, "bbb"), hw=7, epochs=[(2, 3), (4, 4)], start=3),
+        ],
+    ),
+    "a log that goes on where an older copy of it ends": [
+        *(side((2, "aaaa"), hw=4, epochs=[(2, 0)]), side((2, "aaaa"), (6, "bbb"), hw=7, epochs=[(6, 4)], start=4))
+    ],
+    **{
+        f"a watermark below what is left, epochs {epochs}": [
+            side((epochs[0][0], "aa"), hw=2, epochs=epochs),
+            side((0, "aaaa"), (1, "bb"), hw=3, epochs=[(1, 4)], start=4),
+        ]
+        for epochs in ([(6, 0)], [(0, 0), (6, 2)])
+    },
+}
+
+# What the controller wrote down.
+
+Step = tuple[int, int, bool, tuple[int, ...]]
+"""Leader epoch, leader, whether it was elected uncleanly, and the ISR before."""
+CREATED: Step = (0, 1, False, (1, 2, 3))
+CLEAN: Step = (1, 2, False, (1, 2))
+
+
+def event(number: int, step: Step, previous_leader: int) -> PartitionEvent:
+    epoch, leader, unclean, before = step
+    state = PartitionState(leader, epoch, epoch, (leader,), (), (), (1, 2, 3), (), (), (), 0)
+    kind = "changed" if number else "created"
+    return PartitionEvent(number, 1000 * number, kind, state, unclean, previous_leader, before)
+
+
+def judged(latest: int, *steps: Step) -> list[Side]:
+    """Broker 1 has `abcd`, broker 2 parts from it in epoch 1, broker 3 led from offset 1 on in epoch `latest`; these elections."""
+    before = [-1, *(leader for _, leader, _, _ in steps)]
+    events = PartitionHistory([event(number, step, before[number]) for number, step in enumerate(steps)])
+    control = PartitionControl(3, latest, [3], [], [1, 2, 3], history=events, as_of_ms=99_000, last_offset=9)
+    return with_a_leader_that_wrote_nothing([(0, 0), (latest, 1)], control=control)
+
+
+FORKS |= {
+    "judged: an earlier clean election is not to blame": judged(2, CREATED, CLEAN, (2, 3, True, (2,))),
+    "judged: an unclean election after a clean one": judged(2, CREATED, CLEAN, (2, 3, False, (2, 3)), (3, 3, True, (1,))),
+    "judged: elected again before it wrote": judged(3, CREATED, CLEAN, (2, 3, True, (2,)), (3, 3, False, (3,))),
+    "judged: the last of the ISR came back without them": judged(3, CREATED, CLEAN, (2, 3, False, (2, 3)), (3, 3, False, (3,))),
+    **{
+        f"judged: epoch 7 is not known, {alone[1]} was alone": judged(7, CREATED, CLEAN, alone)
+        for alone in ((2, 2, False, (2,)), (2, 3, False, (3,)))
+    },
+}
+KEPT = Path(__file__).with_name("forks.json")
+EXPECTED: dict[str, Any] = json.loads(KEPT.read_text()) if KEPT.exists() else {}
+
+
+def replicas_of(logs: Logs, sides: Sides) -> list[Replica]:
+    replicas = []
+    for broker, one in (sides if isinstance(sides, dict) else dict(enumerate(sides, 1))).items():
+        replica = logs.add(broker, one.log, high_watermark=one.high_watermark, checkpoint=one.checkpoint)
+        known = dict(one.known)
+        replica.log_start_offset = known.pop("log_start_offset", replica.log_start_offset)
+        if damage := known.pop("damage", None):
+            assert replica.context.leader_epochs is not None
+            replica.context.leader_epochs = replace(replica.context.leader_epochs, damage=damage)
+        for name, value in known.items():
+            setattr(replica.context, name, value)
+        replicas.append(replica)
+    return replicas
+
+
+def rows(found: list[Finding]) -> list[list[Any]]:
+    return [
+        [
+            each.kind,
+            each.severity,
+            each.confidence,
+            each.place.broker,
+            each.place.offset_start,
+            each.place.offset_end,
+            dict(each.evidence),
+        ]
+        for each in found
     ]
 
 
-@pytest.mark.parametrize(("watermarks", "kind", "held_by"), [
-    ((3, 1), "FORK_BELOW_HW", [1]),
-    ((1, 3), "FORK_BELOW_HW", [2]),
-    ((50, 1), "FORK_BELOW_HW", [1]),
-    ((3, 3), "FORK_BELOW_HW", []),
-    ((1, 1), "FORK_ABOVE_HW", []),
-    ((None, None), "FORK_ABOVE_HW", []),
-])  # fmt: skip
-def test_forks_without_epochs_are_inferred(watermarks: tuple[int | None, int | None], kind: str, held_by: list[int]) -> None:
-    """Before KIP-101: magic 1 has no epochs, so nobody can tell who must cut; a watermark beyond the log counts to its end."""
+def told(name: str) -> Any:
+    """How the replicas agree, what is found between them and on each, and what the controller's word makes of it."""
     logs = Logs()
-    sides = zip(("abc", "aXY"), watermarks, strict=True)
-    finding = fork_of(logs, *(logs.add(n, batches((0, word), magic=1), high_watermark=at) for n, (word, at) in enumerate(sides, 1)))
-    assert (finding.kind, span(finding), finding.evidence["held_by"]) == (kind, (1, 3), held_by)
-    if kind == "FORK_BELOW_HW":
-        assert finding.confidence is Confidence.INFERRED
-    assert [epoch for _, epoch, _, _ in versions(finding)] == [-1, -1]
+    replicas = replicas_of(logs, FORKS[name])
+    compared = compare(replicas, logs)
+    own = [finding for replica in replicas for finding in own_findings(replica)]
+    told = [[compared.agreement.kind, compared.agreement.common_end_offset], rows(compared.findings)]
+    told += [rows(with_holders(replicas, own, compared, all_read=all_read)) for all_read in ((True, False) if own else ())]
+    if replicas[0].context.control is not None:
+        told.append(rows(judged_by_controller(replicas, compared.conflicts, compared.findings, logs)))
+    return json.loads(json.dumps(told, default=asdict))
 
 
-def test_both_cuts_are_told_where_the_checkpoint_differs() -> None:
+@pytest.mark.parametrize("name", FORKS)
+def test_what_is_found_is_as_it_is_kept(name: str) -> None:
+    assert told(name) == EXPECTED[name]
+
+
+def test_every_fork_is_kept() -> None:
+    assert list(EXPECTED) == list(FORKS)
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        (
+            "kept: the leader's checkpoint has [(0, 0)]",
+            "Kafka does not cut there, and broker 2 would keep other records than the leader for good.",
+        ),
+        (
+            "kept: the leader's checkpoint has None",
+            "which is harmless if the copy of the leader was made without its leader-epoch-checkpoint.",
+        ),
+        (
+            "the leader by whom all is lost does not lag",
+            (
+                "t-0: committed records at offsets 1 to 3 survive only on broker 1, and Kafka will truncate them at offset 1 to"
+                " match the new leader, broker 3 in epoch 7 (epoch 0 on broker 1 against epoch 1 on broker 2); other records are"
+                " committed at offsets 2 to 3 on broker 2."
+            ),
+        ),
+    ],
+)
+def test_what_is_said_of_a_fork(name: str, words: str) -> None:
     logs = Logs()
-    old = logs.add(1, batches((0, "abcde")), high_watermark=3, checkpoint=[(0, 0), (1, 2)])
-    new = logs.add(2, batches((0, "abc"), (1, "xyz")), high_watermark=3)
-    (row,) = fork_of(logs, old, new).evidence["truncation_offsets"]
-    assert row == {"follower": 1, "leader": 2, "from_batches": 3, "from_checkpoint": 5}
-
-
-def test_a_leader_without_records_threatens_either_side_of_a_fork() -> None:
-    """An empty log whose checkpoint starts a higher epoch counts as a side."""
-    logs = Logs()
-    replicas = [
-        logs.add(1, batches((0, "a"), (2, "z")), high_watermark=2),
-        logs.add(2, batches((1, "b"), (2, "z")), high_watermark=1),
-        logs.add(3, [], high_watermark=0, checkpoint=[(5, 0)]),
-    ]
-    findings = fork_findings(replicas, conflicts_of(logs, replicas))[0]
-    assert [(finding.kind, span(finding), finding.evidence["held_by"]) for finding in findings] == [
-        ("UNCLEAN_LOSS", (0, 2), [1]),
-        ("UNCLEAN_LOSS", (0, 1), [2]),
-    ]
-
-
-def test_the_first_fork_is_named() -> None:
-    """Three histories that part at two places: the first is the finding."""
-    logs = Logs()
-    replicas = [
-        logs.add(1, batches((0, "abcd"), (3, "z"))),
-        logs.add(2, batches((0, "abc"), (1, "x"), (2, "y"))),
-        logs.add(3, batches((0, "a"), (4, "uvwx"))),
-    ]
-    (finding,), epochs, first = fork_findings(replicas, conflicts_of(logs, replicas))
-    assert first == finding.place.offset_start == 1
-    assert epochs == {"1": 0, "2": 0, "3": 4}
-    assert [brokers for brokers, _, _, _ in versions(finding)] == [[1, 2], [3]]
-
-
-def test_batches_bounded_otherwise_part_inside_a_batch() -> None:
-    logs = Logs()
-    left = logs.add(1, [Batch(0, ["a", "b"]), Batch(2, ["c", "d"])], high_watermark=2)
-    right = logs.add(2, [Batch(0, ["a", "b"]), Batch(2, ["x"], 1), Batch(3, ["y"], 1)], high_watermark=2)
-    assert (fork_of(logs, left, right).kind, span(fork_of(logs, left, right))) == ("FORK_ABOVE_HW", (2, 4))
+    assert message(compare(replicas_of(logs, FORKS[name]), logs).findings[0]).endswith(words)
 
 
 def test_premises_name_their_sources() -> None:
@@ -179,7 +409,8 @@ def test_premises_name_their_sources() -> None:
     lines = premises([replica, other])
     assert lines[0] == "broker 1: high watermark 2, epochs (0,0), log end 2"
     assert lines[1] == "broker 2: no high watermark, no leader-epoch-checkpoint, log end 2"
-    assert fork_of(logs, replica, other).evidence["premises"] == lines
+    (finding,) = fork_findings([replica, other], conflicts_of(logs, [replica, other]))[0]
+    assert finding.evidence["premises"] == lines
 
 
 def test_a_leader_that_wrote_nothing_lends_its_epoch_to_the_lineage() -> None:
@@ -193,53 +424,15 @@ def test_a_leader_that_wrote_nothing_lends_its_epoch_to_the_lineage() -> None:
     assert lineage(logs.add(4, [])) == []
 
 
-@pytest.mark.parametrize("kept", [0, 1, 3])
-def test_an_unclean_leader_that_has_written_nothing_yet(kept: int) -> None:
-    """F36: b1=[…@1], b3 leads epoch 2 from a shorter log; no record differs, and b1 will cut all the same."""
-    logs = Logs()
-    replicas = [
-        logs.add(1, batches((1, "abcd")), high_watermark=4),
-        logs.add(3, batches((1, "abcd"[:kept])), high_watermark=0, checkpoint=[(1, 0), (2, kept)] if kept else [(2, 0)]),
-    ]
-    assert conflicts_of(logs, replicas) == {}
-    finding = trailing_epoch_loss(replicas)
-    assert finding is not None
-    assert (finding.kind, span(finding)) == ("UNCLEAN_LOSS", (kept, 4))
-    assert (finding.evidence["held_by"], finding.evidence["loses"]) == ([1], 4 - kept)
-    assert [one["brokers"] for one in finding.evidence["versions"]] == [[1], [3]]
-
-
-def test_every_holder_of_what_would_be_cut_is_named() -> None:
-    logs = Logs()
-    replicas = [
-        logs.add(1, batches((1, "abcd")), high_watermark=3),
-        logs.add(2, batches((1, "abc")), high_watermark=2),
-        logs.add(3, batches((1, "a")), checkpoint=[(1, 0), (2, 1)]),
-    ]
-    finding = trailing_epoch_loss(replicas)
-    assert finding is not None
-    assert (span(finding), finding.evidence["held_by"]) == ((1, 3), [1, 2])
-
-
-@pytest.mark.parametrize(("watermark", "checkpoint"), [
-    (1, [(1, 0), (2, 1)]),
-    (4, [(1, 0)]),
-    (4, None),
-    (4, [(0, 0), (1, 1)]),
-    (None, [(1, 0), (2, 1)]),
-])  # fmt: skip
-def test_a_shorter_log_that_makes_nobody_cut_committed_records(
-    watermark: int | None, checkpoint: list[tuple[int, int]] | None
-) -> None:
-    logs = Logs()
-    replicas = [logs.add(1, batches((1, "abcd")), high_watermark=watermark), logs.add(3, batches((1, "a")), checkpoint=checkpoint)]
-    assert trailing_epoch_loss(replicas) is None
-
-
-def test_a_new_leader_at_the_end_of_the_longest_log_loses_nothing() -> None:
-    logs = Logs()
-    leader = logs.add(1, batches((0, "abcd")), high_watermark=4, checkpoint=[(0, 0), (2, 4)])
-    assert trailing_epoch_loss([leader, logs.add(2, batches((0, "abc")), high_watermark=3)]) is None
+def test_after_a_crash_segments_are_walked_from_that_of_the_recovery_point_on() -> None:
+    replica = Logs().add(1, batches((0, "ab"), (1, "cd"), (2, "ef")), checkpoint=[(0, 0)])
+    replica.context.segment_base_offsets = [0, 2, 4, 6]
+    known = {}
+    for point in (0, 2, 3, 5, 6):
+        replica.context.recovery_point = point
+        known[point] = [(entry.leader_epoch, entry.start_offset) for entry in brokers_epochs(replica)]
+    every = [(0, 0), (1, 2), (2, 4)]
+    assert known == {0: every, 2: every, 3: every, 5: [(0, 0), (2, 4)], 6: [(0, 0)]}
 
 
 @st.composite
@@ -263,7 +456,7 @@ def test_the_rule_on_any_two_histories(
     common, *tails = parted
     logs = Logs()
     sides = [logs.add(n + 1, batches((0, "c" * common), *tail), high_watermark=watermarks[n]) for n, tail in enumerate(tails)]
-    finding = fork_of(logs, *sides)
+    (finding,) = fork_findings(sides, conflicts_of(logs, sides))[0]
     committed = [min(watermarks[n], side.log_end_offset) for n, side in enumerate(sides)]
     expected: tuple[str, int]
     losses, settled = [], False
@@ -338,3 +531,7 @@ def test_replicas_are_not_called_identical_where_ranges_were_left_unread(
     assert {finding.evidence.get("ranges_not_compared", 0) for finding in result.findings} == {unread}
     known = ("prefix" if lags else "identical", again[-1].base_offset + 1)
     assert (result.agreement.kind, result.agreement.common_end_offset) == (("not_compared", None) if unread else known)
+
+
+if __name__ == "__main__":
+    KEPT.write_text("{\n" + ",\n".join(f"{json.dumps(name)}: {json.dumps(told(name))}" for name in FORKS) + "\n}\n")
