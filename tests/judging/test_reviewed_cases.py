@@ -17,9 +17,9 @@ from kafka_forensics.model.findings import Confidence, Finding, Place, Severity
 from kafka_forensics.wording import advice, message
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
 from kafka_forensics.writers.files import write_offset_checkpoint
+from tests.judging.scenes import history
 from tests.support.faults import BASE_TIMESTAMP, DIRECTORY, TOPIC, Brokers, healthy, histories
 from tests.support.faults_verdict import kinds, offsets, only, said, scan, verdict
-from tests.support.scenes import history
 from tests.support.segments import write_offset_index
 
 

@@ -12,10 +12,10 @@ from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.judging import recovery_files
 from kafka_forensics.questions.collect import CollectOptions, collect
 from kafka_forensics.questions.plan import PlanOptions, make_plans
+from tests.judging.scenes import ANSWERS, OUTSIDE, SCENES, answers, lacking
 from tests.support.faults import TOPIC_ID
 from tests.support.faults_verdict import only, verdict
 from tests.support.replicas import put_replica
-from tests.support.scenes import ANSWERS, OUTSIDE, SCENES, answers, lacking
 
 EXPECTED: dict[str, Any] = json.loads(ANSWERS.read_text())
 
@@ -26,7 +26,7 @@ def test_every_scene_has_an_answer() -> None:
 
 @pytest.mark.parametrize("name", SCENES)
 def test_the_whole_answer_to_a_scene(name: str, tmp_path: Path) -> None:
-    """After a change of a rule: `python -m tests.support.scenes`."""
+    """After a change of a rule: `python -m tests.judging.scenes`."""
     assert answers(name, tmp_path) == EXPECTED[name]
 
 

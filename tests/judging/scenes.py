@@ -1,6 +1,6 @@
 """Log directories on which something is absent, cut off, older than the rest or only looks so, and what a scan and a plan answer.
 
-The answers are kept in `tests/judging/answers.json`. After a change of a rule: `python -m tests.support.scenes`, and read the
+The answers are kept in `tests/judging/answers.json`. After a change of a rule: `python -m tests.judging.scenes`, and read the
 difference before it is committed.
 """
 
@@ -59,7 +59,7 @@ from tests.support.segments import batch, by_producer, flipped, marker
 from tests.support.snapshot_trees import cut
 from tests.support.transaction_logs import CoordinatorLog, DataLog, Logs, ms, write_cluster
 
-ANSWERS: Final = Path(__file__).parents[1] / "judging" / "answers.json"
+ANSWERS: Final = Path(__file__).with_name("answers.json")
 OTHER_ID: Final = "AAAAAAAAAAAAAAAAAAAABQ"
 YOUNG: Final = BASE_TIMESTAMP + 120_000
 """Two minutes behind the first record: where the controllers' log ends."""
