@@ -23,7 +23,7 @@ def test_a_loss_whose_trace_is_gone_from_the_logs(corpora: Path) -> None:
         [2],
         [2],
     )
-    assert all(one.severity.rank == 0 for one in result.snapshots["clean-end"].findings)
+    assert all(within.severity.rank == 0 for within in result.snapshots["clean-end"].findings)
     quiet = [
         change for change in result.changes if change.topic not in ("audit", "__cluster_metadata") and change.kind != "unchanged"
     ]

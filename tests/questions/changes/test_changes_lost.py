@@ -159,16 +159,6 @@ def test_without_any_witness_nothing_is_claimed(trees: Snapshots) -> None:
     assert result.findings == []
 
 
-def test_a_partition_that_moved_and_lost_its_tail(trees: Snapshots) -> None:
-    trees.put(OLD, {1: HEALTHY, 2: cut(HEALTHY, LOST)})
-    shutil.rmtree(trees.root / OLD / "b2" / DIRECTORY)
-    new = trees.put(NEW, {1: HEALTHY, 2: cut(HEALTHY, LOST)})
-    shutil.rmtree(new / "b1" / DIRECTORY)
-    result = trees.told()
-    assert rows(result, broker=1) == [(1, "deleted", "moved_to_other_brokers", 0, LOG_END)]
-    assert [finding[:2] for finding in findings(result)] == [(KIND, "critical")]
-
-
 def test_snapshots_in_the_wrong_order_are_doubted(trees: Snapshots) -> None:
     younger, older = trees.put("b-old", cut(HEALTHY, LOST)), trees.put("a-new", HEALTHY)
     for folder, moment in ((younger, 1_700_000_000), (older, 1_700_100_000)):

@@ -51,16 +51,6 @@ def test_what_retention_took_is_deleted(trees: Snapshots) -> None:
     assert (result.findings, result.notes) == ([], [])
 
 
-def test_retention_and_appends_are_told_apart(trees: Snapshots) -> None:
-    trees.put(OLD, HEALTHY)
-    longer = grown(batches=3)
-    trees.put(NEW, expired(longer, 55), longer.next_offset, log_start=55)
-    result = trees.told()
-    assert rows(result) == on_each(("deleted", "retention", 0, 55), ("appended", None, LOG_END, LOG_END + 9))
-    assert {change.records for change in result.changes if change.kind is ChangeKind.APPENDED} == {9}
-    assert result.findings == []
-
-
 def test_records_deleted_within_a_segment_are_deleted(trees: Snapshots) -> None:
     trees.put(OLD, HEALTHY)
     trees.put(NEW, HEALTHY, log_start=12)

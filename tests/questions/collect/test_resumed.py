@@ -118,25 +118,6 @@ def test_it_goes_on_however_often_it_is_stopped(broker: Path, tmp_path: Path) ->
     assert facts_of(resumed) == expected
 
 
-def test_it_goes_on_from_every_report_of_progress(broker: Path, tmp_path: Path) -> None:
-    expected = facts_of(bundle_of(broker, tmp_path / "whole.kfb"))
-    reports: list[int] = []
-    collect([str(broker)], CollectOptions(), io.BytesIO(), lambda done, _total: reports.append(done))
-    assert len(reports) > 5
-    for stop in range(len(reports)):
-        left = [stop]
-
-        def report(_done: int, _total: int, left: list[int] = left) -> None:
-            left[0] -= 1
-            if left[0] < 0:
-                raise StoppedError
-
-        file = io.BytesIO()
-        with pytest.raises(StoppedError):
-            collect([str(broker)], CollectOptions(), file, report)
-        assert facts_of(finished(broker, file, tmp_path / "resumed.kfb")) == expected
-
-
 def stopped(broker: Path, options: CollectOptions | None = None, writes: int = 6) -> Dying:
     """The beginning of a bundle."""
     file = Dying()

@@ -58,6 +58,8 @@ def test_a_silent_divergence_differs_from_the_first_offset_on() -> None:
     assert states(compared) == [(offset, True, [R, R, R]) for offset in range(3)]
     values = [held.record.value for held in compared.rows[0].held if held.record is not None]
     assert values == [b"payment-1", b"after-1", b"after-1"]
+    records = [held.record for row in compared.rows for held in row.held if held.record is not None]
+    assert {(record.partition_leader_epoch, record.sequence, record.control_record_type) for record in records} == {(-1, -1, None)}
 
 
 @pytest.mark.parametrize("topic", ["orders", "codec-lz4", "payments", "profiles", "__consumer_offsets"])
@@ -71,27 +73,48 @@ def test_context_is_what_was_asked_for(context: int, offsets: list[int]) -> None
     assert [row.offset for row in sample("unclean-election", "audit", context=context).rows] == offsets
 
 
-def test_the_record_that_differs_is_found_within_its_batch(tmp_path: Path) -> None:
-    def written(third: bytes) -> bytes:
-        records = [RecordToWrite(b"key", value) for value in (b"a", b"b", third, b"d")]
-        return write_batch(records, base_offset=10, base_timestamp=BASE_TIMESTAMP)
+def four(value: bytes = b"c", codec: Any = "none") -> bytes:
+    """A batch of four records at offset 20, of which `value` is the third."""
+    records = [RecordToWrite(b"key", each * 9) for each in (b"a", b"b", value, b"d")]
+    return write_batch(records, base_offset=20, base_timestamp=BASE_TIMESTAMP, compression_type=codec)
 
-    before = b"".join(log(5))
-    put_replica(tmp_path, 1, before + written(b"c"), high_watermark=14)
-    put_replica(tmp_path, 2, before + written(b"x"), high_watermark=14)
+
+TEN = log(10)
+JOINED, PACKED = b"".join(TEN), four(codec="gzip")
+OTHER_END = b"".join(TEN[:9]) + batch(18, 2, value=b"x") + batch(1 << 60)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "expected"),
+    [
+        (JOINED + four(), JOINED + four(b"x"), [(21, False, [R, R]), (22, True, [R, R]), (23, False, [R, R])]),
+        (JOINED, b"".join(TEN[:6]), [(11, False, [R, R]), (12, True, [R, BEYOND]), (13, True, [R, BEYOND])]),
+        (JOINED, b"".join(TEN[:3] + TEN[5:]), [(5, False, [R, R]), (6, True, [R, ABSENT]), (7, True, [R, ABSENT])]),
+        (JOINED + PACKED, JOINED + flipped(PACKED, 63, 3), [(19, False, [R, R]), *((at, True, [R, BROKEN]) for at in (20, 21))]),
+        (
+            legacy_entry(0) + legacy_entry(1, value=b"a"),
+            legacy_entry(0) + legacy_entry(1, value=b"b"),
+            [(0, False, [R, R]), (1, True, [R, R])],
+        ),
+        (JOINED + batch(1 << 50), OTHER_END, [(17, False, [R, R]), (18, True, [R, R]), (19, True, [R, R])]),
+    ],
+    ids=[
+        "a record within a batch",
+        "a prefix",
+        "a gap",
+        "a batch that cannot be decoded",
+        "old formats by message",
+        "absurd offsets",
+    ],
+)
+def test_the_first_offset_that_differs_and_what_is_held_around_it(
+    first: bytes, second: bytes, expected: Any, tmp_path: Path
+) -> None:
+    for broker, data in ((1, first), (2, second)):
+        put_replica(tmp_path, broker, data, high_watermark=12)
     compared = of(tmp_path, context=1)
-    assert compared.first_difference == 12
-    assert [(row.offset, row.differs) for row in compared.rows] == [(11, False), (12, True), (13, False)]
-
-
-def test_a_prefix_differs_where_the_shortest_log_ends(tmp_path: Path) -> None:
-    whole = log(10)
-    put_replica(tmp_path, 1, b"".join(whole), high_watermark=12)
-    put_replica(tmp_path, 2, b"".join(whole[:6]), high_watermark=12)
-    compared = of(tmp_path, context=1)
-    assert compared.first_difference == 12
-    assert states(compared) == [(11, False, [R, R]), (12, True, [R, BEYOND]), (13, True, [R, BEYOND])]
-    assert [finding.kind for finding in compared.result.findings] == ["REPLICA_LAGS"]
+    assert states(compared) == expected
+    assert compared.first_difference == next(offset for offset, differs, _ in expected if differs)
 
 
 def test_a_later_log_start_is_no_difference(tmp_path: Path) -> None:
@@ -102,16 +125,6 @@ def test_a_later_log_start_is_no_difference(tmp_path: Path) -> None:
     put_replica(tmp_path, 3, b"".join(log(4, start=8, value=b"other")), base_offset=8)
     compared = of(tmp_path, context=2)
     assert states(compared)[:3] == [(6, False, [R, BEFORE, BEFORE]), (7, False, [R, BEFORE, BEFORE]), (8, True, [R, R, R])]
-
-
-def test_a_gap_shows_as_absent(tmp_path: Path) -> None:
-    whole = log(10)
-    put_replica(tmp_path, 1, b"".join(whole), high_watermark=20)
-    put_replica(tmp_path, 2, b"".join(whole[:3] + whole[5:]), high_watermark=20)
-    compared = of(tmp_path, context=4)
-    assert compared.first_difference == 6
-    absent = [offset for offset, _, held in states(compared) if held == [R, ABSENT]]
-    assert absent == [6, 7, 8, 9]
 
 
 def test_a_rotten_batch_is_told_by_its_crc(tmp_path: Path) -> None:
@@ -127,42 +140,12 @@ def test_a_rotten_batch_is_told_by_its_crc(tmp_path: Path) -> None:
     assert (good.is_valid, bad.is_valid, good == bad) == (True, False, False)
 
 
-def test_a_batch_that_cannot_be_decoded_is_unreadable(tmp_path: Path) -> None:
-    records = [RecordToWrite(b"key", b"value" * 9)] * 2
-    packed = write_batch(records, base_offset=10, base_timestamp=BASE_TIMESTAMP, compression_type="gzip")
-    before = b"".join(log(5))
-    put_replica(tmp_path, 1, before + packed, high_watermark=12)
-    put_replica(tmp_path, 2, before + flipped(packed, 63, 3), high_watermark=12)
-    assert states(of(tmp_path, context=1)) == [(9, False, [R, R]), (10, True, [R, BROKEN]), (11, True, [R, BROKEN])]
-
-
 def test_logs_of_different_topics_are_shown_from_where_they_differ(tmp_path: Path) -> None:
     put_replica(tmp_path, 1, b"".join(log(4)), topic_id="q3Vb0Q0BQ7mKk0yJ9wS3tA")
     put_replica(tmp_path, 2, batch(0, 2) + b"".join(log(3, start=2, value=b"x")), topic_id="q3Vb0Q0BQ7mKk0yJ9wS3tB")
     compared = of(tmp_path)
     assert compared.first_difference == 2
     assert compared.partition.agreement.kind == "not_compared"
-
-
-def test_old_formats_have_no_epoch_and_no_sequence() -> None:
-    compared = sample("silent-divergence", "ledger")
-    records = [held.record for row in compared.rows for held in row.held if held.record is not None]
-    assert {(record.partition_leader_epoch, record.sequence, record.control_record_type) for record in records} == {(-1, -1, None)}
-
-
-def test_old_formats_are_compared_by_message(tmp_path: Path) -> None:
-    put_replica(tmp_path, 1, legacy_entry(0) + legacy_entry(1, value=b"a"), high_watermark=2)
-    put_replica(tmp_path, 2, legacy_entry(0) + legacy_entry(1, value=b"b"), high_watermark=2)
-    compared = of(tmp_path)
-    assert compared.first_difference == 1
-    assert states(compared) == [(0, False, [R, R]), (1, True, [R, R])]
-
-
-def test_an_absurd_offset_costs_no_time(tmp_path: Path) -> None:
-    whole = b"".join(log(10))
-    put_replica(tmp_path, 1, whole + batch(1 << 50), high_watermark=20)
-    put_replica(tmp_path, 2, b"".join(log(9)) + batch(18, 2, value=b"x") + batch(1 << 60), high_watermark=20)
-    assert of(tmp_path).first_difference == 18
 
 
 @pytest.mark.parametrize(

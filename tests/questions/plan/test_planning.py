@@ -102,10 +102,7 @@ def test_the_archive_of_high_watermark_truncation(archives: Path) -> None:
     assert [
         (follower_plan.broker, follower_plan.truncation_offset, follower_plan.halts, follower_plan.kept)
         for follower_plan in third.followers
-    ] == [
-        (1, 3, True, ((0, 3),)),
-        (2, 0, False, ()),
-    ]
+    ] == [(1, 3, True, ((0, 3),)), (2, 0, False, ())]
     assert losses(planned, 1) == losses(planned, 2) == [(0, 3, (3,), 3)]
     (done,) = planned.plan.already_lost
     assert (done.brokers, done.start, done.replaced_end, done.end, done.held_by) == ((3,), 0, 3, 10, (1, 2))

@@ -372,8 +372,8 @@ def test_an_archive_of_high_watermark_truncation(keep: int, ids: list[str] | Non
 # Brokers that will not come back.
 
 
-@pytest.mark.parametrize("sample", ["unclean-election", "silent-divergence", "healthy"])
-@pytest.mark.parametrize("dead", [(), ("1",), ("2",), ("1", "3")])
+@pytest.mark.parametrize("sample", ["unclean-election", "silent-divergence"])
+@pytest.mark.parametrize("dead", [(), ("2",), ("1", "3")])
 def test_whoever_is_dead_ranges_add_up_to_the_bounds_of_that_plan(sample: str, dead: tuple[str, ...]) -> None:
     root = SAMPLES / sample
     plans = make_plans([str(root)], ScanOptions(jobs=1), PlanOptions(dead=frozenset(dead)))
@@ -428,15 +428,9 @@ def test_a_dead_leader_is_known_by_the_name_and_by_the_id_of_its_copy(name: str,
     for keep in ("rack-1", "1"):
         with pytest.raises(UsageError, match=f"--keep {keep} and --dead {name} contradict each other"):
             recover(given, asked, keep, list[RecoveredRecord]().append, dead=(name,))
-
-
-def test_dead_brokers_that_make_no_sense() -> None:
-    with pytest.raises(UsageError, match="--keep 1 and --dead 1 contradict each other"):
-        recovered(UNCLEAN, 1, "audit", dead=("1",))
     with pytest.raises(UsageError, match="no copy here is of broker 9, and no controller's log here gives it a replica"):
         recovered(UNCLEAN, 1, "audit", dead=("9",))
-    side = recovered(UNCLEAN, topic="audit", dead=("1", "2", "3")).one.side
-    assert isinstance(side, Undecided)
+    assert isinstance(recovered(UNCLEAN, topic="audit", dead=("1", "2", "3")).one.side, Undecided)
 
 
 def test_the_same_from_python() -> None:

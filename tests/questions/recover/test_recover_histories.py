@@ -196,10 +196,7 @@ def of_kept(
 
 
 def of_rows(
-    logs: Mapping[int, NaiveLog],
-    survivor: NaiveLog,
-    versions: Mapping[tuple[int, object], set[int]],
-    rows: list[RecoveredRecord],
+    logs: Mapping[int, NaiveLog], survivor: NaiveLog, versions: Mapping[tuple[int, object], set[int]], rows: list[RecoveredRecord]
 ) -> Iterator[str]:
     fork = min((offset for offset, _ in versions), default=0)
     visible = [held for offset, held in survivor.records.items() if offset >= fork and held.state in ("none", "committed")]

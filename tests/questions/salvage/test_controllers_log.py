@@ -130,18 +130,13 @@ def test_the_epoch_is_above_all_that_any_copy_tells_of(tmp_path: Path) -> None:
     assert [(left.broker, left.start, left.end) for left in partition.left_behind] == [(9, 5, 7)]
 
 
-def test_one_of_three_may_be_damaged(tmp_path: Path) -> None:
-    put_all(tmp_path / "in", {1: written((1, 6)), 2: written((1, 4)), 3: written((1, 4))})
-    damage(tmp_path / "in", 1)
-    partition = taken(tmp_path)
-    assert (partition.base, partition.log_end_offset, partition.unseen) == (2, 5, ["voter:1"])
-
-
 def test_two_of_three_may_not(tmp_path: Path) -> None:
     put_all(tmp_path / "in", dict.fromkeys(VOTERS, written((1, 4))))
     damage(tmp_path / "in", 1)
     damage(tmp_path / "in", 3)
-    assert refused(tmp_path).reason == "2 of 3 voters are needed, and 2 was given whole: 1 is damaged; 3 is damaged"
+    refusal = refused(tmp_path)
+    assert refusal.reason == "2 of 3 voters are needed, and 2 was given whole: 1 is damaged; 3 is damaged"
+    assert "more controllers" in str(refusal.hint)
 
 
 def test_a_torn_tail_is_cut_and_the_copy_counts(tmp_path: Path) -> None:
@@ -150,19 +145,6 @@ def test_a_torn_tail_is_cut_and_the_copy_counts(tmp_path: Path) -> None:
     torn.write_bytes(torn.read_bytes()[:-9])
     partition = taken(tmp_path)
     assert (partition.base, partition.log_end_offset) == (2, 6)
-
-
-def test_a_minority_is_refused(tmp_path: Path) -> None:
-    put(tmp_path / "in", 2, written((1, 4)))
-    refusal = refused(tmp_path)
-    assert refusal.reason == "2 of 3 voters are needed, and 2 was given whole: 1 was not given; 3 was not given"
-    assert refusal.hint is not None
-    assert "more controllers" in refusal.hint
-
-
-def test_nodes_without_a_vote_do_not_count(tmp_path: Path) -> None:
-    put_all(tmp_path / "in", {1: written((1, 4)), 8: written((1, 9)), 9: written((1, 9))})
-    assert "2 was not given; 3 was not given" in refused(tmp_path).reason
 
 
 def test_the_samples_have_no_voter(tmp_path: Path) -> None:
@@ -347,13 +329,7 @@ def test_voters_are_those_of_the_log(tmp_path: Path) -> None:
     partition = taken(tmp_path)
     assert partition.quorum is not None
     assert partition.quorum.voters == [1, 2, 3]
-    assert state_of(tmp_path) == {
-        "leaderId": -1,
-        "leaderEpoch": 5,
-        "votedId": -1,
-        "votedDirectoryId": ZERO_ID,
-        "data_version": 1,
-    }
+    assert state_of(tmp_path) == {"leaderId": -1, "leaderEpoch": 5, "votedId": -1, "votedDirectoryId": ZERO_ID, "data_version": 1}
 
 
 def test_voters_that_may_not_be_committed_need_both_majorities(tmp_path: Path) -> None:
@@ -399,14 +375,6 @@ def test_what_the_log_says_of_topics_is_not_held_against_these(tmp_path: Path) -
     assert salvaged.is_whole
     assert [partition.topic for partition in salvaged.partitions] == ["__cluster_metadata", "orders"]
     assert sorted(path.name for path in (tmp_path / "out").iterdir() if path.is_dir()) == [METADATA, "orders-0"]
-
-
-def test_of_an_ordinary_topic_alone_nothing_changes(tmp_path: Path) -> None:
-    put(tmp_path / "in", 1, written((1, 4)))
-    put_replica(tmp_path / "in", 11, {0: b"".join(batches_of(4))}, high_watermark=8, epochs=[(0, 0)])
-    salvaged = salvaged_of(tmp_path / "in", tmp_path / "out", topic_glob="orders")
-    assert salvaged.is_whole
-    assert [partition.topic for partition in salvaged.partitions] == ["orders"]
 
 
 def test_a_log_that_is_all_in_its_snapshot(tmp_path: Path) -> None:

@@ -41,23 +41,18 @@ def left_of(partition: SalvagedPartition) -> list[tuple[int | str, int, int]]:
     return [(left.broker, left.start, left.end) for left in partition.left_behind]
 
 
-def test_copies_damaged_at_different_places_are_refused_with_a_plain_reason(tmp_path: Path) -> None:
+@pytest.mark.parametrize("prefer", [None, "2"])
+def test_copies_damaged_at_different_places_are_refused_or_one_is_taken_with_gaps(prefer: str | None, tmp_path: Path) -> None:
     for broker in (1, 2):
         put_cleaned(tmp_path / "in", broker, with_(CLEANED, {broker: flipped(CLEANED[broker], VALUE_AT)}), ACTIVE)
-    (refused,) = salvaged_of(tmp_path / "in", tmp_path / "out").refused
-    assert (refused.kind, refused.offsets, refused.brokers) == ("compacted", ((1, 4),), (1, 2))
+    (refused,) = salvaged_of(tmp_path / "in", tmp_path / "none", prefer=prefer).refused
+    assert (refused.kind, refused.offsets, refused.brokers) == ("compacted", (CLEANED_SPANS[int(prefer or 1)],), (1, 2))
     assert refused.reason == (
         "it is compacted, and no copy of it is whole: the copy of broker 1 is damaged at offsets [1, 4); "
         "the copy of broker 2 is damaged at offsets [4, 9)"
     )
-    assert "--allow-gaps: the copy of broker 1 is taken" in str(refused.hint)
-    assert not (tmp_path / "out" / NAME).exists()
-
-
-@pytest.mark.parametrize("prefer", [None, "2"])
-def test_with_gaps_one_copy_is_taken_and_nothing_of_others(prefer: str | None, tmp_path: Path) -> None:
-    for broker in (1, 2):
-        put_cleaned(tmp_path / "in", broker, with_(CLEANED, {broker: flipped(CLEANED[broker], VALUE_AT)}), ACTIVE)
+    assert f"--allow-gaps: the copy of broker {prefer or 1} is taken" in str(refused.hint)
+    assert not (tmp_path / "none" / NAME).exists()
     (partition,) = salvaged_of(tmp_path / "in", tmp_path / "out", allow_gaps=True, prefer=prefer).partitions
     broker = int(prefer or 1)
     assert (partition.base, partition.brokers) == (broker, [broker])
@@ -163,15 +158,6 @@ def test_damage_after_the_last_batch_of_the_longest_copy_is_named_from_there_on(
         write_salvaged(salvaged, "table", Destination(stream, width=200, colour=False))
         assert "1..4, 24.." in stream.getvalue()
     check_output(tmp_path / "in", tmp_path / "out")
-
-
-def test_a_shorter_log_than_a_high_watermark_promises_is_refused(tmp_path: Path) -> None:
-    put_cleaned(tmp_path / "in", 1, CLEANED, ACTIVE, end=30)
-    (refused,) = salvaged_of(tmp_path / "in", tmp_path / "out").refused
-    assert refused.offsets == ((24, 30),)
-    (partition,) = salvaged_of(tmp_path / "in", tmp_path / "gaps", allow_gaps=True).partitions
-    assert (gaps_of(partition), partition.log_end_offset) == ([(24, 30, ())], 30)
-    check_output(tmp_path / "in", tmp_path / "gaps")
 
 
 def test_cleaning_goes_on_where_it_had_come_in_the_copy_taken(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -36,36 +37,42 @@ def test_a_hole_within_an_epoch_is_filled_by_whoever_has_that_epoch() -> None:
     assert lineage.gaps == ()
 
 
-def test_a_hole_between_epochs_needs_a_copy_that_joins_behind_it() -> None:
-    base = copy(1, (0, 10), (20, 30), epochs={0: 0, 2: 20})
-    joins, parted = copy(2, (0, 30), epochs={0: 0, 1: 12, 2: 16}), copy(3, (0, 18), epochs={0: 0, 1: 15})
-    assert trace([base, joins], {}, 0).gaps == ()
-    assert trace([base, parted], {}, 0).gaps == ((10, 20),)
-    assert [left.start for left in trace([base, parted], {}, 0).left_behind] == [10]
+BETWEEN = copy(1, (0, 10), (20, 30), epochs={0: 0, 2: 20})
+HOLE, NO_EPOCHS = copy(1, (0, 10), (14, 20)), copy(1, (0, 10), (14, 20), epochs={})
+ROTTEN, WHOLE = copy(1, (0, 10), (14, 20), epochs={}, damaged=((10, 14),)), copy(2, (0, 20), epochs={})
 
 
-def test_the_epoch_behind_a_hole_is_enough_and_the_one_before_it_is_not() -> None:
-    """Whoever led epoch 2 had all of it, and the base took offset 20 from there; epoch 0 may have ended sooner in the base."""
-    base = copy(1, (0, 10), (20, 30), epochs={0: 0, 2: 20})
-    assert trace([base, copy(2, (10, 18), epochs={0: 10, 2: 15})], {}, 0).gaps == ((10, 15), (18, 20))
-    assert trace([copy(1, (5, 9)), copy(2, (0, 4))], {}, 0).log_start_offset == 5
-    assert trace([replace(copy(1, (5, 9)), log_start_offset=0), copy(2, (0, 4))], {}, 0).gaps == ((4, 5),)
-
-
-def test_a_copy_that_differs_in_the_same_epoch_proves_nothing() -> None:
-    copies = [copy(1, (0, 10), (14, 20)), copy(2, (0, 20))]
-    assert trace(copies, {(0, 1): ((4, 6),)}, 0).gaps == ((10, 14),)
-
-
-def test_damage_is_filled_where_the_plan_says_it_is_the_same_and_not_where_it_does_not() -> None:
-    copies = [copy(1, (0, 10), (14, 20), epochs={}, damaged=((10, 14),)), copy(2, (0, 20), epochs={})]
-    assert trace(copies, {}, 0).gaps == ()
-    assert trace(copies, {(0, 1): ((12, 14),)}, 0).gaps == ((12, 14),)
-
-
-def test_what_is_missing_without_epochs_is_proven_by_nobody() -> None:
-    copies = [copy(1, (0, 10), (14, 20), epochs={}), copy(2, (0, 20), epochs={})]
-    assert trace(copies, {}, 0).gaps == ((10, 14),)
+@pytest.mark.parametrize(
+    ("copies", "apart", "gaps"),
+    [
+        ([BETWEEN, copy(2, (0, 30), epochs={0: 0, 1: 12, 2: 16})], (), ()),
+        ([BETWEEN, copy(2, (0, 18), epochs={0: 0, 1: 15})], (), ((10, 20),)),
+        ([BETWEEN, copy(2, (10, 18), epochs={0: 10, 2: 15})], (), ((10, 15), (18, 20))),
+        ([HOLE, copy(2, (0, 20))], ((4, 6),), ((10, 14),)),
+        ([ROTTEN, WHOLE], (), ()),
+        ([ROTTEN, WHOLE], ((12, 14),), ((12, 14),)),
+        ([NO_EPOCHS, WHOLE], (), ((10, 14),)),
+        ([replace(copy(1, (5, 9)), log_start_offset=0), copy(2, (0, 4))], (), ((4, 5),)),
+        ([replace(copy(1, (0, 10)), high_watermark=14), replace(copy(2, (0, 8)), high_watermark=10)], (), ((10, 14),)),
+        ([copy(1, (0, 30), epochs={0: 0, 1: 10}), replace(copy(2, (0, 10)), high_watermark=40)], (), ()),
+        ([copy(1, (0, 20)), replace(copy(2, (0, 12)), high_watermark=40)], ((10, 12),), ()),
+    ],
+    ids=[
+        "between epochs, a copy that joins behind the hole",
+        "between epochs, one that does not",
+        "the epoch behind a hole is enough, the one before it is not: it may have ended sooner in the base",
+        "a copy that differs in the same epoch proves nothing",
+        "damage that the plan says is the same",
+        "damage that it says is not",
+        "without epochs nobody proves what is missing",
+        "nothing joins at the log start",
+        "what watermarks promise behind every end",
+        "a watermark of an epoch that a later leader followed promises nothing",
+        "nor does one of another lineage",
+    ],
+)
+def test_what_no_copy_fills_is_a_gap(copies: list[Copy], apart: Ranges, gaps: Ranges) -> None:
+    assert trace(copies, {(0, 1): apart} if apart else {}, 0).gaps == gaps
 
 
 def test_the_lineage_goes_on_through_several_copies() -> None:
@@ -157,21 +164,3 @@ def test_nothing_of_another_lineage_is_ever_taken(data: st.DataObject) -> None:
     for offset, epoch in truth[base].items():
         assert found[offset] == epoch, "what the base has stays"
     assert any(all(expected[offset] == epoch for offset, epoch in found.items()) for expected in lines), "of one line of leaders"
-
-
-def test_what_watermarks_promise_behind_every_end_is_a_gap() -> None:
-    short = [replace(copy(1, (0, 10)), high_watermark=14), replace(copy(2, (0, 8)), high_watermark=10)]
-    lineage = trace(short, {}, 0)
-    assert (lineage.log_end_offset, lineage.gaps) == (14, ((10, 14),))
-
-
-def test_a_watermark_of_an_epoch_that_a_later_leader_followed_promises_nothing() -> None:
-    old = replace(copy(1, (0, 10)), high_watermark=40)
-    lineage = trace([old, copy(2, (0, 30), epochs={0: 0, 1: 10})], {}, 1)
-    assert (lineage.log_end_offset, lineage.gaps) == (30, ())
-
-
-def test_a_watermark_of_another_lineage_promises_nothing() -> None:
-    other = replace(copy(2, (0, 12), epochs={0: 0}), high_watermark=40)
-    lineage = trace([copy(1, (0, 20), epochs={0: 0}), other], {(0, 1): ((10, 12),)}, 0)
-    assert (lineage.log_end_offset, lineage.gaps) == (20, ())

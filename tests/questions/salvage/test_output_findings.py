@@ -126,9 +126,12 @@ TWICE = [numbered(0, 0), numbered(2, 2), numbered(4, 2), numbered(6, 4)]
 def test_what_producers_wrote_twice_is_inherited(tmp_path: Path) -> None:
     for broker in (1, 2):
         put_replica(tmp_path / "in", broker, {0: b"".join(TWICE)}, high_watermark=8)
-    (partition,) = salvaged_of(tmp_path / "in", tmp_path / "out").partitions
+    salvaged = salvaged_of(tmp_path / "in", tmp_path / "out")
+    (partition,) = salvaged.partitions
     assert log_of(tmp_path / "out") == b"".join(TWICE)
     assert (kinds(partition.inherited), partition.new) == ([("DUPLICATE_BATCH", 4)], [])
+    (row,) = document(salvaged)["partitions"]
+    assert [(listed["kind"], listed["producer_id"]) for listed in row["inherited"]] == [("DUPLICATE_BATCH", 7)]
 
 
 @pytest.mark.parametrize("damaged", [lambda data: flipped(data, 70), lambda data: bytes(len(data))], ids=["flipped", "zeroed"])
@@ -206,24 +209,6 @@ def test_a_finding_of_no_single_partition_is_listed_once(tmp_path: Path, monkeyp
         with StringIO() as stream:
             write_salvaged(salvaged, format_name, Destination(stream, width=200, colour=False))
             assert stream.getvalue().count("CHECKPOINT_MALFORMED") == len(salvaged.new)
-
-
-def test_a_listed_finding_names_its_producer(tmp_path: Path) -> None:
-    put_replica(tmp_path / "in", 1, {0: b"".join(TWICE)}, high_watermark=8)
-    (partition,) = document(salvaged_of(tmp_path / "in", tmp_path / "out"))["partitions"]
-    assert [(row["kind"], row["producer_id"]) for row in partition["inherited"]] == [("DUPLICATE_BATCH", 7)]
-
-
-def test_a_transaction_that_was_left_open_long_ago_is_inherited(tmp_path: Path) -> None:
-    """A warning where nobody tells whether its producer still lives: three whole copies are salvaged all the same."""
-    data = DataLog()
-    data.data(0.0, APP_ID)
-    data.traffic(10_000)
-    write_cluster(tmp_path / "in", {"t-0": data})
-    salvaged = salvaged_of(tmp_path / "in", tmp_path / "out")
-    assert salvaged.is_whole
-    assert not salvaged.has_new_findings
-    assert {kind for partition in salvaged.partitions for kind, _ in kinds(partition.inherited)} & {"TXN_OPEN", "TXN_HANGING"}
 
 
 def test_a_transaction_that_every_copy_lost_is_inherited(tmp_path: Path) -> None:

@@ -7,17 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.files import AbortedTxn, EpochEntry, ProducerEntry
 from kafka_forensics.parsers.log import inspector
-from kafka_forensics.questions.salvage.rebuilding import EpochReplay, ProducerReplay, SegmentIndexes, index_entries, index_interval
+from kafka_forensics.questions.salvage.rebuilding import EpochReplay, ProducerReplay, SegmentIndexes, index_interval
 from kafka_forensics.writers.batches import write_marker
 from tests.support.segments import BASE_TIMESTAMP, batch, read
 
 BASE_OFFSET = 100
 batches = st.lists(
-    st.tuples(st.integers(1, 4), st.integers(0, 9), st.sampled_from((0, 10, 400, 3000, 5000)), st.integers(0, 3)),
-    max_size=25,
+    st.tuples(st.integers(1, 4), st.integers(0, 9), st.sampled_from((0, 10, 400, 3000, 5000)), st.integers(0, 3)), max_size=25
 )
 
 
@@ -72,22 +70,6 @@ def test_indexes_are_those_of_recovery_however_the_log_is_cut(
             expected.append(EpochEntry(epoch, offset))
         offset += count
     assert (epochs.entries, epochs.falls) == (expected, False)
-
-
-@given(batches, st.sampled_from((0, 100, 1024, 4096)))
-def test_entries_are_those_that_one_batch_after_the_other_gets(shapes: list[tuple[int, int, int, int]], interval: int) -> None:
-    columns = read(log_of(shapes)).columns
-    state = np.array([60, BASE_TIMESTAMP + 150, 7], np.int64)
-    indexed_at, largest, largest_at = state.tolist()
-    expected = []
-    for position, last, stamp in columns[[BatchColumn.POSITION, BatchColumn.LAST_OFFSET, BatchColumn.MAX_TIMESTAMP]].T.tolist():
-        if stamp > largest:
-            largest, largest_at = stamp, last
-        if position - indexed_at > interval:
-            indexed_at = position
-            expected.append([last, position, largest, largest_at])
-    assert index_entries(columns, interval, state).T.tolist() == expected
-    assert state.tolist() == [indexed_at, largest, largest_at]
 
 
 def test_epochs_that_fall_are_told_across_chunks() -> None:

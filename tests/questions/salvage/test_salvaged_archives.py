@@ -1,7 +1,6 @@
 """Salvages of what real brokers lost: every acknowledged record of the lineage is there, once, and nothing of the other side."""
 
 import tarfile
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -41,11 +40,6 @@ def records_of(output: Path, name: str) -> "list[Json]":
     return rows
 
 
-def values(output: Path, name: str) -> Sequence[bytes]:
-    """Their values."""
-    return [row["value"] for row in records_of(output, name)]
-
-
 @pytest.mark.parametrize(
     ("prefer", "end", "event"), [("1", 345, b"login-again"), ("2", 370, b'"login"')], ids=["new-leader", "old-leader"]
 )
@@ -67,7 +61,7 @@ def test_either_side_of_an_unclean_election(tmp_path: Path, prefer: str, end: in
 def test_either_side_of_a_high_watermark_truncation(tmp_path: Path, prefer: str) -> None:
     salvaged = salvaged_from(archive("kafka-0.10.2.2-hw-truncation"), tmp_path / "out", "ledger", prefer)
     assert salvaged.is_whole
-    found = values(tmp_path / "out", "ledger-0")
+    found = [row["value"] for row in records_of(tmp_path / "out", "ledger-0")]
     expected = 3 if prefer == "3" else 10
     assert len(found) == len(set(found)) == expected
     assert all(value.startswith(b"after") == (prefer == "3") for value in found)
@@ -78,9 +72,11 @@ def test_replicas_in_sync_that_differ_for_good_are_a_question(tmp_path: Path) ->
     assert (refused.kind, refused.offsets, set(refused.brokers)) == ("rivals", ((0, 3),), {1, 2})
 
 
-@pytest.mark.parametrize("name", of_brokers("kafka-4.3.0-healthy", "kafka-4.3.0-lag", "kafka-4.3.0-clean-end"))
+@pytest.mark.parametrize("name", of_brokers("kafka-4.3.0-clean-end"))
 def test_a_cluster_that_lost_nothing_is_salvaged_whole(tmp_path: Path, name: str) -> None:
-    salvaged = salvaged_from(archive(name), tmp_path / "out")
+    with tarfile.open(archive(name)) as members:
+        members.extractall(tmp_path / "in", filter="data")
+    salvaged = salvaged_from(str(tmp_path / "in"), tmp_path / "out")
     assert salvaged.is_whole
     assert salvaged.partitions[0].quorum == Quorum([100], [100], 2)
     assert not any(partition.gaps or partition.left_behind for partition in salvaged.partitions)
@@ -88,13 +84,6 @@ def test_a_cluster_that_lost_nothing_is_salvaged_whole(tmp_path: Path, name: str
     assert ends["orders", 0] == 30_000
     assert [row["offset"] for row in records_of(tmp_path / "out", "orders-0")] == list(range(30_000))
     assert len(records_of(tmp_path / "out", "payments-0")) == ends["payments", 0] == 320
-
-
-@pytest.mark.parametrize("name", of_brokers("kafka-4.3.0-clean-end"))
-def test_the_controllers_log_is_what_its_controller_had(tmp_path: Path, name: str) -> None:
-    with tarfile.open(archive(name)) as members:
-        members.extractall(tmp_path / "in", filter="data")
-    salvaged_from(str(tmp_path / "in"), tmp_path / "out", "__cluster_metadata")
     (theirs,) = (tmp_path / "in").glob("*/controller-100/__cluster_metadata-0")
     ours = tmp_path / "out" / theirs.name
     assert {path.name for path in ours.iterdir()} == {path.name for path in theirs.iterdir()}

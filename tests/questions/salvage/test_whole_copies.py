@@ -75,13 +75,6 @@ def test_without_a_recommendation_the_longest_whole_copy_is_taken(tmp_path: Path
     assert (partition.base, partition.chosen_by) == (1, "longest")
 
 
-def test_one_damaged_copy_alone_is_refused(tmp_path: Path) -> None:
-    put_cleaned(tmp_path / "in", 1, [CLEANED[0], flipped(CLEANED[1], 70), CLEANED[2], *REST])
-    (refused,) = salvaged_of(tmp_path / "in", tmp_path / "out").refused
-    assert (refused.kind, refused.offsets) == ("compacted", ((2, 8),))
-    assert not (tmp_path / "out" / NAME).exists()
-
-
 def test_of_copies_with_other_values_that_is_taken_whose_broker_is_preferred(tmp_path: Path) -> None:
     other = [*CLEANED[:2], batch(8, 2, value=b"other"), *REST]
     put_cleaned(tmp_path / "in", 1, [*CLEANED, *REST])
@@ -273,19 +266,6 @@ def test_a_head_that_only_another_history_has_is_not_lost_in_silence(tmp_path: P
     (partition,) = salvaged_of(tmp_path / "in", tmp_path / "out", prefer="2", allow_gaps=True).partitions
     assert partition.log_start_offset == 10
     assert {(left.broker, left.start) for left in partition.left_behind if left.end <= 10} >= {(1, 0), (3, 0)}
-
-
-def test_a_preferred_rival_that_lacks_a_value_is_not_whole(tmp_path: Path) -> None:
-    """The copies differ by a transaction's marker, too, which makes them rivals."""
-    other = keyed(4, b"other", is_transactional=True, producer_id=7, producer_epoch=0, base_sequence=0)
-    for broker, first in ((1, [CLEANED[0], keyed(2, b"lonely"), other, CLEANED[2]]), (2, [CLEANED[0], CLEANED[2]])):
-        log = {0: b"".join(first), 10: b"".join(REST)}
-        log_dir = put_replica(tmp_path / "in", broker, log, high_watermark=12, epochs=[(0, 0)])
-        (log_dir / "cleaner-offset-checkpoint").write_text("0\n1\norders 0 8\n")
-    (refused,) = salvaged_of(tmp_path / "in", tmp_path / "out", prefer="2").refused
-    assert "the chosen copy is not whole: the copy of broker 2 lacks the latest value of a key" in refused.reason
-    (partition,) = salvaged_of(tmp_path / "in", tmp_path / "gaps", prefer="2", allow_gaps=True).partitions
-    assert [(left.broker, left.start, left.end) for left in partition.left_behind] == [(1, 2, 3), (1, 4, 5)]
 
 
 def keyed(offset: int, key: bytes, **given: Any) -> bytes:

@@ -7,8 +7,6 @@ from typing import Any
 
 import pytest
 
-from kafka_forensics.cli.main import outcome
-from kafka_forensics.errors import UsageError
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.questions.verify import Asked, Outcome, Verified, read_lost_records, read_promises, verify
 from kafka_forensics.writers.batches import RecordToWrite, write_batch, write_marker
@@ -18,15 +16,6 @@ from tests.support.verifications import LOG, append, put_back, put_rows, rows_of
 
 OLD = "kafka-forensics-original-offset"
 ALIKE = 30_000
-
-
-@pytest.fixture(name="lost")
-def recovered_records(tmp_path: Path) -> Path:
-    """What `recover` writes to keep broker 1, beside copies, and the plan made of them."""
-    copies = put_audit(tmp_path / "before")
-    assert outcome(["plan", str(copies), "--topic", "audit", "--output", str(tmp_path / "plan.json"), "--quiet"]) == 0
-    assert outcome(["recover", str(copies), "--output", str(tmp_path / "lost"), "--quiet"]) == 1
-    return tmp_path / "lost"
 
 
 def told_of(copies: Path, lost: Path, **given: Any) -> list[Verified]:
@@ -41,33 +30,27 @@ def told(copies: Path, lost: Path) -> tuple[str, Any]:
     return promise.reason, promise.found
 
 
-def after(lost: Path) -> Path:
-    return put_audit(lost.parent / "after")
+@pytest.fixture
+def copies(plan: Path) -> Path:
+    """What brokers have afterwards; the records are still missing."""
+    return put_audit(plan.parent / "after")
 
 
 @pytest.mark.parametrize("sent", [1, 2, 3])
-def test_records_alike_at_one_offset_of_two_versions(sent: int, lost: Path) -> None:
+def test_records_alike_at_one_offset_of_two_versions(sent: int, lost: Path, copies: Path) -> None:
     row = rows_of(lost)[0]
     twins = [row, row | {"timestamp_ms": row["timestamp_ms"] + 640_000}]
     put_rows(lost, twins)
-    copies = after(lost)
     with_records(copies, [*map(put_back, twins), put_back(row)][:sent])
     assert told(copies, lost) == [("records_missing", 1), ("records_back", 2), ("records_twice", 3)][sent - 1]
 
 
-def test_records_that_were_lost_again(lost: Path) -> None:
+@pytest.mark.parametrize("header", [True, False])
+def test_records_that_were_lost_again(header: bool, lost: Path, copies: Path) -> None:
+    """They bear the header of the first time; without another they were put back by other means."""
     rows = [row | {"headers": [[OLD, "12"]]} for row in rows_of(lost)]
     put_rows(lost, rows)
-    copies = after(lost)
-    with_records(copies, [put_back(row) for row in rows])
-    assert told(copies, lost) == ("records_back", 70)
-
-
-def test_records_that_were_lost_again_and_put_back_by_other_means(lost: Path) -> None:
-    rows = [row | {"headers": [[OLD, "12"]]} for row in rows_of(lost)]
-    put_rows(lost, rows)
-    copies = after(lost)
-    with_records(copies, [put_back(row, header=False) for row in rows])
+    with_records(copies, [put_back(row, header=header) for row in rows])
     assert told(copies, lost) == ("records_back", 70)
 
 
@@ -93,25 +76,22 @@ def marker(*, commit: bool) -> Callable[[int], bytes]:
 
 
 @pytest.mark.parametrize(
-    ("ending", "expected"),
-    [([marker(commit=True)], ("records_back", 70)), ([marker(commit=False)], ("records_missing", 0)), ([], ("records_missing", 0))],
-    ids=["committed", "aborted", "open"],
+    ("endings", "expected"),
+    [
+        ([[marker(commit=True)]], ("records_back", 70)),
+        ([[marker(commit=False)]], ("records_missing", 0)),
+        ([[]], ("records_missing", 0)),
+        ([[marker(commit=False)], [marker(commit=True)]], ("records_back", 70)),
+    ],
+    ids=["committed", "aborted", "open", "aborted and tried again"],
 )
-def test_only_what_readers_see_is_back(ending: list[Any], expected: tuple[str, int], lost: Path) -> None:
-    copies = after(lost)
-    append(copies, 1, in_transaction(rows_of(lost)), *ending)
+def test_only_what_readers_see_is_back(endings: list[list[Any]], expected: tuple[str, int], lost: Path, copies: Path) -> None:
+    for ending in endings:
+        append(copies, 1, in_transaction(rows_of(lost)), *ending)
     assert told(copies, lost) == expected
 
 
-def test_an_aborted_try_and_another_are_not_twice(lost: Path) -> None:
-    copies = after(lost)
-    again = in_transaction(rows_of(lost))
-    append(copies, 1, again, marker(commit=False), again, marker(commit=True))
-    assert told(copies, lost) == ("records_back", 70)
-
-
-def test_nobody_knows_where_the_marker_may_be_damaged(lost: Path) -> None:
-    copies = after(lost)
+def test_nobody_knows_where_the_marker_may_be_damaged(lost: Path, copies: Path) -> None:
     append(copies, 1, in_transaction(rows_of(lost)), lambda offset: marker(commit=True)(offset)[:-1] + b"?")
     assert told(copies, lost)[0] == "not_read"
 
@@ -126,21 +106,21 @@ def test_nobody_knows_where_the_marker_may_be_damaged(lost: Path) -> None:
     ],
     ids=["a later lost one", "the latest is missing", "a new one", "new ones of other keys"],
 )
-def test_a_cleaner_takes_what_has_a_later_record(kept: list[int], later: list[bytes], expected: Any, lost: Path) -> None:
+def test_a_cleaner_takes_what_has_a_later_record(
+    kept: list[int], later: list[bytes], expected: Any, lost: Path, copies: Path
+) -> None:
     """Of keys a, b, b, b."""
     rows = [row | {"key": key} for row, key in zip(rows_of(lost)[:4], "abbb", strict=True)]
     put_rows(lost, rows)
-    copies = after(lost)
     with_records(copies, [*(put_back(rows[number]) for number in kept), *((key, b"new", 5, ()) for key in later)])
     assert told(copies, lost)[0] == "records_missing"
     (copies / "broker-1" / "cleaner-offset-checkpoint").write_text("0\n1\naudit 0 400\n")
     assert told(copies, lost) == expected
 
 
-def test_records_of_partitions_that_nothing_is_promised_of_are_told(lost: Path) -> None:
+def test_records_of_partitions_that_nothing_is_promised_of_are_told(lost: Path, copies: Path) -> None:
     rows = rows_of(lost)
     put_rows(lost, [*rows, rows[0] | {"topic": "unplanned"}, rows[0] | {"partition": 7}])
-    copies = after(lost)
     with_records(copies, [put_back(row) for row in rows])
     promises = told_of(copies, lost)
     assert [(one.topic, one.partition, one.reason, one.planned) for one in promises] == [
@@ -153,16 +133,14 @@ def test_records_of_partitions_that_nothing_is_promised_of_are_told(lost: Path) 
     assert len(told_of(copies, lost, partition=0)) == 2
 
 
-def test_records_of_partitions_without_a_copy_are_told(lost: Path) -> None:
-    copies = after(lost)
+def test_records_of_partitions_without_a_copy_are_told(lost: Path, copies: Path) -> None:
     for broker in (1, 2, 3):
         (copies / f"broker-{broker}" / "audit-0").rename(lost.parent / f"gone-{broker}")
     (promise,) = told_of(copies, lost)
     assert (promise.broker, promise.reason, promise.planned) == (1, "no_copy", 70)
 
 
-def test_what_was_deleted_since_may_have_been_back(lost: Path) -> None:
-    copies = after(lost)
+def test_what_was_deleted_since_may_have_been_back(lost: Path, copies: Path) -> None:
     with_records(copies, list(map(put_back, rows_of(lost))))
     (copies / "broker-1" / "log-start-offset-checkpoint").write_text("0\n1\naudit 0 345\n")
     assert told(copies, lost) == ("records_back", 70)
@@ -173,18 +151,11 @@ def test_what_was_deleted_since_may_have_been_back(lost: Path) -> None:
     assert told(copies, lost) == ("records_deleted", 40)
 
 
-def test_a_report_that_does_not_say_for_whom_is_refused(lost: Path) -> None:
-    report = lost / "report.json"
-    report.write_text(report.read_text().replace('"audit"', '"other"'))
-    with pytest.raises(UsageError, match="does not say for whom"):
-        read_lost_records(str(lost))
-
-
-def test_many_records_alike_are_found_in_time(lost: Path) -> None:
+@pytest.mark.nightly
+def test_many_records_alike_are_found_in_time(lost: Path, copies: Path) -> None:
     """Without the header nothing tells them apart."""
     row = rows_of(lost)[0]
     put_rows(lost, [row] * ALIKE)
-    copies = after(lost)
     key, value, time_ms, _ = put_back(row)
     batch = [RecordToWrite(key, value)] * ALIKE
     append(copies, 1, lambda offset: write_batch(batch, base_offset=offset, base_timestamp=time_ms, partition_leader_epoch=2))
