@@ -1,4 +1,4 @@
-"""Elections planned on directories: of real brokers, and written so that each witness counts alone."""
+"""Elections planned on directories: of real brokers, written so that each witness counts alone, and damaged."""
 
 import shutil
 from collections.abc import Sequence
@@ -7,17 +7,19 @@ from pathlib import Path
 
 import pytest
 
-from kafka_forensics.errors import UsageError
+from kafka_forensics.errors import SourceError, UsageError
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.questions.plan import Amount, Planned, PlanOptions, Plans, make_plans
-from kafka_forensics.replication.planner.plans import Missing, Witness
+from kafka_forensics.replication.planner.plans import Candidate, Missing, Witness
+from kafka_forensics.storage.local import LocalSource
+from kafka_forensics.storage.source import ByteFile
 from kafka_forensics.writers.files import write_offset_checkpoint
 from tests.support.controller_log import CONTROLLER, ControllerLog, setting, topic
 from tests.support.controller_log import partition as controlled_partition
 from tests.support.faults import TOPIC_ID
 from tests.support.group_records import commit_key, commit_value, log_of, put_offsets
 from tests.support.replicas import put_replica
-from tests.support.segments import BASE_TIMESTAMP, batch, legacy_entry
+from tests.support.segments import BASE_TIMESTAMP, batch, flipped, legacy_entry
 from tests.support.transaction_logs import CoordinatorLog, DataLog, write_cluster
 
 SAMPLES = Path(__file__).resolve().parents[3] / "sample_logs"
@@ -37,11 +39,15 @@ def one_of(found: Plans) -> Planned:
     return planned
 
 
-def losses(planned: Planned, broker: int | str) -> list[tuple[int, int, tuple[int | str, ...], int]]:
-    """(start, end, held by, proven committed) of an election's losses."""
+def candidate_of(planned: Planned, broker: int | str) -> Candidate:
     candidate = planned.candidate(broker)
     assert candidate is not None
-    return [(loss.start, loss.end, loss.held_by, loss.committed) for loss in candidate.losses]
+    return candidate
+
+
+def losses(planned: Planned, broker: int | str) -> list[tuple[int, int, tuple[int | str, ...], int]]:
+    """(start, end, held by, proven committed) of an election's losses."""
+    return [(loss.start, loss.end, loss.held_by, loss.committed) for loss in candidate_of(planned, broker).losses]
 
 
 def brokers(sample: str) -> list[Path]:
@@ -97,8 +103,7 @@ def test_the_archive_of_high_watermark_truncation(archives: Path) -> None:
     planned = one_of(planned_on([archives / "kafka-0.10.2.2-hw-truncation.tar.xz"]))
     assert planned.plan.truncate_by == "high-watermark"
     assert losses(planned, 3) == [(0, 3, (1, 2), 3), (3, 10, (1, 2), 7)]
-    third = planned.candidate(3)
-    assert third is not None
+    third = candidate_of(planned, 3)
     assert [
         (follower_plan.broker, follower_plan.truncation_offset, follower_plan.halts, follower_plan.kept)
         for follower_plan in third.followers
@@ -114,8 +119,7 @@ def test_records_and_bytes_of_what_is_lost(tmp_path: Path) -> None:
     put_replica(tmp_path, 2, b"".join(log), high_watermark=8)
     planned = one_of(planned_on([tmp_path]))
     assert losses(planned, 1) == [(6, 10, (2,), 2)]
-    candidate = planned.candidate(1)
-    assert candidate is not None
+    candidate = candidate_of(planned, 1)
     assert planned.amount(candidate.losses[0]) == Amount(4, len(log[2]))
 
 
@@ -144,8 +148,7 @@ def test_a_loss_that_begins_within_a_batch_counts_its_own_records(tmp_path: Path
     put_replica(tmp_path, 1, batch(0, 3), high_watermark=3)
     put_replica(tmp_path, 2, batch(0, 5), high_watermark=3)
     planned = one_of(planned_on([tmp_path]))
-    candidate = planned.candidate(1)
-    assert candidate is not None
+    candidate = candidate_of(planned, 1)
     assert sum(planned.amount(loss).records or 0 for loss in candidate.losses) == candidate.at_most
 
 
@@ -155,8 +158,7 @@ def test_a_batch_that_lies_in_two_losses_counts_once(tmp_path: Path) -> None:
     for broker, log, mark in ((1, whole, 7), (2, batch(0, 3), 3), (3, part, 3)):
         put_replica(tmp_path, broker, log, high_watermark=mark)
     planned = one_of(planned_on([tmp_path]))
-    candidate = planned.candidate(2)
-    assert candidate is not None
+    candidate = candidate_of(planned, 2)
     assert len(candidate.losses) > 1
     assert sum(planned.amount(loss).bytes or 0 for loss in candidate.losses if loss.held_by[0] == 1) > len(whole)
     assert planned.total(candidate.losses).records == candidate.at_most
@@ -175,8 +177,7 @@ def put_lagging(folder: Path) -> list[Path]:
 
 def test_a_groups_offset_is_a_witness(tmp_path: Path) -> None:
     planned = one_of(planned_on(put_lagging(tmp_path), "t"))
-    candidate = planned.candidate(1)
-    assert candidate is not None
+    candidate = candidate_of(planned, 1)
     (loss,) = candidate.losses
     assert (loss.start, loss.end, loss.committed_end) == (6, 10, 8)
     assert loss.witness == Witness(8, "group_offset", 2, "billing")
@@ -219,8 +220,7 @@ def test_a_marker_of_a_completed_transaction_is_a_witness(
         low = write_offset_checkpoint({("t", 0): 0, ("__transaction_state", 0): coordinator.next_offset})
         (tmp_path / f"b{broker}" / "replication-offset-checkpoint").write_bytes(low)
     planned = one_of(planned_on([tmp_path], "t"))
-    candidate = planned.candidate(1)
-    assert candidate is not None
+    candidate = candidate_of(planned, 1)
     assert candidate.committed == committed
     assert candidate.at_most == full.next_offset - short.next_offset + parted * (other.next_offset - short.next_offset)
     if committed:
@@ -244,8 +244,7 @@ def test_a_tiered_topic_is_known_by_its_setting(tmp_path: Path, value: str) -> N
     ControllerLog().lead([CONTROLLER]).append(*said).put(tmp_path / f"controller-{CONTROLLER}")
     put_replica(tmp_path, 1, batch(4, 4), partition="t-0", high_watermark=8, base_offset=4, topic_id=TOPIC_ID)
     put_replica(tmp_path, 2, batch(0, 4) + batch(4, 4), partition="t-0", high_watermark=8, topic_id=TOPIC_ID)
-    leads = one_of(planned_on([tmp_path])).candidate(1)
-    assert leads is not None
+    leads = candidate_of(one_of(planned_on([tmp_path])), 1)
     assert leads.followers[0].below_leaders_start == (0 if value == "true" else 4)
     lost = [(loss.start, loss.end, loss.held_by, loss.kept_by) for loss in leads.losses]
     assert lost == ([] if value == "true" else [(0, 4, (2,), ())]), "nothing deletes records so young"
@@ -289,8 +288,7 @@ def test_a_stale_checkpoint_is_mended_by_recovery_alone(tmp_path: Path, clean: b
         if clean:
             (log_dir / ".kafka_cleanshutdown").write_text('{"version":0,"brokerEpoch":5}')
     planned = one_of(planned_on([tmp_path]))
-    second = planned.candidate(2)
-    assert second is not None
+    second = candidate_of(planned, 2)
     (follower,) = second.followers
     assert (follower.by_checkpoint, follower.by_batches) == ((4, 8) if clean else (8, 8))
     assert follower.disagrees is clean
@@ -319,8 +317,7 @@ def test_a_checkpoint_that_is_not_there_is_loaded_as_an_empty_one(
     (replica,) = (one for one in planned.given.replicas if one.broker == 1)
     assert [(entry.leader_epoch, entry.start_offset) for entry in replica.brokers_epochs] == known
     assert (replica.checkpoint, planned.plan.truncate_by) == (None, "epochs")
-    leads = planned.candidate(1)
-    assert leads is not None
+    leads = candidate_of(planned, 1)
     assert (leads.followers[0].truncation_offset, leads.followers[0].kept) == (cut, ((4, 8),) if cut == 8 else ())
     assert Missing("no_epoch_checkpoint", 1) in planned.plan.missing
 
@@ -372,3 +369,140 @@ def test_a_dead_broker_is_known_by_the_folder_of_its_copy(tmp_path: Path) -> Non
     paths = [(copies / "broker-1").rename(copies / "1"), copies / "broker-2", copies / "broker-3"]
     planned = one_of(planned_on(paths, "audit", PlanOptions(dead=frozenset({"1"}))))
     assert [(str(replica.broker), replica.is_live) for replica in planned.given.replicas if not replica.is_live] == [("1", False)]
+
+
+# Damaged copies: one flipped byte hides no offset, and a rotten copy is known as the good one's.
+
+LOG = [batch(0, 3), batch(3, 3), batch(6, 4)]
+WHOLE = b"".join(LOG)
+
+
+def stop_cleanly(log_dir: Path) -> None:
+    """No recovery runs at the next start, not even for want of an index."""
+    (log_dir / ".kafka_cleanshutdown").write_text('{"version":0,"brokerEpoch":5}')
+    for kind in ("index", "timeindex"):
+        (log_dir / "orders-0" / f"{0:020d}.{kind}").write_bytes(b"")
+
+
+def planned_of(tmp_path: Path, *logs: bytes, clean: bool = True) -> Planned:
+    for broker, log in enumerate(logs, 1):
+        log_dir = put_replica(tmp_path, broker, log, high_watermark=10 if len(log) == len(WHOLE) else 6)
+        if clean:
+            stop_cleanly(log_dir)
+    return one_of(planned_on([tmp_path]))
+
+
+def costs(planned: Planned, broker: int) -> tuple[int, int]:
+    candidate = candidate_of(planned, broker)
+    return candidate.at_least, candidate.at_most
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_the_only_copy_of_the_tail_is_damaged(tmp_path: Path, clean: bool) -> None:
+    planned = planned_of(tmp_path, b"".join(LOG[:2]), flipped(WHOLE, len(WHOLE) - 3, 6), clean=clean)
+    (loss,) = candidate_of(planned, 1).losses
+    assert (loss.start, loss.end, loss.held_by, loss.committed) == (6, 10, (2,), 4)
+    assert planned.amount(loss) == Amount(4, len(LOG[2]))
+    assert costs(planned, 1) == (4, 4)
+    assert costs(planned, 2) == ((0, 4) if clean else (4, 4)), "what recovery does not cut stays there, damaged"
+    assert planned.plan.at_most_is_bound is False, "no controller's log is here"
+    assert {finding.kind for finding in planned.findings} == {"BATCH_CRC_MISMATCH"}
+
+
+def test_a_damaged_copy_of_what_another_holds_is_that(tmp_path: Path) -> None:
+    planned = planned_of(tmp_path, WHOLE, flipped(WHOLE, len(LOG[0]) + 70, 6))
+    assert planned.given.replicas[1].damaged == ((3, 6),)
+    assert planned.given.differing == {}
+    assert costs(planned, 1) == (0, 0)
+    (loss,) = candidate_of(planned, 2).losses
+    assert (loss.start, loss.end, loss.held_by, loss.kept_by) == (3, 6, (1, 2), (1, 2))
+    assert planned.plan.recommended == 1
+
+
+def test_what_a_damaged_copy_does_not_tell_a_good_one_does(tmp_path: Path) -> None:
+    """Not even the header is left of a batch of the first who holds what the third lacks."""
+    rotten = LOG[0] + bytes((37 * number + 11) % 256 for number in range(len(LOG[1]))) + LOG[2]
+    planned = planned_of(tmp_path, rotten, b"".join(LOG), LOG[0])
+    third = candidate_of(planned, 3)
+    (loss,) = third.losses
+    assert (loss.start, loss.end, loss.held_by) == (3, 10, (1, 2))
+    assert planned.amount(loss) == planned.total(third.losses) == Amount(7, len(LOG[1] + LOG[2]))
+
+
+def test_a_damaged_batch_of_another_history_is_its_own_version(tmp_path: Path) -> None:
+    other = [*LOG[:2], batch(6, 4, epoch=1, value=b"other")]
+    mine = b"".join([*LOG, batch(10, 2)])
+    place = len(LOG[0]) + len(LOG[1]) + 70
+    for broker, log, epochs in ((1, b"".join(other), "2\n0 0\n1 6\n"), (2, flipped(mine, place, 6), "1\n0 0\n")):
+        log_dir = put_replica(tmp_path, broker, log, high_watermark=10)
+        (log_dir / "orders-0" / "leader-epoch-checkpoint").write_text(f"0\n{epochs}")
+        stop_cleanly(log_dir)
+    planned = one_of(planned_on([tmp_path]))
+    first = candidate_of(planned, 1)
+    assert [(loss.start, loss.end, loss.held_by) for loss in first.losses] == [(6, 12, (2,))]
+    assert costs(planned, 1) == (4, 6)
+
+
+def test_bytes_behind_the_last_batch_that_nothing_names(tmp_path: Path) -> None:
+    rubble = bytearray(WHOLE)
+    start = len(LOG[0]) + len(LOG[1])
+    rubble[start : start + 40] = bytes(range(1, 41))
+    rubble[start + 8 : start + 12] = (30).to_bytes(4, "big")
+    planned = planned_of(tmp_path, b"".join(LOG[:2]), bytes(rubble))
+    assert Missing("unknown_bytes", 2) in planned.plan.missing
+    assert not planned.plan.at_most_is_bound
+
+
+def test_damage_at_the_head_of_a_log_hides_what_the_others_hold(tmp_path: Path) -> None:
+    """Framing is lost in the first batch. The checkpoint knows in which epoch the log begins, and it goes on in that."""
+    zeroed = bytearray(b"".join(LOG[:2]))
+    start = len(LOG[0]) - 8
+    zeroed[start : start + 20] = bytes(20)
+    for broker, log in ((1, bytes(zeroed)), (2, b"".join(LOG[:2]))):
+        log_dir = put_replica(tmp_path, broker, log, high_watermark=10)
+        (log_dir / "orders-0" / f"{6:020d}.log").write_bytes(LOG[2])
+        (log_dir / "orders-0" / "leader-epoch-checkpoint").write_text("0\n1\n0 0\n")
+        stop_cleanly(log_dir)
+    planned = one_of(planned_on([tmp_path]))
+    assert planned.given.replicas[0].damaged == ((0, 6),)
+    assert planned.given.differing == {}
+    assert (costs(planned, 1), costs(planned, 2)) == ((0, 6), (0, 0))
+    first = candidate_of(planned, 1)
+    assert [(loss.start, loss.end, loss.held_by) for loss in first.losses] == [(0, 6, (1, 2))]
+
+
+@pytest.mark.parametrize(("checkpoint", "epoch"), [(None, 0), ("0\n2\n0 0\n1 6\n", 1)])
+def test_damage_at_the_head_that_no_epoch_joins_stays_another_version(tmp_path: Path, checkpoint: str | None, epoch: int) -> None:
+    """Nothing tells in which epoch the log begins, or it goes on in another: another leader may have written what stood there."""
+    zeroed = bytearray(b"".join(LOG[:2]))
+    zeroed[len(LOG[0]) - 8 : len(LOG[0]) + 12] = bytes(20)
+    for broker, log in ((1, bytes(zeroed)), (2, b"".join(LOG[:2]))):
+        log_dir = put_replica(tmp_path, broker, log, high_watermark=10)
+        (log_dir / "orders-0" / f"{6:020d}.log").write_bytes(batch(6, 4, epoch=epoch))
+        if checkpoint is not None:
+            (log_dir / "orders-0" / "leader-epoch-checkpoint").write_text(checkpoint)
+        stop_cleanly(log_dir)
+    planned = one_of(planned_on([tmp_path]))
+    assert planned.given.differing == {(0, 1): ((0, 6),)}
+
+
+def test_a_log_that_cannot_be_read_is_not_called_damaged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first of two segments of broker 1, as without the permission to read it."""
+    for broker in (1, 2):
+        log_dir = put_replica(tmp_path, broker, b"".join(LOG[:2]), high_watermark=10)
+        (log_dir / "orders-0" / f"{6:020d}.log").write_bytes(LOG[2])
+        stop_cleanly(log_dir)
+    real = LocalSource.open
+
+    def refusing(self: LocalSource, path: str) -> ByteFile:
+        if path == f"broker-1/orders-0/{0:020d}.log":
+            raise SourceError(path, "permission denied")
+        return real(self, path)
+
+    monkeypatch.setattr(LocalSource, "open", refusing)
+    planned = one_of(planned_on([tmp_path]))
+    replica = planned.given.replicas[0]
+    assert (replica.damaged, replica.unread, replica.end_is_known) == ((), ((0, 6),), True)
+    assert Missing("log_not_read", 1) in planned.plan.missing
+    assert costs(planned, 2) == (0, 0)
+    assert planned.plan.recommended == 2
