@@ -68,6 +68,12 @@ class Snapshots:
             write_checkpoint(folder / f"b{broker}", "log-start", log_start)
         return folder
 
+    def between(self, old: dict[int, Log] | Log, new: dict[int, Log] | Log, *newer: int, log_start: int = 0) -> SnapshotsResult:
+        """What is told of two snapshots with these logs; `newer` is the high watermark of the newer one."""
+        self.put(OLD, old)
+        self.put(NEW, new, *newer, log_start=log_start)
+        return self.told()
+
     def told(self, **options: Any) -> SnapshotsResult:
         """What a comparison of all of them says; the same, whichever way it is asked."""
         return with_keys_apart(str(self.root), ScanOptions(**options))

@@ -1,4 +1,4 @@
-"""What must not happen between two snapshots: committed records cut off, keys lost, bytes that rot, offsets that vanish."""
+"""What must not happen between two snapshots: committed records cut off, bytes that rot, offsets that vanish; and what may."""
 
 import copy
 import os
@@ -8,15 +8,19 @@ from pathlib import Path
 
 import pytest
 
+from kafka_forensics.errors import SourceError
 from kafka_forensics.model.changes import ChangeKind
 from kafka_forensics.model.findings import Confidence
+from kafka_forensics.storage.local import LocalSource
 from kafka_forensics.wording import advice, change_words, message
 from lab.mutations import in_batch
-from tests.support.faults import DIRECTORY, HEALTHY, HIGH_WATERMARK, LOG_END, Brokers
-from tests.support.snapshot_trees import NEW, OLD, Snapshots, cut, findings, grown, on_each, rows
+from tests.support.faults import DIRECTORY, HEALTHY, HIGH_WATERMARK, LOG_END, Brokers, Log, write_checkpoint, write_files
+from tests.support.snapshot_trees import EVERY, NEW, OLD, Snapshots, cut, expired, findings, grown, on_each, rows, worst_within
 
 LOST = 55
 """Where the last segment of the healthy log begins, below the high watermark."""
+TAIL = HIGH_WATERMARK
+"""Where the last batch of the healthy log begins, above every high watermark."""
 KIND = "COMMITTED_TRUNCATED_SINCE"
 
 
@@ -27,9 +31,7 @@ def trees(tmp_path: Path) -> Snapshots:
 
 
 def test_a_broker_that_cut_committed_records_which_others_hold_is_a_warning(trees: Snapshots) -> None:
-    trees.put(OLD, HEALTHY)
-    trees.put(NEW, {1: HEALTHY, 2: cut(HEALTHY, LOST), 3: HEALTHY})
-    result = trees.told()
+    result = trees.between(HEALTHY, {1: HEALTHY, 2: cut(HEALTHY, LOST), 3: HEALTHY})
     assert rows(result, broker=2) == [(2, "truncated", None, LOST, LOG_END)]
     assert findings(result) == [(KIND, "warning", LOST, HIGH_WATERMARK)]
     (row,) = [change for change in result.changes if change.kind is ChangeKind.TRUNCATED]
@@ -42,10 +44,8 @@ def test_a_broker_that_cut_committed_records_which_others_hold_is_a_warning(tree
 
 @pytest.mark.parametrize("replaced", [False, True], ids=["cut", "replaced"])
 def test_committed_records_that_nobody_has_any_more_are_critical(trees: Snapshots, replaced: bool) -> None:
-    trees.put(OLD, HEALTHY)
     shorter = cut(HEALTHY, LOST)
-    trees.put(NEW, grown(shorter, 2, epoch=7, tag="other", roll=True) if replaced else shorter)
-    result = trees.told()
+    result = trees.between(HEALTHY, grown(shorter, 2, epoch=7, tag="other", roll=True) if replaced else shorter)
     gone = ("truncated", None, LOST, LOG_END)
     assert rows(result) == on_each(*([gone, ("appended", None, LOST, LOST + 6)] if replaced else [gone]))
     assert findings(result) == [(KIND, "critical", LOST, HIGH_WATERMARK)]
@@ -63,9 +63,7 @@ def test_records_that_others_took_the_place_of_are_gone_and_nothing_behind_them(
     value = len(batch.data) - 40
     data = in_batch(batch.data, 0, value, bytes([batch.data[value] ^ 1]), sealed=True)
     changed.batches[number] = replace(batch, data=data)
-    trees.put(OLD, HEALTHY)
-    trees.put(NEW, {1: changed, 2: HEALTHY, 3: HEALTHY})
-    result = trees.told()
+    result = trees.between(HEALTHY, {1: changed, 2: HEALTHY, 3: HEALTHY})
     gone = (batch.base_offset, batch.last_offset + 1)
     assert rows(result, broker=1) == [(1, "rewritten", "content", *gone)]
     assert findings(result) == [(KIND, "warning", *gone)]
@@ -126,37 +124,23 @@ def test_older_copies_of_brokers_that_cut_nothing_are_told_too(trees: Snapshots)
     assert "no copy of the newer one has them, those of brokers 1 and 2 in the older one do" in message(critical)
 
 
-def test_a_broker_not_given_may_have_them(trees: Snapshots) -> None:
-    trees.put(OLD, HEALTHY)
-    trees.put(NEW, {1: cut(HEALTHY, LOST), 2: cut(HEALTHY, LOST)})
+def test_who_may_have_them_and_what_proves_that_they_were_committed(trees: Snapshots) -> None:
+    trees.between(HEALTHY, {1: HEALTHY, 2: cut(HEALTHY, LOST), 3: HEALTHY})
+    assert findings(trees.told(broker="2")) == [(KIND, "error", LOST, HIGH_WATERMARK)], "those not asked for may have them"
+    (trees.root / OLD / "b2" / "replication-offset-checkpoint").unlink()
+    assert findings(trees.told()) == [(KIND, "warning", LOST, HIGH_WATERMARK)], "the watermark of another broker proves it"
+    for broker in (1, 3):
+        (trees.root / OLD / f"b{broker}" / "replication-offset-checkpoint").unlink()
     result = trees.told()
+    assert rows(result, broker=2) == [(2, "truncated", None, LOST, LOG_END)]
+    assert result.findings == [], "without any witness nothing is claimed"
+
+
+def test_a_broker_not_given_may_have_them(trees: Snapshots) -> None:
+    result = trees.between(HEALTHY, {1: cut(HEALTHY, LOST), 2: cut(HEALTHY, LOST)})
     assert findings(result) == [(KIND, "error", LOST, HIGH_WATERMARK)]
     (finding,) = result.findings
     assert (finding.evidence["not_given"], finding.confidence) == ([3], Confidence.SUSPECTED)
-
-
-def test_brokers_that_were_not_asked_for_may_have_them(trees: Snapshots) -> None:
-    trees.put(OLD, HEALTHY)
-    trees.put(NEW, {1: HEALTHY, 2: cut(HEALTHY, LOST), 3: HEALTHY})
-    result = trees.told(broker="2")
-    assert findings(result) == [(KIND, "error", LOST, HIGH_WATERMARK)]
-
-
-def test_the_watermark_of_another_broker_proves_what_both_hold(trees: Snapshots) -> None:
-    old = trees.put(OLD, HEALTHY)
-    (old / "b2" / "replication-offset-checkpoint").unlink()
-    trees.put(NEW, {1: HEALTHY, 2: cut(HEALTHY, LOST), 3: HEALTHY})
-    assert findings(trees.told()) == [(KIND, "warning", LOST, HIGH_WATERMARK)]
-
-
-def test_without_any_witness_nothing_is_claimed(trees: Snapshots) -> None:
-    old = trees.put(OLD, HEALTHY)
-    for broker in (1, 2, 3):
-        (old / f"b{broker}" / "replication-offset-checkpoint").unlink()
-    trees.put(NEW, cut(HEALTHY, LOST))
-    result = trees.told()
-    assert rows(result) == on_each(("truncated", None, LOST, LOG_END))
-    assert result.findings == []
 
 
 def test_snapshots_in_the_wrong_order_are_doubted(trees: Snapshots) -> None:
@@ -212,11 +196,6 @@ def test_a_log_start_that_went_back_is_restored(trees: Snapshots) -> None:
 
 
 def test_a_log_that_cannot_be_read_is_not_compared(trees: Snapshots, monkeypatch: pytest.MonkeyPatch) -> None:
-    trees.put(OLD, HEALTHY)
-    trees.put(NEW, HEALTHY)
-    from kafka_forensics.errors import SourceError
-    from kafka_forensics.storage.local import LocalSource
-
     opened = LocalSource.open
 
     def refuse(source: LocalSource, path: str) -> object:
@@ -225,7 +204,132 @@ def test_a_log_that_cannot_be_read_is_not_compared(trees: Snapshots, monkeypatch
         return opened(source, path)
 
     monkeypatch.setattr(LocalSource, "open", refuse)
-    result = trees.told()
+    result = trees.between(HEALTHY, HEALTHY)
     assert rows(result, broker=2) == [(2, "not_compared", "unreadable", LOST, LOG_END)]
     assert result.findings == []
     assert result.is_incomplete
+
+
+# What goes on every day is told as what it is, and never a finding.
+
+
+def test_a_copy_made_a_second_later_is_unchanged(trees: Snapshots) -> None:
+    result = trees.between(HEALTHY, HEALTHY)
+    assert rows(result) == on_each(("unchanged", None, 0, LOG_END))
+    assert (result.findings, result.notes, result.verdict, worst_within(result)) == ([], [], "clean", 0)
+
+
+@pytest.mark.parametrize("roll", [False, True], ids=["one segment", "a segment rolled"])
+def test_what_was_appended_is_counted_with_its_epochs(trees: Snapshots, roll: bool) -> None:
+    longer = grown(roll=roll, epoch=5)
+    result = trees.between(HEALTHY, longer, longer.next_offset)
+    assert rows(result) == on_each(("appended", None, LOG_END, LOG_END + 6))
+    size = sum(len(batch.data) for batch in longer.batches[-2:])
+    assert {(change.batches, change.records, change.bytes, change.leader_epochs) for change in result.changes} == {
+        (2, 6, size, (5,))
+    }
+    assert (result.findings, result.notes, worst_within(result)) == ([], [], 0)
+
+
+def test_what_retention_took_is_deleted(trees: Snapshots) -> None:
+    result = trees.between(HEALTHY, expired(HEALTHY, 29), log_start=29)
+    assert rows(result) == on_each(("deleted", "retention", 0, 29))
+    gone = [batch for batch in HEALTHY.batches if batch.segment == 0]
+    assert {(change.batches, change.bytes) for change in result.changes} == {(len(gone), sum(len(one.data) for one in gone))}
+    assert (result.findings, result.notes) == ([], [])
+
+
+def test_records_deleted_within_a_segment_are_deleted(trees: Snapshots) -> None:
+    result = trees.between(HEALTHY, HEALTHY, log_start=12)
+    assert rows(result) == on_each(("deleted", "log_start_moved", 0, 12))
+    assert result.findings == []
+
+
+def test_retention_may_pass_the_end_of_the_older_log(trees: Snapshots) -> None:
+    result = trees.between(cut(HEALTHY, 29), expired(HEALTHY, 55), log_start=55)
+    assert rows(result) == on_each(("deleted", "retention", 0, 29), ("appended", None, 29, LOG_END))
+    assert result.findings == []
+
+
+def test_a_tail_above_the_high_watermark_that_an_election_cut_is_no_finding(trees: Snapshots) -> None:
+    follower = cut(HEALTHY, TAIL)
+    result = trees.between({1: HEALTHY, 2: follower, 3: follower}, grown(follower, epoch=7, tag="other"), TAIL + 3)
+    assert rows(result, broker=1) == [(1, "truncated", None, TAIL, LOG_END), (1, "appended", None, TAIL, TAIL + 6)]
+    assert rows(result, broker=2) == [(2, "appended", None, TAIL, TAIL + 6)]
+    (lost,) = [change for change in result.changes if change.kind is ChangeKind.TRUNCATED]
+    assert (lost.replaced_by, lost.leader_epochs, lost.committed_end, lost.records) == (7, (2,), None, 3)
+    assert (result.findings, result.notes) == ([], [])
+
+
+def test_a_tail_cut_without_anything_in_its_place_is_told(trees: Snapshots) -> None:
+    result = trees.between(HEALTHY, {1: HEALTHY, 2: cut(HEALTHY, TAIL), 3: HEALTHY})
+    assert rows(result, broker=2) == [(2, "truncated", None, TAIL, LOG_END)]
+    assert [change.replaced_by for change in result.changes if change.broker == 2] == [None]
+    assert result.findings == []
+
+
+def test_topics_made_anew_gone_and_new_are_not_compared(trees: Snapshots) -> None:
+    old, new = trees.put(OLD, HEALTHY), trees.put(NEW, grown(Log(tag="new"), 3), 3)
+    for broker in EVERY:
+        (new / f"b{broker}" / DIRECTORY / "partition.metadata").write_text("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ\n")
+        write_files(old / f"b{broker}" / "former-0", HEALTHY)
+        write_files(new / f"b{broker}" / "latter-0", HEALTHY)
+    result = trees.told()
+    anew = on_each(("deleted", "topic_recreated", 0, LOG_END), ("created", "topic_recreated", 0, 9))
+    assert rows(result, topic="t") == anew
+    assert rows(result, topic="former") == on_each(("deleted", "topic_gone", 0, LOG_END))
+    assert rows(result, topic="latter") == on_each(("created", "topic_created", 0, LOG_END))
+    assert result.findings == []
+
+
+def test_a_partition_that_moved_to_another_broker(trees: Snapshots) -> None:
+    trees.put(OLD, {1: HEALTHY, 2: HEALTHY, 3: Log()})
+    shutil.rmtree(trees.root / OLD / "b3" / DIRECTORY)
+    new = trees.put(NEW, {1: HEALTHY, 2: HEALTHY, 3: HEALTHY})
+    shutil.rmtree(new / "b2" / DIRECTORY)
+    result = trees.told()
+    moved = [(2, "deleted", "moved_to_other_brokers", 0, LOG_END), (3, "created", "replica_added", 0, LOG_END)]
+    assert rows(result) == [(1, "unchanged", None, 0, LOG_END), *moved]
+    (gone,) = [change for change in result.changes if change.kind is ChangeKind.DELETED]
+    assert (gone.evidence, gone.committed_end, gone.held_by) == ({"brokers": [3]}, TAIL, (1, 3))
+    assert result.findings == []
+
+
+def test_a_replica_that_moved_to_another_log_directory_of_its_broker(trees: Snapshots) -> None:
+    for name in (OLD, NEW):
+        folder = trees.put(name, {1: HEALTHY})
+        write_checkpoint(folder / "b1", "log-start", 0)
+        disk = folder / "b1-disk-2"
+        shutil.copytree(folder / "b1", disk)
+        shutil.rmtree((disk if name == OLD else folder / "b1") / DIRECTORY)
+    result = trees.told()
+    assert rows(result) == [(1, "moved", None, 0, LOG_END)]
+    assert result.findings == []
+
+
+def test_a_broker_that_one_snapshot_lacks_is_not_compared(trees: Snapshots) -> None:
+    result = trees.between({1: HEALTHY, 2: HEALTHY}, {1: HEALTHY, 3: HEALTHY})
+    unknown = [(broker, "not_compared", "broker_not_given", 0, LOG_END) for broker in (2, 3)]
+    assert rows(result) == [(1, "unchanged", None, 0, LOG_END), *unknown]
+    assert result.findings == []
+
+
+def test_replicas_on_their_way_out(trees: Snapshots) -> None:
+    trees.put(OLD, HEALTHY)
+    new = trees.put(NEW, HEALTHY)
+    for broker, suffix in ((2, "delete"), (3, "stray")):
+        directory = new / f"b{broker}" / DIRECTORY
+        directory.rename(directory.with_name(f"t-0.0123456789abcdef0123456789abcdef-{suffix}"))
+    result = trees.told()
+    out = [(2, "deleted", "replica_being_deleted", 0, LOG_END), (3, "deleted", "replica_stray", 0, LOG_END)]
+    assert rows(result) == [(1, "unchanged", None, 0, LOG_END), *out]
+    assert result.findings == []
+
+
+def test_of_several_snapshots_each_is_compared_with_the_next(trees: Snapshots) -> None:
+    for number in (8, 9, 10):
+        trees.put(f"day-{number}", grown(batches=number - 7))
+    result = trees.told()
+    assert list(result.snapshots) == ["day-8", "day-9", "day-10"]
+    spans = [(change.from_snapshot, change.to_snapshot, change.offset_start) for change in result.changes if change.broker == 1]
+    assert spans == [("day-8", "day-9", LOG_END + 3), ("day-9", "day-10", LOG_END + 6)]
