@@ -1,7 +1,7 @@
 """Copies of one partition for salvages, cleaned ones among them, and what came of them, told by their bytes."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
@@ -10,7 +10,7 @@ from jsonschema import Draft202012Validator
 
 from kafka_forensics.engine.local import scan
 from kafka_forensics.evidence.options import ScanOptions
-from kafka_forensics.questions.salvage import MANIFEST, Salvaged, SalvageOptions, salvage
+from kafka_forensics.questions.salvage import MANIFEST, Refused, Salvaged, SalvagedPartition, SalvageOptions, salvage
 from tests.support.json_schemas import json_schema
 from tests.support.replicas import put_replica
 from tests.support.segments import batch, keyed
@@ -66,6 +66,27 @@ def salvaged_of(folder: Path, output: Path, *, prefer: str | None = None, allow_
 
 def log_of(output: Path, name: str = NAME) -> bytes:
     return b"".join(path.read_bytes() for path in sorted((output / name).glob("*.log")))
+
+
+def taken(folder: Path, expected: Iterable[bytes], name: str = "out", **given: Any) -> SalvagedPartition:
+    """The one partition of a salvage of `folder/in`, which has these batches; all of its output is checked."""
+    salvaged = salvaged_of(folder / "in", folder / name, **given)
+    assert not salvaged.refused, salvaged.refused
+    assert log_of(folder / name) == b"".join(expected)
+    check_output(folder / "in", folder / name)
+    (partition,) = salvaged.partitions
+    return partition
+
+
+def refused(folder: Path, **given: Any) -> Refused:
+    """Why a salvage of `folder/in` takes nothing of its one partition, and makes no directory for it."""
+    output = folder / f"refused-{sum(path.name.startswith('refused-') for path in folder.iterdir())}"
+    salvaged = salvaged_of(folder / "in", output, **given)
+    assert not salvaged.partitions
+    assert not (output / NAME).exists()
+    check_output(folder / "in", output)
+    (refusal,) = salvaged.refused
+    return refusal
 
 
 def check_output(folder: Path, output: Path) -> None:

@@ -26,7 +26,9 @@ from tests.support.salvaged import (
     check_output,
     log_of,
     put_cleaned,
+    refused,
     salvaged_of,
+    taken,
     with_,
     zeroed,
 )
@@ -45,24 +47,20 @@ def left_of(partition: SalvagedPartition) -> list[tuple[int | str, int, int]]:
 def test_copies_damaged_at_different_places_are_refused_or_one_is_taken_with_gaps(prefer: str | None, tmp_path: Path) -> None:
     for broker in (1, 2):
         put_cleaned(tmp_path / "in", broker, with_(CLEANED, {broker: flipped(CLEANED[broker], VALUE_AT)}), ACTIVE)
-    (refused,) = salvaged_of(tmp_path / "in", tmp_path / "none", prefer=prefer).refused
-    assert (refused.kind, refused.offsets, refused.brokers) == ("compacted", (CLEANED_SPANS[int(prefer or 1)],), (1, 2))
-    assert refused.reason == (
+    refusal = refused(tmp_path, prefer=prefer)
+    assert (refusal.kind, refusal.offsets, refusal.brokers) == ("compacted", (CLEANED_SPANS[int(prefer or 1)],), (1, 2))
+    assert refusal.reason == (
         "it is compacted, and no copy of it is whole: the copy of broker 1 is damaged at offsets [1, 4); "
         "the copy of broker 2 is damaged at offsets [4, 9)"
     )
-    assert f"--allow-gaps: the copy of broker {prefer or 1} is taken" in str(refused.hint)
-    assert not (tmp_path / "none" / NAME).exists()
-    (partition,) = salvaged_of(tmp_path / "in", tmp_path / "out", allow_gaps=True, prefer=prefer).partitions
+    assert f"--allow-gaps: the copy of broker {prefer or 1} is taken" in str(refusal.hint)
     broker = int(prefer or 1)
+    partition = taken(tmp_path, [*CLEANED[:broker], *CLEANED[broker + 1 :], *ACTIVE], allow_gaps=True, prefer=prefer)
     assert (partition.base, partition.brokers) == (broker, [broker])
     assert partition.chosen_by == ("prefer-broker" if prefer else "plan")
-    start, end = CLEANED_SPANS[broker]
-    assert gaps_of(partition) == [(start, end, (broker,))]
+    assert gaps_of(partition) == [(*CLEANED_SPANS[broker], (broker,))]
     assert left_of(partition) == [(3 - broker, 3, 4) if broker == 1 else (1, 4, 5)]
-    assert log_of(tmp_path / "out") == b"".join([*CLEANED[:broker], *CLEANED[broker + 1 :], *ACTIVE])
     assert partition.warning == MAY_BE_STALE
-    check_output(tmp_path / "in", tmp_path / "out")
 
 
 CLEANED_SPANS = {1: (1, 4), 2: (4, 9), 4: (10, 20)}
@@ -74,20 +72,16 @@ CLEANED_SPANS = {1: (1, 4), 2: (4, 9), 4: (10, 20)}
 def test_whatever_the_damage_all_that_may_have_stood_there_is_named(number: int, damage: object, tmp_path: Path) -> None:
     assert callable(damage)
     put_cleaned(tmp_path / "in", 1, with_(CLEANED, {number: damage(CLEANED[number])}), ACTIVE)
-    (refused,) = salvaged_of(tmp_path / "in", tmp_path / "none").refused
-    assert refused.offsets == (CLEANED_SPANS[number],)
-    (partition,) = salvaged_of(tmp_path / "in", tmp_path / "out", allow_gaps=True).partitions
+    assert refused(tmp_path).offsets == (CLEANED_SPANS[number],)
+    partition = taken(tmp_path, [*CLEANED[:number], *CLEANED[number + 1 :], *ACTIVE], allow_gaps=True)
     assert gaps_of(partition) == [(*CLEANED_SPANS[number], (1,))]
-    assert log_of(tmp_path / "out") == b"".join([*CLEANED[:number], *CLEANED[number + 1 :], *ACTIVE])
-    check_output(tmp_path / "in", tmp_path / "out")
 
 
 def test_a_deleted_key_comes_back_only_where_a_gap_is_named(tmp_path: Path) -> None:
     """Broker 1 holds b and lost its tombstone to damage; broker 2 has cleaned both away, and lost a."""
     put_cleaned(tmp_path / "in", 1, [*CLEANED[:4], zeroed(keyed(12, ("b", None))), CLEANED[4]], ACTIVE)
     put_cleaned(tmp_path / "in", 2, [zeroed(CLEANED[0]), *CLEANED[2:]], ACTIVE)
-    (refused,) = salvaged_of(tmp_path / "in", tmp_path / "none").refused
-    assert "back from deletion" in str(refused.hint)
+    assert "back from deletion" in str(refused(tmp_path).hint)
     salvaged = salvaged_of(tmp_path / "in", tmp_path / "one", allow_gaps=True, prefer="1")
     (partition,) = salvaged.partitions
     assert gaps_of(partition) == [(10, 15, (1,))]
@@ -95,10 +89,9 @@ def test_a_deleted_key_comes_back_only_where_a_gap_is_named(tmp_path: Path) -> N
     assert log_of(tmp_path / "one") == WHOLE
     assert f"note: {NAME}: {MAY_BE_STALE}" in summary_lines(salvaged, quiet=False)
     assert json.loads((tmp_path / "one" / MANIFEST).read_text())["partitions"][0]["warning"] == MAY_BE_STALE
-    (partition,) = salvaged_of(tmp_path / "in", tmp_path / "two", allow_gaps=True, prefer="2").partitions
+    partition = taken(tmp_path, [*CLEANED[2:], *ACTIVE], "two", allow_gaps=True, prefer="2")
     assert gaps_of(partition) == [(0, 4, (2,))]
     assert left_of(partition) == [(1, 0, 4)]
-    assert log_of(tmp_path / "two") == b"".join([*CLEANED[2:], *ACTIVE])
 
 
 def test_what_others_hold_before_the_start_is_named(tmp_path: Path) -> None:
@@ -115,12 +108,10 @@ def test_what_others_hold_before_the_start_is_named(tmp_path: Path) -> None:
 
 def test_a_torn_tail_is_no_damage_and_a_lost_end_is(tmp_path: Path) -> None:
     put_cleaned(tmp_path / "in", 1, CLEANED, [*ACTIVE[:3], ACTIVE[3][:-9]], end=23)
-    (partition,) = salvaged_of(tmp_path / "in", tmp_path / "one").partitions
+    partition = taken(tmp_path, [*CLEANED, *ACTIVE[:3]], "one")
     assert (partition.log_end_offset, partition.warning) == (23, None)
-    assert log_of(tmp_path / "one") == b"".join([*CLEANED, *ACTIVE[:3]])
     put_cleaned(tmp_path / "in", 2, with_(CLEANED, {3: flipped(CLEANED[3], VALUE_AT)}), ACTIVE)
-    (refused,) = salvaged_of(tmp_path / "in", tmp_path / "none").refused
-    assert "the copy of broker 1 ends at offset 23, before 24" in refused.reason
+    assert "the copy of broker 1 ends at offset 23, before 24" in refused(tmp_path).reason
     (partition,) = salvaged_of(tmp_path / "in", tmp_path / "gap", allow_gaps=True, prefer="1").partitions
     assert (partition.log_end_offset, gaps_of(partition)) == (24, [(23, 24, ())])
     assert left_of(partition) == [(2, 23, 24)]
@@ -180,18 +171,15 @@ def test_a_batch_in_the_value_of_a_damaged_one_is_not_taken(tmp_path: Path) -> N
     batches = with_(CLEANED, {2: carrier})
     put_cleaned(tmp_path / "in", 1, with_(batches, {2: changed(carrier, 0, bytes(61))}), ACTIVE)
     put_cleaned(tmp_path / "in", 2, with_(batches, {0: flipped(CLEANED[0], VALUE_AT)}), ACTIVE)
-    (partition,) = salvaged_of(tmp_path / "in", tmp_path / "out", prefer="1", allow_gaps=True).partitions
+    partition = taken(tmp_path, [*batches[:2], *ACTIVE], prefer="1", allow_gaps=True)
     assert partition.base == 1
     assert gaps_of(partition) == [(4, 20, (1,))]
-    assert log_of(tmp_path / "out") == b"".join([*batches[:2], *ACTIVE])
 
 
 def test_what_follows_lost_framing_is_taken_where_another_copy_has_it(tmp_path: Path) -> None:
     put_cleaned(tmp_path / "in", 1, with_(CLEANED, {1: changed(CLEANED[1], 0, b"\7" * 61)}), ACTIVE)
     put_cleaned(tmp_path / "in", 2, with_(CLEANED, {0: flipped(CLEANED[0], VALUE_AT)}), ACTIVE)
-    (partition,) = salvaged_of(tmp_path / "in", tmp_path / "out", prefer="1", allow_gaps=True).partitions
-    assert gaps_of(partition) == [(1, 4, (1, 2))]
-    assert log_of(tmp_path / "out") == b"".join([CLEANED[0], *CLEANED[2:], *ACTIVE])
+    assert gaps_of(taken(tmp_path, [CLEANED[0], *CLEANED[2:], *ACTIVE], prefer="1", allow_gaps=True)) == [(1, 4, (1, 2))]
 
 
 @pytest.mark.parametrize("base_offset", [0, 9])
@@ -208,11 +196,11 @@ def test_a_segment_that_is_gone_while_its_index_is_there_or_from_the_start_is_mi
     assert (partition.base, partition.warning) == (2, None)
     other = tmp_path / "in" / "broker-2" / NAME / f"{20:020d}.log"
     other.write_bytes(flipped(other.read_bytes(), VALUE_AT))
-    (refused,) = salvaged_of(tmp_path / "in", tmp_path / "none", prefer="1").refused
+    refusal = refused(tmp_path, prefer="1")
     lost = "has lost a segment, or the end of one, at offsets [9, 20)"
     if not base_offset:
         lost = "lacks the start of the log at offsets [0, 9)"
-    assert f"the copy of broker 1 {lost}" in refused.reason
+    assert f"the copy of broker 1 {lost}" in refusal.reason
     (partition,) = salvaged_of(tmp_path / "in", tmp_path / "out", prefer="1", allow_gaps=True).partitions
     assert gaps_of(partition) == ([(9, 20, (1,))] if base_offset else [])
     assert left_of(partition) == [(2, 9, 16) if base_offset else (2, 0, 5)]
@@ -222,8 +210,7 @@ def test_a_segment_that_is_gone_while_its_index_is_there_or_from_the_start_is_mi
 def test_an_index_tells_what_a_segment_that_is_cut_between_batches_had(tmp_path: Path) -> None:
     log_dir = put_cleaned(tmp_path / "in", 1, CLEANED[:4], ACTIVE)
     (log_dir / NAME / f"{0:020d}.index").write_bytes(struct.pack(">ii", 15, sum(map(len, CLEANED[:4]))))
-    (refused,) = salvaged_of(tmp_path / "in", tmp_path / "none").refused
-    assert "has lost a segment, or the end of one, at offsets [10, 20)" in refused.reason
+    assert "has lost a segment, or the end of one, at offsets [10, 20)" in refused(tmp_path).reason
     put_cleaned(tmp_path / "in", 2, CLEANED, ACTIVE)
     (partition,) = salvaged_of(tmp_path / "in", tmp_path / "out").partitions
     assert partition.base == 2
@@ -245,8 +232,8 @@ def test_a_copy_that_lacks_the_latest_value_of_a_key_gives_way(lost: int, tmp_pa
 def test_two_copies_that_each_lack_a_value_are_refused_or_one_is_named(tmp_path: Path) -> None:
     put_cleaned(tmp_path / "in", 1, [CLEANED[0], *CLEANED[2:]], ACTIVE)
     put_cleaned(tmp_path / "in", 2, [*CLEANED[:3], CLEANED[4]], ACTIVE)
-    (refused,) = salvaged_of(tmp_path / "in", tmp_path / "none").refused
-    assert "the copy of broker 1 lacks the latest value of a key that another copy has at offsets [3, 4)" in refused.reason
+    lacking = "the copy of broker 1 lacks the latest value of a key that another copy has at offsets [3, 4)"
+    assert lacking in refused(tmp_path).reason
     (partition,) = salvaged_of(tmp_path / "in", tmp_path / "out", prefer="1", allow_gaps=True).partitions
     assert (gaps_of(partition), left_of(partition)) == ([], [(2, 3, 4)])
     assert partition.warning == MAY_BE_STALE
@@ -274,5 +261,5 @@ def test_internal_topics_are_taken_alike(tmp_path: Path) -> None:
     check_output(tmp_path / "in", tmp_path / "out")
     (log,) = (tmp_path / "in" / "broker-2" / "__consumer_offsets-0").glob("*.log")
     log.write_bytes(b"".join(with_(commits, {4: flipped(commits[4], VALUE_AT)})))
-    (refused,) = salvaged_of(tmp_path / "in", tmp_path / "none").refused
-    assert (refused.kind, refused.offsets) == ("internal_topic", ((10, 15),))
+    refusal = refused(tmp_path)
+    assert (refusal.kind, refusal.offsets) == ("internal_topic", ((10, 15),))

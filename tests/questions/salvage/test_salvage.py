@@ -12,7 +12,7 @@ from kafka_forensics.errors import UsageError
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.questions.salvage import MANIFEST, SalvageOptions, salvage
 from tests.support.replicas import put_replica
-from tests.support.salvaged import NAME, batches_of, check_output, log_of, salvaged_of
+from tests.support.salvaged import NAME, batches_of, check_output, log_of, refused, salvaged_of, taken
 from tests.support.segments import batch, changed, flipped, legacy_entry, starts, write_legacy_wrapper
 
 
@@ -26,10 +26,7 @@ def test_a_flipped_bit_anywhere_in_a_header_is_replaced(tmp_path: Path, byte: in
     batches = batches_of(9)
     for broker, number in ((1, 2), (2, 5), (3, 7)):
         put_replica(tmp_path / "in", broker, {0: damaged(batches, {number}, byte)}, high_watermark=18)
-    salvaged = salvaged_of(tmp_path / "in", tmp_path / "out")
-    assert not salvaged.refused
-    assert log_of(tmp_path / "out") == b"".join(batches)
-    (partition,) = salvaged.partitions
+    partition = taken(tmp_path, batches)
     assert (partition.log_start_offset, partition.log_end_offset, partition.high_watermark) == (0, 18, 18)
     assert {taken.why for taken in partition.ranges} == {"base", "filled"}
     check_output(tmp_path / "in", tmp_path / "out")
@@ -41,15 +38,12 @@ def test_deleted_segments_come_from_another_copy_and_boundaries_stay(tmp_path: P
     put_replica(tmp_path / "in", 1, {0: segments[0], 16: segments[16]}, high_watermark=24)
     put_replica(tmp_path / "in", 2, {0: segments[0], 8: segments[8]}, high_watermark=16)
     put_replica(tmp_path / "in", 3, {0: segments[0], 8: segments[8], 16: segments[16][: -len(batches[-1])]}, high_watermark=22)
-    salvaged = salvaged_of(tmp_path / "in", tmp_path / "out")
-    assert not salvaged.refused
+    taken(tmp_path, batches)
     directory = tmp_path / "out" / NAME
-    assert log_of(tmp_path / "out") == b"".join(batches)
     assert {int(path.stem): path.read_bytes() for path in directory.glob("*.log")} == segments
     assert (directory / "leader-epoch-checkpoint").read_text() == "0\n3\n0 0\n1 8\n4 16\n"
     assert {path.name for path in directory.glob("*.snapshot")} == {f"{offset:020d}.snapshot" for offset in (8, 16, 24)}
     assert (tmp_path / "out" / "recovery-point-offset-checkpoint").read_text() == "0\n1\norders 0 0\n"
-    check_output(tmp_path / "in", tmp_path / "out")
 
 
 def test_a_torn_tail_is_cut_and_a_longer_copy_goes_on(tmp_path: Path) -> None:
@@ -58,29 +52,20 @@ def test_a_torn_tail_is_cut_and_a_longer_copy_goes_on(tmp_path: Path) -> None:
     put_replica(tmp_path / "in", 1, {0: whole[:-10]}, high_watermark=10)
     put_replica(tmp_path / "in", 2, {0: damaged(batches[:8], {1})}, high_watermark=16)
     put_replica(tmp_path / "in", 3, {0: b"".join(batches[:5]) + bytes(100)}, high_watermark=10)
-    salvaged = salvaged_of(tmp_path / "in", tmp_path / "out")
-    assert not salvaged.refused
-    assert log_of(tmp_path / "out") == whole
-    check_output(tmp_path / "in", tmp_path / "out")
+    taken(tmp_path, [whole])
 
 
 def test_what_no_copy_has_is_refused_or_a_gap(tmp_path: Path) -> None:
     batches = batches_of(8)
     for broker in (1, 2):
         put_replica(tmp_path / "in", broker, {0: damaged(batches, {3, broker})}, high_watermark=16)
-    refused = salvaged_of(tmp_path / "in", tmp_path / "refused")
-    (refusal,) = refused.refused
+    refusal = refused(tmp_path)
     assert (refusal.kind, refusal.offsets) == ("gaps", ((6, 8),))
-    assert not refused.partitions
     assert not (tmp_path / "refused" / NAME).exists()
-    check_output(tmp_path / "in", tmp_path / "refused")
-    told = json.loads((tmp_path / "refused" / MANIFEST).read_text())
+    told = json.loads((tmp_path / "refused-0" / MANIFEST).read_text())
     assert told["refused"][0]["offsets"] == [[6, 8]]
-    salvaged = salvaged_of(tmp_path / "in", tmp_path / "out", allow_gaps=True)
-    (partition,) = salvaged.partitions
+    partition = taken(tmp_path, batches[:3] + batches[4:], allow_gaps=True)
     assert [(gap.start, gap.end, gap.damaged_on) for gap in partition.gaps] == [(6, 8, (1, 2))]
-    assert log_of(tmp_path / "out") == b"".join(batches[:3] + batches[4:])
-    check_output(tmp_path / "in", tmp_path / "out")
 
 
 def test_offsets_lost_at_the_end_are_not_given_again(tmp_path: Path) -> None:
@@ -97,13 +82,11 @@ def test_a_committed_end_that_no_copy_has_is_refused_or_a_gap(tmp_path: Path) ->
     batches = batches_of(8)
     for broker, end in ((1, 6), (2, 5)):
         put_replica(tmp_path / "in", broker, {0: b"".join(batches[:end])}, high_watermark=16)
-    (refusal,) = salvaged_of(tmp_path / "in", tmp_path / "refused").refused
+    refusal = refused(tmp_path)
     assert (refusal.kind, refusal.offsets) == ("gaps", ((12, 16),))
-    (partition,) = salvaged_of(tmp_path / "in", tmp_path / "out", allow_gaps=True).partitions
+    partition = taken(tmp_path, batches[:6], allow_gaps=True)
     assert [(gap.start, gap.end) for gap in partition.gaps] == [(12, 16)]
     assert (partition.log_end_offset, partition.high_watermark) == (16, 16)
-    assert log_of(tmp_path / "out") == b"".join(batches[:6])
-    check_output(tmp_path / "in", tmp_path / "out")
     (partition,) = salvaged_of(tmp_path / "in", tmp_path / "live", live=True).partitions
     assert (partition.log_end_offset, partition.gaps) == (12, []), "the watermark was copied later"
 
@@ -114,17 +97,12 @@ def test_rivals_that_were_committed_are_a_question(tmp_path: Path) -> None:
     put_replica(tmp_path / "in", 1, {0: b"".join(common + old)}, high_watermark=14)
     put_replica(tmp_path / "in", 2, {0: b"".join(common + new)}, high_watermark=14)
     put_replica(tmp_path / "in", 3, {0: b"".join(common)}, high_watermark=8)
-    (refusal,) = salvaged_of(tmp_path / "in", tmp_path / "refused").refused
+    refusal = refused(tmp_path)
     assert (refusal.kind, set(refusal.brokers)) == ("rivals", {1, 2})
     for broker, rest in (("1", old), ("2", new)):
-        output = tmp_path / f"out-{broker}"
-        salvaged = salvaged_of(tmp_path / "in", output, prefer=broker)
-        assert not salvaged.refused
-        assert log_of(output) == b"".join(common + rest)
-        assert {left.broker for left in salvaged.partitions[0].left_behind} == {3 - int(broker)}
-        check_output(tmp_path / "in", output)
-    (refusal,) = salvaged_of(tmp_path / "in", tmp_path / "third", prefer="3").refused
-    assert refusal.kind == "rivals", "broker 3 holds none of both"
+        partition = taken(tmp_path, common + rest, f"out-{broker}", prefer=broker)
+        assert {left.broker for left in partition.left_behind} == {3 - int(broker)}
+    assert refused(tmp_path, prefer="3").kind == "rivals", "broker 3 holds none of both"
     named = [f"{name}={tmp_path / 'in' / f'broker-{node}'}" for name, node in (("east", 1), ("west", 2))]
     for asked in ("west", "2"):
         assert not salvage(named, tmp_path / asked, ScanOptions(), SalvageOptions(asked)).refused
@@ -137,21 +115,15 @@ def test_a_head_that_nothing_deletes_is_restored(tmp_path: Path) -> None:
     batches = batches_of(6)
     put_replica(tmp_path / "in", 1, {0: b"".join(batches[:3]), 6: damaged(batches[3:], {1})}, high_watermark=12)
     put_replica(tmp_path / "in", 2, {6: b"".join(batches[3:])}, high_watermark=12)
-    salvaged = salvaged_of(tmp_path / "in", tmp_path / "out", prefer="2")
-    assert not salvaged.refused
-    assert log_of(tmp_path / "out") == b"".join(batches)
-    check_output(tmp_path / "in", tmp_path / "out")
+    taken(tmp_path, batches, prefer="2")
 
 
 def test_a_log_start_inside_a_batch_stays(tmp_path: Path) -> None:
     batches = batches_of(4, records=5)
     log_dir = put_replica(tmp_path / "in", 1, {0: b"".join(batches)}, high_watermark=20)
     (log_dir / "log-start-offset-checkpoint").write_text("0\n1\norders 0 7\n")
-    (partition,) = salvaged_of(tmp_path / "in", tmp_path / "out").partitions
-    assert partition.log_start_offset == 7
-    assert log_of(tmp_path / "out") == b"".join(batches[1:])
+    assert taken(tmp_path, batches[1:]).log_start_offset == 7
     assert (tmp_path / "out" / "log-start-offset-checkpoint").read_text() == "0\n1\norders 0 7\n"
-    check_output(tmp_path / "in", tmp_path / "out")
 
 
 @pytest.mark.parametrize("prefer", ["1", "2"])
@@ -164,11 +136,7 @@ def test_old_formats_are_told_by_the_crc_in_their_headers(tmp_path: Path, magic:
     entries = [*plain, wrapper, legacy_entry(7, magic)]
     for broker, number in ((1, 1), (2, 4), (3, 5)):
         put_replica(tmp_path / "in", broker, {0: damaged(entries, {number}, 30)}, high_watermark=8)
-    salvaged = salvaged_of(tmp_path / "in", tmp_path / "out", prefer=prefer)
-    assert not salvaged.refused
-    assert log_of(tmp_path / "out") == b"".join(entries)
-    assert salvaged.partitions[0].leader_epochs == []
-    check_output(tmp_path / "in", tmp_path / "out")
+    assert taken(tmp_path, entries, prefer=prefer).leader_epochs == []
 
 
 def test_a_batch_inside_a_value_and_lies_outside_the_crc_are_not_carried_on(tmp_path: Path) -> None:
@@ -180,10 +148,7 @@ def test_a_batch_inside_a_value_and_lies_outside_the_crc_are_not_carried_on(tmp_
     put_replica(tmp_path / "in", 1, {0: changed(log, at[2] + 8, b"\x7f\xff\xff\xff")}, high_watermark=12)
     put_replica(tmp_path / "in", 2, {0: changed(log, at[4], (1 << 40).to_bytes(8, "big"))}, high_watermark=12)
     put_replica(tmp_path / "in", 3, {0: changed(log, at[5] + 12, b"\0\0\0\x63")}, high_watermark=12)
-    salvaged = salvaged_of(tmp_path / "in", tmp_path / "out", allow_gaps=True)
-    assert not salvaged.refused
-    assert log_of(tmp_path / "out") == log
-    check_output(tmp_path / "in", tmp_path / "out")
+    taken(tmp_path, [log], allow_gaps=True)
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -207,12 +172,7 @@ def test_any_damage_leaves_the_union_of_what_is_good(tmp_path: Path, seed: int) 
         missing = set() if gone < 0 else set(range(edges[gone], edges[gone + 1]))
         held |= set(range(end)) - bad - missing
         put_replica(tmp_path / "in", broker, segments, high_watermark=0)
-    salvaged = salvaged_of(tmp_path / "in", tmp_path / "out", allow_gaps=True)
-    assert not salvaged.refused
-    start = salvaged.partitions[0].log_start_offset
-    assert start == 0
-    assert log_of(tmp_path / "out") == b"".join(batches[number] for number in sorted(held))
-    check_output(tmp_path / "in", tmp_path / "out")
+    assert taken(tmp_path, (batches[number] for number in sorted(held)), allow_gaps=True).log_start_offset == 0
 
 
 def test_output_must_be_new_and_beside_the_copies(tmp_path: Path) -> None:

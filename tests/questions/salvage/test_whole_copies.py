@@ -17,7 +17,7 @@ from kafka_forensics.replication.planner import NO_END, Plan, PlanPartition, Pla
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
 from tests.support.controller_log import ControllerLog, partition, setting, topic
 from tests.support.replicas import put_replica
-from tests.support.salvaged import NAME, TOPIC, check_output, log_of, salvaged_of
+from tests.support.salvaged import NAME, TOPIC, refused, salvaged_of, taken
 from tests.support.segments import BASE_TIMESTAMP, batch, flipped
 
 CLEANED = [batch(0, 2, value=b"first"), batch(4, 1, value=b"second"), batch(8, 2, value=b"third")]
@@ -34,14 +34,10 @@ def put_cleaned(folder: Path, broker: int, batches: list[bytes], dirty: int = 10
 def test_a_damaged_copy_gives_way_to_a_whole_one(tmp_path: Path) -> None:
     put_cleaned(tmp_path / "in", 1, [CLEANED[0], flipped(CLEANED[1], 70), CLEANED[2], *REST])
     put_cleaned(tmp_path / "in", 2, [*CLEANED, *REST])
-    salvaged = salvaged_of(tmp_path / "in", tmp_path / "out")
-    assert not salvaged.refused
-    (partition,) = salvaged.partitions
+    partition = taken(tmp_path, [*CLEANED, *REST])
     assert (partition.base, partition.chosen_by, partition.gaps) == (2, "plan", [])
-    assert log_of(tmp_path / "out") == b"".join([*CLEANED, *REST])
     assert (tmp_path / "out" / "cleaner-offset-checkpoint").read_text() == "0\n1\norders 0 10\n"
     assert (tmp_path / "out" / NAME / "leader-epoch-checkpoint").read_text() == "0\n1\n0 0\n"
-    check_output(tmp_path / "in", tmp_path / "out")
 
 
 def test_of_several_whole_copies_that_of_the_plan_is_taken_or_of_the_broker_that_is_preferred(tmp_path: Path) -> None:
@@ -84,11 +80,9 @@ def test_of_copies_with_other_values_that_is_taken_whose_broker_is_preferred(tmp
     assert "its copies differ (SAME_EPOCH_DIVERGENCE)" in refused.reason
     assert "--prefer-broker" in str(refused.hint)
     for broker, batches in (("1", [*CLEANED, *REST]), ("2", other)):
-        (partition,) = salvaged_of(tmp_path / "in", tmp_path / broker, prefer=broker).partitions
+        partition = taken(tmp_path, batches, broker, prefer=broker)
         assert (partition.base, partition.chosen_by) == (int(broker), "prefer-broker")
-        assert log_of(tmp_path / broker) == b"".join(batches)
         assert [(left.broker, left.start, left.end) for left in partition.left_behind] == [(3 - int(broker), 8, 12)]
-        check_output(tmp_path / "in", tmp_path / broker)
 
 
 def put_epochs(log_dir: Path, *epochs: tuple[int, int]) -> None:
@@ -101,10 +95,8 @@ def test_an_empty_segment_that_a_cleaner_leaves_is_no_lost_one(tmp_path: Path) -
     segments = {0: b"".join(CLEANED), 10: b"", 20: batch(20, 2, value=b"fifth")}
     log_dir = put_replica(tmp_path / "in", 1, segments, high_watermark=22, epochs=[(0, 0)])
     (log_dir / "cleaner-offset-checkpoint").write_text("0\n1\norders 0 20\n")
-    (salvaged,) = salvaged_of(tmp_path / "in", tmp_path / "out").partitions
+    salvaged = taken(tmp_path, segments.values())
     assert (salvaged.gaps, salvaged.warning, salvaged.log_end_offset) == ([], None, 22)
-    assert log_of(tmp_path / "out") == b"".join(segments.values())
-    check_output(tmp_path / "in", tmp_path / "out")
 
 
 def test_epochs_of_which_a_cleaner_took_the_first_batches_are_those_of_the_checkpoint(tmp_path: Path) -> None:
@@ -163,8 +155,7 @@ def test_a_high_watermark_of_a_live_copy_promises_nothing(tmp_path: Path) -> Non
     """Its checkpoint may have been copied after the log."""
     log_dir = put_cleaned(tmp_path / "in", 1, [*CLEANED, *REST])
     (log_dir / "replication-offset-checkpoint").write_text("0\n1\norders 0 14\n")
-    (refused,) = salvaged_of(tmp_path / "in", tmp_path / "none").refused
-    assert "the copy of broker 1 ends at offset 12, before 14" in refused.reason
+    assert "the copy of broker 1 ends at offset 12, before 14" in refused(tmp_path).reason
     (salvaged,) = salvaged_of(tmp_path / "in", tmp_path / "out", live=True).partitions
     assert (salvaged.log_end_offset, salvaged.warning) == (12, None)
 
@@ -172,8 +163,8 @@ def test_a_high_watermark_of_a_live_copy_promises_nothing(tmp_path: Path) -> Non
 def test_a_last_segment_of_which_only_the_index_is_left_is_missed(tmp_path: Path) -> None:
     log_dir = put_cleaned(tmp_path / "in", 1, [*CLEANED, *REST])
     (log_dir / NAME / f"{16:020d}.index").touch()
-    (refused,) = salvaged_of(tmp_path / "in", tmp_path / "none").refused
-    assert (refused.offsets, "ends at offset 12, before 16" in refused.reason) == (((12, 16),), True)
+    refusal = refused(tmp_path)
+    assert (refusal.offsets, "ends at offset 12, before 16" in refusal.reason) == (((12, 16),), True)
 
 
 OLD = [*CLEANED, *REST, batch(12, 2, value=b"old")]
@@ -197,10 +188,8 @@ def test_of_rival_histories_that_is_taken_whose_broker_is_preferred(tmp_path: Pa
     assert (refused.kind, set(refused.brokers)) == ("compacted", {1, 2, 3})
     assert "its copies differ (UNCLEAN_LOSS)" in refused.reason
     for broker, batches in (("1", OLD), ("2", NEW)):
-        (partition,) = salvaged_of(tmp_path / "in", tmp_path / broker, prefer=broker).partitions
+        partition = taken(tmp_path, batches, broker, prefer=broker)
         assert (partition.base, partition.chosen_by, partition.gaps) == (int(broker), "prefer-broker", [])
-        assert log_of(tmp_path / broker) == b"".join(batches)
-        check_output(tmp_path / "in", tmp_path / broker)
     assert [(left.broker, left.start, left.end, left.committed_end, left.rival_of) for left in partition.left_behind] == [
         (1, 12, 14, 14, 2)
     ]
@@ -209,8 +198,8 @@ def test_of_rival_histories_that_is_taken_whose_broker_is_preferred(tmp_path: Pa
 def test_of_a_damaged_copy_of_the_history_that_stays_others_give_nothing(tmp_path: Path) -> None:
     """Not even those that seem to be of the same history: cleaned copies do not show where they part."""
     put_rivals(tmp_path / "in", {2: 2})
-    (refused,) = salvaged_of(tmp_path / "in", tmp_path / "none", prefer="2").refused
-    assert (refused.kind, refused.offsets) == ("compacted", ((5, 10),))
+    refusal = refused(tmp_path, prefer="2")
+    assert (refusal.kind, refusal.offsets) == ("compacted", ((5, 10),))
     (partition,) = salvaged_of(tmp_path / "in", tmp_path / "out", prefer="2", allow_gaps=True).partitions
     assert (partition.brokers, [(gap.start, gap.end) for gap in partition.gaps]) == ([2], [(5, 10)])
     in_the_gap = [(left.broker, left.rival_of) for left in partition.left_behind if left.start < 10 and left.end > 5]
@@ -221,13 +210,11 @@ def test_of_a_damaged_copy_of_the_history_that_stays_others_give_nothing(tmp_pat
 
 def test_of_what_was_never_committed_the_plan_decides(tmp_path: Path) -> None:
     put_rivals(tmp_path / "in", high_watermark=12)
-    (partition,) = salvaged_of(tmp_path / "in", tmp_path / "out").partitions
+    partition = taken(tmp_path, NEW)
     assert (partition.base, partition.chosen_by) == (2, "plan")
-    assert log_of(tmp_path / "out") == b"".join(NEW)
     assert {(left.broker, left.committed_end) for left in partition.left_behind} == {(1, 12)}
     (tmp_path / "in" / "broker-1" / "replication-offset-checkpoint").unlink()
-    (refused,) = salvaged_of(tmp_path / "in", tmp_path / "none").refused
-    assert "--prefer-broker" in str(refused.hint), "broker 1 may have been told that it is committed"
+    assert "--prefer-broker" in str(refused(tmp_path).hint), "broker 1 may have been told that it is committed"
 
 
 def test_a_replica_of_which_no_copy_is_here_does_not_matter(tmp_path: Path) -> None:
@@ -236,9 +223,7 @@ def test_a_replica_of_which_no_copy_is_here_does_not_matter(tmp_path: Path) -> N
     gone.mkdir()
     (gone / "meta.properties").write_text("version=1\nnode.id=4\ncluster.id=AAAAAAAAAAAAAAAAAAAAAA\n")
     (gone / "replication-offset-checkpoint").write_text("0\n1\norders 0 14\n")
-    (partition,) = salvaged_of(tmp_path / "in", tmp_path / "out", prefer="2").partitions
-    assert log_of(tmp_path / "out") == b"".join(NEW)
-    assert {left.broker for left in partition.left_behind} == {1}
+    assert {left.broker for left in taken(tmp_path, NEW, prefer="2").left_behind} == {1}
 
 
 def test_a_rival_whose_other_records_were_cleaned_away_gives_nothing(tmp_path: Path) -> None:
@@ -248,9 +233,8 @@ def test_a_rival_whose_other_records_were_cleaned_away_gives_nothing(tmp_path: P
     for broker, log in ((1, [*OLD, batch(14, 2, value=b"old again"), *behind]), (3, [*CLEANED, *REST, *behind])):
         shutil.rmtree(tmp_path / "in" / f"broker-{broker}")
         put_cleaned(tmp_path / "in", broker, log, dirty=16)
-    (partition,) = salvaged_of(tmp_path / "in", tmp_path / "out", prefer="2").partitions
+    partition = taken(tmp_path, NEW, prefer="2")
     assert (partition.base, partition.brokers) == (2, [2])
-    assert log_of(tmp_path / "out") == b"".join(NEW)
     assert [(left.broker, left.start, left.end, left.rival_of) for left in partition.left_behind] == [
         (1, 12, 16, 2),
         (1, 16, 18, None),
@@ -261,8 +245,7 @@ def test_a_rival_whose_other_records_were_cleaned_away_gives_nothing(tmp_path: P
 def test_a_head_that_only_another_history_has_is_not_lost_in_silence(tmp_path: Path) -> None:
     put_rivals(tmp_path / "in")
     (tmp_path / "in" / "broker-2" / NAME / f"{0:020d}.log").unlink()
-    (refused,) = salvaged_of(tmp_path / "in", tmp_path / "none", prefer="2").refused
-    assert "the copy of broker 2 lacks the start of the log at offsets [0, 10)" in refused.reason
+    assert "the copy of broker 2 lacks the start of the log at offsets [0, 10)" in refused(tmp_path, prefer="2").reason
     (partition,) = salvaged_of(tmp_path / "in", tmp_path / "out", prefer="2", allow_gaps=True).partitions
     assert partition.log_start_offset == 10
     assert {(left.broker, left.start) for left in partition.left_behind if left.end <= 10} >= {(1, 0), (3, 0)}
