@@ -33,11 +33,11 @@ def test_bundles_beside_a_directory_are_judged_like_directories(tmp_path: Path, 
     directories = sorted(map(str, SAMPLE.iterdir()))
     bundles = [bundle_of(Path(directory), tmp_path / f"{number}.kfb").name for number, directory in enumerate(directories)]
     paths = [bundles[0], directories[1], bundles[2]]
-    here = local.scan(paths, ScanOptions())
-    scanned, expected = json.loads(here.to_json()), json.loads(kf.scan(directories).to_json())
+    scanned, expected = (json.loads(kf.scan(given).to_json()) for given in (paths, directories))
     assert told(scanned) == told(expected)
     assert scanned["incomplete"] == []
-    assert "".join(json_document.document(task_engine.scan(paths, ScanOptions()))) == "".join(json_document.document(here))
+    of_tasks, here = task_engine.scan(paths, ScanOptions()), local.scan(paths, ScanOptions())
+    assert "".join(json_document.document(of_tasks)) == "".join(json_document.document(here))
 
 
 def test_what_has_two_names_is_taken_once(tmp_path: Path) -> None:

@@ -134,12 +134,11 @@ def test_logs_that_agree_again_behind_a_fork_lose_only_what_differs(tmp_path: Pa
 
 
 def test_what_lies_between_two_blocks_that_differ_counts_as_lost(tmp_path: Path) -> None:
-    def log(broker: int) -> bytes:
-        parts = [batch(0), batch(1, 999, value=b"of %d" % broker), *(batch(1000 + 30_000 * n, 30_000) for n in range(5))]
-        return b"".join([*parts[:-1], batch(121_000, 30_000, value=b"of %d" % broker)])
-
+    between = b"".join(batch(1000 + 30_000 * number, last_offset_delta=29_999) for number in range(4))
     for broker in (1, 2):
-        put_replica(tmp_path, broker, log(broker), high_watermark=1)
+        own = b"of %d" % broker
+        first, last = batch(1, 999, value=own), batch(121_000, value=own, last_offset_delta=29_999)
+        put_replica(tmp_path, broker, batch(0) + first + between + last, high_watermark=1)
     planned = one_of(planned_on([tmp_path]))
     assert [(start, end) for start, end, _, _ in losses(planned, 1)] == [(1, 151_000)]
 

@@ -9,16 +9,16 @@ from kafka_forensics.errors import UsageError
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.questions.plan import PlanOptions, make_plans
 from tests.support.archives import OF_BROKERS
-from tests.support.gallery import SECTIONS
 from tests.support.gallery_case import Case
+from tests.support.nightly import FAULTS, named, nightly_but, one_of_each
 from tests.support.plan_values import broken_laws
 
 SAMPLES = Path(__file__).resolve().parents[3] / "sample_logs"
-CASES = [case for cases in SECTIONS.values() for case in cases if not case.live and case.during is None]
+CASES = [case for case in FAULTS if not case.live]
 
 
 @pytest.mark.faults
-@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.fault} {case.injected}")
+@pytest.mark.parametrize("case", one_of_each(CASES, lambda case: case.fault, named))
 def test_of_every_fault(case: Case, tmp_path: Path) -> None:
     brokers = case.make(tmp_path)
     try:
@@ -35,7 +35,7 @@ def test_of_the_samples(sample: str) -> None:
 
 
 @pytest.mark.corpora
-@pytest.mark.parametrize("archive", OF_BROKERS)
+@pytest.mark.parametrize("archive", nightly_but(["kafka-4.3.0-unclean", "kafka-0.10.2.2-hw-truncation"], OF_BROKERS))
 def test_of_real_brokers(archive: str, corpora: Path, tmp_path: Path) -> None:
     with tarfile.open(corpora / f"{archive}.tar.xz") as packed:
         packed.extractall(tmp_path, filter="data")

@@ -106,7 +106,7 @@ def log_in(output: Path) -> bytes:
     return log_of(output, DIRECTORY)
 
 
-@pytest.mark.parametrize("examples", [25, pytest.param(400, marks=[pytest.mark.nightly, pytest.mark.timeout(600)])])
+@pytest.mark.parametrize("examples", [15, pytest.param(400, marks=[pytest.mark.nightly, pytest.mark.timeout(600)])])
 @pytest.mark.parametrize("spared", [True, False], ids=["one copy is whole", "all are damaged"])
 def test_what_is_salvaged_says_of_every_key_what_was_written_last(spared: bool, examples: int) -> None:
     """The leader's copy is spared; or of every copy a batch of the first half is zeroed, which no copy is whole without."""
