@@ -18,6 +18,7 @@ from kafka_forensics.cli.commands.explain import write_page
 from kafka_forensics.cli.main import outcome
 from kafka_forensics.cli.streams import Destination
 from kafka_forensics.wording import explain_page
+from tests.support.every_command import Terminal
 
 
 def answered(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
@@ -40,8 +41,7 @@ def test_list_has_every_kind_worst_first(capsys: pytest.CaptureFixture[str]) -> 
 @pytest.mark.parametrize("colour", [False, True])
 def test_page_is_shown_on_a_terminal_without_its_marks(colour: bool) -> None:
     page = "# KIND\n\n**What.** " + "word " * 40 + "\x1b[2J `A_KIND`\n\n```sh\n" + "kafka-forensics " * 4 + "\n```\n"
-    stream = io.StringIO()
-    stream.isatty = lambda: True  # type: ignore[method-assign]
+    stream = Terminal()
     write_page(page, Destination(stream, 70, colour))
     text = stream.getvalue()
     shown = re.sub(r"\x1b\[[0-9;]*m", "", text)

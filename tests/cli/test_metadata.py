@@ -113,4 +113,3 @@ def test_without_a_controllers_log_it_says_so(run: Run, tmp_path: Path) -> None:
     )
     assert run(SAMPLES / "silent-divergence" / "broker-1", "--format", "table") == (0, "", nothing)
     assert run(tmp_path / "absent")[0] == 2
-    assert run(SAMPLES / "healthy" / "broker-1", "--output", SAMPLES / "healthy" / "broker-1" / "x.tsv")[0] == 2

@@ -20,6 +20,7 @@ from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.findings import Place
 from tests.cli.conftest import Engine
 from tests.support.archives import SHIPPED
+from tests.support.every_command import Terminal
 from tests.support.json_schemas import validate
 from tests.support.plan_runs import SAMPLES, Run
 from tests.support.results import clean_result, result_of, unclean_result
@@ -28,11 +29,6 @@ Scan = Callable[..., tuple[int, str, str]]
 ESCAPE = "\x1b["
 UNCLEAN = SAMPLES / "unclean-election"
 HEALTHY = SAMPLES / "healthy"
-
-
-class Terminal(StringIO):
-    def isatty(self) -> bool:
-        return True
 
 
 # What the engine is asked.
@@ -204,12 +200,6 @@ def test_samples_keep_the_contract(run: Run, sample: str) -> None:
     summary = document["summary"]
     assert summary["bytes_decoded"] + summary["bytes_damaged"] + summary["bytes_skipped"] == summary["bytes_total"] > 0
     assert summary["partitions"] == len(document["partitions"])
-
-
-def test_same_bytes_at_any_number_of_jobs(run: Run) -> None:
-    one = scanned(run, "unclean-election", "--format", "json", "--jobs", "1")
-    assert one[0] == 1
-    assert scanned(run, "unclean-election", "--format", "json", "--jobs", "3") == one
 
 
 def test_fully_decoded_table_of_the_unclean_election(run: Run) -> None:
