@@ -9,14 +9,17 @@ from pathlib import Path
 import pytest
 
 from kafka_forensics.errors import SourceError
+from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.changes import ChangeKind
 from kafka_forensics.model.findings import Confidence
+from kafka_forensics.questions.changes.snapshots import changes
 from kafka_forensics.storage.local import LocalSource
 from kafka_forensics.wording import advice, change_words, message
 from lab.mutations import in_batch
 from tests.support.faults import DIRECTORY, HEALTHY, HIGH_WATERMARK, LOG_END, Brokers, Log, write_checkpoint, write_files
 from tests.support.snapshot_trees import EVERY, NEW, OLD, Snapshots, cut, expired, findings, grown, on_each, rows, worst_within
 
+SAMPLES = Path(__file__).resolve().parents[3] / "sample_logs"
 LOST = 55
 """Where the last segment of the healthy log begins, below the high watermark."""
 TAIL = HIGH_WATERMARK
@@ -333,3 +336,25 @@ def test_of_several_snapshots_each_is_compared_with_the_next(trees: Snapshots) -
     assert list(result.snapshots) == ["day-8", "day-9", "day-10"]
     spans = [(change.from_snapshot, change.to_snapshot, change.offset_start) for change in result.changes if change.broker == 1]
     assert spans == [("day-8", "day-9", LOG_END + 3), ("day-9", "day-10", LOG_END + 6)]
+
+
+def test_real_brokers_at_three_times(tmp_path: Path) -> None:
+    """Samples of one cluster, then what an ordinary start makes of the last: only the comparison still sees what was lost."""
+    started = shutil.copytree(SAMPLES / "unclean-election", tmp_path / "started")
+    for broker in (2, 3):
+        shutil.rmtree(started / f"broker-{broker}" / "audit-0")
+        shutil.copytree(started / "broker-1" / "audit-0", started / f"broker-{broker}" / "audit-0")
+    given = {"healthy": str(SAMPLES / "healthy"), "unclean": str(SAMPLES / "unclean-election"), "started": str(started)}
+    result = changes(given, ScanOptions()).result
+    assert findings(result) == [(KIND, "critical", 300, 370)]
+    (finding,) = result.findings
+    told = {"from_snapshot": "unclean", "held_before": [2], "replaced_by": [2]}
+    assert {name: finding.evidence[name] for name in told} == told
+    quiet = {(change.topic, change.kind.value, change.to_snapshot) for change in result.changes if change.kind != "unchanged"}
+    assert {row for row in quiet if row[0] != "audit"} == {("__cluster_metadata", "appended", "unclean")}
+    assert {row for row in quiet if row[0] == "audit"} == {
+        ("audit", "created", "unclean"),
+        ("audit", "truncated", "started"),
+        ("audit", "appended", "started"),
+    }
+    assert result.notes == []

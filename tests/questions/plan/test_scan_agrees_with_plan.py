@@ -10,7 +10,7 @@ from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.questions.plan import PlanOptions, make_plans
 from tests.support.archives import OF_BROKERS
 from tests.support.gallery_case import Case
-from tests.support.nightly import FAULTS, named, nightly_but, one_of_each
+from tests.support.nightly import FAULTS, named, nightly_but
 from tests.support.plan_values import broken_laws
 
 SAMPLES = Path(__file__).resolve().parents[3] / "sample_logs"
@@ -18,7 +18,7 @@ CASES = [case for case in FAULTS if not case.live]
 
 
 @pytest.mark.faults
-@pytest.mark.parametrize("case", one_of_each(CASES, lambda case: case.fault, named))
+@pytest.mark.parametrize("case", CASES, ids=named)
 def test_of_every_fault(case: Case, tmp_path: Path) -> None:
     brokers = case.make(tmp_path)
     try:

@@ -24,7 +24,7 @@ class Sent(NamedTuple):
 
 
 SENT = st.builds(
-    Sent, st.sampled_from("vw"), st.integers(0, 3), st.one_of(st.just((-1, -1)), st.tuples(st.integers(7, 8), st.integers(0, 4)))
+    Sent, st.sampled_from("vw"), st.integers(0, 3), st.one_of(st.just((-1, -1)), st.tuples(st.integers(7, 8), st.integers(0, 2)))
 )
 LOGS = st.lists(st.lists(SENT, min_size=1, max_size=3), min_size=1, max_size=5)
 """Batches; a producer's records of one batch are one batch each."""

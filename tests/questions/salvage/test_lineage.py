@@ -80,6 +80,8 @@ def test_the_lineage_goes_on_through_several_copies() -> None:
     lineage = trace(copies, {}, 0)
     assert lineage.log_end_offset == 20
     assert taken(lineage) == [(0, 0, 10, BASE), (2, 10, 20, CONTINUED)]
+    assert trace([copy(1, (0, 10), epochs={}), copy(2, (0, 20), epochs={})], {}, 0).log_end_offset == 20, "as in old formats"
+    assert trace([copy(1, (0, 10), epochs={}), copy(2, (0, 20))], {}, 0).log_end_offset == 10
 
 
 def test_the_epoch_at_the_end_decides_whether_a_copy_goes_on() -> None:
