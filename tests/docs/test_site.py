@@ -1,4 +1,4 @@
-"""Pages link to what is there; the site of `make docs` is built without a warning, whole, and without a word from another host."""
+"""Pages link to what is there, drawings are made by the package; the site is built whole and loads from no other host."""
 
 import json
 import os
@@ -7,12 +7,14 @@ import subprocess
 import sys
 from html.parser import HTMLParser
 from pathlib import Path
+from xml.etree import ElementTree as ET
 
 import pytest
 
 from kafka_forensics.analysis.catalogue import CATALOGUE
 from kafka_forensics.cli.main import COMMANDS, GROUPS
 from lab.doc_blocks import pages
+from lab.doc_pictures import FOLDER, pictures
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
@@ -123,3 +125,19 @@ def test_the_readme_names_every_command_on_three_screens_and_the_page_of_command
     readme = (ROOT / "README.md").read_text()
     assert len(readme.splitlines()) <= 130
     assert [name for name in names if not name.endswith(" list") and f"| `{name}" not in readme] == []
+
+
+def test_drawings_are_made_by_the_package() -> None:
+    assert {path.name: path.read_text() for path in FOLDER.iterdir()} == pictures()
+
+
+def test_drawings_can_be_read_and_are_named() -> None:
+    for path in FOLDER.iterdir():
+        title = ET.fromstring(path.read_text()).find("{http://www.w3.org/2000/svg}title")  # noqa: S314 - our own file
+        assert title is not None
+        assert title.text
+
+
+def test_every_drawing_is_shown() -> None:
+    text = "".join(path.read_text() for path in DOCS.rglob("*.md"))
+    assert [path.name for path in FOLDER.iterdir() if f"pictures/{path.name})" not in text] == []

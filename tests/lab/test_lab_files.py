@@ -1,10 +1,19 @@
-"""Copying log directories and reading checkpoints, as the laboratory does."""
+"""What the laboratory does beside its brokers: copies and checkpoints, settings of nodes, waiting, finding processes."""
 
+import os
+import socket
+import subprocess
+import sys
+import uuid
 from pathlib import Path
 
 import pytest
 
+from lab.errors import LabTimeoutError
 from lab.files import copy_sparse, copy_tree, parse_offset_checkpoint, read_offset_checkpoint, trim_indexes, without_zero_tail
+from lab.jvm import wait_until
+from lab.processes import listening, mentioning
+from lab.settings import node_settings
 
 MIB = 1 << 20
 
@@ -60,3 +69,56 @@ def test_a_checkpoint_is_read_and_a_torn_or_strange_one_is_refused_and_reads_as_
             parse_offset_checkpoint(text)
         (tmp_path / "checkpoint").write_text(text)
         assert read_offset_checkpoint(tmp_path / "checkpoint") == {}
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "127.0.0.2"])
+def test_a_listening_socket_is_seen_with_its_address(address: str) -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as one:
+        one.bind((address, 0))
+        here = (address, one.getsockname()[1])
+        assert here not in listening(os.getpid()), "bound is not listening"
+        one.listen()
+        assert here in listening(os.getpid())
+    assert here not in listening(os.getpid())
+
+
+def test_whoever_started_this_process_is_not_left_behind() -> None:
+    mark = uuid.uuid4().hex
+    code = "import sys; from lab.processes import mentioning; print(mentioning(sys.argv[1]))"
+    inner = [sys.executable, "-c", code, mark]
+    outer = f"import subprocess; subprocess.run({inner!r}, check=True)"
+    done = subprocess.run([sys.executable, "-c", outer, mark], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == "{}\n"
+
+
+def test_a_process_is_found_by_its_command_line_until_it_ends() -> None:
+    mark = uuid.uuid4().hex
+    command = [sys.executable, "-c", "import sys; print('here', flush=True); sys.stdin.read()", mark]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as started:
+        assert started.stdout is not None
+        assert started.stdout.readline() == b"here\n", "only then does its command line stand where others see it"
+        assert list(mentioning(mark)) == [started.pid]
+        started.communicate(timeout=30)
+    assert mentioning(mark) == {}
+
+
+CONTROLLERS = {101: 5001, 100: 5000}
+
+
+@pytest.mark.parametrize(("node", "role", "scheme"), [(100, "controller", "CONTROLLER"), (1, "broker", "PLAINTEXT")])
+def test_a_node_has_one_role_and_listens_on_loopback_only(node: int, role: str, scheme: str) -> None:
+    settings = node_settings(node, 5000, [Path("/a"), Path("/b")], CONTROLLERS, {"replica.lag.time.max.ms": "9"})
+    assert settings["process.roles"] == role
+    assert settings["listeners"] == f"{scheme}://127.0.0.1:5000"
+    assert settings["controller.quorum.voters"] == "100@127.0.0.1:5000,101@127.0.0.1:5001"
+    assert all("127.0.0.1" in value for key, value in settings.items() if key.endswith("listeners"))
+    assert ("log.cleaner.backoff.ms" in settings) == (role == "broker")
+    assert (settings["replica.lag.time.max.ms"], settings["log.dirs"]) == ("9", "/a,/b")  # what an experiment asks for wins
+
+
+def test_waiting_is_bounded_and_says_for_what() -> None:
+    with pytest.raises(LabTimeoutError, match="the moon"):
+        wait_until("the moon", lambda: False, timeout_seconds=0.05, step_seconds=0.01)
+    answers = iter([False, False, True])
+    wait_until("the third answer", lambda: next(answers), timeout_seconds=5, step_seconds=0.001)
+    assert next(answers, None) is None

@@ -1,4 +1,4 @@
-"""Wheel and sdist, installed into a clean environment of every Python that is found, away from the repository (`make nightly`)."""
+"""What stands beside the package for its users; wheel and sdist, installed into a clean environment of every Python."""
 
 import json
 import os
@@ -112,3 +112,14 @@ def test_it_works_where_it_was_installed(kind: str, version: str, built: Built, 
 
     assert (tmp_path / "env" / PRODUCE_BACK).read_text() == (ROOT / "examples" / "produce_back.py").read_text()
     shutil.rmtree(tmp_path / "env")  # half a gigabyte
+
+
+def test_the_citation_is_of_this_version_and_project() -> None:
+    lines = (ROOT / "CITATION.cff").read_text().splitlines()
+    fields = dict(re.findall(r"^([a-z-]+): (.+)$", "\n".join(lines), re.MULTILINE))
+    assert fields["cff-version"] == "1.2.0"
+    assert (fields["title"], fields["version"], fields["license"]) == (PROJECT["name"], __version__, PROJECT["license"])
+    assert PROJECT["description"] in " ".join(line.strip() for line in lines)
+    keywords = [line.removeprefix("  - ") for line in lines[lines.index("keywords:") + 1 :]]
+    assert keywords == PROJECT["keywords"]
+    assert "authors:" in lines

@@ -1,8 +1,16 @@
-"""What the lanes of a partition show, and what they say they cannot show."""
+"""What the lanes of a partition show, what they say they cannot show, and lanes in notebooks."""
 
 from dataclasses import replace
+from pathlib import Path
+from typing import Final
+from xml.dom import minidom
 
+import pytest
+
+from kafka_forensics import scan
 from kafka_forensics.analysis.catalogue import finding
+from kafka_forensics.errors import UsageError
+from kafka_forensics.export.json_document import document
 from kafka_forensics.model.findings import Finding, Place
 from kafka_forensics.model.results import Agreement, Read, ReplicaSummary
 from kafka_forensics.questions.plan import Planned
@@ -11,7 +19,9 @@ from kafka_forensics.report.document import partition_of
 from kafka_forensics.report.lanes import cuts, lanes
 from kafka_forensics.report.picture import Picture
 from tests.support import plan_values
+from tests.support.replicas import put_replica
 from tests.support.results import lost_records, partition, replica
+from tests.support.segments import batch
 
 CONFLICT = Agreement("conflict", 300, {"1": 2, "2": 0})
 
@@ -127,3 +137,39 @@ def test_very_many_epochs_and_damaged_places_are_bounded_and_told() -> None:
         "476 damaged or missing places are not drawn: their offsets are not known, or they are too many.",
         "Of each log the last 32 leader epochs are drawn.",
     ]
+
+
+SAMPLE: Final = Path(__file__).resolve().parents[2] / "sample_logs" / "unclean-election"
+
+
+def test_lanes_are_a_picture_with_its_own_style_and_words() -> None:
+    drawing = scan(str(SAMPLE), topic="audit").lanes("audit", 0)
+    root = minidom.parseString(drawing._repr_svg_()).documentElement  # noqa: S318 - made here
+    assert root is not None
+    assert root.tagName == "svg"
+    assert root.getAttribute("aria-label").startswith("Replicas of audit-0 over offsets: broker 1 offsets 0 to 345")
+    assert next(node.tagName for node in root.childNodes if isinstance(node, minidom.Element)) == "style"
+    assert drawing._repr_svg_() in drawing._repr_html_()
+    assert "cut at 300: 70 offsets lost" in drawing._repr_html_()
+
+
+def test_the_answer_is_as_before() -> None:
+    result = scan(str(SAMPLE), topic="audit")
+    before = "".join(document(result))
+    assert result.lanes("audit", 0)._repr_html_() == result.lanes("audit", 0)._repr_html_()
+    assert "".join(document(result)) == before
+
+
+def test_a_partition_that_is_not_there_is_refused_with_the_nearest() -> None:
+    with pytest.raises(UsageError, match="there is no partition 'audit-1'") as caught:
+        scan(str(SAMPLE), topic="audit").lanes("audit", 1)
+    assert caught.value.hint == "did you mean audit-0?"
+
+
+def test_what_a_picture_cannot_show_stands_below_it(tmp_path: Path) -> None:
+    put_replica(tmp_path, 1, batch(0, 5), partition="audit-0")
+    log_dir = next(path for path in tmp_path.iterdir() if path.is_dir())
+    drawing = scan(f"<b>={log_dir}").lanes("audit", 0)
+    assert "<figcaption>The high watermark is not known: no file tells one.</figcaption>" in drawing._repr_html_()
+    assert "broker &lt;b&gt;" in drawing._repr_svg_()
+    assert "<b>" not in drawing._repr_html_()

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from kafka_forensics.errors import UsageError
+from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.export.json_document import document
 from kafka_forensics.model.results import Incomplete, ScanResult
 from kafka_forensics.questions.report import (
@@ -19,10 +20,13 @@ from kafka_forensics.questions.report import (
     HashedFile,
     PartitionDetails,
     PartitionTransactions,
+    ReportOptions,
     TransactionSpan,
+    report,
 )
 from kafka_forensics.report.document import Document, document_of, read_document
 from kafka_forensics.report.page import LARGE, SMALL, Provenance, allowed, page
+from tests.support.gallery import SECTIONS
 from tests.support.report_pages import Page, control, lossy
 from tests.support.results import EVIL, clean_result, hostile_result, unclean_result
 
@@ -232,3 +236,16 @@ def test_what_is_no_json_is_refused(data: bytes) -> None:
 def test_a_document_and_the_answer_it_is_of_give_one_page() -> None:
     result, details = lossy(5)
     assert page(read(given(result)), details, Provenance()) == page(document_of(result), details, Provenance())
+
+
+@pytest.mark.nightly
+@pytest.mark.faults
+@pytest.mark.parametrize("section", SECTIONS)
+def test_a_page_of_every_fault(section: str, tmp_path: Path) -> None:
+    for number, case in enumerate(SECTIONS[section]):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        case.make(folder)
+        reported = report([str(folder)], ScanOptions(live=case.live, deep=case.deep), ReportOptions(payloads=True, hashes=True))
+        found = assert_harmless(page(document_of(reported.result), reported.details, Provenance(hashes=reported.hashes)))
+        assert "What this does not prove" in found.text

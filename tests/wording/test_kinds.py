@@ -6,6 +6,7 @@ from contextlib import redirect_stdout
 from dataclasses import replace
 from functools import cache
 from io import StringIO
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -14,11 +15,11 @@ from jinja2 import nodes
 from kafka_forensics import wording
 from kafka_forensics.analysis.catalogue import CATALOGUE, finding
 from kafka_forensics.cli.main import outcome
-from kafka_forensics.model.findings import Place
+from kafka_forensics.model.findings import Place, Severity
 from kafka_forensics.wording.findings import DERIVED
 from kafka_forensics.wording.prose import environment
 from lab.soundness_page import PAGE, page
-from tests.support.templates import NAMES, templates
+from tests.support.templates import NAMES, rich, templates
 
 ROOT = Path(__file__).resolve().parents[2]
 FILES = ROOT / "kafka_forensics" / "wording" / "kinds"
@@ -67,6 +68,13 @@ def options_of(command: str) -> set[str]:
     return set(re.findall(r"--[a-z-]+", out.getvalue()))
 
 
+def assert_commands_exist(commands: list[str], kind: str) -> None:
+    for command in commands:
+        program, name, *rest = command.split()
+        assert program == "kafka-forensics", kind
+        assert {word for word in rest if word.startswith("--")} <= options_of(name), (kind, command)
+
+
 def test_pages_are_complete_and_their_commands_exist() -> None:
     for kind in KINDS:
         text = wording.explain_page(kind)
@@ -78,10 +86,19 @@ def test_pages_are_complete_and_their_commands_exist() -> None:
         assert re.findall(r"^\*\*(.+?)\*\*", text, re.MULTILINE) == LEADS, kind
         commands = re.search(r"^```sh\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
         assert commands, kind
-        for command in commands[1].splitlines():
-            program, name, *rest = command.split()
-            assert program == "kafka-forensics", kind
-            assert {word for word in rest if word.startswith("--")} <= options_of(name), kind
+        assert_commands_exist(commands[1].splitlines(), kind)
+
+
+def test_commands_of_advice_exist() -> None:
+    place = Place("audit", 0, 2, "/b2", "audit-0/00000000000000000000.log", 0, 61, 300, 370)
+    advised = set()
+    for kind, severity in product(KINDS, Severity):
+        for holders in ([], [1], [1, 3]):
+            text = wording.advice(finding(kind, place, rich(kind) | {"held_by": holders}, severity=severity)) or ""
+            commands = re.findall("`(kafka-forensics [^`]+)`", text)
+            assert_commands_exist(commands, kind)
+            advised |= {command.split()[1] for command in commands}
+    assert advised >= {"plan", "compare", "dump"}
 
 
 def test_pages_name_only_kinds_that_exist() -> None:
