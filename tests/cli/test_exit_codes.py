@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from kafka_forensics.analysis.catalogue import finding
-from kafka_forensics.cli.main import outcome
 from kafka_forensics.errors import FormatError, PathMissingError, SourceError, UsageError
 from kafka_forensics.model.findings import Place
 from kafka_forensics.model.results import Incomplete
@@ -61,10 +60,10 @@ def test_clean_is_0(scan: Scan) -> None:
         "simulate run hw-lag-loss --svg a.svg --svg b.svg",
     ],
 )
-def test_an_option_of_one_value_given_twice_is_2(command_line: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert outcome(command_line.split()) == 2
+def test_an_option_of_one_value_given_twice_is_2(command_line: str, run: Run) -> None:
+    status, _, err = run(*command_line.split())
     option = re.findall("--[a-z]+", command_line)[-1]
-    assert capsys.readouterr().err.splitlines()[0] == f"error: {option} was given twice"
+    assert (status, err.splitlines()[0]) == (2, f"error: {option} was given twice")
 
 
 @pytest.mark.parametrize(
@@ -78,10 +77,9 @@ def test_an_option_of_one_value_given_twice_is_2(command_line: str, capsys: pyte
         ("simulate run slow-follower --output -", "--output - names no directory"),
     ],
 )
-def test_what_is_no_file_is_not_written(tmp_path: Path, capsys: pytest.CaptureFixture[str], given: str, words: str) -> None:
-    assert outcome(given.format(tmp_path).split()) == 2
-    captured = capsys.readouterr()
-    assert (captured.out, words in captured.err.splitlines()[0]) == ("", True)
+def test_what_is_no_file_is_not_written(tmp_path: Path, run: Run, given: str, words: str) -> None:
+    status, out, err = run(*given.format(tmp_path).split())
+    assert (status, out, words in err.splitlines()[0]) == (2, "", True)
     assert list(tmp_path.iterdir()) == []
     assert not Path("-").exists()
 
@@ -248,28 +246,27 @@ def test_a_mistyped_topic_is_told_though_an_input_could_not_be_read(tmp_path: Pa
 
 
 @pytest.mark.parametrize("packed", [False, True], ids=["directory", "archive"])
-def test_segments_in_a_directory_of_any_name_are_read(packed: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_segments_in_a_directory_of_any_name_are_read(packed: bool, tmp_path: Path, run: Run) -> None:
     """As a segment given by itself is; a directory without segments still has no name that Kafka gives."""
     made = tmp_path / "saved events"
     made.mkdir()
     (made / f"{0:020d}.log").write_bytes(batch(0, 3))
     given = Path(shutil.make_archive(str(made), "tar", made)) if packed else made
-    assert outcome(["scan", str(given), "--format", "json"]) == 0
-    captured = capsys.readouterr()
-    (partition,) = json.loads(captured.out)["partitions"]
-    assert (partition["topic"], partition["partition"], partition["replicas"][0]["log_end_offset"]) == ("saved events", 0, 3)
-    assert f"note: {given}: read as partition 0 of a topic of that name, as no partition has it" in captured.err
+    status, out, err = run("scan", given, "--format", "json")
+    (partition,) = json.loads(out)["partitions"]
+    replica = partition["replicas"][0]
+    assert (status, partition["topic"], partition["partition"], replica["log_end_offset"]) == (0, "saved events", 0, 3)
+    assert f"note: {given}: read as partition 0 of a topic of that name, as no partition has it" in err
     (made / f"{0:020d}.log").rename(made / "leader-epoch-checkpoint")
-    assert outcome(["scan", str(made), "--format", "json"]) == 0
-    assert [one["kind"] for one in json.loads(capsys.readouterr().out)["findings"]] == ["DIR_NAME_ILLEGAL"]
+    status, out, _ = run("scan", made, "--format", "json")
+    assert (status, [one["kind"] for one in json.loads(out)["findings"]]) == (0, ["DIR_NAME_ILLEGAL"])
 
 
-def test_bytes_that_are_no_log_are_not_planned_as_losing_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "x").mkdir()
+def test_bytes_that_are_no_log_are_not_planned_as_losing_nothing(tmp_path: Path, run: Run) -> None:
     log = tmp_path / "x" / f"{0:020d}.log"
+    log.parent.mkdir()
     log.write_bytes(b"no log at all " * 100)
-    assert outcome(["plan", str(log), "--format", "table"]) == 0
-    captured = capsys.readouterr()
-    assert "Nothing that could be read of the copies would be lost" in " ".join(captured.out.split())
-    assert f"note: {log}: lies in x: read as partition 0 of a topic of that name, as no partition has it" in captured.err
-    assert "no election would lose anything that could be read of the copies here" in " ".join(captured.err.split())
+    status, out, err = run("plan", log, "--format", "table")
+    assert (status, "Nothing that could be read of the copies would be lost" in " ".join(out.split())) == (0, True)
+    assert f"note: {log}: lies in x: read as partition 0 of a topic of that name, as no partition has it" in err
+    assert "no election would lose anything that could be read of the copies here" in " ".join(err.split())
