@@ -12,13 +12,12 @@ from kafka_forensics.cli.main import outcome
 from tests.support import exports
 from tests.support.exports import SAMPLES, manifest
 from tests.support.object_stores import free_port
-from tests.support.spark_cluster import QUICK_JAVA, SECONDS_TO_START, end, spark_environment, wait_until
+from tests.support.spark_cluster import QUICK_JAVA, spark_environment, spark_process
 
 pytestmark = [pytest.mark.spark, pytest.mark.nightly]
 
 SUBMIT = "org.apache.spark.deploy.SparkSubmit"
 SERVER = "org.apache.spark.sql.connect.service.SparkConnectServer"
-UP = "Spark Connect server started"
 SAMPLE = str(SAMPLES / "unclean-election")
 
 
@@ -37,23 +36,9 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         "connect.grpc.binding.port": str(port),
     }
     configured = [word for name, value in settings.items() for word in ("--conf", f"spark.{name}={value}")]
-    log = folder / "connect.log"
-    with log.open("wb") as written:
-        command = [f"{environment['SPARK_HOME']}/bin/spark-class", SUBMIT, "--class", SERVER, *configured, "spark-internal"]
-        process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=written, stderr=written, cwd=folder, env=environment, start_new_session=True
-        )
-
-    def is_up() -> bool:
-        said = log.read_text(errors="replace")
-        assert process.poll() is None, f"the server ended before it was up: {said[-2000:]}"
-        return UP in said
-
-    try:
-        wait_until(is_up, "a server of Spark Connect", SECONDS_TO_START, pause=0.1)
+    arguments = (SUBMIT, "--class", SERVER, *configured, "spark-internal")
+    with spark_process(folder / "connect.log", environment, "Spark Connect server started", *arguments):
         yield f"sc://127.0.0.1:{port}"
-    finally:
-        end(process)
 
 
 def run(server: str, *arguments: str) -> "subprocess.CompletedProcess[str]":

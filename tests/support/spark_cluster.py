@@ -172,7 +172,6 @@ class Cluster:
     url: str
     folder: Path
     python: str
-    master: "subprocess.Popen[bytes]"
     workers: "list[subprocess.Popen[bytes]]" = field(default_factory=list)
 
     def executors(self) -> list[int]:
@@ -189,6 +188,36 @@ class Cluster:
 
 
 @contextlib.contextmanager
+def spark_process(
+    log: Path, environment: dict[str, str], wanted: str, *arguments: str
+) -> "Iterator[tuple[subprocess.Popen[bytes], str]]":
+    """A process of Spark's own and what it said that is `wanted`, by which it is up; ended with the block."""
+    with log.open("wb") as written:
+        process = subprocess.Popen(
+            [os.path.join(environment["SPARK_HOME"], "bin", "spark-class"), *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=written,
+            stderr=written,
+            cwd=log.parent,
+            env=environment,
+            start_new_session=True,
+        )
+    found: list[str] = []
+
+    def is_up() -> bool:
+        said = log.read_text(errors="replace")
+        assert process.poll() is None, f"{log.name}: ended before it was up: {said[-2000:]}"
+        found[:] = re.findall(wanted, said)
+        return bool(found)
+
+    try:
+        wait_until(is_up, log.name, SECONDS_TO_START, pause=0.1)
+        yield process, found[0]
+    finally:
+        end(process)
+
+
+@contextlib.contextmanager
 def cluster(folder: Path, python: str = sys.executable) -> Iterator[Cluster]:
     """A cluster of the Spark that `python` has, with a core at each of two workers, up when the block begins and ended with it.
 
@@ -196,46 +225,20 @@ def cluster(folder: Path, python: str = sys.executable) -> Iterator[Cluster]:
     """
     folder.mkdir(parents=True, exist_ok=True)
     environment = spark_environment(folder, python)
-    spark_class = os.path.join(environment["SPARK_HOME"], "bin", "spark-class")
-    started: list[subprocess.Popen[bytes]] = []
+    with contextlib.ExitStack() as stack:
 
-    def start(name: str, *arguments: str, host: str = "127.0.0.1") -> Path:
-        log = folder / f"{name}.log"
-        with log.open("wb") as written:
-            started.append(
-                subprocess.Popen(
-                    [spark_class, *arguments, "--host", host, "--port", "0", "--webui-port", "0"],
-                    stdin=subprocess.DEVNULL,
-                    stdout=written,
-                    stderr=written,
-                    env=environment | {"SPARK_LOCAL_IP": host},
-                    start_new_session=True,
-                )
-            )
-        return log
+        def start(name: str, wanted: str, *arguments: str, host: str = "127.0.0.1") -> "tuple[subprocess.Popen[bytes], str]":
+            at = ("--host", host, "--port", "0", "--webui-port", "0")
+            there = environment | {"SPARK_LOCAL_IP": host}
+            return stack.enter_context(spark_process(folder / f"{name}.log", there, wanted, *arguments, *at))
 
-    try:
-        log = start("master", _MASTER)
-        url = _said(log, started, re.compile(r"Starting Spark master at (spark://\S+)"))
-        running = Cluster(url, folder, python, started[0])
-        each = ("--cores", "1", "--memory", "1g", url)
-        logs = [start(f"worker-{number}", _WORKER, *each, host=f"127.0.0.{number}") for number in range(1, WORKERS + 1)]
-        for log in logs:
-            _said(log, started, re.compile(r"(Successfully registered with master)"))
-        running.workers = started[1:]
+        _, url = start("master", r"Starting Spark master at (spark://\S+)", _MASTER)
+        running = Cluster(url, folder, python)
+        for number in range(1, WORKERS + 1):
+            asked = (_WORKER, "--cores", "1", "--memory", "1g", url)
+            worker, _ = start(f"worker-{number}", "Successfully registered with master", *asked, host=f"127.0.0.{number}")
+            running.workers.append(worker)
         yield running
-    finally:
-        for process in reversed(started):
-            end(process)
-
-
-def _said(log: Path, started: "list[subprocess.Popen[bytes]]", wanted: re.Pattern[str]) -> str:
-    deadline = time.monotonic() + SECONDS_TO_START
-    while (found := wanted.search(log.read_text(errors="replace"))) is None:
-        assert all(one.poll() is None for one in started), f"{log.name}: ended before it was up: {log.read_text()[-2000:]}"
-        assert time.monotonic() < deadline, f"{log.name}: does not come up: {log.read_text()[-2000:]}"
-        time.sleep(0.1)
-    return found[1]
 
 
 class Driver:
@@ -259,12 +262,13 @@ class Driver:
     def session(self, master: str, *, python: str | None = None, **settings: str) -> None:
         """Begin a new session after the end of the one before, whose workers run `python` or what the driver does; settings with
         `_` for `.`."""
-        self.ask({"do": "session", "master": master, "python": python or self._python, "settings": settings}).ok()
+        self._send({"do": "session", "master": master, "python": python or self._python, "settings": settings})
+        self.take().ok()
 
-    def scan(self, *paths: Path | str, seconds: float = SECONDS_OF_A_SCAN, **asked: Any) -> "Answer":
+    def scan(self, *paths: Path | str, **asked: Any) -> "Answer":
         """What `send_scan` and `take` give."""
         self.send_scan(*paths, **asked)
-        return self.take(seconds)
+        return self.take()
 
     def send_scan(self, *paths: Path | str, **asked: Any) -> None:
         """Ask for a scan; options of `ScanOptions` and `TaskSizes` by their names, and what `spark_driver` takes beside them."""
@@ -279,11 +283,6 @@ class Driver:
         """Ask for an export, payloads included; options of `ScanOptions`, `facts` and `split_bytes`."""
         self._send({"do": "export", "paths": [str(path) for path in paths], "output": str(output), **asked})
 
-    def ask(self, request: dict[str, Any], seconds: float = SECONDS_OF_A_SCAN) -> "Answer":
-        """Ask for something and wait for the answer."""
-        self._send(request)
-        return self.take(seconds)
-
     def _send(self, request: dict[str, Any]) -> None:
         assert self.process.stdin is not None
         self.process.stdin.write(json.dumps(request).encode() + b"\n")
@@ -295,9 +294,9 @@ class Driver:
             selector.register(self._stdout(), selectors.EVENT_READ)
             return bool(selector.select(0))
 
-    def take(self, seconds: float = SECONDS_OF_A_SCAN) -> "Answer":
+    def take(self) -> "Answer":
         """The answer to what was asked last. Raises AssertionError if none comes."""
-        wait_until(lambda: self.ready() or self.process.poll() is not None, "the driver's answer", seconds)
+        wait_until(lambda: self.ready() or self.process.poll() is not None, "the driver's answer", SECONDS_OF_A_SCAN)
         line = self._stdout().readline()
         assert line, f"the driver ended: {self.log.read_text(errors='replace')[-4000:]}"
         return Answer(json.loads(line))
