@@ -1,4 +1,7 @@
-"""The scan on Spark gives the local engine's answer, row for row: of samples, archives, bundles and snapshots."""
+"""The scan on Spark gives the local engine's answer, row for row: of samples, archives, bundles and snapshots.
+
+`tests/equivalence` compares both on trees with many faults.
+"""
 
 import shutil
 from contextlib import nullcontext
@@ -11,7 +14,6 @@ from pyspark.sql import SparkSession
 import kafka_forensics as kf
 from kafka_forensics.cli import spark_session
 from kafka_forensics.cli.main import outcome
-from kafka_forensics.engine import local
 from kafka_forensics.errors import UsageError
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.export import json_document
@@ -20,13 +22,11 @@ from kafka_forensics.model.results import ScanResult
 from kafka_forensics.questions.changes.snapshots import changes, gather_snapshots, snapshot_paths
 from kafka_forensics.spark import keys, scan, scan_snapshots
 from kafka_forensics.spark.data_source import parse_options
-from kafka_forensics.spark.job import TaskSizes, compare_inputs, scanned
+from kafka_forensics.spark.job import TaskSizes, compare_inputs
 from tests.questions.collect.test_collect import bundled
 from tests.support.archives import EVERY, of_brokers
 from tests.support.compacted import CLEANED, compacted, history
 from tests.support.faults import DIRECTORY, HEALTHY, write_files
-from tests.support.gallery_case import Case
-from tests.support.nightly import one_of_each_family
 from tests.support.snapshot_trees import Snapshots, cut, expired, grown
 from tests.support.source_facts import rows
 from tests.support.task_changes import said
@@ -55,14 +55,6 @@ def brokers(sample: str) -> list[str]:
 @pytest.mark.parametrize("sample", sorted(path.name for path in SAMPLES.iterdir() if path.is_dir()))
 def test_on_a_sample(spark: SparkSession, sample: str) -> None:
     assert text(scan(spark, brokers(sample))) == text(kf.scan(brokers(sample)))
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize("case", one_of_each_family())
-def test_on_a_fault(spark: SparkSession, case: Case, tmp_path: Path) -> None:
-    paths = [str(path) for path in case.make(tmp_path).log_dirs]
-    options = ScanOptions(live=case.live, deep=case.deep)
-    assert text(scanned(spark, paths, options)) == text(local.scan(paths, options))
 
 
 @pytest.mark.parametrize("archive", of_brokers(*EVERY, nightly=[name for name in EVERY if name not in DAILY]))
