@@ -23,8 +23,8 @@ from kafka_forensics.questions.changes.snapshots import changes, gather_snapshot
 from kafka_forensics.spark import keys, scan, scan_snapshots
 from kafka_forensics.spark.data_source import parse_options
 from kafka_forensics.spark.job import TaskSizes, compare_inputs
-from tests.questions.collect.test_collect import bundled
 from tests.support.archives import EVERY, of_brokers
+from tests.support.bundles import bundle_of
 from tests.support.compacted import CLEANED, compacted, history
 from tests.support.faults import DIRECTORY, HEALTHY, write_files
 from tests.support.snapshot_trees import Snapshots, cut, expired, grown
@@ -64,7 +64,7 @@ def test_on_an_archive(spark: SparkSession, archive: str, archives: Path) -> Non
 
 
 def test_on_bundles(spark: SparkSession, tmp_path: Path) -> None:
-    paths = bundled(SAMPLES / "unclean-election", tmp_path)
+    paths = [str(bundle_of(Path(log_dir), tmp_path / f"{Path(log_dir).name}.kfb")) for log_dir in brokers("unclean-election")]
     assert text(scan(spark, paths)) == text(kf.scan(paths))
     read = spark.read.format("kafka_log").load(paths).drop("log_dir").toArrow()
     assert rows(read) == rows(kf.scan(brokers("unclean-election")).facts("batches").drop_columns(["log_dir"]))
