@@ -21,28 +21,11 @@ from kafka_forensics.model.results import ScanResult
 from tests.support import task_engine
 from tests.support.compacted import CLEANED, compacted, history, three
 from tests.support.faults import DIRECTORY
-from tests.support.gallery import SECTIONS
-from tests.support.gallery_case import Case
 from tests.support.simulated_cleaners import Replica, Told, clusters, written
-
-CASES = [case for case in SECTIONS["Compacted topics"] if case.during is None]
 
 
 def text(result: ScanResult) -> str:
     return "".join(json_document.document(result))
-
-
-def apart(paths: list[str], options: ScanOptions, work_bytes: int, seed: int = 0) -> str:
-    """The document of a scan that asks for all keys."""
-    return text(task_engine.scan(paths, options, work_bytes=work_bytes, seed=seed, keys_apart_bytes=0))
-
-
-@pytest.mark.parametrize("work_bytes", [1, 1 << 28])
-@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.fault} {case.injected}")
-def test_every_fault_of_compacted_topics_is_judged_alike(case: Case, tmp_path: Path, work_bytes: int) -> None:
-    brokers = case.make(tmp_path)
-    paths, options = [str(path) for path in brokers.log_dirs], ScanOptions(live=case.live, deep=case.deep)
-    assert apart(paths, options, work_bytes) == text(local.scan(paths, options))
 
 
 @pytest.mark.properties
@@ -51,7 +34,8 @@ def test_every_fault_of_compacted_topics_is_judged_alike(case: Case, tmp_path: P
 def test_generated_clusters_are_judged_alike(cluster: tuple[Told, list[Replica]], seed: int, work_bytes: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         paths = written(*cluster, Path(folder))
-        assert apart(paths, ScanOptions(), work_bytes, seed) == text(local.scan(paths, ScanOptions()))
+        carried = task_engine.scan(paths, ScanOptions(), work_bytes=work_bytes, seed=seed, keys_apart_bytes=0)
+        assert text(carried) == text(local.scan(paths, ScanOptions()))
 
 
 class ReadHereError(Exception):

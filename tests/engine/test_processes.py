@@ -20,8 +20,7 @@ def squared(number: int) -> bytes:
     return f"{number * number} {os.getpid()}".encode()
 
 
-@pytest.mark.parametrize("jobs", [1, 2, 5])
-@pytest.mark.parametrize("count", [0, 1, 2, 3, 100])
+@pytest.mark.parametrize(("count", "jobs"), [(0, 2), (1, 2), (2, 1), (3, 5), (100, 2)])
 def test_answers_come_in_order_the_first_from_here(count: int, jobs: int) -> None:
     answers = [answer.split() for answer in forked(squared, count, jobs)]
     assert [int(square) for square, _ in answers] == [number * number for number in range(count)]
@@ -37,7 +36,7 @@ def test_large_answers_come_whole() -> None:
     assert [(set(answer), len(answer)) for answer in answers] == [({number}, 3 << 20) for number in range(9)]
 
 
-@pytest.mark.parametrize("deadly", [{3}, {1, 2}, set(range(1, 40))])
+@pytest.mark.parametrize("deadly", [{1, 2}, set(range(1, 40))])
 def test_what_a_copy_did_not_finish_is_done_here(deadly: set[int], caplog: pytest.LogCaptureFixture) -> None:
     before = os.getpid()
 

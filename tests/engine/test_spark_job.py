@@ -1,6 +1,5 @@
 """The job that Spark runs, carried by a session in memory: the same answers as here, and what each of its small steps does."""
 
-import itertools
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,6 @@ from kafka_forensics.export import json_document
 from kafka_forensics.model.results import Incomplete, ScanResult
 from kafka_forensics.spark import job, keys
 from tests.support.fake_spark import FakeSession
-from tests.support.faults import LOG_END, healthy
 from tests.support.replicas import put_replica
 from tests.support.segments import log
 
@@ -43,27 +41,6 @@ def test_a_sample_is_judged_alike(sizes: dict[str, int]) -> None:
     spark = FakeSession()
     assert text(scanned(paths, spark, **sizes)) == text(local.scan(paths, ScanOptions()))
     assert spark.kept == 0
-
-
-@pytest.mark.parametrize(("split_bytes", "small_bytes"), [(700, -1), (1 << 28, -1), (1 << 28, 1000), (1 << 28, 1 << 24)])
-def test_several_partitions_are_judged_in_their_order(tmp_path: Path, split_bytes: int, small_bytes: int) -> None:
-    """Those of up to 1000 bytes are two of them."""
-    for number, broker in itertools.product(range(5), (1, 2)):
-        folder = tmp_path / f"{number}"
-        put_replica(folder, broker, b"".join(log(4 + number, value=b"%d" % number)), partition=f"orders-{number}")
-    paths = [str(path) for path in sorted(tmp_path.rglob("broker-*"))]
-    result = scanned(paths, FakeSession(), split_bytes=split_bytes, slices_a_task=2, small_bytes=small_bytes)
-    assert text(result) == text(local.scan(paths, ScanOptions()))
-    assert [partition.partition for partition in result.partitions] == [0, 1, 2, 3, 4]
-
-
-def test_what_is_wrong_on_one_broker_is_found_there(tmp_path: Path) -> None:
-    brokers = healthy(tmp_path)
-    brokers.flip(2, brokers.log.batches[3], 70)
-    paths = [str(path) for path in brokers.log_dirs]
-    result = scanned(paths, FakeSession(), split_bytes=3000, small_bytes=-1)
-    assert text(result) == text(local.scan(paths, ScanOptions()))
-    assert {replica.log_end_offset for replica in result.partitions[0].replicas} == {LOG_END}
 
 
 def test_nothing_is_asked_where_there_is_no_partition(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """How work is divided: no piece is left out or taken twice, and no task gets much more than the others."""
 
+import tarfile
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -7,13 +8,16 @@ from statistics import median
 
 import pytest
 
-from kafka_forensics.engine.task_values import Slice, slices
+from kafka_forensics.engine import local
+from kafka_forensics.engine.task_values import Slice, inputs_of, noticed, slices, surroundings
 from kafka_forensics.engine.work_plan import AT_ONCE, FILE_COST_BYTES, file_cost, fold_works, is_small, whole_works
 from kafka_forensics.evidence.inputs import gather
 from kafka_forensics.evidence.options import ScanOptions
+from kafka_forensics.model.results import Incomplete
 from kafka_forensics.parsers.log_dir import SegmentFiles
 from kafka_forensics.storage.local import LocalSource
 from kafka_forensics.storage.source import Entry, EntryKind
+from tests.support import task_engine
 from tests.support.replicas import put_replica
 from tests.support.segments import log
 
@@ -109,3 +113,32 @@ def test_small_is_what_the_logs_of_all_replicas_are_together(part: Slice, most_b
     total = sum(plan.bytes for plan in part.replicas)
     assert is_small(part.replicas, total)
     assert not is_small(part.replicas, total - 1)
+
+
+def cut_archive(folder: Path) -> Path:
+    """A tar of two replicas of one partition that ends in the middle of the second."""
+    for broker in (1, 2):
+        put_replica(folder / "brokers", broker, b"".join(log(40)), high_watermark=80)
+    whole = folder / "whole.tar"
+    with tarfile.open(whole, "w") as archive:
+        for path in sorted((folder / "brokers").rglob("*")):
+            archive.add(path, str(path.relative_to(folder / "brokers")), recursive=False)
+    cut = folder / "cut.tar"
+    cut.write_bytes(whole.read_bytes()[: whole.stat().st_size // 2])
+    return cut
+
+
+def test_what_is_wrong_with_an_archive_is_noticed_with_the_archives_name_first(tmp_path: Path) -> None:
+    path = str(cut_archive(tmp_path))
+    inputs = gather([path], ScanOptions())
+    (source,) = inputs.sources
+    assert len(source.problems) == 1
+    (part,) = slices(inputs)
+    assert noticed(inputs_of(part, surroundings(inputs))).incomplete == [Incomplete(path, source.problems[0])]
+
+
+def test_the_same_is_incomplete_wherever_a_partition_is_judged(tmp_path: Path) -> None:
+    path = str(cut_archive(tmp_path))
+    here, elsewhere = local.scan([path], ScanOptions()), task_engine.scan([path], ScanOptions())
+    assert [incomplete.path for incomplete in here.incomplete] == [path]
+    assert elsewhere.incomplete == here.incomplete

@@ -64,7 +64,7 @@ def put(folder: Path, batches: list[bytes], *, every: int = 1) -> Path:
 def transactions(draw: st.DrawFn) -> list[bytes]:
     """Batches of two producers in transactions, some ended, some not."""
     log = DataLog()
-    for number in range(draw(st.integers(1, 25))):
+    for number in range(draw(st.integers(1, 12))):
         producer = draw(st.sampled_from([APP_ID, OTHER_ID]))
         what = draw(st.integers(0, 3))
         if what == 0:
@@ -88,7 +88,7 @@ def _spans_are_short() -> Iterator[None]:
 @given(st.data())
 def test_parts_of_any_log_are_the_whole(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
     folder = tmp_path_factory.getbasetemp() / f"parts-{next(NUMBERS)}"
-    batches = data.draw(st.one_of(transactions(), batch_lists(max_size=25)))
+    batches = data.draw(st.one_of(transactions(), batch_lists(max_size=12)))
     log = put(folder, batches, every=data.draw(st.integers(1, 3))) / f"{0:020d}.log"
     changed = bytearray(log.read_bytes())
     for _ in range(data.draw(st.integers(0, 3)) if changed else 0):

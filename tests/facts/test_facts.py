@@ -32,13 +32,6 @@ def test_records_tell_null_from_empty() -> None:
     assert any(headers for headers in table["headers"].to_pylist())
 
 
-def test_scan_takes_a_path_or_several() -> None:
-    paths = sorted(str(path) for path in (SAMPLES / "silent-divergence").iterdir())
-    assert kf.scan(paths).verdict == "critical"
-    assert kf.scan(str(SAMPLES / "silent-divergence")).verdict == "critical"
-    assert kf.scan(paths[0]).verdict in {"clean", "info"}
-
-
 def test_a_lone_segment_is_believed_no_further_than_in_its_directory(tmp_path: Path) -> None:
     """Behind damage a batch above the next segment's base is no batch of this log, whoever reads the file."""
     beyond = [batch(500, 2), batch(502, 2)]

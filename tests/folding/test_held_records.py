@@ -1,7 +1,6 @@
 """Compacted logs read from hashes of their records give what they give from bytes: rows, counts, damage and findings."""
 
 import re
-import tarfile
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -214,14 +213,6 @@ def test_batches_that_cannot_be_opened_are_damage(tmp_path: Path) -> None:
 @pytest.mark.parametrize("sample", ["healthy", "silent-divergence", "unclean-election"])
 def test_the_logs_of_the_samples(sample: str) -> None:
     assert records_of(plans_of(SAMPLES / sample)) > 0
-
-
-@pytest.mark.corpora
-@pytest.mark.parametrize("archive", ["kafka-0.10.2.2-hw-truncation", "kafka-4.3.0-clean-end"])
-def test_the_logs_of_real_brokers(archive: str, corpora: Path, tmp_path: Path) -> None:
-    with tarfile.open(corpora / f"{archive}.tar.xz") as opened:
-        opened.extractall(tmp_path, filter="data")
-    assert records_of(plans_of(tmp_path)) > 0
 
 
 @pytest.mark.parametrize("case", [in_transactions, differing, hidden_by_damage])

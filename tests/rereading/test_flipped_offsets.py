@@ -1,7 +1,6 @@
-"""One bit of each byte of a base offset in logs of real brokers: every command answers as before, and names the batch."""
+"""One bit of each byte of a base offset in logs of real brokers: every command answers as before, and a scan names the batch."""
 
 import shutil
-import tarfile
 from pathlib import Path
 
 import pytest
@@ -54,24 +53,3 @@ def test_samples(tmp_path: Path, directory: str) -> None:
     for name in ("healthy", "untouched"):
         shutil.copytree(SAMPLES / "healthy", tmp_path / name)
     answers_as_before(tmp_path / "healthy", "broker-*", directory, tmp_path / "untouched")
-
-
-@pytest.mark.corpora
-@pytest.mark.parametrize(
-    ("archive", "log_dirs", "directory"),
-    [
-        pytest.param("kafka-4.3.0-healthy", "healthy/broker-*", "ledger-0", id="healthy", marks=pytest.mark.nightly),
-        pytest.param("kafka-4.3.0-lag", "lag/broker-*", "clicks-0", id="lag", marks=pytest.mark.nightly),
-        pytest.param("kafka-4.3.0-unclean", "unclean/broker-*", "audit-0", id="unclean"),
-        pytest.param("kafka-4.3.0-clean-end", "clean-end/broker-*", "payments-0", id="clean-end", marks=pytest.mark.nightly),
-        pytest.param("kafka-0.10.2.2-hw-truncation", "hwloss/broker-*", "ledger-0", id="hw-truncation"),
-        pytest.param("kafka-0.10.2.2-hw-divergence", "*/broker-*", "ledger-0", id="hw-divergence", marks=pytest.mark.nightly),
-        pytest.param("public-five-brokers", "kafka*", "ECOMMERCE_NEW_ORDER-1", id="five-brokers", marks=pytest.mark.nightly),
-        pytest.param("public-magic0-golden", "fs-data", "numbers-0", id="magic0"),
-    ],
-)
-def test_archives(corpora: Path, tmp_path: Path, archive: str, log_dirs: str, directory: str) -> None:
-    for name in ("flipped", "untouched"):
-        with tarfile.open(corpora / f"{archive}.tar.xz") as packed:
-            packed.extractall(tmp_path / name, filter="data")
-    answers_as_before(tmp_path / "flipped", log_dirs, directory, tmp_path / "untouched")

@@ -18,11 +18,11 @@ from kafka_forensics.parsers.log import SegmentReader, decode_batch, record_bloc
 from kafka_forensics.rereading.record_columns import record_arrays
 from kafka_forensics.rereading.record_states import STATES, LateStates, RecordStates, txn_facts
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
-from tests.support.archives import members
 from tests.support.memory import MemoryFile
 from tests.support.strategies import LOG
 
-LOGS = r".*\.log"
+LOGS = sorted((Path(__file__).resolve().parents[2] / "sample_logs" / "healthy" / "broker-1").glob("*/*.log"))
+"""Of a real broker."""
 
 
 @pytest.fixture(params=["interpreted", "compiled"])
@@ -94,9 +94,9 @@ def test_columns_are_the_records_of_each_batch(data: bytes, read_bytes: int, blo
             use_compiled(before)
 
 
-def test_batches_of_real_brokers(form: str, archives: Path) -> None:
-    for _, data in members(archives / "kafka-4.3.0-healthy.tar.xz", LOGS):
-        assert as_columns(data) == one_by_one(data)
+def test_batches_of_real_brokers(form: str) -> None:
+    for path in LOGS:
+        assert as_columns(path.read_bytes()) == one_by_one(path.read_bytes())
 
 
 def test_a_record_too_large_to_hold_is_measured(form: str) -> None:
@@ -141,8 +141,8 @@ def test_no_batch_gives_no_block() -> None:
     assert list(record_blocks(np.empty((BATCH_COLUMNS, 0), np.int64), np.empty(0, np.int64), lambda *_: b"")) == []
 
 
-def test_states_of_batches_are_those_of_each(archives: Path) -> None:
-    for _, data in members(archives / "kafka-4.3.0-healthy.tar.xz", LOGS):
+def test_states_of_batches_are_those_of_each() -> None:
+    for data in map(Path.read_bytes, LOGS):
         for goes_on in (False, True):
             states = RecordStates(MemoryFile(data), goes_on=goes_on)
             for chunk in SegmentReader(MemoryFile(data)).chunks():

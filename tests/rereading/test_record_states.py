@@ -107,24 +107,3 @@ def test_records_as_arrow_tell_their_state(tmp_path: Path) -> None:
     later = pa.Table.from_batches(kf.read_records(str(path)))["txn_state"].to_pylist()
     assert later == [{"open": "unknown"}.get(one, one) for one in expected]
     assert sum(chunk.rows for chunk in SegmentReader(MemoryFile(path.read_bytes())).chunks()) == len(log.batches)
-
-
-def test_states_of_real_records(ledger: Path) -> None:
-    table = pa.Table.from_batches(kf.read_records(str(ledger)))
-    told = table["txn_state"].to_pylist()
-    assert told[:5] == ["open"] * 5
-    assert {state: told.count(state) for state in set(told)} == {"open": 5, "committed": 5, "aborted": 5, "none": 10}
-
-
-@pytest.fixture
-def ledger(archives: Path, tmp_path: Path) -> Path:
-    """The ledger of broker 1, taken out of the archive."""
-    import tarfile
-
-    with tarfile.open(archives / "kafka-4.3.0-healthy.tar.xz") as archive:
-        name = next(name for name in archive.getnames() if name.endswith(f"broker-1/ledger-0/{0:020d}.log"))
-        member = archive.extractfile(name)
-        assert member is not None
-        path = tmp_path / f"{0:020d}.log"
-        path.write_bytes(member.read())
-    return path
