@@ -14,6 +14,7 @@ from kafka_forensics.questions.collect import CollectOptions, PseudonymMap, coll
 from tests.equivalence.conftest import Made, Tree
 from tests.equivalence.documents import text, without_order, without_payloads
 from tests.equivalence.trees import NEEDS_RECORDS, SECTIONS_OF, put_together
+from tests.facts.test_facts_spans import assert_tiled
 from tests.storage.trees import zstd
 from tests.support import task_engine
 from tests.support.bundles import read_back
@@ -109,3 +110,9 @@ def test_tasks_in_any_order(tree: Tree, sizes: dict[str, int]) -> None:
     """Folds, judgements and keys of compacted partitions as tasks whose arguments and answers are packed, as on a cluster."""
     carried = task_engine.scan([str(tree.root)], ScanOptions(), **sizes)
     assert text(carried, tree.root) == text(tree.answer, tree.root)
+
+
+@pytest.mark.parametrize("name", SECTIONS_OF)
+def test_spans_tile_the_files(name: str, made: Made) -> None:
+    """Whatever their bytes are; and spans sum up to what the scan counts."""
+    assert_tiled([made(name, every=True).root])

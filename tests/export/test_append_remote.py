@@ -88,18 +88,6 @@ def test_whatever_request_fails_each_table_is_whole(s3: S3Server, bucket: str, p
     assert {fact: rows(read(s3, uri, fact)) for fact in expected} == expected
 
 
-def test_evidence_is_never_written_to(s3: S3Server, bucket: str, capsys: pytest.CaptureFixture[str]) -> None:
-    s3.upload(ONE, bucket, "copies")
-    before = objects(s3, bucket)
-    for target in ("copies/broker-1", "copies/broker-1/out"):
-        asked = ("n1", "--table-format", "delta")
-        assert append(s3, f"s3://{bucket}/{target}", *asked, path=f"s3://{bucket}/copies/broker-1") == 2
-        assert "evidence is never written to" in capsys.readouterr().err
-    assert append(s3, f"s3://{bucket}/copies", "n1", "--table-format", "delta") == 2
-    assert "is not empty: it holds" in capsys.readouterr().err
-    assert objects(s3, bucket) == before
-
-
 @pytest.mark.parametrize("form", nightly_but(["delta"], ["delta", "iceberg"]))
 def test_tables_on_a_service(s3: S3Server, bucket: str, form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from pyiceberg.catalog import load_catalog

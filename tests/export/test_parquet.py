@@ -106,10 +106,8 @@ def parts(topic: str, broker: str) -> list[str]:
 
 def test_ordinary_names_stand_as_they_are() -> None:
     assert directory_of("orders.v1_x-y", 12, "3") == "topic=orders.v1_x-y/partition=12/broker=3"
-
-
-def test_a_topic_of_the_greatest_length_is_not_cut() -> None:
     assert parts("t" * 249, "1")[0] == "topic=" + "t" * 249
+    assert parts("__HIVE_DEFAULT_PARTITION__", "1")[0] == "topic=%5F_HIVE_DEFAULT_PARTITION__", "not taken for null"
 
 
 @pytest.mark.parametrize("name", ["../../etc", "a/b", "\x1b]0;x\x07", "=", "é" * 300, "\udcff", "", ".", "..", "%2F", "x" * 5000])
@@ -119,11 +117,6 @@ def test_hostile_names_are_one_safe_name_each(name: str) -> None:
     for one in names:
         assert set(one) <= SAFE
         assert len(one) <= 255
-
-
-def test_a_topic_called_like_null_is_not_taken_for_null() -> None:
-    (name, _, _) = parts("__HIVE_DEFAULT_PARTITION__", "1")
-    assert name == "topic=%5F_HIVE_DEFAULT_PARTITION__"
 
 
 def test_long_names_that_differ_only_at_the_end_stay_apart() -> None:

@@ -53,6 +53,7 @@ def test_an_answer_in_a_file_on_a_full_disk(capsys: pytest.CaptureFixture[str]) 
     assert "error: cannot write to /dev/full: No space left on device: the disk mounted at " in said
 
 
+@pytest.mark.nightly
 def test_standard_output_in_a_file_on_a_full_disk(tmp_path: Path) -> None:
     """A file may not grow beyond what is allowed, which is told as a full disk is."""
     script = (

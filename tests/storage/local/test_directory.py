@@ -253,16 +253,13 @@ def test_short_reads_are_continued(tree: Path, monkeypatch: pytest.MonkeyPatch) 
     pread, preadv = os.pread, os.preadv
     monkeypatch.setattr(os, "pread", lambda descriptor, size, position: pread(descriptor, min(size, 7000), position))
     monkeypatch.setattr(os, "preadv", lambda descriptor, buffers, position: preadv(descriptor, [buffers[0][:7000]], position))
-    with LocalSource(str(tree)).open(LOG) as file:
-        assert file.read_at(5, 50_000) == content[5:50_005]
-        buffer = bytearray(50_000)
-        assert file.read_into(5, memoryview(buffer)) == 50_000
-        assert buffer == content[5:50_005]
-
-
-def test_without_preadv(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(local, "_HAS_PREADV", False)
-    assert_same_tree(LocalSource(str(tree)), tree, reads=2)
+    for has_preadv in (True, False):
+        monkeypatch.setattr(local, "_HAS_PREADV", has_preadv)
+        with LocalSource(str(tree)).open(LOG) as file:
+            assert file.read_at(5, 50_000) == content[5:50_005]
+            buffer = bytearray(50_000)
+            assert file.read_into(5, memoryview(buffer)) == 50_000
+            assert buffer == content[5:50_005]
 
 
 def test_a_file_cut_while_open_ends_early_and_one_that_grows_does_not_grow(tmp_path: Path) -> None:

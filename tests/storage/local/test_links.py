@@ -376,8 +376,7 @@ def test_what_was_given_itself_is_checked_once_more_when_it_is_open(given: Path,
         source.open("link")
 
 
-@pytest.mark.parametrize("many", [1, 5000])
-def test_roots_cost_one_look_each(given: Path, many: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_roots_cost_one_look_each(given: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     looks = 0
     real_stat = os.stat
 
@@ -387,8 +386,8 @@ def test_roots_cost_one_look_each(given: Path, many: int, monkeypatch: pytest.Mo
         return real_stat(path, *rest, **keywords)
 
     monkeypatch.setattr(os, "stat", counted)
-    Roots([str(given / f"disk-{number}") for number in range(many)])
-    assert looks == many
+    Roots([str(given / f"disk-{number}") for number in range(5000)])
+    assert looks == 5000
 
 
 def tarred(tmp_path: Path) -> Archive:

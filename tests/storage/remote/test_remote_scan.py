@@ -83,21 +83,6 @@ def test_an_object_listed_without_its_size_is_not_empty(asked: bool, monkeypatch
         }
 
 
-def test_fsspec_opens_other_schemes() -> None:
-    import fsspec
-
-    memory = fsspec.filesystem("memory")
-    root = SAMPLES / "silent-divergence"
-    for file in root.rglob("*"):
-        if file.is_file():
-            memory.pipe(f"/evidence/{file.relative_to(root).as_posix()}", file.read_bytes())
-    scan_result, plain = kf.scan("memory://evidence"), kf.scan(str(root))
-    assert [(finding.kind, finding.place.file, finding.evidence) for finding in scan_result.findings] == [
-        (finding.kind, finding.place.file, finding.evidence) for finding in plain.findings
-    ]
-    assert scan_result.incomplete == []
-
-
 def test_an_object_that_cannot_be_read_makes_the_scan_incomplete(divergence: str, proxy: S3Proxy) -> None:
     log = next(path for path in sorted((SAMPLES / "silent-divergence").glob("broker-1/*/*.log")) if path.stat().st_size)
     part = f"broker-1/{log.parent.name}/{log.name}"
@@ -168,20 +153,6 @@ def test_credentials_are_in_nothing_that_is_said(
     assert "divergence" in said
     for secret in (SECRET_KEY, ACCESS_KEY, TOKEN):
         assert secret not in said
-
-
-def test_nothing_of_storage_is_loaded_for_a_local_scan() -> None:
-    import subprocess
-    import sys
-
-    code = (
-        "import sys; from kafka_forensics.cli.main import outcome\n"
-        f"outcome(['scan', '-q', '--format', 'json', '--fail-on', 'none', {str(SAMPLES / 'silent-divergence')!r}])\n"
-        "loaded = [one for one in ('pyarrow', 'fsspec', 'kafka_forensics.storage.remote.source') if one in sys.modules]\n"
-        "print(loaded, file=sys.stderr)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True)
-    assert done.stderr == "[]\n"
 
 
 PARTITIONS = 24
