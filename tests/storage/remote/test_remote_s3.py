@@ -118,8 +118,9 @@ def test_edges_of_indexes_are_fetched_ahead(bucket: Bucket, proxy: S3Proxy) -> N
     for path in sorted(objects):
         with source.open(path) as file:
             assert parse_offset_index(file, 0).zero_tail_bytes == len(index) - 800
-    assert (len(proxy.of("HEAD", ".index")), len(proxy.of("GET", ".index"))) == (6, 12)
-    assert sum(request.answered for request in proxy.of("GET", ".index")) == 12 << 16
+    assert len(proxy.of("HEAD", ".index")) == 6
+    fetched = {(request.path, request.range): request.answered for request in proxy.of("GET", ".index")}  # again if it was slow
+    assert (len(fetched), sum(fetched.values())) == (12, 12 << 16)
     with source.open(min(objects)) as file:
         assert file.read_at(700, 200_000) == index[700:200_700]
 
@@ -301,7 +302,7 @@ def test_a_large_object_takes_few_requests_and_no_byte_twice(
     with source.open("large") as file:
         file.will_read(0, size)  # type: ignore[attr-defined]
         assert sum(file.read_into(position, buffer) for position in range(0, size, MIB)) == size
-    assert [len(proxy.of("HEAD")), len(proxy.of("GET"))] == [3, 3]  # each of the three that are read at once is looked at before
+    assert len(proxy.of("HEAD")) <= len(proxy.of("GET")) == 3  # each that is read while another is is looked at before
     assert sum(request.answered for request in proxy.requests) == size
     proxy.requests.clear()
     with source.open("large") as file:
