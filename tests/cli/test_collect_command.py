@@ -144,6 +144,12 @@ def test_a_changed_member_is_incomplete(member: str, broker: Path, tmp_path: Pat
 # Options.
 
 
+def test_records_of_a_bundle_can_be_dumped(broker: Path, tmp_path: Path, run: Run) -> None:
+    run("collect", broker, "--output", tmp_path / "one.kfb", "--with-records", "orders:0:0-12")
+    status, out, _ = run("dump", tmp_path / "one.kfb", "--topic", "orders", "--records", "--format", "jsonl")
+    assert (status, out.count("\n") >= 12) == (0, True)
+
+
 def test_an_estimate_writes_nothing(broker: Path, tmp_path: Path, run: Run) -> None:
     for more in ((), ("--output", tmp_path / "one.kfb"), ("--redact", "--redact-map", tmp_path / "names.json")):
         status, out, _ = run("collect", broker, "--estimate", *more)
