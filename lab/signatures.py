@@ -31,7 +31,7 @@ issue, what fits, what does not, and what these files cannot tell. It is a liken
 other finding. `kafka-forensics explain incident-signature` says how to read it.
 
 This page is written by `python -m lab.signatures`, from a scan of a tree that shows the incident and a scan of a near miss; a
-test keeps it true. The trees are made from the fault gallery's replicas (`tests/support/incident_trees*.py`).
+test keeps it true. The trees are made from the fault gallery's replicas (`tests/support/incident*.py`).
 
 Versions are facts about the issue. Kafka's version stands in no file; a scan knows lower bounds: leader epochs and producer
 snapshots (0.11), `partition.metadata` and `meta.properties` of version 1 (2.8), a broker epoch in `.kafka_cleanshutdown` (3.7), the
@@ -48,16 +48,29 @@ watermark (KAFKA-14704, KAFKA-13141). At most a group's committed offset beyond 
 """
 
 
-def page() -> str:
+Named = Callable[[Callable[[Path], Brokers]], dict[str, Finding]]
+"""What names the signatures that a scan of a tree finds, given the tree's maker."""
+
+
+def named(make: Callable[[Path], Brokers]) -> dict[str, Finding]:
+    """The signatures that a scan of the tree names."""
+    with tempfile.TemporaryDirectory() as folder:
+        brokers = make(Path(folder) / "brokers")
+        findings = scan([str(path) for path in brokers.log_dirs], ScanOptions(jobs=1)).findings
+    matched = [finding for finding in findings if finding.kind == "INCIDENT_SIGNATURE"]
+    return {signature_key(finding.evidence["incident"], finding.evidence["issue"]): finding for finding in matched}
+
+
+def page(names: Named = named) -> str:
     """The whole page."""
-    rows = [*map(_row, SIGNATURES), *(_unnamed(*item) for item in UNNAMED.items())]
+    rows = [*(_row(signature, names) for signature in SIGNATURES), *(_unnamed(*item) for item in UNNAMED.items())]
     return HEAD + "".join(row for _, row in sorted(rows, key=lambda row: row[0])) + TAIL
 
 
-def _row(signature: Signature) -> tuple[tuple[int, str], str]:
+def _row(signature: Signature, names: Named) -> tuple[tuple[int, str], str]:
     tree = next(tree for tree in TREES if tree.key == signature.key)
-    match = _named(tree.make).get(signature.key)
-    missed = _named(tree.make_near_miss).get(signature.key)
+    match = names(tree.make).get(signature.key)
+    missed = names(tree.make_near_miss).get(signature.key)
     also = f", and {', '.join(tree.also)}" if tree.also else ""
     cells = [
         signature.incident,
@@ -91,15 +104,6 @@ def _line(cells: list[str]) -> str:
 
 def _texts(signature: Signature, *weights: Weight) -> Iterator[str]:
     return (condition.text for condition in signature.conditions if condition.weight in weights)
-
-
-def _named(make: Callable[[Path], Brokers]) -> dict[str, Finding]:
-    """The signatures that a scan of the tree names."""
-    with tempfile.TemporaryDirectory() as folder:
-        brokers = make(Path(folder) / "brokers")
-        findings = scan([str(path) for path in brokers.log_dirs], ScanOptions(jobs=1)).findings
-    matched = [finding for finding in findings if finding.kind == "INCIDENT_SIGNATURE"]
-    return {signature_key(finding.evidence["incident"], finding.evidence["issue"]): finding for finding in matched}
 
 
 def main() -> None:

@@ -1,7 +1,9 @@
 """Signatures of known incidents: each has a tree that must match and a near miss that must not, and nothing healthy matches."""
 
 import re
+from functools import cache
 from pathlib import Path
+from typing import Final
 
 import pytest
 
@@ -13,7 +15,8 @@ from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.judging import partitions
 from kafka_forensics.model.findings import Confidence, Finding, Severity
 from kafka_forensics.model.results import ScanResult
-from lab.signatures import PAGE, page
+from lab import signatures as lab_signatures
+from tests.support.archives import of_brokers
 from tests.support.faults import healthy, histories
 from tests.support.faults_verdict import verdict
 from tests.support.incident_trees import Tree, grown_together
@@ -33,16 +36,20 @@ def named(result: ScanResult) -> dict[str, Finding]:
     return {signature_key(finding.evidence["incident"], finding.evidence["issue"]): finding for finding in findings}
 
 
+named_once = cache(lab_signatures.named)
+"""Trees are made and scanned once for all tests."""
+
+
 @pytest.mark.parametrize("tree", TREES, ids=lambda tree: tree.key)
-def test_the_tree_matches_and_the_near_miss_does_not(tree: Tree, tmp_path: Path) -> None:
-    found = named(verdict(tree.make(tmp_path / "brokers")))
+def test_the_tree_matches_and_the_near_miss_does_not(tree: Tree) -> None:
+    found = named_once(tree.make)
     assert sorted(found) == sorted([tree.key, *tree.also])
     finding = found[tree.key]
     assert finding.severity is Severity.INFO
     assert finding.confidence in (Confidence.SUSPECTED, Confidence.INFERRED)
     assert (bool(finding.evidence["fits"]), finding.evidence["does_not_fit"]) == (True, [])
     assert (finding.place.topic is None, finding.place.file) == (finding.place.partition is None, None)
-    missed = named(verdict(tree.make_near_miss(tmp_path / "near")))
+    missed = named_once(tree.make_near_miss)
     assert tree.key not in missed
     assert not EXPECTED & {text for other in missed.values() for text in other.evidence["does_not_fit"]}
 
@@ -54,8 +61,8 @@ def test_every_signature_has_a_tree_and_a_key_of_its_own() -> None:
 
 
 def test_the_page_is_as_it_would_be_written_and_names_every_incident_and_no_near_miss() -> None:
-    text = PAGE.read_text()
-    assert text == page()
+    text = lab_signatures.PAGE.read_text()
+    assert text == lab_signatures.page(named_once)
     assert list(dict.fromkeys(re.findall(r"^\| (d\d+) \|.*$", text, re.MULTILINE))) == [f"d{number}" for number in range(1, 28)]
     assert "NAMED" not in text
 
@@ -112,3 +119,30 @@ def test_a_match_says_what_fits_in_one_sentence(tmp_path: Path) -> None:
 def test_a_missing_marker_alone_is_no_transaction_that_ended_in_two_ways(tmp_path: Path, client: int) -> None:
     """The log ends before the marker, so that nothing in it ended otherwise."""
     assert named(scan([str(path) for path in write_cluster(tmp_path, cut_within(client))], ScanOptions(jobs=1))) == {}
+
+
+OF_BROKERS: dict[str, list[tuple[str, str, int, int]]] = {
+    "kafka-0.10.2.2-hw-truncation": [("d4", "ledger", 0, 10)],
+    "kafka-0.10.2.2-hw-divergence": [("d4", "ledger", 0, 3)],
+    "kafka-4.3.0-unclean": [("d6", "audit", 300, 370)],
+    "kafka-4.3.0-healthy": [],
+    "kafka-4.3.0-lag": [],
+    "kafka-4.3.0-clean-end": [],
+    "public-five-brokers": [],
+    "public-magic0-golden": [],
+}
+"""Incident, topic and offsets of what an archive of real brokers' directories matches."""
+LEFT: Final = ("kafka-0.10.2.2-hw-divergence", "kafka-4.3.0-lag", "kafka-4.3.0-clean-end")
+
+
+@pytest.mark.parametrize("name", of_brokers(*OF_BROKERS, nightly=LEFT))
+def test_what_real_directories_match(archives: Path, name: str) -> None:
+    findings = scan([str(archives / f"{name}.tar.xz")], ScanOptions()).findings
+    matched = [finding for finding in findings if finding.kind == "INCIDENT_SIGNATURE"]
+    places = [(finding.evidence["incident"], finding.place) for finding in matched]
+    assert [(number, place.topic, place.offset_start, place.offset_end) for number, place in places] == OF_BROKERS[name]
+    assert {finding.confidence for finding in matched} <= {Confidence.INFERRED}
+    assert all(finding.evidence["does_not_fit"] == [] for finding in matched)
+    if name == "kafka-4.3.0-unclean":
+        assert matched[0].evidence["version_at_least"] == "4.3.0"
+        assert matched[0].evidence["version_witnesses"][-1] == "metadata.version 30: 4.3.0 or later"

@@ -12,7 +12,7 @@ import cramjam
 from kafka_forensics.parsers.spec.record_batch import encode_zigzag
 from kafka_forensics.writers.batches import compress, lz4_frame
 from tests.support.faults import HEALTHY, Brokers, Log, Written, write_checkpoint
-from tests.support.gallery_case import Case, patient, segment
+from tests.support.gallery_case import Case, done, patient, segment
 from tests.support.injections import (
     cleaned,
     compressed_by,
@@ -132,10 +132,10 @@ def probed(batches: int, field: int, data: bytes, *, crc: bool = False) -> parti
 FLIPPED: Final = patient(lambda brokers: brokers.flip(2, target(brokers), 100))
 BATCHES: Final = (
     Case("F01", "one bit under the CRC", FLIPPED, MIDDLE),
-    Case("F02", "a bit of partitionLeaderEpoch", patient(lambda brokers: brokers.flip(2, target(brokers), 15, 3)), MIDDLE),
+    done("F02", "a bit of partitionLeaderEpoch", lambda brokers: brokers.flip(2, target(brokers), 15, 3), damaged=MIDDLE),
     probed(3, EPOCH, int32(77))("P2", "partitionLeaderEpoch 0 → 77, one small log by itself"),
-    Case("F03", "a bit of baseOffset", patient(lambda brokers: brokers.flip(2, target(brokers), 6)), MIDDLE),
-    Case("F03", "the same, nothing of it committed", patient(uncommitted_flip), MIDDLE),
+    done("F03", "a bit of baseOffset", lambda brokers: brokers.flip(2, target(brokers), 6), damaged=MIDDLE),
+    done("F03", "the same, nothing of it committed", uncommitted_flip, damaged=MIDDLE),
     probed(3, 0, struct.pack(">q", 2**40))("P3", "baseOffset 1 → 2^40, one small log by itself"),
     at_target(LENGTH, int32(len(TARGET.data) - 7))("F04", "batchLength 5 bytes too large"),
     at_target(LENGTH, int32(len(TARGET.data) - 17))("F04", "batchLength 5 bytes too small"),
@@ -160,7 +160,7 @@ BATCHES: Final = (
     packed(compress("zstd", encode_zigzag(100) + b"\0" * 50), "zstd")("F12", "length of a record past its batch, in zstd"),
     Case("P6", "a record that says it holds 2 GiB, in 233 bytes of gzip", declared_gigabytes, ONE),
     Case("P7", "a sound record of 256 MiB in 261 KB of gzip", huge_value, ONE, note="the value is measured and not held"),
-    Case("-", "records of noise under a right CRC", patient(lambda brokers: undecodable(brokers, target(brokers), 2)), MIDDLE),
+    done("-", "records of noise under a right CRC", lambda brokers: undecodable(brokers, target(brokers), 2), damaged=MIDDLE),
 )
 LZ4: Final = lz4_frame(record())
 SNAPPY: Final = compress("snappy", record())

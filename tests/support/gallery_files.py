@@ -17,7 +17,7 @@ from tests.support.faults import (
     write_checkpoint,
     write_files,
 )
-from tests.support.gallery_case import Case, patient, segment
+from tests.support.gallery_case import Case, done, patient, segment
 from tests.support.injections import (
     append,
     change,
@@ -65,26 +65,23 @@ def lost_everywhere(brokers: Brokers) -> None:
 
 
 SEGMENTS: Final = (
-    Case("F13", "last batch cut short, after a crash", patient(lambda it: torn(it, it.log.batches[-1].position + 100)), ACTIVE),
-    Case(
-        "F13",
-        "the same after a clean shutdown",
-        patient(lambda it: torn(it, it.log.batches[-1].position + 100, clean=True)),
-        ACTIVE,
+    done("F13", "last batch cut short, after a crash", lambda it: torn(it, it.log.batches[-1].position + 100), damaged=ACTIVE),
+    done(
+        "F13", "the same after a clean shutdown", lambda it: torn(it, it.log.batches[-1].position + 100, clean=True), damaged=ACTIVE
     ),
-    Case("F13", "a committed batch cut short, after a crash", patient(lambda it: torn(it, it.log.at(69).position + 50)), ACTIVE),
-    Case("F14", "another segment cut inside a batch", patient(lambda it: cut(it, 29, it.log.at(49).position + 100)), MIDDLE),
-    Case("F14", "another segment cut between two batches", patient(lambda it: cut(it, 29, it.log.at(49).position)), MIDDLE),
-    Case("F14", "another segment cut, nothing of it committed", patient(uncommitted_cut), MIDDLE),
-    Case("F15", "zeros behind the last batch", patient(lambda it: append(it, 55, bytes(10_000))), ACTIVE, control=True),
-    Case("F16", "a page of zeros in the middle", patient(lambda it: zero_page(it, 29)), MIDDLE),
-    Case("F17", "middle segment deleted on b1", patient(lambda it: delete_segment(it, 1)), segment(55, broker=1)),
-    Case("F17", "middle segment deleted on all three", patient(lost_everywhere), ACTIVE),
-    Case("F17", "middle segment deleted, 100 bytes of noise before it", patient(lost_behind_noise), FIRST),
-    Case("F18", "an older batch appended again", patient(lambda it: append(it, 55, it.log.at(43).data)), ACTIVE),
-    Case("F19", "two batches swapped", patient(lambda it: swap(it, it.log.at(46), it.log.at(49))), MIDDLE),
-    Case("F20", "segment renamed to a later offset", patient(lambda it: rename_segment(it, 29, 31)), segment(31)),
-    Case("F20", "segment renamed to an earlier offset", patient(lambda it: rename_segment(it, 29, 27)), segment(27)),
+    done("F13", "a committed batch cut short, after a crash", lambda it: torn(it, it.log.at(69).position + 50), damaged=ACTIVE),
+    done("F14", "another segment cut inside a batch", lambda it: cut(it, 29, it.log.at(49).position + 100), damaged=MIDDLE),
+    done("F14", "another segment cut between two batches", lambda it: cut(it, 29, it.log.at(49).position), damaged=MIDDLE),
+    done("F14", "another segment cut, nothing of it committed", uncommitted_cut, damaged=MIDDLE),
+    done("F15", "zeros behind the last batch", lambda it: append(it, 55, bytes(10_000)), damaged=ACTIVE, control=True),
+    done("F16", "a page of zeros in the middle", lambda it: zero_page(it, 29), damaged=MIDDLE),
+    done("F17", "middle segment deleted on b1", lambda it: delete_segment(it, 1), damaged=segment(55, broker=1)),
+    done("F17", "middle segment deleted on all three", lost_everywhere, damaged=ACTIVE),
+    done("F17", "middle segment deleted, 100 bytes of noise before it", lost_behind_noise, damaged=FIRST),
+    done("F18", "an older batch appended again", lambda it: append(it, 55, it.log.at(43).data), damaged=ACTIVE),
+    done("F19", "two batches swapped", lambda it: swap(it, it.log.at(46), it.log.at(49)), damaged=MIDDLE),
+    done("F20", "segment renamed to a later offset", lambda it: rename_segment(it, 29, 31), damaged=segment(31)),
+    done("F20", "segment renamed to an earlier offset", lambda it: rename_segment(it, 29, 27), damaged=segment(27)),
 )
 
 
@@ -172,16 +169,16 @@ INVENTED, DISORDERED = ((0, 0), (1, 32), (2, 58), (4, 65)), ((0, 0), (2, 58), (1
 TO_COME: Final = ((0, 0), (1, 32), (2, 58), (3, LOG_END))
 BEYOND: Final = patient(lambda it: write_checkpoint(it.log_dir(2), "replication", 90))
 SMALL_FILES: Final = (
-    Case("F25", "`.index` position flipped", patient(lambda it: change(it.file(2, 29, "index"), 31)), segment(29, "index")),
-    Case("F25", "`.timeindex` out of order", patient(unordered_times), segment(29, "timeindex")),
-    Case("F25", "`.index` of no whole entries", patient(lambda it: more_bytes(it, "index", b"\1\1\1")), segment(29, "index")),
-    Case(
+    done("F25", "`.index` position flipped", lambda it: change(it.file(2, 29, "index"), 31), damaged=segment(29, "index")),
+    done("F25", "`.timeindex` out of order", unordered_times, damaged=segment(29, "timeindex")),
+    done("F25", "`.index` of no whole entries", lambda it: more_bytes(it, "index", b"\1\1\1"), damaged=segment(29, "index")),
+    done(
         "F25",
         "`.timeindex` of no whole entries",
-        patient(lambda it: more_bytes(it, "timeindex", b"\1" * 8)),
-        segment(29, "timeindex"),
+        lambda it: more_bytes(it, "timeindex", b"\1" * 8),
+        damaged=segment(29, "timeindex"),
     ),
-    Case("P9", "`.timeindex` without `.index`", patient(without_indexes), segment(29, "timeindex"), note="not a byte changes"),
+    done("P9", "`.timeindex` without `.index`", without_indexes, damaged=segment(29, "timeindex"), note="not a byte changes"),
     Case(
         "P10",
         "`.txnindex`, nothing wrong",
@@ -190,74 +187,68 @@ SMALL_FILES: Final = (
         note="it is only read",
         traced=True,
     ),
-    Case(
+    done(
         "F26",
         "aborted transaction left out of `.txnindex`",
-        patient(lambda it: it.file(2, 29, "txnindex").write_bytes(b"")),
-        segment(29, "txnindex"),
+        lambda it: it.file(2, 29, "txnindex").write_bytes(b""),
+        damaged=segment(29, "txnindex"),
     ),
-    Case("F26", "`.txnindex` gone", patient(lambda it: it.file(2, 29, "txnindex").unlink()), None),
-    Case(
+    done("F26", "`.txnindex` gone", lambda it: it.file(2, 29, "txnindex").unlink()),
+    done(
         "F27",
         "committed transaction listed as aborted",
-        patient(lambda it: more_bytes(it, "txnindex", PHANTOM)),
-        segment(29, "txnindex"),
+        lambda it: more_bytes(it, "txnindex", PHANTOM),
+        damaged=segment(29, "txnindex"),
     ),
-    Case(
-        "F28", "`.snapshot` with a bit flipped", patient(lambda it: change(it.file(2, 55, "snapshot"), 3)), segment(55, "snapshot")
+    done(
+        "F28", "`.snapshot` with a bit flipped", lambda it: change(it.file(2, 55, "snapshot"), 3), damaged=segment(55, "snapshot")
     ),
-    Case("F28", "`.snapshot` of an earlier state", patient(earlier_snapshot), segment(55, "snapshot")),
-    Case("F28", "no `.snapshot` at all, after a clean shutdown", patient(no_snapshots), None),
-    Case("F28", "the same where another partition has its own", patient(lambda it: no_snapshots(it, others=True)), None),
-    Case("F28", "no `.snapshot` at all, after a crash", patient(lambda it: no_snapshots(it, crashed=True)), None, control=True),
-    Case("F29", "`leader-epoch-checkpoint`: an entry dropped", patient(lambda it: claim_epochs(it, 2, *DROPPED)), EPOCHS),
-    Case("F29", "an entry shifted", patient(lambda it: claim_epochs(it, 2, *SHIFTED)), EPOCHS),
-    Case("F29", "an entry invented", patient(lambda it: claim_epochs(it, 2, *INVENTED)), EPOCHS),
-    Case("F29", "entries out of order", patient(lambda it: claim_epochs(it, 2, *DISORDERED)), EPOCHS),
-    Case(
+    done("F28", "`.snapshot` of an earlier state", earlier_snapshot, damaged=segment(55, "snapshot")),
+    done("F28", "no `.snapshot` at all, after a clean shutdown", no_snapshots),
+    done("F28", "the same where another partition has its own", lambda it: no_snapshots(it, others=True)),
+    done("F28", "no `.snapshot` at all, after a crash", lambda it: no_snapshots(it, crashed=True), control=True),
+    done("F29", "`leader-epoch-checkpoint`: an entry dropped", lambda it: claim_epochs(it, 2, *DROPPED), damaged=EPOCHS),
+    done("F29", "an entry shifted", lambda it: claim_epochs(it, 2, *SHIFTED), damaged=EPOCHS),
+    done("F29", "an entry invented", lambda it: claim_epochs(it, 2, *INVENTED), damaged=EPOCHS),
+    done("F29", "entries out of order", lambda it: claim_epochs(it, 2, *DISORDERED), damaged=EPOCHS),
+    done(
         "F29",
         "an entry at the log end, without batches yet",
-        patient(lambda it: claim_epochs(it, 2, *TO_COME)),
-        EPOCHS,
+        lambda it: claim_epochs(it, 2, *TO_COME),
+        damaged=EPOCHS,
         control=True,
     ),
     Case("F30", "high watermark beyond the log end", BEYOND, f"b2/{CHECKPOINT}"),
-    Case("F30", "the active segment gone", patient(lost_tail), f"b2/{CHECKPOINT}"),
+    done("F30", "the active segment gone", lost_tail, damaged=f"b2/{CHECKPOINT}"),
     Case("F30", "high watermark beyond the log end, with `--live`", BEYOND, f"b2/{CHECKPOINT}", live=True),
-    Case("F31", "high-watermark checkpoint missing", patient(lambda it: (it.log_dir(2) / CHECKPOINT).unlink()), None, control=True),
-    Case(
+    done("F31", "high-watermark checkpoint missing", lambda it: (it.log_dir(2) / CHECKPOINT).unlink(), control=True),
+    done(
         "F31",
         "high watermark 0",
-        patient(lambda it: write_checkpoint(it.log_dir(2), "replication", 0)),
-        f"b2/{CHECKPOINT}",
+        lambda it: write_checkpoint(it.log_dir(2), "replication", 0),
+        damaged=f"b2/{CHECKPOINT}",
         control=True,
     ),
-    Case(
-        "F32", "checkpoint of 2147483647 lines", patient(lambda it: checkpoint(it, b"0\n2147483647\nt 0 72\n")), f"b2/{CHECKPOINT}"
+    done(
+        "F32", "checkpoint of 2147483647 lines", lambda it: checkpoint(it, b"0\n2147483647\nt 0 72\n"), damaged=f"b2/{CHECKPOINT}"
     ),
-    Case(
+    done(
         "F32",
         "checkpoint with a number of 10 MB",
-        patient(lambda it: checkpoint(it, b"0\n1\nt 0 " + b"7" * 10_000_000 + b"\n")),
-        f"b2/{CHECKPOINT}",
+        lambda it: checkpoint(it, b"0\n1\nt 0 " + b"7" * 10_000_000 + b"\n"),
+        damaged=f"b2/{CHECKPOINT}",
     ),
-    Case("F32", "checkpoint of version 9", patient(lambda it: checkpoint(it, b"9\n1\nt 0 72\n")), f"b2/{CHECKPOINT}"),
-    Case("F32", "checkpoint of noise", patient(lambda it: checkpoint(it, noise(3000))), f"b2/{CHECKPOINT}"),
-    Case(
+    done("F32", "checkpoint of version 9", lambda it: checkpoint(it, b"9\n1\nt 0 72\n"), damaged=f"b2/{CHECKPOINT}"),
+    done("F32", "checkpoint of noise", lambda it: checkpoint(it, noise(3000)), damaged=f"b2/{CHECKPOINT}"),
+    done(
         "F32",
         "`leader-epoch-checkpoint` that counts wrongly",
-        patient(lambda it: it.named(2, "leader-epoch-checkpoint").write_bytes(b"0\n3\n0 0\n2 58\n")),
-        EPOCHS,
+        lambda it: it.named(2, "leader-epoch-checkpoint").write_bytes(b"0\n3\n0 0\n2 58\n"),
+        damaged=EPOCHS,
     ),
-    Case(
-        "-",
-        "`partition.metadata` gone",
-        patient(lambda it: it.named(2, METADATA).unlink()),
-        None,
-        shown=("topic_id", "told_by"),
-    ),
+    done("-", "`partition.metadata` gone", lambda it: it.named(2, METADATA).unlink(), shown=("topic_id", "told_by")),
     Case("-", "the same of a broker under ZooKeeper", without_id_under_zookeeper, None, control=True),
     Case("-", "the same of an empty log", empty_without_id, None, control=True),
     Case("-", "no small file in any directory, as in a copy of the logs alone", logs_alone, None, control=True),
-    Case("-", "log start above the high watermark, after a crash", patient(moved_log_start), None, control=True),
+    done("-", "log start above the high watermark, after a crash", moved_log_start, control=True),
 )

@@ -9,7 +9,7 @@ from typing import Final
 
 from tests.support.faults import Brokers, healthy, write_checkpoint
 from tests.support.gallery_bytes import LENGTH, int32, target
-from tests.support.gallery_case import Case, patient, segment
+from tests.support.gallery_case import Case, done, patient, segment
 from tests.support.injections import LOG_FILES, append, noise, zero_page
 
 NAMES: Final = ("..-0", "<script>-0", "=cmd-0", "\x1b[31mred-0", "a\nb-0", "\u202egnp-0")
@@ -203,59 +203,47 @@ OUTSIDE: Final = (
         f"brokers/{segment(LINK)}",
         note="incomplete, exit 3",
     ),
-    Case("F47", "pipes; one has the name of a segment", patient(pipes), segment(PIPE), note="incomplete, exit 3"),
-    Case(
+    done("F47", "pipes; one has the name of a segment", pipes, damaged=segment(PIPE), note="incomplete, exit 3"),
+    done(
         "F47",
         "directories named `..-0`, `<script>-0`, `=cmd-0`",
-        patient(lambda it: directories(it, *NAMES[:3])),
-        segment(0, directory=NAMES[1]),
+        lambda it: directories(it, *NAMES[:3]),
+        damaged=segment(0, directory=NAMES[1]),
         named=True,
         note="escaped",
     ),
-    Case(
+    done(
         "F47",
         "directories named with ESC, newline and a bidi mark",
-        patient(lambda it: directories(it, *NAMES[3:])),
-        segment(0, directory=NAMES[3]),
+        lambda it: directories(it, *NAMES[3:]),
+        damaged=segment(0, directory=NAMES[3]),
         named=True,
         note="escaped",
     ),
     *(
-        Case(
-            "F47",
-            f"a directory named `{name}`",
-            patient(partial(empty_directory, name=name)),
-            shown=("refused",),
-            untold=A_DIRECTORY,
-        )
+        done("F47", f"a directory named `{name}`", partial(empty_directory, name=name), shown=("refused",), untold=A_DIRECTORY)
         for name in REFUSED
     ),
     *(
-        Case(
+        done(
             "F47",
             f"a partition's directory that ends in `-{suffix}`",
-            patient(partial(stranger_aside, suffix=suffix)),
-            segment(0, directory=f"w-0.{UNIQUE}-{suffix}"),
+            partial(stranger_aside, suffix=suffix),
+            damaged=segment(0, directory=f"w-0.{UNIQUE}-{suffix}"),
         )
         for suffix in ("delete", "future", "stray")
     ),
-    Case(
-        "F47",
-        "`.swap` and `.cleaned` leftovers",
-        patient(lambda it: empty_leftovers(it, "swap", "cleaned")),
-        SWAP,
-        shown=STEPS,
-    ),
-    Case("F47", "a `.log` of 8 TiB, all hole behind the batches", patient(sparse), segment(55)),
+    done("F47", "`.swap` and `.cleaned` leftovers", lambda it: empty_leftovers(it, "swap", "cleaned"), damaged=SWAP, shown=STEPS),
+    done("F47", "a `.log` of 8 TiB, all hole behind the batches", sparse, damaged=segment(55)),
 )
 STARTS: Final = (
     crashed(29, lambda it: it.flip(2, target(it), 100))("F01", "one bit under the CRC, after a crash, above the recovery point"),
     crashed(55, lambda it: it.flip(2, target(it), 100))("F01", "the same below the recovery point", shown=RESTART),
-    Case(
+    done(
         "F01",
         "the same above the recovery point, after a clean shutdown",
-        patient(only_a_crash_would_cut),
-        MIDDLE,
+        only_a_crash_would_cut,
+        damaged=MIDDLE,
         shown=(*RESTART, "unclean_restart.log_end_offset"),
     ),
     crashed(29, lambda it: it.flip(2, target(it), 2))(
@@ -267,72 +255,63 @@ STARTS: Final = (
     crashed(29, lambda it: append(it, 29, bytes(4096)))("F15", "zeros behind a closed segment, after a crash"),
     crashed(29, lambda it: zero_page(it, 29))("F16", "a page of zeros in the middle, after a crash"),
     *(
-        Case(
+        done(
             "F17",
             f"only the `.log` of the {which} segment is gone on b1",
-            patient(partial(log_gone, base_offset=base)),
-            segment(base, "index", broker=1),
+            partial(log_gone, base_offset=base),
+            damaged=segment(base, "index", broker=1),
             shown=("index_files",),
         )
         for which, base in (("first", 0), ("middle", 29))
     ),
-    Case(
+    done(
         "F17",
         "the `.log` of the first segment is gone on b1, whose log start is behind it",
-        patient(expired_segment),
-        segment(0, "index", broker=1),
+        expired_segment,
+        damaged=segment(0, "index", broker=1),
         control=True,
     ),
     crashed(55, unreadable_recovery_point)("F32", "recovery point of noise, after a crash, and one bit under the CRC"),
-    Case(
-        "F47", "the middle segment is there as `.deleted`", patient(lambda it: set_aside(it, 2, 29, "deleted")), DELETED, shown=GAP
+    done(
+        "F47", "the middle segment is there as `.deleted`", lambda it: set_aside(it, 2, 29, "deleted"), damaged=DELETED, shown=GAP
     ),
-    Case(
+    done(
         "F47",
         "the middle segment is gone on all, and on b3 it is there as `.deleted`",
-        patient(deleted_elsewhere),
-        segment(29, "log.deleted", broker=3),
+        deleted_elsewhere,
+        damaged=segment(29, "log.deleted", broker=3),
         shown=GAP,
     ),
-    Case(
+    done(
         "F47",
         "the first segment is there as `.deleted`, which retention took",
-        patient(lambda it: set_aside(it, 2, 0, "deleted")),
-        segment(0, "log.deleted"),
+        lambda it: set_aside(it, 2, 0, "deleted"),
+        damaged=segment(0, "log.deleted"),
         shown=("expired",),
     ),
-    Case("F47", "a truncated tail is there as `.deleted`", patient(truncated_tail), LAST_DELETED, shown=("behind_log_end",)),
-    Case(
-        "F47",
-        "`.swap` with what the segment has",
-        patient(lambda it: swap_in(it, 29, it.file(2, 29).read_bytes())),
-        SWAP,
-    ),
-    Case(
+    done("F47", "a truncated tail is there as `.deleted`", truncated_tail, damaged=LAST_DELETED, shown=("behind_log_end",)),
+    done("F47", "`.swap` with what the segment has", lambda it: swap_in(it, 29, it.file(2, 29).read_bytes()), damaged=SWAP),
+    done(
         "F47",
         "`.swap` without the last committed batches of what it replaces",
-        patient(lambda it: swap_in(it, 29, it.file(2, 29).read_bytes()[: target(it).position])),
-        SWAP,
+        lambda it: swap_in(it, 29, it.file(2, 29).read_bytes()[: target(it).position]),
+        damaged=SWAP,
     ),
-    Case("F47", "an empty `.swap` over a good segment", patient(lambda it: swap_in(it, 29, b"")), SWAP),
-    Case(
-        "F47", "`.cleaned` files beside a `.swap`: half of a split", patient(half_of_a_split), segment(55, "log.swap"), shown=STEPS
+    done("F47", "an empty `.swap` over a good segment", lambda it: swap_in(it, 29, b""), damaged=SWAP),
+    done(
+        "F47", "`.cleaned` files beside a `.swap`: half of a split", half_of_a_split, damaged=segment(55, "log.swap"), shown=STEPS
     ),
     *(
-        Case(
+        done(
             "F47",
             f"b2's directory is renamed to `-{suffix}`",
-            patient(partial(directory_aside, suffix=suffix)),
-            segment(0, directory=f"{ASIDE}-{suffix}"),
+            partial(directory_aside, suffix=suffix),
+            damaged=segment(0, directory=f"{ASIDE}-{suffix}"),
         )
         for suffix in ("delete", "stray")
     ),
-    Case("F47", "copies of a live segment as `.deleted`", patient(deleted_copies), DELETED, control=True),
-    Case(
-        "F47",
-        "a `-future` copy of a log that is there",
-        patient(future_copy),
-        segment(0, directory=f"{ASIDE}-future"),
-        control=True,
+    done("F47", "copies of a live segment as `.deleted`", deleted_copies, damaged=DELETED, control=True),
+    done(
+        "F47", "a `-future` copy of a log that is there", future_copy, damaged=segment(0, directory=f"{ASIDE}-future"), control=True
     ),
 )

@@ -11,7 +11,7 @@ from kafka_forensics.model.files import ProducerEntry
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
 from kafka_forensics.writers.files import write_meta_properties, write_partition_metadata
 from tests.support.faults import BASE_TIMESTAMP, HEALTHY, IDEMPOTENT, Brokers, Log, healthy, histories
-from tests.support.gallery_case import Case, patient, segment
+from tests.support.gallery_case import Case, done, segment
 from tests.support.injections import claim_epochs, cut_log, history, rewritten, three_replicas
 
 HOSTILE: Final = "\x1b]0;pwn\x07\x1b[31m\x9b2J\x85\u202e"
@@ -182,21 +182,21 @@ REPLICAS: Final = (
     ),
     Case("F36", "b3 leads epoch 2 and has written nothing yet", lambda it: empty_leader(it, (2, 0)), segment(0, broker=3)),
     Case("F36", "b3 is empty and claims no epoch", empty_leader, segment(0, broker=3)),
-    Case("F38", "another record at the same offset and epoch, CRC right", patient(lambda it: rewritten(it, 2, 40)), MIDDLE),
-    Case("F38", "the same, another one on each replica", patient(everyone_differs), MIDDLE),
-    Case("F40", "another topic id on b2", patient(strange_topic), MIDDLE),
-    Case("F40", "another topic id on b2, b1 and b3 in conflict", patient(stranger_beside_a_conflict), MIDDLE),
-    Case("F40", "another cluster id on b2", patient(strange_cluster), MIDDLE),
-    Case("F40", "two copies under one node id", patient(one_node_id), None),
+    done("F38", "another record at the same offset and epoch, CRC right", lambda it: rewritten(it, 2, 40), damaged=MIDDLE),
+    done("F38", "the same, another one on each replica", everyone_differs, damaged=MIDDLE),
+    done("F40", "another topic id on b2", strange_topic, damaged=MIDDLE),
+    done("F40", "another topic id on b2, b1 and b3 in conflict", stranger_beside_a_conflict, damaged=MIDDLE),
+    done("F40", "another cluster id on b2", strange_cluster, damaged=MIDDLE),
+    done("F40", "two copies under one node id", one_node_id),
     Case("F45", "sequence numbers skipped", skipped_sequences, FIRST),
     Case("F45", "sequence numbers that wrap at 2147483647", wrapped_sequences, FIRST, control=True),
     Case("F45", "sequence numbers missing where bytes are lost", sequences_behind_damage, FIRST),
 )
 ENVIRONMENT: Final = (
-    Case("F46", "`--live`: log older than checkpoints and indexes", patient(lambda it: cut_log(it, 65, 0)), ACTIVE, live=True),
-    Case("F46", "the same judged without `--live`", patient(lambda it: cut_log(it, 65, 0)), ACTIVE),
-    Case("F46", "`--live`: last batch cut short, clean shutdown told", patient(torn_copy), ACTIVE, live=True),
-    Case("F46", "`--live`: an epoch newer than its checkpoint", patient(lambda it: claim_epochs(it, 2, *LATE_EPOCHS)), live=True),
+    done("F46", "`--live`: log older than checkpoints and indexes", lambda it: cut_log(it, 65, 0), damaged=ACTIVE, live=True),
+    done("F46", "the same judged without `--live`", lambda it: cut_log(it, 65, 0), damaged=ACTIVE),
+    done("F46", "`--live`: last batch cut short, clean shutdown told", torn_copy, damaged=ACTIVE, live=True),
+    done("F46", "`--live`: an epoch newer than its checkpoint", lambda it: claim_epochs(it, 2, *LATE_EPOCHS), live=True),
     while_read(lengthen)("F46", "a log grows while it is read"),
     while_read(lambda path: os.truncate(path, HEALTHY.at(58).position))("F46", "a log shrinks while it is read"),
     while_read(Path.unlink)("F46", "a log vanishes while it is read", note="incomplete, exit 3"),
