@@ -19,7 +19,7 @@ from kafka_forensics.wording import asked_command
 from tests.support.gallery_case import Case
 from tests.support.incident_trees import Tree
 from tests.support.incidents import TREES
-from tests.support.nightly import nightly_but, one_of_each_fault
+from tests.support.nightly import one_of_each_fault
 from tests.support.plan_runs import SAMPLES, Run
 from tests.support.replicas import old_directory, unclean_election
 
@@ -53,7 +53,7 @@ def assert_all_run(run: Run, commands: set[tuple[str, ...]]) -> None:
         assert status in (0, 1, 3), f"{shlex.join(words)}: {err}"
 
 
-@pytest.mark.parametrize("sample", nightly_but({"unclean-election"}, ["unclean-election", "silent-divergence", "healthy"]))
+@pytest.mark.parametrize("sample", ["unclean-election", "silent-divergence", "healthy"])
 def test_those_of_the_samples(sample: str, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(SAMPLES)
     commands = commands_of(run, *sorted(Path(sample).iterdir()))
@@ -61,14 +61,13 @@ def test_those_of_the_samples(sample: str, run: Run, monkeypatch: pytest.MonkeyP
     assert_all_run(run, commands)
 
 
-@pytest.mark.parametrize("tree", nightly_but({TREES[0].key}, TREES, lambda tree: tree.key))
+@pytest.mark.parametrize("tree", TREES, ids=lambda tree: tree.key)
 def test_those_of_known_incidents(tree: Tree, run: Run, tmp_path: Path) -> None:
     commands = commands_of(run, *tree.make(tmp_path / "a folder").log_dirs)
     assert commands
     assert_all_run(run, commands)
 
 
-@pytest.mark.nightly
 @pytest.mark.parametrize("case", one_of_each_fault())
 def test_those_of_faults(case: Case, run: Run, tmp_path: Path) -> None:
     assert_all_run(run, commands_of(run, case.make(tmp_path / "brokers").root))
