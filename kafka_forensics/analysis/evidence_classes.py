@@ -879,7 +879,7 @@ class FilesUnknownEvidence(LaterEvidence):
 class KeyPlacementEvidence(LaterEvidence):
     """By which hash a topic's keys are placed."""
 
-    partitioner: str
+    partitioner: str | None
     partition_count: int | None
     partitioner_before: str | None
     partition_count_before: int | None
