@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 
@@ -38,12 +37,11 @@ from tests.support.datasets import (
     keys,
     left_over,
     of_snapshot,
-    opened,
     read,
     runs,
     unlabelled,
 )
-from tests.support.exports import SAMPLES, export, manifest, rows
+from tests.support.exports import export, manifest, rows
 
 LABEL = Label("a", "n1", "f" * 32, in_rows=False)
 
@@ -116,19 +114,6 @@ def test_many_replicas_share_a_file_whatever_the_jobs(tmp_path: Path, copies: Pa
     assert MAX_FILE_BYTES > 20_000
     for fact in FACTS:
         assert unlabelled(read(tmp_path / "one", fact), fact) == unlabelled(read(tmp_path / "two", fact), fact)
-
-
-def test_a_filter_leaves_other_nights_closed(tmp_path: Path) -> None:
-    target = tmp_path / "out"
-    assert append(target, "a", "n1", *FEW) == 0
-    assert append(target, "a", "n2", *FEW) == 0
-    one, two = files(target, "batches")
-    assert "snapshot=n1" in one.parts
-    one.write_bytes(b"not read")
-    dataset = opened([one, two], [two])
-    assert dataset.to_table(filter=ds.field("snapshot") == "n2").num_rows > 0
-    with pytest.raises(pa.ArrowInvalid):
-        dataset.to_table()
 
 
 @pytest.mark.parametrize(
@@ -213,18 +198,6 @@ def test_names_come_back_as_they_were(tmp_path: Path, name: str) -> None:
     assert {path.parts[-4:-2] for path in files(tmp_path, "batches")} == {
         (f"cluster={encoded(name)}", f"snapshot={encoded(snapshot)}") for snapshot in (name, "other")
     }
-
-
-def test_a_column_that_is_newer_is_null_in_older_rows(tmp_path: Path) -> None:
-    target = tmp_path / "out"
-    assert append(target, "a", "n1", *FEW) == 0
-    (path,) = files(target, "findings")
-    pq.write_table(pq.ParquetFile(path).read().drop_columns(["advice", "message"]), path)
-    assert append(target, "a", "n2", *FEW) == 0
-    table = read(target, "findings")
-    older, newer = of_snapshot(table, "n1"), of_snapshot(table, "n2")
-    assert older["message"].null_count == older.num_rows == newer.num_rows > 0
-    assert newer["message"].null_count == 0
 
 
 def test_one_run_at_a_time(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -409,17 +382,3 @@ def test_files_are_on_disk_before_the_directory_is_renamed(tmp_path: Path, monke
         assert len(named) >= 5
         named.clear()
         assert (str(tmp_path / "new" / "out" / "cluster=a") in synced) is (count == 1)  # then the removal's rename came after
-
-
-def test_what_could_not_be_read_is_said_in_the_snapshot(tmp_path: Path) -> None:
-    copies = Path(shutil.copytree(SAMPLES / "silent-divergence", tmp_path / "copies"))
-    (copies / "broker-1" / "outside").symlink_to("/etc/passwd")
-    log = max(copies.glob("broker-1/*/*.log"), key=lambda path: path.stat().st_size)
-    log.unlink()
-    log.symlink_to("/etc/passwd")
-    folder = tmp_path / "out" / "cluster=a" / "snapshot=n1"
-    assert append(tmp_path / "out", "a", "n1", *FEW, path=copies) == 3
-    assert (folder / "_INCOMPLETE").exists()
-    assert read(tmp_path / "out", "incomplete").num_rows == len(manifest(folder)["incomplete"]) > 0
-    assert append(tmp_path / "out", "a", "n1", *FEW, "--allow-incomplete", path=copies) == 3
-    assert (folder / "_SUCCESS").exists()

@@ -17,14 +17,7 @@ from kafka_forensics.storage.archives.archive import TarSource, ZipSource
 from kafka_forensics.storage.local import LocalSource
 from kafka_forensics.storage.open import local_path, open_source, refuse_output_inside, spelled_out
 from kafka_forensics.storage.source import ByteSource, LostSource
-from tests.storage.trees import CONTAINERS, LOG
-
-
-def test_directories_and_files_are_local(tree: Path) -> None:
-    assert isinstance(open_source(str(tree)), LocalSource)
-    source = open_source(str(tree / LOG))
-    assert isinstance(source, LocalSource)
-    assert source.name == str(tree / LOG)
+from tests.storage.trees import CONTAINERS
 
 
 def test_an_archive_is_a_regular_file_of_such_a_name(tree: Path, tmp_path: Path) -> None:

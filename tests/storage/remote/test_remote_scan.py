@@ -83,15 +83,6 @@ def test_an_object_listed_without_its_size_is_not_empty(asked: bool, monkeypatch
         }
 
 
-def test_an_object_that_cannot_be_read_makes_the_scan_incomplete(divergence: str, proxy: S3Proxy) -> None:
-    log = next(path for path in sorted((SAMPLES / "silent-divergence").glob("broker-1/*/*.log")) if path.stat().st_size)
-    part = f"broker-1/{log.parent.name}/{log.name}"
-    proxy.fault = lambda *request: 403 if request[1].endswith(part) else None
-    scan_result = kf.scan(divergence, storage_options={"endpoint": proxy.endpoint})
-    assert {incomplete.path for incomplete in scan_result.incomplete} == {f"{divergence}/{part}"}
-    assert all("access denied" in incomplete.reason for incomplete in scan_result.incomplete)
-
-
 def test_an_object_deleted_during_the_scan(s3: S3Server) -> None:
     s3.upload(SAMPLES / "silent-divergence", "deleting", DAY)
     options = ScanOptions()
