@@ -1,6 +1,5 @@
 """Comparing compacted replicas inside a scan: spilling, archives, old formats, large batches, what must not be written."""
 
-import tarfile
 import tempfile
 from functools import partial
 from pathlib import Path
@@ -97,18 +96,6 @@ def test_no_room_for_runs_makes_the_scan_incomplete(tmp_path: Path, monkeypatch:
         "no room for a temporary file: every directory for temporary files is part of the input"
     ]
     assert said(result) == []
-
-
-def test_archives_that_cannot_seek_give_the_same(tmp_path: Path) -> None:
-    brokers = many(tmp_path / "brokers")
-    bundle = tmp_path / "bundle.tar.gz"
-    with tarfile.open(bundle, "w:gz") as archive:
-        for path in brokers.log_dirs:
-            archive.add(path, path.name)
-    plain, packed = told_of(brokers), with_keys_apart([str(bundle)], ScanOptions())
-    assert [(finding.kind, finding.evidence) for finding in packed.findings] == [
-        (finding.kind, finding.evidence) for finding in plain.findings
-    ]
 
 
 def lifted(offset: int, key: str, value: str) -> bytes:

@@ -7,19 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from kafka_forensics.cli.main import outcome
 from kafka_forensics.engine.local import scan
-from kafka_forensics.errors import SourceError
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.export.json_document import document
 from kafka_forensics.model.results import Incomplete, Read, ScanResult
-from kafka_forensics.questions.metadata import controller_events
 from kafka_forensics.storage.local import LocalSource
-from kafka_forensics.storage.source import ByteFile, Entry
+from kafka_forensics.storage.source import ByteFile
 from tests.support import task_engine
-from tests.support.controller_log import change, controlled_by, in_sync
 from tests.support.faults import Brokers, healthy, write_checkpoint
-from tests.support.unread import REASON, check_unknown, check_unread, refuse, refuse_logs
+from tests.support.unread import REASON, check_unknown, check_unread, refuse, refuse_listing, refuse_logs
 
 SAMPLES = Path(__file__).resolve().parents[2] / "sample_logs"
 
@@ -129,17 +125,11 @@ def test_a_small_file_of_a_log_directory_is_its_brokers(tmp_path: Path, monkeypa
 
 def test_a_log_directory_that_cannot_be_listed_may_hide_partitions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     brokers = healthy(tmp_path)
-    listing = LocalSource.list
-
-    def refusing(self: LocalSource, path: str = "") -> list[Entry]:
-        if self.name == str(brokers.log_dir(2)) and path == "":
-            raise SourceError(path, REASON)
-        return listing(self, path)
-
-    monkeypatch.setattr(LocalSource, "list", refusing)
+    refuse_listing(monkeypatch, lambda name, path: (name, path) == (str(brokers.log_dir(2)), ""))
     result = scanned(brokers)
     assert result.incomplete == [Incomplete(str(brokers.log_dir(2)), REASON)]
     assert (result.partitions[0].verdict, result.verdict) == ("clean", "unknown")
+    assert [replica.broker for replica in result.partitions[0].replicas] == [1, 3]
 
 
 @pytest.mark.parametrize("only", [False, True])
@@ -147,14 +137,7 @@ def test_a_partition_directory_that_cannot_be_listed_is_a_copy_that_was_not_read
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, only: bool
 ) -> None:
     brokers = healthy(tmp_path)
-    listing = LocalSource.list
-
-    def refusing(self: LocalSource, path: str = "") -> list[Entry]:
-        if path == "t-0" and (only or self.name == str(brokers.log_dir(2))):
-            raise SourceError(path, REASON)
-        return listing(self, path)
-
-    monkeypatch.setattr(LocalSource, "list", refusing)
+    refuse_listing(monkeypatch, lambda name, path: path == "t-0" and (only or name == str(brokers.log_dir(2))))
     result = scanned(brokers)
     [partition] = result.partitions
     assert [replica.broker for replica in partition.replicas] == [1, 2, 3]
@@ -165,6 +148,7 @@ def test_a_partition_directory_that_cannot_be_listed_is_a_copy_that_was_not_read
         check_unknown(partition)
     else:
         assert (partition.verdict, partition.not_read) == ("clean", [2])
+        assert [incomplete.path for incomplete in result.incomplete] == [f"{brokers.log_dir(2)}/t-0"]
 
 
 @pytest.mark.two_users
@@ -213,14 +197,7 @@ def test_carried_piece_by_piece_it_is_judged_alike(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unread: tuple[int, ...]
 ) -> None:
     brokers = healthy(tmp_path)
-    listing = LocalSource.list
-
-    def refusing(self: LocalSource, path: str = "") -> list[Entry]:
-        if path == "t-0" and self.name == str(brokers.log_dir(3)):
-            raise SourceError(path, REASON)
-        return listing(self, path)
-
-    monkeypatch.setattr(LocalSource, "list", refusing)
+    refuse_listing(monkeypatch, lambda name, path: (name, path) == (str(brokers.log_dir(3)), "t-0"))
     refuse_logs(monkeypatch, brokers, unread)
     paths = [str(path) for path in brokers.log_dirs]
     carried, here = task_engine.scan(paths, ScanOptions(), work_bytes=1000), scan(paths, ScanOptions(jobs=1))
@@ -249,43 +226,6 @@ def test_what_is_not_read_adds_no_finding(sample: str, monkeypatch: pytest.Monke
             assert summary.verdict != "unknown" or len(summary.not_read) == len(summary.replicas)
 
 
-@pytest.mark.parametrize("refused", ["", "t-0"])
-def test_a_directory_that_cannot_be_listed_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refused: str) -> None:
-    brokers = healthy(tmp_path)
-    broken = str(brokers.log_dir(2))
-    listing = LocalSource.list
-
-    def refusing(self: LocalSource, path: str = "") -> list[Entry]:
-        if self.name == broken and path == refused:
-            raise SourceError(path, "permission denied")
-        return listing(self, path)
-
-    monkeypatch.setattr(LocalSource, "list", refusing)
-    result = scan([str(brokers.log_dir(broker)) for broker in (1, 2, 3)], ScanOptions())
-    named = f"{broken}/{refused}" if refused else broken
-    assert [(incomplete.path, incomplete.reason) for incomplete in result.incomplete] == [(named, "permission denied")]
-    assert [replica.broker for replica in result.partitions[0].replicas] == ([1, 2, 3] if refused else [1, 3])
-    assert result.partitions[0].not_read == ([2] if refused else [])
-    assert [finding.kind for finding in result.findings if finding.severity.rank > 0] == []
-
-
-UNCLEAN = (*in_sync([2]), change(leader=-1, isr=[]), change(leader=1, isr=[1], leader_recovery_state=1))
-
-
-def without(brokers: Brokers, *names: str) -> list[str]:
-    """The directories of the brokers and of the controller, but for these."""
-    return [str(path) for path in sorted(brokers.root.iterdir()) if path.name not in names]
-
-
-def test_metadata_says_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    paths = without(controlled_by(healthy(tmp_path), *UNCLEAN), "b2")
-    assert [row.cost for row in controller_events(paths, ScanOptions()).rows][-1] == "old_leader_not_given"
-    assert outcome(["metadata", *paths, "--format", "table"]) == 0
-    assert "what it cost cannot be told: no copy of broker 2, the leader before, was given" in " ".join(
-        capsys.readouterr().out.split()
-    )
-
-
 @pytest.mark.parametrize("refused", ["t-0", f"t-0/{55:020d}.log"])
 def test_a_copy_that_cannot_be_read_may_hold_what_the_others_lack(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refused: str
@@ -293,15 +233,9 @@ def test_a_copy_that_cannot_be_read_may_hold_what_the_others_lack(
     brokers = healthy(tmp_path)
     shutil.rmtree(brokers.log_dir(2) / "t-0")
     write_checkpoint(brokers.log_dir(2), "replication", 100)
-    opening, listing = LocalSource.open, LocalSource.list
-
-    def unless_refused(self: LocalSource, path: str) -> str:
-        if (self.name, path) == (str(brokers.log_dir(3)), refused):
-            raise SourceError(path, "permission denied")
-        return path
-
-    monkeypatch.setattr(LocalSource, "open", lambda self, path: opening(self, unless_refused(self, path)))
-    monkeypatch.setattr(LocalSource, "list", lambda self, path="": listing(self, unless_refused(self, path)))
+    hidden = brokers.log_dir(3) / refused
+    refuse(monkeypatch, lambda path: path == hidden)
+    refuse_listing(monkeypatch, lambda name, path: Path(name) / path == hidden)
     result = scan([str(path) for path in brokers.log_dirs], ScanOptions())
-    assert {incomplete.reason for incomplete in result.incomplete} == {"permission denied"}
+    assert {incomplete.reason for incomplete in result.incomplete} == {REASON}
     assert "COMMITTED_LOST_EVERYWHERE" not in {finding.kind for finding in result.findings}

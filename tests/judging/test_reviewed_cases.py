@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from kafka_forensics.analysis.catalogue import finding
-from kafka_forensics.analysis.replicas import diff as differences
 from kafka_forensics.engine import local
 from kafka_forensics.evidence.inputs import gather
 from kafka_forensics.evidence.options import ScanOptions
@@ -19,7 +18,7 @@ from kafka_forensics.writers.batches import RecordToWrite, write_batch
 from kafka_forensics.writers.files import write_offset_checkpoint
 from tests.judging.scenes import history
 from tests.support.faults import BASE_TIMESTAMP, DIRECTORY, TOPIC, Brokers, healthy, histories
-from tests.support.faults_verdict import kinds, offsets, only, said, scan, verdict
+from tests.support.faults_verdict import said, verdict
 from tests.support.segments import write_offset_index
 
 
@@ -55,23 +54,6 @@ def test_many_short_segments_with_lying_indexes_take_little_time(tmp_path: Path)
     result = local.scan([str(directory)], ScanOptions())
     assert time.process_time() - start < 5
     assert sum(finding.kind == "SEG_SHORT" for finding in result.findings) == 399
-
-
-def test_batches_written_anew_hide_no_conflict_behind_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(differences, "DIFFERENCES_KEPT", 16)
-    for name, compression_type, other in (("a", "none", b"x"), ("b", "gzip", b"y")):
-        values = [b"v"] * 60 + [other] * 4
-        batches = [
-            write_batch([RecordToWrite(b"k", value)], base_offset=n, base_timestamp=0, compression_type=compression_type)
-            for n, value in enumerate(values)
-        ]
-        directory = tmp_path / name / DIRECTORY
-        directory.mkdir(parents=True)
-        (directory / f"{0:020d}.log").write_bytes(b"".join(batches))
-    result = scan([tmp_path / "a", tmp_path / "b"])
-    assert offsets(only(result, "SAME_EPOCH_DIVERGENCE")) == (60, 64)
-    finding = only(result, "BATCHES_REENCODED")
-    assert (offsets(finding), finding.evidence["batches"]) == ((0, 60), 60)
 
 
 MANY = LIMIT + 150
@@ -155,34 +137,6 @@ def test_a_scan_of_a_checkpoint_with_very_many_lines(brokers: Brokers) -> None:
         assert one.evidence["counted"] + alike - 1 == MANY
         assert message(one)
         assert one.severity is Severity.INFO or advice(one)
-
-
-@pytest.mark.parametrize("which", ["recovery-point", "log-start", "cleaner"])
-def test_lines_of_other_checkpoints_for_partitions_that_are_not_there_are_none_of_a_findings_each(
-    brokers: Brokers, which: str
-) -> None:
-    path = brokers.log_dir(1) / f"{which}-offset-checkpoint"
-    offsets = {("gone", number): number + 1 for number in range(MANY)}
-    path.write_bytes(write_offset_checkpoint(offsets))
-    assert len(verdict(brokers).findings) <= LIMIT + 1
-
-
-def test_odd_names_and_entries_are_counted(brokers: Brokers) -> None:
-    for number in range(MANY):
-        (brokers.log_dir(1) / f"no{number:04d}-topic-").mkdir()
-        (brokers.log_dir(2) / f"link{number:04d}").symlink_to("/nowhere")
-    found = verdict_of_some(brokers)
-    assert found["DIR_NAME_ILLEGAL"] in (0, LIMIT + 1)
-    assert max(found.values()) <= LIMIT + 1
-
-
-def verdict_of_some(brokers: Brokers) -> Counter[str]:
-    """Findings by kind; links make a scan incomplete, so that it is not held to the whole."""
-    result = local.scan([str(path) for path in brokers.log_dirs], ScanOptions(jobs=1))
-    found: Counter[str] = Counter()
-    for (kind, _), number in kinds(result).items():
-        found[kind] += number
-    return found
 
 
 ONLY = "Only one copy was looked at"

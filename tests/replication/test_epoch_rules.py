@@ -84,20 +84,6 @@ def test_without_epochs_the_watermark_decides(watermark: int | None) -> None:
     assert truncation_offset(entries((3, 0)), 10, entries((1, 0)), 9, follower_high_watermark=watermark) == expected
 
 
-def test_fast_leader_changes_leave_a_fork_that_epochs_cannot_see() -> None:
-    """B=[r1@1] follows A=[r0@0, r2@2]: A knows no epoch 1, the next begins at 1, so B keeps r1 where A holds r0."""
-    leader, follower = entries((0, 0), (2, 1)), entries((1, 0))
-    assert end_offset_for(leader, 1, 2) == EpochEndOffset(0, 1)
-    assert truncation_offset(follower, 1, leader, 2) == 0, "KIP-279 asks again, and B's own epochs end at 0 below epoch 1"
-    settled = entries((1, 0), (2, 1))
-    assert truncation_offset(settled, 2, leader, 2) == 2, "equal ends, equal last epochs: nothing is cut any more"
-
-
-def test_an_empty_new_leader_makes_a_follower_cut_all() -> None:
-    """F36: the last epoch began at 0 on a leader without records."""
-    assert truncation_offset(entries((1, 0)), 1, entries((2, 0)), 0) == 0
-
-
 @dataclass
 class Log:
     """A replica: (epoch, number of the record within its epoch) of every record; the cache a broker would keep."""

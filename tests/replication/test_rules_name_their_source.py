@@ -7,31 +7,13 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-RULES = (
-    "acks",
-    "elections",
-    "epochs",
-    "recovery",
-    "watermarks",
-)
+RULES = ("acks", "elections", "epochs", "recovery", "watermarks")
 NOT_KAFKAS = {"segment_file"}
 """Functions that are no rule."""
 CLASSES = (
-    "AbstractFetcherThread",
-    "DelayedProduce",
-    "KafkaRaftLog",
-    "LeaderEpochFileCache",
-    "LocalLog",
-    "LogLoader",
-    "LogManager",
-    "LogSegment",
-    "PartitionChangeBuilder",
-    "ProducerAppendInfo",
-    "ProducerStateManager",
-    "ReplicaManager",
-    "ReplicaState",
-    "ReplicationControlManager",
-    "UnifiedLog",
+    *("AbstractFetcherThread", "DelayedProduce", "KafkaRaftLog", "LeaderEpochFileCache", "LocalLog", "LogLoader", "LogManager"),
+    *("LogSegment", "PartitionChangeBuilder", "ProducerAppendInfo", "ProducerStateManager", "ReplicaManager", "ReplicaState"),
+    *("ReplicationControlManager", "UnifiedLog"),
 )
 """Kafka's, by themselves a source."""
 WORDS = ("Partition", "Replica")
@@ -51,13 +33,6 @@ def rules() -> Iterator[Callable[..., object]]:
 @pytest.mark.parametrize("rule", list(rules()), ids=lambda rule: f"{rule.__module__.rpartition('.')[2]}.{rule.__name__}")
 def test_a_rule_names_its_source(rule: Callable[..., object]) -> None:
     assert SOURCE.search(inspect.getdoc(rule) or "")
-
-
-@pytest.mark.parametrize(
-    "text", ["Replicas that held a record", "The Replica. Producers", "Partition", "Replication", "KIP-", "KIPs"]
-)
-def test_a_word_is_no_source(text: str) -> None:
-    assert SOURCE.search(text) is None
 
 
 def test_all_rules_are_looked_at() -> None:

@@ -33,14 +33,6 @@ def log(end: int, *epochs: tuple[int, int], hw: int = 0, start: int = 0) -> Log:
 LEADER = log(200, (1, 20), (2, 80), (3, 120))
 
 
-def test_the_worked_example_of_epoch_ends() -> None:
-    assert end_offset_for(LEADER.epochs, 1, LEADER.log_end_offset) == EpochEndOffset(1, 80)
-    assert end_offset_for(LEADER.epochs, 3, LEADER.log_end_offset) == EpochEndOffset(3, 200)
-    assert end_offset_for(LEADER.epochs, 4, LEADER.log_end_offset) == UNDEFINED
-    assert end_offset_for(LEADER.epochs, 0, LEADER.log_end_offset) == EpochEndOffset(0, 20)
-    assert end_offset_for(LEADER.epochs, -1, LEADER.log_end_offset) == UNDEFINED
-
-
 @pytest.mark.parametrize("rule", [by_kip_101, by_kip_279, by_fetch])
 def test_the_worked_example_cuts(rule: Rule) -> None:
     """A follower whose last epoch is 1 and ends at 100 is told 80; one at epoch 3 keeps all up to the leader's end."""

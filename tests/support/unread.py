@@ -8,7 +8,7 @@ import pytest
 from kafka_forensics.errors import SourceError
 from kafka_forensics.model.results import PartitionSummary, Read, ReplicaSummary, TransactionCounts
 from kafka_forensics.storage.local import LocalSource
-from kafka_forensics.storage.source import ByteFile
+from kafka_forensics.storage.source import ByteFile, Entry
 from tests.support.faults import Brokers
 
 REASON = "input/output error"
@@ -37,6 +37,18 @@ def refuse(monkeypatch: pytest.MonkeyPatch, refused: Callable[[Path], bool]) -> 
         return opening(self, path)
 
     monkeypatch.setattr(LocalSource, "open", refusing)
+
+
+def refuse_listing(monkeypatch: pytest.MonkeyPatch, refused: Callable[[str, str], bool]) -> None:
+    """Folders of local sources, by the source's name and the path in it, for which `refused` is true cannot be listed."""
+    listing = LocalSource.list
+
+    def refusing(self: LocalSource, path: str = "") -> list[Entry]:
+        if refused(self.name, path):
+            raise SourceError(path, REASON)
+        return listing(self, path)
+
+    monkeypatch.setattr(LocalSource, "list", refusing)
 
 
 def refuse_logs(monkeypatch: pytest.MonkeyPatch, brokers: Brokers, of: Collection[int]) -> None:

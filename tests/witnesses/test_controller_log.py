@@ -12,7 +12,7 @@ from kafka_forensics.engine.local import scan
 from kafka_forensics.evidence.inputs import gather
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.controller import ControllerHistory, MetadataRecord, PartitionControl
-from kafka_forensics.model.findings import Finding, Place, Severity
+from kafka_forensics.model.findings import Finding, Place
 from kafka_forensics.witnesses import malformed_records
 from kafka_forensics.witnesses.controller import ControllerEvidence, open_batch, parse_snapshot, read_controller
 from kafka_forensics.witnesses.malformed_records import KINDS_TOLD, UnknownKinds
@@ -82,30 +82,6 @@ def test_a_tail_that_a_voter_may_hold_whose_copy_is_missing_is_not_called_uncomm
         assert kept is not None
         assert (kept.events[-1].is_committed, controller_history.committed_end_offset) == (expected, 5)
         assert last(controller_history).unknown_after == 5
-
-
-def test_a_tail_of_a_deposed_controller_is_not_replayed(tmp_path: Path) -> None:
-    short = log()
-    deposed = short.copy().append(change(isr=[1])).append(change(isr=[1, 2])).append(change(leader=2))
-    present = short.copy().lead([101, 100, 102], leader_epoch=2).append(change(isr=[2], leader=2))
-    controller_history = history(*put(tmp_path, deposed, present, present))
-    assert (controller_history.log_end_offset, last(controller_history).leader, last(controller_history).leader_epoch) == (6, 2, 1)
-
-
-def test_brokers_copies_alone_say_nothing_of_majorities(tmp_path: Path) -> None:
-    log().put(tmp_path / "b1", 1)
-    controller_history = history(tmp_path / "b1")
-    assert (controller_history.committed_end_offset, last(controller_history).leader) == (None, 1)
-    assert last(controller_history).unknown_after is None
-
-
-def test_what_one_copy_lost_another_has(tmp_path: Path) -> None:
-    written = log(change(isr=[1]), change(leader=2))
-    written.put(tmp_path / "c0", 100, without=(4,))
-    assert (last(history(tmp_path / "c0")).leader, last(history(tmp_path / "c0")).unknown_after) == (None, 4)
-    written.put(tmp_path / "b1", 1, without=(5,))
-    controller_history = history(tmp_path / "c0", tmp_path / "b1")
-    assert (last(controller_history).leader, last(controller_history).isr, last(controller_history).unknown_after) == (2, [1], None)
 
 
 def test_a_log_that_begins_later_stands_on_its_snapshot(tmp_path: Path) -> None:
@@ -235,18 +211,6 @@ def test_real_controllers_tell_isr_and_policies(archives: Path) -> None:
     assert Counter(control.leader_epoch for control in controller_history.partitions.values()) == {0: 16}
     assert (len(controller_history.topics), len(controller_history.partitions)) == (11, 16)
     assert controller_history.defaults == {"min.insync.replicas": "1"}
-
-
-@pytest.mark.corpora
-def test_a_scan_tells_thirteen_unclean_elections_that_are_over(corpora: Path) -> None:
-    result = scan([str(corpora / "kafka-4.3.0-clean-end.tar.xz")], ScanOptions())
-    elections = [finding for finding in result.findings if finding.kind == "UNCLEAN_ELECTION"]
-    assert {finding.severity for finding in elections} == {Severity.INFO}
-    assert Counter("same_leader" in finding.evidence for finding in elections) == {True: 12, False: 1}
-    [audit] = [finding for finding in elections if finding.place.topic == "audit"]
-    assert (audit.evidence["agree_again"], audit.evidence["epoch_start_offset"]) == (True, 300)
-    policies = {one.topic: one.cleanup_policy for one in result.partitions}
-    assert (policies["profiles"], policies["__consumer_offsets"], policies["orders"]) == ("compact", "compact", "unknown")
 
 
 @pytest.mark.parametrize(("snapshot_offset", "starts"), [(None, False), (4, False), (5, True)])

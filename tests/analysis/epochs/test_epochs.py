@@ -13,8 +13,12 @@ from kafka_forensics.model.batches import BatchColumn as Columns
 from kafka_forensics.model.controller import PartitionControl
 from kafka_forensics.model.files import EpochEntry
 from kafka_forensics.replication.epochs import end_offset_for, epoch_at
-from tests.support.segments import batch, columns_of, flipped, read, starts
+from tests.support.segments import columns_of
 from tests.support.strategies import folded
+
+
+def entries(*pairs: tuple[int, int]) -> list[EpochEntry]:
+    return [EpochEntry(*pair) for pair in pairs]
 
 
 def fold_of(*batch_epochs: int) -> EpochsFold:
@@ -99,31 +103,12 @@ def test_a_flipped_epoch_field_is_a_stray_unless_its_place_allows_it(log: list[i
     assert state.regressions() == []
 
 
-def test_a_flip_in_real_bytes_keeps_its_crc_and_is_told() -> None:
-    batches = [batch(n, epoch=3) for n in range(6)]
-    for bit in range(8):
-        for inside in range(12, 16):
-            reading = read(flipped(b"".join(batches), starts(batches)[3] + inside, bit))
-            assert reading.damage == []
-            state = EpochsFold(0)
-            state.step(reading.columns)
-            ((run, expected),) = state.strays(None)
-            assert (run.start_offset, run.position, run.size_in_bytes, expected) == (3, starts(batches)[3], len(batches[3]), 3)
-            assert state.lineage() == [EpochEntry(3, 0)]
-
-
 @pytest.mark.parametrize(("leader", "leader_epoch", "stray"), [(1, 2, False), (-1, 2, True), (1, 3, True), (None, None, True)])
 def test_an_epoch_that_had_a_leader_is_no_stray_at_the_end(leader: int | None, leader_epoch: int | None, stray: bool) -> None:
     """The checkpoint ends with epoch 0: it lacks epoch 2 if the controller knows that, else the last batch is wrong."""
     state = fold_of(0, 0, 2)
     control = PartitionControl(leader, leader_epoch, [1], [], [1, 2])
     assert [run.leader_epoch for run, _ in state.strays([EpochEntry(0, 0)], control)] == ([2] if stray else [])
-
-
-def test_epochs_that_stand_alone_are_no_strays() -> None:
-    state = fold_of(0, 1, 2, 5)
-    assert state.strays(None) == []
-    assert state.lineage() == [EpochEntry(0, 0), EpochEntry(1, 1), EpochEntry(2, 2), EpochEntry(5, 3)]
 
 
 def test_the_checkpoint_is_the_witness_at_the_end() -> None:
@@ -134,30 +119,27 @@ def test_the_checkpoint_is_the_witness_at_the_end() -> None:
     assert state.strays([]) == [], "an empty checkpoint witnesses nothing"
 
 
-def test_a_batch_that_rises_before_a_stray_is_right() -> None:
-    """Epoch 5 begins, its second batch is flipped to 3: the flipped one is blamed."""
-    strays = fold_of(0, 0, 5, 3, 5, 5).strays(None)
-    assert [(run.leader_epoch, run.start_offset, expected) for run, expected in strays] == [(3, 3, 5)]
-
-
-def test_a_negative_epoch_is_a_stray_wherever_it_stands() -> None:
-    for log in ([-7, 0, 0], [0, -7, 0], [0, 0, -7]):
-        ((run, expected),) = fold_of(*log).strays(None)
-        assert (run.leader_epoch, expected) == (-7, 0)
-    assert fold_of(-7, -7, 0).regressions() != []
-    assert fold_of(-7, -7, 0).lineage() == [EpochEntry(0, 2)]
-
-
-def test_epochs_that_fall_for_long_are_a_regression() -> None:
-    state = fold_of(0, 0, 7, 7, 2, 2, 2, 8, 8)
-    assert [(run.leader_epoch, run.start_offset, highest) for run, highest in state.regressions()] == [(2, 4, 7)]
-    assert state.lineage() == [EpochEntry(0, 0), EpochEntry(7, 2), EpochEntry(8, 7)]
-
-
-def test_nothing_is_said_of_an_empty_log() -> None:
-    state = EpochsFold(0)
-    state.step(columns_of([]))
-    assert (state.runs, state.lineage(), state.strays(None), state.regressions()) == ([], [], [], [])
+@pytest.mark.parametrize(
+    ("log", "strays", "regressions", "lineage"),
+    [
+        pytest.param((), [], [], [], id="empty"),
+        pytest.param((0, 1, 2, 5), [], [], [(0, 0), (1, 1), (2, 2), (5, 3)], id="epochs that stand alone"),
+        pytest.param((0, 0, 5, 3, 5, 5), [(3, 3, 5)], [], [(0, 0), (5, 2)], id="the one after a rise is flipped"),
+        pytest.param((-7, 0, 0), [(-7, 0, 0)], [], [(0, 1)], id="negative at the start"),
+        pytest.param((0, -7, 0), [(-7, 1, 0)], [], [(0, 0)], id="negative between"),
+        pytest.param((0, 0, -7), [(-7, 2, 0)], [], [(0, 0)], id="negative at the end"),
+        pytest.param((-7, -7, 0), [], [(-7, 0, -1)], [(0, 2)], id="negative twice"),
+        pytest.param((0, 0, 7, 7, 2, 2, 2, 8, 8), [], [(2, 4, 7)], [(0, 0), (7, 2), (8, 7)], id="epochs that fall for long"),
+    ],
+)
+def test_strays_and_regressions(
+    log: tuple[int, ...], strays: list[object], regressions: list[object], lineage: list[tuple[int, int]]
+) -> None:
+    """Epoch, first offset, and the epoch expected there or the highest before."""
+    state = fold_of(*log)
+    assert [(run.leader_epoch, run.start_offset, expected) for run, expected in state.strays(None)] == strays
+    assert [(run.leader_epoch, run.start_offset, highest) for run, highest in state.regressions()] == regressions
+    assert state.lineage() == entries(*lineage)
 
 
 @dataclass
@@ -249,36 +231,35 @@ def test_a_changed_checkpoint_is_contradicted(cache: Cache, draw: st.DataObject)
         assert cache.contradiction(swapped) == "order"
 
 
-def test_an_epoch_in_the_middle_that_wrote_nothing_here() -> None:
-    lineage = [EpochEntry(0, 0), EpochEntry(4, 10)]
-    ghost = [EpochEntry(0, 0), EpochEntry(2, 5), EpochEntry(4, 10)]
-    assert checkpoint_contradiction(ghost, lineage, 0, 20, compacted=False) == "entry_without_batches"
-    assert checkpoint_contradiction(ghost, lineage, 0, 20, compacted=True) is None
-    overwritten = [EpochEntry(0, 0), EpochEntry(2, 10), EpochEntry(4, 10)]
-    assert checkpoint_contradiction(overwritten, lineage, 0, 20, compacted=False) is None
+DELETED = [(0, 0), (1, 30), (2, 60)]
+"""DeleteRecords leaves whole batches on disk below the log start; the cache forgets them."""
 
 
-def test_a_first_entry_may_begin_before_the_first_batch() -> None:
-    assert checkpoint_contradiction([EpochEntry(0, 0)], [EpochEntry(0, 5)], 0, 9, compacted=False) is None
-    assert checkpoint_contradiction([EpochEntry(0, 3)], [EpochEntry(0, 5)], 0, 9, compacted=False) == "entry_shifted"
-
-
-def test_what_cleaning_left_below_the_log_start_needs_no_entry() -> None:
-    assert checkpoint_contradiction([EpochEntry(3, 2)], [EpochEntry(0, 1)], 2, 3, compacted=True) is None
-
-
-def test_the_log_start_hides_what_was_deleted_before_it() -> None:
-    """DeleteRecords leaves whole batches on disk below the log start; the cache forgets them."""
-    lineage = [EpochEntry(0, 0), EpochEntry(1, 30), EpochEntry(2, 60)]
-    assert checkpoint_contradiction([EpochEntry(1, 50), EpochEntry(2, 60)], lineage, 50, 100, compacted=False) is None
-    assert checkpoint_contradiction([EpochEntry(2, 60)], lineage, 60, 100, compacted=False) is None
-    assert checkpoint_contradiction([EpochEntry(2, 60)], lineage, 50, 100, compacted=False) == "entry_missing"
-    for left in ([EpochEntry(2, 100)], [EpochEntry(3, 100)]):
-        assert checkpoint_contradiction(left, lineage, 100, 100, compacted=False) is None
-
-
-def entries(*pairs: tuple[int, int]) -> list[EpochEntry]:
-    return [EpochEntry(*pair) for pair in pairs]
+@pytest.mark.parametrize(
+    ("checkpoint", "batches", "log_start", "end", "compacted", "expected"),
+    [
+        ([(0, 0), (2, 5), (4, 10)], [(0, 0), (4, 10)], 0, 20, False, "entry_without_batches"),
+        ([(0, 0), (2, 5), (4, 10)], [(0, 0), (4, 10)], 0, 20, True, None),
+        ([(0, 0), (2, 10), (4, 10)], [(0, 0), (4, 10)], 0, 20, False, None),
+        ([(0, 0)], [(0, 5)], 0, 9, False, None),
+        ([(0, 3)], [(0, 5)], 0, 9, False, "entry_shifted"),
+        ([(3, 2)], [(0, 1)], 2, 3, True, None),
+        ([(1, 50), (2, 60)], DELETED, 50, 100, False, None),
+        ([(2, 60)], DELETED, 60, 100, False, None),
+        ([(2, 60)], DELETED, 50, 100, False, "entry_missing"),
+        ([(2, 100)], DELETED, 100, 100, False, None),
+        ([(3, 100)], DELETED, 100, 100, False, None),
+    ],
+)
+def test_how_a_checkpoint_contradicts_the_log(
+    checkpoint: list[tuple[int, int]],
+    batches: list[tuple[int, int]],
+    log_start: int,
+    end: int,
+    compacted: bool,
+    expected: str | None,
+) -> None:
+    assert checkpoint_contradiction(entries(*checkpoint), entries(*batches), log_start, end, compacted=compacted) == expected
 
 
 def test_first_epoch_with_another_end() -> None:
@@ -341,26 +322,15 @@ def test_before_the_last_good_batch_every_offset_has_its_epoch(log: list[int], l
 @pytest.mark.parametrize(
     ("checkpoint", "expected"),
     [
-        (None, [(1, 0), (4, 6)]),
-        ([(1, 0), (4, 3)], [(1, 0), (4, 3)]),
-        ([(1, 0), (2, 3), (4, 5)], [(1, 0), (2, 3), (4, 5)]),
-        ([(1, 0), (2, 3), (3, 3), (4, 6)], [(1, 0), (3, 3), (4, 6)]),
-        ([(1, 0), (4, 2)], [(1, 0), (4, 6)]),
-        ([(1, 0), (5, 4)], [(1, 0), (4, 6)]),
-        ([(4, 3), (1, 4)], [(1, 0), (4, 6)]),
-        ([(0, 0), (1, 0), (4, 3)], [(1, 0), (4, 3)]),
-        ([(1, 0), (1, 2), (4, 3)], [(1, 0), (4, 6)]),
-    ],
-    ids=[
-        "none",
-        "shifted",
-        "an epoch lost",
-        "one that wrote nothing",
-        "against a batch",
-        "later than the next",
-        "order",
-        "first",
-        "an epoch twice",
+        pytest.param(None, [(1, 0), (4, 6)], id="none"),
+        pytest.param([(1, 0), (4, 3)], [(1, 0), (4, 3)], id="shifted"),
+        pytest.param([(1, 0), (2, 3), (4, 5)], [(1, 0), (2, 3), (4, 5)], id="an epoch lost"),
+        pytest.param([(1, 0), (2, 3), (3, 3), (4, 6)], [(1, 0), (3, 3), (4, 6)], id="one that wrote nothing"),
+        pytest.param([(1, 0), (4, 2)], [(1, 0), (4, 6)], id="against a batch"),
+        pytest.param([(1, 0), (5, 4)], [(1, 0), (4, 6)], id="later than the next"),
+        pytest.param([(4, 3), (1, 4)], [(1, 0), (4, 6)], id="order"),
+        pytest.param([(0, 0), (1, 0), (4, 3)], [(1, 0), (4, 3)], id="first"),
+        pytest.param([(1, 0), (1, 2), (4, 3)], [(1, 0), (4, 6)], id="an epoch twice"),
     ],
 )
 def test_a_checkpoint_is_believed_where_no_good_batch_is(

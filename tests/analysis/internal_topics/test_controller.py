@@ -310,49 +310,30 @@ def test_what_a_majority_may_hold_of_which_some_copies_are_missing(voters: list[
     assert (log.committed_end(voters), log.possible_end(voters)) == ends
 
 
-def test_what_one_copy_lost_another_fills_in() -> None:
-    log = agree([copy(1, SAME[0], SAME[2], (6, 1, 1)), copy(2, SAME[0], SAME[1])])
-    assert (log.base_offsets.tolist(), log.gaps, log.end_offset) == ([0, 2, 4, 6], [], 8)
-
-
-def test_what_all_copies_lost_is_a_gap() -> None:
-    log = agree([copy(1, SAME[0], (6, 1, 1)), copy(2, SAME[0], (6, 1, 1), (12, 1, 2))])
-    assert log.gaps == [(2, 6), (8, 12)]
-
-
-def test_nothing_is_taken_from_behind_a_fork() -> None:
-    log = agree([copy(1, SAME[0], (2, 2, 1), (8, 2, 2)), copy(2, *SAME)])
-    assert (log.base_offsets.tolist(), log.gaps) == ([0, 2, 8], [(4, 8)])
+@pytest.mark.parametrize(
+    ("copies", "base_offsets", "gaps", "end"),
+    [
+        pytest.param(([],), [], [], 0, id="an empty copy"),
+        pytest.param(([], SAME), [0, 2, 4], [], 6, id="an empty copy beside a whole one"),
+        pytest.param(([SAME[0], SAME[2], (6, 1, 1)], SAME[:2]), [0, 2, 4, 6], [], 8, id="what one lost another fills in"),
+        pytest.param(([SAME[0], (6, 1, 1)], [SAME[0], (6, 1, 1), (12, 1, 2)]), [0, 6, 12], [(2, 6), (8, 12)], 14, id="all lost it"),
+        pytest.param(([SAME[0], (2, 2, 1), (8, 2, 2)], SAME), [0, 2, 8], [(4, 8)], 10, id="nothing from behind a fork"),
+    ],
+)
+def test_what_copies_hold_together(
+    copies: tuple[list[tuple[int, int, int]], ...], base_offsets: list[int], gaps: list[tuple[int, int]], end: int
+) -> None:
+    log = agree([copy(node, *batches) for node, batches in enumerate(copies)])
+    assert (log.base_offsets.tolist(), log.gaps, log.end_offset) == (base_offsets, gaps, end)
 
 
 def test_equal_copies_share_their_memory() -> None:
     copies: list[MetadataCopy] = []
     for number, batches in enumerate((SAME[:2], SAME, SAME[1:], [*SAME, (6, 1, 1)], [(0, 1, 7), (2, 2, 3)], [])):
         add_copy(copies, copy(number, *batches))
-    assert [metadata_copy.base_offsets.tolist() for metadata_copy in copies] == [
-        [0, 2],
-        [0, 2, 4],
-        [2, 4],
-        [0, 2, 4, 6],
-        [0, 2],
-        [],
-    ]
-    longest = copies[3].base_offsets
-    assert [np.shares_memory(metadata_copy.base_offsets, longest) for metadata_copy in copies] == [
-        True,
-        True,
-        True,
-        True,
-        False,
-        False,
-    ]
-
-
-def test_empty_copies() -> None:
-    assert agree([copy(1)]).end_offset == 0
-    log = agree([copy(1), copy(2, *SAME)])
-    assert (log.end_offset, log.agreed_ends) == (6, {1: 0, 2: 6})
-    assert log.committed_end([1, 2]) == 0
+    assert [one.base_offsets.tolist() for one in copies] == [[0, 2], [0, 2, 4], [2, 4], [0, 2, 4, 6], [0, 2], []]
+    shared = [np.shares_memory(one.base_offsets, copies[3].base_offsets) for one in copies]
+    assert shared == [True, True, True, True, False, False]
 
 
 @pytest.mark.properties

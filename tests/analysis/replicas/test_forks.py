@@ -17,17 +17,13 @@ from kafka_forensics.analysis.replica import Replica, ReplicaState, whole
 from kafka_forensics.analysis.replicas import diff as differences
 from kafka_forensics.analysis.replicas.comparison import compare, with_holders
 from kafka_forensics.analysis.replicas.controllers_word import judged_by_controller
-from kafka_forensics.analysis.replicas.forks import brokers_epochs, fork_findings, lineage, premises
+from kafka_forensics.analysis.replicas.forks import brokers_epochs, fork_findings
 from kafka_forensics.analysis.replicas.verdicts import own_findings
-from kafka_forensics.engine.local import scan
-from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.batches import Damage
 from kafka_forensics.model.controller import PartitionControl, PartitionEvent, PartitionHistory, PartitionState
-from kafka_forensics.model.files import EpochEntry
 from kafka_forensics.model.findings import Finding
 from kafka_forensics.replication.epochs import truncation_offset
-from kafka_forensics.wording import message
-from tests.support.faults import healthy
+from tests.support.faults_verdict import offsets
 from tests.support.producer_log import context
 from tests.support.replica_logs import Batch, Logs, batches, conflicts_of
 from tests.support.segments import log, read
@@ -340,18 +336,7 @@ def replicas_of(logs: Logs, sides: Sides) -> list[Replica]:
 
 
 def rows(found: list[Finding]) -> list[list[Any]]:
-    return [
-        [
-            each.kind,
-            each.severity,
-            each.confidence,
-            each.place.broker,
-            each.place.offset_start,
-            each.place.offset_end,
-            dict(each.evidence),
-        ]
-        for each in found
-    ]
+    return [[one.kind, one.severity, one.confidence, one.place.broker, *offsets(one), dict(one.evidence)] for one in found]
 
 
 def told(name: str) -> Any:
@@ -374,54 +359,6 @@ def test_what_is_found_is_as_it_is_kept(name: str) -> None:
 
 def test_every_fork_is_kept() -> None:
     assert list(EXPECTED) == list(FORKS)
-
-
-@pytest.mark.parametrize(
-    ("name", "words"),
-    [
-        (
-            "kept: the leader's checkpoint has [(0, 0)]",
-            "Kafka does not cut there, and broker 2 would keep other records than the leader for good.",
-        ),
-        (
-            "kept: the leader's checkpoint has None",
-            "which is harmless if the copy of the leader was made without its leader-epoch-checkpoint.",
-        ),
-        (
-            "the leader by whom all is lost does not lag",
-            (
-                "t-0: committed records at offsets 1 to 3 survive only on broker 1, and Kafka will truncate them at offset 1 to"
-                " match the new leader, broker 3 in epoch 7 (epoch 0 on broker 1 against epoch 1 on broker 2); other records are"
-                " committed at offsets 2 to 3 on broker 2."
-            ),
-        ),
-    ],
-)
-def test_what_is_said_of_a_fork(name: str, words: str) -> None:
-    logs = Logs()
-    assert message(compare(replicas_of(logs, FORKS[name]), logs).findings[0]).endswith(words)
-
-
-def test_premises_name_their_sources() -> None:
-    logs = Logs()
-    replica = logs.add(1, batches((0, "ab")), high_watermark=2, checkpoint=[(0, 0)])
-    other = logs.add(2, batches((0, "aX")))
-    lines = premises([replica, other])
-    assert lines[0] == "broker 1: high watermark 2, epochs (0,0), log end 2"
-    assert lines[1] == "broker 2: no high watermark, no leader-epoch-checkpoint, log end 2"
-    (finding,) = fork_findings([replica, other], conflicts_of(logs, [replica, other]))[0]
-    assert finding.evidence["premises"] == lines
-
-
-def test_a_leader_that_wrote_nothing_lends_its_epoch_to_the_lineage() -> None:
-    logs = Logs()
-    empty = logs.add(1, [], checkpoint=[(5, 0)])
-    waiting = logs.add(2, batches((0, "ab")), checkpoint=[(0, 0), (3, 2)])
-    stale = logs.add(3, batches((0, "abc")), checkpoint=[(0, 0), (3, 2)])
-    assert lineage(empty) == [EpochEntry(5, 0)]
-    assert lineage(waiting) == [EpochEntry(0, 0), EpochEntry(3, 2)]
-    assert lineage(stale) == [EpochEntry(0, 0)]
-    assert lineage(logs.add(4, [])) == []
 
 
 def test_after_a_crash_segments_are_walked_from_that_of_the_recovery_point_on() -> None:
@@ -491,26 +428,6 @@ def test_a_segment_cut_short_is_told_once(beyond: int, cut: int) -> None:
     replica.entries_beyond[0, "index"] = beyond
     told = {"SEG_SHORT": 1} if cut or beyond else {"SEGMENT_MISSING": 1}
     assert Counter(finding.kind for finding in own_findings(replica)) == {"OFFSET_GAP": 1} | told
-
-
-@pytest.mark.faults
-def test_a_hole_on_one_replica_is_missing(tmp_path: Path) -> None:
-    brokers = healthy(tmp_path)
-    middle = brokers.file(1, brokers.log.segments[1])
-    for path in middle.parent.glob(f"{middle.stem}.*"):
-        path.unlink()
-    result = scan([str(brokers.log_dir(broker)) for broker in (1, 2, 3)], ScanOptions())
-    assert [partition.agreement.kind for partition in result.partitions] == ["missing"]
-
-
-@pytest.mark.faults
-def test_rot_on_one_replica_is_content_from_where_it_begins(tmp_path: Path) -> None:
-    brokers = healthy(tmp_path)
-    batch = brokers.log.batches[3]
-    brokers.flip(2, batch, 70)
-    result = scan([str(brokers.log_dir(broker)) for broker in (1, 2, 3)], ScanOptions())
-    [partition] = result.partitions
-    assert (partition.agreement.kind, partition.agreement.common_end_offset) == ("content", batch.base_offset)
 
 
 @pytest.mark.parametrize(("blocks", "unread"), [(2, 0), (3, 1), (6, 4)])

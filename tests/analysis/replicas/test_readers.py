@@ -35,42 +35,40 @@ def judged(found: list[Replica], about: PartitionControl | None) -> Readable:
     return readable(found, about, stamp)
 
 
-def test_nothing_holds_readers_back_where_the_whole_isr_has_all() -> None:
-    answer = judged(replicas(b1=9, b2=9, b3=4), control([1, 2]))
-    assert answer == Readable("nothing", 1, 9, 9, isr=(1, 2))
-    assert held_back_finding(replicas(b1=9), answer) == []
+@pytest.mark.parametrize(
+    ("ends", "isr", "checkpointed", "expected"),
+    [
+        ({"b1": 9, "b2": 9, "b3": 4}, [1, 2], 0, ("nothing", 1, 9, None, ())),
+        ({"b1": 9, "b2": 4, "b3": 7}, [1, 2, 3], 4, ("high_watermark", 1, 4, 4, (2,))),
+        ({"b1": 9, "b2": 4, "b3": 7}, [1, 2, 3], 5, ("high_watermark", 1, 7, 7, (3,))),
+        ({"b1": 9, "b2": 4, "b3": 7}, [1, 2, 3], 7, ("high_watermark", 1, 7, 7, (3,))),
+        ({"b1": 9, "b2": 4, "b3": 7}, [1, 2, 3], 8, ("nothing", 1, 9, None, ())),
+        ({"b1": 9, "b2": 4, "b3": 7}, [1, 2, 3], 20, ("nothing", 1, 9, None, ())),
+        ({"b1": 5, "b2": 5, "b3": 9}, [1, 2], 0, ("nothing", 1, 5, None, ())),
+    ],
+)
+def test_who_holds_readers_back(
+    ends: dict[str, int],
+    isr: list[int],
+    checkpointed: int,
+    expected: tuple[str, int, int, int | None, tuple[int, ...]],
+) -> None:
+    """What holds them, the leader, its watermark, the offset, and by whom; what the leader has checkpointed nobody holds back."""
+    found = replicas(**ends)
+    found[0].context.high_watermark = checkpointed
+    answer = judged(found, control(isr))
+    assert (answer.held_back_by, answer.leader, answer.high_watermark, answer.held_back_at, answer.brokers) == expected
+    assert (held_back_finding(found, answer) == []) is (answer.held_back_by == "nothing")
+    assert judged(found, None).high_watermark is None
 
 
 def test_the_shortest_members_of_the_isr_hold_the_high_watermark() -> None:
     found = replicas(b1=9, b2=4, b3=4)
     answer = judged(found, control([1, 2, 3], min_insync_replicas="2"))
-    assert (answer.held_back_by, answer.high_watermark, answer.held_back_at, answer.brokers) == ("high_watermark", 4, 4, (2, 3))
     assert (answer.since_ms, answer.waiting_ms, answer.min_insync_replicas) == (BASE_TIMESTAMP - 60_000, 60_001, 2)
     [finding] = held_back_finding(found, answer)
     assert (finding.place.offset_start, finding.place.offset_end, finding.evidence["brokers"]) == (4, 9, [2, 3])
     assert finding.evidence["behind"] == 5
-
-
-@pytest.mark.parametrize(
-    ("checkpointed", "held_back_by", "at", "brokers"),
-    [
-        (4, "high_watermark", 4, (2,)),
-        (5, "high_watermark", 7, (3,)),
-        (7, "high_watermark", 7, (3,)),
-        (8, "nothing", None, ()),
-        (20, "nothing", None, ()),
-    ],
-)
-def test_what_the_leader_has_checkpointed_is_held_back_by_nobody(
-    checkpointed: int, held_back_by: str, at: int | None, brokers: tuple[int, ...]
-) -> None:
-    found = replicas(b1=9, b2=4, b3=7)
-    found[0].context.high_watermark = checkpointed
-    answer = judged(found, control([1, 2, 3]))
-    assert (answer.held_back_by, answer.held_back_at, answer.brokers) == (held_back_by, at, brokers)
-    assert answer.high_watermark == (9 if at is None else at)
-    nobody_knows = judged(found, None)
-    assert (nobody_knows.high_watermark, nobody_knows.brokers) == (None, brokers)
 
 
 def test_an_isr_below_its_minimum_is_said() -> None:
@@ -109,13 +107,8 @@ def test_without_a_leader_nobody_reads_anything(isr: tuple[int, ...]) -> None:
     assert (answer.held_back_by, answer.since_ms, answer.brokers, answer.high_watermark) == ("no_leader", 4000, (2,), None)
     assert held_back_finding(replicas(b1=9), answer) == []
     assert readers_in_words(answer) == "no leader since 1970-01-01T00:00:04.000Z; last in sync: 2"
-    unknown = judged(replicas(b1=9), control([], leader=-1))
-    assert readers_in_words(unknown) == "no leader"
-
-
-def test_a_short_isr_is_told_by_its_size_and_the_setting() -> None:
-    answer = judged(replicas(b1=9), control([1], min_insync_replicas="2"))
-    assert readers_in_words(answer) == "readable; ISR of 1, below min.insync.replicas 2"
+    assert readers_in_words(judged(replicas(b1=9), control([], leader=-1))) == "no leader"
+    assert judged(replicas(b1=5, b3=9), control([1, 3], leader=-1)).leader == 3
 
 
 @pytest.mark.parametrize("about", [None, control(None), control([1, 2, 3])])
@@ -140,12 +133,6 @@ def test_a_member_of_the_isr_of_which_no_log_was_given_may_hold_anything_back(
     assert (answer.held_back_by, answer.missing, answer.high_watermark) == ("unknown", missing, None)
     assert readers_in_words(answer) == words
     assert held_back_finding(replicas(**ends), answer) == []
-
-
-def test_the_leaders_log_counts_even_if_another_is_longer() -> None:
-    answer = judged(replicas(b1=5, b2=5, b3=9), control([1, 2]))
-    assert (answer.held_back_by, answer.leader, answer.log_end_offset) == ("nothing", 1, 5)
-    assert judged(replicas(b1=5, b3=9), control([1, 3], leader=-1)).leader == 3
 
 
 @pytest.mark.parametrize("about", [control([1]), None])
