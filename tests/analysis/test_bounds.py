@@ -101,13 +101,6 @@ def test_who_wrote_transactions_is_known_when_their_ends_are_settled(monkeypatch
         assert [one for one in range(12) if fold.knows(one)] == [5, 9]
 
 
-def test_what_ended_last_is_told_of_producers_with_one_marker_and_with_many() -> None:
-    log = Log().transactional(5, 0).marker(5, 0, ABORT).transactional(5, 0).marker(5, 0, COMMIT).transactional(9, 0)
-    log.marker(9, 0, COMMIT).marker(3, 0, ABORT)
-    rows = log.fold(TransactionsFold).ended()
-    assert rows[:, [6, 8, 4]].tolist() == [[5, 0, 1], [5, 2, 3], [9, 4, 5]]
-
-
 @pytest.mark.usefixtures("few")
 def test_who_was_silent_longest_is_forgotten_and_met_anew() -> None:
     log = Log()

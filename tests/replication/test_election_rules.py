@@ -6,7 +6,6 @@ from hypothesis import strategies as st
 
 from kafka_forensics.replication.elections import (
     Candidates,
-    Elected,
     FetchState,
     elect,
     eligible_leader_replicas,
@@ -50,19 +49,10 @@ def test_who_is_elected(why: str, given_: Candidates, unclean: bool, leader: int
     assert elected.may_lose is (kind in ("unclean", "last-known-leader"))
 
 
-def test_an_unclean_election_takes_the_first_assigned_not_the_highest_id() -> None:
-    given_ = Candidates((4, 1, 3, 2), frozenset({1, 2, 3}), frozenset({4}))
-    assert elect(given_, unclean=True) == Elected(1, "unclean", frozenset({1}), NOBODY)
-
-
 def test_the_preferred_replica_is_the_first_assigned_if_it_may_lead() -> None:
     assert elect(candidates({1, 2, 3}, {1, 2, 3}, leader=1), preferred=True).leader == 2
     assert elect(candidates({1, 2, 3}, {1, 3}, leader=1), preferred=True).leader == 1
     assert elect(candidates({3}, {1}), preferred=True, unclean=True).kind == "none"
-
-
-def test_a_leader_from_the_elr_leaves_it() -> None:
-    assert elect(candidates({1, 3}, set(), elr={1, 3})) == Elected(3, "elr", frozenset({3}), frozenset({1}))
 
 
 def test_the_last_member_of_the_isr_stays_unless_there_is_an_elr() -> None:

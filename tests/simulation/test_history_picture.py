@@ -51,17 +51,6 @@ def test_no_text_leaves_the_picture(name: str) -> None:
             assert float(one.get("y", "0")) < height
 
 
-def test_only_what_is_drawn_is_explained() -> None:
-    said = " ".join(texts(tree(play("slow-follower"))))
-    assert "epoch 0 high watermark" in said
-    assert "marker" not in said
-    assert "COMMIT or ABORT marker" in " ".join(texts(tree(play("txn-torn"))))
-
-
-def test_what_is_missing_is_said_below() -> None:
-    assert "Acknowledged, and on no broker any more: r3." in texts(tree(play("txn-partly-lost")))
-
-
 def test_records_have_the_colour_of_their_epoch_and_markers_their_letter() -> None:
     root = tree(play("unclean-election"))
     colours = {one.get("fill") for one in root.iter(f"{SVG}rect") if one.get("height") == "20"}
@@ -69,37 +58,6 @@ def test_records_have_the_colour_of_their_epoch_and_markers_their_letter() -> No
     said = texts(tree(play("txn-aborted")))
     assert said.count("A") > 0
     assert said.count("C") > 0
-
-
-def styled(root: ET.Element, attribute: str, value: str) -> set[str]:
-    return {one.text or "" for one in root.iter(f"{SVG}text") if one.get(attribute) == value}
-
-
-def test_acknowledged_records_that_are_missing_at_the_end_stand_out() -> None:
-    for name, missing in (("txn-partly-lost", {"r3"}), ("slow-follower", set())):
-        root = tree(play(name))
-        legend = {"r"} if missing else set()
-        assert styled(root, "text-decoration", "underline") == missing | legend
-        assert ("acknowledged, and not to be read at the end" in texts(root)) is bool(missing)
-
-
-def test_records_of_aborted_transactions_look_otherwise_than_committed_ones() -> None:
-    history = play("txn-aborted")
-    root = tree(history)
-    markers = [
-        batch.marker
-        for event in history.events
-        for moment in event.partitions
-        for view in moment.replicas
-        for batch in view.batches
-    ]
-    assert {"ABORT", "COMMIT"} <= set(markers)
-    aborted = styled(root, "font-style", "italic") - {"r"}
-    records = {text for text in texts(root) if text[:1] == "r" and text[1:].isdigit()}
-    assert aborted
-    assert aborted < records
-    assert "record of an aborted transaction" in texts(root)
-    assert "record of an aborted transaction" not in texts(tree(play("txn-partly-lost")))
 
 
 def test_what_is_told_is_escaped() -> None:

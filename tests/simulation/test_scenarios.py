@@ -1,7 +1,6 @@
 """Every scenario, written as log directories: scan finds what the simulator knows and nothing else, plan names the same losses."""
 
 import json
-import re
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +10,7 @@ from kafka_forensics.errors import UsageError
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.findings import Finding
 from kafka_forensics.questions.plan import PlanOptions, Plans, make_plans
-from kafka_forensics.simulation.actions import checkpoint_high_watermarks
-from kafka_forensics.simulation.cluster import Cluster, Truncating
+from kafka_forensics.simulation.cluster import Truncating
 from kafka_forensics.simulation.history import Expected, History
 from kafka_forensics.simulation.materialise import materialise
 from kafka_forensics.simulation.scenarios import SCENARIOS, play
@@ -111,11 +109,6 @@ def test_the_classic_cases_part_under_watermarks_and_not_under_epochs(name: str)
         assert forks(play(name, protocol).cluster.partitions[T]) == {}
 
 
-def test_watermarks_lose_an_acknowledged_record_and_epochs_keep_it() -> None:
-    assert not_read(play("hw-lag-loss", "truncate-to-hw")) == {1}
-    assert not_read(play("hw-lag-loss", "kip-320")) == lost(play("hw-lag-loss", "kip-320").cluster) == set()
-
-
 def test_fast_leader_changes_part_logs_under_kip_101_only() -> None:
     parted = {protocol: forks(play("fast-leader-changes", protocol).cluster.partitions[T]) for protocol in PROTOCOLS_OF_FAST}
     assert parted == {"kip-101": {(1, 2): 1}, "kip-279": {}, "kip-320": {}}
@@ -167,50 +160,3 @@ def test_acks_0_is_no_acknowledgement() -> None:
 def test_a_protocol_that_makes_no_sense_is_refused() -> None:
     with pytest.raises(UsageError, match="txn-torn is not played under kip-101"):
         play("txn-torn", "kip-101")
-
-
-def test_scenarios_are_told_with_a_sentence_and_teach_something() -> None:
-    for name, scenario in SCENARIOS.items():
-        assert scenario.sentence.endswith(".")
-        history = play(name)
-        assert history.remarks
-        assert [event.step for event in history.events] == list(range(1, len(history.events) + 1))
-
-
-def test_the_election_is_one_after_the_last_epoch_of_those_who_hold_what_was_lost(tmp_path: Path) -> None:
-    """Broker 2 takes over uncleanly from broker 1, and broker 1 from broker 2, whose committed record then is lost."""
-    cluster = Cluster((1, 2))
-    history = History(cluster)
-    partition = history.create("t")
-    history.shrink(partition, [2])
-    history.produce(partition, acks=1)
-    history.kill(1)
-    history.elect(partition, unclean=True)
-    history.produce(partition)
-    checkpoint_high_watermarks(cluster, 2)
-    history.kill(2)
-    history.start(1)
-    history.elect(partition, unclean=True)
-    history.shut_down()
-    assert [(change.leader_epoch, change.leader) for change in cluster.changes if change.elected] == [
-        (0, 1),
-        (1, -1),
-        (2, 2),
-        (3, -1),
-        (4, 1),
-    ]
-    scan_result = make_plans([str(path) for path in materialise(cluster, tmp_path)], ScanOptions(jobs=1), PlanOptions()).result
-    assert scan_result is not None
-    (loss,) = [finding for finding in scan_result.findings if finding.kind == "UNCLEAN_LOSS"]
-    assert (loss.place.offset_start, loss.place.offset_end, loss.evidence["held_by"]) == (0, 1, [2])
-    told = {name: loss.evidence["election"][name] for name in ("old_leader", "new_leader", "leader_epoch", "unclean")}
-    assert told == {"old_leader": 2, "new_leader": 1, "leader_epoch": 4, "unclean": True}
-
-
-PAGE = (Path(__file__).resolve().parents[2] / "docs" / "simulate.md").read_text()
-
-
-def test_every_scenario_is_listed() -> None:
-    rows = re.findall(r"^\| `([a-z0-9-]+)` \| ((?:`[a-z0-9-]+`(?:, )?)+) \| (.*) \|$", PAGE, re.MULTILINE)
-    told = {name: (protocols.replace("`", "").split(", "), sentence) for name, protocols, sentence in rows}
-    assert told == {scenario.name: (list(scenario.protocols), scenario.sentence) for scenario in SCENARIOS.values()}

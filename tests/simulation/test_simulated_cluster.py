@@ -5,7 +5,7 @@ import pytest
 from kafka_forensics.replication import acks as promises
 from kafka_forensics.simulation.actions import append, checkpoint_high_watermarks, fetch, flush, hear, shrink_isr
 from kafka_forensics.simulation.cluster import PROTOCOLS, Cluster, Partition, Truncating
-from kafka_forensics.simulation.control import fence, freeze, kill, lose_power, run_election, start, stop, tell, thaw
+from kafka_forensics.simulation.control import fence, freeze, kill, lose_power, start, stop, tell, thaw
 from kafka_forensics.simulation.producers import Producer, produce
 from kafka_forensics.simulation.truth import acknowledged, lost
 
@@ -64,16 +64,6 @@ def test_a_lost_answer_brings_nothing_and_a_limit_bounds_a_fetch() -> None:
     assert (done.start, done.end, ends(partition)) == (0, 0, [3, 0])
     done = fetch(cluster, partition, 2, limit=2)
     assert (done.leader, done.start, done.end, done.failure) == (1, 0, 2, "")
-
-
-def test_acks_all_is_refused_below_min_insync_replicas() -> None:
-    cluster, partition = made(min_isr=2)
-    kill(cluster, 2)
-    kill(cluster, 3)
-    refused = append(cluster, partition, cluster.new_ids(1))
-    assert (refused.answer, refused.base_offset, ends(partition)) == ("not enough replicas", -1, [0, 0, 0])
-    taken = append(cluster, partition, cluster.new_ids(1), acks=promises.LEADER)
-    assert (taken.answer, watermarks(partition)) == ("acknowledged", [0, 0, 0])
 
 
 def test_who_waited_for_a_leader_that_is_gone_is_told_nothing_good() -> None:
@@ -163,51 +153,6 @@ def test_a_leader_begins_its_epoch_at_its_log_end() -> None:
     assert epochs(partition, 2) == [(0, 0), (2, 2)]
 
 
-def test_the_last_member_of_the_isr_stays_without_an_elr_and_goes_with_one() -> None:
-    cluster, partition = made(brokers=2)
-    kill(cluster, 2)
-    kill(cluster, 1)
-    assert standing(partition) == (-1, [1], [])
-    cluster, partition = made(brokers=2, elr=True, min_isr=2)
-    kill(cluster, 2)
-    kill(cluster, 1)
-    assert standing(partition) == (-1, [], [1, 2])
-    start(cluster, 2)
-    assert standing(partition) == (2, [2], [1])
-
-
-def test_who_may_have_lost_records_leaves_the_elr() -> None:
-    cluster, partition = made(brokers=2, elr=True, min_isr=2)
-    kill(cluster, 2)
-    kill(cluster, 1)
-    start(cluster, 2, lossy=True)
-    assert standing(partition) == (-1, [], [1])
-    start(cluster, 1)
-    assert standing(partition) == (1, [1], [])
-
-
-def test_an_unclean_election_takes_the_first_that_is_alive() -> None:
-    cluster, partition = made(unclean=True)
-    kill(cluster, 3)
-    kill(cluster, 2)
-    append(cluster, partition, cluster.new_ids(1))
-    kill(cluster, 1)
-    start(cluster, 3)
-    assert (standing(partition), partition.recovering) == ((3, [3], []), True)
-    assert cluster.changes[-1].kind == "unclean"
-
-
-def test_the_preferred_replica_is_elected_when_asked_for() -> None:
-    cluster, partition = made()
-    stop(cluster, 1)
-    start(cluster, 1)
-    settle(cluster, partition)
-    assert partition.leader == 2
-    assert run_election(cluster, partition).kind == "stays"
-    assert run_election(cluster, partition, preferred=True, hears=[1]).leader == 1
-    assert [partition.replicas[one].leader for one in (1, 2, 3)] == [1, 2, 2]
-
-
 def test_a_laggard_is_put_out_by_time_and_comes_back_by_fetching() -> None:
     cluster, partition = made()
     freeze(cluster, 3)
@@ -264,18 +209,6 @@ def test_brokers_before_0_11_take_no_numbers_and_every_record_stands_alone() -> 
         (3, (1,), -1),
     ]
     assert epochs(partition, 1) == []
-
-
-def test_a_copy_is_another_world() -> None:
-    cluster, partition = made()
-    append(cluster, partition, cluster.new_ids(1))
-    settle(cluster, partition)
-    other = cluster.copy()
-    kill(other, 1)
-    append(other, other.partitions["t", 0], other.new_ids(1))
-    assert (partition.leader, ends(partition), cluster.next_id) == (1, [1, 1, 1], 1)
-    assert (other.partitions["t", 0].leader, ends(other.partitions["t", 0])) == (2, [1, 2, 1])
-    assert len(cluster.changes) == 1
 
 
 def test_a_leader_that_was_alone_and_lost_its_end_leads_again_as_the_last_known_one() -> None:

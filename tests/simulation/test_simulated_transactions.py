@@ -7,7 +7,6 @@ from kafka_forensics.simulation import transactions
 from kafka_forensics.simulation.actions import fetch
 from kafka_forensics.simulation.cluster import Cluster, Partition
 from kafka_forensics.simulation.control import kill, start, tell
-from kafka_forensics.simulation.history import named
 from kafka_forensics.simulation.materialise import aborted_transactions, producer_entries
 from kafka_forensics.simulation.producers import Producer, read, visible
 from kafka_forensics.simulation.transactions import FENCED, INVALID, OK, Coordinator
@@ -183,19 +182,3 @@ def test_what_brokers_keep_of_producers() -> None:
     transactions.init_producer_id(cluster, coordinator, producer)
     assert producer_entries(batches)[0] == ProducerEntry(1000, 1, -1, -1, 0, now, 0, -1)
     assert aborted_transactions(batches)[1] == AbortedTxn(1000, 0, 4, 5)
-
-
-@pytest.mark.parametrize(
-    ("ids", "said"),
-    [
-        ([], "nothing"),
-        ([3], "r3"),
-        ([0, 1], "r0 r1"),
-        ([0, 1, 2], "r0..r2"),
-        ([3, -1], "r3 and a marker"),
-        ([-1, 4, -1], "r4 and 2 markers"),
-        ([-1], "a marker"),
-    ],
-)
-def test_records_and_markers_are_named(ids: list[int], said: str) -> None:
-    assert named(ids) == said

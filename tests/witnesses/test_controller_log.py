@@ -66,13 +66,6 @@ def test_what_a_majority_of_the_voters_holds_is_committed(tmp_path: Path) -> Non
     assert last(controller_history).unknown_after is None
 
 
-def test_a_tail_on_one_voter_concludes_nothing(tmp_path: Path) -> None:
-    short = log(change(isr=[1]))
-    controller_history = history(*put(tmp_path, short, short, short.copy().append(change(leader=2))))
-    assert (controller_history.log_end_offset, controller_history.committed_end_offset) == (6, 5)
-    assert (last(controller_history).leader, last(controller_history).unknown_after) == (None, 5)
-
-
 def test_a_tail_that_a_voter_may_hold_whose_copy_is_missing_is_not_called_uncommitted(tmp_path: Path) -> None:
     short = log(change(isr=[1]))
     paths = put(tmp_path, short, short.copy().append(change(leader=2)), short)

@@ -109,6 +109,18 @@ def test_a_malformed_record_of_a_misplaced_batch_is_told_where_it_belongs(tmp_pa
 INT64_MAX = 2**63 - 1
 
 
+@pytest.mark.parametrize("behind", [7, INT64_MAX, -(2**63) + 1])
+def test_no_offset_follows_the_largest(behind: int) -> None:
+    offsets, size = (INT64_MAX, 7, behind), len(batch(0))
+    log = b"".join(offset.to_bytes(8, signed=True) + batch(0)[8:] for offset in offsets)
+    placing = Placing(MemoryFile(log), 0, None, None, None)
+    for number, offset in enumerate(offsets):
+        row = {BatchColumn.BASE_OFFSET: offset, BatchColumn.LAST_OFFSET: offset}
+        chunk = chunk_of(columns_of([row | {BatchColumn.POSITION: number * size, BatchColumn.SIZE_IN_BYTES: size}]))
+        right, wrong = placing.put_right(chunk)
+        assert (wrong, right is chunk) == ({}, True)
+
+
 HOSTILE = (INT64_MAX, INT64_MAX - 1, -(2**63), -1, 2**62, -(2**63) + 1, 2**53 + 1)
 
 

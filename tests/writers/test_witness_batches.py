@@ -2,7 +2,6 @@
 
 import re
 import shutil
-import tarfile
 from dataclasses import fields, is_dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -60,7 +59,6 @@ from kafka_forensics.writers.batches import (
 )
 from kafka_forensics.writers.witness_batches import KEPT_FEATURES, KEPT_FIELDS, KEPT_SETTINGS, MAX_SUBSTITUTE_BYTES, witness_batch
 from lab.mutations import batch_ranges
-from tests.support.archives import SHIPPED, of_brokers
 from tests.support.controller_log import ControllerLog, change, control, partition, record, setting, snapshot, topic
 from tests.support.exact_readers import EARLY_SHARE_STATE_VALUES
 from tests.support.group_records import (
@@ -145,7 +143,6 @@ def _settings(configs: dict[str, str]) -> dict[str, str]:
 
 
 SAMPLES = Path(__file__).resolve().parents[2] / "sample_logs"
-ARCHIVES = ("kafka-4.3.0-clean-end", "kafka-4.3.0-healthy", "kafka-4.3.0-lag", "kafka-4.3.0-unclean", "public-five-brokers")
 OF_WITNESSES = frozenset({"GROUP_OFFSET_BEYOND_LOG", "METADATA_RECORD_MALFORMED", "METADATA_RECORD_UNKNOWN", "READERS_HELD_BACK"})
 
 
@@ -181,17 +178,6 @@ def test_samples_testify_the_same(name: str, tmp_path: Path, monkeypatch: pytest
     [[witnesses, _, _], rows] = assert_same_answers(name, tmp_path, monkeypatch)
     assert witnesses["controller"] is not None
     assert all(rows[index] for index in (0, 2))
-
-
-@pytest.mark.parametrize("name", of_brokers(*ARCHIVES, nightly=("kafka-4.3.0-lag", "kafka-4.3.0-unclean")))
-def test_logs_of_real_brokers_testify_the_same(
-    name: str, tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    shipped = SHIPPED / f"{name}.tar.xz"
-    archive = shipped if shipped.exists() else request.getfixturevalue("corpora") / shipped.name
-    with tarfile.open(archive) as opened:
-        opened.extractall(tmp_path / "original" / name, filter="data")
-    assert_same_answers(name, tmp_path, monkeypatch)
 
 
 # Records of every kind and version, and every way in which one cannot be read.
@@ -372,27 +358,6 @@ def test_every_kind_and_every_fault_testifies_the_same(
     assert controller["features"].keys() == KEPT_FEATURES
 
 
-def test_what_the_dump_samples_hold_testifies_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    inputs = SAMPLES.parent / "tests" / "golden" / "dump" / "inputs"
-    logs = {
-        "consumer-offsets": CONSUMER_OFFSETS_TOPIC,
-        "group-kinds": CONSUMER_OFFSETS_TOPIC,
-        "group-records": CONSUMER_OFFSETS_TOPIC,
-        "cluster-metadata": CLUSTER_METADATA_TOPIC,
-        "share-records": SHARE_GROUP_STATE_TOPIC,
-        "share-state": SHARE_GROUP_STATE_TOPIC,
-        "transaction-state": TRANSACTION_STATE_TOPIC,
-    }
-    for name, topic_name in logs.items():
-        shutil.copytree(inputs / name, tmp_path / "original" / name / f"{topic_name}-0")
-        assert rewrite_tree(tmp_path / "original" / name, tmp_path / "copy" / name) >= 1
-        answers = []
-        for place in ("original", "copy"):
-            monkeypatch.chdir(tmp_path / place)
-            answers.append(witnessed(Path(name)))
-        assert answers[0] == answers[1]
-
-
 # Snapshots, voters, what an idle controller appends.
 
 
@@ -466,19 +431,6 @@ def test_other_keys_stay_other_keys() -> None:
         substitute = witness_batch(name, batch)
         assert substitute is not None
         assert len({record.key for record in decode_batch(substitute).iter_records()}) == len(keys)
-
-
-def test_of_topics_of_share_groups_only_ids_and_names_stay() -> None:
-    batch = write_batch(
-        [RecordToWrite(group_key("g", 15), new_value(15, initialized_topics=[SHARED]))], base_offset=0, base_timestamp=1
-    )
-    substitute = witness_batch(CONSUMER_OFFSETS_TOPIC, batch)
-    assert substitute is not None
-    [read] = decode_batch(substitute).iter_records()
-    assert read.value is not None
-    fields = read_group_value(15, read.value)
-    assert not isinstance(fields, str)
-    assert fields["initialized_topics"] == [SHARED | {"partitions": []}]
 
 
 # Secrets.

@@ -36,16 +36,6 @@ def test_any_cut_gives_the_whole(log: Log, cuts: set[int]) -> None:
     assert facts(log.fold(ProducersFold, cuts, from_right=True)) == whole
 
 
-def test_a_cut_between_all_batches_gives_the_whole() -> None:
-    log = Log()
-    for number in range(40):
-        log.data(number % 3, 0, 10 * (number // 3), 10 if number % 7 else 9)
-    whole = facts(log.fold(ProducersFold))
-    assert whole[-2]
-    assert facts(log.fold(ProducersFold, range(1, 40))) == whole
-    assert facts(log.fold(ProducersFold, range(1, 40), from_right=True)) == whole
-
-
 def good_rows(rows: list[Row]) -> Iterator[tuple[Row, dict[C, int], int]]:
     """The batches that can be trusted, with the number of breaks before each."""
     breaks, damaged, previous = 0, False, None

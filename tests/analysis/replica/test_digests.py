@@ -85,12 +85,6 @@ def test_coarser_blocks_hold_the_same(batches: list[Batch], shift: int) -> None:
     assert as_dictionary(state) == plain(batches, state.shift)
 
 
-def test_neighbours_are_added_by_their_place_not_by_their_order() -> None:
-    state = digest_of([(1 * BLOCK, 1, 0), (2 * BLOCK, 2, 0), (3 * BLOCK, 4, 0)])
-    state.coarsen(17)
-    assert as_dictionary(state) == {0: (1, 1, 0, 0, 0), 1: (2, 6, 0, 0, 0)}
-
-
 def test_stepping_does_not_touch_the_chunk() -> None:
     columns = columns_of(rows([(-5, 1, 2), (7, 3, 4)]))
     before = columns.copy()
@@ -147,11 +141,6 @@ def test_sides_of_unlike_coarseness_are_compared_at_the_coarser() -> None:
     assert differing_blocks(left, right, 0, 1 << right.shift) == []
     changed = digest_of([(0, 5, 7), *near[1:], (2**62, 1, 1)])
     assert differing_blocks(digest_of(near), changed, 0, 1 << right.shift) == [(0, 1 << right.shift)]
-
-
-def test_nothing_differs_where_nothing_is() -> None:
-    assert differing_blocks(BlockDigests(), BlockDigests(), 0, 3 * BLOCK) == []
-    assert differing_blocks(BlockDigests(), BlockDigests(), 5, 5) == []
 
 
 @pytest.mark.parametrize(("start", "end"), [(0, 2**63 - 1), (2**40, 2**62), (0, 2**63)])

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from kafka_forensics.analysis.segments import continuity
 from kafka_forensics.analysis.segments.continuity import BadTail, ContinuityFold, Course, Run, judge
 from kafka_forensics.model.batches import BatchColumn, Damage
-from tests.support.segments import batch, columns_of, flipped, log, read, with_length
+from tests.support.segments import columns_of
 from tests.support.strategies import folded
 
 INT64_MAX = 2**63 - 1
@@ -120,15 +120,6 @@ def test_any_cut_gives_what_a_plain_loop_gives(log: list[Item], compacted: bool,
         if item.good and not item.kind:
             firsts.setdefault(item.segment, item.base)
     assert state.first_in_segment == firsts
-
-
-@pytest.mark.properties
-@given(items(), st.booleans(), st.data())
-def test_chunks_of_one_segment_may_be_cut_anywhere(log: list[Item], compacted: bool, draw: st.DataObject) -> None:
-    log = [replace(item, segment=0) for item in log]
-    state = folded(draw, lambda: ContinuityFold(0, compacted=compacted), lambda fold, a, b: step(fold, log[a:b]), len(log))
-    runs, missing = naive(log, compacted=compacted)
-    assert (state.runs, state.missing_by_compaction) == (runs, missing)
 
 
 def bad(base: int, last: int) -> Item:
@@ -242,16 +233,6 @@ def test_what_each_irregularity_is_called(
         assert irregularity.kind != "OFFSET_GAP" or irregularity.run.start_offset == irregularity.end
 
 
-def test_nothing_irregular_in_nothing() -> None:
-    assert judge([]).end_offset == 0
-
-
-def test_batches_far_apart_swapped_are_told_once_each() -> None:
-    course = course_of(*swapped(2, 7, log_of()))
-    assert {kind for kind, _, _ in said(course)} <= {"NON_MONOTONIC", "DISCONTINUITY", "REGRESSION"}
-    assert course.end_offset == 20
-
-
 @pytest.mark.parametrize("which", [0, 1, 4, 8])
 @pytest.mark.parametrize("wrong", [2**40, 1000, -(2**62), -1])
 def test_a_flipped_base_offset_is_a_discontinuity_of_its_batch(which: int, wrong: int) -> None:
@@ -307,21 +288,3 @@ def test_judging_never_fails_and_ends_behind_what_joins(log: list[Item]) -> None
         assert irregularity.kind in ("OFFSET_GAP", "OFFSET_REGRESSION", "OFFSET_NON_MONOTONIC", "OFFSET_DISCONTINUITY")
     if len(runs) == 1:
         assert course.end_offset == runs[0].end_offset
-
-
-@pytest.mark.parametrize(
-    ("data", "eaten"),
-    [
-        (flipped(b"".join(log(5)), 2 * len(batch(0, 2)) + 70), (4, 6)),
-        (with_length(b"".join(log(5)), 2 * len(batch(0, 2)), 2**31 - 1), (4, 6)),
-    ],
-    ids=["bit", "length"],
-)
-def test_damage_read_from_bytes_eats_its_offsets(data: bytes, eaten: tuple[int, int]) -> None:
-    reading = read(data)
-    state = ContinuityFold(0)
-    for chunk in reading.chunks:
-        state.step(chunk.columns, chunk.damage)
-    course = judge(state.runs)
-    assert course.eaten == {(0, 2 * len(batch(0, 2))): eaten}
-    assert (course.irregularities, course.end_offset) == ([], 10)

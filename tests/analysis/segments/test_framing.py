@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from kafka_forensics.analysis.segments.framing import FramingFold, Hiding, SegmentTotals
 from kafka_forensics.model.batches import BatchChunk, BatchColumn, Damage
 from kafka_forensics.model.constants import CONTROL_MASK, TIMESTAMP_TYPE_MASK
-from tests.support.segments import batch, changed, chunk_of, columns_of, flipped, legacy_entry, log, read, starts, with_length
+from tests.support.segments import batch, changed, chunk_of, columns_of, flipped, log, read, starts, with_length
 from tests.support.strategies import any_segments, folded
 
 Item = dict[str, Any]
@@ -158,31 +158,6 @@ def fold_of(data: bytes) -> FramingFold:
     return state
 
 
-@pytest.mark.parametrize(
-    ("given", "kind"),
-    [
-        ({"records_count": 2**31 - 1}, "BATCH_COUNT_LIE"),
-        ({"records_count": -1}, "BATCH_COUNT_LIE"),
-        ({"records_count": 2**31 - 1, "compression_type": "gzip"}, "BATCH_COUNT_LIE"),
-        ({"records_count": 4, "last_offset_delta": 2, "compression_type": "gzip"}, "BATCH_COUNT_LIE"),
-        ({"last_offset_delta": 7}, "BATCH_RANGE_INCONSISTENT"),
-        ({"last_offset_delta": 1}, "BATCH_RANGE_INCONSISTENT"),
-        ({"last_offset_delta": 2**31 - 1}, "BATCH_RANGE_INCONSISTENT"),
-        ({"records_count": 0}, "BATCH_RANGE_INCONSISTENT"),
-        ({}, None),
-        ({"compression_type": "zstd"}, None),
-    ],
-)
-def test_headers_that_lie_under_a_right_crc(given: dict[str, Any], kind: str | None) -> None:
-    """F09, F10."""
-    state = fold_of(batch(0, 3, **given) + batch(3))
-    assert list(state.damage) == ([] if kind is None else [kind])
-    if kind is not None:
-        ((segment, one),) = state.damage[kind]
-        assert (segment, one.position, one.base_offset) == (0, 0, 0)
-        assert one.detail["records_count"] == given.get("records_count", 3)
-
-
 @pytest.mark.properties
 @pytest.mark.parametrize("size", [61, 67, 68, 75, 130, 200])
 def test_a_batch_has_room_for_a_record_in_seven_bytes(size: int) -> None:
@@ -200,12 +175,6 @@ def test_a_lie_that_was_found_by_reading_records_is_told_once() -> None:
     state = FramingFold(0)
     state.step(chunk_of(columns, [Damage("BATCH_COUNT_LIE", 0, int(columns[BatchColumn.SIZE_IN_BYTES, 0]))]))
     assert state.damage["BATCH_COUNT_LIE"].count == 1
-
-
-def test_legacy_entries_make_no_claims() -> None:
-    state = fold_of(legacy_entry(0, 0) + legacy_entry(1, 1) + legacy_entry(5, 1, attributes=1))
-    assert state.damage == {}
-    assert (state.batches, state.records) == (3, 2)
 
 
 def test_damage_is_sampled_and_counted() -> None:
@@ -234,11 +203,6 @@ def test_damage_inside_a_frame_hides_nothing() -> None:
     hole = fold_of(changed(b"".join(batches), 2000, bytes(4096)))
     assert "SEG_HOLE" in hole.damage
     assert hole.hiding == {}
-
-
-def test_an_empty_file_counts_nothing() -> None:
-    state = fold_of(b"")
-    assert (state.batches, state.records, state.by_segment, state.damage) == (0, 0, {}, {})
 
 
 def test_counts_are_plain_integers() -> None:

@@ -45,18 +45,6 @@ def judged(rows: Rows, offsets: tuple[Entry, ...] = (), times: tuple[Entry, ...]
     return sorted((bad.file_kind, bad.entry, bad.reason) for bad in state.finish())
 
 
-@pytest.mark.parametrize("entries", [
-    (),
-    ((9, 100), (19, 300)),
-    ((4, 0), (9, 100), (14, 200), (19, 300)),
-    ((14, 100), (19, 300)),
-    ((19, 100),),
-])  # fmt: skip
-def test_entries_that_a_broker_writes_are_sound(entries: tuple[Entry, ...]) -> None:
-    """One entry names the last offset of what was appended there: one batch, or several."""
-    assert judged(LOG, entries) == []
-
-
 @pytest.mark.parametrize(("entries", "entry", "reason"), [
     (((9, 101), (19, 300)), 0, "position_inside_batch"),
     (((4, 100), (19, 300)), 0, "offset_before_batch"),
@@ -79,15 +67,6 @@ def test_an_offset_of_an_earlier_batch() -> None:
     assert judged(rows, ((8, 200),)) == [("index", 0, "offset_in_earlier_batch")]
     rows = segment_of((0, 20, 1), (5, 9, 1), (3, 7, 1))
     assert judged(rows, ((15, 200),)) == [("index", 0, "offset_in_earlier_batch")]
-
-
-@pytest.mark.parametrize("entries", [
-    (),
-    ((20, 9), (30, 19)),
-    ((10, 0), (20, 5), (30, 17)),
-])  # fmt: skip
-def test_time_entries_that_a_broker_writes_are_sound(entries: tuple[Entry, ...]) -> None:
-    assert judged(LOG, (), entries) == []
 
 
 @pytest.mark.parametrize(("entries", "entry", "reason"), [
@@ -127,13 +106,6 @@ def test_damage_of_the_file_itself_is_passed_on() -> None:
     assert [(bad.file_kind, bad.entry, bad.reason) for bad in state.finish()] == [("index", 1, "odd_size")]
 
 
-def test_a_segment_without_indexes_has_no_bad_entries() -> None:
-    state = IndexFold(0, None, None)
-    state.step(columns_of(LOG))
-    state.merge(IndexFold(0, None, None))
-    assert state.finish() == []
-
-
 def stretches(index: OffsetIndex, times: TimeIndex, *logs: Rows) -> list[IndexFold]:
     made = []
     for rows in logs:
@@ -165,13 +137,6 @@ def test_the_newest_of_all_before_counts_over_two_seams() -> None:
             b.merge(c)
             a.merge(b)
         assert [(bad.entry, bad.reason, bad.expected) for bad in a.bad] == [(0, "earlier_batch_is_newer", 50)]
-
-
-def test_an_equal_timestamp_before_is_no_newer_one() -> None:
-    rows = segment_of((0, 0, 50), (1, 1, 50))
-    a, b = stretches(offset_index(), time_index((50, 1)), rows[:1], rows[1:])
-    a.merge(b)
-    assert list(a.bad) == []
 
 
 def test_an_equal_offset_before_is_an_earlier_batch_s() -> None:

@@ -39,26 +39,6 @@ def test_where_nothing_can_be_lost_there_is_no_order() -> None:
     assert ordered(partition("t", in_sync(1, 2, 3), 8, 8, 8), partition("u", None, 8, 8, 8)) is None
 
 
-def test_one_partition_starts_with_who_loses_least() -> None:
-    order = ordered(partition("t", in_sync(1, 2, 3), 5, 8, 8))
-    assert order is not None
-    assert (order.brokers[0], order.against) == (2, ())
-
-
-def test_two_partitions_find_the_broker_that_serves_both() -> None:
-    """Each by itself would name the first that loses nothing: 2 of the one, 1 of the other."""
-    order = ordered(partition("t", in_sync(1, 2, 3), 5, 8, 8), partition("u", in_sync(1, 2, 3), 8, 5, 8))
-    assert order is not None
-    assert (order.brokers[0], order.against) == (3, ())
-
-
-def test_who_is_not_in_sync_may_start_first() -> None:
-    order = ordered(partition("t", in_sync(1, 2), 5, 8, 3), partition("u", in_sync(3), 8, 8, 8))
-    assert order is not None
-    assert order.against == ()
-    assert order.brokers.index(2) < order.brokers.index(1)
-
-
 def test_where_no_order_serves_all_least_is_lost_and_it_is_told() -> None:
     order = ordered(partition("t", in_sync(1, 2), 5, 8, 5), partition("u", in_sync(1, 2), 18, 2, 2))
     assert order is not None
@@ -107,15 +87,6 @@ def test_no_order_loses_less_and_what_it_is_against_is_the_difference(
     more = [against.more for against in order.against]
     for at in (0, 1):
         assert sum(each[at] for each in wanted) + sum(each[at] for each in more) >= min(costs.values())[at]
-
-
-def test_of_many_brokers_the_order_that_serves_all_is_found() -> None:
-    """Broker n must lead before n + 1."""
-    brokers: list[Broker] = list(range(9, 0, -1))
-    wishes = [Wish(f"t{n}", 0, n, (n, n + 1), {n: (0, 0), n + 1: (5, 5)}) for n in range(1, 9)]
-    order = start_order(wishes, brokers)
-    assert order is not None
-    assert (order.brokers, order.against) == (tuple(range(1, 10)), ())
 
 
 def test_ten_thousand_partitions_are_ordered_by_their_kinds() -> None:

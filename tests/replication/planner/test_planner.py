@@ -22,7 +22,7 @@ from kafka_forensics.replication.planner.plans import (
     PlanPartition,
     PlanReplica,
 )
-from tests.support.plan_values import entries, partition, replica
+from tests.support.plan_values import entries, replica
 
 CONTROL = PlanControl(1, 1, 2, (1,), (), (2, 3, 1))
 
@@ -86,14 +86,6 @@ def test_who_crashed_leaves_the_elr_and_who_led_last_is_elected_when_it_is_empty
     elr: tuple[int, ...], node: int, crashed: bool, kind: str
 ) -> None:
     assert election_kind(replace(LEADERLESS, elr=elr), node, crashed=crashed) == kind
-
-
-def test_of_ten_thousand_partitions_those_with_a_lag_matter() -> None:
-    """How long that takes, `python -m bench --only many-plans` says."""
-    healthy = partition(*(replica(broker, 1000, (0, 0), (3, 500), (7, 900), hw=990) for broker in (1, 2, 3)), control=CONTROL)
-    lagging = partition(*(replica(broker, 1000 - broker, (0, 0), (3, 500)) for broker in (1, 2, 3)), control=CONTROL)
-    plans = [plan_partition(lagging if number % 20 == 0 else healthy) for number in range(10_000)]
-    assert sum(plan.matters for plan in plans) == 500
 
 
 FIRST = (EpochEntry(0, 0),)
