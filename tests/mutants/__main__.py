@@ -59,7 +59,7 @@ OPERATORS: Final = (
 )
 """Parts of the names of cosmic-ray's operators that are used: the others remove decorators or change the types of exceptions."""
 SECONDS_A_MUTANT: Final = 40.0
-LEAST_PERCENT: Final = 80
+LEAST_PERCENT: Final = 70
 KILLED, SURVIVED, TIME_OUT = "killed", "SURVIVED", "time out"
 
 
