@@ -10,12 +10,7 @@ from typing import Any
 import pytest
 
 from kafka_forensics.cli.main import outcome
-from kafka_forensics.cli.outputs.compare import write_comparison
-from kafka_forensics.cli.streams import Destination
-from kafka_forensics.evidence.options import ScanOptions
-from kafka_forensics.questions import compare as side_by_side
 from kafka_forensics.writers.batches import RecordToWrite, write_batch, write_marker
-from tests.support.every_command import Terminal
 from tests.support.json_schemas import validate
 from tests.support.replicas import put_replica
 from tests.support.results import EVIL
@@ -73,31 +68,6 @@ def test_the_table_of_an_unclean_election(run: Run) -> None:
         [">", "differs;", "times", "of", "2026-11-21,", "UTC;", "digests:", "first", "digits", "of", "SHA-256;"],
         ["--show-payloads", "shows", "keys", "and", "values"],
     ]
-
-
-def test_replicas_that_hold_the_same_share_a_line(run: Run) -> None:
-    status, out, _ = run(SAMPLES / "silent-divergence", "--format", "table", "--show-payloads")
-    assert status == 1
-    assert "FORK_BELOW_HW" in out
-    assert re.findall(r"^>.*|^ +(?:key|value) .*", out, re.MULTILINE)[:4] == [
-        ">      0  1       04:07:59.092  null  9 B 6be201",
-        "                  value  payment-1",
-        ">         2, 3    04:08:40.295  null  7 B 096642",
-        "                  value  after-1",
-    ]
-
-
-def test_identical_replicas_are_said_to_be(run: Run) -> None:
-    status, out, err = run(SAMPLES / "healthy", "--topic", "orders", "--partition", "0", "--format", "table")
-    assert status == 0
-    assert "no difference: the same in offsets 0 to 499 on 3 replicas" in re.sub(r"\s+", " ", out)
-    assert "> " not in out
-    assert err == "clean: orders-0 on 3 replicas: no difference: the same in offsets 0 to 499 on 3 replicas\n"
-
-
-def test_the_exit_status_follows_fail_on(run: Run) -> None:
-    statuses = [run(SAMPLES / "silent-divergence", "--fail-on", fail_on)[0] for fail_on in ("none", "error", "critical")]
-    assert statuses == [0, 1, 1]
 
 
 def test_a_partition_that_is_not_there_is_a_question_about_another(run: Run) -> None:
@@ -175,13 +145,3 @@ def test_markers_are_named(run: Run, tmp_path: Path) -> None:
         put_replica(tmp_path, broker, b"".join(log(1)) + write_marker(broker == 1, **marker), high_watermark=3)
     _, out, _ = run(tmp_path, "--format", "table", "--context", "0")
     assert re.findall(r"^>.* 5/0 +(\w+) +6 B 186128$", out, re.MULTILINE) == ["COMMIT", "ABORT"]
-
-
-def test_only_what_differs_is_red() -> None:
-    screen = Terminal()
-    paths = sorted(str(path) for path in (SAMPLES / "unclean-election").iterdir())
-    compared = side_by_side.compare(paths, ScanOptions(topic_glob="audit"), context=1)
-    write_comparison(compared, "table", Destination(screen, 80, colour=True), payloads=False, verbose=False)
-    *_, before, _, first, second, third = screen.getvalue().partition("7 B d2254e")[0].splitlines()[:-1]
-    red = [re.findall(r"\x1b\[1;31m([^\x1b]*)", line) for line in (before, first, second, third)]
-    assert red == [[], [">", "2", "03:56:10.120", "53 B b33591"], [">", "0", "03:55:59.057", "47 B 9eaa59"], [">"]]

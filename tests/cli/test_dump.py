@@ -3,7 +3,6 @@
 import io
 import json
 import shutil
-import tarfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -76,13 +75,6 @@ def test_records_of_both_formats_without_their_bytes(rows: Rows) -> None:
     assert [row["offset"] for row in old] == list(range(7))
 
 
-def test_bytes_that_are_no_text_stay_whole_in_json(rows: Rows, tmp_path: Path) -> None:
-    record = RecordToWrite(b"\xff\xfe", b'quote " and \n', headers=(("h", None),))
-    path = write_log(tmp_path / "00000000000000000000.log", write_batch([record], base_offset=0, base_timestamp=1))
-    (row,) = rows(path, "--records", "--show-payloads")
-    assert (row["key"], row["value"], row["headers"]) == ({"base64": "//4="}, 'quote " and \n', [["h", None]])
-
-
 @pytest.mark.parametrize("format_name", FORMATS)
 def test_payloads_are_hidden_unless_asked_for(run: Run, tmp_path: Path, format_name: str) -> None:
     secret = b"the secret of the house"
@@ -151,29 +143,6 @@ def test_a_file_given_by_itself_is_chosen_by_the_directory_it_lies_in(run: Run, 
     for of_no_partition in (TRANSACTIONS, BROKER / "meta.properties"):
         assert outcome(["dump", str(of_no_partition), "--topic", "zz"]) == 2
         assert "of which topic and partition it is cannot be told" in capsys.readouterr().err
-
-
-def test_topic_and_partition_choose_directories(rows: Rows) -> None:
-    files = {Path(row["file"]).parent.name for row in rows(BROKER, "--topic", "ord*", "--partition", "1")}
-    assert files == {"orders-1"}
-
-
-def test_an_archive_is_dumped_like_its_directory(rows: Rows, tmp_path: Path) -> None:
-    archive = tmp_path / "broker-1.tar.gz"
-    with tarfile.open(archive, "w:gz") as tar:
-        tar.add(BROKER, "broker-1")
-    ours, theirs = rows(archive, "--records"), rows(BROKER, "--records")
-    assert len(ours) == len(theirs) > 1000
-    assert [row["span"] for row in ours] == [row["span"] for row in theirs]
-
-
-def test_a_directory_has_a_file_column_and_headings(run: Run) -> None:
-    lines = [line.split("\t") for line in run(BROKER, "--topic", "audit", "--format", "tsv").splitlines()]
-    assert lines[0][:2] == ["file", "span"]
-    assert len({len(line) for line in lines}) == 1
-    table = run(BROKER, "--topic", "audit", "--format", "table").splitlines()
-    assert sum(line.startswith(str(BROKER)) for line in table) == len({line[0] for line in lines[1:]} | {""}) - 1
-    assert run(IDEMPOTENT, "--format", "tsv").startswith("span\t")
 
 
 def test_explained_bytes_are_the_file_s(rows: Rows) -> None:

@@ -45,12 +45,6 @@ def test_a_table_of_who_led_and_what_each_replica_has(run: Run) -> None:
     ]
 
 
-def test_a_checkpoint_that_knows_no_epoch_tells_no_end(run: Run, shifted: Path) -> None:
-    next(shifted.glob("*/orders-0/leader-epoch-checkpoint")).write_text("0\n0\n")
-    out = run(shifted, "--format", "table")[1]
-    assert "a follower asking for it is told no end by the checkpoint, cut at 2 by the batches" in out
-
-
 def test_both_cuts_in_json_and_in_words(run: Run, shifted: Path) -> None:
     status, out, err = run(shifted, "--format", "json")
     assert status == 0

@@ -44,12 +44,6 @@ def test_findings_count_from_the_given_severity_on(scan: Scan, kind: str, fail_o
     assert scan(lambda: result_of(finding(kind, Place("orders", 0, 1))), *options)[0] == status
 
 
-def test_clean_is_0(scan: Scan) -> None:
-    status, _, err = scan(clean_result)
-    assert status == 0
-    assert err.startswith("clean: nothing found in 2 partitions, 4 replicas on 2 brokers\n")
-
-
 @pytest.mark.parametrize(
     "command_line",
     [
@@ -82,10 +76,6 @@ def test_what_is_no_file_is_not_written(tmp_path: Path, run: Run, given: str, wo
     assert (status, out, words in err.splitlines()[0]) == (2, "", True)
     assert list(tmp_path.iterdir()) == []
     assert not Path("-").exists()
-
-
-def test_flags_and_options_of_several_values_may_be_given_twice(run: Run, tmp_path: Path) -> None:
-    assert "no such file" in run("find", tmp_path / "none", "-q", "-q", "--header", "a", "--header", "b")[2]
 
 
 def test_incomplete_is_3_outranks_1_and_prints_what_was_found(scan: Scan) -> None:

@@ -186,17 +186,3 @@ def test_damage_and_the_limit_are_told_of_and_status_3_only_for_what_cannot_be_r
     status, _, err = run(hostile, "--offset", "0", "--topic", "none")
     assert status == 2
     assert err.startswith("error: nothing fits --topic none: there is no topic 'none'\nhint: there is ")
-
-
-@pytest.mark.corpora
-def test_every_copy_in_archives_of_real_brokers(run: Run, corpora: Path) -> None:
-    status, out, _ = run(corpora / "kafka-4.3.0-unclean.tar.xz", "--topic", "audit", "--offset", "299:", "--format", "jsonl")
-    assert status == 0
-    held: dict[int, list[int]] = {}
-    for line in out.splitlines():
-        row = json.loads(line)
-        held.setdefault(row["broker"], []).append(row["offset"])
-    assert {broker: (min(at), max(at)) for broker, at in held.items()} == {1: (299, 344), 2: (299, 369), 3: (299, 299)}
-    _, out, _ = run(corpora / "public-magic0-golden.tar.xz", "--offset", "0", "--format", "jsonl")
-    assert out
-    assert all(json.loads(line)["timestamp_type"] == "NoTimestampType" for line in out.splitlines())

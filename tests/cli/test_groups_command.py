@@ -174,15 +174,6 @@ def test_members_of_the_isr_whose_logs_are_missing_are_a_column_too(run: Run, tm
     assert "no log of broker 3, a member of the ISR" in table
 
 
-def test_the_healthy_cluster(run: Run, archives: Path) -> None:
-    found = rows(run, archives / "kafka-4.3.0-healthy.tar.xz", "--all-partitions")
-    billing = [found[0][name] for name in ("group", "topic", "partition", "committed_offset", "lag")]
-    assert billing == ["billing", "orders", 0, 30000, 0]
-    [ledger] = [row for row in found if row["topic"] == "ledger"]
-    assert (ledger["held_back_by"], ledger["held_back_at"], ledger["held_back_producer_id"]) == ("last_stable_offset", 0, 2002)
-    assert {row["held_back_by"] for row in found if row["topic"] != "ledger"} == {"nothing"}
-
-
 @pytest.fixture
 def shared(tmp_path: Path) -> Path:
     """One broker with ten records of orders-0: a share group is done with some; a topic that nothing names; a streams group."""

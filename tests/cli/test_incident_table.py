@@ -13,7 +13,7 @@ from kafka_forensics.model.findings import Finding, Place
 from kafka_forensics.model.results import Agreement, Read, ScanResult
 from tests.support.plan_runs import Run
 from tests.support.replicas import unclean_election
-from tests.support.results import folded, partition, replica, result_of
+from tests.support.results import partition, replica, result_of
 
 SCREEN = 60
 """Lines."""
@@ -64,24 +64,6 @@ def test_40_partitions_of_one_unclean_election_fit_a_screen(tmp_path: Path, run:
     assert max(map(len, re.sub(r"\n *\$ (?:.*\\\n)*.*", "", out).splitlines())) <= 80
 
 
-def test_by_partition_each_has_its_block_and_no_incident(tmp_path: Path, run: Run) -> None:
-    log_dirs = unclean_election(tmp_path / "copies", 3)
-    _, out, _ = run("scan", *log_dirs, "--format", "table", "--by", "partition")
-    assert [line.split()[:2] for line in out.splitlines() if line.startswith("CRITICAL")] == [
-        ["CRITICAL", f"audit-{number}"] for number in range(3)
-    ]
-    assert out.count("  UNCLEAN_LOSS  critical, proven\n") == 3
-    assert "incident" not in out
-
-
-def test_verbose_tells_incidents_and_then_every_finding(tmp_path: Path, run: Run) -> None:
-    log_dirs = unclean_election(tmp_path / "copies", 25)
-    _, out, _ = run("scan", *log_dirs, "--format", "table", "-v")
-    assert len(rows(out.split("\n\nCRITICAL")[0])) == 25
-    assert out.count("  UNCLEAN_LOSS  critical, proven\n") == 25
-    assert "more partitions" not in out
-
-
 def lost(number: int, offsets: int, topic: str = "audit") -> Finding:
     place = Place(topic, number, offset_start=0, offset_end=offsets)
     return finding("UNCLEAN_LOSS", place, {"held_by": [2], "versions": [{"brokers": [1]}, {"brokers": [2]}]})
@@ -115,19 +97,6 @@ def test_a_lone_finding_reads_as_by_partition_but_for_the_line_of_its_incident()
     assert lines == table(result, by="partition").splitlines()
 
 
-def test_incidents_of_one_partition_share_its_block() -> None:
-    torn = finding("TXN_TORN", Place("audit", 0), {})
-    text = table(result_of(lost(0, 10), finding("TOPIC_ID_MISMATCH", Place("audit", 0), {}), torn))
-    assert text.count("audit-0\n") == 1
-    assert [kind for kind in ("UNCLEAN_LOSS  ", "TOPIC_ID_MISMATCH  ", "TXN_TORN  ") if kind not in text] == []
-
-
-def test_many_incidents_are_counted_behind_the_twentieth() -> None:
-    text = table(result_of(*(finding("BATCH_CRC_MISMATCH", Place("orders", number, number), {}) for number in range(50))))
-    assert text.count("\nERROR") == 19
-    assert "  30 more incidents, and every finding:\n" in text
-
-
 def test_what_was_not_read_has_a_word_of_its_own_beside_incidents() -> None:
     result = result_of(lost(0, 10), lost(1, 10))
     unread = replica(1, 5, read=Read.NONE, log_end_offset=None)
@@ -137,7 +106,3 @@ def test_what_was_not_read_has_a_word_of_its_own_beside_incidents() -> None:
     text = table(result)
     assert text.count("UNKNOWN   dark-") == 5
     assert "  4 more partitions of which something is to be said:\n" in text
-
-
-def test_an_answer_of_nothing_is_empty_either_way() -> None:
-    assert table(folded(result_of())) == table(result_of(), by="partition")

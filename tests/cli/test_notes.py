@@ -45,18 +45,6 @@ def test_a_line_every_half_minute_without_a_terminal() -> None:
     ]
 
 
-def test_quiet_says_nothing() -> None:
-    steps = [(float(second), second) for second in range(100)]
-    assert shown(StringIO(), steps, quiet=True) == shown(Terminal(), steps, quiet=True) == ""
-
-
-def test_a_bar_with_rate_and_time_left_on_a_terminal() -> None:
-    text = shown(Terminal(), [(float(second), second * 100_000_000) for second in range(20)])
-    assert "GB" in text
-    assert "/s" in text
-    assert "0:00:2" in text
-
-
 def test_terminal_that_cannot_move_back_gets_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "dumb")
     assert shown(Terminal(), [(3.0, 1), (31.0, 10**9)]).count("\n") == 1
@@ -98,11 +86,6 @@ def test_commands_and_amounts_are_not_broken() -> None:
         assert sum("352 kB" in line for line in lines) == 1
         assert max(map(len, lines)) <= width
         assert all(line.startswith("  ") for line in lines[1:])
-
-
-def test_words_wider_than_the_terminal_stay_whole() -> None:
-    assert wrapped(["incomplete: " + "p" * 90], 80) == ["incomplete:", "  " + "p" * 90]
-    assert wrapped([""], 80) == [""]
 
 
 def _beyond_the_end(root: Path, *, stopped: bool) -> list[str]:

@@ -83,17 +83,3 @@ def test_the_gravest_come_first_in_tables_and_rows() -> None:
     heads = [line.split()[:2] for line in page.getvalue().splitlines() if line[:1].isalpha()]
     assert heads == [["CRITICAL", "d-0"], ["CRITICAL", "b-0"], ["INFO", "c-0"], ["info", "more"]]
     assert [each.place.topic for each in by_kind(findings)[0]] == ["d", "b"]
-
-
-def test_partitions_of_a_report_are_in_that_order_too() -> None:
-    findings = [
-        finding("UNCLEAN_LOSS", Place("b", 0, offset_start=5, offset_end=9)),
-        finding("TXN_OPEN", Place("c", 0)),
-        finding("UNCLEAN_LOSS", Place("d", 0, offset_start=5, offset_end=50)),
-    ]
-    result = result_of(*findings)
-    result.partitions = [partition(topic, 0, Agreement("identical", 9), [replica(1, 9)], findings) for topic in "abcd"]
-    report = io.StringIO()
-    write_result(result, "markdown", Destination(report, 80, colour=False))
-    rows = [line.split()[1:4:2] for line in report.getvalue().splitlines() if line.startswith("| ") and "-0 |" in line]
-    assert rows == [["d-0", "critical"], ["b-0", "critical"], ["c-0", "info"]]

@@ -206,46 +206,9 @@ def test_verbose_table_leaves_nothing_out() -> None:
     assert "SEG_TORN_TAIL  info, proven" in text
 
 
-def test_table_says_the_log_directory_where_the_broker_has_several() -> None:
-    result = unclean_result()
-    without_commands = re.sub(r"\$ (?:.*\\\n)*.*\n", "", rendered(result, "table"))
-    assert "copies/broker-2/orders-1" not in without_commands
-    result.brokers[1].log_dirs.append("copies/broker-2b")
-    assert "broker 2, copies/broker-2/orders-1" in " ".join(rendered(result, "table").split())
-
-
-def test_a_path_wider_than_the_page_is_cut_between_directories() -> None:
-    place = Place("t", 0, 1, "x" * 30, file="/".join(["y" * 30, "z" * 30, "w" * 90]), offset_start=5)
-    lines = rendered(result_of(finding("BATCH_CRC_MISMATCH", place)), "table").splitlines()
-    at = next(number for number, line in enumerate(lines) if line.startswith("    where broker 1"))
-    assert lines[at : at + 4] == [
-        "    where broker 1,",
-        " " * 10 + "y" * 30 + "/" + "z" * 30 + "/",
-        " " * 10 + "w" * 70,
-        " " * 10 + "w" * 20 + ", offset 5",
-    ]
-
-
 @pytest.mark.parametrize("format_name", FORMATS)
 def test_same_answer_gives_the_same_bytes_and_rows_for_programs_know_no_width(format_name: str) -> None:
     wanted = rendered(unclean_result(), format_name)
     assert wanted == rendered(unclean_result(), format_name)
     if format_name not in ("table", "markdown"):
         assert {rendered(unclean_result(), format_name, width=width) for width in (20, 2000)} == {wanted}
-
-
-def test_equal_advice_in_one_partition_is_given_once() -> None:
-    place = Place("orders", 0, 1, "b1", "orders-0/00000000000000000000.log", 0, 9, 0, 5)
-    findings = [finding(kind, place, {"held_by": [2, 3]}) for kind in ("BATCH_CRC_MISMATCH", "REPLICA_DIFFERS")]
-    text = rendered(result_of(*findings), "table")
-    assert text.count("To repair broker 1, ") == 1
-    assert "do    As for BATCH_CRC_MISMATCH.\n" in text
-
-
-@pytest.mark.parametrize("name", sorted({*RESULTS} - {"empty"}))
-@pytest.mark.parametrize("verbose", [False, True])
-def test_a_table_neither_begins_nor_ends_with_a_blank_line_and_has_no_two_in_a_row(name: str, verbose: bool) -> None:
-    """The summary that follows on a terminal brings its own."""
-    text = rendered(RESULTS[name](), "table", verbose=verbose)
-    assert text.strip("\n") + "\n" == text
-    assert "\n\n\n" not in text

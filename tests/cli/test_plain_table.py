@@ -55,10 +55,6 @@ def test_later_rows_are_never_covered_by_a_heading() -> None:
     assert told[-1] == "other-0         1  2026-03-09 12:00:00       2"
 
 
-def test_a_single_row_keeps_its_columns() -> None:
-    assert lines(ROWS[:1], 60)[2] == "partition  offset  time      leader"
-
-
 def test_tables_of_every_command_and_what_is_said_beside_fit_80_columns(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT / "sample_logs")
     monkeypatch.setenv("COLUMNS", "80")
@@ -86,19 +82,3 @@ def test_tables_of_every_command_and_what_is_said_beside_fit_80_columns(run: Run
         assert [wide for wide in (out + beside).splitlines() if len(wide) > 80] == []
         shown, said = shown + bool(out), said + bool(beside)
     assert (shown, said >= 8) == (10, True)
-
-
-def test_records_of_a_dump_tell_their_epoch_in_a_column_and_no_name_twice(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "400")
-    log = ROOT / "sample_logs" / "healthy" / "broker-1" / "orders-0" / f"{0:020d}.log"
-    heads = run("dump", log, "--records", "--show-payloads", "--format", "table")[1].splitlines()[0].split()
-    assert "epoch" in heads
-    assert len(heads) == len(set(heads))
-
-
-def test_different_records_at_one_offset_look_different(run: Run) -> None:
-    status, out, _ = run("find", ROOT / "sample_logs" / "silent-divergence", "--offset", "0", "--format", "tsv", "-q")
-    assert status == 0
-    head, *rows = [line.split("\t") for line in out.splitlines()]
-    digests = [row[head.index("value_digest")] for row in rows]
-    assert (len(digests), len(set(digests)), {len(digest) for digest in digests}) == (3, 2, {64})

@@ -47,19 +47,6 @@ def test_no_character_without_a_form_of_its_own_comes_through(text: str) -> None
 
 
 @pytest.mark.properties
-@given(anything)
-def test_escaping_twice_does_no_harm(text: str) -> None:
-    assert printable(printable(text)) == printable(text)
-
-
-@pytest.mark.properties
-@given(st.binary(max_size=60))
-def test_any_bytes_are_shown_without_loss_of_length(data: bytes) -> None:
-    assert len(printable(data)) >= len(data.decode("utf-8", "replace")) // 2
-    assert printable(data).isprintable()
-
-
-@pytest.mark.properties
 @given(st.text(st.characters(min_codepoint=0x20, max_codepoint=0x7E)))
 def test_plain_text_is_left_alone(text: str) -> None:
     assert printable(text) == text

@@ -14,14 +14,11 @@ import pytest
 from kafka_forensics.analysis.catalogue import finding
 from kafka_forensics.cli.main import COMMANDS, outcome
 from kafka_forensics.cli.options import COLOURS
-from kafka_forensics.cli.outputs.words import summary_lines
-from kafka_forensics.engine.local import scan as scan_here
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.findings import Place
 from tests.cli.conftest import Engine
 from tests.support.archives import SHIPPED
 from tests.support.every_command import Terminal
-from tests.support.json_schemas import validate
 from tests.support.plan_runs import SAMPLES, Run
 from tests.support.results import clean_result, result_of, unclean_result
 
@@ -143,12 +140,6 @@ def test_payloads_are_hidden_unless_asked_for(scan: Scan) -> None:
     assert "c2VjcmV0" in shown
 
 
-def test_numbers_of_checkpoints_are_no_payloads(scan: Scan) -> None:
-    evidence = {"what": "recovery_point", "value": 79, "limit_name": "log_end", "limit": 71}
-    result = result_of(finding("CHECKPOINT_OUT_OF_ORDER", Place("orders", 0, 1), evidence))
-    assert "recovery point 79 contradicts log end 71" in scan(lambda: result)[1]
-
-
 @pytest.mark.parametrize(
     ("options", "environment", "terminal", "coloured"),
     [
@@ -186,36 +177,6 @@ def test_what_has_colours(
 # From the samples' files to each output.
 
 
-def scanned(run: Run, sample: str, *options: str) -> tuple[int, str]:
-    return run("scan", *sorted(path for path in (SAMPLES / sample).iterdir() if path.is_dir()), *options)[:2]
-
-
-@pytest.mark.parametrize("sample", ["unclean-election", "silent-divergence", "healthy"])
-def test_samples_keep_the_contract(run: Run, sample: str) -> None:
-    expected = json.loads((SAMPLES / "expected.json").read_text())[sample]
-    status, text = scanned(run, sample, "--format", "json")
-    assert status == expected["exit_code"]
-    document = json.loads(text)
-    validate("scan", document)
-    summary = document["summary"]
-    assert summary["bytes_decoded"] + summary["bytes_damaged"] + summary["bytes_skipped"] == summary["bytes_total"] > 0
-    assert summary["partitions"] == len(document["partitions"])
-
-
-def test_fully_decoded_table_of_the_unclean_election(run: Run) -> None:
-    _, text = scanned(run, "unclean-election", "--format", "table")
-    assert text.startswith("CRITICAL  audit-0  the replicas diverge at offset 300; ")
-    assert "offsets 300 to 369" in text
-    paths = " ".join(str(SAMPLES / "unclean-election" / f"broker-{broker}") for broker in (1, 2, 3))
-    assert f"$ kafka-forensics compare {paths} --topic audit --partition 0\n" in re.sub(r" \\\n +", " ", text)
-    assert "PATH..." not in text
-
-
-def test_path_that_does_not_exist_is_2_and_named(run: Run) -> None:
-    status, _, err = run("scan", SAMPLES / "unclean-electoin")
-    assert (status, "did you mean" in err) == (2, True)
-
-
 # A report is the table for a pipe: the same words, no colours, the verdict on its last lines.
 
 
@@ -228,13 +189,6 @@ def test_a_report_is_the_table_and_the_summary_in_one(by: str, run: Run) -> None
     assert report.removeprefix(table + "\n").replace("\n  ", " ") == said
 
 
-def test_a_report_in_a_file_leaves_the_summary_on_the_screen_too(run: Run, tmp_path: Path) -> None:
-    status, out, err = run("scan", UNCLEAN, "--format", "report", "--output", tmp_path / "report.txt")
-    verdict = summary_lines(scan_here([str(UNCLEAN)], ScanOptions()))[0]
-    assert (status, out, err.splitlines()[0]) == (1, "", verdict)
-    assert verdict in (tmp_path / "report.txt").read_text().splitlines()
-
-
 def test_what_could_not_be_read_is_in_a_report_and_no_fail_on_hides_it(run: Run, tmp_path: Path) -> None:
     (tmp_path / "broker-1" / "t-0").mkdir(parents=True)
     (tmp_path / "broker-1" / "t-0" / f"{0:020d}.log").symlink_to("/nowhere/at/all")
@@ -242,11 +196,6 @@ def test_what_could_not_be_read_is_in_a_report_and_no_fail_on_hides_it(run: Run,
     assert status == 3
     assert "\nincomplete:" in report
     assert run("scan", tmp_path / "missing", "--fail-on", "none")[0] == 2
-
-
-def test_report_is_a_format_of_scan_alone(run: Run) -> None:
-    status, _, err = run("metadata", UNCLEAN, "--format", "report")
-    assert (status, err.splitlines()[0]) == (2, "error: there is no format 'report'")
 
 
 def test_fail_on_none_ends_with_0_whatever_is_found(run: Run) -> None:

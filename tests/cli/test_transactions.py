@@ -4,15 +4,11 @@ import json
 import shutil
 from functools import partial
 from pathlib import Path
-from time import perf_counter
 from typing import Any
 
 import pytest
 
 from kafka_forensics.cli.commands import transactions as command
-from kafka_forensics.model.coordinators import Decision, TransactionLog
-from kafka_forensics.questions import transactions as transactions_listing
-from kafka_forensics.questions.transactions import TransactionRow
 from kafka_forensics.simulation.materialise import materialise
 from kafka_forensics.simulation.scenarios import play
 from tests.support import transaction_logs
@@ -174,21 +170,6 @@ def test_an_overdue_transaction_is_told_with_its_age_and_its_timeout(run: Run, t
     _, out, _ = run(alone, "--format", "table")
     assert "cannot tell whether it is safe to abort: add __transaction_state of every broker" in " ".join(out.split())
     assert "do not abort" not in out
-
-
-def test_markers_of_very_many_decisions_are_matched_each_at_once() -> None:
-    def decided(number: int) -> Decision:
-        return Decision(APP, APP_ID, 0, number % 3 > 0, (("t", 0),), 1000 * number, 1000 * number, 1000 * number + 50, 0, number)
-
-    decisions = [decided(number) for number in range(10_000)]
-    known = transactions_listing.KnownTransactions(TransactionLog(decisions=decisions), [])
-    start = perf_counter()
-    for decision in decisions:
-        row = TransactionRow(
-            "t", 0, 1, "", APP_ID, 0, marker="COMMIT" if decision.commit else "ABORT", marker_timestamp=decision.offset * 1000 + 20
-        )
-        assert known.ended(row).transactional_id == APP
-    assert perf_counter() - start < 3
 
 
 def test_a_committed_transaction_that_is_in_no_copy_has_a_row(run: Run, tmp_path: Path) -> None:
