@@ -102,18 +102,20 @@ def test_what_can_be_read_again_changes_nothing_and_what_stays_unreadable_is_sai
 def test_a_store_that_refuses_every_fifth_request_changes_nothing(
     storage: S3Proxy, scans: Driver, judged: str, small_bytes: int
 ) -> None:
-    """Folded apart from where it is judged, or there."""
+    """Folded apart from where it is judged, or there; nothing twice in a row, as readers that wait may fall into step."""
+    just_refused: set[str] = set()
 
     def fault(method: str, path: str, number: int) -> tuple[int, bytes] | None:
-        return (SLOW_DOWN, INTERNAL_ERROR)[number % 2] if number % EVERY == 0 else None
+        if number % EVERY or path in just_refused:
+            just_refused.discard(path)
+            return None
+        just_refused.add(path)
+        return (SLOW_DOWN, INTERNAL_ERROR)[number % 2]
 
     before = len(storage.requests)
     storage.fault = fault
     assert scans.scan(EVIDENCE, storage_options=options(storage), small_bytes=small_bytes).document == judged
-    statuses = [request.status for request in storage.requests[before:]]
-    refused = sum(status >= 500 for status in statuses)
-    assert refused >= 10
-    assert refused * EVERY == pytest.approx(len(statuses), abs=2 * EVERY)
+    assert sum(request.status >= 500 for request in storage.requests[before:]) >= 10
 
 
 def test_an_object_that_is_shorter_than_listed_is_no_end_of_a_log(storage: S3Proxy, scans: Driver) -> None:

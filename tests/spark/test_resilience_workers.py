@@ -24,9 +24,11 @@ REPLICA_BYTES = 350 << 20
 
 @pytest.fixture(scope="module")
 def asked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Driver]:
-    """A driver whose sessions run whichever Python they are told."""
-    with driver(tmp_path_factory.mktemp("driver")) as made:
-        yield made
+    """A driver whose sessions run whichever Python they are told, and whose environment names no package."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("PYTHONPATH", raising=False)
+        with driver(tmp_path_factory.mktemp("driver")) as made:
+            yield made
 
 
 def python_with(folder: Path, *places: Path) -> str:
