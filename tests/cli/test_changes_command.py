@@ -99,13 +99,6 @@ def change_in_short(line: str) -> tuple[Any, ...]:
     return tuple(row.get(name) for name in ("type", "broker", "from_snapshot", "kind", "offset_start", "offset_end", "bytes"))
 
 
-def test_snapshots_are_chosen_and_put_in_order(run: Run, trees: Snapshots) -> None:
-    trees.put("latest", grown())
-    _, out, _ = run(trees.root, "--snapshot", OLD, "--snapshot", "latest", "--format", "jsonl")
-    kinds = [json.loads(line)["kind"] for line in out.splitlines() if '"change"' in line]
-    assert kinds == ["appended"] * 3
-
-
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -240,31 +233,3 @@ def test_incidents_are_ranked_by_loss_and_hold_every_finding_once(run: Run, put_
     assert sorted(numbers) == list(range(len(document["findings"])))
     kept = [partition["held_by"] for partition in document["incidents"][2]["partitions"]]
     assert kept == [[2, 3], [2, 3]]
-
-
-def test_the_table_has_a_block_for_what_is_of_several_partitions(run: Run, put_back: Path) -> None:
-    text = run(put_back, "--format", "table")[1]
-    said = " ".join(text.split())
-    first = said.index(
-        "critical committed records gone since the older snapshot, between 2026-11-20 and 2026-11-21: 3 partitions, 260"
-    )
-    assert "260 committed records are in no copy of the newer snapshot." in said
-    assert "partition offsets lost codec-gzip-0 0 to 119 120 codec-lz4-0 0 to 119 120 append-time-0 0 to 19 20" in said
-    own = said.index("critical COMMITTED_TRUNCATED_SINCE (proven) audit-0: offsets 300 to 369")
-    last = said.index("warning committed records gone since the older snapshot, between 2026-11-20 and 2026-11-21: 2 partitions")
-    assert first < own < last
-    assert said.count("COMMITTED_TRUNCATED_SINCE") == 2  # audit-0 alone
-    every = run(put_back, "--format", "table", "-v")[1]
-    assert every.count("COMMITTED_TRUNCATED_SINCE") == 7
-
-
-def test_what_went_between_other_snapshots_is_another_incident(run: Run, put_back: Path) -> None:
-    shutil.copytree(put_back / NEW, put_back / "2026-11-22")
-    for broker in (1, 2, 3):
-        empty(put_back / "2026-11-22" / f"broker-{broker}" / "codec-snappy-0")
-    document = json.loads(run(put_back, "--format", "json")[1])
-    losses = [
-        (incident["lost_at_least"], {document["findings"][number]["evidence"]["to_snapshot"] for number in incident["findings"]})
-        for incident in document["incidents"]
-    ]
-    assert losses == [(260, {NEW}), (120, {"2026-11-22"}), (70, {NEW}), (0, {NEW})]

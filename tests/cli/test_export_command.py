@@ -39,16 +39,6 @@ def test_left_out_payloads_are_told_once(tmp_path: Path, capsys: pytest.CaptureF
     assert run(capsys, *asked, tmp_path / "c", "--show-payloads")[2] == ""
 
 
-def test_an_empty_input_is_said_to_be_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "nothing").mkdir()
-    (tmp_path / "nothing" / "meta.properties").write_text("version=1\nnode.id=1\n")
-    status, out, err = run(capsys, tmp_path / "nothing", "--output", tmp_path / "out", "--format", "tsv")
-    assert status == 0
-    assert "no partition was found" in err
-    rows = dict(line.split("\t")[:2] for line in out.splitlines()[1:])
-    assert {name: count for name, count in rows.items() if count != "0"} == {"findings": "2"}
-
-
 def test_where_spark_is_goes_with_spark(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     status, _, err = run(capsys, ONE, "--output", tmp_path / "out", "--spark-master", "local[1]")
     assert status == 2

@@ -100,14 +100,6 @@ def test_a_scan_prints_what_was_judged_so_far_marked_incomplete() -> None:
     assert done.stderr.splitlines()[-2:] == [f"incomplete: {SAMPLE}: interrupted after 3 of 11 partitions", "interrupted"]
 
 
-def test_an_interrupted_table_says_so_too() -> None:
-    done = judged_so_far("report")
-    said = " ".join(done.stdout.split())
-    assert (done.returncode, done.stdout.startswith("CRITICAL  audit-0  ")) == (130, True)
-    assert "interrupted after 3 of 11" in said
-    assert "2 partitions, 6 replicas: nothing found where readable" in said
-
-
 def test_a_caller_of_the_package_is_interrupted_as_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt

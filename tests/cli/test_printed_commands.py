@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from kafka_forensics.cli.outputs.words import command_lines
 from kafka_forensics.evidence.inputs import Inputs
 from kafka_forensics.evidence.ledger import Extent
 from kafka_forensics.evidence.options import ScanOptions
@@ -20,7 +19,7 @@ from tests.support.gallery_case import Case
 from tests.support.incident_trees import Tree
 from tests.support.incidents import TREES
 from tests.support.nightly import one_of_each_fault
-from tests.support.plan_runs import SAMPLES, Run
+from tests.support.plan_runs import Run
 from tests.support.replicas import old_directory, unclean_election
 
 PRINTED = re.compile(r"`(kafka-forensics [^`]+)`|\$ (kafka-forensics (?:.*\\\n)*.*)")
@@ -51,14 +50,6 @@ def assert_all_run(run: Run, commands: set[tuple[str, ...]]) -> None:
         status, _, err = run(*words)
         assert program == "kafka-forensics"
         assert status in (0, 1, 3), f"{shlex.join(words)}: {err}"
-
-
-@pytest.mark.parametrize("sample", ["unclean-election", "silent-divergence", "healthy"])
-def test_those_of_the_samples(sample: str, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(SAMPLES)
-    commands = commands_of(run, *sorted(Path(sample).iterdir()))
-    assert (len(commands) > 2) == (sample != "healthy")
-    assert_all_run(run, commands)
 
 
 @pytest.mark.parametrize("tree", TREES, ids=lambda tree: tree.key)
@@ -112,17 +103,6 @@ def test_secrets_among_options_are_in_no_command() -> None:
         "kafka-forensics plan s3://bucket/b1 --storage-option endpoint=http://127.0.0.1:9000 --whole --live --topic t"
     )
     assert "hush" not in repr(asked)
-
-
-@pytest.mark.parametrize("width", [20, 40, 70, 200])
-def test_a_command_is_broken_between_words_and_never_behind_an_option(width: int) -> None:
-    words = ["kafka-forensics", "plan", "copies/a b", "it's", "--live", "--topic", "orders two", "--partition", "0"]
-    command = shlex.join(words)
-    lines = command_lines(command, width)
-    assert shlex.split(" ".join(lines).replace("\\ ", " ") if width == 200 else "\n".join(lines).replace("\\\n", " ")) == words
-    assert all(line.endswith(" \\") for line in lines[:-1])
-    assert not any(re.search(r"--(topic|partition) \\$", line) for line in lines)
-    assert all(len(line) <= width or len(line.split()) <= 6 for line in lines)
 
 
 def test_what_is_run_is_what_stands_there() -> None:

@@ -9,9 +9,7 @@ from typing import Any, Final
 
 import pytest
 
-from kafka_forensics.engine import local
 from kafka_forensics.judging.scanning import judged
-from kafka_forensics.model.results import ScanResult
 from tests.support.plan_runs import Run, put_audit
 from tests.support.report_pages import GOLDEN, Page, golden_lanes
 
@@ -56,11 +54,6 @@ def test_one_page_tells_what_happened_and_how_to_go_on(run: Run, copies: Path, t
     assert "last stable offset 72" in text
     assert f"Command kafka-forensics report {copies} Read" in text
     assert "Time range 2026-11-21T03:55:" in text
-
-
-def test_the_same_bytes_every_time_at_any_number_of_jobs(run: Run, copies: Path, tmp_path: Path) -> None:
-    one = page_of(run, tmp_path / "one.html", copies, "--jobs", 1)
-    assert one == page_of(run, tmp_path / "two.html", copies, "--jobs", 8)
 
 
 def test_lanes_of_the_sample_are_the_golden_ones() -> None:
@@ -137,20 +130,6 @@ def test_a_scan_writes_the_same_page_beside_its_answer(run: Run, copies: Path, t
     with_page = run("scan", copies, "--format", format_name, "--report", page)
     assert with_page == (status, out, err + f"wrote {page}\n")
     assert page.read_text() == page_of(run, tmp_path / "report.html", copies)
-
-
-def test_a_scan_reads_its_copies_once_for_both(run: Run, copies: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    scans: list[object] = []
-    once = local.scan_inputs
-
-    def counted(*arguments: object) -> ScanResult:
-        scans.append(arguments)
-        return once(*arguments)  # type: ignore[arg-type]
-
-    monkeypatch.setattr("kafka_forensics.questions.report.scan_inputs", counted)
-    monkeypatch.setattr(local, "scan", counted)
-    assert run("scan", copies, "--report", tmp_path / "page.html", "-q")[0] == 1
-    assert len(scans) == 1
 
 
 def test_an_interrupted_scan_has_a_page_of_what_was_judged(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

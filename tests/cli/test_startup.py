@@ -9,10 +9,7 @@ import sys
 from importlib import metadata
 from pathlib import Path
 
-import pytest
-
 from kafka_forensics import __version__
-from kafka_forensics.cli.commands.doctor import version_lines
 from tests.support.plan_runs import Run
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -57,14 +54,6 @@ def test_the_version_names_what_it_works_with(run: Run) -> None:
         f"codecs: zlib (gzip), cramjam {cramjam} (snappy, lz4, zstd), pyarrow {pyarrow} (zstd)",
         f"CRC-32C: google-crc32c {metadata.version('google-crc32c')}, kernels by numba {metadata.version('numba')}",
     ]
-
-
-def test_what_is_not_there_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    def absent(name: str) -> str:
-        raise metadata.PackageNotFoundError(name)
-
-    monkeypatch.setattr(metadata, "version", absent)
-    assert list(version_lines())[-1] == "CRC-32C: google-crc32c (absent), kernels by numba (absent)"
 
 
 LOADS = {

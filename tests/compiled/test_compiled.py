@@ -181,14 +181,6 @@ def test_kernels_are_compiled_or_loaded_once_that_is_worth_it(
     assert work != WORK or worth_threads()
 
 
-def test_a_kernel_that_has_used_little_is_spared(clock: Clock) -> None:
-    compile_as_needed(WORK)
-    clock.step = 2.0
-    assert calls_until_compiled(fresh("first")) == 1
-    clock.step = 0.03
-    assert calls_until_compiled(fresh("second")) == 4
-
-
 def test_each_combination_of_arguments_is_judged_by_itself(clock: Clock) -> None:
     @kernel
     def first_of(numbers: tuple[int, ...]) -> int:
@@ -217,14 +209,6 @@ def test_other_code_is_better_until_kernels_are_compiled_or_in_the_cache(clock: 
     assert not fresh().is_ready()
     compile_as_needed(compiled.LOADED_ABOVE_BYTES + 1)
     assert fresh().is_ready()
-
-
-def test_kernels_that_are_slow_leave_threads_no_time(clock: Clock) -> None:
-    compile_as_needed(WORK)
-    assert worth_threads()
-    clock.step = 0.05
-    fresh()(1)
-    assert not worth_threads()
 
 
 PACKAGE = Path(compiled.__file__).parents[1]
@@ -323,23 +307,6 @@ def test_arrays_of_every_layout_run_compiled() -> None:
     assert len(last_of._signatures) == 6
 
 
-def test_a_full_disk_costs_one_compilation(tmp_path: Path) -> None:
-    """No file may have a byte: what was compiled is not kept, and not compiled again."""
-    program = (
-        "import resource, signal, numpy as np\n"
-        "from kafka_forensics.parsers.kernels.walk import skip_varint\n"
-        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
-        "resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))\n"
-        "print(skip_varint.compiled(np.array([200, 1], np.uint8), 0, 2))\n"
-        "[signature] = skip_varint._signatures.values()\n"
-        "print(signature.form is skip_varint.dispatcher)\n"
-    )
-    environment = os.environ | {"XDG_CACHE_HOME": str(tmp_path / "full")}
-    command = [sys.executable, "-B", "-c", program]
-    assert subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout == "2\nFalse\n"
-    assert [path.name for path in (tmp_path / "full").rglob("*") if path.is_file() and path.stat().st_size] == []
-
-
 def test_where_the_cache_cannot_be_written_nothing_is_written_elsewhere(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -356,25 +323,6 @@ def test_where_the_cache_cannot_be_written_nothing_is_written_elsewhere(
     assert "kernels are compiled in memory, for this process alone: " in caplog.text
     assert [*(tmp_path / "HOME").iterdir(), *(tmp_path / "XDG_CACHE_HOME").iterdir()] == []
     assert not list(Path(__file__).parent.rglob("*kept_nowhere*"))
-
-
-@pytest.mark.nightly
-def test_a_link_that_leads_to_another_version_by_now_is_not_followed(package: Path, tmp_path: Path) -> None:
-    """A process keeps its own code under its own key, wherever the link leads that the package was found by."""
-    (tmp_path / "current").symlink_to(package.parent)
-    other = Path(shutil.copytree(package.parent, tmp_path / "other"))
-    replace_in(other / PACKAGE.name / "model" / "constants.py", "MAX_SEQUENCE: Final = 2**31 - 1", "MAX_SEQUENCE: Final = 0")
-    program = (
-        "import os, sys\n"
-        "from kafka_forensics import compiled\n"
-        "before = compiled._cache_key.__wrapped__(compiled._PACKAGE)\n"
-        "os.symlink('other', 'new'); os.replace('new', 'current')\n"
-        "print(before is not None and before == compiled._cache_key.__wrapped__(compiled._PACKAGE))\n"
-    )
-    command = [sys.executable, "-P", "-B", "-c", program]
-    environment = os.environ | {"PYTHONPATH": str(tmp_path / "current")}
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True)
-    assert done.stdout == "True\n"
 
 
 def kernels_of_the_package() -> "set[Kernel[Any]]":

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.fault_gallery_peer import _complaints, _words
+from lab.fault_gallery_peer import _words
 from lab.fault_gallery_totals import Peer, peer_made_of_it, totals
 from lab.jvm import ToolResult
 
@@ -37,21 +37,6 @@ def result(out: str = "", err: str = "", exit_code: int = 0) -> ToolResult:
 )
 def test_batches_shown_and_hidden(count: int, out: str, expected: str) -> None:
     assert expected in _words(LOG, count, result(out), frozenset())
-
-
-def test_what_is_said_of_sound_files_too_is_left_out() -> None:
-    err = f"Non-consecutive offsets in {LOG}\n  -1 is followed by 29\n  40 is followed by 43\n"
-    usual = frozenset({"“Non-consecutive offsets in the file: -1 is followed by 29”"})
-    assert _words(LOG, 1, result(BATCH.format(0, "true"), err), usual) == (
-        "exit 0, every batch `isvalid: true`, “Non-consecutive offsets in the file: 40 is followed by 43”"
-    )
-
-
-def test_an_exception_stands_for_all_that_was_said() -> None:
-    err = 'Exception in thread "main" org.x.KafkaException: x\n\tat org.x.Y\nCaused by: java.lang.OutOfMemoryError: heap\n'
-    assert _complaints(LOG, result(err=err, exit_code=1)) == ["`OutOfMemoryError`"]
-    assert _complaints(LOG, result(err=err.partition("Caused")[0])) == ["`KafkaException`"]
-    assert _complaints(LOG, result(err="Snapshot is corrupt (CRC). Stored: 1. Computed: 2\n")) == ["“Snapshot is corrupt (CRC)”"]
 
 
 @pytest.mark.parametrize(

@@ -9,27 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from lab.errors import LabTimeoutError
-from lab.files import copy_sparse, copy_tree, parse_offset_checkpoint, read_offset_checkpoint, trim_indexes, without_zero_tail
-from lab.jvm import wait_until
+from lab.files import copy_tree, parse_offset_checkpoint, read_offset_checkpoint
 from lab.processes import listening, mentioning
 from lab.settings import node_settings
-
-MIB = 1 << 20
-
-
-@pytest.mark.parametrize(
-    ("size", "pieces"),
-    [(0, {}), (5, {0: b"small"}), (10 * MIB, {0: b"head", 3 * MIB - 2: b"across blocks", 10 * MIB - 4: b"tail"})],
-)
-def test_a_copy_has_the_same_bytes_and_its_zeros_are_holes(tmp_path: Path, size: int, pieces: dict[int, bytes]) -> None:
-    content = bytearray(size)
-    for position, piece in pieces.items():
-        content[position : position + len(piece)] = piece
-    (tmp_path / "source").write_bytes(content)
-    copy_sparse(tmp_path / "source", tmp_path / "copy")
-    assert (tmp_path / "copy").read_bytes() == content
-    assert (tmp_path / "copy").stat().st_blocks * 512 <= 4 * MIB
 
 
 def test_a_tree_is_copied_without_locks_and_never_over_another(tmp_path: Path) -> None:
@@ -43,22 +25,6 @@ def test_a_tree_is_copied_without_locks_and_never_over_another(tmp_path: Path) -
     assert found == {".kafka_cleanshutdown", "audit-0", "audit-0/partition.metadata"}
     with pytest.raises(FileExistsError):
         copy_tree(source, tmp_path / "copy")
-
-
-@pytest.mark.parametrize(
-    ("data", "entry_size", "kept"),
-    [(b"", 8, 0), (bytes(80), 8, 0), (b"\1" + bytes(79), 8, 8), (bytes(8) + b"\1" + bytes(71), 12, 12), (b"\1" * 12, 12, 12)],
-)
-def test_a_zero_tail_is_cut_at_a_whole_entry(data: bytes, entry_size: int, kept: int) -> None:
-    assert without_zero_tail(data, entry_size) == data[:kept]
-
-
-def test_only_large_indexes_are_cut(tmp_path: Path) -> None:
-    large, small, log = tmp_path / "0.index", tmp_path / "0.timeindex", tmp_path / "0.log"
-    for path, size in ((large, 5000), (small, 4096), (log, 5000)):
-        path.write_bytes(b"\1" + bytes(size - 1))
-    assert trim_indexes(tmp_path, larger_than=4096) == [large]
-    assert [path.stat().st_size for path in (large, small, log)] == [8, 4096, 5000]
 
 
 def test_a_checkpoint_is_read_and_a_torn_or_strange_one_is_refused_and_reads_as_not_there_yet(tmp_path: Path) -> None:
@@ -114,11 +80,3 @@ def test_a_node_has_one_role_and_listens_on_loopback_only(node: int, role: str, 
     assert all("127.0.0.1" in value for key, value in settings.items() if key.endswith("listeners"))
     assert ("log.cleaner.backoff.ms" in settings) == (role == "broker")
     assert (settings["replica.lag.time.max.ms"], settings["log.dirs"]) == ("9", "/a,/b")  # what an experiment asks for wins
-
-
-def test_waiting_is_bounded_and_says_for_what() -> None:
-    with pytest.raises(LabTimeoutError, match="the moon"):
-        wait_until("the moon", lambda: False, timeout_seconds=0.05, step_seconds=0.01)
-    answers = iter([False, False, True])
-    wait_until("the third answer", lambda: next(answers), timeout_seconds=5, step_seconds=0.001)
-    assert next(answers, None) is None

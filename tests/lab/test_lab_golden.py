@@ -1,20 +1,12 @@
 """The golden dumps hang together: inputs, outputs, manifest; and the mutations do what their names say."""
 
-import struct
-
-import google_crc32c
 import pytest
 
 from lab.dump_facts import DECODERS, as_table, from_table
 from lab.golden_inputs import BROKEN_INDEXES, BROKEN_LOGS, TAKEN
 from lab.make_golden import GOLDEN, INPUTS, decoders, input_files, table_name
-from lab.mutations import batch_ranges, in_batch, patched
 
 HEALTHY_NAME = f"{TAKEN['idempotent'][1]}.log"
-
-
-def crc_is_right(batch: bytes) -> bool:
-    return bool(google_crc32c.value(batch[21:]) == struct.unpack_from(">I", batch, 17)[0])
 
 
 @pytest.fixture(scope="module")
@@ -36,13 +28,6 @@ def test_golden_tables_are_written_as_they_are_read_and_name_no_place_on_the_mac
         assert "/tmp" not in text  # noqa: S108 - looked for, not used
 
 
-def test_batches_of_a_healthy_segment_tile_it(healthy: bytes) -> None:
-    ranges = batch_ranges(healthy)
-    assert [start for start, _ in ranges] == [0, *(end for _, end in ranges[:-1])]
-    assert ranges[-1][1] == len(healthy)
-    assert all(crc_is_right(healthy[start:end]) for start, end in ranges)
-
-
 def test_broken_inputs_are_what_their_maker_makes(healthy: bytes) -> None:
     for case, mutate in BROKEN_LOGS.items():
         assert (INPUTS / case / HEALTHY_NAME).read_bytes() == mutate(healthy) != healthy, case
@@ -50,12 +35,3 @@ def test_broken_inputs_are_what_their_maker_makes(healthy: bytes) -> None:
         name = HEALTHY_NAME.replace(".log", suffix)
         assert (INPUTS / case / name).read_bytes() == mutate((INPUTS / "idempotent" / name).read_bytes()), case
         assert (INPUTS / case / HEALTHY_NAME).read_bytes() == healthy, case
-
-
-def test_a_sealed_patch_has_a_right_crc_and_an_open_one_a_wrong_one(healthy: bytes) -> None:
-    start, end = batch_ranges(healthy)[2]
-    for sealed in (True, False):
-        broken = in_batch(healthy, 2, 57, b"\0\0\0\1", sealed=sealed)
-        assert crc_is_right(broken[start:end]) is sealed
-        assert (broken[:start], broken[end:]) == (healthy[:start], healthy[end:])
-    assert patched(b"abcdef", 2, b"XY") == b"abXYef"

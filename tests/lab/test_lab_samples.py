@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from lab.errors import LabError
-from lab.make_samples import DIVERGENCE, SAMPLE_LOGS, SAMPLES, UNCLEAN, expected, expected_fork, listing, main, put, shortfalls
+from lab.make_samples import DIVERGENCE, SAMPLE_LOGS, SAMPLES, UNCLEAN, expected, expected_fork, listing, put, shortfalls
 
 EXPECTED: dict[str, dict[str, Any]] = json.loads((SAMPLE_LOGS / "expected.json").read_text())
 
@@ -40,11 +40,3 @@ def test_a_tree_that_shows_something_else_replaces_nothing(tmp_path: Path) -> No
     assert "Kafka 0.10.2.2" in made
     assert "not made" not in made
     assert [line.split()[0] for line in listing(into) if "not made" in line] == ["healthy", "unclean-election"]
-
-
-def test_the_list_makes_nothing(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sys.argv", ["make_samples", "--list"])
-    main()
-    lines = capsys.readouterr().out.splitlines()
-    assert [line.split()[0] for line in lines] == list(SAMPLES)
-    assert not [line for line in lines if "not made" in line]

@@ -11,9 +11,8 @@ from kafka_forensics.engine import local
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.findings import Finding, Place, Severity
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
-from lab.version_histories import State, delete_segment, segments
+from lab.version_histories import State
 from lab.version_table import Cell, summary, table
-from lab.version_workload import lost
 
 EVENTS = ("events", 0)
 
@@ -73,19 +72,3 @@ def test_the_table_has_a_row_for_each_version_and_state(tmp_path: Path) -> None:
         "live copies: 2, judged wrongly: 1",
         "copies with a history: 0, judged wrongly: 0",
     ]
-
-
-def test_lost_is_what_readers_do_not_get_any_more() -> None:
-    before = {EVENTS: {0: b"a", 1: b"b", 2: b"c"}}
-    assert lost(before, before) == lost(before, {EVENTS: before[EVENTS] | {3: b"d"}}) == {}
-    assert lost(before, {EVENTS: {0: b"a", 1: b"x"}}) == {EVENTS: [1, 2]}
-    assert lost(before, {}) == {EVENTS: [0, 1, 2]}
-
-
-def test_a_segment_goes_with_its_indexes_and_no_other(tmp_path: Path) -> None:
-    for base in (0, 10, 20):
-        for suffix in ("log", "index", "timeindex", "snapshot"):
-            (tmp_path / f"{base:020}.{suffix}").touch()
-    delete_segment(tmp_path, 1)
-    assert [path.stem for path in segments(tmp_path)] == [f"{0:020}", f"{20:020}"]
-    assert [path.suffix for path in tmp_path.glob(f"{10:020}.*")] == [".snapshot"]

@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from kafka_forensics.version import __version__
-from tests.support.pythons import pythons
 
 ROOT = Path(__file__).resolve().parents[2]
 SAMPLE = ROOT / "sample_logs" / "unclean-election"
@@ -110,15 +109,6 @@ def test_it_collects_and_other_commands_find_their_libraries(unpacked: Tool, tmp
     assert [row for row in rows if "broken" in row and row[0] not in ("java", "spark")] == []
     unpacked.run("export", SAMPLE, "--output", tmp_path / "facts")
     unpacked.run("report", SAMPLE, "--output", tmp_path / "report.html")
-
-
-@pytest.mark.nightly
-@pytest.mark.timeout(1800)
-def test_another_python_is_refused(unpacked: Tool) -> None:
-    for version, python in pythons().items():
-        if f"python{version}" != NAME:
-            done = unpacked.run("scan", SAMPLE, python=python, status=2)
-            assert done.stderr.startswith(f"error: this file is made for {MADE_FOR}, and {python} loads cpython-3")
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from kafka_forensics.report.page import Provenance, page, svg
 from kafka_forensics.report.picture import LEFT, RIGHT, Picture
 from tests.report.test_page import assert_harmless
 from tests.support.report_pages import lossy
-from tests.support.results import EVIL, clean_result, partition, replica
+from tests.support.results import clean_result, partition, replica
 
 SAMPLE = Path(__file__).resolve().parents[2] / "sample_logs" / "unclean-election"
 
@@ -88,12 +88,6 @@ def test_however_many_there_are_it_fits_and_the_worst_of_a_column_shows(count: i
     assert len(svg(picture).encode()) < 20_000
 
 
-def test_one_partition_needs_no_map_and_its_page_has_none() -> None:
-    result, details = lossy(1)
-    assert heat_map(document_of(result).partitions, {}) is None
-    assert "Heat map" not in page(document_of(result), details, Provenance())
-
-
 def test_the_page_shows_map_lanes_and_hex_with_every_colour_explained() -> None:
     result, details = lossy(4)
     text = page(document_of(result), details, Provenance())
@@ -105,9 +99,3 @@ def test_the_page_shows_map_lanes_and_hex_with_every_colour_explained() -> None:
     assert re.findall('class="(v[0-9])"', legend[1]) == [style for style, _ in HEAT]
     assert all(f".kf .{style}{{fill:" in text for style, _ in HEAT)
     assert "what concerns no broker alone is in the first row" in found.text
-
-
-def test_hostile_names_are_text_in_it() -> None:
-    result, details = lossy(3, topic=EVIL)
-    result.partitions[0].replicas[0].broker = EVIL
-    assert_harmless(page(document_of(result), details, Provenance()))

@@ -10,7 +10,6 @@ import pytest
 from kafka_forensics import scan
 from kafka_forensics.analysis.catalogue import finding
 from kafka_forensics.errors import UsageError
-from kafka_forensics.export.json_document import document
 from kafka_forensics.model.findings import Finding, Place
 from kafka_forensics.model.results import Agreement, Read, ReplicaSummary
 from kafka_forensics.questions.plan import Planned
@@ -151,13 +150,6 @@ def test_lanes_are_a_picture_with_its_own_style_and_words() -> None:
     assert next(node.tagName for node in root.childNodes if isinstance(node, minidom.Element)) == "style"
     assert drawing._repr_svg_() in drawing._repr_html_()
     assert "cut at 300: 70 offsets lost" in drawing._repr_html_()
-
-
-def test_the_answer_is_as_before() -> None:
-    result = scan(str(SAMPLE), topic="audit")
-    before = "".join(document(result))
-    assert result.lanes("audit", 0)._repr_html_() == result.lanes("audit", 0)._repr_html_()
-    assert "".join(document(result)) == before
 
 
 def test_a_partition_that_is_not_there_is_refused_with_the_nearest() -> None:

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from kafka_forensics.errors import UsageError
-from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.export.json_document import document
 from kafka_forensics.model.results import Incomplete, ScanResult
 from kafka_forensics.questions.report import (
@@ -20,13 +19,10 @@ from kafka_forensics.questions.report import (
     HashedFile,
     PartitionDetails,
     PartitionTransactions,
-    ReportOptions,
     TransactionSpan,
-    report,
 )
 from kafka_forensics.report.document import Document, document_of, read_document
-from kafka_forensics.report.page import LARGE, SMALL, Provenance, allowed, page
-from tests.support.gallery import SECTIONS
+from kafka_forensics.report.page import SMALL, Provenance, allowed, page
 from tests.support.report_pages import Page, control, lossy
 from tests.support.results import EVIL, clean_result, hostile_result, unclean_result
 
@@ -72,23 +68,6 @@ def test_a_page_of_a_thousand_partitions_is_less_than_a_megabyte_and_tells_the_w
     assert told[0]
     assert told == sorted(told, reverse=True)
     assert [("Shortened" in section) for section in sections].count(False) < 20
-
-
-@pytest.mark.nightly
-def test_a_page_of_ten_thousand_partitions_is_less_than_five() -> None:
-    result, details = lossy(10_000)
-    text = page(document_of(result), details, Provenance())
-    assert SMALL < len(text.encode()) <= LARGE == allowed(10_000) == allowed(300_000)
-    assert len(re.findall('<section class="p"', text)) == DRAWN
-    assert text.count('<td class="v critical">') == 10_000
-
-
-def test_the_longest_names_make_a_page_no_larger() -> None:
-    result, details = lossy(1_000, topic="&" * 249)
-    text = page(document_of(result), details, Provenance())
-    assert len(text.encode()) <= SMALL
-    assert text.count('<td class="v critical">') == 1_000
-    assert len(re.findall('<section class="p"', text)) >= 20
 
 
 def test_the_worst_stand_first_by_their_losses_and_the_same_answer_gives_the_same_bytes() -> None:
@@ -236,16 +215,3 @@ def test_what_is_no_json_is_refused(data: bytes) -> None:
 def test_a_document_and_the_answer_it_is_of_give_one_page() -> None:
     result, details = lossy(5)
     assert page(read(given(result)), details, Provenance()) == page(document_of(result), details, Provenance())
-
-
-@pytest.mark.nightly
-@pytest.mark.faults
-@pytest.mark.parametrize("section", SECTIONS)
-def test_a_page_of_every_fault(section: str, tmp_path: Path) -> None:
-    for number, case in enumerate(SECTIONS[section]):
-        folder = tmp_path / str(number)
-        folder.mkdir()
-        case.make(folder)
-        reported = report([str(folder)], ScanOptions(live=case.live, deep=case.deep), ReportOptions(payloads=True, hashes=True))
-        found = assert_harmless(page(document_of(reported.result), reported.details, Provenance(hashes=reported.hashes)))
-        assert "What this does not prove" in found.text

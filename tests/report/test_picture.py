@@ -37,20 +37,6 @@ def test_a_scale_says_whether_distances_are_true(marks: list[int], *, is_true: b
     assert Scale(marks).is_true is is_true
 
 
-def test_a_true_scale_is_in_proportion() -> None:
-    scale = Scale([0, 250, 1000])
-    assert scale.place(250) - LEFT == pytest.approx((RIGHT - LEFT) / 4)
-    assert scale.place(500) - LEFT == pytest.approx((RIGHT - LEFT) / 2)
-
-
-@pytest.mark.properties
-@given(st.lists(st.integers(0, LARGEST), min_size=1, max_size=24))
-def test_numbers_below_an_axis_do_not_touch(marks: list[int]) -> None:
-    ticks = Scale(marks).ticks()
-    for (left, first), (right, second) in pairwise(ticks):
-        assert right - left > (len(str(first)) + len(str(second))) / 2 * 6
-
-
 def test_boxes_of_one_style_are_one_path_and_what_stands_above_comes_later() -> None:
     picture = Picture("")
     picture.box("dm", (200, 300), 10, 20)

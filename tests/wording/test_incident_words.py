@@ -9,7 +9,6 @@ import pytest
 from kafka_forensics import wording
 from kafka_forensics.model.findings import Confidence, Severity
 from kafka_forensics.model.incidents import Broker, Cause, Incident, IncidentPartition
-from kafka_forensics.wording.incidents import WORDS
 
 
 def incident(cause: Cause, least: int = 0, most: int = 0, *held_by: list[Broker], brokers: tuple[Broker, ...] = (2,)) -> Incident:
@@ -40,11 +39,6 @@ def test_every_cause_has_words(cause: Cause) -> None:
     assert re.fullmatch(r"[a-z][\w ,-]{5,60}", wording.incident_title(told))
 
 
-def test_every_cause_is_told_and_titles_differ() -> None:
-    assert set(WORDS) == set(Cause)
-    assert len({words.title for words in WORDS.values()}) == len(Cause)
-
-
 def test_no_loss_is_claimed_that_is_not_proven() -> None:
     doubted = wording.incident_message(incident(Cause.UNCLEAN_ELECTION, 0, 9, [2]))
     assert "may lack committed records" in doubted
@@ -65,27 +59,11 @@ def test_records_are_told_where_they_are_known_and_else_offsets() -> None:
     assert "9 committed offsets survive only on broker 2" in wording.incident_message(proven_in_part)
 
 
-def test_copies_of_some_partitions_are_not_called_copies_of_all() -> None:
-    told = wording.incident_message(incident(Cause.SHORT_REPLICA, 0, 9, [1], [3], []))
-    assert "Good copies are on brokers 1 and 3, each of some partitions; of 1 partition no good copy is known." in told
-    assert "is known" not in wording.incident_message(incident(Cause.SHORT_REPLICA, 0, 9, [1], [1, 3]))
-    assert wording.incident_message(incident(Cause.COMMITTED_LOST, 4, 4, [])).endswith(
-        "4 committed offsets are in no copy that was given."
-    )
-
-
 def test_the_first_step_never_costs_the_last_copy() -> None:
     alone = wording.incident_advice(incident(Cause.UNCLEAN_ELECTION, 9, 9, [2], [2]))
     assert alone.startswith("Leave broker 2 stopped until its log directories are copied elsewhere.")
     nowhere = wording.incident_advice(incident(Cause.REPLICAS_DIVERGE, 0, 9, [], []))
     assert nowhere.startswith("Keep every log directory and every backup as it is.")
-
-
-def test_times_are_told_once_where_they_are_one() -> None:
-    one = replace(incident(Cause.UNCLEAN_ELECTION), from_ms=1_795_233_370_014, to_ms=1_795_233_370_900)
-    assert wording.when(one) == "2026-11-21T03:56:10Z"
-    assert wording.when(replace(one, to_ms=1_795_233_371_000)) == "2026-11-21T03:56:10Z to 2026-11-21T03:56:11Z"
-    assert wording.when(replace(one, from_ms=None, to_ms=None)) is None
 
 
 def test_hostile_names_are_shown_and_do_nothing() -> None:

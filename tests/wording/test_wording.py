@@ -29,12 +29,6 @@ def assert_sentence(text: str) -> None:
     assert re.match(r"[A-Z0-9]|(?:[\w.-]+-\d+|broker \d+|[\w.-]+-\d+ on broker \d+): |data1 and data2 ", text), text
 
 
-def test_titles_are_short_noun_phrases_and_all_different() -> None:
-    titles = {kind: wording.title(kind) for kind in KINDS}
-    assert {kind: title for kind, title in titles.items() if not re.fullmatch(r"[a-z][\w' -]{5,60}", title)} == {}
-    assert len(set(titles.values())) == len(KINDS)
-
-
 def test_messages_are_one_sentence_each() -> None:
     for kind, place in itertools.product(KINDS, [Place(), Place("audit", 0), Place(broker=2), PLACE]):
         for evidence in ({}, rich(kind), {**rich(kind), "held_by": []}):
@@ -123,16 +117,6 @@ def test_a_fork_without_epochs_and_holders_admits_that_nobody_can_tell() -> None
     assert (wording.advice(fork) or "").startswith("No good copy is known: keep every log directory")
 
 
-def test_single_offsets_and_bytes_are_singular() -> None:
-    place = replace(PLACE, byte_start=7, byte_end=8, offset_start=3, offset_end=4)
-    lost = wording.message(finding("FRAMING_LOST", place, {"batches_recovered": 1, "first_recovered_offset": 5}))
-    assert "at byte 7 of 00000000000000000000.log; then 1 batch, from offset 5" in lost
-    none = {"reason": "nothing_follows", "batches_recovered": 0, "first_recovered_offset": 5}
-    assert "(nothing follows)" in wording.message(finding("FRAMING_LOST", PLACE, none))
-    assert "then" not in wording.message(finding("FRAMING_LOST", PLACE, none))
-    assert "covers offset 3" in wording.message(finding("OFFSET_GAP", place))
-
-
 def test_the_only_holder_is_left_stopped_and_copied() -> None:
     severities = [Severity.WARNING, Severity.ERROR, Severity.CRITICAL]
     for kind, severity, broker in itertools.product(KINDS, severities, [None, 1, 2]):
@@ -170,11 +154,6 @@ def test_a_damaged_batch_is_repaired_from_two_others_but_a_loss_never() -> None:
         text = wording.advice(finding(kind, PLACE, {"held_by": [1, 3]})) or ""
         assert text.startswith("Copy the log directories of brokers 1 and 3 elsewhere before any broker of this partition starts.")
         assert "To repair" not in text
-
-
-def test_who_holds_a_copy_can_repair_what_the_sentence_says_it_of() -> None:
-    differ = [kind for kind in KINDS if wording.prose(kind).repairable != ("{{ held }}" in wording.prose(kind).message)]
-    assert differ == ["LOG_HEAD_MISSING"]  # which names the holders within its sentence
 
 
 def test_whatever_is_worse_than_info_has_advice() -> None:
@@ -291,47 +270,6 @@ TOPIC_ID = "_R3f_x-1SVaM__zq9k2b_g"
 def test_names_keep_their_underscores_and_our_own_words_have_none(kind: str, evidence: dict[str, object], said: str) -> None:
     place = replace(PLACE, topic=None, partition=None, broker=None)
     assert said in wording.message(finding(kind, place=place, evidence=evidence))
-
-
-@pytest.mark.parametrize("kind", ["NON_REGULAR_SKIPPED", "SPARSE_FILE", "EVIDENCE_CHANGED", "CHECKPOINT_MALFORMED"])
-def test_a_sentence_that_begins_with_a_path_has_it_as_it_is(kind: str) -> None:
-    place = Place(log_dir="/etc", file="alternatives/ABORT.7.gz")
-    assert wording.message(finding(kind, place=place, evidence={})).startswith("alternatives/ABORT.7.gz ")
-    assert wording.message(finding(kind, place=Place(), evidence={})).startswith("A file ")
-
-
-@pytest.mark.parametrize(("severity", "holders"), [(Severity.ERROR, [1, 3]), (Severity.CRITICAL, [1, 3]), (Severity.ERROR, [1])])
-def test_others_are_spoken_of_behind_those_that_are_named(severity: Severity, holders: list[int]) -> None:
-    row = finding("LOG_HEAD_MISSING", PLACE, {"held_by": holders, "log_start_offset": 370}, severity=severity)
-    text = wording.advice(row) or ""
-    assert ("those of the other brokers" in text) == text.startswith(
-        ("Copy the log directories of brokers", "Leave broker 1 stopped")
-    )
-    assert "of all brokers elsewhere" in text or "those of the other brokers" in text
-    assert ("To repair broker 2, " in text) == (len(holders) > 1)
-    assert "kafka-forensics compare" not in text, "which shows nothing of a head that is absent"
-
-
-@pytest.mark.parametrize(
-    ("holders", "said"),
-    [
-        ([1], "; a good copy is on broker 1."),
-        ([1, 3], "; good copies are on brokers 1 and 3."),
-        ([], "; no good copy is known."),
-    ],
-)
-def test_copies_agree_with_their_number(holders: list[int], said: str) -> None:
-    assert wording.message(finding("OFFSET_GAP", PLACE, {"held_by": holders})).endswith(said)
-
-
-def test_a_defect_of_a_small_file_is_a_sentence() -> None:
-    place = Place(broker=3, log_dir="/b3", file="replication-offset-checkpoint")
-    said = wording.message(finding("CHECKPOINT_MALFORMED", place, {"reason": "version", "line": 1}))
-    assert said == (
-        "broker 3: replication-offset-checkpoint cannot be read as what it should be: its version is missing or unknown (line 1),"
-        " so what it says is unknown."
-    )
-    assert "(line" not in wording.message(finding("CHECKPOINT_MALFORMED", place, {"reason": "json"}))
 
 
 @pytest.mark.parametrize("file", ["replication-offset-checkpoint", "audit-0/leader-epoch-checkpoint"])
