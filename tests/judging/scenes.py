@@ -52,6 +52,7 @@ from tests.support.faults import (
     write_files,
 )
 from tests.support.group_records import commit_key, commit_value, log_of, put_offsets
+from tests.support.kept_answers import write_answers
 from tests.support.plan_values import broken_laws
 from tests.support.replicas import put_replica
 from tests.support.segments import BASE_TIMESTAMP as RECORDED_MS
@@ -763,12 +764,12 @@ for words, batches in REPLAYED.items():
 
 
 def main() -> None:
-    """Write `answers.json`, a line a scene."""
-    lines: list[str] = []
+    """Write `answers.json`."""
+    told = {}
     for name in SCENES:
         with tempfile.TemporaryDirectory() as folder:
-            lines.append(f"{json.dumps(name)}: {json.dumps(answers(name, Path(folder)))}")
-    ANSWERS.write_text("{\n" + ",\n".join(lines) + "\n}\n")
+            told[name] = answers(name, Path(folder))
+    write_answers(ANSWERS, told, depth=4)
 
 
 if __name__ == "__main__":

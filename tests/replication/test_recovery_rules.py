@@ -25,6 +25,7 @@ from kafka_forensics.replication.recovery import (
     segment_file,
     swap_steps,
 )
+from tests.support.kept_answers import write_answers
 
 
 def segment(base: int, end: int, stop: Stop | None = None, **given: object) -> SegmentFacts:
@@ -168,4 +169,4 @@ def test_a_start_never_invents_offsets_and_a_second_changes_nothing(
 
 
 if __name__ == "__main__":
-    KEPT.write_text("{\n" + ",\n".join(f"{json.dumps(name)}: {json.dumps(told(name))}" for name in STARTS) + "\n}\n")
+    write_answers(KEPT, {name: told(name) for name in STARTS}, depth=4)

@@ -11,8 +11,10 @@ from typing import Any, Final
 from kafka_forensics.model.findings import Finding
 from kafka_forensics.model.results import PartitionSummary, ReplicaSummary, ScanResult
 from lab.fault_gallery import scanned
+from tests.support.faults import HEALTHY, HIGH_WATERMARK, LOG_END, TOPIC_ID
 from tests.support.gallery import SECTIONS, VARIANTS
 from tests.support.gallery_case import Case
+from tests.support.kept_answers import write_answers
 
 ANSWERS: Final = Path(__file__).parents[1] / "faults" / "answers.json"
 CASES: Final[dict[str, Case]] = {
@@ -22,12 +24,28 @@ CASES: Final[dict[str, Case]] = {
 }
 CHANGING: Final = ("before", "after")
 """Evidence with times and file numbers of the machine."""
+REPEATED: Final = (
+    *("stored_crc", "computed_crc", "key_hash", "places"),
+    *("election_time", "first_timestamp", "last_timestamp", "transaction_start_timestamp"),
+    *("transactional_id", "transaction_timeout_ms"),
+)
+"""Evidence that repeats bytes, times and names of the tree as they are written; no rule decides anything of them."""
+USUAL: Final[dict[str, object]] = {
+    "agreement": ["identical", LOG_END, {}],
+    "high_watermark": [HIGH_WATERMARK, "replication-offset-checkpoint of broker 1"],
+    "control": [TOPIC_ID, "unknown", None, None, None],
+}
+"""What most partitions have; it is not kept."""
+_ENDS: Final = [0, LOG_END, HIGH_WATERMARK, HIGH_WATERMARK]
+_EPOCHS: Final = [[entry.leader_epoch, entry.start_offset] for entry in HEALTHY.epochs]
+UNTOUCHED: Final = [_ENDS, _EPOCHS, len(HEALTHY.batches), LOG_END, 0, [3, 3, 0, 0]]
+"""The row of a replica to which nothing was done."""
 
 
 def answer(result: ScanResult, root: Path) -> dict[str, Any]:
     """Findings, incidents and partitions of a scan, without what depends on the machine."""
     rows = {
-        "findings": [finding_row(finding) for finding in result.findings],
+        "findings": _of_brokers([finding_row(finding) for finding in result.findings], 4),
         "incidents": [
             [incident.cause.value, incident.severity.value, incident.lost_at_least, incident.lost_at_most, incident.held_by]
             for incident in result.incidents
@@ -44,23 +62,44 @@ def finding_row(finding: Finding) -> list[object]:
     """Kind, severity, confidence, partition, broker, file, bytes, offsets, evidence; of a likeness to an incident only whose."""
     place = finding.place
     where = None if place.topic is None else f"{place.topic}-{place.partition}"
-    evidence: dict[str, object] = {name: value for name, value in finding.evidence.items() if name not in CHANGING}
+    evidence = without(dict(finding.evidence), *CHANGING, *REPEATED)
     if finding.kind == "INCIDENT_SIGNATURE":
         evidence = {name: finding.evidence[name] for name in ("incident", "issue")}
     spans = [place.byte_start, place.byte_end], [place.offset_start, place.offset_end]
     return [finding.kind, finding.severity.value, finding.confidence.value, where, place.broker, place.file, *spans, evidence]
 
 
+def without(value: Any, *names: str) -> Any:
+    """Evidence without these names, at any depth."""
+    if isinstance(value, dict):
+        return {name: without(item, *names) for name, item in value.items() if name not in names}
+    return [without(item, *names) for item in value] if isinstance(value, list | tuple) else value
+
+
+def _of_brokers(rows: list[list[Any]], broker: int) -> list[list[Any]]:
+    """Rows that differ only in the broker are one row, with a list of brokers, in the place of the first."""
+    grouped: list[list[Any]] = []
+    for row in rows:
+        others = row[:broker] + row[broker + 1 :]
+        alike = next((one for one in grouped if one[:broker] + one[broker + 1 :] == others), None)
+        if alike is None:
+            grouped.append([*row[:broker], [row[broker]], *row[broker + 1 :]])
+        else:
+            alike[broker].append(row[broker])
+    return grouped
+
+
 def partition_row(summary: PartitionSummary) -> dict[str, object]:
-    """Agreement, high watermark, what the controllers say, and the replicas."""
+    """Agreement, high watermark, what the controllers say, and the replicas, where they are not as usual."""
     agreement = summary.agreement
+    replicas = _of_brokers(json.loads(json.dumps([replica_row(replica) for replica in summary.replicas])), 0)
     row: dict[str, object] = {
         "agreement": [agreement.kind, agreement.common_end_offset, agreement.fork_epochs],
         "high_watermark": [summary.high_watermark_at_least, summary.high_watermark_witness],
         "control": [summary.topic_id, summary.cleanup_policy, summary.leader, summary.leader_epoch, summary.isr],
-        "replicas": [replica_row(replica) for replica in summary.replicas],
+        "replicas": [[row[0], "untouched"] if row[1:] == UNTOUCHED else row for row in replicas],
     }
-    return row
+    return {name: value for name, value in row.items() if json.loads(json.dumps(value)) != USUAL.get(name)}
 
 
 def replica_row(replica: ReplicaSummary) -> list[object]:
@@ -75,13 +114,13 @@ def replica_row(replica: ReplicaSummary) -> list[object]:
 
 
 def main() -> None:
-    """Write `answers.json`, a line a case."""
-    lines = []
+    """Write `answers.json`."""
+    answers = {}
     for name, case in CASES.items():
         with tempfile.TemporaryDirectory() as folder:
             root = Path(folder) / "brokers"
-            lines.append(f"{json.dumps(name)}: {json.dumps(answer(scanned(case, case.make(root)), root))}")
-    ANSWERS.write_text("{\n" + ",\n".join(lines) + "\n}\n")
+            answers[name] = answer(scanned(case, case.make(root)), root)
+    write_answers(ANSWERS, answers, depth=3)
 
 
 if __name__ == "__main__":

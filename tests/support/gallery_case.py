@@ -1,6 +1,6 @@
 """A case of the fault gallery: what was done to which files, as a tree to be made anew."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,8 @@ class Case:
     """How kafka-dump-log opens the file is to be told."""
     control: bool = False
     """A negative control: nothing is wrong, or nothing that this fault does; no finding may be above `info`."""
+    harmless: bool = False
+    """No finding may be above `info` either, though the fault itself is there: nothing is lost by it, or `--live` doubts it."""
     shown: tuple[str, ...] = ()
     """Names in the findings' evidence that are told with them; `a.b` is a name inside of another; `confidence` is the finding's."""
     also: tuple[tuple[str, str], ...] = ()
@@ -71,14 +73,30 @@ def done(fault: str, words: str, *injections: Callable[[Brokers], object], **giv
     return Case(fault, words, patient(lambda brokers: [injection(brokers) for injection in injections]), **given)
 
 
-def each(fault: str, words: str, injection: Callable[..., object], rows: Iterable[tuple[Any, ...]], **given: Any) -> list[Case]:
+def on_each(injection: Callable[[Brokers, int], object], *brokers: int) -> Callable[[Brokers], object]:
+    """What is done to each of these brokers' replicas, to all unless they are named."""
+
+    def inject(given: Brokers) -> None:
+        for broker in brokers or (1, 2, 3):
+            injection(given, broker)
+
+    return inject
+
+
+Row = tuple[Any, ...]
+
+
+def each(fault: str, words: str, injection: Callable[..., object], rows: Iterable[Row], **given: Any) -> list[Case]:
     """A case a row: three equal replicas, to which the injection is done with the row's values."""
     return trees(fault, words, lambda root, *row: _injected(root, injection, row), rows, **given)
 
 
-def trees(fault: str, words: str, make: Callable[..., Brokers], rows: Iterable[tuple[Any, ...]], **given: Any) -> list[Case]:
-    """A case a row: the maker is given the row's values behind the folder."""
-    return [Case(fault, f"{words} {_worded(row)}", _maker(make, row), **given) for row in rows]
+def trees(
+    fault: str, words: str, make: Callable[..., Brokers], rows: Iterable[Row], *, controls: Collection[Row] = (), **given: Any
+) -> list[Case]:
+    """A case a row: the maker is given the row's values behind the folder; some rows, or all, are negative controls."""
+    control = given.pop("control", False)
+    return [Case(fault, f"{words} {_worded(row)}", _maker(make, row), control=control or row in controls, **given) for row in rows]
 
 
 def _maker(make: Callable[..., Brokers], row: tuple[Any, ...]) -> Callable[[Path], Brokers]:

@@ -104,11 +104,18 @@ COMPACTED: Final = (
         control=True,
     ),
     Case("F39", "b2 lacks a key, and its last batch is damaged", hidden_by_damage, SECOND, shown=("unreadable",)),
-    Case("F39", "F03 upwards on b2 where the cleaner left a gap on all", offset_rotted_upwards, SECOND, shown=("same_value",)),
+    Case(
+        "F39",
+        "F03 upwards on b2 where the cleaner left a gap on all",
+        offset_rotted_upwards,
+        SECOND,
+        shown=("same_value",),
+        harmless=True,
+    ),
     cleaned(history, {2: {2}})("F39", "the latest value of a key is gone on b2, which has an older one", shown=("keys", "stale")),
     cleaned(history, {2: {1}})("F39", "a key is gone on b2 with nothing that deleted it", shown=("keys", "vanished")),
     cleaned(history, {2: {1}}, {3: 1})("F39", "the same where b2 was never cleaned", shown=("keys", "missing")),
-    cleaned(history, {2: {1}})("F39", "the same cleaned, with `--live`", live=True),
+    cleaned(history, {2: {1}})("F39", "the same cleaned, with `--live`", live=True, harmless=True),
     cleaned(history, {1: {0, 3, 4}, 2: {0, 4}, 3: {0, 3, 4}})(
         "F39", "a key is back on b2 after the others removed its tombstone", shown=("keys", "vanished")
     ),

@@ -117,7 +117,7 @@ MEMBER: Final = ("membership", "loses")
 CONTROLLED: Final = (
     lost(*in_sync([1, 3]))("F33", "b1 = r0@1, high watermark 1; b3 is empty and in the ISR by the controller's log", shown=MEMBER),
     lost(*in_sync([], [1, 3]))("F33", "the same, b3 is in the ELR", shown=MEMBER),
-    lost(*in_sync([1, 3]))("F33", "the same as the first, with `--live`", live=True),
+    lost(*in_sync([1, 3]))("F33", "the same as the first, with `--live`", live=True, harmless=True),
     lost(*in_sync([1]))("F33", "b3 is in neither", control=True),
     lost(*in_sync([1, 3]), start_ms=1_600_000_000_000)(
         "F33", "b3 is in the ISR by a controller's log older than the records", control=True

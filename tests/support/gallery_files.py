@@ -65,7 +65,13 @@ def lost_everywhere(brokers: Brokers) -> None:
 
 
 SEGMENTS: Final = (
-    done("F13", "last batch cut short, after a crash", lambda it: torn(it, it.log.batches[-1].position + 100), damaged=ACTIVE),
+    done(
+        "F13",
+        "last batch cut short, after a crash",
+        lambda it: torn(it, it.log.batches[-1].position + 100),
+        damaged=ACTIVE,
+        harmless=True,
+    ),
     done(
         "F13", "the same after a clean shutdown", lambda it: torn(it, it.log.batches[-1].position + 100, clean=True), damaged=ACTIVE
     ),
@@ -178,7 +184,14 @@ SMALL_FILES: Final = (
         lambda it: more_bytes(it, "timeindex", b"\1" * 8),
         damaged=segment(29, "timeindex"),
     ),
-    done("P9", "`.timeindex` without `.index`", without_indexes, damaged=segment(29, "timeindex"), note="not a byte changes"),
+    done(
+        "P9",
+        "`.timeindex` without `.index`",
+        without_indexes,
+        damaged=segment(29, "timeindex"),
+        note="not a byte changes",
+        harmless=True,
+    ),
     Case(
         "P10",
         "`.txnindex`, nothing wrong",
@@ -186,6 +199,7 @@ SMALL_FILES: Final = (
         segment(29, "txnindex"),
         note="it is only read",
         traced=True,
+        harmless=True,
     ),
     done(
         "F26",
@@ -204,7 +218,7 @@ SMALL_FILES: Final = (
         "F28", "`.snapshot` with a bit flipped", lambda it: change(it.file(2, 55, "snapshot"), 3), damaged=segment(55, "snapshot")
     ),
     done("F28", "`.snapshot` of an earlier state", earlier_snapshot, damaged=segment(55, "snapshot")),
-    done("F28", "no `.snapshot` at all, after a clean shutdown", no_snapshots),
+    done("F28", "no `.snapshot` at all, after a clean shutdown", no_snapshots, harmless=True),
     done("F28", "the same where another partition has its own", lambda it: no_snapshots(it, others=True)),
     done("F28", "no `.snapshot` at all, after a crash", lambda it: no_snapshots(it, crashed=True), control=True),
     done("F29", "`leader-epoch-checkpoint`: an entry dropped", lambda it: claim_epochs(it, 2, *DROPPED), damaged=EPOCHS),
@@ -220,7 +234,7 @@ SMALL_FILES: Final = (
     ),
     Case("F30", "high watermark beyond the log end", BEYOND, f"b2/{CHECKPOINT}"),
     done("F30", "the active segment gone", lost_tail, damaged=f"b2/{CHECKPOINT}"),
-    Case("F30", "high watermark beyond the log end, with `--live`", BEYOND, f"b2/{CHECKPOINT}", live=True),
+    Case("F30", "high watermark beyond the log end, with `--live`", BEYOND, f"b2/{CHECKPOINT}", live=True, harmless=True),
     done("F31", "high-watermark checkpoint missing", lambda it: (it.log_dir(2) / CHECKPOINT).unlink(), control=True),
     done(
         "F31",

@@ -119,7 +119,7 @@ COMMITTED: Final = (
     committed(LOG_END + 25, timestamp=BASE_TIMESTAMP - 1)("-", "the same, every record younger than the commit", shown=HARMLESS),
     told(lambda root: copied(root, 1))("-", "the same, one copy given", shown=HARMLESS, control=True),
     told(patient(out_of_the_isr))("-", "the same, no copy of the ISR given", shown=HARMLESS, control=True),
-    committed(LOG_END + 25)("-", "the same with `--live`", live=True, shown=("confidence", "capped_by")),
+    committed(LOG_END + 25)("-", "the same with `--live`", live=True, shown=("confidence", "capped_by"), harmless=True),
     committed(LOG_END, timestamp=LATER)(
         "-", "group committed 75 of log end 75, high watermark 72", control=True, note="the high watermark was at least 75"
     ),
@@ -134,7 +134,14 @@ COMMITTED: Final = (
             ("other topic id", "for another topic id"),
         )
     ),
-    Case("-", "a member of the ISR ends 60 records before the leader", behind_a_leader, SHORT, shown=("brokers", "waiting_ms")),
+    Case(
+        "-",
+        "a member of the ISR ends 60 records before the leader",
+        behind_a_leader,
+        SHORT,
+        shown=("brokers", "waiting_ms"),
+        harmless=True,
+    ),
     Case("-", "the same, 15 records", partial(behind_a_leader, batches=5), SHORT, control=True),
     Case("-", "the same, 60 records, and not in the ISR", partial(behind_a_leader, isr=(1,)), SHORT, control=True),
 )

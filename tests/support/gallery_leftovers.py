@@ -202,8 +202,9 @@ OUTSIDE: Final = (
         linked,
         f"brokers/{segment(LINK)}",
         note="incomplete, exit 3",
+        harmless=True,
     ),
-    done("F47", "pipes; one has the name of a segment", pipes, damaged=segment(PIPE), note="incomplete, exit 3"),
+    done("F47", "pipes; one has the name of a segment", pipes, damaged=segment(PIPE), note="incomplete, exit 3", harmless=True),
     done(
         "F47",
         "directories named `..-0`, `<script>-0`, `=cmd-0`",
@@ -230,11 +231,19 @@ OUTSIDE: Final = (
             f"a partition's directory that ends in `-{suffix}`",
             partial(stranger_aside, suffix=suffix),
             damaged=segment(0, directory=f"w-0.{UNIQUE}-{suffix}"),
+            harmless=True,
         )
         for suffix in ("delete", "future", "stray")
     ),
-    done("F47", "`.swap` and `.cleaned` leftovers", lambda it: empty_leftovers(it, "swap", "cleaned"), damaged=SWAP, shown=STEPS),
-    done("F47", "a `.log` of 8 TiB, all hole behind the batches", sparse, damaged=segment(55)),
+    done(
+        "F47",
+        "`.swap` and `.cleaned` leftovers",
+        lambda it: empty_leftovers(it, "swap", "cleaned"),
+        damaged=SWAP,
+        shown=STEPS,
+        harmless=True,
+    ),
+    done("F47", "a `.log` of 8 TiB, all hole behind the batches", sparse, damaged=segment(55), harmless=True),
 )
 STARTS: Final = (
     crashed(29, lambda it: it.flip(2, target(it), 100))("F01", "one bit under the CRC, after a crash, above the recovery point"),
@@ -288,8 +297,16 @@ STARTS: Final = (
         lambda it: set_aside(it, 2, 0, "deleted"),
         damaged=segment(0, "log.deleted"),
         shown=("expired",),
+        harmless=True,
     ),
-    done("F47", "a truncated tail is there as `.deleted`", truncated_tail, damaged=LAST_DELETED, shown=("behind_log_end",)),
+    done(
+        "F47",
+        "a truncated tail is there as `.deleted`",
+        truncated_tail,
+        damaged=LAST_DELETED,
+        shown=("behind_log_end",),
+        harmless=True,
+    ),
     done("F47", "`.swap` with what the segment has", lambda it: swap_in(it, 29, it.file(2, 29).read_bytes()), damaged=SWAP),
     done(
         "F47",
@@ -299,7 +316,12 @@ STARTS: Final = (
     ),
     done("F47", "an empty `.swap` over a good segment", lambda it: swap_in(it, 29, b""), damaged=SWAP),
     done(
-        "F47", "`.cleaned` files beside a `.swap`: half of a split", half_of_a_split, damaged=segment(55, "log.swap"), shown=STEPS
+        "F47",
+        "`.cleaned` files beside a `.swap`: half of a split",
+        half_of_a_split,
+        damaged=segment(55, "log.swap"),
+        shown=STEPS,
+        harmless=True,
     ),
     *(
         done(
@@ -307,6 +329,7 @@ STARTS: Final = (
             f"b2's directory is renamed to `-{suffix}`",
             partial(directory_aside, suffix=suffix),
             damaged=segment(0, directory=f"{ASIDE}-{suffix}"),
+            harmless=True,
         )
         for suffix in ("delete", "stray")
     ),

@@ -38,6 +38,12 @@ def undecodable(brokers: Brokers, batch: Written, *on: int) -> None:
         brokers.overwrite(broker, batch, fix_crc(batch.data[:61] + noise(len(batch.data) - 61, str(broker))))
 
 
+def checkpoints(brokers: Brokers, which: str, offset: int, *on: int) -> None:
+    """What these brokers (all unless they are named) wrote down of `t-0`."""
+    for broker in on or (1, 2, 3):
+        write_checkpoint(brokers.log_dir(broker), which, offset)
+
+
 def cut(brokers: Brokers, segment: int, size: int) -> None:
     """Broker 2's segment ends at a byte."""
     path = brokers.file(2, segment)

@@ -130,7 +130,13 @@ def snapshot_after_an_election(root: Path) -> Brokers:
 BACK: Final = (change(leader=2), record(20), change(isr=[2, 1]), change(isr=[2, 1, 3]))
 CONTROLLED: Final = (
     *trees("F33", "not stopped cleanly:", stopped, [("member",), ("last replica",)]),
-    *trees("F33", "ms from the first record to the end of the controllers' log:", newest_missing, [(1999,), (2999,), (3000,)]),
+    *trees(
+        "F33",
+        "ms from the first record to the end of the controllers' log:",
+        newest_missing,
+        [(1999,), (2999,), (3000,)],
+        controls=[(1999,), (2999,)],
+    ),
     *trees("F37", "records deleted up to, ISR:", deleted_and_led, [(7, (1,)), (7, (1, 2))]),
     *trees("F37", "the same, all that b1 lacks was deleted", deleted_and_led, [(20, (1,))], control=True),
     *trees("F37", "the same, the log start on b3 is", deleted_and_led, [(7, (1,), 0)]),
@@ -155,7 +161,13 @@ CONTROLLED: Final = (
     ),
     done("-", "the controllers say compact,delete", lambda it: policy(it, "compact,delete"), control=True),
     done("-", "the first replica is of an earlier topic, the controllers say delete", lambda it: policy(it, "delete", other=True)),
-    *each("-", "cleaners know the topic better than the controllers; a topic id:", cleaner_knows_better, [(True,), (False,)]),
+    *each(
+        "-",
+        "cleaners know the topic better than the controllers; a topic id:",
+        cleaner_knows_better,
+        [(True,), (False,)],
+        controls=[(True,)],
+    ),
     done("-", "controllers beside healthy brokers", lambda it: controlled_by(it, *in_sync([1, 2, 3]), *BACK), control=True),
     Case("F36", "an election before the controllers' log begins", snapshot_after_an_election),
     Case("F37", "elected again without new records", lambda root: controlled_by(short_leader(root), *LRS, *ELECTED)),

@@ -10,8 +10,8 @@ from kafka_forensics.writers.files import write_partition_metadata
 from tests.support.controller_log import controlled_by, in_sync, partition, record, topic
 from tests.support.faults import HEALTHY, LOG_END, TOPIC_ID, Brokers, Log, healthy, histories, write_checkpoint, write_files
 from tests.support.gallery_bytes import LENGTH, MAGIC, TARGET, int32, target
-from tests.support.gallery_case import Case, done, each
-from tests.support.gallery_files import CHECKPOINT, lost_behind_noise, torn
+from tests.support.gallery_case import Case, done, each, on_each, patient
+from tests.support.gallery_files import CHECKPOINT, METADATA, lost_behind_noise, lost_tail, torn
 from tests.support.gallery_leftovers import (
     ASIDE,
     crash,
@@ -23,29 +23,24 @@ from tests.support.gallery_leftovers import (
     truncated_tail,
 )
 from tests.support.gallery_replicas import LATE_EPOCHS, OTHER_TOPIC_ID
-from tests.support.injections import append, change, claim_epochs, cut, delete_segment, remove_snapshots
+from tests.support.injections import append, change, checkpoints, claim_epochs, cut, remove_snapshots
 from tests.support.segments import write_offset_index, write_time_index
 from tests.support.variants_bytes import alone
 
 EPOCHS: Final = "leader-epoch-checkpoint"
+FLIP: Final = patient(lambda brokers: brokers.flip(2, TARGET, 100)).injection
 LAST: Final = HEALTHY.batches[-1]
 ENTRIES: Final = tuple((entry.leader_epoch, entry.start_offset) for entry in HEALTHY.epochs)
 
 
-def checkpoints(brokers: Brokers, which: str, offset: int, *on: int) -> None:
-    """What these brokers (all unless they are named) wrote down of `t-0`."""
-    for broker in on or (1, 2, 3):
-        write_checkpoint(brokers.log_dir(broker), which, offset)
-
-
-def cut_without_indexes(brokers: Brokers, kept: int) -> None:
-    """The middle segment ends so many bytes behind offset 49, and its indexes are gone."""
+def cut_in_the_middle(brokers: Brokers, kept: int, *without: str) -> None:
+    """The middle segment ends so many bytes behind offset 49."""
     cut(brokers, 29, HEALTHY.at(49).position + kept)
-    remove(brokers, 2, 29, "index", "timeindex")
+    for suffix in without:
+        brokers.file(2, 29, suffix).unlink()
 
 
 def lone_and_lost(brokers: Brokers, size: int) -> None:
-    """The same, and no other copy is given."""
     lost_behind_noise(brokers, size)
     alone(brokers)
 
@@ -58,10 +53,9 @@ def only_first(brokers: Brokers) -> None:
     cut(brokers, 0, 0)
 
 
-def first_gone_everywhere(brokers: Brokers) -> None:
-    """Records were deleted up to the second segment; broker 2's first is empty."""
-    checkpoints(brokers, "log-start", 29)
-    cut(brokers, 0, 0)
+def deleted_topic(brokers: Brokers) -> None:
+    other = topic("other", OTHER_TOPIC_ID), partition([1, 2, 3], 1, topic_id=OTHER_TOPIC_ID)
+    controlled_by(brokers, *other, *in_sync([1, 2, 3]), record(9, topic_id=TOPIC_ID))
 
 
 def without_partition(brokers: Brokers, *on: int) -> None:
@@ -70,43 +64,35 @@ def without_partition(brokers: Brokers, *on: int) -> None:
         shutil.rmtree(brokers.log_dir(broker) / "t-0")
 
 
-def deleted_topic(brokers: Brokers) -> None:
-    """No directory is left, and the topic was deleted by the controllers' log."""
-    without_partition(brokers, 1, 2, 3)
-    other = topic("other", OTHER_TOPIC_ID), partition([1, 2, 3], 1, topic_id=OTHER_TOPIC_ID)
-    controlled_by(brokers, *other, *in_sync([1, 2, 3]), record(9, topic_id=TOPIC_ID))
-
-
 SEGMENTS: Final = (
     Case("-", "nothing", healthy, control=True),
-    *each("F13", "last byte kept, after a crash:", torn, [(LAST.position + size,) for size in (1, 12, 16, 17, 60, 61, 1545)]),
-    *each("F14", "bytes kept of a batch of another segment:", lambda it, kept: cut(it, 29, HEALTHY.at(49).position + kept), [(1,)]),
-    *each("F14", "the same without indexes:", cut_without_indexes, [(0,), (1,), (100,)]),
+    *each("F13", "last byte kept, after a crash:", torn, [(LAST.position + size,) for size in (1, 16, 61)], control=True),
+    *each("F14", "bytes kept of a batch of another segment:", cut_in_the_middle, [(1,)]),
+    *each("F14", "the same without indexes:", lambda it, kept: cut_in_the_middle(it, kept, "index", "timeindex"), [(0,), (1,)]),
     *each("F15", "zeros behind the last batch:", lambda it, size: append(it, 55, bytes(size)), [(12,), (1 << 20,)], control=True),
-    *each(
-        "F17", "bytes of noise before a missing segment:", lost_behind_noise, [(61,), (1544,), (1546,), (3000,), (3200,), (13_000,)]
-    ),
-    *each(
-        "F17",
-        "the same of one replica by itself:",
-        lone_and_lost,
-        [(30,), (60,), (61,)],
-    ),
+    *each("F17", "bytes of noise before a missing segment:", lost_behind_noise, [(61,), (1546,), (13_000,)]),
+    *each("F17", "the same of one replica by itself:", lone_and_lost, [(60,), (61,)]),
     *each(
         "F17", "bytes left of the first segment:", lambda it, kept: cut(it, 0, kept), [(0,), (len(HEALTHY.batches[0].data) - 1,)]
     ),
-    done("F17", "records deleted up to the second segment, the first is empty", first_gone_everywhere),
+    done(
+        "F17",
+        "records deleted up to the second segment, the first is empty",
+        lambda it: checkpoints(it, "log-start", 29),
+        lambda it: cut(it, 0, 0),
+    ),
     done("F17", "an empty only segment misses nothing", only_first),
     *each("F17", "no directory is left on", without_partition, [(1, 2, 3), (1, 2)]),
-    done("F17", "no directory is left of a topic that was deleted", deleted_topic, control=True),
+    done(
+        "F17",
+        "no directory is left of a topic that was deleted",
+        lambda it: without_partition(it, 1, 2, 3),
+        deleted_topic,
+        control=True,
+    ),
 )
 
 # Indexes, snapshots, checkpoints.
-
-
-def shorter(brokers: Brokers, suffix: str, size: int) -> None:
-    """An index ends at a byte."""
-    os.truncate(brokers.file(2, 29, suffix), size)
 
 
 def stale_times(brokers: Brokers, stale: tuple[int, ...], crashed: bool, closed: bool) -> None:
@@ -144,7 +130,6 @@ def beside_u(brokers: Brokers) -> None:
 
 
 def no_epochs(brokers: Brokers) -> None:
-    """Broker 2's epochs are gone."""
     brokers.named(2, EPOCHS).unlink()
 
 
@@ -152,7 +137,7 @@ def no_small_files(brokers: Brokers) -> None:
     """After a crash broker 2 has no epochs, no topic id and no snapshots of its partition."""
     brokers.crash(2)
     no_epochs(brokers)
-    brokers.named(2, "partition.metadata").unlink()
+    brokers.named(2, METADATA).unlink()
     remove_snapshots(brokers, 2)
 
 
@@ -163,23 +148,6 @@ def without_producers(root: Path) -> Brokers:
     brokers = histories(root, dict.fromkeys((1, 2), log), dict.fromkeys((1, 2), 6))
     remove_snapshots(brokers, 1, 2)
     return brokers
-
-
-def log_start_beyond(brokers: Brokers) -> None:
-    """Every log start lies above its high watermark; only broker 2 crashed."""
-    for broker in (1, 2, 3):
-        claim_epochs(brokers, broker, (2, 62))
-    checkpoints(brokers, "replication", 60)
-    checkpoints(brokers, "log-start", 62)
-    brokers.crash(2)
-
-
-def lost_tail(brokers: Brokers) -> None:
-    """Broker 2 checkpointed 60 and its log ends at 55; the others checkpointed 72."""
-    delete_segment(brokers, 2, 55)
-    brokers.file(2, LOG_END, "snapshot").unlink()
-    checkpoints(brokers, "recovery-point", 55, 2)
-    checkpoints(brokers, "replication", 60, 2)
 
 
 def malformed(file: str, how: str) -> bytes:
@@ -205,13 +173,6 @@ def malformed_beside_damage(brokers: Brokers, file: str, how: str) -> None:
     brokers.flip(2, TARGET, 100)
 
 
-def unreadable_recovery_point(brokers: Brokers) -> None:
-    """After a crash nobody knows from where on to read the log again; a batch is damaged."""
-    brokers.crash(2)
-    brokers.flip(2, TARGET, 100)
-    (brokers.log_dir(2) / "recovery-point-offset-checkpoint").write_bytes(b"9\n1\nt 0 55\n")
-
-
 LIES: Final = (
     b"0\n3\n0 0\nx 32\n2 58\n",
     b"0\n3\n0 0\n1 -32\n2 58\n",
@@ -224,12 +185,18 @@ HOW: Final = ("count", "a long line", "version", "negative count", "a long count
 SMALL_FILES: Final = (
     *each("F25", "a position in an index, byte and mask:", lambda it, *at: change(it.file(2, 29, "index"), *at), [(63, 0x40)]),
     done("F25", "a position beyond the log", lambda it: change(it.file(2, 55, "index"), 44, 0x10)),
-    *each("F25", "bytes of an index, of which the last entry is torn:", shorter, [("index", 63), ("timeindex", 91)]),
+    *each(
+        "F25",
+        "bytes of an index, of which the last entry is torn:",
+        lambda it, suffix, size: os.truncate(it.file(2, 29, suffix), size),
+        [("index", 63), ("timeindex", 91)],
+    ),
     *each(
         "F25",
         "stale entries in a time index, crashed, closed:",
         stale_times,
         [((6,), True, False), ((5, 6), True, False), ((5,), True, False), ((6,), False, False), ((6,), True, True)],
+        controls=[((6,), True, False), ((5, 6), True, False)],
     ),
     *each("F25", "entries older than the log of a tail that was cut", dropped_entries, [(-1_000_000,)], control=True),
     *each("F25", "the same with `--live`", dropped_entries, [(-1_000_000,)], control=True, live=True),
@@ -238,6 +205,7 @@ SMALL_FILES: Final = (
         "entries of a tail that is gone; start of a later epoch, high watermark:",
         dropped_tail,
         [(LOG_END, LOG_END), (None, LOG_END), (LOG_END + 1, LOG_END), (LOG_END, LOG_END + 5)],
+        controls=[(LOG_END, LOG_END)],
     ),
     *each("F28", "a bit of the snapshot of", lambda it, at: change(it.file(2, at, "snapshot"), 3), [(29,), (75,)]),
     *each("F28", "one snapshot less:", lambda it, at: it.file(2, at, "snapshot").unlink(), [(29,), (55,), (75,)], control=True),
@@ -248,7 +216,12 @@ SMALL_FILES: Final = (
     done("F29", "the same with `--live`", no_epochs, beside_u, control=True, live=True),
     done("F29", "the same after a crash", beside_u, no_epochs, lambda it: it.crash(2)),
     done("F29", "no small file of a partition beside another with its own, after a crash", beside_u, no_small_files),
-    done("F30", "a high watermark of its own below that of the others", lost_tail),
+    done(
+        "F30",
+        "a high watermark of its own below that of the others",
+        lost_tail,
+        lambda it: checkpoints(it, "replication", 60, 2),
+    ),
     *each("F32", "leader epochs", lambda it, data: it.named(2, EPOCHS).write_bytes(data), [(data,) for data in LIES]),
     done(
         "F32",
@@ -256,9 +229,27 @@ SMALL_FILES: Final = (
         lambda it: it.named(2, EPOCHS).write_bytes(LIES[2]),
         lambda it: it.flip(2, TARGET, 15, 3),
     ),
-    *each("F32", "no checkpoint, and a damaged batch:", malformed_beside_damage, product(FILES, HOW)),
-    done("F32", "an unreadable recovery point has all segments walked", unreadable_recovery_point),
-    done("-", "log start above the high watermark everywhere, only b2 crashed", log_start_beyond),
+    *each(
+        "F32",
+        "no checkpoint, and a damaged batch:",
+        malformed_beside_damage,
+        [*product(FILES[:2], HOW), *product(FILES[2:], HOW[:1])],
+    ),
+    done(
+        "F32",
+        "an unreadable recovery point has all segments walked",
+        lambda it: it.crash(2),
+        lambda it: it.flip(2, TARGET, 100),
+        lambda it: (it.log_dir(2) / "recovery-point-offset-checkpoint").write_bytes(b"9\n1\nt 0 55\n"),
+    ),
+    done(
+        "-",
+        "log start above the high watermark everywhere, only b2 crashed",
+        on_each(lambda it, broker: claim_epochs(it, broker, (2, 62))),
+        lambda it: checkpoints(it, "replication", 60),
+        lambda it: checkpoints(it, "log-start", 62),
+        lambda it: it.crash(2),
+    ),
     done("-", "log start beyond the log end", lambda it: it.crash(2), lambda it: checkpoints(it, "log-start", 80, 2)),
 )
 
@@ -266,76 +257,18 @@ SMALL_FILES: Final = (
 
 
 def crashed(brokers: Brokers, recovery_point: int) -> None:
-    """Broker 2 crashed and has a damaged batch."""
     crash(brokers, recovery_point)
-    brokers.flip(2, TARGET, 100)
+    FLIP(brokers)
 
 
-def length(brokers: Brokers, number: int) -> None:
-    """Broker 2 crashed and has a batch whose length lies."""
+def crashed_with_length(brokers: Brokers, size: int) -> None:
     crash(brokers, 29)
-    brokers.overwrite(2, TARGET, int32(number), LENGTH)
+    brokers.overwrite(2, TARGET, int32(size), LENGTH)
 
 
-def magic_of_an_older_format(brokers: Brokers) -> None:
-    """Broker 2 crashed, and a batch says it is of magic 1."""
-    crash(brokers, 29)
-    brokers.overwrite(2, TARGET, b"\1", MAGIC)
-
-
-def without_index(brokers: Brokers) -> None:
-    """A segment with a damaged batch has no index, though the shutdown was clean."""
-    brokers.flip(2, TARGET, 100)
-    brokers.file(2, 29, "index").unlink()
-
-
-def no_reach(brokers: Brokers) -> None:
-    """As a follower leaves it that cut its log for a leader that lost its disks."""
-    for broker in (1, 3):
-        remove(brokers, broker, 55)
-    truncated_tail(brokers)
-    checkpoints(brokers, "replication", 29)
-
-
-def taken_by_the_cleaner(brokers: Brokers) -> None:
-    """The cleaner replaced the middle segment everywhere."""
-    for broker in (1, 2, 3):
-        set_aside(brokers, broker, 29, "deleted")
-    checkpoints(brokers, "cleaner", 55)
-
-
-def only_aside(brokers: Brokers) -> None:
-    """All that is given is broker 2's copy, whose directory waits to be removed."""
-    directory_aside(brokers, "delete")
-    alone(brokers)
-
-
-def stray_elsewhere(brokers: Brokers) -> None:
-    """Broker 2's replica lies stray in its other log directory."""
-    other = brokers.log_dir(2).with_name("b2-more")
-    shutil.copytree(brokers.log_dir(2) / "t-0", other / f"{ASIDE}-stray")
-    shutil.copy(brokers.log_dir(2) / "meta.properties", other)
-    shutil.rmtree(brokers.log_dir(2) / "t-0")
-
-
-def earlier_topic(brokers: Brokers) -> None:
-    """Broker 2 lost a segment; what waits to be removed is of an earlier topic of the name."""
-    remove(brokers, 2, 29)
-    shutil.copytree(brokers.log_dir(1) / "t-0", brokers.log_dir(2) / f"{ASIDE}-delete")
-    (brokers.log_dir(2) / f"{ASIDE}-delete" / "partition.metadata").write_bytes(write_partition_metadata(OTHER_TOPIC_ID))
-
-
-def earlier_topic_elsewhere(brokers: Brokers) -> None:
-    """As brokers leave it where one was down while its topic was created anew (`tests/broker`)."""
-    for broker in (1, 2):
-        shutil.copytree(brokers.log_dir(broker) / "t-0", brokers.log_dir(broker) / f"{ASIDE}-delete")
-        brokers.named(broker, "partition.metadata").write_bytes(write_partition_metadata(OTHER_TOPIC_ID))
-
-
-def last_log_gone(brokers: Brokers) -> None:
-    """Broker 1's last segment is there by its index alone."""
-    remove(brokers, 1, 55, "log")
-    brokers.file(1, LOG_END, "snapshot").unlink()
+def copied_aside(brokers: Brokers, broker: int, to: int) -> None:
+    """A copy of a broker's partition waits to be removed."""
+    shutil.copytree(brokers.log_dir(broker) / "t-0", brokers.log_dir(to) / f"{ASIDE}-delete")
 
 
 LEFTOVERS: Final = (
@@ -344,14 +277,20 @@ LEFTOVERS: Final = (
     done(
         "F01",
         "damage after a crash, nothing of it committed",
-        lambda it: crashed(it, 29),
+        lambda it: crash(it, 29),
+        FLIP,
         lambda it: checkpoints(it, "replication", 39),
     ),
-    done("F01", "damage after a crash, with `--live`", lambda it: crashed(it, 29), live=True),
-    *each("F04", "a length that lies, after a crash:", length, [(13,), (len(TARGET.data) - 7,)]),
+    done("F01", "damage after a crash, with `--live`", lambda it: crash(it, 29), FLIP, live=True),
+    *each(
+        "F04",
+        "a length that lies, after a crash:",
+        crashed_with_length,
+        [(13,), (len(TARGET.data) - 7,)],
+    ),
     done("F03", "a negative base offset, after a crash", lambda it: crash(it, 29), lambda it: it.flip(2, TARGET, 0, 7)),
-    done("F08", "magic 1, after a crash", magic_of_an_older_format),
-    done("-", "a damaged segment without index after a clean shutdown", without_index),
+    done("F08", "magic 1, after a crash", lambda it: crash(it, 29), lambda it: it.overwrite(2, TARGET, b"\1", MAGIC)),
+    done("-", "a damaged segment without index after a clean shutdown", FLIP, lambda it: it.file(2, 29, "index").unlink()),
     done(
         "-", "log end below the log start, after a crash", lambda it: crash(it, 55), lambda it: checkpoints(it, "log-start", 90, 2)
     ),
@@ -361,6 +300,7 @@ LEFTOVERS: Final = (
         lambda it: swap_in(it, 29, it.file(2, 29).read_bytes()),
         half_of_a_split,
         live=True,
+        control=True,
     ),
     done(
         "F47",
@@ -371,20 +311,66 @@ LEFTOVERS: Final = (
         control=True,
     ),
     done("F47", "a swap with a torn batch", lambda it: swap_in(it, 29, it.file(2, 29).read_bytes()[: target(it).position + 100])),
-    done("F47", "a truncated tail that no log reaches to any more", no_reach),
+    done(
+        "F47",
+        "a truncated tail that no log reaches to any more",
+        lambda it: remove(it, 1, 55),
+        lambda it: remove(it, 3, 55),
+        lambda it: truncated_tail(it),
+        lambda it: checkpoints(it, "replication", 29),
+    ),
     done(
         "F47",
         "`.cleaned` and `.deleted` of a live segment",
         lambda it: [shutil.copy(it.file(2, 29), f"{it.file(2, 29)}.{ending}") for ending in ("deleted", "cleaned")],
         control=True,
     ),
-    done("F47", "what the cleaner took from all", taken_by_the_cleaner),
-    done("F47", "a directory on its way out is all that is left", only_aside),
-    done("F47", "a missing replica lies stray in the other log directory", stray_elsewhere),
-    done("F47", "a directory of an earlier topic fills nothing", earlier_topic),
-    done("F47", "a directory of an earlier topic that another broker still has", earlier_topic_elsewhere),
-    done("F17", "the last segment is missing, its index is left", last_log_gone),
-    done("F17", "an index beside its deleted log proves nothing", lambda it: it.file(1, 0).rename(f"{it.file(1, 0)}.deleted")),
+    done(
+        "F47",
+        "what the cleaner took from all",
+        on_each(lambda it, broker: set_aside(it, broker, 29, "deleted")),
+        lambda it: checkpoints(it, "cleaner", 55),
+    ),
+    done(
+        "F47",
+        "a directory on its way out is all that is left",
+        lambda it: directory_aside(it, "delete"),
+        lambda it: alone(it),
+        control=True,
+    ),
+    done(
+        "F47",
+        "a missing replica lies stray in the other log directory",
+        lambda it: shutil.copytree(it.log_dir(2) / "t-0", it.root / "b2-more" / f"{ASIDE}-stray"),
+        lambda it: shutil.copy(it.log_dir(2) / "meta.properties", it.root / "b2-more"),
+        lambda it: without_partition(it, 2),
+    ),
+    done(
+        "F47",
+        "a directory of an earlier topic fills nothing",
+        lambda it: remove(it, 2, 29),
+        lambda it: copied_aside(it, 1, 2),
+        lambda it: (it.log_dir(2) / f"{ASIDE}-delete" / METADATA).write_bytes(write_partition_metadata(OTHER_TOPIC_ID)),
+    ),
+    done(
+        "F47",
+        "a directory of an earlier topic that another broker still has",
+        lambda it: copied_aside(it, 1, 1),
+        lambda it: copied_aside(it, 2, 2),
+        lambda it: [it.named(broker, METADATA).write_bytes(write_partition_metadata(OTHER_TOPIC_ID)) for broker in (1, 2)],
+    ),
+    done(
+        "F17",
+        "the last segment is missing, its index is left",
+        lambda it: remove(it, 1, 55, "log"),
+        lambda it: it.file(1, LOG_END, "snapshot").unlink(),
+    ),
+    done(
+        "F17",
+        "an index beside its deleted log proves nothing",
+        lambda it: it.file(1, 0).rename(f"{it.file(1, 0)}.deleted"),
+        control=True,
+    ),
     done("F46", "damage in the middle of a live copy", lambda it: it.flip(2, TARGET, 100), live=True),
     done("F46", "an epoch newer than its checkpoint, without `--live`", lambda it: claim_epochs(it, 2, *LATE_EPOCHS)),
     done("F46", "a log that grows while it is read", during=lambda it: append(it, 29, b"more")),

@@ -90,7 +90,7 @@ def behind_the_watermark(root: Path) -> Brokers:
 SWAPPED: Final = (topic("orders", OTHER_TOPIC_ID), partition([2], 2, topic_id=OTHER_TOPIC_ID))
 EARLIER: Final = (topic(topic_id=OTHER_TOPIC_ID), partition([2], 2, topic_id=OTHER_TOPIC_ID), record(9, topic_id=OTHER_TOPIC_ID))
 REPLICAS: Final = (
-    Case("F35", "b3 ends before the others part, and b4 where they do", lambda root: lagging(root, last=True)),
+    Case("F35", "b3 ends before the others part, and b4 where they do", lambda root: lagging(root, last=True), control=True),
     Case("-", "b3 ends before the others, which agree", lambda root: lagging(root, last=False, fork=False), control=True),
     Case("-", "b2 ends before the others, as its high watermark says", behind_the_watermark, control=True),
     Case("F36", "b3 is empty and its checkpoint has no epoch", empty_leader),

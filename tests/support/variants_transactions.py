@@ -10,7 +10,7 @@ from typing import Any, Final
 from kafka_forensics.writers.files import write_meta_properties
 from tests.support.controller_log import CONTROLLER, ControllerLog, partition, topic
 from tests.support.faults import ABORTING, COMMITTING, Brokers, Log, histories
-from tests.support.gallery_case import Case, trees
+from tests.support.gallery_case import Case, Row, trees
 from tests.support.gallery_replicas import OTHER_CLUSTER_ID, skipped_sequences, wrapped_sequences
 from tests.support.gallery_transactions import OVERDUE, both, committed_again, lying, opened, torn
 from tests.support.transaction_logs import (
@@ -52,11 +52,9 @@ def logs(
     return Case(fault, words, lambda root: brokers_of(root, make(), clean=clean), live=live, control=control)
 
 
-def each_logs(
-    fault: str, words: str, make: Callable[..., Logs], rows: Iterable[tuple[Any, ...]], *, control: bool = False
-) -> list[Case]:
+def each_logs(fault: str, words: str, make: Callable[..., Logs], rows: Iterable[Row], **given: Any) -> list[Case]:
     """A case a row: three brokers with the logs that are made with its values."""
-    return trees(fault, words, lambda root, *row: brokers_of(root, make(*row)), rows, control=control)
+    return trees(fault, words, lambda root, *row: brokers_of(root, make(*row)), rows, **given)
 
 
 def isr(root: Path, members: list[int], *partitions: int, start: int | None = None, replicas: tuple[int, ...] = (1, 2, 3)) -> None:
@@ -117,6 +115,7 @@ OPEN: Final = (
         "a client's clock is 50,000 years ahead; the coordinators' log has",
         clock_ahead,
         [("nothing of it",), ("it as Ongoing",), ("not been copied",)],
+        control=True,
     ),
     *each_logs("F42", "no broker's clock; the coordinators' log is there, empty:", no_brokers_clock, [(False,), (True,)]),
     logs("F41", "records older than a marker before them", old_times, control=True),
@@ -212,6 +211,7 @@ TORN: Final = (
         "F44",
         "a client's clock is ahead, markers on their way",
         lambda: {**both(COMMIT, NOTHING, prepared, client=0, traffic=60), "other-0": wrong_clock()},
+        control=True,
     ),
     logs(
         "F44",
@@ -221,16 +221,23 @@ TORN: Final = (
     ),
     logs("F44", "committed records lost, after a crash", lambda: committed_and(lost_records()), clean=False),
     logs("F44", "copies of crashed brokers older than the decision", older_copies, clean=False, control=True),
-    *each_logs("F44", "fenced in version 2, epochs up, marker:", fenced, product((1, 2), (ABORT, NOTHING, COMMIT))),
-    *trees("F44", "broker 3 is not given; in sync:", without_3, [((3,),), ((2, 3),)]),
+    *each_logs(
+        "F44",
+        "fenced in version 2, epochs up, marker:",
+        fenced,
+        product((1, 2), (ABORT, NOTHING, COMMIT)),
+        controls=[(1, ABORT), (2, ABORT)],
+    ),
+    *trees("F44", "broker 3 is not given; in sync:", without_3, [((3,),), ((2, 3),)], controls=[((3,),)]),
     Case("F44", "a follower behind a damaged leader, not in sync", damaged_leader),
     *trees(
         "F44",
         "broker 1 went on behind the decision; clean, by seconds:",
         fast_clock,
         [(True, 5), (True, 60), (False, 0.2), (False, 60)],
+        controls=[(True, 5), (False, 0.2)],
     ),
-    *trees("F44", "the controllers' log ends at second", controllers_as_of, [(-3600,), (20,), (3600,)]),
+    *trees("F44", "the controllers' log ends at second", controllers_as_of, [(-3600,), (20,), (3600,)], controls=[(-3600,), (20,)]),
     *trees("F44", "one copy has the marker; clean:", marker_on_one, [(True,), (False,)]),
     logs(
         "F44",
@@ -295,9 +302,16 @@ GOES_ON: Final = (
         "the producer goes on; version, second, commit:",
         lambda client, later, commit: goes_on(client, later, [30, later], commit),
         [(client, later, commit) for client, later in ((2, 32), (0, 50), (0, 32)) for commit in (True, False)],
+        controls=[(0, 32, True), (0, 32, False)],
     ),
     logs("F44", "the producer goes on: only long after", lambda: goes_on(0, 50, [50], commit=True)),
-    *each_logs("F44", "decided, ended by the marker of the next:", ended_by_the_next, product((True, False), repeat=2)),
+    *each_logs(
+        "F44",
+        "decided, ended by the marker of the next:",
+        ended_by_the_next,
+        product((True, False), repeat=2),
+        controls=[(True, True), (False, False)],
+    ),
 )
 
 
@@ -318,7 +332,7 @@ GONE: Final = (
     Case("F44", "nothing is left, retention took it", lambda root: gone(root, -3600, start=90), control=True),
     Case("F44", "nothing is left, the directory is of another topic", lambda root: gone(root, -3600, topic_id=OTHER_TOPIC_ID)),
     Case("F44", "nothing is left of an aborted transaction", lambda root: gone(root, -3600, commit=False), control=True),
-    Case("F44", "nothing is left on copies that were not in sync", lambda root: gone(root, -3600, isr=(3,), given=2)),
+    Case("F44", "nothing is left on copies that were not in sync", lambda root: gone(root, -3600, isr=(3,), given=2), control=True),
     Case("F44", "nothing is left, with `--live`", lambda root: gone(root, -3600, clean=False), control=True, live=True),
 )
 

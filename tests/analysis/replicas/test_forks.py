@@ -24,6 +24,7 @@ from kafka_forensics.model.controller import PartitionControl, PartitionEvent, P
 from kafka_forensics.model.findings import Finding
 from kafka_forensics.replication.epochs import truncation_offset
 from tests.support.faults_verdict import offsets
+from tests.support.kept_answers import write_answers
 from tests.support.producer_log import context
 from tests.support.replica_logs import Batch, Logs, batches, conflicts_of
 from tests.support.segments import log, read
@@ -451,4 +452,4 @@ def test_replicas_are_not_called_identical_where_ranges_were_left_unread(
 
 
 if __name__ == "__main__":
-    KEPT.write_text("{\n" + ",\n".join(f"{json.dumps(name)}: {json.dumps(told(name))}" for name in FORKS) + "\n}\n")
+    write_answers(KEPT, {name: told(name) for name in FORKS}, depth=3)

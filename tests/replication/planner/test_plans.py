@@ -14,6 +14,7 @@ from kafka_forensics.model.files import EpochEntry
 from kafka_forensics.replication.planner.plan_steps import steps
 from kafka_forensics.replication.planner.planner import plan_partition
 from kafka_forensics.replication.planner.plans import PlanControl, PlanPartition, PlanReplica, TruncateBy, Witness
+from tests.support.kept_answers import write_answers
 from tests.support.plan_values import entries, partition, replica
 
 CONTROL = PlanControl(1, 1, 2, (1,), (), (2, 3, 1))
@@ -245,4 +246,4 @@ def test_every_plan_is_kept() -> None:
 
 
 if __name__ == "__main__":
-    KEPT.write_text("{\n" + ",\n".join(f"{json.dumps(name)}: {json.dumps(told(name))}" for name in PLANS) + "\n}\n")
+    write_answers(KEPT, {name: told(name) for name in PLANS}, depth=4)
