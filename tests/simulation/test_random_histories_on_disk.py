@@ -276,32 +276,24 @@ def _transactions(
         counted["open transactions"] += len(opened)
         if named != opened:
             yield f"{partition.name}: open are {opened}, named {named}"
-        here = [
-            transaction_row
-            for transaction_row in rows
-            if transaction_row.partition == partition.number and transaction_row.topic == partition.topic
-        ]
-        listed = [transaction_row for transaction_row in here if transaction_row.state != "lost"]
+        here = [row for row in rows if row.partition == partition.number and row.topic == partition.topic]
+        listed = [row for row in here if row.state != "lost"]
         if not listed:
             if all(spoken.values()):
                 yield f"{partition.name}: no transaction is listed"
             continue
         seen = [
             (
-                transaction_row.producer_id,
-                transaction_row.first_offset,
-                _ending(transaction_row.state, transaction_row.marker),
-                transaction_row.marker_offset,
+                row.producer_id,
+                row.first_offset,
+                _ending(row.state, row.marker),
+                row.marker_offset,
             )
-            for transaction_row in listed
+            for row in listed
         ]
         counted["transactions listed"] += len(seen)
         broker = int(listed[0].broker)
-        torn = {
-            (transaction_row.producer_id, transaction_row.first_offset)
-            for transaction_row in listed
-            if transaction_row.state == "torn"
-        }
+        torn = {(row.producer_id, row.first_offset) for row in listed if row.state == "torn"}
         # without a controller's log nobody knows that no replica is left out, and then a loss is told only beyond the clocks' doubt
         if cluster.fences and not expected.torn(coordinator, partition, partition.replicas[broker].batches) <= torn:
             yield f"{partition.name}: named as torn are {torn}"

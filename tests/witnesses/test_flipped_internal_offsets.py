@@ -87,10 +87,10 @@ def test_a_plain_commit_behind_a_transactions_misplaced_batch_stays_in_force(tmp
     log += transaction_of(start=4, commit=True) + log_of((OTHER, commit_value(3)), start=5)
     directory = put_offsets(tmp_path / "b1", log).parent
     (before,) = groups(tmp_path / "b1")
-    assert [
-        (committed_offset.group, committed_offset.last.offset, committed_offset.record_offset)
-        for committed_offset in before.committed
-    ] == [("audit", 3, 5), ("billing", 6, 3)]
+    assert [(commit.group, commit.last.offset, commit.record_offset) for commit in before.committed] == [
+        ("audit", 3, 5),
+        ("billing", 6, 3),
+    ]
     for place in batches_of(directory):
         if place.base_offset in (2, 3):
             with flipped(place, 7 - bit // 8, bit % 8):
@@ -160,10 +160,7 @@ def test_a_batch_of_a_cleaned_log_counts_where_there_is_room(tmp_path: Path, bit
     log = b"".join(log_of((commit_key(f"group-{start}"), commit_value(start)), start=start) for start in starts)
     directory = put_offsets(tmp_path / "b1", log).parent
     before = groups(tmp_path / "b1")
-    assert [
-        committed_offset.record_offset
-        for committed_offset in sorted(before[0].committed, key=lambda committed_offset: committed_offset.record_offset)
-    ] == list(starts)
+    assert [commit.record_offset for commit in sorted(before[0].committed, key=lambda commit: commit.record_offset)] == list(starts)
     for place in batches_of(directory)[:-1]:
         with flipped(place, 7 - bit // 8, bit % 8):
             assert groups(tmp_path / "b1") == before, place

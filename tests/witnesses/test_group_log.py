@@ -44,12 +44,12 @@ def replayed(tmp_path: Path, log: bytes) -> GroupLog:
 
 
 def offsets(log: GroupLog) -> dict[str, int]:
-    return {committed_offset.group: committed_offset.last.offset for committed_offset in log.committed}
+    return {commit.group: commit.last.offset for commit in log.committed}
 
 
 def only(log: GroupLog) -> Committed:
-    [committed_offset] = log.committed
-    return committed_offset
+    [commit] = log.committed
+    return commit
 
 
 LIAR = commit_value(9)[:12]
@@ -153,7 +153,7 @@ def test_logs_of_other_clusters_speak_of_their_own_partitions(tmp_path: Path) ->
         (tmp_path / cluster / "meta.properties").write_text(f"version=1\nnode.id=1\ncluster.id={cluster * 22}\n")
     group_history = history(tmp_path / "A", tmp_path / "B")
     for told, expected in (("A" * 22, [5]), ("B" * 22, [9]), ("C" * 22, []), (None, [5, 9])):
-        assert [committed_offset.last.offset for committed_offset in group_history.committed("t", 0, told)] == expected
+        assert [commit.last.offset for commit in group_history.committed("t", 0, told)] == expected
 
 
 @pytest.mark.parametrize(("clusters", "logs"), [("AA-", 1), ("---", 1), ("AB-", 3), ("-A", 1)])
@@ -175,10 +175,10 @@ def test_no_such_log_is_no_history(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", of_brokers("kafka-4.3.0-healthy", "kafka-4.3.0-unclean"))
 def test_billing_of_a_real_cluster(archives: Path, name: str) -> None:
     group_history = history(archives / f"{name}.tar.xz")
-    [committed_offset] = group_history.committed("orders", 0, None)
-    assert (committed_offset.group, committed_offset.last.offset) == ("billing", 30000)
-    assert (committed_offset.log_partition, committed_offset.unknown_after) == (1, None)
-    assert committed_offset.last.topic_id == "P4lgI7hrTS-H5e19fVWzng"
+    [commit] = group_history.committed("orders", 0, None)
+    assert (commit.group, commit.last.offset) == ("billing", 30000)
+    assert (commit.log_partition, commit.unknown_after) == (1, None)
+    assert commit.last.topic_id == "P4lgI7hrTS-H5e19fVWzng"
     [log] = [each for each in group_history.logs if each.groups]
     group = log.groups["billing"]
     assert (group.kind, group.state, group.members_count, group.generation) == ("classic", "Empty", 0, 2)
@@ -189,9 +189,7 @@ def test_billing_of_a_real_cluster(archives: Path, name: str) -> None:
 def test_groups_of_kafka_2(corpora: Path) -> None:
     group_history = history(corpora / "public-five-brokers.tar.xz")
     ends = {
-        (committed_offset.group, committed_offset.topic, committed_offset.partition): committed_offset.last.offset
-        for log in group_history.logs
-        for committed_offset in log.committed
+        (commit.group, commit.topic, commit.partition): commit.last.offset for log in group_history.logs for commit in log.committed
     }
     assert ends["LogService", "ECOMMERCE_NEW_ORDER", 1] == 3
     assert ends["EmailService", "ECOMMERCE_SEND_EMAIL", 1] == 3

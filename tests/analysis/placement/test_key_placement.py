@@ -54,11 +54,9 @@ def topic(sent: Iterable[Sent | tuple[bytes, int, int]], count: int) -> dict[int
         hashes = (0, 0) if key is None else (hash_of(key), zlib.crc32(key))
         fold.step(np.array([[fold.records, timestamp, -1 if key is None else len(key), *hashes]], np.int64).T)
     return {
-        number: PartitionKeys(
-            key_placement_fold.samples(), key_placement_fold.records, key_placement_fold.keyless, key_placement_fold.records
-        )
-        for number, key_placement_fold in folds.items()
-        if key_placement_fold.records
+        number: PartitionKeys(fold.samples(), fold.records, fold.keyless, fold.records)
+        for number, fold in folds.items()
+        if fold.records
     }
 
 

@@ -1,6 +1,7 @@
 """`.txnindex` against the log: what it lacks, what it makes up, and where it must be left alone."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -56,13 +57,10 @@ def kinds(findings: list[Finding]) -> list[tuple[str, str]]:
     return answer
 
 
-def test_an_index_that_agrees_says_nothing() -> None:
-    assert compared(log_of_three(), RIGHT) == []
-
-
 @pytest.mark.parametrize(
     ("entries", "expected"),
     [
+        (RIGHT, []),
         ({0: [], 12: RIGHT[12]}, [(MISSING, ".txnindex")]),
         ({0: RIGHT[0], 12: []}, [(MISSING, "12.txnindex")]),
         ({0: RIGHT[0]}, [(MISSING, "12.txnindex")]),
@@ -90,11 +88,6 @@ def test_findings_name_entry_and_transaction() -> None:
     assert phantom.evidence == {"producer_id": 7, "first_offset": 6, "last_offset": 11, "entry": 1}
     (wrong,) = compared(log_of_three(), {0: [(7, 2, 5)], 12: RIGHT[12]})
     assert (wrong.severity, wrong.evidence["reason"], wrong.evidence["found_first_offset"]) == (Severity.WARNING, "first_offset", 0)
-
-
-def test_a_copy_without_index_files_is_left_alone() -> None:
-    assert compared(log_of_three(), {}, has=set()) == []
-    assert kinds(compared(log_of_three(), {}, has={12})) == [(MISSING, "12.txnindex")]
 
 
 def test_a_missing_file_is_one_finding_and_a_bad_one_at_most_a_few() -> None:
@@ -134,48 +127,44 @@ def test_where_the_log_is_in_doubt_the_index_is_left_alone(log: Log, entries: di
     assert compared(log, entries) == []
 
 
-def test_bytes_lost_before_a_transaction_leave_its_first_offset_certain() -> None:
-    log = Log().add().lost().transactional(7, 0, 0, 2).transactional(7, 0, 2, 3).marker(7, 0, ABORT)
-    assert compared(log, {0: [(7, 1, 6)]}) == []
-    assert kinds(compared(log, {0: [(7, 3, 6)]})) == [(WRONG, ".txnindex")]
-
-
-def test_a_marker_that_ended_nothing_may_be_listed_as_a_transaction_of_its_own() -> None:
-    """As brokers before 2.8 do."""
-    log = log_of_three().marker(7, 0, ABORT)
-    assert compared(log, {0: RIGHT[0], 12: [*RIGHT[12], (7, 18, 18)]}) == []
-    assert kinds(compared(log, {0: RIGHT[0], 12: [*RIGHT[12], (7, 14, 18)]})) == [(WRONG, "12.txnindex")]
-
-
-def test_a_transaction_that_began_before_the_log_starts() -> None:
-    log = Log(offset=50).marker(7, 0, ABORT).transactional(7, 0, 9).marker(7, 0, ABORT)
-    assert compared(log, {0: [(7, 44, 50), (7, 51, 52)]}) == []
-    assert compared(log, {0: [(7, 44, 50), (7, 51, 52), (6, 20, 30)]}, log_start_offset=50) == []
-    cut = Log(offset=50).transactional(7, 0, 9).marker(7, 0, ABORT)
-    assert compared(cut, {0: [(7, 44, 51)]}) == []
-    assert compared(log, {0: [(7, 50, 50), (7, 51, 52)]}) == []
-    deleted = Log().add(50).transactional(7, 0, 9).marker(7, 0, ABORT)
-    assert compared(deleted, {0: [(7, 44, 51), (9, 3, 20)]}, log_start_offset=48) == []
-    assert kinds(compared(deleted, {0: [(7, 44, 51)]})) == [(WRONG, ".txnindex")]
+LATER = Log(offset=50).marker(7, 0, ABORT).transactional(7, 0, 9).marker(7, 0, ABORT)
+"""The first transaction began before the log starts."""
+DELETED = Log().add(50).transactional(7, 0, 9).marker(7, 0, ABORT)
+BEHIND_LOST_BYTES = Log().add().lost().transactional(7, 0, 0, 2).transactional(7, 0, 2, 3).marker(7, 0, ABORT)
+EMPTY_AT_THE_END = log_of_three().marker(7, 0, ABORT)
+"""A marker that ended nothing: brokers before 2.8 list it as a transaction of its own."""
+BOTH_WRONG: dict[int, Entries] = {0: [(8, 0, 5)], 12: [(8, 12, 17)]}
+OF_12 = [(MISSING, "12.txnindex"), (PHANTOM, "12.txnindex")]
+OF_BOTH = [(MISSING, ".txnindex"), (MISSING, "12.txnindex"), (PHANTOM, ".txnindex"), (PHANTOM, "12.txnindex")]
 
 
 @pytest.mark.parametrize(
-    ("checkpoint", "expected"),
+    ("log", "entries", "given", "expected"),
     [
-        (None, []),
-        (17, [(MISSING, "12.txnindex"), (PHANTOM, "12.txnindex")]),
-        (100, []),
-        (0, [(MISSING, ".txnindex"), (MISSING, "12.txnindex"), (PHANTOM, ".txnindex"), (PHANTOM, "12.txnindex")]),
+        (BEHIND_LOST_BYTES, {0: [(7, 1, 6)]}, {}, []),
+        (BEHIND_LOST_BYTES, {0: [(7, 3, 6)]}, {}, [(WRONG, ".txnindex")]),
+        (EMPTY_AT_THE_END, {0: RIGHT[0], 12: [*RIGHT[12], (7, 18, 18)]}, {}, []),
+        (EMPTY_AT_THE_END, {0: RIGHT[0], 12: [*RIGHT[12], (7, 14, 18)]}, {}, [(WRONG, "12.txnindex")]),
+        (LATER, {0: [(7, 44, 50), (7, 51, 52)]}, {}, []),
+        (LATER, {0: [(7, 50, 50), (7, 51, 52)]}, {}, []),
+        (LATER, {0: [(7, 44, 50), (7, 51, 52), (6, 20, 30)]}, {"log_start_offset": 50}, []),
+        (Log(offset=50).transactional(7, 0, 9).marker(7, 0, ABORT), {0: [(7, 44, 51)]}, {}, []),
+        (DELETED, {0: [(7, 44, 51), (9, 3, 20)]}, {"log_start_offset": 48}, []),
+        (DELETED, {0: [(7, 44, 51)]}, {}, [(WRONG, ".txnindex")]),
+        (log_of_three(), BOTH_WRONG, {"compacted": True, "cleaner_checkpoint": None}, []),
+        (log_of_three(), BOTH_WRONG, {"compacted": True, "cleaner_checkpoint": 100}, []),
+        (log_of_three(), BOTH_WRONG, {"compacted": True, "cleaner_checkpoint": 17}, OF_12),
+        (log_of_three(), BOTH_WRONG, {"compacted": True, "cleaner_checkpoint": 0}, OF_BOTH),
+        (log_of_three(), {0: RIGHT[0], 12: []}, {"live": True}, []),
+        (log_of_three(), {0: [], 12: RIGHT[12]}, {"live": True}, [(MISSING, ".txnindex")]),
+        (log_of_three(), {}, {"has": set()}, []),
+        (log_of_three(), {}, {"has": {12}}, [(MISSING, "12.txnindex")]),
     ],
 )
-def test_what_was_cleaned_is_left_alone(checkpoint: int | None, expected: list[tuple[str, str]]) -> None:
-    entries: dict[int, Entries] = {0: [(8, 0, 5)], 12: [(8, 12, 17)]}
-    assert kinds(compared(log_of_three(), entries, compacted=True, cleaner_checkpoint=checkpoint)) == expected
-
-
-def test_a_live_copy_may_lack_the_newest_entries() -> None:
-    assert compared(log_of_three(), {0: RIGHT[0], 12: []}, live=True) == []
-    assert kinds(compared(log_of_three(), {0: [], 12: RIGHT[12]}, live=True)) == [(MISSING, ".txnindex")]
+def test_what_a_copy_need_not_list_and_what_it_must(
+    log: Log, entries: dict[int, Entries], given: dict[str, Any], expected: list[tuple[str, str]]
+) -> None:
+    assert kinds(compared(log, entries, **given)) == expected
 
 
 def test_entries_from_a_parser_keep_their_place() -> None:
@@ -207,31 +196,18 @@ def compared_snapshot(entries: list[ProducerEntry], made: Log | None = None, dam
     return compare_with_snapshot(snapshot, view, made.fold(TransactionsFold).view(), producers.runs, context())
 
 
-def test_what_a_broker_wrote_down_agrees() -> None:
-    assert compared_snapshot([IDLE, COMMITTED, OPEN]) == []
-
-
 @pytest.mark.parametrize(
     "entries",
     [
-        [],
-        [IDLE],
-        [replace(COMMITTED, producer_epoch=3, last_sequence=-1, last_offset=-1)],
-        [replace(IDLE, last_offset=9, last_sequence=9)],
-        [replace(IDLE, producer_id=99, last_offset=3)],
-        [replace(IDLE, producer_id=99, last_offset=-1, last_sequence=-1)],
-        [replace(OPEN, current_txn_first_offset=4, producer_id=6, last_offset=-1)],
-        [replace(IDLE, timestamp=-5, coordinator_epoch=77, offset_delta=1)],
-    ],
-    ids=[
-        "forgot all",
-        "forgot two",
-        "epoch bumped by the marker",
-        "before the log",
-        "unknown",
-        "marker only",
-        "began before",
-        "times",
+        pytest.param([IDLE, COMMITTED, OPEN], id="all"),
+        pytest.param([], id="forgot all"),
+        pytest.param([IDLE], id="forgot two"),
+        pytest.param([replace(COMMITTED, producer_epoch=3, last_sequence=-1, last_offset=-1)], id="epoch bumped by the marker"),
+        pytest.param([replace(IDLE, last_offset=9, last_sequence=9)], id="before the log"),
+        pytest.param([replace(IDLE, producer_id=99, last_offset=3)], id="unknown"),
+        pytest.param([replace(IDLE, producer_id=99, last_offset=-1, last_sequence=-1)], id="marker only"),
+        pytest.param([replace(OPEN, current_txn_first_offset=4, producer_id=6, last_offset=-1)], id="began before"),
+        pytest.param([replace(IDLE, timestamp=-5, coordinator_epoch=77, offset_delta=1)], id="times"),
     ],
 )
 def test_what_a_broker_may_forget_or_know_better_is_left_alone(entries: list[ProducerEntry]) -> None:
