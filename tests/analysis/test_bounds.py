@@ -115,15 +115,6 @@ def test_who_was_silent_longest_is_forgotten_and_met_anew() -> None:
 
 
 @pytest.mark.usefixtures("few")
-def test_a_batch_that_continues_what_was_forgotten_is_left_alone() -> None:
-    log = Log()
-    for producer, sequence in ((1, 0), (2, 0), (3, 0), (1, 50), (1, 10)):
-        log.data(producer, 0, sequence, 10)
-    assert [finding.evidence["found_sequence"] for finding in log.fold(ProducersFold).findings(context())] == [50]
-    assert bounded(ProducersFold, log, (1, 2, 3)).findings(context()) == []
-
-
-@pytest.mark.usefixtures("few")
 def test_a_batch_sent_twice_is_told_though_its_producer_came_back() -> None:
     log = Log()
     for producer in (1, 2, 3, 1, 1):
@@ -217,23 +208,6 @@ def test_an_index_is_compared_alike_however_much_is_let_go_of(
     assert compared(log, indexes, cuts) == expected
     monkeypatch.setattr(bounds, "MAX_UNLISTED", 1)
     assert compared(log, indexes, cuts) == expected
-
-
-@pytest.mark.parametrize("cuts", [(), (4, 11, 12, 20, 29), range(1, 40)])
-def test_a_piece_of_the_log_that_stands_there_twice_is_missed_in_no_index(
-    cuts: Iterable[int], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    log, indexes = aborting_log(1, 6)
-    log.segment, log.position = 0, log.rows[-1].values[BatchColumn.POSITION] + 100
-    for row in log.rows[4:]:
-        log.add(row.values[BatchColumn.LAST_OFFSET_DELTA] + 1, **_without_position(row.values))
-    assert compared(log, indexes, cuts) == []
-    monkeypatch.setattr(bounds, "MAX_ENDINGS", 0)
-    assert compared(log, indexes, cuts) == []
-
-
-def _without_position(values: dict[BatchColumn, int]) -> dict[str, int]:
-    return {column.name.lower(): value for column, value in values.items() if column != BatchColumn.POSITION}
 
 
 @pytest.mark.usefixtures("few")

@@ -1,7 +1,6 @@
 """Placement of keys in a whole scan: logs of several brokers in, one finding a topic or none out."""
 
 import random
-import zlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,22 +13,14 @@ from kafka_forensics.judging import scanning
 from kafka_forensics.judging.placement import TopicPlacements
 from kafka_forensics.model.findings import Finding, Severity
 from kafka_forensics.model.results import KeyPlacement
-from kafka_forensics.parsers.kernels.partitioners import murmur2
 from kafka_forensics.wording import message
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
+from tests.analysis.placement.test_key_placement import java, librdkafka
 from tests.support.archives import of_brokers
 from tests.support.replicas import put_replica
 from tests.support.segments import BASE_TIMESTAMP
 
 Partitioner = Callable[[bytes, int], int]
-
-
-def java(key: bytes, count: int) -> int:
-    return (int(murmur2.interpreted(key, 0, len(key))) & 0x7FFFFFFF) % count
-
-
-def librdkafka(key: bytes, count: int) -> int:
-    return zlib.crc32(key) % count
 
 
 def put_topic(folder: Path, runs: list[tuple[Partitioner, int]], *, topic: str = "orders", codec: str = "none") -> None:
@@ -112,16 +103,6 @@ def test_topics_of_one_partition_internal_topics_and_shallow_scans_are_left_out(
     assert judged(tmp_path, ScanOptions(deep=False)) == ([], {})
     shallow = local.scan([str(tmp_path / "two")], ScanOptions(deep=False))
     assert [partition.key_placement for partition in shallow.partitions] == [None] * 2
-
-
-@pytest.mark.parametrize("jobs", [1, 3])
-def test_the_answer_does_not_depend_on_splits_and_jobs(
-    tmp_path: Path, judged: Judged, monkeypatch: pytest.MonkeyPatch, jobs: int
-) -> None:
-    put_topic(tmp_path, [(java, 2), (librdkafka, 4)])
-    whole = judged(tmp_path)
-    monkeypatch.setattr("kafka_forensics.folding.splits.SPLIT_BYTES", 5000)
-    assert judged(tmp_path, ScanOptions(deep=True, jobs=jobs)) == whole
 
 
 @pytest.mark.parametrize("archive", of_brokers("kafka-4.3.0-healthy"))

@@ -51,39 +51,6 @@ def test_an_answer_is_the_largest_epoch_not_above_the_one_asked_for(epochs: set[
     assert answer == EpochEndOffset(max(below, default=asked), 10 * min(above) if above else 1000)
 
 
-@pytest.mark.parametrize(
-    ("why", "follower", "follower_end", "leader", "leader_end", "cut"),
-    [
-        ("the same epoch: the shorter log", [(0, 0)], 10, [(0, 0)], 7, 7),
-        ("a mere prefix is not cut", [(0, 0)], 7, [(0, 0), (1, 9)], 12, 7),
-        ("records of an epoch the leader ended earlier", [(0, 0)], 10, [(0, 0), (1, 6)], 12, 6),
-        ("an epoch the leader never saw", [(0, 0), (1, 6)], 10, [(0, 0), (2, 4)], 12, 4),
-        ("the leader's floor is known, the follower's end is lower", [(0, 0), (3, 4)], 10, [(0, 0), (2, 6), (5, 9)], 9, 4),
-        ("asked again: 3 is unknown, 2 is unknown here, 1 is shared",
-         [(1, 0), (3, 5)], 9, [(1, 0), (2, 7), (4, 8)], 9, 5),
-        ("nothing in common", [(3, 0)], 9, [(1, 0), (2, 3), (4, 6)], 9, 0),
-        ("the follower is older than all the leader knows", [(1, 0)], 9, [(4, 0)], 3, 0),
-        ("an empty epoch at the end asks for nothing", [(0, 0), (4, 10)], 10, [(0, 0), (5, 8)], 9, 8),
-        ("an empty log", [], 0, [(1, 0)], 9, 0),
-        ("an empty log that starts late", [(4, 100)], 100, [(0, 0), (5, 100)], 120, 100),
-        ("an empty log that starts beyond the leader's end", [(4, 100)], 100, [(0, 0), (5, 50)], 50, 50),
-    ],
-)  # fmt: skip
-def test_where_a_follower_cuts(
-    why: str, follower: list[tuple[int, int]], follower_end: int, leader: list[tuple[int, int]], leader_end: int, cut: int
-) -> None:
-    assert truncation_offset(entries(*follower), follower_end, entries(*leader), leader_end) == cut, why
-
-
-@pytest.mark.parametrize("watermark", [None, 0, 3, 20])
-def test_without_epochs_the_watermark_decides(watermark: int | None) -> None:
-    """KIP-101's first case: what lies above a stale watermark is cut, though it was committed."""
-    expected = min(watermark or 0, 10)
-    assert truncation_offset([], 10, entries((0, 0)), 9, follower_high_watermark=watermark) == expected
-    assert truncation_offset(entries((3, 0)), 10, [], 9, follower_high_watermark=watermark) == expected
-    assert truncation_offset(entries((3, 0)), 10, entries((1, 0)), 9, follower_high_watermark=watermark) == expected
-
-
 @dataclass
 class Log:
     """A replica: (epoch, number of the record within its epoch) of every record; the cache a broker would keep."""

@@ -77,12 +77,6 @@ def fault(offset: int, check: int = 26) -> ReplayFault:
     return ReplayFault(offset // 10 * 10, 300, offset, check)
 
 
-def test_faults_in_walked_segments() -> None:
-    forecast = foretell(log(fault(13)))
-    assert (forecast.refused, [(step.check, step.action) for step in forecast.steps]) == (True, [(17, "recover"), (26, "refuse")])
-    assert foretell(log(fault(13, 27))).refused
-
-
 def test_what_stands_behind_a_cut_is_not_replayed() -> None:
     facts = log(fault(13))
     cut = replace(facts.segments[1], stop=Stop(200, 12, 22))
@@ -96,13 +90,6 @@ def test_below_the_walk_only_what_no_snapshot_covers_is_replayed() -> None:
     covered = log(fault(5), snapshots=(SnapshotFacts(10),))
     assert (replayed_from(covered), foretell(covered).refused) == (10, False)
     assert foretell(replace(covered, snapshots=(SnapshotFacts(10, sound=False),))).refused
-
-
-def test_after_a_clean_stop_only_what_stands_behind_the_last_snapshot_is_replayed() -> None:
-    clean = log(fault(25), clean_shutdown=True, recovery_point=30)
-    assert not foretell(clean).refused
-    assert foretell(replace(clean, snapshots=(SnapshotFacts(20),))).refused
-    assert not foretell(replace(clean, snapshots=(SnapshotFacts(20), SnapshotFacts(30)))).refused
 
 
 SIX = [NumberedBatch(0, 2 * number, 2) for number in range(6)]

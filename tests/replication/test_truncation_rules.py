@@ -41,20 +41,6 @@ def test_the_worked_example_cuts(rule: Rule) -> None:
     assert rule(log(250, (1, 20), (2, 80), (3, 120), start=20), LEADER).log_end_offset == 200
 
 
-def test_a_watermark_that_lags_costs_committed_records_before_epochs() -> None:
-    """KIP-101's first case: both had the record, the follower had not heard that it was committed."""
-    follower, leader = log(2, (0, 0), hw=1), log(2, (0, 0), hw=2)
-    assert by_high_watermark(follower, leader).log_end_offset == 1
-    assert [rule(follower, leader).log_end_offset for rule in RULES[1:]] == [2, 2, 2]
-
-
-def test_watermarks_let_logs_diverge_for_good_and_epochs_do_not() -> None:
-    """KIP-101's second case: both lost power, the slower lost its last record, led, wrote another; hw is 2 on both."""
-    follower, leader = log(2, (0, 0), hw=2), log(2, (0, 0), (1, 1), hw=2)
-    assert by_high_watermark(follower, leader).log_end_offset == 2
-    assert [rule(follower, leader).log_end_offset for rule in RULES[1:]] == [1, 1, 1]
-
-
 @pytest.mark.parametrize(("end", "cut"), [(5, 5), (9, 9), (12, 9)])
 def test_a_follower_that_knows_no_epoch_cuts_at_the_leaders_end_if_it_reaches_so_far(end: int, cut: int) -> None:
     assert truncation_state(log(end), EpochEndOffset(2, 9)) == (cut, True)

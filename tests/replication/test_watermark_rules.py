@@ -49,14 +49,6 @@ def test_the_worked_example() -> None:
     assert follower_high_watermark(state.high_watermark, 8) == 8
 
 
-def test_a_follower_hears_of_a_watermark_a_round_later() -> None:
-    state = appended_to(replace(THREE, isr=frozenset({1, 2})), 1)
-    first = after_fetch(state, 2, 0)
-    assert follower_high_watermark(first.high_watermark, 1) == 0, "the answer brings the record, not yet its commitment"
-    second = after_fetch(first, 2, 1)
-    assert follower_high_watermark(second.high_watermark, 1) == 1
-
-
 @pytest.mark.parametrize(
     ("why", "state", "high_watermark"),
     [

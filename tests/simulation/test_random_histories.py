@@ -1,13 +1,9 @@
 """Random histories in memory: planner, played elections and records' ids agree on every one."""
 
-import ast
 from collections import Counter
-from pathlib import Path
-from types import ModuleType
 
 import pytest
 
-from tests.support import history_expected, history_truth
 from tests.support.history_checks import logs_of, wrongs
 from tests.support.random_histories import (
     ACTIONS,
@@ -67,17 +63,3 @@ def test_histories_keep_to_their_limits_and_reach_them() -> None:
     sizes = {f"{count} brokers" for count in range(2, MAX_REPLICAS + 1)}
     assert set(seen) == {*FEATURES, *PROTOCOLS_DRAWN, *sizes, "full", "transactions that ended"}
     assert min(seen.values()) > 20
-
-
-def imported(module: ModuleType) -> set[str]:
-    """Names of all that a module imports."""
-    tree = ast.parse(Path(str(module.__file__)).read_text())
-    names = {name.name for node in ast.walk(tree) if isinstance(node, ast.Import) for name in node.names}
-    return names | {node.module or "." for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
-
-
-def test_the_truth_of_ids_uses_no_rule_of_replication() -> None:
-    """Nothing of the package at all, where it says what is lost; the simulator's values, where it says what must be found."""
-    assert imported(history_truth) == {"collections.abc", "itertools", "typing"}
-    of_the_package = {name for name in imported(history_expected) if name.startswith("kafka_forensics")}
-    assert of_the_package == {"kafka_forensics.simulation.cluster", "kafka_forensics.simulation.transactions"}

@@ -5,7 +5,7 @@ import pytest
 from kafka_forensics.replication import acks as promises
 from kafka_forensics.simulation.actions import append, checkpoint_high_watermarks, fetch, flush, hear, shrink_isr
 from kafka_forensics.simulation.cluster import PROTOCOLS, Cluster, Partition, Truncating
-from kafka_forensics.simulation.control import fence, freeze, kill, lose_power, start, stop, tell, thaw
+from kafka_forensics.simulation.control import fence, freeze, kill, lose_power, start, tell, thaw
 from kafka_forensics.simulation.producers import Producer, produce
 from kafka_forensics.simulation.truth import acknowledged, lost
 
@@ -43,27 +43,6 @@ def epochs(partition: Partition, broker: int) -> list[tuple[int, int]]:
 def standing(partition: Partition) -> tuple[int, list[int], list[int]]:
     """Leader, ISR and ELR."""
     return partition.leader, sorted(partition.isr), sorted(partition.elr)
-
-
-def test_a_followers_watermark_is_a_fetch_behind_its_leaders() -> None:
-    cluster, partition = made(brokers=2)
-    sent = append(cluster, partition, cluster.new_ids(4))
-    fetch(cluster, partition, 2)
-    assert (ends(partition), watermarks(partition), sent.answer) == ([4, 4], [0, 0], "waiting")
-    fetch(cluster, partition, 2, answered=False)
-    assert (watermarks(partition), sent.answer) == ([4, 0], "acknowledged")
-    fetch(cluster, partition, 2)
-    assert watermarks(partition) == [4, 4]
-
-
-def test_a_lost_answer_brings_nothing_and_a_limit_bounds_a_fetch() -> None:
-    cluster, partition = made(brokers=2)
-    for _ in range(3):
-        append(cluster, partition, cluster.new_ids(1))
-    done = fetch(cluster, partition, 2, answered=False)
-    assert (done.start, done.end, ends(partition)) == (0, 0, [3, 0])
-    done = fetch(cluster, partition, 2, limit=2)
-    assert (done.leader, done.start, done.end, done.failure) == (1, 0, 2, "")
 
 
 def test_who_waited_for_a_leader_that_is_gone_is_told_nothing_good() -> None:
@@ -209,29 +188,6 @@ def test_brokers_before_0_11_take_no_numbers_and_every_record_stands_alone() -> 
         (3, (1,), -1),
     ]
     assert epochs(partition, 1) == []
-
-
-def test_a_leader_that_was_alone_and_lost_its_end_leads_again_as_the_last_known_one() -> None:
-    """The controller writes down that nobody can be elected, and then whom it takes all the same."""
-    cluster, partition = made(brokers=2, elr=True)
-    kill(cluster, 2)
-    partition.elr = frozenset()
-    lose_power(cluster, 1, noticed=False)
-    start(cluster, 1, lossy=True)
-    assert [(change.leader, change.isr, change.kind) for change in cluster.changes[-2:]] == [
-        (-1, (), "none"),
-        (1, (1,), "last-known-leader"),
-    ]
-    assert partition.recovering
-
-
-def test_who_leaves_the_elr_by_a_crash_is_written_down() -> None:
-    cluster, partition = made(brokers=3, min_isr=2, elr=True)
-    stop(cluster, 3)
-    stop(cluster, 2)
-    assert standing(partition) == (1, [1], [2])
-    start(cluster, 2, lossy=True)
-    assert (standing(partition), cluster.changes[-1].elr, cluster.changes[-1].kind) == ((1, [1], []), (), "isr")
 
 
 def test_a_cut_makes_a_checkpoint_a_word_about_records_that_are_gone() -> None:

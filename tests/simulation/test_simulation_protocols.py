@@ -15,7 +15,6 @@ from kafka_forensics.simulation.model import (
     INVARIANTS,
     KIP_101,
     KIP_320,
-    KIP_320_FIRST_TRY,
     PROTOCOLS,
     TRUNCATE_TO_HW,
     Fence,
@@ -111,12 +110,6 @@ def test_without_a_guard_committed_records_can_go_missing(name: str) -> None:
     assert len(verdict.trace) == WITHOUT_GUARD[name]
 
 
-def test_the_first_try_lacks_what_the_second_added() -> None:
-    fenced = replace(KIP_320_FIRST_TRY, guards=KIP_320_FIRST_TRY.guards & ~Guard.EPOCH_START_REACHED)
-    checked = check(fenced, Sizes(), until_broken="StrongIsr", history=False)
-    assert 0 < len(checked.verdict("StrongIsr").trace) <= 12
-
-
 def test_unfenced_truncation_alone_has_as_many_states_as_was_measured_elsewhere() -> None:
     checked = check(replace(KIP_320, guards=KIP_320.guards & ~Guard.TRUNCATION_FENCED), Sizes(), history=False)
     assert checked.states == 145_899
@@ -137,14 +130,6 @@ def test_one_epoch_two_records_takes_a_leader_that_is_none(guard: str) -> None:
 def test_no_protocol_lets_one_epoch_write_two_records_at_an_offset() -> None:
     for protocol in PROTOCOLS.values():
         assert check(protocol, Sizes(2, 2, 2, 2), history=False).verdict("SameEpochAgreement").holds
-
-
-@pytest.mark.nightly
-def test_the_first_try_loses_committed_records_given_one_more_epoch() -> None:
-    checked = check(KIP_320_FIRST_TRY, Sizes(3, 1, 1, 3), until_broken="CommittedSomewhere")
-    assert len(checked.verdict("CommittedOnLeader").trace) == 14
-    assert len(checked.verdict("CommittedSomewhere").trace) == 16
-    assert "the leader lacks it after 14 steps, and every replica after 16." in " ".join(PAGE.split())
 
 
 def reachable(protocol: Protocol, sizes: Sizes) -> Iterator[tuple[World, World, int, int]]:

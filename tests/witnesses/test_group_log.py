@@ -125,10 +125,6 @@ def test_all_that_a_log_tells_is_as_it_is_kept(name: str, tmp_path: Path) -> Non
     assert told(name, tmp_path) == EXPECTED[name]
 
 
-def test_every_log_has_its_answer() -> None:
-    assert list(EXPECTED) == list(LOGS)
-
-
 def test_of_endless_unreadable_records_some_are_kept_and_all_are_counted(tmp_path: Path) -> None:
     records = [RecordToWrite(group_key(), b"\0\x63")] * (MALFORMED_KEPT + 500)
     read = replayed(tmp_path, write_batch(records, base_offset=0, base_timestamp=BASE_TIMESTAMP))
@@ -167,11 +163,6 @@ def test_a_copy_that_tells_no_cluster_is_of_the_only_one(tmp_path: Path, cluster
     assert len(group_history.committed("t", 0, None)) == logs
 
 
-def test_no_such_log_is_no_history(tmp_path: Path) -> None:
-    put_offsets(tmp_path / "b1", b"").parent.rename(tmp_path / "b1" / "other-0")
-    assert read_group_history(gather([str(tmp_path / "b1")], ScanOptions())) is None
-
-
 @pytest.mark.parametrize("name", of_brokers("kafka-4.3.0-healthy", "kafka-4.3.0-unclean"))
 def test_billing_of_a_real_cluster(archives: Path, name: str) -> None:
     group_history = history(archives / f"{name}.tar.xz")
@@ -183,18 +174,6 @@ def test_billing_of_a_real_cluster(archives: Path, name: str) -> None:
     group = log.groups["billing"]
     assert (group.kind, group.state, group.members_count, group.generation) == ("classic", "Empty", 0, 2)
     assert all(each.complete and not each.malformed_count for each in group_history.logs)
-
-
-@pytest.mark.corpora
-def test_groups_of_kafka_2(corpora: Path) -> None:
-    group_history = history(corpora / "public-five-brokers.tar.xz")
-    ends = {
-        (commit.group, commit.topic, commit.partition): commit.last.offset for log in group_history.logs for commit in log.committed
-    }
-    assert ends["LogService", "ECOMMERCE_NEW_ORDER", 1] == 3
-    assert ends["EmailService", "ECOMMERCE_SEND_EMAIL", 1] == 3
-    members = {group.group: group.members_count for log in group_history.logs for group in log.groups.values()}
-    assert members["CreateUserService"] == 1
 
 
 def test_what_is_held_is_limited_and_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -81,11 +81,6 @@ def test_a_whole_copy_is_read_and_not_a_damaged_one(tmp_path: Path) -> None:
     assert (share_log.complete, share_log.states[0].start_offset) == (False, 1)
 
 
-def test_no_log_no_states(tmp_path: Path) -> None:
-    put_replica(tmp_path, 1, b"".join(log(2)))
-    assert read_share_logs(gather([str(tmp_path)], ScanOptions())) == ([], [])
-
-
 def rows(*paths: Path) -> list[GroupRow]:
     return [row for row in groups([str(path) for path in paths], ScanOptions()).rows if row.share is not None]
 

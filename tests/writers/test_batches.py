@@ -8,7 +8,7 @@ import pytest
 import xxhash
 
 from kafka_forensics.parsers.spec.record_batch import RECORD, RECORD_BATCH_HEADER, RECORD_BODY
-from kafka_forensics.writers.batches import RecordToWrite, compress, fix_crc, write_batch, write_marker
+from kafka_forensics.writers.batches import RecordToWrite, compress, write_batch, write_marker
 
 
 def header_of(batch: bytes) -> Any:
@@ -90,13 +90,6 @@ def test_empty_batch_is_its_header() -> None:
     assert (header.records_count, header.last_offset_delta, header.max_timestamp) == (0, 3, 99)
 
 
-def test_lies_are_written_with_a_right_crc() -> None:
-    batch = write_batch([RecordToWrite(b"k", b"v")], base_offset=0, base_timestamp=0, records_count=2**31 - 1, last_offset_delta=9)
-    header = header_of(batch)
-    assert (header.records_count, header.last_offset_delta) == (2**31 - 1, 9)
-    assert header.crc == google_crc32c.value(batch[21:])
-
-
 @pytest.mark.parametrize("commit", [True, False])
 def test_marker_is_the_bytes_a_broker_writes(commit: bool) -> None:
     batch = write_marker(commit, base_offset=4, producer_id=2, producer_epoch=3, coordinator_epoch=11, timestamp=50)
@@ -106,13 +99,6 @@ def test_marker_is_the_bytes_a_broker_writes(commit: bool) -> None:
     body = bodies_of(batch)[0]
     assert body.key == bytes([0, 0, 0, commit])
     assert body.value == bytes([0, 0, 0, 0, 0, 11])
-
-
-def test_fix_crc() -> None:
-    batch = bytearray(write_batch([RecordToWrite(b"k", b"v")], base_offset=0, base_timestamp=0))
-    batch[-1] ^= 1
-    assert header_of(bytes(batch)).crc != google_crc32c.value(bytes(batch[21:]))
-    assert header_of(fix_crc(bytes(batch))).crc == google_crc32c.value(bytes(batch[21:]))
 
 
 def test_lz4_frames_are_such_as_kafka_reads() -> None:

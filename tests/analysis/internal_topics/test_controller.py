@@ -127,10 +127,6 @@ def test_all_that_a_history_tells_is_as_it_is_kept(name: str) -> None:
     assert told(name) == EXPECTED[name]
 
 
-def test_every_history_has_its_answer() -> None:
-    assert list(EXPECTED) == list(HISTORIES)
-
-
 @pytest.mark.parametrize(
     ("before", "then", "unclean"),
     [

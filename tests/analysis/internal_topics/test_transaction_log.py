@@ -124,16 +124,6 @@ def test_of_very_many_producers_of_one_id_the_newest_are_known(monkeypatch: pyte
     assert [state.transactional_id for state in log.owners(39)] == ["a"]
 
 
-def test_of_very_many_unreadable_records_not_every_id_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transaction_log, "IDS_KEPT", 3)
-    replay = TransactionLogReplay()
-    for number in range(9):
-        replay.malformed(f"a-{number}", 0, number)
-    replay.read(0, 1)
-    log = replay.finish()
-    assert (list(log.unknown_ids), log.unknown_from, log.complete) == (["a-0", "a-1", "a-2"], {0: 3}, False)
-
-
 def test_java_hashes() -> None:
     """`polygenelubricants` has the one hash without a positive twin."""
     assert java_hash("") == 0

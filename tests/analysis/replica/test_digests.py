@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka_forensics.analysis import replica
-from kafka_forensics.analysis.replica import BlockDigests, add_batches, differing_blocks
+from kafka_forensics.analysis.replica import BlockDigests, differing_blocks
 from kafka_forensics.model.batches import BatchColumn
 from tests.support.segments import columns_of
 from tests.support.strategies import folded
@@ -90,19 +90,6 @@ def test_stepping_does_not_touch_the_chunk() -> None:
     before = columns.copy()
     BlockDigests().step(columns)
     assert np.array_equal(columns, before)
-
-
-@pytest.mark.properties
-@given(st.lists(st.tuples(st.integers(0, 5 * BLOCK), INT64, INT64), max_size=10))
-def test_batches_are_added_as_one_by_one(batches: list[Batch]) -> None:
-    columns = columns_of(rows(batches))
-    sums, expected = np.zeros((6, 5), np.int64), np.zeros((6, 5), np.int64)
-    for row in columns.T.tolist():
-        high, low = row[BatchColumn.HASH_HIGH], row[BatchColumn.HASH_LOW]
-        parts = [1, high & 0xFFFFFFFF, high >> 32 & 0xFFFFFFFF, low & 0xFFFFFFFF, low >> 32 & 0xFFFFFFFF]
-        expected[row[BatchColumn.LAST_OFFSET] >> 16] += parts
-    add_batches(columns, 0, 16, sums)
-    assert np.array_equal(sums, expected)
 
 
 @pytest.mark.properties

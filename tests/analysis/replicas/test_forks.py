@@ -358,10 +358,6 @@ def test_what_is_found_is_as_it_is_kept(name: str) -> None:
     assert told(name) == EXPECTED[name]
 
 
-def test_every_fork_is_kept() -> None:
-    assert list(EXPECTED) == list(FORKS)
-
-
 def test_after_a_crash_segments_are_walked_from_that_of_the_recovery_point_on() -> None:
     replica = Logs().add(1, batches((0, "ab"), (1, "cd"), (2, "ef")), checkpoint=[(0, 0)])
     replica.context.segment_base_offsets = [0, 2, 4, 6]

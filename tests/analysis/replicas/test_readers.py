@@ -151,13 +151,6 @@ def test_an_open_transaction_holds_the_last_stable_offset(about: PartitionContro
     assert readers_in_words(unsure).endswith(", or before: no log of broker 2, a member of the ISR")
 
 
-def test_a_record_without_a_time_waits_for_an_unknown_time() -> None:
-    found = replicas(b1=9, b2=4)
-    answer = readable(found, control([1, 2]), lambda _replica, _offset: None)
-    assert (answer.held_back_by, answer.since_ms, answer.waiting_ms) == ("high_watermark", None, None)
-    assert held_back_finding(found, answer) == []
-
-
 def test_brokers_that_were_given_names_are_known_by_their_ids() -> None:
     found = replicas(b1=9, b2=4)
     for replica in found:

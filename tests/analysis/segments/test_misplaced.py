@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import kafka_forensics
 from kafka_forensics.analysis.replica import Replica
-from kafka_forensics.analysis.replicas.diff import counted, differences, walked
+from kafka_forensics.analysis.replicas.diff import walked
 from kafka_forensics.analysis.segments.continuity import ContinuityFold, Run
 from kafka_forensics.analysis.segments.misplaced import (
     Misplaced,
@@ -226,15 +226,6 @@ def test_batches_are_walked_once_each(spans: Spans) -> None:
     found = [row for rows in walked(reader, replica, 2, 2**62) for row in rows[BatchColumn.BASE_OFFSET].tolist()]  # type: ignore[arg-type]
     assert found == [start for start, _ in spans]
     assert len(reader.asked) <= 70 * len(spans)
-
-
-def test_a_cleaned_log_is_counted_and_compared_by_its_batches() -> None:
-    there = Logs()
-    far = [*batches((0, "abc")), *batches((0, "de"), start=2**55), *batches((0, "fg"), start=2**58)]
-    left, right = there.add(1, far, compacted=True), there.add(2, [*far[:3], *far[4:]], compacted=True)
-    assert counted(left, there, 1, 2**58 + 1) == (5, 5, sum(len(batch.written()) for batch in far[1:6]))
-    assert list(differences(left, right, there)) == []
-    assert len(there.asked) < 400
 
 
 def test_no_range_of_offsets_is_looped_over() -> None:

@@ -3,7 +3,6 @@
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from kafka_forensics.analysis.producers.producers import ProducersFold
@@ -12,7 +11,7 @@ from kafka_forensics.analysis.transactions.index_check import IndexCheck
 from kafka_forensics.analysis.transactions.transactions import TransactionsFold
 from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.files import AbortedTxn, TransactionIndex
-from kafka_forensics.model.findings import Finding, Severity
+from kafka_forensics.model.findings import Finding
 from kafka_forensics.model.results import TransactionCounts
 from kafka_forensics.parsers.indexes import parse_transaction_index
 from tests.support.archives import members
@@ -120,20 +119,3 @@ def without(partition: Partition, number: int) -> Partition:
         base: TransactionIndex([entry for entry in index.entries if entry != dropped]) for base, index in partition.indexes.items()
     }
     return Partition(partition.topic, partition.logs, indexes, partition.with_index_files)
-
-
-@pytest.mark.parametrize("topic", ["payments", "ledger"])
-def test_any_batch_copied_behind_a_real_log_is_a_duplicate_and_no_more(archives: Path, topic: str) -> None:
-    (partition,) = partitions(archives / HEALTHY, f"healthy/broker-1/{topic}-0").values()
-    batches = np.concatenate([read(data).columns for _, data in sorted(partition.logs.items())], axis=1)
-    rows = np.flatnonzero(batches[C.BASE_SEQUENCE] >= 0)
-    assert len(rows) >= 11
-    for row in rows:
-        _, producers, transactions = folded(partition)
-        copy = batches[:, row : row + 1].copy()
-        copy[C.POSITION] = 10**6
-        producers.step(copy)
-        transactions.step(copy)
-        findings = producers.findings(context(topic)) + transactions.findings(context(topic), producers.runs, 10**6)
-        loud = [(finding.kind, finding.place.byte_start) for finding in findings if finding.severity is not Severity.INFO]
-        assert loud == [("DUPLICATE_BATCH", 10**6)]

@@ -13,7 +13,7 @@ from kafka_forensics.analysis.transactions import Pairing, TransactionColumn, ma
 from kafka_forensics.analysis.transactions.endings import ENDING_WIDTH, FIRST_OFFSET, IS_ABORT, LAST_OFFSET, PRODUCER_ID, paired
 from kafka_forensics.analysis.transactions.markers import LastRows, fallen_epochs
 from kafka_forensics.analysis.transactions.transactions import TransactionsFold, TransactionState
-from kafka_forensics.analysis.transactions_across.decided import Commits, disagreements
+from kafka_forensics.analysis.transactions_across.decided import Commits
 from kafka_forensics.analysis.transactions_across.facts import PartitionFacts
 from kafka_forensics.evidence.context import ReplicaContext
 from kafka_forensics.model.batches import BATCH_COLUMNS, BatchColumn
@@ -351,16 +351,3 @@ def test_commits_are_found_by_producer_and_partition_without_going_through_all()
     assert [len(commits.of(count, ("t", number))) for number in range(count)] == [1, 0] * (count // 2)
     assert perf_counter() - start < 5
     assert (commits.of(0, ("t", 1)), commits.of(-1, ("t", 0))) == ([], [])
-
-
-def test_transactions_of_many_partitions_are_compared_only_where_they_are() -> None:
-    """Each of 20,000 in two of 200 partitions."""
-    facts = {}
-    for number in range(200):
-        rows, ended = np.zeros((200, markers.MARKER_COLUMNS), np.int64), np.zeros((200, rules.FOUND_WIDTH), np.int64)
-        rows[:, markers.OFFSET] = ended[:, 4] = np.arange(200)
-        ended[:, 6], ended[:, 2] = np.arange(200) + 200 * (number // 2), rules.COMMIT
-        facts["t", number] = facts_of(number, rows, ended)
-    start = perf_counter()
-    assert disagreements(facts, 1 << 50) == []
-    assert perf_counter() - start < 5
