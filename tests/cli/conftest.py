@@ -13,7 +13,8 @@ from kafka_forensics.cli.main import outcome
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.results import ScanResult
 from tests.support.fake_engine import module_of
-from tests.support.plan_runs import Run, plan_runner, put_audit, validated
+from tests.support.json_schemas import validate
+from tests.support.plan_runs import Run, plan_runner, put_audit
 
 
 class Engine:
@@ -93,7 +94,7 @@ def plan_document(run_plan: Run) -> Callable[..., Any]:
 
     def document(*arguments: object) -> Any:
         found = json.loads(run_plan(*arguments, "--format", "json")[1])
-        validated(None, [found])
+        validate("plan", found)
         return found
 
     return document

@@ -50,6 +50,8 @@ COMMANDS = {
     "plan": ["plan", DAY, "--topic", "orders", "--partition", "0", "-q"],
     "changes": ["changes", "s3://failing/days/1", "s3://failing/days/2", "-q"],
     "export": ["export", PARTITION, "--fact", "batches", "-q"],
+    "transactions": ["transactions", PARTITION, "-q"],
+    "epochs": ["epochs", PARTITION, "-q"],
 }
 
 

@@ -13,7 +13,6 @@ from io import StringIO
 from pathlib import Path
 from typing import IO, Any, cast
 
-import jsonschema
 import pytest
 
 from kafka_forensics import scan
@@ -25,7 +24,7 @@ from kafka_forensics.cli.streams import uninterrupted
 from kafka_forensics.engine import local
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.judging.scanning import ScanInterruptedError
-from tests.support.json_schemas import json_schema
+from tests.support.json_schemas import validate
 from tests.support.plan_runs import Run
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -90,7 +89,7 @@ def test_a_scan_prints_what_was_judged_so_far_marked_incomplete() -> None:
     done = judged_so_far("json")
     assert done.returncode == 130
     document = json.loads(done.stdout)
-    jsonschema.Draft202012Validator(json_schema()).validate(document)
+    validate("scan", document)
     assert [partition["topic"] for partition in document["partitions"]] == ["append-time", "audit", "codec-gzip"]
     assert [(one["path"], one["reason"]) for one in document["incomplete"]] == [
         (str(SAMPLE), "interrupted after 3 of 11 partitions")

@@ -4,16 +4,14 @@ import json
 import shutil
 from collections.abc import Callable, Collection
 from pathlib import Path
-from typing import Any
 
 import pytest
 from jsonschema import Draft202012Validator
-from referencing import Registry, Resource
 
 import kafka_forensics as kf
 from tests.support.every_command import reading
 from tests.support.faults import HEALTHY, Brokers, healthy
-from tests.support.json_schemas import json_schema
+from tests.support.json_schemas import json_schema, validate
 from tests.support.plan_runs import SAMPLES, Run
 from tests.support.snapshot_trees import NEW, OLD, Snapshots
 from tests.support.unread import NULLS, refuse, refuse_logs
@@ -38,16 +36,6 @@ def answer(brokers: Brokers, run: Run, monkeypatch: pytest.MonkeyPatch) -> Answe
     return command
 
 
-def validated(command: str, instances: list[Any], definition: str | None = None) -> None:
-    schemas = [json_schema(name) for name in ("scan", "plan", "compare", "changes")]
-    registry: Registry[Any] = Registry().with_resources([(one["$id"], Resource.from_contents(one)) for one in schemas])
-    schema = json_schema(command)
-    if definition is not None:
-        schema = {"$ref": f"urn:kafka-forensics:{command}-1.0#/$defs/{definition}"}
-    for instance in instances:
-        Draft202012Validator(schema, registry=registry).validate(instance)
-
-
 @pytest.mark.parametrize("command", ["scan", "plan", "compare", "changes", "recover", "salvage"])
 def test_the_schemas_that_are_shipped_are_schemas(command: str) -> None:
     schema = json_schema(command)
@@ -62,12 +50,12 @@ def test_json_obeys_its_schema(answer: Answer, command: str, unread: tuple[int, 
     status, out = answer(unread, command)
     document = json.loads(out)
     assert (status, document["schema_version"]) == (3 if unread else 0, "1.0")
-    validated(command, [document])
+    validate(command, document)
     status, out = answer((), command, form="jsonl")
     lines = [json.loads(line) for line in out.splitlines()]
     assert (status, lines[-1]["schema_version"]) == (3 if unread else 0, "1.0")
     if command != "compare":
-        validated(command, lines, "line")
+        validate(command, *lines, definition="line")
 
 
 def test_scan_says_null_of_what_was_not_read(answer: Answer) -> None:
@@ -138,7 +126,7 @@ def test_changes_compare_nothing_that_was_not_read(
     status, out, _ = run("changes", tmp_path / "snapshots", "--format", "json")
     document = json.loads(out)
     assert status == 3
-    validated("changes", [document])
+    validate("changes", document)
     assert {(one["kind"], one["reason"]) for one in document["changes"]} <= {("not_compared", "unreadable")}
     assert document["summary"]["verdict"] == "unknown"
     assert len(document["changes"]) == 3

@@ -13,7 +13,8 @@ from tests.support.controller_log import controlled_by, record, topic
 from tests.support.controller_log import partition as partition_record
 from tests.support.faults import healthy
 from tests.support.gallery_replicas import OTHER_TOPIC_ID
-from tests.support.plan_runs import SAMPLES, Run, validated
+from tests.support.json_schemas import validate
+from tests.support.plan_runs import SAMPLES, Run
 from tests.support.replicas import put_replica
 from tests.support.segments import batch, legacy_entry
 
@@ -95,7 +96,7 @@ def test_json_obeys_its_schema_and_says_what_the_lines_say(
     for arguments in ((audit, *AUDIT, "--elect", "3"), (ledger, "--dead", "1")):
         document = plan_document(*arguments)
         lines = [json.loads(line) for line in run_plan(*arguments, "--format", "jsonl", "-q")[1].splitlines()]
-        validated("line", lines)
+        validate("plan", *lines, definition="line")
         assert [line["type"] for line in lines] == ["partition", "summary"]
         assert {"type": "partition"} | document["partitions"][0] == lines[0]
     (partition,) = plan_document(audit, *AUDIT)["partitions"]

@@ -3,12 +3,10 @@
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from kafka_forensics.cli.main import outcome
-from tests.support.json_schemas import validate
 
 SAMPLES = Path(__file__).resolve().parents[2] / "sample_logs"
 Run = Callable[..., tuple[int, str, str]]
@@ -34,8 +32,3 @@ def put_audit(folder: Path) -> Path:
             if file.is_file():
                 shutil.copy(file, folder / broker.name)
     return folder
-
-
-def validated(definition: str | None, instances: list[Any]) -> None:
-    """Validate documents, or by one of its definitions lines, by the schema."""
-    validate("plan", *instances, definition=definition)
