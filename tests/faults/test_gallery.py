@@ -18,7 +18,7 @@ from lab.fault_gallery_real import HEADING, section, with_real_section
 from lab.fault_gallery_totals import is_control, totals
 from tests.broker import test_faults_by_brokers, test_faults_on_real_logs
 from tests.support.broker_made import COPIES, MADE
-from tests.support.fault_answers import ANSWERS, CASES, answer
+from tests.support.fault_answers import ANSWERS, CASES, answer, is_silent
 from tests.support.gallery import SECTIONS, VARIANTS
 from tests.support.real_brokers import NOT_ON_REAL_LOGS, injections
 
@@ -46,7 +46,7 @@ def test_the_whole_answer_to_a_case(tmp_path: Path, name: str) -> None:
     if case.during is None:
         assert listing(tmp_path) == before
     assert answer(result, tmp_path / "brokers") == EXPECTED[name]
-    assert (case.control or case.harmless) == ({finding.severity for finding in result.findings} <= {Severity.INFO})
+    assert is_silent(case) == ({finding.severity for finding in result.findings} <= {Severity.INFO})
     counted = result.totals
     assert counted.bytes_decoded + counted.bytes_damaged + counted.bytes_skipped == counted.bytes_total
     for finding in result.findings:

@@ -12,16 +12,7 @@ from tests.support.gallery_case import Case, Injected
 from tests.support.nightly import one_of_each_fault
 from tests.support.salvaged import log_of
 
-KINDS = {
-    "compacted",
-    "controllers_log",
-    "gaps",
-    "internal_topic",
-    "not_sound",
-    "nothing_read",
-    "rivals",
-    "topic_undecided",
-}
+KINDS = {"compacted", "controllers_log", "gaps", "internal_topic", "not_sound", "nothing_read", "rivals", "topic_undecided"}
 
 
 @pytest.fixture(scope="module", name="truth")

@@ -111,11 +111,7 @@ MADE: Final = (
         "power failure of the last in the ISR, which lost what it had not flushed",
         LAST,
         "known",
-        (
-            (0, "HW_BEYOND_LEO", "critical", 1, 20, 40, (2, 3)),
-            (0, "LRS_RISK", "critical", 1, 20, 40, (2, 3)),
-            *TWICE_ELECTED,
-        ),
+        ((0, "HW_BEYOND_LEO", "critical", 1, 20, 40, (2, 3)), (0, "LRS_RISK", "critical", 1, 20, 40, (2, 3)), *TWICE_ELECTED),
     ),
     Made(
         "F37",
@@ -137,11 +133,7 @@ MADE: Final = (
     ),
     Made("F36", "unclean election, the old leader dead", UNCLEAN, "loss", lost(60, 90, 90, 0)),
     Made(
-        "F36",
-        "the same, a transaction lost in one of two partitions",
-        UNCLEAN,
-        "pay",
-        (*lags(11, 17, 1, 3), *lost(11, 17, 26, 1)),
+        "F36", "the same, a transaction lost in one of two partitions", UNCLEAN, "pay", (*lags(11, 17, 1, 3), *lost(11, 17, 26, 1))
     ),
     Made(
         "F36",
@@ -228,13 +220,7 @@ MADE: Final = (
         "standing",
         (*((0, "INDEX_MISMATCH", "info", broker, None, None, None) for broker in (2, 3)), ELECTED, *TWICE_ELECTED),
     ),
-    Made(
-        "F46",
-        "the same with `--live`",
-        LIVE,
-        "standing",
-        (*each(2, 3, kind="INCONSISTENT_CUT"), ELECTED, *TWICE_ELECTED),
-    ),
+    Made("F46", "the same with `--live`", LIVE, "standing", (*each(2, 3, kind="INCONSISTENT_CUT"), ELECTED, *TWICE_ELECTED)),
     Made("F46", "records written and replicated while logs are read", READ, "grows", CHANGED),
     Made("F46", "a log truncated to the new leader's before it is read", READ, "shrinks", CHANGED[:1]),
     Made("F46", "a topic deleted while its logs are read (incomplete, exit 3)", READ, "vanishes", CHANGED),

@@ -66,8 +66,6 @@ def opened_by(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 @dataclass
 class Part:
-    """A part: its sections as [path, kind, start, end, bytes]."""
-
     sections: list[list[Any]]
     files: list[Any]
     begun: list[str] = field(default_factory=list)
@@ -93,7 +91,6 @@ class TakenApart:
         return [section for part in self.parts for section in part.sections if section[:2] == [path, kind.value]]
 
     def relisted(self) -> "TakenApart":
-        """The sections of every file as the parts have them now."""
         for row in self.listing["files"]:
             row[SECTIONS] = []
         rows = {row[0]: row for row in self.listing["files"]}
@@ -171,7 +168,6 @@ Names = Mapping[str, tuple[str, str]]
 
 
 def names_of(path: Path) -> dict[str, tuple[str, str]]:
-    """What the file of a map holds."""
     rows = json.loads(path.read_text())["names"]
     return {pseudonym: (row["kind"], row["name"]) for pseudonym, row in rows.items()}
 

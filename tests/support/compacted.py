@@ -140,7 +140,6 @@ def beyond_reach(root: Path, value: str | None) -> Brokers:
 
 
 def hidden_by_damage(root: Path) -> Brokers:
-    """Broker 2 lacks a key, and its last batch is damaged."""
     brokers = three(root, history(), {2: {1}})
     log = brokers.file(2, 0)
     data = bytearray(log.read_bytes())
@@ -158,7 +157,6 @@ def cut_between_batches(root: Path) -> Brokers:
 
 
 def offset_rotted_upwards(root: Path) -> Brokers:
-    """F03 upwards on broker 2, where the cleaner left a gap on all."""
     brokers = three(root, history(), {broker: {6, 7, 8} for broker in (1, 2, 3)})
     brokers.flip(2, brokers.log.at(5), 7, bit=1)
     return brokers

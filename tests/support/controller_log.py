@@ -35,7 +35,6 @@ def topic(name: str = TOPIC, topic_id: str | bytes = TOPIC_ID) -> bytes:
 
 
 def partition(isr: list[int], leader: int, **fields: Any) -> bytes:
-    """All of a partition's state."""
     given: dict[str, Any] = {
         "partition_id": 0,
         "topic_id": TOPIC_ID,
@@ -65,15 +64,12 @@ def read(value: bytes) -> MetadataRecord:
 
 
 def control(control_type: int, **fields: Any) -> RecordToWrite:
-    """A control record of KRaft's."""
     key = CONTROL_RECORD_KEY.build({"version": 0, "type": control_type})
     return RecordToWrite(key, CONTROL_RECORD_VALUES[control_type].build({"version": 0} | fields))
 
 
 @dataclass(slots=True)
 class ControllerLog:
-    """A log of the quorum while it is written."""
-
     batches: list[tuple[int, bytes]] = field(default_factory=list)
     """(base offset, batch)."""
     next_offset: int = 0

@@ -59,7 +59,6 @@ def read(target: Path, fact: str, form: str = "parquet") -> pa.Table:
 
 
 def keys(table: pa.Table) -> set[tuple[str, str]]:
-    """The clusters and snapshots whose rows there are."""
     return set(zip(*(table[name].to_pylist() for name in NAMES), strict=True))
 
 
@@ -68,7 +67,6 @@ def of_snapshot(table: pa.Table, snapshot: str) -> pa.Table:
 
 
 def runs(target: Path, fact: str, form: str = "parquet") -> list[str]:
-    """The runs that wrote the files of a fact that count."""
     if form == "parquet":
         names = [path.name for path in files(target, fact)]
     elif form == "delta":

@@ -158,7 +158,6 @@ def varint(value: int) -> bytes:
 
 
 def framed(body: bytes) -> bytes:
-    """`body` behind its length."""
     return varint(len(body)) + body
 
 

@@ -26,7 +26,6 @@ def read_back(target: Path, fact: str) -> pa.Table:
 
 
 def rows(table: pa.Table) -> list[Any]:
-    """The rows of a table, in an order that does not depend on the reader."""
     return sorted(map(repr, table.to_pylist()))
 
 

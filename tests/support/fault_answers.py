@@ -22,6 +22,36 @@ CASES: Final[dict[str, Case]] = {
     for heading, cases in {**SECTIONS, "Variants": VARIANTS}.items()
     for case in cases
 }
+HARMLESS: Final = {
+    "P7 a sound record of 256 MiB in 261 KB of gzip",
+    "F13 last batch cut short, after a crash",
+    "P9 `.timeindex` without `.index`",
+    "P10 `.txnindex`, nothing wrong",
+    "F28 no `.snapshot` at all, after a clean shutdown",
+    "F30 high watermark beyond the log end, with `--live`",
+    "F33 the same as the first, with `--live`",
+    "F39 F03 upwards on b2 where the cleaner left a gap on all",
+    "F39 the same cleaned, with `--live`",
+    "- the same with `--live`",
+    "- a member of the ISR ends 60 records before the leader",
+    "F46 `--live`: log older than checkpoints and indexes",
+    "F46 `--live`: last batch cut short, clean shutdown told",
+    "F46 `--live`: an epoch newer than its checkpoint",
+    "P8 ESC, OSC, BEL, C1 and bidi characters in records",
+    "F47 links to itself and out of the log directory; one has the name of a segment",
+    "F47 pipes; one has the name of a segment",
+    "F47 a partition's directory that ends in `-delete`",
+    "F47 a partition's directory that ends in `-future`",
+    "F47 a partition's directory that ends in `-stray`",
+    "F47 `.swap` and `.cleaned` leftovers",
+    "F47 a `.log` of 8 TiB, all hole behind the batches",
+    "F47 the first segment is there as `.deleted`, which retention took",
+    "F47 a truncated tail is there as `.deleted`",
+    "F47 `.cleaned` files beside a `.swap`: half of a split",
+    "F47 b2's directory is renamed to `-delete`",
+    "F47 b2's directory is renamed to `-stray`",
+}
+"""Faults of which no finding may be above `info`, as of a negative control: nothing is lost by them, or `--live` doubts it."""
 CHANGING: Final = ("before", "after")
 """Evidence with times and file numbers of the machine."""
 REPEATED: Final = (
@@ -40,6 +70,11 @@ _ENDS: Final = [0, LOG_END, HIGH_WATERMARK, HIGH_WATERMARK]
 _EPOCHS: Final = [[entry.leader_epoch, entry.start_offset] for entry in HEALTHY.epochs]
 UNTOUCHED: Final = [_ENDS, _EPOCHS, len(HEALTHY.batches), LOG_END, 0, [3, 3, 0, 0]]
 """The row of a replica to which nothing was done."""
+
+
+def is_silent(case: Case) -> bool:
+    """Whether nothing above `info` may be found."""
+    return case.control or f"{case.fault} {case.injected}" in HARMLESS
 
 
 def answer(result: ScanResult, root: Path) -> dict[str, Any]:

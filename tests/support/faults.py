@@ -71,7 +71,6 @@ class Log:
         self.segments.append(self.next_offset)
 
     def lead(self, leader_epoch: int) -> None:
-        """What follows is appended under this leader epoch."""
         self.leader_epoch = leader_epoch
 
     def append(self, data: bytes, last_offset: int, max_timestamp: int) -> Written:
@@ -166,11 +165,9 @@ class Log:
         return self.end(producer_id, BASE_TIMESTAMP + 1000 * self.next_offset, commit=commit)
 
     def of_segment(self, segment: int) -> list[Written]:
-        """Its batches in file order."""
         return [batch for batch in self.batches if batch.segment == segment]
 
     def at(self, offset: int) -> Written:
-        """The batch that holds an offset."""
         return next(batch for batch in self.batches if batch.base_offset <= offset <= batch.last_offset)
 
 
@@ -216,7 +213,6 @@ def write_base(log: Historian) -> None:
 
 
 def healthy_log() -> Log:
-    """The base of all faults, as `writers/` writes it."""
     log = Log()
     write_base(log)
     return log
@@ -247,7 +243,6 @@ def write_files(directory: Path, log: Log) -> None:
 
 
 def put(directory: Path, offset: int, suffix: str, data: bytes) -> None:
-    """Write a file that is named by an offset."""
     (directory / f"{offset:020d}.{suffix}").write_bytes(data)
 
 
@@ -278,24 +273,19 @@ class Brokers:
     log: Log
 
     def log_dir(self, broker: int) -> Path:
-        """A broker's log directory."""
         return self.root / f"b{broker}"
 
     @property
     def log_dirs(self) -> list[Path]:
-        """All of them."""
         return sorted(self.root.iterdir())
 
     def file(self, broker: int, segment: int, suffix: str = "log") -> Path:
-        """A file of the partition that is named by an offset."""
         return self.log_dir(broker) / DIRECTORY / f"{segment:020d}.{suffix}"
 
     def named(self, broker: int, name: str) -> Path:
-        """A file of the partition with a name of its own."""
         return self.log_dir(broker) / DIRECTORY / name
 
     def overwrite(self, broker: int, batch: Written, data: bytes, start: int = 0) -> None:
-        """Replace bytes of a batch from its byte `start` on."""
         path = self.file(broker, batch.segment)
         log = bytearray(path.read_bytes())
         assert bytes(log[batch.position : batch.end]) == batch.data
@@ -304,7 +294,6 @@ class Brokers:
         path.write_bytes(log)
 
     def flip(self, broker: int, batch: Written, byte: int, bit: int = 0) -> None:
-        """Turn over one bit of a batch."""
         self.overwrite(broker, batch, bytes([batch.data[byte] ^ 1 << bit]), byte)
 
     def crash(self, broker: int) -> None:
@@ -315,7 +304,6 @@ class Brokers:
 
 
 def healthy(root: Path, high_watermark: int = HIGH_WATERMARK) -> Brokers:
-    """Three equal replicas below `root`."""
     for broker in (1, 2, 3):
         write_replica(root / f"b{broker}", broker, HEALTHY, high_watermark)
     return Brokers(root, HEALTHY)

@@ -14,7 +14,6 @@ Said = list[tuple[str, str, int | str | None]]
 
 
 def scan(paths: list[Path], *, live: bool = False, deep: bool | None = None) -> ScanResult:
-    """The verdict on these paths, which must account for every byte."""
     options = ScanOptions(jobs=1, live=live, deep=deep)
     result = local.scan([str(path) for path in paths], options)
     totals = result.totals
@@ -24,7 +23,6 @@ def scan(paths: list[Path], *, live: bool = False, deep: bool | None = None) -> 
 
 
 def verdict(brokers: Brokers, **options: Any) -> ScanResult:
-    """The verdict on all log directories."""
     return scan(brokers.log_dirs, **options)
 
 
@@ -44,17 +42,14 @@ def kinds(result: ScanResult) -> Counter[tuple[str, str]]:
 
 
 def only(result: ScanResult, kind: str) -> Finding:
-    """The one finding of a kind."""
     findings = [finding for finding in result.findings if finding.kind == kind]
     assert len(findings) == 1, said(result)
     return findings[0]
 
 
 def offsets(finding: Finding) -> tuple[int | None, int | None]:
-    """Offsets [start, end) of a finding."""
     return finding.place.offset_start, finding.place.offset_end
 
 
 def span(finding: Finding) -> tuple[int | None, int | None]:
-    """Bytes [start, end) of a finding."""
     return finding.place.byte_start, finding.place.byte_end

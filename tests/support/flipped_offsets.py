@@ -19,8 +19,6 @@ from kafka_forensics.replication.planner.plans import Loss
 
 @dataclass(frozen=True)
 class Batch:
-    """Where a batch stands and what its header says."""
-
     log: Path
     position: int
     base_offset: int

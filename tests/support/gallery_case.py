@@ -30,8 +30,6 @@ class Case:
     """How kafka-dump-log opens the file is to be told."""
     control: bool = False
     """A negative control: nothing is wrong, or nothing that this fault does; no finding may be above `info`."""
-    harmless: bool = False
-    """No finding may be above `info` either, though the fault itself is there: nothing is lost by it, or `--live` doubts it."""
     shown: tuple[str, ...] = ()
     """Names in the findings' evidence that are told with them; `a.b` is a name inside of another; `confidence` is the finding's."""
     also: tuple[tuple[str, str], ...] = ()
@@ -54,14 +52,12 @@ class Injected:
     injection: Callable[[Brokers], object]
 
     def __call__(self, root: Path, high_watermark: int = HIGH_WATERMARK) -> Brokers:
-        """The replicas below an empty folder."""
         brokers = healthy(root, high_watermark)
         self.injection(brokers)
         return brokers
 
 
 def patient(injection: Callable[[Brokers], object]) -> Injected:
-    """A maker: three equal replicas, to which something is done."""
     return Injected(injection)
 
 

@@ -49,7 +49,6 @@ IN_WORDS: Final = {
 
 
 def lost_member(root: Path) -> Brokers:
-    """Broker 1 has committed a record; broker 3 has nothing."""
     return histories(root, {1: history(("r0", 1)), 3: Log()}, {1: 1, 3: 0})
 
 
@@ -61,18 +60,15 @@ def short_leader(root: Path, *more: tuple[str, int]) -> Brokers:
 
 
 def short_follower(root: Path) -> Brokers:
-    """Broker 2 ends two records before the others."""
     long = history(*[("p", 0)] * 4)
     return histories(root, {1: long, 2: history(*[("p", 0)] * 2), 3: long}, {1: 4, 2: 2, 3: 4})
 
 
 def malformed_twice(value: bytes) -> tuple[bytes, ...]:
-    """A record that cannot be read, before and behind one that can."""
     return (*in_sync([1, 3]), value, change(isr=[1, 3]), value, setting("cleanup.policy", "delete"))
 
 
 def malformed_in_two_copies(root: Path) -> Brokers:
-    """The controller and broker 1 hold the same record that cannot be read."""
     brokers = lost_member(root)
     log = ControllerLog().lead([CONTROLLER]).append(*in_sync([1, 3])).append(BAD["unknown version"][0])
     log.put(brokers.root / f"c{CONTROLLER}")
@@ -81,7 +77,6 @@ def malformed_in_two_copies(root: Path) -> Brokers:
 
 
 def again(root: Path) -> Brokers:
-    """Broker 1 lost two records and took another one as leader."""
     return short_leader(root, ("new", 2))
 
 
@@ -98,12 +93,10 @@ def lost(*values: bytes, start_ms: int = START_MS) -> partial[Case]:
 
 
 def led(tree: Callable[[Path], Brokers], *values: bytes, damaged: str = SHORT) -> partial[Case]:
-    """A tree with a controller's log beside it."""
     return partial(Case, make=partial(_controlled, tree, values=values), damaged=damaged, also=ALSO)
 
 
 def malformed(name: str) -> Case:
-    """Twice a record that cannot be read."""
     make = partial(_controlled, lost_member, values=malformed_twice(BAD[name][0]))
     words = f"`__cluster_metadata`, twice: {IN_WORDS[name]}"
     return Case("F48", words, make, METADATA, peer_options=(DECODER,), shown=("reason", "unknown_after_offset"))
@@ -117,7 +110,7 @@ MEMBER: Final = ("membership", "loses")
 CONTROLLED: Final = (
     lost(*in_sync([1, 3]))("F33", "b1 = r0@1, high watermark 1; b3 is empty and in the ISR by the controller's log", shown=MEMBER),
     lost(*in_sync([], [1, 3]))("F33", "the same, b3 is in the ELR", shown=MEMBER),
-    lost(*in_sync([1, 3]))("F33", "the same as the first, with `--live`", live=True, harmless=True),
+    lost(*in_sync([1, 3]))("F33", "the same as the first, with `--live`", live=True),
     lost(*in_sync([1]))("F33", "b3 is in neither", control=True),
     lost(*in_sync([1, 3]), start_ms=1_600_000_000_000)(
         "F33", "b3 is in the ISR by a controller's log older than the records", control=True

@@ -17,7 +17,7 @@ from tests.support.faults import (
     write_checkpoint,
     write_files,
 )
-from tests.support.gallery_case import Case, done, patient, segment
+from tests.support.gallery_case import Case, done, on_each, patient, segment
 from tests.support.injections import (
     append,
     change,
@@ -45,44 +45,30 @@ def torn(brokers: Brokers, end: int, *, clean: bool = False) -> None:
     cut(brokers, 55, end)
 
 
-def uncommitted_cut(brokers: Brokers) -> None:
-    """A segment is cut where nothing is committed yet."""
-    for broker in (1, 2, 3):
-        write_checkpoint(brokers.log_dir(broker), "replication", 49)
-    cut(brokers, 29, brokers.log.at(49).position + 100)
-
-
 def lost_behind_noise(brokers: Brokers, size: int = 100) -> None:
-    """Noise behind the first segment; the second is gone."""
     append(brokers, 0, noise(size))
     delete_segment(brokers, 2)
 
 
-def lost_everywhere(brokers: Brokers) -> None:
-    """No replica has its middle segment."""
-    for broker in (1, 2, 3):
-        delete_segment(brokers, broker)
-
-
 SEGMENTS: Final = (
-    done(
-        "F13",
-        "last batch cut short, after a crash",
-        lambda it: torn(it, it.log.batches[-1].position + 100),
-        damaged=ACTIVE,
-        harmless=True,
-    ),
+    done("F13", "last batch cut short, after a crash", lambda it: torn(it, it.log.batches[-1].position + 100), damaged=ACTIVE),
     done(
         "F13", "the same after a clean shutdown", lambda it: torn(it, it.log.batches[-1].position + 100, clean=True), damaged=ACTIVE
     ),
     done("F13", "a committed batch cut short, after a crash", lambda it: torn(it, it.log.at(69).position + 50), damaged=ACTIVE),
     done("F14", "another segment cut inside a batch", lambda it: cut(it, 29, it.log.at(49).position + 100), damaged=MIDDLE),
     done("F14", "another segment cut between two batches", lambda it: cut(it, 29, it.log.at(49).position), damaged=MIDDLE),
-    done("F14", "another segment cut, nothing of it committed", uncommitted_cut, damaged=MIDDLE),
+    done(
+        "F14",
+        "another segment cut, nothing of it committed",
+        on_each(lambda it, broker: write_checkpoint(it.log_dir(broker), "replication", 49)),
+        lambda it: cut(it, 29, it.log.at(49).position + 100),
+        damaged=MIDDLE,
+    ),
     done("F15", "zeros behind the last batch", lambda it: append(it, 55, bytes(10_000)), damaged=ACTIVE, control=True),
     done("F16", "a page of zeros in the middle", lambda it: zero_page(it, 29), damaged=MIDDLE),
     done("F17", "middle segment deleted on b1", lambda it: delete_segment(it, 1), damaged=segment(55, broker=1)),
-    done("F17", "middle segment deleted on all three", lost_everywhere, damaged=ACTIVE),
+    done("F17", "middle segment deleted on all three", on_each(lambda it, broker: delete_segment(it, broker)), damaged=ACTIVE),
     done("F17", "middle segment deleted, 100 bytes of noise before it", lost_behind_noise, damaged=FIRST),
     done("F18", "an older batch appended again", lambda it: append(it, 55, it.log.at(43).data), damaged=ACTIVE),
     done("F19", "two batches swapped", lambda it: swap(it, it.log.at(46), it.log.at(49)), damaged=MIDDLE),
@@ -92,27 +78,14 @@ SEGMENTS: Final = (
 
 
 def unordered_times(brokers: Brokers) -> None:
-    """Two entries of a time index change places."""
     path = brokers.file(2, 29, "timeindex")
     data = path.read_bytes()
     path.write_bytes(data[:12] + data[24:36] + data[12:24] + data[36:])
 
 
 def more_bytes(brokers: Brokers, suffix: str, data: bytes) -> None:
-    """An index goes on."""
     path = brokers.file(2, 29, suffix)
     path.write_bytes(path.read_bytes() + data)
-
-
-def without_indexes(brokers: Brokers) -> None:
-    """No offset index is left; the time indexes are."""
-    for offset in (0, 29, 55):
-        brokers.file(2, offset, "index").unlink()
-
-
-def earlier_snapshot(brokers: Brokers) -> None:
-    """A snapshot holds what was true a segment before."""
-    brokers.file(2, 55, "snapshot").write_bytes(brokers.file(2, 29, "snapshot").read_bytes())
 
 
 def no_snapshots(brokers: Brokers, *, others: bool = False, crashed: bool = False) -> None:
@@ -125,7 +98,6 @@ def no_snapshots(brokers: Brokers, *, others: bool = False, crashed: bool = Fals
 
 
 def without_id_under_zookeeper(root: Path) -> Brokers:
-    """Broker 2 runs under ZooKeeper, and its log has no topic id yet."""
     brokers = healthy(root)
     brokers.named(2, METADATA).unlink()
     (brokers.log_dir(2) / "meta.properties").write_bytes(write_meta_properties(version=0, node_id=2, cluster_id=CLUSTER_ID))
@@ -140,7 +112,6 @@ def empty_without_id(root: Path) -> Brokers:
 
 
 def logs_alone(root: Path) -> Brokers:
-    """Of broker 2's partition only the segments were copied."""
     brokers = healthy(root)
     for path in (brokers.log_dir(2) / "t-0").iterdir():
         if path.suffix != ".log":
@@ -149,14 +120,12 @@ def logs_alone(root: Path) -> Brokers:
 
 
 def lost_tail(brokers: Brokers) -> None:
-    """The active segment is gone, with all that names its end."""
     delete_segment(brokers, 2, 55)
     brokers.file(2, 75, "snapshot").unlink()
     write_checkpoint(brokers.log_dir(2), "recovery-point", 55)
 
 
 def checkpoint(brokers: Brokers, data: bytes) -> None:
-    """Broker 2's high-watermark checkpoint holds these bytes."""
     (brokers.log_dir(2) / CHECKPOINT).write_bytes(data)
 
 
@@ -187,20 +156,11 @@ SMALL_FILES: Final = (
     done(
         "P9",
         "`.timeindex` without `.index`",
-        without_indexes,
+        on_each(lambda it, offset: it.file(2, offset, "index").unlink(), 0, 29, 55),
         damaged=segment(29, "timeindex"),
         note="not a byte changes",
-        harmless=True,
     ),
-    Case(
-        "P10",
-        "`.txnindex`, nothing wrong",
-        healthy,
-        segment(29, "txnindex"),
-        note="it is only read",
-        traced=True,
-        harmless=True,
-    ),
+    Case("P10", "`.txnindex`, nothing wrong", healthy, segment(29, "txnindex"), note="it is only read", traced=True),
     done(
         "F26",
         "aborted transaction left out of `.txnindex`",
@@ -217,8 +177,13 @@ SMALL_FILES: Final = (
     done(
         "F28", "`.snapshot` with a bit flipped", lambda it: change(it.file(2, 55, "snapshot"), 3), damaged=segment(55, "snapshot")
     ),
-    done("F28", "`.snapshot` of an earlier state", earlier_snapshot, damaged=segment(55, "snapshot")),
-    done("F28", "no `.snapshot` at all, after a clean shutdown", no_snapshots, harmless=True),
+    done(
+        "F28",
+        "`.snapshot` of an earlier state",
+        lambda it: it.file(2, 55, "snapshot").write_bytes(it.file(2, 29, "snapshot").read_bytes()),
+        damaged=segment(55, "snapshot"),
+    ),
+    done("F28", "no `.snapshot` at all, after a clean shutdown", no_snapshots),
     done("F28", "the same where another partition has its own", lambda it: no_snapshots(it, others=True)),
     done("F28", "no `.snapshot` at all, after a crash", lambda it: no_snapshots(it, crashed=True), control=True),
     done("F29", "`leader-epoch-checkpoint`: an entry dropped", lambda it: claim_epochs(it, 2, *DROPPED), damaged=EPOCHS),
@@ -234,7 +199,7 @@ SMALL_FILES: Final = (
     ),
     Case("F30", "high watermark beyond the log end", BEYOND, f"b2/{CHECKPOINT}"),
     done("F30", "the active segment gone", lost_tail, damaged=f"b2/{CHECKPOINT}"),
-    Case("F30", "high watermark beyond the log end, with `--live`", BEYOND, f"b2/{CHECKPOINT}", live=True, harmless=True),
+    Case("F30", "high watermark beyond the log end, with `--live`", BEYOND, f"b2/{CHECKPOINT}", live=True),
     done("F31", "high-watermark checkpoint missing", lambda it: (it.log_dir(2) / CHECKPOINT).unlink(), control=True),
     done(
         "F31",

@@ -34,7 +34,6 @@ def commit(brokers: Brokers, offset: int, *, copies: tuple[int, ...] = (1, 2, 3)
 
 
 def control(brokers: Brokers, *, isr: list[int], replicas: list[int]) -> None:
-    """Let the controller know `t-0`."""
     put_controller(brokers.log_dir(1), isr=isr, replicas=replicas, leader=isr[0], topic_id=TOPIC_ID_BYTES)
 
 
@@ -60,7 +59,6 @@ def not_counting(root: Path, value: str) -> Brokers:
 
 
 def between_two(root: Path, value: bytes) -> Brokers:
-    """A value that cannot be read between two commits beyond the log end."""
     brokers = healthy(root)
     good = commit_value(LOG_END + 1, timestamp=EARLIER)
     log = log_of((commit_key("audit"), good), (commit_key("audit"), value), (commit_key(), good))
@@ -69,7 +67,6 @@ def between_two(root: Path, value: bytes) -> Brokers:
 
 
 def behind_a_leader(root: Path, *, batches: int = 20, isr: tuple[int, ...] = (1, 2)) -> Brokers:
-    """Broker 2 ends some batches before broker 1, the leader."""
     short, long = Log(), Log()
     short.plain(3)
     for _ in range(batches + 1):
@@ -99,7 +96,6 @@ HARMLESS: Final = ("confidence", "harmless_if")
 
 
 def committed(offset: int, **given: Any) -> partial[Case]:
-    """Three equal replicas and a commit on each."""
     return told(patient(partial(commit, offset=offset, **given)))
 
 
@@ -119,7 +115,7 @@ COMMITTED: Final = (
     committed(LOG_END + 25, timestamp=BASE_TIMESTAMP - 1)("-", "the same, every record younger than the commit", shown=HARMLESS),
     told(lambda root: copied(root, 1))("-", "the same, one copy given", shown=HARMLESS, control=True),
     told(patient(out_of_the_isr))("-", "the same, no copy of the ISR given", shown=HARMLESS, control=True),
-    committed(LOG_END + 25)("-", "the same with `--live`", live=True, shown=("confidence", "capped_by"), harmless=True),
+    committed(LOG_END + 25)("-", "the same with `--live`", live=True, shown=("confidence", "capped_by")),
     committed(LOG_END, timestamp=LATER)(
         "-", "group committed 75 of log end 75, high watermark 72", control=True, note="the high watermark was at least 75"
     ),
@@ -134,14 +130,7 @@ COMMITTED: Final = (
             ("other topic id", "for another topic id"),
         )
     ),
-    Case(
-        "-",
-        "a member of the ISR ends 60 records before the leader",
-        behind_a_leader,
-        SHORT,
-        shown=("brokers", "waiting_ms"),
-        harmless=True,
-    ),
+    Case("-", "a member of the ISR ends 60 records before the leader", behind_a_leader, SHORT, shown=("brokers", "waiting_ms")),
     Case("-", "the same, 15 records", partial(behind_a_leader, batches=5), SHORT, control=True),
     Case("-", "the same, 60 records, and not in the ISR", partial(behind_a_leader, isr=(1,)), SHORT, control=True),
 )

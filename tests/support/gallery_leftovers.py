@@ -9,7 +9,7 @@ from typing import Final
 
 from tests.support.faults import Brokers, healthy, write_checkpoint
 from tests.support.gallery_bytes import LENGTH, int32, target
-from tests.support.gallery_case import Case, done, patient, segment
+from tests.support.gallery_case import Case, done, on_each, patient, segment
 from tests.support.injections import LOG_FILES, append, noise, zero_page
 
 NAMES: Final = ("..-0", "<script>-0", "=cmd-0", "\x1b[31mred-0", "a\nb-0", "\u202egnp-0")
@@ -35,26 +35,22 @@ def links(brokers: Brokers, outside: Path) -> None:
 
 
 def pipes(brokers: Brokers) -> None:
-    """Pipes in the place of a partition and of a segment."""
     os.mkfifo(brokers.log_dir(2) / "u-0")
     os.mkfifo(brokers.file(2, PIPE))
 
 
 def directories(brokers: Brokers, *names: str) -> None:
-    """Directories that hold a segment."""
     for name in names:
         (brokers.log_dir(2) / name).mkdir()
         (brokers.log_dir(2) / name / f"{0:020d}.log").write_bytes(brokers.file(2, 0).read_bytes())
 
 
 def empty_leftovers(brokers: Brokers, *endings: str) -> None:
-    """Empty files that a swap would have left."""
     for ending in endings:
         brokers.named(2, f"{29:020d}.log.{ending}").write_bytes(b"")
 
 
 def sparse(brokers: Brokers) -> None:
-    """The active segment goes on as a hole of 8 TiB."""
     with brokers.file(2, 55).open("ab") as file:
         file.truncate(8 << 40)
 
@@ -77,7 +73,6 @@ def crash(brokers: Brokers, recovery_point: int) -> None:
 
 
 def swap_in(brokers: Brokers, base_offset: int, data: bytes) -> None:
-    """A segment that would be renamed over what lies in its range."""
     brokers.named(2, f"{base_offset:020d}.log.swap").write_bytes(data)
 
 
@@ -90,20 +85,11 @@ def set_aside(brokers: Brokers, broker: int, base_offset: int, ending: str) -> N
 
 
 def remove(brokers: Brokers, broker: int, base_offset: int, *suffixes: str) -> None:
-    """Some files of a segment are gone, all unless they are named."""
     for suffix in suffixes or LOG_FILES:
         brokers.file(broker, base_offset, suffix).unlink(missing_ok=True)
 
 
-def deleted_elsewhere(brokers: Brokers) -> None:
-    """The middle segment is gone everywhere; broker 3 still has it as `.deleted`."""
-    for broker in (1, 2, 3):
-        remove(brokers, broker, 29)
-    (brokers.log_dir(3) / "t-0" / f"{29:020d}.log.deleted").write_bytes(b"".join(one.data for one in brokers.log.of_segment(29)))
-
-
 def truncated_tail(brokers: Brokers) -> None:
-    """Broker 2 truncated its active segment, which was not committed."""
     for broker in (1, 2, 3):
         write_checkpoint(brokers.log_dir(broker), "replication", 55)
     set_aside(brokers, 2, 55, "deleted")
@@ -121,32 +107,23 @@ def half_of_a_split(brokers: Brokers) -> None:
 
 
 def directory_aside(brokers: Brokers, suffix: str) -> None:
-    """Broker 2's partition waits to be removed."""
     directory = brokers.log_dir(2) / "t-0"
     directory.rename(directory.with_name(f"{ASIDE}-{suffix}"))
 
 
-def future_copy(brokers: Brokers) -> None:
-    """Broker 2 moves its log to another directory."""
-    shutil.copytree(brokers.log_dir(2) / "t-0", brokers.log_dir(2) / f"{ASIDE}-future")
-
-
 def deleted_copies(brokers: Brokers) -> None:
-    """Brokers 1 and 2 have copies of a live segment as `.deleted`."""
     for broker in (1, 2):
         path = brokers.file(broker, 29)
         shutil.copy(path, path.with_name(f"{path.name}.deleted"))
 
 
 def linked(root: Path) -> Brokers:
-    """The links alone."""
     brokers = healthy(root / "brokers")
     links(brokers, root / "outside")
     return brokers
 
 
 def crashed(recovery_point: int, damage: Callable[[Brokers], object]) -> partial[Case]:
-    """Broker 2 crashed and is damaged."""
 
     def injection(brokers: Brokers) -> None:
         crash(brokers, recovery_point)
@@ -156,35 +133,19 @@ def crashed(recovery_point: int, damage: Callable[[Brokers], object]) -> partial
 
 
 def unreadable_recovery_point(brokers: Brokers) -> None:
-    """Broker 2's recovery point is noise, and a batch below it is damaged."""
     (brokers.log_dir(2) / "recovery-point-offset-checkpoint").write_bytes(noise(3000))
     brokers.flip(2, target(brokers), 100)
 
 
-def only_a_crash_would_cut(brokers: Brokers) -> None:
-    """A damaged batch behind the recovery point, and a clean shutdown."""
-    write_checkpoint(brokers.log_dir(2), "recovery-point", 29)
-    brokers.flip(2, target(brokers), 100)
-
-
-def expired_segment(brokers: Brokers) -> None:
-    """The first segment's log is gone, and the log start is behind it."""
-    remove(brokers, 1, 0, "log")
-    write_checkpoint(brokers.log_dir(1), "log-start", 29)
-
-
 def empty_directory(brokers: Brokers, name: str) -> None:
-    """A directory with nothing in it."""
     (brokers.log_dir(2) / name).mkdir()
 
 
 def stranger_aside(brokers: Brokers, suffix: str) -> None:
-    """A partition that no broker has any more waits for its end."""
     directories(brokers, f"w-0.{UNIQUE}-{suffix}")
 
 
 def log_gone(brokers: Brokers, base_offset: int) -> None:
-    """Broker 1 has a segment's indexes and not its log."""
     remove(brokers, 1, base_offset, "log")
 
 
@@ -202,9 +163,8 @@ OUTSIDE: Final = (
         linked,
         f"brokers/{segment(LINK)}",
         note="incomplete, exit 3",
-        harmless=True,
     ),
-    done("F47", "pipes; one has the name of a segment", pipes, damaged=segment(PIPE), note="incomplete, exit 3", harmless=True),
+    done("F47", "pipes; one has the name of a segment", pipes, damaged=segment(PIPE), note="incomplete, exit 3"),
     done(
         "F47",
         "directories named `..-0`, `<script>-0`, `=cmd-0`",
@@ -231,19 +191,11 @@ OUTSIDE: Final = (
             f"a partition's directory that ends in `-{suffix}`",
             partial(stranger_aside, suffix=suffix),
             damaged=segment(0, directory=f"w-0.{UNIQUE}-{suffix}"),
-            harmless=True,
         )
         for suffix in ("delete", "future", "stray")
     ),
-    done(
-        "F47",
-        "`.swap` and `.cleaned` leftovers",
-        lambda it: empty_leftovers(it, "swap", "cleaned"),
-        damaged=SWAP,
-        shown=STEPS,
-        harmless=True,
-    ),
-    done("F47", "a `.log` of 8 TiB, all hole behind the batches", sparse, damaged=segment(55), harmless=True),
+    done("F47", "`.swap` and `.cleaned` leftovers", lambda it: empty_leftovers(it, "swap", "cleaned"), damaged=SWAP, shown=STEPS),
+    done("F47", "a `.log` of 8 TiB, all hole behind the batches", sparse, damaged=segment(55)),
 )
 STARTS: Final = (
     crashed(29, lambda it: it.flip(2, target(it), 100))("F01", "one bit under the CRC, after a crash, above the recovery point"),
@@ -251,7 +203,8 @@ STARTS: Final = (
     done(
         "F01",
         "the same above the recovery point, after a clean shutdown",
-        only_a_crash_would_cut,
+        lambda it: write_checkpoint(it.log_dir(2), "recovery-point", 29),
+        lambda it: it.flip(2, target(it), 100),
         damaged=MIDDLE,
         shown=(*RESTART, "unclean_restart.log_end_offset"),
     ),
@@ -276,7 +229,8 @@ STARTS: Final = (
     done(
         "F17",
         "the `.log` of the first segment is gone on b1, whose log start is behind it",
-        expired_segment,
+        lambda it: remove(it, 1, 0, "log"),
+        lambda it: write_checkpoint(it.log_dir(1), "log-start", 29),
         damaged=segment(0, "index", broker=1),
         control=True,
     ),
@@ -287,7 +241,10 @@ STARTS: Final = (
     done(
         "F47",
         "the middle segment is gone on all, and on b3 it is there as `.deleted`",
-        deleted_elsewhere,
+        on_each(lambda it, broker: remove(it, broker, 29)),
+        lambda it: (it.log_dir(3) / "t-0" / f"{29:020d}.log.deleted").write_bytes(
+            b"".join(one.data for one in it.log.of_segment(29))
+        ),
         damaged=segment(29, "log.deleted", broker=3),
         shown=GAP,
     ),
@@ -297,16 +254,8 @@ STARTS: Final = (
         lambda it: set_aside(it, 2, 0, "deleted"),
         damaged=segment(0, "log.deleted"),
         shown=("expired",),
-        harmless=True,
     ),
-    done(
-        "F47",
-        "a truncated tail is there as `.deleted`",
-        truncated_tail,
-        damaged=LAST_DELETED,
-        shown=("behind_log_end",),
-        harmless=True,
-    ),
+    done("F47", "a truncated tail is there as `.deleted`", truncated_tail, damaged=LAST_DELETED, shown=("behind_log_end",)),
     done("F47", "`.swap` with what the segment has", lambda it: swap_in(it, 29, it.file(2, 29).read_bytes()), damaged=SWAP),
     done(
         "F47",
@@ -316,12 +265,7 @@ STARTS: Final = (
     ),
     done("F47", "an empty `.swap` over a good segment", lambda it: swap_in(it, 29, b""), damaged=SWAP),
     done(
-        "F47",
-        "`.cleaned` files beside a `.swap`: half of a split",
-        half_of_a_split,
-        damaged=segment(55, "log.swap"),
-        shown=STEPS,
-        harmless=True,
+        "F47", "`.cleaned` files beside a `.swap`: half of a split", half_of_a_split, damaged=segment(55, "log.swap"), shown=STEPS
     ),
     *(
         done(
@@ -329,12 +273,15 @@ STARTS: Final = (
             f"b2's directory is renamed to `-{suffix}`",
             partial(directory_aside, suffix=suffix),
             damaged=segment(0, directory=f"{ASIDE}-{suffix}"),
-            harmless=True,
         )
         for suffix in ("delete", "stray")
     ),
     done("F47", "copies of a live segment as `.deleted`", deleted_copies, damaged=DELETED, control=True),
     done(
-        "F47", "a `-future` copy of a log that is there", future_copy, damaged=segment(0, directory=f"{ASIDE}-future"), control=True
+        "F47",
+        "a `-future` copy of a log that is there",
+        lambda it: shutil.copytree(it.log_dir(2) / "t-0", it.log_dir(2) / f"{ASIDE}-future"),
+        damaged=segment(0, directory=f"{ASIDE}-future"),
+        control=True,
     ),
 )

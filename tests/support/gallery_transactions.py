@@ -61,7 +61,6 @@ def logs_of(make: Callable[[], Logs], *, damaged: str = FIRST, told: bool = True
 
 
 def opened(later: float, state: Callable[[float], CoordinatorLog] | None) -> partial[Case]:
-    """An open transaction in `t-0`; its coordinator's log, if there is one."""
 
     def make() -> Logs:
         data = {"t-0": left_open(later)}
@@ -82,14 +81,12 @@ def committed_again(root: Path) -> Brokers:
 
 
 def behind_the_marker() -> Logs:
-    """Broker 3 ends before the marker that the others have."""
     behind, ahead = left_open(OVERDUE), left_open(OVERDUE)
     ahead.marker(OVERDUE + 1, commit=False)
     return {"t-0": {1: ahead, 2: ahead, 3: behind}, STATE: coordinator(OVERDUE)}
 
 
 def ending_as_decided() -> Logs:
-    """The third transaction ends by its marker."""
     data = left_open(15)
     data.marker(16, commit=True)
     state = coordinator(15, (10, "Ongoing", (0,)), (15.99, "PrepareCommit", (0,)), (16.01, "CompleteCommit", ()))
@@ -97,14 +94,12 @@ def ending_as_decided() -> Logs:
 
 
 def data_and_state(made: tuple[DataLog, CoordinatorLog]) -> Logs:
-    """One partition and the coordinators' log."""
     return {"t-0": made[0], STATE: made[1]}
 
 
 def both(
     first: bool | None, second: bool | None, state: Callable[[], CoordinatorLog] | None, *, client: int, traffic: float
 ) -> Logs:
-    """Two partitions whose transaction ended so."""
     data_log, other = (ended(30, each, client=client, traffic=traffic) for each in (first, second))
     return cluster(data_log, other, None if state is None else state())
 
@@ -117,7 +112,6 @@ def torn(
     client: int = 0,
     traffic: float = 20.0,
 ) -> partial[Case]:
-    """The same as a case, whose damage is in t-1."""
     make = partial(both, first, second, state, client=client, traffic=traffic)
     return logs_of(make, damaged=SECOND, told=state is not None)
 
@@ -169,7 +163,6 @@ def lying(lie: str, *, restated: bool = False) -> partial[Case]:
 
 
 def lying_key(root: Path) -> Brokers:
-    """A key of another version may have been anybody's."""
     state = CoordinatorLog()
     state.state(20, "Empty")
     state.value(30, b"\0\x07\0\x05app-1", b"")
@@ -287,13 +280,7 @@ TRANSACTIONS: Final = (
     gone(40)("F44", "committed, t-1 is empty on every broker, and the topic was created anew since", control=True),
     torn(COMMIT, NOTHING, prepared, traffic=60)("F44", "PrepareCommit a minute ago; t-1 has no marker", control=True),
     Case(
-        "F44",
-        "`--live`: the copies of t-1 are older than the decision",
-        ending_before,
-        SECOND,
-        also=ALSO,
-        live=True,
-        control=True,
+        "F44", "`--live`: the copies of t-1 are older than the decision", ending_before, SECOND, also=ALSO, live=True, control=True
     ),
     logs_of(lambda: cluster(ended(30, COMMIT), another_one(0)), damaged=SECOND, told=False)(
         "F44", "COMMIT and ABORT of two transactions, one after the other", control=True

@@ -120,7 +120,6 @@ def share_value(start_offset: int, *batches: tuple[int, int, int, int], record_t
 
 
 def put_share_state(log_dir: Path, log: bytes, partition: int = 0) -> Path:
-    """`__share_group_state-N` in a log directory; its `.log` file."""
     return _put(log_dir / f"__share_group_state-{partition}", log)
 
 

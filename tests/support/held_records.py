@@ -26,8 +26,6 @@ def hashed(file: ByteFile, hasher: RecordHasher) -> HashedRecords:
 
 
 class HeldFile:
-    """A file beside whose bytes lie its records."""
-
     def __init__(self, file: ByteFile, hasher: RecordHasher) -> None:
         self._file = file
         self._records = hashed(file, hasher)
@@ -46,8 +44,6 @@ class HeldFile:
 
 
 class HoldingSource:
-    """A source all of whose files are held so."""
-
     def __init__(self, source: ByteSource, hasher: RecordHasher) -> None:
         self._source = source
         self._hasher = hasher
@@ -90,8 +86,6 @@ def holding(plan: ReplicaPlan, hasher: RecordHasher) -> ReplicaPlan:
 
 
 class HeldReader(KeyReader):
-    """Reads logs whose records are held so."""
-
     def _holding(self, file: ByteFile) -> Any:
         return file if isinstance(file, HeldFile) else super()._holding(file)
 
@@ -100,7 +94,6 @@ class Checked(KeyReader):
     """Reads a log from its records as hashes, and holds that to what it reads from bytes."""
 
     def read(self) -> None:
-        """Read twice; rows go to `runs` once."""
         from_bytes, rows = read(self, self.plan)
         with pytest.MonkeyPatch.context() as patch:
             opens_nothing(patch)
@@ -120,7 +113,6 @@ def assert_same(from_bytes: KeyPart, from_hashes: KeyPart) -> None:
 
 
 def read(like: KeyReader, plan: ReplicaPlan) -> "tuple[KeyPart, Ints]":
-    """What a log gives, and its reduced rows."""
     with KeyRuns() as runs:
         key_reader = HeldReader(
             plan,

@@ -39,7 +39,6 @@ def plan_partition_of(cluster: Cluster, partition: Partition, logs: Mapping[int,
 
 
 def _replica(cluster: Cluster, replica: SimulatedReplica) -> PlanReplica:
-    """A replica as its broker would load it from its directory."""
     clean = replica.broker in cluster.clean
     checkpoint = None
     if cluster.epochs_known:

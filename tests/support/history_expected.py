@@ -40,7 +40,6 @@ class Disk(NamedTuple):
 
     @property
     def present_leader(self) -> int:
-        """See above."""
         latest = max(self.epochs.values())
         return max((one for one, epoch in self.epochs.items() if epoch == latest), key=lambda one: len(self.logs[one]))
 
@@ -146,7 +145,6 @@ def beyond_the_log(disk: Disk) -> Iterator[Told]:
 
 
 def unclean_elections(cluster: Cluster, partition: Partition) -> int:
-    """How many the controller wrote down."""
     return sum(change.kind in MAY_LOSE for change in _elections(cluster, partition)) if cluster.fences else 0
 
 

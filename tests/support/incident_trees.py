@@ -40,7 +40,6 @@ class Tree:
 
 
 def old_entry(offset: int, tag: str) -> bytes:
-    """A message of format 1."""
     return write_legacy_entry(b"key", f"{tag}-{offset}".encode(), offset=offset, magic=1, timestamp=BASE_TIMESTAMP + offset)
 
 
@@ -75,7 +74,6 @@ def as_before_epochs(brokers: Brokers) -> Brokers:
 
 
 def unclean(brokers: Brokers, broker: int) -> Brokers:
-    """The broker's mark of a clean shutdown is gone."""
     (brokers.log_dir(broker) / ".kafka_cleanshutdown").unlink()
     return brokers
 
@@ -98,7 +96,6 @@ def step_back(root: Path, first: int, last: int) -> Brokers:
 
 
 def replace_offset(entry: bytes, offset: int) -> bytes:
-    """The entry under another offset, which no checksum covers."""
     return offset.to_bytes(8, "big") + entry[8:]
 
 
@@ -121,7 +118,6 @@ def grown_together(root: Path) -> Brokers:
 
 
 def parted(root: Path) -> Brokers:
-    """The same two logs before epoch 2 began."""
     return as_before_topic_ids(histories(root, {1: history(("r0", 0)), 2: history(("r1", 1))}, {1: 1, 2: 1}))
 
 
@@ -132,13 +128,11 @@ def cut_to_watermark(root: Path) -> Brokers:
 
 
 def old_and_behind(root: Path) -> Brokers:
-    """Format 1: the third replica is a beginning of the others."""
     kept = old_history("a", 10)
     return as_before_epochs(histories(root, {1: kept, 2: kept, 3: old_history("a", 3)}, {1: 10, 2: 10, 3: 3}))
 
 
 def without_last_batch() -> Log:
-    """The healthy log, cut before its last batch."""
     batches = HEALTHY.batches[:-1]
     log = replace(HEALTHY, batches=batches, next_offset=LAST.base_offset)
     log.producers = {
@@ -161,7 +155,6 @@ def cut_replicas(root: Path, *cut: int) -> Brokers:
 
 
 def torn_replica(root: Path) -> Brokers:
-    """Broker 1 stopped uncleanly in the middle of its last batch."""
     brokers = healthy(root)
     brokers.crash(1)
     write_checkpoint(brokers.log_dir(1), "replication", LOG_END)
@@ -206,7 +199,6 @@ def epochs_lost(root: Path, *brokers_without: int) -> Brokers:
 
 
 def twice_appended(root: Path) -> Brokers:
-    """Format 1: on broker 2 offsets 3 to 8 stand a second time behind offset 9."""
     return step_back(root, 3, 8)
 
 

@@ -72,7 +72,6 @@ def remembered_transaction(root: Path, first_offset: int) -> Brokers:
 
 
 def snapshot_of_the_future(root: Path, last_offset: int) -> Brokers:
-    """Broker 2's snapshot of offset 55 knows of `last_offset`."""
     brokers = as_before_topic_ids(healthy(root))
     entry = ProducerEntry(COMMITTING, 0, 0, last_offset, 0, BASE_TIMESTAMP, 0, -1)
     brokers.file(2, ACTIVE, "snapshot").write_bytes(write_producer_snapshot([entry]))
@@ -164,7 +163,6 @@ def without_metadata(root: Path, *without: int) -> Brokers:
 
 
 def bad_batch(root: Path, *bad: int) -> Brokers:
-    """The same bit of the same batch is turned over on these brokers."""
     brokers = healthy(root)
     for broker in bad:
         brokers.flip(broker, HEALTHY.at(40), 100)

@@ -91,7 +91,6 @@ LATE = 30 * 60
 
 
 def cluster(root: Path, state: CoordinatorLog, *partitions: Log) -> Brokers:
-    """Three brokers with these partitions of `t` and the coordinators' log."""
     logs: dict[str, Log] = {f"t-{number}": log for number, log in enumerate(partitions)}
     write_cluster(root, {**logs, "__transaction_state-0": state})
     return Brokers(root, partitions[0])

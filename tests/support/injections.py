@@ -28,7 +28,6 @@ def rewritten(brokers: Brokers, broker: int, offset: int, *, byte: int = 200) ->
 
 
 def noise(size: int, seed: str = "noise") -> bytes:
-    """Bytes that mean nothing, the same for one seed."""
     return hashlib.shake_128(seed.encode()).digest(size)
 
 
@@ -51,13 +50,11 @@ def cut(brokers: Brokers, segment: int, size: int) -> None:
 
 
 def append(brokers: Brokers, segment: int, data: bytes) -> None:
-    """Broker 2's segment goes on."""
     path = brokers.file(2, segment)
     path.write_bytes(path.read_bytes() + data)
 
 
 def zero_page(brokers: Brokers, segment: int) -> None:
-    """The second page of broker 2's segment is zeros."""
     path = brokers.file(2, segment)
     log = bytearray(path.read_bytes())
     log[4096:8192] = bytes(4096)
@@ -65,19 +62,16 @@ def zero_page(brokers: Brokers, segment: int) -> None:
 
 
 def delete_segment(brokers: Brokers, broker: int, segment: int = 29) -> None:
-    """A segment and its indexes are gone."""
     for suffix in LOG_FILES:
         brokers.file(broker, segment, suffix).unlink(missing_ok=True)
 
 
 def rename_segment(brokers: Brokers, segment: int, name: int) -> None:
-    """Broker 2's segment and its indexes have the name of another offset."""
     for suffix in LOG_FILES:
         brokers.file(2, segment, suffix).rename(brokers.file(2, name, suffix))
 
 
 def swap(brokers: Brokers, first: Written, second: Written) -> None:
-    """Two neighbouring batches of broker 2 change places."""
     path = brokers.file(2, first.segment)
     log = path.read_bytes()
     path.write_bytes(log[: first.position] + second.data + first.data + log[second.end :])
@@ -91,25 +85,21 @@ def change(path: Path, position: int, mask: int = 1) -> None:
 
 
 def claim_epochs(brokers: Brokers, broker: int, *entries: tuple[int, int]) -> None:
-    """Another `leader-epoch-checkpoint`."""
     lines = write_leader_epochs([EpochEntry(*entry) for entry in entries])
     brokers.named(broker, "leader-epoch-checkpoint").write_bytes(lines)
 
 
 def remove_snapshots(brokers: Brokers, *on: int) -> None:
-    """No producer snapshot is left."""
     for broker in on:
         for path in brokers.named(broker, "x").parent.glob("*.snapshot"):
             path.unlink()
 
 
 def one_replica(root: Path, log: Log) -> Brokers:
-    """A log on broker 1 alone."""
     return histories(root, {1: log}, {1: log.next_offset})
 
 
 def three_replicas(root: Path, log: Log) -> Brokers:
-    """A log on all brokers, committed to its end."""
     return histories(root, dict.fromkeys((1, 2, 3), log), dict.fromkeys((1, 2, 3), log.next_offset))
 
 
@@ -162,7 +152,6 @@ def with_payload(root: Path, payload: bytes, *, codec: str = "none", count: int 
 
 
 def record(value: bytes = b"value") -> bytes:
-    """A sound record."""
     return write_record(RecordToWrite(b"key", value), 0, 0)
 
 

@@ -124,7 +124,6 @@ def differences(path: Path, rows: Sequence[Row], facts: Mapping[Path, Facts], to
 
 
 def log_differences(rows: Sequence[Row], facts: Facts, topic: str | None) -> list[str]:
-    """Where batches and records are not those that the tool printed."""
     ours = {row["position"]: row for row in facts.batches if row["span"] == "batch"}
     lost = [range(row["position"], row["position"] + row["size_in_bytes"]) for row in facts.batches if row["position"] not in ours]
     records: dict[int, list[Json]] = defaultdict(list)
@@ -163,7 +162,6 @@ def _by_batch(rows: Sequence[Row]) -> Iterator[tuple[Row, list[Row]]]:
 
 
 def batch_facts(row: Json) -> Row:
-    """Our row of a batch as the tool would print it."""
     facts = {
         "position": row["position"],
         "size": row["size_in_bytes"],
@@ -176,24 +174,12 @@ def batch_facts(row: Json) -> Row:
     }
     if row["magic"] < 2:
         return _texts(facts | {"offset": row["last_offset"]})
-    names = {
-        "baseOffset": "base_offset",
-        "lastOffset": "last_offset",
-        "count": "records_count",
-        "baseSequence": "base_sequence",
-        "lastSequence": "last_sequence",
-        "producerId": "producer_id",
-        "producerEpoch": "producer_epoch",
-        "partitionLeaderEpoch": "partition_leader_epoch",
-        "isTransactional": "is_transactional",
-        "isControl": "is_control_batch",
-        "deleteHorizonMs": "delete_horizon_ms",
-    }
-    return _texts(facts | {theirs: row[ours] for theirs, ours in names.items()})
+    places = _in_camel_case(row, "base_offset", "last_offset", "partition_leader_epoch", "delete_horizon_ms", "is_transactional")
+    producer = _in_camel_case(row, "producer_id", "producer_epoch", "base_sequence", "last_sequence")
+    return _texts(facts | places | producer | {"count": row["records_count"], "isControl": row["is_control_batch"]})
 
 
 def record_differences(theirs: Row, row: Json, batch: Json, topic: str | None) -> list[str]:
-    """Where a record is not what the tool printed."""
     key, value = _bytes(row["key"]), _bytes(row["value"])
     facts = {
         "offset": row["offset"],
@@ -337,31 +323,21 @@ def _time_entry(row: Json) -> Json:
     return {"timestamp": row["timestamp_ms"], "offset": row["offset"]}
 
 
+def _in_camel_case(row: Json, *names: str) -> Json:
+    return {re.sub("_([a-z])", lambda letter: letter[1].upper(), name): row[name] for name in names}
+
+
 def _aborted(row: Json) -> Json:
-    return {
-        "version": row["version"],
-        "producerId": row["producer_id"],
-        "firstOffset": row["first_offset"],
-        "lastOffset": row["last_offset"],
-        "lastStableOffset": row["last_stable_offset"],
-    }
+    return _in_camel_case(row, "version", "producer_id", "first_offset", "last_offset", "last_stable_offset")
 
 
 def _producer(row: Json) -> Json:
     last, delta, open_from = row["last_sequence"], row["offset_delta"], row["current_txn_first_offset"]
     first = NO_SEQUENCE if last < 0 else last - delta if last >= delta else MAX_SEQUENCE - (delta - last) + 1
-    return {
-        "producerId": row["producer_id"],
-        "producerEpoch": row["producer_epoch"],
-        "coordinatorEpoch": row["coordinator_epoch"],
-        "currentTxnFirstOffset": None if open_from < 0 else open_from,
-        "lastTimestamp": row["timestamp_ms"],
-        "firstSequence": first,
-        "lastSequence": last,
-        "lastOffset": row["last_offset"],
-        "offsetDelta": delta,
-        "timestamp": row["timestamp_ms"],
-    }
+    names = ("producer_id", "producer_epoch", "coordinator_epoch", "last_sequence", "last_offset", "offset_delta")
+    times = dict.fromkeys(("lastTimestamp", "timestamp"), row["timestamp_ms"])
+    opened = {"currentTxnFirstOffset": None if open_from < 0 else open_from}
+    return _in_camel_case(row, *names) | times | opened | {"firstSequence": first}
 
 
 def _texts(facts: Json) -> Row:
@@ -440,7 +416,6 @@ def agrees(topic: str, key: bytes | None, value: bytes | None, printed: str) -> 
 
 
 def snake(value: Any) -> Any:
-    """JSON of Kafka's with names as ours."""
     if isinstance(value, dict):
         return {snake_name(name): snake(item) for name, item in value.items()}
     return [snake(item) for item in value] if isinstance(value, list) else value
@@ -463,7 +438,6 @@ def fits(printed: Any, ours: Any, unprinted: Json) -> bool:
 
 
 def _key_fits(printed: Json, ours: Json) -> bool:
-    """The tool calls the parts of a key by other names."""
     if "record_type" in ours:
         of_type = ours["record_type"]
         return printed["type"] == str(of_type) and list(printed["data"].values()) == [

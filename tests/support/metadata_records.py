@@ -42,11 +42,7 @@ FULL: dict[str, Any] = {
     "zk_migration_ready": False,
     "reason": "why",
 }
-OWN: dict[int, dict[str, Any]] = {
-    14: {"value": 1e9},
-    18: {"id": ID},
-    19: {"id": ID},
-}
+OWN: dict[int, dict[str, Any]] = {14: {"value": 1e9}, 18: {"id": ID}, 19: {"id": ID}}
 """Where two kinds have a field of one name, but not of one type."""
 FULL |= {
     "owner": "User:a",

@@ -13,7 +13,6 @@ Item = TypeVar("Item")
 
 FAULTS = [case for cases in SECTIONS.values() for case in cases if case.during is None]
 """The cases of the gallery that are files, in its order."""
-FAMILY_OF = {id(case): heading for heading, cases in SECTIONS.items() for case in cases}
 
 
 def one_of_each(items: Iterable[Item], kind: Callable[[Item], Hashable], name: Callable[[Item], str]) -> list[ParameterSet]:
@@ -32,13 +31,7 @@ def named(case: Case) -> str:
 
 
 def one_of_each_fault() -> list[ParameterSet]:
-    """The gallery's cases: every run takes one of each fault."""
     return one_of_each(FAULTS, lambda case: case.fault, named)
-
-
-def one_of_each_family() -> list[ParameterSet]:
-    """The gallery's cases: every run takes one of each of its sections."""
-    return one_of_each(FAULTS, lambda case: FAMILY_OF[id(case)], named)
 
 
 def nightly_but(daily: Iterable[Hashable], items: Iterable[Item], name: Callable[[Item], str] = str) -> list[ParameterSet]:

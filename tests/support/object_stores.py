@@ -127,7 +127,6 @@ class S3Proxy:
     number: int = 0
 
     def of(self, method: str, part: str = "") -> list[Request]:
-        """Requests of a method whose path has `part` in it."""
         return [request for request in self.requests if request.method == method and part in request.path]
 
 

@@ -51,7 +51,6 @@ def plain(fact: str) -> pa.Schema:
 
 
 def _relaxed(kind: pa.DataType) -> pa.DataType:
-    """A type with every part of it nullable."""
     if isinstance(kind, pa.ListType):
         return pa.list_(_relaxed(kind.value_type))
     if isinstance(kind, pa.StructType):

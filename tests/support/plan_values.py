@@ -21,7 +21,6 @@ def replica(broker: int, end: int, *epochs: tuple[int, int], hw: int | None = No
 def partition(
     *replicas: PlanReplica, differing: Mapping[tuple[int, int], Ranges] | None = None, control: PlanControl | None = None
 ) -> PlanPartition:
-    """Replicas of audit-0."""
     return PlanPartition("audit", 0, replicas, differing or {}, control)
 
 

@@ -98,7 +98,6 @@ class RepeatedLogs:
         self._replace(broker, partition, data[:start] + wrong + data[start + len(wrong) :])
 
     def cut(self, broker: int, partition: int, size_in_bytes: int) -> None:
-        """Leave one replica's log only its first bytes."""
         self._replace(broker, partition, self.log_of(broker, partition).read_bytes()[:size_in_bytes])
 
     def _replace(self, broker: int, partition: int, data: bytes) -> None:

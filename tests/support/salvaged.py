@@ -44,7 +44,6 @@ def put_cleaned(
     end: int = 24,
     epochs: Sequence[tuple[int, int]] = ((0, 0),),
 ) -> Path:
-    """A copy with a cleaned segment and, of `rest`, an active one."""
     segments = {0: b"".join(batches), **({20: b"".join(rest)} if rest else {})}
     log_dir = put_replica(folder, broker, segments, high_watermark=end, epochs=epochs)
     if dirty is not None:

@@ -55,7 +55,6 @@ def marker(base_offset: int, *, commit: bool, producer: int = 7, producer_epoch:
 
 
 def keyed(offset: int, *records: tuple[str, str | None], epoch: int = 0) -> bytes:
-    """A batch of these keys and values; None is a tombstone."""
     return write_batch(
         [RecordToWrite(key.encode(), None if value is None else value.encode() * 20) for key, value in records],
         base_offset=offset,
@@ -102,7 +101,6 @@ def write_legacy_wrapper(
 
 
 def log(count: int = 5, *, records: int = 2, start: int = 0, epoch: int = 0, value: bytes = b"value") -> list[bytes]:
-    """`count` batches that join, each of `records` records."""
     return [batch(start + records * index, records, epoch=epoch, value=value) for index in range(count)]
 
 
@@ -116,7 +114,6 @@ def flipped(data: bytes, position: int, bit: int = 0) -> bytes:
 
 
 def with_length(data: bytes, position: int, batch_length: int) -> bytes:
-    """`data` with the batch_length of the batch at `position` replaced."""
     return changed(data, position + 8, struct.pack(">i", batch_length))
 
 
@@ -207,7 +204,6 @@ class Reading:
 
     @property
     def good(self) -> list[int]:
-        """Base offsets of the rows whose CRC is right."""
         right = self.columns[BatchColumn.CRC] == self.columns[BatchColumn.CRC_COMPUTED]
         return [int(value) for value in self.columns[BatchColumn.BASE_OFFSET, right]]
 

@@ -29,7 +29,6 @@ def grown(log: Log = HEALTHY, batches: int = 2, *, roll: bool = False, epoch: in
 
 
 def cut(log: Log, end: int) -> Log:
-    """The log up to `end`, where a batch begins."""
     shorter = copy.deepcopy(log)
     shorter.batches = [batch for batch in shorter.batches if batch.base_offset < end]
     shorter.segments = [one for one in shorter.segments if one < end]
@@ -45,7 +44,6 @@ def cut(log: Log, end: int) -> Log:
 
 
 def expired(log: Log, segment: int) -> Log:
-    """The log from a segment on."""
     later = copy.deepcopy(log)
     later.batches = [batch for batch in later.batches if batch.segment >= segment]
     later.segments = [one for one in later.segments if one >= segment]

@@ -28,7 +28,6 @@ LAST: Final = datetime.max.replace(microsecond=999_000, tzinfo=UTC) - DAY
 
 
 def time_of(milliseconds: int | None) -> datetime | None:
-    """A time of a record as Spark has it, the slow way."""
     if milliseconds is None or milliseconds == -1:
         return None
     try:
@@ -68,5 +67,4 @@ def read(paths: Path | Sequence[Path], fact: str, **options: object) -> tuple[pa
 
 
 def rows(table: pa.Table) -> list[str]:
-    """The rows in an order of their own."""
     return sorted(map(repr, table.to_pylist()))

@@ -56,10 +56,7 @@ def answers(spark: Any, sample: Path, facts: tuple[str, ...] = FACTS) -> dict[st
     orders, payments = again.filter("topic = 'orders'"), again.filter("topic = 'payments'")
     some = load("last_offset bigint, topic string", [str(sample / f"broker-{n}") for n in (1, 2)])
     of_times = load("last_offset bigint, snapshot string", times, snapshots=True, order="after")
-    possible = {
-        "missing_path": lambda: load(path=f"{sample}-x").count(),
-        "unknown_column": lambda: load("ofset bigint").count(),
-    }
+    possible = {"missing_path": lambda: load(path=f"{sample}-x").count(), "unknown_column": lambda: load("ofset bigint").count()}
     return {
         "version": spark.version,
         "digests": {fact: digest(load(fact=fact, includePayloads=True).toArrow()) for fact in facts},
@@ -76,7 +73,6 @@ def answers(spark: Any, sample: Path, facts: tuple[str, ...] = FACTS) -> dict[st
 
 
 def main(where: str, sample: str) -> None:
-    """Run as a program."""
     if where.startswith("remote="):
         spark = kafka_forensics.spark.session(remote=where.removeprefix("remote="))
     else:

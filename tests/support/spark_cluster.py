@@ -44,8 +44,6 @@ PYTHON_DAEMON: Final = "pyspark.daemon"
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """A process as the system tells of it."""
-
     pid: int
     parent: int
     session: int
@@ -67,12 +65,10 @@ def processes() -> list[Running]:
 
 
 def executors(session: int) -> list[int]:
-    """Executors that a worker runs, by its session."""
     return [running.pid for running in processes() if running.session == session and EXECUTOR in running.command]
 
 
 def python_workers(session: int) -> list[int]:
-    """Python processes that run tasks: the children of the daemons of a session."""
     runnings = [running for running in processes() if running.session == session and PYTHON_DAEMON in running.command]
     daemons = {running.pid for running in runnings}
     return [running.pid for running in runnings if running.parent in daemons]
@@ -157,7 +153,6 @@ def submitted(
     environment: dict[str, str],
     options: Sequence[str] = (),
 ) -> "subprocess.CompletedProcess[str]":
-    """What `spark-submit` of a script did in `folder`."""
     settings = [word for setting in _SUBMITTED for word in ("--conf", f"spark.{setting}")]
     command = [os.path.join(environment["SPARK_HOME"], "bin", "spark-submit"), "--master", master, *_MEMORY, *options, *settings]
     command += [str(script), *map(str, arguments)]
@@ -175,11 +170,9 @@ class Cluster:
     workers: "list[subprocess.Popen[bytes]]" = field(default_factory=list)
 
     def executors(self) -> list[int]:
-        """Executors of all workers."""
         return [pid for worker in self.workers for pid in executors(worker.pid)]
 
     def python_workers(self) -> list[int]:
-        """Python processes that run tasks."""
         return [pid for worker in self.workers for pid in python_workers(worker.pid)]
 
     def said(self) -> str:
@@ -266,7 +259,6 @@ class Driver:
         self.take().ok()
 
     def scan(self, *paths: Path | str, **asked: Any) -> "Answer":
-        """What `send_scan` and `take` give."""
         self.send_scan(*paths, **asked)
         return self.take()
 
@@ -275,7 +267,6 @@ class Driver:
         self._send({"do": "scan", "paths": [str(path) for path in paths], **asked})
 
     def export(self, *paths: Path | str, output: Path, **asked: Any) -> "Answer":
-        """What `send_export` and `take` give."""
         self.send_export(*paths, output=output, **asked)
         return self.take()
 
@@ -289,7 +280,6 @@ class Driver:
         self.process.stdin.flush()
 
     def ready(self) -> bool:
-        """Whether there is an answer to be taken."""
         with selectors.DefaultSelector() as selector:
             selector.register(self._stdout(), selectors.EVENT_READ)
             return bool(selector.select(0))
@@ -306,12 +296,10 @@ class Driver:
         return self.process.stdout
 
     def kill(self) -> None:
-        """SIGKILL to the Python process of the driver alone."""
         self.process.kill()
         self.process.wait(SECONDS_TO_STOP)
 
     def close(self) -> None:
-        """End it, and all that it started."""
         assert self.process.stdin is not None
         with contextlib.suppress(BrokenPipeError):
             self.process.stdin.close()
@@ -323,8 +311,6 @@ class Driver:
 
 @dataclass(frozen=True)
 class Answer:
-    """What a driver answered: a JSON document, or an error."""
-
     said: dict[str, Any]
 
     def ok(self) -> "Answer":
@@ -334,7 +320,6 @@ class Answer:
 
     @property
     def document(self) -> str:
-        """The scan's answer, of whichever engine."""
         return str(self.ok().said["document"])
 
     @property
@@ -351,7 +336,6 @@ class Answer:
 
 @contextlib.contextmanager
 def driver(folder: Path, python: str = sys.executable) -> Iterator[Driver]:
-    """A driver with the Spark that `python` has, ended with the block."""
     made = Driver(folder, python)
     try:
         yield made

@@ -53,7 +53,6 @@ def _options(asked: dict[str, Any]) -> ScanOptions:
 
 
 def _scanned(spark: "SparkSession", asked: dict[str, Any]) -> dict[str, Any]:
-    """The answer to `scan`."""
     paths, options = without_secrets(asked["paths"], _options(asked))
     sizes = replace(job.USUAL, **_chosen(asked, job.TaskSizes))
     result, _ = job.scan_inputs(spark, gather(paths, options, ids_later=True), options, sizes)
@@ -61,7 +60,6 @@ def _scanned(spark: "SparkSession", asked: dict[str, Any]) -> dict[str, Any]:
 
 
 def _exported(spark: "SparkSession", asked: dict[str, Any]) -> dict[str, Any]:
-    """The answer to `export`."""
     counted: Counter[str] = Counter()
 
     def tasks(reader: FactReader, names: Sequence[str], split_bytes: int = SPLIT_BYTES) -> list[Task]:
@@ -86,7 +84,6 @@ def _started(before: "SparkSession | None", asked: dict[str, Any]) -> "SparkSess
 
 
 def main() -> None:
-    """Answer requests until there are no more."""
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     spark: SparkSession | None = None

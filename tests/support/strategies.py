@@ -131,7 +131,6 @@ def broken(draw: st.DrawFn) -> bytes:
 
 @st.composite
 def of_old_format(draw: st.DrawFn) -> bytes:
-    """A message of magic 0 or 1, or several in a compressed one."""
     magic, offset = draw(st.integers(0, 1)), draw(st.integers(10, 2**40))
     timestamp = draw(st.integers(0, 2**41)) if magic else -1
     if draw(st.booleans()):
@@ -169,7 +168,6 @@ _DAY = 86_400_000
 
 @st.composite
 def logs(draw: st.DrawFn, *, most: int = 60) -> Log:
-    """A log of up to `most` steps by three producers."""
     log = Log(offset=draw(st.integers(0, 50)))
     sequences = {1: 0, 2: 2**31 - 20, 2**62 + 1: 5}
     epochs = dict.fromkeys(sequences, 0)
@@ -244,7 +242,6 @@ def cuts(draw: st.DataObject, length: int, at_most: int = 6) -> list[tuple[int, 
 
 
 def merged(draw: st.DataObject, states: list[F]) -> F:
-    """All states merged in order, in an association that `draw` chooses."""
     while len(states) > 1:
         index = draw.draw(st.integers(0, len(states) - 2))
         left, right = states[index : index + 2]
@@ -269,7 +266,6 @@ _DATA = st.one_of(st.none(), st.binary(max_size=6), st.just(bytes(150)))
 
 @st.composite
 def records_to_write(draw: st.DrawFn) -> RecordToWrite:
-    """A record any producer could send."""
     headers = draw(st.lists(st.tuples(st.text(max_size=3), _DATA), max_size=3))
     return RecordToWrite(
         draw(_DATA), draw(_DATA), headers, draw(st.integers(-(2**63), 2**63 - 1)), draw(st.integers(-(2**31), 2**31 - 1))

@@ -33,7 +33,6 @@ class Sizes:
 
 
 def scan(paths: list[str], options: ScanOptions, **sizes: int) -> ScanResult:
-    """The answer of a scan divided as the fields of `Sizes` say."""
     return scan_inputs(gather(paths, options), options, Sizes(**sizes))
 
 
@@ -46,7 +45,6 @@ def with_keys_apart(paths: list[str], options: ScanOptions) -> ScanResult:
 
 
 def scan_inputs(inputs: Inputs, options: ScanOptions, sizes: Sizes) -> ScanResult:
-    """The same of what was gathered."""
     order = random.Random(sizes.seed)
     by_name = {source.name: source for source in inputs.sources}
     total = sum(plan.bytes for plan in [*inputs.replicas, *inputs.internal])

@@ -46,7 +46,6 @@ class DataLog(Log):
         return self.write(records, ms(at), transactional=True, base_timestamp=ms(at) - 2, **header)
 
     def marker(self, at: float, *, commit: bool, producer_id: int = APP_ID, epoch: int = 0, coordinator_epoch: int = 0) -> Written:
-        """The marker that a coordinator wrote."""
         return self.end(producer_id, ms(at), commit=commit, epoch=epoch, coordinator_epoch=coordinator_epoch)
 
     def traffic(self, at: float) -> Written:
@@ -57,8 +56,6 @@ class DataLog(Log):
 
 @dataclass(slots=True)
 class CoordinatorLog(Log):
-    """`__transaction_state-0` while it is written."""
-
     def value(self, at: float, key: bytes, value: bytes | None) -> Written:
         return self.write([RecordToWrite(key, value)], ms(at))
 
@@ -186,7 +183,6 @@ def forgotten(later: float, reason: str) -> CoordinatorLog:
 
 
 def strangers(*times: float) -> CoordinatorLog:
-    """The coordinators' log of somebody else's transactions alone."""
     log = CoordinatorLog()
     for at in times:
         log.transaction(at, (0,), commit=True, name=OTHER)
@@ -348,27 +344,23 @@ def wrong_clock() -> DataLog:
 
 
 def cluster(first: DataLog, second: DataLog, state: CoordinatorLog | None = None) -> dict[str, Log]:
-    """Two partitions, and the coordinators' log if there is one."""
     logs: dict[str, Log] = {"t-0": first, "t-1": second}
     return logs if state is None else logs | {STATE: state}
 
 
 def after_retention() -> dict[str, Log]:
-    """The log of t-1 begins behind the transaction."""
     second = DataLog(next_offset=90)
     second.traffic(60)
     return cluster(ended(30, COMMIT), second, decided(30))
 
 
 def brokers_of(root: Path, logs: Logs, *, clean: bool = True) -> Brokers:
-    """Three brokers with these logs."""
     write_cluster(root, logs, clean=clean)
     first = next(iter(logs.values()))
     return Brokers(root, next(iter(first.values())) if isinstance(first, Mapping) else first)
 
 
 def without_segment(brokers: Brokers, directory: str, base_offset: int) -> None:
-    """A segment is gone everywhere."""
     for path in brokers.log_dirs:
         for file in (path / directory).glob(f"{base_offset:020d}.*"):
             file.unlink()

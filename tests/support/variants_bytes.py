@@ -30,38 +30,22 @@ FIRST, LAST = HEALTHY.batches[0], HEALTHY.batches[-1]
 
 
 def put(brokers: Brokers, byte: int, data: bytes) -> None:
-    """Other bytes in the batch [39, 42), CRC as it was."""
     brokers.overwrite(2, target(brokers), data, byte)
 
 
 def put_with_crc(brokers: Brokers, byte: int, data: bytes, *on: int) -> None:
-    """The same with the CRC made anew."""
     with_right_crc(brokers, target(brokers), byte, data, on=on or (2,))
 
 
 def alone(brokers: Brokers, broker: int = 2) -> None:
-    """Only one broker's copy is given."""
     for log_dir in set(brokers.log_dirs) - {brokers.log_dir(broker)}:
         shutil.rmtree(log_dir)
 
 
 def several(brokers: Brokers) -> None:
-    """Four faults in one segment."""
     brokers.flip(2, HEALTHY.at(33), 100)
     brokers.flip(2, HEALTHY.at(43), MAGIC, 0)
     brokers.overwrite(2, HEALTHY.at(49), int32(13), LENGTH)
-
-
-def two_faults(brokers: Brokers) -> None:
-    """Broker 1's copy of a damaged batch has another fault."""
-    put_with_crc(brokers, COUNT, int32(-1), 1)
-    brokers.flip(2, TARGET, 100)
-
-
-def fault_beside_a_lost_segment(brokers: Brokers) -> None:
-    """Broker 2's segment is gone; broker 1's has a fault in one batch."""
-    put_with_crc(brokers, COUNT, int32(-1), 1)
-    delete_segment(brokers, 2)
 
 
 def epoch_and_records(brokers: Brokers) -> None:
@@ -80,12 +64,7 @@ BATCHES: Final = (
         lambda it, at: it.flip(2, TARGET, at, 6),
         [(17,), (23,), (57,)],
     ),
-    *each(
-        "F02",
-        "a bit of the leader epoch, byte and bit",
-        lambda it, at, bit: it.flip(2, TARGET, at, bit),
-        [(15, 0), (12, 7)],
-    ),
+    *each("F02", "a bit of the leader epoch, byte and bit", lambda it, at, bit: it.flip(2, TARGET, at, bit), [(15, 0), (12, 7)]),
     done("F02", "the epoch field and the records are hit", epoch_and_records),
     *each("F04", "batchLength =", lambda it, size: put(it, LENGTH, int32(size)), [(49,), (2000,), (-(2**31),)]),
     *each("F07", "magic =", lambda it, magic: put(it, MAGIC, bytes([magic])), [(127,), (0,)]),
@@ -93,20 +72,24 @@ BATCHES: Final = (
     done("F09", "recordsCount = -1 in a scan that is not deep", lambda it: put_with_crc(it, COUNT, int32(-1)), deep=False),
     *each("F09", "recordsCount = -1 on", lambda it, *on: put_with_crc(it, COUNT, int32(-1), *on), [(1, 2), (1, 2, 3)]),
     *each(
-        "F10",
-        "lastOffsetDelta =",
-        lambda it, delta: put_with_crc(it, DELTA, int32(delta)),
-        [(3,), (0,), (5,), (8,), (2**31 - 12,)],
+        "F10", "lastOffsetDelta =", lambda it, delta: put_with_crc(it, DELTA, int32(delta)), [(3,), (0,), (5,), (8,), (2**31 - 12,)]
     ),
     *each(
-        "F10",
-        "lastOffsetDelta on each =",
-        lambda it, delta: put_with_crc(it, DELTA, int32(delta), 1, 2, 3),
-        [(5,), (2**31 - 12,)],
+        "F10", "lastOffsetDelta on each =", lambda it, delta: put_with_crc(it, DELTA, int32(delta), 1, 2, 3), [(5,), (2**31 - 12,)]
     ),
     done("-", "several faults in one segment", several),
-    done("-", "a copy with another fault in the batch is no good one", two_faults),
-    done("-", "a copy with a fault in one batch still holds a lost segment", fault_beside_a_lost_segment),
+    done(
+        "-",
+        "a copy with another fault in the batch is no good one",
+        lambda it: put_with_crc(it, COUNT, int32(-1), 1),
+        lambda it: it.flip(2, TARGET, 100),
+    ),
+    done(
+        "-",
+        "a copy with a fault in one batch still holds a lost segment",
+        lambda it: put_with_crc(it, COUNT, int32(-1), 1),
+        lambda it: delete_segment(it, 2),
+    ),
     done("-", "records of noise in a scan that is not deep", lambda it: undecodable(it, TARGET, 2), deep=False),
     done("-", "records of noise on two replicas", lambda it: undecodable(it, TARGET, 1, 2)),
 )
@@ -139,13 +122,6 @@ def _sent(log: Log) -> Written:
         base_sequence=0,
     )
     return log.append(data, log.next_offset + 2, 1_700_000_500_000)
-
-
-def one_batch_behind_a_gap(brokers: Brokers) -> None:
-    """The last segment has one batch and no indexes; the segment before it is missing."""
-    brokers.file(2, 55).write_bytes(HEALTHY.of_segment(55)[0].data)
-    remove(brokers, 2, 55, "index", "timeindex", "txnindex")
-    delete_segment(brokers, 2)
 
 
 def deleted_up_to_40(brokers: Brokers) -> None:
@@ -187,7 +163,13 @@ BASE_OFFSETS: Final = (
     *each("F03", "the last batch, byte and bit", lambda it, at, bit: it.flip(2, LAST, at, bit), [(6, 3), (7, 3), (0, 7)]),
     done("F03", "the last batch of a lone copy", lambda it: it.flip(2, LAST, 5), alone),
     *trees("F03", "a retry across an unclean election has two offsets; batches behind it:", retried, [(0,), (2,)], controls=[(0,)]),
-    done("F03", "a last segment of one batch behind a missing one", one_batch_behind_a_gap),
+    done(
+        "F03",
+        "a last segment of one batch behind a missing one",
+        lambda it: it.file(2, 55).write_bytes(HEALTHY.of_segment(55)[0].data),
+        lambda it: remove(it, 2, 55, "index", "timeindex", "txnindex"),
+        lambda it: delete_segment(it, 2),
+    ),
     done("F03", "a log that begins after retention and deletion", deleted_up_to_40, control=True),
     Case("F18", "an older batch at the end, one bit from the right offset", older_batch_one_bit_away),
     Case("F03", "a high watermark beyond speaks for the batch", watermark_beyond),
@@ -197,7 +179,6 @@ BASE_OFFSETS: Final = (
 
 
 def members(root: Path, data: bytes, count: int) -> Brokers:
-    """A gzip batch of several members, which says it holds so many records."""
     return with_payload(root, data, codec="gzip", count=count)[0]
 
 
@@ -236,14 +217,7 @@ def copied(brokers: Brokers, first: int, last: int, behind: int = 74) -> None:
             brokers.file(2, segment, suffix).write_bytes(b"")
 
 
-def lie_beside_a_copy(brokers: Brokers) -> None:
-    """An epoch field lies, and other batches stand twice."""
-    brokers.flip(2, TARGET, 15, 3)
-    copied(brokers, 0, 3)
-
-
 def lie_within_a_copy(brokers: Brokers) -> None:
-    """An epoch field lies in a batch that stands there the second time."""
     size = brokers.file(2, 55).stat().st_size
     copied(brokers, 39, 54)
     change(brokers.file(2, 55), size + HEALTHY.at(46).position - HEALTHY.at(39).position + EPOCH + 3, 8)
@@ -253,7 +227,9 @@ COPIES: Final = ((0, 2, 74), (0, 3, 74), (29, 34, 74), (26, 34, 74), (29, 31, 48
 TWICE: Final = (
     *each("F18", "a copy at the end of the batch of", lambda it, at: append(it, 55, HEALTHY.at(at).data), [(0,), (70,)]),
     *each("F18", "batches copied: first, last, behind", copied, COPIES),
-    done("F18", "an epoch field that lies beside copied batches", lie_beside_a_copy),
+    done(
+        "F18", "an epoch field that lies beside copied batches", lambda it: it.flip(2, TARGET, 15, 3), lambda it: copied(it, 0, 3)
+    ),
     done("F18", "an epoch field that lies within copied batches", lie_within_a_copy),
 )
 VARIANTS: Final[tuple[Case, ...]] = (*BATCHES, *BASE_OFFSETS, *RECORDS, *TWICE)

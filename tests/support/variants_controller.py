@@ -66,7 +66,6 @@ def deleted_and_led(root: Path, log_start: int, isr: tuple[int, ...], start_on_3
 
 
 def watermark_beyond(root: Path) -> Brokers:
-    """The empty log's high watermark was written down."""
     brokers = deleted_up_to(root, 7)
     write_checkpoint(brokers.log_dir(1), "replication", 20)
     return brokers
@@ -96,7 +95,6 @@ def two_elections(root: Path, second: tuple[int, int], third: tuple[int, int, in
 
 
 def agreeing(brokers: Brokers, leader: int) -> None:
-    """An unclean election whose replicas agree."""
     values = change(leader=-1, isr=[]), change(leader=leader, isr=[leader], leader_recovery_state=1)
     controlled_by(brokers, *in_sync([2]), *values)
 
@@ -177,19 +175,16 @@ CONTROLLED: Final = (
 
 
 def larger_before(brokers: Brokers) -> None:
-    """A commit that was larger, and a later one of offset 3."""
     late, reset = commit_value(LOG_END + 5, timestamp=EARLIER), commit_value(3, timestamp=LATER)
     put_offsets(brokers.log_dir(1), log_of((commit_key(), late), (commit_key(), reset)))
 
 
 def twenty_groups(brokers: Brokers) -> None:
-    """Groups that committed up to 19 records beyond the log end."""
     records = [(commit_key(f"g-{number:02}"), commit_value(LOG_END + number, timestamp=EARLIER)) for number in range(20)]
     put_offsets(brokers.log_dir(2), log_of(*records))
 
 
 def transactional(brokers: Brokers) -> None:
-    """A commit in a committed transaction."""
     put_offsets(brokers.log_dir(1), transaction_of((commit_key(), commit_value(LOG_END + 9)), start=0, commit=True))
 
 
@@ -209,7 +204,6 @@ def parted(root: Path) -> Brokers:
 
 
 def malformed_behind(brokers: Brokers) -> None:
-    """A commit beyond the log end, and two values behind it that cannot be read."""
     good = commit_value(LOG_END + 1, timestamp=EARLIER)
     put_offsets(brokers.log_dir(2), log_of((commit_key(), good), (commit_key(), b"\0\5"), (commit_key(), b"\0\6")))
 

@@ -46,7 +46,6 @@ def lone_and_lost(brokers: Brokers, size: int) -> None:
 
 
 def only_first(brokers: Brokers) -> None:
-    """Broker 2 has one segment, which is empty."""
     for segment in (29, 55):
         for path in brokers.file(2, segment).parent.glob(f"{segment:020d}.*"):
             path.unlink()
@@ -59,7 +58,6 @@ def deleted_topic(brokers: Brokers) -> None:
 
 
 def without_partition(brokers: Brokers, *on: int) -> None:
-    """These brokers have no directory of the partition."""
     for broker in on:
         shutil.rmtree(brokers.log_dir(broker) / "t-0")
 
@@ -124,7 +122,6 @@ def dropped_tail(brokers: Brokers, epoch_start: int | None, high_watermark: int)
 
 
 def beside_u(brokers: Brokers) -> None:
-    """All have another partition, with every file that belongs to it."""
     for broker in (1, 2, 3):
         write_files(brokers.log_dir(broker) / "u-0", HEALTHY)
 
@@ -142,7 +139,6 @@ def no_small_files(brokers: Brokers) -> None:
 
 
 def without_producers(root: Path) -> Brokers:
-    """A log that never had a producer with an id has no snapshots."""
     log = Log()
     _ = log.plain(), log.plain()
     brokers = histories(root, dict.fromkeys((1, 2), log), dict.fromkeys((1, 2), 6))
@@ -151,7 +147,6 @@ def without_producers(root: Path) -> Brokers:
 
 
 def malformed(file: str, how: str) -> bytes:
-    """A checkpoint that is none."""
     line = b"0 0" if file == EPOCHS else b"t 0 72"
     entry = line.rpartition(b" ")[0]
     return {
@@ -167,18 +162,12 @@ def malformed(file: str, how: str) -> bytes:
 
 
 def malformed_beside_damage(brokers: Brokers, file: str, how: str) -> None:
-    """A checkpoint that is none, and a damaged batch."""
     directory = brokers.log_dir(2) / "t-0" if file == EPOCHS else brokers.log_dir(2)
     (directory / file).write_bytes(malformed(file, how))
     brokers.flip(2, TARGET, 100)
 
 
-LIES: Final = (
-    b"0\n3\n0 0\nx 32\n2 58\n",
-    b"0\n3\n0 0\n1 -32\n2 58\n",
-    b"7\n3\n0 0\n1 35\n2 58\n",
-    b"\xff\xfe" * 40,
-)
+LIES: Final = (b"0\n3\n0 0\nx 32\n2 58\n", b"0\n3\n0 0\n1 -32\n2 58\n", b"7\n3\n0 0\n1 35\n2 58\n", b"\xff\xfe" * 40)
 """What no `leader-epoch-checkpoint` holds."""
 FILES: Final = (CHECKPOINT, EPOCHS, "recovery-point-offset-checkpoint", "log-start-offset-checkpoint", "cleaner-offset-checkpoint")
 HOW: Final = ("count", "a long line", "version", "negative count", "a long count", "words", "zeros", "torn")
@@ -217,10 +206,7 @@ SMALL_FILES: Final = (
     done("F29", "the same after a crash", beside_u, no_epochs, lambda it: it.crash(2)),
     done("F29", "no small file of a partition beside another with its own, after a crash", beside_u, no_small_files),
     done(
-        "F30",
-        "a high watermark of its own below that of the others",
-        lost_tail,
-        lambda it: checkpoints(it, "replication", 60, 2),
+        "F30", "a high watermark of its own below that of the others", lost_tail, lambda it: checkpoints(it, "replication", 60, 2)
     ),
     *each("F32", "leader epochs", lambda it, data: it.named(2, EPOCHS).write_bytes(data), [(data,) for data in LIES]),
     done(
@@ -282,12 +268,7 @@ LEFTOVERS: Final = (
         lambda it: checkpoints(it, "replication", 39),
     ),
     done("F01", "damage after a crash, with `--live`", lambda it: crash(it, 29), FLIP, live=True),
-    *each(
-        "F04",
-        "a length that lies, after a crash:",
-        crashed_with_length,
-        [(13,), (len(TARGET.data) - 7,)],
-    ),
+    *each("F04", "a length that lies, after a crash:", crashed_with_length, [(13,), (len(TARGET.data) - 7,)]),
     done("F03", "a negative base offset, after a crash", lambda it: crash(it, 29), lambda it: it.flip(2, TARGET, 0, 7)),
     done("F08", "magic 1, after a crash", lambda it: crash(it, 29), lambda it: it.overwrite(2, TARGET, b"\1", MAGIC)),
     done("-", "a damaged segment without index after a clean shutdown", FLIP, lambda it: it.file(2, 29, "index").unlink()),
@@ -316,7 +297,7 @@ LEFTOVERS: Final = (
         "a truncated tail that no log reaches to any more",
         lambda it: remove(it, 1, 55),
         lambda it: remove(it, 3, 55),
-        lambda it: truncated_tail(it),
+        truncated_tail,
         lambda it: checkpoints(it, "replication", 29),
     ),
     done(
@@ -335,7 +316,7 @@ LEFTOVERS: Final = (
         "F47",
         "a directory on its way out is all that is left",
         lambda it: directory_aside(it, "delete"),
-        lambda it: alone(it),
+        alone,
         control=True,
     ),
     done(

@@ -18,7 +18,6 @@ COMMON: Final = [("p", 0)] * 4
 
 
 def threes(*batches: tuple[str, int]) -> Log:
-    """A history in batches of three records."""
     return history(*batches, records=3)
 
 
@@ -42,7 +41,6 @@ def parted_before_damage(root: Path) -> Brokers:
 
 
 def rewritten_elsewhere(brokers: Brokers, *damaged: int) -> None:
-    """Broker 1 has another record at 33; broker 2 has damaged batches."""
     rewritten(brokers, 1, 33)
     for offset in damaged:
         brokers.flip(2, HEALTHY.at(offset), 100)
@@ -54,27 +52,12 @@ def stranger(brokers: Brokers, *, cluster: bool) -> None:
     rewritten(brokers, 3, 46)
 
 
-def without_an_id(brokers: Brokers) -> None:
-    """Brokers 2 and 3 are of two topics, and broker 1 may be of either."""
-    rewritten(brokers, 1, 40)
-    brokers.named(2, "partition.metadata").write_bytes(write_partition_metadata(OTHER_TOPIC_ID))
-    brokers.named(1, "partition.metadata").unlink()
-
-
-def damage_beside_a_stranger(brokers: Brokers) -> None:
-    """Broker 2 is another topic's; broker 3 has a damaged batch."""
-    strange_topic(brokers)
-    brokers.flip(3, HEALTHY.at(10), 100)
-
-
 def other_topic(brokers: Brokers, *records: bytes) -> None:
-    """Broker 2 is another topic's, and the controllers' log says this."""
     strange_topic(brokers)
     controlled_by(brokers, *records)
 
 
 def two_clusters(brokers: Brokers) -> None:
-    """Broker 1 of another cluster has another topic."""
     meta = write_meta_properties(node_id=1, cluster_id=OTHER_CLUSTER_ID)
     (brokers.log_dir(2) / "meta.properties").write_bytes(meta)
     (brokers.log_dir(2) / "t-0").rename(brokers.log_dir(2) / "u-0")
@@ -97,8 +80,14 @@ REPLICAS: Final = (
     Case("F35", "b1 parted at 12; then one bit of a batch before and of one behind that on b2", parted_before_damage),
     *each("F38", "another record at 33 on b1, damage on b2 at", rewritten_elsewhere, [(40,), (40, 33)]),
     done("F40", "another cluster id on b2, b1 and b3 in conflict", lambda it: stranger(it, cluster=True)),
-    done("F40", "a replica without an id beside two topics", without_an_id),
-    done("F40", "another topic id on b2, damage on b3", damage_beside_a_stranger),
+    done(
+        "F40",
+        "a replica without an id beside two topics",
+        lambda it: rewritten(it, 1, 40),
+        lambda it: it.named(2, "partition.metadata").write_bytes(write_partition_metadata(OTHER_TOPIC_ID)),
+        lambda it: it.named(1, "partition.metadata").unlink(),
+    ),
+    done("F40", "another topic id on b2, damage on b3", strange_topic, lambda it: it.flip(3, HEALTHY.at(10), 100)),
     done("F40", "directories of two topics were swapped", lambda it: other_topic(it, *in_sync([1, 2, 3]), *SWAPPED)),
     done("F40", "another topic id on b2 that the controllers' log does not know", lambda it: other_topic(it, *in_sync([1, 2, 3]))),
     done("F40", "an earlier topic of that name on b2", lambda it: other_topic(it, *EARLIER, *in_sync([1, 2, 3]))),
@@ -119,7 +108,6 @@ def unclean(root: Path, *, second: bool = False) -> Brokers:
 
 
 def loser_damaged(root: Path, *offsets: int, second: bool = False) -> Brokers:
-    """Batches of broker 2 that only it has are damaged."""
     brokers = unclean(root, second=second)
     for offset in offsets:
         brokers.flip(2, OLD.at(offset), 100)
@@ -134,7 +122,6 @@ def loser_contradicted(root: Path) -> Brokers:
 
 
 def winner_damaged(root: Path) -> Brokers:
-    """The first batch of the new epoch is damaged."""
     brokers = unclean(root)
     brokers.flip(1, NEW.at(12), 100)
     return brokers
@@ -219,7 +206,6 @@ FORKS: Final = (
 
 
 def apart(root: Path, dropped: set[int], cleaned: dict[int, int] | None = None, story: History | None = None) -> Brokers:
-    """Broker 2 alone lacks some offsets."""
     return three(root, story or keyed_history(), {2: dropped}, cleaned)
 
 
@@ -241,7 +227,6 @@ def moved_log_start(root: Path) -> Brokers:
 
 
 def compacted_fork(root: Path) -> Brokers:
-    """Other records of one epoch in a compacted log."""
     other = filled(History().put(("a", "1")).put(("b", "other"), ("a", "2")).put(("c", "1")).put(("c", None)))
     return compacted(root, {1: keyed_history().left(roll=CLEANED), 2: other.left(roll=CLEANED)}, {1: CLEANED})
 

@@ -48,7 +48,6 @@ OTHER_TOPIC_ID: Final = "BBBBBBBBBBBBBBBBBBBBBQ"
 def logs(
     fault: str, words: str, make: Callable[[], Logs], *, clean: bool = True, live: bool = False, control: bool = False
 ) -> Case:
-    """Three brokers with these logs."""
     return Case(fault, words, lambda root: brokers_of(root, make(), clean=clean), live=live, control=control)
 
 
@@ -159,7 +158,6 @@ def damaged_leader(root: Path) -> Brokers:
 
 
 def damage(path: Path, byte: int) -> None:
-    """A byte of a file is another."""
     data = bytearray(path.read_bytes())
     data[byte] ^= 0xFF
     path.write_bytes(data)
@@ -184,7 +182,6 @@ def controllers_as_of(root: Path, second: int) -> Brokers:
 
 
 def marker_on_one(root: Path, clean: bool) -> Brokers:
-    """The leader's copy lacks the marker that broker 2 still has."""
     has, without = ended(30, COMMIT, traffic=None), ended(30, NOTHING, traffic=None)
     brokers = brokers_of(root, {"t-0": ended(30, COMMIT), "t-1": {1: without, 2: has, 3: without}, STATE: decided(30)}, clean=clean)
     isr(root, [1])
@@ -198,7 +195,6 @@ def older_copies() -> Logs:
 
 
 def lost_records() -> DataLog:
-    """A log that ends before the transaction."""
     log = DataLog()
     log.traffic(0)
     return log
@@ -340,14 +336,12 @@ GONE: Final = (
 
 
 def damaged_copy(root: Path) -> Brokers:
-    """Broker 1's copy of the coordinators' log is damaged."""
     brokers = brokers_of(root, committed_and(ended(30, ABORT)))
     damage(root / "b1" / STATE / f"{0:020d}.log", -5)
     return brokers
 
 
 def two_clusters(root: Path, ours: Logs, theirs: Logs) -> Brokers:
-    """The logs of two clusters."""
     brokers = brokers_of(root, ours)
     for number, path in enumerate(write_cluster(root / "theirs", theirs)):
         (path / "meta.properties").write_bytes(write_meta_properties(node_id=10 + number, cluster_id=OTHER_CLUSTER_ID))

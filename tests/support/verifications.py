@@ -50,7 +50,6 @@ def with_records(copies: Path, records: list[Made]) -> None:
 
 
 def append(copies: Path, broker: int, *batches: Callable[[int], bytes]) -> None:
-    """Add batches to a log, each made for the offset at which it begins."""
     log = copies / f"broker-{broker}" / LOG
     for made in batches:
         log.write_bytes(log.read_bytes() + made(read_log(log.parent).batches[-1].last_offset + 1))
