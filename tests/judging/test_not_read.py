@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import tarfile
 from pathlib import Path
 
 import pytest
@@ -172,24 +171,6 @@ def test_a_log_that_another_user_may_not_read(tmp_path: Path, monkeypatch: pytes
     result = scanned(brokers)
     check_unknown(result.partitions[0])
     assert {incomplete.reason for incomplete in result.incomplete} == {"permission denied"}
-
-
-def test_a_member_of_a_truncated_archive(tmp_path: Path) -> None:
-    brokers = healthy(tmp_path / "brokers")
-    path = tmp_path / "broker-1.tar"
-    with tarfile.open(path, "w", format=tarfile.USTAR_FORMAT) as archive:
-        archive.add(brokers.log_dir(1) / "meta.properties", "broker-1/meta.properties")
-        archive.add(brokers.log_dir(1) / "replication-offset-checkpoint", "broker-1/replication-offset-checkpoint")
-        archive.add(brokers.file(1, 0), f"broker-1/t-0/{0:020d}.log")
-    with tarfile.open(path) as archive:
-        where = archive.getmember(f"broker-1/t-0/{0:020d}.log").offset_data
-    with path.open("r+b") as file:
-        file.truncate(where + 10)
-    result = scan([str(path)], ScanOptions(jobs=1))
-    assert result.incomplete
-    assert (result.verdict, worse_than_info(result)) == ("unknown", [])
-    for summary in result.partitions:
-        check_unknown(summary)
 
 
 @pytest.mark.parametrize("unread", [(1, 2, 3), (2,)])

@@ -4,14 +4,8 @@ from collections import Counter
 
 import pytest
 
-from tests.support.history_checks import logs_of, wrongs
+from tests.support.history_checks import wrongs
 from tests.support.random_histories import (
-    ACTIONS,
-    FEATURES,
-    MAX_EPOCHS,
-    MAX_RECORDS,
-    MAX_REPLICAS,
-    PROTOCOLS_DRAWN,
     random_history,
 )
 
@@ -44,22 +38,3 @@ def test_a_history_follows_from_its_seed() -> None:
         assert first == second
         assert first.actions
     assert random_history(1).actions != random_history(2).actions
-
-
-def test_histories_keep_to_their_limits_and_reach_them() -> None:
-    seen: Counter[str] = Counter()
-    for seed in range(300):
-        history = random_history(seed)
-        assert len(history.actions) <= ACTIONS + 1
-        assert history.cluster.next_id <= MAX_RECORDS
-        for partition in history.cluster.partitions.values():
-            assert partition.leader_epoch < MAX_EPOCHS
-        seen.update(history.features)
-        seen.update([history.cluster.protocol, f"{len(history.cluster.brokers)} brokers"])
-        seen["full"] += history.cluster.next_id == MAX_RECORDS
-        seen["transactions that ended"] += any(
-            one < 0 for each in history.cluster.partitions.values() for log in logs_of(each).values() for _, one in log
-        )
-    sizes = {f"{count} brokers" for count in range(2, MAX_REPLICAS + 1)}
-    assert set(seen) == {*FEATURES, *PROTOCOLS_DRAWN, *sizes, "full", "transactions that ended"}
-    assert min(seen.values()) > 20

@@ -139,32 +139,12 @@ def _losses(cluster: Cluster, disk: Disk, losses: list[Finding], lost: set[Versi
 
 def _costs(findings: list[Finding]) -> Iterator[str]:
     """Every unclean election that a loss is told with costs a part of a loss, and no record is counted to two."""
-    spans = [
-        (finding.place.offset_start or 0, finding.place.offset_end or 0, finding.evidence["held_by"])
-        for finding in findings
-        if finding.kind in LOSSES
-    ]
-    told = {
-        finding.evidence["election"]["leader_epoch"]
-        for finding in findings
-        if finding.kind in LOSSES and "election" in finding.evidence
-    }
-    elections = [
-        finding for finding in findings if finding.kind == "UNCLEAN_ELECTION" and finding.evidence.get("cost_finding") in LOSSES
-    ]
-    costs = {
-        finding.evidence["leader_epoch"]: (
-            finding.place.offset_start or 0,
-            finding.place.offset_end or 0,
-            finding.evidence["held_by"],
-        )
-        for finding in elections
-    }
-    unclean = {
-        epoch
-        for epoch in told
-        if any(finding.evidence["leader_epoch"] == epoch for finding in findings if finding.kind == "UNCLEAN_ELECTION")
-    }
+    losses = [finding for finding in findings if finding.kind in LOSSES]
+    spans = [_span(finding) for finding in losses]
+    told = {finding.evidence["election"]["leader_epoch"] for finding in losses if "election" in finding.evidence}
+    elections = {finding.evidence["leader_epoch"]: finding for finding in findings if finding.kind == "UNCLEAN_ELECTION"}
+    costs = {epoch: _span(one) for epoch, one in elections.items() if one.evidence.get("cost_finding") in LOSSES}
+    unclean = told & elections.keys()
     if not unclean <= costs.keys():
         yield f"unclean elections {unclean} lost something, told is {costs}"
     for low, high, held_by in costs.values():
@@ -173,6 +153,11 @@ def _costs(findings: list[Finding]) -> Iterator[str]:
     for one, other in combinations(costs.values(), 2):
         if one[2] == other[2] and max(one[0], other[0]) < min(one[1], other[1]):
             yield f"counted to two elections: {one} and {other}"
+
+
+def _span(finding: Finding) -> tuple[int, int, list[int]]:
+    """Offsets and holders of what is lost."""
+    return finding.place.offset_start or 0, finding.place.offset_end or 0, finding.evidence["held_by"]
 
 
 def _planned(history: RandomHistory, disk: Disk, plans: Plans) -> Iterator[str]:

@@ -83,19 +83,6 @@ def test_only_the_newest_protocol_refuses_followers_of_another_epoch(protocol: T
     assert (done.failure, done.end) == (("fenced", 0) if protocol == "kip-320" else ("", 1))
 
 
-@pytest.mark.parametrize(("protocol", "cut"), [("truncate-to-hw", 1), ("kip-101", 2), ("kip-279", 2), ("kip-320", 2)])
-def test_a_restart_cuts_at_the_checkpointed_watermark_without_epochs_only(protocol: Truncating, cut: int) -> None:
-    cluster, partition = made(protocol, brokers=2)
-    append(cluster, partition, cluster.new_ids(1))
-    settle(cluster, partition)
-    checkpoint_high_watermarks(cluster, 2)
-    append(cluster, partition, cluster.new_ids(1))
-    settle(cluster, partition)
-    kill(cluster, 2, noticed=False)
-    start(cluster, 2)
-    assert ends(partition) == [2, cut]
-
-
 def test_nobody_cuts_at_a_watermark_while_there_is_no_leader() -> None:
     cluster, partition = made("truncate-to-hw", brokers=2)
     append(cluster, partition, cluster.new_ids(1), acks=promises.LEADER)
@@ -115,21 +102,6 @@ def test_power_takes_what_was_not_flushed_and_a_kill_takes_nothing() -> None:
     assert ends(partition)[0] == 4
     (cut,) = lose_power(cluster, 1)
     assert (cut.broker, cut.end_offset, cut.ids, ends(partition)[0]) == (1, 2, (2, 3), 2)
-
-
-def test_a_leader_begins_its_epoch_at_its_log_end() -> None:
-    cluster, partition = made()
-    append(cluster, partition, cluster.new_ids(2))
-    settle(cluster, partition)
-    kill(cluster, 1)
-    assert (standing(partition), epochs(partition, 2)) == ((2, [2, 3], []), [(0, 0), (1, 2)])
-    kill(cluster, 2)
-    assert epochs(partition, 3) == [(0, 0), (2, 2)]
-    append(cluster, partition, cluster.new_ids(1))
-    start(cluster, 2)
-    assert epochs(partition, 2) == [(0, 0)]
-    fetch(cluster, partition, 2)
-    assert epochs(partition, 2) == [(0, 0), (2, 2)]
 
 
 def test_a_laggard_is_put_out_by_time_and_comes_back_by_fetching() -> None:

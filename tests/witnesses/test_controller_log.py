@@ -178,25 +178,6 @@ def test_any_bytes_have_an_answer(data: bytes, at: int) -> None:
     assert isinstance(parse_snapshot(MemoryFile(whole[:at] + data + whole[at:]), 1), str) == (data != b"")
 
 
-@pytest.mark.corpora
-def test_unclean_elections_of_real_controllers(corpora: Path) -> None:
-    controller_history = history(corpora / "kafka-4.3.0-clean-end.tar.xz")
-    unclean = {
-        key: event
-        for key, control in controller_history.partitions.items()
-        if control.history is not None
-        for event in control.history.events
-        if event.is_unclean
-    }
-    assert len(unclean) == 13
-    audit = unclean["audit", 0]
-    assert (audit.previous_leader, audit.state.leader, audit.state.leader_epoch, audit.offset) == (2, 1, 2, 440)
-    assert audit.timestamp_ms == 1_795_226_544_589
-    assert all(event.previous_leader == event.state.leader == 2 for key, event in unclean.items() if key != ("audit", 0))
-    assert (controller_history.malformed_records, controller_history.unknown_after, controller_history.voters) == (0, None, [100])
-    assert controller_history.committed_end_offset == 628
-
-
 def test_real_controllers_tell_isr_and_policies(archives: Path) -> None:
     controller_history = history(archives / "kafka-4.3.0-healthy.tar.xz")
     profiles = controller_history.partitions["profiles", 0]

@@ -61,21 +61,6 @@ def test_header_and_records() -> None:
     assert (second.timestamp_delta, second.offset_delta, second.key, second.value, second.headers) == (-1, 4, None, b"", [])
 
 
-def test_attributes_say_codec_timestamp_type_and_kind() -> None:
-    batch = write_batch(
-        [RecordToWrite(b"k", b"v")],
-        base_offset=0,
-        base_timestamp=5,
-        compression_type="zstd",
-        timestamp_type="LogAppendTime",
-        max_timestamp=9,
-        is_control_batch=True,
-    )
-    header = header_of(batch)
-    assert header.attributes == 4 | 0x08 | 0x20
-    assert (header.base_timestamp, header.max_timestamp) == (5, 9)
-
-
 def test_delete_horizon_takes_the_base_timestamps_place() -> None:
     batch = write_batch([RecordToWrite(b"k", None, timestamp_delta=2)], base_offset=0, base_timestamp=1000, delete_horizon_ms=5000)
     header = header_of(batch)

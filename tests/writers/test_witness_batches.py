@@ -3,7 +3,6 @@
 import re
 import shutil
 from dataclasses import fields, is_dataclass
-from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
 
@@ -27,7 +26,6 @@ from kafka_forensics.model.constants import (
 from kafka_forensics.model.controller import ControllerHistory, MetadataBatch, PartitionControl
 from kafka_forensics.model.coordinators import OFFSET_COMMIT_TYPES, RECORD_TYPES, Group, GroupLog, OffsetCommit, TransactionMetadata
 from kafka_forensics.model.findings import Finding
-from kafka_forensics.model.pseudonyms import NameKind
 from kafka_forensics.parsers.internal_topics import (
     MAX_VALUE_BYTES,
     SHARE_RECORDS,
@@ -651,29 +649,6 @@ def test_any_keys_and_values_testify_the_same(name: str, data: st.DataObject, co
     )
 
 
-class SamePseudonyms:
-    """Names that stand for themselves."""
-
-    key_name = ""
-
-    def digests_key(self) -> bytes:
-        return bytes(32)
-
-    def pseudonym(self, _: NameKind, name: str) -> str:
-        return name
-
-    def unremembered(self, _: NameKind, name: str) -> str:
-        return sha256(name.encode()).hexdigest()[:16]
-
-
-@pytest.mark.parametrize("name", sorted(ALL))
-@given(data=st.data())
-def test_any_record_testifies_the_same_with_pseudonyms(name: str, data: st.DataObject) -> None:
-    records = data.draw(records_like(name))
-    batch = write_batch(records, base_offset=7, base_timestamp=9)
-    assert witness_batch(name, batch, SamePseudonyms()) == witness_batch(name, batch)
-
-
 @pytest.mark.parametrize("name", sorted(ALL))
 @given(batch=written() | broken() | of_old_format() | st.binary(max_size=90))
 def test_any_batch_testifies_the_same(name: str, batch: bytes) -> None:
@@ -704,27 +679,16 @@ def test_a_record_too_large_to_hold_leaves_everything_in_doubt_as_before() -> No
 # Formats before magic 2.
 
 
-@pytest.mark.parametrize("magic", [0, 1])
-@pytest.mark.parametrize("kind", ["CreateTime", "LogAppendTime"])
+@pytest.mark.parametrize(("magic", "kind"), [(0, "CreateTime"), (1, "CreateTime"), (1, "LogAppendTime")])
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4"])
 def test_messages_of_old_formats(magic: int, kind: str, codec: str) -> None:
-    if magic == 0 and kind == "LogAppendTime":
-        kind = "CreateTime"
     pairs = [(commit_key("a"), commit_value(5, version=1, metadata=HIDDEN)), (commit_key("b"), commit_value(6, version=0))]
     timestamp = BASE_TIMESTAMP if magic else -1
-    if codec == "none":
-        entries = [
-            write_legacy_entry(key, value, offset=40 + place, magic=magic, timestamp=timestamp, timestamp_type=kind)
-            for place, (key, value) in enumerate(pairs)
-        ]
-    else:
-        inner = [
-            write_legacy_entry(key, value, offset=place if magic else 40 + place, magic=magic, timestamp=timestamp)
-            for place, (key, value) in enumerate(pairs)
-        ]
-        entries = [
-            write_legacy_wrapper(inner, offset=41, magic=magic, compression_type=codec, timestamp=timestamp, timestamp_type=kind)
-        ]
+    given: dict[str, Any] = {"magic": magic, "timestamp": timestamp, "timestamp_type": kind}
+    first = 40 if codec == "none" or not magic else 0  # in a wrapper of magic 1 offsets count from 0
+    entries = [write_legacy_entry(key, value, offset=first + place, **given) for place, (key, value) in enumerate(pairs)]
+    if codec != "none":
+        entries = [write_legacy_wrapper(entries, offset=41, compression_type=codec, **given)]
     read = []
     for entry in entries:
         assert_the_same(CONSUMER_OFFSETS_TOPIC, entry)

@@ -158,18 +158,6 @@ def fold_of(data: bytes) -> FramingFold:
     return state
 
 
-@pytest.mark.properties
-@pytest.mark.parametrize("size", [61, 67, 68, 75, 130, 200])
-def test_a_batch_has_room_for_a_record_in_seven_bytes(size: int) -> None:
-    """One more than fits, with as many offsets: only the size contradicts it."""
-    room = (size - 61) // 7
-    for count in range(room, room + 10):
-        rows = [{BatchColumn.SIZE_IN_BYTES: size, BatchColumn.RECORDS_COUNT: count, BatchColumn.LAST_OFFSET_DELTA: count - 1}]
-        state = FramingFold(0)
-        state.step(chunk_of(columns_of(rows)))
-        assert list(state.damage) == (["BATCH_COUNT_LIE"] if count > room else []), count
-
-
 def test_a_lie_that_was_found_by_reading_records_is_told_once() -> None:
     columns = read(batch(0, 3, records_count=-1)).columns
     state = FramingFold(0)

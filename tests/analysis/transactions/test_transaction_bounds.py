@@ -1,7 +1,6 @@
 """Hostile coordinators' logs: work and memory stay within what is kept, and nothing is concluded of what is not."""
 
 from collections.abc import Mapping
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,8 +9,7 @@ from kafka_forensics.analysis.catalogue import finding
 from kafka_forensics.analysis.internal_topics import transaction_log
 from kafka_forensics.analysis.internal_topics.transaction_log import TransactionLogReplay
 from kafka_forensics.analysis.transactions_across.across import TransactionsAcross
-from kafka_forensics.analysis.transactions_across.decided import _ends_open
-from kafka_forensics.model.coordinators import Decision, TransactionLog, TransactionMetadata
+from kafka_forensics.model.coordinators import TransactionLog, TransactionMetadata
 from kafka_forensics.model.findings import Finding, Place
 
 P0, P1 = ("t", 0), ("t", 1)
@@ -38,26 +36,6 @@ def judged(log: TransactionLog, producer_id: int, as_of: int | None = None) -> M
     return one.evidence
 
 
-def decision(epoch: int, at: int) -> Decision:
-    return Decision("a", 7, epoch, True, (P0,), at, at, at + 1, 0, at)  # noqa: FBT003 - fields in order
-
-
-class Counted(int):
-    """A number that counts how often numbers like it are compared."""
-
-    compared = 0
-
-    def __eq__(self, other: object) -> bool:
-        Counted.compared += 1
-        return int(self) == other
-
-    def __lt__(self, other: int) -> bool:
-        Counted.compared += 1
-        return int(self) < int(other)
-
-    __hash__ = int.__hash__
-
-
 class Name(str):
     """A name that counts how often names like it are compared."""
 
@@ -69,15 +47,6 @@ class Name(str):
         return str(self) == other
 
     __hash__ = str.__hash__
-
-
-def test_the_decision_about_open_records_is_found_without_comparing_all_with_all() -> None:
-    many = [decision(Counted(1), number) for number in range(300)]
-    facts: Any = SimpleNamespace(open={7: SimpleNamespace(first_producer_epoch=0, first_timestamp=0)})
-    Counted.compared = 0
-    assert _ends_open(facts, many) is many[0]
-    assert Counted.compared < 20 * len(many)
-    assert _ends_open(facts, [decision(5, 0)]) is None
 
 
 def test_a_producer_id_of_very_many_ids_is_looked_up_in_a_few() -> None:

@@ -78,18 +78,6 @@ def test_what_differs_is_found(entries: dict[int, Entries], expected: list[tuple
     assert kinds(compared(log_of_three(), entries)) == expected
 
 
-def test_findings_name_entry_and_transaction() -> None:
-    (missing,) = compared(log_of_three(), {0: RIGHT[0], 12: []})
-    assert (missing.severity, missing.confidence) == (Severity.ERROR, Confidence.PROVEN)
-    assert (missing.place.byte_start, missing.place.offset_start, missing.place.offset_end) == (None, 12, 18)
-    assert missing.evidence == {"producer_id": 7, "first_offset": 12, "last_offset": 17}
-    (phantom,) = compared(log_of_three(), {0: [*RIGHT[0], (7, 6, 11)], 12: RIGHT[12]})
-    assert (phantom.severity, phantom.place.byte_start, phantom.place.byte_end) == (Severity.ERROR, 34, 68)
-    assert phantom.evidence == {"producer_id": 7, "first_offset": 6, "last_offset": 11, "entry": 1}
-    (wrong,) = compared(log_of_three(), {0: [(7, 2, 5)], 12: RIGHT[12]})
-    assert (wrong.severity, wrong.evidence["reason"], wrong.evidence["found_first_offset"]) == (Severity.WARNING, "first_offset", 0)
-
-
 def test_a_missing_file_is_one_finding_and_a_bad_one_at_most_a_few() -> None:
     log = Log()
     for number in range(100):
