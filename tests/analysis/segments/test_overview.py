@@ -103,18 +103,17 @@ def state_of(fold: Any) -> Any:
 @settings(max_examples=25)
 @given(st.lists(chunks(), min_size=1, max_size=3), st.booleans(), st.booleans())
 def test_no_fold_answers_otherwise_with_a_survey(parts: list[Any], compacted: bool, damaged: bool) -> None:
-    surveyed: list[Any]
-    plain: list[Any]
-    surveyed, plain = (
-        [ContinuityFold(0, compacted=compacted), EpochsFold(0), BlockDigests(), ProducersFold(0), IndexFold(0, None, None)]
-        for _ in range(2)
-    )
+    def folds() -> list[Any]:
+        continuity = ContinuityFold(0, compacted=compacted)
+        return [continuity, EpochsFold(0), BlockDigests(), ProducersFold(0), IndexFold(0, None, None)]
+
+    surveyed, plain = folds(), folds()
     framings = FramingFold(0), FramingFold(0)
     for columns in parts:
         damage = [Damage("FRAMING_LOST", int(columns[BatchColumn.POSITION, -1]) + 61, 10)] if damaged else []
         seen = survey(columns)
-        for folds, given_survey in ((surveyed, (seen,)), (plain, ())):
-            continuity, *others = folds
+        for states, given_survey in ((surveyed, (seen,)), (plain, ())):
+            continuity, *others = states
             continuity.step(columns, damage, *given_survey)
             for fold in others:
                 fold.step(columns, *given_survey)
