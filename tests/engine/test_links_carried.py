@@ -1,8 +1,6 @@
 """Links are followed by workers as they were where the work was cut: by the paths they lead to, which travel with the source."""
 
-import io
 import os
-import tarfile
 from pathlib import Path
 
 import pytest
@@ -78,20 +76,3 @@ def test_tasks_of_facts_read_through_links(linked: Brokers, tmp_path: Path, fact
         Path(target).rename(link)
     paths.pop()
     assert sorted(rows()) == sorted(through_links)
-
-
-def test_links_in_an_archive_are_carried(linked: Brokers, tmp_path: Path) -> None:
-    link = linked.log_dir(2) / "t-0"
-    link.unlink()
-    link.symlink_to("../../store/moved")
-    data = io.BytesIO()
-    with tarfile.open(fileobj=data, mode="w:gz") as out:
-        for name in ("brokers", "store"):
-            out.add(tmp_path / name, name)
-    (tmp_path / "a.tar.gz").write_bytes(data.getvalue())
-    paths = [str(tmp_path / "a.tar.gz")]
-    carried = task_engine.scan(paths, ScanOptions(), split_bytes=2048, work_bytes=10_000, seed=1)
-    wanted = local.scan(paths, ScanOptions())
-    assert text(carried) == text(wanted)
-    assert wanted.incomplete == []
-    assert [len(partition.replicas) for partition in wanted.partitions] == [3]

@@ -15,7 +15,6 @@ from kafka_forensics.export.json_document import document
 from kafka_forensics.folding import splits
 from kafka_forensics.model.findings import Severity
 from kafka_forensics.model.results import ScanResult
-from tests.support import task_engine
 
 SAMPLES = Path(__file__).resolve().parents[2] / "sample_logs"
 EXPECTED: dict[str, dict[str, Any]] = json.loads((SAMPLES / "expected.json").read_text(encoding="utf-8"))
@@ -63,16 +62,6 @@ def test_each_sample_gives_what_it_must(sample: str, result: ScanResult) -> None
 
 
 @pytest.mark.usefixtures("kernels")
-def test_both_forms_of_the_kernels_give_the_same_bytes(
-    paths: list[str], result: ScanResult, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for form in ("compiled", "interpreted"):
-        monkeypatch.setenv("KAFKA_FORENSICS_KERNELS", form)
-        assert text(local.scan(paths, ScanOptions(jobs=2))) == text(result)
-        assert using_compiled() is (form == "compiled")
-
-
-@pytest.mark.usefixtures("kernels")
 def test_forms_that_change_from_call_to_call_give_the_same_bytes(
     paths: list[str], result: ScanResult, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -87,18 +76,3 @@ def test_forms_that_change_from_call_to_call_give_the_same_bytes(
     monkeypatch.setattr(splits, "SPLIT_BYTES", 5000)
     assert text(local.scan(paths, ScanOptions(jobs=2))) == text(result)
     assert next(calls) > 10
-
-
-@pytest.mark.usefixtures("kernels")
-def test_any_splits_and_any_jobs_give_the_same_bytes(paths: list[str], result: ScanResult, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("KAFKA_FORENSICS_KERNELS", "compiled")
-    for split_bytes, jobs in ((600, 1), (600, 3), (5000, 2)):
-        monkeypatch.setattr(splits, "SPLIT_BYTES", split_bytes)
-        assert text(local.scan(paths, ScanOptions(jobs=jobs))) == text(result)
-
-
-@pytest.mark.parametrize(
-    "sizes", [{"split_bytes": 2048, "work_bytes": 10_000, "seed": 2048}, {"small_bytes": 20_000}], ids=["split", "whole"]
-)
-def test_tasks_in_any_order_give_the_same_bytes(paths: list[str], result: ScanResult, sizes: dict[str, int]) -> None:
-    assert text(task_engine.scan(paths, ScanOptions(), **sizes)) == text(result)

@@ -10,12 +10,12 @@ from pyspark.errors import PySparkException
 from kafka_forensics import __version__
 from kafka_forensics.engine import local
 from kafka_forensics.engine.serialization import pack
-from kafka_forensics.engine.task_values import Noticed, StretchRow, notice, slices
+from kafka_forensics.engine.task_values import StretchRow, slices
 from kafka_forensics.errors import ForensicsError, UsageError
-from kafka_forensics.evidence.inputs import Inputs, gather
+from kafka_forensics.evidence.inputs import gather
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.export import json_document
-from kafka_forensics.model.results import Incomplete, ScanResult
+from kafka_forensics.model.results import ScanResult
 from kafka_forensics.spark import job, keys
 from tests.support.fake_spark import FakeSession
 from tests.support.replicas import put_replica
@@ -120,15 +120,6 @@ def test_workers_of_another_version_or_without_the_files_are_told(tmp_path: Path
     assert raised.value.hint == job._INSTALL
 
 
-def test_missing_paths_are_hinted_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    put_replica(tmp_path, 1, b"".join(log(2)))
-    inputs = gather([str(tmp_path / "broker-1")], ScanOptions())
-    monkeypatch.setattr(job, "address_of", lambda _: str(tmp_path / "nowhere"))
-    with pytest.raises(UsageError, match="cannot read") as raised:
-        job.probe(FakeSession(), inputs, ScanOptions())  # type: ignore[arg-type]
-    assert raised.value.hint == job._SHARE
-
-
 @pytest.mark.parametrize(("said", "raised"), [("No module named 'numpy'", UsageError), ("disk full", PySparkException)])
 def test_a_failure_that_tells_of_something_else_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str, raised: type[Exception]
@@ -163,13 +154,6 @@ def test_rows_travel_in_batches_of_bounded_size(
     assert all([field.name for field in one.schema] == ["slice", "replica", "segment", "start", "packed"] for one in made)
 
 
-def test_heads_stand_before_all_stretches() -> None:
-    table = job.heads_of(FakeSession(), [4, 9], [b"a", b"b"]).toArrow()  # type: ignore[arg-type]
-    assert table.to_pylist() == [
-        {"slice": number, "replica": -1, "segment": -1, "start": -1, "packed": packed} for number, packed in ((4, b"a"), (9, b"b"))
-    ]
-
-
 @pytest.mark.parametrize("answered", [[0, 1], [0, 1, 1, 2], [0, 1, 3]])
 def test_an_answer_too_few_or_too_many_is_no_scan(answered: list[int]) -> None:
     spark: Any = FakeSession()
@@ -183,15 +167,6 @@ def test_an_answer_too_few_or_too_many_is_no_scan(answered: list[int]) -> None:
 
     with pytest.raises(ForensicsError, match="once"):
         list(job.in_order(job.put_together(heads, states, 1, judge), range(3)))
-
-
-def test_what_was_noticed_there_is_remembered_here(tmp_path: Path) -> None:
-    inputs = Inputs()
-    source = gather([str(put_replica(tmp_path, 1, b"".join(log(2))))], ScanOptions()).sources[0]
-    entry = source.stat("meta.properties")
-    notice(inputs, Noticed([(source, entry)], [Incomplete("a", "b")]))
-    assert inputs.incomplete == [Incomplete("a", "b")]
-    assert inputs.manifest.files() == [(source, entry)]
 
 
 @pytest.mark.parametrize(

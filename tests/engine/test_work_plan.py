@@ -9,11 +9,10 @@ from statistics import median
 import pytest
 
 from kafka_forensics.engine import local
-from kafka_forensics.engine.task_values import Slice, inputs_of, noticed, slices, surroundings
+from kafka_forensics.engine.task_values import Slice, slices
 from kafka_forensics.engine.work_plan import AT_ONCE, FILE_COST_BYTES, file_cost, fold_works, is_small, whole_works
 from kafka_forensics.evidence.inputs import gather
 from kafka_forensics.evidence.options import ScanOptions
-from kafka_forensics.model.results import Incomplete
 from kafka_forensics.parsers.log_dir import SegmentFiles
 from kafka_forensics.storage.local import LocalSource
 from kafka_forensics.storage.source import Entry, EntryKind
@@ -126,15 +125,6 @@ def cut_archive(folder: Path) -> Path:
     cut = folder / "cut.tar"
     cut.write_bytes(whole.read_bytes()[: whole.stat().st_size // 2])
     return cut
-
-
-def test_what_is_wrong_with_an_archive_is_noticed_with_the_archives_name_first(tmp_path: Path) -> None:
-    path = str(cut_archive(tmp_path))
-    inputs = gather([path], ScanOptions())
-    (source,) = inputs.sources
-    assert len(source.problems) == 1
-    (part,) = slices(inputs)
-    assert noticed(inputs_of(part, surroundings(inputs))).incomplete == [Incomplete(path, source.problems[0])]
 
 
 def test_the_same_is_incomplete_wherever_a_partition_is_judged(tmp_path: Path) -> None:

@@ -8,27 +8,23 @@ import shutil
 import signal
 import subprocess
 import sys
-import threading
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 import kafka_forensics as kf
-from kafka_forensics.cli.commands import export as export_command
 from kafka_forensics.cli.main import outcome
 from kafka_forensics.export.append import TABLE_FORMATS
 from kafka_forensics.export.datasets import MAX_FILE_BYTES
 from kafka_forensics.export.labels import MAX_ENCODED_BYTES, NO_VALUE, Label, encoded, labelled_schema
 from kafka_forensics.export.snapshots import opened_snapshot
-from kafka_forensics.export.target import LOCK, Target
+from kafka_forensics.export.target import LOCK
 from kafka_forensics.facts import rows as facts_rows
 from kafka_forensics.model.schemas import FACTS
 from tests.support.datasets import (
     FEW,
-    HIVE,
     NAMES,
     ONE,
     OTHER,
@@ -38,16 +34,11 @@ from tests.support.datasets import (
     left_over,
     of_snapshot,
     read,
-    runs,
     unlabelled,
 )
 from tests.support.exports import export, manifest, rows
 
 LABEL = Label("a", "n1", "f" * 32, in_rows=False)
-
-
-def test_the_command_offers_every_form() -> None:
-    assert export_command.TABLE_FORMATS == TABLE_FORMATS
 
 
 def test_every_fact_of_each_night_is_there_once(tmp_path: Path, copies: Path) -> None:
@@ -139,12 +130,6 @@ def test_options_that_make_no_sense_leave_nothing(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_another_run_has_begun_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    Target.open(str(tmp_path / "begun"), [])
-    assert append(tmp_path / "begun", "a", "n1") == 2
-    assert "did not finish, or one that is running" in capsys.readouterr().err
-
-
 def test_the_form_of_a_dataset_does_not_change(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert append(tmp_path / "out", "a", "n1", *FEW) == 0
     before = sorted(tmp_path.rglob("*"))
@@ -170,18 +155,6 @@ def test_evidence_is_never_written_to(tmp_path: Path, capsys: pytest.CaptureFixt
     assert append(tmp_path / "out", "a", "n2", path=copies) == 2
     assert "evidence is never written to" in capsys.readouterr().err
     assert sorted(path.name for path in copies.rglob("*")) == ["t-0"]
-
-
-def test_a_question_that_cannot_be_asked_leaves_all_as_it_was(tmp_path: Path) -> None:
-    assert append(tmp_path / "out" / "deep", "a", "n1", path=tmp_path / "nothing") == 2
-    assert list(tmp_path.iterdir()) == []
-    (tmp_path / "out").mkdir()
-    assert append(tmp_path / "out", "a", "n1", path=tmp_path / "nothing") == 2
-    assert list((tmp_path / "out").iterdir()) == []
-    assert append(tmp_path / "out", "a", "n1", *FEW) == 0
-    before = sorted(tmp_path.rglob("*"))
-    assert append(tmp_path / "out", "a", "n2", path=tmp_path / "nothing") == 2
-    assert sorted(tmp_path.rglob("*")) == before
 
 
 NAMED = ["é ' \" \\", "a/b=c%20", "2026-03-01", "n" * MAX_ENCODED_BYTES, "..", "*?[x]", "日本"]
@@ -212,20 +185,6 @@ def test_one_run_at_a_time(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
         assert append(target, "b", "n2", *FEW) == 2
     assert append(target, "a", "n2", *FEW) == 0
     assert keys(read(target, "batches")) == {("a", "n1"), ("a", "n2")}
-
-
-@pytest.mark.nightly
-def test_processes_that_add_at_once_each_add_once_or_say_so(tmp_path: Path) -> None:
-    asked = ["export", str(ONE), "--append", "--output", str(tmp_path / "out"), "--snapshot", "n1", *FEW, "-q", "--cluster"]
-    command, names = [sys.executable, "-m", "kafka_forensics", *asked], ["a", "b", "c", "a"]
-    running = [subprocess.Popen([*command, name], stderr=subprocess.PIPE, text=True) for name in names]
-    said = [process.communicate(timeout=120)[1] for process in running]
-    statuses = [process.returncode for process in running]
-    assert 0 in statuses
-    assert all(status == 0 or (status == 2 and ("another run" in told)) for status, told in zip(statuses, said, strict=True))
-    added = {(name, "n1") for name, status in zip(names, statuses, strict=True) if status == 0}
-    assert keys(read(tmp_path / "out", "batches")) == added
-    assert left_over(tmp_path / "out") == []
 
 
 def test_who_waits_at_a_directory_that_was_taken_away_makes_it_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -259,13 +218,6 @@ def test_where_no_lock_can_be_had_nothing_is_written(
     assert "hint: choose a directory on a file system that has locks, or --table-format delta or iceberg" in said
     left = [path.name for path in tmp_path.rglob("*")]
     assert left == ([] if code == errno.ENOTSUP else ["new", "out", LOCK])  # another run may hold that
-
-
-def test_an_object_store_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    assert append("s3://key:secret@bucket/nights", "a", "n1") == 2
-    said = capsys.readouterr().err
-    assert "no snapshot can be added to Parquet files at s3://bucket/nights: no directory is renamed there as a whole" in said
-    assert "hint: add --table-format delta or --table-format iceberg" in said
 
 
 def test_the_lock_of_a_killed_run_is_nobodys(tmp_path: Path) -> None:
@@ -319,35 +271,6 @@ def test_an_error_between_two_renames_puts_the_old_one_back(
     assert "No space left on device" in capsys.readouterr().err
     assert files(target, "batches") == before
     assert left_over(target) == []
-
-
-def test_who_reads_meanwhile_finds_a_whole_run_or_none(tmp_path: Path) -> None:
-    """A file that was replaced between listing and reading is missing, never another's."""
-    target = tmp_path / "out"
-    assert append(target, "a", "n1", *FEW) == 0
-    expected = rows(read(target, "batches"))
-    seen: list[list[Any]] = []
-    ended = threading.Event()
-
-    def look() -> None:
-        while not ended.is_set():
-            try:
-                if found := files(target, "batches"):
-                    assert len(runs(target, "batches")) <= 1
-                    seen.append(rows(pa.concat_tables([pq.read_table(path, partitioning=HIVE) for path in found])))
-            except FileNotFoundError:
-                continue
-
-    reader = threading.Thread(target=look)
-    reader.start()
-    try:
-        for _ in range(3):
-            assert append(target, "a", "n1", *FEW) == 0
-    finally:
-        ended.set()
-        reader.join()
-    assert seen
-    assert {len(found) for found in seen} == {len(expected)}
 
 
 def test_files_are_on_disk_before_the_directory_is_renamed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,5 @@
 """Snapshots added to Delta and Iceberg tables on a storage service."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pyarrow as pa
@@ -33,12 +31,6 @@ def append(s3: S3Server, uri: str, snapshot: str, *arguments: object, path: obje
     return outcome(command(s3, uri, snapshot, *arguments, path=path))
 
 
-def append_through(proxy: S3Proxy, uri: str, snapshot: str, *arguments: object) -> int:
-    """As `append`, in a process of its own: delta-rs may hold the lock of the interpreter, which the proxy needs to answer."""
-    asked = [sys.executable, "-m", "kafka_forensics", *command(proxy, uri, snapshot, *arguments)]
-    return subprocess.run(asked, capture_output=True, check=False, timeout=60).returncode
-
-
 def objects(s3: S3Server, bucket: str) -> set[str]:
     listed = {item["Key"] for item in s3.client().list_objects_v2(Bucket=bucket).get("Contents", ())}
     return {key for key in listed if not key.endswith("/")}
@@ -57,35 +49,6 @@ def read(s3: S3Server, uri: str, fact: str) -> pa.Table:
     }
     held = DeltaTable(f"{uri}/{fact}", storage_options=service)
     return pa.table(QueryBuilder().register("t", held).execute("SELECT * FROM t"))
-
-
-@pytest.mark.nightly
-def test_whatever_request_fails_each_table_is_whole(s3: S3Server, bucket: str, proxy: S3Proxy) -> None:
-    """A rerun whose k-th writing request and all after it are refused, for many k: what a reader finds is one run, whole."""
-    uri, delta = f"s3://{bucket}/out", ("--table-format", "delta")
-    assert append(s3, uri, "n1", *FEW, *delta) == 0
-    expected = {fact: rows(read(s3, uri, fact)) for fact in ("batches", "findings")}
-    failed = 0
-    for kept in range(0, 60, 4):
-        requests = [0]
-
-        def refused(method: str, _: str, __: int, requests: list[int] = requests, kept: int = kept) -> int | None:
-            if method in ("PUT", "POST", "DELETE"):
-                requests[0] += 1
-                return 403 if requests[0] > kept else None
-            return None
-
-        proxy.fault = refused
-        status = append_through(proxy, uri, "n1", *FEW, *delta)
-        proxy.fault = None
-        failed += status == 2
-        assert status in (0, 2)
-        assert {fact: rows(read(s3, uri, fact)) for fact in expected} == expected
-        if status == 0:
-            break
-    assert failed > 2
-    assert append(s3, uri, "n1", *FEW, *delta) == 0
-    assert {fact: rows(read(s3, uri, fact)) for fact in expected} == expected
 
 
 @pytest.mark.parametrize("form", nightly_but(["delta"], ["delta", "iceberg"]))

@@ -1,7 +1,6 @@
 """What lands in datasets: the same bytes each time, bounded row groups, hostile names, payloads if asked for, what is missing."""
 
 import json
-import tarfile
 import threading
 from itertools import count
 from pathlib import Path
@@ -113,16 +112,6 @@ def test_hostile_names_and_bytes_come_back_as_they_were(tmp_path: Path) -> None:
     assert keys == {name.split("=")[0] for name in named}
 
 
-def test_names_too_long_for_a_directory_are_whole_in_the_metadata(tmp_path: Path) -> None:
-    brokers = healthy(tmp_path / "copies")
-    name = "é" * 200
-    assert export(tmp_path / "out", f"{name}={brokers.log_dir(1)}", "--fact", "batches") == 0
-    ((path, file),) = ((path, file) for path, file in parquet_files(tmp_path / "out").items() if path.startswith("batches"))
-    assert max(map(len, path.split("/"))) <= 255
-    assert (file.schema_arrow.metadata or {})[b"kf.broker"].decode() == name
-    assert manifest(tmp_path / "out")["files"][0]["broker"] == name
-
-
 def test_a_fact_without_rows_is_an_empty_file_with_all_columns(tmp_path: Path) -> None:
     assert export(tmp_path / "out", SAMPLES / "silent-divergence") == 0
     table = pq.read_table(tmp_path / "out" / "transactions")
@@ -204,13 +193,6 @@ def exported(brokers: Brokers, output: Path, *more: str) -> int:
     return outcome(["export", *map(str, brokers.log_dirs), "--output", str(output), "-q", *more])
 
 
-@pytest.mark.parametrize("facts", [(), ("--fact", "batches"), ("--fact", "incomplete")])
-def test_a_whole_export_has_an_empty_dataset_and_its_seal(tmp_path: Path, facts: tuple[str, ...]) -> None:
-    assert exported(healthy(tmp_path / "in"), tmp_path / "out", *facts) == 0
-    assert seals(tmp_path / "out") == {"_manifest.json", "_SUCCESS"}
-    assert pq.read_table(tmp_path / "out" / "incomplete").to_pylist() == []
-
-
 @pytest.mark.parametrize("allowed", [False, True])
 def test_what_could_not_be_read_is_a_dataset_and_withholds_the_seal(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, allowed: bool
@@ -231,28 +213,3 @@ def test_what_could_not_be_read_is_a_dataset_and_withholds_the_seal(
         (2, None, "none"),
         (3, 75, "whole"),
     ]
-
-
-def test_a_place_with_an_export_of_less_than_was_given_is_taken(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    brokers = healthy(tmp_path / "in")
-    refuse_logs(monkeypatch, brokers, (2,))
-    assert exported(brokers, tmp_path / "out", "--fact", "findings") == 3
-    capsys.readouterr()
-    assert exported(brokers, tmp_path / "out") == 2
-    assert "holds an export of which some input could not be read" in capsys.readouterr().err
-
-
-def test_an_archive_that_ends_early_withholds_the_seal(tmp_path: Path) -> None:
-    brokers = healthy(tmp_path / "in")
-    path = tmp_path / "broker-1.tar"
-    with tarfile.open(path, "w", format=tarfile.USTAR_FORMAT) as archive:
-        archive.add(brokers.log_dir(1), "broker-1")
-    with tarfile.open(path) as archive:
-        where = max(getmember.offset_data for getmember in archive.getmembers() if getmember.name.endswith(".log"))
-    with path.open("r+b") as file:
-        file.truncate(where + 10)
-    assert outcome(["export", str(path), "--output", str(tmp_path / "out"), "-q"]) == 3
-    assert seals(tmp_path / "out") == {"_manifest.json", "_INCOMPLETE"}
-    assert pq.read_table(tmp_path / "out" / "incomplete").num_rows > 0

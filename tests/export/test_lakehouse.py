@@ -11,7 +11,6 @@ import pytest
 from deltalake import DeltaTable
 from pyiceberg.catalog import load_catalog
 
-from kafka_forensics.cli.main import outcome
 from kafka_forensics.errors import UsageError
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.export.append import AddedSnapshot, opened_export
@@ -24,7 +23,6 @@ from kafka_forensics.facts.facts import scan_for_facts
 from kafka_forensics.model.schemas import FACTS
 from tests.support.datasets import FEW, FORMS, NAMES, ONE, append, keys, read, runs, unlabelled
 from tests.support.exports import export
-from tests.support.nightly import nightly_but
 
 TABLES = FORMS[1:]
 LABELLED = {"cluster": "a", "snapshot": "n2"}
@@ -97,19 +95,6 @@ def test_a_rerun_of_other_facts_leaves_nothing_of_the_first(tmp_path: Path, form
         assert append(tmp_path, "a", snapshot, *facts, "--table-format", form) == 0
     assert keys(read(tmp_path, "batches", form)) == {("a", "n2")}
     assert keys(read(tmp_path, "replicas", form)) == {("a", "n1")}
-
-
-NAMED = ["é ' \" \\", "2026-03-01", "a/b=c%20", "n" * 200]
-
-
-@pytest.mark.parametrize("form", TABLES)
-@pytest.mark.parametrize("name", nightly_but(NAMED[:2], NAMED))
-def test_names_come_back_as_they_were(tmp_path: Path, form: str, name: str) -> None:
-    for snapshot in (name, name, "other"):
-        assert append(tmp_path, name, snapshot, *FEW, "--table-format", form) == 0
-    table = read(tmp_path, "batches", form)
-    assert keys(table) == {(name, name), (name, "other")}
-    assert table["snapshot"].to_pylist().count(name) * 2 == table.num_rows
 
 
 def opened(form: str, folder: Path) -> DeltaTables | IcebergTables:
@@ -286,14 +271,6 @@ def test_iceberg_tables_stay_where_they_were_made(tmp_path: Path, moved: bool, c
     assert ("are not where they were made" if moved else f"lies at file://{target}/batches") in said
     assert "hint: Iceberg's tables name whole paths" in said
     assert {path: path.read_bytes() for path in tmp_path.rglob("*.*")} == before
-
-
-@pytest.mark.parametrize("form", nightly_but(["parquet"], FORMS))
-def test_what_became_of_a_dataset_is_said(tmp_path: Path, form: str, capsys: pytest.CaptureFixture[str]) -> None:
-    asked = ["export", str(ONE), "--append", "--output", str(tmp_path / "out"), "--cluster", "a", "--table-format", form]
-    for snapshot, said in (("n1", "added"), ("n2", "added"), ("n1", "replaced")):
-        assert outcome([*asked, "--snapshot", snapshot, *FEW]) == 0
-        assert f"{said} snapshot {snapshot} of a\n" in capsys.readouterr().err
 
 
 def test_a_catalogue_nobody_knows_is_a_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

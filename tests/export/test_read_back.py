@@ -3,15 +3,13 @@
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
-import polars as pl
 import pytest
 
 import kafka_forensics as kf
 from kafka_forensics.model.results import ScanResult
 from kafka_forensics.model.schemas import FACTS
 from tests.support.exports import SAMPLES, export, manifest, parquet_files, read_back, rows
-from tests.support.parquet_readers import DUCKDB_PLAIN, READERS, duck
+from tests.support.parquet_readers import READERS
 
 
 @pytest.fixture(scope="module")
@@ -39,14 +37,6 @@ def test_pyarrow_reads_the_facts_of_the_scan(exported: Path, result: ScanResult,
 @pytest.mark.parametrize("fact", FACTS)
 def test_readers_read_the_same(exported: Path, result: ScanResult, fact: str, reader: str) -> None:
     assert rows(READERS[reader](exported, fact)) == rows(result.facts(fact))
-
-
-@pytest.mark.parametrize("fact", FACTS)
-def test_every_reader_opens_the_directory_without_an_option(exported: Path, fact: str) -> None:
-    count = manifest(exported)["datasets"][fact]["rows"]
-    assert len(pd.read_parquet(exported / fact)) == count
-    assert len(pl.read_parquet(f"{exported}/{fact}/")) == count
-    assert duck(exported, fact, DUCKDB_PLAIN).num_rows == count
 
 
 def test_files_carry_the_version_the_keys_and_zstd(exported: Path) -> None:

@@ -22,12 +22,6 @@ from tests.support.object_stores import ACCESS_KEY, SECRET_KEY, S3Proxy, S3Serve
 ONE = SAMPLES / "unclean-election"
 
 
-class OddError(Exception):
-    """As back ends raise them, which have no base in common."""
-
-    __module__ = "botocore.exceptions"
-
-
 @pytest.fixture(autouse=True)
 def _brief_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(remote_errors, "PAUSES", (0.01, 0.01, 0.01))
@@ -169,28 +163,6 @@ def test_an_upload_that_fails_for_good_leaves_no_file(s3: S3Server, bucket: str,
     assert 1 <= len(requests) <= (1 if status == 403 else 4)
     proxy.fault = None
     assert not [key for key in keys(s3, bucket) if "one.parquet" in key]
-
-
-@pytest.mark.parametrize(
-    ("where", "error"),
-    [("write", OddError("down")), ("write", PermissionError("no")), ("close", TimeoutError("slow")), ("close", OSError(5, "io"))],
-)
-def test_what_a_back_end_of_fsspec_raises_is_said(
-    error: Exception, where: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    from fsspec.implementations.memory import MemoryFile
-
-    def fail(*_: object) -> None:
-        raise error
-
-    monkeypatch.setattr(MemoryFile, where, fail)
-    passes = not isinstance(error, PermissionError)
-    assert outcome(["export", str(ONE), "--output", "memory://broken/one", "-q", "--fact", "batches"]) == (3 if passes else 2)
-    said = capsys.readouterr().err
-    assert said.startswith("error: cannot write to memory://broken/one: ")
-    assert str(error) in said
-    assert ("hint: try again later" in said) is passes
-    assert "Traceback" not in said
 
 
 def test_any_back_end_of_fsspec(tmp_path: Path) -> None:

@@ -8,8 +8,7 @@ import pytest
 from kafka_forensics.cli.main import outcome
 from kafka_forensics.export import datasets
 from kafka_forensics.export.target import Target
-from kafka_forensics.model.schemas import FACTS
-from tests.support.exports import SAMPLES, export, manifest
+from tests.support.exports import SAMPLES, export
 
 PATH = SAMPLES / "silent-divergence"
 
@@ -117,13 +116,6 @@ def test_output_inside_an_input_is_refused_and_nothing_made(tmp_path: Path, name
     assert not (copies / "out").exists()
 
 
-def test_a_question_that_makes_no_sense_leaves_no_directory(tmp_path: Path) -> None:
-    assert export(tmp_path / "out", tmp_path / "nothing") == 2
-    assert export(tmp_path / "out", PATH, "--fact", "batch") == 2
-    assert outcome(["export", str(PATH)]) == 2
-    assert not (tmp_path / "out").exists()
-
-
 def test_an_interruption_leaves_whole_files_and_a_mark(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -148,24 +140,3 @@ def test_an_interruption_leaves_whole_files_and_a_mark(
     capsys.readouterr()
     assert export(tmp_path / "out", PATH) == 2
     assert "did not finish" in capsys.readouterr().err
-
-
-def test_the_manifest_is_true(tmp_path: Path) -> None:
-    import hashlib
-
-    import pyarrow.parquet as pq
-
-    target = tmp_path / "out"
-    assert export(target, PATH) == 0
-    told = manifest(target)
-    assert {one["path"] for one in told["files"]} == {path.relative_to(target).as_posix() for path in target.rglob("*.parquet")}
-    for one in told["files"]:
-        data = (target / one["path"]).read_bytes()
-        assert (one["bytes"], one["sha256"]) == (len(data), hashlib.sha256(data).hexdigest())
-        assert one["rows"] == pq.read_metadata(target / one["path"]).num_rows
-    assert list(told["datasets"]) == list(FACTS)
-    for fact, sums in told["datasets"].items():
-        own = [one for one in told["files"] if one["path"].startswith(f"{fact}/")]
-        assert sums == {"rows": sum(one["rows"] for one in own), "files": len(own), "bytes": sum(one["bytes"] for one in own)}
-    assert told["options"]["payloads"] is False
-    assert told["incomplete"] == []

@@ -25,7 +25,6 @@ from kafka_forensics.model.schemas import FACTS
 from tests.support import exports
 from tests.support.datasets import FORMS, append, keys, left_over, read, runs, unlabelled
 from tests.support.exports import manifest, read_back, rows
-from tests.support.gallery_replicas import HOSTILE, hostile
 from tests.support.nightly import nightly_but
 
 SMALL = 8192
@@ -134,16 +133,6 @@ def test_an_attempt_that_goes_on_after_the_end_leaves_nothing(
         next(late)
     assert seen
     assert names(tmp_path / "out") == {*FACTS, "_SUCCESS", "_manifest.json"}
-
-
-def test_hostile_names_are_what_they_are_here(tmp_path: Path) -> None:
-    brokers = hostile(tmp_path / "copies")
-    paths = [f"\u202e{HOSTILE.replace('/', '')}{number}={path}" for number, path in enumerate(brokers.log_dirs)]
-    made = Exporting(tmp_path / "there", paths)
-    made.finish(made.all_answers())
-    assert exports.export(tmp_path / "here", *paths, "--show-payloads") == 0
-    for fact in BY_TASKS:
-        assert rows(read_back(tmp_path / "there", fact)) == rows(read_back(tmp_path / "here", fact)), fact
 
 
 def test_a_log_that_is_gone_fails_until_the_last_attempt_says_so(

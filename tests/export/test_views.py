@@ -10,14 +10,12 @@ import pytest
 
 import kafka_forensics as kf
 from kafka_forensics.errors import UsageError
-from kafka_forensics.export.json_document import document
 from kafka_forensics.export.views import MAX_PAGE_BYTES, page
 from tests.support.exports import SAMPLES
 from tests.support.gallery_replicas import hostile
 from tests.support.results import EVIL, hostile_result
 
 ONE = str(SAMPLES / "unclean-election")
-ROOT = SAMPLES.parent
 
 
 class Tags(HTMLParser):
@@ -46,12 +44,6 @@ def parsed(text: str | None) -> Tags:
     assert tags.attributes <= {"style"}
     assert all(one.isprintable() for one in text)
     return tags
-
-
-def test_json_is_the_document_of_the_command_line() -> None:
-    result = kf.scan(ONE)
-    assert result.to_json() == "".join(document(result))
-    assert json.loads(result.to_json())["summary"]["verdict"] == "critical"
 
 
 def test_findings_as_arrow_and_pandas() -> None:

@@ -1,7 +1,6 @@
 """Markers of transactions as columns are the control records that batches hold one by one."""
 
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +17,6 @@ from kafka_forensics.facts.rows import own_batch, record_batch
 from kafka_forensics.model.arrow import plain
 from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.constants import CONTROL_MASK
-from kafka_forensics.model.results import Incomplete
 from kafka_forensics.model.schemas import FACTS
 from kafka_forensics.parsers.log import SegmentReader
 from kafka_forensics.parsers.log_dir import SegmentFiles
@@ -26,6 +24,9 @@ from kafka_forensics.writers.batches import RecordToWrite, write_batch, write_ma
 from tests.support.faults import healthy
 from tests.support.memory import MemoryFile
 from tests.support.strategies import LOG
+
+if TYPE_CHECKING:
+    from kafka_forensics.model.results import Incomplete
 
 FACT = FACTS["control_records"]
 KEYS = (
@@ -107,16 +108,3 @@ def test_a_control_batch_that_is_too_large_is_left_to_the_other_way(plan: Replic
     monkeypatch.setattr(log, "MAX_BATCH_BYTES", 70)
     marker = write_marker(commit=True, base_offset=1, timestamp=2, producer_id=3, producer_epoch=4, coordinator_epoch=5)
     assert both_ways(plan, marker) == (None, [])
-
-
-def test_facts_of_a_log_do_not_depend_on_the_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    brokers = healthy(tmp_path)
-    plan = gather([str(brokers.log_dir(1))], ScanOptions()).replicas[0]
-
-    def told() -> list[dict[str, Any]]:
-        batches = log.control_facts(FactReading(plan, list[Incomplete]().append, lambda _: None))
-        return [row for batch in batches for row in batch.to_pylist()]
-
-    by_columns = told()
-    monkeypatch.setattr(log, "_markers", lambda *_: None)
-    assert told() == by_columns

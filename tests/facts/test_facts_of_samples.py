@@ -8,7 +8,6 @@ import pytest
 
 import kafka_forensics as kf
 from kafka_forensics.evidence.options import ScanOptions
-from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
 from kafka_forensics.model.results import ScanResult
 from kafka_forensics.model.schemas import FACTS
 from kafka_forensics.parsers.checkpoints import parse_leader_epochs, parse_offset_checkpoint
@@ -40,15 +39,6 @@ def by_replica(rows: list[Row]) -> dict[tuple[str, int, str], list[Row]]:
     for row in rows:
         found[row["topic"], row["partition"], row["broker"]].append(row)
     return found
-
-
-@pytest.mark.parametrize("fact", FACTS)
-def test_every_fact_keeps_its_schema(result: ScanResult, fact: str) -> None:
-    table = result.facts(fact)
-    table.validate(full=True)
-    assert table.schema.equals(FACTS[fact].schema, check_metadata=True)
-    for field in table.schema:
-        assert field.nullable or table[field.name].null_count == 0
 
 
 def test_batches_and_records_are_those_of_the_replicas(result: ScanResult) -> None:
@@ -101,18 +91,6 @@ def test_control_records_are_the_control_batches(result: ScanResult) -> None:
     assert read == first
     assert [row for row in controls if row["problem"]] == []
     assert {row["type_name"] for row in controls} <= {"ABORT", "COMMIT", "LEADER_CHANGE", "KRAFT_VERSION", "KRAFT_VOTERS"}
-
-
-def test_transactions_are_counted_as_the_replicas_count_them(result: ScanResult) -> None:
-    rows = by_replica(told(result, "transactions"))
-    for partition in result.partitions:
-        for replica in partition.replicas:
-            if partition.topic == CLUSTER_METADATA_TOPIC:
-                continue
-            states = Counter(row["state"] for row in rows[partition.topic, partition.partition, str(replica.broker)])
-            counts = replica.transactions
-            assert (states["committed"], states["aborted"]) == (counts.committed, counts.aborted)
-            assert states["open"] + states["hanging"] == counts.open
 
 
 def test_transactions_of_the_best_copy_are_those_of_the_command(sample: Path, result: ScanResult) -> None:

@@ -6,8 +6,7 @@ import pyarrow as pa
 import pytest
 
 from kafka_forensics.cli.commands.export import FACT_NAMES
-from kafka_forensics.errors import UsageError
-from kafka_forensics.model.schemas import FACTS, PARTITION_KEYS, about, fact_named
+from kafka_forensics.model.schemas import FACTS, PARTITION_KEYS, about
 from lab.facts_page import page
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "facts.md"
@@ -42,12 +41,3 @@ def test_rows_of_replicas_leave_their_keys_to_the_directories() -> None:
     for fact in FACTS.values():
         assert fact.by_replica == (not set(PARTITION_KEYS) & set(fact.own.names))
         assert not fact.by_replica or all(not fact.schema.field(key).nullable for key in PARTITION_KEYS)
-
-
-def test_a_mistyped_fact_gets_a_hint() -> None:
-    with pytest.raises(UsageError) as caught:
-        fact_named("batch")
-    assert caught.value.hint == "did you mean batches?"
-    with pytest.raises(UsageError) as caught:
-        fact_named("zzz")
-    assert str(caught.value.hint).startswith("choose from batches, records")

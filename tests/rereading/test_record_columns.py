@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from kafka_forensics.compiled import use_compiled, using_compiled
 from kafka_forensics.model.arrow import plain
-from kafka_forensics.model.batches import BATCH_COLUMNS, BatchColumn
+from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.schemas import RECORDS
 from kafka_forensics.parsers.log import SegmentReader, decode_batch, record_blocks
 from kafka_forensics.rereading.record_columns import record_arrays
@@ -108,24 +108,6 @@ def test_a_record_too_large_to_hold_is_measured(form: str) -> None:
     assert rows[1][4:7] == (None, None, [])
 
 
-def test_bytes_that_nobody_asks_for_are_read_only_where_they_are_few() -> None:
-    batches = [
-        write_batch([RecordToWrite(b"k", bytes(size))], base_offset=0, base_timestamp=0) for size in (10, 200_000, 10, 10, 10)
-    ]
-    data = b"".join(batches)
-    chunk = next(SegmentReader(MemoryFile(data)).chunks())
-    asked: list[tuple[int, int]] = []
-
-    def read(position: int, size: int) -> bytes:
-        asked.append((position, size))
-        return data[position : position + size]
-
-    blocks = list(record_blocks(chunk.columns, np.array([0, 2, 4]), read))
-    assert [block.batches.tolist() for block in blocks] == [[0], [2, 4]]
-    sizes = [len(batch) for batch in batches]
-    assert asked == [(0, sizes[0]), (sizes[0] + sizes[1], sum(sizes[2:]))]
-
-
 def test_a_file_that_ends_early_gives_what_is_there(form: str) -> None:
     batches = [write_batch([RecordToWrite(b"k", b"v")] * 3, base_offset=3 * n, base_timestamp=0) for n in range(4)]
     data = b"".join(batches)
@@ -135,10 +117,6 @@ def test_a_file_that_ends_early_gives_what_is_there(form: str) -> None:
         offsets = [offset for block in blocks for offset in block.offsets.tolist()]
         assert offsets == list(range(len(offsets)))
         assert len(offsets) >= end // len(batches[0]) * 3
-
-
-def test_no_batch_gives_no_block() -> None:
-    assert list(record_blocks(np.empty((BATCH_COLUMNS, 0), np.int64), np.empty(0, np.int64), lambda *_: b"")) == []
 
 
 def test_states_of_batches_are_those_of_each() -> None:

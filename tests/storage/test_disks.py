@@ -2,8 +2,6 @@
 
 import errno
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -51,23 +49,6 @@ def test_an_answer_in_a_file_on_a_full_disk(capsys: pytest.CaptureFixture[str]) 
     assert outcome(["scan", SAMPLE, "-q", "--format", "json", "--output", "/dev/full"]) == 2
     said = capsys.readouterr().err
     assert "error: cannot write to /dev/full: No space left on device: the disk mounted at " in said
-
-
-@pytest.mark.nightly
-def test_standard_output_in_a_file_on_a_full_disk(tmp_path: Path) -> None:
-    """A file may not grow beyond what is allowed, which is told as a full disk is."""
-    script = (
-        "import resource, signal, sys; signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
-        "resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))\n"
-        f"from kafka_forensics.cli.main import outcome; sys.exit(outcome(['scan', {SAMPLE!r}, '-q', '--format', 'json']))"
-    )
-    with (tmp_path / "out.json").open("wb") as out:
-        done = subprocess.run(
-            [sys.executable, "-c", script], cwd=ROOT, stdout=out, stderr=subprocess.PIPE, text=True, timeout=60, check=False
-        )
-    mount = disk_of(str(tmp_path))
-    assert done.stderr.splitlines()[-1] == f"error: cannot write to standard output: file too large: {mount}"
-    assert done.returncode == 2
 
 
 def test_temporary_files_on_a_full_disk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

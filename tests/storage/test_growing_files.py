@@ -85,16 +85,6 @@ def test_a_file_that_is_not_made_is_not_waited_for(tmp_path: Path, pool: ThreadP
     assert isinstance(opened.exception(LONG), PermissionError)
 
 
-def test_a_file_that_ends_early_is_read_to_its_end(tmp_path: Path) -> None:
-    path, growth = tmp_path / "log", Growth()
-    path.write_bytes(DATA[:10])
-    with growth:
-        growth.begin()
-        growth.grow(10)
-    with open_growing(path, len(DATA), growth) as file:
-        assert file.read_at(0, 100) == DATA[:10]
-
-
 @pytest.mark.parametrize("by_hand", [False, True])
 def test_a_copy_tells_every_piece(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by_hand: bool) -> None:
     (tmp_path / "in").write_bytes(DATA)

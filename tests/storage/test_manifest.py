@@ -1,16 +1,12 @@
 """The manifest notices what changed since a file was first seen."""
 
-import hashlib
 import os
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from kafka_forensics.errors import SourceError
-from kafka_forensics.storage.open import Manifest, open_source, sha256
+from kafka_forensics.storage.open import Manifest, open_source
 from tests.storage.trees import CONTAINERS, LOG, SPARSE
-from tests.support.memory import MemorySource
 
 
 @pytest.fixture
@@ -28,12 +24,6 @@ def recorded(root: Path) -> Manifest:
     for path in ("f", "c", "a", "b", "d/e"):
         manifest.record(source, source.stat(path))
     return manifest
-
-
-def test_nothing_changed(evidence: Path) -> None:
-    manifest = recorded(evidence)
-    assert manifest.changes() == []
-    assert [path for path, _ in manifest.entries()] == [f"{evidence}/{name}" for name in ("a", "b", "c", "d/e", "f")]
 
 
 def test_every_way_to_change_is_noticed_in_order(evidence: Path) -> None:
@@ -90,23 +80,3 @@ def test_of_an_archive_the_archive_is_recorded(form: str, tree: Path, tmp_path: 
     ((found, before, after),) = manifest.changes()
     assert (found, after is not None and after.mtime_ns) == (str(path), 5)
     assert before.size_in_bytes == path.stat().st_size
-
-
-def test_single_files_and_other_sources(evidence: Path) -> None:
-    manifest = Manifest()
-    source = open_source(str(evidence / "a"))
-    manifest.record(source, source.stat(""))
-    memory = MemorySource({"x": b"1"}, name="memory")
-    manifest.record(memory, memory.stat("x"))
-    assert [path for path, _ in manifest.entries()] == [str(evidence / "a"), "memory/x"]
-    (evidence / "a").unlink()
-    assert [path for path, _, _ in manifest.changes()] == [str(evidence / "a")]
-
-
-@pytest.mark.parametrize("form", [None, "gnu sparse", "xz", "zip deflated"])
-def test_sha256_is_of_the_whole_file(form: str | None, tree: Path, packed: Callable[[str], Path]) -> None:
-    source = open_source(str(tree if form is None else packed(form)))
-    for path in (LOG, SPARSE, "broker-1/.kafka_cleanshutdown"):
-        assert sha256(source, path) == hashlib.sha256((tree / path).read_bytes()).hexdigest()
-    with pytest.raises(SourceError):
-        sha256(source, "broker-1")

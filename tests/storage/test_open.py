@@ -11,12 +11,11 @@ from shutil import copytree
 import pytest
 
 import kafka_forensics as kf
-from kafka_forensics.errors import ForensicsError, PathMissingError, SourceError, UsageError
+from kafka_forensics.errors import PathMissingError, SourceError, UsageError
 from kafka_forensics.storage import open as opening
 from kafka_forensics.storage.archives.archive import TarSource, ZipSource
 from kafka_forensics.storage.local import LocalSource
 from kafka_forensics.storage.open import local_path, open_source, refuse_output_inside, spelled_out
-from kafka_forensics.storage.source import ByteSource, LostSource
 from tests.storage.trees import CONTAINERS
 
 
@@ -60,38 +59,10 @@ def test_a_missing_path_is_one_line_with_the_nearest_name(tmp_path: Path) -> Non
     assert caught.value.hint is None
 
 
-def test_a_missing_relative_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "broker-1").mkdir()
-    monkeypatch.chdir(tmp_path)
-    for typed in ("broker-2", "broker-2/", "broker-2/x"):
-        with pytest.raises(PathMissingError) as caught:
-            open_source(typed)
-        assert caught.value.hint == "did you mean broker-1?"
-    (tmp_path / "file").touch()
-    with pytest.raises(PathMissingError, match="file/x: no such file"):
-        open_source("file/x")
-
-
-def test_a_dangling_link_says_where_it_leads(tmp_path: Path) -> None:
-    (tmp_path / "link").symlink_to("gone")
-    with pytest.raises(PathMissingError, match="link: a symbolic link to gone, which does not exist"):
-        open_source(str(tmp_path / "link"))
-    (tmp_path / "loop").symlink_to("loop")
-    with pytest.raises(SourceError, match="too many levels of symbolic links"):
-        open_source(str(tmp_path / "loop"))
-
-
 @pytest.mark.parametrize("path", ["", "a\0b"])
 def test_a_path_that_cannot_be_one(path: str) -> None:
     with pytest.raises(UsageError):
         open_source(path)
-
-
-def test_a_scheme_that_nothing_opens_says_what_does() -> None:
-    with pytest.raises(UsageError, match=r"nosuch://host/x: .*nosuch") as caught:
-        open_source("nosuch://host/x")
-    assert not isinstance(caught.value, PathMissingError)
-    assert "s3://, gs://, abfs://, hdfs://, file://" in str(caught.value.hint)
 
 
 def test_a_file_uri_and_a_path_that_looks_like_a_uri(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,11 +73,6 @@ def test_a_file_uri_and_a_path_that_looks_like_a_uri(tmp_path: Path, monkeypatch
     (tmp_path / "s3:" / "bucket").mkdir(parents=True)
     monkeypatch.chdir(tmp_path)
     assert isinstance(open_source("s3://bucket"), LocalSource)
-
-
-def test_a_scheme_can_be_added(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(opening.SCHEMES, "s3", lambda _: LocalSource(str(tree)))
-    assert open_source("s3://bucket").name == str(tree)
 
 
 def test_output_inside_an_input_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -180,12 +146,6 @@ def test_a_path_of_a_volume_is_what_it_is_another_name_of(mounts: Path) -> None:
     assert kf.scan(f"dbfs:{volume}").replicas
 
 
-def test_a_path_that_exists_as_it_stands_is_that(mounts: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(mounts)
-    (mounts / "dbfs:" / "copies").mkdir(parents=True)
-    assert spelled_out("dbfs:/copies") == "dbfs:/copies"
-
-
 def test_where_nothing_is_mounted_one_sentence_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(opening, "DBFS", str(tmp_path / "dbfs"))
     monkeypatch.setattr(opening, "VOLUMES", str(tmp_path / "Volumes"))
@@ -201,23 +161,6 @@ def test_one_slash_after_file_is_as_good_as_three(tmp_path: Path) -> None:
     for path in (f"file:{spaced}", f"file://{spaced}", f"file:{tmp_path}/two%20words"):
         assert local_path(path) == str(spaced)
         assert kf.scan(path).replicas
-
-
-@pytest.mark.parametrize(
-    ("error", "reason"),
-    [
-        (PathMissingError("broker-1: no such file or directory"), "no such file or directory"),
-        (SourceError("broker-1", "permission denied"), "permission denied"),
-    ],
-)
-def test_whatever_is_asked_is_refused_with_path_and_reason(error: ForensicsError, reason: str) -> None:
-    source: ByteSource = LostSource("broker-1", error)
-    assert isinstance(source, ByteSource)
-    assert (source.name, source.problems, source.rejected) == ("broker-1", [], [])
-    for ask in (source.list, source.stat, source.open):
-        with pytest.raises(SourceError) as refused:
-            ask("orders-0/x.log")
-        assert (refused.value.path, refused.value.reason) == ("orders-0/x.log", reason)
 
 
 LOADED = """

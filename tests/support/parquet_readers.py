@@ -12,14 +12,15 @@ import pyarrow as pa
 from kafka_forensics.model.schemas import FACTS
 from tests.support.exports import HIVE
 
-DUCKDB_PLAIN: Final = "SELECT * FROM read_parquet(?)"
-_DUCKDB_TYPED: Final = "SELECT * FROM read_parquet(?, hive_types = {'topic': VARCHAR, 'partition': INTEGER, 'broker': VARCHAR})"
 _HIVE_SCHEMA: Final = {"topic": pl.String, "partition": pl.Int32, "broker": pl.String}
 
 
 def with_duckdb(target: Path, fact: str) -> pa.Table:
-    found = duck(target, fact, _DUCKDB_TYPED if FACTS[fact].by_replica else DUCKDB_PLAIN)
-    return found.select(FACTS[fact].schema.names).cast(plain(fact))
+    types = "{'topic': VARCHAR, 'partition': INTEGER, 'broker': VARCHAR}"
+    hive = f", hive_types = {types}" if FACTS[fact].by_replica else ""
+    relation = duckdb.connect().sql(f"FROM read_parquet(?{hive})", params=[f"{target}/{fact}/**/*.parquet"])
+    assert relation is not None
+    return relation.to_arrow_table().select(FACTS[fact].schema.names).cast(plain(fact))
 
 
 def with_polars(target: Path, fact: str) -> pa.Table:
@@ -36,13 +37,6 @@ def with_pandas(target: Path, fact: str) -> pa.Table:
 
 
 READERS: Final[dict[str, Callable[[Path, str], pa.Table]]] = {"duckdb": with_duckdb, "polars": with_polars, "pandas": with_pandas}
-
-
-def duck(target: Path, fact: str, query: str) -> pa.Table:
-    relation = duckdb.connect().sql(query, params=[f"{target}/{fact}/**/*.parquet"])
-    assert relation is not None
-    table: pa.Table = relation.to_arrow_table()
-    return table
 
 
 def plain(fact: str) -> pa.Schema:

@@ -9,9 +9,6 @@ from kafka_forensics.parsers.checkpoints import parse_leader_epochs, parse_offse
 from kafka_forensics.writers.files import write_leader_epochs, write_offset_checkpoint
 from tests.support.memory import MemoryFile
 
-OFFSETS = {("orders", 0): 370, ("a.b_c-d", 12): 0, ("x" * 249, 2**31 - 1): 2**63 - 1}
-EPOCHS = [EpochEntry(0, 0), EpochEntry(2, 300), EpochEntry(2**31 - 1, 2**63 - 1)]
-
 
 def offsets_of(data: bytes) -> tuple[dict[tuple[str, int], int], list[Damage]]:
     checkpoint = parse_offset_checkpoint(MemoryFile(data))
@@ -21,12 +18,6 @@ def offsets_of(data: bytes) -> tuple[dict[tuple[str, int], int], list[Damage]]:
 def reasons(damage: list[Damage]) -> list[tuple[object, object]]:
     assert {row.kind for row in damage} <= {"CHECKPOINT_MALFORMED"}
     return [(row.detail["reason"], row.detail.get("line")) for row in damage]
-
-
-def test_whole_files_have_no_damage() -> None:
-    assert offsets_of(write_offset_checkpoint(OFFSETS)) == (OFFSETS, [])
-    epochs = parse_leader_epochs(MemoryFile(write_leader_epochs(EPOCHS)))
-    assert (epochs.entries, epochs.damage) == (EPOCHS, [])
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,6 @@ from tests.support.segments import write_offset_index, write_time_index
 BASE = 20_000
 MAX_OFFSET = 2**63 - 1
 ENTRIES = [(20_030, 4_131), (20_061, 8_260), (20_092, 12_389)]
-PREALLOCATED = 10 << 20
 
 bytes_with_zeros = st.lists(st.one_of(st.binary(max_size=20), st.integers(0, 40).map(bytes)), max_size=12).map(b"".join)
 
@@ -28,13 +27,6 @@ bytes_with_zeros = st.lists(st.one_of(st.binary(max_size=20), st.integers(0, 40)
 def tiles(index: OffsetIndex | TimeIndex, width: int, size: int) -> bool:
     """Whether entries, zero tail and damage account for every byte of a file."""
     return len(index.offsets) * width + index.zero_tail_bytes + sum(row.size_in_bytes for row in index.damage) == size
-
-
-def test_preallocated_zeros_are_counted_and_no_damage() -> None:
-    data = write_offset_index(ENTRIES, BASE)
-    index = parse_offset_index(MemoryFile(data.ljust(PREALLOCATED, b"\0")), BASE)
-    assert index.offsets.tolist() == [offset for offset, _ in ENTRIES]
-    assert (index.zero_tail_bytes, index.damage) == (PREALLOCATED - 24, [])
 
 
 def test_holes_are_not_read() -> None:
@@ -180,12 +172,6 @@ ABORTED = [
     AbortedTxn(producer_id=8, first_offset=31, last_offset=33, last_stable_offset=34, position=68),
 ]
 TXNINDEX = write_transaction_index(ABORTED)
-
-
-def test_aborted_transactions_come_in_file_order_with_their_places() -> None:
-    index = parse_transaction_index(MemoryFile(TXNINDEX))
-    assert index.entries == ABORTED
-    assert index.damage == []
 
 
 def test_a_cut_transaction_is_damage_and_the_others_stay() -> None:

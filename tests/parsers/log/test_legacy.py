@@ -56,15 +56,6 @@ def test_wrappers_hold_absolute_offsets_or_such_as_count_from_their_first(magic:
         assert (record.timestamp, record.timestamp_type) == stamp
 
 
-@pytest.mark.parametrize("magic", [0, 1])
-def test_inner_messages_without_key_and_value_are_the_shortest(magic: int) -> None:
-    entries = [write_legacy_entry(None, None, offset=41 + index, magic=magic, timestamp=100) for index in range(2)]
-    assert {len(entry) for entry in entries} == {12 + 14 + 8 * magic}
-    opened = open_wrapper(wrapper(entries, magic))
-    assert opened.problems == []
-    assert [(record.offset, record.key, record.value) for record in opened.iter_records()] == [(41, None, None), (42, None, None)]
-
-
 def test_gaps_left_by_compaction() -> None:
     entries = [entry for index, entry in enumerate(inner(8, 1)) if index in (0, 3, 7)]
     assert [record.offset for record in open_wrapper(wrapper(entries)).iter_records()] == [35, 38, 42]

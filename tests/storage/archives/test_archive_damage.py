@@ -196,12 +196,6 @@ def test_a_size_that_cannot_be_allocates_nothing(size_field: bytes, problem: str
     assert any(problem in told for told in problems), problems
 
 
-def test_sums_over_signed_bytes_are_taken_too(tmp_path: Path) -> None:
-    data = bytearray(tar_of({"\udcff.log": b"abc"}))
-    data[148:156] = b"%06o\0 " % (sum(data[:512]) - sum(data[148:156]) + 256 - 256 * sum(byte > 127 for byte in data[:512]))
-    assert check(bytes(data), ".tar", tmp_path, {"\udcff.log": b"abc"}) == (1, [])
-
-
 def pax_member(records: dict[str, str], stored: bytes) -> bytes:
     target = io.BytesIO()
     with tarfile.open(fileobj=target, mode="w", format=tarfile.PAX_FORMAT) as opened:
@@ -317,14 +311,6 @@ def test_what_is_no_archive_is_an_error_with_a_reason(suffix: str, tmp_path: Pat
         path.write_bytes(content)
         with pytest.raises(SourceError, match="nothing can be read of this archive: "):
             open_source(str(path))
-
-
-def test_an_empty_tar_is_an_empty_source(tmp_path: Path) -> None:
-    (tmp_path / "a.tar").write_bytes(tar_of({}))
-    (tmp_path / "a.zip").write_bytes(zip_of({}))
-    for name in ("a.tar", "a.zip"):
-        source = open_source(str(tmp_path / name))
-        assert (source.list(), source.problems) == ([], [])
 
 
 @pytest.mark.properties

@@ -3,7 +3,6 @@
 import io
 import stat
 import tarfile
-import warnings
 import zipfile
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -161,27 +160,6 @@ def test_hostile_names_in_a_zip(tmp_path: Path) -> None:
     directories = dict.fromkeys(("broker", "broker/topic-0", "good"), DIRECTORY)
     assert listed(source) == directories | {"broker/topic-0/0.log": "file", "good/file": "file"}
     assert source.rejected == ["/abs", "../up", "nul\0name", "/C:/Windows/0.log"]
-
-
-def test_of_two_members_of_one_name_in_a_zip_the_last_wins(tmp_path: Path) -> None:
-    with zipfile.ZipFile(tmp_path / "a.zip", "w") as opened, warnings.catch_warnings(action="ignore"):
-        for name, data in (("a/x", b"first"), ("a/y", b"y"), ("a/x", b"second!"), ("a/x", b"third")):
-            opened.writestr(name, data)
-    source = open_source(str(tmp_path / "a.zip"))
-    assert source.open("a/x").read_at(0, 9) == b"third"
-    assert source.replaced == ["a/x"]
-
-
-def test_a_v7_header_without_magic_and_a_long_ustar_name(tmp_path: Path) -> None:
-    name = "d" * 100 + "/" + "e" * 80
-    source = tar_with(tmp_path / "a.tar", (name, b"1"), form=tarfile.USTAR_FORMAT)
-    assert source.open(name).read_at(0, 1) == b"1"
-    data = bytearray((tmp_path / "a.tar").read_bytes())
-    data[257:512] = bytes(255)
-    data[148:156] = b" " * 8
-    data[148:156] = b"%06o\0 " % sum(data[:512])
-    (tmp_path / "a.tar").write_bytes(data)
-    assert set(listed(open_source(str(tmp_path / "a.tar")))) == {"e" * 80}
 
 
 def test_kinds_in_a_zip(tmp_path: Path) -> None:

@@ -18,7 +18,6 @@ from kafka_forensics.errors import SourceError
 from kafka_forensics.model.batches import LOG_DAMAGE, BatchColumn, Damage
 from kafka_forensics.parsers.log import read_batches
 from kafka_forensics.parsers.log_dir import FileKind, classify_file
-from kafka_forensics.storage.archives import members as members_room
 from kafka_forensics.storage.bundles import MAX_PART_BYTES, BundleSource, SectionKind, write_held
 from tests.support.bundles import (
     ALLOCATED,
@@ -226,25 +225,6 @@ def test_a_truth_is_believed(right: Path, tmp_path: Path) -> None:
     assert (result.verdict, result.incomplete) == ("info", [])
 
 
-ABOUTS: Final[dict[str, Any]] = {
-    "broker": [True, 1 << 70, "\ud800", [], {"class": "os"}],
-    "paths": [7, ["\x1b[2J", 7, None], [["x"]], "x", {}],
-    "deep": ["true", 1],
-    "live": ["true", []],
-    "topics": [{}, 7],
-    "records": [7, [[None]], {}],
-    "host": [["\x1b"], 7],
-    "started_ms": [True, "x", 1 << 80],
-}
-
-
-@pytest.mark.parametrize(("name", "value"), [(name, value) for name, values in ABOUTS.items() for value in values])
-def test_what_it_says_of_itself_may_be_of_any_type(name: str, value: Any, right: Path, tmp_path: Path) -> None:
-    apart = taken_apart(right)
-    apart.about[name] = value
-    assert kf.scan([str(apart.write(tmp_path / "lies.kfb"))]).verdict in {"info", "unknown"}
-
-
 @pytest.mark.parametrize(
     ("about", "words"),
     [
@@ -324,14 +304,6 @@ def test_a_file_of_2_to_the_61_bytes_of_nothing_is_not_held(right: Path, tmp_pat
     apart.listing["files"] = list(there.values())
     result = kf.scan([str(apart.write(tmp_path / "huge.kfb"))])  # to hold them would be an error
     assert result.verdict not in {"clean", "info"}
-
-
-def test_more_files_than_a_tree_may_have_are_not_listed(right: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(members_room, "MAX_MEMBERS", 1000)
-    apart = taken_apart(right)
-    row = ["f", 0, 0, None, None, None, False, None, []]
-    apart.listing["files"] += [[f"d/{number}", *row] for number in range(1001)]
-    assert "more than 1,000 members is not read" in told(apart, tmp_path)
 
 
 # The tar around it.

@@ -13,7 +13,7 @@ import pytest
 
 from kafka_forensics.errors import SourceError
 from kafka_forensics.storage import local as directory
-from kafka_forensics.storage.local import MAX_DEPTH, MAX_LINKS, Roots
+from kafka_forensics.storage.local import MAX_DEPTH, MAX_LINKS
 from kafka_forensics.storage.open import address_of, open_address, open_source, share_roots
 from kafka_forensics.storage.source import ByteSource, EntryKind
 
@@ -150,13 +150,6 @@ def test_a_directory_that_is_given_itself_is_listed(given: Path) -> None:
     assert source.list("two")[0].link == str(given / "two" / "t-0")
 
 
-def test_the_path_above_a_root_is_the_users_business(given: Path, tmp_path: Path) -> None:
-    (tmp_path / "typed").symlink_to(given)
-    (given / "one" / "link").symlink_to(tmp_path / "typed" / "two" / "t-0" / "log")
-    source, _ = opened(tmp_path / "typed" / "one", given / "two")
-    assert content(source, "link") == INSIDE + b"two"
-
-
 def test_links_that_end_nowhere(given: Path) -> None:
     path = given / "one"
     (path / "gone").symlink_to("nothing")
@@ -207,63 +200,6 @@ def test_a_file_system_of_nobodys_is_not_entered(given: Path, monkeypatch: pytes
     monkeypatch.setattr(os, "open", spy)
     assert source.stat("link").refused == f"a symbolic link, not followed: {directory.OUTSIDE}"
     assert "proc" not in entered
-
-
-def test_permission_denied_behind_a_link(given: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (given / "one" / "link").symlink_to("t-0/log")
-    real_stat = os.stat
-
-    def denied(path: Any, *rest: Any, **keywords: Any) -> os.stat_result:
-        if path == "log" and keywords.get("dir_fd") is not None:
-            raise PermissionError(13, "Permission denied")
-        return real_stat(path, *rest, **keywords)
-
-    source = open_source(str(given / "one"))
-    monkeypatch.setattr(os, "stat", denied)
-    assert why_not(source, "link") == "permission denied"
-
-
-def test_no_descriptor_is_left_open_by_links(given: Path) -> None:
-    path = given / "one"
-    for name, target in (
-        ("out", "/etc/passwd"),
-        ("in", "t-0/log"),
-        ("up", "../two"),
-        ("gone", "x"),
-        ("loop", "loop"),
-        ("dir", "t-0"),
-    ):
-        (path / name).symlink_to(target)
-    (source,) = opened(path)
-    before = len(os.listdir("/proc/self/fd"))
-    for _ in range(3):
-        source.list()
-        source.list("dir")
-        content(source, "in")
-        for name in ("out", "up", "gone", "loop"):
-            why_not(source, name)
-    assert len(os.listdir("/proc/self/fd")) == before
-
-
-def test_files_behind_links_are_opened_like_all_others(given: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (given / "one" / "link").symlink_to(given / "two" / "t-0" / "log")
-    source, _ = opened(given / "one", given / "two")
-    calls: list[int] = []
-    real_open = os.open
-
-    def spy(path: str, flags: int, *rest: Any, **keywords: Any) -> int:
-        calls.append(flags)
-        return real_open(path, flags, *rest, **keywords)
-
-    monkeypatch.setattr(os, "open", spy)
-    source.open("link").close()
-    source.list()
-    assert len(calls) > 5
-    for flags in calls:
-        assert flags & os.O_ACCMODE == os.O_RDONLY
-        assert flags & os.O_NOFOLLOW
-        assert flags & os.O_CLOEXEC
-        assert flags & (os.O_NONBLOCK | os.O_PATH)
 
 
 def test_a_place_tells_another_process_which_roots_links_lead_to(given: Path, tmp_path: Path) -> None:
@@ -374,20 +310,6 @@ def test_what_was_given_itself_is_checked_once_more_when_it_is_open(given: Path,
     monkeypatch.setattr(os, "open", swap)
     with pytest.raises(SourceError, match="changed meanwhile"):
         source.open("link")
-
-
-def test_roots_cost_one_look_each(given: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    looks = 0
-    real_stat = os.stat
-
-    def counted(path: Any, *rest: Any, **keywords: Any) -> os.stat_result:
-        nonlocal looks
-        looks += 1
-        return real_stat(path, *rest, **keywords)
-
-    monkeypatch.setattr(os, "stat", counted)
-    Roots([str(given / f"disk-{number}") for number in range(5000)])
-    assert looks == 5000
 
 
 def tarred(tmp_path: Path) -> Archive:

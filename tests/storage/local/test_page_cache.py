@@ -108,12 +108,6 @@ def test_any_range_and_any_pages(on_disk: Path, pages: set[int], start: int, siz
     assert resident(on_disk) == pages
 
 
-def test_others_read_as_ever(on_disk: Path) -> None:
-    hold(on_disk, set())
-    read_whole(LocalSource(str(on_disk)))
-    assert resident(on_disk) == set(range(PAGES))
-
-
 def test_pages_are_dropped_on_the_way(on_disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(page_cache, "MOST_BROUGHT_BYTES", 8 * PAGE_BYTES)
     hold(on_disk, set())
@@ -189,10 +183,3 @@ def test_where_nothing_tells_nothing_is_dropped(
     assert caplog.messages == [
         "the page cache: RWF_NOWAIT fails here (Operation not supported), so nothing is dropped from it",
     ]
-
-
-def test_on_a_system_that_drops_nothing(on_disk: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO)
-    monkeypatch.setattr(page_cache, "_CAN_DROP", False)
-    read_in_windows(polite(on_disk))
-    assert caplog.messages == ["the page cache: this system does not tell what is in it, so nothing is dropped from it"]

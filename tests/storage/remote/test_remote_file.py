@@ -2,7 +2,7 @@
 
 import random
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import cast
 
@@ -15,7 +15,6 @@ from kafka_forensics.storage.remote.errors import Failure, RequestFailedError
 from kafka_forensics.storage.remote.file import (
     EDGE,
     ROOM,
-    SMALL_FILE,
     SMALL_OBJECT,
     SMALL_READ,
     EdgedObject,
@@ -52,9 +51,6 @@ class Asked:
         return sum(size for _, size in self.requests)
 
 
-Opened = Callable[..., RemoteFile]
-
-
 @pytest.fixture(scope="module")
 def pool() -> Iterator[ThreadPoolExecutor]:
     with ThreadPoolExecutor(4) as threads:
@@ -88,15 +84,6 @@ def test_nothing_is_fetched_beyond_what_was_announced(pool: ThreadPoolExecutor) 
     assert asked.bytes == end - start + SMALL_READ
 
 
-def test_reads_that_go_on_are_taken_for_sequential(pool: ThreadPoolExecutor) -> None:
-    asked = Asked()
-    with opened(asked, pool) as file:
-        for position in range(0, 4 * MIB, 10_000):
-            assert file.read_at(position, 10_000) == CONTENT[position : position + 10_000]
-    assert len(asked.requests) < 16
-    assert asked.bytes <= len(CONTENT)
-
-
 def test_small_random_reads_fetch_little(pool: ThreadPoolExecutor) -> None:
     asked = Asked()
     with opened(asked, pool) as file:
@@ -105,17 +92,6 @@ def test_small_random_reads_fetch_little(pool: ThreadPoolExecutor) -> None:
             assert file.read_at(position + 100, 61) == CONTENT[position + 100 : position + 161]
     assert {size for _, size in asked.requests} == {SMALL_READ}
     assert len(asked.requests) == 6
-
-
-def test_a_small_file_is_fetched_whole_and_once(pool: ThreadPoolExecutor) -> None:
-    asked = Asked(CONTENT[:SMALL_FILE])
-    with opened(asked, pool) as file:
-        assert file.read_at(500, 10) == CONTENT[500:510]
-        assert file.read_at(9, 10) == CONTENT[9:19]
-        assert file.read_at(SMALL_FILE - 3, 10) == CONTENT[SMALL_FILE - 3 : SMALL_FILE]
-        assert file.read_at(SMALL_FILE + 3, 10) == b""
-        assert file.data_ranges() == [(0, SMALL_FILE)]
-    assert asked.requests == [(0, SMALL_FILE)]
 
 
 @pytest.mark.properties
@@ -215,29 +191,3 @@ def test_an_object_with_its_edges_at_hand_is_the_object(pool: ThreadPoolExecutor
     with RemoteFile("d/a.index", edged(Asked()), pool, BLOCK) as file:
         for position, size in reads:
             assert file.read_at(position, size) == CONTENT[position : position + size]
-
-
-def test_edges_at_hand_are_asked_for_no_more(pool: ThreadPoolExecutor) -> None:
-    asked = Asked()
-    with RemoteFile("d/a.index", edged(asked), pool, BLOCK) as file:
-        last = len(CONTENT) - EDGE
-        for position in (last, 0, last + 17, 0):
-            assert file.read_at(position, EDGE) == CONTENT[position : position + EDGE]
-        assert asked.requests == []
-        assert file.read_at(EDGE - 1, 2) == CONTENT[EDGE - 1 : EDGE + 1]
-        assert len(asked.requests) == 1
-
-
-def test_of_large_objects_edges_are_what_is_held(pool: ThreadPoolExecutor) -> None:
-    begun: list[str] = []
-
-    def fetch(path: str, size: int) -> bytes:
-        begun.append(path)
-        return path.encode() + bytes(size // 100)
-
-    held = SmallObjects(pool, fetch)
-    many = ROOM // (2 * EDGE)
-    for _ in range(2):
-        for number in range(many):
-            held.bytes_of(f"{number}.index", 10 << 20)
-    assert len(begun) == many, "so many edges have room, though so many indexes would not"

@@ -37,32 +37,6 @@ def test_a_prefix_without_markers_is_a_directory(options: list[str], capsys: pyt
     assert answers[0] == answers[1]
 
 
-@pytest.mark.nightly
-def test_patterns_match_level_by_level(options: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert outcome(["scan", "gs://logs/snapshots/*/broker-[12]", "--format", "json", *options]) == 1
-    assert [one["broker"] for one in json.loads(capsys.readouterr().out)["input"]["brokers"]] == [1, 2]
-
-
-@pytest.mark.nightly
-def test_what_is_not_there_is_said_without_listing_what_lies_beside(options: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert outcome(["scan", "gs://logs/snapshot/today", *options]) == 2
-    assert "gs://logs/snapshot/today: no such object or directory" in capsys.readouterr().err
-    assert outcome(["scan", "gs://nowhere/today", *options]) == 2
-    assert "gs://nowhere/today: no such bucket: nowhere" in capsys.readouterr().err
-
-
-@pytest.mark.nightly
-def test_an_export_comes_back_and_is_not_written_over(
-    gcs: GcsServer, options: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert outcome(["export", str(FOLDER), "--output", "gs://logs/out", *options]) == 0
-    assert outcome(["export", str(FOLDER), "--output", "gs://logs/out", *options]) == 2
-    assert "gs://logs/out holds a finished export" in capsys.readouterr().err
-    gcs.put("taken/below/some/object", b"of somebody")
-    assert outcome(["export", str(FOLDER), "--output", "gs://logs/taken", *options]) == 2
-    assert "gs://logs/taken" in capsys.readouterr().err
-
-
 def test_children_of_a_directory(gcs: GcsServer) -> None:
     for name in ("a", "a/b", "a/c/d", "a/c/e/f", "aa/g", "a//h", "marked/"):
         gcs.put(f"tree/{name}", b"x")

@@ -1,6 +1,5 @@
 """Evidence on a real S3 server: what is listed, what is read, and what happens when objects go, shrink or cannot be had."""
 
-import secrets
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -9,7 +8,6 @@ from typing import Any
 import pytest
 
 from kafka_forensics.errors import PathMissingError, SourceError, UsageError
-from kafka_forensics.parsers.indexes import parse_offset_index
 from kafka_forensics.storage.open import Manifest, located, open_beside, open_source
 from kafka_forensics.storage.remote import errors as remote_errors
 from kafka_forensics.storage.remote.options import StorageOptions, storage_options
@@ -95,34 +93,6 @@ def many(bucket: Bucket) -> str:
     """A log directory of forty partitions and a directory with another in it; its URI."""
     partitions = {f"broker/t-{number}/{0:020d}.log": b"1" * number for number in range(40)}
     return f"s3://{bucket(partitions | {'broker/meta.properties': b'version=1', 'broker/other/deep/er': b'2'})}"
-
-
-def test_a_log_directory_is_listed_at_once(many: str, proxy: S3Proxy) -> None:
-    source = opened(many, proxy)
-    before = {entry.path: entry for entry in walk(source)}
-    assert len(before) == 40 * 2 + 5
-    assert [before[f"broker/t-{number}/{0:020d}.log"].size_in_bytes for number in range(40)] == list(range(40))
-    assert "broker/other/deep/er" in before
-    listings = proxy.of("GET", "list-type=2")
-    assert len(listings) < 8
-    source.forget_listings()
-    assert {entry.path: entry for entry in walk(source)} == before
-    assert len(proxy.of("GET", "list-type=2")) < 20
-
-
-def test_edges_of_indexes_are_fetched_ahead(bucket: Bucket, proxy: S3Proxy) -> None:
-    index = b"\1" * 800 + bytes((10 << 20) - 800)
-    objects = {f"broker/t-{number}/{0:020d}.index": index for number in range(6)}
-    source = opened(f"s3://{bucket(objects | {'broker/meta.properties': b'version=1'})}", proxy)
-    list(walk(source))
-    for path in sorted(objects):
-        with source.open(path) as file:
-            assert parse_offset_index(file, 0).zero_tail_bytes == len(index) - 800
-    assert len(proxy.of("HEAD", ".index")) == 6
-    fetched = {(request.path, request.range): request.answered for request in proxy.of("GET", ".index")}  # again if it was slow
-    assert (len(fetched), sum(fetched.values())) == (12, 12 << 16)
-    with source.open(min(objects)) as file:
-        assert file.read_at(700, 200_000) == index[700:200_700]
 
 
 @pytest.mark.parametrize("again", [False, True], ids=["first", "at-the-end"])
@@ -287,24 +257,3 @@ def test_not_to_know_at_the_end_is_no_change(bucket: Bucket, proxy: S3Proxy, cap
     proxy.fault = lambda *_: 500
     assert manifest.changes() == []
     assert "a: whether it changed meanwhile is not known: still failing" in caplog.text
-
-
-def test_a_large_object_takes_few_requests_and_no_byte_twice(
-    bucket: Bucket, proxy: S3Proxy, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(secrets, "token_bytes", lambda count: b"x" * count)
-    size = 20 * MIB
-    name = bucket({"d/large": bytes(size)})
-    source = opened(f"s3://{name}/d", proxy)
-    source.list()
-    proxy.requests.clear()
-    buffer = memoryview(bytearray(MIB))
-    with source.open("large") as file:
-        file.will_read(0, size)  # type: ignore[attr-defined]
-        assert sum(file.read_into(position, buffer) for position in range(0, size, MIB)) == size
-    assert len(proxy.of("HEAD")) <= len(proxy.of("GET")) == 3  # each that is read while another is is looked at before
-    assert sum(request.answered for request in proxy.requests) == size
-    proxy.requests.clear()
-    with source.open("large") as file:
-        assert file.read_at(7 * MIB, 61) == bytes(61)
-    assert sum(request.answered for request in proxy.requests) < 100_000

@@ -14,11 +14,10 @@ from kafka_forensics.evidence.inputs import gather
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.json_objects import Json
 from kafka_forensics.questions.collect import CollectOptions, collect
-from tests.support.faults import HEALTHY, healthy
+from tests.support.faults import HEALTHY
 from tests.support.object_stores import ACCESS_KEY, SECRET_KEY, S3Proxy, S3Server
 from tests.support.replicas import unclean_election
 from tests.support.snapshot_trees import NEW, OLD, Snapshots, cut, findings, rows
-from tests.support.unread import check_unknown, check_unread
 
 SAMPLES = Path(__file__).resolve().parents[3] / "sample_logs"
 DAY = "snapshots/2026-11-20"
@@ -43,18 +42,6 @@ def test_a_scan_says_what_a_scan_of_the_local_copies_says(divergence: str, capsy
     assert answers[0] == answers[1]
     assert answers[0][0] == 1
     assert answers[0][1]["findings"]
-
-
-def test_facts_and_dumps_of_one_object(divergence: str, capsys: pytest.CaptureFixture[str]) -> None:
-    log = next(path for path in sorted((SAMPLES / "silent-divergence").glob("broker-1/*/*.log")) if path.stat().st_size)
-    uri = f"{divergence}/{log.relative_to(SAMPLES / 'silent-divergence')}"
-    for read in (kf.read_batches, kf.read_records):
-        assert list(read(uri)) == list(read(str(log)))
-    texts = []
-    for place in (str(log), uri):
-        assert outcome(["dump", place, "--records", "--show-payloads", "--format", "jsonl"]) == 0
-        texts.append(capsys.readouterr().out.replace(place, "PLACE"))
-    assert texts[0] == texts[1]
 
 
 @pytest.mark.parametrize("asked", [True, False], ids=["told-when-asked", "never-told"])
@@ -97,31 +84,6 @@ def test_an_object_deleted_during_the_scan(s3: S3Server) -> None:
     changed = [finding for finding in scan_result.findings if finding.kind == "EVIDENCE_CHANGED"]
     assert [finding.place.file for finding in changed] == [log.path.partition("/")[2]]
     assert changed[0].evidence["after"] is None
-
-
-def test_a_file_that_vanished_from_a_store_of_fsspec(tmp_path: Path) -> None:
-    brokers = healthy(tmp_path)
-    import fsspec
-
-    memory: Any = fsspec.filesystem("memory")
-    for broker in (1, 2):
-        for path in brokers.log_dir(broker).rglob("*"):
-            if path.is_file():
-                memory.pipe(f"/vanishing/broker-{broker}/{path.relative_to(brokers.log_dir(broker))}", path.read_bytes())
-    whole = kf.scan("memory://vanishing")
-    assert (whole.verdict, whole.partitions[0].agreement.kind) == ("clean", "identical")
-    inputs = gather(["memory://vanishing/broker-1"], ScanOptions(jobs=1))
-    both = gather(["memory://vanishing/broker-1", "memory://vanishing/broker-2"], ScanOptions(jobs=1))
-    for segment in (0, 29, 55):
-        memory.rm(f"/vanishing/broker-1/t-0/{segment:020d}.log")
-    alone = local.scan_inputs(inputs, ScanOptions(jobs=1))
-    check_unknown(alone.partitions[0])
-    assert {finding.kind for finding in alone.findings if finding.severity.rank > 0} <= {"EVIDENCE_CHANGED"}  # as it was read
-    assert {(incomplete.topic, incomplete.partition, incomplete.broker) for incomplete in alone.incomplete} == {("t", 0, 1)}
-    [partition] = local.scan_inputs(both, ScanOptions(jobs=1)).partitions
-    check_unread(partition.replicas[0])
-    assert (partition.not_read, partition.replicas[1].log_end_offset) == ([1], 75)
-    memory.rm("/vanishing", recursive=True)
 
 
 @pytest.mark.parametrize("status", [None, 403])
