@@ -101,15 +101,6 @@ def test_an_archive_in_a_folder_may_be_another_broker(run: Run, copies: Path) ->
         assert f"{BESIDE}{copies}/truth.json\n" in err
 
 
-def test_what_lies_inside_is_named_by_its_highest_folder(run: Run, tmp_path: Path) -> None:
-    shutil.copytree(HEALTHY / "broker-1", tmp_path / "site" / "disks" / "broker-1")
-    for path in ("site/notes/a", "site/notes/b", "site/disks/c", "other/d/e"):
-        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / path).touch()
-    inside = ", ".join(f"{tmp_path}/{name}" for name in ("other", "site/disks/c", "site/notes"))
-    assert f"{BESIDE}{inside}\n" in run("scan", tmp_path)[2]
-
-
 @pytest.mark.parametrize("inside", ["link", "inner/link"])
 def test_a_folder_with_nothing_but_links_that_lead_out_is_2(run: Run, tmp_path: Path, inside: str) -> None:
     """And with files of its own; one of links alone was given for what they lead to."""

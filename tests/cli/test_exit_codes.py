@@ -213,12 +213,6 @@ def test_ctrl_c_is_130_in_one_line() -> None:
         assert process.wait(60) == 130
 
 
-def test_full_disk_is_told_in_a_line(scan: Scan) -> None:
-    status, _, err = scan(unclean_result, "--output", "/dev/full")
-    assert status == 2
-    assert re.fullmatch(r"error: cannot write to /dev/full: .*\nhint: give --output another place\n", err)
-
-
 @pytest.mark.parametrize("both", [("--whole", "--partial"), ("--partial", "--whole"), ("--deep", "--no-deep")])
 def test_an_option_given_both_ways_is_a_wrong_command_line(scan: Scan, both: tuple[str, str]) -> None:
     status, _, err = scan(clean_result, *both)

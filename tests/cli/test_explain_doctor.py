@@ -3,7 +3,6 @@
 import csv
 import json
 import os
-import re
 from pathlib import Path
 
 import pytest
@@ -11,10 +10,7 @@ import pytest
 from kafka_forensics.analysis.catalogue import CATALOGUE
 from kafka_forensics.analysis.incidents import SIGNATURES
 from kafka_forensics.cli.commands import doctor
-from kafka_forensics.cli.commands.explain import write_page
 from kafka_forensics.cli.main import outcome
-from kafka_forensics.cli.streams import Destination
-from tests.support.every_command import Terminal
 
 
 def answered(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
@@ -32,21 +28,6 @@ def test_list_has_every_kind_worst_first(capsys: pytest.CaptureFixture[str]) -> 
     assert ranks == sorted(ranks)
     assert all(row[3] for row in rows)
     assert max(map(len, answered(capsys, "explain", "--format", "table").splitlines())) <= 80
-
-
-@pytest.mark.parametrize("colour", [False, True])
-def test_page_is_shown_on_a_terminal_without_its_marks(colour: bool) -> None:
-    page = "# KIND\n\n**What.** " + "word " * 40 + "\x1b[2J `A_KIND`\n\n```sh\n" + "kafka-forensics " * 4 + "\n```\n"
-    stream = Terminal()
-    write_page(page, Destination(stream, 70, colour))
-    text = stream.getvalue()
-    shown = re.sub(r"\x1b\[[0-9;]*m", "", text)
-    assert ("\x1b[1m" in text, "\x1b[2J" in text, "\\x1b[2J" in text) == (colour, False, True)
-    assert ("**" in shown, "```" in shown, "#" in shown) == (False, False, False)
-    assert (" A_KIND" in shown, " `A_KIND`" in shown) == (colour, not colour)
-    assert max(map(len, shown.splitlines())) <= 70
-    assert shown.split().count("word") == 40
-    assert f" {'kafka-forensics ' * 4}".rstrip() in shown.splitlines()
 
 
 @pytest.mark.parametrize(

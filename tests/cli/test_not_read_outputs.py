@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 from jsonschema import Draft202012Validator
 
-import kafka_forensics as kf
 from tests.support.every_command import reading
 from tests.support.faults import HEALTHY, Brokers, healthy
 from tests.support.json_schemas import json_schema, validate
@@ -88,23 +87,6 @@ def test_people_read_of_what_the_verdict_is(
     assert [words for words in said if words not in told] == []
     assert told.count("its log could not be read") == len(unread)
     assert [word for word in (*LOSS_WORDS, *not_said) if word in told] == []
-
-
-def test_notebooks_show_it(brokers: Brokers, monkeypatch: pytest.MonkeyPatch) -> None:
-    refuse_logs(monkeypatch, brokers, (1, 2, 3))
-    result = kf.scan([str(path) for path in brokers.log_dirs])
-    page = result._repr_html_()
-    assert page is not None
-    assert "unknown" in page
-    assert "1: not read, 2: not read, 3: not read" in page
-    assert repr(result).startswith("<ScanResult unknown: ")
-    [row, *_] = result.facts("replicas").to_pylist()
-    assert {row[name] for name in ("log_start_offset", "log_end_offset", "records", "batches", "leader_epochs")} == {None}
-    assert (row["verdict"], row["read"], row["high_watermark"]) == ("unknown", "none", 72)
-    told = result.facts("incomplete").to_pylist()
-    assert {(one["topic"], one["partition"]) for one in told} == {("t", 0)}
-    assert sorted({one["broker"] for one in told}) == ["1", "2", "3"]
-    assert json.loads(result.to_json())["summary"]["verdict"] == "unknown"
 
 
 @pytest.mark.parametrize("unread", [(1, 2, 3), (2,)])

@@ -192,13 +192,6 @@ def test_table_puts_the_worst_first_and_the_healthy_into_counts() -> None:
     assert "    $ kafka-forensics " in text
 
 
-def test_verbose_table_leaves_nothing_out() -> None:
-    text = rendered(unclean_result(), "table", verbose=True)
-    assert "more BATCH_CRC_MISMATCH" not in text
-    assert "INFO      clicks-0" in text
-    assert "SEG_TORN_TAIL  info, proven" in text
-
-
 @pytest.mark.parametrize("format_name", FORMATS)
 def test_same_answer_gives_the_same_bytes_and_rows_for_programs_know_no_width(format_name: str) -> None:
     wanted = rendered(unclean_result(), format_name)

@@ -188,8 +188,3 @@ def test_a_partition_directory_or_file_is_called_after_the_log_directory_around_
         assert brokers(run("scan", path, "--format", "json")[1]) == ["broker-1"]
     shutil.move(directory, copies / "orders-0 of one")
     assert brokers(run("scan", copies / "orders-0 of one", "--format", "json")[1]) == ["orders-0 of one"]
-
-
-def test_partition_directories_of_two_brokers_are_compared(run: Run, copies: Path) -> None:
-    status, out, _ = run("scan", *copies.glob("broker-*/orders-0"), "--format", "json")
-    assert (status, replicas(out)) == (0, ["orders-1", "orders-2"])

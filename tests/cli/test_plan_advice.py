@@ -8,10 +8,6 @@ from typing import Any
 
 import pytest
 
-from kafka_forensics.cli.outputs.plan_words import election
-from kafka_forensics.questions.plan import Planned
-from kafka_forensics.replication.planner.planner import plan_partition
-from kafka_forensics.replication.planner.plans import PlanControl, PlanPartition, PlanReplica
 from tests.support.controller_log import CONTROLLER, ControllerLog, setting, topic
 from tests.support.controller_log import partition as partition_record
 from tests.support.faults import TOPIC_ID
@@ -63,28 +59,10 @@ def test_where_nothing_tells_the_present_topic_it_is_to_be_found_out(plan_words:
     assert "any order" not in words
 
 
-def test_what_decides_is_said_where_another_would_lose_fewer(plan_words: Words, audit: Path, copies: Path) -> None:
-    (copies / "broker-2" / "replication-offset-checkpoint").unlink()
-    words = plan_words(copies, *AUDIT)
-    assert "Recommended: broker 1, which loses nothing that is proven committed: 70 records at offsets 300 to 369, on" in words
-    doubt = "broker 2 has no checkpointed high watermark to prove what it holds committed, and electing broker 2 would lose less"
-    assert f"That is open to doubt: {doubt}, 45 records." in words
-    assert "open to doubt" not in plan_words(audit, *AUDIT)
-
-
 def test_controllers_elect_among_themselves(run_plan: Run) -> None:
     status, _, err = run_plan(SAMPLES / "healthy", "--topic", "__cluster_metadata")
     assert status == 0
     assert err == "nothing to plan: the leader of __cluster_metadata is elected by the controllers among themselves\n"
-
-
-def test_a_member_of_the_elr_that_crashed_is_unclean_for_that_reason() -> None:
-    control = PlanControl(-1, 3, 0, (), (1, 2), (1, 2, 3))
-    replicas = [PlanReplica(broker, 0, 8, 8, crashed=broker != 2) for broker in (1, 2, 3)]
-    given = PlanPartition("t", 0, replicas, control=control)
-    planned = Planned(given, plan_partition(given))
-    told = [election(planned, candidate) for candidate in planned.plan.candidates]
-    assert told == ["UNCLEAN (not stopped cleanly)", "clean (ELR)", "UNCLEAN"]
 
 
 # Brokers that are dead, or would not start.
@@ -136,16 +114,6 @@ def test_who_would_not_start_is_told_with_the_reason_and_a_way(plan_words: Words
     assert "Start broker 1 when broker 2 is seen to lead." in words
     (partition,) = plan_document(copies, *AUDIT)["partitions"]
     assert (partition["steps"]["start_order"], partition["steps"]["do_not_start"]) == ([2, 1], [3])
-
-
-def test_nobody_would_start(plan_words: Words, tmp_path: Path) -> None:
-    directory = put_replica(tmp_path, 1, batch(0, 3)) / "orders-0"
-    (directory / "leader-epoch-checkpoint").write_text("9\n")
-    mend = "Broker 1 would not start as it is, for its leader-epoch-checkpoint cannot be read: copy its log"
-    assert mend in plan_words(tmp_path)
-    (directory / "leader-epoch-checkpoint").unlink()
-    (directory / f"{0:020d}.log").rename(directory / "first.log")
-    assert "for first.log there ends its start" in plan_words(tmp_path)
 
 
 def test_a_broker_that_does_not_start_leaves_no_order_free(
@@ -200,17 +168,6 @@ def test_a_damaged_leader_is_not_said_to_be_the_better_copy(plan_words: Words, t
     assert "Move the directory orders-0 of broker 1 out of its log directory" in words
 
 
-def test_a_hole_in_a_follower_is_told_to_be_copied_anew(plan_words: Words, tmp_path: Path) -> None:
-    for broker in (1, 2):
-        log_dir = put_replica(tmp_path, broker, batch(0, 3), high_watermark=9)
-        for base in (3, 6):
-            (log_dir / "orders-0" / f"{base:020d}.log").write_bytes(batch(base, 3))
-    (tmp_path / "broker-1" / "orders-0" / f"{3:020d}.log").unlink()
-    words = plan_words(tmp_path)
-    assert "Recommended: broker 2. Nothing that the copies hold would be lost." in words
-    assert "Move the directory orders-0 of broker 1 out of its log directory (never delete it), so that it copies" in words
-
-
 @pytest.mark.parametrize("held", [[(0, 15, 0)], [(0, 10, 0), (10, 10, 1)]], ids=["ends below", "ends at the leader's start"])
 def test_a_follower_that_begins_anew_is_told_where_nothing_of_it_is_deleted(
     plan_words: Words, tmp_path: Path, held: list[tuple[int, int, int]]
@@ -249,33 +206,6 @@ def test_witnesses_that_contradict_each_other_are_told(
     (partition,) = plan_document(copies, *AUDIT)["partitions"]
     assert partition["findings"] == ["EPOCH_CACHE_MISMATCH", "HW_BEYOND_LEO", "UNCLEAN_LOSS"]
     assert "Contradiction" not in plan_words(audit, *AUDIT)
-
-
-def test_epochs_that_recovery_rebuilds_are_no_contradiction(plan_words: Words, tmp_path: Path) -> None:
-    """Broker 2 lacks the file of its epochs beside another partition's: after an orderly stop it would know none."""
-    for broker in (1, 2):
-        log_dir = put_replica(tmp_path, broker, batch(0, 3) + batch(3, 3, epoch=1), high_watermark=3, topic_id=OF_TOPIC)
-        (log_dir / "other-0").mkdir()
-        for directory in ("orders-0", "other-0"):
-            (log_dir / directory / "leader-epoch-checkpoint").write_text("0\n2\n0 0\n1 3\n")
-    (log_dir / "orders-0" / "leader-epoch-checkpoint").unlink()
-    words = plan_words(tmp_path, "--topic", "orders")
-    assert ("its recovery takes epochs from the batches" in words, "Contradiction" in words) == (True, False)
-    stopped_cleanly(log_dir)
-    missing = "Contradiction: EPOCH_CACHE_MISMATCH: orders-0 on broker 2: leader-epoch-checkpoint is missing"
-    assert missing in plan_words(tmp_path, "--topic", "orders")
-
-
-def test_two_ways_to_know_epochs_that_disagree_are_told(run_plan: Run, plan_words: Words, tmp_path: Path) -> None:
-    for broker, checkpoint in ((1, "0\n1\n0 0\n"), (2, "0\n2\n0 0\n1 4\n")):
-        log_dir = put_replica(tmp_path, broker, batch(0, 4) + batch(4, 4, epoch=1), topic_id=OF_TOPIC)
-        (log_dir / "orders-0" / "leader-epoch-checkpoint").write_text(checkpoint)
-        stopped_cleanly(log_dir)
-    told = "no election would lose anything that the copies here hold; checkpoints and batches disagree where to cut"
-    assert run_plan(tmp_path)[2] == f"1 partition: {told}\n"
-    words = plan_words(tmp_path)
-    assert "If broker 2 leads, broker 1 cuts its log from 8 to 4 and copies the leader from 4 on (by the checkpoints that" in words
-    assert "by the epochs in the batches it would cut at 8)." in words
 
 
 def test_a_witness_that_says_more_than_its_log_holds_is_told_whole(

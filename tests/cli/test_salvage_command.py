@@ -7,7 +7,7 @@ import pytest
 
 from tests.support.plan_runs import Run
 from tests.support.replicas import put_replica
-from tests.support.salvaged import ACTIVE, CLEANED, NAME, batches_of, zeroed
+from tests.support.salvaged import NAME, batches_of
 from tests.support.segments import batch, flipped
 
 SAMPLES = Path(__file__).resolve().parents[2] / "sample_logs"
@@ -93,22 +93,6 @@ def test_names_from_evidence_reach_no_terminal_raw(tmp_path: Path, run: Run) -> 
     (tmp_path / "in" / "broker-\x1b[31m" / "meta.properties").unlink()
     _, out, err = run("salvage", tmp_path / "in", "--output", tmp_path / "out", "--format", "table")
     assert "\x1b" not in out + err
-
-
-def test_of_gaps_of_a_compacted_topic_it_is_said_what_may_be_wrong(tmp_path: Path, run: Run) -> None:
-    """In every output, and only with gaps."""
-    for broker in (1, 2):
-        log_dir = put_replica(tmp_path / "in", broker, {0: b"".join([*CLEANED[:2], zeroed(CLEANED[2]), *CLEANED[3:], *ACTIVE])})
-        (log_dir / "cleaner-offset-checkpoint").write_text("0\n1\norders 0 20\n")
-    status, out, err = run("salvage", tmp_path / "in", "--output", tmp_path / "no", "--format", "table")
-    assert status == 3
-    assert "or --allow-gaps" in out
-    assert "note" not in err
-    status, out, err = run("salvage", tmp_path / "in", "--allow-gaps", "--output", tmp_path / "out", "--format", "json")
-    assert status == 0
-    (partition,) = json.loads(out)["partitions"]
-    assert partition["gaps"] == [{"offset_start": 4, "offset_end": 9, "damaged_on": [1, 2]}]
-    assert f"note: {NAME}: {partition['warning']}" in err
 
 
 def test_what_no_copy_has_is_listed_as_new_with_status_1_and_a_refusal_counts_more(tmp_path: Path, run: Run) -> None:

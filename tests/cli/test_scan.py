@@ -1,6 +1,5 @@
 """What `scan` asks of the engine, where its words go, and options that say how an answer is shown and how a command ends."""
 
-import inspect
 import json
 import os
 import re
@@ -12,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from kafka_forensics.analysis.catalogue import finding
-from kafka_forensics.cli.main import COMMANDS, outcome
-from kafka_forensics.cli.options import COLOURS
+from kafka_forensics.cli.main import outcome
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.findings import Place
 from tests.cli.conftest import Engine
@@ -38,22 +36,6 @@ def test_options_reach_the_engine(scan: Scan, fake_engine: Engine) -> None:
     assert fake_engine.options == ScanOptions("ord*", 3, "2", 4, live=True, deep=False, as_of_ms=1767222000000)
     scan(clean_result)
     assert fake_engine.options == ScanOptions(jobs=len(os.sched_getaffinity(0)))
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("1767225600123", 1767225600123),
-        ("1710123100000", 1710123100000),
-        ("20260101", 1767225600000),
-        ("2026-01-01", 1767225600000),
-        ("2026-01-01T00:00:00.123Z", 1767225600123),
-        ("2026-01-01T05:30:00+05:30", 1767225600000),
-    ],
-)
-def test_as_of_in_many_spellings(scan: Scan, fake_engine: Engine, text: str, expected: int) -> None:
-    scan(clean_result, "--as-of", text)
-    assert fake_engine.options.as_of_ms == expected
 
 
 # What goes where.
@@ -204,14 +186,6 @@ def test_fail_on_none_ends_with_0_whatever_is_found(run: Run) -> None:
     assert json.loads(out)["summary"]["verdict"] == "critical"
     pair = ["compare", UNCLEAN, "--topic", "audit", "--partition", "0", "-q"]
     assert [run(*pair)[0], run(*pair, "--fail-on", "none")[0]] == [1, 0]
-
-
-def test_every_command_takes_color_but_one_that_prints_plain_text(run: Run) -> None:
-    without = {name for name, (command, _) in COMMANDS.items() if "color" not in inspect.signature(command).parameters}
-    assert without == {"demo"}
-    status, _, err = run("explain", "--color", "allways")
-    assert (status, err) == (2, "error: there is no colour 'allways'\nhint: did you mean always?\n")
-    assert COLOURS == ("auto", "always", "never")
 
 
 def test_verbose_names_the_engine_the_storage_and_the_kernels(run: Run) -> None:

@@ -1,42 +1,8 @@
 """What the gallery's table makes of the output of kafka-dump-log, without running it."""
 
-from pathlib import Path
-
 import pytest
 
-from lab.fault_gallery_peer import _words
 from lab.fault_gallery_totals import Peer, peer_made_of_it, totals
-from lab.jvm import ToolResult
-
-LOG = Path("/b2/t-0/00000000000000000029.log")
-BATCH = "baseOffset: {0} lastOffset: {0} count: 1 position: 0 size: 100 magic: 2 crc: 1 isvalid: {1}\n"
-
-
-def result(out: str = "", err: str = "", exit_code: int = 0) -> ToolResult:
-    return ToolResult(exit_code, out.encode(), err.encode())
-
-
-@pytest.mark.parametrize(
-    ("count", "out", "expected"),
-    [
-        (3, BATCH.format(0, "true") * 3, "exit 0, every batch `isvalid: true`"),
-        (3, BATCH.format(0, "true") + BATCH.format(-7, "false") * 2, "exit 0, `isvalid: false` twice"),
-        (
-            3,
-            BATCH.format(0, "true") + "Found 12 invalid bytes at the end of x\n",
-            "1 of 3 readable batches shown, “Found 12 invalid",
-        ),
-        (3, BATCH.format(0, "true") * 3 + "\x1b[31m", "**1 control character written raw**"),
-        (0, "", "exit 0, no batch shown"),
-        (
-            1,
-            BATCH.format(0, "true") + "| offset: 0 key: Error at offset 0, skipping. No such version.\n| offset: 1 payload: x\n",
-            "`isvalid: true`, “Error at offset 0, skipping. No such version”",
-        ),
-    ],
-)
-def test_batches_shown_and_hidden(count: int, out: str, expected: str) -> None:
-    assert expected in _words(LOG, count, result(out), frozenset())
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.findings import Finding, Place, Severity
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
 from lab.version_histories import State
-from lab.version_table import Cell, summary, table
+from lab.version_table import Cell
 
 EVENTS = ("events", 0)
 
@@ -56,19 +56,3 @@ def lossy(name: str = "lossy", offsets: tuple[int, ...] = (3, 4), **more: Any) -
 )
 def test_a_scan_is_right_or_wrong(tmp_path: Path, state: State, said: list[Finding], wrong: list[str]) -> None:
     assert cell(tmp_path, state, *said).wrong == wrong
-
-
-def test_the_table_has_a_row_for_each_version_and_state(tmp_path: Path) -> None:
-    live = State("copied live", (), live=True)
-    judged = [cell(tmp_path, live), cell(tmp_path, live, loss()), cell(tmp_path, State("stopped one by one", ()), lag())]
-    rows = table(judged).splitlines()
-    assert rows[2] == (
-        "| 9.9.9 | copied live | 2 | healthy | clean / critical: UNCLEAN_LOSS | "
-        "false alarm: critical UNCLEAN_LOSS events-0 on 1 [3, 5) |"
-    )
-    assert rows[3] == "| 9.9.9 | stopped one by one | 1 | healthy | info | yes |"
-    assert summary(judged).splitlines() == [
-        "healthy copies: 1, judged wrongly: 0",
-        "live copies: 2, judged wrongly: 1",
-        "copies with a history: 0, judged wrongly: 0",
-    ]

@@ -1,9 +1,7 @@
 """The files of kinds: whole, of one form, and with templates that cannot come to a value that is not known."""
 
 import re
-from collections.abc import Iterator
 from contextlib import redirect_stdout
-from dataclasses import replace
 from functools import cache
 from io import StringIO
 from itertools import product
@@ -17,7 +15,6 @@ from kafka_forensics.analysis.catalogue import CATALOGUE, finding
 from kafka_forensics.cli.main import outcome
 from kafka_forensics.model.findings import Place, Severity
 from kafka_forensics.wording.findings import DERIVED
-from kafka_forensics.wording.prose import environment
 from lab.soundness_page import PAGE, page
 from tests.support.templates import NAMES, rich, templates
 
@@ -88,63 +85,6 @@ def test_pages_name_only_kinds_that_exist() -> None:
     for kind in KINDS:
         named = set(re.findall(r"\b[A-Z]+(?:_[A-Z]+)+\b", wording.explain_page(kind)))
         assert named - CATALOGUE.keys() <= {"REAL_DIRECTORY", "CURRENT_MAGIC_VALUE"}, kind
-
-
-NOTHING_KNOWN = replace(finding("SEG_SHORT", Place()), alone=True)
-ALWAYS_KNOWN = {name for name, words in DERIVED.items() if isinstance(words(NOTHING_KNOWN), str)}
-MAY_GIVE_NOTHING = {"brokers", "copies", "listed"}
-"""Filters to which a value may be none of theirs."""
-
-
-def unasked(body: list[nodes.Node], asked: list[nodes.Node]) -> Iterator[nodes.Node]:
-    """What a template prints though it may not be known: not asked for before, nor with words behind `or` for when it is not."""
-    for node in body:
-        if isinstance(node, nodes.If):
-            yield from unasked(node.body, [*asked, *known_where(node.test)])
-            for branch in node.elif_:
-                yield from unasked(branch.body, [*asked, *known_where(branch.test)])
-            yield from unasked(node.else_, asked)
-        elif isinstance(node, nodes.Output):
-            yield from (part for part in node.nodes if not is_known(part, asked))
-        else:
-            yield node
-
-
-def known_where(test: nodes.Node) -> list[nodes.Node]:
-    """What is known where a test holds."""
-    if isinstance(test, nodes.And):
-        return known_where(test.left) + known_where(test.right)
-    return [test, test.node] if isinstance(test, nodes.Filter) and test.node is not None else [test]
-
-
-def is_known(part: nodes.Node, asked: list[nodes.Node]) -> bool:
-    if part in asked or isinstance(part, (nodes.TemplateData, nodes.Const)):
-        return True
-    if isinstance(part, nodes.Or):
-        return is_known(part.right, asked)
-    if isinstance(part, nodes.Filter) and part.node is not None:
-        return part.name not in MAY_GIVE_NOTHING and is_known(part.node, asked)
-    return isinstance(part, nodes.Name) and part.name in ALWAYS_KNOWN
-
-
-def test_templates_print_only_what_they_have_asked_for() -> None:
-    assert {kind: faults for kind, tree in templates() if (faults := list(unasked(tree.body, [])))} == {}
-
-
-@pytest.mark.parametrize(
-    ("text", "count"),
-    [
-        ("{{ reason }}", 1),
-        ("{% if reason %}{{ reason }}{% else %}{{ reason }}{% endif %}", 1),
-        ("{% if reason or line %}{{ reason }}{% endif %}", 1),
-        ("{% if held_by %}{{ held_by|brokers }}{% endif %}", 1),
-        ("{% if held_by|brokers and offset %}{{ held_by|brokers }}{{ offset }}{% endif %}{{ batch }}", 0),
-        ("{{ offset or 'unknown' }}{{ offset or batch }}{{ offset or topic }}", 1),
-        ("{% set offset = 1 %}", 1),
-    ],
-)
-def test_that_law_can_fail(text: str, count: int) -> None:
-    assert len(list(unasked(environment().parse(text).body, []))) == count
 
 
 def test_templates_ask_only_for_what_some_rule_gives() -> None:
