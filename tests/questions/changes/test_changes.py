@@ -9,17 +9,14 @@ from pathlib import Path
 import pytest
 
 from kafka_forensics.errors import SourceError
-from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.changes import ChangeKind
 from kafka_forensics.model.findings import Confidence
-from kafka_forensics.questions.changes.snapshots import changes
 from kafka_forensics.storage.local import LocalSource
 from kafka_forensics.wording import advice, change_words, message
 from lab.mutations import in_batch
 from tests.support.faults import DIRECTORY, HEALTHY, HIGH_WATERMARK, LOG_END, Brokers, Log, write_checkpoint, write_files
-from tests.support.snapshot_trees import EVERY, NEW, OLD, Snapshots, cut, expired, findings, grown, on_each, rows, worst_within
+from tests.support.snapshot_trees import EVERY, NEW, OLD, Snapshots, cut, expired, findings, grown, on_each, rows
 
-SAMPLES = Path(__file__).resolve().parents[3] / "sample_logs"
 LOST = 55
 """Where the last segment of the healthy log begins, below the high watermark."""
 TAIL = HIGH_WATERMARK
@@ -216,32 +213,6 @@ def test_a_log_that_cannot_be_read_is_not_compared(trees: Snapshots, monkeypatch
 # What goes on every day is told as what it is, and never a finding.
 
 
-def test_a_copy_made_a_second_later_is_unchanged(trees: Snapshots) -> None:
-    result = trees.between(HEALTHY, HEALTHY)
-    assert rows(result) == on_each(("unchanged", None, 0, LOG_END))
-    assert (result.findings, result.notes, result.verdict, worst_within(result)) == ([], [], "clean", 0)
-
-
-@pytest.mark.parametrize("roll", [False, True], ids=["one segment", "a segment rolled"])
-def test_what_was_appended_is_counted_with_its_epochs(trees: Snapshots, roll: bool) -> None:
-    longer = grown(roll=roll, epoch=5)
-    result = trees.between(HEALTHY, longer, longer.next_offset)
-    assert rows(result) == on_each(("appended", None, LOG_END, LOG_END + 6))
-    size = sum(len(batch.data) for batch in longer.batches[-2:])
-    assert {(change.batches, change.records, change.bytes, change.leader_epochs) for change in result.changes} == {
-        (2, 6, size, (5,))
-    }
-    assert (result.findings, result.notes, worst_within(result)) == ([], [], 0)
-
-
-def test_what_retention_took_is_deleted(trees: Snapshots) -> None:
-    result = trees.between(HEALTHY, expired(HEALTHY, 29), log_start=29)
-    assert rows(result) == on_each(("deleted", "retention", 0, 29))
-    gone = [batch for batch in HEALTHY.batches if batch.segment == 0]
-    assert {(change.batches, change.bytes) for change in result.changes} == {(len(gone), sum(len(one.data) for one in gone))}
-    assert (result.findings, result.notes) == ([], [])
-
-
 def test_records_deleted_within_a_segment_are_deleted(trees: Snapshots) -> None:
     result = trees.between(HEALTHY, HEALTHY, log_start=12)
     assert rows(result) == on_each(("deleted", "log_start_moved", 0, 12))
@@ -262,13 +233,6 @@ def test_a_tail_above_the_high_watermark_that_an_election_cut_is_no_finding(tree
     (lost,) = [change for change in result.changes if change.kind is ChangeKind.TRUNCATED]
     assert (lost.replaced_by, lost.leader_epochs, lost.committed_end, lost.records) == (7, (2,), None, 3)
     assert (result.findings, result.notes) == ([], [])
-
-
-def test_a_tail_cut_without_anything_in_its_place_is_told(trees: Snapshots) -> None:
-    result = trees.between(HEALTHY, {1: HEALTHY, 2: cut(HEALTHY, TAIL), 3: HEALTHY})
-    assert rows(result, broker=2) == [(2, "truncated", None, TAIL, LOG_END)]
-    assert [change.replaced_by for change in result.changes if change.broker == 2] == [None]
-    assert result.findings == []
 
 
 def test_topics_made_anew_gone_and_new_are_not_compared(trees: Snapshots) -> None:
@@ -336,25 +300,3 @@ def test_of_several_snapshots_each_is_compared_with_the_next(trees: Snapshots) -
     assert list(result.snapshots) == ["day-8", "day-9", "day-10"]
     spans = [(change.from_snapshot, change.to_snapshot, change.offset_start) for change in result.changes if change.broker == 1]
     assert spans == [("day-8", "day-9", LOG_END + 3), ("day-9", "day-10", LOG_END + 6)]
-
-
-def test_real_brokers_at_three_times(tmp_path: Path) -> None:
-    """Samples of one cluster, then what an ordinary start makes of the last: only the comparison still sees what was lost."""
-    started = shutil.copytree(SAMPLES / "unclean-election", tmp_path / "started")
-    for broker in (2, 3):
-        shutil.rmtree(started / f"broker-{broker}" / "audit-0")
-        shutil.copytree(started / "broker-1" / "audit-0", started / f"broker-{broker}" / "audit-0")
-    given = {"healthy": str(SAMPLES / "healthy"), "unclean": str(SAMPLES / "unclean-election"), "started": str(started)}
-    result = changes(given, ScanOptions()).result
-    assert findings(result) == [(KIND, "critical", 300, 370)]
-    (finding,) = result.findings
-    told = {"from_snapshot": "unclean", "held_before": [2], "replaced_by": [2]}
-    assert {name: finding.evidence[name] for name in told} == told
-    quiet = {(change.topic, change.kind.value, change.to_snapshot) for change in result.changes if change.kind != "unchanged"}
-    assert {row for row in quiet if row[0] != "audit"} == {("__cluster_metadata", "appended", "unclean")}
-    assert {row for row in quiet if row[0] == "audit"} == {
-        ("audit", "created", "unclean"),
-        ("audit", "truncated", "started"),
-        ("audit", "appended", "started"),
-    }
-    assert result.notes == []

@@ -61,13 +61,3 @@ def test_the_latest_record_of_a_key_is_never_taken(tmp_path: Path) -> None:
     )
     within = [finding for scan in result.snapshots.values() for finding in scan.findings if finding.severity.rank > 0]
     assert within == []  # all replicas of a snapshot agree: only time tells
-
-
-def test_a_single_copy_that_lost_a_key_is_not_to_be_compared_with_others(tmp_path: Path) -> None:
-    compacted(tmp_path / OLD, {1: history().left(roll=CLEANED)}, {1: 1})
-    compacted(tmp_path / NEW, {1: history().left({1}, roll=CLEANED)}, {1: CLEANED})
-    (lost,) = told(tmp_path).findings
-    assert advice(lost) == (
-        f"Keep snapshot {OLD} as it is, since it has these records. Only one copy was looked at: if others exist, give their log"
-        " directories, too."
-    )

@@ -13,7 +13,6 @@ from kafka_forensics.questions.collect import politeness
 from kafka_forensics.questions.collect.politeness import IDLE, NICE, behind_all_others
 
 ROOT = Path(__file__).resolve().parents[3]
-LOG_DIR = ROOT / "sample_logs" / "healthy" / "broker-1"
 MAY_LOWER = os.geteuid() == 0
 ON_LINUX = politeness._numbers() is not None
 
@@ -58,12 +57,3 @@ def test_elsewhere_only_the_nice_value_is_set(monkeypatch: pytest.MonkeyPatch, c
         assert politeness._disk_priority() is None
     [message] = caplog.messages
     assert message.endswith("the disk's time as any other, for no idle priority can be set here")
-
-
-def test_it_says_what_it_has_set(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO)
-    monkeypatch.setattr(os, "nice", lambda _: 0)
-    with behind_all_others():
-        nice = os.getpriority(os.PRIO_PROCESS, 0)
-    disk = "the disk's idle time" if ON_LINUX else "the disk's time as any other, for no idle priority can be set here"
-    assert caplog.messages == [f"priority: nice {nice}, {disk}"]

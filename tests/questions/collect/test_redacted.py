@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import pytest
 
+from kafka_forensics.analysis.internal_topics.transaction_log import java_hash
 from kafka_forensics.cli.main import outcome
 from kafka_forensics.errors import UsageError
 from kafka_forensics.evidence.options import ScanOptions
@@ -300,11 +301,3 @@ def open_transaction(answer: Json) -> Json:
     """What is told of the one that is open."""
     [evidence] = [finding["evidence"] for finding in answer["findings"] if finding["kind"].startswith("TXN_")]
     return dict(evidence)
-
-
-def java_hash(text: str) -> int:
-    """As Java hashes a text of ASCII, made positive."""
-    value = 0
-    for character in text:
-        value = (31 * value + ord(character)) % (1 << 32)
-    return abs(value - (1 << 32) if value >= 1 << 31 else value)

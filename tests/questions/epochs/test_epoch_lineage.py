@@ -104,14 +104,6 @@ def test_what_deleting_records_leaves_in_a_segment_is_no_disagreement(
     assert agree == all(row.truncation_offset_by_checkpoint is None for row in rows)
 
 
-def test_both_cuts_where_they_differ() -> None:
-    first, second = rows_of((0, "ab"), (1, "cd"), checkpoint=[(0, 0), (1, 3)])
-    assert (first.truncation_offset_by_checkpoint, first.truncation_offset_by_batches) == (3, 2)
-    assert (second.truncation_offset_by_checkpoint, second.truncation_offset_by_batches) == (None, None)
-    missing = rows_of((0, "ab"), (1, "cd"), checkpoint=[(0, 0)])[1]
-    assert (missing.truncation_offset_by_checkpoint, missing.truncation_offset_by_batches) == (-1, 4)
-
-
 def event(epoch: int, leader: int, *, kind: str = "changed", unclean: bool = False) -> PartitionEvent:
     state = PartitionState(leader, epoch, epoch, (1,), (), (), (1, 2), (), (), (), 0)
     return PartitionEvent(100 + epoch, 5000 + epoch, kind, state, is_unclean=unclean)

@@ -2,12 +2,11 @@
 
 import shutil
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from kafka_forensics.errors import SourceError, UsageError
+from kafka_forensics.errors import SourceError
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.questions.plan import Amount, Planned, PlanOptions, Plans, make_plans
 from kafka_forensics.replication.planner.plans import Candidate, Missing, Witness
@@ -19,7 +18,7 @@ from tests.support.controller_log import partition as controlled_partition
 from tests.support.faults import TOPIC_ID
 from tests.support.group_records import commit_key, commit_value, log_of, put_offsets
 from tests.support.replicas import put_replica
-from tests.support.segments import BASE_TIMESTAMP, batch, flipped, legacy_entry
+from tests.support.segments import BASE_TIMESTAMP, batch, flipped
 from tests.support.transaction_logs import CoordinatorLog, DataLog, write_cluster
 
 SAMPLES = Path(__file__).resolve().parents[3] / "sample_logs"
@@ -82,23 +81,6 @@ def test_the_sample_of_an_unclean_election() -> None:
     assert (steps.copy_first, steps.keep_stopped, steps.unclean, steps.start_order) == ((1,), (3, 1), True, (2, 3, 1))
 
 
-def test_the_sample_of_a_silent_divergence() -> None:
-    planned = one_of(planned_on(brokers("silent-divergence")))
-    assert planned.plan.truncate_by == "high-watermark"
-    assert losses(planned, 1) == [(0, 3, (2, 3), 3)]
-    assert losses(planned, 2) == losses(planned, 3) == [(0, 3, (1,), 3)]
-    assert {candidate.at_least for candidate in planned.plan.candidates} == {0}, "what differs stays where it is, unseen"
-    assert planned.plan.recommended == 2, "as many records, and one replica to be mended instead of two"
-    assert planned.plan.already_lost == ()
-
-
-def test_the_healthy_sample_can_elect_anyone() -> None:
-    plans = planned_on(brokers("healthy"))
-    assert (plans.planned, plans.partitions) == ([], 12)
-    only = planned_on(brokers("healthy"), "__cluster_metadata")
-    assert (only.planned, only.partitions) == ([], 0), "controllers elect by Raft"
-
-
 def test_the_archive_of_high_watermark_truncation(archives: Path) -> None:
     planned = one_of(planned_on([archives / "kafka-0.10.2.2-hw-truncation.tar.xz"]))
     assert planned.plan.truncate_by == "high-watermark"
@@ -113,26 +95,6 @@ def test_the_archive_of_high_watermark_truncation(archives: Path) -> None:
     assert (done.brokers, done.start, done.replaced_end, done.end, done.held_by) == ((3,), 0, 3, 10, (1, 2))
 
 
-def test_records_and_bytes_of_what_is_lost(tmp_path: Path) -> None:
-    log = [batch(0, 3), batch(3, 3), batch(6, 4)]
-    put_replica(tmp_path, 1, b"".join(log[:2]), high_watermark=6)
-    put_replica(tmp_path, 2, b"".join(log), high_watermark=8)
-    planned = one_of(planned_on([tmp_path]))
-    assert losses(planned, 1) == [(6, 10, (2,), 2)]
-    candidate = candidate_of(planned, 1)
-    assert planned.amount(candidate.losses[0]) == Amount(4, len(log[2]))
-
-
-def test_logs_that_agree_again_behind_a_fork_lose_only_what_differs(tmp_path: Path) -> None:
-    common = batch(0), batch(2, epoch=3), batch(3, epoch=3)
-    for broker, epoch in ((1, 1), (2, 2)):
-        parted = batch(1, epoch=epoch, value=b"of %d" % broker)
-        put_replica(tmp_path, broker, b"".join([common[0], parted, *common[1:]]), high_watermark=4)
-    planned = one_of(planned_on([tmp_path]))
-    assert losses(planned, 1) == [(1, 2, (2,), 1)]
-    assert losses(planned, 2) == [(1, 2, (1,), 1)]
-
-
 def test_what_lies_between_two_blocks_that_differ_counts_as_lost(tmp_path: Path) -> None:
     between = b"".join(batch(1000 + 30_000 * number, last_offset_delta=29_999) for number in range(4))
     for broker in (1, 2):
@@ -141,14 +103,6 @@ def test_what_lies_between_two_blocks_that_differ_counts_as_lost(tmp_path: Path)
         put_replica(tmp_path, broker, batch(0) + first + between + last, high_watermark=1)
     planned = one_of(planned_on([tmp_path]))
     assert [(start, end) for start, end, _, _ in losses(planned, 1)] == [(1, 151_000)]
-
-
-def test_a_loss_that_begins_within_a_batch_counts_its_own_records(tmp_path: Path) -> None:
-    put_replica(tmp_path, 1, batch(0, 3), high_watermark=3)
-    put_replica(tmp_path, 2, batch(0, 5), high_watermark=3)
-    planned = one_of(planned_on([tmp_path]))
-    candidate = candidate_of(planned, 1)
-    assert sum(planned.amount(loss).records or 0 for loss in candidate.losses) == candidate.at_most
 
 
 def test_a_batch_that_lies_in_two_losses_counts_once(tmp_path: Path) -> None:
@@ -319,19 +273,6 @@ def test_a_checkpoint_that_is_not_there_is_loaded_as_an_empty_one(
     leads = candidate_of(planned, 1)
     assert (leads.followers[0].truncation_offset, leads.followers[0].kept) == (cut, ((4, 8),) if cut == 8 else ())
     assert Missing("no_epoch_checkpoint", 1) in planned.plan.missing
-
-
-def test_brokers_that_will_not_come_back(tmp_path: Path) -> None:
-    put_replica(tmp_path, 1, legacy_entry(0))
-    put_replica(tmp_path, 2, legacy_entry(0) + legacy_entry(1))
-    plan_options = PlanOptions(dead=frozenset({"2"}))
-    planned = one_of(planned_on([tmp_path], asked=plan_options))
-    assert [candidate.broker for candidate in planned.plan.candidates] == [1]
-    assert losses(planned, 1) == [(1, 2, (2,), 0)]
-    assert planned.plan.candidates[0].losses[0].kept_by == ()
-    with pytest.raises(UsageError, match="no copy here is of broker 7, and no controller's log here gives it a replica") as caught:
-        planned_on([tmp_path], asked=replace(plan_options, dead=frozenset({"7"})))
-    assert caught.value.hint == "brokers known here: 1, 2"
 
 
 def test_a_broker_without_a_copy_may_be_the_one_that_will_not_come_back() -> None:

@@ -1,4 +1,4 @@
-"""Scan agrees with plan: over the gallery, the samples and the archives of real brokers; random histories have it, too."""
+"""Scan agrees with plan: over the gallery and the archives of real brokers; random histories have it, too."""
 
 import tarfile
 from pathlib import Path
@@ -13,7 +13,6 @@ from tests.support.gallery_case import Case
 from tests.support.nightly import FAULTS, named, nightly_but
 from tests.support.plan_values import broken_laws
 
-SAMPLES = Path(__file__).resolve().parents[3] / "sample_logs"
 CASES = [case for case in FAULTS if not case.live]
 
 
@@ -26,12 +25,6 @@ def test_of_every_fault(case: Case, tmp_path: Path) -> None:
     except UsageError:
         return  # nothing to plan: what was given is no log directory, or is given under another broker's number
     assert list(broken_laws(plans)) == []
-
-
-@pytest.mark.parametrize("sample", ["healthy", "unclean-election", "silent-divergence"])
-def test_of_the_samples(sample: str) -> None:
-    paths = sorted(str(path) for path in (SAMPLES / sample).iterdir() if path.is_dir())
-    assert list(broken_laws(make_plans(paths, ScanOptions(), PlanOptions()))) == []
 
 
 @pytest.mark.corpora

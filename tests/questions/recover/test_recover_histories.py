@@ -182,6 +182,7 @@ def of_kept(
             continue
         of_holders = [logs[broker].records[offset] for broker in holders if offset in logs[broker].records]
         states = {held.state for held in of_holders}
+        counted["marker elsewhere"] += states == {"open", "committed"}
         if of_holders and ("none" in states or ("committed" in states and "aborted" not in states)):
             lost.add(id_of(of_holders[0].record.value))
     if gone := lost - set(given) - shown:
@@ -228,4 +229,4 @@ def test_every_lost_record_is_given_or_survives(first_seed: int, tmp_path: Path)
         rmtree(root)
     assert counted["acknowledged and given"] > 0
     assert counted["given"] > counted["acknowledged and given"]
-    assert counted["unreadable"] > 0
+    assert min(counted["unreadable"], counted["marker elsewhere"]) > 0

@@ -13,9 +13,8 @@ from kafka_forensics.questions.salvage import MANIFEST, Refused, Salvaged, Salva
 from kafka_forensics.writers.files import write_leader_epochs, write_meta_properties, write_quorum_state
 from tests.support.controller_log import ControllerLog, control, raw_id, snapshot, topic
 from tests.support.faults import CLUSTER_ID
-from tests.support.plan_runs import SAMPLES
 from tests.support.replicas import put_replica
-from tests.support.salvaged import batches_of, check_output, log_of, salvaged_of
+from tests.support.salvaged import batches_of, check_output, salvaged_of
 from tests.support.segments import flipped
 
 METADATA = "__cluster_metadata-0"
@@ -81,24 +80,6 @@ def state_of(tmp_path: Path) -> dict[str, Any]:
     return state
 
 
-def test_the_longest_copy_of_a_majority_is_taken(tmp_path: Path) -> None:
-    put(tmp_path / "in", 1, written((1, 4)), 1)
-    put(tmp_path / "in", 2, written((1, 6)), 1)
-    partition = taken(tmp_path)
-    assert (partition.base, partition.log_start_offset, partition.log_end_offset) == (2, 0, 7)
-    assert partition.quorum is not None
-    assert (partition.quorum.voters, partition.quorum.counted, partition.quorum.leader_epoch) == (VOTERS, [1, 2], 2)
-    assert (partition.unseen, [*partition.quorum.voters]) == (["voter:3", "quorum_state:3"], [1, 2, 3])
-    assert log_of(tmp_path / "out", METADATA) == b"".join(data for _, data in written((1, 6)).batches)
-
-
-def test_a_later_epoch_goes_before_a_longer_log(tmp_path: Path) -> None:
-    put_all(tmp_path / "in", {1: written((1, 9)), 2: written((1, 3), (4, 1)), 3: written((1, 3))}, epoch=4)
-    partition = taken(tmp_path)
-    assert (partition.base, partition.log_end_offset, partition.leader_epochs) == (2, 6, [EpochEntry(1, 0), EpochEntry(4, 4)])
-    assert [(left.broker, left.start, left.end, left.rival_of) for left in partition.left_behind] == [(1, 4, 10, 2)]
-
-
 def test_what_lies_there_is_what_a_controller_has(tmp_path: Path) -> None:
     put_all(tmp_path / "in", {1: written((1, 4)), 2: written((1, 4)), 3: written((1, 4))}, epoch=7)
     taken(tmp_path)
@@ -151,11 +132,6 @@ def test_a_torn_tail_is_cut_and_the_copy_counts(tmp_path: Path) -> None:
     torn.write_bytes(torn.read_bytes()[:-9])
     partition = taken(tmp_path)
     assert (partition.base, partition.log_end_offset) == (2, 6)
-
-
-def test_the_samples_have_no_voter(tmp_path: Path) -> None:
-    (refusal,) = salvaged_of(SAMPLES / "healthy", tmp_path / "out").refused
-    assert refusal.reason == "1 of 1 voter is needed, and none was given whole: 100 was not given"
 
 
 def test_nobody_knows_who_votes(tmp_path: Path) -> None:

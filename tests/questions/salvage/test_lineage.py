@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka_forensics.model.files import EpochEntry
-from kafka_forensics.questions.salvage.lineage import BASE, CONTINUED, FILLED, HEAD, Copy, Lineage, trace
+from kafka_forensics.questions.salvage.lineage import BASE, CONTINUED, HEAD, Copy, Lineage, trace
 from kafka_forensics.replication.offset_ranges import Ranges, normalised
 
 END = 30
@@ -29,12 +29,6 @@ def copy(
 
 def taken(lineage: Lineage) -> list[tuple[int, int, int, str]]:
     return [(piece.copy, piece.start, piece.end, piece.why) for piece in lineage.pieces]
-
-
-def test_a_hole_within_an_epoch_is_filled_by_whoever_has_that_epoch() -> None:
-    lineage = trace([copy(1, (0, 10), (14, 20)), copy(2, (0, 12)), copy(3, (12, 20))], {}, 0)
-    assert taken(lineage) == [(0, 0, 10, BASE), (1, 10, 12, FILLED), (2, 12, 14, FILLED), (0, 14, 20, BASE)]
-    assert lineage.gaps == ()
 
 
 BETWEEN = copy(1, (0, 10), (20, 30), epochs={0: 0, 2: 20})

@@ -10,8 +10,6 @@ from jsonschema import Draft202012Validator
 from kafka_forensics.analysis.catalogue import finding
 from kafka_forensics.cli.outputs.salvage import write_salvaged
 from kafka_forensics.cli.streams import Destination
-from kafka_forensics.engine.local import scan
-from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.findings import Finding, Place
 from kafka_forensics.questions.salvage import SalvagedPartition, document, partition_files, salvaging
 from kafka_forensics.questions.salvage.output_findings import InputFindings
@@ -19,7 +17,7 @@ from kafka_forensics.writers.files import write_offset_checkpoint
 from tests.support.json_schemas import json_schema
 from tests.support.replicas import put_replica
 from tests.support.salvaged import log_of, salvaged_of
-from tests.support.segments import batch, flipped, keyed
+from tests.support.segments import batch, keyed
 from tests.support.transaction_logs import (
     APP_ID,
     COMMIT,
@@ -134,18 +132,6 @@ def test_what_producers_wrote_twice_is_inherited(tmp_path: Path) -> None:
     assert [(listed["kind"], listed["producer_id"]) for listed in row["inherited"]] == [("DUPLICATE_BATCH", 7)]
 
 
-@pytest.mark.parametrize("damaged", [lambda data: flipped(data, 70), lambda data: bytes(len(data))], ids=["flipped", "zeroed"])
-def test_a_duplicate_of_which_each_copy_lost_another_half_is_new(damaged: Any, tmp_path: Path) -> None:
-    """No copy has it, so that no scan of the copies names it."""
-    for broker, lost in ((1, 2), (2, 1)):
-        data = b"".join(damaged(one) if number == lost else one for number, one in enumerate(TWICE))
-        put_replica(tmp_path / "in", broker, {0: data}, high_watermark=8)
-    assert "DUPLICATE_BATCH" not in {row.kind for row in scan([str(tmp_path / "in")], ScanOptions()).findings}
-    (partition,) = salvaged_of(tmp_path / "in", tmp_path / "out").partitions
-    assert log_of(tmp_path / "out") == b"".join(TWICE)
-    assert (partition.inherited, kinds(partition.new)) == ([], [("DUPLICATE_BATCH", 4)])
-
-
 def introduce(monkeypatch: pytest.MonkeyPatch, name: str, old: bytes, new: bytes) -> None:
     """Have every salvage write these bytes for others into the log of a partition."""
     whole = partition_files.write_partition
@@ -170,21 +156,12 @@ def test_a_duplicate_that_a_salvage_brings_about_is_new_beside_one_of_the_copies
     assert (kinds(partition.inherited), kinds(partition.new)) == ([("DUPLICATE_BATCH", 4)], [("DUPLICATE_BATCH", 6)])
 
 
-@pytest.mark.parametrize(
-    ("wrong", "kind"),
-    [
-        (flipped(TWICE[3], 70), "BATCH_CRC_MISMATCH"),
-        (numbered(8, 4), "OFFSET_GAP"),
-        (batch(6, 2, epoch=9, producer_id=7, producer_epoch=0, base_sequence=4), "EPOCH_FIELD_MISMATCH"),
-    ],
-    ids=["bytes", "offsets", "epochs"],
-)
-def test_wrong_bytes_offsets_and_epochs_refuse(wrong: bytes, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_output_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     put_replica(tmp_path / "in", 1, {0: b"".join(TWICE)}, high_watermark=8)
-    introduce(monkeypatch, "orders-0", TWICE[3], wrong)
+    introduce(monkeypatch, "orders-0", TWICE[3], numbered(8, 4))
     (refused,) = salvaged_of(tmp_path / "in", tmp_path / "out").refused
     assert refused.kind == "not_sound"
-    assert kind in refused.reason
+    assert "OFFSET_GAP" in refused.reason
     assert not (tmp_path / "out" / "orders-0").exists()
 
 

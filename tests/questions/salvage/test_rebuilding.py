@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from kafka_forensics.model.files import AbortedTxn, EpochEntry, ProducerEntry
 from kafka_forensics.parsers.log import inspector
 from kafka_forensics.questions.salvage.rebuilding import EpochReplay, ProducerReplay, SegmentIndexes, index_interval
-from kafka_forensics.writers.batches import write_marker
-from tests.support.segments import BASE_TIMESTAMP, batch, read
+from tests.support.segments import BASE_TIMESTAMP, batch, marker, read
 
 BASE_OFFSET = 100
 batches = st.lists(
@@ -88,19 +87,6 @@ def of_producer(offset: int, count: int, producer_id: int, sequence: int, *, is_
     )
 
 
-def marker(offset: int, producer_id: int, *, commit: bool) -> bytes:
-    """The end of a transaction of that epoch."""
-    return write_marker(
-        commit,
-        base_offset=offset,
-        producer_id=producer_id,
-        producer_epoch=0,
-        coordinator_epoch=6,
-        timestamp=BASE_TIMESTAMP + offset,
-        partition_leader_epoch=0,
-    )
-
-
 @given(st.lists(st.tuples(st.integers(-1, 3), st.integers(1, 4)), max_size=40), st.integers(2, 50))
 def test_of_runs_of_batches_the_last_of_each_producer_counts(runs: list[tuple[int, int]], step: int) -> None:
     ids = [producer_id for producer_id, count in runs for _ in range(count)]
@@ -125,9 +111,9 @@ def test_producers_and_aborted_transactions(step: int) -> None:
             of_producer(5, 1, 1, 2),
             of_producer(6, 2, 3, 7, is_transactional=True),
             of_producer(8, 1, 2, 3, is_transactional=True),
-            marker(9, 2, commit=False),
-            marker(10, 4, commit=False),
-            marker(11, 3, commit=True),
+            marker(9, commit=False, producer=2, coordinator_epoch=6),
+            marker(10, commit=False, producer=4, coordinator_epoch=6),
+            marker(11, commit=True, producer=3, coordinator_epoch=6),
             batch(12, 1),
             of_producer(13, 2, 2, 4, is_transactional=True),
         )

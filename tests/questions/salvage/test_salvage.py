@@ -175,21 +175,6 @@ def test_any_damage_leaves_the_union_of_what_is_good(tmp_path: Path, seed: int) 
     assert taken(tmp_path, (batches[number] for number in sorted(held)), allow_gaps=True).log_start_offset == 0
 
 
-def test_output_must_be_new_and_beside_the_copies(tmp_path: Path) -> None:
-    put_replica(tmp_path / "in", 1, {0: b"".join(batches_of(2))})
-    with pytest.raises(UsageError, match="never written to"):
-        salvaged_of(tmp_path / "in", tmp_path / "in" / "broker-1" / "out")
-    (tmp_path / "out").mkdir()
-    (tmp_path / "out" / "file").touch()
-    with pytest.raises(UsageError, match="not empty"):
-        salvaged_of(tmp_path / "in", tmp_path / "out")
-    with pytest.raises(UsageError, match="no copy here is of broker 9"):
-        salvaged_of(tmp_path / "in", tmp_path / "new", prefer="9")
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["in", "out"]
-    (tmp_path / "out" / "file").unlink()
-    assert salvaged_of(tmp_path / "in", tmp_path / "out").is_whole, "an empty directory is taken"
-
-
 # The topic's id, without which a broker under KRaft takes a log for a stray, and begins anew.
 
 

@@ -40,23 +40,6 @@ def records_of(output: Path, name: str) -> "list[Json]":
     return rows
 
 
-@pytest.mark.parametrize(
-    ("prefer", "end", "event"), [("1", 345, b"login-again"), ("2", 370, b'"login"')], ids=["new-leader", "old-leader"]
-)
-def test_either_side_of_an_unclean_election(tmp_path: Path, prefer: str, end: int, event: bytes) -> None:
-    sample = str(SAMPLES / "unclean-election")
-    (refused,) = salvaged_from(sample, tmp_path / "refused", "audit").refused
-    assert (refused.kind, refused.offsets) == ("rivals", ((300, 345),))
-    salvaged = salvaged_from(sample, tmp_path / "out", "audit", prefer)
-    assert salvaged.is_whole
-    rows = records_of(tmp_path / "out", "audit-0")
-    assert [row["offset"] for row in rows] == list(range(end))
-    assert all(b'"login"' in row["value"] for row in rows[:300])
-    assert all(event in row["value"] for row in rows[300:])
-    held_back = {left.broker for left in salvaged.partitions[0].left_behind}
-    assert held_back == {3 - int(prefer)}
-
-
 @pytest.mark.parametrize("prefer", ["1", "2", "3"])
 def test_either_side_of_a_high_watermark_truncation(tmp_path: Path, prefer: str) -> None:
     salvaged = salvaged_from(archive("kafka-0.10.2.2-hw-truncation"), tmp_path / "out", "ledger", prefer)
@@ -92,13 +75,6 @@ def test_a_cluster_that_lost_nothing_is_salvaged_whole(tmp_path: Path, name: str
         if path.name == "quorum-state":
             data = data.replace(b'"leaderId":100,"leaderEpoch":1', b'"leaderId":-1,"leaderEpoch":2')
         assert path.read_bytes() == data, path.name
-
-
-@pytest.mark.parametrize("name", of_brokers("public-magic0-golden", "public-five-brokers"))
-def test_old_and_foreign_logs_are_copied_to_the_byte(tmp_path: Path, name: str) -> None:
-    salvaged = salvaged_from(archive(name), tmp_path / "out")
-    assert not salvaged.refused
-    assert salvaged.partitions
 
 
 def test_samples_without_a_loss(tmp_path: Path) -> None:

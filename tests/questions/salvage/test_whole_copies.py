@@ -14,11 +14,10 @@ from kafka_forensics.model.files import EpochEntry
 from kafka_forensics.questions.plan import PlanMaker, Planned
 from kafka_forensics.questions.salvage.whole_copies import DIFFERING, _parted
 from kafka_forensics.replication.planner import NO_END, Plan, PlanPartition, PlanReplica
-from kafka_forensics.writers.batches import RecordToWrite, write_batch
 from tests.support.controller_log import ControllerLog, partition, setting, topic
 from tests.support.replicas import put_replica
 from tests.support.salvaged import NAME, TOPIC, refused, salvaged_of, taken
-from tests.support.segments import BASE_TIMESTAMP, batch, flipped
+from tests.support.segments import batch, by_producer, flipped, values
 
 CLEANED = [batch(0, 2, value=b"first"), batch(4, 1, value=b"second"), batch(8, 2, value=b"third")]
 REST = [batch(10, 2, value=b"fourth")]
@@ -29,15 +28,6 @@ def put_cleaned(folder: Path, broker: int, batches: list[bytes], dirty: int = 10
     log_dir = put_replica(folder, broker, {0: b"".join(batches[:3]), 10: b"".join(batches[3:])}, high_watermark=12, epochs=[(0, 0)])
     (log_dir / "cleaner-offset-checkpoint").write_text(f"0\n1\norders 0 {dirty}\n")
     return log_dir
-
-
-def test_a_damaged_copy_gives_way_to_a_whole_one(tmp_path: Path) -> None:
-    put_cleaned(tmp_path / "in", 1, [CLEANED[0], flipped(CLEANED[1], 70), CLEANED[2], *REST])
-    put_cleaned(tmp_path / "in", 2, [*CLEANED, *REST])
-    partition = taken(tmp_path, [*CLEANED, *REST])
-    assert (partition.base, partition.chosen_by, partition.gaps) == (2, "plan", [])
-    assert (tmp_path / "out" / "cleaner-offset-checkpoint").read_text() == "0\n1\norders 0 10\n"
-    assert (tmp_path / "out" / NAME / "leader-epoch-checkpoint").read_text() == "0\n1\n0 0\n"
 
 
 def test_of_several_whole_copies_that_of_the_plan_is_taken_or_of_the_broker_that_is_preferred(tmp_path: Path) -> None:
@@ -251,20 +241,10 @@ def test_a_head_that_only_another_history_has_is_not_lost_in_silence(tmp_path: P
     assert {(left.broker, left.start) for left in partition.left_behind if left.end <= 10} >= {(1, 0), (3, 0)}
 
 
-def keyed(offset: int, key: bytes, **given: Any) -> bytes:
-    return write_batch(
-        [RecordToWrite(key, b"precious", timestamp_delta=3)],
-        base_offset=offset,
-        base_timestamp=BASE_TIMESTAMP,
-        partition_leader_epoch=0,
-        **given,
-    )
-
-
 def test_a_value_that_only_another_history_has_is_refused(tmp_path: Path) -> None:
     """Below the point where they part, where no cleaner takes what nothing has taken the place of."""
     put_rivals(tmp_path / "in")
-    below = [CLEANED[0], keyed(4, b"other"), CLEANED[2]]
+    below = [CLEANED[0], values(4, "precious", key=b"other"), CLEANED[2]]
     for broker, first in ((1, below), (2, [below[0], below[2]])):
         (tmp_path / "in" / f"broker-{broker}" / NAME / f"{0:020d}.log").write_bytes(b"".join(first))
     shutil.rmtree(tmp_path / "in" / "broker-3")
@@ -277,7 +257,7 @@ def test_a_value_that_only_another_history_has_is_refused(tmp_path: Path) -> Non
 
 def test_where_a_record_counts_on_one_side_only_that_is_taken_whose_broker_is_preferred(tmp_path: Path) -> None:
     """A transaction's batch without its marker on one, of which the other has nothing."""
-    within = keyed(4, b"other", is_transactional=True, producer_id=7, producer_epoch=0, base_sequence=0)
+    within = by_producer(4, "precious", key=b"other", is_transactional=True)
     put_cleaned(tmp_path / "in", 1, [CLEANED[0], within, CLEANED[2], *REST], dirty=8)
     put_cleaned(tmp_path / "in", 2, [CLEANED[0], CLEANED[2], *REST], dirty=10)
     (differing,) = (row for row in scan([str(tmp_path / "in")], ScanOptions()).findings if row.kind in DIFFERING)

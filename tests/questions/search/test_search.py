@@ -490,11 +490,3 @@ def test_progress_counts_every_byte_once(cluster: Path, monkeypatch: pytest.Monk
     list(looked.rows(lambda done, total: told.append((done, total))))
     assert told[-1] == (looked.bytes_total, looked.bytes_total)
     assert max(done for done, _ in told) == looked.bytes_total
-
-
-def test_a_file_that_cannot_be_read_further_gives_what_was_read(cluster: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = archive(cluster)
-    path.write_bytes(path.read_bytes()[:-60])
-    looked = search([str(path)], ScanOptions(), Conditions(offset_start=0))
-    list(looked.rows())
-    assert looked.incomplete
