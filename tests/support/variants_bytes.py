@@ -64,19 +64,12 @@ BATCHES: Final = (
         lambda it, at: it.flip(2, TARGET, at, 6),
         [(17,), (23,), (57,)],
     ),
-    *each("F02", "a bit of the leader epoch, byte and bit", lambda it, at, bit: it.flip(2, TARGET, at, bit), [(15, 0), (12, 7)]),
+    *each("F02", "a bit of the leader epoch, byte and bit", lambda it, at, bit: it.flip(2, TARGET, at, bit), [(12, 7)]),
     done("F02", "the epoch field and the records are hit", epoch_and_records),
-    *each("F04", "batchLength =", lambda it, size: put(it, LENGTH, int32(size)), [(49,), (2000,), (-(2**31),)]),
-    *each("F07", "magic =", lambda it, magic: put(it, MAGIC, bytes([magic])), [(127,), (0,)]),
-    done("F09", "recordsCount = 1000, CRC right", lambda it: put_with_crc(it, COUNT, int32(1000))),
     done("F09", "recordsCount = -1 in a scan that is not deep", lambda it: put_with_crc(it, COUNT, int32(-1)), deep=False),
     *each("F09", "recordsCount = -1 on", lambda it, *on: put_with_crc(it, COUNT, int32(-1), *on), [(1, 2), (1, 2, 3)]),
-    *each(
-        "F10", "lastOffsetDelta =", lambda it, delta: put_with_crc(it, DELTA, int32(delta)), [(3,), (0,), (5,), (8,), (2**31 - 12,)]
-    ),
-    *each(
-        "F10", "lastOffsetDelta on each =", lambda it, delta: put_with_crc(it, DELTA, int32(delta), 1, 2, 3), [(5,), (2**31 - 12,)]
-    ),
+    *each("F10", "lastOffsetDelta =", lambda it, delta: put_with_crc(it, DELTA, int32(delta)), [(0,), (2**31 - 12,)]),
+    *each("F10", "lastOffsetDelta on each =", lambda it, delta: put_with_crc(it, DELTA, int32(delta), 1, 2, 3), [(5,)]),
     done("-", "several faults in one segment", several),
     done(
         "-",
@@ -158,7 +151,7 @@ BASE_OFFSETS: Final = (
         "F03",
         "the batch of an offset, byte and bit",
         lambda it, offset, at, bit: it.flip(2, HEALTHY.at(offset), at, bit),
-        [*((offset, *flip) for offset in (0, 29, 32, 40, 54) for flip in ((0, 7), (7, 0))), (40, 2, 2), (40, 4, 7), (40, 6, 0)],
+        [(0, 0, 7), (29, 7, 0), (32, 7, 0), (40, 4, 7), (54, 0, 7)],
     ),
     *each("F03", "the last batch, byte and bit", lambda it, at, bit: it.flip(2, LAST, at, bit), [(6, 3), (7, 3), (0, 7)]),
     done("F03", "the last batch of a lone copy", lambda it: it.flip(2, LAST, 5), alone),
@@ -194,7 +187,7 @@ RECORDS: Final = (
         "F12",
         "a length past what holds it, in",
         lambda root, what, codec: payload(root, compress(codec, PAST_ITS_BATCH[what]), codec),
-        [*product(PAST_ITS_BATCH, ("none", "gzip")), *product(["value"], CODECS[2:])],
+        [("headers", "none"), ("record", "gzip"), ("value", "zstd")],
     ),
     *trees("F23", "sound batches of", compressed_by, product(CODECS), control=True),
     Case("F23", "a gzip member with a record beyond the count", lambda root: members(root, GZIP + MORE, 1)),
@@ -223,7 +216,7 @@ def lie_within_a_copy(brokers: Brokers) -> None:
     change(brokers.file(2, 55), size + HEALTHY.at(46).position - HEALTHY.at(39).position + EPOCH + 3, 8)
 
 
-COPIES: Final = ((0, 2, 74), (0, 3, 74), (29, 34, 74), (26, 34, 74), (29, 31, 48), (29, 34, 54), (43, 46, 68))
+COPIES: Final = ((0, 3, 74), (26, 34, 74), (29, 31, 48), (29, 34, 54), (43, 46, 68))
 TWICE: Final = (
     *each("F18", "a copy at the end of the batch of", lambda it, at: append(it, 55, HEALTHY.at(at).data), [(0,), (70,)]),
     *each("F18", "batches copied: first, last, behind", copied, COPIES),

@@ -17,17 +17,7 @@ from tests.support.controller_log import (
 )
 from tests.support.faults import BASE_TIMESTAMP, LOG_END, Brokers, Log, histories, write_checkpoint
 from tests.support.gallery_case import Case, done, each, trees
-from tests.support.gallery_controller import (
-    BAD,
-    ELECTED,
-    LRS,
-    OTHER_ID,
-    UNCLEAN,
-    lost_member,
-    malformed_twice,
-    short_follower,
-    short_leader,
-)
+from tests.support.gallery_controller import ELECTED, LRS, OTHER_ID, UNCLEAN, lost_member, short_follower, short_leader
 from tests.support.gallery_groups import EARLIER, LATER, commit
 from tests.support.group_records import commit_key, commit_value, log_of, put_offsets, transaction_of
 from tests.support.injections import claim_epochs, history
@@ -152,11 +142,6 @@ CONTROLLED: Final = (
         [((6, 8), (3, 0, 2)), ((6, 8), (8, 0, 2)), ((6, 8), (6, 2, 2)), ((6, 1), (3, 0, 20)), ((10, 2), (3, 0, 2))],
     ),
     *each("F37", "an unclean election whose replicas agree, of broker", agreeing, [(2,), (1,)], control=True),
-    Case(
-        "F48",
-        "`__cluster_metadata`, twice: a record of an unknown kind",
-        lambda root: controlled_by(lost_member(root), *malformed_twice(BAD["unknown kind"][0])),
-    ),
     done("-", "the controllers say compact,delete", lambda it: policy(it, "compact,delete"), control=True),
     done("-", "the first replica is of an earlier topic, the controllers say delete", lambda it: policy(it, "delete", other=True)),
     *each(
@@ -172,11 +157,6 @@ CONTROLLED: Final = (
 )
 
 # Committed offsets.
-
-
-def larger_before(brokers: Brokers) -> None:
-    late, reset = commit_value(LOG_END + 5, timestamp=EARLIER), commit_value(3, timestamp=LATER)
-    put_offsets(brokers.log_dir(1), log_of((commit_key(), late), (commit_key(), reset)))
 
 
 def twenty_groups(brokers: Brokers) -> None:
@@ -210,7 +190,6 @@ def malformed_behind(brokers: Brokers) -> None:
 
 COMMITTED: Final = (
     done("-", "group committed 76 of log end 75", lambda it: commit(it, LOG_END + 1)),
-    done("-", "an older commit that was larger", larger_before),
     done("-", "twenty groups", twenty_groups),
     done("-", "a commit beyond the log end in a committed transaction", transactional),
     *each(

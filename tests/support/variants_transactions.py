@@ -11,7 +11,7 @@ from kafka_forensics.writers.files import write_meta_properties
 from tests.support.controller_log import CONTROLLER, ControllerLog, partition, topic
 from tests.support.faults import ABORTING, COMMITTING, Brokers, Log, histories
 from tests.support.gallery_case import Case, Row, trees
-from tests.support.gallery_replicas import OTHER_CLUSTER_ID, skipped_sequences, wrapped_sequences
+from tests.support.gallery_replicas import OTHER_CLUSTER_ID, wrapped_sequences
 from tests.support.gallery_transactions import OVERDUE, both, committed_again, lying, opened, torn
 from tests.support.transaction_logs import (
     ABORT,
@@ -373,7 +373,6 @@ COORDINATORS: Final = (
 
 
 SEQUENCES: Final = (
-    *trees("F45", "sequence numbers skipped:", skipped_sequences, [(1,), (1000,)]),
     *trees("F45", "sequence numbers that wrap, before the wrap:", wrapped_sequences, [(1,), (2,), (3,), (5,)], control=True),
 )
 VARIANTS: Final[tuple[Case, ...]] = (*OPEN, *TORN, *GOES_ON, *GONE, *COORDINATORS, *SEQUENCES)
