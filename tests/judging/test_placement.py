@@ -6,11 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from kafka_forensics.analysis.placement import CRC32, MURMUR2, Placement, Rule
+from kafka_forensics.analysis.placement import CRC32, MURMUR2
 from kafka_forensics.engine import local
 from kafka_forensics.evidence.options import ScanOptions
-from kafka_forensics.judging import scanning
-from kafka_forensics.judging.placement import TopicPlacements
 from kafka_forensics.model.findings import Finding, Severity
 from kafka_forensics.model.results import KeyPlacement
 from kafka_forensics.wording import message
@@ -39,43 +37,24 @@ def put_topic(folder: Path, runs: list[tuple[Partitioner, int]], *, topic: str =
             put_replica(folder / f"{topic}-{number}-{broker}", broker, b"".join(log), partition=f"{topic}-{number}")
 
 
-@pytest.fixture
-def judged(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[list[Finding], dict[str, Placement]]]:
-    """Scan a folder: findings about placement, and every placement judged by topic."""
-    seen: list[TopicPlacements] = []
-
-    class Kept(TopicPlacements):
-        def finish(self) -> list[Finding]:
-            seen.append(self)
-            return super().finish()
-
-    monkeypatch.setattr(scanning, "TopicPlacements", Kept)
-
-    def run(path: Path, options: ScanOptions | None = None) -> tuple[list[Finding], dict[str, Placement]]:
-        result = local.scan([str(path)], options or ScanOptions(deep=True))
-        return [finding for finding in result.findings if finding.kind == "KEY_PLACEMENT"], seen[-1].placements
-
-    return run
-
-
-Judged = Callable[..., tuple[list[Finding], dict[str, Placement]]]
+def judged(path: Path, options: ScanOptions | None = None) -> tuple[list[Finding], list[KeyPlacement | None]]:
+    """Scan a folder: findings about placement, and what is said of each partition."""
+    result = local.scan([str(path)], options or ScanOptions(deep=True))
+    findings = [finding for finding in result.findings if finding.kind == "KEY_PLACEMENT"]
+    return findings, [partition.key_placement for partition in result.partitions]
 
 
 @pytest.mark.parametrize(("by", "name"), [(java, MURMUR2), (librdkafka, CRC32)])
 @pytest.mark.parametrize("codec", ["none", "zstd"])
-def test_one_client_is_recognised_and_nothing_said(tmp_path: Path, judged: Judged, by: Partitioner, name: str, codec: str) -> None:
+def test_one_client_is_recognised_and_nothing_said(tmp_path: Path, by: Partitioner, name: str, codec: str) -> None:
     put_topic(tmp_path, [(by, 3)], codec=codec)
-    findings, placements = judged(tmp_path)
-    assert findings == []
-    assert [stretch.rule for stretch in placements["orders"].stretches] == [Rule(name, 3)]
-    key_placements = [partition.key_placement for partition in local.scan([str(tmp_path)], ScanOptions(deep=True)).partitions]
-    assert key_placements == [KeyPlacement(name, 3, 100, None)] * 3
+    assert judged(tmp_path) == ([], [KeyPlacement(name, 3, 100, None)] * 3)
 
 
-def test_a_raised_number_of_partitions_is_told_in_a_sentence(tmp_path: Path, judged: Judged) -> None:
+def test_a_raised_number_of_partitions_is_told_in_a_sentence(tmp_path: Path) -> None:
     put_topic(tmp_path, [(java, 2), (java, 4)])
     ((finding,), placements) = judged(tmp_path)
-    assert [stretch.rule for stretch in placements["orders"].stretches] == [Rule(MURMUR2, 2), Rule(MURMUR2, 4)]
+    assert placements == [KeyPlacement(MURMUR2, 4, 100, None)] * 4
     assert (finding.severity, finding.place.topic, finding.place.partition) == (Severity.INFO, "orders", None)
     moved = finding.evidence["keys_in_several_partitions"]
     assert 60 < moved < 140
@@ -86,33 +65,25 @@ def test_a_raised_number_of_partitions_is_told_in_a_sentence(tmp_path: Path, jud
     assert finding.evidence["premises"][0].startswith("number of partitions: the partition directories")
 
 
-def test_a_single_partition_of_many_is_judged_by_the_count_of_all(tmp_path: Path, judged: Judged) -> None:
+def test_a_single_partition_of_many_is_judged_by_the_count_of_all(tmp_path: Path) -> None:
     put_topic(tmp_path, [(librdkafka, 3)])
-    findings, placements = judged(tmp_path, ScanOptions(deep=True, partition=1))
-    assert findings == []
-    assert placements["orders"].partition_count == 3
-    assert [stretch.rule.partitioner for stretch in placements["orders"].stretches] == [CRC32]
+    assert judged(tmp_path, ScanOptions(deep=True, partition=1)) == ([], [KeyPlacement(CRC32, 3, 100, None)])
 
 
-def test_topics_of_one_partition_internal_topics_and_shallow_scans_are_left_out(tmp_path: Path, judged: Judged) -> None:
+def test_topics_of_one_partition_internal_topics_and_shallow_scans_are_left_out(tmp_path: Path) -> None:
     put_topic(tmp_path / "one", [(java, 1)])
     put_topic(tmp_path / "own", [(java, 2), (librdkafka, 2)], topic="__own")
-    assert judged(tmp_path) == ([], {})
+    assert judged(tmp_path) == ([], [None] * 3)
     put_topic(tmp_path / "two", [(java, 2), (librdkafka, 2)])
     assert len(judged(tmp_path)[0]) == 1
-    assert judged(tmp_path, ScanOptions(deep=False)) == ([], {})
-    shallow = local.scan([str(tmp_path / "two")], ScanOptions(deep=False))
-    assert [partition.key_placement for partition in shallow.partitions] == [None] * 2
+    assert judged(tmp_path / "two", ScanOptions(deep=False)) == ([], [None] * 2)
 
 
 @pytest.mark.parametrize("archive", of_brokers("kafka-4.3.0-healthy"))
-def test_programs_that_name_partitions_are_recognised_in_the_logs_of_real_brokers(
-    archives: Path, judged: Judged, archive: str
-) -> None:
-    ((finding,), placements) = judged(archives / f"{archive}.tar.xz")
+def test_programs_that_name_partitions_are_recognised_in_the_logs_of_real_brokers(archives: Path, archive: str) -> None:
+    ((finding,), _) = judged(archives / f"{archive}.tar.xz")
     assert (finding.place.topic, finding.severity) == ("orders", Severity.INFO)
     assert finding.evidence["partitioner"] == "no_known_hash"
     assert "orders are placed by no known hash over 2 partitions" in message(finding)
     assert finding.evidence["premises"][0] == "number of partitions: the controller's log"
     assert finding.evidence["keyless_percent"] == {"0": 0, "1": 100}
-    assert sorted(topic for topic, placement in placements.items() if not placement.is_plain) == ["orders"]

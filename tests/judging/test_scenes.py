@@ -10,11 +10,9 @@ from kafka_forensics.cli.outputs.plan_words import topic_id_lines
 from kafka_forensics.engine import local
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.judging import recovery_files
-from kafka_forensics.questions.collect import CollectOptions, collect
 from kafka_forensics.questions.plan import PlanOptions, make_plans
 from tests.judging.scenes import ANSWERS, OUTSIDE, SCENES, answers, lacking
 from tests.support.faults import TOPIC_ID
-from tests.support.faults_verdict import only, verdict
 from tests.support.replicas import put_replica
 
 EXPECTED: dict[str, Any] = json.loads(ANSWERS.read_text())
@@ -24,18 +22,6 @@ EXPECTED: dict[str, Any] = json.loads(ANSWERS.read_text())
 def test_the_whole_answer_to_a_scene(name: str, tmp_path: Path) -> None:
     """After a change of a rule: `python -m tests.judging.scenes`."""
     assert answers(name, tmp_path) == EXPECTED[name]
-
-
-@pytest.mark.parametrize("options", [ScanOptions(), ScanOptions(topic_glob="t")], ids=["whole", "one topic"])
-def test_bundles_tell_a_missing_topic_id(options: ScanOptions, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
-    brokers, folder, paths = lacking(tmp_path), tmp_path_factory.mktemp("bundles"), []
-    for broker in (1, 2, 3):
-        path = folder / f"{broker}.kfb"
-        with path.open("w+b") as file:
-            collect([str(brokers.log_dir(broker))], CollectOptions(options), file)
-        paths.append(str(path))
-    found, told = (only(result, "TOPIC_ID_MISSING") for result in (local.scan(paths, ScanOptions()), verdict(brokers)))
-    assert (found.place.broker, found.severity, found.evidence) == (2, told.severity, told.evidence)
 
 
 def test_a_plan_has_a_step_for_a_missing_topic_id(tmp_path: Path) -> None:

@@ -244,17 +244,14 @@ def _transactions(
     assert coordinator is not None
     rows = list(transactions(paths, options).rows)
     for partition in cluster.partitions.values():
-        for finding in findings:
-            if finding.place.partition != partition.number or finding.kind not in GONE | {"TXN_TORN"}:
-                continue
-            if not _is_torn(coordinator, partition, finding):
+        of_partition = [finding for finding in findings if finding.place.partition == partition.number]
+        for finding in of_partition:
+            if finding.kind in GONE | {"TXN_TORN"} and not _is_torn(coordinator, partition, finding):
                 yield f"{partition.name}: {finding.kind} {finding.evidence} is not so"
         named = {
             (finding.evidence["producer_id"], finding.place.offset_start)
-            for finding in findings
-            if finding.kind in OPEN
-            and finding.place.partition == partition.number
-            and finding.evidence.get("reason") != "opposite_marker"
+            for finding in of_partition
+            if finding.kind in OPEN and finding.evidence.get("reason") != "opposite_marker"
         }
         spoken = {broker: expected.transactions(replica.batches) for broker, replica in partition.replicas.items()}
         opened = {(one.producer_id, one.first_offset) for each in spoken.values() for one in each if one.state == "open"}
@@ -267,15 +264,7 @@ def _transactions(
             if all(spoken.values()):
                 yield f"{partition.name}: no transaction is listed"
             continue
-        seen = [
-            (
-                row.producer_id,
-                row.first_offset,
-                _ending(row.state, row.marker),
-                row.marker_offset,
-            )
-            for row in listed
-        ]
+        seen = [(row.producer_id, row.first_offset, _ending(row.state, row.marker), row.marker_offset) for row in listed]
         counted["transactions listed"] += len(seen)
         broker = int(listed[0].broker)
         torn = {(row.producer_id, row.first_offset) for row in listed if row.state == "torn"}

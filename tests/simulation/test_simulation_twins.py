@@ -142,16 +142,6 @@ def renamed(state: World, names: list[int]) -> World:
     return state._replace(replicas=tuple(replicas), requests=requests, isr=frozenset(names[one] for one in state.isr))
 
 
-def test_two_renamings_of_one_world_count_once() -> None:
-    one_record = ModelReplica(0, 0, frozenset({0}), (ModelRecord(0, 0),))
-    nobody = ModelReplica(-1, 0, frozenset(), ())
-    layout = layout_of(Sizes(2, 1, 1, 0), history=False)
-    state = World((one_record, nobody), (Request(0, frozenset({0})),), frozenset({0}), 1)
-    keys = {tuple(key_of(each, layout)) for each in (state, renamed(state, [1, 0]))}
-    assert len(keys) == 1
-    assert tuple(key_of(state._replace(isr=frozenset({1})), layout)) not in keys
-
-
 @pytest.mark.parametrize("name", PROTOCOLS)
 def test_a_plain_search_of_the_model_finds_as_many_states(name: str) -> None:
     """A set of states, no keys, no names forgotten: 3 replicas named give the unreduced count."""

@@ -30,17 +30,17 @@ CREATED = (topic(), setting("cleanup.policy", "compact"), partition([1, 2], 1))
 
 
 def evidence(*paths: Path) -> ControllerEvidence:
-    controller_evidence = read_controller(gather([str(path) for path in paths], ScanOptions()))
-    assert controller_evidence is not None
-    return controller_evidence
+    found = read_controller(gather([str(path) for path in paths], ScanOptions()))
+    assert found is not None
+    return found
 
 
-def history(*paths: Path) -> ControllerHistory:
+def history_of(*paths: Path) -> ControllerHistory:
     return evidence(*paths).history
 
 
-def last(controller_history: ControllerHistory) -> PartitionControl:
-    return controller_history.partitions[TOPIC, 0]
+def last(history: ControllerHistory) -> PartitionControl:
+    return history.partitions[TOPIC, 0]
 
 
 def log(*changes: bytes, voters: tuple[int, ...] = (100, 101, 102)) -> ControllerLog:
@@ -59,33 +59,42 @@ def put(root: Path, *logs: ControllerLog) -> list[Path]:
 def test_what_a_majority_of_the_voters_holds_is_committed(tmp_path: Path) -> None:
     short = log(change(isr=[1]))
     long = short.copy().append(change(leader=2)).append(change(leader=1))
-    controller_history = history(*put(tmp_path, short, long, long))
-    assert (controller_history.voters, controller_history.log_end_offset) == ([100, 101, 102], 7)
-    assert controller_history.committed_end_offset == 7
-    assert (last(controller_history).leader, last(controller_history).leader_epoch) == (1, 2)
-    assert last(controller_history).unknown_after is None
+    history = history_of(*put(tmp_path, short, long, long))
+    assert (history.voters, history.log_end_offset) == ([100, 101, 102], 7)
+    assert history.committed_end_offset == 7
+    assert (last(history).leader, last(history).leader_epoch) == (1, 2)
+    assert last(history).unknown_after is None
 
 
 def test_a_tail_that_a_voter_may_hold_whose_copy_is_missing_is_not_called_uncommitted(tmp_path: Path) -> None:
     short = log(change(isr=[1]))
     paths = put(tmp_path, short, short.copy().append(change(leader=2)), short)
     for named, expected in ((paths[:2], None), (paths, False)):
-        controller_history = history(*named)
-        kept = last(controller_history).history
+        history = history_of(*named)
+        kept = last(history).history
         assert kept is not None
-        assert (kept.events[-1].is_committed, controller_history.committed_end_offset) == (expected, 5)
-        assert last(controller_history).unknown_after == 5
+        assert (kept.events[-1].is_committed, history.committed_end_offset) == (expected, 5)
+        assert last(history).unknown_after == 5
+
+
+def test_what_one_copy_lost_another_has(tmp_path: Path) -> None:
+    written = log(change(isr=[1]), change(leader=2))
+    written.put(tmp_path / "c0", 100, without=(4,))
+    assert (last(history_of(tmp_path / "c0")).leader, last(history_of(tmp_path / "c0")).unknown_after) == (None, 4)
+    written.put(tmp_path / "b1", 1, without=(5,))
+    history = history_of(tmp_path / "c0", tmp_path / "b1")
+    assert (last(history).leader, last(history).isr, last(history).unknown_after) == (2, [1], None)
 
 
 def test_a_log_that_begins_later_stands_on_its_snapshot(tmp_path: Path) -> None:
     written = log(change(isr=[1]), change(leader=2))
     directory = written.put(tmp_path / "c0", start=5)
-    assert history(tmp_path / "c0").partitions == {}
+    assert history_of(tmp_path / "c0").partitions == {}
     state = (topic(), partition([1], 1, leader_epoch=4), setting("cleanup.policy", "compact"))
     (directory / "00000000000000000005-0000000001.checkpoint").write_bytes(snapshot(*state))
-    controller_history = history(tmp_path / "c0")
-    assert (last(controller_history).leader, last(controller_history).leader_epoch) == (2, 5)
-    assert (last(controller_history).cleanup_policy, controller_history.unknown_after) == ("compact", None)
+    history = history_of(tmp_path / "c0")
+    assert (last(history).leader, last(history).leader_epoch) == (2, 5)
+    assert (last(history).cleanup_policy, history.unknown_after) == ("compact", None)
 
 
 @pytest.mark.parametrize(
@@ -100,11 +109,9 @@ def test_a_log_that_begins_later_stands_on_its_snapshot(tmp_path: Path) -> None:
 def test_a_snapshot_that_is_not_whole_is_not_used(tmp_path: Path, data: bytes, reason: str) -> None:
     directory = log().put(tmp_path / "c0", start=1)
     (directory / "00000000000000000001-0000000001.checkpoint").write_bytes(data)
-    controller_evidence = evidence(tmp_path / "c0")
-    assert [(finding.kind, finding.evidence["reason"]) for finding in controller_evidence.findings] == [
-        ("METADATA_RECORD_MALFORMED", reason)
-    ]
-    assert controller_evidence.history.partitions[TOPIC, 0].leader == 1
+    found = evidence(tmp_path / "c0")
+    assert [(finding.kind, finding.evidence["reason"]) for finding in found.findings] == [("METADATA_RECORD_MALFORMED", reason)]
+    assert found.history.partitions[TOPIC, 0].leader == 1
     assert parse_snapshot(MemoryFile(data), 1) == reason
 
 
@@ -112,16 +119,14 @@ def test_unknown_kinds_are_told_once_each_with_their_bytes_wherever_they_lie(tmp
     unknown, other = b"\1\x63\0abc", b"\1\x64\1"
     directory = log(unknown, other, unknown).put(tmp_path / "c0", start=1)
     (directory / "00000000000000000001-0000000001.checkpoint").write_bytes(snapshot(topic(), unknown, partition([1], 1)))
-    controller_evidence = evidence(tmp_path / "c0")
-    assert [
-        (finding.kind, finding.evidence["api_key"], finding.evidence["records"]) for finding in controller_evidence.findings
-    ] == [
+    found = evidence(tmp_path / "c0")
+    assert [(finding.kind, finding.evidence["api_key"], finding.evidence["records"]) for finding in found.findings] == [
         ("METADATA_RECORD_UNKNOWN", 99, 3),
         ("METADATA_RECORD_UNKNOWN", 100, 1),
     ]
-    assert [finding.evidence["record_bytes"] for finding in controller_evidence.findings] == [18, 3]
-    assert controller_evidence.history.unknown_records == 4
-    assert last(controller_evidence.history).leader == 1
+    assert [finding.evidence["record_bytes"] for finding in found.findings] == [18, 3]
+    assert found.history.unknown_records == 4
+    assert last(found.history).leader == 1
 
 
 def test_of_very_many_unknown_kinds_the_last_finding_counts_the_rest() -> None:
@@ -137,9 +142,9 @@ def test_of_very_many_unknown_kinds_the_last_finding_counts_the_rest() -> None:
 def test_a_snapshot_alone_is_a_witness(tmp_path: Path) -> None:
     directory = ControllerLog().put(tmp_path / "c0")
     (directory / "00000000000000000009-0000000001.checkpoint").write_bytes(snapshot(*CREATED))
-    controller_history = history(tmp_path / "c0")
-    assert (last(controller_history).leader, controller_history.log_end_offset) == (1, 9)
-    assert last(controller_history).unknown_after is None
+    history = history_of(tmp_path / "c0")
+    assert (last(history).leader, history.log_end_offset) == (1, 9)
+    assert last(history).unknown_after is None
 
 
 def test_copies_of_two_clusters_are_no_witness(tmp_path: Path) -> None:
@@ -151,15 +156,15 @@ def test_copies_of_two_clusters_are_no_witness(tmp_path: Path) -> None:
 
 def test_named_nodes_are_voters_by_their_ids(tmp_path: Path) -> None:
     paths = put(tmp_path, log(), log())
-    controller_evidence = read_controller(gather([f"first={paths[0]}", f"second={paths[1]}"], ScanOptions()))
-    assert controller_evidence is not None
-    assert controller_evidence.history.committed_end_offset == 4
+    found = read_controller(gather([f"first={paths[0]}", f"second={paths[1]}"], ScanOptions()))
+    assert found is not None
+    assert found.history.committed_end_offset == 4
 
 
 def test_idle_controllers_give_the_time_of_their_copy(tmp_path: Path) -> None:
-    controller_history = history(*put(tmp_path, log(*[record(20)] * 50, voters=(100,))))
-    assert (controller_history.last_ms, last(controller_history).as_of_ms) == (START_MS + 51_000, START_MS + 51_000)
-    assert controller_history.log_end_offset == 54
+    history = history_of(*put(tmp_path, log(*[record(20)] * 50, voters=(100,))))
+    assert (history.last_ms, last(history).as_of_ms) == (START_MS + 51_000, START_MS + 51_000)
+    assert history.log_end_offset == 54
 
 
 def test_any_bytes_open_as_a_batch() -> None:
@@ -179,12 +184,12 @@ def test_any_bytes_have_an_answer(data: bytes, at: int) -> None:
 
 
 def test_real_controllers_tell_isr_and_policies(archives: Path) -> None:
-    controller_history = history(archives / "kafka-4.3.0-healthy.tar.xz")
-    profiles = controller_history.partitions["profiles", 0]
+    history = history_of(archives / "kafka-4.3.0-healthy.tar.xz")
+    profiles = history.partitions["profiles", 0]
     assert (profiles.leader, profiles.isr, profiles.cleanup_policy, profiles.was_compacted) == (2, [2, 3, 1], "compact", True)
-    assert Counter(control.leader_epoch for control in controller_history.partitions.values()) == {0: 16}
-    assert (len(controller_history.topics), len(controller_history.partitions)) == (11, 16)
-    assert controller_history.defaults == {"min.insync.replicas": "1"}
+    assert Counter(control.leader_epoch for control in history.partitions.values()) == {0: 16}
+    assert (len(history.topics), len(history.partitions)) == (11, 16)
+    assert history.defaults == {"min.insync.replicas": "1"}
 
 
 @pytest.mark.parametrize(("snapshot_offset", "starts"), [(None, False), (4, False), (5, True)])

@@ -54,23 +54,6 @@ def test_a_snapshot_and_its_updates(tmp_path: Path) -> None:
     assert [state.offsets_in(number) for number in (0, 2, 4)] == [1, 4, 1]
 
 
-def test_records_that_cannot_be_read_are_told_and_leave_a_doubt(tmp_path: Path) -> None:
-    other = share_key("others")
-    records = log_of(
-        (SNAPSHOT, share_value(1)), (other, share_value(2)), (SNAPSHOT, b"\0\0\0"), (b"\0", None), (other, share_value(3))
-    )
-    put_share_state(tmp_path / "b1", records)
-    share_log, findings = replayed(tmp_path / "b1")
-    assert [(finding.kind, finding.place.offset_start, finding.evidence["reason"]) for finding in findings] == [
-        ("METADATA_RECORD_MALFORMED", 2, "fields"),
-        ("METADATA_RECORD_MALFORMED", 3, "key"),
-    ]
-    assert {state.group: (state.start_offset, state.unknown_after) for state in share_log.states} == {
-        "others": (3, None),
-        "workers": (1, 1),
-    }
-
-
 def test_a_whole_copy_is_read_and_not_a_damaged_one(tmp_path: Path) -> None:
     records = log_of((SNAPSHOT, share_value(1)), (SNAPSHOT, share_value(2)))
     put_share_state(tmp_path / "b1", flipped(records, len(records) - 3))

@@ -41,25 +41,23 @@ INT16, INT32, INT64 = (st.integers(-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) for 
 PRODUCERS = st.builds(ProducerEntry, INT64, INT16, INT32, INT64, INT32, INT64, INT32, INT64)
 
 
-def test_bytes_of_an_offset_index() -> None:
-    assert write_offset_index([(0x0102, 0x0A0B0C0D)], 1).hex() == "000001010a0b0c0d"
+SNAPSHOT = write_producer_snapshot([ProducerEntry(1, 2, 3, 4, 5, 6, 7, -1)])
+ABORTED = AbortedTxn(producer_id=1, first_offset=2, last_offset=3, last_stable_offset=-1)
 
 
-def test_bytes_of_a_time_index() -> None:
-    assert write_time_index([(0x0102030405060708, 12)], 2).hex() == "01020304050607080000000a"
-
-
-def test_bytes_of_a_transaction_index() -> None:
-    data = write_transaction_index([AbortedTxn(producer_id=1, first_offset=2, last_offset=3, last_stable_offset=-1)])
-    assert data.hex() == "0000000000000000000100000000000000020000000000000003ffffffffffffffff"
-
-
-def test_bytes_of_a_producer_snapshot() -> None:
-    data = write_producer_snapshot([ProducerEntry(1, 2, 3, 4, 5, 6, 7, -1)])
-    assert (
-        data[:2].hex() + data[6:].hex()
-        == ("0001000000010000000000000001000200000003000000000000000400000005000000000000000600000007") + "ff" * 8
-    )
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        (write_offset_index([(0x0102, 0x0A0B0C0D)], 1), "00000101 0a0b0c0d"),
+        (write_time_index([(0x0102030405060708, 12)], 2), "0102030405060708 0000000a"),
+        (write_transaction_index([ABORTED]), "0000 0000000000000001 0000000000000002 0000000000000003 ffffffffffffffff"),
+        (SNAPSHOT[:2], "0001"),
+        (SNAPSHOT[6:], "00000001 0000000000000001 0002 00000003 0000000000000004 00000005 0000000000000006 00000007" + "ff" * 8),
+    ],
+    ids=["index", "timeindex", "txnindex", "version of a snapshot", "snapshot behind its CRC"],
+)
+def test_bytes_of_index_files(data: bytes, expected: str) -> None:
+    assert data == bytes.fromhex(expected)
 
 
 def test_text_of_checkpoints_and_identities() -> None:

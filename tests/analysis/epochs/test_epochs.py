@@ -1,6 +1,7 @@
 """Leader epochs in batches: runs against plain grouping, stray fields, and the checkpoint against a simulated cache."""
 
 import itertools
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 import pytest
@@ -21,10 +22,11 @@ def entries(*pairs: tuple[int, int]) -> list[EpochEntry]:
     return [EpochEntry(*pair) for pair in pairs]
 
 
-def fold_of(*batch_epochs: int) -> EpochsFold:
-    """A log of one-offset batches of these epochs."""
+def fold_of(*batch_epochs: int, lost: Collection[int] = ()) -> EpochsFold:
+    """A log of one-offset batches of these epochs, without those at the lost offsets."""
     state = EpochsFold(0)
-    state.step(columns_of([{Columns.BASE_OFFSET: n, Columns.PARTITION_LEADER_EPOCH: e} for n, e in enumerate(batch_epochs)]))
+    kept = [(n, epoch) for n, epoch in enumerate(batch_epochs) if n not in lost]
+    state.step(columns_of([{Columns.BASE_OFFSET: n, Columns.PARTITION_LEADER_EPOCH: epoch} for n, epoch in kept]))
     return state
 
 
@@ -294,28 +296,11 @@ def test_no_earlier_epoch_of_either_has_two_ends(left: list[EpochEntry], right: 
         assert all(entry.leader_epoch <= epoch for entry in (*left, *right))
 
 
-def fold_without(batch_epochs: list[int], lost: set[int]) -> EpochsFold:
-    """A log of one-offset batches of these epochs, without those at the lost offsets."""
-    state = EpochsFold(0)
-    kept = [(n, epoch) for n, epoch in enumerate(batch_epochs) if n not in lost]
-    state.step(
-        columns_of([{Columns.BASE_OFFSET: n, Columns.LAST_OFFSET: n, Columns.PARTITION_LEADER_EPOCH: epoch} for n, epoch in kept])
-    )
-    return state
-
-
-def checkpoint_of(batch_epochs: list[int]) -> list[EpochEntry]:
-    """What a broker writes of such a log."""
-    return [
-        EpochEntry(epoch, next(group)[0]) for epoch, group in itertools.groupby(enumerate(batch_epochs), key=lambda one: one[1])
-    ]
-
-
 @pytest.mark.properties
 @given(st.lists(st.integers(0, 5), min_size=1, max_size=20).map(sorted), st.sets(st.integers(0, 19)))
 def test_before_the_last_good_batch_every_offset_has_its_epoch(log: list[int], lost: set[int]) -> None:
     kept = [n for n in range(len(log)) if n not in lost]
-    entries = epoch_starts(fold_without(log, lost), checkpoint_of(log), 0)
+    entries = epoch_starts(fold_of(*log, lost=lost), Cache(list(enumerate(log))).lineage(), 0)
     assert [epoch_at(entries, offset) for offset in range(max(kept, default=-1) + 1)] == log[: max(kept, default=-1) + 1]
 
 
@@ -338,12 +323,12 @@ def test_a_checkpoint_is_believed_where_no_good_batch_is(
 ) -> None:
     """A log of epochs 1 1 1 . . . 4 4."""
     entries = None if checkpoint is None else [EpochEntry(*one) for one in checkpoint]
-    epoch_entries = epoch_starts(fold_without([1, 1, 1, 4, 4, 4, 4, 4], {3, 4, 5}), entries, 0)
+    epoch_entries = epoch_starts(fold_of(1, 1, 1, 4, 4, 4, 4, 4, lost={3, 4, 5}), entries, 0)
     assert [(entry.leader_epoch, entry.start_offset) for entry in epoch_entries] == expected
 
 
 def test_in_front_of_the_first_batch_it_is_believed_from_the_log_start_on() -> None:
-    fold = fold_without([1, 1, 1, 4, 4, 4], {0, 1, 2, 3})
+    fold = fold_of(1, 1, 1, 4, 4, 4, lost={0, 1, 2, 3})
     checkpoint = [EpochEntry(1, 0), EpochEntry(4, 3)]
     assert epoch_starts(fold, checkpoint, 0) == checkpoint
     assert epoch_starts(fold, checkpoint, 3) == checkpoint[1:]
