@@ -237,13 +237,3 @@ def test_how_far_share_groups_are_and_what_streams_groups_are_at(run: Run, share
     totals = found["totals", "committed"]
     assert (totals["kind"], totals["generation"], totals["assignment_epoch"], totals["topology_epoch"]) == ("streams", 3, 2, 1)
     assert totals["share_batches"] is None
-
-
-def test_share_groups_in_words(run: Run, shared: Path) -> None:
-    _, out, err = run(shared, "--format", "table")
-    assert "takes from 4: 1 available, 2 acknowledged, 1 archived" in out
-    assert "unknown after offset 1 of __share_group_state-0" in out
-    assert f"topic {'A' * 22}-7" in out
-    assert "nothing taken yet" in out
-    assert "2 share partitions, 3 groups, 1 committed offset, none beyond every log's end" in err
-    assert "__share_group_state-0" in err

@@ -6,6 +6,8 @@ import json
 import re
 import unicodedata
 from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import jsonschema
@@ -14,13 +16,16 @@ import pytest
 from kafka_forensics.analysis.catalogue import CATALOGUE, finding
 from kafka_forensics.cli.options import FORMATS
 from kafka_forensics.cli.outputs.scan import write_result
+from kafka_forensics.cli.outputs.words import by_kind, headline, replica_words, summary_lines
 from kafka_forensics.cli.streams import Destination
 from kafka_forensics.export.json_document import FINDING_COLUMNS
-from kafka_forensics.model.findings import Place
+from kafka_forensics.model.findings import Finding, Place
 from kafka_forensics.model.json_objects import with_twins
-from kafka_forensics.model.results import Incomplete, ScanResult
+from kafka_forensics.model.results import Agreement, Incomplete, Read, ScanResult, TransactionCounts
 from tests.support.json_schemas import json_schema, validate
-from tests.support.results import EVIL, clean_result, hostile_result, result_of, unclean_result
+from tests.support.plan_runs import Run
+from tests.support.replicas import unclean_election
+from tests.support.results import EVIL, clean_result, hostile_result, partition, replica, result_of, unclean_result
 
 RESULTS: dict[str, Callable[[], ScanResult]] = {
     "unclean": unclean_result,
@@ -31,9 +36,17 @@ RESULTS: dict[str, Callable[[], ScanResult]] = {
 }
 
 
-def rendered(result: ScanResult, format_name: str, *, width: int = 80, colour: bool = False, verbose: bool = False) -> str:
+def rendered(
+    result: ScanResult,
+    format_name: str = "table",
+    *,
+    width: int = 80,
+    colour: bool = False,
+    verbose: bool = False,
+    by: str = "incident",
+) -> str:
     stream = io.StringIO()
-    write_result(result, format_name, Destination(stream, width, colour), verbose=verbose)
+    write_result(result, format_name, Destination(stream, width, colour), by=by, verbose=verbose)
     return stream.getvalue()
 
 
@@ -198,3 +211,149 @@ def test_same_answer_gives_the_same_bytes_and_rows_for_programs_know_no_width(fo
     assert wanted == rendered(unclean_result(), format_name)
     if format_name not in ("table", "markdown"):
         assert {rendered(unclean_result(), format_name, width=width) for width in (20, 2000)} == {wanted}
+
+
+# How a partition is introduced: nothing may be said of replicas that their bytes do not say.
+
+
+def test_a_damaged_replica_is_not_called_identical() -> None:
+    healthy = partition("orders", 0, Agreement("identical", 9), [replica(1, 9), replica(2, 9)], [])
+    assert headline(healthy).startswith("the replicas are identical; ")
+    healthy.verdict = "error"
+    assert headline(healthy).startswith("the replicas agree in what they still hold; ")
+
+
+def test_where_damaged_batches_are_is_left_to_the_findings() -> None:
+    damaged = partition("orders", 0, Agreement("content", 79), [replica(1, 79), replica(2, 79)], [])
+    assert headline(damaged).startswith("the replicas differ in batches of one leader epoch; ")
+    conflict = partition("orders", 0, Agreement("conflict", 79), [replica(1, 90), replica(2, 90)], [])
+    assert headline(conflict).startswith("the replicas diverge at offset 79; ")
+
+
+def test_a_count_is_not_taken_for_an_epoch() -> None:
+    one = replica(1, 9, transactions=TransactionCounts(open=1), missing_offsets=1)
+    assert replica_words(one)[-1] == "epoch 0; 1 offset missing; 1 open transaction"
+
+
+def test_what_could_not_be_read_is_not_called_clean() -> None:
+    result = clean_result()
+    assert summary_lines(result)[0].startswith("clean: nothing found in 2 partitions, ")
+    result.incomplete.append(Incomplete("b1/orders-0/00000000000000000000.index", "permission denied", "orders", 0, 1))
+    assert summary_lines(result)[0].startswith("clean: nothing found where readable in 2 partitions, ")
+    hidden = replace(result, incomplete=[Incomplete("b2", "permission denied")])
+    assert summary_lines(hidden)[0].startswith("unknown: nothing found where readable in 2 partitions, ")
+    assert "4 replicas: nothing found where readable\n" in rendered(result)
+
+
+def test_what_an_election_cost_is_told_though_it_is_info() -> None:
+    def table(evidence: dict[str, object]) -> str:
+        one = finding("UNCLEAN_ELECTION", Place("audit", 0), {"old_leader": 2, "new_leader": 1} | evidence)
+        open_transaction = finding("TXN_OPEN", Place("audit", 0), {})
+        return rendered(result_of(one, open_transaction))
+
+    assert "an unclean election" not in table({"same_leader": True})
+    told = table({"cost_finding": "UNCLEAN_LOSS"})
+    assert "background  audit-0: an unclean election made broker 1 the leader" in told
+    assert "more with -v: TXN_OPEN" in told
+    assert "harmless" not in told
+
+
+def test_the_gravest_come_first_in_tables_and_rows() -> None:
+    same = {"same_leader": True, "new_leader": 2}
+    findings = [
+        finding("RISKY_CONFIG", Place()),
+        finding("UNCLEAN_ELECTION", Place("a", 0), same),
+        finding("UNCLEAN_LOSS", Place("b", 0, offset_start=5, offset_end=9)),
+        finding("UNCLEAN_ELECTION", Place("c", 0), {"agree_again": True, "new_leader": 1}),
+        finding("UNCLEAN_LOSS", Place("d", 0, offset_start=5, offset_end=50)),
+    ]
+    result = result_of(*findings)
+    told = [tuple(line.split("\t")[0:4:3]) for line in rendered(result, "tsv").splitlines()[1:]]
+    assert told == [
+        ("UNCLEAN_LOSS", "d"),
+        ("UNCLEAN_LOSS", "b"),
+        ("UNCLEAN_ELECTION", "c"),
+        ("RISKY_CONFIG", ""),
+        ("UNCLEAN_ELECTION", "a"),
+    ]
+    heads = [line.split()[:2] for line in rendered(result, by="partition").splitlines() if line[:1].isalpha()]
+    assert heads == [["CRITICAL", "d-0"], ["CRITICAL", "b-0"], ["INFO", "c-0"], ["info", "more"]]
+    assert [each.place.topic for each in by_kind(findings)[0]] == ["d", "b"]
+
+
+# The table that goes by incident: a cluster fits a screen, and the worst comes first.
+
+
+def partition_rows(text: str) -> list[list[str]]:
+    """The cells of the partitions of the only incident, without the head."""
+    lines = text.split("  partition ")[1].splitlines()[1:]
+    return [re.split(r" {3,}", line.strip()) for line in lines if re.match(r"  [\w.]+-\d+ ", line)]
+
+
+def test_40_partitions_of_one_unclean_election_fit_a_screen(tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    log_dirs = unclean_election(tmp_path / "copies", 40)
+    status, out, err = run("scan", *log_dirs, "--format", "table")
+    assert status == 1
+    assert len((out + err).splitlines()) <= 60
+    text = " ".join(out.split())
+    assert text.startswith("CRITICAL unclean election, 2026-11-21T05:46:43Z: 40 partitions, 2800 committed records ")
+    assert "An unclean election passed over broker 2; the leader elected instead lacks committed records of 40 partitions." in text
+    assert "2800 committed records survive only on broker 2, and Kafka would truncate them there to match the new leader." in text
+    assert "found UNCLEAN_LOSS 40 (critical, proven)" in text
+    assert "known as KAFKA-10751" in text
+    assert "do first Leave broker 2 stopped until its log directories are copied elsewhere." in text
+    assert partition_rows(out) == [[f"audit-{number}", "300 to 369", "70", "2"] for number in range(20)]
+    paths = " ".join(map(str, log_dirs))
+    commands = re.findall(r"\$ (.*)", out.replace(" \\\n", " "))
+    assert [" ".join(command.split()) for command in commands] == [
+        f"kafka-forensics plan {paths} --topic audit",
+        f"kafka-forensics scan {paths} --by partition --topic audit",
+    ]
+    assert "20 more partitions, and every finding:\n" in out
+    assert err.splitlines()[0].startswith("critical: 40 critical, ")
+    assert max(map(len, re.sub(r"\n *\$ (?:.*\\\n)*.*", "", out).splitlines())) <= 80
+
+
+def lost(number: int, offsets: int, topic: str = "audit") -> Finding:
+    place = Place(topic, number, offset_start=0, offset_end=offsets)
+    return finding("UNCLEAN_LOSS", place, {"held_by": [2], "versions": [{"brokers": [1]}, {"brokers": [2]}]})
+
+
+def test_the_longest_loss_comes_first_and_kinds_stand_beside_where_there_are_several() -> None:
+    differs = finding("REPLICA_DIFFERS", Place("audit", 1, 2, offset_start=0, offset_end=5), {"minority": [2], "held_by": [2]})
+    text = rendered(result_of(lost(0, 10), lost(1, 30), differs, lost(2, 20)))
+    assert partition_rows(text) == [
+        ["audit-1", "0 to 29", "30", "2", "UNCLEAN_LOSS, REPLICA_DIFFERS"],
+        ["audit-2", "0 to 19", "20", "2", "UNCLEAN_LOSS"],
+        ["audit-0", "0 to 9", "10", "2", "UNCLEAN_LOSS"],
+    ]
+    assert "CRITICAL  replicas diverge: 3 partitions, 60 committed offsets\n" in text
+    narrow = rendered(result_of(lost(0, 10), lost(1, 30), differs, lost(2, 20)), width=50)
+    assert partition_rows(narrow)[0] == ["audit-1", "0 to 29", "30", "2"]
+
+
+def test_the_worst_incident_comes_first_whatever_its_size() -> None:
+    damage = [finding("BATCH_CRC_MISMATCH", Place("orders", number, 1), {"held_by": [2]}) for number in range(9)]
+    text = rendered(result_of(*damage, lost(7, 10)))
+    assert [line.split("  ")[0] for line in text.splitlines() if line[:1].isupper()] == ["CRITICAL", "ERROR"]
+    assert text.startswith("CRITICAL  audit-7\n")
+
+
+def test_a_lone_finding_reads_as_by_partition_but_for_the_line_of_its_incident() -> None:
+    result = result_of(lost(0, 10))
+    result.partitions = [partition("audit", 0, Agreement("conflict", 0), [replica(1, 5), replica(2, 10)], result.findings)]
+    lines = rendered(result).splitlines()
+    assert lines.pop(2) == "  incident  replicas diverge; it costs 10 committed offsets"
+    assert lines == rendered(result, by="partition").splitlines()
+
+
+def test_what_was_not_read_has_a_word_of_its_own_beside_incidents() -> None:
+    result = result_of(lost(0, 10), lost(1, 10))
+    unread = replica(1, 5, read=Read.NONE, log_end_offset=None)
+    result.partitions = [partition("dark", number, Agreement("not_compared"), [unread], []) for number in range(9)]
+    for summary in result.partitions:
+        summary.judge([])
+    text = rendered(result)
+    assert text.count("UNKNOWN   dark-") == 5
+    assert "  4 more partitions of which something is to be said:\n" in text

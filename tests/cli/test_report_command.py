@@ -5,11 +5,10 @@ import json
 import shutil
 import tarfile
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pytest
 
-from kafka_forensics.judging.scanning import judged
 from tests.support.plan_runs import Run, put_audit
 from tests.support.report_pages import GOLDEN, Page, golden_lanes
 
@@ -130,23 +129,6 @@ def test_a_scan_writes_the_same_page_beside_its_answer(run: Run, copies: Path, t
     with_page = run("scan", copies, "--format", format_name, "--report", page)
     assert with_page == (status, out, err + f"wrote {page}\n")
     assert page.read_text() == page_of(run, tmp_path / "report.html", copies)
-
-
-def test_an_interrupted_scan_has_a_page_of_what_was_judged(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    taken = iter(range(4))
-
-    def interrupting(*arguments: Any) -> Any:
-        if next(taken) == 3:
-            raise KeyboardInterrupt
-        return judged(*arguments)
-
-    monkeypatch.setattr("kafka_forensics.engine.local.judged", interrupting)
-    page = tmp_path / "page.html"
-    assert run("scan", SAMPLE, "--topic", "[!_]*", "--jobs", 1, "--format", "json", "--report", page)[0] == 130
-    text = " ".join(Page(page.read_text()).text.split())
-    assert "interrupted after 3 of 11 partitions" in text
-    assert "audit-0: critical" in text
-    assert "What each election would cut" in text
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,6 @@ import pytest
 
 from lab.files import copy_tree, parse_offset_checkpoint, read_offset_checkpoint
 from lab.processes import listening, mentioning
-from lab.settings import node_settings
 
 
 def test_a_tree_is_copied_without_locks_and_never_over_another(tmp_path: Path) -> None:
@@ -66,17 +65,3 @@ def test_a_process_is_found_by_its_command_line_until_it_ends() -> None:
         assert list(mentioning(mark)) == [started.pid]
         started.communicate(timeout=30)
     assert mentioning(mark) == {}
-
-
-CONTROLLERS = {101: 5001, 100: 5000}
-
-
-@pytest.mark.parametrize(("node", "role", "scheme"), [(100, "controller", "CONTROLLER"), (1, "broker", "PLAINTEXT")])
-def test_a_node_has_one_role_and_listens_on_loopback_only(node: int, role: str, scheme: str) -> None:
-    settings = node_settings(node, 5000, [Path("/a"), Path("/b")], CONTROLLERS, {"replica.lag.time.max.ms": "9"})
-    assert settings["process.roles"] == role
-    assert settings["listeners"] == f"{scheme}://127.0.0.1:5000"
-    assert settings["controller.quorum.voters"] == "100@127.0.0.1:5000,101@127.0.0.1:5001"
-    assert all("127.0.0.1" in value for key, value in settings.items() if key.endswith("listeners"))
-    assert ("log.cleaner.backoff.ms" in settings) == (role == "broker")
-    assert (settings["replica.lag.time.max.ms"], settings["log.dirs"]) == ("9", "/a,/b")  # what an experiment asks for wins
