@@ -30,7 +30,7 @@ from tests.support.faults import (
     write_checkpoint,
     write_files,
 )
-from tests.support.incident_trees import Tree, as_before_topic_ids, unclean
+from tests.support.incident_trees import as_before_topic_ids, incident, near_miss, unclean
 from tests.support.injections import history
 
 OTHER_TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAQ"
@@ -39,16 +39,18 @@ ZEROS = bytes(240)
 ACTIVE = HEALTHY.segments[-1]
 
 
+@incident("d7", "a closed segment's time index is zeros to its end, its batches have timestamps", HEALTHY.segments[1])
+@near_miss("the same of the active segment after a crash, whose index is rebuilt", ACTIVE)
 def zeroed_time_index(root: Path, segment: int) -> Brokers:
-    """Broker 2, which crashed: the time index of a segment is zeros."""
     brokers = as_before_topic_ids(healthy(root))
     brokers.crash(2)
     brokers.file(2, segment, "timeindex").write_bytes(ZEROS)
     return brokers
 
 
+@incident("d19", "a closed segment's offset index goes on in zeros", HEALTHY.segments[1])
+@near_miss("the same of the active segment after a crash", ACTIVE)
 def untrimmed_index(root: Path, segment: int) -> Brokers:
-    """Broker 2, which crashed: the offset index of a segment goes on in zeros."""
     brokers = healthy(root)
     brokers.crash(2)
     with brokers.file(2, segment, "index").open("ab") as file:
@@ -56,8 +58,11 @@ def untrimmed_index(root: Path, segment: int) -> Brokers:
     return brokers
 
 
+@incident(
+    "d10 KAFKA-9144 with retention", "the newest snapshot holds a transaction open from offset 10 on, the log starts at 29", 10
+)
+@near_miss("the transaction it holds open begins at offset 29", 29)
 def remembered_transaction(root: Path, first_offset: int) -> Brokers:
-    """Retention took the first segment everywhere; the newest snapshot holds a transaction open from `first_offset` on."""
     brokers = healthy(root)
     remembered = ProducerEntry(4000, 0, 2, 12, 2, BASE_TIMESTAMP, -1, first_offset)
     for broker in (1, 2, 3):
@@ -71,6 +76,8 @@ def remembered_transaction(root: Path, first_offset: int) -> Brokers:
     return brokers
 
 
+@incident("d13 KAFKA-6683", "the snapshot of offset 55 knows a producer's offset 56", ACTIVE + 1)
+@near_miss("it knows a wrong offset below its own", ACTIVE - 1)
 def snapshot_of_the_future(root: Path, last_offset: int) -> Brokers:
     brokers = as_before_topic_ids(healthy(root))
     entry = ProducerEntry(COMMITTING, 0, 0, last_offset, 0, BASE_TIMESTAMP, 0, -1)
@@ -78,8 +85,9 @@ def snapshot_of_the_future(root: Path, last_offset: int) -> Brokers:
     return brokers
 
 
+@incident("d17 KAFKA-13664", "__consumer_offsets-0 ends in preallocated zeros, no clean shutdown", "__consumer_offsets")
+@near_miss("the same bytes in an ordinary topic", "orders")
 def preallocated(root: Path, topic: str) -> Brokers:
-    """Broker 1, which crashed: a partition of offsets that groups gave up, with preallocated space behind it."""
     log = Log()
     key = b"".join((b"\0\1", b"\0\5group", b"\0\6orders", bytes(4)))
     for offset in range(4):
@@ -94,15 +102,17 @@ def preallocated(root: Path, topic: str) -> Brokers:
     return Brokers(root, log)
 
 
+@incident("d18 KAFKA-6292", "a segment of 2147483631 bytes", INT_MAX - 16)
+@near_miss("one of 2147483630 bytes", INT_MAX - 17)
 def large_segment(root: Path, size: int) -> Brokers:
-    """Broker 2's active segment is that large, with a hole behind its batches."""
     brokers = as_before_topic_ids(healthy(root))
     os.truncate(brokers.file(2, ACTIVE), size)
     return unclean(brokers, 2)
 
 
+@incident("d20 KAFKA-6264", "compacted: the segment of offset 0 holds offset 2147483648", INT_MAX + 1)
+@near_miss("it holds offset 2147483647", INT_MAX)
 def wide_segment(root: Path, last_offset: int) -> Brokers:
-    """A compacted partition whose only segment ends at `last_offset`; without index files, whose entries could not say so."""
     log = history(("p", 0))
     log.next_offset = last_offset
     log.plain(1)
@@ -115,8 +125,9 @@ def wide_segment(root: Path, last_offset: int) -> Brokers:
     return Brokers(root, log)
 
 
+@incident("d21 KAFKA-8764", "compacted: a segment ends at offset 5, the next begins at 9, the cleaner's checkpoint is 6", 6)
+@near_miss("the cleaner's checkpoint is 9", 9)
 def cleaned(root: Path, checkpoint: int) -> Brokers:
-    """Compacted replicas: the segment of offset 0 ends at 5, the next begins at 9; the cleaner got to `checkpoint`."""
     log = history(*[("p", 0)] * 2, records=3)
     log.next_offset = 9
     log.roll()
@@ -129,8 +140,9 @@ def cleaned(root: Path, checkpoint: int) -> Brokers:
     return as_before_topic_ids(brokers)
 
 
+@incident("d24 KAFKA-14616", "one replica has another topic id, a stray directory stands beside it", OTHER_TOPIC_ID)
+@near_miss("only the stray directory has another topic id", None)
 def recreated(root: Path, topic_id: str | None) -> Brokers:
-    """Broker 2 has a stray directory of the partition; its own replica carries this topic id."""
     brokers = healthy(root)
     stray = root / "b2" / f"{DIRECTORY}.{'0' * 32}-stray"
     shutil.copytree(root / "b2" / DIRECTORY, stray)
@@ -142,8 +154,20 @@ def recreated(root: Path, topic_id: str | None) -> Brokers:
     return brokers
 
 
+@incident(
+    "d24 KAFKA-16234",
+    "one node id, two directory ids, both with the partition",
+    DIRECTORY,
+    "AAAAAAAAAAAAAAAAAAAAAg",
+    "AAAAAAAAAAAAAAAAAAAAAw",
+)
+@near_miss(
+    "the second is a future replica, as a move between directories makes it",
+    f"{DIRECTORY}.{'0' * 32}-future",
+    "AAAAAAAAAAAAAAAAAAAAAg",
+    "AAAAAAAAAAAAAAAAAAAAAw",
+)
 def second_directory(root: Path, directory: str, *directory_ids: str) -> Brokers:
-    """Broker 2 has the partition in two log directories with these ids, the second time under the name `directory`."""
     brokers = healthy(root)
     shutil.copytree(root / "b2" / DIRECTORY, root / "b2-second" / directory)
     for name, directory_id in zip(("b2", "b2-second"), directory_ids, strict=True):
@@ -154,104 +178,19 @@ def second_directory(root: Path, directory: str, *directory_ids: str) -> Brokers
     return brokers
 
 
+@incident("d24 KAFKA-16814", "KRaft: partition.metadata is missing on one replica, no clean shutdown", 2)
+@near_miss("it is missing on every replica", 1, 2, 3)
 def without_metadata(root: Path, *without: int) -> Brokers:
-    """These brokers lack the partition's partition.metadata; broker 2 was not stopped cleanly."""
     brokers = healthy(root)
     for broker in without:
         brokers.named(broker, "partition.metadata").unlink()
     return unclean(brokers, 2)
 
 
+@incident("d25", "one bit of one batch is turned over on every replica", 1, 2, 3)
+@near_miss("on one replica only", 2)
 def bad_batch(root: Path, *bad: int) -> Brokers:
     brokers = healthy(root)
     for broker in bad:
         brokers.flip(broker, HEALTHY.at(40), 100)
     return brokers
-
-
-FILE_TREES = (
-    Tree(
-        "d7",
-        "a closed segment's time index is zeros to its end, its batches have timestamps",
-        lambda root: zeroed_time_index(root, HEALTHY.segments[1]),
-        "the same of the active segment after a crash, whose index is rebuilt",
-        lambda root: zeroed_time_index(root, ACTIVE),
-    ),
-    Tree(
-        "d10 KAFKA-9144 with retention",
-        "the newest snapshot holds a transaction open from offset 10 on, the log starts at 29",
-        lambda root: remembered_transaction(root, 10),
-        "the transaction it holds open begins at offset 29",
-        lambda root: remembered_transaction(root, 29),
-    ),
-    Tree(
-        "d13 KAFKA-6683",
-        "the snapshot of offset 55 knows a producer's offset 56",
-        lambda root: snapshot_of_the_future(root, ACTIVE + 1),
-        "it knows a wrong offset below its own",
-        lambda root: snapshot_of_the_future(root, ACTIVE - 1),
-    ),
-    Tree(
-        "d17 KAFKA-13664",
-        "__consumer_offsets-0 ends in preallocated zeros, no clean shutdown",
-        lambda root: preallocated(root, "__consumer_offsets"),
-        "the same bytes in an ordinary topic",
-        lambda root: preallocated(root, "orders"),
-    ),
-    Tree(
-        "d18 KAFKA-6292",
-        "a segment of 2147483631 bytes",
-        lambda root: large_segment(root, INT_MAX - 16),
-        "one of 2147483630 bytes",
-        lambda root: large_segment(root, INT_MAX - 17),
-    ),
-    Tree(
-        "d19",
-        "a closed segment's offset index goes on in zeros",
-        lambda root: untrimmed_index(root, HEALTHY.segments[1]),
-        "the same of the active segment after a crash",
-        lambda root: untrimmed_index(root, ACTIVE),
-    ),
-    Tree(
-        "d20 KAFKA-6264",
-        "compacted: the segment of offset 0 holds offset 2147483648",
-        lambda root: wide_segment(root, INT_MAX + 1),
-        "it holds offset 2147483647",
-        lambda root: wide_segment(root, INT_MAX),
-    ),
-    Tree(
-        "d21 KAFKA-8764",
-        "compacted: a segment ends at offset 5, the next begins at 9, the cleaner's checkpoint is 6",
-        lambda root: cleaned(root, 6),
-        "the cleaner's checkpoint is 9",
-        lambda root: cleaned(root, 9),
-    ),
-    Tree(
-        "d24 KAFKA-14616",
-        "one replica has another topic id, a stray directory stands beside it",
-        lambda root: recreated(root, OTHER_TOPIC_ID),
-        "only the stray directory has another topic id",
-        lambda root: recreated(root, None),
-    ),
-    Tree(
-        "d24 KAFKA-16234",
-        "one node id, two directory ids, both with the partition",
-        lambda root: second_directory(root, DIRECTORY, "AAAAAAAAAAAAAAAAAAAAAg", "AAAAAAAAAAAAAAAAAAAAAw"),
-        "the second is a future replica, as a move between directories makes it",
-        lambda root: second_directory(root, f"{DIRECTORY}.{'0' * 32}-future", "AAAAAAAAAAAAAAAAAAAAAg", "AAAAAAAAAAAAAAAAAAAAAw"),
-    ),
-    Tree(
-        "d24 KAFKA-16814",
-        "KRaft: partition.metadata is missing on one replica, no clean shutdown",
-        lambda root: without_metadata(root, 2),
-        "it is missing on every replica",
-        lambda root: without_metadata(root, 1, 2, 3),
-    ),
-    Tree(
-        "d25",
-        "one bit of one batch is turned over on every replica",
-        lambda root: bad_batch(root, 1, 2, 3),
-        "on one replica only",
-        lambda root: bad_batch(root, 2),
-    ),
-)

@@ -5,9 +5,9 @@ from typing import Final
 
 from kafka_forensics.writers.batches import RecordToWrite, write_batch, write_legacy_entry
 from kafka_forensics.writers.files import write_offset_checkpoint
+from tests.support import incident_trees, incident_trees_files  # noqa: F401 - declares its trees
 from tests.support.faults import BASE_TIMESTAMP, TOPIC, Brokers, Log, histories
-from tests.support.incident_trees import HISTORY_TREES, Tree, as_before_epochs, as_before_topic_ids
-from tests.support.incident_trees_files import FILE_TREES
+from tests.support.incident_trees import Tree, as_before_epochs, as_before_topic_ids, incident, near_miss
 from tests.support.transaction_logs import OTHER, CoordinatorLog, DataLog, write_cluster
 
 END = 6
@@ -32,8 +32,16 @@ def keyed(*records: tuple[int, str, str | None], magic: int = 2) -> Log:
     return log
 
 
+@incident(
+    "d8 Redpanda 2026-06-25",
+    "compacted: one replica shows a key that is gone from the others, and so is the tombstone that took it",
+    2,
+    tombstone=False,
+)
+@near_miss("the tombstone is still on every replica", 2, tombstone=True)
+@incident("d21 KAFKA-4529", "the same in message format 1", 1, tombstone=False)
+@near_miss("the tombstone is still on every replica", 1, tombstone=True)
 def cleaned_apart(root: Path, magic: int, *, tombstone: bool) -> Brokers:
-    """Key A is deleted; brokers 1 and 2 have cleaned its value away, broker 3 has not. Its tombstone is everywhere, or nowhere."""
     others = [(1, "B", "1"), (2, "C", "1"), *[(3, "A", None)] * tombstone, (4, "D", "1"), (5, "E", "1")]
     without, with_value = keyed(*others, magic=magic), keyed((0, "A", "0"), *others, magic=magic)
     brokers = histories(root, {1: without, 2: without, 3: with_value}, dict.fromkeys((1, 2, 3), END))
@@ -43,8 +51,13 @@ def cleaned_apart(root: Path, magic: int, *, tombstone: bool) -> Brokers:
     return brokers if magic == 2 else as_before_epochs(brokers)
 
 
+@incident(
+    "d14 confluentinc/librdkafka#4953",
+    "a producer repeats three records, with their timestamps, under epoch 1 and from sequence 0",
+    same=True,
+)
+@near_miss("one of the three records is another", same=False)
 def retried(root: Path, *, same: bool) -> Brokers:
-    """A producer writes three records, and under its next epoch, from sequence 0, the same again or others."""
     log = Log()
     log.produce()
     for epoch, values in ((0, "abc"), (1, "abc" if same else "abd")):
@@ -60,30 +73,6 @@ def retried(root: Path, *, same: bool) -> Brokers:
     return brokers
 
 
-RECORD_TREES = (
-    Tree(
-        "d14 confluentinc/librdkafka#4953",
-        "a producer repeats three records, with their timestamps, under epoch 1 and from sequence 0",
-        lambda root: retried(root, same=True),
-        "one of the three records is another",
-        lambda root: retried(root, same=False),
-    ),
-    Tree(
-        "d8 Redpanda 2026-06-25",
-        "compacted: one replica shows a key that is gone from the others, and so is the tombstone that took it",
-        lambda root: cleaned_apart(root, 2, tombstone=False),
-        "the tombstone is still on every replica",
-        lambda root: cleaned_apart(root, 2, tombstone=True),
-    ),
-    Tree(
-        "d21 KAFKA-4529",
-        "the same in message format 1",
-        lambda root: cleaned_apart(root, 1, tombstone=False),
-        "the tombstone is still on every replica",
-        lambda root: cleaned_apart(root, 1, tombstone=True),
-    ),
-)
-
 # Transactions: partitions of `t` and the coordinators' log.
 
 LATE = 30 * 60
@@ -96,8 +85,9 @@ def cluster(root: Path, state: CoordinatorLog, *partitions: Log) -> Brokers:
     return Brokers(root, partitions[0])
 
 
+@incident("d9 KAFKA-14402", "a delayed request opened an aborted transaction again, half an hour ago", LATE)
+@near_miss("the same ten seconds ago", 16)
 def late_request(root: Path, later: float) -> Brokers:
-    """A transaction timed out and was aborted under the next epoch; then a delayed request wrote. The log goes on at `later`."""
     data, state = DataLog(), CoordinatorLog()
     data.data(0)
     data.marker(5.07, commit=False, epoch=1)
@@ -110,8 +100,9 @@ def late_request(root: Path, later: float) -> Brokers:
     return cluster(root, state, data)
 
 
+@incident("d9 KAFKA-19999", "a commit was prepared half an hour ago, the partition has no marker", LATE)
+@near_miss("it was prepared a second ago", 3)
 def prepared(root: Path, later: float) -> Brokers:
-    """The coordinator decided at 2 s to commit, and has no answer; somebody else goes on at `later`."""
     data, state = DataLog(), CoordinatorLog()
     data.data(1)
     data.traffic(later)
@@ -121,8 +112,9 @@ def prepared(root: Path, later: float) -> Brokers:
     return cluster(root, state, data)
 
 
+@incident("d12 KAFKA-17754", "a committed transaction over two partitions, one of which has an ABORT marker", "COMMIT", "ABORT")
+@near_miss("both have COMMIT markers", "COMMIT", "COMMIT")
 def two_partitions(root: Path, *markers: str) -> Brokers:
-    """A transaction over two partitions was committed; their markers say this."""
     logs = [DataLog() for _ in markers]
     state = CoordinatorLog()
     for log, marker in zip(logs, markers, strict=True):
@@ -134,8 +126,9 @@ def two_partitions(root: Path, *markers: str) -> Brokers:
     return cluster(root, state, *logs)
 
 
+@incident("d11 KAFKA-9144", "markers of one producer with coordinator epochs 3 and 1", 3, 1)
+@near_miss("with 1 and 3", 1, 3)
 def coordinator_epochs(root: Path, *epochs: int) -> Brokers:
-    """One transaction after the other, their markers with these coordinator epochs."""
     data = DataLog()
     for number, epoch in enumerate(epochs):
         data.data(number)
@@ -144,41 +137,9 @@ def coordinator_epochs(root: Path, *epochs: int) -> Brokers:
     return as_before_topic_ids(Brokers(root, data))
 
 
-TRANSACTION_TREES = (
-    Tree(
-        "d9 KAFKA-14402",
-        "a delayed request opened an aborted transaction again, half an hour ago",
-        lambda root: late_request(root, LATE),
-        "the same ten seconds ago",
-        lambda root: late_request(root, 16),
-    ),
-    Tree(
-        "d9 KAFKA-19999",
-        "a commit was prepared half an hour ago, the partition has no marker",
-        lambda root: prepared(root, LATE),
-        "it was prepared a second ago",
-        lambda root: prepared(root, 3),
-    ),
-    Tree(
-        "d11 KAFKA-9144",
-        "markers of one producer with coordinator epochs 3 and 1",
-        lambda root: coordinator_epochs(root, 3, 1),
-        "with 1 and 3",
-        lambda root: coordinator_epochs(root, 1, 3),
-    ),
-    Tree(
-        "d12 KAFKA-17754",
-        "a committed transaction over two partitions, one of which has an ABORT marker",
-        lambda root: two_partitions(root, "COMMIT", "ABORT"),
-        "both have COMMIT markers",
-        lambda root: two_partitions(root, "COMMIT", "COMMIT"),
-    ),
-)
-
-
 def _number(tree: Tree) -> int:
     return int(tree.key.split()[0].removeprefix("d"))
 
 
-TREES: Final = tuple(sorted((*HISTORY_TREES, *FILE_TREES, *RECORD_TREES, *TRANSACTION_TREES), key=_number))
+TREES: Final = tuple(sorted(incident_trees.TREES, key=_number))
 """Every tree of the known incidents, in the order of docs/incidents.md."""
