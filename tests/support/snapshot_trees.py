@@ -95,8 +95,3 @@ def findings(result: SnapshotsResult) -> list[tuple[str, str, int | None, int | 
     return [
         (finding.kind, finding.severity.value, finding.place.offset_start, finding.place.offset_end) for finding in result.findings
     ]
-
-
-def worst_within(result: SnapshotsResult) -> int:
-    """Rank of the worst finding within any snapshot."""
-    return max((finding.severity.rank for scan in result.snapshots.values() for finding in scan.findings), default=0)

@@ -53,8 +53,8 @@ def brokers(sample: str) -> list[Path]:
     return sorted(path for path in (SAMPLES / sample).iterdir() if path.is_dir())
 
 
-def check_unclean(found: Plans) -> None:
-    planned = one_of(found)
+def test_the_sample_of_an_unclean_election() -> None:
+    planned = one_of(planned_on(brokers("unclean-election"), "audit"))
     assert planned.plan.truncate_by == "epochs"
     assert losses(planned, 1) == [(300, 370, (2,), 70)]
     assert losses(planned, 2) == [(300, 345, (1,), 45)]
@@ -68,12 +68,6 @@ def check_unclean(found: Plans) -> None:
     assert not any(follower_plan.disagrees for each in planned.plan.candidates for follower_plan in each.followers)
     assert planned.plan.missing == ()
     assert {finding.kind for finding in planned.findings} == {"UNCLEAN_LOSS"}
-
-
-def test_the_sample_of_an_unclean_election() -> None:
-    plans = planned_on(brokers("unclean-election"), "audit")
-    check_unclean(plans)
-    planned = one_of(plans)
     best = planned.recommended
     assert best is not None
     assert planned.amount(best.losses[0]).records == 45
@@ -273,18 +267,6 @@ def test_a_checkpoint_that_is_not_there_is_loaded_as_an_empty_one(
     leads = candidate_of(planned, 1)
     assert (leads.followers[0].truncation_offset, leads.followers[0].kept) == (cut, ((4, 8),) if cut == 8 else ())
     assert Missing("no_epoch_checkpoint", 1) in planned.plan.missing
-
-
-def test_a_broker_without_a_copy_may_be_the_one_that_will_not_come_back() -> None:
-    """Broker 1 led; the controller's log on the others knows it."""
-    others = [SAMPLES / "unclean-election" / f"broker-{broker}" for broker in (2, 3)]
-    planned = one_of(planned_on(others, "audit", PlanOptions(dead=frozenset({"1"}))))
-    assert planned.plan.missing == (Missing("dead_copy_absent", 1),)
-    assert not planned.plan.at_most_is_bound
-    best = planned.recommended
-    assert best is not None
-    steps = planned.steps(best)
-    assert (steps.plan_again_with, steps.keep_stopped, steps.start_order) == ((), (), (2, 3))
 
 
 @pytest.mark.parametrize("name", ["rack-1", "1"])
