@@ -53,42 +53,6 @@ def brokers(sample: str) -> list[Path]:
     return sorted(path for path in (SAMPLES / sample).iterdir() if path.is_dir())
 
 
-def test_the_sample_of_an_unclean_election() -> None:
-    planned = one_of(planned_on(brokers("unclean-election"), "audit"))
-    assert planned.plan.truncate_by == "epochs"
-    assert losses(planned, 1) == [(300, 370, (2,), 70)]
-    assert losses(planned, 2) == [(300, 345, (1,), 45)]
-    assert losses(planned, 3) == [(300, 345, (1,), 45), (300, 370, (2,), 70)]
-    assert [(candidate.broker, candidate.election) for candidate in planned.plan.candidates] == [
-        (1, "clean"),
-        (2, "unclean"),
-        (3, "unclean"),
-    ]
-    assert planned.plan.recommended == 2
-    assert not any(follower_plan.disagrees for each in planned.plan.candidates for follower_plan in each.followers)
-    assert planned.plan.missing == ()
-    assert {finding.kind for finding in planned.findings} == {"UNCLEAN_LOSS"}
-    best = planned.recommended
-    assert best is not None
-    assert planned.amount(best.losses[0]).records == 45
-    steps = planned.steps(best)
-    assert (steps.copy_first, steps.keep_stopped, steps.unclean, steps.start_order) == ((1,), (3, 1), True, (2, 3, 1))
-
-
-def test_the_archive_of_high_watermark_truncation(archives: Path) -> None:
-    planned = one_of(planned_on([archives / "kafka-0.10.2.2-hw-truncation.tar.xz"]))
-    assert planned.plan.truncate_by == "high-watermark"
-    assert losses(planned, 3) == [(0, 3, (1, 2), 3), (3, 10, (1, 2), 7)]
-    third = candidate_of(planned, 3)
-    assert [
-        (follower_plan.broker, follower_plan.truncation_offset, follower_plan.halts, follower_plan.kept)
-        for follower_plan in third.followers
-    ] == [(1, 3, True, ((0, 3),)), (2, 0, False, ())]
-    assert losses(planned, 1) == losses(planned, 2) == [(0, 3, (3,), 3)]
-    (done,) = planned.plan.already_lost
-    assert (done.brokers, done.start, done.replaced_end, done.end, done.held_by) == ((3,), 0, 3, 10, (1, 2))
-
-
 def test_what_lies_between_two_blocks_that_differ_counts_as_lost(tmp_path: Path) -> None:
     between = b"".join(batch(1000 + 30_000 * number, last_offset_delta=29_999) for number in range(4))
     for broker in (1, 2):

@@ -11,7 +11,7 @@ from kafka_forensics.analysis.catalogue import finding
 from kafka_forensics.cli.outputs.salvage import write_salvaged
 from kafka_forensics.cli.streams import Destination
 from kafka_forensics.model.findings import Finding, Place
-from kafka_forensics.questions.salvage import SalvagedPartition, document, partition_files, salvaging
+from kafka_forensics.questions.salvage import document, partition_files, salvaging
 from kafka_forensics.questions.salvage.output_findings import InputFindings
 from kafka_forensics.writers.files import write_offset_checkpoint
 from tests.support.json_schemas import json_schema
@@ -20,13 +20,8 @@ from tests.support.salvaged import log_of, salvaged_of
 from tests.support.segments import batch, keyed
 from tests.support.transaction_logs import (
     APP_ID,
-    COMMIT,
     CoordinatorLog,
     DataLog,
-    cluster,
-    cut_before,
-    decided,
-    ended,
     write_cluster,
 )
 
@@ -186,20 +181,6 @@ def test_a_finding_of_no_single_partition_is_listed_once(tmp_path: Path, monkeyp
         with StringIO() as stream:
             write_salvaged(salvaged, format_name, Destination(stream, width=200, colour=False))
             assert stream.getvalue().count("CHECKPOINT_MALFORMED") == len(salvaged.new)
-
-
-def test_a_transaction_that_every_copy_lost_is_inherited(tmp_path: Path) -> None:
-    """As an unclean election leaves it: there is neither a marker nor a record, and so no offset."""
-    write_cluster(tmp_path / "in", cluster(ended(30, COMMIT), cut_before(), decided(30)))
-    salvaged = salvaged_of(tmp_path / "in", tmp_path / "out")
-    assert not salvaged.refused
-    assert not salvaged.has_new_findings
-    inherited = {name_of(one): [kind for kind, _ in kinds(one.inherited)] for one in salvaged.partitions if one.inherited}
-    assert inherited == {"t-1": ["TXN_PARTLY_LOST"]}
-
-
-def name_of(partition: SalvagedPartition) -> str:
-    return f"{partition.topic}-{partition.partition}"
 
 
 def test_a_transaction_of_which_a_salvage_loses_the_marker_is_new(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
