@@ -70,6 +70,14 @@ def test_the_table_of_an_unclean_election(run: Run) -> None:
     ]
 
 
+def test_the_status_tells_identical_replicas_from_others(run: Run) -> None:
+    status, out, err = run(SAMPLES / "healthy", "--topic", "orders", "--partition", "0", "--format", "table")
+    assert (status, "> " in out) == (0, False)
+    assert err == "clean: orders-0 on 3 replicas: no difference: the same in offsets 0 to 499 on 3 replicas\n"
+    status, out, err = run(SAMPLES / "silent-divergence", "--format", "table")
+    assert (status, "FORK_BELOW_HW" in out, "3 replicas: first difference at offset 0\n" in err) == (1, True, True)
+
+
 def test_a_partition_that_is_not_there_is_a_question_about_another(run: Run) -> None:
     status, out, err = run(SAMPLES / "unclean-election", "--topic", "audt")
     assert (status, out) == (2, "")

@@ -45,11 +45,6 @@ def test_a_line_every_half_minute_without_a_terminal() -> None:
     ]
 
 
-def test_terminal_that_cannot_move_back_gets_lines(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TERM", "dumb")
-    assert shown(Terminal(), [(3.0, 1), (31.0, 10**9)]).count("\n") == 1
-
-
 def test_nothing_done_yet_is_no_division_by_zero() -> None:
     assert shown(StringIO(), [(31.0, 0)]) == "read 0 B of 4 GB (0 %), 0 B/s\n"
     assert shown(Terminal(), [(3.0, 0), (4.0, 0)]) != ""

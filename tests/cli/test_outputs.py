@@ -340,14 +340,6 @@ def test_the_worst_incident_comes_first_whatever_its_size() -> None:
     assert text.startswith("CRITICAL  audit-7\n")
 
 
-def test_a_lone_finding_reads_as_by_partition_but_for_the_line_of_its_incident() -> None:
-    result = result_of(lost(0, 10))
-    result.partitions = [partition("audit", 0, Agreement("conflict", 0), [replica(1, 5), replica(2, 10)], result.findings)]
-    lines = rendered(result).splitlines()
-    assert lines.pop(2) == "  incident  replicas diverge; it costs 10 committed offsets"
-    assert lines == rendered(result, by="partition").splitlines()
-
-
 def test_what_was_not_read_has_a_word_of_its_own_beside_incidents() -> None:
     result = result_of(lost(0, 10), lost(1, 10))
     unread = replica(1, 5, read=Read.NONE, log_end_offset=None)

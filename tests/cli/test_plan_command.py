@@ -14,7 +14,7 @@ from tests.support.controller_log import partition as partition_record
 from tests.support.faults import healthy
 from tests.support.gallery_replicas import OTHER_TOPIC_ID
 from tests.support.json_schemas import validate
-from tests.support.plan_runs import Run
+from tests.support.plan_runs import SAMPLES, Run
 from tests.support.replicas import put_replica
 from tests.support.segments import batch, legacy_entry
 
@@ -160,6 +160,25 @@ def test_of_several_partitions_those_that_could_lose(run_plan: Run, plan_documen
     status, _, err = run_plan(*roots, "--elect", "1")
     assert (status, "--elect needs one partition, 3 are left" in err) == (2, True)
     assert run_plan(*roots, "--topic", "a", "-q")[2] == ""
+
+
+def test_partitions_that_want_different_orders_are_told(plan_words: Words, plan_document: Document, tmp_path: Path) -> None:
+    roots = put_partitions(tmp_path, {"a-0": (3, 5), "b-0": (9, 3)})
+    assert "no order serves all of these. Least is lost if you start broker 1, then broker 2, each when" in plan_words(*roots)
+    against = [{"topic": "a", "partition": 0, "recommended": 2, "leader": 1, "committed": 0, "at_most": 2}]
+    assert plan_document(*roots)["start_order"] == {"brokers": [1, 2], "against": against}
+
+
+def test_copies_that_are_not_here_are_told_in_the_list(run_plan: Run, plan_words: Words, plan_document: Document) -> None:
+    only = SAMPLES / "unclean-election" / "broker-1"
+    found = plan_document(only)
+    count = found["partitions_planned"]
+    assert found["copies_absent"] == [{"broker": 2, "partitions": count}, {"broker": 3, "partitions": count}]
+    line = f"The copies of brokers 2 and 3 are not here for {count} partitions: what only they hold would be lost unseen."
+    assert plan_words(only).endswith(line)
+    err = run_plan(only, "--format", "tsv")[2]
+    assert err.startswith(f"{count} partitions: no election would lose anything that the copies here hold")
+    assert line in err
 
 
 def test_partitions_that_nobody_can_lead_are_listed_with_all_at_stake(

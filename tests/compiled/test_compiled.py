@@ -18,7 +18,6 @@ from kafka_forensics import compiled
 from kafka_forensics.compiled import (
     Kernel,
     compile_as_needed,
-    inlined_kernel,
     kernel,
     kernel_directory,
     primitive,
@@ -105,24 +104,6 @@ def test_a_form_calls_only_its_own_kind(monkeypatch: pytest.MonkeyPatch) -> None
     assert calling_caller.dispatcher() == "native!"
 
 
-@inlined_kernel
-def doubled(number: int) -> int:
-    """Twice as much."""
-    return 2 * number
-
-
-@kernel
-def four_times(number: int) -> int:
-    """Twice as much, twice."""
-    return doubled(doubled(number))
-
-
-def test_a_step_that_is_put_where_it_is_called_answers_the_same() -> None:
-    assert four_times.interpreted(5) == four_times.compiled(5) == 20
-    assert doubled.dispatcher.targetoptions["forceinline"]  # type: ignore[attr-defined]
-    assert not four_times.dispatcher.targetoptions["forceinline"]  # type: ignore[attr-defined]
-
-
 @pytest.mark.parametrize(("value", "expected"), [("compiled", True), ("interpreted", False)])
 def test_the_environment_wins(monkeypatch: pytest.MonkeyPatch, value: str, expected: bool) -> None:
     monkeypatch.setenv("KAFKA_FORENSICS_KERNELS", value)
@@ -179,20 +160,6 @@ def test_kernels_are_compiled_or_loaded_once_that_is_worth_it(
     clock.step = step
     assert calls_until_compiled(fresh()) == calls
     assert work != WORK or worth_threads()
-
-
-def test_each_combination_of_arguments_is_judged_by_itself(clock: Clock) -> None:
-    @kernel
-    def first_of(numbers: tuple[int, ...]) -> int:
-        """The first number."""
-        return numbers[0]
-
-    compile_as_needed(WORK)
-    clock.step = 4.0
-    assert [first_of((7,)), first_of((7,))] == [7, 7]
-    clock.step = 0.001
-    assert first_of((7, 8)) == 7
-    assert [signature.form is None for signature in first_of._signatures.values()] == [False, True]
 
 
 def test_other_code_is_better_until_kernels_are_compiled_or_in_the_cache(clock: Clock) -> None:

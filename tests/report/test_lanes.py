@@ -115,16 +115,6 @@ def test_batches_without_epoch_and_empty_logs() -> None:
     assert "empty" in [text.text for text in picture.texts]
 
 
-def test_a_fork_at_the_end_of_a_long_log_can_be_seen() -> None:
-    end = 4_000_000_000
-    replicas = [replica(1, end + 3, [(0, 0), (2, end)]), replica(2, end + 5)]
-    picture = drawn(replace(CONFLICT, common_end_offset=end), replicas)
-    widths = [rect.width for rect in picture.rects if rect.style == "e1"]
-    assert widths
-    assert min(widths) >= 13
-    assert picture.notes == ["Distances between marks are not to scale: marks that stand close are drawn apart."]
-
-
 def test_very_many_epochs_and_damaged_places_are_bounded_and_told() -> None:
     place = Place("audit", 0, 1, "copies/broker-1", "audit-0/00000000000000000000.log", 0, 10)
     damage = [
