@@ -13,7 +13,6 @@ from kafka_forensics.model.findings import Place
 from tests.support.evidence_law import broken
 
 HIDDEN = {"bytes": 3, "batches_recovered": 1, "first_recovered_offset": 7, "last_recovered_offset": 8}
-PARTED = {"versions": [{"brokers": [], "epoch": 2, "log_end_offset": 9}]}
 FORK = {"offset": 1, "versions": [{"brokers": [1, "b"], "epoch": 2, "log_end_offset": 9, "high_watermark": None}]}
 
 

@@ -5,7 +5,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from kafka_forensics.simulation.history import History
-from kafka_forensics.simulation.picture import COLOURS, svg
+from kafka_forensics.simulation.picture import svg
 from kafka_forensics.simulation.scenarios import SCENARIOS, play
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -51,15 +51,6 @@ def test_no_text_leaves_the_picture(name: str) -> None:
             assert float(one.get("y", "0")) < height
 
 
-def test_records_have_the_colour_of_their_epoch_and_markers_their_letter() -> None:
-    root = tree(play("unclean-election"))
-    colours = {one.get("fill") for one in root.iter(f"{SVG}rect") if one.get("height") == "20"}
-    assert colours == {COLOURS[0], COLOURS[2]}
-    said = texts(tree(play("txn-aborted")))
-    assert said.count("A") > 0
-    assert said.count("C") > 0
-
-
 def test_what_is_told_is_escaped() -> None:
     history = play("slow-follower")
     history.tell('<script>alert("&")</script>')
@@ -70,10 +61,3 @@ def test_what_is_told_is_escaped() -> None:
     said = texts(tree(history, "<b>&</b>"))
     assert "<b>&</b>" in said
     assert "a < b & c" in said
-
-
-def test_who_is_away_is_faded() -> None:
-    history = play("unclean-election")
-    faded = [one for one in tree(history).iter(f"{SVG}g") if one.get("opacity")]
-    away = [v for event in history.events for moment in event.partitions for v in moment.replicas if v.state in ("dead", "frozen")]
-    assert len(faded) == len(away) > 0

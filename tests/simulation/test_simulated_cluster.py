@@ -12,12 +12,10 @@ from kafka_forensics.simulation.truth import acknowledged, lost
 IDEMPOTENT = 1000
 
 
-def made(
-    protocol: Truncating = "kip-320", brokers: int = 3, *, min_isr: int = 1, elr: bool = False, unclean: bool = False
-) -> tuple[Cluster, Partition]:
+def made(protocol: Truncating = "kip-320", brokers: int = 3) -> tuple[Cluster, Partition]:
     """A cluster with partition t-0, led by broker 1."""
-    cluster = Cluster(tuple(range(1, brokers + 1)), protocol, elr_enabled=elr, unclean=unclean)
-    partition = cluster.create("t", min_insync_replicas=min_isr)
+    cluster = Cluster(tuple(range(1, brokers + 1)), protocol)
+    partition = cluster.create("t")
     tell(cluster, partition)
     return cluster, partition
 
@@ -34,15 +32,6 @@ def watermarks(partition: Partition) -> list[int]:
 
 def ends(partition: Partition) -> list[int]:
     return [partition.replicas[replica].log_end_offset for replica in sorted(partition.replicas)]
-
-
-def epochs(partition: Partition, broker: int) -> list[tuple[int, int]]:
-    return [(entry.leader_epoch, entry.start_offset) for entry in partition.replicas[broker].epochs]
-
-
-def standing(partition: Partition) -> tuple[int, list[int], list[int]]:
-    """Leader, ISR and ELR."""
-    return partition.leader, sorted(partition.isr), sorted(partition.elr)
 
 
 def test_who_waited_for_a_leader_that_is_gone_is_told_nothing_good() -> None:
@@ -159,7 +148,7 @@ def test_brokers_before_0_11_take_no_numbers_and_every_record_stands_alone() -> 
         (2, (0,), -1),
         (3, (1,), -1),
     ]
-    assert epochs(partition, 1) == []
+    assert partition.replicas[1].epochs == []
 
 
 def test_a_cut_makes_a_checkpoint_a_word_about_records_that_are_gone() -> None:

@@ -43,10 +43,6 @@ def replayed(tmp_path: Path, log: bytes) -> GroupLog:
     return one
 
 
-def offsets(log: GroupLog) -> dict[str, int]:
-    return {commit.group: commit.last.offset for commit in log.committed}
-
-
 def only(log: GroupLog) -> Committed:
     [commit] = log.committed
     return commit

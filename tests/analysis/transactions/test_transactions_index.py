@@ -155,15 +155,6 @@ def test_what_a_copy_need_not_list_and_what_it_must(
     assert kinds(compared(log, entries, **given)) == expected
 
 
-def test_entries_from_a_parser_keep_their_place() -> None:
-    index = indexes_of(RIGHT)
-    index[0].entries = [*index[0].entries, replace(index[0].entries[0], producer_id=8, position=340)]
-    log = log_of_three()
-    check = IndexCheck(context(), {0, 12}, index.get)
-    (finding,) = check.findings(log.fold(TransactionsFold), list(index), 0, log.fold(ProducersFold).runs)
-    assert (finding.kind, finding.evidence["entry"]) == (PHANTOM, 10)
-
-
 IDLE = ProducerEntry(5, 0, 19, 19, 9, 0, -1, -1)
 COMMITTED = ProducerEntry(7, 2, 14, 34, 4, 0, 0, -1)
 OPEN = ProducerEntry(8, 1, 2, 38, 2, 0, 0, 36)

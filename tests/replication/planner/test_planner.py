@@ -11,7 +11,6 @@ from kafka_forensics.replication.elections import Candidates, elect
 from kafka_forensics.replication.planner.plan_steps import Steps, steps
 from kafka_forensics.replication.planner.planner import (
     election_kind,
-    high_watermark_truncation,
     loaded_epochs,
     plan_partition,
     recovered_epochs,
@@ -23,16 +22,6 @@ from kafka_forensics.replication.planner.plans import (
     PlanReplica,
 )
 from tests.support.plan_values import entries, replica
-
-CONTROL = PlanControl(1, 1, 2, (1,), (), (2, 3, 1))
-
-
-@pytest.mark.parametrize(
-    ("end", "watermark", "leader_end", "answer"),
-    [(10, 10, 3, (3, True)), (10, 0, 3, (0, False)), (10, None, 3, (0, False)), (10, 12, 10, (10, False)), (3, 3, 9, (3, False))],
-)
-def test_high_watermark_truncation(end: int, watermark: int | None, leader_end: int, answer: tuple[int, bool]) -> None:
-    assert high_watermark_truncation(end, watermark, leader_end) == answer
 
 
 def test_how_followers_truncate_is_told_by_the_logs() -> None:

@@ -74,7 +74,6 @@ BELOW = {
     "damaged": replace(replica(2, 5, (0, 0), hw=5), damaged=((2, 3),)),
 }
 TIERED = BEGUN_LATE, replica(2, 20, (0, 0)), replica(3, 5, (0, 0))
-BILLING = Witness(350, "group_offset", 2, "billing")
 LAST_KNOWN = PlanControl(-1, 2, 2, (), (2,), (1, 2, 3))
 PLANS: dict[str, PlanPartition] = {
     "an unclean election costs what the other side wrote": AUDIT,
