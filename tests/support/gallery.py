@@ -2,16 +2,7 @@
 
 from typing import Final
 
-from tests.support import (
-    gallery_controller,
-    gallery_groups,
-    gallery_transactions,
-    variants_bytes,
-    variants_controller,
-    variants_files,
-    variants_replicas,
-    variants_transactions,
-)
+from tests.support import gallery_bytes, gallery_controller, gallery_files, gallery_groups, gallery_replicas, gallery_transactions
 from tests.support.gallery_bytes import BATCHES, COMPRESSION
 from tests.support.gallery_case import Case
 from tests.support.gallery_compaction import COMPACTED
@@ -42,9 +33,9 @@ SECTIONS: Final[dict[str, tuple[Case, ...]]] = {
     "Starts foretold, and leftovers": STARTS,
 }
 VARIANTS: Final[tuple[Case, ...]] = (
-    *variants_bytes.VARIANTS,
-    *variants_files.VARIANTS,
-    *variants_replicas.VARIANTS,
-    *variants_controller.VARIANTS,
-    *variants_transactions.VARIANTS,
+    *gallery_bytes.VARIANTS,
+    *gallery_files.VARIANTS,
+    *gallery_replicas.VARIANTS,
+    *gallery_controller.VARIANTS,
+    *gallery_transactions.VARIANTS,
 )

@@ -1,4 +1,4 @@
-"""The gallery's cases of what only the controller's log can tell, and of records in it that cannot be read."""
+"""The gallery's cases and variants of what only the controller's log can tell, and of records in it that cannot be read."""
 
 from collections.abc import Callable
 from functools import partial
@@ -14,12 +14,16 @@ from tests.support.controller_log import (
     controlled_by,
     in_sync,
     partition,
+    record,
     setting,
+    snapshot,
     topic,
 )
-from tests.support.faults import Brokers, Log, healthy, histories
-from tests.support.gallery_case import Case, segment
-from tests.support.injections import history
+from tests.support.faults import BASE_TIMESTAMP, LOG_END, Brokers, Log, healthy, histories, write_checkpoint
+from tests.support.gallery_case import Case, done, each, segment, trees
+from tests.support.gallery_groups import EARLIER, LATER, commit
+from tests.support.group_records import commit_key, commit_value, log_of, put_offsets, transaction_of
+from tests.support.injections import claim_epochs, history
 
 LRS: Final = (topic(), partition([1, 2, 3], 1), change(isr=[1, 2]), change(isr=[1]))
 """The ISR shrinks to broker 1."""
@@ -158,3 +162,187 @@ MALFORMED: Final = (
         shown=("brokers",),
     ),
 )
+
+# Variants: other places, other values, and what only looks like the fault. They stand in no table of docs/faults.md.
+
+THREE: Final = (topic(), partition([1, 2, 3], 1))
+
+
+def stopped(root: Path, kind: str) -> Brokers:
+    """A member of the ISR lacks what is committed, or the last replica is shorter; no broker was stopped cleanly."""
+    brokers, values = (lost_member(root), in_sync([1, 3])) if kind == "member" else (short_leader(root), LRS)
+    for log_dir in brokers.log_dirs:
+        (log_dir / ".kafka_cleanshutdown").unlink()
+    return controlled_by(brokers, *values)
+
+
+def newest_missing(root: Path, later_ms: int) -> Brokers:
+    """Broker 2 lacks offsets 2 and 3, of seconds 2 and 3; the controllers' log ends then."""
+    return controlled_by(short_follower(root), *in_sync([1, 2, 3]), start_ms=BASE_TIMESTAMP - 2000 + later_ms)
+
+
+def deleted_up_to(root: Path, log_start: int) -> Brokers:
+    """Broker 1 lost a log of 20 records, from which DeleteRecords removed what is below `log_start` on the others."""
+    long = history(*[("p", 0)] * 20)
+    brokers = histories(root, {1: Log(), 2: long, 3: long}, {1: 0, 2: 20, 3: 20})
+    for broker in (2, 3):
+        write_checkpoint(brokers.log_dir(broker), "log-start", log_start)
+    return brokers
+
+
+def deleted_and_led(root: Path, log_start: int, isr: tuple[int, ...], start_on_3: int | None = None) -> Brokers:
+    """The same with an ISR by the controllers' log."""
+    brokers = controlled_by(deleted_up_to(root, log_start), topic(), partition(list(isr), isr[0], replicas=[1, 2, 3]))
+    if start_on_3 is not None:
+        write_checkpoint(brokers.log_dir(3), "log-start", start_on_3)
+    return brokers
+
+
+def watermark_beyond(root: Path) -> Brokers:
+    brokers = deleted_up_to(root, 7)
+    write_checkpoint(brokers.log_dir(1), "replication", 20)
+    return brokers
+
+
+def only_its_leader_wrote_it_down(root: Path) -> Brokers:
+    """After an unclean election nothing was written; of the followers only the one that led has its epoch."""
+    brokers = short_leader(root)
+    claim_epochs(brokers, 2, (0, 0), (2, 4))
+    return controlled_by(brokers, *LRS, *UNCLEAN)
+
+
+P, Q, R = ("p", 0), ("q", 2), ("r", 4)
+"""Records of leader epochs 0, 2 and 4."""
+
+
+def two_elections(root: Path, second: tuple[int, int], third: tuple[int, int, int]) -> Brokers:
+    """Broker 1 led and had ten records; broker 2 became the leader uncleanly, wrote, and then so did broker 3. Records by epoch."""
+    logs = {
+        1: history(*[P] * 10),
+        2: history(*[P] * second[0], *[Q] * second[1]),
+        3: history(*[P] * third[0], *[Q] * third[1], *[R] * third[2]),
+    }
+    brokers = histories(root, logs, {broker: log.next_offset for broker, log in logs.items()})
+    once, again = (change(leader=broker, isr=[broker], leader_recovery_state=1) for broker in (2, 3))
+    return controlled_by(brokers, *THREE, change(isr=[1]), change(leader=-1), once, change(leader=-1), again)
+
+
+def agreeing(brokers: Brokers, leader: int) -> None:
+    values = change(leader=-1, isr=[]), change(leader=leader, isr=[leader], leader_recovery_state=1)
+    controlled_by(brokers, *in_sync([2]), *values)
+
+
+def policy(brokers: Brokers, word: str, *, other: bool = False) -> None:
+    """The controllers' log has this cleanup policy; `other`: broker 1 is of an earlier topic of the name."""
+    if other:
+        brokers.named(1, "partition.metadata").write_bytes(f"version: 0\ntopic_id: {OTHER_ID}\n".encode())
+    controlled_by(brokers, *in_sync([1, 2, 3]), setting("cleanup.policy", word))
+
+
+def cleaner_knows_better(brokers: Brokers, identified: bool) -> None:
+    """Cleaners know the topic, which was not compacted when the controllers' log was copied; with and without a topic id."""
+    for broker in (1, 2, 3):
+        write_checkpoint(brokers.log_dir(broker), "cleaner", 0)
+        if not identified:
+            brokers.named(broker, "partition.metadata").unlink()
+    controlled_by(brokers, topic(), setting("cleanup.policy", "delete"), partition([1, 2, 3], 1))
+
+
+def snapshot_after_an_election(root: Path) -> Brokers:
+    """A snapshot has the leader's epoch; the log behind it only that followers came back."""
+    brokers = short_leader(root, ("new", 2))
+    log = ControllerLog(next_offset=100).lead([CONTROLLER]).append(change(isr=[1, 2]))
+    directory = log.put(brokers.root / f"c{CONTROLLER}", start=100)
+    stated = snapshot(topic(), partition([1], 1, replicas=[1, 2, 3], leader_epoch=2, leader_recovery_state=1))
+    (directory / "00000000000000000100-0000000001.checkpoint").write_bytes(stated)
+    return brokers
+
+
+BACK: Final = (change(leader=2), record(20), change(isr=[2, 1]), change(isr=[2, 1, 3]))
+CONTROLLED_VARIANTS: Final = (
+    *trees("F33", "not stopped cleanly:", stopped, [("member",), ("last replica",)]),
+    *trees(
+        "F33",
+        "ms from the first record to the end of the controllers' log:",
+        newest_missing,
+        [(1999,), (2999,), (3000,)],
+        controls=[(1999,), (2999,)],
+    ),
+    *trees("F37", "records deleted up to, ISR:", deleted_and_led, [(7, (1,)), (7, (1, 2))]),
+    *trees("F37", "the same, all that b1 lacks was deleted", deleted_and_led, [(20, (1,))], control=True),
+    *trees("F37", "the same, the log start on b3 is", deleted_and_led, [(7, (1,), 0)]),
+    Case("F30", "a high watermark beyond an empty log, of which records were deleted elsewhere", watermark_beyond),
+    Case("F37", "an unclean election that only its leader wrote down", only_its_leader_wrote_it_down),
+    Case(
+        "F37",
+        "an unclean election, and the watermark from before",
+        lambda root: controlled_by(short_leader(root), *in_sync([3]), *UNCLEAN),
+    ),
+    *trees(
+        "F36",
+        "two unclean elections; records by epoch on b2 and b3:",
+        two_elections,
+        [((6, 8), (3, 0, 2)), ((6, 8), (8, 0, 2)), ((6, 8), (6, 2, 2)), ((6, 1), (3, 0, 20)), ((10, 2), (3, 0, 2))],
+    ),
+    *each("F37", "an unclean election whose replicas agree, of broker", agreeing, [(2,), (1,)], control=True),
+    done("-", "the controllers say compact,delete", lambda it: policy(it, "compact,delete"), control=True),
+    done("-", "the first replica is of an earlier topic, the controllers say delete", lambda it: policy(it, "delete", other=True)),
+    *each(
+        "-",
+        "cleaners know the topic better than the controllers; a topic id:",
+        cleaner_knows_better,
+        [(True,), (False,)],
+        controls=[(True,)],
+    ),
+    done("-", "controllers beside healthy brokers", lambda it: controlled_by(it, *in_sync([1, 2, 3]), *BACK), control=True),
+    Case("F36", "an election before the controllers' log begins", snapshot_after_an_election),
+    Case("F37", "elected again without new records", lambda root: controlled_by(short_leader(root), *LRS, *ELECTED)),
+)
+
+# Committed offsets.
+
+
+def twenty_groups(brokers: Brokers) -> None:
+    records = [(commit_key(f"g-{number:02}"), commit_value(LOG_END + number, timestamp=EARLIER)) for number in range(20)]
+    put_offsets(brokers.log_dir(2), log_of(*records))
+
+
+def transactional(brokers: Brokers) -> None:
+    put_offsets(brokers.log_dir(1), transaction_of((commit_key(), commit_value(LOG_END + 9)), start=0, commit=True))
+
+
+def parted(root: Path) -> Brokers:
+    """Logs part at 12; a group committed 15 by the one."""
+    logs = {}
+    for broker, tag in ((1, "old"), (2, "new")):
+        log = Log()
+        log.plain(12)
+        log.tag = tag
+        log.lead(broker)
+        log.plain(3)
+        logs[broker] = log
+    brokers = histories(root, logs, {1: 12, 2: 12})
+    commit(brokers, 15, copies=(1,), timestamp=LATER)
+    return brokers
+
+
+def malformed_behind(brokers: Brokers) -> None:
+    good = commit_value(LOG_END + 1, timestamp=EARLIER)
+    put_offsets(brokers.log_dir(2), log_of((commit_key(), good), (commit_key(), b"\0\5"), (commit_key(), b"\0\6")))
+
+
+COMMITTED: Final = (
+    done("-", "group committed 76 of log end 75", lambda it: commit(it, LOG_END + 1)),
+    done("-", "twenty groups", twenty_groups),
+    done("-", "a commit beyond the log end in a committed transaction", transactional),
+    *each(
+        "-",
+        "a commit of the log end older than its records:",
+        lambda it, ms: commit(it, LOG_END, timestamp=ms),
+        [(BASE_TIMESTAMP,), (0,), (-1,)],
+        control=True,
+    ),
+    Case("F35", "a commit where logs part", parted, control=True),
+    done("F48", "`__consumer_offsets`: two values behind a commit beyond the log end", malformed_behind),
+)
+VARIANTS: Final[tuple[Case, ...]] = (*CONTROLLED_VARIANTS, *COMMITTED)

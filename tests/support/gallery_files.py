@@ -1,15 +1,20 @@
-"""The gallery's cases of whole files: segments cut, moved and lost; indexes, snapshots and checkpoints that lie."""
+"""The gallery's cases and variants of whole files: segments cut, moved and lost; indexes, snapshots and checkpoints that lie."""
 
+import os
+import shutil
+from itertools import product
 from pathlib import Path
 from typing import Final
 
 from kafka_forensics.model.files import AbortedTxn
-from kafka_forensics.writers.files import write_meta_properties, write_transaction_index
+from kafka_forensics.writers.files import write_meta_properties, write_partition_metadata, write_transaction_index
+from tests.support.controller_log import controlled_by, in_sync, partition, record, topic
 from tests.support.faults import (
     CLUSTER_ID,
     COMMITTING,
     HEALTHY,
     LOG_END,
+    TOPIC_ID,
     Brokers,
     Log,
     healthy,
@@ -17,20 +22,27 @@ from tests.support.faults import (
     write_checkpoint,
     write_files,
 )
-from tests.support.gallery_case import Case, done, on_each, patient, segment
+from tests.support.gallery_bytes import MAGIC, TARGET, target
+from tests.support.gallery_case import Case, done, each, on_each, patient, segment
+from tests.support.gallery_leftovers import ASIDE, crash, directory_aside, half_of_a_split, set_aside, swap_in, truncated_tail
+from tests.support.gallery_replicas import OTHER_TOPIC_ID
 from tests.support.injections import (
+    alone,
     append,
     change,
+    checkpoints,
     claim_epochs,
     cut,
     delete_segment,
     history,
     noise,
+    remove,
     remove_snapshots,
     rename_segment,
     swap,
     zero_page,
 )
+from tests.support.segments import write_offset_index, write_time_index
 
 FIRST, MIDDLE, ACTIVE = (segment(offset) for offset in (0, 29, 55))
 CHECKPOINT: Final = "replication-offset-checkpoint"
@@ -231,3 +243,320 @@ SMALL_FILES: Final = (
     Case("-", "no small file in any directory, as in a copy of the logs alone", logs_alone, None, control=True),
     done("-", "log start above the high watermark, after a crash", moved_log_start, control=True),
 )
+
+# Variants: other places, other values, and what only looks like the fault. They stand in no table of docs/faults.md.
+
+EPOCH_FILE: Final = "leader-epoch-checkpoint"
+FLIP: Final = patient(lambda brokers: brokers.flip(2, TARGET, 100)).injection
+LAST: Final = HEALTHY.batches[-1]
+ENTRIES: Final = tuple((entry.leader_epoch, entry.start_offset) for entry in HEALTHY.epochs)
+
+
+def cut_in_the_middle(brokers: Brokers, kept: int, *without: str) -> None:
+    """The middle segment ends so many bytes behind offset 49."""
+    cut(brokers, 29, HEALTHY.at(49).position + kept)
+    for suffix in without:
+        brokers.file(2, 29, suffix).unlink()
+
+
+def lone_and_lost(brokers: Brokers, size: int) -> None:
+    lost_behind_noise(brokers, size)
+    alone(brokers)
+
+
+def only_first(brokers: Brokers) -> None:
+    for base_offset in (29, 55):
+        for path in brokers.file(2, base_offset).parent.glob(f"{base_offset:020d}.*"):
+            path.unlink()
+    cut(brokers, 0, 0)
+
+
+def deleted_topic(brokers: Brokers) -> None:
+    other = topic("other", OTHER_TOPIC_ID), partition([1, 2, 3], 1, topic_id=OTHER_TOPIC_ID)
+    controlled_by(brokers, *other, *in_sync([1, 2, 3]), record(9, topic_id=TOPIC_ID))
+
+
+def without_partition(brokers: Brokers, *on: int) -> None:
+    for broker in on:
+        shutil.rmtree(brokers.log_dir(broker) / "t-0")
+
+
+SEGMENT_VARIANTS: Final = (
+    Case("-", "nothing", healthy, control=True),
+    *each("F13", "last byte kept, after a crash:", torn, [(LAST.position + size,) for size in (1, 16, 61)], control=True),
+    *each("F14", "bytes kept of a batch of another segment:", cut_in_the_middle, [(1,)]),
+    *each("F14", "the same without indexes:", lambda it, kept: cut_in_the_middle(it, kept, "index", "timeindex"), [(0,), (1,)]),
+    *each("F15", "zeros behind the last batch:", lambda it, size: append(it, 55, bytes(size)), [(12,), (1 << 20,)], control=True),
+    *each("F17", "bytes of noise before a missing segment:", lost_behind_noise, [(61,), (1546,), (13_000,)]),
+    *each("F17", "the same of one replica by itself:", lone_and_lost, [(60,), (61,)]),
+    *each(
+        "F17", "bytes left of the first segment:", lambda it, kept: cut(it, 0, kept), [(0,), (len(HEALTHY.batches[0].data) - 1,)]
+    ),
+    done(
+        "F17",
+        "records deleted up to the second segment, the first is empty",
+        lambda it: checkpoints(it, "log-start", 29),
+        lambda it: cut(it, 0, 0),
+    ),
+    done("F17", "an empty only segment misses nothing", only_first),
+    *each("F17", "no directory is left on", without_partition, [(1, 2, 3), (1, 2)]),
+    done(
+        "F17",
+        "no directory is left of a topic that was deleted",
+        lambda it: without_partition(it, 1, 2, 3),
+        deleted_topic,
+        control=True,
+    ),
+)
+
+# Indexes, snapshots, checkpoints.
+
+
+def stale_times(brokers: Brokers, stale: tuple[int, ...], crashed: bool, closed: bool) -> None:
+    """Entries that a truncation left at the end of the time index, before zeros unless somebody closed the file."""
+    path = brokers.file(2, 55, "timeindex")
+    data = bytearray(path.read_bytes())
+    for entry in stale:
+        data[12 * entry : 12 * entry + 8] = (int.from_bytes(data[12 * entry : 12 * entry + 8], "big") - 1).to_bytes(8, "big")
+    path.write_bytes(data if closed else data + bytes(120))
+    if crashed:
+        brokers.crash(2)
+
+
+def dropped_entries(brokers: Brokers, later_ms: int) -> None:
+    """Broker 2 crashed with open indexes, which end in entries of a tail that is not there, of times so much later."""
+    index, times = brokers.file(2, 55, "index"), brokers.file(2, 55, "timeindex")
+    index.write_bytes(index.read_bytes() + write_offset_index([(200 + n, 1_000_000 + n) for n in range(40)], 55) + bytes(80))
+    stamp = max(batch.max_timestamp for batch in HEALTHY.batches) + later_ms
+    times.write_bytes(times.read_bytes() + write_time_index([(stamp + n, 200 + n) for n in range(40)], 55) + bytes(120))
+    brokers.crash(2)
+
+
+def dropped_tail(brokers: Brokers, epoch_start: int | None, high_watermark: int) -> None:
+    """The same, of times after all records; broker 1 may know of a later leader that began there."""
+    dropped_entries(brokers, 1000)
+    write_checkpoint(brokers.log_dir(2), "replication", high_watermark)
+    if epoch_start is not None:
+        claim_epochs(brokers, 1, *ENTRIES, (7, epoch_start))
+
+
+def beside_u(brokers: Brokers) -> None:
+    for broker in (1, 2, 3):
+        write_files(brokers.log_dir(broker) / "u-0", HEALTHY)
+
+
+def no_epochs(brokers: Brokers) -> None:
+    brokers.named(2, EPOCH_FILE).unlink()
+
+
+def no_small_files(brokers: Brokers) -> None:
+    """After a crash broker 2 has no epochs, no topic id and no snapshots of its partition."""
+    brokers.crash(2)
+    no_epochs(brokers)
+    brokers.named(2, METADATA).unlink()
+    remove_snapshots(brokers, 2)
+
+
+def without_producers(root: Path) -> Brokers:
+    log = Log()
+    _ = log.plain(), log.plain()
+    brokers = histories(root, dict.fromkeys((1, 2), log), dict.fromkeys((1, 2), 6))
+    remove_snapshots(brokers, 1, 2)
+    return brokers
+
+
+def malformed(file: str, how: str) -> bytes:
+    line = b"0 0" if file == EPOCH_FILE else b"t 0 72"
+    entry = line.rpartition(b" ")[0]
+    return {
+        "count": b"0\n2147483647\n" + line + b"\n",
+        "a long line": b"0\n1\n" + entry + b" " + b"7" * 100_000 + b"\n",
+        "version": b"9\n1\n" + line + b"\n",
+        "negative count": b"0\n-1\n" + line + b"\n",
+        "a long count": b"0\n" + b"7" * 100_000 + b"\n" + line + b"\n",
+        "words": b"0\n1\n" + entry + b" seventy\n",
+        "zeros": bytes(4096),
+        "torn": b"0\n2\n" + line + b"\n" + entry,
+    }[how]
+
+
+def malformed_beside_damage(brokers: Brokers, file: str, how: str) -> None:
+    directory = brokers.log_dir(2) / "t-0" if file == EPOCH_FILE else brokers.log_dir(2)
+    (directory / file).write_bytes(malformed(file, how))
+    brokers.flip(2, TARGET, 100)
+
+
+LIES: Final = (b"0\n3\n0 0\nx 32\n2 58\n", b"0\n3\n0 0\n1 -32\n2 58\n", b"7\n3\n0 0\n1 35\n2 58\n", b"\xff\xfe" * 40)
+"""What no `leader-epoch-checkpoint` holds."""
+FILES: Final = (
+    CHECKPOINT,
+    EPOCH_FILE,
+    "recovery-point-offset-checkpoint",
+    "log-start-offset-checkpoint",
+    "cleaner-offset-checkpoint",
+)
+HOW: Final = ("count", "a long line", "version", "negative count", "a long count", "words", "zeros", "torn")
+SMALL_FILE_VARIANTS: Final = (
+    done("F25", "a position beyond the log", lambda it: change(it.file(2, 55, "index"), 44, 0x10)),
+    *each(
+        "F25",
+        "stale entries in a time index, crashed, closed:",
+        stale_times,
+        [((6,), True, False), ((5, 6), True, False), ((5,), True, False), ((6,), False, False), ((6,), True, True)],
+        controls=[((6,), True, False), ((5, 6), True, False)],
+    ),
+    *each("F25", "entries older than the log of a tail that was cut", dropped_entries, [(-1_000_000,)], control=True),
+    *each("F25", "the same with `--live`", dropped_entries, [(-1_000_000,)], control=True, live=True),
+    *each(
+        "F25",
+        "entries of a tail that is gone; start of a later epoch, high watermark:",
+        dropped_tail,
+        [(LOG_END, LOG_END), (None, LOG_END), (LOG_END, LOG_END + 5)],
+        controls=[(LOG_END, LOG_END)],
+    ),
+    *each("F28", "one snapshot less:", lambda it, at: it.file(2, at, "snapshot").unlink(), [(29,), (55,), (75,)], control=True),
+    Case("F28", "no snapshots of a log without producers", without_producers, control=True),
+    done("F29", "epochs gone", no_epochs, control=True),
+    done("F29", "epochs gone beside another partition with its own", no_epochs, beside_u),
+    done("F29", "the same with `--live`", no_epochs, beside_u, control=True, live=True),
+    done("F29", "the same after a crash", beside_u, no_epochs, lambda it: it.crash(2)),
+    done("F29", "no small file of a partition beside another with its own, after a crash", beside_u, no_small_files),
+    *each("F32", "leader epochs", lambda it, data: it.named(2, EPOCH_FILE).write_bytes(data), [(data,) for data in LIES]),
+    done(
+        "F32",
+        "leader epochs of version 7 and an epoch field that lies",
+        lambda it: it.named(2, EPOCH_FILE).write_bytes(LIES[2]),
+        lambda it: it.flip(2, TARGET, 15, 3),
+    ),
+    *each(
+        "F32",
+        "no checkpoint, and a damaged batch:",
+        malformed_beside_damage,
+        [*product(FILES[:2], HOW), *product(FILES[2:], HOW[:1])],
+    ),
+    done(
+        "F32",
+        "an unreadable recovery point has all segments walked",
+        lambda it: it.crash(2),
+        lambda it: it.flip(2, TARGET, 100),
+        lambda it: (it.log_dir(2) / "recovery-point-offset-checkpoint").write_bytes(b"9\n1\nt 0 55\n"),
+    ),
+    done(
+        "-",
+        "log start above the high watermark everywhere, only b2 crashed",
+        on_each(lambda it, broker: claim_epochs(it, broker, (2, 62))),
+        lambda it: checkpoints(it, "replication", 60),
+        lambda it: checkpoints(it, "log-start", 62),
+        lambda it: it.crash(2),
+    ),
+    done("-", "log start beyond the log end", lambda it: it.crash(2), lambda it: checkpoints(it, "log-start", 80, 2)),
+)
+
+# Starts after a crash, and leftovers.
+
+
+def crashed(brokers: Brokers, recovery_point: int) -> None:
+    crash(brokers, recovery_point)
+    FLIP(brokers)
+
+
+def copied_aside(brokers: Brokers, broker: int, to: int) -> None:
+    """A copy of a broker's partition waits to be removed."""
+    shutil.copytree(brokers.log_dir(broker) / "t-0", brokers.log_dir(to) / f"{ASIDE}-delete")
+
+
+LEFTOVERS: Final = (
+    done("-", "a crash without damage", lambda it: crash(it, 55), control=True),
+    *each("F01", "damage after a crash, recovery point:", crashed, [(54,)]),
+    done(
+        "F01",
+        "damage after a crash, nothing of it committed",
+        lambda it: crash(it, 29),
+        FLIP,
+        lambda it: checkpoints(it, "replication", 39),
+    ),
+    done("F01", "damage after a crash, with `--live`", lambda it: crash(it, 29), FLIP, live=True),
+    done("F08", "magic 1, after a crash", lambda it: crash(it, 29), lambda it: it.overwrite(2, TARGET, b"\1", MAGIC)),
+    done("-", "a damaged segment without index after a clean shutdown", FLIP, lambda it: it.file(2, 29, "index").unlink()),
+    done(
+        "F47",
+        "a swap of sound and half of a split, with `--live`",
+        lambda it: swap_in(it, 29, it.file(2, 29).read_bytes()),
+        half_of_a_split,
+        live=True,
+        control=True,
+    ),
+    done(
+        "F47",
+        "an empty swap and half of a split, with `--live`",
+        lambda it: swap_in(it, 29, b""),
+        half_of_a_split,
+        live=True,
+        control=True,
+    ),
+    done("F47", "a swap with a torn batch", lambda it: swap_in(it, 29, it.file(2, 29).read_bytes()[: target(it).position + 100])),
+    done(
+        "F47",
+        "a truncated tail that no log reaches to any more",
+        lambda it: remove(it, 1, 55),
+        lambda it: remove(it, 3, 55),
+        truncated_tail,
+        lambda it: checkpoints(it, "replication", 29),
+    ),
+    done(
+        "F47",
+        "`.cleaned` and `.deleted` of a live segment",
+        lambda it: [shutil.copy(it.file(2, 29), f"{it.file(2, 29)}.{ending}") for ending in ("deleted", "cleaned")],
+        control=True,
+    ),
+    done(
+        "F47",
+        "what the cleaner took from all",
+        on_each(lambda it, broker: set_aside(it, broker, 29, "deleted")),
+        lambda it: checkpoints(it, "cleaner", 55),
+    ),
+    done("F47", "a directory on its way out is all that is left", lambda it: directory_aside(it, "delete"), alone, control=True),
+    done(
+        "F47",
+        "a missing replica lies stray in the other log directory",
+        lambda it: shutil.copytree(it.log_dir(2) / "t-0", it.root / "b2-more" / f"{ASIDE}-stray"),
+        lambda it: shutil.copy(it.log_dir(2) / "meta.properties", it.root / "b2-more"),
+        lambda it: without_partition(it, 2),
+    ),
+    done(
+        "F47",
+        "a directory of an earlier topic fills nothing",
+        lambda it: remove(it, 2, 29),
+        lambda it: copied_aside(it, 1, 2),
+        lambda it: (it.log_dir(2) / f"{ASIDE}-delete" / METADATA).write_bytes(write_partition_metadata(OTHER_TOPIC_ID)),
+    ),
+    done(
+        "F47",
+        "a directory of an earlier topic that another broker still has",
+        lambda it: copied_aside(it, 1, 1),
+        lambda it: copied_aside(it, 2, 2),
+        lambda it: [it.named(broker, METADATA).write_bytes(write_partition_metadata(OTHER_TOPIC_ID)) for broker in (1, 2)],
+    ),
+    done(
+        "F17",
+        "the last segment is missing, its index is left",
+        lambda it: remove(it, 1, 55, "log"),
+        lambda it: it.file(1, LOG_END, "snapshot").unlink(),
+    ),
+    done(
+        "F17",
+        "an index beside its deleted log proves nothing",
+        lambda it: it.file(1, 0).rename(f"{it.file(1, 0)}.deleted"),
+        control=True,
+    ),
+    done("F46", "damage in the middle of a live copy", lambda it: it.flip(2, TARGET, 100), live=True),
+    done("F46", "a log that shrinks to a part of its first batch", during=lambda it: os.truncate(it.file(2, 55), 100)),
+    done(
+        "F46",
+        "an index that vanishes, an epoch field lies",
+        lambda it: it.flip(1, TARGET, 15),
+        during=lambda it: it.file(2, 29, "index").unlink(),
+    ),
+    done("F46", "a checkpoint written while the log is read", during=lambda it: checkpoints(it, "replication", LOG_END, 2)),
+)
+VARIANTS: Final[tuple[Case, ...]] = (*SEGMENT_VARIANTS, *SMALL_FILE_VARIANTS, *LEFTOVERS)

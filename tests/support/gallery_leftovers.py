@@ -10,7 +10,7 @@ from typing import Final
 from tests.support.faults import Brokers, healthy, write_checkpoint
 from tests.support.gallery_bytes import LENGTH, int32, target
 from tests.support.gallery_case import Case, done, on_each, patient, segment
-from tests.support.injections import LOG_FILES, append, noise, zero_page
+from tests.support.injections import LOG_FILES, append, noise, remove, zero_page
 
 NAMES: Final = ("..-0", "<script>-0", "=cmd-0", "\x1b[31mred-0", "a\nb-0", "\u202egnp-0")
 """Of directories that Kafka would never make."""
@@ -82,11 +82,6 @@ def set_aside(brokers: Brokers, broker: int, base_offset: int, ending: str) -> N
         path = brokers.file(broker, base_offset, suffix)
         if path.exists():
             path.rename(path.with_name(f"{path.name}.{ending}"))
-
-
-def remove(brokers: Brokers, broker: int, base_offset: int, *suffixes: str) -> None:
-    for suffix in suffixes or LOG_FILES:
-        brokers.file(broker, base_offset, suffix).unlink(missing_ok=True)
 
 
 def truncated_tail(brokers: Brokers) -> None:

@@ -1,6 +1,7 @@
 """What is done to the replicas of the fault gallery: one function a kind of fault, for tests and for the gallery's table."""
 
 import hashlib
+import shutil
 import struct
 import zlib
 from pathlib import Path
@@ -64,6 +65,16 @@ def zero_page(brokers: Brokers, segment: int) -> None:
 def delete_segment(brokers: Brokers, broker: int, segment: int = 29) -> None:
     for suffix in LOG_FILES:
         brokers.file(broker, segment, suffix).unlink(missing_ok=True)
+
+
+def remove(brokers: Brokers, broker: int, base_offset: int, *suffixes: str) -> None:
+    for suffix in suffixes or LOG_FILES:
+        brokers.file(broker, base_offset, suffix).unlink(missing_ok=True)
+
+
+def alone(brokers: Brokers, broker: int = 2) -> None:
+    for log_dir in set(brokers.log_dirs) - {brokers.log_dir(broker)}:
+        shutil.rmtree(log_dir)
 
 
 def rename_segment(brokers: Brokers, segment: int, name: int) -> None:
