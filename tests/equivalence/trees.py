@@ -8,7 +8,7 @@ from typing import Final
 
 from tests.support.faults import Brokers
 from tests.support.gallery import SECTIONS
-from tests.support.incidents import TREES as INCIDENTS
+from tests.support.incident_trees import TREES as INCIDENTS
 
 Make = Callable[[Path], Brokers]
 

@@ -19,8 +19,7 @@ from lab import signatures as lab_signatures
 from tests.support.archives import of_brokers
 from tests.support.faults import healthy, histories
 from tests.support.faults_verdict import verdict
-from tests.support.incident_trees import Tree, grown_together
-from tests.support.incidents import TREES
+from tests.support.incident_trees import TREES, Tree, grown_together
 from tests.support.injections import history
 from tests.support.transaction_logs import cut_within, write_cluster
 

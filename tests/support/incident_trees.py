@@ -1,27 +1,41 @@
-"""Trees that show a known incident, each with a near miss that must not be taken for it: logs that part, are cut, lose epochs."""
+"""Trees that show a known incident, each with a near miss that must not be taken for it."""
 
+import os
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from kafka_forensics.model.files import EpochEntry
-from kafka_forensics.writers.batches import write_legacy_entry
-from kafka_forensics.writers.files import write_clean_shutdown, write_leader_epochs, write_meta_properties
+from kafka_forensics.model.files import EpochEntry, ProducerEntry
+from kafka_forensics.writers.batches import RecordToWrite, write_batch, write_legacy_entry
+from kafka_forensics.writers.files import (
+    write_clean_shutdown,
+    write_leader_epochs,
+    write_meta_properties,
+    write_offset_checkpoint,
+    write_partition_metadata,
+    write_producer_snapshot,
+)
 from tests.support.faults import (
     BASE_TIMESTAMP,
     CLUSTER_ID,
+    COMMITTING,
     DIRECTORY,
     HEALTHY,
     LOG_END,
+    TOPIC,
     Brokers,
     Log,
     healthy,
     histories,
+    put,
     write_checkpoint,
+    write_files,
 )
 from tests.support.injections import history
 from tests.support.segments import write_legacy_wrapper
+from tests.support.transaction_logs import OTHER, CoordinatorLog, DataLog, write_cluster
 
 LAST = HEALTHY.batches[-1]
 
@@ -43,7 +57,7 @@ class Tree:
     """Signatures that the match has as well, and rightly so."""
 
 
-TREES: Final[list[Tree]] = []
+_TREES: Final[list[Tree]] = []
 _NEAR_MISSES: Final[dict[Make, tuple[str, Make]]] = {}
 
 
@@ -52,7 +66,7 @@ def incident(key: str, shows: str, *values: Any, also: tuple[str, ...] = (), **n
 
     def declare(make: Make) -> Make:
         words, make_near_miss = _NEAR_MISSES.pop(make)
-        TREES.append(Tree(key, shows, lambda root: make(root, *values, **named), words, make_near_miss, also))
+        _TREES.append(Tree(key, shows, lambda root: make(root, *values, **named), words, make_near_miss, also))
         return make
 
     return declare
@@ -246,3 +260,305 @@ def epochs_lost(root: Path, *brokers_without: int) -> Brokers:
     second.mkdir()
     (second / "meta.properties").write_bytes(write_meta_properties(node_id=2, cluster_id=CLUSTER_ID))
     return brokers
+
+
+# In one file or one kind of file.
+
+OTHER_TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAQ"
+INT_MAX = 2**31 - 1
+ZEROS = bytes(240)
+ACTIVE = HEALTHY.segments[-1]
+
+
+@incident("d7", "a closed segment's time index is zeros to its end, its batches have timestamps", HEALTHY.segments[1])
+@near_miss("the same of the active segment after a crash, whose index is rebuilt", ACTIVE)
+def zeroed_time_index(root: Path, segment: int) -> Brokers:
+    brokers = as_before_topic_ids(healthy(root))
+    brokers.crash(2)
+    brokers.file(2, segment, "timeindex").write_bytes(ZEROS)
+    return brokers
+
+
+@incident("d19", "a closed segment's offset index goes on in zeros", HEALTHY.segments[1])
+@near_miss("the same of the active segment after a crash", ACTIVE)
+def untrimmed_index(root: Path, segment: int) -> Brokers:
+    brokers = healthy(root)
+    brokers.crash(2)
+    with brokers.file(2, segment, "index").open("ab") as file:
+        file.write(ZEROS)
+    return brokers
+
+
+@incident(
+    "d10 KAFKA-9144 with retention", "the newest snapshot holds a transaction open from offset 10 on, the log starts at 29", 10
+)
+@near_miss("the transaction it holds open begins at offset 29", 29)
+def remembered_transaction(root: Path, first_offset: int) -> Brokers:
+    brokers = healthy(root)
+    remembered = ProducerEntry(4000, 0, 2, 12, 2, BASE_TIMESTAMP, -1, first_offset)
+    for broker in (1, 2, 3):
+        for suffix in ("log", "index", "timeindex", "txnindex"):
+            brokers.file(broker, 0, suffix).unlink()
+        write_checkpoint(brokers.log_dir(broker), "log-start", HEALTHY.segments[1])
+        epochs = [EpochEntry(0, HEALTHY.segments[1]), *HEALTHY.epochs[1:]]
+        brokers.named(broker, "leader-epoch-checkpoint").write_bytes(write_leader_epochs(epochs))
+        entries = [*HEALTHY.producers.values(), remembered]
+        brokers.file(broker, LOG_END, "snapshot").write_bytes(write_producer_snapshot(entries))
+    return brokers
+
+
+@incident("d13 KAFKA-6683", "the snapshot of offset 55 knows a producer's offset 56", ACTIVE + 1)
+@near_miss("it knows a wrong offset below its own", ACTIVE - 1)
+def snapshot_of_the_future(root: Path, last_offset: int) -> Brokers:
+    brokers = as_before_topic_ids(healthy(root))
+    entry = ProducerEntry(COMMITTING, 0, 0, last_offset, 0, BASE_TIMESTAMP, 0, -1)
+    brokers.file(2, ACTIVE, "snapshot").write_bytes(write_producer_snapshot([entry]))
+    return brokers
+
+
+@incident("d17 KAFKA-13664", "__consumer_offsets-0 ends in preallocated zeros, no clean shutdown", "__consumer_offsets")
+@near_miss("the same bytes in an ordinary topic", "orders")
+def preallocated(root: Path, topic: str) -> Brokers:
+    log = Log()
+    key = b"".join((b"\0\1", b"\0\5group", b"\0\6orders", bytes(4)))
+    for offset in range(4):
+        stamp = BASE_TIMESTAMP + offset
+        log.append(write_batch([RecordToWrite(key, None)], base_offset=offset, base_timestamp=stamp), offset, stamp)
+    log_dir = root / "b1"
+    write_files(log_dir / f"{topic}-0", log)
+    (log_dir / "meta.properties").write_bytes(write_meta_properties(node_id=1, cluster_id=CLUSTER_ID))
+    (log_dir / "replication-offset-checkpoint").write_bytes(write_offset_checkpoint({(topic, 0): 4}))
+    with (log_dir / f"{topic}-0" / f"{0:020d}.log").open("ab") as file:
+        file.write(bytes(4096))
+    return Brokers(root, log)
+
+
+@incident("d18 KAFKA-6292", "a segment of 2147483631 bytes", INT_MAX - 16)
+@near_miss("one of 2147483630 bytes", INT_MAX - 17)
+def large_segment(root: Path, size: int) -> Brokers:
+    brokers = as_before_topic_ids(healthy(root))
+    os.truncate(brokers.file(2, ACTIVE), size)
+    return unclean(brokers, 2)
+
+
+@incident("d20 KAFKA-6264", "compacted: the segment of offset 0 holds offset 2147483648", INT_MAX + 1)
+@near_miss("it holds offset 2147483647", INT_MAX)
+def wide_segment(root: Path, last_offset: int) -> Brokers:
+    log = history(("p", 0))
+    log.next_offset = last_offset
+    log.plain(1)
+    directory = root / "b1" / DIRECTORY
+    directory.mkdir(parents=True)
+    put(directory, 0, "log", b"".join(batch.data for batch in log.batches))
+    (root / "b1" / "meta.properties").write_bytes(write_meta_properties(version=0, node_id=1, cluster_id=CLUSTER_ID))
+    (root / "b1" / "cleaner-offset-checkpoint").write_bytes(write_offset_checkpoint({(TOPIC, 0): 1}))
+    (root / "b1" / "replication-offset-checkpoint").write_bytes(write_offset_checkpoint({(TOPIC, 0): last_offset}))
+    return Brokers(root, log)
+
+
+@incident("d21 KAFKA-8764", "compacted: a segment ends at offset 5, the next begins at 9, the cleaner's checkpoint is 6", 6)
+@near_miss("the cleaner's checkpoint is 9", 9)
+def cleaned(root: Path, checkpoint: int) -> Brokers:
+    log = history(*[("p", 0)] * 2, records=3)
+    log.next_offset = 9
+    log.roll()
+    log.plain()
+    log.snapshots.clear()
+    brokers = histories(root, {1: log, 2: log, 3: log}, {1: 12, 2: 12, 3: 12})
+    for broker in (1, 2, 3):
+        written = write_offset_checkpoint({(TOPIC, 0): checkpoint})
+        (brokers.log_dir(broker) / "cleaner-offset-checkpoint").write_bytes(written)
+    return as_before_topic_ids(brokers)
+
+
+@incident("d24 KAFKA-14616", "one replica has another topic id, a stray directory stands beside it", OTHER_TOPIC_ID)
+@near_miss("only the stray directory has another topic id", None)
+def recreated(root: Path, topic_id: str | None) -> Brokers:
+    brokers = healthy(root)
+    stray = root / "b2" / f"{DIRECTORY}.{'0' * 32}-stray"
+    shutil.copytree(root / "b2" / DIRECTORY, stray)
+    (stray / "partition.metadata").write_bytes(write_partition_metadata(OTHER_TOPIC_ID))
+    if topic_id is not None:
+        brokers.named(2, "partition.metadata").write_bytes(write_partition_metadata(topic_id))
+    for log_dir in brokers.log_dirs:
+        (log_dir / ".kafka_cleanshutdown").write_bytes(write_clean_shutdown(None))
+    return brokers
+
+
+@incident(
+    "d24 KAFKA-16234",
+    "one node id, two directory ids, both with the partition",
+    DIRECTORY,
+    "AAAAAAAAAAAAAAAAAAAAAg",
+    "AAAAAAAAAAAAAAAAAAAAAw",
+)
+@near_miss(
+    "the second is a future replica, as a move between directories makes it",
+    f"{DIRECTORY}.{'0' * 32}-future",
+    "AAAAAAAAAAAAAAAAAAAAAg",
+    "AAAAAAAAAAAAAAAAAAAAAw",
+)
+def second_directory(root: Path, directory: str, *directory_ids: str) -> Brokers:
+    brokers = healthy(root)
+    shutil.copytree(root / "b2" / DIRECTORY, root / "b2-second" / directory)
+    for name, directory_id in zip(("b2", "b2-second"), directory_ids, strict=True):
+        meta = write_meta_properties(node_id=2, cluster_id=CLUSTER_ID, directory_id=directory_id)
+        (root / name / "meta.properties").write_bytes(meta)
+    for checkpoint in ("replication", "recovery-point", "log-start"):
+        write_checkpoint(root / "b2-second", checkpoint, 0)
+    return brokers
+
+
+@incident("d24 KAFKA-16814", "KRaft: partition.metadata is missing on one replica, no clean shutdown", 2)
+@near_miss("it is missing on every replica", 1, 2, 3)
+def without_metadata(root: Path, *without: int) -> Brokers:
+    brokers = healthy(root)
+    for broker in without:
+        brokers.named(broker, "partition.metadata").unlink()
+    return unclean(brokers, 2)
+
+
+@incident("d25", "one bit of one batch is turned over on every replica", 1, 2, 3)
+@near_miss("on one replica only", 2)
+def bad_batch(root: Path, *bad: int) -> Brokers:
+    brokers = healthy(root)
+    for broker in bad:
+        brokers.flip(broker, HEALTHY.at(40), 100)
+    return brokers
+
+
+# In records.
+
+END = 6
+"""All logs end here; the cleaners have been everywhere."""
+
+
+def keyed(*records: tuple[int, str, str | None], magic: int = 2) -> Log:
+    """A compacted log of one record a batch: offset, key, value (None: a tombstone)."""
+    log = Log()
+    log.roll()
+    for offset, key, value in records:
+        log.next_offset = offset
+        stamp = BASE_TIMESTAMP + offset
+        encoded = None if value is None else value.encode()
+        if magic == 2:
+            data = write_batch([RecordToWrite(key.encode(), encoded)], base_offset=offset, base_timestamp=stamp)
+        else:
+            data = write_legacy_entry(key.encode(), encoded, offset=offset, magic=magic, timestamp=stamp)
+        log.append(data, offset, stamp)
+    if magic < 2:
+        log.epochs.clear()
+    return log
+
+
+@incident(
+    "d8 Redpanda 2026-06-25",
+    "compacted: one replica shows a key that is gone from the others, and so is the tombstone that took it",
+    2,
+    tombstone=False,
+)
+@near_miss("the tombstone is still on every replica", 2, tombstone=True)
+@incident("d21 KAFKA-4529", "the same in message format 1", 1, tombstone=False)
+@near_miss("the tombstone is still on every replica", 1, tombstone=True)
+def cleaned_apart(root: Path, magic: int, *, tombstone: bool) -> Brokers:
+    others = [(1, "B", "1"), (2, "C", "1"), *[(3, "A", None)] * tombstone, (4, "D", "1"), (5, "E", "1")]
+    without, with_value = keyed(*others, magic=magic), keyed((0, "A", "0"), *others, magic=magic)
+    brokers = histories(root, {1: without, 2: without, 3: with_value}, dict.fromkeys((1, 2, 3), END))
+    for broker in (1, 2, 3):
+        checkpoint = write_offset_checkpoint({(TOPIC, 0): END - 1})
+        (brokers.log_dir(broker) / "cleaner-offset-checkpoint").write_bytes(checkpoint)
+    return brokers if magic == 2 else as_before_epochs(brokers)
+
+
+@incident(
+    "d14 confluentinc/librdkafka#4953",
+    "a producer repeats three records, with their timestamps, under epoch 1 and from sequence 0",
+    same=True,
+)
+@near_miss("one of the three records is another", same=False)
+def retried(root: Path, *, same: bool) -> Brokers:
+    log = Log()
+    log.produce()
+    for epoch, values in ((0, "abc"), (1, "abc" if same else "abd")):
+        records = [RecordToWrite(b"key", value.encode()) for value in values]
+        stamp, first = BASE_TIMESTAMP, log.next_offset
+        data = write_batch(
+            records, base_offset=first, base_timestamp=stamp, producer_id=5000, producer_epoch=epoch, base_sequence=0
+        )
+        log.append(data, first + 2, stamp)
+    brokers = histories(root, {1: log, 2: log, 3: log}, dict.fromkeys((1, 2, 3), 9))
+    for broker in (1, 2, 3):
+        brokers.file(broker, 0, "timeindex").unlink()  # Kafka would have written other entries for equal times
+    return brokers
+
+
+# Transactions: partitions of `t` and the coordinators' log.
+
+LATE = 30 * 60
+"""Seconds: longer than any transaction may take."""
+
+
+def cluster(root: Path, state: CoordinatorLog, *partitions: Log) -> Brokers:
+    logs: dict[str, Log] = {f"t-{number}": log for number, log in enumerate(partitions)}
+    write_cluster(root, {**logs, "__transaction_state-0": state})
+    return Brokers(root, partitions[0])
+
+
+@incident("d9 KAFKA-14402", "a delayed request opened an aborted transaction again, half an hour ago", LATE)
+@near_miss("the same ten seconds ago", 16)
+def late_request(root: Path, later: float) -> Brokers:
+    data, state = DataLog(), CoordinatorLog()
+    data.data(0)
+    data.marker(5.07, commit=False, epoch=1)
+    data.data(6)
+    data.traffic(later)
+    state.state(0, "Ongoing", (0,))
+    state.state(5.05, "PrepareAbort", (0,), epoch=1, since=0)
+    state.state(5.09, "CompleteAbort", epoch=1, since=0)
+    state.transaction(later, (0,), commit=True, name=OTHER)
+    return cluster(root, state, data)
+
+
+@incident("d9 KAFKA-19999", "a commit was prepared half an hour ago, the partition has no marker", LATE)
+@near_miss("it was prepared a second ago", 3)
+def prepared(root: Path, later: float) -> Brokers:
+    data, state = DataLog(), CoordinatorLog()
+    data.data(1)
+    data.traffic(later)
+    state.state(1, "Ongoing", (0,))
+    state.state(2, "PrepareCommit", (0,), since=1)
+    state.transaction(later, (0,), commit=True, name=OTHER)
+    return cluster(root, state, data)
+
+
+@incident("d12 KAFKA-17754", "a committed transaction over two partitions, one of which has an ABORT marker", "COMMIT", "ABORT")
+@near_miss("both have COMMIT markers", "COMMIT", "COMMIT")
+def two_partitions(root: Path, *markers: str) -> Brokers:
+    logs = [DataLog() for _ in markers]
+    state = CoordinatorLog()
+    for log, marker in zip(logs, markers, strict=True):
+        log.data(0)
+        log.marker(0.07, commit=marker == "COMMIT")
+        log.traffic(LATE)
+    state.transaction(0, (0, 1), commit=True)
+    state.transaction(LATE, (0, 1), commit=True, name=OTHER)
+    return cluster(root, state, *logs)
+
+
+@incident("d11 KAFKA-9144", "markers of one producer with coordinator epochs 3 and 1", 3, 1)
+@near_miss("with 1 and 3", 1, 3)
+def coordinator_epochs(root: Path, *epochs: int) -> Brokers:
+    data = DataLog()
+    for number, epoch in enumerate(epochs):
+        data.data(number)
+        data.marker(number + 0.07, commit=True, coordinator_epoch=epoch)
+    write_cluster(root, {"t-0": data})
+    return as_before_topic_ids(Brokers(root, data))
+
+
+def _number(tree: Tree) -> int:
+    return int(tree.key.split()[0].removeprefix("d"))
+
+
+TREES: Final = tuple(sorted(_TREES, key=_number))
+"""Every tree of the known incidents, in the order of docs/incidents.md."""
