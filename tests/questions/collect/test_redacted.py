@@ -15,11 +15,9 @@ from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.coordinators import TransactionMetadata
 from kafka_forensics.model.json_objects import Json
 from kafka_forensics.model.pseudonyms import NameKind
-from kafka_forensics.parsers.checkpoints import parse_meta_properties, parse_offset_checkpoint
 from kafka_forensics.parsers.log_dir import parse_partition_name
 from kafka_forensics.questions.collect import CollectOptions, PseudonymMap, RecordsAsked, collect, collecting
 from kafka_forensics.storage.bundles import BundleSource
-from kafka_forensics.storage.local import LocalSource
 from kafka_forensics.writers.batches import (
     RecordToWrite,
     write_batch,
@@ -28,7 +26,6 @@ from kafka_forensics.writers.batches import (
     write_transaction_log_value,
 )
 from kafka_forensics.writers.files import write_leader_epochs, write_offset_checkpoint, write_properties
-from tests.questions.collect.test_collect import told
 from tests.support.bundles import LOG, Names, inflated_members, names_of, read_back, taken_apart
 from tests.support.controller_log import ControllerLog, control, record, setting, snapshot, topic
 from tests.support.group_records import (
@@ -201,31 +198,6 @@ def test_no_name_is_in_a_redacted_bundle(given: str, tmp_path: Path, monkeypatch
     assert outcome(["scan", str(path), "-q"]) in (0, 1, 3)
 
 
-def test_small_files_say_what_they_said(tmp_path: Path) -> None:
-    log_dir = tmp_path / "broker-1"
-    put_names(log_dir)
-    names = pseudonyms(tmp_path)
-    with (tmp_path / "bundle.kfb").open("w+b") as file:
-        collect([str(log_dir)], CollectOptions(pseudonyms=names), file)
-    source = BundleSource(str(tmp_path / "bundle.kfb"))
-    with source.open("replication-offset-checkpoint") as file_read:
-        read = parse_offset_checkpoint(file_read)
-    plain = parse_offset_checkpoint(opened(log_dir / "replication-offset-checkpoint"))
-    assert read.offsets == {(names.pseudonym(NameKind.TOPIC, name), number): at for (name, number), at in plain.offsets.items()}
-    assert [row.detail for row in read.damage] == [row.detail for row in plain.damage]
-    with source.open("meta.properties") as file_read:
-        meta = parse_meta_properties(file_read)
-    assert (meta.node_id, meta.cluster_id) == (1, names.pseudonym(NameKind.CLUSTER, "hush-cluster"))
-    unread = [entry.name for entry in source.list("") if entry.name.startswith("name-")]
-    assert len(unread) == 3  # the notes, the illegal directory and the link
-    suffixes = {parsed.suffix for entry in source.list("") if (parsed := parse_partition_name(entry.name)) is not None}
-    assert suffixes == {None, "delete", "future", "stray"}
-
-
-def opened(path: Path) -> Any:
-    return LocalSource(str(path.parent)).open(path.name)
-
-
 def test_records_are_not_taken_whole(tmp_path: Path) -> None:
     asked = CollectOptions(records=(RecordsAsked("audit", 0, 1, 2),), pseudonyms=pseudonyms(tmp_path))
     with (tmp_path / "bundle.kfb").open("w+b") as file, pytest.raises(UsageError, match="pseudonyms"):
@@ -241,35 +213,6 @@ def scanned(paths: list[str], capsys: pytest.CaptureFixture[str], names: Names |
     answer: Json = json.loads(read_back(capsys.readouterr().out, names or {}))
     assert answer["incomplete"] == []
     return answer
-
-
-def test_bundles_made_with_maps_of_their_own_are_judged_like_the_directories(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Each with its own copy of one map, in which further names are put."""
-    directories = sorted((SAMPLES / "unclean-election").iterdir())
-    pseudonyms(tmp_path).keep()
-    paths: list[str] = []
-    names: dict[str, tuple[str, str]] = {}
-    for log_dir in directories:
-        folder = tmp_path / log_dir.name
-        folder.mkdir()
-        shutil.copy(tmp_path / "names.json", folder)
-        paths.append(str(redacted(log_dir, folder / f"{log_dir.name}.kfb", pseudonyms(folder))))
-        names |= names_of(folder / "names.json")
-    bundles, expected = scanned(paths, capsys, names), scanned([str(path) for path in directories], capsys)
-    assert sorted(map(str, told(bundles))) == sorted(map(str, told(expected)))
-    of_both = [
-        {
-            f"{partition['topic']}-{partition['partition']}": (
-                partition["verdict"],
-                [{**replica, "log_dir": None} for replica in partition["replicas"]],
-            )
-            for partition in answer["partitions"]
-        }
-        for answer in (bundles, expected)
-    ]
-    assert of_both[0] == of_both[1]
 
 
 @pytest.mark.parametrize("is_told", [True, False])

@@ -35,6 +35,17 @@ def states(compared: SideBySide) -> list[tuple[int, bool, list[OffsetState]]]:
     return [(row.offset, row.differs, [held.state for held in row.held]) for row in compared.rows]
 
 
+def test_a_silent_divergence_differs_from_the_first_offset_on() -> None:
+    compared = sample("silent-divergence", "ledger", payloads=True)
+    assert compared.first_difference == 0
+    assert states(compared) == [(offset, True, [R, R, R]) for offset in range(3)]
+    values = [held.record.value for held in compared.rows[0].held if held.record is not None]
+    assert values == [b"payment-1", b"after-1", b"after-1"]
+    records = [held.record for row in compared.rows for held in row.held if held.record is not None]
+    assert {(record.partition_leader_epoch, record.sequence, record.control_record_type) for record in records} == {(-1, -1, None)}
+    assert sample("healthy", "payments").rows == []
+
+
 @pytest.mark.parametrize(("context", "offsets"), [(0, [300]), (1, [299, 300, 301]), (400, list(range(370)))])
 def test_context_is_what_was_asked_for(context: int, offsets: list[int]) -> None:
     assert [row.offset for row in sample("unclean-election", "audit", context=context).rows] == offsets

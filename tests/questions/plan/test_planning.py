@@ -9,7 +9,7 @@ import pytest
 from kafka_forensics.errors import SourceError
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.questions.plan import Amount, Planned, PlanOptions, Plans, make_plans
-from kafka_forensics.replication.planner.plans import Candidate, Missing, Witness
+from kafka_forensics.replication.planner.plans import Candidate, Missing
 from kafka_forensics.storage.local import LocalSource
 from kafka_forensics.storage.source import ByteFile
 from kafka_forensics.writers.files import write_offset_checkpoint
@@ -19,7 +19,6 @@ from tests.support.faults import TOPIC_ID
 from tests.support.group_records import commit_key, commit_value, log_of, put_offsets
 from tests.support.replicas import put_replica
 from tests.support.segments import BASE_TIMESTAMP, batch, flipped
-from tests.support.transaction_logs import CoordinatorLog, DataLog, write_cluster
 
 SAMPLES = Path(__file__).resolve().parents[3] / "sample_logs"
 
@@ -77,24 +76,6 @@ def test_a_batch_that_lies_in_two_losses_counts_once(tmp_path: Path) -> None:
     assert planned.total(candidate.losses).bytes == len(whole) + (len(part) if held else 0)
 
 
-def put_lagging(folder: Path) -> list[Path]:
-    """Broker 1 ends at 6, broker 2 at 10; no watermark says anything, group `billing` committed 8."""
-    log = [batch(number, 1) for number in range(10)]
-    first = put_replica(folder, 1, b"".join(log[:6]), partition="t-0")
-    put_replica(folder, 2, b"".join(log), partition="t-0")
-    put_offsets(first, log_of((commit_key(), commit_value(8, timestamp=BASE_TIMESTAMP + 100))))
-    return sorted(folder.iterdir())
-
-
-def test_a_groups_offset_is_a_witness(tmp_path: Path) -> None:
-    planned = one_of(planned_on(put_lagging(tmp_path), "t"))
-    candidate = candidate_of(planned, 1)
-    (loss,) = candidate.losses
-    assert (loss.start, loss.end, loss.committed_end) == (6, 10, 8)
-    assert loss.witness == Witness(8, "group_offset", 2, "billing")
-    assert (candidate.at_least, candidate.at_most) == (2, 4)
-
-
 @pytest.mark.parametrize(("epoch", "committed"), [(-1, 0), (0, 2), (2, 0)])
 def test_where_logs_conflict_a_commit_must_name_the_epoch(tmp_path: Path, epoch: int, committed: int) -> None:
     shared = [batch(number, 1) for number in range(6)]
@@ -103,49 +84,6 @@ def test_where_logs_conflict_a_commit_must_name_the_epoch(tmp_path: Path, epoch:
     put_offsets(first, log_of((commit_key(), commit_value(8, timestamp=BASE_TIMESTAMP + 100, leader_epoch=epoch))))
     planned = one_of(planned_on([tmp_path], "t"))
     assert losses(planned, 1) == [(6, 10, (2,), committed)]
-
-
-@pytest.mark.parametrize(
-    ("client", "completed", "parted", "committed"),
-    [(2, True, False, 3), (2, False, False, 0), (0, True, False, 0), (2, True, True, 0)],
-)
-def test_a_marker_of_a_completed_transaction_is_a_witness(
-    tmp_path: Path, client: int, completed: bool, parted: bool, committed: int
-) -> None:
-    """Before version 2 a marker may be that of a later transaction of which the coordinator's copy knows nothing yet; where logs
-    part, one that was sent again to another leader."""
-    short, full, coordinator, other = DataLog(), DataLog(), CoordinatorLog(), DataLog()
-    for log in (short, full, other):
-        log.traffic(0)
-    other.plain()
-    epoch = 1 if client == 2 else 0
-    full.data(1, epoch=epoch)
-    full.marker(1.07, commit=True, epoch=epoch)
-    full.plain()
-    coordinator.state(1, "Ongoing", (0,), client=client)
-    coordinator.state(1.05, "PrepareCommit", (0,), epoch=epoch, since=1, client=client)
-    if completed:
-        coordinator.state(1.09, "CompleteCommit", epoch=epoch, since=1, client=client)
-    write_cluster(tmp_path, {"t-0": {1: short, 2: full, 3: other if parted else full}, "__transaction_state-0": coordinator})
-    for broker in (1, 2, 3):
-        low = write_offset_checkpoint({("t", 0): 0, ("__transaction_state", 0): coordinator.next_offset})
-        (tmp_path / f"b{broker}" / "replication-offset-checkpoint").write_bytes(low)
-    planned = one_of(planned_on([tmp_path], "t"))
-    candidate = candidate_of(planned, 1)
-    assert candidate.committed == committed
-    assert candidate.at_most == full.next_offset - short.next_offset + parted * (other.next_offset - short.next_offset)
-    if committed:
-        assert candidate.losses[0].witness == Witness(short.next_offset + 3, "transaction_marker", 2, "app-1")
-
-
-def test_copies_of_another_topic_are_left_out(tmp_path: Path) -> None:
-    for broker in (1, 2):
-        put_replica(tmp_path, broker, batch(0, 3), topic_id="AAAAAAAAAAAAAAAAAAAAAQ")
-    put_replica(tmp_path, 3, batch(0, 9), topic_id="AAAAAAAAAAAAAAAAAAAAAg")
-    planned = one_of(planned_on([tmp_path]))
-    assert [candidate.broker for candidate in planned.plan.candidates] == [1, 2]
-    assert planned.plan.missing[-2:] == (Missing("topic_undecided"), Missing("other_topic", 3))
-    assert not planned.plan.matters
 
 
 @pytest.mark.parametrize("value", ["true", "false"])
@@ -295,16 +233,6 @@ def test_the_only_copy_of_the_tail_is_damaged(tmp_path: Path, clean: bool) -> No
     assert {finding.kind for finding in planned.findings} == {"BATCH_CRC_MISMATCH"}
 
 
-def test_a_damaged_copy_of_what_another_holds_is_that(tmp_path: Path) -> None:
-    planned = planned_of(tmp_path, WHOLE, flipped(WHOLE, len(LOG[0]) + 70, 6))
-    assert planned.given.replicas[1].damaged == ((3, 6),)
-    assert planned.given.differing == {}
-    assert costs(planned, 1) == (0, 0)
-    (loss,) = candidate_of(planned, 2).losses
-    assert (loss.start, loss.end, loss.held_by, loss.kept_by) == (3, 6, (1, 2), (1, 2))
-    assert planned.plan.recommended == 1
-
-
 def test_what_a_damaged_copy_does_not_tell_a_good_one_does(tmp_path: Path) -> None:
     """Not even the header is left of a batch of the first who holds what the third lacks."""
     rotten = LOG[0] + bytes((37 * number + 11) % 256 for number in range(len(LOG[1]))) + LOG[2]
@@ -327,34 +255,6 @@ def test_a_damaged_batch_of_another_history_is_its_own_version(tmp_path: Path) -
     first = candidate_of(planned, 1)
     assert [(loss.start, loss.end, loss.held_by) for loss in first.losses] == [(6, 12, (2,))]
     assert costs(planned, 1) == (4, 6)
-
-
-def test_bytes_behind_the_last_batch_that_nothing_names(tmp_path: Path) -> None:
-    rubble = bytearray(WHOLE)
-    start = len(LOG[0]) + len(LOG[1])
-    rubble[start : start + 40] = bytes(range(1, 41))
-    rubble[start + 8 : start + 12] = (30).to_bytes(4, "big")
-    planned = planned_of(tmp_path, b"".join(LOG[:2]), bytes(rubble))
-    assert Missing("unknown_bytes", 2) in planned.plan.missing
-    assert not planned.plan.at_most_is_bound
-
-
-def test_damage_at_the_head_of_a_log_hides_what_the_others_hold(tmp_path: Path) -> None:
-    """Framing is lost in the first batch. The checkpoint knows in which epoch the log begins, and it goes on in that."""
-    zeroed = bytearray(b"".join(LOG[:2]))
-    start = len(LOG[0]) - 8
-    zeroed[start : start + 20] = bytes(20)
-    for broker, log in ((1, bytes(zeroed)), (2, b"".join(LOG[:2]))):
-        log_dir = put_replica(tmp_path, broker, log, high_watermark=10)
-        (log_dir / "orders-0" / f"{6:020d}.log").write_bytes(LOG[2])
-        (log_dir / "orders-0" / "leader-epoch-checkpoint").write_text("0\n1\n0 0\n")
-        stop_cleanly(log_dir)
-    planned = one_of(planned_on([tmp_path]))
-    assert planned.given.replicas[0].damaged == ((0, 6),)
-    assert planned.given.differing == {}
-    assert (costs(planned, 1), costs(planned, 2)) == ((0, 6), (0, 0))
-    first = candidate_of(planned, 1)
-    assert [(loss.start, loss.end, loss.held_by) for loss in first.losses] == [(0, 6, (1, 2))]
 
 
 @pytest.mark.parametrize(("checkpoint", "epoch"), [(None, 0), ("0\n2\n0 0\n1 6\n", 1)])
