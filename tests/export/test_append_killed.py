@@ -10,22 +10,18 @@ import pytest
 from tests.support.datasets import left_over
 
 ROOT = Path(__file__).resolve().parents[2]
-STEPS = {"parquet": 35, "delta": 6, "iceberg": 10}
+STEPS = 35
 """That are stopped at, at least."""
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("form", STEPS)
-def test_a_reader_finds_a_whole_snapshot_or_none_whatever_step_was_the_last(tmp_path: Path, form: str) -> None:
-    command = [sys.executable, "-m", "tests.support.killed_appends", form, str(tmp_path)]
+def test_a_reader_finds_a_whole_snapshot_or_none_whatever_step_was_the_last(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "tests.support.killed_appends", str(tmp_path)]
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=500, cwd=ROOT, env=environment)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
     stops = [line.rpartition(": ")[2] for line in done.stdout.splitlines() if line.startswith("step ")]
-    assert len(stops) >= STEPS[form]
-    commits = {"parquet": {"rename"}, "delta": {"create_write_transaction"}, "iceberg": {"commit_table"}}
-    assert commits[form] <= set(stops)
-    unseen = int(done.stdout.splitlines()[-1].split()[4])
-    assert unseen == (2 if form == "parquet" else 0)  # between two renames, before and after the fsync
-    if form == "parquet":
-        assert left_over(tmp_path / "out") == []
+    assert len(stops) >= STEPS
+    assert "rename" in stops
+    assert int(done.stdout.splitlines()[-1].split()[4]) == 2  # between two renames, before and after the fsync
+    assert left_over(tmp_path / "out") == []

@@ -21,11 +21,10 @@ from kafka_forensics.export.labels import Label, labelled_schema
 from kafka_forensics.export.views import words
 from kafka_forensics.facts.facts import scan_for_facts
 from kafka_forensics.model.schemas import FACTS
-from tests.support.datasets import FEW, FORMS, NAMES, ONE, append, keys, read, runs, unlabelled
+from tests.support.datasets import FEW, FORMS, ONE, append, keys, read, runs, unlabelled
 from tests.support.exports import export
 
 TABLES = FORMS[1:]
-LABELLED = {"cluster": "a", "snapshot": "n2"}
 
 
 @pytest.fixture(scope="module", params=["payloads", pytest.param("plain", marks=pytest.mark.nightly)])
@@ -55,20 +54,6 @@ def test_all_forms_hold_the_same_rows(three: Path, fact: str, form: str) -> None
     if form == "iceberg":
         mine, theirs = without_lists(mine), without_lists(theirs)
     assert mine == theirs
-
-
-def test_the_files_of_all_forms_are_alike(three: Path) -> None:
-    """Null and empty lists too, which one of the readers does not tell apart."""
-    for fact in FACTS:
-        tables = []
-        for form in FORMS:
-            folder = three / form / ("cluster=a/snapshot=n2" if form == "parquet" else "") / fact
-            found = [pq.ParquetFile(path).read() for path in sorted(folder.glob("*.parquet"))]
-            if form != "parquet":
-                labels = [table.select(NAMES).slice(0, 1).to_pylist() for table in found]
-                found = [table.drop_columns(NAMES) for table, label in zip(found, labels, strict=True) if label[0] == LABELLED]
-            tables.append([table for table in found if table.num_rows])
-        assert tables[0] == tables[1] == tables[2], fact
 
 
 @pytest.mark.parametrize("form", TABLES)

@@ -9,7 +9,6 @@ import kafka_forensics as kf
 from kafka_forensics.model.results import ScanResult
 from kafka_forensics.model.schemas import FACTS
 from tests.support.exports import SAMPLES, export, manifest, parquet_files, read_back, rows
-from tests.support.parquet_readers import READERS
 
 
 @pytest.fixture(scope="module")
@@ -31,12 +30,6 @@ def test_pyarrow_reads_the_facts_of_the_scan(exported: Path, result: ScanResult,
     assert (told.num_rows > 0) == (fact != "incomplete")  # all was read
     assert [field.type for field in table.schema] == [field.type for field in told.schema]
     assert rows(table) == rows(told)
-
-
-@pytest.mark.parametrize("reader", READERS)
-@pytest.mark.parametrize("fact", FACTS)
-def test_readers_read_the_same(exported: Path, result: ScanResult, fact: str, reader: str) -> None:
-    assert rows(READERS[reader](exported, fact)) == rows(result.facts(fact))
 
 
 def test_files_carry_the_version_the_keys_and_zstd(exported: Path) -> None:

@@ -2,9 +2,6 @@
 
 import gzip
 import os
-import subprocess
-import sys
-from collections.abc import Callable
 from pathlib import Path
 from shutil import copytree
 
@@ -161,32 +158,3 @@ def test_one_slash_after_file_is_as_good_as_three(tmp_path: Path) -> None:
     for path in (f"file:{spaced}", f"file://{spaced}", f"file:{tmp_path}/two%20words"):
         assert local_path(path) == str(spaced)
         assert kf.scan(path).replicas
-
-
-LOADED = """
-import contextlib, io, sys
-
-def loaded(*names):
-    print([name for name in names if name in sys.modules])
-
-import kafka_forensics
-loaded("numpy", "pyarrow", "typer")
-from kafka_forensics.storage.open import open_source
-open_source(sys.argv[1]).list()
-loaded("numpy", "pyarrow", "cramjam", "numba")
-from kafka_forensics.cli.main import outcome
-with contextlib.redirect_stdout(io.StringIO()):
-    outcome(["scan", "-q", "--format", "json", "--fail-on", "none", sys.argv[2]])
-loaded("pyarrow", "fsspec", "kafka_forensics.storage.remote.source")
-import numpy as np
-from kafka_forensics.model.arrow import numbers, words
-numbers(np.arange(3), null=np.arange(3) > 1), words(["a"])
-loaded("pandas")
-"""
-"""The package, a plain archive, a scan of local files, and Arrow, one after the other."""
-
-
-def test_nothing_heavy_is_loaded_before_it_is_needed(packed: Callable[[str], Path]) -> None:
-    command = [sys.executable, "-c", LOADED, str(packed("gnu sparse")), str(SAMPLE)]
-    ran = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
-    assert ran.stdout == "[]\n" * 4

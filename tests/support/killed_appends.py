@@ -1,6 +1,6 @@
 """A rerun of a snapshot that is killed at each of its steps in turn; what a reader finds then, and after the next run.
 
-`python -m tests.support.killed_appends FORM DIR` writes a line for each step. Every run is a copy of this process, which
+`python -m tests.support.killed_appends DIR` writes a line for each step. Every run is a copy of this process, which
 itself loads the libraries and uses none of them: they mind being copied at work.
 """
 
@@ -16,11 +16,7 @@ from typing import Any
 
 FACTS = ("batches", "findings")
 OURS = ("cli.commands.export", "export.append", "export.views", "facts.facts", "engine.local", "cli.progress")
-LOADED = {
-    "parquet": [*(f"kafka_forensics.{name}" for name in OURS), "pyarrow.dataset", "pyarrow.parquet", "tests.support.datasets"],
-    "delta": ["deltalake", "tests.support.datasets"],
-    "iceberg": ["pyiceberg.catalog.sql", "pyiceberg.table", "pyiceberg.io.pyarrow", "tests.support.datasets"],
-}
+LOADED = [*(f"kafka_forensics.{name}" for name in OURS), "pyarrow.dataset", "pyarrow.parquet", "tests.support.datasets"]
 
 
 def in_copy(act: Callable[[], int]) -> int:
@@ -38,8 +34,8 @@ def in_copy(act: Callable[[], int]) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
-def stopping(number: int, form: str) -> None:
-    """Let this process end before its step `number`: each thing it does to files, or each commit of a table."""
+def stopping(number: int) -> None:
+    """Let this process end before its step `number`: each thing it does to files."""
     steps = [0]
 
     def counted(what: str, act: Callable[..., Any]) -> Callable[..., Any]:
@@ -53,53 +49,40 @@ def stopping(number: int, form: str) -> None:
 
         return step
 
-    places: list[tuple[Any, str]] = [(os, "rename")]
-    if form == "parquet":
-        places += [*((os, name) for name in ("unlink", "fsync", "rmdir", "makedirs")), (shutil, "rmtree")]
-    if form == "delta":
-        import deltalake
-        import deltalake.transaction
-
-        places += [(deltalake.transaction, "create_table_with_add_actions"), (deltalake.DeltaTable, "create_write_transaction")]
-    if form == "iceberg":
-        from pyiceberg.catalog.sql import SqlCatalog
-        from pyiceberg.table import Transaction
-
-        places += [(SqlCatalog, "commit_table"), (Transaction, "delete"), (Transaction, "add_files")]
-    for place, name in places:
+    places = [(os, name) for name in ("rename", "unlink", "fsync", "rmdir", "makedirs")]
+    for place, name in [*places, (shutil, "rmtree")]:
         setattr(place, name, counted(name, getattr(place, name)))
 
 
-def rows_of(target: Path, form: str) -> str:
-    """The rows of each snapshot in each fact, and of which run's files they are where they come in directories, as text."""
+def rows_of(target: Path) -> str:
+    """The rows of each snapshot in each fact, and of which run's files they are, as text."""
     from tests.support.datasets import files, read
 
     told = []
     for fact in FACTS:
-        snapshots = list(map(str, read(target, fact, form)["snapshot"].to_pylist()))
+        snapshots = list(map(str, read(target, fact)["snapshot"].to_pylist()))
         told += [f"{name} {fact} {snapshots.count(name)}" for name in sorted(set(snapshots))]
-        paths = files(target, fact) if form == "parquet" else []
-        told += [f"{path.parts[-3].partition('=')[2]} run {path.stem[-32:]}" for path in paths]
+        told += [f"{path.parts[-3].partition('=')[2]} run {path.stem[-32:]}" for path in files(target, fact)]
     return "\n".join(sorted(set(told)))
 
 
-def main(form: str, folder: str) -> int:
+def main(folder: str) -> int:
     """Stop at every step there is; the exit status is 0 if all was as it must be."""
-    for name in LOADED[form]:
+    for name in LOADED:
         importlib.import_module(name)
     target, said = Path(folder) / "out", Path(folder) / "said"
 
     def add(snapshot: str) -> int:
         from tests.support.datasets import FEW, append
 
-        return append(target, "a", snapshot, *FEW, "--table-format", form)
+        return append(target, "a", snapshot, *FEW)
 
     def look() -> int:
-        said.write_text(rows_of(target, form))
+        said.write_text(rows_of(target))
         return 0
 
     def stopped(number: int) -> int:
-        stopping(number, form)
+        stopping(number)
         return add("n1")
 
     def of(snapshot: str) -> tuple[list[str], list[str]]:
@@ -122,17 +105,15 @@ def main(form: str, folder: str) -> int:
         assert of("n2") == other, f"after step {number}"
         if not found:
             unseen += 1
-            assert form == "parquet", f"after step {number}"
             assert list((target / "cluster=a").glob("_replaced-n1"))
-        if form == "parquet":
-            assert len(found_runs) == bool(found)
-            assert in_copy(partial(add, "n3")) == 0
-            mended, mended_runs = of("n1")
-            assert mended == rows
-            assert mended_runs == (found_runs or before)
-            before = mended_runs
-            left = {path.name for path in target.glob("cluster=a/*")}
-            assert left == {"snapshot=n1", "snapshot=n2", "snapshot=n3"}, left
+        assert len(found_runs) == bool(found)
+        assert in_copy(partial(add, "n3")) == 0
+        mended, mended_runs = of("n1")
+        assert mended == rows
+        assert mended_runs == (found_runs or before)
+        before = mended_runs
+        left = {path.name for path in target.glob("cluster=a/*")}
+        assert left == {"snapshot=n1", "snapshot=n2", "snapshot=n3"}, left
         if status == 0 and number > 0 and ended[-1] == 0:
             break
         ended.append(status)

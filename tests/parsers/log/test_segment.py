@@ -132,14 +132,6 @@ def test_batches_larger_than_a_window_or_the_largest_one(size: int) -> None:
     assert (damaged.kinds, damaged.base_offsets, damaged.good) == (["BATCH_CRC_MISMATCH"], [0, 1, 2], [0, 2])
 
 
-@pytest.mark.parametrize("magic", [0, 1])
-def test_a_large_legacy_entry_is_streamed(magic: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    small_windows(monkeypatch, 256, 512)
-    entries = [legacy_entry(0, magic), legacy_entry(1, magic, value=b"y" * 2000), legacy_entry(2, magic)]
-    reading = read(b"".join(entries))
-    assert (reading.damage, reading.good) == ([], [0, 1, 2])
-
-
 def test_a_file_that_shrinks_ends_where_its_bytes_end() -> None:
     class Shrinking(MemoryFile):
         """Claims more bytes than it gives."""

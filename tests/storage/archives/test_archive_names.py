@@ -188,22 +188,12 @@ def test_listing_what_is_no_directory(tmp_path: Path) -> None:
     assert source.stat("a").mtime_ns == 0
 
 
-@pytest.mark.parametrize("suffix", ["tar", "zip"])
-def test_an_archive_of_too_many_members_is_refused(suffix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_archive_of_too_many_members_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(members, "MAX_MEMBERS", 50)
-
-    def archive(count: int) -> ByteSource:
-        names = [f"d/{number}" for number in range(count)]
-        if suffix == "tar":
-            return tar_with(tmp_path / "a.tar", *map(tarfile.TarInfo, names))
-        with zipfile.ZipFile(tmp_path / "a.zip", "w") as opened:
-            for name in names:
-                opened.writestr(name, b"")
-        return open_source(str(tmp_path / "a.zip"))
-
-    assert len(archive(49).list("d")) == 49
-    with pytest.raises(SourceError, match=rf"a\.{suffix}: an archive of more than 50 members"):
-        archive(50)
+    infos = [tarfile.TarInfo(f"d/{number}") for number in range(50)]
+    assert len(tar_with(tmp_path / "a.tar", *infos[:49]).list("d")) == 49
+    with pytest.raises(SourceError, match=r"a\.tar: an archive of more than 50 members"):
+        tar_with(tmp_path / "a.tar", *infos)
 
 
 def test_names_and_notes_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

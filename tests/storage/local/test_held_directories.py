@@ -51,12 +51,3 @@ def test_a_held_directory_is_what_it_was(tmp_path: Path) -> None:
         assert source.stat(expected[0].path) == expected[0]
     assert source.list("broker-1/orders-0") == []
     assert len(os.listdir("/proc/self/fd")) == before
-
-
-def test_what_cannot_be_held_is_asked_for_as_ever(tmp_path: Path) -> None:
-    broker = odd_tree(tmp_path)
-    source = LocalSource(str(tmp_path))
-    with holding(source, "broker-1/links-1"), holding(source, "broker-1/gone-0"):
-        assert [entry.name for entry in source.list("broker-1/links-1")] == [f"{0:020d}.log"]
-    with holding(source, "broker-1/linked-0"), source.open(f"broker-1/linked-0/{5:020d}.log") as file:
-        assert file.size_in_bytes == (broker / "orders-0" / f"{0:020d}.log").stat().st_size

@@ -14,7 +14,7 @@ import pytest
 from kafka_forensics.errors import SourceError
 from kafka_forensics.storage import local as directory
 from kafka_forensics.storage.local import MAX_DEPTH, MAX_LINKS
-from kafka_forensics.storage.open import address_of, open_address, open_source, share_roots
+from kafka_forensics.storage.open import open_source, share_roots
 from kafka_forensics.storage.source import ByteSource, EntryKind
 
 INSIDE, OUTSIDE = b"evidence", b"root:x:0:0: never to be read"
@@ -200,27 +200,6 @@ def test_a_file_system_of_nobodys_is_not_entered(given: Path, monkeypatch: pytes
     monkeypatch.setattr(os, "open", spy)
     assert source.stat("link").refused == f"a symbolic link, not followed: {directory.OUTSIDE}"
     assert "proc" not in entered
-
-
-def test_a_place_tells_another_process_which_roots_links_lead_to(given: Path, tmp_path: Path) -> None:
-    (tmp_path / "third").mkdir()
-    (given / "one" / "link").symlink_to("../two/t-0/log")
-    (given / "one" / "out").symlink_to("../../outside/secret")
-    source, two, _ = opened(given / "one", given / "two", tmp_path / "third")
-    assert address_of(source) == str(given / "one")
-    source.list()
-    assert address_of(two) == str(given / "two")
-    assert address_of(source) != str(given / "one")
-    assert str(tmp_path / "third") not in address_of(source)
-    there = open_address(address_of(source))
-    assert there.name == str(given / "one")
-    assert content(there, "link") == INSIDE + b"two"
-    assert there.stat("link") == source.stat("link")
-    assert why_not(there, "out") == directory.OUTSIDE
-    assert address_of(there) == address_of(source)
-    source.refused["t-0/log"] = "read elsewhere"
-    with pytest.raises(SourceError, match="read elsewhere"):
-        open_address(address_of(source)).open("t-0/log")
 
 
 def swappable(given: Path, what: str) -> tuple[Path, list[str], str]:

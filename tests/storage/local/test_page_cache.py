@@ -91,14 +91,6 @@ def read_in_windows(source: LocalSource) -> None:
 BOTH = pytest.mark.parametrize("read", [read_whole, read_in_windows])
 
 
-@BOTH
-@pytest.mark.parametrize("pages", [set(), set(range(PAGES // 2)), set(range(PAGES // 2, PAGES)), set(range(PAGES)), {0, 7, 95}])
-def test_what_was_there_stays_and_nothing_else(read: Reading, pages: set[int], on_disk: Path) -> None:
-    hold(on_disk, pages)
-    read(polite(on_disk))
-    assert resident(on_disk) == pages
-
-
 @settings(max_examples=30, deadline=None)
 @given(pages=st.sets(st.integers(0, PAGES - 1)), start=st.integers(0, SIZE), size=st.integers(0, SIZE))
 def test_any_range_and_any_pages(on_disk: Path, pages: set[int], start: int, size: int) -> None:
