@@ -30,21 +30,10 @@ def log_dir(tmp_path: Path) -> Path:
     return target
 
 
-NAMES = (
-    "payments-0/00000000000000000000.log",
-    "payments-0/00000000000000000000.index",
-    "payments-0/00000000000000000000.timeindex",
-    "payments-0/00000000000000000000.txnindex",
-    "payments-0/00000000000000000079.snapshot",
-    "payments-0/leader-epoch-checkpoint",
-    "payments-0/partition.metadata",
-    "replication-offset-checkpoint",
-    "recovery-point-offset-checkpoint",
-    "log-start-offset-checkpoint",
-    "cleaner-offset-checkpoint",
-    "meta.properties",
-    ".kafka_cleanshutdown",
-)
+INDEXES = [f"{0:020d}.{kind}" for kind in ("log", "index", "timeindex", "txnindex")]
+OF_A_PARTITION = (*INDEXES, f"{79:020d}.snapshot", "leader-epoch-checkpoint", "partition.metadata")
+CHECKPOINTS = [f"{kind}-offset-checkpoint" for kind in ("replication", "recovery-point", "log-start", "cleaner")]
+NAMES = (*(f"payments-0/{name}" for name in OF_A_PARTITION), *CHECKPOINTS, "meta.properties", ".kafka_cleanshutdown")
 
 
 def test_every_kind_of_file_is_mutated(log_dir: Path) -> None:

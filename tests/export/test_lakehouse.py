@@ -11,7 +11,6 @@ import pytest
 from deltalake import DeltaTable
 from pyiceberg.catalog import load_catalog
 
-from kafka_forensics.errors import UsageError
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.export.append import AddedSnapshot, opened_export
 from kafka_forensics.export.datasets import ExportOrder, Written, export_facts
@@ -256,10 +255,3 @@ def test_iceberg_tables_stay_where_they_were_made(tmp_path: Path, moved: bool, c
     assert ("are not where they were made" if moved else f"lies at file://{target}/batches") in said
     assert "hint: Iceberg's tables name whole paths" in said
     assert {path: path.read_bytes() for path in tmp_path.rglob("*.*")} == before
-
-
-def test_a_catalogue_nobody_knows_is_a_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert append(tmp_path / "out", "a", "n1", *FEW, "--table-format", "iceberg", "--iceberg-catalog", "nowhere") == 2
-    assert "hint: check the catalogue (--iceberg-catalog)" in capsys.readouterr().err
-    with pytest.raises(UsageError, match="need a catalogue that does not lie there itself"):
-        IcebergTables(None, None, "s3://bucket/out", "s3://bucket/out", ())

@@ -46,14 +46,8 @@ def test_a_missing_path_is_one_line_with_the_nearest_name(tmp_path: Path) -> Non
     assert str(caught.value) == f"{tmp_path}/broker-1/order-0: no such file or directory"
     assert caught.value.hint == f"did you mean {tmp_path}/broker-1/orders-0?"
     with pytest.raises(PathMissingError) as caught:
-        open_source(str(tmp_path / "broker1" / "orders-0"))
-    assert caught.value.hint == f"did you mean {tmp_path}/broker-1?"
-    with pytest.raises(PathMissingError) as caught:
         open_source(str(tmp_path / "xyz" / "orders-0/"))
     assert caught.value.hint == f"{tmp_path}/xyz does not exist either"
-    with pytest.raises(PathMissingError) as caught:
-        open_source(str(tmp_path / "xyz"))
-    assert caught.value.hint is None
 
 
 @pytest.mark.parametrize("path", ["", "a\0b"])

@@ -21,37 +21,10 @@ from tests.support.segments import MUTATIONS
 
 SECONDS: Final = 20
 MORE_KILOBYTES: Final = 500 << 10
-NUMBERS: Final = (
-    0,
-    1,
-    -1,
-    7,
-    8169,
-    1 << 20,
-    (1 << 31) - 1,
-    1 << 31,
-    (1 << 61),
-    (1 << 62) - 1,
-    1 << 62,
-    1 << 63,
-    -(1 << 63),
-    10**40,
-)
-TEXTS: Final = (
-    "",
-    "f",
-    "l",
-    "o",
-    "bytes",
-    "told",
-    "../../etc/passwd",
-    "/etc/passwd",
-    "\0",
-    "\x1b[2J",
-    "\ud800",
-    "\udcff",
-    "x" * 5000,
-)
+EDGES: Final = (1 << 20, (1 << 31) - 1, 1 << 31, 1 << 61, (1 << 62) - 1, 1 << 62, 1 << 63, -(1 << 63), 10**40)
+NUMBERS: Final = (0, 1, -1, 7, 8169, *EDGES)
+HOSTILE: Final = ("../../etc/passwd", "/etc/passwd", "\0", "\x1b[2J", "\ud800", "\udcff", "x" * 5000)
+TEXTS: Final = ("", "f", "l", "o", "bytes", "told", *HOSTILE)
 VALUES: Final[tuple[Any, ...]] = (*NUMBERS, *TEXTS, None, True, False, 1.5, float("nan"), [], {}, [[]], [0] * 9)
 Change = Callable[[random.Random, Path], bytes]
 
