@@ -45,7 +45,9 @@ from tests.support.injections import (
 from tests.support.segments import write_offset_index, write_time_index
 
 FIRST, MIDDLE, ACTIVE = (segment(offset) for offset in (0, 29, 55))
+TIMES, ABORTED, STATE = segment(29, "timeindex"), segment(29, "txnindex"), segment(55, "snapshot")
 CHECKPOINT: Final = "replication-offset-checkpoint"
+HIGH: Final = f"b2/{CHECKPOINT}"
 EPOCHS: Final = "b2/t-0/leader-epoch-checkpoint"
 METADATA: Final = "partition.metadata"
 
@@ -73,7 +75,7 @@ SEGMENTS: Final = (
     done(
         "F14",
         "another segment cut, nothing of it committed",
-        on_each(lambda it, broker: write_checkpoint(it.log_dir(broker), "replication", 49)),
+        lambda it: checkpoints(it, "replication", 49),
         lambda it: cut(it, 29, it.log.at(49).position + 100),
         damaged=MIDDLE,
     ),
@@ -154,46 +156,34 @@ PHANTOM: Final = write_transaction_index([AbortedTxn(COMMITTING, 36, 42, 43)])
 DROPPED, SHIFTED = ((0, 0), (2, 58)), ((0, 0), (1, 35), (2, 58))
 INVENTED, DISORDERED = ((0, 0), (1, 32), (2, 58), (4, 65)), ((0, 0), (2, 58), (1, 32))
 TO_COME: Final = ((0, 0), (1, 32), (2, 58), (3, LOG_END))
-BEYOND: Final = patient(lambda it: write_checkpoint(it.log_dir(2), "replication", 90))
+BEYOND: Final = patient(lambda it: checkpoints(it, "replication", 90, 2))
 SMALL_FILES: Final = (
     done("F25", "`.index` position flipped", lambda it: change(it.file(2, 29, "index"), 31), damaged=segment(29, "index")),
-    done("F25", "`.timeindex` out of order", unordered_times, damaged=segment(29, "timeindex")),
+    done("F25", "`.timeindex` out of order", unordered_times, damaged=TIMES),
     done("F25", "`.index` of no whole entries", lambda it: more_bytes(it, "index", b"\1\1\1"), damaged=segment(29, "index")),
-    done(
-        "F25",
-        "`.timeindex` of no whole entries",
-        lambda it: more_bytes(it, "timeindex", b"\1" * 8),
-        damaged=segment(29, "timeindex"),
-    ),
+    done("F25", "`.timeindex` of no whole entries", lambda it: more_bytes(it, "timeindex", b"\1" * 8), damaged=TIMES),
     done(
         "P9",
         "`.timeindex` without `.index`",
         on_each(lambda it, offset: it.file(2, offset, "index").unlink(), 0, 29, 55),
-        damaged=segment(29, "timeindex"),
+        damaged=TIMES,
         note="not a byte changes",
     ),
-    Case("P10", "`.txnindex`, nothing wrong", healthy, segment(29, "txnindex"), note="it is only read", traced=True),
+    Case("P10", "`.txnindex`, nothing wrong", healthy, ABORTED, note="it is only read", traced=True),
     done(
         "F26",
         "aborted transaction left out of `.txnindex`",
         lambda it: it.file(2, 29, "txnindex").write_bytes(b""),
-        damaged=segment(29, "txnindex"),
+        damaged=ABORTED,
     ),
     done("F26", "`.txnindex` gone", lambda it: it.file(2, 29, "txnindex").unlink()),
-    done(
-        "F27",
-        "committed transaction listed as aborted",
-        lambda it: more_bytes(it, "txnindex", PHANTOM),
-        damaged=segment(29, "txnindex"),
-    ),
-    done(
-        "F28", "`.snapshot` with a bit flipped", lambda it: change(it.file(2, 55, "snapshot"), 3), damaged=segment(55, "snapshot")
-    ),
+    done("F27", "committed transaction listed as aborted", lambda it: more_bytes(it, "txnindex", PHANTOM), damaged=ABORTED),
+    done("F28", "`.snapshot` with a bit flipped", lambda it: change(it.file(2, 55, "snapshot"), 3), damaged=STATE),
     done(
         "F28",
         "`.snapshot` of an earlier state",
         lambda it: it.file(2, 55, "snapshot").write_bytes(it.file(2, 29, "snapshot").read_bytes()),
-        damaged=segment(55, "snapshot"),
+        damaged=STATE,
     ),
     done("F28", "no `.snapshot` at all, after a clean shutdown", no_snapshots),
     done("F28", "the same where another partition has its own", lambda it: no_snapshots(it, others=True)),
@@ -209,28 +199,20 @@ SMALL_FILES: Final = (
         damaged=EPOCHS,
         control=True,
     ),
-    Case("F30", "high watermark beyond the log end", BEYOND, f"b2/{CHECKPOINT}"),
-    done("F30", "the active segment gone", lost_tail, damaged=f"b2/{CHECKPOINT}"),
-    Case("F30", "high watermark beyond the log end, with `--live`", BEYOND, f"b2/{CHECKPOINT}", live=True),
+    Case("F30", "high watermark beyond the log end", BEYOND, HIGH),
+    done("F30", "the active segment gone", lost_tail, damaged=HIGH),
+    Case("F30", "high watermark beyond the log end, with `--live`", BEYOND, HIGH, live=True),
     done("F31", "high-watermark checkpoint missing", lambda it: (it.log_dir(2) / CHECKPOINT).unlink(), control=True),
-    done(
-        "F31",
-        "high watermark 0",
-        lambda it: write_checkpoint(it.log_dir(2), "replication", 0),
-        damaged=f"b2/{CHECKPOINT}",
-        control=True,
-    ),
-    done(
-        "F32", "checkpoint of 2147483647 lines", lambda it: checkpoint(it, b"0\n2147483647\nt 0 72\n"), damaged=f"b2/{CHECKPOINT}"
-    ),
+    done("F31", "high watermark 0", lambda it: checkpoints(it, "replication", 0, 2), damaged=HIGH, control=True),
+    done("F32", "checkpoint of 2147483647 lines", lambda it: checkpoint(it, b"0\n2147483647\nt 0 72\n"), damaged=HIGH),
     done(
         "F32",
         "checkpoint with a number of 10 MB",
         lambda it: checkpoint(it, b"0\n1\nt 0 " + b"7" * 10_000_000 + b"\n"),
-        damaged=f"b2/{CHECKPOINT}",
+        damaged=HIGH,
     ),
-    done("F32", "checkpoint of version 9", lambda it: checkpoint(it, b"9\n1\nt 0 72\n"), damaged=f"b2/{CHECKPOINT}"),
-    done("F32", "checkpoint of noise", lambda it: checkpoint(it, noise(3000)), damaged=f"b2/{CHECKPOINT}"),
+    done("F32", "checkpoint of version 9", lambda it: checkpoint(it, b"9\n1\nt 0 72\n"), damaged=HIGH),
+    done("F32", "checkpoint of noise", lambda it: checkpoint(it, noise(3000)), damaged=HIGH),
     done(
         "F32",
         "`leader-epoch-checkpoint` that counts wrongly",

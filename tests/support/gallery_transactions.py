@@ -180,6 +180,8 @@ def lying_key(root: Path) -> Brokers:
 
 HANGING: Final = ("reason", "producer_id", "last_stable_offset", "hidden_records", "safe_to_abort")
 OPEN: Final = ("coordinator", "coordinator_state")
+DECIDED: Final = ("reason", "decision")
+SHOWN_AS: Final = ("committed_in", "shown_as", "confidence")
 TRANSACTIONS: Final = (
     *(
         opened(OVERDUE, partial(forgotten, reason=reason))("F41", words, shown=(*HANGING, "command"))
@@ -243,11 +245,9 @@ TRANSACTIONS: Final = (
     ),
     logs_of(lambda: data_and_state(epochs_of(0)))("F43", "markers as transaction version 0 writes them", control=True),
     logs_of(lambda: data_and_state(epochs_of(2)))("F43", "markers as transaction version 2 writes them", control=True),
-    torn(COMMIT, ABORT)("F44", "committed by the coordinator; t-0 has COMMIT, t-1 has ABORT", shown=("reason", "decision")),
-    torn(COMMIT, ABORT, partial(decided, 30, client=2), client=2)(
-        "F44", "the same in transaction version 2", shown=("reason", "decision")
-    ),
-    torn(COMMIT, NOTHING)("F44", "committed by the coordinator; t-1 has no marker", shown=("reason", "decision")),
+    torn(COMMIT, ABORT)("F44", "committed by the coordinator; t-0 has COMMIT, t-1 has ABORT", shown=DECIDED),
+    torn(COMMIT, ABORT, partial(decided, 30, client=2), client=2)("F44", "the same in transaction version 2", shown=DECIDED),
+    torn(COMMIT, NOTHING)("F44", "committed by the coordinator; t-1 has no marker", shown=DECIDED),
     Case(
         "F44",
         "the same at the end of t-1, after a crash",
@@ -257,16 +257,12 @@ TRANSACTIONS: Final = (
         shown=("reason", "decision", "confidence"),
     ),
     torn(COMMIT, NOTHING, prepared, traffic=LATE)(
-        "F44", "PrepareCommit for more than 20 minutes; t-1 has no marker", shown=("reason", "decision")
+        "F44", "PrepareCommit for more than 20 minutes; t-1 has no marker", shown=DECIDED
     ),
-    torn(ABORT, COMMIT, partial(decided, 30, commit=False))(
-        "F44", "aborted by the coordinator; t-1 has COMMIT", shown=("reason", "decision")
-    ),
+    torn(ABORT, COMMIT, partial(decided, 30, commit=False))("F44", "aborted by the coordinator; t-1 has COMMIT", shown=DECIDED),
     logs_of(lambda: many(47), damaged=SECOND)("F44", "one of a hundred under one epoch, clocks seven seconds apart"),
-    torn(COMMIT, ABORT, None, client=2)(
-        "F44", "COMMIT in t-0, ABORT in t-1, without the coordinators' log", shown=("committed_in", "shown_as", "confidence")
-    ),
-    torn(COMMIT, ABORT, None)("F44", "the same before transaction version 2", shown=("committed_in", "shown_as", "confidence")),
+    torn(COMMIT, ABORT, None, client=2)("F44", "COMMIT in t-0, ABORT in t-1, without the coordinators' log", shown=SHOWN_AS),
+    torn(COMMIT, ABORT, None)("F44", "the same before transaction version 2", shown=SHOWN_AS),
     logs_of(lambda: cluster(ended(30, COMMIT), cut_before(), decided(30)), damaged=SECOND)(
         "F44", "committed, and no copy of t-1 has its records", shown=("reason",)
     ),
