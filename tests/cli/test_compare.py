@@ -78,7 +78,7 @@ def test_the_status_tells_identical_replicas_from_others(run: Run) -> None:
     assert (status, "FORK_BELOW_HW" in out, "3 replicas: first difference at offset 0\n" in err) == (1, True, True)
 
 
-def test_a_partition_that_is_not_there_is_a_question_about_another(run: Run) -> None:
+def test_a_partition_that_is_not_there_is_a_question_about_another(run: Run, tmp_path: Path) -> None:
     status, out, err = run(SAMPLES / "unclean-election", "--topic", "audt")
     assert (status, out) == (2, "")
     assert err.startswith(
@@ -88,6 +88,10 @@ def test_a_partition_that_is_not_there_is_a_question_about_another(run: Run) -> 
     assert run(SAMPLES / "healthy", "--topic", "orders")[0] == 2
     status, _, err = run(SAMPLES / "unclean-election", "--topic", "audit", "--broker", "1")
     assert (status, err.splitlines()[-1]) == (2, "hint: leave out --broker, with which no other broker is looked at")
+    (tmp_path / "broker-1").mkdir()
+    (tmp_path / "broker-1" / "meta.properties").write_text("version=1\nnode.id=1\n")
+    status, _, err = run(tmp_path)
+    assert (status, err.splitlines()[0]) == (2, "error: no partition was found")
 
 
 def test_json_holds_every_replica_at_every_offset(run: Run) -> None:
