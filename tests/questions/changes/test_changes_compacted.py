@@ -15,10 +15,6 @@ END = history().end
 BROKERS = (1, 2, 3)
 
 
-def told(root: Path, **options: int) -> SnapshotsResult:
-    return with_keys_apart(str(root), ScanOptions(**options))  # type: ignore[arg-type]
-
-
 def cleaned_between(root: Path, dropped: set[int], *, later: History | None = None, as_of_ms: int | None = None) -> SnapshotsResult:
     """What is told of all three brokers dropping these offsets between two snapshots, while `later` was written on."""
     compacted(root / OLD, {broker: history().left(roll=CLEANED) for broker in BROKERS}, dict.fromkeys(BROKERS, 1))

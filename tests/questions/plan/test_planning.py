@@ -1,4 +1,4 @@
-"""Elections planned on directories: of real brokers, written so that each witness counts alone, and damaged."""
+"""Elections planned on directories: written so that each witness counts alone, and damaged."""
 
 import shutil
 from collections.abc import Sequence
@@ -46,10 +46,6 @@ def candidate_of(planned: Planned, broker: int | str) -> Candidate:
 def losses(planned: Planned, broker: int | str) -> list[tuple[int, int, tuple[int | str, ...], int]]:
     """(start, end, held by, proven committed) of an election's losses."""
     return [(loss.start, loss.end, loss.held_by, loss.committed) for loss in candidate_of(planned, broker).losses]
-
-
-def brokers(sample: str) -> list[Path]:
-    return sorted(path for path in (SAMPLES / sample).iterdir() if path.is_dir())
 
 
 def test_what_lies_between_two_blocks_that_differ_counts_as_lost(tmp_path: Path) -> None:
@@ -195,7 +191,7 @@ def test_a_dead_broker_is_known_by_the_folder_of_its_copy(tmp_path: Path) -> Non
     assert [(str(replica.broker), replica.is_live) for replica in planned.given.replicas if not replica.is_live] == [("1", False)]
 
 
-# Damaged copies: one flipped byte hides no offset, and a rotten copy is known as the good one's.
+# Damaged copies: one flipped byte hides no offset.
 
 LOG = [batch(0, 3), batch(3, 3), batch(6, 4)]
 WHOLE = b"".join(LOG)

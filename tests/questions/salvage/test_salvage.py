@@ -46,15 +46,6 @@ def test_deleted_segments_come_from_another_copy_and_boundaries_stay(tmp_path: P
     assert (tmp_path / "out" / "recovery-point-offset-checkpoint").read_text() == "0\n1\norders 0 0\n"
 
 
-def test_a_torn_tail_is_cut_and_a_longer_copy_goes_on(tmp_path: Path) -> None:
-    batches = batches_of(8)
-    whole = b"".join(batches)
-    put_replica(tmp_path / "in", 1, {0: whole[:-10]}, high_watermark=10)
-    put_replica(tmp_path / "in", 2, {0: damaged(batches[:8], {1})}, high_watermark=16)
-    put_replica(tmp_path / "in", 3, {0: b"".join(batches[:5]) + bytes(100)}, high_watermark=10)
-    taken(tmp_path, [whole])
-
-
 def test_what_no_copy_has_is_refused_or_a_gap(tmp_path: Path) -> None:
     batches = batches_of(8)
     for broker in (1, 2):
