@@ -251,8 +251,10 @@ class Copy:
             failed = [
                 line.split(" ", 1)[1].split(" - ")[0] for line in output.splitlines() if line.startswith(("FAILED ", "ERROR "))
             ]
-            if not failed or "::" not in failed[0]:  # it cannot even be loaded
-                return KILLED, failed[0] if failed else output[-200:]
+            if not failed:
+                raise RuntimeError(f"pytest ended with {status} and named no test that failed:\n{output[-2000:]}")
+            if "::" not in failed[0]:  # it cannot even be loaded
+                return KILLED, failed[0]
             if self.passes_unchanged(failed[0]):
                 return KILLED, failed[0]
             tests = [test for test in tests if test != failed[0]]
