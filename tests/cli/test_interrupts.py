@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from contextlib import redirect_stderr, redirect_stdout, suppress
 from io import StringIO
 from pathlib import Path
@@ -43,6 +44,14 @@ run()
 
 
 SAMPLE = ROOT / "sample_logs" / "unclean-election"
+
+
+@pytest.fixture(autouse=True)
+def handled_by_python() -> Iterator[None]:
+    """A session of Spark that an earlier test started has a handler of its own."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 def alive(pid: int) -> bool:
