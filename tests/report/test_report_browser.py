@@ -1,7 +1,10 @@
 """Pages in a real Chromium: nothing is asked of any network, nothing in evidence runs, and axe-core finds nothing to object to."""
 
+import html
+import json
 import re
 import subprocess
+import tarfile
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -22,6 +25,7 @@ from tests.support.results import partition, replica, unclean_result
 pytestmark = [pytest.mark.browser, pytest.mark.nightly]
 
 SAMPLE: Final = Path(__file__).resolve().parents[2] / "sample_logs" / "unclean-election"
+AXE: Final = "axe-core@4.14.1"
 MARK: Final = "document.documentElement.dataset.ran=1"
 ATTACKS: Final = (
     f"<script>{MARK}</script>",
@@ -128,3 +132,35 @@ def test_its_policy_stops_what_would_get_into_it_and_else_that_would_be_noticed(
         seen = opened(written(tmp_path, text), "--dump-dom", network=network)
         assert network.paths == asked
         assert ("data-ran" in seen.partition("<head>")[0]) == bool(asked)
+
+
+@pytest.fixture(scope="module")
+def axe(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The source of axe-core."""
+    folder = tmp_path_factory.mktemp("axe")
+    subprocess.run(["npm", "pack", AXE], cwd=folder, check=True, capture_output=True, timeout=300)
+    with tarfile.open(next(folder.glob("*.tgz"))) as packed:
+        source = packed.extractfile("package/axe.min.js")
+        assert source is not None
+        return source.read().decode()
+
+
+@pytest.mark.parametrize("scheme", [[], ["--blink-settings=preferredColorScheme=0"]], ids=["light", "dark"])
+def test_axe_has_nothing_to_object_to(tmp_path: Path, axe: str, scheme: list[str]) -> None:
+    text = re.sub('<meta http-equiv="Content-Security-Policy".*?>', "", sample()).replace("<details>", "<details open>")
+    run = (
+        'axe.run({exclude: ["#axe"]}, {resultTypes: ["violations"]}).then(found => {'
+        'document.getElementById("axe").textContent = JSON.stringify('
+        "[found.passes.length, found.violations.map(rule => [rule.id, rule.nodes.length, rule.nodes[0].html])])})"
+    )
+    source = axe.replace("</script", "<\\/script")
+    seen = opened(
+        written(tmp_path, text.replace("</body>", f'<script>{source}</script><pre id="axe"></pre><script>{run}</script></body>')),
+        "--dump-dom",
+        *scheme,
+    )
+    found = re.search('<pre id="axe">(.*?)</pre>', seen, re.DOTALL)
+    assert found is not None
+    passed, violations = json.loads(html.unescape(found[1]))
+    assert violations == []
+    assert passed > 20
