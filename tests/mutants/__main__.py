@@ -137,6 +137,15 @@ class Covered:
         return [test for tests in modules.values() for test in tests]
 
 
+def _first_failed(output: str, tests: Sequence[str]) -> str | None:
+    """The first of these tests of which pytest says that it failed; or what else failed."""
+    for line in output.splitlines():
+        if line.startswith(("FAILED ", "ERROR ")):
+            failed = line.split(" ", 1)[1]
+            return max((test for test in tests if failed.startswith(test)), key=len, default=failed)
+    return None
+
+
 def _depth(name: str) -> int:
     parts = Path(name).parts
     return len(parts) - 1 - parts.index("kafka_forensics") - (parts.count("kafka_forensics") - 1)
@@ -248,16 +257,12 @@ class Copy:
                 return SURVIVED, ""
             if status is None:
                 return TIME_OUT, ""
-            failed = [
-                line.split(" ", 1)[1].split(" - ")[0] for line in output.splitlines() if line.startswith(("FAILED ", "ERROR "))
-            ]
-            if not failed:
+            failed = _first_failed(output, tests)
+            if failed is None:
                 raise RuntimeError(f"pytest ended with {status} and named no test that failed:\n{output[-2000:]}")
-            if "::" not in failed[0]:  # it cannot even be loaded
-                return KILLED, failed[0]
-            if self.passes_unchanged(failed[0]):
-                return KILLED, failed[0]
-            tests = [test for test in tests if test != failed[0]]
+            if failed not in tests or self.passes_unchanged(failed):  # of other names are modules that cannot even be loaded
+                return KILLED, failed
+            tests = [test for test in tests if test != failed]
         return SURVIVED, ""
 
     def passes_unchanged(self, test: str) -> bool:
