@@ -258,9 +258,11 @@ class Copy:
             if status is None:
                 return TIME_OUT, ""
             failed = _first_failed(output, tests)
-            if failed is None:
+            if failed is None and not self.passes_unchanged(tests[0]):
                 raise RuntimeError(f"pytest ended with {status} and named no test that failed:\n{output[-2000:]}")
-            if failed not in tests or self.passes_unchanged(failed):  # of other names are modules that cannot even be loaded
+            if failed not in tests:  # the package or a module of tests cannot even be loaded
+                return KILLED, failed or output.splitlines()[-1]
+            if self.passes_unchanged(failed):
                 return KILLED, failed
             tests = [test for test in tests if test != failed]
         return SURVIVED, ""
