@@ -314,3 +314,11 @@ def test_records_are_moved_with_all_their_places(pieces: list[tuple[bytes, int]]
         ]
         sizes = columns[RecordColumn.SIZE_IN_BYTES]
         assert moved[RecordColumn.POSITION].tolist() == (at + np.cumsum(sizes) - sizes).tolist()
+
+
+def test_values_of_any_length_end_within_their_records() -> None:
+    asked = sought((None, None), (None, None))
+    for length in range(200):
+        batch = write_batch([RecordToWrite(b"a", bytes(length))], base_offset=5, base_timestamp=7)
+        out, batch_of = np.empty((RECORD_COLUMNS, 2), np.int64), np.empty(2, np.int64)
+        assert both(match_records, batch, payloads_of([batch]), 0, asked, out, batch_of) == (1, 1, OK), length
