@@ -42,6 +42,7 @@ COPIED: Final = (
     "README.md",
     "CHANGELOG.md",
 )
+PACKAGE: Final = "kafka_forensics"
 PACKAGES: Final = ("replication", "analysis", "evidence", "parsers", "judging")
 OPERATORS: Final = (
     "Binary",
@@ -102,7 +103,7 @@ class Covered:
                 self.seconds[test] = seconds
                 for fixture in fixtures:
                     self.users[fixture].append(test)
-        self.files = {str(Path(name).relative_to(Path(name).parents[_depth(name)])): name for name in self.data.measured_files()}
+        self.files = {PACKAGE + name.rpartition(f"/{PACKAGE}")[2]: name for name in self.data.measured_files()}
         self.lines: Counter[str] = Counter()
         for file in self.files:
             for tests in self.by_line(file).values():
@@ -144,11 +145,6 @@ def _first_failed(output: str, tests: Sequence[str]) -> str | None:
             failed = line.split(" ", 1)[1]
             return max((test for test in tests if failed.startswith(test)), key=len, default=failed)
     return None
-
-
-def _depth(name: str) -> int:
-    parts = Path(name).parts
-    return len(parts) - 1 - parts.index("kafka_forensics") - (parts.count("kafka_forensics") - 1)
 
 
 def _module(test: str) -> str:
@@ -302,7 +298,7 @@ def main() -> int:
 def record(folder: Path, tests: Sequence[str], jobs: int) -> None:
     """Run tests, all of which must pass, and record in a new folder which lines each of them runs."""
     folder.mkdir(parents=True)
-    sources = [str(ROOT / "kafka_forensics" / package) for package in PACKAGES]
+    sources = [str(ROOT / PACKAGE / package) for package in PACKAGES]
     environment = os.environ | {"COVERING_FOLDER": str(folder), "COVERING_SOURCES": json.dumps(sources)}
     options = [
         "-q",
