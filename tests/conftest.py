@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from xdist.remote import Producer
     from xdist.scheduler import LoadScopeScheduling
 
+    from tests.support.object_stores import S3Proxy, S3Server
+
 pytest_plugins = ("pytester", "tests.support.evidence_law")
 
 CORPORA = Path(__file__).resolve().parents[2] / "shared" / "corpora"
@@ -199,6 +201,24 @@ def spark() -> "Iterator[SparkSession]":
     register(session)
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="session")
+def s3() -> "Iterator[S3Server]":
+    """One S3 server for all tests of a process; each has a bucket of its own."""
+    from tests.support.object_stores import s3_server
+
+    with s3_server() as server:
+        yield server
+
+
+@pytest.fixture
+def proxy(s3: "S3Server") -> "Iterator[S3Proxy]":
+    """A proxy before the server, whose requests are this test's alone, and which may break some."""
+    from tests.support.object_stores import s3_proxy
+
+    with s3_proxy(s3) as before:
+        yield before
 
 
 @pytest.fixture(scope="session")

@@ -1,13 +1,12 @@
-"""What tests of exports share: some partitions of a sample, and an S3 server."""
+"""What tests of exports share: some partitions of a sample, and a bucket."""
 
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.support.exports import SAMPLES
-from tests.support.object_stores import S3Proxy, S3Server, s3_proxy, s3_server
+from tests.support.object_stores import S3Server
 
 PARTITIONS = ("audit-0", "payments-0", "__consumer_offsets-0", "__transaction_state-0")
 
@@ -23,23 +22,9 @@ def copies(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-@pytest.fixture(scope="session")
-def s3() -> Iterator[S3Server]:
-    """One S3 server for all tests; each has a bucket of its own."""
-    with s3_server() as server:
-        yield server
-
-
 @pytest.fixture
 def bucket(s3: S3Server, request: pytest.FixtureRequest) -> str:
     """An empty bucket."""
     name = f"b{abs(hash(request.node.nodeid)):x}"
     s3.client().create_bucket(Bucket=name)
     return name
-
-
-@pytest.fixture
-def proxy(s3: S3Server) -> Iterator[S3Proxy]:
-    """A proxy before the server, to break some requests."""
-    with s3_proxy(s3) as before:
-        yield before

@@ -1,7 +1,7 @@
 """One tree of files for all tests of this room, and the containers made from it."""
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
@@ -9,7 +9,7 @@ import pytest
 
 from kafka_forensics.storage.remote import errors as remote_errors
 from tests.storage.trees import CONTAINERS, make_tree
-from tests.support.object_stores import ACCESS_KEY, SECRET_KEY, S3Proxy, S3Server, s3_proxy, s3_server
+from tests.support.object_stores import ACCESS_KEY, SECRET_KEY, S3Server
 
 
 @pytest.fixture(scope="session")
@@ -32,20 +32,6 @@ def packed(tree: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[st
         return path
 
     return archive
-
-
-@pytest.fixture(scope="session")
-def s3() -> Iterator[S3Server]:
-    """One S3 server for all tests; each makes a bucket of its own."""
-    with s3_server() as server:
-        yield server
-
-
-@pytest.fixture
-def proxy(s3: S3Server) -> Iterator[S3Proxy]:
-    """A proxy before it, whose requests are this test's alone."""
-    with s3_proxy(s3) as before:
-        yield before
 
 
 @pytest.fixture
